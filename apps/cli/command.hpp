@@ -1,0 +1,18 @@
+#pragma once
+// One file a subcommand: each adds itself to the parser and, when chosen,
+// leaves what to do in `action`. Commands parse and print; the library computes.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace fp8lab::cli {
+
+/// Exit codes of every command.
+enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
+
+/// What the chosen subcommand does; returns an exit code.
+using Action = std::function<int()>;
+
+void add_replay(CLI::App& app, Action& action);
+
+}  // namespace fp8lab::cli

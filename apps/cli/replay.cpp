@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include <bit>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "fp8lab/io/replay.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  std::string model;
+  bool json = false;
+};
+
+nlohmann::json to_json(const std::string& file, const ReplayReport& report) {
+  nlohmann::json shown = nlohmann::json::array();
+  for (const ReplayMismatch& mismatch : report.shown)
+    shown.push_back({{"line", mismatch.line},
+                     {"expected", fmt::format("{:08x}", mismatch.expected)},
+                     {"got", fmt::format("{:08x}", mismatch.got)}});
+  return {{"file", file},
+          {"model", report.model},
+          {"cases", report.cases},
+          {"mismatches", report.mismatches},
+          {"shown", shown}};
+}
+
+int run(const Options& options) {
+  ReplayReport total;
+  nlohmann::json files = nlohmann::json::array();
+  for (const std::string& file : options.files) {
+    const ReplayReport report = replay(read_vectors(file), options.model);
+    total.cases += report.cases;
+    total.mismatches += report.mismatches;
+    if (options.json) {
+      files.push_back(to_json(file, report));
+      continue;
+    }
+    for (const ReplayMismatch& mismatch : report.shown) fmt::print("{}", describe(mismatch));
+    fmt::print("{}: {}: cases {} mismatches {}\n", file, report.model, report.cases,
+               report.mismatches);
+  }
+  if (options.json)
+    fmt::print(
+        "{}\n",
+        nlohmann::json{{"files", files}, {"cases", total.cases}, {"mismatches", total.mismatches}}
+            .dump(2));
+  else
+    fmt::print("cases {} mismatches {}\n", total.cases, total.mismatches);
+  return total.mismatches == 0 ? kPass : kMismatch;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("replay", "Replay vector files of real chips through a model");
+  command->add_option("FILE", options->files, "vector files")->required();
+  command->add_option("--model", options->model, "model to use instead of the file's own");
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

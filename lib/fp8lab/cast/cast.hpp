@@ -1,0 +1,227 @@
+#pragma once
+// The one conversion into every format: unpack, round, pack. This is the
+// scalar reference; integer arithmetic alone decides every bit.
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+
+/// A code and what happened on the way to it.
+struct CastResult {
+  std::uint32_t code = 0;
+  bool inexact = false;      ///< the finite input is not the decoded code
+  bool tie = false;          ///< the input lay halfway between two neighbours
+  bool overflowed = false;   ///< rounded above max finite (saturated or not), or input +-Inf
+  bool underflowed = false;  ///< a non-zero input became zero
+  bool nan = false;          ///< the result is NaN, or a NaN had no code to go to
+};
+
+/// (-1)^negative * significand * 2^exponent, plus something below one unit of
+/// the significand where `sticky` is set.
+struct Exact {
+  std::uint64_t significand = 0;
+  int exponent = 0;
+  bool negative = false;
+  bool sticky = false;
+};
+
+namespace detail {
+
+constexpr std::uint32_t nan_code(const Format& f, NanPolicy policy, bool negative) {
+  if (f.specials == SpecialValues::fnuz) return f.sign_mask();
+  if (!f.has_nan()) {
+    if (policy == NanPolicy::signed_quiet) return negative ? 0 : f.sign_mask();
+    return f.max_finite_code();
+  }
+  std::uint32_t code = f.magnitude_mask();
+  if (policy == NanPolicy::signed_quiet && f.has_infinity())
+    code = f.infinity_code() | (std::uint32_t{1} << (f.mantissa_bits - 1));
+  const bool sign = negative && policy != NanPolicy::positive_all_ones;
+  return sign ? code | f.sign_mask() : code;
+}
+
+constexpr std::uint32_t with_sign(const Format& f, std::uint32_t magnitude, bool negative) {
+  if (!negative) return magnitude;
+  if (f.specials == SpecialValues::fnuz && magnitude == 0) return 0;
+  return magnitude | f.sign_mask();
+}
+
+/// The code that +-Inf, or a magnitude too large, becomes when not saturating.
+constexpr CastResult non_saturated(const Format& f, bool negative) {
+  CastResult r{.inexact = true, .overflowed = true};
+  if (f.has_infinity()) {
+    r.code = with_sign(f, f.infinity_code(), negative);
+  } else if (f.has_nan()) {
+    // ml_dtypes and OCP keep the sign, CUDA does too here: overflow gives 0x7f or 0xff.
+    r.code = f.specials == SpecialValues::fnuz ? f.sign_mask()
+                                               : with_sign(f, f.magnitude_mask(), negative);
+    r.nan = true;
+  } else {
+    r.code = with_sign(f, f.max_finite_code(), negative);
+  }
+  return r;
+}
+
+/// The largest code of the grid: the format's, or the policy's where it ends early.
+constexpr std::uint32_t last_code(const Format& f, const CastPolicy& policy) {
+  std::uint32_t code = f.max_finite_code();
+  if (policy.max_magnitude > 0.0) {
+    const auto bits = std::bit_cast<std::uint64_t>(policy.max_magnitude);
+    const auto biased = static_cast<std::int64_t>(bits >> 52) - 1023 + f.bias;
+    const std::uint64_t mantissa =
+        (bits & ((std::uint64_t{1} << 52) - 1)) >> (52 - f.mantissa_bits);
+    code = std::min(code, static_cast<std::uint32_t>((biased << f.mantissa_bits) +
+                                                     static_cast<std::int64_t>(mantissa)));
+  }
+  return code;
+}
+
+constexpr bool rounds_up(RoundingMode mode, bool negative, bool odd, std::uint64_t rest,
+                         std::uint64_t half, bool sticky, int rest_bits, std::uint32_t random) {
+  const bool above_half = rest > half || (rest == half && sticky && rest_bits > 0);
+  const bool at_half = rest == half && !sticky && rest_bits > 0;
+  const bool any = rest != 0 || sticky;
+  switch (mode) {
+    case RoundingMode::nearest_even:
+      return above_half || (at_half && odd);
+    case RoundingMode::nearest_away:
+      return above_half || at_half;
+    case RoundingMode::nearest_toward_zero:
+      return above_half;
+    case RoundingMode::toward_zero:
+      return false;
+    case RoundingMode::upward:
+      return any && !negative;
+    case RoundingMode::downward:
+      return any && negative;
+    case RoundingMode::stochastic: {
+      const std::uint64_t fraction =
+          rest_bits >= 32 ? rest >> (rest_bits - 32) : rest << (32 - rest_bits);
+      return fraction + random >= (std::uint64_t{1} << 32);
+    }
+  }
+  return false;
+}
+
+}  // namespace detail
+
+/// Rounds an exact finite value into `f` and packs it. `random` is used by
+/// stochastic rounding only: 32 uniform bits, added below the rounding position.
+constexpr CastResult round_and_pack(const Format& f, const CastPolicy& policy, const Exact& x,
+                                    std::uint32_t random = 0) {
+  const bool unsigned_nan = f.is_scale_only() && policy.unsigned_target == UnsignedPolicy::nan;
+  if (x.significand == 0 && !x.sticky) {
+    if (unsigned_nan) return {.code = f.magnitude_mask(), .nan = true};
+    return {.code = detail::with_sign(f, 0, x.negative), .inexact = f.is_scale_only()};
+  }
+  if (unsigned_nan && x.negative) return {.code = f.magnitude_mask(), .nan = true};
+
+  // A lone sticky bit is below everything: any tiny significand stands for it.
+  const std::uint64_t significand = x.significand == 0 ? 1 : x.significand;
+  const bool sticky = x.sticky && x.significand != 0;
+  const int exponent = x.significand == 0 ? x.exponent - 64 : x.exponent;
+  const int leading = 63 - std::countl_zero(significand) + exponent;
+
+  if (leading < f.min_exponent() && policy.subnormals != SubnormalPolicy::preserve &&
+      !f.is_scale_only()) {
+    const bool raise = policy.subnormals == SubnormalPolicy::raise_to_min_normal;
+    const std::uint32_t magnitude = raise ? std::uint32_t{1} << f.mantissa_bits : 0;
+    return {.code = detail::with_sign(f, magnitude, x.negative),
+            .inexact = true,
+            .underflowed = !raise};
+  }
+
+  const int binade = std::max(leading, f.min_exponent());
+  const int dropped = binade - f.mantissa_bits - exponent;  // bits below the last kept one
+  std::uint64_t kept = 0;
+  std::uint64_t rest = 0;
+  std::uint64_t half = 0;
+  bool low_sticky = sticky;
+  int rest_bits = 0;
+  if (dropped <= 0) {
+    kept = significand << -dropped;
+  } else if (dropped < 64) {
+    kept = significand >> dropped;
+    rest = significand & ((std::uint64_t{1} << dropped) - 1);
+    half = std::uint64_t{1} << (dropped - 1);
+    rest_bits = dropped;
+  } else {
+    // The whole significand is below the last kept bit: rescale it to 63 fraction bits.
+    const int shift = dropped - 63;
+    rest = shift < 64 ? significand >> shift : 0;
+    low_sticky = sticky || shift >= 64 || (rest << shift) != significand;
+    half = std::uint64_t{1} << 62;
+    rest_bits = 63;
+  }
+
+  CastResult r;
+  r.inexact = rest != 0 || low_sticky;
+  r.tie = rest_bits > 0 && rest == half && !low_sticky;
+  if (detail::rounds_up(policy.rounding, x.negative && !f.is_scale_only(), (kept & 1) != 0, rest,
+                        half, low_sticky, rest_bits, random))
+    ++kept;
+
+  // Codes are ordered like magnitudes, so a carry out of the mantissa is the next binade.
+  const std::int64_t first_field = f.is_scale_only() ? 0 : 1;
+  const std::int64_t field = binade - f.min_exponent() + first_field;
+  const std::int64_t magnitude =
+      ((field - 1) * (std::int64_t{1} << f.mantissa_bits)) + static_cast<std::int64_t>(kept);
+  if (f.is_scale_only() && magnitude < 0) return {.code = 0, .inexact = true};  // below 2^-127
+
+  if (magnitude > detail::last_code(f, policy)) {
+    if (policy.overflow == OverflowPolicy::non_saturating)
+      return detail::non_saturated(f, x.negative);
+    r.code = detail::with_sign(f, detail::last_code(f, policy), x.negative);
+    r.inexact = true;
+    r.overflowed = true;
+    return r;
+  }
+  r.code = detail::with_sign(f, static_cast<std::uint32_t>(magnitude), x.negative);
+  r.underflowed = magnitude == 0 && !f.is_scale_only();
+  return r;
+}
+
+/// Casts a value taken apart (from any format) into `f`.
+constexpr CastResult cast(const Format& f, const CastPolicy& policy, const Unpacked& x,
+                          std::uint32_t random = 0) {
+  if (x.value_class == ValueClass::nan)
+    return {.code = detail::nan_code(f, policy.nan, x.negative), .nan = true};
+  if (x.value_class == ValueClass::infinity) {
+    if (f.is_scale_only() && x.negative && policy.unsigned_target == UnsignedPolicy::nan)
+      return {.code = f.magnitude_mask(), .nan = true};
+    if (policy.infinity == InfinityPolicy::non_saturating)
+      return detail::non_saturated(f, x.negative);
+    return {.code = detail::with_sign(f, detail::last_code(f, policy), x.negative),
+            .inexact = true,
+            .overflowed = true};
+  }
+  return round_and_pack(f, policy,
+                        {.significand = x.significand,
+                         .exponent = x.exponent - x.mantissa_bits,
+                         .negative = x.negative},
+                        random);
+}
+
+/// Casts a binary32 value into `f`.
+constexpr CastResult cast(const Format& f, const CastPolicy& policy, float x,
+                          std::uint32_t random = 0) {
+  return cast(f, policy, unpack(format(FormatId::f32), std::bit_cast<std::uint32_t>(x)), random);
+}
+
+/// The code alone.
+constexpr std::uint32_t encode(const Format& f, const CastPolicy& policy, float x,
+                               std::uint32_t random = 0) {
+  return cast(f, policy, x, random).code;
+}
+
+/// `x` as FP8 hardware would see it after a cast there and back, for any format.
+inline double round_trip(const Format& f, const CastPolicy& policy, float x) {
+  return decode(f, encode(f, policy, x));
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,57 @@
+#include "fp8lab/cast/policy.hpp"
+
+#include <string>
+#include <utility>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, RoundingMode>, 7> kRoundingNames{{
+    {"nearest_even", RoundingMode::nearest_even},
+    {"nearest_away", RoundingMode::nearest_away},
+    {"nearest_toward_zero", RoundingMode::nearest_toward_zero},
+    {"toward_zero", RoundingMode::toward_zero},
+    {"upward", RoundingMode::upward},
+    {"downward", RoundingMode::downward},
+    {"stochastic", RoundingMode::stochastic},
+}};
+
+constexpr std::array<std::pair<std::string_view, RoundingMode>, 6> kShortRoundingNames{{
+    {"rne", RoundingMode::nearest_even},
+    {"rna", RoundingMode::nearest_away},
+    {"rz", RoundingMode::toward_zero},
+    {"ru", RoundingMode::upward},
+    {"rd", RoundingMode::downward},
+    {"sr", RoundingMode::stochastic},
+}};
+
+}  // namespace
+
+const CastProfile& find_cast_profile(std::string_view name) {
+  std::string known;
+  for (const CastProfile& profile : kCastProfiles) {
+    if (profile.name == name) return profile;
+    known += (known.empty() ? "" : ", ") + std::string(profile.name);
+  }
+  throw Error("profile", "one of " + known, "'" + std::string(name) + "'");
+}
+
+RoundingMode find_rounding_mode(std::string_view name) {
+  std::string known;
+  for (const auto& [long_name, mode] : kRoundingNames) {
+    if (long_name == name) return mode;
+    known += (known.empty() ? "" : ", ") + std::string(long_name);
+  }
+  for (const auto& [short_name, mode] : kShortRoundingNames)
+    if (short_name == name) return mode;
+  throw Error("rounding", "one of " + known + " (or rne, rna, rz, ru, rd, sr)",
+              "'" + std::string(name) + "'");
+}
+
+std::string_view to_string(RoundingMode mode) {
+  return kRoundingNames[static_cast<std::size_t>(mode)].first;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,112 @@
+#pragma once
+// What a cast does where formats leave a choice: rounding, overflow,
+// subnormals, infinities, NaN. Real systems pick different ones, so each
+// system's choice has a name.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+
+enum class RoundingMode : std::uint8_t {
+  nearest_even,         ///< the only mode that OCP defines
+  nearest_away,         ///< ties away from zero
+  nearest_toward_zero,  ///< ties toward zero
+  toward_zero,
+  upward,
+  downward,
+  stochastic,  ///< up with probability equal to the discarded fraction (to 2^-32)
+};
+
+/// What happens to a magnitude that is above the largest finite one *after*
+/// rounding to an unbounded exponent. The rounding mode does not change this
+/// (IEEE 754 would give the largest finite number in directed modes).
+enum class OverflowPolicy : std::uint8_t {
+  saturate,        ///< +-max finite
+  non_saturating,  ///< +-Inf where the format has it, else NaN, else +-max finite
+};
+
+enum class SubnormalPolicy : std::uint8_t {
+  preserve,             ///< gradual underflow
+  flush_to_zero,        ///< |x| < min normal becomes a zero with x's sign, before rounding
+  raise_to_min_normal,  ///< 0 < |x| < min normal becomes +-min normal (seed 002's listing)
+};
+
+enum class InfinityPolicy : std::uint8_t {
+  saturate,        ///< +-max finite
+  non_saturating,  ///< +-Inf where the format has it, else NaN, else +-max finite
+};
+
+/// Which NaN code a NaN (or a non-saturating overflow without Inf) becomes.
+enum class NanPolicy : std::uint8_t {
+  positive_all_ones,  ///< 0x7f: CUDA; formats without NaN give +max finite, as CUDA does
+  signed_all_ones,    ///< 0x7f or 0xff
+  signed_quiet,       ///< sign kept, only the top mantissa bit set (E5M2: 0x7e, 0xfe): ml_dtypes;
+                      ///< formats without NaN give a zero of the other sign, as ml_dtypes does
+};
+
+/// What an unsigned scale format makes of zeros and negative numbers.
+enum class UnsignedPolicy : std::uint8_t {
+  nan,          ///< NaN: ml_dtypes
+  ignore_sign,  ///< the magnitude is converted; zero becomes 2^-127: CUDA
+};
+
+struct CastPolicy {
+  RoundingMode rounding = RoundingMode::nearest_even;
+  OverflowPolicy overflow = OverflowPolicy::saturate;
+  SubnormalPolicy subnormals = SubnormalPolicy::preserve;
+  InfinityPolicy infinity = InfinityPolicy::saturate;
+  NanPolicy nan = NanPolicy::positive_all_ones;
+  UnsignedPolicy unsigned_target = UnsignedPolicy::ignore_sign;
+  double max_magnitude = 0.0;  ///< a grid that ends early; 0 means at the format's max finite
+};
+
+/// A policy under the name of the system that uses it.
+struct CastProfile {
+  std::string_view name;
+  CastPolicy policy;
+  std::string_view used_by;
+};
+
+inline constexpr CastPolicy kNvidiaSatfinite{};
+inline constexpr CastPolicy kNvidiaNosat{.overflow = OverflowPolicy::non_saturating,
+                                         .infinity = InfinityPolicy::non_saturating};
+inline constexpr CastPolicy kOcpSaturating{.nan = NanPolicy::signed_all_ones,
+                                           .unsigned_target = UnsignedPolicy::nan};
+inline constexpr CastPolicy kOcpNonsaturating{.overflow = OverflowPolicy::non_saturating,
+                                              .infinity = InfinityPolicy::non_saturating,
+                                              .nan = NanPolicy::signed_all_ones,
+                                              .unsigned_target = UnsignedPolicy::nan};
+inline constexpr CastPolicy kMlDtypes{.overflow = OverflowPolicy::non_saturating,
+                                      .infinity = InfinityPolicy::non_saturating,
+                                      .nan = NanPolicy::signed_quiet,
+                                      .unsigned_target = UnsignedPolicy::nan};
+inline constexpr CastPolicy kSeedToy{.rounding = RoundingMode::nearest_toward_zero,
+                                     .subnormals = SubnormalPolicy::raise_to_min_normal,
+                                     .max_magnitude = 240.0};
+inline constexpr CastPolicy kFlush{.subnormals = SubnormalPolicy::flush_to_zero};
+
+inline constexpr std::array<CastProfile, 7> kCastProfiles{{
+    {"nvidia_satfinite", kNvidiaSatfinite,
+     "cvt.rn.satfinite, CUDA __NV_SATFINITE, TransformerEngine"},
+    {"nvidia_nosat", kNvidiaNosat, "CUDA __NV_NOSAT"},
+    {"ocp_saturating", kOcpSaturating, "OCP OFP8 1.0, saturating mode"},
+    {"ocp_nonsaturating", kOcpNonsaturating, "OCP OFP8 1.0, non-saturating mode"},
+    {"ml_dtypes", kMlDtypes, "ml_dtypes, JAX, older PyTorch eager casts"},
+    {"seed_toy", kSeedToy, "the NumPy listing of seed 002 (E4M3 grid that ends at 240)"},
+    {"flush", kFlush, "satfinite with subnormals flushed, as seed 002 describes"},
+}};
+
+/// The profile called `name`. Throws `Error`.
+const CastProfile& find_cast_profile(std::string_view name);
+
+/// `nearest_even` and the like; the short names rne, rz, ru, rd, rna and sr are
+/// accepted too. Throws `Error`.
+RoundingMode find_rounding_mode(std::string_view name);
+std::string_view to_string(RoundingMode mode);
+
+}  // namespace fp8lab

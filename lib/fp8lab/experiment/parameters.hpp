@@ -1,0 +1,48 @@
+#pragma once
+// An experiment's parameters. `default.toml` is the schema: it names every
+// parameter, gives its type and default, and its `[quick]` table says what the
+// quick form changes. Nothing else can be set.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace fp8lab {
+
+using ParameterValue =
+    std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<std::string>>;
+
+class Parameters {
+ public:
+  /// Reads the top-level keys of a TOML document (but `question` and `quick`),
+  /// then applies `[quick]` if asked to. Throws `Error` with the TOML position,
+  /// for an unknown key in [quick], or for one of another type.
+  static Parameters from_toml(std::string_view toml, bool quick);
+
+  /// `key=value`, the value in TOML or, for strings and lists of them, bare
+  /// (`recipes=a,b`). Throws `Error` that lists the known keys or the type.
+  void set(std::string_view assignment);
+
+  [[nodiscard]] std::int64_t integer(std::string_view key) const;
+  [[nodiscard]] double real(std::string_view key) const;  ///< an integer is accepted
+  [[nodiscard]] bool flag(std::string_view key) const;
+  [[nodiscard]] const std::string& text(std::string_view key) const;
+  [[nodiscard]] std::vector<std::int64_t> integers(std::string_view key) const;
+  [[nodiscard]] std::vector<double> reals(std::string_view key) const;  ///< integers are accepted
+  [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;
+
+  [[nodiscard]] const std::map<std::string, ParameterValue, std::less<>>& values() const {
+    return values_;
+  }
+  /// The value as TOML text, so that `key=text` sets it again.
+  [[nodiscard]] std::string to_toml(std::string_view key) const;
+
+ private:
+  std::map<std::string, ParameterValue, std::less<>> values_;
+};
+
+}  // namespace fp8lab

@@ -1,0 +1,44 @@
+#pragma once
+// Plots as values, drawn by gnuplot to SVG and PNG.
+
+#include <string>
+#include <vector>
+
+namespace fp8lab {
+
+struct Series {
+  enum class Style { lines, points, lines_points, steps, dashed };
+  std::string label;
+  std::vector<double> x;
+  std::vector<double> y;  ///< as long as x; NaN leaves a gap
+  Style style = Style::lines_points;
+};
+
+struct Axis {
+  std::string label;  ///< with its unit
+  bool log = false;   ///< base 10; values <= 0 are left out, and the plot says how many
+  int log_base = 10;  ///< 10 or 2
+};
+
+struct Plot {
+  std::string name;   ///< file name without ending
+  std::string title;  ///< the claim or the question, with the setup
+  Axis x;
+  Axis y;
+  std::vector<Series> series;
+};
+
+/// A grid of values, row by row from the bottom.
+struct HeatMap {
+  std::string name;
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  std::string value_label;  ///< with its unit
+  std::vector<std::string> columns;
+  std::vector<std::string> rows;
+  std::vector<double> values;  ///< rows.size() * columns.size()
+  bool log = false;
+};
+
+}  // namespace fp8lab

@@ -1,0 +1,168 @@
+#pragma once
+// The storage formats, as one table of traits, and exact decoding of their
+// codes. Sources: OCP OFP8 1.0 (E4M3, E5M2), OCP MX 1.0 (E8M0, E2M1, E2M3,
+// E3M2), the FNUZ pair as ml_dtypes and AMD CDNA3 define it, IEEE 754 (FP16).
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace fp8lab {
+
+enum class FormatId : std::uint8_t {
+  e4m3fn,
+  e5m2,
+  e4m3fnuz,
+  e5m2fnuz,
+  e8m0fnu,
+  e2m1,
+  e2m3,
+  e3m2,
+  f16,
+  bf16,
+  tf32,
+  e8m13,
+  f32,
+};
+
+/// Which codes are not finite numbers.
+enum class SpecialValues : std::uint8_t {
+  ieee,      ///< top exponent: mantissa 0 is Inf, any other NaN
+  nan_only,  ///< magnitude all ones is NaN, no Inf (`fn`)
+  fnuz,      ///< only the code of -0 is NaN, no Inf, no -0
+  none,      ///< every code is finite
+};
+
+/// The traits of one format. A finite code with exponent field E and mantissa
+/// field T stands for (1 + T/2^M) 2^(E - bias) if E > 0, and for
+/// (T/2^M) 2^(1 - bias) if E = 0. E8M0 has neither sign nor mantissa nor zero:
+/// its code E is 2^(E - 127) for all E < 255.
+struct Format {
+  FormatId id;
+  std::string_view name;
+  int exponent_bits;
+  int mantissa_bits;
+  int bias;
+  bool has_sign;
+  SpecialValues specials;
+  int storage_bits;  ///< width of a stored element; TF32 and E8M13 live in binary32
+
+  [[nodiscard]] constexpr bool is_scale_only() const { return !has_sign; }
+  [[nodiscard]] constexpr int code_bits() const {
+    return (has_sign ? 1 : 0) + exponent_bits + mantissa_bits;
+  }
+  [[nodiscard]] constexpr std::uint32_t sign_mask() const {
+    return has_sign ? std::uint32_t{1} << (exponent_bits + mantissa_bits) : 0u;
+  }
+  [[nodiscard]] constexpr std::uint32_t magnitude_mask() const {
+    return static_cast<std::uint32_t>((std::uint64_t{1} << (exponent_bits + mantissa_bits)) - 1);
+  }
+  /// Exponent of the smallest normal number.
+  [[nodiscard]] constexpr int min_exponent() const { return is_scale_only() ? -bias : 1 - bias; }
+  /// Code of the largest finite positive number; magnitudes grow with codes.
+  [[nodiscard]] constexpr std::uint32_t max_finite_code() const {
+    switch (specials) {
+      case SpecialValues::ieee:
+        return infinity_code() - 1;
+      case SpecialValues::nan_only:
+        return magnitude_mask() - 1;
+      default:
+        return magnitude_mask();
+    }
+  }
+  [[nodiscard]] constexpr bool has_infinity() const { return specials == SpecialValues::ieee; }
+  [[nodiscard]] constexpr bool has_nan() const { return specials != SpecialValues::none; }
+  /// Code of +Inf where the format has one; the first code past the finite ones otherwise.
+  [[nodiscard]] constexpr std::uint32_t infinity_code() const {
+    return magnitude_mask() & ~((std::uint32_t{1} << mantissa_bits) - 1);
+  }
+  [[nodiscard]] double max_finite() const;     ///< largest finite value
+  [[nodiscard]] double min_normal() const;     ///< smallest positive normal
+  [[nodiscard]] double min_subnormal() const;  ///< smallest positive value (E8M0: min normal)
+};
+
+inline constexpr std::array<Format, 13> kFormats{{
+    {FormatId::e4m3fn, "e4m3fn", 4, 3, 7, true, SpecialValues::nan_only, 8},
+    {FormatId::e5m2, "e5m2", 5, 2, 15, true, SpecialValues::ieee, 8},
+    {FormatId::e4m3fnuz, "e4m3fnuz", 4, 3, 8, true, SpecialValues::fnuz, 8},
+    {FormatId::e5m2fnuz, "e5m2fnuz", 5, 2, 16, true, SpecialValues::fnuz, 8},
+    {FormatId::e8m0fnu, "e8m0fnu", 8, 0, 127, false, SpecialValues::nan_only, 8},
+    {FormatId::e2m1, "e2m1", 2, 1, 1, true, SpecialValues::none, 8},
+    {FormatId::e2m3, "e2m3", 2, 3, 1, true, SpecialValues::none, 8},
+    {FormatId::e3m2, "e3m2", 3, 2, 3, true, SpecialValues::none, 8},
+    {FormatId::f16, "f16", 5, 10, 15, true, SpecialValues::ieee, 16},
+    {FormatId::bf16, "bf16", 8, 7, 127, true, SpecialValues::ieee, 16},
+    {FormatId::tf32, "tf32", 8, 10, 127, true, SpecialValues::ieee, 32},
+    {FormatId::e8m13, "e8m13", 8, 13, 127, true, SpecialValues::ieee, 32},
+    {FormatId::f32, "f32", 8, 23, 127, true, SpecialValues::ieee, 32},
+}};
+
+constexpr const Format& format(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
+
+/// The format called `name`; the short names e4m3, fp16, bfloat16, float32 and
+/// the NumPy spellings (float8_e4m3fn ...) are accepted too. Throws `Error`.
+const Format& find_format(std::string_view name);
+
+enum class ValueClass : std::uint8_t { zero, subnormal, normal, infinity, nan };
+
+/// A code taken apart. Finite values are
+/// (-1)^negative * significand * 2^(exponent - mantissa_bits), with the hidden
+/// bit in `significand` for normal numbers; zeros and subnormals carry the
+/// smallest normal exponent, which is how tensor cores see them.
+struct Unpacked {
+  std::uint32_t significand = 0;
+  std::int16_t exponent = 0;
+  std::int8_t mantissa_bits = 0;
+  ValueClass value_class = ValueClass::zero;
+  bool negative = false;
+
+  [[nodiscard]] constexpr bool is_finite() const {
+    return value_class != ValueClass::infinity && value_class != ValueClass::nan;
+  }
+};
+
+/// Takes `code` apart; bits above the format's width are ignored.
+constexpr Unpacked unpack(const Format& f, std::uint32_t code) {
+  const std::uint32_t magnitude = code & f.magnitude_mask();
+  const std::uint32_t hidden = std::uint32_t{1} << f.mantissa_bits;
+  const std::uint32_t field = magnitude >> f.mantissa_bits;
+  Unpacked u;
+  u.negative = (code & f.sign_mask()) != 0;
+  u.mantissa_bits = static_cast<std::int8_t>(f.mantissa_bits);
+  u.significand = magnitude & (hidden - 1);
+  if (f.specials == SpecialValues::fnuz && u.negative && magnitude == 0) {
+    u.value_class = ValueClass::nan;
+  } else if (f.specials != SpecialValues::fnuz && magnitude > f.max_finite_code()) {
+    u.value_class =
+        f.has_infinity() && magnitude == f.infinity_code() ? ValueClass::infinity : ValueClass::nan;
+  } else if (field == 0 && !f.is_scale_only()) {
+    u.value_class = u.significand == 0 ? ValueClass::zero : ValueClass::subnormal;
+    u.exponent = static_cast<std::int16_t>(f.min_exponent());
+  } else {
+    u.value_class = ValueClass::normal;
+    u.significand |= hidden;
+    u.exponent = static_cast<std::int16_t>(static_cast<int>(field) - f.bias);
+  }
+  return u;
+}
+
+/// The exact value of `code`; NaN codes give a quiet NaN with their sign.
+double decode(const Format& f, std::uint32_t code);
+
+/// The storage code of a value held in its storage word: TF32 and E8M13 live in
+/// binary32 and give up their low bits (tensor cores ignore them); other
+/// formats are their own word.
+constexpr std::uint32_t code_of_storage(const Format& f, std::uint32_t word) {
+  return f.storage_bits == 32 ? word >> (23 - f.mantissa_bits) : word;
+}
+
+/// All values of a format of at most 16 code bits, taken apart, indexed by code.
+std::span<const Unpacked> unpack_table(FormatId id);
+
+/// All values of a format of at most 16 code bits as binary32, indexed by code.
+std::span<const float> decode_table(FormatId id);
+
+std::string_view to_string(ValueClass value_class);
+
+}  // namespace fp8lab

@@ -1,0 +1,90 @@
+#pragma once
+// Matrix products under an accumulator model: D[m,n] = scales * (C + A . B^T),
+// with promotion and scale order as the real kernels apply them.
+
+#include <cstdint>
+#include <span>
+
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+
+/// Storage codes of a matrix, not owned. Element (row, k) is at
+/// `row * row_stride + k * k_stride` elements; an element has the format's
+/// storage width (1 byte for formats of at most 8 bits, 2 for FP16 and BF16, 4
+/// for TF32 held in binary32). Row-major [rows, k]: row_stride = k, k_stride = 1.
+struct CodeMatrix {
+  FormatId format = FormatId::e4m3fn;
+  const void* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t k = 0;
+  std::int64_t row_stride = 0;
+  std::int64_t k_stride = 1;
+
+  /// A dense row-major [rows, k] matrix of 8-bit codes. Throws if sizes differ.
+  static CodeMatrix row_major(FormatId format, std::span<const std::uint8_t> codes,
+                              std::int64_t rows, std::int64_t k);
+};
+
+/// The code at (row, k).
+std::uint32_t code_at(const CodeMatrix& matrix, std::int64_t row, std::int64_t k);
+
+/// What a code is multiplied by to get the value back (scale direction:
+/// value = code * inverse_scale). Element (row, k) has the scale
+/// `values[(row / row_block) * ceil(K / k_block) + k / k_block]`.
+/// Empty `values` mean 1. Per tensor: row_block >= rows, k_block >= K. Rowwise:
+/// 1 and k_block >= K. 1x128: 1 and 128. 128x128: 128 and 128. MX: 1 and 32.
+struct InverseScales {
+  std::span<const float> values;
+  std::int64_t row_block = 1;
+  std::int64_t k_block = 0;  ///< 0 means all of K
+
+  [[nodiscard]] bool empty() const { return values.empty(); }
+};
+
+/// In which order FP32 arithmetic applies the scales of a promoted partial sum.
+enum class ScaleOrder : std::uint8_t {
+  product_then_fma,  ///< final = fma(s_a * s_b, acc, final): DeepGEMM as nvcc compiles it
+  product_then_add,  ///< final = final + (s_a * s_b) * acc, two roundings
+  a_then_fma_b,      ///< final = fma(acc * s_a, s_b, final): cuBLAS blockwise
+};
+std::string_view to_string(ScaleOrder order);
+ScaleOrder find_scale_order(std::string_view name);
+
+/// The inputs of one product. A [m,k], B [n,k] (both K-major in meaning; any
+/// strides), C [m,n] row-major binary32 in the units of D, or null (+0).
+///
+/// promotion_interval N_C > 0 (a multiple of the model's terms): the
+/// accumulator restarts from +0 every N_C terms and each partial sum is added
+/// to an FP32 `final` (nearest even). N_C = 0: one accumulator for all of K.
+///
+/// Without scales C is where the accumulation starts: the accumulator itself
+/// without promotion, `final` with it. Scales that change along K need a
+/// promotion_interval that divides their k_block; each partial sum is then
+/// scaled into `final`, which starts from C, in `scale_order`. Scales that do
+/// not change along K are applied once, to the whole sum, in the same order
+/// with C in the place of `final` (*assumed* of epilogues). A NaN is always
+/// kCanonicalNan.
+struct GemmProblem {
+  AccumulatorModel model;
+  CodeMatrix a;
+  CodeMatrix b;
+  const float* c = nullptr;
+  InverseScales a_scales;
+  InverseScales b_scales;
+  std::int64_t promotion_interval = 0;
+  ScaleOrder scale_order = ScaleOrder::product_then_fma;
+};
+
+/// Throws `Error` naming the first argument that does not fit.
+void validate(const GemmProblem& problem, std::size_t output_size);
+
+/// D = the product, row-major [m,n], one scalar dot product an element. The
+/// specification of every faster kernel. m, n, k may be 0 (k = 0 gives C).
+void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads = 1);
+
+/// The same bits, as fast as this machine allows. threads 0: all of OpenMP's.
+void gemm(const GemmProblem& problem, std::span<float> d, int threads = 0);
+
+}  // namespace fp8lab

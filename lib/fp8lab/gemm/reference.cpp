@@ -1,0 +1,61 @@
+#include <vector>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row) {
+  std::vector<Unpacked> values(static_cast<std::size_t>(matrix.k));
+  for (std::int64_t k = 0; k < matrix.k; ++k)
+    values[static_cast<std::size_t>(k)] = unpack(format(matrix.format), code_at(matrix, row, k));
+  return values;
+}
+
+float element(const GemmProblem& p, const ScaleLookup& a_scales, const ScaleLookup& b_scales,
+              std::span<const Unpacked> a, std::span<const Unpacked> b, std::int64_t row,
+              std::int64_t column) {
+  const float c = p.c == nullptr ? 0.0F : p.c[row * p.b.rows + column];
+  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
+  const bool scaled_in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
+  const bool c_first = !scaled || scaled_in_blocks;
+  float sum = c_first ? c : 0.0F;
+  if (p.promotion_interval == 0) {
+    sum = dot_product(p.model, a, b, sum);
+  } else {
+    const auto interval = static_cast<std::size_t>(p.promotion_interval);
+    for (std::size_t k = 0; k < a.size(); k += interval) {
+      const std::size_t count = std::min(interval, a.size() - k);
+      const float partial = dot_product(p.model, a.subspan(k, count), b.subspan(k, count));
+      const auto at = static_cast<std::int64_t>(k);
+      sum = scaled_in_blocks ? scale_into(p.scale_order, partial, a_scales.at(row, at),
+                                          b_scales.at(column, at), sum)
+                             : canonical(sum + partial);
+    }
+  }
+  if (c_first || p.a.k == 0) return canonical(p.a.k == 0 ? c : sum);
+  return scale_into(p.scale_order, sum, a_scales.at(row, 0), b_scales.at(column, 0), c);
+}
+
+}  // namespace
+
+void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads) {
+  validate(problem, d.size());
+  const ScaleLookup a_scales(problem.a_scales, problem.a);
+  const ScaleLookup b_scales(problem.b_scales, problem.b);
+  const std::int64_t m = problem.a.rows;
+  const std::int64_t n = problem.b.rows;
+  std::vector<std::vector<Unpacked>> b(static_cast<std::size_t>(n));
+  for (std::int64_t j = 0; j < n; ++j) b[static_cast<std::size_t>(j)] = unpack_row(problem.b, j);
+#pragma omp parallel for schedule(dynamic) num_threads(threads > 0 ? threads : 1)
+  for (std::int64_t i = 0; i < m; ++i) {
+    const std::vector<Unpacked> a = unpack_row(problem.a, i);
+    for (std::int64_t j = 0; j < n; ++j)
+      d[static_cast<std::size_t>(i * n + j)] =
+          element(problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j);
+  }
+}
+
+}  // namespace fp8lab

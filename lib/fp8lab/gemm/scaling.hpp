@@ -1,0 +1,49 @@
+#pragma once
+// The FP32 arithmetic around the tensor core, shared by reference and kernels.
+
+#include <bit>
+#include <cmath>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+
+namespace fp8lab {
+
+inline float canonical(float x) { return std::isnan(x) ? std::bit_cast<float>(kCanonicalNan) : x; }
+
+/// final + s_a * s_b * partial in the given order; NaN is canonical.
+inline float scale_into(ScaleOrder order, float partial, float s_a, float s_b, float final) {
+  switch (order) {
+    case ScaleOrder::product_then_fma:
+      return canonical(std::fma(s_a * s_b, partial, final));
+    case ScaleOrder::product_then_add:
+      return canonical(final + (s_a * s_b) * partial);
+    case ScaleOrder::a_then_fma_b:
+      return canonical(std::fma(partial * s_a, s_b, final));
+  }
+  return final;
+}
+
+/// Looks up one matrix's inverse scales by element.
+class ScaleLookup {
+ public:
+  ScaleLookup(const InverseScales& scales, const CodeMatrix& matrix)
+      : values_(scales.values),
+        row_block_(scales.row_block),
+        k_block_(scales.k_block == 0 ? matrix.k : scales.k_block),
+        columns_(k_block_ == 0 ? 0 : (matrix.k + k_block_ - 1) / k_block_) {}
+
+  [[nodiscard]] bool varies_along_k() const { return !values_.empty() && columns_ > 1; }
+  [[nodiscard]] float at(std::int64_t row, std::int64_t k) const {
+    if (values_.empty()) return 1.0F;
+    return values_[static_cast<std::size_t>((row / row_block_) * columns_ + k / k_block_)];
+  }
+
+ private:
+  std::span<const float> values_;
+  std::int64_t row_block_;
+  std::int64_t k_block_;
+  std::int64_t columns_;
+};
+
+}  // namespace fp8lab

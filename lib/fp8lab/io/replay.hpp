@@ -1,0 +1,42 @@
+#pragma once
+// Replays a vector file through a model and counts the cases whose bits differ.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/io/vectors.hpp"
+
+namespace fp8lab {
+
+struct ReplayMismatch {
+  int line = 0;
+  FormatId a_format = FormatId::e4m3fn;
+  FormatId b_format = FormatId::e4m3fn;
+  VectorCase inputs;
+  std::uint32_t expected = 0;  ///< binary32 bits in the file
+  std::uint32_t got = 0;       ///< binary32 bits of the model
+};
+
+struct ReplayReport {
+  std::string model;
+  std::size_t cases = 0;
+  std::size_t mismatches = 0;
+  std::vector<ReplayMismatch> shown;  ///< the first ones, at most kMaxShown
+};
+
+inline constexpr std::size_t kMaxShown = 20;
+
+/// Replays under the registered model `model_name`, or the file's own if it is
+/// empty. Throws `Error` for an unknown model, or one for inputs of another
+/// storage width than the file's.
+ReplayReport replay(const VectorFile& file, const std::string& model_name = "");
+
+/// Replays under any accumulator, for sweeps and mutants.
+ReplayReport replay(const VectorFile& file, const AccumulatorModel& model);
+
+/// A mismatch for people: line, inputs in hex and decoded, expected and got.
+std::string describe(const ReplayMismatch& mismatch);
+
+}  // namespace fp8lab
