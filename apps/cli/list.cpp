@@ -116,12 +116,16 @@ std::string accumulation_of(const AccumulatorModel& model) {
   return "";
 }
 
-/// A model's fields where its kind uses them: text, as the others are empty.
+constexpr const char* kUnused = "-";  // null in JSON
+
+/// A model's fields where its kind uses them.
 std::vector<Cell> model_row(const InstructionModel& model) {
   const AccumulatorModel& accumulator = model.accumulator;
   const bool fused = accumulator.kind == AccumulationKind::fused_dot_product;
   const bool rounds = fused || accumulator.kind == AccumulationKind::sequential;
-  const auto where = [](bool used, int value) { return used ? std::to_string(value) : "-"; };
+  const auto where = [](bool used, int value) {
+    return used ? Cell(std::int64_t{value}) : Cell(std::string(kUnused));
+  };
   const bool one_format = model.a_format == model.b_format;
   const std::string a(format(model.a_format).name);
   return {std::string(model.name),
@@ -130,7 +134,7 @@ std::vector<Cell> model_row(const InstructionModel& model) {
           where(fused, accumulator.terms),
           where(fused, accumulator.alignment_fraction_bits),
           where(rounds, accumulator.output_fraction_bits),
-          rounds ? std::string(to_string(accumulator.rounding)) : "-",
+          rounds ? std::string(to_string(accumulator.rounding)) : kUnused,
           std::string(format(accumulator.output_format).name),
           std::string(to_string(model.standing)),
           std::string(model.source)};
@@ -165,7 +169,10 @@ nlohmann::ordered_json to_json(const Table& table) {
   for (const auto& row : table.rows()) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
     for (std::size_t c = 0; c < row.size(); ++c)
-      std::visit([&](const auto& value) { object[table.columns()[c].name] = value; }, row[c]);
+      if (row[c] == Cell(std::string(kUnused)))
+        object[table.columns()[c].name] = nullptr;
+      else
+        std::visit([&](const auto& value) { object[table.columns()[c].name] = value; }, row[c]);
     rows.push_back(object);
   }
   return rows;

@@ -186,7 +186,10 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--quick", options->quick, "the small form, for a first look");
   command->add_option("--seed", options->seed, "seed of every random number")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& text) {
+        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+        return digits ? "" : "expected an integer from 0 to 2^64 - 1, got '" + text + "'";
+      })
       ->take_last();
   command
       ->add_option("--set", options->assignments,

@@ -50,7 +50,7 @@ std::string number_cell(const std::string& cell) {
   const bool integer = cell.find_first_not_of("-0123456789") == std::string::npos;
   const double value = *number_in(cell);
   if (integer || !std::isfinite(value)) return fmt::format("<td class=n>{}</td>", cell);
-  return fmt::format("<td class=n data-v=\"{}\">{:.4g}</td>", cell, value);
+  return fmt::format("<td class=n data-v=\"{}\">{}</td>", cell, short_number(value));
 }
 
 std::string heading_of(const Column& column, bool numeric) {
@@ -200,8 +200,9 @@ std::string html_report(std::span<const std::filesystem::path> folders) {
   html += kReportCss;
   html += fmt::format(
       "</style>\n</head>\n<body>\n<header><h1>What FP8 does: fp8lab report</h1>\n"
-      "<p class=quiet>{} experiment{}. Every figure comes from the tables below; each section ends "
-      "with the command that gives the same bytes again.</p></header>\n",
+      "<p class=quiet>{} experiment{}. Each section ends with the command that gives the same "
+      "bytes "
+      "again.</p></header>\n",
       runs.size(), runs.size() == 1 ? "" : "s");
   html += summary_of(runs) + contents_of(runs);
   for (std::size_t i = 0; i < runs.size(); ++i) html += html_of(runs[i], i + 1);

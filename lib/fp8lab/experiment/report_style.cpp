@@ -46,14 +46,14 @@ details { margin: .7rem 0; border: 1px solid var(--line); border-radius: .5rem; 
 summary { cursor: pointer; font-weight: 600; }
 .scroll { overflow: auto; max-height: 34rem; margin-top: .5rem; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .22rem .7rem .22rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
-td.n, th.n { text-align: right; padding: .22rem .3rem .22rem .9rem; white-space: nowrap; }
+th, td { padding: .22rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+td.n, th.n { text-align: right; white-space: nowrap; }
 thead th { position: sticky; top: 0; background: var(--page); }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 th[aria-sort=ascending] button::after { content: " \2191"; }
 th[aria-sort=descending] button::after { content: " \2193"; }
-table.facts td:first-child { color: var(--quiet); padding-right: 1.4rem; white-space: nowrap; }
+table.facts td:first-child { color: var(--quiet); white-space: nowrap; }
 table.facts td { overflow-wrap: anywhere; }
 dl { font-size: .86rem; margin: .6rem 0 .2rem; display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
 dt { font-family: ui-monospace, "DejaVu Sans Mono", monospace; }
