@@ -41,7 +41,9 @@ std::size_t width(const std::string& text) {
 }
 
 std::string heading(const Column& column) {
-  const bool has_unit = !column.unit.empty() && column.unit != "1";
+  // `storage_bits [bits]` says it twice.
+  const bool has_unit =
+      !column.unit.empty() && column.unit != "1" && !column.name.ends_with(column.unit);
   return has_unit ? fmt::format("{} [{}]", column.name, column.unit) : column.name;
 }
 
