@@ -120,8 +120,8 @@ void write_plot(const HeatMap& map, const std::filesystem::path& folder) {
                                                          map.log ? "≤ 0 (log colours) or " : "");
 
   std::string body = title_script(map.title, note);
-  body += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {}\n", enhanced(map.x_label),
-                      enhanced(map.y_label), enhanced(map.value_label));
+  body += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {} offset 1.5,0\n",
+                      enhanced(map.x_label), enhanced(map.y_label), enhanced(map.value_label));
   body += fmt::format("set xrange [-0.5:{}]\nset yrange [-0.5:{}]\nset cbrange [{}:{}]\n",
                       static_cast<double>(map.columns.size()) - 0.5,
                       static_cast<double>(map.rows.size()) - 0.5, layout.low, layout.high);
