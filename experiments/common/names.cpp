@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "fp8lab/core/error.hpp"
 
@@ -41,6 +42,14 @@ std::size_t positive(const Parameters& parameters, std::string_view key) {
   const std::int64_t value = parameters.integer(key);
   require(value >= 1, key, "an integer >= 1", fmt::format("{}", value));
   return static_cast<std::size_t>(value);
+}
+
+std::vector<double> log_steps(double from, double to, double per_decade) {
+  std::vector<double> steps;
+  // Half a step of slack, so that rounding in `to` does not lose the last one.
+  for (int i = 0; from + i / per_decade <= to + 0.5 / per_decade; ++i)
+    steps.push_back(std::pow(10.0, from + i / per_decade));
+  return steps;
 }
 
 }  // namespace fp8lab::experiments

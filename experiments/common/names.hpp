@@ -1,9 +1,10 @@
 #pragma once
-// Words for plots and findings, and parameters with a range.
+// Words for plots and findings, parameters with a range, and log sweeps.
 
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/experiment/parameters.hpp"
@@ -22,5 +23,8 @@ std::string plain_name(std::string_view name);
 
 /// An integer parameter that must be at least 1. Throws `Error`.
 std::size_t positive(const Parameters& parameters, std::string_view key);
+
+/// 10^from ... 10^to in equal steps on a log axis.
+std::vector<double> log_steps(double from, double to, double per_decade);
 
 }  // namespace fp8lab::experiments

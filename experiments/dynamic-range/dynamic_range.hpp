@@ -40,16 +40,13 @@ SurvivalShares survival(std::span<const float> x, double scale, const Format& f,
 std::vector<SurvivalShares> sweep(std::span<const float> x, std::span<const double> scales,
                                   const Format& f, const CastPolicy& policy);
 
-/// The first scale with the largest representable share, and the largest
-/// accurate share, which may be at another scale.
+/// The scale with the largest representable share (among equals the most
+/// accurate, then the smallest), and the largest accurate share at any scale.
 struct BestScale {
   double scale = 0.0;
   SurvivalShares shares;
   double accurate = 0.0;
 };
 BestScale best_of(std::span<const double> scales, std::span<const SurvivalShares> shares);
-
-/// 10^from ... 10^to in equal steps on a log axis.
-std::vector<double> log_steps(double from, double to, double per_decade);
 
 }  // namespace fp8lab::experiments

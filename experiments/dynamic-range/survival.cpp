@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "dynamic-range/dynamic_range.hpp"
 #include "fp8lab/cast/cast.hpp"
@@ -54,19 +55,14 @@ BestScale best_of(std::span<const double> scales, std::span<const SurvivalShares
   BestScale best;
   for (std::size_t i = 0; i < scales.size(); ++i) {
     best.accurate = std::max(best.accurate, shares[i].accurate);
-    if (i > 0 && shares[i].representable <= best.shares.representable) continue;
+    const auto rank = [](const SurvivalShares& s) {
+      return std::pair(s.representable, s.accurate);
+    };
+    if (i > 0 && rank(shares[i]) <= rank(best.shares)) continue;
     best.scale = scales[i];
     best.shares = shares[i];
   }
   return best;
-}
-
-std::vector<double> log_steps(double from, double to, double per_decade) {
-  std::vector<double> steps;
-  // Half a step of slack, so that rounding in `to` does not lose the last one.
-  for (int i = 0; from + i / per_decade <= to + 0.5 / per_decade; ++i)
-    steps.push_back(std::pow(10.0, from + i / per_decade));
-  return steps;
 }
 
 }  // namespace fp8lab::experiments
