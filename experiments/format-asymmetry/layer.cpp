@@ -135,6 +135,10 @@ double ProductError::median_row_error() const {
   return *middle;
 }
 
+double ProductError::worst_row_error() const {
+  return *std::max_element(row_error.begin(), row_error.end());
+}
+
 ProductError product_error(const Layer& layer, const Recipe& recipe, Product product,
                            const ProductSetup& setup) {
   const OperandPair pair = operands(layer, product);
