@@ -15,7 +15,8 @@ struct Setup {
   LayerShape shape;
   ProductSetup product;
   std::vector<const CastProfile*> policies;
-  std::size_t repeats = 0;
+  std::size_t repeats = 0;         ///< of products
+  std::size_t tensor_repeats = 0;  ///< of single tensors, which cost little
   std::vector<double> sweep_decades;
   std::vector<double> sweep_row_shares;
 };
@@ -38,6 +39,7 @@ Setup read_setup(const Parameters& p) {
   s.product.tile = positive(p, "tile");
   s.product.promotion_interval = p.integer("promotion_interval");
   s.repeats = positive(p, "repeats");
+  s.tensor_repeats = positive(p, "tensor_repeats");
   s.sweep_decades = p.reals("sweep_decades");
   s.sweep_row_shares = p.reals("sweep_row_shares");
   return s;
@@ -86,7 +88,7 @@ std::vector<TensorPoint> measure_tensors(const RunContext& context, const Setup&
       context, points.size(),
       [&](std::size_t i) {
         TensorPoint& p = points[i];
-        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
+        for (std::size_t repeat = 0; repeat < s.tensor_repeats; ++repeat) {
           const Layer layer = make_layer(layer_stream(context, repeat), s.shape);
           const bool weight = p.tensor == "weight";
           const bool activation = p.tensor == "activation";
@@ -155,10 +157,11 @@ std::vector<SweepPoint> measure_sweep(const RunContext& context, const Setup& s)
       [&](std::size_t i) {
         SweepPoint& p = points[i];
         std::vector<double> shares;
-        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
-          const RandomStream random = context.random(fmt::format("gradient {}", repeat));
-          const std::vector<float> dy =
-              log_normal_rows(random, s.shape.tokens, s.shape.outputs, p.decades, p.row_share);
+        for (std::size_t repeat = 0; repeat < s.tensor_repeats; ++repeat) {
+          LayerShape shape = s.shape;
+          shape.gradient_decades = p.decades;
+          shape.gradient_row_share = p.row_share;
+          const std::vector<float> dy = make_gradient(layer_stream(context, repeat), shape);
           const Quantized q = quantize(dy, s.shape.tokens, s.shape.outputs,
                                        block_of(*p.recipe, false, s.product.tile),
                                        format(p.recipe->backward), p.policy->policy);
@@ -298,6 +301,7 @@ HeatMap error_map(const Setup& s, const std::vector<ProductPoint>& points) {
                           s.shape.tokens, s.shape.inputs, s.shape.outputs);
   map.x_label = "y = x w^T, dx = dy w (all of it, its median and worst token), dw = dy^T x";
   map.y_label = "recipe";
+  map.log = true;
   map.value_label = "relative L2 error (%)";
   map.columns = {"y", "dx", "dx median", "dx worst", "dw"};
   for (const Recipe& recipe : kRecipes) {
@@ -322,9 +326,9 @@ std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors
                              gradient_label(*p.recipe, *p.policy));
   return fmt::format(
       "Share of a gradient that becomes zero:{} ({} x {} log-normal, +-3 sigma = {:g} decades, "
-      "{:g} % of the variance common to a token, fine scales 1 x {}, {} repeats).",
+      "{:g} % of the variance common to a token, fine scales 1 x {}, repeats: {}).",
       figures, s.shape.tokens, s.shape.outputs, s.shape.gradient_decades,
-      100.0 * s.shape.gradient_row_share, s.product.tile, s.repeats);
+      100.0 * s.shape.gradient_row_share, s.product.tile, s.tensor_repeats);
 }
 
 std::string product_finding(const Setup& s, const Recipe& recipe,
@@ -341,7 +345,7 @@ std::string product_finding(const Setup& s, const Recipe& recipe,
   }
   return fmt::format(
       "{}: relative L2 error{} (tokens {}, inputs {}, outputs {}, {} outlier channels of {:g}, "
-      "sm90.wgmma promoted every {}, {} repeats).",
+      "sm90.wgmma promoted every {}, repeats: {}).",
       recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
       s.shape.activation.outlier_channels, s.shape.activation.magnitude,
       s.product.promotion_interval, s.repeats);

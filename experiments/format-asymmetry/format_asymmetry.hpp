@@ -55,6 +55,9 @@ struct Layer {
 };
 Layer make_layer(const RandomStream& random, const LayerShape& shape);
 
+/// Only the `dy` of `make_layer` for the same arguments.
+std::vector<float> make_gradient(const RandomStream& random, const LayerShape& shape);
+
 /// What a cast did to one tensor.
 struct TensorLoss {
   Comparison error;         ///< of the reconstructed tensor

@@ -57,6 +57,10 @@ std::string sharing(std::size_t tile) {
   return tile == 0 ? "per tensor" : fmt::format("per tile of {}", tile);
 }
 
+std::string bulk_name(const Setup& s) {
+  return fmt::format("{} x N(0, {:g}^2)", s.tensor.elements, s.tensor.sigma);
+}
+
 /// One cell of a sweep: a tensor, a tile, a policy, and what came of it.
 struct Point {
   std::string setup;  ///< for the published examples
@@ -125,53 +129,61 @@ std::vector<Point> published_points(const Setup& s) {
   return points;
 }
 
-std::vector<Column> spread_columns(const std::string& name, const std::string& unit,
-                                   const std::string& what) {
-  return {{name + "_mean", unit, what + ", mean over repeats"},
-          {name + "_min", unit, what + ", smallest"},
-          {name + "_max", unit, what + ", largest"}};
+/// What every table says of a point, after the columns that name it.
+std::vector<Column> with_figures(std::vector<Column> columns) {
+  const std::vector<Column> figures{
+      {"scales", "", "what shares a scale"},
+      {"tile", "elements", "elements that share a scale"},
+      {"subnormals", "", "kept or flushed"},
+      {"bulk_l2", "1", "relative L2 error of all but the outlier, mean over repeats"},
+      {"bulk_l2_min", "1", "smallest"},
+      {"bulk_l2_max", "1", "largest"},
+      {"whole_l2", "1", "relative L2 error of the whole tensor, mean over repeats"},
+      {"crushed_share", "1", "share of the bulk that became zero, mean over repeats"},
+      {"crushed", "elements", "bulk elements that became zero, mean over repeats"},
+      {"crushed_min", "elements", "smallest"},
+      {"crushed_max", "elements", "largest"},
+      {"damaged", "elements", "bulk elements beyond the format's error bound, mean"}};
+  columns.insert(columns.end(), figures.begin(), figures.end());
+  return columns;
 }
 
-Table make_table(const std::string& name, const std::string& title) {
-  std::vector<Column> columns{{"setup", "", "which tensor"},
-                              {"elements", "1", "elements of the tensor"},
-                              {"outlier", "1", "magnitude of the one outlier"},
-                              {"scales", "", "what shares a scale"},
-                              {"tile", "elements", "elements that share a scale"},
-                              {"subnormals", "", "kept or flushed"},
-                              {"repeats", "1", "tensors drawn"}};
-  const auto add = [&](const std::string& column, const std::string& unit,
-                       const std::string& what) {
-    for (Column& c : spread_columns(column, unit, what)) columns.push_back(std::move(c));
-  };
-  add("bulk_relative_l2", "1", "error of all but the outlier");
-  add("whole_relative_l2", "1", "error of the whole tensor");
-  add("crushed_share", "1", "share of the bulk that became zero");
-  add("crushed", "elements", "bulk elements that became zero");
-  add("damaged", "elements", "bulk elements beyond the format's normal error bound");
-  return {name, title, std::move(columns)};
+void add_point(Table& table, std::vector<Cell> row, const Point& p) {
+  const OutlierSpread& s = p.spread;
+  const std::size_t tile = p.tile == 0 ? p.tensor.elements : p.tile;
+  row.insert(row.end(),
+             {sharing(p.tile), static_cast<std::int64_t>(tile), subnormal_name(p.policy->policy),
+              s.bulk_relative_l2.mean, s.bulk_relative_l2.min, s.bulk_relative_l2.max,
+              s.whole_relative_l2.mean, s.crushed_share.mean, s.crushed.mean, s.crushed.min,
+              s.crushed.max, s.damaged.mean});
+  table.add_row(std::move(row));
 }
 
-Table points_table(const std::string& name, const std::string& title,
-                   const std::vector<Point>& points) {
-  Table table = make_table(name, title);
-  for (const Point& p : points) {
-    const std::size_t tile = p.tile == 0 ? p.tensor.elements : p.tile;
-    std::vector<Cell> row{p.setup.empty() ? fmt::format("N(0, {:g}^2)", p.tensor.sigma) : p.setup,
-                          static_cast<std::int64_t>(p.tensor.elements),
-                          p.tensor.outlier,
-                          sharing(p.tile),
-                          static_cast<std::int64_t>(tile),
-                          subnormal_name(p.policy->policy),
-                          static_cast<std::int64_t>(p.repeats)};
-    for (const Spread* s : {&p.spread.bulk_relative_l2, &p.spread.whole_relative_l2,
-                            &p.spread.crushed_share, &p.spread.crushed, &p.spread.damaged}) {
-      row.emplace_back(s->mean);
-      row.emplace_back(s->min);
-      row.emplace_back(s->max);
-    }
-    table.add_row(std::move(row));
-  }
+Table sweep_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("damage",
+              fmt::format("Damage against the outlier's magnitude ({}, {}, {} repeats)",
+                          short_name(*s.format), bulk_name(s), s.repeats),
+              with_figures({{"outlier", "1", "magnitude of the one outlier"}}));
+  for (const Point& p : points) add_point(table, {p.tensor.outlier}, p);
+  return table;
+}
+
+Table containment_table(const Setup& s, const std::vector<Point>& points) {
+  Table table(
+      "containment",
+      fmt::format("Damage against tile and tensor ({}, outlier {:g}, sigma {:g}, {} repeats)",
+                  short_name(*s.format), s.containment_outlier, s.tensor.sigma, s.repeats),
+      with_figures({{"elements", "1", "elements of the tensor"}}));
+  for (const Point& p : points) add_point(table, {static_cast<std::int64_t>(p.tensor.elements)}, p);
+  return table;
+}
+
+Table published_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("published",
+              fmt::format("Two published examples in real {} ({} repeats)", short_name(*s.format),
+                          s.published_repeats),
+              with_figures({{"setup", "", "the tensor"}}));
+  for (const Point& p : points) add_point(table, {p.setup}, p);
   return table;
 }
 
@@ -187,10 +199,6 @@ Series line(const std::vector<Point>& points, std::size_t tile, const CastProfil
     series.y.push_back(percent > 0.0 ? percent : std::numeric_limits<double>::quiet_NaN());
   }
   return series;
-}
-
-std::string bulk_name(const Setup& s) {
-  return fmt::format("{} x N(0, {:g}^2)", s.tensor.elements, s.tensor.sigma);
 }
 
 Plot magnitude_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
@@ -273,15 +281,21 @@ std::string sweep_finding(const Setup& s, const std::vector<Point>& sweep, std::
 
 std::string containment_finding(const Setup& s, const std::vector<Point>& points) {
   std::string figures;
-  for (const Point& p : points)
-    if (p.policy == s.policies.front())
-      figures += fmt::format("{} {:.0f} of {} {}", figures.empty() ? "" : ",",
-                             p.spread.damaged.mean, p.tensor.elements, sharing(p.tile));
+  for (const std::size_t tile : s.tiles) {
+    std::vector<double> damaged;
+    for (const Point& p : points)
+      if (p.policy == s.policies.front() && p.tile == tile)
+        damaged.push_back(p.spread.damaged.mean);
+    const Spread range = spread_of(damaged);
+    figures += fmt::format("{} {:.0f} to {:.0f} {}", figures.empty() ? "" : ",", range.min,
+                           range.max, sharing(tile));
+  }
   return fmt::format(
-      "One outlier of {:g} puts beyond the normal error bound of {}, subnormals {}:{} (bulk N(0, "
-      "{:g}^2), mean of {} repeats).",
+      "Elements that one outlier of {:g} puts beyond the normal error bound of {}, subnormals {}, "
+      "in tensors of {} to {} elements:{} (bulk N(0, {:g}^2), mean of {} repeats).",
       s.containment_outlier, short_name(*s.format), subnormal_name(s.policies.front()->policy),
-      figures, s.tensor.sigma, s.repeats);
+      s.containment_elements.front(), s.containment_elements.back(), figures, s.tensor.sigma,
+      s.repeats);
 }
 
 /// Per tensor against per tile for one published example and policy.
@@ -324,12 +338,8 @@ Results outlier(const RunContext& context) {
   measure(context, *setup.format, published, 0.7, 1.0);
 
   Results results;
-  results.tables.push_back(
-      points_table("damage", "Error of the bulk against the outlier's magnitude", sweep));
-  results.tables.push_back(
-      points_table("containment", "Damage against tile and tensor size", containment));
-  results.tables.push_back(
-      points_table("published", "The two published examples, in real E4M3", published));
+  results.tables = {sweep_table(setup, sweep), containment_table(setup, containment),
+                    published_table(setup, published)};
 
   Plot error =
       magnitude_plot(setup, sweep, "bulk_error_against_outlier",
