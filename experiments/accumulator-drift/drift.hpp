@@ -1,0 +1,65 @@
+#pragma once
+// What an accumulator loses: products under a model against the exact sums of
+// the same codes, so that nothing but the accumulation is measured; and the
+// error of a whole pipeline, one stage at a time.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "accumulator-drift/operands.hpp"
+#include "fp8lab/accumulate/model.hpp"
+
+namespace fp8lab::experiments {
+
+/// The error of a set of sums, computed in binary64.
+struct SumError {
+  double relative_l2 = 0.0;   ///< |d - e|_2 / |e|_2
+  double bias = 0.0;          ///< sum of sign(e) (d - e) / sum of |e|; negative is toward zero
+  double max_relative = 0.0;  ///< max |d - e| / |e|; heavy tails where e may be near 0
+  double cosine = 0.0;
+};
+SumError sum_error(std::span<const double> got, std::span<const double> expected);
+
+/// D [m,n] in code units under `model`.
+std::vector<double> accumulate(const QuantizedOperands& operands, const AccumulatorModel& model,
+                               std::int64_t promotion_interval, int threads);
+
+/// The error of the accumulation alone.
+SumError accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
+                            std::int64_t promotion_interval, int threads);
+
+/// The running sums of the first row and column after every `step` products, in
+/// units of the operands.
+struct RunningSums {
+  std::vector<double> k;
+  std::vector<double> exact;
+  std::vector<double> unpromoted;
+  std::vector<double> promoted;
+};
+RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorModel& model,
+                         std::int64_t promotion_interval, std::int64_t step);
+
+/// The stages between BF16 operands and an output, each on or swapped for exact.
+struct Stages {
+  bool input_quantization = true;
+  bool product_rounding = true;
+  bool accumulation = true;
+  bool output_rounding = true;
+};
+
+/// A way to compute a product with FP8 inputs.
+struct Pipeline {
+  std::string_view name;
+  std::string_view accumulator;        ///< a registered model
+  std::int64_t promotion_interval = 0;
+  bool seed_cast = false;    ///< the listing's cast, without scales; else E4M3 with amax scales
+  bool bf16_output = true;   ///< else the output is not rounded
+};
+
+/// The relative L2 error over all outputs against the exact product of the BF16 operands.
+double pipeline_error(const Bf16Operands& operands, const Pipeline& pipeline, const Stages& on,
+                      int threads);
+
+}  // namespace fp8lab::experiments
