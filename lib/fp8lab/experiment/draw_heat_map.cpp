@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/draw.hpp"
+#include "fp8lab/experiment/gnuplot_text.hpp"
+#include "fp8lab/io/files.hpp"
+
+namespace fp8lab {
+namespace {
+
+// Viridis, read off at nine places: even in lightness and safe for all colour vision.
+constexpr std::array kPalette{"#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c",
+                              "#28ae80", "#5ec962", "#addc30", "#fde725"};
+constexpr std::size_t kMaxWrittenCells = 200;  // more than that, and numbers do not fit
+
+std::string label_tics(const char* axis, const std::vector<std::string>& labels) {
+  std::vector<std::string> tics;
+  std::size_t letters = 0;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    tics.push_back(fmt::format("{} {}", enhanced(labels[i]), i));
+    letters += columns_of(labels[i]) + 2;
+  }
+  const bool crowded = *axis == 'x' && letters > 80;
+  return fmt::format("set {}tics ({}) scale 0{}\n", axis, fmt::join(tics, ", "),
+                     crowded ? " rotate by 35 right" : "");
+}
+
+/// Where a value stands between the palette's ends, 0 to 1.
+double shade_of(const HeatMap& map, const AxisLayout& layout, double value) {
+  return map.log ? std::log(value / layout.low) / std::log(layout.high / layout.low)
+                 : (value - layout.low) / (layout.high - layout.low);
+}
+
+/// `x y value text-colour number` for each cell, row by row from the bottom.
+std::string data_of(const HeatMap& map, const Axis& axis, const AxisLayout& layout) {
+  std::string data = fmt::format("# {}\n# column row value\n", one_line(map.title));
+  for (std::size_t i = 0; i < map.values.size(); ++i) {
+    const double value = map.values[i];
+    const bool show = can_show(axis, value);
+    const int colour = show && shade_of(map, layout, value) < 0.6 ? 0xffffff : 0x000000;
+    data += fmt::format("{} {} {} {} \"{}\"\n", i % map.columns.size(), i / map.columns.size(),
+                        show ? fmt::format("{}", value) : "nan", colour,
+                        std::isnan(value) ? "" : fmt::format("{:.3g}", value));
+  }
+  return data;
+}
+
+std::string palette_script() {
+  std::vector<std::string> stops;
+  for (std::size_t i = 0; i < kPalette.size(); ++i)
+    stops.push_back(fmt::format("{} '{}'", i, kPalette[i]));
+  return fmt::format("set palette defined ({})\n", fmt::join(stops, ", "));
+}
+
+}  // namespace
+
+void write_plot(const HeatMap& map, const std::filesystem::path& folder) {
+  require_file_name("heat map name", map.name);
+  const std::size_t cells = map.rows.size() * map.columns.size();
+  require(cells == map.values.size() && cells > 0, fmt::format("heat map {}: values", map.name),
+          fmt::format("rows x columns = {}, and at least one", cells),
+          std::to_string(map.values.size()));
+  const Axis axis{map.value_label, map.log, 10};
+  const AxisLayout layout = lay_out(axis, map.values);
+  const auto not_positive = std::count_if(map.values.begin(), map.values.end(),
+                                          [&](double value) { return map.log && value <= 0.0; });
+  const std::string note = not_positive == 0
+                               ? ""
+                               : fmt::format("grey: {} value{} ≤ 0 (log colours)", not_positive,
+                                             not_positive == 1 ? "" : "s");
+
+  std::string body = title_script(map.title, note);
+  body += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {}\n", enhanced(map.x_label),
+                      enhanced(map.y_label), enhanced(map.value_label));
+  body += fmt::format("set xrange [-0.5:{}]\nset yrange [-0.5:{}]\nset cbrange [{}:{}]\n",
+                      static_cast<double>(map.columns.size()) - 0.5,
+                      static_cast<double>(map.rows.size()) - 0.5, layout.low, layout.high);
+  if (map.log) body += "set logscale cb\n";
+  body += tics_script("cb", layout) + palette_script();
+  body += label_tics("x", map.columns) + label_tics("y", map.rows);
+  body +=
+      "unset key\nset border 0\n"
+      "set object 1 rectangle from graph 0,0 to graph 1,1 behind fc rgb '#cccccc' fs noborder\n"
+      "set style fill solid border rgb '#ffffff'\n";
+  body += fmt::format(
+      "plot '{0}.dat' using 1:2:($1-0.5):($1+0.5):($2-0.5):($2+0.5):3 with boxxyerror "
+      "fc palette lw 1",
+      map.name);
+  if (cells <= kMaxWrittenCells)
+    body += fmt::format(", \\\n  '{}.dat' using 1:2:5:4 with labels tc rgb variable font ',11'",
+                        map.name);
+  write_file(folder / (map.name + ".dat"), data_of(map, axis, layout));
+  write_file(folder / (map.name + ".gp"), script_for_both(map.name, body + "\n"));
+}
+
+}  // namespace fp8lab
