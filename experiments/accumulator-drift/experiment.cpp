@@ -1,0 +1,416 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "accumulator-drift/drift.hpp"
+#include "accumulator-drift/fit.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+constexpr std::int64_t kDeepSeekInterval = 128;
+constexpr std::string_view kHopper = "sm90.wgmma.e4m3";
+
+/// One measured point of the sweeps.
+struct Point {
+  Distribution distribution;
+  std::int64_t k;
+  std::string accumulator;
+  std::int64_t interval;
+  SumError error;
+};
+
+struct Sweep {
+  const RunContext& context;
+  std::vector<Distribution> distributions;
+  std::vector<std::int64_t> ks;
+  std::vector<std::string> accumulators;
+  std::vector<Point> points;
+
+  explicit Sweep(const RunContext& c)
+      : context(c),
+        ks(c.parameters.integers("k")),
+        accumulators(c.parameters.texts("accumulators")) {
+    for (const std::string& name : c.parameters.texts("distributions"))
+      distributions.push_back(find_distribution(name));
+  }
+
+  [[nodiscard]] OperandSpec spec(Distribution distribution, std::int64_t k) const {
+    const Parameters& p = context.parameters;
+    return {distribution, p.integer("rows"), p.integer("columns"), k, p.real("correlation")};
+  }
+
+  [[nodiscard]] bool has(const Point& wanted) const {
+    return std::any_of(points.begin(), points.end(), [&](const Point& p) {
+      return p.distribution == wanted.distribution && p.k == wanted.k &&
+             p.accumulator == wanted.accumulator && p.interval == wanted.interval;
+    });
+  }
+
+  void measure(const QuantizedOperands& q, Distribution d, const std::string& name,
+               std::int64_t interval) {
+    const Point point{d, q.k, name, interval, {}};
+    if (has(point)) return;
+    points.push_back(point);
+    points.back().error = accumulation_error(q, find_instruction_model(name).accumulator, interval,
+                                             context.threads);
+  }
+
+  void measure_length(Distribution d, std::int64_t k) {
+    const QuantizedOperands q = quantize(make_operands(spec(d, k), context.seed));
+    const bool in_sweep = std::find(ks.begin(), ks.end(), k) != ks.end();
+    if (in_sweep)
+      for (const std::string& name : accumulators) measure(q, d, name, 0);
+    const std::vector<std::int64_t> all = context.parameters.integers("promotion_k");
+    const bool every_interval = std::find(all.begin(), all.end(), k) != all.end();
+    for (const std::string& name : context.parameters.texts("promoted_accumulators")) {
+      measure(q, d, name, 0);
+      if (in_sweep) measure(q, d, name, kDeepSeekInterval);
+      if (!every_interval) continue;
+      for (const std::int64_t interval : context.parameters.integers("promotion_intervals"))
+        measure(q, d, name, interval);
+    }
+  }
+
+  void run() {
+    std::vector<std::int64_t> lengths = ks;
+    const std::vector<std::int64_t> more = context.parameters.integers("promotion_k");
+    lengths.insert(lengths.end(), more.begin(), more.end());
+    std::sort(lengths.begin(), lengths.end());
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    double total = 0.0;
+    for (const std::int64_t k : lengths) total += static_cast<double>(k);
+    double done = 0.0;
+    for (const std::int64_t k : lengths) {
+      for (const Distribution d : distributions) measure_length(d, k);
+      done += static_cast<double>(k);
+      context.progress(0.8 * done / total);
+    }
+  }
+
+  /// (k, error) of one accumulator, in the order of k.
+  [[nodiscard]] Series against_k(Distribution d, std::string_view name, std::int64_t interval,
+                                 std::int64_t k_max) const {
+    Series series;
+    for (const Point& p : points) {
+      if (p.distribution != d || p.accumulator != name || p.interval != interval || p.k > k_max)
+        continue;
+      series.x.push_back(static_cast<double>(p.k));
+      series.y.push_back(p.error.relative_l2);
+    }
+    return series;
+  }
+
+  [[nodiscard]] LineFit slope(Distribution d, std::string_view name, std::int64_t interval) const {
+    const Series s = against_k(d, name, interval, context.parameters.integer("fit_k_max"));
+    const auto usable = std::count_if(s.y.begin(), s.y.end(), [](double y) { return y > 0.0; });
+    const double none = std::numeric_limits<double>::quiet_NaN();
+    if (usable < 2) return {none, none, none, static_cast<int>(usable)};
+    return fit_power_law(s.x, s.y);
+  }
+
+  [[nodiscard]] const SumError* find(Distribution d, std::int64_t k, std::string_view name,
+                                     std::int64_t interval) const {
+    for (const Point& p : points)
+      if (p.distribution == d && p.k == k && p.accumulator == name && p.interval == interval)
+        return &p.error;
+    return nullptr;
+  }
+
+  /// Accumulators with the promotion intervals at which they have a point at every k.
+  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> curves() const {
+    std::vector<std::pair<std::string, std::int64_t>> result;
+    for (const std::string& name : accumulators) result.emplace_back(name, 0);
+    for (const std::string& name : context.parameters.texts("promoted_accumulators"))
+      result.emplace_back(name, kDeepSeekInterval);
+    return result;
+  }
+};
+
+std::string label(std::string_view accumulator, std::int64_t interval) {
+  return interval == 0 ? std::string(accumulator)
+                       : fmt::format("{}, promoted every {}", accumulator, interval);
+}
+
+Table error_table(const Sweep& sweep) {
+  Table table("error", "Error of the accumulation against the exact sum of the same E4M3 codes",
+              {{"distribution", "", "of the operands"},
+               {"k", "1", "length of each dot product"},
+               {"accumulator", "", "registered model"},
+               {"promotion_interval", "1", "terms between promotions into FP32; 0 for none"},
+               {"outputs", "1", "dot products measured"},
+               {"relative_l2", "1", "|d - exact|_2 / |exact|_2 over the outputs"},
+               {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
+               {"max_relative", "1", "largest |d - exact| / |exact|"},
+               {"cosine", "1", "cosine similarity of the outputs and the exact ones"}});
+  const Parameters& p = sweep.context.parameters;
+  const std::int64_t outputs = p.integer("rows") * p.integer("columns");
+  for (const Point& point : sweep.points)
+    table.add_row({std::string(to_string(point.distribution)), point.k, point.accumulator,
+                   point.interval, outputs, point.error.relative_l2, point.error.bias,
+                   point.error.max_relative, point.error.cosine});
+  return table;
+}
+
+Table slope_table(const Sweep& sweep) {
+  Table table("slopes",
+              fmt::format("Fitted exponents: relative L2 error ~ K^slope, K <= {}",
+                          sweep.context.parameters.integer("fit_k_max")),
+              {{"distribution", "", "of the operands"},
+               {"accumulator", "", "registered model"},
+               {"promotion_interval", "1", "terms between promotions; 0 for none"},
+               {"slope", "1", "least squares of log2 error on log2 K"},
+               {"standard_error", "1", "of the slope, from the residuals"},
+               {"points", "1", "lengths fitted"}});
+  for (const Distribution d : sweep.distributions)
+    for (const auto& [name, interval] : sweep.curves()) {
+      const LineFit fit = sweep.slope(d, name, interval);
+      table.add_row({std::string(to_string(d)), name, interval, fit.slope,
+                     fit.slope_standard_error, std::int64_t{fit.points}});
+    }
+  return table;
+}
+
+Plot plot_against_k(const Sweep& sweep, Distribution d) {
+  const Parameters& p = sweep.context.parameters;
+  Plot plot;
+  plot.name = fmt::format("error_against_k_{}", to_string(d));
+  plot.title = fmt::format("Accumulation error against K: {} operands, E4M3, {} outputs a point",
+                           to_string(d), p.integer("rows") * p.integer("columns"));
+  plot.x = {"length of the dot product K (terms)", true, 2};
+  plot.y = {"relative L2 error (1)", true};
+  for (const auto& [name, interval] : sweep.curves()) {
+    Series series =
+        sweep.against_k(d, name, interval, std::numeric_limits<std::int64_t>::max());
+    const LineFit fit = sweep.slope(d, name, interval);
+    series.label = label(name, interval);
+    if (!std::isnan(fit.slope)) series.label += fmt::format(" (slope {:.2f})", fit.slope);
+    series.style = interval == 0 ? Series::Style::lines_points : Series::Style::dashed;
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+Plot plot_against_interval(const Sweep& sweep) {
+  const std::vector<std::int64_t> ks = sweep.context.parameters.integers("promotion_k");
+  Plot plot;
+  plot.name = "error_against_promotion_interval";
+  plot.x = {"promotion interval (terms)", true, 2};
+  plot.y = {"relative L2 error (1)", true};
+  if (ks.empty()) return plot;
+  const std::int64_t k = *std::max_element(ks.begin(), ks.end());
+  plot.title = fmt::format("Accumulation error against the promotion interval, K = {}, E4M3", k);
+  for (const std::string& name : sweep.context.parameters.texts("promoted_accumulators"))
+    for (const Distribution d : sweep.distributions) {
+      Series series{fmt::format("{}, {}", name, to_string(d)), {}, {}};
+      for (const std::int64_t interval : sweep.context.parameters.integers("promotion_intervals"))
+        if (const SumError* error = sweep.find(d, k, name, interval)) {
+          series.x.push_back(static_cast<double>(interval));
+          series.y.push_back(error->relative_l2);
+        }
+      if (const SumError* error = sweep.find(d, k, name, 0)) {
+        series.x.push_back(static_cast<double>(k));  // one accumulator for all of K
+        series.y.push_back(error->relative_l2);
+      }
+      plot.series.push_back(std::move(series));
+    }
+  plot.title += "; rightmost: no promotion";
+  return plot;
+}
+
+struct RunningSumResult {
+  Table table;
+  Plot plot;
+};
+
+RunningSumResult record_running_sum(const RunContext& context, Distribution d, std::int64_t k,
+                                    std::int64_t step) {
+  const QuantizedOperands q = quantize(make_operands({d, 1, 1, k, 0.0}, context.seed));
+  const RunningSums sums = running_sums(q, find_instruction_model(kHopper).accumulator,
+                                        kDeepSeekInterval, step);
+  RunningSumResult result{
+      Table(fmt::format("running_sum_{}", to_string(d)),
+            fmt::format("Running sum of one dot product, {} operands, {}", to_string(d), kHopper),
+            {{"k", "1", "products summed so far"},
+             {"exact", "1", "exact sum of the same E4M3 codes, in units of the operands"},
+             {"unpromoted", "1", "one accumulator for all of K"},
+             {"promoted", "1", "promoted into FP32 every 128 terms"}}),
+      {}};
+  for (std::size_t i = 0; i < sums.k.size(); ++i)
+    result.table.add_row({static_cast<std::int64_t>(sums.k[i]), sums.exact[i], sums.unpromoted[i],
+                          sums.promoted[i]});
+  Plot& plot = result.plot;
+  plot.name = result.table.name();
+  plot.title = fmt::format("Running sum of one dot product of {} operands, {}", to_string(d),
+                           kHopper);
+  plot.x = {"products summed k (terms)", false};
+  plot.y = {"sum (units of the operands squared)", false};
+  plot.series = {{"exact", sums.k, sums.exact, Series::Style::lines},
+                 {"no promotion", sums.k, sums.unpromoted, Series::Style::lines},
+                 {"promoted every 128", sums.k, sums.promoted, Series::Style::dashed}};
+  return result;
+}
+
+constexpr Pipeline kPipelines[] = {
+    {.name = "hopper, no promotion", .accumulator = kHopper},
+    {.name = "hopper, promoted every 128",
+     .accumulator = kHopper,
+     .promotion_interval = kDeepSeekInterval},
+    {.name = "seed listing, no promotion",
+     .accumulator = "seed.listing",
+     .seed_cast = true,
+     .bf16_output = false},
+    {.name = "seed listing, promoted every 128",
+     .accumulator = "seed.listing",
+     .promotion_interval = kDeepSeekInterval,
+     .seed_cast = true,
+     .bf16_output = false},
+};
+
+struct StageSwitch {
+  std::string_view name;
+  bool Stages::* member;
+};
+constexpr StageSwitch kStages[] = {{"input quantization", &Stages::input_quantization},
+                                   {"product rounding", &Stages::product_rounding},
+                                   {"accumulation", &Stages::accumulation},
+                                   {"output rounding", &Stages::output_rounding}};
+
+Table split_table(const Sweep& sweep) {
+  Table table("error_split", "Where the error of a whole product comes from, one stage at a time",
+              {{"distribution", "", "of the BF16 operands"},
+               {"k", "1", "length of each dot product"},
+               {"pipeline", "", "how the product is computed"},
+               {"stage", "", "the stage that is isolated"},
+               {"alone", "1", "relative L2 error with this stage on and all others exact"},
+               {"without", "1", "relative L2 error with this stage exact and all others on"},
+               {"total", "1", "relative L2 error with every stage on"}});
+  const RunContext& context = sweep.context;
+  for (const std::int64_t k : context.parameters.integers("split_k"))
+    for (const Distribution d : sweep.distributions) {
+      const Bf16Operands operands = make_operands(sweep.spec(d, k), context.seed);
+      for (const Pipeline& pipeline : kPipelines) {
+        const double total = pipeline_error(operands, pipeline, {}, context.threads);
+        for (const StageSwitch& stage : kStages) {
+          Stages alone{false, false, false, false};
+          Stages without{};
+          alone.*stage.member = true;
+          without.*stage.member = false;
+          table.add_row({std::string(to_string(d)), k, std::string(pipeline.name),
+                         std::string(stage.name),
+                         pipeline_error(operands, pipeline, alone, context.threads),
+                         pipeline_error(operands, pipeline, without, context.threads), total});
+        }
+      }
+    }
+  return table;
+}
+
+/// The setups that publications quote, under Hopper's model.
+Table published_table(const RunContext& context, std::vector<std::string>& findings) {
+  Table table("published_setups",
+              fmt::format("The setups that publications quote, under {}", kHopper),
+              {{"distribution", "", "of the operands"},
+               {"k", "1", "length of each dot product"},
+               {"promotion_interval", "1", "terms between promotions; 0 for none"},
+               {"outputs", "1", "dot products measured"},
+               {"relative_l2", "1", "|d - exact|_2 / |exact|_2"},
+               {"min_percent_low", "%", "smallest shortfall (|exact| - d sign(exact)) / |exact|"},
+               {"max_percent_low", "%", "largest shortfall"},
+               {"max_relative", "1", "largest |d - exact| / |exact|"},
+               {"cosine", "1", "cosine similarity of the outputs and the exact ones"}});
+  const std::int64_t rows = context.parameters.integer("published_rows");
+  const AccumulatorModel& model = find_instruction_model(kHopper).accumulator;
+  for (const auto& [d, k] : {std::pair{Distribution::uniform, std::int64_t{4096}},
+                             std::pair{Distribution::normal, std::int64_t{4096}},
+                             std::pair{Distribution::uniform, std::int64_t{16384}},
+                             std::pair{Distribution::ones, std::int64_t{32768}}}) {
+    const std::int64_t side = d == Distribution::ones ? 1 : rows;
+    const QuantizedOperands q = quantize(make_operands({d, side, side, k, 0.0}, context.seed));
+    const std::vector<double> exact = exact_product(q);
+    for (const std::int64_t interval : {std::int64_t{0}, kDeepSeekInterval}) {
+      const std::vector<double> got = accumulate(q, model, interval, context.threads);
+      double low = std::numeric_limits<double>::infinity();
+      double high = -low;
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        const double shortfall = 100.0 * (exact[i] - got[i]) / exact[i];
+        low = std::min(low, shortfall);
+        high = std::max(high, shortfall);
+      }
+      const SumError error = sum_error(got, exact);
+      table.add_row({std::string(to_string(d)), k, interval, side * side, error.relative_l2, low,
+                     high, error.max_relative, error.cosine});
+      findings.push_back(fmt::format(
+          "{} operands, K = {}, {}, {}: {:.3g} % to {:.3g} % low, relative L2 {:.3g} %, cosine "
+          "{:.6f} ({} outputs).",
+          to_string(d), k, kHopper,
+          interval == 0 ? "no promotion" : fmt::format("promoted every {}", interval), low, high,
+          100.0 * error.relative_l2, error.cosine, side * side));
+    }
+  }
+  return table;
+}
+
+void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
+  for (const Distribution d : sweep.distributions) {
+    std::string sentence;
+    for (const std::string_view name : {"sm90.wgmma.e4m3", "sequential14.rz", "sequential14.rne"}) {
+      if (std::find(sweep.accumulators.begin(), sweep.accumulators.end(), name) ==
+          sweep.accumulators.end())
+        continue;
+      const LineFit fit = sweep.slope(d, name, 0);
+      if (!sentence.empty()) sentence += ", ";
+      sentence += fmt::format("{} K^({:.2f} +- {:.2f})", name, fit.slope, fit.slope_standard_error);
+    }
+    if (sentence.empty()) continue;
+    findings.push_back(fmt::format(
+        "Relative L2 error against K <= {}, {} operands, no promotion: {}.",
+        sweep.context.parameters.integer("fit_k_max"), to_string(d), sentence));
+  }
+}
+
+void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& findings) {
+  for (const Distribution d : sweep.distributions) {
+    const std::int64_t k = *std::max_element(sweep.ks.begin(), sweep.ks.end());
+    const SumError* without = sweep.find(d, k, kHopper, 0);
+    const SumError* with = sweep.find(d, k, kHopper, kDeepSeekInterval);
+    if (without == nullptr || with == nullptr) continue;
+    findings.push_back(fmt::format(
+        "Promotion every 128 lowers the relative L2 error of {} at K = {}, {} operands, from "
+        "{:.3g} % to {:.3g} % ({:.0f} times); the bias goes from {:+.2g} % to {:+.2g} %.",
+        kHopper, k, to_string(d), 100.0 * without->relative_l2, 100.0 * with->relative_l2,
+        without->relative_l2 / with->relative_l2, 100.0 * without->bias, 100.0 * with->bias));
+  }
+}
+
+}  // namespace
+
+Results accumulator_drift(const RunContext& context) {
+  Sweep sweep(context);
+  sweep.run();
+  Results results;
+  add_slope_findings(sweep, results.findings);
+  add_promotion_finding(sweep, results.findings);
+  results.tables = {error_table(sweep), slope_table(sweep), split_table(sweep)};
+  context.progress(0.9);
+  results.tables.push_back(published_table(context, results.findings));
+  for (const Distribution d : sweep.distributions) results.plots.push_back(plot_against_k(sweep, d));
+  results.plots.push_back(plot_against_interval(sweep));
+
+  const Parameters& p = context.parameters;
+  for (const auto& [d, k] : {std::pair{Distribution::uniform, p.integer("running_sum_k")},
+                             std::pair{Distribution::ones, std::int64_t{32768}}}) {
+    RunningSumResult sums = record_running_sum(context, d, k, p.integer("running_sum_step"));
+    results.tables.push_back(std::move(sums.table));
+    results.plots.push_back(std::move(sums.plot));
+  }
+  context.progress(1.0);
+  return results;
+}
+
+}  // namespace fp8lab::experiments
