@@ -102,8 +102,9 @@ std::string note_of(const std::vector<Drawable>& drawables, const LeftOut& left_
 }
 
 std::string axis_script(std::string_view which, const Axis& axis, const AxisLayout& layout) {
-  std::string script = fmt::format("set {}label {}\nset {}range [{}:{}]\n", which,
-                                   enhanced(axis.label), which, layout.low, layout.high);
+  std::string script =
+      fmt::format("set {}label {}{}\nset {}range [{}:{}]\n", which, enhanced(axis.label),
+                  which == "x" ? " offset 0,0.4" : "", which, layout.low, layout.high);
   if (axis.log) script += fmt::format("set logscale {} {}\n", which, axis.log_base);
   return script + tics_script(which, layout);
 }
@@ -113,7 +114,7 @@ std::string key_script(const Plot& plot) {
   std::size_t widest = 0;
   for (const Series& series : plot.series) widest = std::max(widest, columns_of(series.label));
   if (widest == 0) return "unset key\n";
-  const bool beside = widest <= 30 && plot.series.size() <= 24;
+  const bool beside = widest <= 18 && plot.series.size() <= 20;
   return beside ? "set key outside right top vertical Left reverse samplen 2.5 spacing 1.25\n"
                 : "set key below center horizontal Left reverse samplen 2.5 spacing 1.2\n";
 }
@@ -140,7 +141,9 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
   body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x)));
   body += axis_script("y", plot.y, lay_out(plot.y, shown_values(plot, &Series::y)));
   body += key_script(plot);
-  body += "set grid xtics ytics lc rgb '#dddddd' lw 1 dt 1\nset border 3 lc rgb '#444444'\n";
+  body +=
+      "set grid xtics ytics back lt 1 lw 1 lc rgb '#e0e0e0'\n"
+      "set xtics nomirror\nset ytics nomirror\nset border 3 lw 1 lc rgb '#444444'\n";
   std::vector<std::string> curves;
   std::size_t block = 0;
   for (std::size_t i = 0; i < drawables.size(); ++i) {
@@ -150,7 +153,7 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
                                  enhanced(drawables[i].series->label)));
   }
   if (curves.empty()) {
-    body += "set label 1 'no value to show' at graph 0.5,0.5 center\n";
+    body += "set label 3 'no value to show' at graph 0.5,0.5 center\n";
     curves.push_back("  1/0 notitle");
   }
   body += fmt::format("plot \\\n{}\n", fmt::join(curves, ", \\\n"));

@@ -58,15 +58,21 @@ std::size_t columns_of(std::string_view text) {
 }
 
 std::string title_script(std::string_view title, std::string_view note) {
+  // A label, since gnuplot centres a title on the axes: beside a wide legend it
+  // would run out of the picture.
   const auto lines = wrap(one_line(title), kTitleColumns);
-  std::string script =
-      fmt::format("set title {}", enhanced(fmt::format("{}", fmt::join(lines, "\n"))));
+  const auto notes = wrap(one_line(note), kTitleColumns + 16);
+  const double note_top = 0.965 - 0.04 * static_cast<double>(lines.size());
+  std::string script = fmt::format("set label 1 {} at screen 0.018,0.962 left font ',15'\n",
+                                   enhanced(fmt::format("{}", fmt::join(lines, "\n"))));
+  double plot_top = note_top - 0.03;
   if (!note.empty()) {
-    const auto notes = wrap(note, kTitleColumns + 20);
-    for (const std::string& line : notes)
-      script += fmt::format(".\"\\n\".'{{/*0.8 '.{}.'}}'", enhanced(line));
+    script +=
+        fmt::format("set label 2 {} at screen 0.018,{:.3f} left font ',11' tc rgb '#555555'\n",
+                    enhanced(fmt::format("{}", fmt::join(notes, "\n"))), note_top);
+    plot_top -= 0.032 * static_cast<double>(notes.size());
   }
-  return script + " font ',15'\n";
+  return script + fmt::format("set tmargin at screen {:.3f}\n", plot_top);
 }
 
 std::string tics_script(std::string_view axis, const AxisLayout& layout) {
@@ -75,7 +81,7 @@ std::string tics_script(std::string_view axis, const AxisLayout& layout) {
   for (const Tic& tic : layout.tics)
     tics.push_back(tic.minor ? fmt::format("'' {} 1", tic.position)
                              : fmt::format("'{}' {} 0", tic.label, tic.position));
-  return fmt::format("set {}tics ({})\n", axis, fmt::join(tics, ", "));
+  return fmt::format("set {}tics nomirror ({})\n", axis, fmt::join(tics, ", "));
 }
 
 std::string script_for_both(std::string_view name, std::string_view body) {

@@ -18,7 +18,8 @@ std::string one_line(std::string_view text);
 /// How many columns `text` takes: its code points.
 std::size_t columns_of(std::string_view text);
 
-/// The title, wrapped at the plot's width, with `note` in smaller letters below.
+/// The title at the top left, wrapped at the plot's width, with `note` in
+/// smaller letters below, and the top margin that both need (labels 1 and 2).
 std::string title_script(std::string_view title, std::string_view note);
 
 /// `set xtics (...)` for `axis` x, y or cb; nothing where gnuplot chooses.

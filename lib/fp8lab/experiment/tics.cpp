@@ -13,12 +13,12 @@ namespace {
 
 constexpr int kMaxTics = 10;
 
-/// The smallest step among 1, 2, 3, 5, 10, 20 ... that leaves at most kMaxTics.
-int tic_step(int first, int last) {
+/// The smallest step among 1, 2, 3, 5, 10, 20 ... that leaves at most `most` tics.
+int tic_step(int first, int last, int most = kMaxTics) {
   constexpr int kSteps[] = {1, 2, 3, 5};
   for (int scale = 1;; scale *= 10)
     for (const int step : kSteps)
-      if ((last - first) / (step * scale) + 1 <= kMaxTics) return step * scale;
+      if ((last - first) / (step * scale) + 1 <= most) return step * scale;
 }
 
 int floor_to(int value, int step) {
@@ -69,14 +69,15 @@ std::vector<Tic> tics_at_decades(double low, double high) {
 std::vector<Tic> tics_at_octaves(double low, double high) {
   const int first = static_cast<int>(std::ceil(std::log2(low) - 1e-9));
   const int last = static_cast<int>(std::floor(std::log2(high) + 1e-9));
-  const int step = tic_step(first, last);
   const bool plain = first >= -3 && last <= 20;
+  // Plain numbers of many digits need room: labels get half as many.
+  const int step = tic_step(first, last, plain && last > 12 ? kMaxTics / 2 + 1 : kMaxTics);
   std::vector<Tic> tics;
-  for (int n = floor_to(first, step); n <= last; ++n) {
-    if (n < first) continue;
+  for (int n = first; n <= last; ++n) {
     const double octave = std::ldexp(1.0, n);
+    const bool labelled = (n - first) % step == 0;
     const std::string label = plain ? fmt::format("{}", octave) : fmt::format("2^{{{}}}", n);
-    tics.push_back({octave, n % step == 0 ? label : "", n % step != 0});
+    tics.push_back({octave, labelled ? label : "", !labelled});
   }
   return tics;
 }

@@ -53,6 +53,16 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
   if (error) throw Error(fmt::format("{}: cannot write: {}", path.string(), error.message()));
 }
 
+void make_writable_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw Error(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
+  const std::filesystem::path probe = folder / ".fp8lab.probe";
+  write_file(probe, "");
+  std::filesystem::remove(probe, error);
+}
+
 void require_file_name(std::string_view argument, std::string_view name) {
   const bool plain =
       !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {

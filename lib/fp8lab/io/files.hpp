@@ -15,6 +15,10 @@ std::string read_file(const std::filesystem::path& path);
 /// path and the system's reason.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
+/// Makes `folder` where it is missing. Throws `Error` with the path and the
+/// reason unless files can be written there: before hours of work, not after.
+void make_writable_folder(const std::filesystem::path& folder);
+
 /// Throws `Error` naming `argument` unless `name` is made of letters, digits,
 /// `-`, `_` and inner dots, so that it names a file of the folder it is in.
 void require_file_name(std::string_view argument, std::string_view name);
