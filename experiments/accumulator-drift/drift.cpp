@@ -100,6 +100,14 @@ SumError accumulation_error(const QuantizedOperands& operands, const Accumulator
                    exact_product(operands));
 }
 
+SumError accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
+                            std::int64_t promotion_interval, int threads) {
+  const CodeMatrix a = bf16_matrix(operands.a, operands.m, operands.k);
+  const CodeMatrix b = bf16_matrix(operands.b, operands.n, operands.k);
+  return sum_error(product_under(a, b, model, promotion_interval, threads),
+                   exact_product(operands));
+}
+
 RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorModel& model,
                          std::int64_t promotion_interval, std::int64_t step) {
   const std::vector<Unpacked> a = first_row(operands.a, operands.k);
@@ -118,7 +126,8 @@ RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorMod
     unpromoted = dot_product(model, a_step, b_step, unpromoted);
     partial = dot_product(model, a_step, b_step, partial);
     for (std::size_t i = k; i < k + count; ++i)
-      exact += static_cast<double>(values[operands.a[i]]) * static_cast<double>(values[operands.b[i]]);
+      exact +=
+          static_cast<double>(values[operands.a[i]]) * static_cast<double>(values[operands.b[i]]);
     const auto done = static_cast<std::int64_t>(k + count);
     if (done % promotion_interval == 0) {
       promoted += partial;
@@ -138,16 +147,16 @@ double pipeline_error(const Bf16Operands& operands, const Pipeline& pipeline, co
                       int threads) {
   const QuantizedOperands q =
       pipeline.seed_cast ? quantize_unscaled(operands, kSeedToy) : quantize(operands);
-  const CodeMatrix a = on.input_quantization ? q.a_matrix()
-                                             : bf16_matrix(operands.a, operands.m, operands.k);
-  const CodeMatrix b = on.input_quantization ? q.b_matrix()
-                                             : bf16_matrix(operands.b, operands.n, operands.k);
+  const CodeMatrix a =
+      on.input_quantization ? q.a_matrix() : bf16_matrix(operands.a, operands.m, operands.k);
+  const CodeMatrix b =
+      on.input_quantization ? q.b_matrix() : bf16_matrix(operands.b, operands.n, operands.k);
   AccumulatorModel model = find_instruction_model(pipeline.accumulator).accumulator;
   if (!on.product_rounding) model.product_fraction_bits = -1;
 
-  std::vector<double> d =
-      on.accumulation ? product_under(a, b, model, pipeline.promotion_interval, threads)
-                      : rounded_products(a, b, model.product_fraction_bits);
+  std::vector<double> d = on.accumulation
+                              ? product_under(a, b, model, pipeline.promotion_interval, threads)
+                              : rounded_products(a, b, model.product_fraction_bits);
   const double unit = on.input_quantization ? q.inverse_scale : 1.0;
   const bool round_output = on.output_rounding && pipeline.bf16_output;
   for (double& value : d) {

@@ -29,6 +29,9 @@ std::vector<double> accumulate(const QuantizedOperands& operands, const Accumula
 /// The error of the accumulation alone.
 SumError accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
                             std::int64_t promotion_interval, int threads);
+/// The same on BF16 operands, whose products have 16 significant bits.
+SumError accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
+                            std::int64_t promotion_interval, int threads);
 
 /// The running sums of the first row and column after every `step` products, in
 /// units of the operands.
@@ -52,10 +55,10 @@ struct Stages {
 /// A way to compute a product with FP8 inputs.
 struct Pipeline {
   std::string_view name;
-  std::string_view accumulator;        ///< a registered model
+  std::string_view accumulator;  ///< a registered model
   std::int64_t promotion_interval = 0;
-  bool seed_cast = false;    ///< the listing's cast, without scales; else E4M3 with amax scales
-  bool bf16_output = true;   ///< else the output is not rounded
+  bool seed_cast = false;   ///< the listing's cast, without scales; else E4M3 with amax scales
+  bool bf16_output = true;  ///< else the output is not rounded
 };
 
 /// The relative L2 error over all outputs against the exact product of the BF16 operands.

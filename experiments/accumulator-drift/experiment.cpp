@@ -7,139 +7,23 @@
 #include <limits>
 
 #include "accumulator-drift/drift.hpp"
-#include "accumulator-drift/fit.hpp"
-#include "fp8lab/core/error.hpp"
+#include "accumulator-drift/sweep.hpp"
+#include "fp8lab/cast/policy.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::int64_t kDeepSeekInterval = 128;
-constexpr std::string_view kHopper = "sm90.wgmma.e4m3";
-
-/// One measured point of the sweeps.
-struct Point {
-  Distribution distribution;
-  std::int64_t k;
-  std::string accumulator;
-  std::int64_t interval;
-  SumError error;
-};
-
-struct Sweep {
-  const RunContext& context;
-  std::vector<Distribution> distributions;
-  std::vector<std::int64_t> ks;
-  std::vector<std::string> accumulators;
-  std::vector<Point> points;
-
-  explicit Sweep(const RunContext& c)
-      : context(c),
-        ks(c.parameters.integers("k")),
-        accumulators(c.parameters.texts("accumulators")) {
-    for (const std::string& name : c.parameters.texts("distributions"))
-      distributions.push_back(find_distribution(name));
-  }
-
-  [[nodiscard]] OperandSpec spec(Distribution distribution, std::int64_t k) const {
-    const Parameters& p = context.parameters;
-    return {distribution, p.integer("rows"), p.integer("columns"), k, p.real("correlation")};
-  }
-
-  [[nodiscard]] bool has(const Point& wanted) const {
-    return std::any_of(points.begin(), points.end(), [&](const Point& p) {
-      return p.distribution == wanted.distribution && p.k == wanted.k &&
-             p.accumulator == wanted.accumulator && p.interval == wanted.interval;
-    });
-  }
-
-  void measure(const QuantizedOperands& q, Distribution d, const std::string& name,
-               std::int64_t interval) {
-    const Point point{d, q.k, name, interval, {}};
-    if (has(point)) return;
-    points.push_back(point);
-    points.back().error = accumulation_error(q, find_instruction_model(name).accumulator, interval,
-                                             context.threads);
-  }
-
-  void measure_length(Distribution d, std::int64_t k) {
-    const QuantizedOperands q = quantize(make_operands(spec(d, k), context.seed));
-    const bool in_sweep = std::find(ks.begin(), ks.end(), k) != ks.end();
-    if (in_sweep)
-      for (const std::string& name : accumulators) measure(q, d, name, 0);
-    const std::vector<std::int64_t> all = context.parameters.integers("promotion_k");
-    const bool every_interval = std::find(all.begin(), all.end(), k) != all.end();
-    for (const std::string& name : context.parameters.texts("promoted_accumulators")) {
-      measure(q, d, name, 0);
-      if (in_sweep) measure(q, d, name, kDeepSeekInterval);
-      if (!every_interval) continue;
-      for (const std::int64_t interval : context.parameters.integers("promotion_intervals"))
-        measure(q, d, name, interval);
-    }
-  }
-
-  void run() {
-    std::vector<std::int64_t> lengths = ks;
-    const std::vector<std::int64_t> more = context.parameters.integers("promotion_k");
-    lengths.insert(lengths.end(), more.begin(), more.end());
-    std::sort(lengths.begin(), lengths.end());
-    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-    double total = 0.0;
-    for (const std::int64_t k : lengths) total += static_cast<double>(k);
-    double done = 0.0;
-    for (const std::int64_t k : lengths) {
-      for (const Distribution d : distributions) measure_length(d, k);
-      done += static_cast<double>(k);
-      context.progress(0.8 * done / total);
-    }
-  }
-
-  /// (k, error) of one accumulator, in the order of k.
-  [[nodiscard]] Series against_k(Distribution d, std::string_view name, std::int64_t interval,
-                                 std::int64_t k_max) const {
-    Series series;
-    for (const Point& p : points) {
-      if (p.distribution != d || p.accumulator != name || p.interval != interval || p.k > k_max)
-        continue;
-      series.x.push_back(static_cast<double>(p.k));
-      series.y.push_back(p.error.relative_l2);
-    }
-    return series;
-  }
-
-  [[nodiscard]] LineFit slope(Distribution d, std::string_view name, std::int64_t interval) const {
-    const Series s = against_k(d, name, interval, context.parameters.integer("fit_k_max"));
-    const auto usable = std::count_if(s.y.begin(), s.y.end(), [](double y) { return y > 0.0; });
-    const double none = std::numeric_limits<double>::quiet_NaN();
-    if (usable < 2) return {none, none, none, static_cast<int>(usable)};
-    return fit_power_law(s.x, s.y);
-  }
-
-  [[nodiscard]] const SumError* find(Distribution d, std::int64_t k, std::string_view name,
-                                     std::int64_t interval) const {
-    for (const Point& p : points)
-      if (p.distribution == d && p.k == k && p.accumulator == name && p.interval == interval)
-        return &p.error;
-    return nullptr;
-  }
-
-  /// Accumulators with the promotion intervals at which they have a point at every k.
-  [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> curves() const {
-    std::vector<std::pair<std::string, std::int64_t>> result;
-    for (const std::string& name : accumulators) result.emplace_back(name, 0);
-    for (const std::string& name : context.parameters.texts("promoted_accumulators"))
-      result.emplace_back(name, kDeepSeekInterval);
-    return result;
-  }
-};
-
-std::string label(std::string_view accumulator, std::int64_t interval) {
-  return interval == 0 ? std::string(accumulator)
-                       : fmt::format("{}, promoted every {}", accumulator, interval);
+std::string label(const Curve& curve) {
+  std::string text = curve.accumulator;
+  if (curve.operands == OperandFormat::bf16) text += " on bf16";
+  if (curve.interval != 0) text += fmt::format(", promoted {}", curve.interval);
+  return text;
 }
 
 Table error_table(const Sweep& sweep) {
-  Table table("error", "Error of the accumulation against the exact sum of the same E4M3 codes",
-              {{"distribution", "", "of the operands"},
+  Table table("error", "Error of the accumulation against the exact sum of the same products",
+              {{"operands", "", "e4m3 with amax scales, or bf16"},
+               {"distribution", "", "of the operands"},
                {"k", "1", "length of each dot product"},
                {"accumulator", "", "registered model"},
                {"promotion_interval", "1", "terms between promotions into FP32; 0 for none"},
@@ -148,78 +32,103 @@ Table error_table(const Sweep& sweep) {
                {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
                {"max_relative", "1", "largest |d - exact| / |exact|"},
                {"cosine", "1", "cosine similarity of the outputs and the exact ones"}});
-  const Parameters& p = sweep.context.parameters;
+  const Parameters& p = sweep.context().parameters;
   const std::int64_t outputs = p.integer("rows") * p.integer("columns");
-  for (const Point& point : sweep.points)
-    table.add_row({std::string(to_string(point.distribution)), point.k, point.accumulator,
-                   point.interval, outputs, point.error.relative_l2, point.error.bias,
-                   point.error.max_relative, point.error.cosine});
+  for (const Point& point : sweep.points())
+    table.add_row({std::string(to_string(point.curve.operands)),
+                   std::string(to_string(point.curve.distribution)), point.k,
+                   point.curve.accumulator, point.curve.interval, outputs, point.error.relative_l2,
+                   point.error.bias, point.error.max_relative, point.error.cosine});
   return table;
 }
 
 Table slope_table(const Sweep& sweep) {
+  const Parameters& p = sweep.context().parameters;
   Table table("slopes",
-              fmt::format("Fitted exponents: relative L2 error ~ K^slope, K <= {}",
-                          sweep.context.parameters.integer("fit_k_max")),
-              {{"distribution", "", "of the operands"},
+              fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {})",
+                          p.integer("fit_k_min"), p.integer("fit_k_max")),
+              {{"operands", "", "e4m3 with amax scales, or bf16"},
+               {"distribution", "", "of the operands"},
                {"accumulator", "", "registered model"},
                {"promotion_interval", "1", "terms between promotions; 0 for none"},
                {"slope", "1", "least squares of log2 error on log2 K"},
                {"standard_error", "1", "of the slope, from the residuals"},
                {"points", "1", "lengths fitted"}});
-  for (const Distribution d : sweep.distributions)
-    for (const auto& [name, interval] : sweep.curves()) {
-      const LineFit fit = sweep.slope(d, name, interval);
-      table.add_row({std::string(to_string(d)), name, interval, fit.slope,
-                     fit.slope_standard_error, std::int64_t{fit.points}});
+  for (const Distribution d : sweep.distributions())
+    for (const Curve& curve : sweep.curves(d)) {
+      const LineFit fit = sweep.slope(curve);
+      table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
+                     curve.accumulator, curve.interval, fit.slope, fit.slope_standard_error,
+                     std::int64_t{fit.points}});
     }
   return table;
 }
 
+Series labelled_series(const Sweep& sweep, const Curve& curve) {
+  Series series = sweep.series(curve);
+  const LineFit fit = sweep.slope(curve);
+  series.label = label(curve);
+  if (!std::isnan(fit.slope)) series.label += fmt::format(" (slope {:.2f})", fit.slope);
+  series.style = curve.interval == 0 ? Series::Style::lines_points : Series::Style::dashed;
+  return series;
+}
+
 Plot plot_against_k(const Sweep& sweep, Distribution d) {
-  const Parameters& p = sweep.context.parameters;
+  const Parameters& p = sweep.context().parameters;
   Plot plot;
   plot.name = fmt::format("error_against_k_{}", to_string(d));
   plot.title = fmt::format("Accumulation error against K: {} operands, E4M3, {} outputs a point",
                            to_string(d), p.integer("rows") * p.integer("columns"));
   plot.x = {"length of the dot product K (terms)", true, 2};
   plot.y = {"relative L2 error (1)", true};
-  for (const auto& [name, interval] : sweep.curves()) {
-    Series series =
-        sweep.against_k(d, name, interval, std::numeric_limits<std::int64_t>::max());
-    const LineFit fit = sweep.slope(d, name, interval);
-    series.label = label(name, interval);
-    if (!std::isnan(fit.slope)) series.label += fmt::format(" (slope {:.2f})", fit.slope);
-    series.style = interval == 0 ? Series::Style::lines_points : Series::Style::dashed;
-    plot.series.push_back(std::move(series));
-  }
+  for (const Curve& curve : sweep.curves(d))
+    if (curve.operands == OperandFormat::e4m3) plot.series.push_back(labelled_series(sweep, curve));
+  return plot;
+}
+
+Plot plot_rounding_law(const Sweep& sweep) {
+  Plot plot;
+  plot.name = "rounding_law";
+  plot.title = "Accumulation error against K on BF16 operands, where only the accumulator rounds";
+  plot.x = {"length of the dot product K (terms)", true, 2};
+  plot.y = {"relative L2 error (1)", true};
+  for (const Distribution d : sweep.distributions())
+    for (const Curve& curve : sweep.curves(d)) {
+      if (curve.operands != OperandFormat::bf16) continue;
+      plot.series.push_back(labelled_series(sweep, curve));
+      plot.series.back().label = fmt::format("{}, {} (slope {:.2f})", to_string(d),
+                                             curve.accumulator, sweep.slope(curve).slope);
+      if (d != Distribution::uniform) plot.series.back().style = Series::Style::dashed;
+    }
   return plot;
 }
 
 Plot plot_against_interval(const Sweep& sweep) {
-  const std::vector<std::int64_t> ks = sweep.context.parameters.integers("promotion_k");
+  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("promotion_k");
+  const std::vector<std::int64_t> intervals =
+      sweep.context().parameters.integers("promotion_intervals");
   Plot plot;
   plot.name = "error_against_promotion_interval";
   plot.x = {"promotion interval (terms)", true, 2};
   plot.y = {"relative L2 error (1)", true};
   if (ks.empty()) return plot;
   const std::int64_t k = *std::max_element(ks.begin(), ks.end());
-  plot.title = fmt::format("Accumulation error against the promotion interval, K = {}, E4M3", k);
-  for (const std::string& name : sweep.context.parameters.texts("promoted_accumulators"))
-    for (const Distribution d : sweep.distributions) {
+  plot.title = fmt::format(
+      "Accumulation error against the promotion interval, K = {}, E4M3; rightmost: none", k);
+  for (const std::string& name : sweep.context().parameters.texts("promoted_accumulators"))
+    for (const Distribution d : sweep.distributions()) {
       Series series{fmt::format("{}, {}", name, to_string(d)), {}, {}};
-      for (const std::int64_t interval : sweep.context.parameters.integers("promotion_intervals"))
-        if (const SumError* error = sweep.find(d, k, name, interval)) {
+      for (const std::int64_t interval : intervals)
+        if (const SumError* error = sweep.find({OperandFormat::e4m3, d, name, interval}, k)) {
           series.x.push_back(static_cast<double>(interval));
           series.y.push_back(error->relative_l2);
         }
-      if (const SumError* error = sweep.find(d, k, name, 0)) {
+      if (const SumError* error = sweep.find({OperandFormat::e4m3, d, name, 0}, k)) {
         series.x.push_back(static_cast<double>(k));  // one accumulator for all of K
         series.y.push_back(error->relative_l2);
       }
       plot.series.push_back(std::move(series));
     }
-  plot.title += "; rightmost: no promotion";
   return plot;
 }
 
@@ -230,9 +139,10 @@ struct RunningSumResult {
 
 RunningSumResult record_running_sum(const RunContext& context, Distribution d, std::int64_t k,
                                     std::int64_t step) {
-  const QuantizedOperands q = quantize(make_operands({d, 1, 1, k, 0.0}, context.seed));
-  const RunningSums sums = running_sums(q, find_instruction_model(kHopper).accumulator,
-                                        kDeepSeekInterval, step);
+  const QuantizedOperands q =
+      quantize_unscaled(make_operands({d, 1, 1, k, 0.0}, context.seed), kNvidiaSatfinite);
+  const RunningSums sums =
+      running_sums(q, find_instruction_model(kHopper).accumulator, kDeepSeekInterval, step);
   RunningSumResult result{
       Table(fmt::format("running_sum_{}", to_string(d)),
             fmt::format("Running sum of one dot product, {} operands, {}", to_string(d), kHopper),
@@ -246,8 +156,8 @@ RunningSumResult record_running_sum(const RunContext& context, Distribution d, s
                           sums.promoted[i]});
   Plot& plot = result.plot;
   plot.name = result.table.name();
-  plot.title = fmt::format("Running sum of one dot product of {} operands, {}", to_string(d),
-                           kHopper);
+  plot.title =
+      fmt::format("Running sum of one dot product of {} operands, {}", to_string(d), kHopper);
   plot.x = {"products summed k (terms)", false};
   plot.y = {"sum (units of the operands squared)", false};
   plot.series = {{"exact", sums.k, sums.exact, Series::Style::lines},
@@ -274,7 +184,7 @@ constexpr Pipeline kPipelines[] = {
 
 struct StageSwitch {
   std::string_view name;
-  bool Stages::* member;
+  bool Stages::*member;
 };
 constexpr StageSwitch kStages[] = {{"input quantization", &Stages::input_quantization},
                                    {"product rounding", &Stages::product_rounding},
@@ -290,9 +200,9 @@ Table split_table(const Sweep& sweep) {
                {"alone", "1", "relative L2 error with this stage on and all others exact"},
                {"without", "1", "relative L2 error with this stage exact and all others on"},
                {"total", "1", "relative L2 error with every stage on"}});
-  const RunContext& context = sweep.context;
+  const RunContext& context = sweep.context();
   for (const std::int64_t k : context.parameters.integers("split_k"))
-    for (const Distribution d : sweep.distributions) {
+    for (const Distribution d : sweep.distributions()) {
       const Bf16Operands operands = make_operands(sweep.spec(d, k), context.seed);
       for (const Pipeline& pipeline : kPipelines) {
         const double total = pipeline_error(operands, pipeline, {}, context.threads);
@@ -313,17 +223,19 @@ Table split_table(const Sweep& sweep) {
 
 /// The setups that publications quote, under Hopper's model.
 Table published_table(const RunContext& context, std::vector<std::string>& findings) {
-  Table table("published_setups",
-              fmt::format("The setups that publications quote, under {}", kHopper),
-              {{"distribution", "", "of the operands"},
-               {"k", "1", "length of each dot product"},
-               {"promotion_interval", "1", "terms between promotions; 0 for none"},
-               {"outputs", "1", "dot products measured"},
-               {"relative_l2", "1", "|d - exact|_2 / |exact|_2"},
-               {"min_percent_low", "%", "smallest shortfall (|exact| - d sign(exact)) / |exact|"},
-               {"max_percent_low", "%", "largest shortfall"},
-               {"max_relative", "1", "largest |d - exact| / |exact|"},
-               {"cosine", "1", "cosine similarity of the outputs and the exact ones"}});
+  Table table(
+      "published_setups",
+      fmt::format("The setups that publications quote, under {}; operands cast without a scale",
+                  kHopper),
+      {{"distribution", "", "of the operands"},
+       {"k", "1", "length of each dot product"},
+       {"promotion_interval", "1", "terms between promotions; 0 for none"},
+       {"outputs", "1", "dot products measured"},
+       {"relative_l2", "1", "|d - exact|_2 / |exact|_2"},
+       {"min_percent_low", "%", "smallest shortfall (|exact| - d sign(exact)) / |exact|"},
+       {"max_percent_low", "%", "largest shortfall"},
+       {"max_relative", "1", "largest |d - exact| / |exact|"},
+       {"cosine", "1", "cosine similarity of the outputs and the exact ones"}});
   const std::int64_t rows = context.parameters.integer("published_rows");
   const AccumulatorModel& model = find_instruction_model(kHopper).accumulator;
   for (const auto& [d, k] : {std::pair{Distribution::uniform, std::int64_t{4096}},
@@ -331,7 +243,8 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
                              std::pair{Distribution::uniform, std::int64_t{16384}},
                              std::pair{Distribution::ones, std::int64_t{32768}}}) {
     const std::int64_t side = d == Distribution::ones ? 1 : rows;
-    const QuantizedOperands q = quantize(make_operands({d, side, side, k, 0.0}, context.seed));
+    const QuantizedOperands q =
+        quantize_unscaled(make_operands({d, side, side, k, 0.0}, context.seed), kNvidiaSatfinite);
     const std::vector<double> exact = exact_product(q);
     for (const std::int64_t interval : {std::int64_t{0}, kDeepSeekInterval}) {
       const std::vector<double> got = accumulate(q, model, interval, context.threads);
@@ -357,28 +270,40 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
 }
 
 void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
-  for (const Distribution d : sweep.distributions) {
-    std::string sentence;
-    for (const std::string_view name : {"sm90.wgmma.e4m3", "sequential14.rz", "sequential14.rne"}) {
-      if (std::find(sweep.accumulators.begin(), sweep.accumulators.end(), name) ==
-          sweep.accumulators.end())
-        continue;
-      const LineFit fit = sweep.slope(d, name, 0);
-      if (!sentence.empty()) sentence += ", ";
-      sentence += fmt::format("{} K^({:.2f} +- {:.2f})", name, fit.slope, fit.slope_standard_error);
+  const Parameters& p = sweep.context().parameters;
+  for (const Distribution d : sweep.distributions())
+    for (const OperandFormat operands : {OperandFormat::e4m3, OperandFormat::bf16}) {
+      std::string exponents;
+      for (const Curve& curve : sweep.curves(d)) {
+        const bool of_interest =
+            curve.accumulator == kHopper || curve.accumulator.starts_with("sequential14");
+        if (!of_interest || curve.interval != 0 || curve.operands != operands) continue;
+        const LineFit fit = sweep.slope(curve);
+        if (!exponents.empty()) exponents += ", ";
+        exponents += fmt::format("{} {:.2f} +- {:.2f}", curve.accumulator, fit.slope,
+                                 fit.slope_standard_error);
+      }
+      if (exponents.empty()) continue;
+      const std::string window =
+          operands == OperandFormat::e4m3
+              ? fmt::format("E4M3, {} <= K <= {}", p.integer("fit_k_min"), p.integer("fit_k_max"))
+              : "BF16, every bf16_k";
+      findings.push_back(fmt::format(
+          "Exponents of K in the relative L2 error, {} operands ({}), no promotion: {}.",
+          to_string(d), window, exponents));
     }
-    if (sentence.empty()) continue;
-    findings.push_back(fmt::format(
-        "Relative L2 error against K <= {}, {} operands, no promotion: {}.",
-        sweep.context.parameters.integer("fit_k_max"), to_string(d), sentence));
-  }
 }
 
-void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& findings) {
-  for (const Distribution d : sweep.distributions) {
-    const std::int64_t k = *std::max_element(sweep.ks.begin(), sweep.ks.end());
-    const SumError* without = sweep.find(d, k, kHopper, 0);
-    const SumError* with = sweep.find(d, k, kHopper, kDeepSeekInterval);
+void add_promotion_findings(const Sweep& sweep, std::vector<std::string>& findings) {
+  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("k");
+  if (ks.empty()) return;
+  const std::int64_t k = *std::max_element(ks.begin(), ks.end());
+  for (const Distribution d : sweep.distributions()) {
+    const Curve hopper{OperandFormat::e4m3, d, std::string(kHopper), 0};
+    Curve promoted = hopper;
+    promoted.interval = kDeepSeekInterval;
+    const SumError* without = sweep.find(hopper, k);
+    const SumError* with = sweep.find(promoted, k);
     if (without == nullptr || with == nullptr) continue;
     findings.push_back(fmt::format(
         "Promotion every 128 lowers the relative L2 error of {} at K = {}, {} operands, from "
@@ -395,11 +320,13 @@ Results accumulator_drift(const RunContext& context) {
   sweep.run();
   Results results;
   add_slope_findings(sweep, results.findings);
-  add_promotion_finding(sweep, results.findings);
+  add_promotion_findings(sweep, results.findings);
   results.tables = {error_table(sweep), slope_table(sweep), split_table(sweep)};
   context.progress(0.9);
   results.tables.push_back(published_table(context, results.findings));
-  for (const Distribution d : sweep.distributions) results.plots.push_back(plot_against_k(sweep, d));
+  for (const Distribution d : sweep.distributions())
+    results.plots.push_back(plot_against_k(sweep, d));
+  results.plots.push_back(plot_rounding_law(sweep));
   results.plots.push_back(plot_against_interval(sweep));
 
   const Parameters& p = context.parameters;

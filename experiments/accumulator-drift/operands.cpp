@@ -46,8 +46,8 @@ std::vector<std::uint16_t> draw_matrix(const OperandSpec& spec, std::uint64_t se
   codes.reserve(static_cast<std::size_t>(rows * spec.k));
   for (std::int64_t row = 0; row < rows; ++row)
     for (std::int64_t k = 0; k < spec.k; ++k)
-      codes.push_back(static_cast<std::uint16_t>(encode(
-          format(FormatId::bf16), kNvidiaNosat, static_cast<float>(draws.at(row, k)))));
+      codes.push_back(static_cast<std::uint16_t>(
+          encode(format(FormatId::bf16), kNvidiaNosat, static_cast<float>(draws.at(row, k)))));
   return codes;
 }
 
@@ -66,8 +66,7 @@ float quantize_matrix(std::span<const std::uint16_t> values, std::vector<std::ui
 
 template <class Code>
 std::vector<double> sums(std::span<const float> values, std::span<const Code> a,
-                         std::span<const Code> b, std::int64_t m, std::int64_t n,
-                         std::int64_t k) {
+                         std::span<const Code> b, std::int64_t m, std::int64_t n, std::int64_t k) {
   std::vector<double> result;
   result.reserve(static_cast<std::size_t>(m * n));
   for (std::int64_t i = 0; i < m; ++i)

@@ -211,7 +211,7 @@ TorchResult torch_results(const RunContext& context) {
         repeat_torch(context.seed, context.parameters.integer("torch_repeats"),
                      static_cast<float>(outlier), context.threads);
     add_torch_rows(result.table, runs, outlier);
-    const auto median = [&](double TorchListing::* figure) {
+    const auto median = [&](double TorchListing::*figure) {
       std::vector<double> values;
       for (const TorchListing& run : runs) values.push_back(run.*figure);
       return spread_of(std::move(values)).median;
@@ -294,8 +294,8 @@ Results seed_listings(const RunContext& context) {
   context.progress(0.3);
   TorchResult torch = torch_results(context);
   Results results;
-  results.tables = {printed_table(run), bulk_table(run), quantizer_table(), split_table(run),
-                    repeats_table(repeats), std::move(torch.table)};
+  results.tables = {printed_table(run), bulk_table(run),        quantizer_table(),
+                    split_table(run),   repeats_table(repeats), std::move(torch.table)};
   results.plots = {repeats_plot(repeats), std::move(torch.plot)};
   results.findings = numpy_findings(run, repeats);
   results.findings.insert(results.findings.end(), torch.findings.begin(), torch.findings.end());

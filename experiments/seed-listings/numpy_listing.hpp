@@ -33,9 +33,9 @@ double listing_round_to_bits(double v, int bits);
 
 /// Parts 1 and 2 of the listing: the tensor with one outlier, cast and cast back.
 struct ListingCast {
-  double scale = 0.0;       ///< as printed: amax / 448, multiplies back
-  int crushed = 0;          ///< non-zero values that became zero
-  double relative_l2 = 0.0; ///< over all 128 values
+  double scale = 0.0;             ///< as printed: amax / 448, multiplies back
+  int crushed = 0;                ///< non-zero values that became zero
+  double relative_l2 = 0.0;       ///< over all 128 values
   double bulk_relative_l2 = 0.0;  ///< over the 127 values that are not the outlier
 };
 struct ListingCasts {

@@ -92,7 +92,8 @@ Series error_curve(const CastPolicy& policy, std::string label, std::int64_t poi
 Plot floor_plot(const std::vector<WalkthroughRow>& rows, std::int64_t points) {
   Plot plot;
   plot.name = "error_near_the_floor";
-  plot.title = "Relative error of a cast to E4M3 near its floor; points: the elements, outlier 4400";
+  plot.title =
+      "Relative error of a cast to E4M3 near its floor; points: the elements, outlier 4400";
   plot.x = {"|x / s| (1)", true, 2};
   plot.y = {"relative error (%)", false};
   plot.series = {error_curve(kFlush, "subnormals flushed", points),

@@ -84,10 +84,9 @@ bool agrees(double computed, double printed, int decimals) {
 
 std::vector<GridValue> grid_values() {
   const double none = std::numeric_limits<double>::quiet_NaN();
-  constexpr std::array kText{0.0156, 0.0176, 0.0625, 0.0703, 0.0781, 0.0859,
-                             0.75,   0.875,  1.0,    1.125};
-  constexpr std::array kEndsARun{false, true, false, false, false, true,
-                                 false, false, false, true};
+  constexpr std::array kText{0.0156, 0.0176, 0.0625, 0.0703, 0.0781,
+                             0.0859, 0.75,   0.875,  1.0,    1.125};
+  constexpr std::array kEndsARun{false, true, false, false, false, true, false, false, false, true};
   const Format& f = format(FormatId::e4m3fn);
   std::vector<GridValue> values;
   for (std::size_t i = 0; i < kText.size(); ++i) {

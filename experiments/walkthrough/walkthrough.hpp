@@ -48,11 +48,11 @@ bool agrees(double computed, double printed, int decimals);
 /// A value that the text lists as lying on the E4M3 grid.
 struct GridValue {
   double text = 0.0;
-  double text_next = 0.0;    ///< the value that the text lists after it; NaN for none or "..."
-  double e4m3 = 0.0;         ///< nearest E4M3 value
-  double e4m3_next = 0.0;    ///< the E4M3 value after that one
-  bool is_e4m3 = false;      ///< to the text's four decimals
-  bool next_agrees = true;   ///< the text's next value is the next on the grid
+  double text_next = 0.0;   ///< the value that the text lists after it; NaN for none or "..."
+  double e4m3 = 0.0;        ///< nearest E4M3 value
+  double e4m3_next = 0.0;   ///< the E4M3 value after that one
+  bool is_e4m3 = false;     ///< to the text's four decimals
+  bool next_agrees = true;  ///< the text's next value is the next on the grid
 };
 std::vector<GridValue> grid_values();
 
