@@ -13,11 +13,12 @@
 namespace fp8lab::experiments {
 namespace {
 
-std::string label(const Curve& curve) {
+/// "sm90.wgmma.e4m3/128, K^0.02": the accumulator, its promotion interval, the fitted exponent.
+std::string label(const Sweep& sweep, const Curve& curve) {
   std::string text = curve.accumulator;
-  if (curve.operands == OperandFormat::bf16) text += " on bf16";
-  if (curve.interval != 0) text += fmt::format(", promoted {}", curve.interval);
-  return text;
+  if (curve.interval != 0) text += fmt::format("/{}", curve.interval);
+  const LineFit fit = sweep.slope(curve);
+  return std::isnan(fit.slope) ? text : fmt::format("{}, K^{:.2f}", text, fit.slope);
 }
 
 Table error_table(const Sweep& sweep) {
@@ -31,14 +32,14 @@ Table error_table(const Sweep& sweep) {
                {"relative_l2", "1", "|d - exact|_2 / |exact|_2 over the outputs"},
                {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
                {"max_relative", "1", "largest |d - exact| / |exact|"},
-               {"cosine", "1", "cosine similarity of the outputs and the exact ones"}});
+               {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones"}});
   const Parameters& p = sweep.context().parameters;
   const std::int64_t outputs = p.integer("rows") * p.integer("columns");
   for (const Point& point : sweep.points())
     table.add_row({std::string(to_string(point.curve.operands)),
                    std::string(to_string(point.curve.distribution)), point.k,
                    point.curve.accumulator, point.curve.interval, outputs, point.error.relative_l2,
-                   point.error.bias, point.error.max_relative, point.error.cosine});
+                   point.error.bias, point.error.max_relative, 1.0 - point.error.cosine});
   return table;
 }
 
@@ -66,19 +67,16 @@ Table slope_table(const Sweep& sweep) {
 
 Series labelled_series(const Sweep& sweep, const Curve& curve) {
   Series series = sweep.series(curve);
-  const LineFit fit = sweep.slope(curve);
-  series.label = label(curve);
-  if (!std::isnan(fit.slope)) series.label += fmt::format(" (slope {:.2f})", fit.slope);
+  series.label = label(sweep, curve);
   series.style = curve.interval == 0 ? Series::Style::lines_points : Series::Style::dashed;
   return series;
 }
 
 Plot plot_against_k(const Sweep& sweep, Distribution d) {
-  const Parameters& p = sweep.context().parameters;
   Plot plot;
   plot.name = fmt::format("error_against_k_{}", to_string(d));
-  plot.title = fmt::format("Accumulation error against K: {} operands, E4M3, {} outputs a point",
-                           to_string(d), p.integer("rows") * p.integer("columns"));
+  plot.title = fmt::format("Accumulation error on E4M3, {} operands; dashed: promoted every {}",
+                           to_string(d), kDeepSeekInterval);
   plot.x = {"length of the dot product K (terms)", true, 2};
   plot.y = {"relative L2 error (1)", true};
   for (const Curve& curve : sweep.curves(d))
@@ -96,9 +94,9 @@ Plot plot_rounding_law(const Sweep& sweep) {
     for (const Curve& curve : sweep.curves(d)) {
       if (curve.operands != OperandFormat::bf16) continue;
       plot.series.push_back(labelled_series(sweep, curve));
-      plot.series.back().label = fmt::format("{}, {} (slope {:.2f})", to_string(d),
-                                             curve.accumulator, sweep.slope(curve).slope);
-      if (d != Distribution::uniform) plot.series.back().style = Series::Style::dashed;
+      Series& series = plot.series.back();
+      series.label = fmt::format("{}, {}", to_string(d), series.label);
+      if (d != Distribution::uniform) series.style = Series::Style::dashed;
     }
   return plot;
 }
@@ -162,7 +160,12 @@ RunningSumResult record_running_sum(const RunContext& context, Distribution d, s
   plot.y = {"sum (units of the operands squared)", false};
   plot.series = {{"exact", sums.k, sums.exact, Series::Style::lines},
                  {"no promotion", sums.k, sums.unpromoted, Series::Style::lines},
-                 {"promoted every 128", sums.k, sums.promoted, Series::Style::dashed}};
+                 {"promoted every 128", {}, {}, Series::Style::points}};
+  constexpr std::size_t kEvery = 8;  // points that leave the line below visible
+  for (std::size_t i = kEvery - 1; i < sums.k.size(); i += kEvery) {
+    plot.series[2].x.push_back(sums.k[i]);
+    plot.series[2].y.push_back(sums.promoted[i]);
+  }
   return result;
 }
 
@@ -257,7 +260,7 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
       }
       const SumError error = sum_error(got, exact);
       table.add_row({std::string(to_string(d)), k, interval, side * side, error.relative_l2, low,
-                     high, error.max_relative, error.cosine});
+                     high, error.max_relative, 1.0 - error.cosine});
       findings.push_back(fmt::format(
           "{} operands, K = {}, {}, {}: {:.3g} % to {:.3g} % low, relative L2 {:.3g} %, cosine "
           "{:.6f} ({} outputs).",
@@ -294,6 +297,23 @@ void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) 
     }
 }
 
+/// Where nearest rounding stops being harmless: sums whose unit outgrows the products.
+void add_nearest_findings(const Sweep& sweep, std::vector<std::string>& findings) {
+  for (const Distribution d : sweep.distributions())
+    for (const std::int64_t k : sweep.context().parameters.integers("k")) {
+      const Curve nearest{OperandFormat::e4m3, d, "sequential14.rne", 0};
+      const Curve truncated{OperandFormat::e4m3, d, "sequential14.rz", 0};
+      const SumError* rne = sweep.find(nearest, k);
+      const SumError* rz = sweep.find(truncated, k);
+      if (rne == nullptr || rz == nullptr || (k != 1024 && k != 16384)) continue;
+      findings.push_back(fmt::format(
+          "14 bits, one addition at a time, {} operands, K = {}: relative L2 error {:.3g} % "
+          "rounding to nearest (bias {:+.2g} %), {:.3g} % truncating (bias {:+.2g} %).",
+          to_string(d), k, 100.0 * rne->relative_l2, 100.0 * rne->bias, 100.0 * rz->relative_l2,
+          100.0 * rz->bias));
+    }
+}
+
 void add_promotion_findings(const Sweep& sweep, std::vector<std::string>& findings) {
   const std::vector<std::int64_t> ks = sweep.context().parameters.integers("k");
   if (ks.empty()) return;
@@ -320,6 +340,7 @@ Results accumulator_drift(const RunContext& context) {
   sweep.run();
   Results results;
   add_slope_findings(sweep, results.findings);
+  add_nearest_findings(sweep, results.findings);
   add_promotion_findings(sweep, results.findings);
   results.tables = {error_table(sweep), slope_table(sweep), split_table(sweep)};
   context.progress(0.9);

@@ -146,7 +146,7 @@ Table repeats_table(const DotRepeats& repeats) {
   for (const auto& [version, dots] :
        {std::pair{"as written", &repeats.as_written}, std::pair{"corrected", &repeats.corrected}})
     for (const DotFigure& figure : kDotFigures) {
-      const Spread s = spread_of(each(*dots, figure.of));
+      const Quantiles s = quantiles_of(each(*dots, figure.of));
       table.add_row({std::string(version), std::string(figure.name), s.low, s.median, s.high});
     }
   return table;
@@ -172,7 +172,7 @@ void add_torch_rows(Table& table, const std::vector<TorchListing>& runs, double 
   for (const TorchFigure& figure : kTorchFigures) {
     std::vector<double> values;
     for (const TorchListing& run : runs) values.push_back(figure.of(run));
-    const Spread s = spread_of(std::move(values));
+    const Quantiles s = quantiles_of(std::move(values));
     table.add_row({outlier, std::string(figure.name), outlier == 200.0 ? figure.text : NAN, s.low,
                    s.median, s.high, static_cast<std::int64_t>(runs.size())});
   }
@@ -214,7 +214,7 @@ TorchResult torch_results(const RunContext& context) {
     const auto median = [&](double TorchListing::*figure) {
       std::vector<double> values;
       for (const TorchListing& run : runs) values.push_back(run.*figure);
-      return spread_of(std::move(values)).median;
+      return quantiles_of(std::move(values)).median;
     };
     const double medians[] = {median(&TorchListing::per_tile), median(&TorchListing::per_tensor),
                               median(&TorchListing::per_tile_bulk),
@@ -262,7 +262,7 @@ std::vector<std::string> numpy_findings(const NumpyRun& run, const DotRepeats& r
   const ListingCasts& w = run.casts_written;
   const ListingCasts& c = run.casts_corrected;
   const auto medians = [](const std::vector<ListingDot>& dots, std::size_t figure) {
-    return spread_of(each(dots, kDotFigures[figure].of)).median;
+    return quantiles_of(each(dots, kDotFigures[figure].of)).median;
   };
   return {
       fmt::format("On NumPy's draws the listing as written prints per-tensor rel_err {:.3f} and "

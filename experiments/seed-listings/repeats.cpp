@@ -9,7 +9,7 @@
 
 namespace fp8lab::experiments {
 
-Spread spread_of(std::vector<double> values) {
+Quantiles quantiles_of(std::vector<double> values) {
   require(!values.empty(), "values", "at least 1", "0");
   std::sort(values.begin(), values.end());
   const auto at = [&](double quantile) {

@@ -12,12 +12,12 @@
 namespace fp8lab::experiments {
 
 /// Order statistics, by linear interpolation between the sorted values.
-struct Spread {
+struct Quantiles {
   double low = 0.0;  ///< 5th percentile
   double median = 0.0;
   double high = 0.0;  ///< 95th percentile
 };
-Spread spread_of(std::vector<double> values);
+Quantiles quantiles_of(std::vector<double> values);
 
 /// Part 3 of the NumPy listing on draws of our own.
 struct DotRepeats {
