@@ -62,50 +62,22 @@ std::vector<Unpacked> first_row(std::span<const std::uint8_t> codes, std::int64_
 
 }  // namespace
 
-SumError sum_error(std::span<const double> got, std::span<const double> expected) {
-  double error = 0.0;
-  double norm = 0.0;
-  double got_norm = 0.0;
-  double dot = 0.0;
-  double signed_error = 0.0;
-  double magnitude = 0.0;
-  SumError result;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double difference = got[i] - expected[i];
-    error += difference * difference;
-    norm += expected[i] * expected[i];
-    got_norm += got[i] * got[i];
-    dot += got[i] * expected[i];
-    signed_error += std::copysign(1.0, expected[i]) * difference;
-    magnitude += std::abs(expected[i]);
-    if (expected[i] != 0.0)
-      result.max_relative =
-          std::max(result.max_relative, std::abs(difference) / std::abs(expected[i]));
-  }
-  result.relative_l2 = std::sqrt(error / norm);
-  result.bias = signed_error / magnitude;
-  result.cosine = dot / std::sqrt(norm * got_norm);
-  return result;
-}
-
 std::vector<double> accumulate(const QuantizedOperands& operands, const AccumulatorModel& model,
                                std::int64_t promotion_interval, int threads) {
   return product_under(operands.a_matrix(), operands.b_matrix(), model, promotion_interval,
                        threads);
 }
 
-SumError accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
-                            std::int64_t promotion_interval, int threads) {
-  return sum_error(accumulate(operands, model, promotion_interval, threads),
-                   exact_product(operands));
+Comparison accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
+                              std::int64_t promotion_interval, int threads) {
+  return compare(exact_product(operands), accumulate(operands, model, promotion_interval, threads));
 }
 
-SumError accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
-                            std::int64_t promotion_interval, int threads) {
+Comparison accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
+                              std::int64_t promotion_interval, int threads) {
   const CodeMatrix a = bf16_matrix(operands.a, operands.m, operands.k);
   const CodeMatrix b = bf16_matrix(operands.b, operands.n, operands.k);
-  return sum_error(product_under(a, b, model, promotion_interval, threads),
-                   exact_product(operands));
+  return compare(exact_product(operands), product_under(a, b, model, promotion_interval, threads));
 }
 
 RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorModel& model,
@@ -164,7 +136,7 @@ double pipeline_error(const Bf16Operands& operands, const Pipeline& pipeline, co
     if (round_output)
       value = round_trip(format(FormatId::bf16), kNvidiaNosat, static_cast<float>(value));
   }
-  return sum_error(d, exact_product(operands)).relative_l2;
+  return compare(exact_product(operands), d).relative_l2;
 }
 
 }  // namespace fp8lab::experiments

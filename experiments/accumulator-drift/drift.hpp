@@ -10,28 +10,20 @@
 
 #include "accumulator-drift/operands.hpp"
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/metrics/comparison.hpp"
 
 namespace fp8lab::experiments {
-
-/// The error of a set of sums, computed in binary64.
-struct SumError {
-  double relative_l2 = 0.0;   ///< |d - e|_2 / |e|_2
-  double bias = 0.0;          ///< sum of sign(e) (d - e) / sum of |e|; negative is toward zero
-  double max_relative = 0.0;  ///< max |d - e| / |e|; heavy tails where e may be near 0
-  double cosine = 0.0;
-};
-SumError sum_error(std::span<const double> got, std::span<const double> expected);
 
 /// D [m,n] in code units under `model`.
 std::vector<double> accumulate(const QuantizedOperands& operands, const AccumulatorModel& model,
                                std::int64_t promotion_interval, int threads);
 
-/// The error of the accumulation alone.
-SumError accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
-                            std::int64_t promotion_interval, int threads);
+/// The error of the accumulation alone, over all outputs.
+Comparison accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
+                              std::int64_t promotion_interval, int threads);
 /// The same on BF16 operands, whose products have 16 significant bits.
-SumError accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
-                            std::int64_t promotion_interval, int threads);
+Comparison accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
+                              std::int64_t promotion_interval, int threads);
 
 /// The running sums of the first row and column after every `step` products, in
 /// units of the operands.

@@ -39,7 +39,8 @@ Table error_table(const Sweep& sweep) {
     table.add_row({std::string(to_string(point.curve.operands)),
                    std::string(to_string(point.curve.distribution)), point.k,
                    point.curve.accumulator, point.curve.interval, outputs, point.error.relative_l2,
-                   point.error.bias, point.error.max_relative, 1.0 - point.error.cosine});
+                   point.error.mean_signed_relative, point.error.max_relative,
+                   1.0 - point.error.cosine});
   return table;
 }
 
@@ -117,11 +118,11 @@ Plot plot_against_interval(const Sweep& sweep) {
     for (const Distribution d : sweep.distributions()) {
       Series series{fmt::format("{}, {}", name, to_string(d)), {}, {}};
       for (const std::int64_t interval : intervals)
-        if (const SumError* error = sweep.find({OperandFormat::e4m3, d, name, interval}, k)) {
+        if (const Comparison* error = sweep.find({OperandFormat::e4m3, d, name, interval}, k)) {
           series.x.push_back(static_cast<double>(interval));
           series.y.push_back(error->relative_l2);
         }
-      if (const SumError* error = sweep.find({OperandFormat::e4m3, d, name, 0}, k)) {
+      if (const Comparison* error = sweep.find({OperandFormat::e4m3, d, name, 0}, k)) {
         series.x.push_back(static_cast<double>(k));  // one accumulator for all of K
         series.y.push_back(error->relative_l2);
       }
@@ -258,7 +259,7 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
         low = std::min(low, shortfall);
         high = std::max(high, shortfall);
       }
-      const SumError error = sum_error(got, exact);
+      const Comparison error = compare(exact, got);
       table.add_row({std::string(to_string(d)), k, interval, side * side, error.relative_l2, low,
                      high, error.max_relative, 1.0 - error.cosine});
       findings.push_back(fmt::format(
@@ -303,14 +304,14 @@ void add_nearest_findings(const Sweep& sweep, std::vector<std::string>& findings
     for (const std::int64_t k : sweep.context().parameters.integers("k")) {
       const Curve nearest{OperandFormat::e4m3, d, "sequential14.rne", 0};
       const Curve truncated{OperandFormat::e4m3, d, "sequential14.rz", 0};
-      const SumError* rne = sweep.find(nearest, k);
-      const SumError* rz = sweep.find(truncated, k);
+      const Comparison* rne = sweep.find(nearest, k);
+      const Comparison* rz = sweep.find(truncated, k);
       if (rne == nullptr || rz == nullptr || (k != 1024 && k != 16384)) continue;
       findings.push_back(fmt::format(
           "14 bits, one addition at a time, {} operands, K = {}: relative L2 error {:.3g} % "
           "rounding to nearest (bias {:+.2g} %), {:.3g} % truncating (bias {:+.2g} %).",
-          to_string(d), k, 100.0 * rne->relative_l2, 100.0 * rne->bias, 100.0 * rz->relative_l2,
-          100.0 * rz->bias));
+          to_string(d), k, 100.0 * rne->relative_l2, 100.0 * rne->mean_signed_relative,
+          100.0 * rz->relative_l2, 100.0 * rz->mean_signed_relative));
     }
 }
 
@@ -322,14 +323,15 @@ void add_promotion_findings(const Sweep& sweep, std::vector<std::string>& findin
     const Curve hopper{OperandFormat::e4m3, d, std::string(kHopper), 0};
     Curve promoted = hopper;
     promoted.interval = kDeepSeekInterval;
-    const SumError* without = sweep.find(hopper, k);
-    const SumError* with = sweep.find(promoted, k);
+    const Comparison* without = sweep.find(hopper, k);
+    const Comparison* with = sweep.find(promoted, k);
     if (without == nullptr || with == nullptr) continue;
     findings.push_back(fmt::format(
         "Promotion every 128 lowers the relative L2 error of {} at K = {}, {} operands, from "
         "{:.3g} % to {:.3g} % ({:.0f} times); the bias goes from {:+.2g} % to {:+.2g} %.",
         kHopper, k, to_string(d), 100.0 * without->relative_l2, 100.0 * with->relative_l2,
-        without->relative_l2 / with->relative_l2, 100.0 * without->bias, 100.0 * with->bias));
+        without->relative_l2 / with->relative_l2, 100.0 * without->mean_signed_relative,
+        100.0 * with->mean_signed_relative));
   }
 }
 

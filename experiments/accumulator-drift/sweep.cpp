@@ -118,7 +118,7 @@ LineFit Sweep::slope(const Curve& curve) const {
   return fit_power_law(x, y);
 }
 
-const SumError* Sweep::find(const Curve& curve, std::int64_t k) const {
+const Comparison* Sweep::find(const Curve& curve, std::int64_t k) const {
   for (const Point& point : points_)
     if (point.k == k && point.curve == curve) return &point.error;
   return nullptr;

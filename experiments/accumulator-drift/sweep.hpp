@@ -35,7 +35,7 @@ struct Curve {
 struct Point {
   Curve curve;
   std::int64_t k = 0;
-  SumError error;
+  Comparison error;
 };
 
 /// All points that the parameters of `context` ask for, in a fixed order.
@@ -58,7 +58,7 @@ class Sweep {
   /// The exponent of error ~ K^slope within the fit window; slope NaN below 2 points.
   [[nodiscard]] LineFit slope(const Curve& curve) const;
   /// The point's error, or null where the sweep has no such point.
-  [[nodiscard]] const SumError* find(const Curve& curve, std::int64_t k) const;
+  [[nodiscard]] const Comparison* find(const Curve& curve, std::int64_t k) const;
 
  private:
   void measure_e4m3(Distribution distribution, std::int64_t k);
