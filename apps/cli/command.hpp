@@ -15,5 +15,6 @@ using Action = std::function<int()>;
 
 void add_replay(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_claims(CLI::App& app, Action& action);
 
 }  // namespace fp8lab::cli

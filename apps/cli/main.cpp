@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   Action action;
   add_replay(app, action);
   add_run(app, action);
+  add_claims(app, action);
   try {
     app.parse(argc, argv);
     return action();
