@@ -139,7 +139,8 @@ Results walkthrough(const RunContext& context) {
         "Outlier {}, per tensor: element {} is {:.4f} / s = {:.6f}, which E4M3 stores as {:.6f} "
         "({:.1f} % off); with subnormals flushed it becomes {} ({:.0f} % off).",
         r.outlier, r.index, r.x, r.scaled, r.preserved.quantized,
-        100.0 * r.preserved.relative_error, r.flushed.quantized, 100.0 * r.flushed.relative_error));
+        100.0 * r.preserved.relative_error, std::abs(r.flushed.quantized),
+        100.0 * r.flushed.relative_error));
   }
   add_grid_finding(results.findings);
   context.progress(1.0);
