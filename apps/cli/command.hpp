@@ -14,6 +14,7 @@ enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
 using Action = std::function<int()>;
 
 void add_cast(CLI::App& app, Action& action);
+void add_claims(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);

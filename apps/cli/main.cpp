@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);
+  add_claims(app, action);
   add_report(app, action);
   try {
     app.parse(arguments(argc, argv));
