@@ -97,12 +97,23 @@ def test_experiments(folder):
     expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
 
 
+def test_claims():
+    expect(["claims", "F4b", "L7"], 0, ["F4b (seed 002): holds", "3.12 %", "1 hold, 0 with"])
+    claims = json.loads(run("claims", "F1a", "L1", "--json", "--seed", "9").stdout)
+    check("claims come in the order asked for", [c["id"] for c in claims["claims"]] == ["F1a", "L1"], claims)
+    check("claims record the seed", claims["seed"] == 9, claims["seed"])
+    check("claims carry values", claims["claims"][1]["values"][0]["value"] == 112, claims["claims"][1])
+    expect(["claims", "Z9"], 2, stderr=["'Z9'", "F4b"])
+    expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
+
+
 def main():
     expect([], 2)
     expect(["nonsense"], 2)
     expect(["--help"], 0, ["replay"])
     test_cast()
     test_table()
+    test_claims()
     with tempfile.TemporaryDirectory() as folder:
         test_replay(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
