@@ -91,6 +91,22 @@ def test_claims():
     expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
 
 
+def test_experiments(folder):
+    expect(["list", "formats"], 0, ["e4m3fn", "57344"])
+    listed = json.loads(run("list", "--json").stdout)
+    check("list has every kind", set(listed) == {"formats", "profiles", "models", "experiments"}, set(listed))
+    models = {model["name"]: model for model in listed["models"]}
+    check("a model has its numbers", models["sm90.wgmma.e4m3"]["terms"] == 32, models["sm90.wgmma.e4m3"])
+    expect(["list", "nonsense"], 2)
+    expect(["run", "nonsense"], 2, stderr=["experiment", "'nonsense'"])
+    expect(["run", "all", "--seed", "-1"], 2, stderr=["--seed", "-1"])
+    expect(["run", "all", "--threads", "0"], 2, stderr=["--threads"])
+    expect(["report", folder / "missing"], 2, stderr=["DIR", "missing"])
+    expect(["report", folder], 2, stderr=["result.json"])
+    (folder / "result.json").write_text("{}")
+    expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
+
+
 def main():
     expect([], 2)
     expect(["nonsense"], 2)
@@ -100,6 +116,8 @@ def main():
     test_claims()
     with tempfile.TemporaryDirectory() as folder:
         test_replay(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        test_experiments(Path(folder))
     print("command line:", "all as expected" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
 
