@@ -1,0 +1,105 @@
+#pragma once
+// The vector kernels behind gemm, and the packed operands that they read.
+// README.md of this folder explains the method; every kernel equals
+// gemm_reference bit for bit on the inputs that plan.hpp lets through.
+
+#include <cstdint>
+
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+
+namespace fp8lab::gemm_detail {
+
+/// Types that go with the real type a kernel computes in: biased exponents of
+/// a quarter of its width, and a word of signs as wide as it.
+template <typename T>
+struct PackedTypes;
+template <>
+struct PackedTypes<float> {
+  using Exponent = std::uint8_t;
+  using Word = std::uint32_t;
+};
+template <>
+struct PackedTypes<double> {
+  using Exponent = std::uint16_t;
+  using Word = std::uint64_t;
+};
+
+/// Some steps of some rows of A times a panel of B of the kernel's width.
+///
+/// a [steps][rows][terms] with a_exponents alike (each replicated to fill 32
+/// bits) and a_signs [steps][rows]; b [steps][terms][width] with b_exponents
+/// alike and b_signs [steps][width]; bit t of a sign word belongs to term t.
+/// Exponents and signs may be null for kernels that need none.
+/// state [rows][width] is what the accumulators hold between steps.
+template <typename T>
+struct StepBlock {
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t terms = 0;
+  const T* a = nullptr;
+  const std::uint32_t* a_exponents = nullptr;
+  const typename PackedTypes<T>::Word* a_signs = nullptr;
+  const T* b = nullptr;
+  const typename PackedTypes<T>::Exponent* b_exponents = nullptr;
+  const typename PackedTypes<T>::Word* b_signs = nullptr;
+  T* state = nullptr;
+};
+
+/// What of the model the kernels need.
+struct StepRounding {
+  int alignment_fraction_bits = 13;
+  int output_fraction_bits = 13;
+  bool nearest_even = false;  ///< exact steps only: binary32 nearest even instead of truncation
+  bool half_output = false;   ///< fused float steps only: nearest even to FP16
+};
+
+/// One FP32 operation on a row of the panel: final = scale_into(order, partial,
+/// a_scale, b_scales, final), or final + partial if b_scales is null; NaN canonical.
+struct Combine {
+  ScaleOrder order = ScaleOrder::product_then_fma;
+  const float* partial = nullptr;
+  float a_scale = 1.0F;
+  const float* b_scales = nullptr;
+  float* final = nullptr;
+};
+
+/// The kernels of one target. Those of the first group must run with rounding
+/// toward zero (see ScopedRounding), the others with rounding to nearest.
+struct KernelTable {
+  std::int64_t float_width;   ///< columns of a panel of float kernels
+  std::int64_t double_width;  ///< columns of a panel of double kernels
+
+  void (*fused_float)(const StepBlock<float>&, const StepRounding&);
+  void (*fused_double)(const StepBlock<double>&, const StepRounding&);
+  void (*exact_steps)(const StepBlock<double>&, const StepRounding&);
+  /// out[i] = sum[i] + c[i], rounded once to binary32, nearest even; count is a
+  /// multiple of the double panel's width.
+  void (*round_exact)(const double* sum, const float* c, float* out, std::int64_t count);
+
+  void (*plain_float)(const StepBlock<float>&);
+  void (*plain_double)(const StepBlock<double>&);
+  void (*combine)(const Combine&, std::int64_t width);
+};
+
+/// What the accumulators of the fused kernels hold instead of zero, so that a
+/// sign bit has something to act on: small enough to vanish in any alignment.
+inline constexpr float kTinyFloat = 0x1p-110F;
+inline constexpr double kTinyDouble = 0x1p-500;
+
+/// Biases that the packed exponents carry. A zero operand has exponent field 0.
+inline constexpr int kFloatBiasA = 63;
+inline constexpr int kFloatBiasB = 64;
+inline constexpr int kDoubleBiasA = 511;
+inline constexpr int kDoubleBiasB = 512;
+/// No alignment exponent is below these (biased): what a step without products uses.
+inline constexpr int kFloatExponentFloor = 127 - 60;
+inline constexpr int kDoubleExponentFloor = 1023 - 300;
+
+/// The widest panel of any target.
+inline constexpr std::int64_t kMaxWidth = 64;
+
+/// The kernels of `target`; null for the scalar target, which has none.
+const KernelTable* kernel_table(Target target);
+
+}  // namespace fp8lab::gemm_detail
