@@ -22,8 +22,10 @@ namespace fp8lab {
 namespace gemm_detail {
 namespace {
 
-constexpr std::int64_t kRowBlock = 64;     // rows whose state stays in L1
-constexpr std::int64_t kSlabTerms = 1024;  // of B packed at a time, so that a panel stays in L2
+constexpr std::int64_t kRowBlock = 64;  // rows whose state stays in L1
+// A slab of kPanels panels and of one row block stays in L2 together.
+constexpr std::int64_t kSlabTerms = 512;
+constexpr std::int64_t kPanels = 8;
 constexpr std::int64_t kPackedBytes = std::int64_t{64} << 20;  // of A packed at a time
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -81,21 +83,23 @@ class Tile {
   Tile(const Job<T>& job, const CodePacker<T>& packer)
       : job_(job),
         slab_steps_(std::min(std::max<std::int64_t>(1, kSlabTerms / job.plan.terms), job.steps)),
-        panel_(packer, job.plan, job.problem.b, job.width, slab_steps_),
+        panel_(packer, job.kernels, job.plan, job.problem.b, job.width, slab_steps_),
         b_scales_(static_cast<std::size_t>(job.width)),
         partial_(static_cast<std::size_t>(job.width)) {}
 
-  void run(std::span<const std::unique_ptr<PackedRows<T>>> blocks, std::int64_t row,
-           std::int64_t column, std::span<float> d);
-
- private:
-  void start(std::int64_t rows);
+  [[nodiscard]] std::int64_t slab_steps() const { return slab_steps_; }
+  void start(std::int64_t row, std::int64_t rows, std::int64_t column);
+  void fill(std::int64_t first, std::int64_t steps) { panel_.fill(first, steps); }
+  /// Steps [first, first + steps) of the slab that was filled, for rows from `row` on.
   void accumulate(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                   std::int64_t steps);
-  void run_kernel(const StepBlock<T>& block) const;
-  void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
   void finish(std::int64_t rows, std::span<float> d);
   void repair(const PackedRows<T>& block, std::int64_t row, std::span<float> d);
+
+ private:
+  void load_c(std::int64_t rows);
+  void run_kernel(const StepBlock<T>& block) const;
+  void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
   void extract(std::int64_t row, const float* c, float* out) const;
   void load_b_scales(std::int64_t k);
   [[nodiscard]] float start_value(std::int64_t row, std::int64_t column) const;
@@ -133,15 +137,25 @@ void Tile<T>::reset(std::int64_t row, std::int64_t rows) {
 }
 
 template <typename T>
-void Tile<T>::start(std::int64_t rows) {
+void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
+  row_ = row;
+  column_ = column;
+  panel_.start(column);
   const std::int64_t size = rows * job_.width;
   state_ = AlignedArray<T>(size);
   reset(0, rows);
+  const bool exact = job_.plan.method == Method::exact;
+  if (job_.problem.promotion_interval != 0 || exact)
+    final_.assign(static_cast<std::size_t>(size), 0.0F);
+  if (job_.problem.c != nullptr) load_c(rows);
+}
+
+template <typename T>
+void Tile<T>::load_c(std::int64_t rows) {
   const GemmProblem& p = job_.problem;
   const bool exact = job_.plan.method == Method::exact;
-  if (p.promotion_interval != 0 || exact) final_.assign(static_cast<std::size_t>(size), 0.0F);
   const bool c_in_final = p.promotion_interval != 0 && (!job_.scaled || job_.scaled_in_blocks);
-  if (p.c == nullptr || !(job_.starts_from_c() || c_in_final)) return;
+  if (!job_.starts_from_c() && !c_in_final) return;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t j = 0; j < panel_.columns(); ++j) {
       if (c_in_final || exact) {
@@ -301,30 +315,68 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
   }
 }
 
+/// Neighbouring panels over the same rows, so that a packed block of A is read
+/// from far away once for all of them.
 template <typename T>
-void Tile<T>::run(std::span<const std::unique_ptr<PackedRows<T>>> blocks, std::int64_t row,
-                  std::int64_t column, std::span<float> d) {
-  row_ = row;
-  column_ = column;
-  panel_.start(column);
-  std::int64_t rows = 0;
-  for (const auto& block : blocks) rows += block->rows;
-  start(rows);
-  for (std::int64_t first = 0; first < job_.steps; first += slab_steps_) {
-    const std::int64_t steps = std::min(slab_steps_, job_.steps - first);
-    panel_.fill(first, steps);
-    std::int64_t at = 0;
-    for (const auto& block : blocks) {
-      accumulate(*block, at, first, steps);
-      at += block->rows;
+class TileRow {
+ public:
+  TileRow(const Job<T>& job, const CodePacker<T>& packer, std::int64_t panels) : job_(job) {
+    for (std::int64_t i = 0; i < panels; ++i)
+      tiles_.push_back(std::make_unique<Tile<T>>(job, packer));
+  }
+
+  void run(std::span<const std::unique_ptr<PackedRows<T>>> blocks, std::int64_t row,
+           std::int64_t column, std::span<float> d) {
+    std::int64_t rows = 0;
+    for (const auto& block : blocks) rows += block->rows;
+    const std::int64_t panels = ceil_divide(job_.problem.b.rows - column, job_.width);
+    const auto used = std::span(tiles_).first(
+        static_cast<std::size_t>(std::min(panels, static_cast<std::int64_t>(tiles_.size()))));
+    for (std::size_t i = 0; i < used.size(); ++i)
+      used[i]->start(row, rows, column + static_cast<std::int64_t>(i) * job_.width);
+    const std::int64_t slab = used.front()->slab_steps();
+    for (std::int64_t first = 0; first < job_.steps; first += slab) {
+      const std::int64_t steps = std::min(slab, job_.steps - first);
+      for (const auto& tile : used) tile->fill(first, steps);
+      std::int64_t at = 0;
+      for (const auto& block : blocks) {
+        for (const auto& tile : used) tile->accumulate(*block, at, first, steps);
+        at += block->rows;
+      }
+    }
+    for (const auto& tile : used) {
+      tile->finish(rows, d);
+      std::int64_t at = 0;
+      for (const auto& block : blocks) {
+        tile->repair(*block, at, d);
+        at += block->rows;
+      }
     }
   }
-  finish(rows, d);
-  std::int64_t at = 0;
-  for (const auto& block : blocks) {
-    repair(*block, at, d);
-    at += block->rows;
-  }
+
+ private:
+  const Job<T>& job_;
+  std::vector<std::unique_ptr<Tile<T>>> tiles_;
+};
+
+/// How a product is cut into tasks: as wide and tall as may be, since each task
+/// packs its part of B, but with work for every thread.
+struct Cut {
+  std::int64_t panels;  ///< a task
+  std::int64_t blocks;  ///< of rows a task
+};
+
+Cut cut_tasks(std::int64_t panels, std::int64_t blocks, int threads) {
+  Cut cut{std::min(kPanels, panels), blocks};
+  if (threads == 1) return cut;
+  const auto tasks = [&] {
+    return ceil_divide(panels, cut.panels) * ceil_divide(blocks, cut.blocks);
+  };
+  constexpr std::int64_t kTallTask = 8;
+  while (tasks() < 4 * threads && cut.blocks > kTallTask) cut.blocks = ceil_divide(cut.blocks, 2);
+  while (tasks() < 4 * threads && cut.panels > 1) cut.panels = ceil_divide(cut.panels, 2);
+  while (tasks() < threads && cut.blocks > 1) cut.blocks = ceil_divide(cut.blocks, 2);
+  return cut;
 }
 
 /// Rethrows the first exception of a parallel region after it.
@@ -357,9 +409,9 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
   const CodePacker<T> b_packer(job.plan, job.problem.b, CodePacker<T>::Side::b);
   const std::int64_t count = ceil_divide(rows, kRowBlock);
   const std::int64_t panels = ceil_divide(job.problem.b.rows, job.width);
-  // Few panels are split along the rows, so that every thread has work.
-  const std::int64_t groups = std::clamp<std::int64_t>(ceil_divide(4 * threads, panels), 1, count);
-  const std::int64_t group_blocks = ceil_divide(count, groups);
+  const Cut cut = cut_tasks(panels, count, threads);
+  const std::int64_t groups = ceil_divide(count, cut.blocks);
+  const std::int64_t tasks = ceil_divide(panels, cut.panels) * groups;
   std::vector<std::unique_ptr<PackedRows<T>>> blocks(static_cast<std::size_t>(count));
   const std::span<const std::unique_ptr<PackedRows<T>>> all(blocks);
   FirstError error;
@@ -372,16 +424,15 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
         blocks[static_cast<std::size_t>(i)] = std::make_unique<PackedRows<T>>(
             a_packer, job.plan, a, begin + row, std::min(kRowBlock, rows - row));
       });
-    std::unique_ptr<Tile<T>> tile;
+    std::unique_ptr<TileRow<T>> tiles;
 #pragma omp for schedule(dynamic)
-    for (std::int64_t i = 0; i < panels * groups; ++i)
+    for (std::int64_t i = 0; i < tasks; ++i)
       error.guard([&] {
-        const std::int64_t first = i % groups * group_blocks;
-        if (first >= count) return;
-        if (!tile) tile = std::make_unique<Tile<T>>(job, b_packer);
-        const auto size = static_cast<std::size_t>(std::min(group_blocks, count - first));
-        tile->run(all.subspan(static_cast<std::size_t>(first), size), begin + first * kRowBlock,
-                  i / groups * job.width, d);
+        const std::int64_t first = i % groups * cut.blocks;
+        if (!tiles) tiles = std::make_unique<TileRow<T>>(job, b_packer, cut.panels);
+        const auto size = static_cast<std::size_t>(std::min(cut.blocks, count - first));
+        tiles->run(all.subspan(static_cast<std::size_t>(first), size), begin + first * kRowBlock,
+                   i / groups * cut.panels * job.width, d);
       });
   }
   error.rethrow();

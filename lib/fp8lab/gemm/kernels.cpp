@@ -319,6 +319,73 @@ void round_exact(const double* sum, const float* c, float* out, std::int64_t cou
   }
 }
 
+/// Values of one vector of codes: the significand and exponent fields moved to
+/// binary32's places; subnormals, which have no hidden bit, by conversion.
+HWY_INLINE Vector<float> decode_codes(const DecodeStep& s, Vector<std::uint32_t> codes) {
+  const Tag<float> d;
+  const Tag<std::uint32_t> du;
+  const Tag<std::int32_t> di;
+  const auto magnitude = hn::And(codes, hn::Set(du, (1u << s.sign_bit) - 1u));
+  const auto rebias = hn::Set(du, static_cast<std::uint32_t>(127 - s.bias) << 23);
+  const auto normal =
+      hn::BitCast(d, hn::Add(hn::ShiftLeftSame(magnitude, 23 - s.mantissa_bits), rebias));
+  const auto unit =
+      hn::BitCast(d, hn::Set(du, static_cast<std::uint32_t>(128 - s.bias - s.mantissa_bits) << 23));
+  const auto subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), unit);
+  const auto is_normal =
+      hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, (1 << s.mantissa_bits) - 1));
+  auto value = hn::IfThenElse(hn::RebindMask(d, is_normal), normal, subnormal);
+  if (s.fused) {
+    const auto is_zero = hn::RebindMask(d, hn::Eq(magnitude, hn::Zero(du)));
+    value =
+        hn::IfThenElse(is_zero, hn::Set(d, kTinyFloat), hn::Mul(value, hn::Set(d, kStretchFloat)));
+  }
+  const auto sign = hn::And(hn::ShiftLeftSame(codes, 31 - s.sign_bit), hn::Set(du, 1u << 31));
+  return hn::BitCast(d, hn::Or(hn::BitCast(du, value), sign));
+}
+
+/// The biased exponents of a panel's width of codes; 0 for zeros.
+HWY_INLINE void decode_exponents(const DecodeStep& s, const std::uint8_t* codes,
+                                 std::uint8_t* exponents) {
+  const Tag<std::uint8_t> d;
+  const Tag<std::uint16_t> d16;
+  const auto magnitude =
+      hn::And(hn::LoadU(d, codes), hn::Set(d, static_cast<std::uint8_t>((1 << s.sign_bit) - 1)));
+  const auto shifted =
+      hn::BitCast(d, hn::ShiftRightSame(hn::BitCast(d16, magnitude), s.mantissa_bits));
+  const auto field = hn::And(
+      shifted, hn::Set(d, static_cast<std::uint8_t>((1 << (s.sign_bit - s.mantissa_bits)) - 1)));
+  const auto biased = hn::Add(hn::Max(field, hn::Set(d, std::uint8_t{1})),
+                              hn::Set(d, static_cast<std::uint8_t>(kFloatBiasB - s.bias)));
+  hn::Store(hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), biased), d, exponents);
+}
+
+void decode_step(const DecodeStep& s) {
+  const Tag<float> d;
+  const Tag<std::uint32_t> du;
+  const hn::Rebind<std::uint8_t, Tag<std::uint32_t>> d8;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  Vector<std::uint32_t> signs[kVectors];
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(du);
+  const auto one = hn::Set(du, 1u);
+  for (std::int64_t t = 0; t < s.terms; ++t) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = t * width + v * lanes;
+      const auto codes = hn::PromoteTo(du, hn::LoadU(d8, s.codes + at));
+      hn::Store(decode_codes(s, codes), d, s.values + at);
+      const auto sign = hn::And(hn::ShiftRightSame(codes, s.sign_bit), one);
+      signs[v] = hn::Or(signs[v], hn::ShiftLeftSame(sign, static_cast<int>(t)));
+    }
+    if (s.fused) decode_exponents(s, s.codes + t * width, s.exponents + t * width);
+  }
+  if (!s.fused) return;
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) hn::Store(signs[v], du, s.signs + v * lanes);
+}
+
 const KernelTable* table() {
   static const KernelTable kTable{static_cast<std::int64_t>(hn::Lanes(Tag<float>())) * kVectors,
                                   static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors,
@@ -328,7 +395,8 @@ const KernelTable* table() {
                                   round_exact,
                                   plain<float>,
                                   plain<double>,
-                                  combine};
+                                  combine,
+                                  decode_step};
   return &kTable;
 }
 

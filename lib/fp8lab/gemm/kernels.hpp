@@ -64,6 +64,20 @@ struct Combine {
   float* final = nullptr;
 };
 
+/// Codes of one step of a panel, [terms][width], and where their float values,
+/// biased exponents and sign words go. NaN and Inf codes give some finite value.
+struct DecodeStep {
+  const std::uint8_t* codes = nullptr;
+  std::int64_t terms = 0;
+  int mantissa_bits = 0;
+  int bias = 0;
+  int sign_bit = 7;
+  bool fused = true;  ///< else plain values, zeros as zeros, no exponents or signs
+  float* values = nullptr;
+  std::uint8_t* exponents = nullptr;
+  std::uint32_t* signs = nullptr;
+};
+
 /// The kernels of one target. Those of the first group must run with rounding
 /// toward zero (see ScopedRounding), the others with rounding to nearest.
 struct KernelTable {
@@ -80,12 +94,18 @@ struct KernelTable {
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);
+  void (*decode_step)(const DecodeStep&);
 };
 
 /// What the accumulators of the fused kernels hold instead of zero, so that a
 /// sign bit has something to act on: small enough to vanish in any alignment.
 inline constexpr float kTinyFloat = 0x1p-110F;
 inline constexpr double kTinyDouble = 0x1p-500;
+
+/// What B is multiplied by for the fused kernels, so that no negative product
+/// is a whole number of units.
+inline constexpr float kStretchFloat = 1.0F + 0x1p-19F;
+inline constexpr double kStretchDouble = 1.0 + 0x1p-40;
 
 /// Biases that the packed exponents carry. A zero operand has exponent field 0.
 inline constexpr int kFloatBiasA = 63;

@@ -39,7 +39,18 @@ struct PackedCode {
   T value = 0;  ///< fused methods: zeros are tiny, B is stretched by 1 + epsilon
   typename PackedTypes<T>::Exponent exponent = 0;  ///< biased; 0 for zeros
   bool negative = false;
-  RowSummary summary;
+};
+
+/// Which exponents the elements of a row have, and which specials: one bit each,
+/// so that a row's presence is the OR of its codes'. 8-bit formats only.
+class Presence {
+ public:
+  void add(std::uint64_t bits) { bits_ |= bits; }
+  [[nodiscard]] RowSummary summary(int mantissa_bits) const;
+  static std::uint64_t of(const Unpacked& u);
+
+ private:
+  std::uint64_t bits_ = 0;
 };
 
 /// How codes of one operand become packed values.
@@ -48,15 +59,18 @@ class CodePacker {
  public:
   enum class Side : std::uint8_t { a, b };
   CodePacker(const Plan& plan, const CodeMatrix& matrix, Side side);
-  [[nodiscard]] PackedCode<T> pack(std::uint32_t code) const;
+  [[nodiscard]] PackedCode<T> pack(const Unpacked& u) const;
+  [[nodiscard]] const Format& code_format() const { return *format_; }
   /// All 256 codes of an 8-bit format.
   [[nodiscard]] std::span<const PackedCode<T>> table() const { return table_; }
+  [[nodiscard]] std::span<const std::uint64_t> presence() const { return presence_; }
 
  private:
   const Format* format_;
   Side side_;
   bool fused_;
   std::vector<PackedCode<T>> table_;
+  std::vector<std::uint64_t> presence_;
 };
 
 /// Rows [begin, begin + rows) of A, all of K: see StepBlock.
@@ -78,24 +92,24 @@ struct PackedRows {
 template <typename T>
 class PackedPanel {
  public:
-  PackedPanel(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& b,
-              std::int64_t width, std::int64_t slab_steps);
+  PackedPanel(const CodePacker<T>& packer, const KernelTable& kernels, const Plan& plan,
+              const CodeMatrix& b, std::int64_t width, std::int64_t slab_steps);
   /// Starts over with the columns from `begin`.
   void start(std::int64_t begin);
   /// Packs steps [first, first + steps) and adds them to the columns' summaries.
   void fill(std::int64_t first, std::int64_t steps);
   /// The panel's arrays at step `offset` of the slab.
   void place(StepBlock<T>& block, std::int64_t offset) const;
-  [[nodiscard]] const RowSummary& summary(std::int64_t column) const {
-    return summaries_[static_cast<std::size_t>(column)];
-  }
+  [[nodiscard]] RowSummary summary(std::int64_t column) const;
   [[nodiscard]] std::int64_t columns() const { return columns_; }
 
  private:
   void fill_step(std::int64_t step, std::int64_t slot);
-  void fill_step_bytes(std::int64_t step, std::int64_t slot);
+  void transpose(std::int64_t step);
+  void decode_codes(std::int64_t slot);
 
   const CodePacker<T>* packer_;
+  const KernelTable* kernels_;
   const CodeMatrix* b_;
   std::int64_t terms_;
   bool fused_;
@@ -105,8 +119,9 @@ class PackedPanel {
   AlignedArray<T> values_;
   AlignedArray<typename PackedTypes<T>::Exponent> exponents_;
   AlignedArray<typename PackedTypes<T>::Word> signs_;
-  std::vector<std::uint8_t> codes_;  ///< one step, [terms][width]
-  std::vector<RowSummary> summaries_;
+  std::vector<std::uint8_t> codes_;    ///< one step, [terms][width]
+  std::vector<Presence> presences_;    ///< of 8-bit formats
+  std::vector<RowSummary> summaries_;  ///< of wider ones
 };
 
 }  // namespace fp8lab::gemm_detail
