@@ -291,13 +291,24 @@ void Tile<T>::finish(std::int64_t rows, std::span<float> d) {
 template <typename T>
 void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<float> d) {
   const GemmProblem& p = job_.problem;
+  RowSummary worst_a;
+  RowSummary worst_b;
+  std::vector<RowSummary> b_summaries;
+  for (const RowSummary& a : block.summaries) worst_a.add(a);
+  for (std::int64_t j = 0; j < panel_.columns(); ++j) {
+    b_summaries.push_back(panel_.summary(j));
+    worst_b.add(b_summaries.back());
+  }
+  const bool special = worst_a.nan || worst_a.infinite || worst_b.nan || worst_b.infinite;
+  if (!special && !job_.starts_from_c() && kernel_takes(job_.plan, worst_a, worst_b, p.a.k)) return;
+
   const ScopedRounding rounding(FE_TONEAREST);
   std::vector<std::vector<Unpacked>> b_rows(static_cast<std::size_t>(job_.width));
   for (std::int64_t r = 0; r < block.rows; ++r) {
     const RowSummary& a = block.summaries[static_cast<std::size_t>(r)];
     std::vector<Unpacked> a_row;
     for (std::int64_t j = 0; j < panel_.columns(); ++j) {
-      const RowSummary& b = panel_.summary(j);
+      const RowSummary& b = b_summaries[static_cast<std::size_t>(j)];
       const std::int64_t at = (row_ + row + r) * p.b.rows + column_ + j;
       if (a.nan || b.nan) {
         d[static_cast<std::size_t>(at)] = std::bit_cast<float>(kCanonicalNan);

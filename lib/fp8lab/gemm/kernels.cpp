@@ -386,6 +386,60 @@ void decode_step(const DecodeStep& s) {
   for (int v = 0; v < kVectors; ++v) hn::Store(signs[v], du, s.signs + v * lanes);
 }
 
+/// A 16 x 16 block: four perfect shuffles of its 256 bytes swap rows and columns.
+HWY_INLINE void transpose_block(const std::uint8_t* from, std::int64_t stride, std::uint8_t* to,
+                                std::int64_t width) {
+  const hn::Full128<std::uint8_t> d;
+  hn::Vec<decltype(d)> v[16];
+  hn::Vec<decltype(d)> w[16];
+  FP8LAB_UNROLL
+  for (int i = 0; i < 16; ++i) v[i] = hn::LoadU(d, from + i * stride);
+  FP8LAB_UNROLL
+  for (int round = 0; round < 4; ++round) {
+    FP8LAB_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      w[2 * i] = hn::InterleaveLower(d, v[i], v[i + 8]);
+      w[2 * i + 1] = hn::InterleaveUpper(d, v[i], v[i + 8]);
+    }
+    FP8LAB_UNROLL
+    for (int i = 0; i < 16; ++i) v[i] = w[i];
+  }
+  FP8LAB_UNROLL
+  for (int i = 0; i < 16; ++i) hn::StoreU(v[i], d, to + i * width);
+}
+
+void transpose_step(const TransposeStep& s) {
+  const std::int64_t block_terms = s.k_stride == 1 ? s.terms / 16 * 16 : 0;
+  for (std::int64_t j = 0; j < s.columns; j += 16) {
+    const std::int64_t columns = s.columns - j < 16 ? s.columns - j : 16;
+    const std::uint8_t* from = s.from + j * s.row_stride;
+    std::int64_t t = 0;
+    if (columns == 16)
+      for (; t < block_terms; t += 16)
+        transpose_block(from + t, s.row_stride, s.codes + t * s.width + j, s.width);
+    for (; t < s.terms; ++t)
+      for (std::int64_t i = 0; i < columns; ++i)
+        s.codes[t * s.width + j + i] = from[i * s.row_stride + t * s.k_stride];
+  }
+}
+
+bool has_special(const std::uint8_t* codes, std::int64_t count, std::uint8_t largest,
+                 std::uint8_t nan) {
+  const Tag<std::uint8_t> d;
+  const auto magnitudes = hn::Set(d, std::uint8_t{0x7f});
+  const auto limit = hn::Set(d, largest);
+  const auto nans = hn::Set(d, nan);
+  auto found = hn::Zero(d);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto c = hn::LoadU(d, codes + i);
+    if (nan != 0)
+      found = hn::Or(found, hn::VecFromMask(d, hn::Eq(c, nans)));
+    else
+      found = hn::Or(found, hn::SaturatedSub(hn::And(c, magnitudes), limit));
+  }
+  return !hn::AllTrue(d, hn::Eq(found, hn::Zero(d)));
+}
+
 const KernelTable* table() {
   static const KernelTable kTable{static_cast<std::int64_t>(hn::Lanes(Tag<float>())) * kVectors,
                                   static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors,
@@ -396,7 +450,9 @@ const KernelTable* table() {
                                   plain<float>,
                                   plain<double>,
                                   combine,
-                                  decode_step};
+                                  transpose_step,
+                                  decode_step,
+                                  has_special};
   return &kTable;
 }
 

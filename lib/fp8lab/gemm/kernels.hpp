@@ -78,6 +78,17 @@ struct DecodeStep {
   std::uint32_t* signs = nullptr;
 };
 
+/// Codes of `columns` rows of B, `terms` from each, to [terms][width].
+struct TransposeStep {
+  const std::uint8_t* from = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t k_stride = 1;
+  std::int64_t columns = 0;
+  std::int64_t terms = 0;
+  std::int64_t width = 0;
+  std::uint8_t* codes = nullptr;
+};
+
 /// The kernels of one target. Those of the first group must run with rounding
 /// toward zero (see ScopedRounding), the others with rounding to nearest.
 struct KernelTable {
@@ -94,7 +105,12 @@ struct KernelTable {
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);
+  void (*transpose_step)(const TransposeStep&);
   void (*decode_step)(const DecodeStep&);
+  /// Whether any of `count` codes (a multiple of the float panel's width) has its
+  /// low seven bits above `largest`, or, where `nan` is not 0, is that code.
+  bool (*has_special)(const std::uint8_t* codes, std::int64_t count, std::uint8_t largest,
+                      std::uint8_t nan);
 };
 
 /// What the accumulators of the fused kernels hold instead of zero, so that a

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <type_traits>
 
 namespace fp8lab::gemm_detail {
@@ -35,6 +36,20 @@ RowSummary summarize(const Unpacked& u) {
 /// 2^exponent, for any exponent a product's factor can have.
 double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
+/// The code at an element of a 16- or 32-bit format.
+std::uint32_t wide_code(const CodeMatrix& m, const Format& f, std::int64_t row, std::int64_t k) {
+  const std::int64_t at = row * m.row_stride + k * m.k_stride;
+  const auto* bytes = static_cast<const unsigned char*>(m.data);
+  if (f.storage_bits == 16) {
+    std::uint16_t word = 0;
+    std::memcpy(&word, bytes + 2 * at, sizeof word);
+    return word;
+  }
+  std::uint32_t word = 0;
+  std::memcpy(&word, bytes + 4 * at, sizeof word);
+  return code_of_storage(f, word);
 }
 
 constexpr int kLowestPresence = -24;
@@ -98,36 +113,67 @@ PackedRows<T>::PackedRows(const CodePacker<T>& packer, const Plan& plan, const C
       exponents(plan.fused() ? rows * steps * plan.terms : 0),
       signs(plan.fused() ? rows * steps : 0),
       summaries(static_cast<std::size_t>(count)) {
-  const auto table = packer.table();
-  for (std::int64_t r = 0; r < rows; ++r) {
-    RowSummary summary;
-    Presence presence;
-    for (std::int64_t step = 0; step < steps; ++step) {
-      typename PackedTypes<T>::Word sign = 0;
-      for (std::int64_t t = 0; t < plan.terms; ++t) {
-        const std::int64_t k = step * plan.terms + t;
-        const std::uint32_t code = k < a.k ? code_at(a, begin + r, k) : 0;
-        PackedCode<T> p;
-        if (table.empty()) {
-          const Unpacked u = unpack(packer.code_format(), code);
-          p = packer.pack(u);
-          summary.add(summarize(u));
-        } else {
-          p = table[code];
-          presence.add(packer.presence()[code]);
-        }
-        const std::int64_t at = (step * rows + r) * plan.terms + t;
-        values.data()[at] = p.value;
-        if (plan.fused()) {
-          exponents.data()[at] = replicate<T>(p.exponent);
-          sign |= static_cast<typename PackedTypes<T>::Word>(p.negative) << t;
-        }
-      }
-      if (plan.fused()) signs.data()[step * rows + r] = sign;
-    }
-    if (!table.empty()) summary = presence.summary(packer.code_format().mantissa_bits);
-    summaries[static_cast<std::size_t>(r)] = summary;
+  if (packer.table().empty()) {
+    for (std::int64_t r = 0; r < rows; ++r) pack_row(packer, plan, a, begin + r, r);
+  } else {
+    pack_bytes(packer, plan, a, begin);
   }
+}
+
+template <typename T>
+void PackedRows<T>::pack_row(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
+                             std::int64_t from, std::int64_t r) {
+  RowSummary& summary = summaries[static_cast<std::size_t>(r)];
+  for (std::int64_t step = 0; step < steps; ++step) {
+    typename PackedTypes<T>::Word sign = 0;
+    for (std::int64_t t = 0; t < plan.terms; ++t) {
+      const std::int64_t k = step * plan.terms + t;
+      const Unpacked u =
+          unpack(packer.code_format(), k < a.k ? wide_code(a, packer.code_format(), from, k) : 0);
+      const PackedCode<T> p = packer.pack(u);
+      const std::int64_t at = (step * rows + r) * plan.terms + t;
+      values.data()[at] = p.value;
+      if (plan.fused()) exponents.data()[at] = replicate<T>(p.exponent);
+      sign |= static_cast<typename PackedTypes<T>::Word>(p.negative) << t;
+      summary.add(summarize(u));
+    }
+    if (plan.fused()) signs.data()[step * rows + r] = sign;
+  }
+}
+
+/// Step by step, so that what is written lies together.
+template <typename T>
+void PackedRows<T>::pack_bytes(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
+                               std::int64_t begin) {
+  const PackedCode<T>* table = packer.table().data();
+  const std::uint64_t* presence = packer.presence().data();
+  const auto* bytes = static_cast<const std::uint8_t*>(a.data) + begin * a.row_stride;
+  const std::int64_t terms = plan.terms;
+  const bool fused = plan.fused();
+  std::vector<std::uint64_t> present(static_cast<std::size_t>(rows), 0);
+  T* value = values.data();
+  std::uint32_t* exponent = exponents.data();
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::int64_t inside = std::min(terms, a.k - step * terms);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::uint8_t* from = bytes + r * a.row_stride + step * terms * a.k_stride;
+      typename PackedTypes<T>::Word sign = 0;
+      std::uint64_t seen = 0;
+      for (std::int64_t t = 0; t < terms; ++t) {
+        const std::uint8_t code = t < inside ? from[t * a.k_stride] : std::uint8_t{0};
+        const PackedCode<T>& p = table[code];
+        *value++ = p.value;
+        if (fused) *exponent++ = replicate<T>(p.exponent);
+        sign |= static_cast<typename PackedTypes<T>::Word>(p.negative) << t;
+        seen |= presence[code];
+      }
+      if (fused) signs.data()[step * rows + r] = sign;
+      present[static_cast<std::size_t>(r)] |= seen;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    summaries[static_cast<std::size_t>(r)] =
+        Presence(present[static_cast<std::size_t>(r)]).summary(packer.code_format().mantissa_bits);
 }
 
 template <typename T>
@@ -139,6 +185,7 @@ PackedPanel<T>::PackedPanel(const CodePacker<T>& packer, const KernelTable& kern
       b_(&b),
       terms_(plan.terms),
       fused_(plan.fused()),
+      specials_only_(plan.method == Method::fused_float),
       width_(width),
       values_(slab_steps * plan.terms * width),
       exponents_(fused_ ? slab_steps * plan.terms * width : 0),
@@ -169,6 +216,7 @@ void PackedPanel<T>::fill(std::int64_t first, std::int64_t steps) {
       fill_step(first + i, i);
     } else {
       transpose(first + i);
+      note_presence();
       decode_codes(i);
     }
   }
@@ -182,7 +230,8 @@ void PackedPanel<T>::fill_step(std::int64_t step, std::int64_t slot) {
     for (std::int64_t t = 0; t < terms_; ++t) {
       const std::int64_t k = step * terms_ + t;
       const bool inside = j < columns_ && k < b_->k;
-      const Unpacked u = unpack(packer_->code_format(), inside ? code_at(*b_, begin_ + j, k) : 0);
+      const Unpacked u = unpack(packer_->code_format(),
+                                inside ? wide_code(*b_, packer_->code_format(), begin_ + j, k) : 0);
       const PackedCode<T> p = packer_->pack(u);
       const std::int64_t at = (slot * terms_ + t) * width_ + j;
       values_.data()[at] = p.value;
@@ -196,26 +245,40 @@ void PackedPanel<T>::fill_step(std::int64_t step, std::int64_t slot) {
   }
 }
 
-/// The codes of one step into `codes_`, term by term along the panel; noting
-/// what each column holds costs least here.
+/// The codes of one step into `codes_`, term by term along the panel.
 template <typename T>
 void PackedPanel<T>::transpose(std::int64_t step) {
   const std::int64_t first = step * terms_;
   const std::int64_t inside = std::min(terms_, b_->k - first);
   if (columns_ < width_ || inside < terms_) std::ranges::fill(codes_, std::uint8_t{0});
   const auto* bytes = static_cast<const std::uint8_t*>(b_->data);
-  const std::uint64_t* presence = packer_->presence().data();
-  std::uint8_t* codes = codes_.data();
-  for (std::int64_t j = 0; j < columns_; ++j) {
-    const std::uint8_t* from = bytes + (begin_ + j) * b_->row_stride + first * b_->k_stride;
-    std::uint64_t present = 0;
-    for (std::int64_t t = 0; t < inside; ++t) {
-      const std::uint8_t code = from[t * b_->k_stride];
-      codes[t * width_ + j] = code;
-      present |= presence[code];
-    }
-    presences_[static_cast<std::size_t>(j)].add(present);
+  kernels_->transpose_step({.from = bytes + begin_ * b_->row_stride + first * b_->k_stride,
+                            .row_stride = b_->row_stride,
+                            .k_stride = b_->k_stride,
+                            .columns = columns_,
+                            .terms = inside,
+                            .width = width_,
+                            .codes = codes_.data()});
+}
+
+/// Notes what the columns of the step in `codes_` hold. A method that takes all
+/// finite inputs only needs to know of specials, and those are rare.
+template <typename T>
+void PackedPanel<T>::note_presence() {
+  const auto count = static_cast<std::int64_t>(codes_.size());
+  if (specials_only_) {
+    const Format& f = packer_->code_format();
+    const bool fnuz = f.specials == SpecialValues::fnuz;
+    const auto largest = static_cast<std::uint8_t>(f.max_finite_code());
+    if (f.code_bits() < 8 || !kernels_->has_special(codes_.data(), count, largest,
+                                                    fnuz ? std::uint8_t{0x80} : std::uint8_t{0}))
+      return;
   }
+  const std::uint64_t* presence = packer_->presence().data();
+  for (std::int64_t t = 0; t < terms_; ++t)
+    for (std::int64_t j = 0; j < width_; ++j)
+      presences_[static_cast<std::size_t>(j)].add(
+          presence[codes_[static_cast<std::size_t>(t * width_ + j)]]);
 }
 
 template <typename T>

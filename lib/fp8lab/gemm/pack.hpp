@@ -45,12 +45,13 @@ struct PackedCode {
 /// so that a row's presence is the OR of its codes'. 8-bit formats only.
 class Presence {
  public:
+  explicit Presence(std::uint64_t bits = 0) : bits_(bits) {}
   void add(std::uint64_t bits) { bits_ |= bits; }
   [[nodiscard]] RowSummary summary(int mantissa_bits) const;
   static std::uint64_t of(const Unpacked& u);
 
  private:
-  std::uint64_t bits_ = 0;
+  std::uint64_t bits_;
 };
 
 /// How codes of one operand become packed values.
@@ -85,6 +86,12 @@ struct PackedRows {
   AlignedArray<std::uint32_t> exponents;
   AlignedArray<typename PackedTypes<T>::Word> signs;
   std::vector<RowSummary> summaries;
+
+ private:
+  void pack_row(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
+                std::int64_t from, std::int64_t r);
+  void pack_bytes(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
+                  std::int64_t begin);
 };
 
 /// A panel of `width` columns (rows of B), refilled for one slab of steps after
@@ -106,6 +113,7 @@ class PackedPanel {
  private:
   void fill_step(std::int64_t step, std::int64_t slot);
   void transpose(std::int64_t step);
+  void note_presence();
   void decode_codes(std::int64_t slot);
 
   const CodePacker<T>* packer_;
@@ -113,6 +121,7 @@ class PackedPanel {
   const CodeMatrix* b_;
   std::int64_t terms_;
   bool fused_;
+  bool specials_only_;
   std::int64_t width_;
   std::int64_t begin_ = 0;
   std::int64_t columns_ = 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
 namespace fp8lab::gemm_detail {
 namespace {
@@ -88,13 +87,6 @@ Plan make_plan(const GemmProblem& p) {
   return plan;
 }
 
-void RowSummary::add(const RowSummary& other) {
-  nan |= other.nan;
-  infinite |= other.infinite;
-  largest = std::max(largest, other.largest);
-  lowest = std::min(lowest, other.lowest);
-}
-
 bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, std::int64_t k) {
   constexpr int kDoubleBits = 53;
   const int top = a.largest + b.largest + 2;  // products are below 2^top
@@ -117,8 +109,8 @@ bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, st
 
 bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
   if (c == 0.0F) return true;
-  if (!std::isfinite(c)) return false;
-  const int exponent = std::ilogb(c);
+  // 128 for NaN and Inf, -127 for subnormals: outside of what each method asks of them.
+  const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(c) >> 23 & 255) - 127;
   switch (plan.method) {
     case Method::fused_float:
       // The magic number of the largest and of the smallest alignment must exist.

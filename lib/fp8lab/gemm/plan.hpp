@@ -2,6 +2,7 @@
 // Which kernel computes a problem, and which of its outputs the kernel must
 // leave to the reference. README.md derives every bound used here.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -45,7 +46,12 @@ struct RowSummary {
   int largest = std::numeric_limits<int>::min() / 4;  ///< largest exponent of a non-zero element
   int lowest = std::numeric_limits<int>::max() / 4;   ///< exponent of its lowest set bit
 
-  void add(const RowSummary& other);
+  void add(const RowSummary& other) {
+    nan |= other.nan;
+    infinite |= other.infinite;
+    largest = std::max(largest, other.largest);
+    lowest = std::min(lowest, other.lowest);
+  }
 };
 
 /// Whether the kernel computes every output of a row like `a` with a row like
