@@ -22,15 +22,15 @@
 namespace fp8lab::test {
 
 enum class Data {
-  normal,     ///< N(0, 1)
-  positive,   ///< U[0, 1)
-  wide,       ///< signs and exponents uniform over the format
-  codes,      ///< all codes, NaN and Inf among them
-  finite,     ///< all finite codes, zeros of both signs and subnormals among them
-  sparse,     ///< nine tenths zeros
-  specials,   ///< N(0, 1) with a rare NaN or Inf
+  normal,    ///< N(0, 1)
+  positive,  ///< U[0, 1)
+  wide,      ///< signs and exponents uniform over the format
+  codes,     ///< all codes, NaN and Inf among them
+  finite,    ///< all finite codes, zeros of both signs and subnormals among them
+  sparse,    ///< nine tenths zeros
+  specials,  ///< N(0, 1) with a rare NaN or Inf
 };
-inline constexpr Data kAllData[] = {Data::normal, Data::positive, Data::wide, Data::codes,
+inline constexpr Data kAllData[] = {Data::normal, Data::positive, Data::wide,    Data::codes,
                                     Data::finite, Data::sparse,   Data::specials};
 
 inline std::uint32_t random_code(const Format& f, Data data, const RandomStream& stream,
@@ -65,8 +65,8 @@ struct OwnedMatrix {
   CodeMatrix view;
   std::vector<unsigned char> bytes;
 
-  OwnedMatrix(FormatId id, std::int64_t rows, std::int64_t k, Data data,
-              const RandomStream& stream, bool column_major) {
+  OwnedMatrix(FormatId id, std::int64_t rows, std::int64_t k, Data data, const RandomStream& stream,
+              bool column_major) {
     const Format& f = format(id);
     const auto width = static_cast<std::int64_t>(f.storage_bits / 8);
     const std::int64_t leading = (column_major ? rows : k) + 3;
