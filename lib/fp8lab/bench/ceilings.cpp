@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
+#include <string>
+#include <utility>
 
 #include "fp8lab/bench/fma_chain.hpp"
 #include "fp8lab/core/error.hpp"
@@ -50,19 +51,24 @@ Timing time_work(const std::function<void()>& work, int min_repetitions, double 
   return summarize(std::move(seconds));
 }
 
-double measure_fma_peak(int threads) {
+double measure_fma_rate(int threads, double seconds) {
   require_threads(threads);
-  constexpr long kRounds = 200'000;
-  long lanes = 0;
-  const Timing timing = time_work(
-      [&] {
-        long total = 0;
+  constexpr double kRoundsPerSecond = 2.5e8;  // 12 chains, two a cycle, at 1.5 GHz or more
+  const auto rounds = static_cast<long>(std::max(1e4, seconds * kRoundsPerSecond));
+  long products = 0;
+  const double taken = seconds_of([&] {
+    long total = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : total)
-        total += run_fma_chains(kRounds);
-        lanes = total;
-      },
-      9, 0.1);
-  return static_cast<double>(lanes) / timing.best;
+    total += run_fma_chains(rounds);
+    products = total;
+  });
+  return static_cast<double>(products) / taken;
+}
+
+double measure_fma_peak(int threads) {
+  double peak = 0.0;
+  for (int i = 0; i < 100; ++i) peak = std::max(peak, measure_fma_rate(threads, 1e-3));
+  return peak;
 }
 
 StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes) {

@@ -29,6 +29,10 @@ Timing time_work(const std::function<void()>& work, int min_repetitions = 5,
 /// independent FMA chains in registers of the widest vectors of the current target.
 double measure_fma_peak(int threads);
 
+/// The same in one burst of about `seconds`: on a shared machine a ceiling for
+/// work that took about as long and was disturbed about as much.
+double measure_fma_rate(int threads, double seconds);
+
 /// Bytes a second that `threads` threads stream from arrays far larger than the
 /// last-level cache share of a core.
 struct StreamBandwidth {
