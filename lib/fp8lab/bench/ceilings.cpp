@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -76,13 +77,21 @@ StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes) {
   const std::size_t words = bytes / sizeof(std::uint64_t);
   std::vector<std::uint64_t> source(words, 1);
   std::vector<std::uint64_t> destination(words, 0);
+  // Each thread's part of the arrays: [first, second).
+  const auto part = [&] {
+    const auto index = static_cast<std::size_t>(omp_get_thread_num());
+    const auto parts = static_cast<std::size_t>(omp_get_num_threads());
+    return std::pair(words * index / parts, words * (index + 1) / parts);
+  };
   std::uint64_t sum = 0;
-  const auto count = static_cast<std::ptrdiff_t>(words);
   const Timing read = time_work(
       [&] {
         std::uint64_t total = 0;
-#pragma omp parallel for simd reduction(+ : total) num_threads(threads)
-        for (std::ptrdiff_t i = 0; i < count; ++i) total += source[static_cast<std::size_t>(i)];
+#pragma omp parallel num_threads(threads) reduction(+ : total)
+        {
+          const auto [begin, end] = part();
+          total += std::accumulate(source.data() + begin, source.data() + end, std::uint64_t{0});
+        }
         sum = total;
       },
       5, 0.1);
@@ -91,10 +100,7 @@ StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes) {
       [&] {
 #pragma omp parallel num_threads(threads)
         {
-          const auto part = static_cast<std::size_t>(omp_get_thread_num());
-          const auto parts = static_cast<std::size_t>(omp_get_num_threads());
-          const std::size_t begin = words * part / parts;
-          const std::size_t end = words * (part + 1) / parts;
+          const auto [begin, end] = part();
           std::memcpy(destination.data() + begin, source.data() + begin,
                       (end - begin) * sizeof(std::uint64_t));
         }
