@@ -8,7 +8,6 @@
 #include <cfenv>
 #include <cmath>
 #include <string>
-#include <vector>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -67,23 +66,26 @@ Target chosen(const std::optional<Target>& target) {
   return *target;
 }
 
+// The checks build their messages only when they fail: short calls are common.
+
 template <typename From, typename To>
 void require_apart(std::span<const From> in, std::span<To> out) {
-  require(in.size() == out.size(), "out", "as many elements as in, " + std::to_string(in.size()),
-          std::to_string(out.size()));
+  if (in.size() != out.size())
+    throw Error("out", "as many elements as in, " + std::to_string(in.size()),
+                std::to_string(out.size()));
   const auto in_begin = std::bit_cast<std::uintptr_t>(in.data());
   const auto out_begin = std::bit_cast<std::uintptr_t>(out.data());
   const bool apart =
       in_begin + in.size_bytes() <= out_begin || out_begin + out.size_bytes() <= in_begin;
-  require(in.empty() || apart, "out", "memory apart from in", "memory that overlaps it");
+  if (!in.empty() && !apart) throw Error("out", "memory apart from in", "memory that overlaps it");
 }
 
 void require_scale(float scale, std::string_view name) {
-  require(std::isfinite(scale) && scale > 0.0f, name, "a finite, positive number",
-          std::to_string(scale));
+  if (!std::isfinite(scale) || scale <= 0.0f)
+    throw Error(name, "a finite, positive number", std::to_string(scale));
 }
 
-/// Below this many bytes a call is over before another thread has woken.
+/// A thread with fewer elements would be done before it has woken.
 constexpr std::size_t kElementsPerThread = 32768;
 /// Parts begin on multiples of this many elements: whole pages and whole blocks.
 constexpr std::size_t kPart = 4096;
@@ -91,21 +93,22 @@ constexpr std::size_t kPart = 4096;
 constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
 
 int thread_count(int requested, std::size_t count) {
-  require(requested >= 0, "threads", "0 (all) or more", std::to_string(requested));
+  if (requested < 0) throw Error("threads", "0 (all) or more", std::to_string(requested));
   const auto wanted = static_cast<std::size_t>(requested == 0 ? omp_get_max_threads() : requested);
   return static_cast<int>(std::clamp<std::size_t>(count / kElementsPerThread, 1, wanted));
 }
 
-/// Calls `run(begin, end, thread)` for contiguous parts of [0, count), one a thread.
+/// Calls `run(begin, end)` for contiguous parts of [0, count), one a thread.
 template <typename Run>
 void for_each_part(std::size_t count, int threads, const Run& run) {
+  if (threads == 1) return run(0, count);
   const auto parts = static_cast<std::size_t>(threads);
   const std::size_t pages = (count + kPart - 1) / kPart;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (std::size_t part = 0; part < parts; ++part) {
     const std::size_t begin = std::min(count, pages * part / parts * kPart);
     const std::size_t end = std::min(count, pages * (part + 1) / parts * kPart);
-    run(begin, end, part);
+    run(begin, end);
   }
 }
 
@@ -135,8 +138,9 @@ EncodeStatistics encode_with(const EncodeOptions& options, std::size_t count, Co
   const int threads = thread_count(options.threads, count);
   const bool ignore_subnormals =
       plan.nearest && plan.nearest_plan.ignores_subnormals && target != Target::scalar;
-  std::vector<EncodeStatistics> parts(static_cast<std::size_t>(threads));
-  for_each_part(count, threads, [&](std::size_t begin, std::size_t end, std::size_t part) {
+  EncodeStatistics statistics;
+  for_each_part(count, threads, [&](std::size_t begin, std::size_t end) {
+    EncodeStatistics part;
     for (std::size_t at = begin; at < end; at += std::min(chunk, end - at)) {
       const std::size_t length = std::min(chunk, end - at);
       const EncodeTask task{.plan = &plan,
@@ -149,11 +153,11 @@ EncodeStatistics encode_with(const EncodeOptions& options, std::size_t count, Co
                             .first_draw = options.first_draw + at,
                             .stream = bytes > kStreamBytes};
       // The sum is outside the environment: it compares amaxes, which may be subnormal.
-      parts[part] += encode_task(kernels, task, ignore_subnormals);
+      part += encode_task(kernels, task, ignore_subnormals);
     }
+#pragma omp critical(fp8lab_encode_statistics)
+    statistics += part;
   });
-  EncodeStatistics statistics;
-  for (const EncodeStatistics& part : parts) statistics += part;
   return statistics;
 }
 
@@ -205,7 +209,7 @@ void decode(std::span<const std::uint8_t> in, std::span<float> out, const Decode
   const Kernels& kernels = kernels_of(chosen(options.target));
   const bool stream = in.size_bytes() + out.size_bytes() > kStreamBytes;
   for_each_part(in.size(), thread_count(options.threads, in.size()),
-                [&](std::size_t begin, std::size_t end, std::size_t) {
+                [&](std::size_t begin, std::size_t end) {
                   const DefaultEnvironment environment(false);
                   kernels.decode({.format = &f,
                                   .in = in.data() + begin,

@@ -51,11 +51,12 @@ struct GeneralPlan {
 struct EncodePlan {
   const Format* format = nullptr;
   CastPolicy policy;
-  bool nearest = false;  ///< `nearest_plan` applies
+  bool nearest = false;  ///< which of the two plans applies
   NearestPlan nearest_plan;
   GeneralPlan general_plan;
 };
 
+/// Cheap: it stands before every call, however short.
 EncodePlan make_plan(const Format& format, const CastPolicy& policy, float scale);
 
 struct EncodeTask {

@@ -13,21 +13,6 @@ namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000;
 
-/// Smallest binary32 magnitude for which `holds`, given that it holds from there on up to Inf.
-template <typename Predicate>
-std::uint32_t smallest_magnitude(Predicate holds) {
-  std::uint32_t low = 0;
-  std::uint32_t high = kInfinityBits;
-  while (low < high) {
-    const std::uint32_t middle = low + (high - low) / 2;
-    if (holds(std::bit_cast<float>(middle)))
-      high = middle;
-    else
-      low = middle + 1;
-  }
-  return low;
-}
-
 /// The value of `code` on a grid that goes on past max finite.
 float grid_value(const Format& f, std::uint32_t code) {
   const std::uint32_t field = code >> f.mantissa_bits;
@@ -36,6 +21,13 @@ float grid_value(const Format& f, std::uint32_t code) {
       field == 0 ? fraction : fraction | (std::uint32_t{1} << f.mantissa_bits);
   const int exponent = static_cast<int>(field == 0 ? 1 : field) - f.bias;
   return std::ldexp(static_cast<float>(significand), exponent - f.mantissa_bits);
+}
+
+/// The smallest binary32 magnitude that rounds to more than `code`: the midpoint above it, or the
+/// number after that where the tie goes to `code`.
+std::uint32_t first_above(const Format& f, std::uint32_t code) {
+  const float midpoint = 0.5f * (grid_value(f, code) + grid_value(f, code + 1));
+  return std::bit_cast<std::uint32_t>(midpoint) + (code % 2 == 0 ? 1 : 0);
 }
 
 std::uint32_t nan_code(const Format& f, const CastPolicy& policy, bool negative) {
@@ -68,9 +60,8 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, float s
   plan.plain = f.code_bits() == 8 && !plan.no_negative_zero;
   plan.overflow_is_nan = huge.nan;
   plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
-  plan.overflow_from = smallest_magnitude([&](float x) { return cast(f, policy, x).overflowed; });
-  plan.zero_below = smallest_magnitude(
-      [&](float x) { return (encode(f, policy, x) & f.magnitude_mask()) != 0 || x > 1.0f; });
+  plan.overflow_from = first_above(f, detail::last_code(f, policy));
+  plan.zero_below = first_above(f, 0);
   plan.nan_above = overflow_without_sign ? plan.overflow_from - 1 : kInfinityBits;
   return plan;
 }
@@ -128,12 +119,14 @@ EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
   EncodePlan plan;
   plan.format = &f;
   plan.policy = policy;
-  plan.general_plan = make_general_plan(f, policy);
   plan.nearest = policy.rounding == RoundingMode::nearest_even &&
                  policy.subnormals == SubnormalPolicy::preserve && f.has_sign &&
                  f.mantissa_bits >= 1 && f.mantissa_bits <= 3 && f.code_bits() <= 8 &&
                  overflow_fits_nearest(f, policy);
-  if (plan.nearest) plan.nearest_plan = make_nearest_plan(f, policy, scale);
+  if (plan.nearest)
+    plan.nearest_plan = make_nearest_plan(f, policy, scale);
+  else
+    plan.general_plan = make_general_plan(f, policy);
   return plan;
 }
 
