@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
   add_table(app, action);
   add_cast(app, action);
   add_replay(app, action);
+  add_bench(app, action);
   try {
     app.parse(arguments(argc, argv));
     return action();

@@ -15,8 +15,8 @@
 
 FP8LAB_BEGIN_TARGET("avx2,fma,f16c")
 
-#include "fp8lab/cast/kernels/avx2_ops.hpp"
-#include "fp8lab/cast/kernels/general_kernel.hpp"
+#include "fp8lab/cast/kernels/avx2_ops.inc"
+#include "fp8lab/cast/kernels/general_kernel.inc"
 
 namespace fp8lab::cast_kernels {
 namespace {

@@ -21,8 +21,8 @@
 
 FP8LAB_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")
 
-#include "fp8lab/cast/kernels/avx512_ops.hpp"
-#include "fp8lab/cast/kernels/general_kernel.hpp"
+#include "fp8lab/cast/kernels/avx512_ops.inc"
+#include "fp8lab/cast/kernels/general_kernel.inc"
 
 namespace fp8lab::cast_kernels {
 namespace {
