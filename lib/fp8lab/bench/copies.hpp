@@ -23,7 +23,8 @@ void narrowing_copy(CopyKind kind, std::span<const float> in, std::span<std::uin
 void widening_copy(CopyKind kind, std::span<const std::uint8_t> in, std::span<float> out,
                    int threads);
 
-/// Clock of one core in GHz while it runs dependent additions, one a cycle.
+/// Clock of one core in GHz, from a chain of 64-bit multiplications of three cycles each,
+/// timed in processor time.
 double measure_clock();
 
 std::string_view to_string(CopyKind kind);

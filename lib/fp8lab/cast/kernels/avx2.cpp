@@ -22,7 +22,7 @@ namespace fp8lab::cast_kernels {
 namespace {
 
 constexpr std::size_t kBlock = 32;
-constexpr std::size_t kPrefetchDistance = 8192 / sizeof(float);
+constexpr std::size_t kFarAhead = 4096;  ///< elements, into the second-level cache
 constexpr std::size_t kDecodePrefetchDistance = 4096;
 
 FP8LAB_INLINE __m256i as_bits(__m256 v) { return _mm256_castps_si256(v); }
@@ -140,7 +140,7 @@ void nearest_all(const EncodeTask& task, NearestCounts& counts) {
     left -= head;
     for (; left >= kBlock; left -= kBlock, in += kBlock, out += kBlock) {
       for (std::size_t line = 0; line < kBlock; line += 16)
-        _mm_prefetch(reinterpret_cast<const char*>(in + kPrefetchDistance + line), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(in + kFarAhead + line), _MM_HINT_T1);
       _mm256_stream_si256(
           reinterpret_cast<__m256i*>(out),
           nearest_block<kMantissaBits, kPlain, kScaled, kStatistics>(plan, in, scale, counts));
@@ -210,7 +210,9 @@ FP8LAB_INLINE void decode_half(const HalfPlan& plan, const std::uint8_t* in, __m
   const __m256i magnitude = _mm256_and_si256(code, words(plan.magnitude_mask));
   const __m256i nan = _mm256_or_si256(_mm256_cmpgt_epi16(magnitude, words(plan.last_number)),
                                       _mm256_cmpeq_epi16(code, words(plan.lone_nan)));
-  __m256i half = _mm256_sll_epi16(magnitude, _mm_cvtsi32_si128(plan.magnitude_shift));
+  const __m256i shifted = _mm256_sll_epi16(magnitude, _mm_cvtsi32_si128(plan.magnitude_shift));
+  __m256i half = _mm256_max_epi16(_mm256_sub_epi16(shifted, words(plan.field_offset)),
+                                  _mm256_srli_epi16(shifted, 1));
   half = _mm256_blendv_epi8(half, words(kHalfNan), nan);
   const __m256i sign = _mm256_sll_epi16(code, _mm_cvtsi32_si128(plan.sign_shift));
   half = _mm256_or_si256(half, _mm256_and_si256(sign, words(0x8000)));

@@ -28,7 +28,9 @@ namespace fp8lab::cast_kernels {
 namespace {
 
 constexpr std::size_t kBlock = 64;
-constexpr std::size_t kPrefetchDistance = 8192 / sizeof(float);
+// Elements ahead: into the second-level cache, and from there into the first.
+constexpr std::size_t kFarAhead = 4096;
+constexpr std::size_t kNearAhead = 512;
 constexpr std::size_t kDecodePrefetchDistance = 4096;
 
 /// Ternary logic tables over (a, b, c).
@@ -156,8 +158,10 @@ void nearest_all(const EncodeTask& task, NearestCounts& counts) {
     out += head;
     left -= head;
     for (; left >= kBlock; left -= kBlock, in += kBlock, out += kBlock) {
-      for (std::size_t line = 0; line < kBlock; line += 16)
-        _mm_prefetch(reinterpret_cast<const char*>(in + kPrefetchDistance + line), _MM_HINT_T0);
+      for (std::size_t line = 0; line < kBlock; line += 16) {
+        _mm_prefetch(reinterpret_cast<const char*>(in + kFarAhead + line), _MM_HINT_T1);
+        _mm_prefetch(reinterpret_cast<const char*>(in + kNearAhead + line), _MM_HINT_T0);
+      }
       _mm512_stream_si512(
           reinterpret_cast<__m512i*>(out),
           nearest_block<kMantissaBits, kPlain, kScaled, kStatistics>(plan, in, scale, counts));
@@ -229,7 +233,9 @@ FP8LAB_INLINE void decode_half(const HalfPlan& plan, const std::uint8_t* in, __m
   const __m128i sign_shift = _mm_cvtsi32_si128(plan.sign_shift);
   const __mmask32 nan = _kor_mask32(_mm512_cmpgt_epu16_mask(magnitude, words(plan.last_number)),
                                     _mm512_cmpeq_epu16_mask(code, words(plan.lone_nan)));
-  __m512i half = _mm512_sll_epi16(magnitude, magnitude_shift);
+  const __m512i shifted = _mm512_sll_epi16(magnitude, magnitude_shift);
+  __m512i half = _mm512_max_epi16(_mm512_sub_epi16(shifted, words(plan.field_offset)),
+                                  _mm512_srli_epi16(shifted, 1));
   half = _mm512_mask_mov_epi16(half, nan, words(kHalfNan));
   half = _mm512_ternarylogic_epi32(_mm512_sll_epi16(code, sign_shift), words(0x8000), half, kAndOr);
   const __m512 factor = _mm512_set1_ps(plan.factor);

@@ -80,13 +80,16 @@ struct DecodeTask {
   bool stream = false;
 };
 
-/// Decoding by way of FP16: codes whose exponent field fits FP16's become FP16 by a shift, since
-/// field 0 means the same there; the conversion to binary32 then does the subnormals, and
-/// one multiplication the difference of the biases together with the inverse scale.
+/// Decoding by way of FP16: a magnitude code becomes FP16 by a shift, since field 0 means the
+/// same there; the conversion to binary32 then does the subnormals, and one
+/// multiplication the difference of the biases together with the inverse scale. E5M2FNUZ has numbers
+/// in field 31, which FP16 has not: its fields move down by one, where field 1 becomes
+/// subnormal. Both cases are max((code << shift) - field_offset, code << (shift - 1)).
 struct HalfPlan {
   std::uint16_t magnitude_mask = 0;
   std::uint16_t last_number = 0;  ///< magnitude codes above are NaN
   std::uint16_t lone_nan = 0;     ///< FNUZ: the code that alone is NaN; else out of reach
+  std::uint16_t field_offset = 0;
   int magnitude_shift = 0;
   int sign_shift = 0;
   float factor = 1.0f;
@@ -94,8 +97,7 @@ struct HalfPlan {
 
 inline constexpr std::uint16_t kHalfNan = 0x7e00;
 
-/// Whether that way is exact: E5M2FNUZ uses field 31, which FP16 does not, and the factor
-/// must not overflow.
+/// Whether that way is exact: the format has a sign, and the factor does not overflow.
 bool half_plan_fits(const Format& format, float inverse_scale);
 HalfPlan make_half_plan(const Format& format, float inverse_scale);
 

@@ -98,20 +98,21 @@ GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
 }  // namespace
 
 bool half_plan_fits(const Format& f, float inverse_scale) {
-  const bool field_fits =
-      f.exponent_bits < 5 || (f.exponent_bits == 5 && f.specials == SpecialValues::ieee);
-  return f.has_sign && field_fits && std::isfinite(std::ldexp(inverse_scale, 15 - f.bias));
+  return f.has_sign && f.exponent_bits <= 5 &&
+         std::isfinite(std::ldexp(inverse_scale, 16 - f.bias));
 }
 
 HalfPlan make_half_plan(const Format& f, float inverse_scale) {
+  const bool uses_last_field = f.exponent_bits == 5 && f.specials != SpecialValues::ieee;
   HalfPlan plan;
   plan.magnitude_mask = static_cast<std::uint16_t>(f.magnitude_mask());
   plan.last_number =
       static_cast<std::uint16_t>(f.has_infinity() ? f.infinity_code() : f.max_finite_code());
   plan.lone_nan = f.specials == SpecialValues::fnuz ? 0x80 : 0xffff;
+  plan.field_offset = uses_last_field ? 0x400 : 0;
   plan.magnitude_shift = 10 - f.mantissa_bits;
   plan.sign_shift = 16 - f.code_bits();
-  plan.factor = std::ldexp(inverse_scale, 15 - f.bias);
+  plan.factor = std::ldexp(inverse_scale, 15 - f.bias + (uses_last_field ? 1 : 0));
   return plan;
 }
 
