@@ -138,8 +138,7 @@ EncodeStatistics encode_with(const EncodeOptions& options, std::size_t count, Co
   const int threads = thread_count(options.threads, count);
   const bool ignore_subnormals =
       plan.nearest && plan.nearest_plan.ignores_subnormals && target != Target::scalar;
-  EncodeStatistics statistics;
-  for_each_part(count, threads, [&](std::size_t begin, std::size_t end) {
+  const auto run = [&](std::size_t begin, std::size_t end) {
     EncodeStatistics part;
     for (std::size_t at = begin; at < end; at += std::min(chunk, end - at)) {
       const std::size_t length = std::min(chunk, end - at);
@@ -155,6 +154,12 @@ EncodeStatistics encode_with(const EncodeOptions& options, std::size_t count, Co
       // The sum is outside the environment: it compares amaxes, which may be subnormal.
       part += encode_task(kernels, task, ignore_subnormals);
     }
+    return part;
+  };
+  if (threads == 1) return run(0, count);
+  EncodeStatistics statistics;
+  for_each_part(count, threads, [&](std::size_t begin, std::size_t end) {
+    const EncodeStatistics part = run(begin, end);
 #pragma omp critical(fp8lab_encode_statistics)
     statistics += part;
   });

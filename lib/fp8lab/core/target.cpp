@@ -8,16 +8,30 @@
 
 #include "fp8lab/core/error.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace fp8lab {
 namespace {
 
 constexpr std::array<std::string_view, 4> kTargetNames{"scalar", "avx2", "avx512", "neon"};
 
+#if defined(__x86_64__)
+/// Clang 14 does not know F16C as a feature to ask for.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 std::vector<Target> detect_targets() {
   std::vector<Target> targets{Target::scalar};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("f16c"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
     targets.push_back(Target::avx2);
   if (targets.back() == Target::avx2 && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&

@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000;
 
+/// 2^exponent, a normal binary32.
+constexpr float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
 /// The value of `code` on a grid that goes on past max finite.
 float grid_value(const Format& f, std::uint32_t code) {
   const std::uint32_t field = code >> f.mantissa_bits;
@@ -20,7 +25,7 @@ float grid_value(const Format& f, std::uint32_t code) {
   const std::uint32_t significand =
       field == 0 ? fraction : fraction | (std::uint32_t{1} << f.mantissa_bits);
   const int exponent = static_cast<int>(field == 0 ? 1 : field) - f.bias;
-  return std::ldexp(static_cast<float>(significand), exponent - f.mantissa_bits);
+  return static_cast<float>(significand) * power_of_two(exponent - f.mantissa_bits);
 }
 
 /// The smallest binary32 magnitude that rounds to more than `code`: the midpoint above it, or the
@@ -50,8 +55,8 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, float s
   const std::uint32_t min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
   NearestPlan plan;
   plan.clamp = grid_value(f, overflow_without_sign ? detail::last_code(f, policy) : huge.code);
-  plan.min_normal = static_cast<float>(f.min_normal());
-  plan.unit = std::ldexp(1.0f, f.mantissa_bits - 23);
+  plan.min_normal = power_of_two(f.min_exponent());
+  plan.unit = power_of_two(f.mantissa_bits - 23);
   plan.code_offset = (0u - (min_field << f.mantissa_bits)) & 0xff;
   plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
   plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
@@ -99,7 +104,7 @@ GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
 
 bool half_plan_fits(const Format& f, float inverse_scale) {
   return f.has_sign && f.exponent_bits <= 5 &&
-         std::isfinite(std::ldexp(inverse_scale, 16 - f.bias));
+         std::isfinite(inverse_scale * power_of_two(16 - f.bias));
 }
 
 HalfPlan make_half_plan(const Format& f, float inverse_scale) {
@@ -112,7 +117,7 @@ HalfPlan make_half_plan(const Format& f, float inverse_scale) {
   plan.field_offset = uses_last_field ? 0x400 : 0;
   plan.magnitude_shift = 10 - f.mantissa_bits;
   plan.sign_shift = 16 - f.code_bits();
-  plan.factor = std::ldexp(inverse_scale, 15 - f.bias + (uses_last_field ? 1 : 0));
+  plan.factor = inverse_scale * power_of_two(15 - f.bias + (uses_last_field ? 1 : 0));
   return plan;
 }
 
