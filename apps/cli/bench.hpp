@@ -26,5 +26,6 @@ struct Benchmark {
 };
 
 Benchmark gemm_benchmark();
+Benchmark cast_benchmark();
 
 }  // namespace fp8lab::cli
