@@ -66,8 +66,8 @@ FP8LAB_HD inline Operand unpack_operand(const EmulatedFormat& f, std::uint32_t w
   return x;
 }
 
-inline constexpr EmulatedFormat kBinary32{8, 23, 127, true, 32};
-inline constexpr EmulatedFormat kBinary16{5, 10, 15, true, 16};
+FP8LAB_HD constexpr EmulatedFormat binary32() { return {8, 23, 127, true, 32}; }
+FP8LAB_HD constexpr EmulatedFormat binary16() { return {5, 10, 15, true, 16}; }
 inline constexpr int kNoExponent = -100000;
 inline constexpr std::uint32_t kNanBits = 0x7fffffffu;
 
@@ -96,7 +96,7 @@ FP8LAB_HD inline std::uint32_t round_magnitude(std::uint64_t magnitude, int unit
 }
 
 FP8LAB_HD inline float half_to_float(std::uint32_t magnitude) {
-  const Operand x = unpack_operand(kBinary16, magnitude);
+  const Operand x = unpack_operand(binary16(), magnitude);
   if (x.infinite) return float_of(0x7f800000u);
   return static_cast<float>(x.significand) *
          float_of(static_cast<std::uint32_t>(x.exponent - 10 + 127) << 23);
@@ -123,7 +123,7 @@ FP8LAB_HD inline float round_sum(const EmulatedModel& model, std::int64_t sum, i
 /// c as the step sees it.
 FP8LAB_HD inline float enter_accumulator(const EmulatedModel& model, float c) {
   if (!model.half_output) return c;
-  const Operand x = unpack_operand(kBinary32, bits_of(c));
+  const Operand x = unpack_operand(binary32(), bits_of(c));
   if (x.nan) return float_of(kNanBits);
   if (x.infinite) return c;
   return with_sign(half_to_float(round_magnitude(x.significand, x.exponent - 23, 10, 15, true)),
@@ -146,7 +146,7 @@ template <typename LoadA, typename LoadB>
 FP8LAB_HD float fused_step_integer(const EmulatedModel& model, int a_mantissa_bits,
                                    int b_mantissa_bits, int count, LoadA load_a, LoadB load_b,
                                    float c_value) {
-  const Operand c = unpack_operand(kBinary32, bits_of(c_value));
+  const Operand c = unpack_operand(binary32(), bits_of(c_value));
   bool nan = c.nan;
   bool plus = c.infinite && !c.negative;
   bool minus = c.infinite && c.negative;
@@ -235,6 +235,9 @@ struct FmaAccumulator {
   float all;
   float positive;
 
+  FP8LAB_HD FmaAccumulator(float all_sum, float positive_sum)
+      : all(all_sum), positive(positive_sum) {}
+
   /// `top`: the largest exponent of the step, c's included.
   FP8LAB_HD FmaAccumulator(const EmulatedModel& model, int top, float c)
       : all(fma_toward_zero(fabsf(c), 1.0F, magic(model, top))),
@@ -263,7 +266,7 @@ struct FmaAccumulator {
 FP8LAB_HD inline float round_aligned_sum(const EmulatedModel& model, float sum) {
   if (!model.half_output && !model.nearest_even)
     return float_of(bits_of(sum) & ~((1u << (23 - model.output_fraction_bits)) - 1u));
-  const Operand x = unpack_operand(kBinary32, bits_of(sum));
+  const Operand x = unpack_operand(binary32(), bits_of(sum));
   const auto magnitude = static_cast<std::int64_t>(x.significand);
   return round_sum(model, x.negative ? -magnitude : magnitude, x.exponent - 23);
 }
