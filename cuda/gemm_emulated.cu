@@ -88,31 +88,41 @@ __device__ bool fp8_is_special(const EmulatedFormat& f, std::uint32_t code) {
   return f.has_infinity ? (code & 0x7fu) >= 0x7cu : (code & 0x7fu) == 0x7fu;
 }
 
+__device__ std::uint32_t four_codes(const std::uint8_t* row, int k) {
+  return *reinterpret_cast<const std::uint32_t*>(row + k);
+}
+
 /// Splits one step of A and B into shared memory; true if this thread saw a
-/// special code. Terms past K are zeros of the padding.
+/// special code. Terms past K are the zeros of the padding.
 __device__ bool load_step(const GemmArguments& g, const TileFormats& formats, int terms, int k,
                           StepTile& tile) {
   const std::size_t a_row = static_cast<std::size_t>(blockIdx.y) * kTileSize;
   const std::size_t b_row = static_cast<std::size_t>(blockIdx.x) * kTileSize;
   bool special = false;
   // Neighbouring threads take neighbouring rows, so that shared memory is
-  // written without conflicts; a row's bytes come from the cache.
-  for (int i = static_cast<int>(threadIdx.x); i < terms * kTileSize; i += kThreads) {
+  // written without conflicts.
+  for (int i = static_cast<int>(threadIdx.x); i < terms / 4 * kTileSize; i += kThreads) {
     const int row = i % kTileSize;
-    const int term = i / kTileSize;
-    const std::uint32_t a = g.a[(a_row + row) * g.row_bytes + k + term];
-    const std::uint32_t b = g.b[(b_row + row) * g.row_bytes + k + term];
-    const float a_magnitude = fp8_magnitude(formats.a, a);
-    const float b_magnitude = fp8_magnitude(formats.b, b);
-    tile.a_positive[term][row] = (a & 0x80u) != 0 ? 0.0F : a_magnitude;
-    tile.a_negative[term][row] = (a & 0x80u) != 0 ? a_magnitude : 0.0F;
-    tile.b_positive[term][row] = (b & 0x80u) != 0 ? 0.0F : b_magnitude;
-    tile.b_negative[term][row] = (b & 0x80u) != 0 ? b_magnitude : 0.0F;
-    const std::uint32_t exponent = ExponentPair::encode(fp8_exponent(formats.a, a));
-    tile.a_exponent[term][row] = exponent | (exponent << 16);
-    tile.b_exponent[term][row] =
-        static_cast<std::uint16_t>(ExponentPair::encode(fp8_exponent(formats.b, b)));
-    special |= fp8_is_special(formats.a, a) || fp8_is_special(formats.b, b);
+    const int first = i / kTileSize * 4;
+    const std::uint32_t a_codes = four_codes(g.a + (a_row + row) * g.row_bytes, k + first);
+    const std::uint32_t b_codes = four_codes(g.b + (b_row + row) * g.row_bytes, k + first);
+#pragma unroll
+    for (int byte = 0; byte < 4; ++byte) {
+      const std::uint32_t a = a_codes >> (8 * byte);
+      const std::uint32_t b = b_codes >> (8 * byte);
+      const int term = first + byte;
+      const float a_magnitude = fp8_magnitude(formats.a, a);
+      const float b_magnitude = fp8_magnitude(formats.b, b);
+      tile.a_positive[term][row] = (a & 0x80u) != 0 ? 0.0F : a_magnitude;
+      tile.a_negative[term][row] = (a & 0x80u) != 0 ? a_magnitude : 0.0F;
+      tile.b_positive[term][row] = (b & 0x80u) != 0 ? 0.0F : b_magnitude;
+      tile.b_negative[term][row] = (b & 0x80u) != 0 ? b_magnitude : 0.0F;
+      const std::uint32_t exponent = ExponentPair::encode(fp8_exponent(formats.a, a));
+      tile.a_exponent[term][row] = exponent | (exponent << 16);
+      tile.b_exponent[term][row] =
+          static_cast<std::uint16_t>(ExponentPair::encode(fp8_exponent(formats.b, b)));
+      special |= fp8_is_special(formats.a, a) || fp8_is_special(formats.b, b);
+    }
   }
   return special;
 }
@@ -229,7 +239,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 
   for (int k = 0; k < g.k; k += model.terms) {
-    const int terms = min(model.terms, g.k - k);
+    const int terms = model.terms;
     const bool special = __syncthreads_or(load_step(g, formats, terms, k, tile)) != 0;
 
     int top[kRows][kColumns];
@@ -253,8 +263,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
         if (special || top[i][j] > fma_path_top(model)) {
-          sums[i][j] = step_by_integers(g, model, formats, min(first_row + i, g.m - 1),
-                                        min(first_column + j, g.n - 1), k, k + terms, sums[i][j]);
+          sums[i][j] =
+              step_by_integers(g, model, formats, min(first_row + i, g.m - 1),
+                               min(first_column + j, g.n - 1), k, min(k + terms, g.k), sums[i][j]);
           continue;
         }
         const float sum = FmaAccumulator(all[i][j], positive[i][j]).sum(model, top[i][j]);
@@ -311,7 +322,8 @@ void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted
   const bool fp8 = formats.a.storage_bits == 8 && formats.b.storage_bits == 8 &&
                    formats.a.exponent_bits + formats.a.mantissa_bits == 7 &&
                    formats.b.exponent_bits + formats.b.mantissa_bits == 7;
-  if (fp8 && model.terms <= kMaxTerms && fma_path_fits(model)) {
+  if (fp8 && model.terms % 4 == 0 && kPaddedBytes % model.terms == 0 && model.terms <= kMaxTerms &&
+      fma_path_fits(model)) {
     const dim3 grid((g.n + kTileSize - 1) / kTileSize, (g.m + kTileSize - 1) / kTileSize);
     multiply_by_fma<<<grid, kThreads>>>(g, model, formats);
   } else {
