@@ -5,14 +5,14 @@
 
 namespace fp8lab::cuda {
 
-__device__ inline std::uint32_t load_word(const std::uint8_t* row, int i, int storage_bits) {
+FP8LAB_HD inline std::uint32_t load_word(const std::uint8_t* row, int i, int storage_bits) {
   if (storage_bits == 8) return row[i];
   if (storage_bits == 16) return reinterpret_cast<const std::uint16_t*>(row)[i];
   return reinterpret_cast<const std::uint32_t*>(row)[i];
 }
 
 /// c + the products [begin, end) of two rows, `model.terms` at a time.
-__device__ inline float dot_by_integers(const EmulatedModel& model, const EmulatedFormat& a_format,
+FP8LAB_HD inline float dot_by_integers(const EmulatedModel& model, const EmulatedFormat& a_format,
                                         const EmulatedFormat& b_format, const std::uint8_t* a_row,
                                         const std::uint8_t* b_row, int begin, int end, float c) {
   for (int first = begin; first < end; first += model.terms) {

@@ -6,8 +6,12 @@
 
 #if defined(__CUDACC__)
 #define FP8LAB_HD __host__ __device__
+#define FP8LAB_UNROLL _Pragma("unroll")
+#define FP8LAB_NO_UNROLL _Pragma("unroll 1")
 #else
 #define FP8LAB_HD
+#define FP8LAB_UNROLL
+#define FP8LAB_NO_UNROLL
 #endif
 
 namespace fp8lab::cuda {
