@@ -13,8 +13,8 @@ FP8LAB_HD inline std::uint32_t load_word(const std::uint8_t* row, int i, int sto
 
 /// c + the products [begin, end) of two rows, `model.terms` at a time.
 FP8LAB_HD inline float dot_by_integers(const EmulatedModel& model, const EmulatedFormat& a_format,
-                                        const EmulatedFormat& b_format, const std::uint8_t* a_row,
-                                        const std::uint8_t* b_row, int begin, int end, float c) {
+                                       const EmulatedFormat& b_format, const std::uint8_t* a_row,
+                                       const std::uint8_t* b_row, int begin, int end, float c) {
   for (int first = begin; first < end; first += model.terms) {
     const int count = min(model.terms, end - first);
     const auto load_a = [&](int i) {

@@ -106,6 +106,24 @@ FP8LAB_HD inline float with_sign(float magnitude, bool negative) {
   return float_of(bits_of(magnitude) | (negative ? 0x80000000u : 0u));
 }
 
+/// FP16 code of x, nearest even; NaN becomes the chip's NaN.
+FP8LAB_HD inline std::uint32_t half_from_float(float value) {
+  const Operand x = unpack_operand(binary32(), bits_of(value));
+  if (x.nan) return 0x7fffu;
+  const std::uint32_t sign = x.negative ? 0x8000u : 0u;
+  if (x.infinite) return sign | 0x7c00u;
+  return sign | round_magnitude(x.significand, x.exponent - 23, 10, 15, true);
+}
+
+/// The value of an FP16 code. The chip's NaN becomes binary32's, any other NaN
+/// keeps its sign and payload, so that it can be told apart.
+FP8LAB_HD inline float float_from_half(std::uint32_t code) {
+  if (code == 0x7fffu) return float_of(kNanBits);
+  if ((code & 0x7fffu) > 0x7c00u)
+    return float_of(((code & 0x8000u) << 16) | 0x7f800000u | ((code & 0x3ffu) << 13));
+  return with_sign(half_to_float(code & 0x7fffu), (code & 0x8000u) != 0);
+}
+
 /// sum * 2^unit in the model's output. A sum of zero is +0.
 FP8LAB_HD inline float round_sum(const EmulatedModel& model, std::int64_t sum, int unit) {
   if (sum == 0) return 0.0F;
@@ -122,12 +140,7 @@ FP8LAB_HD inline float round_sum(const EmulatedModel& model, std::int64_t sum, i
 
 /// c as the step sees it.
 FP8LAB_HD inline float enter_accumulator(const EmulatedModel& model, float c) {
-  if (!model.half_output) return c;
-  const Operand x = unpack_operand(binary32(), bits_of(c));
-  if (x.nan) return float_of(kNanBits);
-  if (x.infinite) return c;
-  return with_sign(half_to_float(round_magnitude(x.significand, x.exponent - 23, 10, 15, true)),
-                   x.negative);
+  return model.half_output ? float_from_half(half_from_float(c)) : c;
 }
 
 /// |a||b| (or c) in units of 2^unit, cut toward zero.

@@ -3,6 +3,11 @@
 
 #include <cstdint>
 
+// On the host a test brings its own.
+#if defined(__CUDACC__)
+
+#define FP8LAB_DYNAMIC_SHARED(name) extern __shared__ std::uint8_t name[]
+
 namespace fp8lab::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {
@@ -27,4 +32,22 @@ __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned 0;\n" ::: "memory");
 }
 
+/// The compiler may not move a read of this register across.
+__device__ inline void pin(float& x) { asm volatile("" : "+f"(x)::"memory"); }
+__device__ inline void pin(std::uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
+
+/// Starts a copy of 16 aligned bytes to shared memory.
+__device__ inline void copy_16_bytes(std::uint32_t to, const std::uint8_t* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to), "l"(from) : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+
+/// At most kPending groups of copies are still under way.
+template <int kPending>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
+}
+
 }  // namespace fp8lab::cuda
+
+#endif

@@ -1,7 +1,6 @@
 // mma.sync: every warp computes 16 rows of a tile, 8 columns at a time.
 
-#include <cuda_fp16.h>
-
+#include "emulated_core.hpp"
 #include "probes/probe.hpp"
 #include "tiles.hpp"
 
@@ -68,15 +67,11 @@ struct HalfState {
   std::uint32_t registers[2];
   __device__ explicit HalfState(const float (&sums)[4]) {
     for (int i = 0; i < 2; ++i)
-      registers[i] = half_code(sums[2 * i]) | (half_code(sums[2 * i + 1]) << 16);
+      registers[i] = half_from_float(sums[2 * i]) | (half_from_float(sums[2 * i + 1]) << 16);
   }
   __device__ void read(float (&sums)[4]) const {
     for (int i = 0; i < 4; ++i)
-      sums[i] = __half2float(
-          __ushort_as_half(static_cast<unsigned short>(registers[i / 2] >> (16 * (i % 2)))));
-  }
-  static __device__ std::uint32_t half_code(float x) {
-    return __half_as_ushort(__float2half_rn(x));
+      sums[i] = float_from_half((registers[i / 2] >> (16 * (i % 2))) & 0xffffu);
   }
 };
 

@@ -34,6 +34,7 @@ struct dim3 {
 inline thread_local dim3 threadIdx;
 inline thread_local dim3 blockIdx;
 inline dim3 blockDim;
+inline dim3 gridDim;
 
 using std::max;
 using std::min;
@@ -47,6 +48,7 @@ inline std::atomic<int> any{0};
 template <typename Kernel>
 void launch(dim3 grid, unsigned threads, Kernel kernel) {
   blockDim = {threads, 1, 1};
+  gridDim = grid;
   for (unsigned y = 0; y < grid.y; ++y)
     for (unsigned x = 0; x < grid.x; ++x) {
       barrier.emplace(static_cast<std::ptrdiff_t>(threads));

@@ -61,7 +61,7 @@ void check(const GemmProblem& problem, std::size_t outputs, const std::string& w
 
 }  // namespace
 
-TEST_CASE("the emulated kernels give the library's bits for every recipe", "[cuda]") {
+TEST_CASE("the emulated kernels give the library's bits for every recipe", "[cuda][slow]") {
   const auto distribution = GENERATE(Distribution::normal, Distribution::all_codes);
   for (int recipe = 0; recipe < kRecipes; ++recipe)
     for (const int interval : {0, 64, 128}) {
