@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(128)
   using Access = AccumulatorRegisters<Register>;
   constexpr int kGroups = kTile / Op::kN;
   constexpr int kTileBytes = kTile * kStepBytes;
-  __shared__ alignas(128) std::uint8_t a_shared[kChain * kTileBytes];
-  __shared__ alignas(128) std::uint8_t b_shared[kChain * kTileBytes];
+  alignas(128) __shared__ std::uint8_t a_shared[kChain * kTileBytes];
+  alignas(128) __shared__ std::uint8_t b_shared[kChain * kTileBytes];
   const int thread = static_cast<int>(threadIdx.x);
   const int row_bytes = steps * kStepBytes;
   const auto tile = static_cast<std::size_t>(blockIdx.x);
