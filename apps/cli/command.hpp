@@ -21,5 +21,6 @@ void add_replay(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_table(CLI::App& app, Action& action);
+void add_vectors(CLI::App& app, Action& action);
 
 }  // namespace fp8lab::cli

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   add_claims(app, action);
   add_report(app, action);
   add_bench(app, action);
+  add_vectors(app, action);
   try {
     app.parse(arguments(argc, argv));
     return action();

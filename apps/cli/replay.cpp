@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "fp8lab/io/replay.hpp"
+#include "fp8lab/verify/recording.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -35,7 +36,7 @@ int run(const Options& options) {
   ReplayReport total;
   nlohmann::json files = nlohmann::json::array();
   for (const std::string& file : options.files) {
-    const ReplayReport report = replay(read_vectors(file), options.model);
+    const ReplayReport report = replay(read_cases(file), options.model);
     total.cases += report.cases;
     total.mismatches += report.mismatches;
     if (options.json) {

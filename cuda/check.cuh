@@ -1,0 +1,36 @@
+#pragma once
+// Every CUDA and cuBLASLt call goes through these checks: the error names the
+// call, where it stands, and CUDA's own text.
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::cuda {
+
+/// No usable device: the tool says so and exits 2, as for any usage error.
+class NoDevice : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throw `Error` with call, file:line and text unless the status is success.
+void check(cudaError_t status, const char* call, const char* file, int line);
+void check(cublasStatus_t status, const char* call, const char* file, int line);
+
+/// Throws `NoDevice` unless a CUDA device is there and answers.
+void require_device();
+
+/// Throws `NoDevice` unless the device is of compute capability 9.0, the only
+/// one whose instructions the probes and the tensor-core product use.
+void require_hopper();
+
+}  // namespace fp8lab::cuda
+
+#define FP8LAB_CUDA_CHECK(call) ::fp8lab::cuda::check((call), #call, __FILE__, __LINE__)
+
+/// After a launch: what the launch itself says. Asynchronous faults surface at
+/// the next checked synchronising call.
+#define FP8LAB_CUDA_CHECK_LAUNCH(kernel) \
+  ::fp8lab::cuda::check(cudaGetLastError(), "launch of " kernel, __FILE__, __LINE__)

@@ -1,0 +1,112 @@
+#include "cublaslt.hpp"
+
+#include <cstdint>
+
+namespace fp8lab::cuda {
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+constexpr bool kHasScaleModes = CUBLAS_VERSION >= 120900;
+
+cudaDataType_t data_type(FormatId id) {
+  switch (id) {
+    case FormatId::e4m3fn:
+      return CUDA_R_8F_E4M3;
+    case FormatId::e5m2:
+      return CUDA_R_8F_E5M2;
+    case FormatId::bf16:
+      return CUDA_R_16BF;
+    default:
+      throw Error("format", "e4m3fn, e5m2 or bf16", format(id).name);
+  }
+}
+
+template <typename T>
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, T value) {
+  FP8LAB_CUDA_CHECK(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+}
+
+}  // namespace
+
+// cuBLASLt is column-major: D^T [n,m] = B [n,k] . A^T, so B comes first and
+// both operands are given with K contiguous.
+LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorkspaceBytes) {
+  const auto m = static_cast<std::uint64_t>(problem.m);
+  const auto n = static_cast<std::uint64_t>(problem.n);
+  const auto k = static_cast<std::uint64_t>(problem.k);
+  const bool wide = problem.a_format == FormatId::bf16;
+  FP8LAB_CUDA_CHECK(cublasLtCreate(&handle_));
+  FP8LAB_CUDA_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
+  if (!wide)
+    set(operation_, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
+        static_cast<std::int8_t>(problem.fast_accumulation ? 1 : 0));
+  FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&b_layout_, data_type(problem.b_format), k, n,
+                                               static_cast<std::int64_t>(k)));
+  FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&a_layout_, data_type(problem.a_format), k, m,
+                                               static_cast<std::int64_t>(k)));
+  FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&d_layout_, wide ? CUDA_R_16BF : CUDA_R_32F, n, m,
+                                               static_cast<std::int64_t>(n)));
+  set_scale_modes();
+  if (supported()) choose_kernel();
+}
+
+LtGemm::~LtGemm() {
+  // Destruction cannot report, and these only free host memory.
+  cublasLtMatrixLayoutDestroy(d_layout_);
+  cublasLtMatrixLayoutDestroy(a_layout_);
+  cublasLtMatrixLayoutDestroy(b_layout_);
+  cublasLtMatmulDescDestroy(operation_);
+  cublasLtDestroy(handle_);
+}
+
+void LtGemm::set_scale_modes() {
+  if (problem_.scales == LtScales::per_tensor) return;
+#if CUBLAS_VERSION >= 120900
+  const bool rowwise = problem_.scales == LtScales::rowwise;
+  const cublasLtMatmulMatrixScale_t a_mode = rowwise ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
+                                                     : CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+  const cublasLtMatmulMatrixScale_t b_mode = rowwise ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
+                                                     : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, b_mode);
+  set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, a_mode);
+#endif
+  if (!kHasScaleModes) reason_ = "scale modes came with CUDA 12.9";
+}
+
+void LtGemm::choose_kernel() {
+  cublasLtMatmulPreference_t preference = nullptr;
+  FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+  const std::size_t bytes = kWorkspaceBytes;
+  FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_layout_, a_layout_, d_layout_,
+                                     d_layout_, preference, 1, &found, &count);
+  FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceDestroy(preference));
+  // "Not supported" is an answer, every other failure an error.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
+    reason_ = "cuBLASLt has no kernel for this problem";
+    return;
+  }
+  FP8LAB_CUDA_CHECK(status);
+  algorithm_ = found.algo;
+}
+
+void LtGemm::run(const void* a, const void* b, const float* a_scales, const float* b_scales,
+                 void* d) {
+  if (problem_.a_format != FormatId::bf16) {
+    set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b_scales);
+    set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a_scales);
+  }
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  FP8LAB_CUDA_CHECK(cublasLtMatmul(handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d,
+                                   d_layout_, d, d_layout_, &algorithm_, workspace_.data(),
+                                   workspace_.size(), nullptr));
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,65 @@
+#pragma once
+// cuBLASLt matrix products on device memory: FP8 as the library offers it, and
+// BF16 to compare with.
+
+#include <cublasLt.h>
+
+#include <string>
+
+#include "device_buffer.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab::cuda {
+
+enum class LtScales {
+  per_tensor,  ///< one inverse scale for A and one for B
+  rowwise,     ///< one for each row of A and of B (CUDA 12.9 and later)
+  blockwise,   ///< 1x128 for A, 128x128 for B (CUDA 12.9 and later)
+};
+
+/// What to multiply. A [m,k], B [n,k], D [m,n], all row-major; FP8 inputs want k
+/// and n to be multiples of 16.
+struct LtProblem {
+  FormatId a_format = FormatId::e4m3fn;  ///< or e5m2, or bf16 for both
+  FormatId b_format = FormatId::e4m3fn;
+  int m = 0;
+  int n = 0;
+  int k = 0;
+  bool fast_accumulation = false;
+  LtScales scales = LtScales::per_tensor;
+};
+
+/// A product that cuBLASLt has chosen a kernel for.
+class LtGemm {
+ public:
+  explicit LtGemm(const LtProblem& problem);
+  LtGemm(const LtGemm&) = delete;
+  LtGemm& operator=(const LtGemm&) = delete;
+  ~LtGemm();
+
+  /// Whether this library and device offer the product; if not, why.
+  [[nodiscard]] bool supported() const { return reason_.empty(); }
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+  /// D (binary32; BF16 where the inputs are BF16) = scales * A . B^T. Scales are
+  /// device memory: per tensor one value each, rowwise m and n, blockwise
+  /// [ceil(k/128), m] (A's rows contiguous) and [ceil(n/128), ceil(k/128) rounded
+  /// up to 4]. Launched, not synchronised.
+  void run(const void* a, const void* b, const float* a_scales, const float* b_scales, void* d);
+
+ private:
+  void choose_kernel();
+  void set_scale_modes();
+
+  LtProblem problem_;
+  std::string reason_;
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t a_layout_ = nullptr;
+  cublasLtMatrixLayout_t b_layout_ = nullptr;
+  cublasLtMatrixLayout_t d_layout_ = nullptr;
+  cublasLtMatmulAlgo_t algorithm_{};
+  DeviceBuffer<unsigned char> workspace_;
+};
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,65 @@
+#pragma once
+// Device memory that frees itself, and copies in and out of it.
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "check.cuh"
+
+namespace fp8lab::cuda {
+
+template <typename T>
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(std::size_t size) : size_(size) {
+    if (size > 0) FP8LAB_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), size * sizeof(T)));
+  }
+  explicit DeviceBuffer(std::span<const T> values) : DeviceBuffer(values.size()) {
+    copy_in(values);
+  }
+  DeviceBuffer(DeviceBuffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  // Freeing cannot report: an earlier fault has surfaced at a checked call.
+  ~DeviceBuffer() { cudaFree(data_); }
+
+  [[nodiscard]] T* data() { return data_; }
+  [[nodiscard]] const T* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::size_t bytes() const { return size_ * sizeof(T); }
+
+  /// Copies `values` to the front of the buffer.
+  void copy_in(std::span<const T> values) {
+    require(values.size() <= size_, "values", fmt::format("at most {} elements", size_),
+            fmt::format("{}", values.size()));
+    if (!values.empty())
+      FP8LAB_CUDA_CHECK(
+          cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
+  }
+  /// The first `count` elements.
+  [[nodiscard]] std::vector<T> copy_out(std::size_t count) const {
+    std::vector<T> values(count);
+    if (count > 0)
+      FP8LAB_CUDA_CHECK(
+          cudaMemcpy(values.data(), data_, count * sizeof(T), cudaMemcpyDeviceToHost));
+    return values;
+  }
+  [[nodiscard]] std::vector<T> copy_out() const { return copy_out(size_); }
+  /// Fills with a byte; poison before a run shows what was never written.
+  void fill(int byte) { FP8LAB_CUDA_CHECK(cudaMemset(data_, byte, bytes())); }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,32 @@
+#pragma once
+// Reading operands from device memory, and a whole dot product by integers.
+
+#include "emulated_core.hpp"
+
+namespace fp8lab::cuda {
+
+FP8LAB_HD inline std::uint32_t load_word(const std::uint8_t* row, int i, int storage_bits) {
+  if (storage_bits == 8) return row[i];
+  if (storage_bits == 16) return reinterpret_cast<const std::uint16_t*>(row)[i];
+  return reinterpret_cast<const std::uint32_t*>(row)[i];
+}
+
+/// c + the products [begin, end) of two rows, `model.terms` at a time.
+FP8LAB_HD inline float dot_by_integers(const EmulatedModel& model, const EmulatedFormat& a_format,
+                                       const EmulatedFormat& b_format, const std::uint8_t* a_row,
+                                       const std::uint8_t* b_row, int begin, int end, float c) {
+  for (int first = begin; first < end; first += model.terms) {
+    const int count = min(model.terms, end - first);
+    const auto load_a = [&](int i) {
+      return unpack_operand(a_format, load_word(a_row, first + i, a_format.storage_bits));
+    };
+    const auto load_b = [&](int i) {
+      return unpack_operand(b_format, load_word(b_row, first + i, b_format.storage_bits));
+    };
+    c = fused_step_integer(model, a_format.mantissa_bits, b_format.mantissa_bits, count, load_a,
+                           load_b, c);
+  }
+  return c;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,46 @@
+#include "emulated_model.hpp"
+
+#include <fmt/format.h>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+bool covers(const AccumulatorModel& m) {
+  return m.kind == AccumulationKind::fused_dot_product &&
+         m.product_exponent == ProductExponent::stored &&
+         m.alignment_fraction_bits <= kMaxAlignmentBits &&
+         (m.rounding == RoundingMode::toward_zero || m.rounding == RoundingMode::nearest_even);
+}
+
+bool covers(FormatId id) {
+  const Format& f = format(id);
+  return f.has_sign && f.mantissa_bits <= 10 &&
+         (f.specials == SpecialValues::ieee || f.specials == SpecialValues::nan_only);
+}
+
+}  // namespace
+
+bool can_emulate(const AccumulatorModel& model, FormatId a, FormatId b) {
+  return covers(model) && covers(a) && covers(b);
+}
+
+EmulatedModel emulated_model(const AccumulatorModel& m) {
+  require(covers(m), "model",
+          fmt::format("a fused dot product with alignment_fraction_bits <= {}, rounded toward zero "
+                      "or to nearest even",
+                      kMaxAlignmentBits),
+          fmt::format("alignment_fraction_bits {}, rounding {}", m.alignment_fraction_bits,
+                      to_string(m.rounding)));
+  return {m.terms, m.alignment_fraction_bits, m.output_fraction_bits,
+          m.rounding == RoundingMode::nearest_even, m.output_format == FormatId::f16};
+}
+
+EmulatedFormat emulated_format(FormatId id) {
+  const Format& f = format(id);
+  require(covers(id), "format", "e4m3fn, e5m2, f16, bf16 or tf32", f.name);
+  return {f.exponent_bits, f.mantissa_bits, f.bias, f.has_infinity(), f.storage_bits};
+}
+
+}  // namespace fp8lab::cuda

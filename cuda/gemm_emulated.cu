@@ -1,0 +1,27 @@
+// Launches of the product without tensor cores, bit for bit what the model gives.
+
+#include "check.cuh"
+#include "emulated_model.hpp"
+#include "gemm_emulated_kernel.cuh"
+#include "gemm_launch.hpp"
+
+namespace fp8lab::cuda {
+
+void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted, FormatId a,
+                          FormatId b) {
+  const EmulatedModel model = emulated_model(wanted);
+  const TileFormats formats{emulated_format(a), emulated_format(b)};
+  const bool fp8 = formats.a.storage_bits == 8 && formats.b.storage_bits == 8 &&
+                   formats.a.exponent_bits + formats.a.mantissa_bits == 7 &&
+                   formats.b.exponent_bits + formats.b.mantissa_bits == 7;
+  if (fp8 && model.terms % 4 == 0 && kPaddedBytes % model.terms == 0 && model.terms <= kMaxTerms &&
+      fma_path_fits(model)) {
+    const dim3 grid((g.n + kTileSize - 1) / kTileSize, (g.m + kTileSize - 1) / kTileSize);
+    multiply_by_fma<<<grid, kThreads>>>(g, model, formats);
+  } else {
+    multiply_by_integers<<<dim3((g.n + 63) / 64, g.m), 64>>>(g, model, formats);
+  }
+  FP8LAB_CUDA_CHECK_LAUNCH("gemm_emulated");
+}
+
+}  // namespace fp8lab::cuda

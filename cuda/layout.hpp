@@ -1,0 +1,93 @@
+#pragma once
+// Where matrix elements sit in registers and in shared memory, as the PTX ISA
+// documents it for mma.sync ("Matrix Fragments for mma.m16n8k32" and its
+// siblings) and wgmma.mma_async ("Register Fragments", "Shared Memory Matrix
+// Layout", "Matrix Descriptor Format").
+//
+// Every instruction that is used here takes 32 bytes of K from each row of A
+// and of B (32 FP8, 16 FP16 or BF16, 8 TF32 elements), and in bytes all types
+// share one layout. Columns of operands below are therefore byte offsets in K.
+
+#include <cstdint>
+
+#include "host_device.hpp"
+
+namespace fp8lab::cuda {
+
+/// Bytes of K that one instruction takes from each row.
+inline constexpr int kStepBytes = 32;
+
+struct Place {
+  int row = 0;     ///< of A or D; of B: its column n
+  int column = 0;  ///< of D; of A and B: the first of four bytes of K
+
+  friend constexpr bool operator==(const Place&, const Place&) = default;
+};
+
+/// A in registers: where register `reg` (0 .. 3) of `thread` comes from. wgmma:
+/// 128 threads, 64 rows; mma.sync: the first 32 threads, 16 rows.
+FP8LAB_HD constexpr Place a_fragment(int thread, int reg) {
+  const int lane = thread % 32;
+  return {16 * (thread / 32) + lane / 4 + 8 * (reg % 2), 4 * (lane % 4) + 16 * (reg / 2)};
+}
+
+/// B of mma.sync in registers: register `reg` (0, 1) of `lane`.
+FP8LAB_HD constexpr Place b_fragment(int lane, int reg) {
+  return {lane / 4, 4 * (lane % 4) + 16 * reg};
+}
+
+/// The accumulator: element `index` of `thread`, index < N / 2. mma.sync has N =
+/// 8 and one warp. FP16 accumulators hold elements 2i and 2i + 1 in register i.
+FP8LAB_HD constexpr Place accumulator(int thread, int index) {
+  const int lane = thread % 32;
+  return {16 * (thread / 32) + lane / 4 + 8 * (index / 2 % 2),
+          8 * (index / 4) + 2 * (lane % 4) + index % 2};
+}
+
+/// How shared memory is swizzled, as the descriptor encodes it.
+enum class Swizzle : std::uint32_t { none = 0, bytes128 = 1 };
+
+/// A K-major tile with 32 bytes of K and no swizzle: core matrices of 8 rows by
+/// 16 bytes, each 128 contiguous bytes, the two of a row group beside each other.
+FP8LAB_HD constexpr std::uint32_t core_matrix_offset(int row, int byte) {
+  return static_cast<std::uint32_t>((row / 8) * 256 + (byte / 16) * 128 + (row % 8) * 16 +
+                                    byte % 16);
+}
+inline constexpr std::uint32_t kCoreLeadingBytes = 128;  ///< to the next 16 bytes of K
+inline constexpr std::uint32_t kCoreStrideBytes = 256;   ///< to the next 8 rows
+
+/// A K-major tile with 128 bytes of K and the 128-byte swizzle: rows of 128
+/// bytes whose 16-byte chunks are exchanged by the row's number modulo 8. The
+/// tile must start at a multiple of 1024 bytes.
+FP8LAB_HD constexpr std::uint32_t swizzled_offset(int row, int byte) {
+  const auto linear = static_cast<std::uint32_t>(row * 128 + byte);
+  return linear ^ (((linear >> 7) & 7u) << 4);
+}
+inline constexpr std::uint32_t kSwizzledStrideBytes = 1024;  ///< to the next 8 rows
+
+/// The matrix descriptor: start address, leading and stride byte offsets in
+/// units of 16 bytes at bits 0, 16 and 32, and the swizzle at bit 62. The base
+/// offset (bit 49) stays 0 because tiles are aligned. The leading offset is
+/// ignored where the swizzle spans the tile's K.
+FP8LAB_HD constexpr std::uint64_t descriptor(std::uint32_t shared_address,
+                                             std::uint32_t leading_bytes,
+                                             std::uint32_t stride_bytes, Swizzle swizzle) {
+  const auto field = [](std::uint32_t bytes) {
+    return static_cast<std::uint64_t>((bytes & 0x3ffffu) >> 4);
+  };
+  return field(shared_address) | (field(leading_bytes) << 16) | (field(stride_bytes) << 32) |
+         (static_cast<std::uint64_t>(swizzle) << 62);
+}
+
+FP8LAB_HD constexpr std::uint64_t core_descriptor(std::uint32_t shared_address) {
+  return descriptor(shared_address, kCoreLeadingBytes, kCoreStrideBytes, Swizzle::none);
+}
+
+/// Step `step` (32 bytes of K) of a swizzled tile: the start address moves on
+/// within the row, the hardware applies the swizzle to the whole address.
+FP8LAB_HD constexpr std::uint64_t swizzled_descriptor(std::uint32_t shared_address, int step) {
+  return descriptor(shared_address + static_cast<std::uint32_t>(step * kStepBytes), 16,
+                    kSwizzledStrideBytes, Swizzle::bytes128);
+}
+
+}  // namespace fp8lab::cuda

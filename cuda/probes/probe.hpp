@@ -1,0 +1,53 @@
+#pragma once
+// One probe is one instruction, wrapped in a kernel that feeds it batches of
+// tiles. The table says which model of the library predicts it.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/formats/format.hpp"
+#include "layout.hpp"
+
+namespace fp8lab::cuda {
+
+/// a, b: [tiles, 64, steps * 32] bytes; c: [tiles, 64], used as case_of_c says;
+/// d: [tiles, 64, 64]. One block a tile. FP16 accumulators convert c to FP16
+/// (nearest even) and give back the FP16 value.
+using ProbeKernel = void (*)(const std::uint8_t* a, const std::uint8_t* b, const float* c, float* d,
+                             int steps);
+
+struct Probe {
+  std::string_view name;   ///< the instruction, as PTX writes it, and where A comes from
+  std::string_view model;  ///< the library's prediction
+  FormatId a_format;
+  FormatId b_format;
+  ProbeKernel kernel;
+
+  /// Operand pairs that one instruction takes.
+  [[nodiscard]] int terms() const { return kStepBytes * 8 / format(a_format).storage_bits; }
+  /// The model, with this probe's formats (mixed inputs share a model).
+  [[nodiscard]] InstructionModel instruction() const {
+    InstructionModel found = find_instruction_model(model);
+    found.a_format = a_format;
+    found.b_format = b_format;
+    return found;
+  }
+};
+
+/// Every probe this build has; FP8 mma.sync with FP16 output needs CUDA 12.8.
+const std::vector<Probe>& all_probes();
+
+/// Launches a probe on device memory; checked, not synchronised.
+void launch_probe(const Probe& probe, const std::uint8_t* a, const std::uint8_t* b, const float* c,
+                  float* d, int tiles, int steps);
+
+// The parts of the table, each in its own source.
+std::span<const Probe> wgmma_fp8_probes();
+std::span<const Probe> wgmma_half_output_probes();
+std::span<const Probe> wgmma_wide_probes();
+std::span<const Probe> mma_probes();
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,126 @@
+#pragma once
+// The kernel of the wgmma probes, apart from the instructions so that a test can
+// run it on the host.
+
+#include "emulated_core.hpp"
+#include "layout.hpp"
+#include "tiles.hpp"
+#include "wgmma_sync.cuh"
+
+namespace fp8lab::cuda {
+
+/// Instructions in flight at once: chained ones see the accumulator as the
+/// tensor core left it, without a trip through a wait.
+inline constexpr int kChain = 4;
+
+/// How accumulator registers hold values: binary32 one each, FP16 two.
+template <typename Register>
+struct AccumulatorRegisters;
+
+template <>
+struct AccumulatorRegisters<float> {
+  static constexpr int kValues = 1;
+  static __device__ void put(float& reg, int, float value) { reg = value; }
+  static __device__ float get(float reg, int) { return reg; }
+};
+
+template <>
+struct AccumulatorRegisters<std::uint32_t> {
+  static constexpr int kValues = 2;
+  static __device__ void put(std::uint32_t& reg, int half, float value) {
+    const std::uint32_t code = half_from_float(value);
+    reg = half == 0 ? code : reg | (code << 16);
+  }
+  static __device__ float get(std::uint32_t reg, int half) {
+    return float_from_half((reg >> (16 * half)) & 0xffffu);
+  }
+};
+
+/// Op: kN columns, kRegisters accumulator registers of type Register, kAInRegisters, issue(...).
+template <typename Op>
+__global__ void __launch_bounds__(128)
+    wgmma_probe(const std::uint8_t* a, const std::uint8_t* b, const float* c, float* d, int steps) {
+  using Register = typename Op::Register;
+  using Access = AccumulatorRegisters<Register>;
+  constexpr int kGroups = kTile / Op::kN;
+  constexpr int kTileBytes = kTile * kStepBytes;
+  alignas(128) __shared__ std::uint8_t a_shared[kChain * kTileBytes];
+  alignas(128) __shared__ std::uint8_t b_shared[kChain * kTileBytes];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int row_bytes = steps * kStepBytes;
+  const auto tile = static_cast<std::size_t>(blockIdx.x);
+  a += tile * kTile * row_bytes;
+  b += tile * kTile * row_bytes;
+  c += tile * kTile;
+  d += tile * kTileOutputs;
+
+  Register sums[kGroups][Op::kRegisters];
+  FP8LAB_UNROLL
+  for (int group = 0; group < kGroups; ++group) FP8LAB_UNROLL
+  for (int i = 0; i < Op::kRegisters * Access::kValues; ++i) {
+    const Place at = accumulator(thread, i);
+    Access::put(sums[group][i / Access::kValues], i % Access::kValues,
+                c[case_of_c(at.row, at.column + group * Op::kN)]);
+  }
+
+  for (int first = 0; first < steps; first += kChain) {
+    const int count = min(kChain, steps - first);
+    for (int word = thread; word < count * kTileBytes / 4; word += 128) {
+      const int step = word / (kTileBytes / 4);
+      const int row = word / (kStepBytes / 4) % kTile;
+      const int byte = word % (kStepBytes / 4) * 4;
+      const std::uint32_t to = step * kTileBytes + core_matrix_offset(row, byte);
+      const int from = row * row_bytes + (first + step) * kStepBytes + byte;
+      *reinterpret_cast<std::uint32_t*>(a_shared + to) =
+          *reinterpret_cast<const std::uint32_t*>(a + from);
+      *reinterpret_cast<std::uint32_t*>(b_shared + to) =
+          *reinterpret_cast<const std::uint32_t*>(b + from);
+    }
+    shared_writes_before_wgmma();
+    __syncthreads();
+
+    FP8LAB_NO_UNROLL
+    for (int step = 0; step < count; ++step) {
+      const std::uint32_t b_at = shared_address(b_shared) + step * kTileBytes;
+      std::uint32_t a_registers[4];
+      if constexpr (Op::kAInRegisters) {
+        FP8LAB_UNROLL
+        for (int reg = 0; reg < 4; ++reg) {
+          const Place at = a_fragment(thread, reg);
+          a_registers[reg] = *reinterpret_cast<const std::uint32_t*>(
+              a + at.row * row_bytes + (first + step) * kStepBytes + at.column);
+        }
+      }
+      wgmma_fence();
+      FP8LAB_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        // N columns of B are N / 8 row groups of its tile.
+        const std::uint64_t b_matrix =
+            core_descriptor(b_at + group * (Op::kN / 8) * kCoreStrideBytes);
+        if constexpr (Op::kAInRegisters)
+          Op::issue(sums[group], a_registers, b_matrix);
+        else
+          Op::issue(sums[group], core_descriptor(shared_address(a_shared) + step * kTileBytes),
+                    b_matrix);
+      }
+      wgmma_commit();
+      // The registers of A may not change under an instruction in flight.
+      if constexpr (Op::kAInRegisters) wgmma_wait();
+    }
+    wgmma_wait();
+    FP8LAB_UNROLL
+    for (int group = 0; group < kGroups; ++group) FP8LAB_UNROLL
+    for (int i = 0; i < Op::kRegisters; ++i) pin(sums[group][i]);
+    __syncthreads();
+  }
+
+  FP8LAB_UNROLL
+  for (int group = 0; group < kGroups; ++group) FP8LAB_UNROLL
+  for (int i = 0; i < Op::kRegisters * Access::kValues; ++i) {
+    const Place at = accumulator(thread, i);
+    d[at.row * kTile + at.column + group * Op::kN] =
+        Access::get(sums[group][i / Access::kValues], i % Access::kValues);
+  }
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,84 @@
+#include "tiles.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+void pack_row(std::span<const std::uint32_t> codes, const Format& f, std::uint8_t* row) {
+  const auto bytes = static_cast<std::size_t>(f.storage_bits / 8);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::uint32_t word = f.storage_bits == 32 ? codes[i] << (23 - f.mantissa_bits) : codes[i];
+    std::memcpy(row + i * bytes, &word, bytes);  // little endian, as the device
+  }
+}
+
+CodeMatrix tile_matrix(FormatId id, const std::vector<std::uint8_t>& bytes, int tile, int steps) {
+  const std::int64_t k = steps * kStepBytes * 8 / format(id).storage_bits;
+  const auto row_bytes = static_cast<std::size_t>(steps * kStepBytes);
+  return {id, bytes.data() + static_cast<std::size_t>(tile * kTile) * row_bytes, kTile, k, k, 1};
+}
+
+}  // namespace
+
+TileBatch pack_tiles(std::span<const VectorCase> cases, FormatId a, FormatId b, int steps) {
+  require(cases.size() % kTile == 0, "cases", "a multiple of 64", fmt::format("{}", cases.size()));
+  TileBatch batch{static_cast<int>(cases.size()) / kTile, steps, {}, {}, {}};
+  const auto row_bytes = static_cast<std::size_t>(steps * kStepBytes);
+  batch.a.resize(cases.size() * row_bytes);
+  batch.b.resize(cases.size() * row_bytes);
+  batch.c.resize(cases.size());
+  const auto terms_of = [&](FormatId id) {
+    return row_bytes * 8 / static_cast<std::size_t>(format(id).storage_bits);
+  };
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    require(cases[i].a.size() == terms_of(a) && cases[i].b.size() == terms_of(b), "cases",
+            fmt::format("{} terms in {} steps", terms_of(a), steps),
+            fmt::format("{}", cases[i].a.size()));
+    pack_row(cases[i].a, format(a), batch.a.data() + i * row_bytes);
+    pack_row(cases[i].b, format(b), batch.b.data() + i * row_bytes);
+    batch.c[i] = std::bit_cast<float>(cases[i].c);
+  }
+  return batch;
+}
+
+VectorCase case_of_output(std::span<const VectorCase> cases, std::size_t output) {
+  const std::size_t first = output / kTileOutputs * kTile;
+  const auto within = static_cast<int>(output % kTileOutputs);
+  const int row = within / kTile;
+  const int column = within % kTile;
+  VectorCase one;
+  one.a = cases[first + static_cast<std::size_t>(row)].a;
+  one.b = cases[first + static_cast<std::size_t>(column)].b;
+  one.c = cases[first + static_cast<std::size_t>(case_of_c(row, column))].c;
+  return one;
+}
+
+std::vector<float> library_results(const TileBatch& batch, const AccumulatorModel& model,
+                                   FormatId a, FormatId b, int first, int count) {
+  std::vector<float> results(static_cast<std::size_t>(count) * kTileOutputs);
+#pragma omp parallel for schedule(dynamic)
+  for (int tile = 0; tile < count; ++tile) {
+    std::vector<float> c(kTileOutputs);
+    for (int i = 0; i < kTileOutputs; ++i)
+      c[static_cast<std::size_t>(i)] = batch.c[static_cast<std::size_t>(
+          (first + tile) * kTile + case_of_c(i / kTile, i % kTile))];
+    GemmProblem problem;
+    problem.model = model;
+    problem.a = tile_matrix(a, batch.a, first + tile, batch.steps);
+    problem.b = tile_matrix(b, batch.b, first + tile, batch.steps);
+    problem.c = c.data();
+    gemm(problem,
+         std::span(results).subspan(static_cast<std::size_t>(tile) * kTileOutputs, kTileOutputs),
+         1);
+  }
+  return results;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,46 @@
+#pragma once
+// Batches of 64 x 64 outputs, the unit in which instructions are probed: 64
+// cases give 64 rows of A and of B, and every pairing of them is an output. The
+// diagonal holds the cases as they were built.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/io/vectors.hpp"
+#include "host_device.hpp"
+#include "layout.hpp"
+
+namespace fp8lab::cuda {
+
+inline constexpr int kTile = 64;
+inline constexpr int kTileOutputs = kTile * kTile;
+
+/// Which case's c output (row, column) of a tile starts from.
+FP8LAB_HD constexpr int case_of_c(int row, int column) {
+  return row == column ? row : (row + column) % kTile;
+}
+
+/// Operands of a batch as the device reads them: bytes of A and B [tiles * 64,
+/// steps * 32], c [tiles * 64].
+struct TileBatch {
+  int tiles = 0;
+  int steps = 0;  ///< instructions chained along K
+  std::vector<std::uint8_t> a;
+  std::vector<std::uint8_t> b;
+  std::vector<float> c;
+};
+
+/// Packs a multiple of 64 cases, each of as many terms as `steps` instructions take.
+TileBatch pack_tiles(std::span<const VectorCase> cases, FormatId a, FormatId b, int steps);
+
+/// The inputs of one output of the batch that `cases` were packed into.
+VectorCase case_of_output(std::span<const VectorCase> cases, std::size_t output);
+
+/// What the library says for the tiles [first, first + count): their outputs in order.
+std::vector<float> library_results(const TileBatch& batch, const AccumulatorModel& model,
+                                   FormatId a, FormatId b, int first, int count);
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,93 @@
+// Every input of every conversion.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
+#include "casts.hpp"
+#include "command.hpp"
+#include "device_buffer.hpp"
+#include "fp8lab/cast/cast.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+constexpr std::uint64_t kChunk = std::uint64_t{1} << 28;
+
+const Format& format_of(Fp8 type) {
+  return format(type == Fp8::e4m3 ? FormatId::e4m3fn : FormatId::e5m2);
+}
+
+void show(const std::string& name, std::uint64_t mismatches, std::uint64_t input,
+          std::uint32_t chip, std::uint32_t library) {
+  if (mismatches <= 20)
+    fmt::print("{}: input {:08x}: the chip gives {:04x}, the library {:04x}\n", name, input, chip,
+               library);
+}
+
+CheckRow check_from_float(Fp8 type) {
+  const Format& f = format_of(type);
+  CheckRow row{fmt::format("cvt.rn.satfinite.{}x2.f32", f.name), std::uint64_t{1} << 32, 0};
+  DeviceBuffer<std::uint8_t> device(kChunk);
+  for (std::uint64_t first = 0; first < row.cases; first += kChunk) {
+    launch_cast_from_float(type, first, kChunk, device.data());
+    const std::vector<std::uint8_t> codes = device.copy_out();
+    std::vector<std::uint64_t> wrong;
+#pragma omp parallel for schedule(static)
+    for (std::uint64_t i = 0; i < kChunk; ++i) {
+      const float x = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
+      if (encode(f, kNvidiaSatfinite, x) == codes[i]) continue;
+#pragma omp critical
+      wrong.push_back(i);
+    }
+    std::sort(wrong.begin(), wrong.end());
+    for (const std::uint64_t i : wrong) {
+      const float x = std::bit_cast<float>(static_cast<std::uint32_t>(first + i));
+      show(row.name, ++row.mismatches, first + i, codes[i], encode(f, kNvidiaSatfinite, x));
+    }
+  }
+  return row;
+}
+
+CheckRow check_from_half(Fp8 type) {
+  const Format& f = format_of(type);
+  CheckRow row{fmt::format("cvt.rn.satfinite.{}x2.f16x2", f.name), 1u << 16, 0};
+  DeviceBuffer<std::uint8_t> device(row.cases);
+  launch_cast_from_half(type, device.data());
+  const std::vector<std::uint8_t> codes = device.copy_out();
+  for (std::uint32_t half = 0; half < row.cases; ++half) {
+    const std::uint32_t expected =
+        cast(f, kNvidiaSatfinite, unpack(format(FormatId::f16), half)).code;
+    if (codes[half] != expected) show(row.name, ++row.mismatches, half, codes[half], expected);
+  }
+  return row;
+}
+
+CheckRow check_to_half(Fp8 type) {
+  const Format& f = format_of(type);
+  CheckRow row{fmt::format("cvt.rn.f16x2.{}x2", f.name), 1u << 8, 0};
+  DeviceBuffer<std::uint16_t> device(row.cases);
+  launch_cast_to_half(type, device.data());
+  const std::vector<std::uint16_t> halves = device.copy_out();
+  for (std::uint32_t code = 0; code < row.cases; ++code) {
+    const std::uint32_t expected = cast(format(FormatId::f16), kNvidiaNosat, unpack(f, code)).code;
+    if (halves[code] != expected) show(row.name, ++row.mismatches, code, halves[code], expected);
+  }
+  return row;
+}
+
+}  // namespace
+
+std::vector<CheckRow> check_casts() {
+  std::vector<CheckRow> rows;
+  for (const Fp8 type : {Fp8::e4m3, Fp8::e5m2}) {
+    rows.push_back(check_from_float(type));
+    rows.push_back(check_from_half(type));
+    rows.push_back(check_to_half(type));
+  }
+  return rows;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include "check.cuh"
+#include "command.hpp"
+#include "probes/probe.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+std::string version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+}  // namespace
+
+DeviceFacts device_facts() {
+  int device = 0;
+  int driver = 0;
+  int runtime = 0;
+  cudaDeviceProp properties{};
+  FP8LAB_CUDA_CHECK(cudaGetDevice(&device));
+  FP8LAB_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  FP8LAB_CUDA_CHECK(cudaDriverGetVersion(&driver));
+  FP8LAB_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  return {fmt::format("{}, compute capability {}.{}, {} multiprocessors, {} MiB", properties.name,
+                      properties.major, properties.minor, properties.multiProcessorCount,
+                      properties.totalGlobalMem >> 20),
+          fmt::format("for CUDA {}", version(driver)),
+          fmt::format("runtime {}, nvcc {}.{}, cuBLASLt {}", version(runtime),
+                      CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion())};
+}
+
+int run_info() {
+  require_device();
+  const DeviceFacts facts = device_facts();
+  fmt::print("gpu     {}\ndriver  {}\ncuda    {}\nprobes  {}\n", facts.gpu, facts.driver,
+             facts.cuda, all_probes().size());
+  return kPass;
+}
+
+int print_table(const std::vector<CheckRow>& rows) {
+  fmt::print("\n{:<48}{:>14}{:>12}\n", "instruction", "cases", "mismatches");
+  bool pass = true;
+  for (const CheckRow& row : rows) {
+    fmt::print("{:<48}{:>14}{:>12}\n", row.name, row.cases, row.mismatches);
+    pass &= row.mismatches == 0;
+  }
+  return pass ? kPass : kMismatch;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,118 @@
+#include "random_problem.hpp"
+
+#include <bit>
+#include <cmath>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/random.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+float draw(const RandomStream& random, Distribution distribution, std::uint64_t i) {
+  switch (distribution) {
+    case Distribution::normal:
+      return static_cast<float>(random.normal(i));
+    case Distribution::uniform_positive:
+      return static_cast<float>(random.uniform(i));
+    case Distribution::uniform_signed:
+      return static_cast<float>(2.0 * random.uniform(i) - 1.0);
+    default:
+      return static_cast<float>(std::exp(random.normal(i)) * (random.bits32(i) % 2 == 0 ? 1 : -1));
+  }
+}
+
+std::vector<std::uint8_t> draw_codes(const Format& f, std::size_t size, Distribution distribution,
+                                     const RandomStream& random) {
+  std::vector<std::uint8_t> codes(size);
+  const std::uint64_t magnitudes = f.max_finite_code() + 1;
+#pragma omp parallel for schedule(static)
+  for (std::size_t i = 0; i < size; ++i) {
+    std::uint32_t code = 0;
+    if (distribution == Distribution::all_codes)
+      code = static_cast<std::uint32_t>(random.below(2 * i, magnitudes)) |
+             (random.bits32(4 * i + 2) % 2 == 0 ? 0 : f.sign_mask());
+    else
+      code = encode(f, kNvidiaSatfinite, draw(random, distribution, i));
+    codes[i] = static_cast<std::uint8_t>(code);
+  }
+  return codes;
+}
+
+std::vector<float> draw_scales(std::int64_t size, const RandomStream& random) {
+  std::vector<float> scales(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    scales[i] = static_cast<float>(0.01 + random.uniform(i));
+  return scales;
+}
+
+std::int64_t blocks(std::int64_t size) { return (size + 127) / 128; }
+
+}  // namespace
+
+const char* to_string(Recipe recipe) {
+  constexpr const char* kNames[] = {"unscaled", "per-tensor", "rowwise", "1x128/128x128"};
+  return kNames[static_cast<int>(recipe)];
+}
+
+const char* to_string(Distribution distribution) {
+  constexpr const char* kNames[] = {"N(0,1)", "U[0,1)", "U[-1,1)", "+-exp(N(0,1))", "all codes"};
+  return kNames[static_cast<int>(distribution)];
+}
+
+RandomProblem::RandomProblem(const InstructionModel& model, std::int64_t m, std::int64_t n,
+                             std::int64_t k, Distribution distribution, std::uint64_t seed)
+    : seed_(seed),
+      a_(draw_codes(format(model.a_format), static_cast<std::size_t>(m * k), distribution,
+                    {seed, "gemm.a"})),
+      b_(draw_codes(format(model.b_format), static_cast<std::size_t>(n * k), distribution,
+                    {seed, "gemm.b"})) {
+  problem_.model = model.accumulator;
+  problem_.a = CodeMatrix::row_major(model.a_format, a_, m, k);
+  problem_.b = CodeMatrix::row_major(model.b_format, b_, n, k);
+}
+
+void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, ScaleOrder order) {
+  const std::int64_t m = problem_.a.rows;
+  const std::int64_t n = problem_.b.rows;
+  const std::int64_t k = problem_.a.k;
+  const auto set = [&](InverseScales& scales, std::vector<float>& values, std::int64_t row_block,
+                       std::int64_t k_block, std::int64_t count, const char* stream) {
+    values = draw_scales(count, {seed_, stream});
+    scales = {values, row_block, k_block};
+  };
+  problem_.promotion_interval = promotion_interval;
+  problem_.scale_order = order;
+  problem_.a_scales = {};
+  problem_.b_scales = {};
+  if (recipe == Recipe::per_tensor) {
+    set(problem_.a_scales, a_scales_, m, 0, 1, "gemm.a_scales");
+    set(problem_.b_scales, b_scales_, n, 0, 1, "gemm.b_scales");
+  } else if (recipe == Recipe::rowwise) {
+    set(problem_.a_scales, a_scales_, 1, 0, m, "gemm.a_scales");
+    set(problem_.b_scales, b_scales_, 1, 0, n, "gemm.b_scales");
+  } else if (recipe == Recipe::blockwise) {
+    set(problem_.a_scales, a_scales_, 1, 128, m * blocks(k), "gemm.a_scales");
+    set(problem_.b_scales, b_scales_, 128, 128, blocks(n) * blocks(k), "gemm.b_scales");
+  }
+}
+
+void RandomProblem::add_c() {
+  const RandomStream random(seed_, "gemm.c");
+  c_.resize(outputs());
+  for (std::size_t i = 0; i < c_.size(); ++i) c_[i] = static_cast<float>(random.normal(i) * 1000.0);
+  problem_.c = c_.data();
+}
+
+std::size_t RandomProblem::outputs() const {
+  return static_cast<std::size_t>(problem_.a.rows * problem_.b.rows);
+}
+
+std::size_t count_differing(const std::vector<float>& x, const std::vector<float>& y) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    if (std::bit_cast<std::uint32_t>(x[i]) != std::bit_cast<std::uint32_t>(y[i])) ++count;
+  return count;
+}
+
+}  // namespace fp8lab::cuda

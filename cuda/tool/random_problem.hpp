@@ -1,0 +1,55 @@
+#pragma once
+// Random matrix products that own their data.
+
+#include <cstdint>
+#include <vector>
+
+#include "fp8lab/gemm/gemm.hpp"
+
+namespace fp8lab::cuda {
+
+enum class Recipe : int { unscaled, per_tensor, rowwise, blockwise };
+inline constexpr int kRecipes = 4;
+const char* to_string(Recipe recipe);
+
+/// How elements are distributed before the cast to FP8.
+enum class Distribution : int { normal, uniform_positive, uniform_signed, lognormal, all_codes };
+const char* to_string(Distribution distribution);
+
+class RandomProblem {
+ public:
+  /// A [m,k] and B [n,k] under the model called `model`. `all_codes` draws
+  /// finite codes, all equally likely; the others are cast with satfinite.
+  RandomProblem(const InstructionModel& model, std::int64_t m, std::int64_t n, std::int64_t k,
+                Distribution distribution, std::uint64_t seed);
+  RandomProblem(const RandomProblem&) = delete;
+  RandomProblem& operator=(const RandomProblem&) = delete;
+
+  /// Scales of a recipe, not powers of two; blockwise wants a promotion interval
+  /// that divides 128.
+  void set_recipe(Recipe recipe, std::int64_t promotion_interval, ScaleOrder order);
+  /// A random C in the products' range.
+  void add_c();
+
+  [[nodiscard]] const GemmProblem& problem() const { return problem_; }
+  [[nodiscard]] GemmProblem& problem() { return problem_; }
+  [[nodiscard]] std::size_t outputs() const;
+  [[nodiscard]] const std::vector<std::uint8_t>& a() const { return a_; }
+  [[nodiscard]] const std::vector<std::uint8_t>& b() const { return b_; }
+  [[nodiscard]] const std::vector<float>& a_scales() const { return a_scales_; }
+  [[nodiscard]] const std::vector<float>& b_scales() const { return b_scales_; }
+
+ private:
+  std::uint64_t seed_;
+  std::vector<std::uint8_t> a_;
+  std::vector<std::uint8_t> b_;
+  std::vector<float> c_;
+  std::vector<float> a_scales_;
+  std::vector<float> b_scales_;
+  GemmProblem problem_;
+};
+
+/// How many elements of x and y have different bits.
+std::size_t count_differing(const std::vector<float>& x, const std::vector<float>& y);
+
+}  // namespace fp8lab::cuda

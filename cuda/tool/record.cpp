@@ -1,0 +1,91 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <bit>
+#include <chrono>
+#include <fstream>
+
+#include "command.hpp"
+#include "fp8lab/verify/recording.hpp"
+#include "probe_runner.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+// Multiples of 64, as tiles hold; one step a case, and four chained ones.
+constexpr std::array<std::size_t, 3> kCounts{2048, 6144, 2048};
+constexpr std::array<std::size_t, 3> kChainedCounts{256, 768, 256};
+constexpr int kChained = 4;
+constexpr int kOnes = 32768;
+
+using Header = std::map<std::string, std::string>;
+
+void close(std::ofstream& out, const std::filesystem::path& path) {
+  out.close();
+  if (!out) throw Error(fmt::format("{}: cannot be written", path.string()));
+}
+
+/// Gives the cases the chip's results.
+void record_cases(const Probe& probe, int steps, std::vector<VectorCase>& cases) {
+  const int tiles = static_cast<int>(cases.size()) / kTile;
+  ProbeRunner runner(probe, tiles, steps);
+  runner.run(cases);
+  const std::vector<float> results = runner.results(tiles);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    // A tile's diagonal holds its cases.
+    const std::size_t output = i / kTile * kTileOutputs + i % kTile * (kTile + 1);
+    cases[i].d = std::bit_cast<std::uint32_t>(results[output]);
+  }
+}
+
+std::size_t record_probe(const Probe& probe, int steps, const std::array<std::size_t, 3>& counts,
+                         std::uint64_t seed, const Header& header,
+                         const std::filesystem::path& path) {
+  const RecordingPlan plan{std::string(probe.model), probe.a_format, probe.b_format,
+                           steps * probe.terms(),    seed,           counts};
+  std::vector<VectorCase> cases = planned_cases(plan);
+  record_cases(probe, steps, cases);
+  std::ofstream out(path, std::ios::binary);
+  write_recording(out, plan, cases, header);
+  close(out, path);
+  return cases.size();
+}
+
+/// All ones to K = 32768: where a narrow accumulator sticks. A vector file,
+/// since the generator has no such case.
+void record_ones(const Probe& probe, const Header& header, const std::filesystem::path& path) {
+  const Format& f = format(probe.a_format);
+  VectorCase ones;
+  ones.a.assign(kOnes, static_cast<std::uint32_t>(f.bias) << f.mantissa_bits);
+  ones.b = ones.a;
+  ProbeRunner runner(probe, 1, kOnes / probe.terms());
+  ones.d = runner.run_one(ones);
+  VectorFile file{std::string(probe.model), probe.a_format, probe.b_format, kOnes, header, {ones}};
+  std::ofstream out(path, std::ios::binary);
+  write_vectors(out, file);
+  close(out, path);
+}
+
+}  // namespace
+
+int run_record(const std::filesystem::path& out, std::uint64_t seed) {
+  require_hopper();
+  std::filesystem::create_directories(out);
+  const DeviceFacts facts = device_facts();
+  Header header{{"gpu", facts.gpu},
+                {"driver", facts.driver},
+                {"cuda", facts.cuda},
+                {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())}};
+  for (const Probe& probe : all_probes()) {
+    header["instruction"] = probe.name;
+    const std::string name(probe.name);
+    const std::size_t cases = record_probe(probe, 1, kCounts, seed, header, out / (name + ".txt"));
+    record_probe(probe, kChained, kChainedCounts, seed, header, out / (name + ".chained.txt"));
+    if (probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)
+      record_ones(probe, header, out / (name + ".ones.txt"));
+    fmt::print("recorded {}: {} cases\n", name, cases);
+  }
+  return kPass;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,85 @@
+#pragma once
+// wgmma on the host: the synchronisation it asks for is nothing here, and its
+// operands are read as the hardware would, through the descriptors' fields, from
+// a stand-in for shared memory. Include it before a kernel's header.
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <mutex>
+
+#include "device_on_host.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab::cuda {
+
+/// Host memory behind the 18 bits of address that a descriptor holds: two
+/// windows of 128 KiB, each given to the first array that asks for one.
+class SharedWindows {
+ public:
+  std::uint32_t address(const unsigned char* pointer) {
+    const std::scoped_lock lock(mutex_);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      if (base_[i] == nullptr) base_[i] = const_cast<unsigned char*>(pointer);
+      const std::ptrdiff_t offset = pointer - base_[i];
+      if (offset >= 0 && offset < kBytes) return i * kBytes + static_cast<std::uint32_t>(offset);
+    }
+    std::abort();  // a kernel with a third array far from the others
+  }
+  unsigned char* pointer(std::uint32_t address) {
+    return base_[address / kBytes] + address % kBytes;
+  }
+  void forget() { base_ = {}; }
+
+ private:
+  static constexpr std::uint32_t kBytes = 128 * 1024;
+  std::mutex mutex_;
+  std::array<unsigned char*, 2> base_{};
+};
+inline SharedWindows shared_windows;
+
+#define FP8LAB_DYNAMIC_SHARED(name) static unsigned char name[112 * 1024] = {}
+
+inline std::uint32_t shared_address(const unsigned char* pointer) {
+  return shared_windows.address(pointer);
+}
+inline void shared_writes_before_wgmma() {}
+inline void wgmma_fence() {}
+inline void wgmma_commit() {}
+inline void wgmma_wait() {}
+inline void commit_copies() {}
+template <int kPending>
+void wait_for_copies() {}
+template <typename T>
+void pin(T&) {}
+inline void copy_16_bytes(std::uint32_t to, const std::uint8_t* from) {
+  std::memcpy(shared_windows.pointer(to), from, 16);
+}
+
+/// Row `row` of an operand with 32 bytes of K, as the documented layouts place it
+/// in shared memory behind a descriptor.
+inline std::array<Unpacked, 32> read_row(std::uint64_t matrix, FormatId id, int row) {
+  const auto field = [matrix](int bit) {
+    return static_cast<std::uint32_t>((matrix >> bit) & 0x3fffu) << 4;
+  };
+  const std::uint32_t start = field(0);
+  const std::uint32_t leading = field(16);
+  const std::uint32_t stride = field(32);
+  const bool swizzled = (matrix >> 62) == 1;
+  std::array<Unpacked, 32> values;
+  for (std::uint32_t byte = 0; byte < 32; ++byte) {
+    const auto group = static_cast<std::uint32_t>(row / 8);
+    const auto within = static_cast<std::uint32_t>(row % 8);
+    std::uint32_t address = start + group * stride;
+    if (swizzled) {
+      address += within * 128 + byte;
+      address ^= (address >> 3) & 0x70u;
+    } else {
+      address += within * 16 + byte / 16 * leading + byte % 16;
+    }
+    values[byte] = unpack(format(id), *shared_windows.pointer(address));
+  }
+  return values;
+}
+
+}  // namespace fp8lab::cuda
