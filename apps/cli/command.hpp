@@ -14,5 +14,6 @@ enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
 using Action = std::function<int()>;
 
 void add_replay(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
 
 }  // namespace fp8lab::cli

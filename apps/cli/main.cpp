@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", FP8LAB_VERSION);
   Action action;
   add_replay(app, action);
+  add_run(app, action);
   try {
     app.parse(argc, argv);
     return action();

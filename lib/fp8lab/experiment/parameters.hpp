@@ -16,6 +16,10 @@ using ParameterValue =
     std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
                  std::vector<double>, std::vector<std::string>>;
 
+/// The question that an experiment's `default.toml` puts first. Throws `Error`
+/// where it has none.
+std::string read_question(std::string_view toml);
+
 class Parameters {
  public:
   /// Reads the top-level keys of a TOML document (but `question` and `quick`),
@@ -23,8 +27,8 @@ class Parameters {
   /// for an unknown key in [quick], or for one of another type.
   static Parameters from_toml(std::string_view toml, bool quick);
 
-  /// `key=value`, the value in TOML or, for strings and lists of them, bare
-  /// (`recipes=a,b`). Throws `Error` that lists the known keys or the type.
+  /// `key=value`, the value in TOML; texts may be bare, and lists without their
+  /// brackets (`recipes=a,b`, `k=128,256`). Throws `Error` that lists the known keys or the type.
   void set(std::string_view assignment);
 
   [[nodiscard]] std::int64_t integer(std::string_view key) const;

@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/experiment/result_files.hpp"
+#include "fp8lab/io/files.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+constexpr const char* kDefaultOut = "out";
+constexpr std::size_t kShownRows = 32;
+
+struct Options {
+  std::vector<std::string> names;
+  std::vector<std::string> assignments;
+  std::string out = kDefaultOut;
+  std::uint64_t seed = 1;
+  int threads = omp_get_max_threads();
+  bool quick = false;
+  bool no_plots = false;
+  bool json = false;
+};
+
+/// One experiment with its parameters, made before anything runs: a wrong name
+/// or value in the last one must not cost the time of the first.
+struct Job {
+  const Experiment* experiment;
+  Parameters parameters;
+  std::vector<std::string> set_keys;
+};
+
+std::vector<Job> jobs_of(const Options& options) {
+  std::vector<std::string_view> names;
+  for (const std::string& name : options.names) {
+    if (name == "all")
+      for (const Experiment& experiment : all_experiments()) names.push_back(experiment.name);
+    else
+      names.push_back(find_experiment(name).name);
+  }
+  std::vector<Job> jobs;
+  for (const std::string_view name : names) {
+    const bool again = std::any_of(jobs.begin(), jobs.end(),
+                                   [&](const Job& job) { return job.experiment->name == name; });
+    if (again) continue;
+    const Experiment& experiment = find_experiment(name);
+    jobs.push_back(
+        {&experiment, Parameters::from_toml(experiment.default_toml, options.quick), {}});
+  }
+  require(!jobs.empty(), "NAME", "an experiment (this build has none)", "all");
+  return jobs;
+}
+
+/// `name.key=value`, or `key=value` where one experiment runs alone.
+void apply(std::vector<Job>& jobs, const std::string& assignment) {
+  const std::string before = assignment.substr(0, assignment.find('='));
+  const auto dot = before.find('.');
+  if (dot == std::string::npos && jobs.size() > 1)
+    throw Error("set", "EXPERIMENT.key=value when several run", fmt::format("'{}'", assignment));
+  Job* job = &jobs.front();
+  if (dot != std::string::npos) {
+    const std::string name = before.substr(0, dot);
+    const auto found = std::find_if(jobs.begin(), jobs.end(), [&](const Job& candidate) {
+      return candidate.experiment->name == name;
+    });
+    require(found != jobs.end(), "set", "the name of an experiment that runs",
+            fmt::format("'{}'", name));
+    job = &*found;
+  }
+  const std::size_t start = dot == std::string::npos ? 0 : dot + 1;
+  job->parameters.set(assignment.substr(start));
+  const std::string key = before.substr(start);
+  if (std::find(job->set_keys.begin(), job->set_keys.end(), key) == job->set_keys.end())
+    job->set_keys.push_back(key);
+}
+
+std::string command_of(const Options& options, const Job& job) {
+  std::string command = fmt::format("fp8lab run {} --seed {}", job.experiment->name, options.seed);
+  if (options.quick) command += " --quick";
+  for (const std::string& key : job.set_keys)
+    command += " --set " + shell_quoted(key + "=" + job.parameters.to_toml(key));
+  if (options.out != kDefaultOut) command += " --out " + shell_quoted(options.out);
+  if (options.no_plots) command += " --no-plots";
+  return command;
+}
+
+class ProgressBar {
+ public:
+  explicit ProgressBar(std::string_view name) : name_(name), terminal_(isatty(STDERR_FILENO) != 0) {
+    if (!terminal_) fmt::print(stderr, "{}: running\n", name_);
+  }
+  ~ProgressBar() {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  void show(double fraction) {
+    const int percent = static_cast<int>(100.0 * std::clamp(fraction, 0.0, 1.0));
+    if (!terminal_ || percent == percent_) return;
+    percent_ = percent;
+    fmt::print(stderr, "\r\033[K{} [{:<25}] {}%", name_, std::string(percent / 4U, '='), percent);
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string name_;
+  bool terminal_;
+  int percent_ = -1;
+};
+
+void print_for_people(const Job& job, const RunRecord& record, const Results& results,
+                      const WrittenRun& run) {
+  fmt::print("{}: {}\n\n", job.experiment->name, record.question);
+  for (const Table& table : results.tables) {
+    fmt::print("{}", table.text(kShownRows));
+    if (table.rows().size() > kShownRows)
+      fmt::print("  all {} rows: {}\n", table.rows().size(),
+                 (run.folder / (table.name() + ".csv")).string());
+    fmt::print("\n");
+  }
+  for (const std::string& finding : results.findings) fmt::print("* {}\n", finding);
+  fmt::print("\n{} files in {} after {:.1f} s\n\n", run.files.size(), run.folder.string(),
+             record.duration_seconds);
+}
+
+WrittenRun run_one(const Options& options, const Job& job) {
+  RunRecord record{.experiment = std::string(job.experiment->name),
+                   .question = read_question(job.experiment->default_toml),
+                   .parameters = job.parameters,
+                   .seed = options.seed,
+                   .quick = options.quick,
+                   .threads = options.threads,
+                   .command = command_of(options, job),
+                   .started = std::chrono::system_clock::now()};
+  RunContext context{job.parameters, options.seed, options.threads, {}};
+  Results results;
+  const auto start = std::chrono::steady_clock::now();
+  {
+    ProgressBar bar(job.experiment->name);
+    context.on_progress = [&bar](double fraction) { bar.show(fraction); };
+    results = job.experiment->run(context);
+  }
+  record.duration_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  WrittenRun run =
+      write_results(results, record, options.out, options.no_plots ? Plots::skip : Plots::draw);
+  if (!options.no_plots && !run.plots_note.empty())
+    fmt::print(stderr, "fp8lab: {}: {}\n", job.experiment->name, run.plots_note);
+  if (!options.json) print_for_people(job, record, results, run);
+  return run;
+}
+
+int run(const Options& options) {
+  std::vector<Job> jobs = jobs_of(options);
+  for (const std::string& assignment : options.assignments) apply(jobs, assignment);
+  make_writable_folder(options.out);
+  omp_set_num_threads(options.threads);
+  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+  for (const Job& job : jobs) {
+    const WrittenRun done = run_one(options, job);
+    runs.push_back({{"folder", done.folder.string()},
+                    {"result", nlohmann::ordered_json::parse(done.result_json)}});
+  }
+  if (options.json) fmt::print("{}\n", nlohmann::ordered_json{{"runs", runs}}.dump(2));
+  return kPass;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("run", "Run experiments and keep what they find");
+  command->add_option("NAME", options->names, "experiments, or all")->required();
+  command->add_flag("--quick", options->quick, "the small form, for a first look");
+  command->add_option("--seed", options->seed, "seed of every random number")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->take_last();
+  command
+      ->add_option("--set", options->assignments,
+                   "KEY=VALUE, or EXPERIMENT.KEY=VALUE where several run")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
+  command->add_option("--out", options->out, "folder that gets one folder an experiment")
+      ->capture_default_str()
+      ->take_last();
+  command->add_option("--threads", options->threads, "threads; results do not depend on them")
+      ->check(CLI::Range(1, 4096))
+      ->take_last();
+  command->add_flag("--no-plots", options->no_plots, "tables only");
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

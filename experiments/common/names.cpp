@@ -1,0 +1,55 @@
+#include "common/names.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::experiments {
+
+std::string short_name(const Format& f) {
+  if (f.id == FormatId::e4m3fn) return "E4M3";
+  if (f.id == FormatId::f16) return "FP16";
+  if (f.id == FormatId::f32) return "FP32";
+  std::string name(f.name);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return name;
+}
+
+std::string subnormal_name(const CastPolicy& policy) {
+  switch (policy.subnormals) {
+    case SubnormalPolicy::preserve:
+      return "kept";
+    case SubnormalPolicy::flush_to_zero:
+      return "flushed";
+    case SubnormalPolicy::raise_to_min_normal:
+      return "raised";
+  }
+  return "";
+}
+
+std::string plain_name(std::string_view name) {
+  std::string plain(name);
+  std::replace(plain.begin(), plain.end(), '_', '-');
+  return plain;
+}
+
+std::size_t positive(const Parameters& parameters, std::string_view key) {
+  const std::int64_t value = parameters.integer(key);
+  require(value >= 1, key, "an integer >= 1", fmt::format("{}", value));
+  return static_cast<std::size_t>(value);
+}
+
+std::vector<double> log_steps(double from, double to, double per_decade) {
+  std::vector<double> steps;
+  // Half a step of slack, so that rounding in `to` does not lose the last one.
+  for (int i = 0; from + i / per_decade <= to + 0.5 / per_decade; ++i)
+    steps.push_back(std::pow(10.0, from + i / per_decade));
+  return steps;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,87 @@
+#include "common/quantize.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct BlockRange {
+  std::size_t row_begin, row_end, k_begin, k_end;
+};
+
+float amax_of(std::span<const float> x, std::size_t k, const BlockRange& range) {
+  float amax = 0.0F;
+  for (std::size_t r = range.row_begin; r < range.row_end; ++r)
+    for (std::size_t c = range.k_begin; c < range.k_end; ++c) {
+      const float magnitude = std::abs(x[r * k + c]);
+      if (std::isnan(magnitude)) return magnitude;
+      amax = std::max(amax, magnitude);
+    }
+  return amax;
+}
+
+}  // namespace
+
+CodeMatrix Quantized::matrix() const {
+  return CodeMatrix::row_major(format, codes, static_cast<std::int64_t>(rows),
+                               static_cast<std::int64_t>(k));
+}
+
+InverseScales Quantized::scales() const {
+  return {inverse_scales, static_cast<std::int64_t>(block.rows),
+          static_cast<std::int64_t>(block.k)};
+}
+
+float amax_scale(const Format& f, const CastPolicy& policy, float amax) {
+  if (!(amax > 0.0F) || std::isinf(amax)) return 1.0F;
+  const double max = policy.max_magnitude > 0.0 ? policy.max_magnitude : f.max_finite();
+  return std::min(static_cast<float>(max) / amax, std::numeric_limits<float>::max());
+}
+
+Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, ScaleBlock block,
+                   const Format& f, const CastPolicy& policy) {
+  require(x.size() == rows * k, "x", fmt::format("rows * k = {} * {} elements", rows, k),
+          fmt::format("{}", x.size()));
+  if (block.rows == 0) block.rows = std::max<std::size_t>(rows, 1);
+  if (block.k == 0) block.k = std::max<std::size_t>(k, 1);
+  Quantized q;
+  q.format = f.id;
+  q.rows = rows;
+  q.k = k;
+  q.block = block;
+  q.codes.resize(f.storage_bits == 8 ? x.size() : 0);
+  q.scaled.resize(x.size());
+  q.values.resize(x.size());
+  const std::span<const float> decoded =
+      f.code_bits() <= 16 ? decode_table(f.id) : std::span<const float>{};
+  for (std::size_t row = 0; row < rows; row += block.rows)
+    for (std::size_t column = 0; column < k; column += block.k) {
+      const BlockRange range{row, std::min(row + block.rows, rows), column,
+                             std::min(column + block.k, k)};
+      const float scale = amax_scale(f, policy, amax_of(x, k, range));
+      const float inverse_scale = 1.0F / scale;
+      q.inverse_scales.push_back(inverse_scale);
+      for (std::size_t r = range.row_begin; r < range.row_end; ++r)
+        for (std::size_t i = r * k + range.k_begin; i < r * k + range.k_end; ++i) {
+          const std::uint32_t code = encode(f, policy, x[i] * scale);
+          if (!q.codes.empty()) q.codes[i] = static_cast<std::uint8_t>(code);
+          q.scaled[i] = decoded.empty() ? static_cast<float>(decode(f, code)) : decoded[code];
+          q.values[i] = q.scaled[i] * inverse_scale;
+        }
+    }
+  return q;
+}
+
+Quantized quantize(std::span<const float> x, std::size_t tile_size, const Format& f,
+                   const CastPolicy& policy) {
+  return quantize(x, 1, x.size(), tile(tile_size), f, policy);
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,299 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/tensors.hpp"
+#include "dynamic-range/dynamic_range.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/metrics/tensor.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Setup {
+  std::vector<std::string> distributions;
+  std::vector<double> decades;
+  std::vector<const Format*> formats;
+  std::vector<const CastProfile*> policies;
+  std::vector<double> scales;
+  std::size_t elements = 0;
+  double plot_decades = 0.0;
+};
+
+Setup read_setup(const Parameters& p) {
+  Setup s;
+  s.distributions = p.texts("distributions");
+  for (const std::string& name : s.distributions)
+    require(name == "log_uniform" || name == "log_normal", "distributions",
+            "log_uniform or log_normal", name);
+  s.decades = p.reals("decades");
+  for (const std::string& name : p.texts("formats")) s.formats.push_back(&find_format(name));
+  for (const std::string& name : p.texts("policies"))
+    s.policies.push_back(&find_cast_profile(name));
+  s.scales = log_steps(p.real("scale_from"), p.real("scale_to"), p.real("scales_per_decade"));
+  s.elements = positive(p, "elements");
+  s.plot_decades = p.real("plot_decades");
+  return s;
+}
+
+std::vector<float> make_tensor(const RunContext& context, const std::string& distribution,
+                               double decades, std::size_t elements) {
+  const RandomStream random = context.random(fmt::format("{} {}", distribution, decades));
+  std::vector<float> x = distribution == "log_uniform" ? log_uniform(random, elements, decades)
+                                                       : log_normal(random, elements, decades);
+  normalize_amax(x);
+  return x;
+}
+
+/// One tensor cast into one format under one policy, at every scale.
+struct Case {
+  std::string distribution;
+  double decades = 0.0;
+  const Format* format = nullptr;
+  const CastProfile* policy = nullptr;
+  double measured_decades = 0.0;
+  std::vector<SurvivalShares> shares;
+  BestScale best;
+  SurvivalShares at_amax;  ///< scale = max_finite / amax
+
+  [[nodiscard]] std::string label() const {
+    return fmt::format("{}, subnormals {}", short_name(*format), subnormal_name(policy->policy));
+  }
+};
+
+std::vector<Case> measure(const RunContext& context, const Setup& setup) {
+  std::vector<Case> cases;
+  for (const std::string& distribution : setup.distributions)
+    for (const double decades : setup.decades)
+      for (const Format* f : setup.formats)
+        for (const CastProfile* policy : setup.policies) {
+          Case& c = cases.emplace_back();
+          c.distribution = distribution;
+          c.decades = decades;
+          c.format = f;
+          c.policy = policy;
+        }
+  parallel_points(context, cases.size(), [&](std::size_t i) {
+    Case& c = cases[i];
+    const std::vector<float> x = make_tensor(context, c.distribution, c.decades, setup.elements);
+    c.measured_decades = tensor_statistics(x).decades;
+    c.shares = sweep(x, setup.scales, *c.format, c.policy->policy);
+    c.best = best_of(setup.scales, c.shares);
+    c.at_amax = survival(x, c.format->max_finite(), *c.format, c.policy->policy);
+  });
+  return cases;
+}
+
+Table format_table() {
+  Table table("formats", "What each format can hold",
+              {{"format", "", "name"},
+               {"bits", "bits", "stored width"},
+               {"min_subnormal", "1", "smallest positive number"},
+               {"min_normal", "1", "smallest normal number"},
+               {"max_finite", "1", "largest finite number"},
+               {"decades_normal", "decades", "log10(max_finite / min_normal)"},
+               {"decades_with_subnormals", "decades", "log10(max_finite / min_subnormal)"},
+               {"rounding_bound", "1", "largest relative error of a normal number, 2^-(m+1)"}});
+  for (const Format& f : kFormats) {
+    if (f.is_scale_only()) continue;
+    const FormatRange r = range_of(f);
+    table.add_row({std::string(f.name), std::int64_t{f.storage_bits}, r.min_subnormal, r.min_normal,
+                   r.max_finite, r.decades_normal, r.decades_with_subnormals,
+                   std::ldexp(1.0, -(f.mantissa_bits + 1))});
+  }
+  return table;
+}
+
+/// Relative distance to the next larger number, at both ends of every binade
+/// and at every subnormal: straight lines join them on log axes.
+Series spacing_of(const Format& f) {
+  Series series{short_name(f), {}, {}, Series::Style::lines};
+  const double spacing = f.min_subnormal();
+  const auto add = [&](double magnitude, double gap) {
+    series.x.push_back(magnitude);
+    series.y.push_back(gap / magnitude);
+  };
+  for (double x = spacing; x < f.min_normal(); x += spacing) add(x, spacing);
+  for (double binade = f.min_normal(); binade <= f.max_finite(); binade *= 2.0) {
+    const double gap = std::ldexp(binade, -f.mantissa_bits);
+    add(binade, gap);
+    add(std::min(2.0 * binade - gap, f.max_finite()), gap);
+  }
+  return series;
+}
+
+void add_spacing(const RunContext& context, Results& results) {
+  constexpr double kLow = 1e-8;
+  constexpr double kHigh = 1e6;
+  Table table("spacing", "Distance to the next larger number, relative to the number",
+              {{"format", "", "name"},
+               {"magnitude", "1", "a representable number"},
+               {"relative_spacing", "1", "distance to the next one, divided by the number"}});
+  Plot plot{"relative_spacing",
+            "How finely each format resolves a number: teeth are binades, the rise is subnormals",
+            {"magnitude of the number (1)", true},
+            {"distance to the next number / number (1)", true},
+            {}};
+  for (const std::string& name : context.parameters.texts("spacing_formats")) {
+    const Series all = spacing_of(find_format(name));
+    Series shown{all.label, {}, {}, all.style};
+    for (std::size_t i = 0; i < all.x.size(); ++i) {
+      table.add_row({name, all.x[i], all.y[i]});
+      if (all.x[i] < kLow || all.x[i] > kHigh) continue;
+      shown.x.push_back(all.x[i]);
+      shown.y.push_back(all.y[i]);
+    }
+    plot.series.push_back(shown);
+  }
+  results.tables.push_back(table);
+  results.plots.push_back(plot);
+}
+
+Table survival_table(const Setup& setup, const std::vector<Case>& cases) {
+  Table table("survival", "What becomes of the non-zero elements of a tensor with amax 1",
+              {{"distribution", "", "of the magnitudes"},
+               {"decades", "decades", "that the distribution spans"},
+               {"format", "", "cast into"},
+               {"subnormals", "", "kept or flushed"},
+               {"scale", "1", "multiplies into the format"},
+               {"representable", "1", "share that neither became zero nor saturated"},
+               {"accurate", "1", "share with relative error within the format's normal bound"},
+               {"crushed", "1", "share that became zero"},
+               {"saturated", "1", "share above the largest finite number"}});
+  for (const Case& c : cases)
+    for (std::size_t i = 0; i < setup.scales.size(); ++i) {
+      const SurvivalShares& s = c.shares[i];
+      table.add_row({c.distribution, c.decades, std::string(c.format->name),
+                     subnormal_name(c.policy->policy), setup.scales[i], s.representable, s.accurate,
+                     s.crushed, s.saturated});
+    }
+  return table;
+}
+
+Table best_table(const std::vector<Case>& cases) {
+  Table table("best_scale", "The best that one scale can do for a tensor",
+              {{"distribution", "", "of the magnitudes"},
+               {"decades", "decades", "that the distribution spans"},
+               {"measured_decades", "decades", "log10(amax / smallest) of the tensor drawn"},
+               {"format", "", "cast into"},
+               {"subnormals", "", "kept or flushed"},
+               {"best_scale", "1", "with the largest representable share"},
+               {"representable", "1", "share that neither became zero nor saturated, there"},
+               {"accurate", "1", "largest share within the format's normal error bound"},
+               {"representable_at_amax", "1", "representable share at scale = max / amax"}});
+  for (const Case& c : cases)
+    table.add_row({c.distribution, c.decades, c.measured_decades, std::string(c.format->name),
+                   subnormal_name(c.policy->policy), c.best.scale, c.best.shares.representable,
+                   c.best.accurate, c.at_amax.representable});
+  return table;
+}
+
+Series::Style style_of(const Case& c) {
+  return c.policy->policy.subnormals == SubnormalPolicy::preserve ? Series::Style::lines
+                                                                  : Series::Style::dashed;
+}
+
+Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::string& name) {
+  Plot plot{"share_against_scale_" + name,
+            fmt::format("One scale for {:g} decades: who survives the cast? ({}, amax 1)",
+                        setup.plot_decades, plain_name(name)),
+            {"scale that multiplies into the format (1)", true},
+            {"elements that neither vanish nor saturate (%)"},
+            {}};
+  for (const Case& c : cases) {
+    if (c.distribution != name || c.decades != setup.plot_decades) continue;
+    Series series{c.label(), setup.scales, {}, style_of(c)};
+    for (const SurvivalShares& s : c.shares) series.y.push_back(100.0 * s.representable);
+    plot.series.push_back(series);
+  }
+  return plot;
+}
+
+Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
+  Plot plot{"best_share_" + name,
+            fmt::format("The most that the best single scale can keep ({})", plain_name(name)),
+            {"decades that the tensor spans"},
+            {"elements that neither vanish nor saturate (%)"},
+            {}};
+  std::map<std::string, std::size_t> place;
+  for (const Case& c : cases) {
+    if (c.distribution != name) continue;
+    const auto [at, fresh] = place.try_emplace(c.label(), plot.series.size());
+    if (fresh) plot.series.push_back({c.label(), {}, {}, Series::Style::lines_points});
+    plot.series[at->second].x.push_back(c.decades);
+    plot.series[at->second].y.push_back(100.0 * c.best.shares.representable);
+  }
+  return plot;
+}
+
+/// Where the elements of one tensor go as its scale moves.
+Plot fate_plot(const Setup& setup, const Case& c) {
+  Plot plot{"fate_of_elements",
+            fmt::format("{}: too small a scale crushes, too large a scale saturates "
+                        "({:g} decades, {}, amax 1)",
+                        c.label(), c.decades, plain_name(c.distribution)),
+            {"scale that multiplies into the format (1)", true},
+            {"share of the non-zero elements (%)"},
+            {}};
+  const auto add = [&](const std::string& label, double SurvivalShares::*share,
+                       Series::Style style) {
+    Series series{label, setup.scales, {}, style};
+    for (const SurvivalShares& s : c.shares) series.y.push_back(100.0 * (s.*share));
+    plot.series.push_back(series);
+  };
+  add("kept", &SurvivalShares::representable, Series::Style::lines);
+  add("kept with full precision", &SurvivalShares::accurate, Series::Style::dashed);
+  add("became zero", &SurvivalShares::crushed, Series::Style::lines);
+  add("saturated", &SurvivalShares::saturated, Series::Style::lines);
+  return plot;
+}
+
+void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& results) {
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2}) {
+    const FormatRange r = range_of(format(id));
+    results.findings.push_back(fmt::format(
+        "{} holds {:.2f} decades of normal numbers ({:g} to {:g}) and {:.2f} with its subnormals "
+        "(from {:g}); computed from the format.",
+        short_name(format(id)), r.decades_normal, r.min_normal, r.max_finite,
+        r.decades_with_subnormals, r.min_subnormal));
+  }
+  for (const Case& c : cases) {
+    if (c.decades != setup.plot_decades) continue;
+    results.findings.push_back(fmt::format(
+        "{:g} decades, {}, {} elements, {}: the best of {} scales keeps {:.1f} % of the non-zero "
+        "elements ({:.1f} % within the normal error bound), the amax scale {:.1f} %.",
+        c.decades, plain_name(c.distribution), setup.elements, c.label(), setup.scales.size(),
+        100.0 * c.best.shares.representable, 100.0 * c.best.accurate,
+        100.0 * c.at_amax.representable));
+  }
+}
+
+}  // namespace
+
+Results dynamic_range(const RunContext& context) {
+  const Setup setup = read_setup(context.parameters);
+  const std::vector<Case> cases = measure(context, setup);
+  Results results;
+  results.tables.push_back(format_table());
+  results.tables.push_back(best_table(cases));
+  add_spacing(context, results);
+  results.tables.push_back(survival_table(setup, cases));
+  for (const std::string& name : setup.distributions) {
+    results.plots.push_back(share_plot(setup, cases, name));
+    results.plots.push_back(best_plot(cases, name));
+  }
+  for (const Case& c : cases)
+    if (c.decades == setup.plot_decades && c.format->id == FormatId::e4m3fn) {
+      results.plots.push_back(fate_plot(setup, c));
+      break;
+    }
+  add_findings(setup, cases, results);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

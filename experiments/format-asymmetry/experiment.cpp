@@ -1,0 +1,364 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/spread.hpp"
+#include "format-asymmetry/format_asymmetry.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Setup {
+  LayerShape shape;
+  ProductSetup product;
+  std::vector<const CastProfile*> policies;
+  std::size_t repeats = 0;
+  std::vector<double> sweep_decades;
+  std::vector<double> sweep_row_shares;
+};
+
+Setup read_setup(const Parameters& p) {
+  Setup s;
+  s.shape.tokens = positive(p, "tokens");
+  s.shape.inputs = positive(p, "inputs");
+  s.shape.outputs = positive(p, "outputs");
+  s.shape.activation.sigma = p.real("activation_sigma");
+  s.shape.activation.outlier_channels = positive(p, "outlier_channels");
+  s.shape.activation.magnitude = p.real("outlier_magnitude");
+  s.shape.weight_sigma = p.real("weight_sigma");
+  s.shape.gradient_decades = p.real("gradient_decades");
+  s.shape.gradient_row_share = p.real("gradient_row_share");
+  for (const std::string& name : p.texts("policies"))
+    s.policies.push_back(&find_cast_profile(name));
+  require(!s.policies.empty(), "policies", "at least one profile", "none");
+  s.product.policy = s.policies.front()->policy;
+  s.product.tile = positive(p, "tile");
+  s.product.promotion_interval = p.integer("promotion_interval");
+  s.repeats = positive(p, "repeats");
+  s.sweep_decades = p.reals("sweep_decades");
+  s.sweep_row_shares = p.reals("sweep_row_shares");
+  return s;
+}
+
+RandomStream layer_stream(const RunContext& context, std::size_t repeat) {
+  return context.random(fmt::format("layer {}", repeat));
+}
+
+/// Figures of one thing over the repeats.
+struct Figures {
+  std::vector<double> zero_share, relative_l2, sqnr_db, median_row, bias;
+};
+
+struct TensorPoint {
+  const Recipe* recipe = nullptr;
+  const CastProfile* policy = nullptr;
+  std::string tensor;
+  FormatId format = FormatId::e4m3fn;
+  Figures figures;
+};
+
+struct ProductPoint {
+  const Recipe* recipe = nullptr;
+  Product product = Product::forward;
+  bool exact = false;
+  Figures figures;
+  ProductError first;  ///< of the first repeat, for the picture of its tokens
+};
+
+ScaleBlock block_of(const Recipe& recipe, bool weight, std::size_t size) {
+  if (!recipe.fine_scales) return kPerTensor;
+  return weight ? ScaleBlock{size, size} : tile(size);
+}
+
+std::vector<TensorPoint> measure_tensors(const RunContext& context, const Setup& s) {
+  std::vector<TensorPoint> points;
+  for (const char* tensor : {"activation", "weight", "gradient"})
+    for (const Recipe& recipe : kRecipes)
+      for (const CastProfile* policy : s.policies) {
+        const bool gradient = std::string_view(tensor) == "gradient";
+        points.push_back(
+            {&recipe, policy, tensor, gradient ? recipe.backward : recipe.forward, {}});
+      }
+  parallel_points(
+      context, points.size(),
+      [&](std::size_t i) {
+        TensorPoint& p = points[i];
+        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
+          const Layer layer = make_layer(layer_stream(context, repeat), s.shape);
+          const bool weight = p.tensor == "weight";
+          const bool activation = p.tensor == "activation";
+          const std::vector<float>& x = weight ? layer.w : activation ? layer.x : layer.dy;
+          const std::size_t rows = weight ? layer.outputs : layer.tokens;
+          const TensorLoss loss = tensor_loss(
+              x, quantize(x, rows, x.size() / rows, block_of(*p.recipe, weight, s.product.tile),
+                          format(p.format), p.policy->policy));
+          p.figures.zero_share.push_back(loss.zero_share);
+          p.figures.relative_l2.push_back(loss.error.relative_l2);
+          p.figures.sqnr_db.push_back(loss.error.sqnr_db);
+        }
+      },
+      0.0, 0.1);
+  return points;
+}
+
+std::vector<ProductPoint> measure_products(const RunContext& context, const Setup& s) {
+  std::vector<ProductPoint> points;
+  for (const bool exact : {true, false})
+    for (const Product product : kProducts)
+      for (const Recipe& recipe : kRecipes) points.push_back({&recipe, product, exact, {}, {}});
+  parallel_points(
+      context, points.size(),
+      [&](std::size_t i) {
+        ProductPoint& p = points[i];
+        ProductSetup setup = s.product;
+        setup.exact = p.exact;
+        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
+          const Layer layer = make_layer(layer_stream(context, repeat), s.shape);
+          ProductError e = product_error(layer, *p.recipe, p.product, setup);
+          p.figures.relative_l2.push_back(e.error.relative_l2);
+          p.figures.sqnr_db.push_back(e.error.sqnr_db);
+          p.figures.bias.push_back(e.error.mean_signed_relative);
+          p.figures.median_row.push_back(e.median_row_error());
+          if (repeat == 0) p.first = std::move(e);
+        }
+      },
+      0.1, 0.9);
+  return points;
+}
+
+/// One gradient of the zero-share sweeps.
+struct SweepPoint {
+  double decades = 0.0;
+  double row_share = 0.0;
+  const Recipe* recipe = nullptr;
+  const CastProfile* policy = nullptr;
+  Spread zero_share;
+};
+
+std::vector<SweepPoint> measure_sweep(const RunContext& context, const Setup& s) {
+  std::vector<SweepPoint> points;
+  const auto add = [&](double decades, double row_share) {
+    for (const Recipe& recipe : kRecipes)
+      for (const CastProfile* policy : s.policies)
+        if (recipe.name != "hybrid")  // its gradients are those of E5M2 everywhere
+          points.push_back({decades, row_share, &recipe, policy, {}});
+  };
+  for (const double decades : s.sweep_decades) add(decades, s.shape.gradient_row_share);
+  for (const double share : s.sweep_row_shares) add(s.shape.gradient_decades, share);
+  parallel_points(
+      context, points.size(),
+      [&](std::size_t i) {
+        SweepPoint& p = points[i];
+        std::vector<double> shares;
+        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
+          const RandomStream random = context.random(fmt::format("gradient {}", repeat));
+          const std::vector<float> dy =
+              log_normal_rows(random, s.shape.tokens, s.shape.outputs, p.decades, p.row_share);
+          const Quantized q = quantize(dy, s.shape.tokens, s.shape.outputs,
+                                       block_of(*p.recipe, false, s.product.tile),
+                                       format(p.recipe->backward), p.policy->policy);
+          shares.push_back(tensor_loss(dy, q).zero_share);
+        }
+        p.zero_share = spread_of(shares);
+      },
+      0.9, 1.0);
+  return points;
+}
+
+Table tensor_table(const Setup& s, const std::vector<TensorPoint>& points) {
+  Table table("tensors", "What each recipe does to each tensor of the layer",
+              {{"tensor", "", "activation [tokens, inputs], weight, gradient of the output"},
+               {"recipe", "", "which formats and scales"},
+               {"format", "", "that this tensor takes"},
+               {"scales", "", "per tensor or fine"},
+               {"subnormals", "", "kept or flushed"},
+               {"zero_share", "1", "share of the non-zero elements that became zero, mean"},
+               {"relative_l2", "1", "error of the reconstructed tensor, mean over repeats"},
+               {"relative_l2_min", "1", "smallest"},
+               {"relative_l2_max", "1", "largest"},
+               {"sqnr_db", "dB", "signal to quantization noise, mean over repeats"}});
+  for (const TensorPoint& p : points) {
+    const Spread l2 = spread_of(p.figures.relative_l2);
+    table.add_row(
+        {p.tensor, std::string(p.recipe->name), std::string(format(p.format).name),
+         p.recipe->fine_scales ? fmt::format("1x{}", s.product.tile) : std::string("per tensor"),
+         subnormal_name(p.policy->policy), spread_of(p.figures.zero_share).mean, l2.mean, l2.min,
+         l2.max, spread_of(p.figures.sqnr_db).mean});
+  }
+  return table;
+}
+
+Table product_table(const std::vector<ProductPoint>& points) {
+  Table table("products", "Errors of the three matrix products against FP64",
+              {{"product", "", "which product of the layer"},
+               {"recipe", "", "which formats and scales"},
+               {"accumulation", "", "exact, or Hopper's sm90.wgmma"},
+               {"relative_l2", "1", "error of the whole product, mean over repeats"},
+               {"relative_l2_min", "1", "smallest"},
+               {"relative_l2_max", "1", "largest"},
+               {"median_row_relative_l2", "1", "error of the median row, mean over repeats"},
+               {"sqnr_db", "dB", "signal to noise, mean over repeats"},
+               {"mean_signed_relative", "1", "bias: below 0 is toward zero, mean over repeats"}});
+  for (const ProductPoint& p : points) {
+    const Spread l2 = spread_of(p.figures.relative_l2);
+    table.add_row({std::string(to_string(p.product)), std::string(p.recipe->name),
+                   std::string(p.exact ? "exact" : "sm90.wgmma"), l2.mean, l2.min, l2.max,
+                   spread_of(p.figures.median_row).mean, spread_of(p.figures.sqnr_db).mean,
+                   spread_of(p.figures.bias).mean});
+  }
+  return table;
+}
+
+Table sweep_table(const std::vector<SweepPoint>& points) {
+  Table table("gradient_zeros", "Share of a log-normal gradient that becomes zero",
+              {{"decades", "decades", "that the gradient spans, +-3 sigma"},
+               {"row_share", "1", "share of the variance that is common to a token"},
+               {"recipe", "", "which format and scales"},
+               {"subnormals", "", "kept or flushed"},
+               {"zero_share", "1", "share that became zero, mean over repeats"},
+               {"zero_share_min", "1", "smallest"},
+               {"zero_share_max", "1", "largest"}});
+  for (const SweepPoint& p : points)
+    table.add_row({p.decades, p.row_share, std::string(p.recipe->name),
+                   subnormal_name(p.policy->policy), p.zero_share.mean, p.zero_share.min,
+                   p.zero_share.max});
+  return table;
+}
+
+std::string gradient_label(const Recipe& recipe, const CastProfile& policy) {
+  return fmt::format("{} {}, subnormals {}", short_name(format(recipe.backward)),
+                     recipe.fine_scales ? "with fine scales" : "per tensor",
+                     subnormal_name(policy.policy));
+}
+
+/// Lines over one of the sweep's two axes; points off the other axis are left out.
+Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over_decades) {
+  Plot plot;
+  plot.y.label = "gradient elements that become zero (%)";
+  if (over_decades) {
+    plot.name = "zeros_against_decades";
+    plot.title = fmt::format(
+        "How much of a gradient vanishes ({} x {} log-normal, {:g} % of the "
+        "variance common to a token)",
+        s.shape.tokens, s.shape.outputs, 100.0 * s.shape.gradient_row_share);
+    plot.x.label = "decades that the gradient spans (middle 99.7 %)";
+  } else {
+    plot.name = "zeros_against_row_share";
+    plot.title = fmt::format(
+        "Fine scales help where neighbours are alike ({} x {} log-normal, "
+        "{:g} decades)",
+        s.shape.tokens, s.shape.outputs, s.shape.gradient_decades);
+    plot.x.label = "share of the variance that is common to a token (%)";
+  }
+  for (const Recipe& recipe : kRecipes)
+    for (const CastProfile* policy : s.policies) {
+      const bool kept = policy->policy.subnormals == SubnormalPolicy::preserve;
+      Series series{gradient_label(recipe, *policy),
+                    {},
+                    {},
+                    kept ? Series::Style::lines_points : Series::Style::dashed};
+      for (const SweepPoint& p : points) {
+        if (p.recipe != &recipe || p.policy != policy) continue;
+        if (over_decades ? p.row_share != s.shape.gradient_row_share
+                         : p.decades != s.shape.gradient_decades)
+          continue;
+        const double x = over_decades ? p.decades : 100.0 * p.row_share;
+        if (!series.x.empty() && x <= series.x.back()) continue;  // where both sweeps meet
+        series.x.push_back(x);
+        series.y.push_back(100.0 * p.zero_share.mean);
+      }
+      if (!series.x.empty()) plot.series.push_back(series);
+    }
+  return plot;
+}
+
+Plot token_plot(const Setup& s, const std::vector<ProductPoint>& points) {
+  Plot plot{"token_errors",
+            fmt::format("Input gradients of single tokens: small ones are lost first ({} tokens, "
+                        "{:g} decades, sm90.wgmma)",
+                        s.shape.tokens, s.shape.gradient_decades),
+            {"L2 norm of the token's gradient (1)", true},
+            {"relative L2 error of the token's gradient (%)", true},
+            {}};
+  for (const ProductPoint& p : points) {
+    if (p.exact || p.product != Product::input_gradient) continue;
+    Series series{std::string(p.recipe->label), p.first.row_norm, {}, Series::Style::points};
+    for (const double error : p.first.row_error) series.y.push_back(100.0 * error);
+    plot.series.push_back(series);
+  }
+  return plot;
+}
+
+HeatMap error_map(const Setup& s, const std::vector<ProductPoint>& points) {
+  HeatMap map;
+  map.name = "product_errors";
+  map.title = fmt::format(
+      "Error of each product by recipe ({} tokens, {} -> {}, sm90.wgmma, "
+      "mean of {})",
+      s.shape.tokens, s.shape.inputs, s.shape.outputs, s.repeats);
+  map.x_label = "matrix product";
+  map.y_label = "recipe";
+  map.value_label = "relative L2 error (%)";
+  map.columns = {"forward", "input gradient", "input gradient, median token", "weight gradient"};
+  for (const Recipe& recipe : kRecipes) {
+    map.rows.emplace_back(recipe.label);
+    for (const ProductPoint& p : points) {
+      if (p.exact || p.recipe != &recipe) continue;
+      map.values.push_back(100.0 * spread_of(p.figures.relative_l2).mean);
+      if (p.product == Product::input_gradient)
+        map.values.push_back(100.0 * spread_of(p.figures.median_row).mean);
+    }
+  }
+  return map;
+}
+
+void add_findings(const Setup& s, const std::vector<TensorPoint>& tensors,
+                  const std::vector<ProductPoint>& products, Results& results) {
+  for (const TensorPoint& p : tensors) {
+    if (p.tensor != "gradient" || p.recipe->name == "hybrid") continue;
+    results.findings.push_back(fmt::format(
+        "{}: {:.3g} % of the gradient becomes zero ({} x {} log-normal over {:g} decades, {:g} % "
+        "of the variance common to a token, mean of {} repeats).",
+        gradient_label(*p.recipe, *p.policy), 100.0 * spread_of(p.figures.zero_share).mean,
+        s.shape.tokens, s.shape.outputs, s.shape.gradient_decades,
+        100.0 * s.shape.gradient_row_share, s.repeats));
+  }
+  for (const Recipe& recipe : kRecipes) {
+    std::string figures;
+    for (const ProductPoint& p : products) {
+      if (p.exact || p.recipe != &recipe) continue;
+      figures += fmt::format("{}{} {:.3g} %", figures.empty() ? "" : ", ", to_string(p.product),
+                             100.0 * spread_of(p.figures.relative_l2).mean);
+      if (p.product == Product::input_gradient)
+        figures +=
+            fmt::format(" (median token {:.3g} %)", 100.0 * spread_of(p.figures.median_row).mean);
+    }
+    results.findings.push_back(fmt::format(
+        "{}: relative L2 error {} (tokens {}, inputs {}, outputs {}, {} outlier channels of {:g}, "
+        "sm90.wgmma promoted every {}, mean of {} repeats).",
+        recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
+        s.shape.activation.outlier_channels, s.shape.activation.magnitude,
+        s.product.promotion_interval, s.repeats));
+  }
+}
+
+}  // namespace
+
+Results format_asymmetry(const RunContext& context) {
+  const Setup setup = read_setup(context.parameters);
+  const std::vector<TensorPoint> tensors = measure_tensors(context, setup);
+  const std::vector<ProductPoint> products = measure_products(context, setup);
+  const std::vector<SweepPoint> sweep = measure_sweep(context, setup);
+  Results results;
+  results.tables = {tensor_table(setup, tensors), product_table(products), sweep_table(sweep)};
+  results.plots = {sweep_plot(setup, sweep, true), sweep_plot(setup, sweep, false),
+                   token_plot(setup, products)};
+  results.heat_maps = {error_map(setup, products)};
+  add_findings(setup, tensors, products, results);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

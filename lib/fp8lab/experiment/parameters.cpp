@@ -1,0 +1,258 @@
+#include "fp8lab/experiment/parameters.hpp"
+
+#include <fmt/format.h>
+
+#include <toml++/toml.h>
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::string_view kQuestionKey = "question";
+constexpr std::string_view kQuickKey = "quick";
+constexpr std::string_view kTypeNames[] = {
+    "an integer",         "a real number",          "true or false",  "text",
+    "a list of integers", "a list of real numbers", "a list of texts"};
+
+std::string_view type_name(const ParameterValue& value) { return kTypeNames[value.index()]; }
+
+std::string position(const toml::source_region& source) {
+  return fmt::format("default.toml:{}:{}", source.begin.line, source.begin.column);
+}
+
+toml::table parse(std::string_view text) {
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw Error(fmt::format("{}: {}", position(error.source()), error.description()));
+  }
+}
+
+template <class T>
+std::optional<std::vector<T>> list_of(const toml::array& array) {
+  std::vector<T> list;
+  for (const toml::node& node : array) {
+    // An integer may stand for a real number, but nothing else may change its type.
+    const bool fits = node.is<T>() || (std::is_same_v<T, double> && node.is_integer());
+    if (!fits) return std::nullopt;
+    list.push_back(*node.value<T>());
+  }
+  return list;
+}
+
+/// The value with the type that it has by itself, or nothing where no parameter
+/// can have it (dates, tables, mixed, nested and empty lists).
+std::optional<ParameterValue> natural_value(const toml::node& node) {
+  if (node.is_integer()) return *node.value<std::int64_t>();
+  if (node.is_floating_point()) return *node.value<double>();
+  if (node.is_boolean()) return *node.value<bool>();
+  if (node.is_string()) return *node.value<std::string>();
+  const toml::array* array = node.as_array();
+  if (array == nullptr || array->empty()) return std::nullopt;
+  if (auto list = list_of<std::int64_t>(*array)) return *std::move(list);
+  if (auto list = list_of<double>(*array)) return *std::move(list);
+  if (auto list = list_of<std::string>(*array)) return *std::move(list);
+  return std::nullopt;
+}
+
+/// The value with the type of `like`, or nothing where it has another one.
+std::optional<ParameterValue> value_like(const ParameterValue& like, const toml::node& node) {
+  if (const toml::array* array = node.as_array(); array != nullptr && array->empty()) {
+    if (std::holds_alternative<std::vector<std::int64_t>>(like)) return std::vector<std::int64_t>{};
+    if (std::holds_alternative<std::vector<double>>(like)) return std::vector<double>{};
+    if (std::holds_alternative<std::vector<std::string>>(like)) return std::vector<std::string>{};
+    return std::nullopt;
+  }
+  std::optional<ParameterValue> value = natural_value(node);
+  if (!value || value->index() == like.index()) return value;
+  if (const auto* integer = std::get_if<std::int64_t>(&*value);
+      integer != nullptr && std::holds_alternative<double>(like))
+    return static_cast<double>(*integer);
+  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&*value);
+      integers != nullptr && std::holds_alternative<std::vector<double>>(like))
+    return std::vector<double>(integers->begin(), integers->end());
+  return std::nullopt;
+}
+
+std::string known_keys(const std::map<std::string, ParameterValue, std::less<>>& values) {
+  std::string keys;
+  for (const auto& [key, value] : values) keys += (keys.empty() ? "" : ", ") + key;
+  return keys.empty() ? "no key (it has no parameters)" : "one of " + keys;
+}
+
+std::string_view trim(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+bool is_list(const ParameterValue& value) { return value.index() >= 4; }
+bool is_text(const ParameterValue& value) {
+  return std::holds_alternative<std::string>(value) ||
+         std::holds_alternative<std::vector<std::string>>(value);
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += {'\\', c};
+    else if (byte < 0x20 || byte == 0x7f)
+      out += fmt::format("\\u{:04X}", byte);
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+/// What was written after `key=`, made into TOML: bare texts get their quotes,
+/// lists their brackets.
+std::string complete_toml(const ParameterValue& like, std::string_view text) {
+  const bool starts_as_toml = !text.empty() && (text[0] == '"' || text[0] == '\'');
+  if (!is_list(like)) return is_text(like) && !starts_as_toml ? quoted(text) : std::string(text);
+  if (!text.empty() && text[0] == '[') return std::string(text);
+  if (!is_text(like) || starts_as_toml) return fmt::format("[{}]", text);
+  std::string list;
+  while (true) {
+    const auto comma = text.find(',');
+    list += (list.empty() ? "" : ", ") + quoted(trim(text.substr(0, comma)));
+    if (comma == std::string_view::npos) return "[" + list + "]";
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string toml_of(std::int64_t value) { return fmt::format("{}", value); }
+std::string toml_of(bool value) { return value ? "true" : "false"; }
+std::string toml_of(const std::string& value) { return quoted(value); }
+std::string toml_of(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::string text = fmt::format("{}", value);
+  // TOML would read a real without a point or an exponent as an integer.
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+template <class T>
+std::string toml_of(const std::vector<T>& values) {
+  std::string list;
+  for (const T& value : values) list += (list.empty() ? "" : ", ") + toml_of(value);
+  return "[" + list + "]";
+}
+
+template <class Map>
+const ParameterValue& find(const Map& values, std::string_view key) {
+  const auto found = values.find(key);
+  if (found == values.end()) throw Error("parameter", known_keys(values), fmt::format("'{}'", key));
+  return found->second;
+}
+
+template <class T>
+const T& typed(const ParameterValue& value, std::string_view key) {
+  if (const T* typed_value = std::get_if<T>(&value)) return *typed_value;
+  throw Error(fmt::format("parameter {}", key), type_name(ParameterValue(T{})), type_name(value));
+}
+
+}  // namespace
+
+std::string read_question(std::string_view toml) {
+  const toml::table document = parse(toml);
+  const toml::node* question = document.get(kQuestionKey);
+  if (question == nullptr || !question->is_string())
+    throw Error("default.toml", "question = \"...\"", question == nullptr ? "none" : "no text");
+  return *question->value<std::string>();
+}
+
+Parameters Parameters::from_toml(std::string_view toml, bool quick) {
+  const toml::table document = parse(toml);
+  Parameters parameters;
+  for (const auto& [key, node] : document) {
+    if (key.str() == kQuestionKey || key.str() == kQuickKey) continue;
+    std::optional<ParameterValue> value = natural_value(node);
+    if (!value)
+      throw Error(fmt::format("{}: {}", position(node.source()), key.str()),
+                  "an integer, a real number, true or false, text, or a non-empty list of one kind",
+                  "something else");
+    parameters.values_.emplace(key.str(), *std::move(value));
+  }
+  const toml::node* quick_node = document.get(kQuickKey);
+  if (quick_node == nullptr) return parameters;
+  if (!quick_node->is_table())
+    throw Error(fmt::format("{}: quick", position(quick_node->source())), "a table", "a value");
+  for (const auto& [key, node] : *quick_node->as_table()) {
+    const auto known = parameters.values_.find(key.str());
+    const std::string where = fmt::format("{}: [quick]", position(node.source()));
+    if (known == parameters.values_.end())
+      throw Error(where, known_keys(parameters.values_), fmt::format("'{}'", key.str()));
+    std::optional<ParameterValue> value = value_like(known->second, node);
+    if (!value)
+      throw Error(fmt::format("{} {}", where, key.str()), type_name(known->second),
+                  "a value of another type");
+    if (quick) known->second = *std::move(value);
+  }
+  return parameters;
+}
+
+void Parameters::set(std::string_view assignment) {
+  const auto equals = assignment.find('=');
+  if (equals == std::string_view::npos)
+    throw Error("set", "key=value", fmt::format("'{}'", assignment));
+  const std::string_view key = trim(assignment.substr(0, equals));
+  const std::string_view text = trim(assignment.substr(equals + 1));
+  const auto known = values_.find(key);
+  if (known == values_.end()) throw Error("set", known_keys(values_), fmt::format("'{}'", key));
+  const std::string expected = fmt::format("{}", type_name(known->second));
+  const std::string argument = fmt::format("set {}", key);
+  std::optional<ParameterValue> value;
+  try {
+    const toml::table document =
+        toml::parse("value = " + complete_toml(known->second, text) + "\n");
+    // A second key would have come in through a line break in the value.
+    if (document.size() == 1) value = value_like(known->second, *document.get("value"));
+  } catch (const toml::parse_error&) {
+  }
+  if (!value) throw Error(argument, expected, fmt::format("'{}'", text));
+  known->second = *std::move(value);
+}
+
+std::int64_t Parameters::integer(std::string_view key) const {
+  return typed<std::int64_t>(find(values_, key), key);
+}
+
+double Parameters::real(std::string_view key) const {
+  const ParameterValue& value = find(values_, key);
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
+  return typed<double>(value, key);
+}
+
+bool Parameters::flag(std::string_view key) const { return typed<bool>(find(values_, key), key); }
+
+const std::string& Parameters::text(std::string_view key) const {
+  return typed<std::string>(find(values_, key), key);
+}
+
+std::vector<std::int64_t> Parameters::integers(std::string_view key) const {
+  return typed<std::vector<std::int64_t>>(find(values_, key), key);
+}
+
+std::vector<double> Parameters::reals(std::string_view key) const {
+  const ParameterValue& value = find(values_, key);
+  if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&value))
+    return {integers->begin(), integers->end()};
+  return typed<std::vector<double>>(value, key);
+}
+
+std::vector<std::string> Parameters::texts(std::string_view key) const {
+  return typed<std::vector<std::string>>(find(values_, key), key);
+}
+
+std::string Parameters::to_toml(std::string_view key) const {
+  return std::visit([](const auto& value) { return toml_of(value); }, find(values_, key));
+}
+
+}  // namespace fp8lab

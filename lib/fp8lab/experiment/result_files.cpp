@@ -1,0 +1,197 @@
+#include "fp8lab/experiment/result_files.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/draw.hpp"
+#include "fp8lab/experiment/machine.hpp"
+#include "fp8lab/io/files.hpp"
+
+namespace fp8lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr const char* kResultFile = "result.json";
+
+/// A folder beside the results where they come to be; gone when this is.
+class Staging {
+ public:
+  Staging(const fs::path& out, const std::string& name) : folder_(out / ("." + name + ".partial")) {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+    fs::create_directories(folder_, error);
+    if (error)
+      throw Error(fmt::format("{}: cannot write results there: {}", out.string(), error.message()));
+  }
+  ~Staging() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  const fs::path& folder() const { return folder_; }
+
+ private:
+  fs::path folder_;
+};
+
+void require_unique(std::set<std::string>& names, const std::string& kind,
+                    const std::string& name) {
+  require_file_name(kind + " name", name);
+  require(names.insert(name).second, kind + " name", "each name once", fmt::format("'{}'", name));
+}
+
+Json json_of(const Table& table) {
+  Json columns = Json::array();
+  for (const Column& column : table.columns())
+    columns.push_back(
+        {{"name", column.name}, {"unit", column.unit}, {"description", column.description}});
+  return {{"name", table.name()},
+          {"title", table.title()},
+          {"file", table.name() + ".csv"},
+          {"rows", table.rows().size()},
+          {"columns", columns}};
+}
+
+Json json_of(const Parameters& parameters) {
+  Json values = Json::object();
+  for (const auto& [key, value] : parameters.values())
+    std::visit([&values, &name = key](const auto& v) { values[name] = v; }, value);
+  return values;
+}
+
+Json json_of(const Machine& machine) {
+  return {{"cpu", machine.cpu},
+          {"cores", machine.cores},
+          {"os", machine.os},
+          {"compiler", machine.compiler}};
+}
+
+Json header_of(const RunRecord& record) {
+  Json json{{"schema", "fp8lab.result.1"}, {"experiment", record.experiment},
+            {"question", record.question}, {"quick", record.quick},
+            {"seed", record.seed},         {"parameters", json_of(record.parameters)},
+            {"command", record.command},   {"version", build_version()}};
+  if (!build_git().empty()) json["git"] = build_git();
+  json["machine"] = json_of(this_machine());
+  json["threads"] = record.threads;
+  json["started"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                                fmt::gmtime(std::chrono::system_clock::to_time_t(record.started)));
+  json["duration_seconds"] = record.duration_seconds;
+  return json;
+}
+
+struct Staged {
+  Json tables = Json::array();
+  Json plots = Json::array();
+  std::string plots_note;
+  std::vector<std::string> files;
+};
+
+void stage_tables(const Results& results, const fs::path& folder, Staged& staged) {
+  std::set<std::string> names;
+  for (const Table& table : results.tables) {
+    require_unique(names, "table", table.name());
+    write_file(folder / (table.name() + ".csv"), table.csv());
+    staged.files.push_back(table.name() + ".csv");
+    staged.tables.push_back(json_of(table));
+  }
+}
+
+void stage_plots(const Results& results, const fs::path& folder, Plots plots, Staged& staged) {
+  std::set<std::string> unique;
+  std::vector<std::string> names;
+  const auto stage = [&](const auto& plot, const char* kind) {
+    require_unique(unique, "plot", plot.name);
+    names.push_back(plot.name);
+    staged.plots.push_back({{"name", plot.name}, {"title", plot.title}, {"kind", kind}});
+    if (plots == Plots::draw) write_plot(plot, folder);
+  };
+  for (const Plot& plot : results.plots) stage(plot, "plot");
+  for (const HeatMap& map : results.heat_maps) stage(map, "heat_map");
+  if (plots == Plots::skip)
+    staged.plots_note = "plots were not asked for";
+  else if (!run_gnuplot(folder, names))
+    staged.plots_note = "gnuplot was not found, so plots are scripts and data only";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    Json files = Json::array();
+    for (const char* ending : {".svg", ".png", ".gp", ".dat"})
+      if (fs::exists(folder / (names[i] + ending))) files.push_back(names[i] + ending);
+    for (const auto& file : files) staged.files.push_back(file);
+    staged.plots[i]["files"] = files;
+  }
+}
+
+/// What an earlier run left in `folder`, by its own account.
+std::set<std::string> files_of_earlier_run(const fs::path& folder) {
+  std::set<std::string> files;
+  if (!fs::is_regular_file(folder / kResultFile)) return files;
+  const Json json = Json::parse(read_file(folder / kResultFile), nullptr, false);
+  if (!json.is_object() || !json.contains("files") || !json["files"].is_array()) return files;
+  for (const Json& file : json["files"]) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (!name.empty() && fs::path(name).filename() == name) files.insert(name);
+  }
+  return files;
+}
+
+void move_in(const fs::path& from, const fs::path& to, const std::vector<std::string>& files) {
+  std::error_code error;
+  fs::create_directories(to, error);
+  if (error) throw Error(fmt::format("{}: cannot write: {}", to.string(), error.message()));
+  std::set<std::string> stale = files_of_earlier_run(to);
+  for (const std::string& file : files) {
+    stale.erase(file);
+    fs::rename(from / file, to / file, error);
+    if (error)
+      throw Error(fmt::format("{}: cannot write: {}", (to / file).string(), error.message()));
+  }
+  for (const std::string& file : stale) fs::remove(to / file, error);
+}
+
+}  // namespace
+
+WrittenRun write_results(const Results& results, const RunRecord& record, const fs::path& out,
+                         Plots plots) {
+  require_file_name("experiment name", record.experiment);
+  const Staging staging(out, record.experiment);
+  Staged staged;
+  stage_tables(results, staging.folder(), staged);
+  stage_plots(results, staging.folder(), plots, staged);
+  staged.files.emplace_back(kResultFile);
+
+  Json json = header_of(record);
+  json["findings"] = results.findings;
+  json["tables"] = staged.tables;
+  json["plots"] = staged.plots;
+  if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;
+  json["files"] = staged.files;
+  WrittenRun run{out / record.experiment, staged.files, staged.plots_note, json.dump(2) + "\n"};
+  write_file(staging.folder() / kResultFile, run.result_json);
+  move_in(staging.folder(), run.folder, run.files);
+  return run;
+}
+
+std::string shell_quoted(std::string_view text) {
+  constexpr std::string_view kSafe =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  if (!text.empty() && text.find_first_not_of(kSafe) == std::string_view::npos)
+    return std::string(text);
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
+  }
+  return out + "'";
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,57 @@
+#pragma once
+// The folder that a run leaves: OUT/<experiment>/ with one CSV a table, the
+// plots, and result.json, which says how to get the same bytes again.
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fp8lab/experiment/experiment.hpp"
+
+namespace fp8lab {
+
+/// What result.json records beside the results. Everything but `command` and
+/// what it implies may differ from one rerun to the next.
+struct RunRecord {
+  std::string experiment;
+  std::string question;
+  Parameters parameters;
+  std::uint64_t seed = 0;
+  bool quick = false;
+  int threads = 1;
+  std::string command;  ///< a shell command that repeats the run
+  std::chrono::system_clock::time_point started;
+  double duration_seconds = 0.0;
+};
+
+enum class Plots : std::uint8_t { draw, skip };
+
+struct WrittenRun {
+  std::filesystem::path folder;
+  std::vector<std::string> files;  ///< names in `folder`, result.json last
+  std::string plots_note;          ///< why there are no pictures; empty if there are
+  std::string result_json;         ///< the text of result.json
+};
+
+/// Writes the run to `out / record.experiment`. Files are complete when they
+/// appear, result.json last; files that an earlier run listed there and this
+/// one does not write are removed. CSV bytes depend on the tables alone.
+///
+/// result.json (`"schema": "fp8lab.result.1"`): experiment, question, quick,
+/// seed, parameters, command, version, git (absent outside a checkout), machine
+/// {cpu, cores, os, compiler}, threads, started (UTC), duration_seconds,
+/// findings, tables [{name, title, file, rows, columns [{name, unit,
+/// description}]}], plots [{name, title, kind, files}], plots_note (absent
+/// where plots are drawn), files.
+///
+/// Throws `Error` naming the path and the reason for a folder that cannot be
+/// written, and for table or plot names that are no file names or come twice.
+WrittenRun write_results(const Results& results, const RunRecord& record,
+                         const std::filesystem::path& out, Plots plots);
+
+/// `text` so that a POSIX shell reads it as one word.
+std::string shell_quoted(std::string_view text);
+
+}  // namespace fp8lab

@@ -1,0 +1,74 @@
+#include "fp8lab/io/files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+[[noreturn]] void fail(std::string_view what, const std::filesystem::path& path) {
+  const std::error_code reason(errno, std::generic_category());
+  throw Error(fmt::format("{}: cannot {}: {}", path.string(), what,
+                          errno == 0 ? "unknown reason" : reason.message()));
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  errno = 0;
+  if (std::filesystem::is_directory(path))
+    throw Error(fmt::format("{}: cannot read: it is a folder", path.string()));
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("read", path);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) fail("read", path);
+  return text;
+}
+
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path temporary = path;
+  temporary += ".partial";
+  errno = 0;
+  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  if (!out) fail("write", path);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (!out) {
+    const int reason = errno;
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    errno = reason;
+    fail("write", path);
+  }
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) throw Error(fmt::format("{}: cannot write: {}", path.string(), error.message()));
+}
+
+void make_writable_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw Error(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
+  const std::filesystem::path probe = folder / ".fp8lab.probe";
+  write_file(probe, "");
+  std::filesystem::remove(probe, error);
+}
+
+void require_file_name(std::string_view argument, std::string_view name) {
+  const bool plain =
+      !name.empty() && name.front() != '.' && std::all_of(name.begin(), name.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+      });
+  require(plain, argument, "letters, digits, '-', '_' and inner dots", fmt::format("'{}'", name));
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,26 @@
+#pragma once
+// Whole files in and out. A file that is written is never seen half done: it
+// comes to be under a temporary name and is renamed when it is complete.
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace fp8lab {
+
+/// Reads a whole file. Throws `Error` with the path and the system's reason.
+std::string read_file(const std::filesystem::path& path);
+
+/// Writes a whole file, replacing one that is there. Throws `Error` with the
+/// path and the system's reason.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// Makes `folder` where it is missing. Throws `Error` with the path and the
+/// reason unless files can be written there: before hours of work, not after.
+void make_writable_folder(const std::filesystem::path& folder);
+
+/// Throws `Error` naming `argument` unless `name` is made of letters, digits,
+/// `-`, `_` and inner dots, so that it names a file of the folder it is in.
+void require_file_name(std::string_view argument, std::string_view name);
+
+}  // namespace fp8lab
