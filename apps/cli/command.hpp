@@ -13,7 +13,10 @@ enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
 /// What the chosen subcommand does; returns an exit code.
 using Action = std::function<int()>;
 
+void add_cast(CLI::App& app, Action& action);
+void add_quantize(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
+void add_table(CLI::App& app, Action& action);
 
 }  // namespace fp8lab::cli

@@ -1,9 +1,30 @@
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "command.hpp"
+
+namespace {
+
+/// The arguments last to first, as CLI11 takes them. A negative number would
+/// read as an option; a leading blank makes it a value, and number parsers skip it.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> result;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string text = argv[i];
+    const bool negative = text.size() > 1 && text[0] == '-' &&
+                          (std::isdigit(static_cast<unsigned char>(text[1])) != 0 ||
+                           text[1] == '.' || text == "-inf" || text == "-nan");
+    result.push_back(negative ? " " + text : text);
+  }
+  return result;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace fp8lab::cli;
@@ -11,10 +32,13 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Action action;
+  add_table(app, action);
+  add_cast(app, action);
+  add_quantize(app, action);
   add_replay(app, action);
   add_run(app, action);
   try {
-    app.parse(argc, argv);
+    app.parse(arguments(argc, argv));
     return action();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kPass : kUsage;

@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/io/files.hpp"
 #include "io/temporary.hpp"
 
 using namespace fp8lab;
@@ -181,14 +182,13 @@ TEST_CASE("npy: a failed write leaves the old file and nothing else", "[io]") {
   TensorView wrong = view;
   wrong.shape = {4};
   CHECK_THROWS_WITH(write_npy(folder / "a.npy", wrong), contains("16 bytes"));
-  CHECK_THROWS_AS(write_whole_file(folder / "a.npy",
-                                   [](std::ostream& out) {
-                                     out << "half";
-                                     throw Error("no more");
-                                   }),
+  CHECK_THROWS_AS(write_file(folder / "a.npy",
+                             [](std::ostream& out) {
+                               out << "half";
+                               throw Error("no more");
+                             }),
                   Error);
   CHECK(read_text(folder / "a.npy") == before);
   CHECK(folder.files() == 1);
-  CHECK_THROWS_WITH(write_npy(folder / "no_such_folder/a.npy", view),
-                    contains("cannot be written"));
+  CHECK_THROWS_WITH(write_npy(folder / "no_such_folder/a.npy", view), contains("cannot write"));
 }

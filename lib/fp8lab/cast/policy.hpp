@@ -13,7 +13,7 @@
 namespace fp8lab {
 
 enum class RoundingMode : std::uint8_t {
-  nearest_even,         ///< the only mode that OCP defines
+  nearest_even,         ///< the only mode that OCP defines; E8M0, without mantissa, ties up
   nearest_away,         ///< ties away from zero
   nearest_toward_zero,  ///< ties toward zero
   toward_zero,

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
 namespace {
@@ -233,7 +234,7 @@ void write_npy(const std::filesystem::path& path, const TensorView& tensor) {
   const std::size_t start = long_header ? 12 : 10;
   const std::size_t padding = (kAlignment - (start + header.size() + 1) % kAlignment) % kAlignment;
   header += std::string(padding, ' ') + '\n';
-  write_whole_file(path, [&](std::ostream& out) {
+  write_file(path, [&](std::ostream& out) {
     out << kMagic << (long_header ? '\2' : '\1') << '\0';
     for (std::size_t i = 0; i < start - 8; ++i)
       out << static_cast<char>((header.size() >> (8 * i)) & 0xff);

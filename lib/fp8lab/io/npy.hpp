@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "fp8lab/io/file.hpp"
+#include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/tensor.hpp"
 
 namespace fp8lab {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
 namespace {
@@ -226,7 +227,7 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
   text.resize((text.size() + 7) / 8 * 8, ' ');
   require(text.size() <= kMaxHeader, "header", fmt::format("at most {} bytes", kMaxHeader),
           fmt::format("{}", text.size()));
-  write_whole_file(path, [&](std::ostream& out) {
+  write_file(path, [&](std::ostream& out) {
     const std::uint64_t length = text.size();
     out.write(reinterpret_cast<const char*>(&length), sizeof length);
     out << text;

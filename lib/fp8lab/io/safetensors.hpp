@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/io/file.hpp"
+#include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/tensor.hpp"
 
 namespace fp8lab {

@@ -8,6 +8,7 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
 namespace {
@@ -147,7 +148,8 @@ void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const fl
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
   const float s = divide ? scale.inverse_scale : scale.scale;
   for (std::size_t i = 0; i < x.size(); ++i)
-    codes[i] = static_cast<std::uint8_t>(encode(f, policy, divide ? x[i] / s : x[i] * s));
+    codes[i] =
+        static_cast<std::uint8_t>(encode(f, policy, canonical(divide ? x[i] / s : x[i] * s)));
 }
 
 CodeMatrix QuantizedTensor::matrix() const { return CodeMatrix::row_major(format, codes, rows, k); }

@@ -115,7 +115,8 @@ QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_t
                          int threads = 0);
 
 /// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
-/// is set; binary32 arithmetic, one rounding each. The one place that casts.
+/// is set; binary32 arithmetic, one rounding each. A NaN product is the
+/// canonical positive NaN that GPUs give. The one place that casts.
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes);
 

@@ -1,4 +1,4 @@
-#include "fp8lab/io/file.hpp"
+#include "fp8lab/io/mapped_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -8,8 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <system_error>
 
 #include "fp8lab/core/error.hpp"
 
@@ -25,16 +23,6 @@ struct Descriptor {
   int value;
   ~Descriptor() {
     if (value >= 0) ::close(value);
-  }
-};
-
-/// Removes a file on every way out but success.
-struct Cleanup {
-  std::filesystem::path path;
-  bool done = false;
-  ~Cleanup() {
-    std::error_code ignored;
-    if (!done) std::filesystem::remove(path, ignored);
   }
 };
 
@@ -55,20 +43,6 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-}
-
-void write_whole_file(const std::filesystem::path& path,
-                      const std::function<void(std::ostream&)>& write) {
-  Cleanup temporary{path.string() + fmt::format(".{}.part", ::getpid())};
-  std::ofstream out(temporary.path, std::ios::binary | std::ios::trunc);
-  if (!out) fail(path, "cannot be written");
-  write(out);
-  out.close();
-  if (!out) fail(path, "cannot be written");
-  std::error_code error;
-  std::filesystem::rename(temporary.path, path, error);
-  if (error) throw Error(fmt::format("{}: cannot be written: {}", path.string(), error.message()));
-  temporary.done = true;
 }
 
 }  // namespace fp8lab

@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "json_number.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> values;
+  std::string format = "e4m3fn";
+  std::string profile = "nvidia_satfinite";
+  std::string rounding;
+  std::uint32_t random_bits = 0;
+  bool json = false;
+};
+
+/// One value on its way: the text, the binary32 it means, and what became of it.
+struct Outcome {
+  std::string text;
+  float input = 0.0F;
+  bool input_rounded = false;
+  CastResult result;
+  double decoded = 0.0;
+};
+
+/// Reads a number, or `0x` and 8 hex digits: the bits of a binary32.
+float parse_value(const std::string& text, bool& rounded) {
+  char* end = nullptr;
+  rounded = false;
+  if (text.size() == 10 && text.starts_with("0x")) {
+    const unsigned long bits = std::strtoul(text.c_str() + 2, &end, 16);
+    if (*end == '\0') return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  }
+  const float value = std::strtof(text.c_str(), &end);
+  require(!text.empty() && *end == '\0', "VALUE",
+          "a number, inf, nan, or binary32 bits as 0x and 8 hex digits", "'" + text + "'");
+  const double wide = std::strtod(text.c_str(), nullptr);
+  rounded = !std::isnan(wide) && wide != static_cast<double>(value);
+  return value;
+}
+
+std::string what_happened(const Outcome& o) {
+  std::vector<std::string> words;
+  const bool input_finite = std::isfinite(o.input);
+  if (o.input_rounded) words.emplace_back("read as the nearest binary32");
+  if (o.result.nan)
+    words.emplace_back(std::isnan(o.input) ? "NaN" : "became NaN");
+  else if (std::isnan(o.input))
+    words.emplace_back("NaN has no code in this format");
+  else if (o.result.overflowed)
+    words.emplace_back(std::isinf(o.decoded)
+                           ? (input_finite ? "overflowed to infinity" : "infinity")
+                           : "saturated");
+  else if (o.result.underflowed)
+    words.emplace_back("underflowed to zero");
+  else
+    words.emplace_back(o.result.inexact ? "rounded" : "exact");
+  if (o.result.tie) words.emplace_back("tie");
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+nlohmann::json to_json(const Format& f, const Outcome& o) {
+  const double error = o.decoded - static_cast<double>(o.input);
+  return {{"text", o.text},
+          {"input", json_number(o.input)},
+          {"input_bits", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(o.input))},
+          {"code", o.result.code},
+          {"code_hex", fmt::format("{:0{}x}", o.result.code, (f.code_bits() + 3) / 4)},
+          {"value", json_number(o.decoded)},
+          {"error", json_number(error)},
+          {"relative_error", json_number(error / static_cast<double>(o.input))},
+          {"inexact", o.result.inexact},
+          {"tie", o.result.tie},
+          {"overflowed", o.result.overflowed},
+          {"underflowed", o.result.underflowed},
+          {"nan", o.result.nan},
+          {"what", what_happened(o)}};
+}
+
+void print_for_people(const Format& f, const CastProfile& profile, const CastPolicy& policy,
+                      const std::vector<Outcome>& outcomes) {
+  fmt::print("{}, profile {}, rounding {}\n\n", f.name, profile.name, to_string(policy.rounding));
+  fmt::print("{:>16}  {:>6}  {:>14}  {:>11}  {:>11}  what happened\n", "value", "code", "decoded",
+             "error", "relative");
+  for (const Outcome& o : outcomes) {
+    const double error = o.decoded - static_cast<double>(o.input);
+    fmt::print("{:>16.9g}  {:>6}  {:>14.9g}  {:>11.3g}  {:>11.3g}  {}\n", o.input,
+               fmt::format("0x{:0{}x}", o.result.code, (f.code_bits() + 3) / 4), o.decoded, error,
+               error / static_cast<double>(o.input), what_happened(o));
+  }
+}
+
+int run(const Options& options) {
+  const Format& f = find_format(options.format);
+  const CastProfile& profile = find_cast_profile(options.profile);
+  CastPolicy policy = profile.policy;
+  if (!options.rounding.empty()) policy.rounding = find_rounding_mode(options.rounding);
+  require(
+      policy.max_magnitude <= f.max_finite(), "format",
+      fmt::format("one that reaches {:g}, as profile {} needs", policy.max_magnitude, profile.name),
+      f.name);
+
+  std::vector<Outcome> outcomes;
+  for (const std::string& text : options.values) {
+    Outcome o;
+    o.text = text;
+    o.input = parse_value(text, o.input_rounded);
+    o.result = cast(f, policy, o.input, options.random_bits);
+    o.decoded = decode(f, o.result.code);
+    outcomes.push_back(o);
+  }
+  if (!options.json) {
+    print_for_people(f, profile, policy, outcomes);
+    return kPass;
+  }
+  nlohmann::json casts = nlohmann::json::array();
+  for (const Outcome& o : outcomes) casts.push_back(to_json(f, o));
+  fmt::print("{}\n", nlohmann::json{{"format", f.name},
+                                    {"profile", profile.name},
+                                    {"rounding", to_string(policy.rounding)},
+                                    {"casts", casts}}
+                         .dump(2));
+  return kPass;
+}
+
+}  // namespace
+
+void add_cast(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("cast", "Cast values and show what happens to each");
+  command->add_option("VALUE", options->values, "numbers, inf, nan, or binary32 bits (0x3f800000)")
+      ->required();
+  command->add_option("--format", options->format, "target format")->capture_default_str();
+  command->add_option("--profile", options->profile, "whose cast")->capture_default_str();
+  command->add_option("--rounding", options->rounding, "rounding mode instead of the profile's");
+  command->add_option("--random-bits", options->random_bits, "32 bits for stochastic rounding");
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

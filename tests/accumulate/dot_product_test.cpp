@@ -1,0 +1,215 @@
+#include "fp8lab/accumulate/accumulate.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "accumulate/oracle.hpp"
+#include "catch.hpp"
+#include "fp8lab/accumulate/kulisch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+using Codes = std::vector<std::uint32_t>;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+const AccumulatorModel& hopper() { return find_instruction_model("sm90.wgmma.e4m3").accumulator; }
+
+std::uint32_t e4m3(float x) { return encode(format(FormatId::e4m3fn), kNvidiaSatfinite, x); }
+
+/// c + the products of a and b in E4M3 under Hopper's wgmma, as bits.
+std::uint32_t hopper_bits(const std::vector<float>& a, const std::vector<float>& b, float c) {
+  Codes a_codes;
+  Codes b_codes;
+  for (const float x : a) a_codes.push_back(e4m3(x));
+  for (const float x : b) b_codes.push_back(e4m3(x));
+  return bits(dot_product(hopper(), FormatId::e4m3fn, a_codes, FormatId::e4m3fn, b_codes, c));
+}
+
+/// Uniform codes of a format, specials and an excess of exponent left out.
+Codes random_codes(const RandomStream& stream, FormatId id, std::size_t count) {
+  const Format& f = format(id);
+  Codes codes;
+  for (std::uint64_t draw = 0; codes.size() < count; ++draw) {
+    const std::uint32_t code = stream.bits32(draw) & (f.sign_mask() | f.magnitude_mask());
+    const Unpacked u = unpack(f, code);
+    if (u.is_finite() && u.exponent < 30 && u.exponent > -60) codes.push_back(code);
+  }
+  return codes;
+}
+
+std::vector<double> decode_all(FormatId id, const Codes& codes) {
+  std::vector<double> values;
+  for (const std::uint32_t code : codes) values.push_back(decode(format(id), code));
+  return values;
+}
+
+float random_c(const RandomStream& stream, std::uint64_t index) {
+  const double scale = std::ldexp(1.0, static_cast<int>(stream.below(2 * index, 60)) - 30);
+  return index % 4 == 0 ? 0.0F : static_cast<float>(stream.normal(2 * index + 1) * scale);
+}
+
+}  // namespace
+
+TEST_CASE("every fused model equals rational arithmetic on random codes", "[accumulate]") {
+  for (const InstructionModel& model : instruction_models()) {
+    if (model.accumulator.kind != AccumulationKind::fused_dot_product) continue;
+    DYNAMIC_SECTION(std::string(model.name)) {
+      int failures = 0;
+      for (std::uint64_t i = 0; i < 60; ++i) {
+        const auto k = static_cast<std::size_t>(1 + (i * 7) % 70);
+        const Codes a = random_codes({i, "a"}, model.a_format, k);
+        const Codes b = random_codes({i, "b"}, model.b_format, k);
+        const float c = random_c({9, "c"}, i);
+        if (model.accumulator.output_format == FormatId::f16 && std::fabs(c) > 1000.0F) continue;
+        const float start =
+            model.accumulator.output_format == FormatId::f16
+                ? static_cast<float>(round_trip(format(FormatId::f16), kNvidiaNosat, c))
+                : c;
+        const auto exact =
+            oracle::fused(model.accumulator, format(model.a_format), decode_all(model.a_format, a),
+                          format(model.b_format), decode_all(model.b_format, b), start);
+        const double limit = model.accumulator.output_format == FormatId::f16 ? 65504.0 : 0x1p127;
+        if (abs(exact) > oracle::exactly(limit)) continue;
+        const auto expected = static_cast<float>(static_cast<double>(exact));
+        const float got = dot_product(model.accumulator, model.a_format, a, model.b_format, b, c);
+        if (bits(got) != bits(expected) && ++failures <= 5)
+          UNSCOPED_INFO(fmt::format("case {} k {} c {:a}: expected {:08x}, got {:08x}", i, k, c,
+                                    bits(expected), bits(got)));
+      }
+      CHECK(failures == 0);
+    }
+  }
+}
+
+TEST_CASE("truncation, alignment and the width of the sum on cases done by hand", "[accumulate]") {
+  // 256 sets the unit to 2^(8-13) = 2^-5; 2^-6 is cut, 2^-5 stays.
+  CHECK(hopper_bits({16, 0.125F}, {16, 0.125F}, 0.0F) == bits(256.0F));
+  CHECK(hopper_bits({16, 0.25F}, {16, 0.125F}, 0.0F) == bits(256.03125F));
+  // Toward zero on both sides.
+  CHECK(hopper_bits({16, -0.125F}, {16, 0.125F}, 0.0F) == bits(256.0F));
+  CHECK(hopper_bits({-16, -0.125F}, {16, 0.125F}, 0.0F) == bits(-256.0F));
+  // Products are not normalised: 1.5 * 1.5 = 2.25 aligns at exponent 0, so 2^-13 survives.
+  CHECK(hopper_bits({1.5F, 0x1p-7F}, {1.5F, 0x1p-6F}, 0.0F) == bits(2.25F));
+  CHECK(hopper_bits({1.5F, 0x1p-7F}, {0.5F, 0x1p-6F}, 0.0F) == bits(0.75F + 0x1p-13F));
+  // c joins the alignment and is cut itself.
+  CHECK(hopper_bits({1}, {1}, 0x1p13F) == bits(8193.0F));
+  CHECK(hopper_bits({1}, {1}, 0x1p14F) == bits(0x1p14F));
+  CHECK(hopper_bits({1, 1}, {1, 1}, 0x1p14F) == bits(0x1p14F));
+  CHECK(hopper_bits({0}, {0}, 1.0F + 0x1p-14F) == bits(1.0F));
+}
+
+TEST_CASE("special values follow the documented rule", "[accumulate]") {
+  const std::uint32_t e5m2_inf = 0x7c;
+  const std::uint32_t e5m2_one = 0x3c;
+  const auto e5m2 = [](const Codes& a, const Codes& b, float c) {
+    return bits(dot_product(hopper(), FormatId::e5m2, a, FormatId::e5m2, b, c));
+  };
+  CHECK(hopper_bits({kNan}, {0}, 0.0F) == kCanonicalNan);
+  CHECK(hopper_bits({1}, {1}, kNan) == kCanonicalNan);
+  CHECK(hopper_bits({1}, {1}, -kNan) == kCanonicalNan);
+  CHECK(e5m2({e5m2_inf}, {e5m2_one}, 0.0F) == bits(kInf));
+  CHECK(e5m2({e5m2_inf | 0x80}, {e5m2_one}, 1e30F) == bits(-kInf));
+  CHECK(e5m2({e5m2_inf}, {0}, 0.0F) == kCanonicalNan);
+  CHECK(e5m2({e5m2_inf, e5m2_inf | 0x80}, {e5m2_one, e5m2_one}, 0.0F) == kCanonicalNan);
+  CHECK(e5m2({e5m2_inf}, {e5m2_one}, -kInf) == kCanonicalNan);
+  CHECK(hopper_bits({1}, {1}, -kInf) == bits(-kInf));
+  // An infinity in one step is still there after the next ones.
+  CHECK(e5m2(Codes(64, e5m2_inf), Codes(64, e5m2_one), 0.0F) == bits(kInf));
+}
+
+TEST_CASE("zeros, subnormals and very large c", "[accumulate]") {
+  CHECK(hopper_bits({}, {}, 0.0F) == bits(0.0F));
+  CHECK(hopper_bits({-0.0F}, {1}, -0.0F) == bits(0.0F));
+  CHECK(hopper_bits({1, -1}, {1, 1}, 0.0F) == bits(0.0F));
+  // A subnormal c aligns at 2^-126 and keeps 13 fraction bits there.
+  CHECK(hopper_bits({0}, {0}, 0x1p-139F) == bits(0x1p-139F));
+  CHECK(hopper_bits({0}, {0}, 0x1p-140F) == bits(0.0F));
+  CHECK(hopper_bits({0}, {0}, -0x1.8p-138F) == bits(-0x1.8p-138F));
+  // A huge c swallows every product; its own low bits are cut.
+  CHECK(hopper_bits({448}, {448}, 0x1p127F) == bits(0x1p127F));
+  CHECK(hopper_bits({448}, {448}, std::numeric_limits<float>::max()) == bits(0x1.fff8p127F));
+  // A sum past binary32 becomes an infinity.
+  const auto& bf16 = find_instruction_model("sm90.mma.bf16").accumulator;
+  const Codes big{0x7f7f, 0x7f7f};
+  CHECK(bits(dot_product(bf16, FormatId::bf16, big, FormatId::bf16, big)) == bits(kInf));
+  // BF16 products far below binary32's subnormals vanish toward zero.
+  const Codes tiny{0x0001};
+  CHECK(bits(dot_product(bf16, FormatId::bf16, tiny, FormatId::bf16, tiny)) == bits(0.0F));
+}
+
+TEST_CASE("all ones stick at 16384 without promotion", "[accumulate]") {
+  const std::vector<float> ones(32768, 1.0F);
+  CHECK(hopper_bits(ones, ones, 0.0F) == bits(16384.0F));
+}
+
+TEST_CASE("the exact model equals rational arithmetic over 2000 terms", "[accumulate]") {
+  const AccumulatorModel& exact = find_instruction_model("exact").accumulator;
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::bf16, FormatId::f16}) {
+    const Codes a = random_codes({5, "a"}, id, 2000);
+    const Codes b = random_codes({5, "b"}, id, 2000);
+    oracle::cpp_rational sum = oracle::exactly(0.375);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      sum += oracle::exactly(decode(format(id), a[i])) * oracle::exactly(decode(format(id), b[i]));
+    const auto rounded = oracle::round_to(sum, 23, RoundingMode::nearest_even, -149);
+    const auto expected = static_cast<float>(static_cast<double>(rounded));
+    INFO(format(id).name);
+    CHECK(bits(dot_product(exact, id, a, id, b, 0.375F)) == bits(expected));
+  }
+}
+
+TEST_CASE("the Kulisch accumulator is exact at its ends", "[accumulate]") {
+  KulischAccumulator sum;
+  sum.add(false, 1, -300);
+  sum.add(true, (std::uint64_t{1} << 62) - 1, 257);
+  sum.add(false, (std::uint64_t{1} << 62) - 1, 257);
+  Exact x = sum.value();
+  CHECK(x.significand >> 63 == 1);
+  CHECK(x.exponent == -363);
+  CHECK_FALSE(x.negative);
+  CHECK_FALSE(x.sticky);
+  sum.add(true, 1, 0);
+  x = sum.value();
+  CHECK(x.negative);
+  CHECK(x.sticky);
+}
+
+TEST_CASE("sequential models round every partial sum", "[accumulate]") {
+  for (const char* name : {"sequential14.rne", "sequential14.rz", "seed.listing"}) {
+    const AccumulatorModel& model = find_instruction_model(name).accumulator;
+    const Codes a = random_codes({6, "a"}, FormatId::e4m3fn, 300);
+    const Codes b = random_codes({6, "b"}, FormatId::e4m3fn, 300);
+    oracle::cpp_rational sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      oracle::cpp_rational p = oracle::exactly(decode(format(FormatId::e4m3fn), a[i])) *
+                               oracle::exactly(decode(format(FormatId::e4m3fn), b[i]));
+      if (model.product_fraction_bits >= 0)
+        p = oracle::round_to(p, model.product_fraction_bits, RoundingMode::nearest_even, -4000);
+      sum = oracle::round_to(sum + p, model.output_fraction_bits, model.rounding, -4000);
+    }
+    INFO(name);
+    CHECK(bits(dot_product(model, FormatId::e4m3fn, a, FormatId::e4m3fn, b)) ==
+          bits(static_cast<float>(static_cast<double>(sum))));
+  }
+}
+
+TEST_CASE("a model out of range and operands of different length are refused", "[accumulate]") {
+  AccumulatorModel model = hopper();
+  model.terms = 0;
+  CHECK_THROWS_WITH(dot_product(model, {}, {}), contains("terms: expected 1 .. 256, got 0"));
+  const std::vector<Unpacked> three(3);
+  const std::vector<Unpacked> two(2);
+  CHECK_THROWS_WITH(dot_product(hopper(), three, two), contains("b: expected k = 3 operands"));
+}

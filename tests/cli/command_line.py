@@ -1,0 +1,97 @@
+"""The command line as its users meet it: output, exit codes, error messages.
+
+Usage: command_line.py PATH_OF_FP8LAB
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TOOL = sys.argv[1]
+VECTORS = "# fp8lab vectors 1\n# model: sm90.wgmma.e4m3\n# input: e4m3\n# terms: 2\n"
+failures = 0
+
+
+def run(*arguments, **options):
+    return subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+def check(what, condition, seen):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED: {what}\n  saw: {seen}")
+
+
+def expect(arguments, code, stdout=(), stderr=()):
+    """The command exits with `code` and prints every given part."""
+    result = run(*arguments)
+    name = " ".join(map(str, arguments))
+    check(f"`{name}` exits {code}", result.returncode == code, (result.returncode, result.stderr))
+    for part in stdout:
+        check(f"`{name}` prints {part!r}", part in result.stdout, result.stdout)
+    for part in stderr:
+        check(f"`{name}` says {part!r} on stderr", part in result.stderr, result.stderr)
+    return result
+
+
+def test_cast():
+    codes = lambda *more: [c["value"] for c in json.loads(run("cast", "464", "465", "--json", *more).stdout)["casts"]]
+    check("464 and 465 saturate", codes() == [448.0, 448.0], codes())
+    nosat = codes("--profile", "nvidia_nosat")
+    check("465 is NaN non-saturating", nosat == [448.0, "nan"], nosat)
+    expect(["cast", "-1", "-0.0", "-inf"], 0, ["0xb8", "0x80", "0xfe"])
+    expect(["cast", "0x3f800000"], 0, ["0x38", "exact"])
+    expect(["cast", "twelve"], 2, stderr=["VALUE", "'twelve'"])
+    expect(["cast", "1", "--format", "e9m9"], 2, stderr=["format", "e4m3fn", "'e9m9'"])
+    expect(["cast", "1", "--profile", "x"], 2, stderr=["profile", "nvidia_satfinite"])
+    expect(["cast", "1", "--format", "e2m1", "--profile", "seed_toy"], 2, stderr=["240"])
+
+
+def test_table():
+    expect(["table", "e4m3fn"], 0, ["0x7e", "448", "0x7f", "nan"])
+    expect(["table", "f32"], 2, stderr=["FORMAT"])
+    table = json.loads(run("table", "e5m2", "--json").stdout)
+    check("e5m2 has 256 codes", len(table["codes"]) == 256, len(table["codes"]))
+
+
+def test_replay(folder):
+    good = folder / "good.txt"
+    good.write_text(VECTORS + "3838 4030 3f800000 40600000\n")
+    result = expect(["replay", good], 0)
+    check("replay ends with the count", result.stdout.endswith("cases 1 mismatches 0\n"), result.stdout)
+    bad = folder / "bad.txt"
+    bad.write_text(VECTORS + "3838 4030 3f800000 40600001\n" * 30)
+    result = expect(["replay", bad], 1, ["40600001", "40600000"])
+    check("at most 20 mismatches are shown", result.stdout.count("line ") == 20, result.stdout.count("line "))
+    check("and all are counted", result.stdout.endswith("cases 30 mismatches 30\n"), result.stdout[-60:])
+    expect(["replay", good, "--model", "sm91"], 2, stderr=["'sm91'"])
+    for name, text, reason in (
+        ("empty.txt", "", "empty"),
+        ("cut.txt", VECTORS + "3838 4030 3f8", ":5: truncated"),
+        ("hex.txt", VECTORS + "38g8 4030 3f800000 40600000\n", ":5: field a"),
+        ("width.txt", VECTORS + "383838 4030 3f800000 40600000\n", ":5: field a"),
+        ("headless.txt", "3838 4030 3f800000 40600000\n", ":1:"),
+    ):
+        path = folder / name
+        path.write_text(text)
+        expect(["replay", path], 2, stderr=[name, reason])
+    expect(["replay", folder / "missing.txt"], 2, stderr=["missing.txt"])
+
+
+def main():
+    expect([], 2)
+    expect(["nonsense"], 2)
+    expect(["--help"], 0, ["replay"])
+    test_cast()
+    test_table()
+    with tempfile.TemporaryDirectory() as folder:
+        test_replay(Path(folder))
+    print("command line:", "all as expected" if failures == 0 else f"{failures} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+const AccumulatorModel& hopper() { return find_instruction_model("sm90.wgmma.e4m3").accumulator; }
+
+std::vector<std::uint8_t> finite_codes(std::string_view stream, std::size_t count) {
+  const RandomStream random(3, stream);
+  std::vector<std::uint8_t> codes(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    // Exponents around 1, so that sums neither vanish nor overflow.
+    const std::uint32_t draw = random.bits32(i);
+    codes[i] = static_cast<std::uint8_t>((draw & 0x87) | ((5 + (draw >> 8) % 4) << 3));
+  }
+  return codes;
+}
+
+std::vector<Unpacked> unpack_all(std::span<const std::uint8_t> codes) {
+  std::vector<Unpacked> values;
+  for (const std::uint8_t code : codes) values.push_back(unpack(format(FormatId::e4m3fn), code));
+  return values;
+}
+
+/// A one-element product over `k` random terms.
+struct OneElement {
+  explicit OneElement(std::size_t k)
+      : a_codes(finite_codes("a", k)),
+        b_codes(finite_codes("b", k)),
+        a(unpack_all(a_codes)),
+        b(unpack_all(b_codes)) {
+    const auto length = static_cast<std::int64_t>(k);
+    problem.model = hopper();
+    problem.a = CodeMatrix::row_major(FormatId::e4m3fn, a_codes, 1, length);
+    problem.b = CodeMatrix::row_major(FormatId::e4m3fn, b_codes, 1, length);
+  }
+  float result() const {
+    float d = 0.0F;
+    gemm_reference(problem, {&d, 1});
+    return d;
+  }
+  float partial(std::size_t from, std::size_t count) const {
+    return dot_product(hopper(), std::span(a).subspan(from, count),
+                       std::span(b).subspan(from, count));
+  }
+  std::vector<std::uint8_t> a_codes, b_codes;
+  std::vector<Unpacked> a, b;
+  GemmProblem problem;
+};
+
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+}  // namespace
+
+TEST_CASE("promotion adds partial sums of fresh accumulators in FP32", "[gemm]") {
+  OneElement one(300);
+  one.problem.promotion_interval = 128;
+  float expected = one.partial(0, 128);
+  expected += one.partial(128, 128);
+  expected += one.partial(256, 44);
+  CHECK(bits(one.result()) == bits(expected));
+}
+
+TEST_CASE("all ones: 16384 without promotion, 32768 with 128", "[gemm]") {
+  const std::vector<std::uint8_t> ones(32768, 0x38);
+  GemmProblem problem;
+  problem.model = hopper();
+  problem.a = problem.b = CodeMatrix::row_major(FormatId::e4m3fn, ones, 1, 32768);
+  float d = 0.0F;
+  gemm(problem, {&d, 1});
+  CHECK(d == 16384.0F);
+  problem.promotion_interval = 128;
+  gemm(problem, {&d, 1});
+  CHECK(d == 32768.0F);
+}
+
+TEST_CASE("the three scale orders, block by block", "[gemm]") {
+  OneElement one(256);
+  const std::vector<float> s_a{0.3F, 0.7F};
+  const std::vector<float> s_b{1.1F, 0.9F};
+  const float c = 0.1F;
+  one.problem.c = &c;
+  one.problem.a_scales = {s_a, 1, 128};
+  one.problem.b_scales = {s_b, 128, 128};
+  one.problem.promotion_interval = 128;
+  const float p0 = one.partial(0, 128);
+  const float p1 = one.partial(128, 128);
+
+  one.problem.scale_order = ScaleOrder::product_then_fma;
+  CHECK(bits(one.result()) ==
+        bits(std::fma(s_a[1] * s_b[1], p1, std::fma(s_a[0] * s_b[0], p0, c))));
+  one.problem.scale_order = ScaleOrder::a_then_fma_b;
+  CHECK(bits(one.result()) ==
+        bits(std::fma(p1 * s_a[1], s_b[1], std::fma(p0 * s_a[0], s_b[0], c))));
+  one.problem.scale_order = ScaleOrder::product_then_add;
+  CHECK(bits(one.result()) == bits((c + (s_a[0] * s_b[0]) * p0) + (s_a[1] * s_b[1]) * p1));
+}
+
+TEST_CASE("scales that do not change along K apply once, to the whole sum", "[gemm]") {
+  OneElement one(96);
+  const std::vector<float> s_a{0.3F};
+  const float c = 0.25F;
+  one.problem.a_scales = {s_a, 1, 0};
+  CHECK(bits(one.result()) == bits(s_a[0] * one.partial(0, 96)));
+  one.problem.c = &c;
+  CHECK(bits(one.result()) == bits(std::fma(s_a[0], one.partial(0, 96), c)));
+}
+
+TEST_CASE("strides read any layout; k = 0 gives C; empty outputs are fine", "[gemm]") {
+  const auto codes = finite_codes("matrix", 6 * 40);
+  const CodeMatrix rows = CodeMatrix::row_major(FormatId::e4m3fn, codes, 6, 40);
+  std::vector<std::uint8_t> transposed(codes.size());
+  for (std::size_t i = 0; i < 6; ++i)
+    for (std::size_t k = 0; k < 40; ++k) transposed[k * 6 + i] = codes[i * 40 + k];
+  const CodeMatrix columns{FormatId::e4m3fn, transposed.data(), 6, 40, 1, 6};
+  GemmProblem problem;
+  problem.model = hopper();
+  problem.a = problem.b = rows;
+  std::vector<float> expected(36);
+  std::vector<float> got(36);
+  gemm_reference(problem, expected);
+  problem.a = problem.b = columns;
+  gemm(problem, got, 2);
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(bits(got[i]) == bits(expected[i]));
+
+  const std::vector<float> c(36, 2.5F);
+  problem.a.k = problem.b.k = 0;
+  problem.c = c.data();
+  gemm(problem, got);
+  CHECK(got == c);
+  problem.a.rows = 0;
+  problem.c = nullptr;
+  CHECK_NOTHROW(gemm(problem, {}));
+}
+
+TEST_CASE("arguments that do not fit are named", "[gemm]") {
+  OneElement one(256);
+  const std::vector<float> scales{1.0F, 1.0F, 1.0F};
+  one.problem.promotion_interval = 100;
+  CHECK_THROWS_WITH(one.result(), contains("promotion_interval: expected 0 or a multiple"));
+  one.problem.promotion_interval = 128;
+  one.problem.a_scales = {scales, 1, 128};
+  CHECK_THROWS_WITH(one.result(), contains("a_scales: expected") && contains("[1, 2]") &&
+                                      contains("got 3 values"));
+  one.problem.a_scales = {std::span(scales).first(2), 1, 128};
+  one.problem.promotion_interval = 0;
+  CHECK_THROWS_WITH(one.result(), contains("promotion_interval: expected a divisor"));
+  one.problem.b.k = 255;
+  CHECK_THROWS_WITH(one.result(), contains("b: expected [n, k] with k = 256"));
+  CHECK_THROWS_WITH(CodeMatrix::row_major(FormatId::e4m3fn, one.a_codes, 2, 256),
+                    contains("codes: expected rows * k"));
+}
