@@ -87,6 +87,7 @@ Preset ms_amp() {
   const auto window = [](FormatId format, std::int64_t size) {
     Recipe recipe{.format = format, .rule = ScaleRule::ms_amp, .source = ScaleSource::ms_amp};
     recipe.window = size;
+    recipe.reads = size > 1 ? 1 : 2;  // after the warm-up
     return recipe;
   };
   return {"ms-amp",
