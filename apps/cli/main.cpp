@@ -36,7 +36,10 @@ int main(int argc, char** argv) {
   add_cast(app, action);
   add_quantize(app, action);
   add_replay(app, action);
+  add_list(app, action);
   add_run(app, action);
+  add_claims(app, action);
+  add_report(app, action);
   try {
     app.parse(arguments(argc, argv));
     return action();

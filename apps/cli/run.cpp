@@ -20,7 +20,9 @@ namespace fp8lab::cli {
 namespace {
 
 constexpr const char* kDefaultOut = "out";
-constexpr std::size_t kShownRows = 32;
+// A table up to this long is printed whole, of a longer one a sample is enough.
+constexpr std::size_t kWholeRows = 40;
+constexpr std::size_t kSampleRows = 8;
 
 struct Options {
   std::vector<std::string> names;
@@ -124,8 +126,9 @@ void print_for_people(const Job& job, const RunRecord& record, const Results& re
                       const WrittenRun& run) {
   fmt::print("{}: {}\n\n", job.experiment->name, record.question);
   for (const Table& table : results.tables) {
-    fmt::print("{}", table.text(kShownRows));
-    if (table.rows().size() > kShownRows)
+    const bool whole = table.rows().size() <= kWholeRows;
+    fmt::print("{}", table.text(whole ? 0 : kSampleRows));
+    if (!whole)
       fmt::print("  all {} rows: {}\n", table.rows().size(),
                  (run.folder / (table.name() + ".csv")).string());
     fmt::print("\n");
@@ -186,7 +189,10 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--quick", options->quick, "the small form, for a first look");
   command->add_option("--seed", options->seed, "seed of every random number")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& text) {
+        const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+        return digits ? "" : "expected an integer from 0 to 2^64 - 1, got '" + text + "'";
+      })
       ->take_last();
   command
       ->add_option("--set", options->assignments,

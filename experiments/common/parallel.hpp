@@ -33,6 +33,7 @@ void parallel_points(const RunContext& context, std::size_t count, Point point, 
                        (to - from) * static_cast<double>(finished) / static_cast<double>(count));
   }
   if (failure) std::rethrow_exception(failure);
+  context.progress(to);
 }
 
 }  // namespace fp8lab::experiments

@@ -135,9 +135,9 @@ void add_spacing(const RunContext& context, Results& results) {
                {"magnitude", "1", "a representable number"},
                {"relative_spacing", "1", "distance to the next one, divided by the number"}});
   Plot plot{"relative_spacing",
-            "How finely each format resolves a number: teeth are binades, the rise is subnormals",
-            {"magnitude of the number (1)", true},
-            {"distance to the next number / number (1)", true},
+            "How finely each format resolves a number (left slopes: subnormals)",
+            {"magnitude of the number", true},
+            {"distance to the next number / number", true},
             {}};
   for (const std::string& name : context.parameters.texts("spacing_formats")) {
     const Series all = spacing_of(find_format(name));
@@ -202,7 +202,7 @@ Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::s
   Plot plot{"share_against_scale_" + name,
             fmt::format("One scale for {:g} decades: who survives the cast? ({}, amax 1)",
                         setup.plot_decades, plain_name(name)),
-            {"scale that multiplies into the format (1)", true},
+            {"scale that multiplies into the format", true},
             {"elements that neither vanish nor saturate (%)"},
             {}};
   for (const Case& c : cases) {
@@ -234,10 +234,9 @@ Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
 /// Where the elements of one tensor go as its scale moves.
 Plot fate_plot(const Setup& setup, const Case& c) {
   Plot plot{"fate_of_elements",
-            fmt::format("{}: too small a scale crushes, too large a scale saturates "
-                        "({:g} decades, {}, amax 1)",
-                        c.label(), c.decades, plain_name(c.distribution)),
-            {"scale that multiplies into the format (1)", true},
+            fmt::format("Small scales crush, large ones saturate ({}, {:g} decades, {})",
+                        short_name(*c.format), c.decades, plain_name(c.distribution)),
+            {"scale that multiplies into the format", true},
             {"share of the non-zero elements (%)"},
             {}};
   const auto add = [&](const std::string& label, double SurvivalShares::*share,
@@ -262,14 +261,17 @@ void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& r
         short_name(format(id)), r.decades_normal, r.min_normal, r.max_finite,
         r.decades_with_subnormals, r.min_subnormal));
   }
-  for (const Case& c : cases) {
-    if (c.decades != setup.plot_decades) continue;
+  for (const std::string& name : setup.distributions) {
+    std::string figures;
+    for (const Case& c : cases)
+      if (c.decades == setup.plot_decades && c.distribution == name)
+        figures += fmt::format("{} {:.1f} % / {:.1f} % ({})", figures.empty() ? "" : ",",
+                               100.0 * c.best.shares.representable, 100.0 * c.at_amax.representable,
+                               c.label());
     results.findings.push_back(fmt::format(
-        "{:g} decades, {}, {} elements, {}: the best of {} scales keeps {:.1f} % of the non-zero "
-        "elements ({:.1f} % within the normal error bound), the amax scale {:.1f} %.",
-        c.decades, plain_name(c.distribution), setup.elements, c.label(), setup.scales.size(),
-        100.0 * c.best.shares.representable, 100.0 * c.best.accurate,
-        100.0 * c.at_amax.representable));
+        "Share of the non-zero elements that neither vanish nor saturate, {:g} decades {}, best of "
+        "{} scales / amax scale:{} (one tensor of {} elements).",
+        setup.plot_decades, plain_name(name), setup.scales.size(), figures, setup.elements));
   }
 }
 

@@ -15,7 +15,8 @@ struct Setup {
   LayerShape shape;
   ProductSetup product;
   std::vector<const CastProfile*> policies;
-  std::size_t repeats = 0;
+  std::size_t repeats = 0;         ///< of products
+  std::size_t tensor_repeats = 0;  ///< of single tensors, which cost little
   std::vector<double> sweep_decades;
   std::vector<double> sweep_row_shares;
 };
@@ -38,6 +39,7 @@ Setup read_setup(const Parameters& p) {
   s.product.tile = positive(p, "tile");
   s.product.promotion_interval = p.integer("promotion_interval");
   s.repeats = positive(p, "repeats");
+  s.tensor_repeats = positive(p, "tensor_repeats");
   s.sweep_decades = p.reals("sweep_decades");
   s.sweep_row_shares = p.reals("sweep_row_shares");
   return s;
@@ -49,7 +51,7 @@ RandomStream layer_stream(const RunContext& context, std::size_t repeat) {
 
 /// Figures of one thing over the repeats.
 struct Figures {
-  std::vector<double> zero_share, relative_l2, sqnr_db, median_row, bias;
+  std::vector<double> zero_share, relative_l2, sqnr_db, median_row, worst_row, bias;
 };
 
 struct TensorPoint {
@@ -86,7 +88,7 @@ std::vector<TensorPoint> measure_tensors(const RunContext& context, const Setup&
       context, points.size(),
       [&](std::size_t i) {
         TensorPoint& p = points[i];
-        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
+        for (std::size_t repeat = 0; repeat < s.tensor_repeats; ++repeat) {
           const Layer layer = make_layer(layer_stream(context, repeat), s.shape);
           const bool weight = p.tensor == "weight";
           const bool activation = p.tensor == "activation";
@@ -122,6 +124,7 @@ std::vector<ProductPoint> measure_products(const RunContext& context, const Setu
           p.figures.sqnr_db.push_back(e.error.sqnr_db);
           p.figures.bias.push_back(e.error.mean_signed_relative);
           p.figures.median_row.push_back(e.median_row_error());
+          p.figures.worst_row.push_back(e.worst_row_error());
           if (repeat == 0) p.first = std::move(e);
         }
       },
@@ -131,6 +134,7 @@ std::vector<ProductPoint> measure_products(const RunContext& context, const Setu
 
 /// One gradient of the zero-share sweeps.
 struct SweepPoint {
+  bool over_decades = false;  ///< which of the two sweeps it belongs to
   double decades = 0.0;
   double row_share = 0.0;
   const Recipe* recipe = nullptr;
@@ -140,23 +144,24 @@ struct SweepPoint {
 
 std::vector<SweepPoint> measure_sweep(const RunContext& context, const Setup& s) {
   std::vector<SweepPoint> points;
-  const auto add = [&](double decades, double row_share) {
+  const auto add = [&](bool over_decades, double decades, double row_share) {
     for (const Recipe& recipe : kRecipes)
       for (const CastProfile* policy : s.policies)
         if (recipe.name != "hybrid")  // its gradients are those of E5M2 everywhere
-          points.push_back({decades, row_share, &recipe, policy, {}});
+          points.push_back({over_decades, decades, row_share, &recipe, policy, {}});
   };
-  for (const double decades : s.sweep_decades) add(decades, s.shape.gradient_row_share);
-  for (const double share : s.sweep_row_shares) add(s.shape.gradient_decades, share);
+  for (const double decades : s.sweep_decades) add(true, decades, s.shape.gradient_row_share);
+  for (const double share : s.sweep_row_shares) add(false, s.shape.gradient_decades, share);
   parallel_points(
       context, points.size(),
       [&](std::size_t i) {
         SweepPoint& p = points[i];
         std::vector<double> shares;
-        for (std::size_t repeat = 0; repeat < s.repeats; ++repeat) {
-          const RandomStream random = context.random(fmt::format("gradient {}", repeat));
-          const std::vector<float> dy =
-              log_normal_rows(random, s.shape.tokens, s.shape.outputs, p.decades, p.row_share);
+        for (std::size_t repeat = 0; repeat < s.tensor_repeats; ++repeat) {
+          LayerShape shape = s.shape;
+          shape.gradient_decades = p.decades;
+          shape.gradient_row_share = p.row_share;
+          const std::vector<float> dy = make_gradient(layer_stream(context, repeat), shape);
           const Quantized q = quantize(dy, s.shape.tokens, s.shape.outputs,
                                        block_of(*p.recipe, false, s.product.tile),
                                        format(p.recipe->backward), p.policy->policy);
@@ -166,6 +171,11 @@ std::vector<SweepPoint> measure_sweep(const RunContext& context, const Setup& s)
       },
       0.9, 1.0);
   return points;
+}
+
+std::string scales_name(const TensorPoint& p, std::size_t size) {
+  if (!p.recipe->fine_scales) return "per tensor";
+  return fmt::format("{}x{}", p.tensor == "weight" ? size : 1, size);
 }
 
 Table tensor_table(const Setup& s, const std::vector<TensorPoint>& points) {
@@ -182,11 +192,10 @@ Table tensor_table(const Setup& s, const std::vector<TensorPoint>& points) {
                {"sqnr_db", "dB", "signal to quantization noise, mean over repeats"}});
   for (const TensorPoint& p : points) {
     const Spread l2 = spread_of(p.figures.relative_l2);
-    table.add_row(
-        {p.tensor, std::string(p.recipe->name), std::string(format(p.format).name),
-         p.recipe->fine_scales ? fmt::format("1x{}", s.product.tile) : std::string("per tensor"),
-         subnormal_name(p.policy->policy), spread_of(p.figures.zero_share).mean, l2.mean, l2.min,
-         l2.max, spread_of(p.figures.sqnr_db).mean});
+    table.add_row({p.tensor, std::string(p.recipe->name), std::string(format(p.format).name),
+                   scales_name(p, s.product.tile), subnormal_name(p.policy->policy),
+                   spread_of(p.figures.zero_share).mean, l2.mean, l2.min, l2.max,
+                   spread_of(p.figures.sqnr_db).mean});
   }
   return table;
 }
@@ -200,14 +209,15 @@ Table product_table(const std::vector<ProductPoint>& points) {
                {"relative_l2_min", "1", "smallest"},
                {"relative_l2_max", "1", "largest"},
                {"median_row_relative_l2", "1", "error of the median row, mean over repeats"},
+               {"worst_row_relative_l2", "1", "error of the worst row, mean over repeats"},
                {"sqnr_db", "dB", "signal to noise, mean over repeats"},
                {"mean_signed_relative", "1", "bias: below 0 is toward zero, mean over repeats"}});
   for (const ProductPoint& p : points) {
     const Spread l2 = spread_of(p.figures.relative_l2);
     table.add_row({std::string(to_string(p.product)), std::string(p.recipe->name),
                    std::string(p.exact ? "exact" : "sm90.wgmma"), l2.mean, l2.min, l2.max,
-                   spread_of(p.figures.median_row).mean, spread_of(p.figures.sqnr_db).mean,
-                   spread_of(p.figures.bias).mean});
+                   spread_of(p.figures.median_row).mean, spread_of(p.figures.worst_row).mean,
+                   spread_of(p.figures.sqnr_db).mean, spread_of(p.figures.bias).mean});
   }
   return table;
 }
@@ -229,29 +239,27 @@ Table sweep_table(const std::vector<SweepPoint>& points) {
 }
 
 std::string gradient_label(const Recipe& recipe, const CastProfile& policy) {
-  return fmt::format("{} {}, subnormals {}", short_name(format(recipe.backward)),
-                     recipe.fine_scales ? "with fine scales" : "per tensor",
-                     subnormal_name(policy.policy));
+  return fmt::format("{} {}{}", short_name(format(recipe.backward)),
+                     recipe.fine_scales ? "fine scales" : "per tensor",
+                     policy.policy.subnormals == SubnormalPolicy::flush_to_zero ? ", flushed" : "");
 }
 
-/// Lines over one of the sweep's two axes; points off the other axis are left out.
+/// Lines over one of the two sweeps.
 Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over_decades) {
   Plot plot;
-  plot.y.label = "gradient elements that become zero (%)";
+  plot.y.label = "elements lost to zero (%)";
   if (over_decades) {
     plot.name = "zeros_against_decades";
-    plot.title = fmt::format(
-        "How much of a gradient vanishes ({} x {} log-normal, {:g} % of the "
-        "variance common to a token)",
-        s.shape.tokens, s.shape.outputs, 100.0 * s.shape.gradient_row_share);
-    plot.x.label = "decades that the gradient spans (middle 99.7 %)";
+    plot.title = fmt::format("How much of a gradient becomes zero ({} x {} log-normal)",
+                             s.shape.tokens, s.shape.outputs);
+    plot.x.label = fmt::format(
+        "decades that the gradient spans (+-3 sigma; {:g} % of the variance common to a token)",
+        100.0 * s.shape.gradient_row_share);
   } else {
     plot.name = "zeros_against_row_share";
-    plot.title = fmt::format(
-        "Fine scales help where neighbours are alike ({} x {} log-normal, "
-        "{:g} decades)",
-        s.shape.tokens, s.shape.outputs, s.shape.gradient_decades);
-    plot.x.label = "share of the variance that is common to a token (%)";
+    plot.title = fmt::format("Fine scales help where neighbours are alike ({} x {}, {:g} decades)",
+                             s.shape.tokens, s.shape.outputs, s.shape.gradient_decades);
+    plot.x.label = "share of the gradient's log variance that is common to a token (%)";
   }
   for (const Recipe& recipe : kRecipes)
     for (const CastProfile* policy : s.policies) {
@@ -261,13 +269,8 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
                     {},
                     kept ? Series::Style::lines_points : Series::Style::dashed};
       for (const SweepPoint& p : points) {
-        if (p.recipe != &recipe || p.policy != policy) continue;
-        if (over_decades ? p.row_share != s.shape.gradient_row_share
-                         : p.decades != s.shape.gradient_decades)
-          continue;
-        const double x = over_decades ? p.decades : 100.0 * p.row_share;
-        if (!series.x.empty() && x <= series.x.back()) continue;  // where both sweeps meet
-        series.x.push_back(x);
+        if (p.recipe != &recipe || p.policy != policy || p.over_decades != over_decades) continue;
+        series.x.push_back(over_decades ? p.decades : 100.0 * p.row_share);
         series.y.push_back(100.0 * p.zero_share.mean);
       }
       if (!series.x.empty()) plot.series.push_back(series);
@@ -277,11 +280,10 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
 
 Plot token_plot(const Setup& s, const std::vector<ProductPoint>& points) {
   Plot plot{"token_errors",
-            fmt::format("Input gradients of single tokens: small ones are lost first ({} tokens, "
-                        "{:g} decades, sm90.wgmma)",
+            fmt::format("Small tokens lose their gradient first (dx of {} tokens, {:g} decades)",
                         s.shape.tokens, s.shape.gradient_decades),
-            {"L2 norm of the token's gradient (1)", true},
-            {"relative L2 error of the token's gradient (%)", true},
+            {"L2 norm of the token's input gradient", true},
+            {"its relative L2 error (%)", true},
             {}};
   for (const ProductPoint& p : points) {
     if (p.exact || p.product != Product::input_gradient) continue;
@@ -295,54 +297,58 @@ Plot token_plot(const Setup& s, const std::vector<ProductPoint>& points) {
 HeatMap error_map(const Setup& s, const std::vector<ProductPoint>& points) {
   HeatMap map;
   map.name = "product_errors";
-  map.title = fmt::format(
-      "Error of each product by recipe ({} tokens, {} -> {}, sm90.wgmma, "
-      "mean of {})",
-      s.shape.tokens, s.shape.inputs, s.shape.outputs, s.repeats);
-  map.x_label = "matrix product";
+  map.title = fmt::format("Error of each product, by recipe (tokens {}, inputs {}, outputs {})",
+                          s.shape.tokens, s.shape.inputs, s.shape.outputs);
+  map.x_label = "y = x w^T, dx = dy w (all of it, its median and worst token), dw = dy^T x";
   map.y_label = "recipe";
+  map.log = true;
   map.value_label = "relative L2 error (%)";
-  map.columns = {"forward", "input gradient", "input gradient, median token", "weight gradient"};
+  map.columns = {"y", "dx", "dx median", "dx worst", "dw"};
   for (const Recipe& recipe : kRecipes) {
     map.rows.emplace_back(recipe.label);
     for (const ProductPoint& p : points) {
       if (p.exact || p.recipe != &recipe) continue;
       map.values.push_back(100.0 * spread_of(p.figures.relative_l2).mean);
-      if (p.product == Product::input_gradient)
-        map.values.push_back(100.0 * spread_of(p.figures.median_row).mean);
+      if (p.product != Product::input_gradient) continue;
+      map.values.push_back(100.0 * spread_of(p.figures.median_row).mean);
+      map.values.push_back(100.0 * spread_of(p.figures.worst_row).mean);
     }
   }
   return map;
 }
 
-void add_findings(const Setup& s, const std::vector<TensorPoint>& tensors,
-                  const std::vector<ProductPoint>& products, Results& results) {
-  for (const TensorPoint& p : tensors) {
-    if (p.tensor != "gradient" || p.recipe->name == "hybrid") continue;
-    results.findings.push_back(fmt::format(
-        "{}: {:.3g} % of the gradient becomes zero ({} x {} log-normal over {:g} decades, {:g} % "
-        "of the variance common to a token, mean of {} repeats).",
-        gradient_label(*p.recipe, *p.policy), 100.0 * spread_of(p.figures.zero_share).mean,
-        s.shape.tokens, s.shape.outputs, s.shape.gradient_decades,
-        100.0 * s.shape.gradient_row_share, s.repeats));
+std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors) {
+  std::string figures;
+  for (const TensorPoint& p : tensors)
+    if (p.tensor == "gradient" && p.recipe->name != "hybrid")
+      figures += fmt::format("{} {:.3g} % ({})", figures.empty() ? "" : ",",
+                             100.0 * spread_of(p.figures.zero_share).mean,
+                             gradient_label(*p.recipe, *p.policy));
+  return fmt::format(
+      "Share of a gradient that becomes zero:{} ({} x {} log-normal, +-3 sigma = {:g} decades, "
+      "{:g} % of the variance common to a token, fine scales 1 x {}, repeats: {}).",
+      figures, s.shape.tokens, s.shape.outputs, s.shape.gradient_decades,
+      100.0 * s.shape.gradient_row_share, s.product.tile, s.tensor_repeats);
+}
+
+std::string product_finding(const Setup& s, const Recipe& recipe,
+                            const std::vector<ProductPoint>& products) {
+  std::string figures;
+  for (const ProductPoint& p : products) {
+    if (p.exact || p.recipe != &recipe) continue;
+    figures += fmt::format("{} {} {:.3g} %", figures.empty() ? "" : ",", to_string(p.product),
+                           100.0 * spread_of(p.figures.relative_l2).mean);
+    if (p.product == Product::input_gradient)
+      figures += fmt::format(" (median token {:.3g} %, worst {:.3g} %)",
+                             100.0 * spread_of(p.figures.median_row).mean,
+                             100.0 * spread_of(p.figures.worst_row).mean);
   }
-  for (const Recipe& recipe : kRecipes) {
-    std::string figures;
-    for (const ProductPoint& p : products) {
-      if (p.exact || p.recipe != &recipe) continue;
-      figures += fmt::format("{}{} {:.3g} %", figures.empty() ? "" : ", ", to_string(p.product),
-                             100.0 * spread_of(p.figures.relative_l2).mean);
-      if (p.product == Product::input_gradient)
-        figures +=
-            fmt::format(" (median token {:.3g} %)", 100.0 * spread_of(p.figures.median_row).mean);
-    }
-    results.findings.push_back(fmt::format(
-        "{}: relative L2 error {} (tokens {}, inputs {}, outputs {}, {} outlier channels of {:g}, "
-        "sm90.wgmma promoted every {}, mean of {} repeats).",
-        recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
-        s.shape.activation.outlier_channels, s.shape.activation.magnitude,
-        s.product.promotion_interval, s.repeats));
-  }
+  return fmt::format(
+      "{}: relative L2 error{} (tokens {}, inputs {}, outputs {}, {} outlier channels of {:g}, "
+      "sm90.wgmma promoted every {}, repeats: {}).",
+      recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
+      s.shape.activation.outlier_channels, s.shape.activation.magnitude,
+      s.product.promotion_interval, s.repeats);
 }
 
 }  // namespace
@@ -357,7 +363,9 @@ Results format_asymmetry(const RunContext& context) {
   results.plots = {sweep_plot(setup, sweep, true), sweep_plot(setup, sweep, false),
                    token_plot(setup, products)};
   results.heat_maps = {error_map(setup, products)};
-  add_findings(setup, tensors, products, results);
+  results.findings.push_back(zero_finding(setup, tensors));
+  for (const Recipe& recipe : kRecipes)
+    results.findings.push_back(product_finding(setup, recipe, products));
   return results;
 }
 

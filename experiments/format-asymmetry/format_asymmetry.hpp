@@ -28,10 +28,10 @@ struct Recipe {
 };
 
 inline constexpr std::array<Recipe, 4> kRecipes{{
-    {"e4m3", "E4M3 everywhere", FormatId::e4m3fn, FormatId::e4m3fn, false},
-    {"e5m2", "E5M2 everywhere", FormatId::e5m2, FormatId::e5m2, false},
-    {"hybrid", "hybrid: E4M3 forward, E5M2 gradients", FormatId::e4m3fn, FormatId::e5m2, false},
-    {"e4m3_fine", "E4M3 everywhere, fine scales", FormatId::e4m3fn, FormatId::e4m3fn, true},
+    {"e4m3", "E4M3 only", FormatId::e4m3fn, FormatId::e4m3fn, false},
+    {"e5m2", "E5M2 only", FormatId::e5m2, FormatId::e5m2, false},
+    {"hybrid", "hybrid", FormatId::e4m3fn, FormatId::e5m2, false},
+    {"e4m3_fine", "E4M3, fine scales", FormatId::e4m3fn, FormatId::e4m3fn, true},
 }};
 
 /// A linear layer y = x w^T and what its tensors look like.
@@ -54,6 +54,9 @@ struct Layer {
   std::vector<float> dy;  ///< gradient of the output [tokens, outputs]
 };
 Layer make_layer(const RandomStream& random, const LayerShape& shape);
+
+/// Only the `dy` of `make_layer` for the same arguments.
+std::vector<float> make_gradient(const RandomStream& random, const LayerShape& shape);
 
 /// What a cast did to one tensor.
 struct TensorLoss {
@@ -88,6 +91,7 @@ struct ProductError {
   std::vector<double> row_error;  ///< relative L2 error of each row
   std::vector<double> row_norm;   ///< L2 norm of each row of the FP64 product
   [[nodiscard]] double median_row_error() const;
+  [[nodiscard]] double worst_row_error() const;
 };
 ProductError product_error(const Layer& layer, const Recipe& recipe, Product product,
                            const ProductSetup& setup);

@@ -82,12 +82,18 @@ std::vector<float> fp8_product(const Quantized& a, const Quantized& b, const Pro
   return d;
 }
 
+RandomStream substream(const RandomStream& random, std::uint64_t which) {
+  return {random.bits64(which), which};
+}
+
 }  // namespace
 
+std::vector<float> make_gradient(const RandomStream& random, const LayerShape& shape) {
+  return log_normal_rows(substream(random, 2), shape.tokens, shape.outputs, shape.gradient_decades,
+                         shape.gradient_row_share);
+}
+
 Layer make_layer(const RandomStream& random, const LayerShape& shape) {
-  const auto stream = [&](std::uint64_t which) {
-    return RandomStream(random.bits64(which), which);
-  };
   OutlierChannels activation = shape.activation;
   activation.rows = shape.tokens;
   activation.channels = shape.inputs;
@@ -95,10 +101,9 @@ Layer make_layer(const RandomStream& random, const LayerShape& shape) {
   layer.tokens = shape.tokens;
   layer.inputs = shape.inputs;
   layer.outputs = shape.outputs;
-  layer.x = outlier_channels(stream(0), activation);
-  layer.w = normal(stream(1), shape.outputs * shape.inputs, shape.weight_sigma);
-  layer.dy = log_normal_rows(stream(2), shape.tokens, shape.outputs, shape.gradient_decades,
-                             shape.gradient_row_share);
+  layer.x = outlier_channels(substream(random, 0), activation);
+  layer.w = normal(substream(random, 1), shape.outputs * shape.inputs, shape.weight_sigma);
+  layer.dy = make_gradient(random, shape);
   return layer;
 }
 
@@ -133,6 +138,10 @@ double ProductError::median_row_error() const {
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   return *middle;
+}
+
+double ProductError::worst_row_error() const {
+  return *std::max_element(row_error.begin(), row_error.end());
 }
 
 ProductError product_error(const Layer& layer, const Recipe& recipe, Product product,

@@ -57,6 +57,10 @@ std::string sharing(std::size_t tile) {
   return tile == 0 ? "per tensor" : fmt::format("per tile of {}", tile);
 }
 
+std::string bulk_name(const Setup& s) {
+  return fmt::format("{} x N(0, {:g}^2)", s.tensor.elements, s.tensor.sigma);
+}
+
 /// One cell of a sweep: a tensor, a tile, a policy, and what came of it.
 struct Point {
   std::string setup;  ///< for the published examples
@@ -125,53 +129,61 @@ std::vector<Point> published_points(const Setup& s) {
   return points;
 }
 
-std::vector<Column> spread_columns(const std::string& name, const std::string& unit,
-                                   const std::string& what) {
-  return {{name + "_mean", unit, what + ", mean over repeats"},
-          {name + "_min", unit, what + ", smallest"},
-          {name + "_max", unit, what + ", largest"}};
+/// What every table says of a point, after the columns that name it.
+std::vector<Column> with_figures(std::vector<Column> columns) {
+  const std::vector<Column> figures{
+      {"scales", "", "what shares a scale"},
+      {"tile", "elements", "elements that share a scale"},
+      {"subnormals", "", "kept or flushed"},
+      {"bulk_l2", "1", "relative L2 error of all but the outlier, mean over repeats"},
+      {"bulk_l2_min", "1", "smallest"},
+      {"bulk_l2_max", "1", "largest"},
+      {"whole_l2", "1", "relative L2 error of the whole tensor, mean over repeats"},
+      {"crushed_share", "1", "share of the bulk that became zero, mean over repeats"},
+      {"crushed", "elements", "bulk elements that became zero, mean over repeats"},
+      {"crushed_min", "elements", "smallest"},
+      {"crushed_max", "elements", "largest"},
+      {"damaged", "elements", "bulk elements beyond the format's error bound, mean"}};
+  columns.insert(columns.end(), figures.begin(), figures.end());
+  return columns;
 }
 
-Table make_table(const std::string& name, const std::string& title) {
-  std::vector<Column> columns{{"setup", "", "which tensor"},
-                              {"elements", "1", "elements of the tensor"},
-                              {"outlier", "1", "magnitude of the one outlier"},
-                              {"scales", "", "what shares a scale"},
-                              {"tile", "elements", "elements that share a scale"},
-                              {"subnormals", "", "kept or flushed"},
-                              {"repeats", "1", "tensors drawn"}};
-  const auto add = [&](const std::string& column, const std::string& unit,
-                       const std::string& what) {
-    for (Column& c : spread_columns(column, unit, what)) columns.push_back(std::move(c));
-  };
-  add("bulk_relative_l2", "1", "error of all but the outlier");
-  add("whole_relative_l2", "1", "error of the whole tensor");
-  add("crushed_share", "1", "share of the bulk that became zero");
-  add("crushed", "elements", "bulk elements that became zero");
-  add("damaged", "elements", "bulk elements beyond the format's normal error bound");
-  return {name, title, std::move(columns)};
+void add_point(Table& table, std::vector<Cell> row, const Point& p) {
+  const OutlierSpread& s = p.spread;
+  const std::size_t tile = p.tile == 0 ? p.tensor.elements : p.tile;
+  row.insert(row.end(),
+             {sharing(p.tile), static_cast<std::int64_t>(tile), subnormal_name(p.policy->policy),
+              s.bulk_relative_l2.mean, s.bulk_relative_l2.min, s.bulk_relative_l2.max,
+              s.whole_relative_l2.mean, s.crushed_share.mean, s.crushed.mean, s.crushed.min,
+              s.crushed.max, s.damaged.mean});
+  table.add_row(std::move(row));
 }
 
-Table points_table(const std::string& name, const std::string& title,
-                   const std::vector<Point>& points) {
-  Table table = make_table(name, title);
-  for (const Point& p : points) {
-    const std::size_t tile = p.tile == 0 ? p.tensor.elements : p.tile;
-    std::vector<Cell> row{p.setup.empty() ? fmt::format("N(0, {:g}^2)", p.tensor.sigma) : p.setup,
-                          static_cast<std::int64_t>(p.tensor.elements),
-                          p.tensor.outlier,
-                          sharing(p.tile),
-                          static_cast<std::int64_t>(tile),
-                          subnormal_name(p.policy->policy),
-                          static_cast<std::int64_t>(p.repeats)};
-    for (const Spread* s : {&p.spread.bulk_relative_l2, &p.spread.whole_relative_l2,
-                            &p.spread.crushed_share, &p.spread.crushed, &p.spread.damaged}) {
-      row.emplace_back(s->mean);
-      row.emplace_back(s->min);
-      row.emplace_back(s->max);
-    }
-    table.add_row(std::move(row));
-  }
+Table sweep_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("damage",
+              fmt::format("Damage against the outlier's magnitude ({}, {}, {} repeats)",
+                          short_name(*s.format), bulk_name(s), s.repeats),
+              with_figures({{"outlier", "1", "magnitude of the one outlier"}}));
+  for (const Point& p : points) add_point(table, {p.tensor.outlier}, p);
+  return table;
+}
+
+Table containment_table(const Setup& s, const std::vector<Point>& points) {
+  Table table(
+      "containment",
+      fmt::format("Damage against tile and tensor ({}, outlier {:g}, sigma {:g}, {} repeats)",
+                  short_name(*s.format), s.containment_outlier, s.tensor.sigma, s.repeats),
+      with_figures({{"elements", "1", "elements of the tensor"}}));
+  for (const Point& p : points) add_point(table, {static_cast<std::int64_t>(p.tensor.elements)}, p);
+  return table;
+}
+
+Table published_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("published",
+              fmt::format("Two published examples in real {} ({} repeats)", short_name(*s.format),
+                          s.published_repeats),
+              with_figures({{"setup", "", "the tensor"}}));
+  for (const Point& p : points) add_point(table, {p.setup}, p);
   return table;
 }
 
@@ -192,9 +204,8 @@ Series line(const std::vector<Point>& points, std::size_t tile, const CastProfil
 Plot magnitude_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
                     const std::string& what, Spread OutlierSpread::*figure) {
   Plot plot{name,
-            fmt::format("{} ({}, {} x N(0, {:g}^2), mean of {})", what, short_name(*s.format),
-                        s.tensor.elements, s.tensor.sigma, s.repeats),
-            {"magnitude of the one outlier (1)", true},
+            fmt::format("{} ({}, {})", what, short_name(*s.format), bulk_name(s)),
+            {"magnitude of the one outlier", true},
             {"", true},
             {}};
   for (const std::size_t tile : s.tiles)
@@ -210,79 +221,109 @@ Plot magnitude_plot(const Setup& s, const std::vector<Point>& points, const std:
 
 Plot hidden_plot(const Setup& s, const std::vector<Point>& points) {
   Plot plot{"whole_error_hides_the_damage",
-            fmt::format("The error of the whole tensor hides what happens to the bulk ({}, "
-                        "{} x N(0, {:g}^2))",
-                        short_name(*s.format), s.tensor.elements, s.tensor.sigma),
-            {"magnitude of the one outlier (1)", true},
+            fmt::format("The whole tensor's error hides the bulk's ({} per tensor, {})",
+                        short_name(*s.format), bulk_name(s)),
+            {"magnitude of the one outlier", true},
             {"relative L2 error (%)", true},
             {}};
   const CastProfile* policy = s.policies.front();
   plot.series.push_back(
-      line(points, 0, policy, &OutlierSpread::bulk_relative_l2, "all but the outlier, per tensor"));
+      line(points, 0, policy, &OutlierSpread::bulk_relative_l2, "all elements but the outlier"));
   plot.series.push_back(
-      line(points, 0, policy, &OutlierSpread::whole_relative_l2, "whole tensor, per tensor"));
+      line(points, 0, policy, &OutlierSpread::whole_relative_l2, "the whole tensor"));
   return plot;
 }
 
 Plot containment_plot(const Setup& s, const std::vector<Point>& points) {
-  Plot plot{"damage_against_tile",
-            fmt::format("Damage scales with the tile, not the tensor ({}, one outlier of {:g}, "
-                        "bulk N(0, {:g}^2), mean of {})",
-                        short_name(*s.format), s.containment_outlier, s.tensor.sigma, s.repeats),
-            {"elements that share a scale; the last point is the whole tensor", true, 2},
-            {"elements beyond the format's error bound", true, 2},
-            {}};
+  Plot plot{
+      "damage_against_tile",
+      fmt::format("Damage scales with the tile, not the tensor ({}, outlier {:g}, sigma {:g})",
+                  short_name(*s.format), s.containment_outlier, s.tensor.sigma),
+      {"elements that share a scale (last point: the whole tensor)", true, 2},
+      {"elements beyond the format's error bound", true, 2},
+      {}};
   for (const std::size_t elements : s.containment_elements) {
     Series series{
         fmt::format("tensor of {} elements", elements), {}, {}, Series::Style::lines_points};
-    for (const Point& p : points) {
-      if (p.tensor.elements != elements || p.policy != s.policies.front() || p.tile == 0) continue;
-      series.x.push_back(static_cast<double>(p.tile));
-      series.y.push_back(p.spread.damaged.mean);
-    }
-    for (const Point& p : points) {
-      if (p.tensor.elements != elements || p.policy != s.policies.front() || p.tile != 0) continue;
-      series.x.push_back(static_cast<double>(elements));
-      series.y.push_back(p.spread.damaged.mean);
-    }
+    for (const bool whole : {false, true})
+      for (const Point& p : points) {
+        const bool shown = p.tensor.elements == elements && p.policy == s.policies.front();
+        if (!shown || (p.tile == 0) != whole) continue;
+        series.x.push_back(static_cast<double>(whole ? elements : p.tile));
+        series.y.push_back(p.spread.damaged.mean);
+      }
     plot.series.push_back(series);
   }
   return plot;
 }
 
-std::string percent_of(const Spread& s) {
-  return fmt::format("{:.3g} % ({:.3g} to {:.3g})", 100.0 * s.mean, 100.0 * s.min, 100.0 * s.max);
+std::string percent(const Spread& s) { return fmt::format("{:.3g} %", 100.0 * s.mean); }
+
+/// The sweep's means at whole decades from 100 up, in one sentence.
+std::string sweep_finding(const Setup& s, const std::vector<Point>& sweep, std::size_t tile,
+                          const CastProfile* policy) {
+  std::string figures;
+  for (const Point& p : sweep) {
+    const double decade = std::log10(p.tensor.outlier);
+    const bool whole = std::abs(decade - std::round(decade)) < 1e-9;
+    if (p.tile != tile || p.policy != policy || !whole || decade < 2.0) continue;
+    figures +=
+        fmt::format("{} {} at {:g} ({} crushed, whole tensor {})", figures.empty() ? "" : ",",
+                    percent(p.spread.bulk_relative_l2), p.tensor.outlier,
+                    percent(p.spread.crushed_share), percent(p.spread.whole_relative_l2));
+  }
+  return fmt::format(
+      "{}, subnormals {}: relative L2 error of all elements but the outlier{} ({}, {} x N(0, "
+      "{:g}^2), mean of {} repeats).",
+      sharing(tile), subnormal_name(policy->policy), figures, short_name(*s.format),
+      s.tensor.elements, s.tensor.sigma, s.repeats);
+}
+
+std::string containment_finding(const Setup& s, const std::vector<Point>& points) {
+  std::string figures;
+  for (const std::size_t tile : s.tiles) {
+    std::vector<double> damaged;
+    for (const Point& p : points)
+      if (p.policy == s.policies.front() && p.tile == tile)
+        damaged.push_back(p.spread.damaged.mean);
+    const Spread range = spread_of(damaged);
+    figures += fmt::format("{} {:.0f} to {:.0f} {}", figures.empty() ? "" : ",", range.min,
+                           range.max, sharing(tile));
+  }
+  return fmt::format(
+      "Elements that one outlier of {:g} puts beyond the normal error bound of {}, subnormals {}, "
+      "in tensors of {} to {} elements:{} (bulk N(0, {:g}^2), mean of {} repeats).",
+      s.containment_outlier, short_name(*s.format), subnormal_name(s.policies.front()->policy),
+      s.containment_elements.front(), s.containment_elements.back(), figures, s.tensor.sigma,
+      s.repeats);
+}
+
+/// Per tensor against per tile for one published example and policy.
+std::string published_finding(const Setup& s, const Point& tensor, const Point& tiled) {
+  return fmt::format(
+      "{}, subnormals {}: {:.3g} elements crushed and {} error of the whole tensor ({} of the "
+      "bulk) "
+      "per tensor, {:.3g} and {} ({}) {}; ratio of the whole-tensor errors {:.3g} ({}, mean of {} "
+      "repeats).",
+      tensor.setup, subnormal_name(tensor.policy->policy), tensor.spread.crushed.mean,
+      percent(tensor.spread.whole_relative_l2), percent(tensor.spread.bulk_relative_l2),
+      tiled.spread.crushed.mean, percent(tiled.spread.whole_relative_l2),
+      percent(tiled.spread.bulk_relative_l2), sharing(tiled.tile),
+      tensor.spread.whole_relative_l2.mean / tiled.spread.whole_relative_l2.mean,
+      short_name(*s.format), tensor.repeats);
 }
 
 void add_findings(const Setup& s, const std::vector<Point>& sweep,
                   const std::vector<Point>& containment, const std::vector<Point>& published,
                   Results& results) {
-  for (const Point& p : sweep) {
-    const double decade = std::log10(p.tensor.outlier);
-    const bool shown = p.tile == 0 || (p.tile == 128 && p.policy == s.policies.front());
-    if (!shown || decade < 2.0 || std::abs(decade - std::round(decade)) > 1e-9) continue;
-    results.findings.push_back(fmt::format(
-        "Outlier {:g}, {}, subnormals {}: the bulk loses {} relative L2, {} of it becomes zero "
-        "({}, {} x N(0, {:g}^2), {} repeats, mean and range).",
-        p.tensor.outlier, sharing(p.tile), subnormal_name(p.policy->policy),
-        percent_of(p.spread.bulk_relative_l2), percent_of(p.spread.crushed_share),
-        short_name(*s.format), p.tensor.elements, p.tensor.sigma, p.repeats));
-  }
-  for (const Point& p : containment) {
-    if (p.policy != s.policies.front() || (p.tile != 0 && p.tile != 128)) continue;
-    results.findings.push_back(fmt::format(
-        "An outlier of {:g} in {} elements, {}: {:.1f} elements beyond the error bound of {} "
-        "(mean of {} repeats).",
-        p.tensor.outlier, p.tensor.elements, sharing(p.tile), p.spread.damaged.mean,
-        short_name(*s.format), p.repeats));
-  }
-  for (const Point& p : published)
-    results.findings.push_back(fmt::format(
-        "{}, {}, subnormals {}: {:.3g} elements crushed ({:g} to {:g}), error of the whole tensor "
-        "{}, of the bulk {} ({}, {} repeats).",
-        p.setup, sharing(p.tile), subnormal_name(p.policy->policy), p.spread.crushed.mean,
-        p.spread.crushed.min, p.spread.crushed.max, percent_of(p.spread.whole_relative_l2),
-        percent_of(p.spread.bulk_relative_l2), short_name(*s.format), p.repeats));
+  for (const CastProfile* policy : s.policies)
+    results.findings.push_back(sweep_finding(s, sweep, 0, policy));
+  if (s.tiles.size() > 1)
+    results.findings.push_back(sweep_finding(s, sweep, s.tiles.back(), s.policies.front()));
+  results.findings.push_back(containment_finding(s, containment));
+  // Published points come in pairs, per tensor before per tile.
+  for (std::size_t i = 0; i + 1 < published.size(); i += 2)
+    results.findings.push_back(published_finding(s, published[i], published[i + 1]));
 }
 
 }  // namespace
@@ -297,20 +338,16 @@ Results outlier(const RunContext& context) {
   measure(context, *setup.format, published, 0.7, 1.0);
 
   Results results;
-  results.tables.push_back(
-      points_table("damage", "Error of the bulk against the outlier's magnitude", sweep));
-  results.tables.push_back(
-      points_table("containment", "Damage against tile and tensor size", containment));
-  results.tables.push_back(
-      points_table("published", "The two published examples, in real E4M3", published));
+  results.tables = {sweep_table(setup, sweep), containment_table(setup, containment),
+                    published_table(setup, published)};
 
   Plot error =
       magnitude_plot(setup, sweep, "bulk_error_against_outlier",
-                     "One outlier: error of all other elements", &OutlierSpread::bulk_relative_l2);
+                     "One outlier: the error of all others", &OutlierSpread::bulk_relative_l2);
   error.y.label = "relative L2 error of all but the outlier (%)";
-  Plot crushed = magnitude_plot(setup, sweep, "crushed_share_against_outlier",
-                                "One outlier: share of the others that becomes zero",
-                                &OutlierSpread::crushed_share);
+  Plot crushed =
+      magnitude_plot(setup, sweep, "crushed_share_against_outlier",
+                     "One outlier: how many others become zero", &OutlierSpread::crushed_share);
   crushed.y.label = "share of the bulk that becomes zero (%)";
   results.plots = {error, crushed, containment_plot(setup, containment), hidden_plot(setup, sweep)};
   add_findings(setup, sweep, containment, published, results);

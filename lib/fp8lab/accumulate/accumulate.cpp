@@ -120,6 +120,7 @@ int alignment_exponent(const AccumulatorModel& model, const Term& t) {
 
 /// `t` in units of 2^unit_exponent, truncated toward zero.
 Wide truncated(const Term& t, int unit_exponent) {
+  if (t.significand == 0) return 0;
   const int shift = t.exponent - t.fraction_bits - unit_exponent;
   Wide magnitude = 0;
   if (shift >= 0)

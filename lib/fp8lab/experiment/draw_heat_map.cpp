@@ -8,6 +8,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/gnuplot_text.hpp"
+#include "fp8lab/experiment/table.hpp"
 #include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
@@ -34,11 +35,6 @@ std::string label_tics(const char* axis, const std::vector<std::string>& labels)
 double shade_of(const HeatMap& map, const AxisLayout& layout, double value) {
   return map.log ? std::log(value / layout.low) / std::log(layout.high / layout.low)
                  : (value - layout.low) / (layout.high - layout.low);
-}
-
-std::string short_number(double value) {
-  const bool wide = std::abs(value) >= 1e3 && std::abs(value) < 1e6;
-  return wide ? fmt::format("{:.0f}", value) : fmt::format("{:.3g}", value);
 }
 
 struct Cells {

@@ -54,6 +54,17 @@ std::optional<int> spawn_and_wait(std::vector<std::string> command,
   return status;
 }
 
+/// gnuplot names one font; readers without it should see a similar one.
+void add_fallback_fonts(const std::filesystem::path& svg) {
+  constexpr std::string_view kFont = "font-family=\"DejaVu Sans";
+  std::string text = read_file(svg);
+  for (std::size_t at = text.find(kFont); at != std::string::npos; at = text.find(kFont, at)) {
+    at += kFont.size();
+    text.insert(at, ", Verdana, sans-serif");
+  }
+  write_file(svg, text);
+}
+
 }  // namespace
 
 bool run_gnuplot(const std::filesystem::path& folder, std::span<const std::string> names) {
@@ -71,6 +82,7 @@ bool run_gnuplot(const std::filesystem::path& folder, std::span<const std::strin
     for (const char* ending : {".svg", ".png"})
       if (!std::filesystem::exists(folder / (name + ending)))
         throw Error(fmt::format("gnuplot left no {}{}: {}", name, ending, said));
+  for (const std::string& name : names) add_fallback_fonts(folder / (name + ".svg"));
   return true;
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -60,10 +60,24 @@ Json json_of(const Table& table) {
           {"columns", columns}};
 }
 
+template <class T>
+Json json_of(const T& value) {
+  return value;
+}
+
+/// JSON has no NaN and no infinity: those are texts.
+Json json_of(double value) { return std::isfinite(value) ? Json(value) : Json(to_csv(value)); }
+
+Json json_of(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(json_of(value));
+  return list;
+}
+
 Json json_of(const Parameters& parameters) {
   Json values = Json::object();
   for (const auto& [key, value] : parameters.values())
-    std::visit([&values, &name = key](const auto& v) { values[name] = v; }, value);
+    std::visit([&values, &name = key](const auto& v) { values[name] = json_of(v); }, value);
   return values;
 }
 

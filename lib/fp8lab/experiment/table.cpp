@@ -28,8 +28,7 @@ std::string csv_real(double value) {
 }
 
 std::string for_people(const Cell& cell) {
-  if (const double* real = std::get_if<double>(&cell))
-    return std::isfinite(*real) ? fmt::format("{:.4g}", *real) : csv_real(*real);
+  if (const double* real = std::get_if<double>(&cell)) return short_number(*real);
   if (const std::string* text = std::get_if<std::string>(&cell)) return *text;
   return to_csv(cell);
 }
@@ -42,7 +41,9 @@ std::size_t width(const std::string& text) {
 }
 
 std::string heading(const Column& column) {
-  const bool has_unit = !column.unit.empty() && column.unit != "1";
+  // `storage_bits [bits]` says it twice.
+  const bool has_unit =
+      !column.unit.empty() && column.unit != "1" && !column.name.ends_with(column.unit);
   return has_unit ? fmt::format("{} [{}]", column.name, column.unit) : column.name;
 }
 
@@ -59,6 +60,13 @@ std::string to_csv(const Cell& cell) {
   if (const auto* real = std::get_if<double>(&cell)) return csv_real(*real);
   if (const auto* flag = std::get_if<bool>(&cell)) return *flag ? "true" : "false";
   return csv_text(std::get<std::string>(cell));
+}
+
+std::string short_number(double value) {
+  if (!std::isfinite(value)) return csv_real(value);
+  const double magnitude = std::abs(value);
+  return magnitude >= 9999.5 && magnitude < 1e6 ? fmt::format("{:.0f}", value)
+                                                : fmt::format("{:.4g}", value);
 }
 
 Table::Table(std::string name, std::string title, std::vector<Column> columns)

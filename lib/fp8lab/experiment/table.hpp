@@ -20,6 +20,10 @@ using Cell = std::variant<std::int64_t, double, bool, std::string>;
 /// same bits, `nan`, `inf`, `-inf` spelled so, text quoted where needed.
 std::string to_csv(const Cell& cell);
 
+/// A real for people: 4 significant digits, with an exponent only below 1e-4
+/// and from 1e6 on; integers below that in full.
+std::string short_number(double value);
+
 class Table {
  public:
   Table(std::string name, std::string title, std::vector<Column> columns);
@@ -33,8 +37,8 @@ class Table {
   [[nodiscard]] const std::vector<std::vector<Cell>>& rows() const { return rows_; }
 
   [[nodiscard]] std::string csv() const;
-  /// For people: aligned, reals to 4 significant digits, at most `max_rows`
-  /// rows (0: all), the rest counted in a last line.
+  /// For people: the title, then aligned columns, reals as `short_number`, at
+  /// most `max_rows` rows (0: all), the rest counted in a last line.
   [[nodiscard]] std::string text(std::size_t max_rows = 0) const;
 
  private:

@@ -1,0 +1,115 @@
+#include "claims/claim.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+using namespace experiments;
+
+struct Options {
+  std::vector<std::string> ids;
+  ClaimContext context{.threads = omp_get_max_threads()};
+  bool json = false;
+};
+
+nlohmann::ordered_json to_json(const Claim& claim, const Measurement& measurement) {
+  nlohmann::ordered_json values = nlohmann::ordered_json::array();
+  for (const MeasuredValue& v : measurement.values)
+    values.push_back({{"name", v.name}, {"unit", v.unit}, {"value", v.value}});
+  return {{"id", claim.id},
+          {"source", claim.source},
+          {"claim", claim.statement},
+          {"setup", claim.setup},
+          {"criterion", claim.criterion},
+          {"figure", measurement.figure},
+          {"values", values},
+          {"verdict", to_string(measurement.verdict)}};
+}
+
+/// `text` after `title`, broken at spaces, aligned.
+void print_field(std::string_view title, std::string_view text) {
+  constexpr std::size_t kWidth = 84;
+  std::string head = fmt::format("  {:<10}", title);
+  while (text.size() > kWidth) {
+    const std::size_t space = text.rfind(' ', kWidth);
+    if (space == std::string_view::npos || space == 0) break;
+    fmt::print("{}{}\n", head, text.substr(0, space));
+    text.remove_prefix(space + 1);
+    head.assign(head.size(), ' ');
+  }
+  fmt::print("{}{}\n", head, text);
+}
+
+void print_claim(const Claim& claim, const Measurement& measurement) {
+  fmt::print("{} ({}): {}\n", claim.id, claim.source, to_string(measurement.verdict));
+  print_field("claim", claim.statement);
+  print_field("setup", claim.setup);
+  print_field("measured", measurement.figure);
+  print_field("criterion", claim.criterion);
+  fmt::print("\n");
+}
+
+std::vector<const Claim*> chosen_claims(const Options& options) {
+  std::vector<const Claim*> claims;
+  for (const std::string& id : options.ids) claims.push_back(&find_claim(id));
+  if (options.ids.empty())
+    for (const Claim& claim : all_claims()) claims.push_back(&claim);
+  return claims;
+}
+
+int run(const Options& options) {
+  nlohmann::ordered_json measured = nlohmann::ordered_json::array();
+  std::map<Verdict, int> counts;
+  int failed = 0;
+  for (const Claim* claim : chosen_claims(options)) {
+    try {
+      const Measurement measurement = measure(*claim, options.context);
+      ++counts[measurement.verdict];
+      if (options.json)
+        measured.push_back(to_json(*claim, measurement));
+      else
+        print_claim(*claim, measurement);
+    } catch (const std::exception& error) {
+      ++failed;
+      fmt::print(stderr, "fp8lab: {} could not be measured: {}\n", claim->id, error.what());
+    }
+  }
+  if (options.json)
+    fmt::print(
+        "{}\n",
+        nlohmann::ordered_json{{"seed", options.context.seed}, {"claims", measured}}.dump(2));
+  else
+    fmt::print("{} hold, {} with a correction, {} do not, {} could not be measured (seed {})\n",
+               counts[Verdict::holds], counts[Verdict::holds_with_correction],
+               counts[Verdict::does_not_hold], failed, options.context.seed);
+  return failed == 0 ? kPass : kMismatch;
+}
+
+}  // namespace
+
+void add_claims(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("claims", "Measure what is said about FP8 and tell what holds");
+  command->add_option("ID", options->ids, "claims, F1 say; all if none is given");
+  command->add_option("--seed", options->context.seed, "seed of all random draws")
+      ->capture_default_str();
+  command->add_option("--threads", options->context.threads, "threads; figures do not depend on it")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "command.hpp"
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/experiment/table.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+struct Options {
+  std::string what;
+  bool json = false;
+};
+
+std::string specials_of(const Format& f) {
+  switch (f.specials) {
+    case SpecialValues::ieee:
+      return "Inf, NaN";
+    case SpecialValues::nan_only:
+      return "NaN";
+    case SpecialValues::fnuz:
+      return "NaN, no -0";
+    case SpecialValues::none:
+      return "none";
+  }
+  return "";
+}
+
+Table formats() {
+  Table table("formats", "Formats",
+              {{"name", "", "name in every option"},
+               {"exponent_bits", "bits", "width of the exponent field"},
+               {"mantissa_bits", "bits", "width of the mantissa field"},
+               {"bias", "1", "exponent bias"},
+               {"max_finite", "1", "largest finite value"},
+               {"min_normal", "1", "smallest positive normal value"},
+               {"min_subnormal", "1", "smallest positive value"},
+               {"specials", "", "codes that are no finite numbers"},
+               {"storage_bits", "bits", "width of a stored element"}});
+  for (const Format& f : kFormats)
+    table.add_row({std::string(f.name), std::int64_t{f.exponent_bits},
+                   std::int64_t{f.mantissa_bits}, std::int64_t{f.bias}, f.max_finite(),
+                   f.min_normal(), f.min_subnormal(), specials_of(f),
+                   std::int64_t{f.storage_bits}});
+  return table;
+}
+
+std::string_view name_of(OverflowPolicy policy) {
+  return policy == OverflowPolicy::saturate ? "saturate" : "non_saturating";
+}
+std::string_view name_of(InfinityPolicy policy) {
+  return policy == InfinityPolicy::saturate ? "saturate" : "non_saturating";
+}
+std::string_view name_of(SubnormalPolicy policy) {
+  switch (policy) {
+    case SubnormalPolicy::preserve:
+      return "preserve";
+    case SubnormalPolicy::flush_to_zero:
+      return "flush_to_zero";
+    case SubnormalPolicy::raise_to_min_normal:
+      return "raise_to_min_normal";
+  }
+  return "";
+}
+std::string_view name_of(NanPolicy policy) {
+  switch (policy) {
+    case NanPolicy::positive_all_ones:
+      return "positive_all_ones";
+    case NanPolicy::signed_all_ones:
+      return "signed_all_ones";
+    case NanPolicy::signed_quiet:
+      return "signed_quiet";
+  }
+  return "";
+}
+
+Table profiles() {
+  Table table("profiles", "Cast profiles",
+              {{"name", "", "name in every option"},
+               {"rounding", "", "rounding mode"},
+               {"overflow", "", "magnitudes above max finite after rounding"},
+               {"subnormals", "", "magnitudes below min normal"},
+               {"infinity", "", "what +-Inf becomes"},
+               {"nan", "", "what NaN becomes"},
+               {"used_by", "", "systems that cast so"}});
+  for (const CastProfile& profile : kCastProfiles) {
+    const CastPolicy& policy = profile.policy;
+    table.add_row({std::string(profile.name), std::string(to_string(policy.rounding)),
+                   std::string(name_of(policy.overflow)), std::string(name_of(policy.subnormals)),
+                   std::string(name_of(policy.infinity)), std::string(name_of(policy.nan)),
+                   std::string(profile.used_by)});
+  }
+  return table;
+}
+
+std::string accumulation_of(const AccumulatorModel& model) {
+  switch (model.kind) {
+    case AccumulationKind::fused_dot_product:
+      return "fused_dot_product";
+    case AccumulationKind::sequential:
+      return "sequential";
+    case AccumulationKind::float32:
+      return "float32";
+    case AccumulationKind::exact:
+      return "exact";
+  }
+  return "";
+}
+
+constexpr const char* kUnused = "-";  // null in JSON
+
+/// A model's fields where its kind uses them.
+std::vector<Cell> model_row(const InstructionModel& model) {
+  const AccumulatorModel& accumulator = model.accumulator;
+  const bool fused = accumulator.kind == AccumulationKind::fused_dot_product;
+  const bool rounds = fused || accumulator.kind == AccumulationKind::sequential;
+  const auto where = [](bool used, int value) {
+    return used ? Cell(std::int64_t{value}) : Cell(std::string(kUnused));
+  };
+  const bool one_format = model.a_format == model.b_format;
+  const std::string a(format(model.a_format).name);
+  return {std::string(model.name),
+          one_format ? a : a + " " + std::string(format(model.b_format).name),
+          accumulation_of(accumulator),
+          where(fused, accumulator.terms),
+          where(fused, accumulator.alignment_fraction_bits),
+          where(rounds, accumulator.output_fraction_bits),
+          rounds ? std::string(to_string(accumulator.rounding)) : kUnused,
+          std::string(format(accumulator.output_format).name),
+          std::string(to_string(model.standing)),
+          std::string(model.source)};
+}
+
+Table models() {
+  Table table("models", "Instruction models",
+              {{"name", "", "architecture, instruction and input"},
+               {"input", "", "formats of a and b, or of both"},
+               {"accumulation", "", "how products are added up"},
+               {"terms", "1", "products a step"},
+               {"alignment_bits", "bits", "fraction bits kept when terms are aligned"},
+               {"output_bits", "bits", "fraction bits of the sum"},
+               {"rounding", "", "rounding of the sum"},
+               {"output", "", "format of the result"},
+               {"standing", "", "how well it is known"},
+               {"source", "", "who says so"}});
+  for (const InstructionModel& model : instruction_models()) table.add_row(model_row(model));
+  return table;
+}
+
+Table experiments() {
+  Table table("experiments", "Experiments",
+              {{"name", "", "name for run"}, {"question", "", "what it asks"}});
+  for (const Experiment& experiment : all_experiments())
+    table.add_row({std::string(experiment.name), read_question(experiment.default_toml)});
+  return table;
+}
+
+nlohmann::ordered_json to_json(const Table& table) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& row : table.rows()) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (std::size_t c = 0; c < row.size(); ++c)
+      if (row[c] == Cell(std::string(kUnused)))
+        object[table.columns()[c].name] = nullptr;
+      else
+        std::visit([&](const auto& value) { object[table.columns()[c].name] = value; }, row[c]);
+    rows.push_back(object);
+  }
+  return rows;
+}
+
+int run(const Options& options) {
+  constexpr std::pair<std::string_view, Table (*)()> kKinds[] = {{"formats", formats},
+                                                                 {"profiles", profiles},
+                                                                 {"models", models},
+                                                                 {"experiments", experiments}};
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  std::string text;
+  for (const auto& [name, make] : kKinds) {
+    if (!options.what.empty() && options.what != name) continue;
+    const Table table = make();
+    if (options.json)
+      json[std::string(name)] = to_json(table);
+    else
+      text += table.text() + "\n";
+  }
+  fmt::print("{}", options.json ? json.dump(2) + "\n" : text);
+  return kPass;
+}
+
+}  // namespace
+
+void add_list(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("list", "Show every format, profile, model, experiment");
+  command->add_option("WHAT", options->what, "one of these alone")
+      ->check(CLI::IsMember({"formats", "profiles", "models", "experiments"}));
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

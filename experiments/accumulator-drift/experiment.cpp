@@ -1,0 +1,388 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "accumulator-drift/drift.hpp"
+#include "accumulator-drift/sweep.hpp"
+#include "fp8lab/cast/policy.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// "sm90.wgmma.e4m3/128, K^0.02": the accumulator, its promotion interval, the fitted exponent.
+std::string label(const Sweep& sweep, const Curve& curve) {
+  std::string text = curve.accumulator;
+  if (curve.interval != 0) text += fmt::format("/{}", curve.interval);
+  const LineFit fit = sweep.slope(curve);
+  // The exact sum has no law of its own: its only error is the rounding of its output.
+  return std::isnan(fit.slope) || curve.accumulator == "exact"
+             ? text
+             : fmt::format("{}, K^{:.2f}", text, fit.slope);
+}
+
+Table error_table(const Sweep& sweep) {
+  Table table("error", "Error of the accumulation against the exact sum of the same products",
+              {{"operands", "", "e4m3 with amax scales, or bf16"},
+               {"distribution", "", "of the operands"},
+               {"k", "1", "length of each dot product"},
+               {"accumulator", "", "registered model"},
+               {"promotion_interval", "1", "terms between promotions into FP32; 0 for none"},
+               {"outputs", "1", "dot products measured"},
+               {"relative_l2", "1", "|d - exact|_2 / |exact|_2 over the outputs"},
+               {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
+               {"max_relative", "1", "largest |d - exact| / |exact|"},
+               {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones"}});
+  const Parameters& p = sweep.context().parameters;
+  const std::int64_t outputs = p.integer("rows") * p.integer("columns");
+  for (const Point& point : sweep.points())
+    table.add_row({std::string(to_string(point.curve.operands)),
+                   std::string(to_string(point.curve.distribution)), point.k,
+                   point.curve.accumulator, point.curve.interval, outputs, point.error.relative_l2,
+                   point.error.mean_signed_relative, point.error.max_relative,
+                   1.0 - point.error.cosine});
+  return table;
+}
+
+Table slope_table(const Sweep& sweep) {
+  const Parameters& p = sweep.context().parameters;
+  Table table("slopes",
+              fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {})",
+                          p.integer("fit_k_min"), p.integer("fit_k_max")),
+              {{"operands", "", "e4m3 with amax scales, or bf16"},
+               {"distribution", "", "of the operands"},
+               {"accumulator", "", "registered model"},
+               {"promotion_interval", "1", "terms between promotions; 0 for none"},
+               {"slope", "1", "least squares of log2 error on log2 K"},
+               {"standard_error", "1", "of the slope, from the residuals"},
+               {"points", "1", "lengths fitted"}});
+  for (const Distribution d : sweep.distributions())
+    for (const Curve& curve : sweep.curves(d)) {
+      const LineFit fit = sweep.slope(curve);
+      table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
+                     curve.accumulator, curve.interval, fit.slope, fit.slope_standard_error,
+                     std::int64_t{fit.points}});
+    }
+  return table;
+}
+
+Series labelled_series(const Sweep& sweep, const Curve& curve) {
+  Series series = sweep.series(curve);
+  series.label = label(sweep, curve);
+  series.style = curve.interval == 0 ? Series::Style::lines_points : Series::Style::dashed;
+  return series;
+}
+
+Plot plot_against_k(const Sweep& sweep, Distribution d) {
+  Plot plot;
+  plot.name = fmt::format("error_against_k_{}", to_string(d));
+  plot.title = fmt::format("Accumulation error on E4M3, {} operands; dashed: promoted every {}",
+                           to_string(d), kDeepSeekInterval);
+  plot.x = {"length of the dot product K (terms)", true, 2};
+  plot.y = {"relative L2 error (1)", true};
+  for (const Curve& curve : sweep.curves(d))
+    if (curve.operands == OperandFormat::e4m3) plot.series.push_back(labelled_series(sweep, curve));
+  return plot;
+}
+
+Plot plot_rounding_law(const Sweep& sweep) {
+  Plot plot;
+  plot.name = "rounding_law";
+  plot.title = "Accumulation error against K on BF16 operands, where only the accumulator rounds";
+  plot.x = {"length of the dot product K (terms)", true, 2};
+  plot.y = {"relative L2 error (1)", true};
+  for (const Distribution d : sweep.distributions())
+    for (const Curve& curve : sweep.curves(d)) {
+      // Two distributions make the point; the table has all of them.
+      if (curve.operands != OperandFormat::bf16 || d == Distribution::correlated) continue;
+      Series series = labelled_series(sweep, curve);
+      series.label = fmt::format("{} {}", to_string(d), series.label);
+      if (d != Distribution::uniform) series.style = Series::Style::dashed;
+      plot.series.push_back(std::move(series));
+    }
+  return plot;
+}
+
+Plot plot_against_interval(const Sweep& sweep) {
+  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("promotion_k");
+  const std::vector<std::int64_t> intervals =
+      sweep.context().parameters.integers("promotion_intervals");
+  Plot plot;
+  plot.name = "error_against_promotion_interval";
+  plot.x = {"promotion interval (terms)", true, 2};
+  plot.y = {"relative L2 error (1)", true};
+  if (ks.empty()) return plot;
+  const std::int64_t k = *std::max_element(ks.begin(), ks.end());
+  plot.title = fmt::format(
+      "Accumulation error against the promotion interval, K = {}, E4M3; rightmost: none", k);
+  for (const std::string& name : sweep.context().parameters.texts("promoted_accumulators"))
+    for (const Distribution d : sweep.distributions()) {
+      Series series{fmt::format("{}, {}", name, to_string(d)), {}, {}};
+      for (const std::int64_t interval : intervals)
+        if (const Comparison* error = sweep.find({OperandFormat::e4m3, d, name, interval}, k)) {
+          series.x.push_back(static_cast<double>(interval));
+          series.y.push_back(error->relative_l2);
+        }
+      if (const Comparison* error = sweep.find({OperandFormat::e4m3, d, name, 0}, k)) {
+        series.x.push_back(static_cast<double>(k));  // one accumulator for all of K
+        series.y.push_back(error->relative_l2);
+      }
+      plot.series.push_back(std::move(series));
+    }
+  return plot;
+}
+
+constexpr std::int64_t kOnesLength = 32768;  // twice where the sum of ones sticks
+
+struct RunningSumResult {
+  Table table;
+  Plot plot;
+  std::string finding;
+};
+
+RunningSumResult record_running_sum(const RunContext& context, Distribution d, std::int64_t k,
+                                    std::int64_t step) {
+  const QuantizedOperands q =
+      quantize_unscaled(make_operands({d, 1, 1, k, 0.0}, context.seed), kNvidiaSatfinite);
+  const RunningSums sums =
+      running_sums(q, find_instruction_model(kHopper).accumulator, kDeepSeekInterval, step);
+  RunningSumResult result{
+      Table(fmt::format("running_sum_{}", to_string(d)),
+            fmt::format("Running sum of one dot product, {} operands, {}", to_string(d), kHopper),
+            {{"k", "1", "products summed so far"},
+             {"exact", "1", "exact sum of the same E4M3 codes, in units of the operands"},
+             {"unpromoted", "1", "one accumulator for all of K"},
+             {"promoted", "1", "promoted into FP32 every 128 terms"}}),
+      {},
+      {}};
+  if (!sums.k.empty())
+    result.finding = fmt::format(
+        "One sum of {} products of {} operands, {}: exact {:.1f}, without promotion {:.1f}, "
+        "promoted every {} {:.1f}.",
+        k, to_string(d), kHopper, sums.exact.back(), sums.unpromoted.back(), kDeepSeekInterval,
+        sums.promoted.back());
+  for (std::size_t i = 0; i < sums.k.size(); ++i)
+    result.table.add_row({static_cast<std::int64_t>(sums.k[i]), sums.exact[i], sums.unpromoted[i],
+                          sums.promoted[i]});
+  Plot& plot = result.plot;
+  plot.name = result.table.name();
+  plot.title =
+      fmt::format("Running sum of one dot product of {} operands, {}", to_string(d), kHopper);
+  plot.x = {"products summed k (terms)", false};
+  plot.y = {"sum (units of the operands squared)", false};
+  plot.series = {{"exact", sums.k, sums.exact, Series::Style::lines},
+                 {"no promotion", sums.k, sums.unpromoted, Series::Style::lines},
+                 {"promoted every 128", {}, {}, Series::Style::points}};
+  constexpr std::size_t kEvery = 8;  // points that leave the line below visible
+  for (std::size_t i = kEvery - 1; i < sums.k.size(); i += kEvery) {
+    plot.series[2].x.push_back(sums.k[i]);
+    plot.series[2].y.push_back(sums.promoted[i]);
+  }
+  return result;
+}
+
+constexpr Pipeline kPipelines[] = {
+    {.name = "hopper, no promotion", .accumulator = kHopper},
+    {.name = "hopper, promoted every 128",
+     .accumulator = kHopper,
+     .promotion_interval = kDeepSeekInterval},
+    {.name = "seed listing, no promotion",
+     .accumulator = "seed.listing",
+     .seed_cast = true,
+     .bf16_output = false},
+    {.name = "seed listing, promoted every 128",
+     .accumulator = "seed.listing",
+     .promotion_interval = kDeepSeekInterval,
+     .seed_cast = true,
+     .bf16_output = false},
+};
+
+struct StageSwitch {
+  std::string_view name;
+  bool Stages::*member;
+};
+constexpr StageSwitch kStages[] = {{"input quantization", &Stages::input_quantization},
+                                   {"product rounding", &Stages::product_rounding},
+                                   {"accumulation", &Stages::accumulation},
+                                   {"output rounding", &Stages::output_rounding}};
+
+Table split_table(const Sweep& sweep) {
+  Table table("error_split", "Where the error of a whole product comes from, one stage at a time",
+              {{"distribution", "", "of the BF16 operands"},
+               {"k", "1", "length of each dot product"},
+               {"pipeline", "", "how the product is computed"},
+               {"stage", "", "the stage that is isolated"},
+               {"alone", "1", "relative L2 error with this stage on and all others exact"},
+               {"without", "1", "relative L2 error with this stage exact and all others on"},
+               {"total", "1", "relative L2 error with every stage on"}});
+  const RunContext& context = sweep.context();
+  for (const std::int64_t k : context.parameters.integers("split_k"))
+    for (const Distribution d : sweep.distributions()) {
+      const Bf16Operands operands = make_operands(sweep.spec(d, k), context.seed);
+      for (const Pipeline& pipeline : kPipelines) {
+        const double total = pipeline_error(operands, pipeline, {}, context.threads);
+        for (const StageSwitch& stage : kStages) {
+          Stages alone{false, false, false, false};
+          Stages without{};
+          alone.*stage.member = true;
+          without.*stage.member = false;
+          table.add_row({std::string(to_string(d)), k, std::string(pipeline.name),
+                         std::string(stage.name),
+                         pipeline_error(operands, pipeline, alone, context.threads),
+                         pipeline_error(operands, pipeline, without, context.threads), total});
+        }
+      }
+    }
+  return table;
+}
+
+constexpr struct PublishedSetup {
+  Distribution distribution;
+  std::int64_t k;
+} kPublishedSetups[] = {{Distribution::uniform, 4096},
+                        {Distribution::normal, 4096},
+                        {Distribution::correlated, 4096},
+                        {Distribution::uniform, 16384}};
+
+/// The setups that publications quote, under Hopper's model, with and without promotion.
+Table published_table(const RunContext& context, std::vector<std::string>& findings) {
+  Table table(
+      "published_setups",
+      fmt::format("The setups that publications quote, under {}; operands cast without a scale",
+                  kHopper),
+      {{"distribution", "", "of the operands"},
+       {"k", "1", "length of each dot product"},
+       {"promotion_interval", "1", "terms between promotions; 0 for none"},
+       {"outputs", "1", "dot products measured"},
+       {"relative_l2", "1", "|d - exact|_2 / |exact|_2"},
+       {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
+       {"max_relative", "1", "largest |d - exact| / |exact|"},
+       {"max_absolute_over_amax", "1", "largest |d - exact| / largest |exact|"},
+       {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones"}});
+  const Parameters& p = context.parameters;
+  const std::int64_t side = p.integer("published_rows");
+  const AccumulatorModel& model = find_instruction_model(kHopper).accumulator;
+  for (const auto& [d, k] : kPublishedSetups) {
+    const QuantizedOperands q = quantize_unscaled(
+        make_operands({d, side, side, k, p.real("correlation")}, context.seed), kNvidiaSatfinite);
+    const std::vector<double> exact = exact_product(q);
+    double amax = 0.0;
+    for (const double e : exact) amax = std::max(amax, std::abs(e));
+    std::string figures;
+    for (const std::int64_t interval : {std::int64_t{0}, kDeepSeekInterval}) {
+      const Comparison error = compare(exact, accumulate(q, model, interval, context.threads));
+      table.add_row({std::string(to_string(d)), k, interval, side * side, error.relative_l2,
+                     error.mean_signed_relative, error.max_relative, error.max_absolute / amax,
+                     1.0 - error.cosine});
+      figures += fmt::format(
+          "{}relative L2 error {:.3g} %, bias {:+.2g} %, largest relative error {:.3g} %, cosine "
+          "{:.6f}",
+          interval == 0 ? " without promotion " : fmt::format("; promoted every {} ", interval),
+          100.0 * error.relative_l2, 100.0 * error.mean_signed_relative, 100.0 * error.max_relative,
+          error.cosine);
+    }
+    findings.push_back(fmt::format("{}, K = {}, {} operands without a scale, {} outputs:{}.",
+                                   kHopper, k, to_string(d), side * side, figures));
+  }
+  return table;
+}
+
+/// "sm90.wgmma.e4m3 1.23 +- 0.041, ...": the 14-bit accumulators' exponents on one distribution.
+std::string exponents_of(const Sweep& sweep, Distribution d, OperandFormat operands) {
+  std::string text;
+  for (const Curve& curve : sweep.curves(d)) {
+    const bool of_interest =
+        curve.accumulator == kHopper || curve.accumulator.starts_with("sequential14");
+    if (!of_interest || curve.interval != 0 || curve.operands != operands) continue;
+    const LineFit fit = sweep.slope(curve);
+    if (std::isnan(fit.slope)) continue;
+    text += fmt::format("{}{} {:.2f} +- {:.3f}", text.empty() ? "" : ", ", curve.accumulator,
+                        fit.slope, fit.slope_standard_error);
+  }
+  return text.empty() ? "not fitted" : text;
+}
+
+void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
+  const Parameters& p = sweep.context().parameters;
+  for (const Distribution d : sweep.distributions())
+    findings.push_back(fmt::format(
+        "Exponents of K in the relative L2 error, {} operands, no promotion: BF16 (only the "
+        "accumulator rounds) {}; E4M3, K = {} ... {}, {}.",
+        to_string(d), exponents_of(sweep, d, OperandFormat::bf16), p.integer("fit_k_min"),
+        p.integer("fit_k_max"), exponents_of(sweep, d, OperandFormat::e4m3)));
+}
+
+/// Nearest rounding stops being harmless where the sum's unit outgrows the products.
+void add_nearest_finding(const Sweep& sweep, std::vector<std::string>& findings) {
+  std::string text;
+  for (const std::int64_t k : sweep.context().parameters.integers("k")) {
+    const Comparison* nearest =
+        sweep.find({OperandFormat::e4m3, Distribution::uniform, "sequential14.rne", 0}, k);
+    const Comparison* truncated =
+        sweep.find({OperandFormat::e4m3, Distribution::uniform, "sequential14.rz", 0}, k);
+    if (nearest == nullptr || truncated == nullptr || (k != 1024 && k != 16384)) continue;
+    text += fmt::format("{} K = {}: nearest {:.3g} % (bias {:+.2g} %), truncated {:.3g} %",
+                        text.empty() ? "" : ";", k, 100.0 * nearest->relative_l2,
+                        100.0 * nearest->mean_signed_relative, 100.0 * truncated->relative_l2);
+  }
+  if (!text.empty())
+    findings.push_back(
+        fmt::format("14 bits, one addition at a time, uniform E4M3 operands, relative L2 error:{}; "
+                    "nearest rounding is biased once the sum's unit outgrows the products.",
+                    text));
+}
+
+void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& findings) {
+  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("k");
+  if (ks.empty()) return;
+  const std::int64_t k = *std::max_element(ks.begin(), ks.end());
+  std::string text;
+  for (const Distribution d : sweep.distributions()) {
+    const Comparison* without = sweep.find({OperandFormat::e4m3, d, std::string(kHopper), 0}, k);
+    const Comparison* with =
+        sweep.find({OperandFormat::e4m3, d, std::string(kHopper), kDeepSeekInterval}, k);
+    if (without == nullptr || with == nullptr) continue;
+    text += fmt::format("{} {} operands {:.3g} % to {:.3g} % ({:.0f} times less)",
+                        text.empty() ? "" : ",", to_string(d), 100.0 * without->relative_l2,
+                        100.0 * with->relative_l2, without->relative_l2 / with->relative_l2);
+  }
+  if (!text.empty())
+    findings.push_back(
+        fmt::format("Promotion every {} changes the relative L2 error of {} at K = {}:{}.",
+                    kDeepSeekInterval, kHopper, k, text));
+}
+
+}  // namespace
+
+Results accumulator_drift(const RunContext& context) {
+  Sweep sweep(context);
+  sweep.run();
+  Results results;
+  add_slope_findings(sweep, results.findings);
+  add_nearest_finding(sweep, results.findings);
+  add_promotion_finding(sweep, results.findings);
+  results.tables = {error_table(sweep), slope_table(sweep), split_table(sweep)};
+  context.progress(0.9);
+  results.tables.push_back(published_table(context, results.findings));
+  for (const Distribution d : sweep.distributions())
+    results.plots.push_back(plot_against_k(sweep, d));
+  results.plots.push_back(plot_rounding_law(sweep));
+  results.plots.push_back(plot_against_interval(sweep));
+
+  const Parameters& p = context.parameters;
+  const std::pair<Distribution, std::int64_t> sums_of[] = {
+      {Distribution::uniform, p.integer("running_sum_k")}, {Distribution::ones, kOnesLength}};
+  for (const auto& [d, k] : sums_of) {
+    RunningSumResult sums = record_running_sum(context, d, k, p.integer("running_sum_step"));
+    results.findings.push_back(sums.finding);
+    results.tables.push_back(std::move(sums.table));
+    results.plots.push_back(std::move(sums.plot));
+  }
+  context.progress(1.0);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

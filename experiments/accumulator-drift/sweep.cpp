@@ -1,0 +1,127 @@
+#include "accumulator-drift/sweep.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace fp8lab::experiments {
+namespace {
+
+bool holds(const std::vector<std::int64_t>& values, std::int64_t value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+const AccumulatorModel& model_of(const Curve& curve) {
+  return find_instruction_model(curve.accumulator).accumulator;
+}
+
+}  // namespace
+
+std::string_view to_string(OperandFormat format) {
+  return format == OperandFormat::e4m3 ? "e4m3" : "bf16";
+}
+
+Sweep::Sweep(const RunContext& context)
+    : context_(&context),
+      k_(context.parameters.integers("k")),
+      promotion_k_(context.parameters.integers("promotion_k")),
+      bf16_k_(context.parameters.integers("bf16_k")),
+      accumulators_(context.parameters.texts("accumulators")),
+      promoted_(context.parameters.texts("promoted_accumulators")),
+      bf16_accumulators_(context.parameters.texts("bf16_accumulators")) {
+  for (const std::string& name : context.parameters.texts("distributions"))
+    distributions_.push_back(find_distribution(name));
+}
+
+OperandSpec Sweep::spec(Distribution distribution, std::int64_t k) const {
+  const Parameters& p = context_->parameters;
+  return {distribution, p.integer("rows"), p.integer("columns"), k, p.real("correlation")};
+}
+
+void Sweep::run() {
+  std::vector<std::int64_t> lengths = k_;
+  lengths.insert(lengths.end(), promotion_k_.begin(), promotion_k_.end());
+  std::sort(lengths.begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  double total = 0.0;
+  for (const std::int64_t k : lengths) total += static_cast<double>(k);
+  for (const std::int64_t k : bf16_k_)
+    for (const Distribution d : distributions_) measure_bf16(d, k);
+  double done = 0.0;
+  for (const std::int64_t k : lengths) {
+    for (const Distribution d : distributions_) measure_e4m3(d, k);
+    done += static_cast<double>(k);
+    context_->progress(0.8 * done / total);
+  }
+}
+
+void Sweep::measure_e4m3(Distribution d, std::int64_t k) {
+  const QuantizedOperands operands = quantize(make_operands(spec(d, k), context_->seed));
+  const auto measure = [&](const std::string& name, std::int64_t interval) {
+    const Curve curve{OperandFormat::e4m3, d, name, interval};
+    if (find(curve, k) != nullptr) return;
+    points_.push_back(
+        {curve, k, accumulation_error(operands, model_of(curve), interval, context_->threads)});
+  };
+  if (holds(k_, k))
+    for (const std::string& name : accumulators_) measure(name, 0);
+  for (const std::string& name : promoted_) {
+    measure(name, 0);
+    if (holds(k_, k)) measure(name, kDeepSeekInterval);
+    if (!holds(promotion_k_, k)) continue;
+    for (const std::int64_t interval : context_->parameters.integers("promotion_intervals"))
+      measure(name, interval);
+  }
+}
+
+void Sweep::measure_bf16(Distribution d, std::int64_t k) {
+  const Bf16Operands operands = make_operands(spec(d, k), context_->seed);
+  for (const std::string& name : bf16_accumulators_) {
+    const Curve curve{OperandFormat::bf16, d, name, 0};
+    points_.push_back(
+        {curve, k, accumulation_error(operands, model_of(curve), 0, context_->threads)});
+  }
+}
+
+std::vector<Curve> Sweep::curves(Distribution d) const {
+  std::vector<Curve> curves;
+  for (const std::string& name : accumulators_) curves.push_back({OperandFormat::e4m3, d, name, 0});
+  for (const std::string& name : promoted_)
+    curves.push_back({OperandFormat::e4m3, d, name, kDeepSeekInterval});
+  for (const std::string& name : bf16_accumulators_)
+    curves.push_back({OperandFormat::bf16, d, name, 0});
+  return curves;
+}
+
+Series Sweep::series(const Curve& curve) const {
+  Series series;
+  for (const Point& point : points_) {
+    if (!(point.curve == curve)) continue;
+    series.x.push_back(static_cast<double>(point.k));
+    series.y.push_back(point.error.relative_l2);
+  }
+  return series;
+}
+
+LineFit Sweep::slope(const Curve& curve) const {
+  const Parameters& p = context_->parameters;
+  const bool e4m3 = curve.operands == OperandFormat::e4m3;
+  std::vector<double> x;
+  std::vector<double> y;
+  for (const Point& point : points_) {
+    if (!(point.curve == curve) || !(point.error.relative_l2 > 0.0)) continue;
+    if (e4m3 && (point.k < p.integer("fit_k_min") || point.k > p.integer("fit_k_max"))) continue;
+    x.push_back(static_cast<double>(point.k));
+    y.push_back(point.error.relative_l2);
+  }
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  if (x.size() < 2) return {none, none, none, static_cast<int>(x.size())};
+  return fit_power_law(x, y);
+}
+
+const Comparison* Sweep::find(const Curve& curve, std::int64_t k) const {
+  for (const Point& point : points_)
+    if (point.k == k && point.curve == curve) return &point.error;
+  return nullptr;
+}
+
+}  // namespace fp8lab::experiments

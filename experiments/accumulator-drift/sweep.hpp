@@ -1,0 +1,78 @@
+#pragma once
+// The sweep behind the accumulator-drift experiment: every accumulator at every
+// K and promotion interval, and exponents fitted to the results.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accumulator-drift/drift.hpp"
+#include "accumulator-drift/fit.hpp"
+#include "fp8lab/experiment/experiment.hpp"
+
+namespace fp8lab::experiments {
+
+/// DeepSeek-V3's N_C, the interval that is measured at every K.
+inline constexpr std::int64_t kDeepSeekInterval = 128;
+inline constexpr std::string_view kHopper = "sm90.wgmma.e4m3";
+
+/// What the operands are held in: E4M3 with amax scales, or BF16, whose 16-bit
+/// products leave the accumulator's rounding as the only grid.
+enum class OperandFormat : std::uint8_t { e4m3, bf16 };
+std::string_view to_string(OperandFormat format);
+
+/// One accumulator with one promotion interval on one distribution; 0: no promotion.
+struct Curve {
+  OperandFormat operands = OperandFormat::e4m3;
+  Distribution distribution = Distribution::uniform;
+  std::string accumulator;
+  std::int64_t interval = 0;
+
+  friend bool operator==(const Curve&, const Curve&) = default;
+};
+
+struct Point {
+  Curve curve;
+  std::int64_t k = 0;
+  Comparison error;
+};
+
+/// All points that the parameters of `context` ask for, in a fixed order.
+class Sweep {
+ public:
+  explicit Sweep(const RunContext& context);
+  void run();
+
+  [[nodiscard]] const RunContext& context() const { return *context_; }
+  [[nodiscard]] const std::vector<Distribution>& distributions() const { return distributions_; }
+  [[nodiscard]] const std::vector<Point>& points() const { return points_; }
+  [[nodiscard]] OperandSpec spec(Distribution distribution, std::int64_t k) const;
+
+  /// The curves that have a point at every K: E4M3 accumulators without
+  /// promotion, the promoted ones every 128, then those on BF16 operands.
+  [[nodiscard]] std::vector<Curve> curves(Distribution distribution) const;
+
+  /// The points of `curve` in the order of K as a plot's series, without a label.
+  [[nodiscard]] Series series(const Curve& curve) const;
+  /// The exponent of error ~ K^slope within the fit window; slope NaN below 2 points.
+  [[nodiscard]] LineFit slope(const Curve& curve) const;
+  /// The point's error, or null where the sweep has no such point.
+  [[nodiscard]] const Comparison* find(const Curve& curve, std::int64_t k) const;
+
+ private:
+  void measure_e4m3(Distribution distribution, std::int64_t k);
+  void measure_bf16(Distribution distribution, std::int64_t k);
+
+  const RunContext* context_;
+  std::vector<Distribution> distributions_;
+  std::vector<std::int64_t> k_;
+  std::vector<std::int64_t> promotion_k_;
+  std::vector<std::int64_t> bf16_k_;
+  std::vector<std::string> accumulators_;
+  std::vector<std::string> promoted_;
+  std::vector<std::string> bf16_accumulators_;
+  std::vector<Point> points_;
+};
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,53 @@
+#pragma once
+// The field's claims about FP8 as code: each is measured anew, and its verdict
+// follows from the measured values by a stated criterion. `fp8lab claims`
+// prints them. One source file a group; a group adds itself in registry.cpp.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp8lab::experiments {
+
+enum class Verdict : std::uint8_t { holds, holds_with_correction, does_not_hold };
+std::string_view to_string(Verdict verdict);
+
+/// A measured number with its name (snake_case) and unit ("1" for a ratio).
+struct MeasuredValue {
+  std::string name;
+  std::string unit;
+  double value = 0.0;
+};
+
+struct Measurement {
+  std::string figure;  ///< the measured figures as a sentence
+  std::vector<MeasuredValue> values;
+  Verdict verdict = Verdict::does_not_hold;
+};
+
+/// What a measurement may depend on; results do not depend on `threads`.
+struct ClaimContext {
+  std::uint64_t seed = 1;
+  int threads = 1;
+};
+
+struct Claim {
+  std::string_view id;         ///< a letter of its group and a number, as "F2a"
+  std::string_view source;     ///< the document that makes the claim
+  std::string_view statement;  ///< the claim in our words
+  std::string_view setup;      ///< what is measured, on what
+  std::string_view criterion;  ///< when it holds, when with a correction
+  Measurement (*measure)(const ClaimContext& context);
+};
+
+/// Every claim, group by group.
+const std::vector<Claim>& all_claims();
+/// Throws `Error` that lists the known ids.
+const Claim& find_claim(std::string_view id);
+
+/// Measures a claim. Throws `Error` if a value came out NaN or infinite, since
+/// no verdict can rest on it.
+Measurement measure(const Claim& claim, const ClaimContext& context);
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,239 @@
+// F1 - F3: dynamic range, outliers, format asymmetry.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "accumulator-drift/fit.hpp"
+#include "claims/groups.hpp"
+#include "common/quantize.hpp"
+#include "common/tensors.hpp"
+#include "dynamic-range/dynamic_range.hpp"
+#include "format-asymmetry/format_asymmetry.hpp"
+#include "fp8lab/core/random.hpp"
+#include "outlier/outlier.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+constexpr std::string_view kSource = "seed 002";
+constexpr double kNothingLost = 0.999;
+
+const Format& e4m3() { return format(FormatId::e4m3fn); }
+const Format& e5m2() { return format(FormatId::e5m2); }
+
+/// The largest share of a tensor of `decades` that any power-of-two scale keeps.
+double best_share(const ClaimContext& context, double decades, const CastPolicy& policy) {
+  constexpr std::size_t kElements = 16384;
+  std::vector<float> x = log_uniform({context.seed, "claims/range"}, kElements, decades);
+  normalize_amax(x);
+  double best = 0.0;
+  for (int exponent = -4; exponent <= 40; ++exponent)
+    best = std::max(best, survival(x, std::ldexp(7.0, exponent), e4m3(), policy).representable);
+  return best;
+}
+
+Measurement measure_f1(const ClaimContext& context) {
+  Measurement m;
+  bool kept_any = false;
+  bool flushed_loses_all = true;
+  std::string figure = "largest share kept by any one scale:";
+  for (const double decades : {5.0, 6.0, 7.0}) {
+    const double flushed = best_share(context, decades, kFlush);
+    const double kept = best_share(context, decades, kNvidiaSatfinite);
+    flushed_loses_all = flushed_loses_all && flushed < kNothingLost;
+    kept_any = kept_any || kept >= kNothingLost;
+    figure += fmt::format(" {} decades {:.1f} % with subnormals, {:.1f} % flushed;", decades,
+                          100.0 * kept, 100.0 * flushed);
+    m.values.push_back({fmt::format("kept_{}_decades", decades), "1", kept});
+    m.values.push_back({fmt::format("kept_{}_decades_flushed", decades), "1", flushed});
+  }
+  figure.pop_back();
+  m.figure = figure;
+  if (!flushed_loses_all)
+    m.verdict = Verdict::does_not_hold;
+  else
+    m.verdict = kept_any ? Verdict::holds_with_correction : Verdict::holds;
+  return m;
+}
+
+bool near(double value, double claimed, double relative) {
+  return std::abs(value / claimed - 1.0) <= relative;
+}
+
+Measurement measure_f1a(const ClaimContext&) {
+  const FormatRange a = range_of(e4m3());
+  const FormatRange b = range_of(e5m2());
+  const double ratio_a = a.max_finite / a.min_normal;
+  const double ratio_b = b.max_finite / b.min_normal;
+  const bool normals = ratio_a == 28672.0 && near(a.decades_normal, 4.5, 0.02) &&
+                       near(ratio_b, 9.4e8, 0.01) && near(b.decades_normal, 9.0, 0.02);
+  const bool complete = a.decades_with_subnormals <= a.decades_normal &&
+                        b.decades_with_subnormals <= b.decades_normal;
+  Measurement m;
+  m.figure = fmt::format(
+      "normals: E4M3 {:.0f} ({:.2f} decades), E5M2 {:.3g} ({:.2f}); with subnormals: E4M3 {:.0f} "
+      "({:.2f}), E5M2 {:.3g} ({:.2f})",
+      ratio_a, a.decades_normal, ratio_b, b.decades_normal, a.max_finite / a.min_subnormal,
+      a.decades_with_subnormals, b.max_finite / b.min_subnormal, b.decades_with_subnormals);
+  m.values = {{"e4m3_decades_normal", "decades", a.decades_normal},
+              {"e4m3_decades", "decades", a.decades_with_subnormals},
+              {"e5m2_decades_normal", "decades", b.decades_normal},
+              {"e5m2_decades", "decades", b.decades_with_subnormals}};
+  if (!normals)
+    m.verdict = Verdict::does_not_hold;
+  else
+    m.verdict = complete ? Verdict::holds : Verdict::holds_with_correction;
+  return m;
+}
+
+constexpr std::size_t kRepeats = 4;
+
+OutlierSpread damage(const ClaimContext& context, double outlier, std::size_t tile,
+                     const CastPolicy& policy, std::size_t elements = 16384) {
+  OutlierTensor shape;
+  shape.elements = elements;
+  shape.outlier = outlier;
+  shape.outlier_index = elements / 2;
+  return repeat_damage({context.seed, "claims/outlier"}, shape, kRepeats, tile, e4m3(), policy);
+}
+
+Measurement measure_f2(const ClaimContext& context) {
+  Measurement m;
+  double lowest = 1.0;
+  double highest = 0.0;
+  std::string figure = "bulk relative L2 error per tensor (flushed):";
+  for (const double outlier : {1e2, 1e3, 1e4, 1e5}) {
+    const double kept = damage(context, outlier, 0, kNvidiaSatfinite).bulk_relative_l2.mean;
+    const double flushed = damage(context, outlier, 0, kFlush).bulk_relative_l2.mean;
+    if (outlier <= 1e3) {
+      lowest = std::min({lowest, kept, flushed});
+      highest = std::max({highest, kept, flushed});
+    }
+    figure +=
+        fmt::format(" outlier {:g}: {:.2f} % ({:.2f} %);", outlier, 100.0 * kept, 100.0 * flushed);
+    m.values.push_back({fmt::format("bulk_error_{:g}", outlier), "1", kept});
+    m.values.push_back({fmt::format("bulk_error_{:g}_flushed", outlier), "1", flushed});
+  }
+  const double tiled = damage(context, 1e3, 128, kNvidiaSatfinite).bulk_relative_l2.mean;
+  m.values.push_back({"bulk_error_1000_tile_128", "1", tiled});
+  m.figure = figure + fmt::format(" in tiles of 128 at 1000: {:.2f} %", 100.0 * tiled);
+  if (lowest >= 0.8)
+    m.verdict = Verdict::holds;
+  else
+    m.verdict = highest >= 0.8 ? Verdict::holds_with_correction : Verdict::does_not_hold;
+  return m;
+}
+
+Measurement measure_f2a(const ClaimContext& context) {
+  constexpr double kOutlier = 1e6;  // crushes most of its tile
+  Measurement m;
+  std::vector<double> tiles;
+  std::vector<double> damaged;
+  std::string figure = fmt::format("values lost to an outlier of {:g}: tiles", kOutlier);
+  for (const std::size_t size : {16, 32, 64, 128, 256}) {
+    tiles.push_back(static_cast<double>(size));
+    damaged.push_back(damage(context, kOutlier, size, kNvidiaSatfinite).crushed.mean);
+    figure += fmt::format(" {}: {:.1f},", size, damaged.back());
+    m.values.push_back({fmt::format("crushed_tile_{}", size), "elements", damaged.back()});
+  }
+  const double small = damage(context, kOutlier, 128, kNvidiaSatfinite, 4096).crushed.mean;
+  const double large = damage(context, kOutlier, 128, kNvidiaSatfinite, 65536).crushed.mean;
+  const double whole = damage(context, kOutlier, 0, kNvidiaSatfinite).crushed.mean;
+  const double slope = fit_power_law(tiles, damaged).slope;
+  m.values.insert(m.values.end(), {{"exponent_in_tile", "1", slope},
+                                   {"crushed_4096_elements", "elements", small},
+                                   {"crushed_65536_elements", "elements", large},
+                                   {"crushed_per_tensor_16384", "elements", whole}});
+  m.figure = figure + fmt::format(
+                          " like tile^{:.2f}; in tiles of 128 of a tensor of 4096: {:.1f}, of "
+                          "65536: {:.1f}; per tensor (16384): {:.0f}",
+                          slope, small, large, whole);
+  const bool with_tile = slope > 0.8 && slope < 1.2;
+  const bool not_with_tensor = large < 1.5 * small && whole > 10.0 * large;
+  m.verdict = with_tile && not_with_tensor ? Verdict::holds : Verdict::does_not_hold;
+  return m;
+}
+
+TensorLoss loss_of(std::span<const float> x, std::size_t rows, ScaleBlock block, const Format& f) {
+  return tensor_loss(x, quantize(x, rows, x.size() / rows, block, f, kNvidiaSatfinite));
+}
+
+Measurement measure_f3(const ClaimContext& context) {
+  const Layer layer = make_layer({context.seed, "claims/layer"}, {});
+  const auto gradient = [&](const Format& f, ScaleBlock block) {
+    return loss_of(layer.dy, layer.tokens, block, f).zero_share;
+  };
+  const auto forward = [&](const Format& f, ScaleBlock block) {
+    return loss_of(layer.x, layer.tokens, block, f).error.relative_l2;
+  };
+  const double zero_e4m3 = gradient(e4m3(), kPerTensor);
+  const double zero_e5m2 = gradient(e5m2(), kPerTensor);
+  const double zero_fine = gradient(e4m3(), tile(128));
+  const double error_e4m3 = forward(e4m3(), kPerTensor);
+  const double error_e5m2 = forward(e5m2(), kPerTensor);
+  const double error_fine = forward(e4m3(), tile(128));
+  Measurement m;
+  m.figure = fmt::format(
+      "gradients that become zero: E4M3 {:.2f} %, E5M2 {:.2f} %, E4M3 in 1x128 tiles {:.2f} %; "
+      "relative L2 error of the activations: E4M3 {:.2f} %, E5M2 {:.2f} %, E4M3 in tiles {:.2f} %",
+      100.0 * zero_e4m3, 100.0 * zero_e5m2, 100.0 * zero_fine, 100.0 * error_e4m3,
+      100.0 * error_e5m2, 100.0 * error_fine);
+  m.values = {{"gradient_zero_share_e4m3", "1", zero_e4m3},
+              {"gradient_zero_share_e5m2", "1", zero_e5m2},
+              {"gradient_zero_share_e4m3_tiles", "1", zero_fine},
+              {"activation_error_e4m3", "1", error_e4m3},
+              {"activation_error_e5m2", "1", error_e5m2},
+              {"activation_error_e4m3_tiles", "1", error_fine}};
+  const bool both = zero_e4m3 > 2.0 * zero_e5m2 && error_e5m2 > 1.5 * error_e4m3;
+  const bool tiles_mend = zero_fine < 0.5 * zero_e4m3 && error_fine <= 1.05 * error_e4m3;
+  if (!both)
+    m.verdict = Verdict::does_not_hold;
+  else
+    m.verdict = tiles_mend ? Verdict::holds_with_correction : Verdict::holds;
+  return m;
+}
+
+}  // namespace
+
+std::vector<Claim> failure_mode_claims() {
+  return {
+      {"F1", kSource,
+       "One scale cannot hold a tensor of 5 to 7 decades in E4M3: small values die or large ones "
+       "saturate.",
+       "16384 log-uniform values over 5, 6 and 7 decades, amax 1, scales 7 * 2^-4 ... 7 * 2^40; "
+       "share of the values that neither become zero nor saturate",
+       "holds if the best share is below 99.9 % at 5, 6 and 7 decades, with subnormals and "
+       "flushed; with a correction if only when flushed",
+       measure_f1},
+      {"F1a", kSource, "E4M3 covers 448/2^-6 = 28 672 (4.5 decades), E5M2 9.4e8 (9 decades).",
+       "the formats' tables",
+       "holds if the ratios match (2 %) and subnormals add nothing; with a "
+       "correction if they match for normals only",
+       measure_f1a},
+      {"F2", kSource,
+       "One outlier of 100 to 1000 makes a per-tensor cast lose 80 to 99 % of the other values.",
+       "16384 values N(0, 0.4^2) with one outlier, E4M3, amax scale, 4 tensors; relative L2 error "
+       "of the values other than the outlier",
+       "holds if the error is at least 80 % at outliers of 100 and 1000, with subnormals and "
+       "flushed; with a correction if in one of these cases",
+       measure_f2},
+      {"F2a", kSource, "The damage of an outlier scales with its tile, not with the tensor.",
+       "as F2 with an outlier of 1e6 in tiles of 16 to 256 and tensors of 4096 and 65536 values; "
+       "values that become zero",
+       "holds if the count grows like tile^(0.8 ... 1.2), and 16 times the tensor gives less than "
+       "1.5 times the count",
+       measure_f2a},
+      {"F3", kSource,
+       "E4M3 for everything loses gradient range, E5M2 for everything loses forward precision.",
+       "activations with outlier channels [128, 512] and log-normal gradients of 8 decades "
+       "[128, 128], amax scale per tensor and in 1x128 tiles",
+       "holds if E4M3 zeroes over twice the gradients that E5M2 does and E5M2's activation error "
+       "is over 1.5 times E4M3's; with a correction if E4M3 in tiles has neither fault (half the "
+       "zeros, no more error)",
+       measure_f3},
+  };
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,14 @@
+#pragma once
+// The groups of claims, each defined in a source file of its own.
+
+#include <vector>
+
+#include "claims/claim.hpp"
+
+namespace fp8lab::experiments {
+
+std::vector<Claim> failure_mode_claims();  ///< F1 - F3
+std::vector<Claim> accumulator_claims();   ///< F4 - F4b
+std::vector<Claim> listing_claims();       ///< L1 - L8
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "claims/groups.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+std::vector<Claim> join_groups() {
+  std::vector<Claim> claims;
+  for (const auto group : {failure_mode_claims, accumulator_claims, listing_claims}) {
+    const std::vector<Claim> more = group();
+    claims.insert(claims.end(), more.begin(), more.end());
+  }
+  return claims;
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  constexpr std::array<std::string_view, 3> kNames{"holds", "holds with a correction",
+                                                   "does not hold"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+const std::vector<Claim>& all_claims() {
+  static const std::vector<Claim> kClaims = join_groups();
+  return kClaims;
+}
+
+const Claim& find_claim(std::string_view id) {
+  std::string known;
+  for (const Claim& claim : all_claims()) {
+    if (claim.id == id) return claim;
+    known += (known.empty() ? "" : ", ") + std::string(claim.id);
+  }
+  throw Error("claim", "one of " + known, "'" + std::string(id) + "'");
+}
+
+Measurement measure(const Claim& claim, const ClaimContext& context) {
+  Measurement measurement = claim.measure(context);
+  for (const MeasuredValue& v : measurement.values)
+    require(std::isfinite(v.value), fmt::format("claim {}: {}", claim.id, v.name),
+            "a finite measured value", fmt::format("{}", v.value));
+  return measurement;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,35 @@
+#pragma once
+// The listings many times over, since one draw proves nothing: order statistics
+// of every figure that they print.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "seed-listings/numpy_listing.hpp"
+#include "seed-listings/torch_listing.hpp"
+
+namespace fp8lab::experiments {
+
+/// Order statistics, by linear interpolation between the sorted values.
+struct Quantiles {
+  double low = 0.0;  ///< 5th percentile
+  double median = 0.0;
+  double high = 0.0;  ///< 95th percentile
+};
+Quantiles quantiles_of(std::vector<double> values);
+
+/// Part 3 of the NumPy listing on draws of our own.
+struct DotRepeats {
+  std::vector<ListingDot> as_written;
+  std::vector<ListingDot> corrected;
+};
+DotRepeats repeat_dots(std::uint64_t seed, std::int64_t repeats, int threads);
+
+/// Share of repeats in which the promoted sum is strictly nearer to the exact one.
+double share_promoted_nearer(std::span<const ListingDot> dots);
+
+std::vector<TorchListing> repeat_torch(std::uint64_t seed, std::int64_t repeats, float outlier,
+                                       int threads);
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,75 @@
+"""Runs every experiment in its quick form and asks for the same bytes again.
+
+Each runs with one thread, with three, and by the command that its result.json
+recorded; every CSV must agree. Usage: reproducible.py FP8LAB SCRATCH_FOLDER
+"""
+
+import json
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+
+def run(arguments, folder):
+    folder.mkdir(parents=True)
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{shlex.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def csv_files(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.csv"))}
+
+
+def complain(name, what, expected, got):
+    problems = []
+    for file in sorted(expected.keys() | got.keys()):
+        old, new = expected.get(file), got.get(file)
+        if old == new:
+            continue
+        if old is None or new is None:
+            problems.append(f"{name}: {file} exists in one run only ({what})")
+            continue
+        rows = zip(old.splitlines(), new.splitlines())
+        line, (a, b) = next(((i, r) for i, r in enumerate(rows, 1) if r[0] != r[1]),
+                            ("end", (len(old), len(new))))
+        problems.append(f"{name}: {file}:{line} ({what}): expected {a}, got {b}")
+    return problems
+
+
+def main():
+    tool = pathlib.Path(sys.argv[1]).resolve()
+    scratch = pathlib.Path(sys.argv[2]).resolve()
+    shutil.rmtree(scratch, ignore_errors=True)
+    listed = json.loads(run([tool, "list", "--json", "experiments"], scratch / "list"))
+    names = [experiment["name"] for experiment in listed["experiments"]]
+    if not names:
+        sys.exit("no experiment is registered")
+    problems = []
+    compared = 0
+    for name in names:
+        options = ["run", name, "--quick", "--no-plots"]
+        run([tool, *options, "--threads", "1"], scratch / name / "one")
+        run([tool, *options, "--threads", "3"], scratch / name / "three")
+        expected = csv_files(scratch / name / "one" / "out" / name)
+        record = json.loads((scratch / name / "three" / "out" / name / "result.json").read_text())
+        program, *recorded = shlex.split(record["command"])
+        if program != "fp8lab":
+            problems.append(f"{name}: recorded command starts with {program}")
+        run([tool, *recorded], scratch / name / "recorded")
+        if not expected:
+            problems.append(f"{name}: wrote no CSV")
+        compared += len(expected)
+        for folder, what in (("three", "3 threads"), ("recorded", "recorded command")):
+            got = csv_files(scratch / name / folder / "out" / name)
+            problems += complain(name, what, expected, got)
+    print(f"experiments {len(names)} csv_files {compared} differences {len(problems)}")
+    if problems:
+        sys.exit("\n".join(problems))
+    shutil.rmtree(scratch)
+
+
+main()

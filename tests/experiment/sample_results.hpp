@@ -1,0 +1,71 @@
+#pragma once
+// A small run with something of everything, hostile text included.
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+
+#include "fp8lab/experiment/result_files.hpp"
+
+namespace fp8lab::test {
+
+/// A folder of this test's own that is gone when it ends.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() /
+              ("fp8lab-test-" + name + "-" + std::to_string(::getpid()))) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline Results sample_results(const RunContext& context) {
+  const RandomStream random = context.random("sample");
+  Table table("error", "Error <b>against</b> K", {{"k", "1", "terms & more"}, {"error", "%", "e"}});
+  Plot plot{"error_plot", "Error_{x} '`against`' K", {"K", true, 2}, {"error (%)", true, 10}, {}};
+  Series series{"promotion_128 & more", {}, {}, Series::Style::lines_points};
+  for (const std::int64_t k : context.parameters.integers("k")) {
+    const double error = random.uniform(static_cast<std::uint64_t>(k)) / static_cast<double>(k);
+    table.add_row({k, error});
+    series.x.push_back(static_cast<double>(k));
+    series.y.push_back(error);
+  }
+  series.x.push_back(4.0);
+  series.y.push_back(0.0);
+  plot.series = {series, {"none", {1.0}, {-1.0}, Series::Style::dashed}};
+  const HeatMap map{"map", "Map", "x", "y", "share (%)", {"a", "b"}, {"c"}, {0.0, 2.0}, true};
+  return {{table}, {plot}, {map}, {"Error falls like 1/K <script>alert(1)</script>"}};
+}
+
+inline constexpr const char* kSampleToml = "question = \"Is it <so> & why?\"\nk = [128, 256, 512]";
+
+inline RunRecord sample_record(const RunContext& context) {
+  return {.experiment = "sample",
+          .question = read_question(kSampleToml),
+          .parameters = context.parameters,
+          .seed = context.seed,
+          .quick = false,
+          .threads = context.threads,
+          .command = "fp8lab run sample --seed 3 --set 'k=[128]'",
+          .started = std::chrono::system_clock::from_time_t(0),
+          .duration_seconds = 0.5};
+}
+
+inline WrittenRun write_sample(const std::filesystem::path& out, Plots plots, int threads = 1) {
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, threads, {}};
+  return write_results(sample_results(context), sample_record(context), out, plots);
+}
+
+}  // namespace fp8lab::test

@@ -1,0 +1,78 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "claims/claim.hpp"
+#include "fp8lab/core/error.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::experiments;
+
+TEST_CASE("every claim of seed 002 is there exactly once", "[experiments]") {
+  for (const std::string id : {"F1", "F1a", "F2", "F2a", "F3", "F4", "F4a", "F4b", "L1", "L2", "L3",
+                               "L4", "L5", "L6", "L7", "L8"}) {
+    INFO(id);
+    CHECK(std::count_if(all_claims().begin(), all_claims().end(),
+                        [&](const Claim& claim) { return claim.id == id; }) == 1);
+    CHECK(find_claim(id).id == id);
+  }
+}
+
+TEST_CASE("every claim says what it claims, how it is measured and judged", "[experiments]") {
+  std::vector<std::string_view> ids;
+  for (const Claim& claim : all_claims()) {
+    INFO(claim.id);
+    CHECK_FALSE(claim.source.empty());
+    CHECK_FALSE(claim.statement.empty());
+    CHECK_FALSE(claim.setup.empty());
+    CHECK(contains("holds").match(std::string(claim.criterion)));
+    CHECK(std::find(ids.begin(), ids.end(), claim.id) == ids.end());
+    ids.push_back(claim.id);
+  }
+}
+
+TEST_CASE("an unknown claim is named with the known ones", "[experiments]") {
+  CHECK_THROWS_WITH(find_claim("Z9"), contains("'Z9'") && contains("F4b"));
+}
+
+TEST_CASE("a claim whose measurement is not finite is refused", "[experiments]") {
+  const Claim broken{"X1", "", "", "", "", [](const ClaimContext&) {
+                       return Measurement{"", {{"ratio", "1", 0.0 / 0.0}}, Verdict::holds};
+                     }};
+  CHECK_THROWS_WITH(measure(broken, {}), contains("claim X1: ratio"));
+}
+
+TEST_CASE("claims measure the same with one thread and two", "[experiments]") {
+  for (const char* id : {"F4", "F4a", "L4", "L5"}) {
+    const Measurement one = measure(find_claim(id), {.seed = 5, .threads = 1});
+    const Measurement two = measure(find_claim(id), {.seed = 5, .threads = 2});
+    INFO(id);
+    CHECK(one.figure == two.figure);
+    CHECK(one.verdict == two.verdict);
+    REQUIRE(one.values.size() == two.values.size());
+    for (std::size_t i = 0; i < one.values.size(); ++i) {
+      INFO(one.values[i].name);
+      CHECK(one.values[i].value == two.values[i].value);
+    }
+  }
+}
+
+TEST_CASE("verdicts of seed 002 stay as measured for other seeds", "[experiments][slow]") {
+  using enum Verdict;
+  const std::vector<std::pair<const char*, Verdict>> expected{
+      {"F1", holds_with_correction}, {"F1a", holds_with_correction},
+      {"F2", does_not_hold},         {"F2a", holds},
+      {"F3", holds_with_correction}, {"F4", holds_with_correction},
+      {"F4a", does_not_hold},        {"F4b", holds},
+      {"L1", does_not_hold},         {"L2", holds_with_correction},
+      {"L3", does_not_hold},         {"L4", does_not_hold},
+      {"L5", does_not_hold},         {"L6", does_not_hold},
+      {"L7", does_not_hold},         {"L8", holds_with_correction}};
+  const std::uint64_t seed = GENERATE(1, 2, 3);
+  for (const auto& [id, verdict] : expected) {
+    const Measurement measured = measure(find_claim(id), {.seed = seed, .threads = 2});
+    INFO(id << ", seed " << seed << ": " << measured.figure);
+    CHECK(to_string(measured.verdict) == to_string(verdict));
+  }
+}

@@ -1,0 +1,111 @@
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "catch.hpp"
+#include "common/parallel.hpp"
+#include "common/quantize.hpp"
+#include "common/tensors.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/metrics/tensor.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::experiments;
+
+namespace {
+
+const RandomStream kRandom(7, "common test");
+
+}  // namespace
+
+TEST_CASE("log-uniform tensors span their decades and no more", "[experiments]") {
+  const TensorStatistics s = tensor_statistics(log_uniform(kRandom, 20000, 5.0));
+  CHECK(s.amax <= 1.0);
+  CHECK(s.min_nonzero >= static_cast<double>(1e-5F));
+  CHECK(s.decades > 4.99);
+}
+
+TEST_CASE("log-normal tensors put 99.73 % inside their decades", "[experiments]") {
+  const std::vector<float> x = log_normal(kRandom, 20000, 6.0);
+  int inside = 0;
+  for (const float v : x) inside += std::abs(v) > 1e-3F && std::abs(v) < 1e3F ? 1 : 0;
+  CHECK(inside > 19900);
+  CHECK(inside < 19990);
+}
+
+TEST_CASE("rows of a log-normal tensor share what they are told to", "[experiments]") {
+  const std::vector<float> equal = log_normal_rows(kRandom, 4, 8, 6.0, 1.0);
+  std::set<float> magnitudes;
+  for (const float v : equal) magnitudes.insert(std::abs(v));
+  CHECK(magnitudes.size() == 4);
+  const std::vector<float> free = log_normal_rows(kRandom, 4, 8, 6.0, 0.0);
+  magnitudes.clear();
+  for (const float v : free) magnitudes.insert(std::abs(v));
+  CHECK(magnitudes.size() == 32);
+  CHECK_THROWS_WITH(log_normal_rows(kRandom, 4, 8, 6.0, 1.5), contains("row_share"));
+}
+
+TEST_CASE("outlier channels are few, one-sided, and the same in every row", "[experiments]") {
+  const OutlierChannels shape{.rows = 64, .channels = 32, .outlier_channels = 3};
+  const std::vector<float> x = outlier_channels(kRandom, shape);
+  std::set<std::size_t> positive;
+  std::set<std::size_t> negative;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (std::abs(x[i]) < 10.0F) continue;  // 10 sigma of the bulk, 4 below the outliers
+    ++count;
+    (x[i] > 0.0F ? positive : negative).insert(i % shape.channels);
+  }
+  CHECK(positive.size() + negative.size() == 3);
+  CHECK(count > 3 * 64 * 6 / 10);
+  CHECK(count < 3 * 64 * 9 / 10);
+  CHECK_THROWS_AS(outlier_channels(kRandom, {.rows = 1, .channels = 2, .outlier_channels = 3}),
+                  Error);
+}
+
+TEST_CASE("quantization follows the amax of each block", "[experiments]") {
+  const Format& f = format(FormatId::e4m3fn);
+  const std::vector<float> x{1.0F,   0.5F, 100.0F, 0.0F,  //
+                             448.0F, 2.0F, 0.0F,   0.0F};
+  const Quantized q = quantize(x, 2, 4, tile(2), f, kNvidiaSatfinite);
+  CHECK(q.inverse_scales ==
+        std::vector<float>{1.0F / 448.0F, 1.0F / (448.0F / 100.0F), 1.0F, 1.0F});
+  CHECK(q.scaled == std::vector<float>{448.0F, 224.0F, 448.0F, 0.0F, 448.0F, 2.0F, 0.0F, 0.0F});
+  CHECK(q.codes[0] == 0x7e);
+  const Quantized square = quantize(x, 2, 4, {2, 3}, f, kNvidiaSatfinite);
+  CHECK(square.inverse_scales == std::vector<float>{1.0F, 1.0F});
+  CHECK(square.values == std::vector<float>{1.0F, 0.5F, 96.0F, 0.0F, 448.0F, 2.0F, 0.0F, 0.0F});
+  const Quantized whole = quantize(x, 0, format(FormatId::bf16), kNvidiaSatfinite);
+  CHECK(whole.inverse_scales.size() == 1);
+  CHECK(whole.codes.empty());
+  CHECK_THROWS_WITH(quantize(x, 3, 4, kPerTensor, f, kNvidiaSatfinite),
+                    contains("3 * 4 elements, got 8"));
+}
+
+TEST_CASE("a block without a usable amax has scale 1", "[experiments]") {
+  const Format& f = format(FormatId::e4m3fn);
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  CHECK(amax_scale(f, kNvidiaSatfinite, 0.0F) == 1.0F);
+  CHECK(amax_scale(f, kNvidiaSatfinite, kInf) == 1.0F);
+  CHECK(amax_scale(f, kNvidiaSatfinite, std::numeric_limits<float>::quiet_NaN()) == 1.0F);
+  CHECK(amax_scale(f, kNvidiaSatfinite, 0x1p-149F) == std::numeric_limits<float>::max());
+  CHECK(amax_scale(f, kSeedToy, 2.0F) == 120.0F);
+  const Quantized q = quantize(std::vector<float>{3.0F, kInf, 2.0F, 1.0F}, 2, f, kNvidiaSatfinite);
+  CHECK(q.scaled == std::vector<float>{3.0F, 448.0F, 448.0F, 224.0F});
+}
+
+TEST_CASE("a failing point of a parallel loop is reported", "[experiments]") {
+  RunContext context;
+  context.threads = 2;
+  double last = 0.0;
+  context.on_progress = [&](double fraction) { last = fraction; };
+  std::vector<int> seen(64);
+  parallel_points(context, seen.size(), [&](std::size_t i) { seen[i] = 1; });
+  CHECK(seen == std::vector<int>(64, 1));
+  CHECK(last == 1.0);
+  CHECK_THROWS_WITH(parallel_points(context, 8,
+                                    [](std::size_t i) {
+                                      if (i == 5) throw Error("point", "any but 5", "5");
+                                    }),
+                    contains("any but 5"));
+}
