@@ -47,21 +47,14 @@ struct Point {
   ReductionLoss loss;
 };
 
-/// The share of the reduced elements at max finite, for the mu rule.
-double saturated_share(const std::vector<std::uint8_t>& codes, const Format& f) {
-  std::size_t count = 0;
-  for (const std::uint8_t code : codes)
-    if ((code & f.magnitude_mask()) == f.max_finite_code()) ++count;
-  return static_cast<double>(count) / static_cast<double>(codes.size());
-}
-
 /// mu after it has found its place: halved until the sum no longer saturates
 /// more than the threshold. From 1 that takes some log2(ranks) steps; growth
 /// over so few steps is small.
 double settled_mu(const Setup& s, const Gradients& gradients, double scale, AutoScaling variant) {
   AutoScaler scaler(auto_scaling_options(variant));
   for (std::int64_t step = 0; step < s.settle_steps; ++step)
-    scaler.update(saturated_share(ring_sum(gradients, scale * scaler.mu(), *s.format), *s.format));
+    scaler.update(
+        share_at_max(ring_sum(gradients, scale * scaler.mu(), *s.format).codes, *s.format));
   return scaler.mu();
 }
 
@@ -105,7 +98,7 @@ Table reduction_table(const Setup& s, const std::vector<Point>& points) {
                {"mu", "1", "factor on top of max finite / amax"},
                {"snr", "dB", "of the mean gradient"},
                {"underflow", "%", "non-zero means that became zero"},
-               {"overflow", "%", "sums at max finite"}});
+               {"overflow", "%", "sums that saturated at some hop"}});
   for (const Point& p : points)
     table.add_row({std::string(kSchemes[static_cast<std::size_t>(p.scheme)]), p.ranks, p.mu,
                    p.loss.snr_db, p.loss.underflow_percent, p.loss.overflow_percent});
@@ -159,14 +152,14 @@ void run_dynamics(const RunContext& context, const Setup& s, Dynamics& d) {
     const double size = step % period == period - 1 ? drift * p.real("spike") : drift;
     // The amax scale divides by what the gradient and mu have multiplied.
     const double factor = d.amax_scaled ? unit : unit * size * scaler.mu();
-    const std::vector<std::uint8_t> codes = ring_sum(gradients, factor, *s.format);
+    const RingSum sum = ring_sum(gradients, factor, *s.format);
     const ReductionLoss loss = measure_reduction(
-        gradients, codes, 1.0 / (factor * static_cast<double>(gradients.ranks())), *s.format);
+        gradients, sum, 1.0 / (factor * static_cast<double>(gradients.ranks())), *s.format);
     d.mu.push_back(scaler.mu());
     d.size.push_back(size);
     d.overflow.push_back(loss.overflow_percent);
     d.underflow.push_back(loss.underflow_percent);
-    scaler.update(saturated_share(codes, *s.format));
+    scaler.update(share_at_max(sum.codes, *s.format));
   }
 }
 
@@ -243,7 +236,7 @@ Results auto_scaling(const RunContext& context) {
                      "SNR (dB)", &ReductionLoss::snr_db),
       reduction_plot(setup, points, "underflow", "FP8 all-reduce: means that become zero",
                      "underflow (%)", &ReductionLoss::underflow_percent),
-      reduction_plot(setup, points, "overflow", "FP8 all-reduce: sums at max finite",
+      reduction_plot(setup, points, "overflow", "FP8 all-reduce: sums that saturate at some hop",
                      "overflow (%)", &ReductionLoss::overflow_percent),
       mu_plot(dynamics)};
   add_findings(setup, points, dynamics, results);

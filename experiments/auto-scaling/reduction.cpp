@@ -16,21 +16,27 @@ namespace {
 /// numbers is rounded to FP16 and then to FP8, as NCCL's FP8 sum does.
 class HopTable {
  public:
-  explicit HopTable(const Format& f) : codes_(65536) {
+  explicit HopTable(const Format& f) : codes_(65536), overflowed_(65536) {
     const Format& half = format(FormatId::f16);
     for (std::uint32_t a = 0; a < 256; ++a)
       for (std::uint32_t b = 0; b < 256; ++b) {
         const auto exact = static_cast<float>(decode(f, a) + decode(f, b));
         const Unpacked sum = unpack(half, encode(half, kNvidiaNosat, exact));
-        codes_[a << 8 | b] = static_cast<std::uint8_t>(cast(f, kNvidiaSatfinite, sum).code);
+        const CastResult result = cast(f, kNvidiaSatfinite, sum);
+        codes_[a << 8 | b] = static_cast<std::uint8_t>(result.code);
+        overflowed_[a << 8 | b] = result.overflowed;
       }
   }
-  [[nodiscard]] std::uint8_t add(std::uint8_t a, std::uint8_t b) const {
-    return codes_[static_cast<std::size_t>(a) << 8 | b];
+  /// Adds `code` to element i of the sum.
+  void add(std::uint8_t code, std::size_t i, RingSum& sum) const {
+    const std::size_t at = static_cast<std::size_t>(sum.codes[i]) << 8 | code;
+    sum.codes[i] = codes_[at];
+    if (overflowed_[at]) sum.overflowed[i] = true;
   }
 
  private:
   std::vector<std::uint8_t> codes_;
+  std::vector<bool> overflowed_;
 };
 
 const HopTable& hop_table(const Format& f) {
@@ -70,31 +76,44 @@ float Gradients::amax() const {
   return largest;
 }
 
-std::vector<std::uint8_t> ring_sum(const Gradients& gradients, double factor, const Format& f) {
+RingSum ring_sum(const Gradients& gradients, double factor, const Format& f) {
   const HopTable& hop = hop_table(f);
   const auto scale = static_cast<float>(factor);
-  std::vector<std::uint8_t> sum(gradients.of_rank(0).size());
+  const std::size_t size = gradients.of_rank(0).size();
+  RingSum sum{std::vector<std::uint8_t>(size), std::vector<bool>(size)};
   for (std::int64_t r = 0; r < gradients.ranks(); ++r) {
     const std::vector<float>& x = gradients.of_rank(r);
-    for (std::size_t i = 0; i < sum.size(); ++i) {
-      const auto code = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, x[i] * scale));
-      sum[i] = r == 0 ? code : hop.add(sum[i], code);
+    for (std::size_t i = 0; i < size; ++i) {
+      const CastResult result = cast(f, kNvidiaSatfinite, x[i] * scale);
+      if (result.overflowed) sum.overflowed[i] = true;
+      const auto code = static_cast<std::uint8_t>(result.code);
+      if (r == 0)
+        sum.codes[i] = code;
+      else
+        hop.add(code, i, sum);
     }
   }
   return sum;
 }
 
-ReductionLoss measure_reduction(const Gradients& gradients, const std::vector<std::uint8_t>& codes,
-                                double inverse, const Format& f) {
+double share_at_max(const std::vector<std::uint8_t>& codes, const Format& f) {
+  const auto count = std::count_if(codes.begin(), codes.end(), [&](std::uint8_t code) {
+    return (code & f.magnitude_mask()) == f.max_finite_code();
+  });
+  return static_cast<double>(count) / static_cast<double>(codes.size());
+}
+
+ReductionLoss measure_reduction(const Gradients& gradients, const RingSum& sum, double inverse,
+                                const Format& f) {
   const std::vector<float> mean = gradients.mean();
   std::vector<float> got(mean.size());
   ReductionLoss loss;
   const double percent = 100.0 / static_cast<double>(mean.size());
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    got[i] = static_cast<float>(decode(f, codes[i]) * inverse);
-    const std::uint32_t magnitude = codes[i] & f.magnitude_mask();
-    if (mean[i] != 0.0F && magnitude == 0) loss.underflow_percent += percent;
-    if (magnitude == f.max_finite_code()) loss.overflow_percent += percent;
+    got[i] = static_cast<float>(decode(f, sum.codes[i]) * inverse);
+    if (mean[i] != 0.0F && (sum.codes[i] & f.magnitude_mask()) == 0)
+      loss.underflow_percent += percent;
+    if (sum.overflowed[i]) loss.overflow_percent += percent;
   }
   loss.snr_db = compare(mean, got).sqnr_db;
   return loss;

@@ -32,20 +32,29 @@ class Gradients {
   std::vector<std::vector<float>> ranks_;
 };
 
-/// The codes of the sum: each rank casts `gradient * scale`; along the ring,
-/// rank after rank, two codes are added in FP16 and the sum is cast to FP8 again
-/// (saturating). `scale` multiplies into FP8.
-std::vector<std::uint8_t> ring_sum(const Gradients& gradients, double factor, const Format& f);
+/// A sum in FP8, element by element.
+struct RingSum {
+  std::vector<std::uint8_t> codes;
+  std::vector<bool> overflowed;  ///< some cast or hop rounded above max finite and saturated
+};
+
+/// Each rank casts `gradient * factor`; along the ring, rank after rank, two
+/// codes are added in FP16 and the sum is cast to FP8 again (saturating).
+/// `factor` multiplies into FP8.
+RingSum ring_sum(const Gradients& gradients, double factor, const Format& f);
+
+/// The share, 0 to 1, of codes at max finite: what a system can count.
+double share_at_max(const std::vector<std::uint8_t>& codes, const Format& f);
 
 /// What a reduction did to the mean gradient.
 struct ReductionLoss {
   double snr_db = 0.0;
   double underflow_percent = 0.0;  ///< non-zero means whose sum is a zero code
-  double overflow_percent = 0.0;   ///< sums at max finite
+  double overflow_percent = 0.0;   ///< sums that saturated at some hop, even if they came back
 };
 
 /// `inverse` multiplies the summed codes to give the mean.
-ReductionLoss measure_reduction(const Gradients& gradients, const std::vector<std::uint8_t>& codes,
-                                double inverse, const Format& f);
+ReductionLoss measure_reduction(const Gradients& gradients, const RingSum& sum, double inverse,
+                                const Format& f);
 
 }  // namespace fp8lab::experiments

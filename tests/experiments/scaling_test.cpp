@@ -68,7 +68,7 @@ TEST_CASE("delayed-dynamics: traces come from files too", "[experiments]") {
 TEST_CASE("auto-scaling: a ring sum rounds at every hop", "[experiments]") {
   const Format& f = format(FormatId::e4m3fn);
   const Gradients gradients({3, "ring"}, {.elements = 64}, 5);
-  const std::vector<std::uint8_t> codes = ring_sum(gradients, 7.0, f);
+  const std::vector<std::uint8_t> codes = ring_sum(gradients, 7.0, f).codes;
   for (std::size_t i = 0; i < codes.size(); ++i) {
     // Both summands are FP8, so that FP16 rounds only what FP8 rounds again.
     double sum = 0.0;
