@@ -112,7 +112,8 @@ class ProgressBar {
     const int percent = static_cast<int>(100.0 * std::clamp(fraction, 0.0, 1.0));
     if (!terminal_ || percent == percent_) return;
     percent_ = percent;
-    fmt::print(stderr, "\r\033[K{} [{:<25}] {}%", name_, std::string(percent / 4U, '='), percent);
+    fmt::print(stderr, "\r\033[K{} [{:<25}] {}%", name_,
+               std::string(static_cast<std::size_t>(percent / 4), '='), percent);
     std::fflush(stderr);
   }
 

@@ -132,7 +132,7 @@ Measurement measure_f2a(const ClaimContext& context) {
   std::vector<double> tiles;
   std::vector<double> damaged;
   std::string figure = fmt::format("values lost to an outlier of {:g}: tiles", kOutlier);
-  for (const std::size_t size : {16, 32, 64, 128, 256}) {
+  for (const std::size_t size : {16U, 32U, 64U, 128U, 256U}) {
     tiles.push_back(static_cast<double>(size));
     damaged.push_back(damage(context, kOutlier, size, kNvidiaSatfinite).crushed.mean);
     figure += fmt::format(" {}: {:.1f},", size, damaged.back());

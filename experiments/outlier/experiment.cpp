@@ -115,10 +115,10 @@ std::vector<Point> published_points(const Setup& s) {
   const OutlierTensor large{64 * 1024, 0.3, 200.0, 511, true};
   std::vector<Point> points;
   for (const CastProfile* policy : s.policies) {
-    for (const std::size_t tile : {0, 16})
+    for (const std::size_t tile : {std::size_t{0}, std::size_t{16}})
       points.push_back(
           {"128 x N(0, 0.5^2), outlier 250", small, s.published_repeats, tile, policy, {}});
-    for (const std::size_t tile : {0, 128})
+    for (const std::size_t tile : {std::size_t{0}, std::size_t{128}})
       points.push_back({"64 x 1024 x N(0, 0.3^2) in BF16, outlier 200",
                         large,
                         s.published_repeats,

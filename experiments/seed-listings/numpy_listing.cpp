@@ -1,8 +1,8 @@
 #include "seed-listings/numpy_listing.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <iterator>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
@@ -18,10 +18,10 @@ constexpr std::size_t kLength = 1024;
 constexpr std::size_t kPromotion = 128;
 constexpr float kMax = 448.0F;
 
-constexpr std::array kNumpyDraws{
+constexpr double kNumpyDraws[] = {
 #include "seed-listings/draws.inc"
 };
-static_assert(kNumpyDraws.size() == kTensor + 2 * kLength);
+static_assert(std::size(kNumpyDraws) == kTensor + 2 * kLength);
 
 double e4m3(double x) {
   return round_trip(format(FormatId::e4m3fn), kNvidiaSatfinite, static_cast<float>(x));
@@ -100,7 +100,7 @@ std::vector<Unpacked> e4m3_operands(std::span<const double> values) {
 }  // namespace
 
 ListingDraws numpy_draws() {
-  const auto at = [](std::size_t i) { return kNumpyDraws.begin() + i; };
+  const auto at = [](std::size_t i) { return std::begin(kNumpyDraws) + i; };
   return {{at(0), at(kTensor)},
           {at(kTensor), at(kTensor + kLength)},
           {at(kTensor + kLength), at(kTensor + 2 * kLength)}};

@@ -81,14 +81,43 @@ def test_replay(folder):
     expect(["replay", folder / "missing.txt"], 2, stderr=["missing.txt"])
 
 
+def test_experiments(folder):
+    expect(["list", "formats"], 0, ["e4m3fn", "57344"])
+    listed = json.loads(run("list", "--json").stdout)
+    check("list has every kind", set(listed) == {"formats", "profiles", "models", "experiments"}, set(listed))
+    models = {model["name"]: model for model in listed["models"]}
+    check("a model has its numbers", models["sm90.wgmma.e4m3"]["terms"] == 32, models["sm90.wgmma.e4m3"])
+    expect(["list", "nonsense"], 2)
+    expect(["run", "nonsense"], 2, stderr=["experiment", "'nonsense'"])
+    expect(["run", "all", "--seed", "-1"], 2, stderr=["--seed", "-1"])
+    expect(["run", "all", "--threads", "0"], 2, stderr=["--threads"])
+    expect(["report", folder / "missing"], 2, stderr=["DIR", "missing"])
+    expect(["report", folder], 2, stderr=["result.json"])
+    (folder / "result.json").write_text("{}")
+    expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
+
+
+def test_claims():
+    expect(["claims", "F4b", "L7"], 0, ["F4b (seed 002): holds", "3.12 %", "1 hold, 0 with"])
+    claims = json.loads(run("claims", "F1a", "L1", "--json", "--seed", "9").stdout)
+    check("claims come in the order asked for", [c["id"] for c in claims["claims"]] == ["F1a", "L1"], claims)
+    check("claims record the seed", claims["seed"] == 9, claims["seed"])
+    check("claims carry values", claims["claims"][1]["values"][0]["value"] == 112, claims["claims"][1])
+    expect(["claims", "Z9"], 2, stderr=["'Z9'", "F4b"])
+    expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
+
+
 def main():
     expect([], 2)
     expect(["nonsense"], 2)
     expect(["--help"], 0, ["replay"])
     test_cast()
     test_table()
+    test_claims()
     with tempfile.TemporaryDirectory() as folder:
         test_replay(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        test_experiments(Path(folder))
     print("command line:", "all as expected" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
 

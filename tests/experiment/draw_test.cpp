@@ -64,6 +64,7 @@ TEST_CASE("axes of no value, of one value and from zero", "[experiment]") {
   CHECK((one.low < 3.0 && one.high > 3.0));
   CHECK(lay_out({"x"}, std::vector{1.0, 90.0}).low == 0.0);
   CHECK(lay_out({"x"}, std::vector{80.0, 90.0}).low > 70.0);
+  CHECK(lay_out({"x"}, std::vector{3.0, 9.0}, 0.1).low > 2.0);
   CHECK(lay_out({"x", true}, std::vector{-1.0, 0.0}).low > 0.0);
   CHECK_THROWS_WITH(lay_out({"x", true, 3}, {}), contains("expected 10 or 2, got 3"));
 }

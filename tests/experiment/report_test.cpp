@@ -61,6 +61,16 @@ TEST_CASE("long tables are cut with a note that names the file", "[experiment]")
   CHECK(count(html, "<td class=n>300</td>") == 0);
 }
 
+TEST_CASE("a summary folds what is too much to read at once", "[experiment]") {
+  const TemporaryFolder out("summary");
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+  const WrittenRun run = write_results({{}, {}, {}, {"1", "2", "3", "4", "5", "6"}},
+                                       sample_record(context), out.path(), Plots::skip);
+  const std::string html = report_of(run.folder);
+  CHECK_THAT(html, contains("<summary>2 more findings</summary>\n<ul>\n<li>5</li>\n<li>6</li>"));
+  CHECK(count(html, "<li>6</li>") == 2);
+}
+
 TEST_CASE("one experiment can come twice", "[experiment]") {
   const TemporaryFolder out("twice");
   const WrittenRun run = write_sample(out.path(), Plots::skip);

@@ -69,7 +69,7 @@ TEST_CASE("verdicts of seed 002 stay as measured for other seeds", "[experiments
       {"L3", does_not_hold},         {"L4", does_not_hold},
       {"L5", does_not_hold},         {"L6", does_not_hold},
       {"L7", does_not_hold},         {"L8", holds_with_correction}};
-  const std::uint64_t seed = GENERATE(1, 2, 3);
+  const auto seed = GENERATE(std::uint64_t{1}, std::uint64_t{2}, std::uint64_t{3});
   for (const auto& [id, verdict] : expected) {
     const Measurement measured = measure(find_claim(id), {.seed = seed, .threads = 2});
     INFO(id << ", seed " << seed << ": " << measured.figure);

@@ -63,7 +63,7 @@ TEST_CASE("tiles contain an outlier", "[experiments]") {
   const OutlierTensor shape{4096, 0.4, 1e5, 2048, false};
   const OutlierSpread tensor = repeat_damage(random, shape, 2, 0, kE4M3, kNvidiaSatfinite);
   double last = 0.0;
-  for (const std::size_t tile : {16, 32, 64, 128, 256}) {
+  for (const std::size_t tile : {16U, 32U, 64U, 128U, 256U}) {
     CAPTURE(tile);
     const OutlierSpread tiled = repeat_damage(random, shape, 2, tile, kE4M3, kNvidiaSatfinite);
     CHECK(tiled.bulk_relative_l2.max <= tensor.bulk_relative_l2.min);

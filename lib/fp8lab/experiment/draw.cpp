@@ -115,8 +115,9 @@ std::string key_script(const Plot& plot) {
   for (const Series& series : plot.series) widest = std::max(widest, columns_of(series.label));
   if (widest == 0) return "unset key\n";
   const bool beside = widest <= 18 && plot.series.size() <= 20;
-  return beside ? "set key outside right top vertical Left reverse samplen 2.5 spacing 1.25\n"
-                : "set key below center horizontal Left reverse samplen 2.5 spacing 1.2\n";
+  return beside
+             ? "set key outside right top vertical Left reverse samplen 2.5 spacing 1.25\n"
+             : "set key below center horizontal Left reverse samplen 2.5 spacing 1.2 height 0.7\n";
 }
 
 std::vector<double> shown_values(const Plot& plot, const std::vector<double> Series::*which) {
@@ -138,8 +139,8 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
   const std::string note = note_of(drawables, left_out);
 
   std::string body = title_script(plot.title, note);
-  body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x)));
-  body += axis_script("y", plot.y, lay_out(plot.y, shown_values(plot, &Series::y)));
+  body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x), 0.1));
+  body += axis_script("y", plot.y, lay_out(plot.y, shown_values(plot, &Series::y), 0.4));
   body += key_script(plot);
   body +=
       "set grid xtics ytics back lt 1 lw 1 lc rgb '#e0e0e0'\n"

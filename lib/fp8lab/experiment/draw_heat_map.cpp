@@ -19,16 +19,32 @@ constexpr std::array kPalette{"#440154", "#472d7b", "#3b528b", "#2c728e", "#2191
                               "#28ae80", "#5ec962", "#addc30", "#fde725"};
 constexpr std::size_t kMaxWrittenCells = 200;  // more than that, and numbers do not fit
 
-std::string label_tics(const char* axis, const std::vector<std::string>& labels) {
+std::size_t widest(const std::vector<std::string>& labels) {
+  std::size_t columns = 0;
+  for (const std::string& label : labels) columns = std::max(columns, columns_of(label));
+  return columns;
+}
+
+/// Labels below the map, wrapped to the width of a cell, or aslant where a word is wider.
+std::string column_tics(const HeatMap& map) {
+  const std::size_t beside = std::min<std::size_t>(widest(map.rows), 60) + 20;
+  const std::size_t room = std::max<std::size_t>((118 - beside) / map.columns.size(), 4) - 1;
   std::vector<std::string> tics;
-  std::size_t letters = 0;
-  for (std::size_t i = 0; i < labels.size(); ++i) {
-    tics.push_back(fmt::format("{} {}", enhanced(labels[i]), i));
-    letters += columns_of(labels[i]) + 2;
+  bool aslant = false;
+  for (std::size_t i = 0; i < map.columns.size(); ++i) {
+    const std::vector<std::string> lines = wrap(map.columns[i], room);
+    aslant = aslant || widest(lines) > room + 1;
+    tics.push_back(fmt::format("{} {}", enhanced(fmt::format("{}", fmt::join(lines, "\n"))), i));
   }
-  const bool crowded = *axis == 'x' && letters > 80;
-  return fmt::format("set {}tics ({}) scale 0{}\n", axis, fmt::join(tics, ", "),
-                     crowded ? " rotate by 35 right" : "");
+  return fmt::format("set xtics ({}) scale 0{}\n", fmt::join(tics, ", "),
+                     aslant ? " rotate by 30 right" : "");
+}
+
+std::string row_tics(const HeatMap& map) {
+  std::vector<std::string> tics;
+  for (std::size_t i = 0; i < map.rows.size(); ++i)
+    tics.push_back(fmt::format("{} {}", enhanced(map.rows[i]), i));
+  return fmt::format("set ytics ({}) scale 0\n", fmt::join(tics, ", "));
 }
 
 /// Where a value stands between the palette's ends, 0 to 1.
@@ -104,14 +120,14 @@ void write_plot(const HeatMap& map, const std::filesystem::path& folder) {
                                                          map.log ? "≤ 0 (log colours) or " : "");
 
   std::string body = title_script(map.title, note);
-  body += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {}\n", enhanced(map.x_label),
-                      enhanced(map.y_label), enhanced(map.value_label));
+  body += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {} offset 1.5,0\n",
+                      enhanced(map.x_label), enhanced(map.y_label), enhanced(map.value_label));
   body += fmt::format("set xrange [-0.5:{}]\nset yrange [-0.5:{}]\nset cbrange [{}:{}]\n",
                       static_cast<double>(map.columns.size()) - 0.5,
                       static_cast<double>(map.rows.size()) - 0.5, layout.low, layout.high);
   if (map.log) body += "set logscale cb\n";
   body += tics_script("cb", layout) + palette_script();
-  body += label_tics("x", map.columns) + label_tics("y", map.rows);
+  body += column_tics(map) + row_tics(map);
   body += "unset key\nset border 0\nset style fill solid border rgb '#ffffff'\n";
   body += plot_command(map, cells);
   write_file(folder / (map.name + ".dat"), cells.data);

@@ -8,7 +8,9 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::size_t kTitleColumns = 88;
+constexpr std::size_t kTitleColumns = 108;
+
+}  // namespace
 
 std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   std::vector<std::string> lines(1);
@@ -25,8 +27,6 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   }
   return lines;
 }
-
-}  // namespace
 
 std::string enhanced(std::string_view text) {
   // Single quotes: gnuplot runs backquoted commands inside double ones.
@@ -91,7 +91,7 @@ std::string script_for_both(std::string_view name, std::string_view body) {
       "reset\nset encoding utf8\n"
       "set terminal svg size 900,560 dynamic {1} name '{0}'\nset output '{0}.svg'\n"
       "{2}"
-      "set terminal pngcairo size 1350,840 fontscale 1.5 linewidth 1.5 pointscale 1.5 {1}\n"
+      "set terminal pngcairo size 1350,840 fontscale 1.15 linewidth 1.5 pointscale 1.5 {1}\n"
       "set output '{0}.png'\nreplot\nunset output\n",
       name, kFont, body);
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/experiment/tics.hpp"
 
@@ -17,6 +18,9 @@ std::string one_line(std::string_view text);
 
 /// How many columns `text` takes: its code points.
 std::size_t columns_of(std::string_view text);
+
+/// `text` in lines of at most `width` columns, broken at blanks where it has them.
+std::vector<std::string> wrap(std::string_view text, std::size_t width);
 
 /// The title at the top left, wrapped at the plot's width, with `note` in
 /// smaller letters below, and the top margin that both need (labels 1 and 2).

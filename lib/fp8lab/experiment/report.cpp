@@ -15,7 +15,8 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::size_t kOpenRows = 16;  ///< tables up to this long are not folded
+constexpr std::size_t kOpenRows = 16;        ///< tables up to this long are not folded
+constexpr std::size_t kSummaryFindings = 4;  ///< of each experiment, more are folded
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
@@ -106,12 +107,24 @@ std::string html_of(const StoredPlot& plot) {
       html_escaped(plot.title), base64(plot.svg));
 }
 
-std::string list_of(const std::vector<std::string>& findings) {
-  if (findings.empty()) return "<p class=quiet>No findings were recorded.</p>\n";
+std::string items_of(std::span<const std::string> findings) {
   std::string html = "<ul>\n";
   for (const std::string& finding : findings)
     html += fmt::format("<li>{}</li>\n", html_escaped(finding));
   return html + "</ul>\n";
+}
+
+std::string list_of(const std::vector<std::string>& findings) {
+  return findings.empty() ? "<p class=quiet>No findings were recorded.</p>\n" : items_of(findings);
+}
+
+/// The first findings in sight, the rest folded: a summary is there to be read.
+std::string short_list_of(const std::vector<std::string>& findings) {
+  if (findings.size() <= kSummaryFindings + 1) return list_of(findings);
+  const std::span<const std::string> all(findings);
+  return items_of(all.first(kSummaryFindings)) +
+         fmt::format("<details><summary>{} more findings</summary>\n{}</details>\n",
+                     all.size() - kSummaryFindings, items_of(all.subspan(kSummaryFindings)));
 }
 
 std::string pairs_of(const std::vector<std::pair<std::string, std::string>>& pairs) {
@@ -147,9 +160,9 @@ std::string html_of(const StoredRun& run, std::size_t index) {
 std::string summary_of(const std::vector<StoredRun>& runs) {
   std::string html = "<section id=summary>\n<h2>What was found</h2>\n";
   for (std::size_t i = 0; i < runs.size(); ++i)
-    html +=
-        fmt::format("<h3><a href=\"#run-{}\">{}</a></h3>\n<p class=quiet>{}</p>\n{}", i + 1,
-                    name_of(runs[i]), html_escaped(runs[i].question), list_of(runs[i].findings));
+    html += fmt::format("<h3><a href=\"#run-{}\">{}</a></h3>\n<p class=quiet>{}</p>\n{}", i + 1,
+                        name_of(runs[i]), html_escaped(runs[i].question),
+                        short_list_of(runs[i].findings));
   return html + "</section>\n";
 }
 

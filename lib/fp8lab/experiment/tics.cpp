@@ -104,7 +104,7 @@ bool can_show(const Axis& axis, double value) {
   return std::isfinite(value) && (!axis.log || value > 0.0);
 }
 
-AxisLayout lay_out(const Axis& axis, std::span<const double> values) {
+AxisLayout lay_out(const Axis& axis, std::span<const double> values, double zero_share) {
   require(axis.log_base == 10 || axis.log_base == 2, fmt::format("axis {}: log_base", axis.label),
           "10 or 2", std::to_string(axis.log_base));
   double low = std::numeric_limits<double>::infinity();
@@ -118,7 +118,7 @@ AxisLayout lay_out(const Axis& axis, std::span<const double> values) {
   if (axis.log) return lay_out_log(axis, low, high);
   const double air = low == high ? std::max(0.5, std::abs(low) * 0.1) : (high - low) * 0.03;
   // Shares and errors start at zero: an axis that leaves zero out overstates changes.
-  const bool from_zero = low >= 0.0 && low < 0.4 * high;
+  const bool from_zero = low >= 0.0 && low < zero_share * high;
   return {from_zero ? 0.0 : low - air, high + air, {}};
 }
 

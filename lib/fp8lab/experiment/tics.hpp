@@ -26,7 +26,8 @@ struct AxisLayout {
 bool can_show(const Axis& axis, double value);
 
 /// The layout for an axis that shows `values`; those it cannot show are left
-/// out. No value at all gives [0, 1], or [1, 10] on a log axis.
-AxisLayout lay_out(const Axis& axis, std::span<const double> values);
+/// out. No value at all gives [0, 1], or [1, 10] on a log axis. A linear axis of
+/// positive values begins at zero if the least is below `zero_share` of the largest.
+AxisLayout lay_out(const Axis& axis, std::span<const double> values, double zero_share = 0.4);
 
 }  // namespace fp8lab
