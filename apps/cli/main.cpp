@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   Action action;
   add_table(app, action);
   add_cast(app, action);
+  add_quantize(app, action);
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);
