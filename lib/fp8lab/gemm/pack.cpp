@@ -22,17 +22,6 @@ std::uint32_t replicate(typename PackedTypes<T>::Exponent e) {
   return std::is_same_v<T, float> ? e * 0x01010101u : e * 0x00010001u;
 }
 
-RowSummary summarize(const Unpacked& u) {
-  RowSummary s;
-  s.nan = u.value_class == ValueClass::nan;
-  s.infinite = u.value_class == ValueClass::infinity;
-  if (u.is_finite() && u.significand != 0) {
-    s.largest = u.exponent;
-    s.lowest = u.exponent - u.mantissa_bits + std::countr_zero(u.significand);
-  }
-  return s;
-}
-
 /// 2^exponent, for any exponent a product's factor can have.
 double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
@@ -104,6 +93,37 @@ PackedCode<T> CodePacker<T>::pack(const Unpacked& u) const {
   return p;
 }
 
+/// 16-bit formats and TF32, which are too many codes for a table in cache: all
+/// are laid out like binary32, so their fields are read directly.
+template <typename T>
+PackedCode<T> CodePacker<T>::pack_wide(std::uint32_t code, RowSummary& summary) const {
+  const Format& f = *format_;
+  PackedCode<T> p;
+  p.negative = (code & f.sign_mask()) != 0;
+  const std::uint32_t magnitude = code & f.magnitude_mask();
+  const std::uint32_t field = magnitude >> f.mantissa_bits;
+  if (magnitude >= f.infinity_code()) {
+    summary.infinite |= magnitude == f.infinity_code();
+    summary.nan |= magnitude != f.infinity_code();
+  } else if (magnitude != 0) {
+    const bool normal = field != 0;
+    const int exponent = (normal ? static_cast<int>(field) : 1) - f.bias;
+    const std::uint32_t hidden = normal ? std::uint32_t{1} << f.mantissa_bits : 0;
+    const std::uint32_t significand =
+        (magnitude & ((std::uint32_t{1} << f.mantissa_bits) - 1)) | hidden;
+    summary.largest = std::max(summary.largest, exponent);
+    summary.lowest = std::min(summary.lowest, exponent - f.mantissa_bits);
+    p.value =
+        static_cast<T>(static_cast<double>(significand) * power_of_two(exponent - f.mantissa_bits));
+    if (fused_ && side_ == Side::b) p.value *= kStretch<T>;
+    p.exponent = static_cast<typename PackedTypes<T>::Exponent>(
+        exponent + (side_ == Side::a ? kBiasA<T> : kBiasB<T>));
+  }
+  if (p.exponent == 0 && fused_) p.value = kTiny<T>;
+  if (p.negative) p.value = -p.value;
+  return p;
+}
+
 template <typename T>
 PackedRows<T>::PackedRows(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
                           std::int64_t begin, std::int64_t count)
@@ -128,14 +148,12 @@ void PackedRows<T>::pack_row(const CodePacker<T>& packer, const Plan& plan, cons
     typename PackedTypes<T>::Word sign = 0;
     for (std::int64_t t = 0; t < plan.terms; ++t) {
       const std::int64_t k = step * plan.terms + t;
-      const Unpacked u =
-          unpack(packer.code_format(), k < a.k ? wide_code(a, packer.code_format(), from, k) : 0);
-      const PackedCode<T> p = packer.pack(u);
+      const PackedCode<T> p =
+          packer.pack_wide(k < a.k ? wide_code(a, packer.code_format(), from, k) : 0, summary);
       const std::int64_t at = (step * rows + r) * plan.terms + t;
       values.data()[at] = p.value;
       if (plan.fused()) exponents.data()[at] = replicate<T>(p.exponent);
       sign |= static_cast<typename PackedTypes<T>::Word>(p.negative) << t;
-      summary.add(summarize(u));
     }
     if (plan.fused()) signs.data()[step * rows + r] = sign;
   }
@@ -226,20 +244,19 @@ template <typename T>
 void PackedPanel<T>::fill_step(std::int64_t step, std::int64_t slot) {
   using Word = typename PackedTypes<T>::Word;
   for (std::int64_t j = 0; j < width_; ++j) {
+    RowSummary& summary = summaries_[static_cast<std::size_t>(j)];
     Word sign = 0;
     for (std::int64_t t = 0; t < terms_; ++t) {
       const std::int64_t k = step * terms_ + t;
       const bool inside = j < columns_ && k < b_->k;
-      const Unpacked u = unpack(packer_->code_format(),
-                                inside ? wide_code(*b_, packer_->code_format(), begin_ + j, k) : 0);
-      const PackedCode<T> p = packer_->pack(u);
+      const PackedCode<T> p = packer_->pack_wide(
+          inside ? wide_code(*b_, packer_->code_format(), begin_ + j, k) : 0, summary);
       const std::int64_t at = (slot * terms_ + t) * width_ + j;
       values_.data()[at] = p.value;
       if (fused_) {
         exponents_.data()[at] = p.exponent;
         sign |= static_cast<Word>(p.negative) << t;
       }
-      summaries_[static_cast<std::size_t>(j)].add(summarize(u));
     }
     if (fused_) signs_.data()[slot * width_ + j] = sign;
   }

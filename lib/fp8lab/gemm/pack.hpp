@@ -61,6 +61,8 @@ class CodePacker {
   enum class Side : std::uint8_t { a, b };
   CodePacker(const Plan& plan, const CodeMatrix& matrix, Side side);
   [[nodiscard]] PackedCode<T> pack(const Unpacked& u) const;
+  /// A code of FP16, BF16 or TF32; adds it to its row's summary.
+  [[nodiscard]] PackedCode<T> pack_wide(std::uint32_t code, RowSummary& summary) const;
   [[nodiscard]] const Format& code_format() const { return *format_; }
   /// All 256 codes of an 8-bit format.
   [[nodiscard]] std::span<const PackedCode<T>> table() const { return table_; }
