@@ -428,7 +428,7 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
       error.guard([&] {
         const std::int64_t row = i * kRowBlock;
         blocks[static_cast<std::size_t>(i)] = std::make_unique<PackedRows<T>>(
-            a_packer, job.plan, a, begin + row, std::min(kRowBlock, rows - row));
+            a_packer, job.kernels, job.plan, a, begin + row, std::min(kRowBlock, rows - row));
       });
     std::unique_ptr<TileRow<T>> tiles;
 #pragma omp for schedule(dynamic)

@@ -41,6 +41,32 @@ std::uint32_t wide_code(const CodeMatrix& m, const Format& f, std::int64_t row, 
   return code_of_storage(f, word);
 }
 
+CodeLayout layout_of(const Format& f) {
+  return {f.mantissa_bits, f.bias, f.exponent_bits + f.mantissa_bits};
+}
+
+bool has_special(const KernelTable& kernels, const Format& f,
+                 const std::vector<std::uint8_t>& codes) {
+  if (f.code_bits() < 8) return false;
+  const bool fnuz = f.specials == SpecialValues::fnuz;
+  return kernels.has_special(codes.data(), static_cast<std::int64_t>(codes.size()),
+                             static_cast<std::uint8_t>(f.max_finite_code()),
+                             fnuz ? std::uint8_t{0x80} : std::uint8_t{0});
+}
+
+/// The bits `sign_bit` of `count` codes (at most 32), the first one lowest.
+std::uint32_t sign_word(const std::uint8_t* codes, std::int64_t count, int sign_bit) {
+  std::uint32_t signs = 0;
+  for (std::int64_t t = 0; t < count; t += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, codes + t, 8);
+    eight = eight >> sign_bit & 0x0101010101010101u;
+    // Multiplication gathers the lowest bits of eight bytes into the highest byte.
+    signs |= static_cast<std::uint32_t>((eight * 0x0102040810204080u) >> 56) << t;
+  }
+  return count == 32 ? signs : signs & ((std::uint32_t{1} << count) - 1);
+}
+
 constexpr int kLowestPresence = -24;
 constexpr int kNanBit = 62;
 constexpr int kInfinityBit = 63;
@@ -125,19 +151,64 @@ PackedCode<T> CodePacker<T>::pack_wide(std::uint32_t code, RowSummary& summary) 
 }
 
 template <typename T>
-PackedRows<T>::PackedRows(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
-                          std::int64_t begin, std::int64_t count)
+PackedRows<T>::PackedRows(const CodePacker<T>& packer, const KernelTable& kernels, const Plan& plan,
+                          const CodeMatrix& a, std::int64_t begin, std::int64_t count)
     : rows(count),
       steps((a.k + plan.terms - 1) / plan.terms),
-      values(rows * steps * plan.terms),
-      exponents(plan.fused() ? rows * steps * plan.terms : 0),
+      values(rows * steps * plan.terms + kMaxWidth),
+      exponents(plan.fused() ? rows * steps * plan.terms + kMaxWidth : 0),
       signs(plan.fused() ? rows * steps : 0),
       summaries(static_cast<std::size_t>(count)) {
   if (packer.table().empty()) {
     for (std::int64_t r = 0; r < rows; ++r) pack_row(packer, plan, a, begin + r, r);
-  } else {
-    pack_bytes(packer, plan, a, begin);
+    return;
   }
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.method == Method::fused_float) {
+      pack_fused_bytes(packer, kernels, plan, a, begin);
+      return;
+    }
+  }
+  pack_bytes(packer, plan, a, begin);
+}
+
+/// 8-bit codes for the fused float kernel: what the tables of `pack_bytes` say,
+/// by vectors, a step of all rows at a time.
+template <typename T>
+void PackedRows<T>::pack_fused_bytes(const CodePacker<T>& packer, const KernelTable& kernels,
+                                     const Plan& plan, const CodeMatrix& a,
+                                     std::int64_t begin) requires std::is_same_v<T, float> {
+  const Format& f = packer.code_format();
+  const CodeLayout layout = layout_of(f);
+  const std::int64_t terms = plan.terms;
+  const std::int64_t count = rows * terms;
+  const auto* bytes = static_cast<const std::uint8_t*>(a.data) + begin * a.row_stride;
+  std::vector<Presence> present(static_cast<std::size_t>(rows));
+  // Room for whole vectors; what is past the step's codes stays zero.
+  std::vector<std::uint8_t> codes(
+      static_cast<std::size_t>((count + kMaxWidth) / kMaxWidth * kMaxWidth));
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::int64_t inside = std::min(terms, a.k - step * terms);
+    if (inside < terms) std::ranges::fill(codes, std::uint8_t{0});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::uint8_t* from = bytes + r * a.row_stride + step * terms * a.k_stride;
+      std::uint8_t* to = codes.data() + r * terms;
+      for (std::int64_t t = 0; t < inside; ++t) to[t] = from[t * a.k_stride];
+    }
+    kernels.decode_rows({.codes = codes.data(),
+                         .count = count,
+                         .layout = layout,
+                         .values = values.data() + step * count,
+                         .exponents = exponents.data() + step * count});
+    for (std::int64_t r = 0; r < rows; ++r)
+      signs.data()[step * rows + r] = sign_word(codes.data() + r * terms, terms, layout.sign_bit);
+    if (!has_special(kernels, f, codes)) continue;
+    for (std::int64_t i = 0; i < count; ++i)
+      present[static_cast<std::size_t>(i / terms)].add(
+          packer.presence()[codes[static_cast<std::size_t>(i)]]);
+  }
+  for (std::size_t r = 0; r < present.size(); ++r)
+    summaries[r] = present[r].summary(f.mantissa_bits);
 }
 
 template <typename T>
@@ -282,15 +353,7 @@ void PackedPanel<T>::transpose(std::int64_t step) {
 /// finite inputs only needs to know of specials, and those are rare.
 template <typename T>
 void PackedPanel<T>::note_presence() {
-  const auto count = static_cast<std::int64_t>(codes_.size());
-  if (specials_only_) {
-    const Format& f = packer_->code_format();
-    const bool fnuz = f.specials == SpecialValues::fnuz;
-    const auto largest = static_cast<std::uint8_t>(f.max_finite_code());
-    if (f.code_bits() < 8 || !kernels_->has_special(codes_.data(), count, largest,
-                                                    fnuz ? std::uint8_t{0x80} : std::uint8_t{0}))
-      return;
-  }
+  if (specials_only_ && !has_special(*kernels_, packer_->code_format(), codes_)) return;
   const std::uint64_t* presence = packer_->presence().data();
   for (std::int64_t t = 0; t < terms_; ++t)
     for (std::int64_t j = 0; j < width_; ++j)
@@ -306,9 +369,7 @@ void PackedPanel<T>::decode_codes(std::int64_t slot) {
     const Format& f = packer_->code_format();
     kernels_->decode_step({.codes = codes_.data(),
                            .terms = terms_,
-                           .mantissa_bits = f.mantissa_bits,
-                           .bias = f.bias,
-                           .sign_bit = f.exponent_bits + f.mantissa_bits,
+                           .layout = layout_of(f),
                            .fused = fused_,
                            .values = values_.data() + at,
                            .exponents = exponents_.data() + (fused_ ? at : 0),
