@@ -26,7 +26,11 @@ constexpr std::int64_t kRowBlock = 64;  // rows whose state stays in L1
 // A slab of kPanels panels and of one row block stays in L2 together.
 constexpr std::int64_t kSlabTerms = 512;
 constexpr std::int64_t kPanels = 8;
-constexpr std::int64_t kPackedBytes = std::int64_t{64} << 20;  // of A packed at a time
+// Of A packed at a time: little, so that it stays in cache, but for rows enough to
+// be worth packing B again.
+constexpr std::int64_t kPackedBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kChunkRows = 512;
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -428,7 +432,7 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
       error.guard([&] {
         const std::int64_t row = i * kRowBlock;
         blocks[static_cast<std::size_t>(i)] = std::make_unique<PackedRows<T>>(
-            a_packer, job.plan, a, begin + row, std::min(kRowBlock, rows - row));
+            a_packer, job.kernels, job.plan, a, begin + row, std::min(kRowBlock, rows - row));
       });
     std::unique_ptr<TileRow<T>> tiles;
 #pragma omp for schedule(dynamic)
@@ -450,8 +454,9 @@ void multiply(const GemmProblem& problem, const KernelTable& kernels, const Plan
   const Job<T> job(problem, kernels, plan);
   const std::int64_t m = problem.a.rows;
   const auto row_bytes = job.steps * plan.terms * static_cast<std::int64_t>(sizeof(T) + 4);
-  const std::int64_t chunk =
-      std::max<std::int64_t>(1, kPackedBytes / row_bytes / kRowBlock) * kRowBlock;
+  const std::int64_t rows =
+      std::max(kPackedBytes / row_bytes, std::min(kChunkRows, kMostPackedBytes / row_bytes));
+  const std::int64_t chunk = std::max<std::int64_t>(1, rows / kRowBlock) * kRowBlock;
   for (std::int64_t row = 0; row < m; row += chunk)
     multiply_rows(job, row, std::min(chunk, m - row), d, threads);
 }

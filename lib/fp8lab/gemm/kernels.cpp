@@ -319,9 +319,11 @@ void round_exact(const double* sum, const float* c, float* out, std::int64_t cou
   }
 }
 
-/// Values of one vector of codes: the significand and exponent fields moved to
-/// binary32's places; subnormals, which have no hidden bit, by conversion.
-HWY_INLINE Vector<float> decode_codes(const DecodeStep& s, Vector<std::uint32_t> codes) {
+/// Values of one vector of codes, zeros replaced and the rest stretched: the
+/// significand and exponent fields moved to binary32's places; subnormals, which
+/// have no hidden bit, by conversion.
+HWY_INLINE Vector<float> decode_codes(const CodeLayout& s, Vector<std::uint32_t> codes, float zero,
+                                      float stretch) {
   const Tag<float> d;
   const Tag<std::uint32_t> du;
   const Tag<std::int32_t> di;
@@ -334,18 +336,33 @@ HWY_INLINE Vector<float> decode_codes(const DecodeStep& s, Vector<std::uint32_t>
   const auto subnormal = hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), unit);
   const auto is_normal =
       hn::Gt(hn::BitCast(di, magnitude), hn::Set(di, (1 << s.mantissa_bits) - 1));
-  auto value = hn::IfThenElse(hn::RebindMask(d, is_normal), normal, subnormal);
-  if (s.fused) {
-    const auto is_zero = hn::RebindMask(d, hn::Eq(magnitude, hn::Zero(du)));
-    value =
-        hn::IfThenElse(is_zero, hn::Set(d, kTinyFloat), hn::Mul(value, hn::Set(d, kStretchFloat)));
-  }
+  const auto value =
+      hn::Mul(hn::IfThenElse(hn::RebindMask(d, is_normal), normal, subnormal), hn::Set(d, stretch));
+  const auto is_zero = hn::RebindMask(d, hn::Eq(magnitude, hn::Zero(du)));
   const auto sign = hn::And(hn::ShiftLeftSame(codes, 31 - s.sign_bit), hn::Set(du, 1u << 31));
-  return hn::BitCast(d, hn::Or(hn::BitCast(du, value), sign));
+  const auto kept = hn::IfThenElse(is_zero, hn::Set(d, zero), value);
+  return hn::BitCast(d, hn::Or(hn::BitCast(du, kept), sign));
+}
+
+void decode_rows(const DecodeRows& s) {
+  const Tag<float> d;
+  const Tag<std::uint32_t> du;
+  const hn::Rebind<std::uint8_t, Tag<std::uint32_t>> d8;
+  const auto bias = hn::Set(du, static_cast<std::uint32_t>(kFloatBiasA - s.layout.bias));
+  for (std::int64_t i = 0; i < s.count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto codes = hn::PromoteTo(du, hn::LoadU(d8, s.codes + i));
+    hn::StoreU(decode_codes(s.layout, codes, kTinyFloat, 1.0F), d, s.values + i);
+    const auto magnitude = hn::And(codes, hn::Set(du, (1u << s.layout.sign_bit) - 1u));
+    const auto field =
+        hn::Max(hn::ShiftRightSame(magnitude, s.layout.mantissa_bits), hn::Set(du, 1u));
+    const auto one = hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(du)), hn::Add(field, bias));
+    const auto two = hn::Or(one, hn::ShiftLeft<8>(one));
+    hn::StoreU(hn::Or(two, hn::ShiftLeft<16>(two)), du, s.exponents + i);
+  }
 }
 
 /// The biased exponents of a panel's width of codes; 0 for zeros.
-HWY_INLINE void decode_exponents(const DecodeStep& s, const std::uint8_t* codes,
+HWY_INLINE void decode_exponents(const CodeLayout& s, const std::uint8_t* codes,
                                  std::uint8_t* exponents) {
   const Tag<std::uint8_t> d;
   const Tag<std::uint16_t> d16;
@@ -370,16 +387,18 @@ void decode_step(const DecodeStep& s) {
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(du);
   const auto one = hn::Set(du, 1u);
+  const float zero = s.fused ? kTinyFloat : 0.0F;
+  const float stretch = s.fused ? kStretchFloat : 1.0F;
   for (std::int64_t t = 0; t < s.terms; ++t) {
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = t * width + v * lanes;
       const auto codes = hn::PromoteTo(du, hn::LoadU(d8, s.codes + at));
-      hn::Store(decode_codes(s, codes), d, s.values + at);
-      const auto sign = hn::And(hn::ShiftRightSame(codes, s.sign_bit), one);
+      hn::Store(decode_codes(s.layout, codes, zero, stretch), d, s.values + at);
+      const auto sign = hn::And(hn::ShiftRightSame(codes, s.layout.sign_bit), one);
       signs[v] = hn::Or(signs[v], hn::ShiftLeftSame(sign, static_cast<int>(t)));
     }
-    if (s.fused) decode_exponents(s, s.codes + t * width, s.exponents + t * width);
+    if (s.fused) decode_exponents(s.layout, s.codes + t * width, s.exponents + t * width);
   }
   if (!s.fused) return;
   FP8LAB_UNROLL
@@ -452,6 +471,7 @@ const KernelTable* table() {
                                   combine,
                                   transpose_step,
                                   decode_step,
+                                  decode_rows,
                                   has_special};
   return &kTable;
 }

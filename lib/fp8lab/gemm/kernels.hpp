@@ -64,18 +64,33 @@ struct Combine {
   float* final = nullptr;
 };
 
+/// Where the fields of an 8-bit code are.
+struct CodeLayout {
+  int mantissa_bits = 0;
+  int bias = 0;
+  int sign_bit = 7;
+};
+
 /// Codes of one step of a panel, [terms][width], and where their float values,
 /// biased exponents and sign words go. NaN and Inf codes give some finite value.
 struct DecodeStep {
   const std::uint8_t* codes = nullptr;
   std::int64_t terms = 0;
-  int mantissa_bits = 0;
-  int bias = 0;
-  int sign_bit = 7;
+  CodeLayout layout;
   bool fused = true;  ///< else plain values, zeros as zeros, no exponents or signs
   float* values = nullptr;
   std::uint8_t* exponents = nullptr;
   std::uint32_t* signs = nullptr;
+};
+
+/// `count` codes of A for the fused float kernel; `values` and `exponents` have
+/// room for the last vector's excess, and so do the codes.
+struct DecodeRows {
+  const std::uint8_t* codes = nullptr;
+  std::int64_t count = 0;
+  CodeLayout layout;
+  float* values = nullptr;
+  std::uint32_t* exponents = nullptr;
 };
 
 /// Codes of `columns` rows of B, `terms` from each, to [terms][width].
@@ -107,6 +122,7 @@ struct KernelTable {
   void (*combine)(const Combine&, std::int64_t width);
   void (*transpose_step)(const TransposeStep&);
   void (*decode_step)(const DecodeStep&);
+  void (*decode_rows)(const DecodeRows&);
   /// Whether any of `count` codes (a multiple of the float panel's width) has its
   /// low seven bits above `largest`, or, where `nan` is not 0, is that code.
   bool (*has_special)(const std::uint8_t* codes, std::int64_t count, std::uint8_t largest,

@@ -22,17 +22,6 @@ std::uint32_t replicate(typename PackedTypes<T>::Exponent e) {
   return std::is_same_v<T, float> ? e * 0x01010101u : e * 0x00010001u;
 }
 
-RowSummary summarize(const Unpacked& u) {
-  RowSummary s;
-  s.nan = u.value_class == ValueClass::nan;
-  s.infinite = u.value_class == ValueClass::infinity;
-  if (u.is_finite() && u.significand != 0) {
-    s.largest = u.exponent;
-    s.lowest = u.exponent - u.mantissa_bits + std::countr_zero(u.significand);
-  }
-  return s;
-}
-
 /// 2^exponent, for any exponent a product's factor can have.
 double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
@@ -50,6 +39,32 @@ std::uint32_t wide_code(const CodeMatrix& m, const Format& f, std::int64_t row, 
   std::uint32_t word = 0;
   std::memcpy(&word, bytes + 4 * at, sizeof word);
   return code_of_storage(f, word);
+}
+
+CodeLayout layout_of(const Format& f) {
+  return {f.mantissa_bits, f.bias, f.exponent_bits + f.mantissa_bits};
+}
+
+bool has_special(const KernelTable& kernels, const Format& f,
+                 const std::vector<std::uint8_t>& codes) {
+  if (f.code_bits() < 8) return false;
+  const bool fnuz = f.specials == SpecialValues::fnuz;
+  return kernels.has_special(codes.data(), static_cast<std::int64_t>(codes.size()),
+                             static_cast<std::uint8_t>(f.max_finite_code()),
+                             fnuz ? std::uint8_t{0x80} : std::uint8_t{0});
+}
+
+/// The bits `sign_bit` of `count` codes (at most 32), the first one lowest.
+std::uint32_t sign_word(const std::uint8_t* codes, std::int64_t count, int sign_bit) {
+  std::uint32_t signs = 0;
+  for (std::int64_t t = 0; t < count; t += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, codes + t, 8);
+    eight = eight >> sign_bit & 0x0101010101010101u;
+    // Multiplication gathers the lowest bits of eight bytes into the highest byte.
+    signs |= static_cast<std::uint32_t>((eight * 0x0102040810204080u) >> 56) << t;
+  }
+  return count == 32 ? signs : signs & ((std::uint32_t{1} << count) - 1);
 }
 
 constexpr int kLowestPresence = -24;
@@ -104,20 +119,96 @@ PackedCode<T> CodePacker<T>::pack(const Unpacked& u) const {
   return p;
 }
 
+/// 16-bit formats and TF32, which are too many codes for a table in cache: all
+/// are laid out like binary32, so their fields are read directly.
 template <typename T>
-PackedRows<T>::PackedRows(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
-                          std::int64_t begin, std::int64_t count)
+PackedCode<T> CodePacker<T>::pack_wide(std::uint32_t code, RowSummary& summary) const {
+  const Format& f = *format_;
+  PackedCode<T> p;
+  p.negative = (code & f.sign_mask()) != 0;
+  const std::uint32_t magnitude = code & f.magnitude_mask();
+  const std::uint32_t field = magnitude >> f.mantissa_bits;
+  if (magnitude >= f.infinity_code()) {
+    summary.infinite |= magnitude == f.infinity_code();
+    summary.nan |= magnitude != f.infinity_code();
+  } else if (magnitude != 0) {
+    const bool normal = field != 0;
+    const int exponent = (normal ? static_cast<int>(field) : 1) - f.bias;
+    const std::uint32_t hidden = normal ? std::uint32_t{1} << f.mantissa_bits : 0;
+    const std::uint32_t significand =
+        (magnitude & ((std::uint32_t{1} << f.mantissa_bits) - 1)) | hidden;
+    summary.largest = std::max(summary.largest, exponent);
+    summary.lowest = std::min(summary.lowest, exponent - f.mantissa_bits);
+    p.value =
+        static_cast<T>(static_cast<double>(significand) * power_of_two(exponent - f.mantissa_bits));
+    if (fused_ && side_ == Side::b) p.value *= kStretch<T>;
+    p.exponent = static_cast<typename PackedTypes<T>::Exponent>(
+        exponent + (side_ == Side::a ? kBiasA<T> : kBiasB<T>));
+  }
+  if (p.exponent == 0 && fused_) p.value = kTiny<T>;
+  if (p.negative) p.value = -p.value;
+  return p;
+}
+
+template <typename T>
+PackedRows<T>::PackedRows(const CodePacker<T>& packer, const KernelTable& kernels, const Plan& plan,
+                          const CodeMatrix& a, std::int64_t begin, std::int64_t count)
     : rows(count),
       steps((a.k + plan.terms - 1) / plan.terms),
-      values(rows * steps * plan.terms),
-      exponents(plan.fused() ? rows * steps * plan.terms : 0),
+      values(rows * steps * plan.terms + kMaxWidth),
+      exponents(plan.fused() ? rows * steps * plan.terms + kMaxWidth : 0),
       signs(plan.fused() ? rows * steps : 0),
       summaries(static_cast<std::size_t>(count)) {
   if (packer.table().empty()) {
     for (std::int64_t r = 0; r < rows; ++r) pack_row(packer, plan, a, begin + r, r);
-  } else {
-    pack_bytes(packer, plan, a, begin);
+    return;
   }
+  if constexpr (std::is_same_v<T, float>) {
+    if (plan.method == Method::fused_float) {
+      pack_fused_bytes(packer, kernels, plan, a, begin);
+      return;
+    }
+  }
+  pack_bytes(packer, plan, a, begin);
+}
+
+/// 8-bit codes for the fused float kernel: what the tables of `pack_bytes` say,
+/// by vectors, a step of all rows at a time.
+template <typename T>
+void PackedRows<T>::pack_fused_bytes(const CodePacker<T>& packer, const KernelTable& kernels,
+                                     const Plan& plan, const CodeMatrix& a,
+                                     std::int64_t begin) requires std::is_same_v<T, float> {
+  const Format& f = packer.code_format();
+  const CodeLayout layout = layout_of(f);
+  const std::int64_t terms = plan.terms;
+  const std::int64_t count = rows * terms;
+  const auto* bytes = static_cast<const std::uint8_t*>(a.data) + begin * a.row_stride;
+  std::vector<Presence> present(static_cast<std::size_t>(rows));
+  // Room for whole vectors; what is past the step's codes stays zero.
+  std::vector<std::uint8_t> codes(
+      static_cast<std::size_t>((count + kMaxWidth) / kMaxWidth * kMaxWidth));
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::int64_t inside = std::min(terms, a.k - step * terms);
+    if (inside < terms) std::ranges::fill(codes, std::uint8_t{0});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::uint8_t* from = bytes + r * a.row_stride + step * terms * a.k_stride;
+      std::uint8_t* to = codes.data() + r * terms;
+      for (std::int64_t t = 0; t < inside; ++t) to[t] = from[t * a.k_stride];
+    }
+    kernels.decode_rows({.codes = codes.data(),
+                         .count = count,
+                         .layout = layout,
+                         .values = values.data() + step * count,
+                         .exponents = exponents.data() + step * count});
+    for (std::int64_t r = 0; r < rows; ++r)
+      signs.data()[step * rows + r] = sign_word(codes.data() + r * terms, terms, layout.sign_bit);
+    if (!has_special(kernels, f, codes)) continue;
+    for (std::int64_t i = 0; i < count; ++i)
+      present[static_cast<std::size_t>(i / terms)].add(
+          packer.presence()[codes[static_cast<std::size_t>(i)]]);
+  }
+  for (std::size_t r = 0; r < present.size(); ++r)
+    summaries[r] = present[r].summary(f.mantissa_bits);
 }
 
 template <typename T>
@@ -128,14 +219,12 @@ void PackedRows<T>::pack_row(const CodePacker<T>& packer, const Plan& plan, cons
     typename PackedTypes<T>::Word sign = 0;
     for (std::int64_t t = 0; t < plan.terms; ++t) {
       const std::int64_t k = step * plan.terms + t;
-      const Unpacked u =
-          unpack(packer.code_format(), k < a.k ? wide_code(a, packer.code_format(), from, k) : 0);
-      const PackedCode<T> p = packer.pack(u);
+      const PackedCode<T> p =
+          packer.pack_wide(k < a.k ? wide_code(a, packer.code_format(), from, k) : 0, summary);
       const std::int64_t at = (step * rows + r) * plan.terms + t;
       values.data()[at] = p.value;
       if (plan.fused()) exponents.data()[at] = replicate<T>(p.exponent);
       sign |= static_cast<typename PackedTypes<T>::Word>(p.negative) << t;
-      summary.add(summarize(u));
     }
     if (plan.fused()) signs.data()[step * rows + r] = sign;
   }
@@ -226,20 +315,19 @@ template <typename T>
 void PackedPanel<T>::fill_step(std::int64_t step, std::int64_t slot) {
   using Word = typename PackedTypes<T>::Word;
   for (std::int64_t j = 0; j < width_; ++j) {
+    RowSummary& summary = summaries_[static_cast<std::size_t>(j)];
     Word sign = 0;
     for (std::int64_t t = 0; t < terms_; ++t) {
       const std::int64_t k = step * terms_ + t;
       const bool inside = j < columns_ && k < b_->k;
-      const Unpacked u = unpack(packer_->code_format(),
-                                inside ? wide_code(*b_, packer_->code_format(), begin_ + j, k) : 0);
-      const PackedCode<T> p = packer_->pack(u);
+      const PackedCode<T> p = packer_->pack_wide(
+          inside ? wide_code(*b_, packer_->code_format(), begin_ + j, k) : 0, summary);
       const std::int64_t at = (slot * terms_ + t) * width_ + j;
       values_.data()[at] = p.value;
       if (fused_) {
         exponents_.data()[at] = p.exponent;
         sign |= static_cast<Word>(p.negative) << t;
       }
-      summaries_[static_cast<std::size_t>(j)].add(summarize(u));
     }
     if (fused_) signs_.data()[slot * width_ + j] = sign;
   }
@@ -265,15 +353,7 @@ void PackedPanel<T>::transpose(std::int64_t step) {
 /// finite inputs only needs to know of specials, and those are rare.
 template <typename T>
 void PackedPanel<T>::note_presence() {
-  const auto count = static_cast<std::int64_t>(codes_.size());
-  if (specials_only_) {
-    const Format& f = packer_->code_format();
-    const bool fnuz = f.specials == SpecialValues::fnuz;
-    const auto largest = static_cast<std::uint8_t>(f.max_finite_code());
-    if (f.code_bits() < 8 || !kernels_->has_special(codes_.data(), count, largest,
-                                                    fnuz ? std::uint8_t{0x80} : std::uint8_t{0}))
-      return;
-  }
+  if (specials_only_ && !has_special(*kernels_, packer_->code_format(), codes_)) return;
   const std::uint64_t* presence = packer_->presence().data();
   for (std::int64_t t = 0; t < terms_; ++t)
     for (std::int64_t j = 0; j < width_; ++j)
@@ -289,9 +369,7 @@ void PackedPanel<T>::decode_codes(std::int64_t slot) {
     const Format& f = packer_->code_format();
     kernels_->decode_step({.codes = codes_.data(),
                            .terms = terms_,
-                           .mantissa_bits = f.mantissa_bits,
-                           .bias = f.bias,
-                           .sign_bit = f.exponent_bits + f.mantissa_bits,
+                           .layout = layout_of(f),
                            .fused = fused_,
                            .values = values_.data() + at,
                            .exponents = exponents_.data() + (fused_ ? at : 0),

@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "fp8lab/gemm/kernels.hpp"
@@ -61,6 +62,8 @@ class CodePacker {
   enum class Side : std::uint8_t { a, b };
   CodePacker(const Plan& plan, const CodeMatrix& matrix, Side side);
   [[nodiscard]] PackedCode<T> pack(const Unpacked& u) const;
+  /// A code of FP16, BF16 or TF32; adds it to its row's summary.
+  [[nodiscard]] PackedCode<T> pack_wide(std::uint32_t code, RowSummary& summary) const;
   [[nodiscard]] const Format& code_format() const { return *format_; }
   /// All 256 codes of an 8-bit format.
   [[nodiscard]] std::span<const PackedCode<T>> table() const { return table_; }
@@ -77,8 +80,8 @@ class CodePacker {
 /// Rows [begin, begin + rows) of A, all of K: see StepBlock.
 template <typename T>
 struct PackedRows {
-  PackedRows(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a, std::int64_t begin,
-             std::int64_t count);
+  PackedRows(const CodePacker<T>& packer, const KernelTable& kernels, const Plan& plan,
+             const CodeMatrix& a, std::int64_t begin, std::int64_t count);
 
   std::int64_t rows;
   std::int64_t steps;
@@ -90,6 +93,8 @@ struct PackedRows {
  private:
   void pack_row(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
                 std::int64_t from, std::int64_t r);
+  void pack_fused_bytes(const CodePacker<T>& packer, const KernelTable& kernels, const Plan& plan,
+                        const CodeMatrix& a, std::int64_t begin) requires std::is_same_v<T, float>;
   void pack_bytes(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
                   std::int64_t begin);
 };
