@@ -31,7 +31,7 @@ constexpr std::size_t kBlock = 64;
 // Elements ahead: into the second-level cache, and from there into the first.
 constexpr std::size_t kFarAhead = 4096;
 constexpr std::size_t kNearAhead = 512;
-constexpr std::size_t kDecodePrefetchDistance = 4096;
+constexpr std::size_t kDecodeAhead = 16384;
 
 /// Ternary logic tables over (a, b, c).
 constexpr int kAndOr = 0xea;   // (a & b) | c
@@ -269,7 +269,7 @@ void decode_halves(const DecodeTask& task) {
     out += head;
     left -= head;
     for (; left >= kDecodeBlock; left -= kDecodeBlock, in += kDecodeBlock, out += kDecodeBlock) {
-      _mm_prefetch(reinterpret_cast<const char*>(in + kDecodePrefetchDistance), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(in + kDecodeAhead), _MM_HINT_T1);
       for (std::size_t half = 0; half < kDecodeBlock; half += 32) {
         __m512 low, high;
         decode_half(plan, in + half, low, high);
