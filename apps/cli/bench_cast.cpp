@@ -174,14 +174,16 @@ std::vector<Case> encode_cases(int threads) {
 /// In the first-level cache, through the public function.
 nlohmann::json measure_in_cache(bool processor_time, bool& verified) {
   constexpr std::size_t kCount = 8192;
-  constexpr int kCalls = 5000;
-  std::vector<float> in(kCount);
-  std::vector<std::uint8_t> codes(kCount);
+  constexpr int kCalls = 1000;
+  const Array<float> values(kCount);
+  const Array<std::uint8_t> bytes(kCount);
+  const std::span<float> in = values.span();
+  const std::span<std::uint8_t> codes = bytes.span();
   fill(Data::normal, in);
   verified = verified && verify(in, {});
   const auto speed = [&](const std::function<void()>& call) {
     double best = 0.0;
-    for (int repetition = 0; repetition < 15; ++repetition) {
+    for (int repetition = 0; repetition < 75; ++repetition) {
       const double start = now(processor_time, 1);
       for (int i = 0; i < kCalls; ++i) call();
       best = std::max(best, kCount * kCalls * 1e-9 / (now(processor_time, 1) - start));

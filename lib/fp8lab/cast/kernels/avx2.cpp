@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kBlock = 32;
 constexpr std::size_t kFarAhead = 4096;  ///< elements, into the second-level cache
-constexpr std::size_t kDecodePrefetchDistance = 4096;
+constexpr std::size_t kDecodeAhead = 16384;
 
 FP8LAB_INLINE __m256i as_bits(__m256 v) { return _mm256_castps_si256(v); }
 FP8LAB_INLINE __m256 as_floats(__m256i v) { return _mm256_castsi256_ps(v); }
@@ -203,25 +203,50 @@ EncodeStatistics encode_task(const EncodeTask& task) {
 
 constexpr std::size_t kDecodeBlock = 32;
 
-/// 16 codes to binary32.
-FP8LAB_INLINE void decode_half(const HalfPlan& plan, const std::uint8_t* in, __m256& low,
-                               __m256& high) {
-  const __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in)));
-  const __m256i magnitude = _mm256_and_si256(code, words(plan.magnitude_mask));
-  const __m256i nan = _mm256_or_si256(_mm256_cmpgt_epi16(magnitude, words(plan.last_number)),
-                                      _mm256_cmpeq_epi16(code, words(plan.lone_nan)));
-  const __m256i shifted = _mm256_sll_epi16(magnitude, _mm_cvtsi32_si128(plan.magnitude_shift));
-  __m256i half = _mm256_max_epi16(_mm256_sub_epi16(shifted, words(plan.field_offset)),
-                                  _mm256_srli_epi16(shifted, 1));
-  half = _mm256_blendv_epi8(half, words(kHalfNan), nan);
-  const __m256i sign = _mm256_sll_epi16(code, _mm_cvtsi32_si128(plan.sign_shift));
-  half = _mm256_or_si256(half, _mm256_and_si256(sign, words(0x8000)));
-  const __m256 factor = _mm256_set1_ps(plan.factor);
-  low = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), factor);
-  high = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), factor);
+/// The plan in registers: its address never leaves the loop, so that no store can change it.
+struct HalfConstants {
+  __m256i magnitude_mask;
+  __m256i last_number;
+  __m256i lone_nan;
+  __m256i field_offset;
+  __m256i nan;
+  __m256i sign;
+  __m256 factor;
+  __m128i magnitude_shift;
+  __m128i sign_shift;
+};
+
+FP8LAB_INLINE HalfConstants half_constants(const HalfPlan& plan) {
+  return {words(plan.magnitude_mask),
+          words(plan.last_number),
+          words(plan.lone_nan),
+          words(plan.field_offset),
+          words(kHalfNan),
+          words(0x8000),
+          _mm256_set1_ps(plan.factor),
+          _mm_cvtsi32_si128(plan.magnitude_shift),
+          _mm_cvtsi32_si128(plan.sign_shift)};
 }
 
-void decode_part(const HalfPlan& plan, const std::uint8_t* in, float* out, std::size_t count) {
+/// 16 codes to binary32.
+FP8LAB_INLINE void decode_half(const HalfConstants& plan, const std::uint8_t* in, __m256& low,
+                               __m256& high) {
+  const __m256i code = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in)));
+  const __m256i magnitude = _mm256_and_si256(code, plan.magnitude_mask);
+  const __m256i nan = _mm256_or_si256(_mm256_cmpgt_epi16(magnitude, plan.last_number),
+                                      _mm256_cmpeq_epi16(code, plan.lone_nan));
+  const __m256i shifted = _mm256_sll_epi16(magnitude, plan.magnitude_shift);
+  __m256i half =
+      _mm256_max_epi16(_mm256_sub_epi16(shifted, plan.field_offset), _mm256_srli_epi16(shifted, 1));
+  half = _mm256_blendv_epi8(half, plan.nan, nan);
+  const __m256i sign = _mm256_sll_epi16(code, plan.sign_shift);
+  half = _mm256_or_si256(half, _mm256_and_si256(sign, plan.sign));
+  low = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), plan.factor);
+  high = _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), plan.factor);
+}
+
+void decode_part(const HalfPlan& half_plan, const std::uint8_t* in, float* out, std::size_t count) {
+  const HalfConstants plan = half_constants(half_plan);
   std::array<std::uint8_t, kDecodeBlock> padded{};
   std::array<float, kDecodeBlock> values;
   std::memcpy(padded.data(), in, count);
@@ -235,7 +260,8 @@ void decode_part(const HalfPlan& plan, const std::uint8_t* in, float* out, std::
 }
 
 void decode_halves(const DecodeTask& task) {
-  const HalfPlan plan = make_half_plan(*task.format, task.inverse_scale);
+  const HalfPlan half_plan = make_half_plan(*task.format, task.inverse_scale);
+  const HalfConstants plan = half_constants(half_plan);
   const std::uint8_t* in = task.in;
   float* out = task.out;
   std::size_t left = task.count;
@@ -243,12 +269,12 @@ void decode_halves(const DecodeTask& task) {
   if (task.stream && address % sizeof(float) == 0) {
     const std::size_t head = std::min((0 - address) % 64 / sizeof(float), left);
     for (std::size_t done = 0; done < head; done += kDecodeBlock)
-      decode_part(plan, in + done, out + done, std::min(kDecodeBlock, head - done));
+      decode_part(half_plan, in + done, out + done, std::min(kDecodeBlock, head - done));
     in += head;
     out += head;
     left -= head;
     for (; left >= kDecodeBlock; left -= kDecodeBlock, in += kDecodeBlock, out += kDecodeBlock) {
-      _mm_prefetch(reinterpret_cast<const char*>(in + kDecodePrefetchDistance), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(in + kDecodeAhead), _MM_HINT_T1);
       for (std::size_t half = 0; half < kDecodeBlock; half += 16) {
         __m256 low, high;
         decode_half(plan, in + half, low, high);
@@ -266,7 +292,7 @@ void decode_halves(const DecodeTask& task) {
       _mm256_storeu_ps(out + half + 8, high);
     }
   }
-  if (left != 0) decode_part(plan, in, out, left);
+  if (left != 0) decode_part(half_plan, in, out, left);
 }
 
 void decode_task(const DecodeTask& task) {

@@ -31,7 +31,7 @@ constexpr std::size_t kBlock = 64;
 // Elements ahead: into the second-level cache, and from there into the first.
 constexpr std::size_t kFarAhead = 4096;
 constexpr std::size_t kNearAhead = 512;
-constexpr std::size_t kDecodePrefetchDistance = 4096;
+constexpr std::size_t kDecodeAhead = 16384;
 
 /// Ternary logic tables over (a, b, c).
 constexpr int kAndOr = 0xea;   // (a & b) | c
@@ -223,27 +223,51 @@ EncodeStatistics encode_task(const EncodeTask& task) {
 
 constexpr std::size_t kDecodeBlock = 64;
 
+/// The plan in registers: its address never leaves the loop, so that no store can change it.
+struct HalfConstants {
+  __m512i magnitude_mask;
+  __m512i last_number;
+  __m512i lone_nan;
+  __m512i field_offset;
+  __m512i nan;
+  __m512i sign;
+  __m512 factor;
+  __m128i magnitude_shift;
+  __m128i sign_shift;
+};
+
+FP8LAB_INLINE HalfConstants half_constants(const HalfPlan& plan) {
+  return {words(plan.magnitude_mask),
+          words(plan.last_number),
+          words(plan.lone_nan),
+          words(plan.field_offset),
+          words(kHalfNan),
+          words(0x8000),
+          _mm512_set1_ps(plan.factor),
+          _mm_cvtsi32_si128(plan.magnitude_shift),
+          _mm_cvtsi32_si128(plan.sign_shift)};
+}
+
 /// 32 codes to binary32.
-FP8LAB_INLINE void decode_half(const HalfPlan& plan, const std::uint8_t* in, __m512& low,
+FP8LAB_INLINE void decode_half(const HalfConstants& plan, const std::uint8_t* in, __m512& low,
                                __m512& high) {
   const __m512i code =
       _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in)));
-  const __m512i magnitude = _mm512_and_si512(code, words(plan.magnitude_mask));
-  const __m128i magnitude_shift = _mm_cvtsi32_si128(plan.magnitude_shift);
-  const __m128i sign_shift = _mm_cvtsi32_si128(plan.sign_shift);
-  const __mmask32 nan = _kor_mask32(_mm512_cmpgt_epu16_mask(magnitude, words(plan.last_number)),
-                                    _mm512_cmpeq_epu16_mask(code, words(plan.lone_nan)));
-  const __m512i shifted = _mm512_sll_epi16(magnitude, magnitude_shift);
-  __m512i half = _mm512_max_epi16(_mm512_sub_epi16(shifted, words(plan.field_offset)),
-                                  _mm512_srli_epi16(shifted, 1));
-  half = _mm512_mask_mov_epi16(half, nan, words(kHalfNan));
-  half = _mm512_ternarylogic_epi32(_mm512_sll_epi16(code, sign_shift), words(0x8000), half, kAndOr);
-  const __m512 factor = _mm512_set1_ps(plan.factor);
-  low = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(half)), factor);
-  high = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1)), factor);
+  const __m512i magnitude = _mm512_and_si512(code, plan.magnitude_mask);
+  const __mmask32 nan = _kor_mask32(_mm512_cmpgt_epu16_mask(magnitude, plan.last_number),
+                                    _mm512_cmpeq_epu16_mask(code, plan.lone_nan));
+  const __m512i shifted = _mm512_sll_epi16(magnitude, plan.magnitude_shift);
+  __m512i half =
+      _mm512_max_epi16(_mm512_sub_epi16(shifted, plan.field_offset), _mm512_srli_epi16(shifted, 1));
+  half = _mm512_mask_mov_epi16(half, nan, plan.nan);
+  half =
+      _mm512_ternarylogic_epi32(_mm512_sll_epi16(code, plan.sign_shift), plan.sign, half, kAndOr);
+  low = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(half)), plan.factor);
+  high = _mm512_mul_ps(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1)), plan.factor);
 }
 
-void decode_part(const HalfPlan& plan, const std::uint8_t* in, float* out, std::size_t count) {
+void decode_part(const HalfPlan& half_plan, const std::uint8_t* in, float* out, std::size_t count) {
+  const HalfConstants plan = half_constants(half_plan);
   std::array<std::uint8_t, kDecodeBlock> padded{};
   alignas(64) std::array<float, kDecodeBlock> values;
   std::memcpy(padded.data(), in, count);
@@ -257,19 +281,20 @@ void decode_part(const HalfPlan& plan, const std::uint8_t* in, float* out, std::
 }
 
 void decode_halves(const DecodeTask& task) {
-  const HalfPlan plan = make_half_plan(*task.format, task.inverse_scale);
+  const HalfPlan half_plan = make_half_plan(*task.format, task.inverse_scale);
+  const HalfConstants plan = half_constants(half_plan);
   const std::uint8_t* in = task.in;
   float* out = task.out;
   std::size_t left = task.count;
   const auto address = std::bit_cast<std::uintptr_t>(out);
   if (task.stream && address % sizeof(float) == 0) {
     const std::size_t head = std::min((0 - address) % 64 / sizeof(float), left);
-    decode_part(plan, in, out, head);
+    decode_part(half_plan, in, out, head);
     in += head;
     out += head;
     left -= head;
     for (; left >= kDecodeBlock; left -= kDecodeBlock, in += kDecodeBlock, out += kDecodeBlock) {
-      _mm_prefetch(reinterpret_cast<const char*>(in + kDecodePrefetchDistance), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(in + kDecodeAhead), _MM_HINT_T1);
       for (std::size_t half = 0; half < kDecodeBlock; half += 32) {
         __m512 low, high;
         decode_half(plan, in + half, low, high);
@@ -287,7 +312,7 @@ void decode_halves(const DecodeTask& task) {
       _mm512_storeu_ps(out + half + 16, high);
     }
   }
-  if (left != 0) decode_part(plan, in, out, left);
+  if (left != 0) decode_part(half_plan, in, out, left);
 }
 
 void decode_task(const DecodeTask& task) {

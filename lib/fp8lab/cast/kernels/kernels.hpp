@@ -82,8 +82,8 @@ struct DecodeTask {
 
 /// Decoding by way of FP16: a magnitude code becomes FP16 by a shift, since field 0 means the
 /// same there; the conversion to binary32 then does the subnormals, and one
-/// multiplication the difference of the biases together with the inverse scale. E5M2FNUZ has numbers
-/// in field 31, which FP16 has not: its fields move down by one, where field 1 becomes
+/// multiplication the difference of the biases together with the inverse scale. E5M2FNUZ has
+/// numbers in field 31, which FP16 has not: its fields move down by one, where field 1 becomes
 /// subnormal. Both cases are max((code << shift) - field_offset, code << (shift - 1)).
 struct HalfPlan {
   std::uint16_t magnitude_mask = 0;
