@@ -14,12 +14,14 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/result_files.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/io/files.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
 constexpr const char* kDefaultOut = "out";
+constexpr const char* kDefaultBackend = "cpu";
 // A table up to this long is printed whole, of a longer one a sample is enough.
 constexpr std::size_t kWholeRows = 40;
 constexpr std::size_t kSampleRows = 8;
@@ -28,6 +30,7 @@ struct Options {
   std::vector<std::string> names;
   std::vector<std::string> assignments;
   std::string out = kDefaultOut;
+  std::string backend = kDefaultBackend;
   std::uint64_t seed = 1;
   int threads = omp_get_max_threads();
   bool quick = false;
@@ -88,7 +91,11 @@ void apply(std::vector<Job>& jobs, const std::string& assignment) {
 }
 
 std::string command_of(const Options& options, const Job& job) {
-  std::string command = fmt::format("fp8lab run {} --seed {}", job.experiment->name, options.seed);
+  // Other backends are fp8lab-cuda's, which has this command too.
+  const bool on_cpu = options.backend == kDefaultBackend;
+  std::string command = fmt::format("{} run {} --seed {}", on_cpu ? "fp8lab" : "fp8lab-cuda",
+                                    job.experiment->name, options.seed);
+  if (!on_cpu) command += " --backend " + options.backend;
   if (options.quick) command += " --quick";
   for (const std::string& key : job.set_keys)
     command += " --set " + shell_quoted(key + "=" + job.parameters.to_toml(key));
@@ -167,6 +174,7 @@ WrittenRun run_one(const Options& options, const Job& job) {
 }
 
 int run(const Options& options) {
+  select_gemm_backend(options.backend);
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
   make_writable_folder(options.out);
@@ -203,6 +211,9 @@ void add_run(CLI::App& app, Action& action) {
       ->expected(1)
       ->allow_extra_args(false);
   command->add_option("--out", options->out, "folder that gets one folder an experiment")
+      ->capture_default_str()
+      ->take_last();
+  command->add_option("--backend", options->backend, "what matrix products run on")
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")

@@ -10,6 +10,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -23,7 +24,7 @@ std::vector<double> product_under(const CodeMatrix& a, const CodeMatrix& b,
   problem.b = b;
   problem.promotion_interval = promotion_interval;
   std::vector<float> d(static_cast<std::size_t>(a.rows * b.rows));
-  gemm(problem, d, threads);
+  gemm_on_backend(problem, d, threads);
   return {d.begin(), d.end()};
 }
 

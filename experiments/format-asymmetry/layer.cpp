@@ -5,7 +5,7 @@
 
 #include "format-asymmetry/format_asymmetry.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 
 namespace fp8lab::experiments {
@@ -78,7 +78,7 @@ std::vector<float> fp8_product(const Quantized& a, const Quantized& b, const Pro
   problem.b_scales = b.scales();
   problem.promotion_interval = setup.promotion_interval;
   std::vector<float> d(a.rows * b.rows);
-  gemm(problem, d, 1);
+  gemm_on_backend(problem, d, 1);
   return d;
 }
 
