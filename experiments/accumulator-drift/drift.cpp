@@ -9,8 +9,8 @@
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/backend.hpp"
+#include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab::experiments {
 namespace {
