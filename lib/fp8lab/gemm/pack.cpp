@@ -176,8 +176,7 @@ PackedRows<T>::PackedRows(const CodePacker<T>& packer, const KernelTable& kernel
 /// by vectors, a step of all rows at a time.
 template <typename T>
 void PackedRows<T>::pack_fused_bytes(const CodePacker<T>& packer, const KernelTable& kernels,
-                                     const Plan& plan, const CodeMatrix& a,
-                                     std::int64_t begin) requires std::is_same_v<T, float> {
+                                     const Plan& plan, const CodeMatrix& a, std::int64_t begin) {
   const Format& f = packer.code_format();
   const CodeLayout layout = layout_of(f);
   const std::int64_t terms = plan.terms;
@@ -186,7 +185,7 @@ void PackedRows<T>::pack_fused_bytes(const CodePacker<T>& packer, const KernelTa
   std::vector<Presence> present(static_cast<std::size_t>(rows));
   // Room for whole vectors; what is past the step's codes stays zero.
   std::vector<std::uint8_t> codes(
-      static_cast<std::size_t>((count + kMaxWidth) / kMaxWidth * kMaxWidth));
+      static_cast<std::size_t>((count + 2 * kMaxWidth) / kMaxWidth * kMaxWidth));
   for (std::int64_t step = 0; step < steps; ++step) {
     const std::int64_t inside = std::min(terms, a.k - step * terms);
     if (inside < terms) std::ranges::fill(codes, std::uint8_t{0});
@@ -195,11 +194,12 @@ void PackedRows<T>::pack_fused_bytes(const CodePacker<T>& packer, const KernelTa
       std::uint8_t* to = codes.data() + r * terms;
       for (std::int64_t t = 0; t < inside; ++t) to[t] = from[t * a.k_stride];
     }
-    kernels.decode_rows({.codes = codes.data(),
-                         .count = count,
-                         .layout = layout,
-                         .values = values.data() + step * count,
-                         .exponents = exponents.data() + step * count});
+    if constexpr (std::is_same_v<T, float>)
+      kernels.decode_rows({.codes = codes.data(),
+                           .count = count,
+                           .layout = layout,
+                           .values = values.data() + step * count,
+                           .exponents = exponents.data() + step * count});
     for (std::int64_t r = 0; r < rows; ++r)
       signs.data()[step * rows + r] = sign_word(codes.data() + r * terms, terms, layout.sign_bit);
     if (!has_special(kernels, f, codes)) continue;

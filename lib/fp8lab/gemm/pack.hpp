@@ -94,7 +94,7 @@ struct PackedRows {
   void pack_row(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
                 std::int64_t from, std::int64_t r);
   void pack_fused_bytes(const CodePacker<T>& packer, const KernelTable& kernels, const Plan& plan,
-                        const CodeMatrix& a, std::int64_t begin) requires std::is_same_v<T, float>;
+                        const CodeMatrix& a, std::int64_t begin);
   void pack_bytes(const CodePacker<T>& packer, const Plan& plan, const CodeMatrix& a,
                   std::int64_t begin);
 };
