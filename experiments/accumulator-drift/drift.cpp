@@ -1,10 +1,14 @@
 #include "accumulator-drift/drift.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
@@ -82,6 +86,12 @@ Comparison accumulation_error(const Bf16Operands& operands, const AccumulatorMod
 
 RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorModel& model,
                          std::int64_t promotion_interval, std::int64_t step) {
+  const std::string multiple = fmt::format("a positive multiple of {} terms", model.terms);
+  require(step > 0 && step % model.terms == 0, "step", multiple, fmt::format("{}", step));
+  require(promotion_interval > 0 && promotion_interval % model.terms == 0, "promotion_interval",
+          multiple, fmt::format("{}", promotion_interval));
+  require(operands.k >= step, "k", fmt::format("at least one step of {}", step),
+          fmt::format("{}", operands.k));
   const std::vector<Unpacked> a = first_row(operands.a, operands.k);
   const std::vector<Unpacked> b = first_row(operands.b, operands.k);
   const std::span<const float> values = decode_table(FormatId::e4m3fn);

@@ -26,7 +26,8 @@ Comparison accumulation_error(const Bf16Operands& operands, const AccumulatorMod
                               std::int64_t promotion_interval, int threads);
 
 /// The running sums of the first row and column after every `step` products, in
-/// units of the operands.
+/// units of the operands. Throws `Error` unless `step` and `promotion_interval`
+/// are positive multiples of the model's terms and k is at least one step.
 struct RunningSums {
   std::vector<double> k;
   std::vector<double> exact;

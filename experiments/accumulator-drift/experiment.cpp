@@ -158,12 +158,11 @@ RunningSumResult record_running_sum(const RunContext& context, Distribution d, s
              {"promoted", "1", "promoted into FP32 every 128 terms"}}),
       {},
       {}};
-  if (!sums.k.empty())
-    result.finding = fmt::format(
-        "One sum of {} products of {} operands, {}: exact {:.1f}, without promotion {:.1f}, "
-        "promoted every {} {:.1f}.",
-        k, to_string(d), kHopper, sums.exact.back(), sums.unpromoted.back(), kDeepSeekInterval,
-        sums.promoted.back());
+  result.finding = fmt::format(
+      "One sum of {} products of {} operands, {}: exact {:.1f}, without promotion {:.1f}, "
+      "promoted every {} {:.1f}.",
+      k, to_string(d), kHopper, sums.exact.back(), sums.unpromoted.back(), kDeepSeekInterval,
+      sums.promoted.back());
   for (std::size_t i = 0; i < sums.k.size(); ++i)
     result.table.add_row({static_cast<std::int64_t>(sums.k[i]), sums.exact[i], sums.unpromoted[i],
                           sums.promoted[i]});

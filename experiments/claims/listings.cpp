@@ -119,6 +119,7 @@ Measurement measure_l5(const ClaimContext& context) {
       repeat_torch(context.seed, kRepeats, 200.0F, context.threads);
   const auto quantiles = [&](auto figure) {
     std::vector<double> values;
+    values.reserve(runs.size());
     for (const TorchListing& run : runs) values.push_back(figure(run));
     return quantiles_of(std::move(values));
   };

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/formats/format.hpp"
 
 namespace fp8lab::experiments {
 
@@ -46,6 +47,9 @@ double share_promoted_nearer(std::span<const ListingDot> dots) {
 std::vector<TorchListing> repeat_torch(std::uint64_t seed, std::int64_t repeats, float outlier,
                                        int threads) {
   require(repeats > 0, "repeats", "a positive number", fmt::format("{}", repeats));
+  const double largest = format(FormatId::bf16).max_finite();
+  require(std::abs(outlier) <= largest, "outlier", fmt::format("a BF16 number, |x| <= {}", largest),
+          fmt::format("{}", outlier));
   const RandomStream stream(seed, "seed-listings/torch");
   std::vector<TorchListing> result(static_cast<std::size_t>(repeats));
 #pragma omp parallel for schedule(dynamic) num_threads(threads)

@@ -29,6 +29,7 @@ DotRepeats repeat_dots(std::uint64_t seed, std::int64_t repeats, int threads);
 /// Share of repeats in which the promoted sum is strictly nearer to the exact one.
 double share_promoted_nearer(std::span<const ListingDot> dots);
 
+/// Throws `Error` for an outlier that is no finite BF16 number.
 std::vector<TorchListing> repeat_torch(std::uint64_t seed, std::int64_t repeats, float outlier,
                                        int threads);
 

@@ -81,6 +81,16 @@ def test_replay(folder):
     expect(["replay", folder / "missing.txt"], 2, stderr=["missing.txt"])
 
 
+def test_claims():
+    expect(["claims", "F4b", "L7"], 0, ["F4b (seed 002): holds", "3.12 %", "1 hold, 0 with"])
+    claims = json.loads(run("claims", "F1a", "L1", "--json", "--seed", "9").stdout)
+    check("claims come in the order asked for", [c["id"] for c in claims["claims"]] == ["F1a", "L1"], claims)
+    check("claims record the seed", claims["seed"] == 9, claims["seed"])
+    check("claims carry values", claims["claims"][1]["values"][0]["value"] == 112, claims["claims"][1])
+    expect(["claims", "Z9"], 2, stderr=["'Z9'", "F4b"])
+    expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
+
+
 def test_experiments(folder):
     expect(["list", "formats"], 0, ["e4m3fn", "57344"])
     listed = json.loads(run("list", "--json").stdout)
@@ -95,16 +105,6 @@ def test_experiments(folder):
     expect(["report", folder], 2, stderr=["result.json"])
     (folder / "result.json").write_text("{}")
     expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
-
-
-def test_claims():
-    expect(["claims", "F4b", "L7"], 0, ["F4b (seed 002): holds", "3.12 %", "1 hold, 0 with"])
-    claims = json.loads(run("claims", "F1a", "L1", "--json", "--seed", "9").stdout)
-    check("claims come in the order asked for", [c["id"] for c in claims["claims"]] == ["F1a", "L1"], claims)
-    check("claims record the seed", claims["seed"] == 9, claims["seed"])
-    check("claims carry values", claims["claims"][1]["values"][0]["value"] == 112, claims["claims"][1])
-    expect(["claims", "Z9"], 2, stderr=["'Z9'", "F4b"])
-    expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
 
 
 def main():

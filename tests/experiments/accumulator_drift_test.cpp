@@ -140,6 +140,26 @@ TEST_CASE("stages of a pipeline are swapped one at a time", "[experiments]") {
   CHECK(rounded < 1.0 / 256.0);  // BF16 nearest even: at most 2^-8
 }
 
+TEST_CASE("accumulator-drift and seed-listings refuse what they cannot run", "[experiments]") {
+  const std::vector<std::string> small{
+      "k=[128]",    "promotion_k=[]",   "rows=1",    "columns=1",
+      "split_k=[]", "published_rows=1", "bf16_k=[]", "distributions=[\"ones\"]"};
+  const auto with = [&](const std::string& change) {
+    std::vector<std::string> all = small;
+    all.push_back(change);
+    return all;
+  };
+  CHECK_NOTHROW(run_quick("accumulator-drift", 1, with("running_sum_k=256")));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("running_sum_step=0")),
+                    contains("step: expected a positive multiple of 32"));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("running_sum_k=64")), contains("k: "));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("rows=0")), contains("operands"));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("accumulators=[\"sm91\"]")),
+                    contains("'sm91'"));
+  CHECK_THROWS_WITH(run_quick("seed-listings", 1, {"torch_outliers=[1e39]"}), contains("BF16"));
+  CHECK_THROWS_WITH(run_quick("seed-listings", 1, {"listing_repeats=0"}), contains("repeats"));
+}
+
 TEST_CASE("accumulator-drift does not depend on threads", "[experiments]") {
   const std::vector<std::string> small{
       "k=[128,512,1024]", "promotion_k=[512]",  "rows=4",        "columns=4", "split_k=[256]",

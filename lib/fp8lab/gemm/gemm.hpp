@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/core/target.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab {
@@ -84,7 +86,19 @@ void validate(const GemmProblem& problem, std::size_t output_size);
 /// specification of every faster kernel. m, n, k may be 0 (k = 0 gives C).
 void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads = 1);
 
-/// The same bits, as fast as this machine allows. threads 0: all of OpenMP's.
+/// The same bits, as fast as this machine allows, on `current_target()`.
+/// threads 0: all of OpenMP's. The caller's rounding mode and flush-to-zero
+/// setting neither matter nor change. How each model is computed, and what
+/// falls back to the reference, is in README.md beside this header.
 void gemm(const GemmProblem& problem, std::span<float> d, int threads = 0);
+
+/// The same on a given target (`scalar` is gemm_reference). Throws `Error` if
+/// this machine lacks it.
+void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target target,
+                      int threads = 0);
+
+/// How vector targets compute the problem: "fused float", "fused double",
+/// "exact steps", "exact", "float32", or "reference" where no kernel exists.
+std::string_view gemm_method(const GemmProblem& problem);
 
 }  // namespace fp8lab

@@ -1,11 +1,14 @@
+#include "fp8lab/gemm/reference.hpp"
+
 #include <vector>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
-namespace {
+namespace gemm_detail {
 
 std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row) {
   std::vector<Unpacked> values(static_cast<std::size_t>(matrix.k));
@@ -14,9 +17,9 @@ std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row) {
   return values;
 }
 
-float element(const GemmProblem& p, const ScaleLookup& a_scales, const ScaleLookup& b_scales,
-              std::span<const Unpacked> a, std::span<const Unpacked> b, std::int64_t row,
-              std::int64_t column) {
+float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
+                        const ScaleLookup& b_scales, std::span<const Unpacked> a,
+                        std::span<const Unpacked> b, std::int64_t row, std::int64_t column) {
   const float c = p.c == nullptr ? 0.0F : p.c[row * p.b.rows + column];
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
   const bool scaled_in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
@@ -39,9 +42,11 @@ float element(const GemmProblem& p, const ScaleLookup& a_scales, const ScaleLook
   return scale_into(p.scale_order, sum, a_scales.at(row, 0), b_scales.at(column, 0), c);
 }
 
-}  // namespace
+}  // namespace gemm_detail
 
 void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads) {
+  using gemm_detail::reference_element;
+  using gemm_detail::unpack_row;
   validate(problem, d.size());
   const ScaleLookup a_scales(problem.a_scales, problem.a);
   const ScaleLookup b_scales(problem.b_scales, problem.b);
@@ -51,10 +56,11 @@ void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads)
   for (std::int64_t j = 0; j < n; ++j) b[static_cast<std::size_t>(j)] = unpack_row(problem.b, j);
 #pragma omp parallel for schedule(dynamic) num_threads(threads > 0 ? threads : 1)
   for (std::int64_t i = 0; i < m; ++i) {
+    const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
     const std::vector<Unpacked> a = unpack_row(problem.a, i);
     for (std::int64_t j = 0; j < n; ++j)
       d[static_cast<std::size_t>(i * n + j)] =
-          element(problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j);
+          reference_element(problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j);
   }
 }
 

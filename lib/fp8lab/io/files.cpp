@@ -20,6 +20,30 @@ namespace {
                           errno == 0 ? "unknown reason" : reason.message()));
 }
 
+/// A file beside `path` that is removed on every way out but `become`.
+class Temporary {
+ public:
+  explicit Temporary(const std::filesystem::path& path) : path_(path) { path_ += ".partial"; }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    std::error_code ignored;
+    if (!renamed_) std::filesystem::remove(path_, ignored);
+  }
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  void become(const std::filesystem::path& path) {
+    std::error_code error;
+    std::filesystem::rename(path_, path, error);
+    if (error) throw Error(fmt::format("{}: cannot write: {}", path.string(), error.message()));
+    renamed_ = true;
+  }
+
+ private:
+  std::filesystem::path path_;
+  bool renamed_ = false;
+};
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path) {
@@ -34,23 +58,21 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text) {
-  std::filesystem::path temporary = path;
-  temporary += ".partial";
+  write_file(path, [&](std::ostream& out) {
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  });
+}
+
+void write_file(const std::filesystem::path& path,
+                const std::function<void(std::ostream&)>& write) {
+  Temporary temporary(path);
   errno = 0;
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  std::ofstream out(temporary.path(), std::ios::binary | std::ios::trunc);
   if (!out) fail("write", path);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  write(out);
   out.close();
-  if (!out) {
-    const int reason = errno;
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    errno = reason;
-    fail("write", path);
-  }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
-  if (error) throw Error(fmt::format("{}: cannot write: {}", path.string(), error.message()));
+  if (!out) fail("write", path);
+  temporary.become(path);
 }
 
 void make_writable_folder(const std::filesystem::path& folder) {

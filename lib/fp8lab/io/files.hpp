@@ -3,6 +3,8 @@
 // comes to be under a temporary name and is renamed when it is complete.
 
 #include <filesystem>
+#include <functional>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -14,6 +16,10 @@ std::string read_file(const std::filesystem::path& path);
 /// Writes a whole file, replacing one that is there. Throws `Error` with the
 /// path and the system's reason.
 void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// The same for what `write` puts into the stream. If it throws, or the disk is
+/// full, no partial file is left and a file that was there stays as it was.
+void write_file(const std::filesystem::path& path, const std::function<void(std::ostream&)>& write);
 
 /// Makes `folder` where it is missing. Throws `Error` with the path and the
 /// reason unless files can be written there: before hours of work, not after.

@@ -1,0 +1,196 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/npy.hpp"
+#include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/scaling/statistics.hpp"
+#include "json_number.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+struct Options {
+  std::string input;
+  std::string recipe;
+  std::string output;
+  std::vector<std::string> tensors;
+  std::string role = "activation";
+  std::string dtype;
+  std::vector<std::string> history;
+  bool transpose = false;
+  bool json = false;
+};
+
+/// A tensor read from a file, as the matrix that a product sees: the last
+/// dimension is k, all others are rows.
+struct Loaded {
+  std::string name;
+  std::vector<float> values;
+  std::vector<std::int64_t> shape;
+
+  [[nodiscard]] FloatMatrix matrix() const {
+    const std::int64_t k = shape.empty() ? 1 : shape.back();
+    const auto size = static_cast<std::int64_t>(values.size());
+    const std::int64_t rows =
+        size > 0 ? size / k
+                 : element_count({shape.data(), shape.empty() ? 0 : shape.size() - 1}, "shape");
+    return {values, rows, k};
+  }
+};
+
+std::vector<Loaded> load(const std::string& path, const Options& options) {
+  const std::filesystem::path file(path);
+  std::vector<Loaded> loaded;
+  if (file.extension() == ".npy") {
+    require(options.tensors.empty(), "--tensor", "a .safetensors file", path);
+    std::optional<ElementType> dtype;
+    if (!options.dtype.empty()) dtype = find_element_type(options.dtype);
+    const NpyFile npy(file, dtype);
+    loaded.push_back({file.stem().string(), to_float(npy.tensor()), npy.tensor().shape});
+    return loaded;
+  }
+  require(file.extension() == ".safetensors", "IN", "a .npy or .safetensors file", path);
+  require(options.dtype.empty(), "--dtype", "a .npy file", path);
+  const SafetensorsFile tensors(file);
+  for (const std::string& name : options.tensors) {
+    const TensorView& view = tensors.find(name);
+    loaded.push_back({name, to_float(view), view.shape});
+  }
+  if (options.tensors.empty())
+    for (const NamedTensor& item : tensors.tensors())
+      loaded.push_back({item.name, to_float(item.tensor), item.tensor.shape});
+  return loaded;
+}
+
+ElementType element_type_of(FormatId id) {
+  return id == FormatId::e4m3fn ? ElementType::e4m3fn : ElementType::e5m2;
+}
+
+void append(std::vector<NamedTensor>& out, const std::string& name, const QuantizedTensor& q,
+            std::vector<std::int64_t> shape) {
+  const std::vector<std::int64_t> tiles{q.tile_rows(), q.tile_columns()};
+  out.push_back({name, view_of(element_type_of(q.format), std::move(shape),
+                               std::span<const std::uint8_t>(q.codes))});
+  out.push_back(
+      {name + ".scale", view_of(ElementType::f32, tiles, std::span<const float>(q.scales))});
+  out.push_back({name + ".scale_inv",
+                 view_of(ElementType::f32, tiles, std::span<const float>(q.inverse_scales))});
+  if (!q.e8m0.empty())
+    out.push_back({name + ".scale_inv_e8m0",
+                   view_of(ElementType::e8m0fnu, tiles, std::span<const std::uint8_t>(q.e8m0))});
+}
+
+nlohmann::json to_json(const Loaded& tensor, const QuantizedTensor& q,
+                       const QuantizationStatistics& s) {
+  return {{"tensor", tensor.name},
+          {"shape", tensor.shape},
+          {"format", format(q.format).name},
+          {"tile", {q.row_block, q.k_block}},
+          {"scales", q.scales.size()},
+          {"elements", s.count},
+          {"underflow_percent", json_number(s.underflow_percent)},
+          {"overflow_percent", json_number(s.overflow_percent)},
+          {"saturated_percent", json_number(s.saturated_percent)},
+          {"nan_percent", json_number(s.nan_percent)},
+          {"sqnr_db", json_number(s.sqnr_db)},
+          {"relative_l2", json_number(s.relative_l2)},
+          {"scale_min", json_number(s.scale_min)},
+          {"scale_max", json_number(s.scale_max)},
+          {"tile_range_mean_bits", json_number(s.tile_range_mean)},
+          {"tile_range_max_bits", json_number(s.tile_range_max)},
+          {"scale_overhead_percent", json_number(s.scale_overhead_percent)}};
+}
+
+void print(const Loaded& tensor, const QuantizedTensor& q, const QuantizationStatistics& s) {
+  fmt::print("{} {}: {}, {} scale{} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
+             format(q.format).name, q.scales.size(), q.scales.size() == 1 ? "" : "s", q.row_block,
+             q.k_block);
+  fmt::print("  underflow {:.4g} %  overflow {:.4g} %  saturated {:.4g} %  NaN {:.4g} %\n",
+             s.underflow_percent, s.overflow_percent, s.saturated_percent, s.nan_percent);
+  fmt::print("  SQNR {:.2f} dB  relative L2 {:.4g}  scale {:.6g} to {:.6g}\n", s.sqnr_db,
+             s.relative_l2, s.scale_min, s.scale_max);
+  fmt::print("  range inside a tile {:.1f} bits (mean) {:.1f} (max)  scales add {:.3g} %\n",
+             s.tile_range_mean, s.tile_range_max, s.scale_overhead_percent);
+}
+
+int run(const Options& options) {
+  const Recipe& recipe = find_preset(options.recipe).recipe(find_tensor_role(options.role));
+  const bool has_past = recipe.source != ScaleSource::current;
+  require(has_past || options.history.empty(), "--history", "a delayed, windowed or static recipe",
+          options.recipe);
+  const std::vector<Loaded> inputs = load(options.input, options);
+  std::vector<std::vector<Loaded>> past;
+  for (const std::string& file : options.history) past.push_back(load(file, options));
+
+  std::vector<QuantizedTensor> results;
+  nlohmann::json report = nlohmann::json::array();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Quantizer quantizer(recipe);
+    for (const std::vector<Loaded>& step : past) {
+      require(step.size() == inputs.size(), "--history",
+              fmt::format("{} tensors, as IN", inputs.size()), fmt::format("{}", step.size()));
+      quantizer.observe(step[i].matrix());
+    }
+    results.push_back(quantizer.quantize(inputs[i].matrix(), options.transpose));
+    const QuantizationStatistics statistics =
+        quantization_statistics(inputs[i].matrix(), results.back());
+    if (options.json)
+      report.push_back(to_json(inputs[i], results.back(), statistics));
+    else
+      print(inputs[i], results.back(), statistics);
+  }
+  if (!options.output.empty()) {
+    std::vector<NamedTensor> out;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const QuantizedTensor& q = results[i];
+      append(out, inputs[i].name, q, inputs[i].shape);
+      if (q.transposed) append(out, inputs[i].name + ".transposed", *q.transposed, {q.k, q.rows});
+    }
+    write_safetensors(options.output, std::move(out),
+                      {{"fp8lab.recipe", options.recipe}, {"fp8lab.role", options.role}});
+  }
+  if (options.json)
+    fmt::print(
+        "{}\n",
+        nlohmann::json{{"recipe", options.recipe}, {"role", options.role}, {"tensors", report}}
+            .dump(2));
+  return kPass;
+}
+
+std::string recipe_help() {
+  std::string text = "recipe:";
+  for (const Preset& preset : presets()) text += " " + std::string(preset.name);
+  return text;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("quantize", "Quantize tensors by a system's recipe and say what was lost");
+  command->add_option("IN", options->input, ".npy or .safetensors file")->required();
+  command->add_option("--recipe", options->recipe, recipe_help())->required();
+  command->add_option("-o,--output", options->output,
+                      ".safetensors file for NAME (codes), NAME.scale, NAME.scale_inv");
+  command->add_option("--tensor", options->tensors, "tensors to take (default: all)");
+  command->add_option("--role", options->role, "activation, weight or gradient")
+      ->capture_default_str();
+  command->add_option("--dtype", options->dtype, "what a .npy's |u1, <u2 or <V2 elements are");
+  command->add_option("--history", options->history,
+                      "earlier steps or calibration batches, for recipes that look back");
+  command->add_flag("--transpose", options->transpose, "also NAME.transposed, as Hopper needs it");
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,254 @@
+// S2 - S12: what seeds 001, 003 and 004 say about scaling.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "claims/groups.hpp"
+#include "common/tensors.hpp"
+#include "delayed-dynamics/dynamics.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/scaling/statistics.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+const Format& e4m3() { return format(FormatId::e4m3fn); }
+const Format& e5m2() { return format(FormatId::e5m2); }
+
+Measurement measure_s2(const ClaimContext&) {
+  std::set<double> values;
+  for (std::uint32_t code = 0; code < 256; ++code) {
+    const double value = decode(e4m3(), code);
+    if (std::isfinite(value)) values.insert(value);
+  }
+  const auto count = static_cast<double>(values.size());
+  return {fmt::format("{} distinct finite values", count),
+          {{"finite_values", "1", count}},
+          count == 240.0 ? Verdict::holds : Verdict::does_not_hold};
+}
+
+/// Overflow of a step whose amax is `jump` times the one that the scale knows.
+double overflow_after(const ClaimContext& context, double jump, const DelayedOptions& options) {
+  std::vector<float> x = normal({context.seed, "claims/scaling"}, 4096, 1.0);
+  normalize_amax(x);
+  const std::vector<float> trace{1.0F, static_cast<float>(jump)};
+  return run_trace({false, options}, e4m3(), trace, x)[1].overflow_percent;
+}
+
+Measurement measure_s3(const ClaimContext& context) {
+  const double too_large = overflow_after(context, 8.0, {});
+  const double too_small = overflow_after(context, 0.125, {});
+  Measurement m;
+  m.figure = fmt::format(
+      "a stale scale 8 times too large overflows {:.3g} % of the elements, one 8 times too small "
+      "{:.3g} %",
+      too_large, too_small);
+  m.values = {{"overflow_scale_too_large", "%", too_large},
+              {"overflow_scale_too_small", "%", too_small}};
+  if (too_small > 0.0)
+    m.verdict = too_large > 0.0 ? Verdict::holds_with_correction : Verdict::holds;
+  return m;
+}
+
+Measurement measure_s4(const ClaimContext&) {
+  DelayedScaling delayed(FormatId::e4m3fn);
+  delayed.record(4.0F);
+  delayed.update();
+  const auto before = static_cast<double>(delayed.scale());
+  delayed.record(0.0F);
+  delayed.update();
+  const auto after = static_cast<double>(delayed.scale());
+  const auto current = static_cast<double>(tile_scale({}, 0.0F).scale);
+  Measurement m;
+  m.figure = fmt::format("after a zero amax: delayed scaling {} (before: {}), current scaling {}",
+                         after, before, current);
+  m.values = {
+      {"delayed_before", "1", before}, {"delayed_after", "1", after}, {"current", "1", current}};
+  if (current == 1.0) m.verdict = after == 1.0 ? Verdict::holds : Verdict::holds_with_correction;
+  return m;
+}
+
+Measurement measure_s5(const ClaimContext& context) {
+  std::vector<float> x = normal({context.seed, "claims/scaling"}, 4096, 1.0);
+  normalize_amax(x);
+  std::vector<float> trace(64, 1.0F);
+  trace[20] = trace[30] = 64.0F;
+  const auto at = [&](const DelayedOptions& options, std::size_t step) {
+    return run_trace({false, options}, e4m3(), trace, x)[step].overflow_percent;
+  };
+  const double first = at({.history = 16}, 20);
+  const double second = at({.history = 16}, 30);
+  const double forgotten = at({.history = 4}, 30);
+  const double margin_1 = at({.history = 16, .margin = 1.0}, 20);
+  const double margin_6 = at({.history = 16, .margin = 6.0}, 20);
+  Measurement m;
+  m.figure = fmt::format(
+      "spikes of 64: the first overflows {:.3g} % of the elements with a history of 16, the "
+      "second, 10 steps later, {:.3g} % ({:.3g} % with a history of 4); the first with margin 1 "
+      "{:.3g} %, with margin 6 {:.3g} %",
+      first, second, forgotten, margin_1, margin_6);
+  m.values = {{"first_spike", "%", first},
+              {"second_spike", "%", second},
+              {"second_spike_history_4", "%", forgotten},
+              {"first_spike_margin_1", "%", margin_1},
+              {"first_spike_margin_6", "%", margin_6}};
+  if (second == 0.0 && margin_6 == 0.0)
+    m.verdict = first == 0.0 ? Verdict::holds : Verdict::holds_with_correction;
+  return m;
+}
+
+Measurement measure_s6(const ClaimContext& context) {
+  constexpr int kSteps = 32;
+  const RandomStream random(context.seed, "claims/weights");
+  std::vector<float> w = normal(random, 4096, 0.02);
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 16});
+  std::vector<std::uint8_t> cached(w.size());
+  std::vector<std::uint8_t> fresh(w.size());
+  double cached_scale = 0.0;
+  double stale_steps = 0.0;
+  double stale_codes = 0.0;
+  for (int step = 0; step < kSteps; ++step) {
+    const float scale = scaling.scale();
+    encode_scaled(e4m3(), kNvidiaSatfinite, w, {scale, 1.0F / scale, 0}, false, fresh);
+    if (static_cast<double>(scale) != cached_scale) {
+      cached = fresh;
+      cached_scale = static_cast<double>(scale);
+    }
+    double wrong = 0.0;
+    for (std::size_t i = 0; i < w.size(); ++i) wrong += cached[i] != fresh[i] ? 1.0 : 0.0;
+    if (wrong > 0.0) stale_steps += 1.0;
+    stale_codes = std::max(stale_codes, 100.0 * wrong / static_cast<double>(w.size()));
+    scaling.record(amax(w, true));
+    scaling.update();
+    const auto first = static_cast<std::uint64_t>(step + 1) << 32;
+    for (std::size_t i = 0; i < w.size(); ++i)  // weight decay and a step of 1 % of sigma
+      w[i] =
+          static_cast<float>(0.999 * static_cast<double>(w[i]) + 2e-4 * random.normal(first + i));
+  }
+  Measurement m;
+  m.figure = fmt::format(
+      "{} of {} optimizer steps ran with stale codes, up to {:.3g} % of the weights wrong",
+      stale_steps, kSteps, stale_codes);
+  m.values = {{"stale_steps", "steps", stale_steps}, {"worst_stale_codes", "%", stale_codes}};
+  m.verdict = stale_steps == 0.0 ? Verdict::holds : Verdict::does_not_hold;
+  return m;
+}
+
+Measurement measure_s8(const ClaimContext& context) {
+  std::vector<float> x = normal({context.seed, "claims/rowwise"}, 8 * 64, 1.0);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], 3 * static_cast<int>(i / 64));
+  const QuantizedTensor q = quantize(find_preset("torchao-rowwise").activation, {x, 8, 64});
+  const std::set<float> distinct(q.scales.begin(), q.scales.end());
+  const auto scales = static_cast<double>(q.scales.size());
+  return {fmt::format("{} scales for 8 rows, {} of them distinct", scales, distinct.size()),
+          {{"scales", "1", scales}, {"distinct", "1", static_cast<double>(distinct.size())}},
+          scales == 1.0 ? Verdict::holds : Verdict::does_not_hold};
+}
+
+Measurement measure_s9(const ClaimContext& context) {
+  const auto history = find_preset("te-delayed").activation.delayed.history;
+  std::vector<float> x = normal({context.seed, "claims/scaling"}, 256, 1.0);
+  normalize_amax(x);
+  const std::vector<float> trace =
+      make_trace({context.seed, "claims/trace"}, "steady", {.steps = 3000});
+  const auto overflowing = [&](std::int64_t length) {
+    double steps = 0.0;
+    const std::vector<StepLoss> losses = run_trace({false, {.history = length}}, e4m3(), trace, x);
+    for (std::size_t i = 1; i < losses.size(); ++i)
+      steps += losses[i].overflow_percent > 0.0 ? 1.0 : 0.0;
+    return 100.0 * steps / static_cast<double>(losses.size() - 1);
+  };
+  const double with_16 = overflowing(16);
+  const double with_default = overflowing(history);
+  Measurement m;
+  m.figure = fmt::format(
+      "TransformerEngine's default is {}; with a quarter octave of noise {:.3g} % of the steps "
+      "overflow with a history of 16, {:.3g} % with {}",
+      history, with_16, with_default, history);
+  m.values = {{"default_history", "steps", static_cast<double>(history)},
+              {"overflowing_steps_16", "%", with_16},
+              {"overflowing_steps_default", "%", with_default}};
+  m.verdict = history == 16 ? Verdict::holds : Verdict::holds_with_correction;
+  return m;
+}
+
+Measurement measure_s10(const ClaimContext& context) {
+  const Preset& preset = find_preset("deepseek-v3");
+  const std::vector<float> g = log_normal({context.seed, "claims/gradient"}, 128 * 1024, 8.0);
+  const FloatMatrix x{g, 128, 1024};
+  const double tiled = quantization_statistics(x, quantize(preset.gradient, x)).relative_l2;
+  const double e5m2_tensor =
+      quantization_statistics(x, quantize(find_preset("te-current").gradient, x)).relative_l2;
+  Measurement m;
+  m.figure = fmt::format(
+      "its recipe casts gradients to {}; on a log-normal gradient of 8 decades that leaves {:.3g} "
+      "% error with tiles of 128, E5M2 per tensor {:.3g} %",
+      format(preset.gradient.format).name, 100.0 * tiled, 100.0 * e5m2_tensor);
+  m.values = {{"e4m3_tiles", "1", tiled}, {"e5m2_tensor", "1", e5m2_tensor}};
+  m.verdict = preset.gradient.format == FormatId::e4m3fn && !preset.high_precision_wgrad
+                  ? Verdict::does_not_hold
+                  : Verdict::holds;
+  return m;
+}
+
+Measurement measure_s12(const ClaimContext&) {
+  double saturating = 0.0;
+  double special = 0.0;
+  std::string figure = "1e6 in E5M2 becomes";
+  for (const CastProfile& profile : kCastProfiles) {
+    if (profile.policy.max_magnitude > 0.0) continue;  // a grid for E4M3
+    const double value = decode(e5m2(), encode(e5m2(), profile.policy, 1e6F));
+    (std::isfinite(value) ? saturating : special) += 1.0;
+    figure += fmt::format(" {} ({}),", value, profile.name);
+  }
+  figure.pop_back();
+  Measurement m{figure, {{"profiles_finite", "1", saturating}, {"profiles_inf", "1", special}}, {}};
+  if (special > 0.0)
+    m.verdict = saturating == 0.0 ? Verdict::holds : Verdict::holds_with_correction;
+  else
+    m.verdict = Verdict::does_not_hold;
+  return m;
+}
+
+}  // namespace
+
+std::vector<Claim> scaling_claims() {
+  return {
+      {"S2", "seed 001", "E4M3 has 240 values", "all 256 codes decoded",
+       "holds if 240 distinct finite values are found", measure_s2},
+      {"S3", "seed 001", "a stale scale that is too small overflows (x * scale is cast)",
+       "delayed scaling, E4M3, 4096 normal elements; the amax grows or shrinks 8 times",
+       "holds if only the scale that is too small overflows, with a correction if both do",
+       measure_s3},
+      {"S4", "seed 001", "an amax of zero resets the scale to 1",
+       "TransformerEngine's delayed and current rules, amax 4, then 0",
+       "holds if both give 1, with a correction if only the current rule does", measure_s4},
+      {"S5", "seed 001",
+       "delayed scaling survives spikes by its history, and a margin adds headroom",
+       "E4M3, 4096 normal elements, amax 1 with spikes of 64 at steps 20 and 30",
+       "holds if no spike overflows; with a correction if the first does, and neither the second "
+       "nor one within the margin",
+       measure_s5},
+      {"S6", "seed 001", "FP8 weights can be cached until their scale changes",
+       "4096 weights, delayed scaling with a history of 16, 32 steps of decay and noise",
+       "holds if the cached codes always equal fresh ones", measure_s6},
+      {"S8", "seed 003", "torchao's rowwise backend scales per tensor",
+       "the recipe's scales of an [8, 64] tensor, each row 8 times the one before",
+       "holds if there is one", measure_s8},
+      {"S9", "seed 003", "the default amax history is 16",
+       "the default of TransformerEngine's recipe, and both lengths on 3000 noisy steps",
+       "holds if it is 16; with a correction if 16 is an override of another default", measure_s9},
+      {"S10", "seeds 001, 002", "DeepSeek's backward runs in BF16 (001) or E5M2 (002)",
+       "the recipe of its report; a log-normal gradient [128, 1024] of 8 decades",
+       "holds unless its gradients are cast to E4M3 for both backward products", measure_s10},
+      {"S12", "seed 004", "an overflow of E5M2 always gives Inf or NaN",
+       "1e6 through every cast profile",
+       "holds if all give Inf or NaN, with a correction if some do", measure_s12},
+  };
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,194 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/tensors.hpp"
+#include "delayed-dynamics/dynamics.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Trace {
+  std::string name;
+  std::vector<float> amaxes;
+};
+
+struct Setup {
+  const Format* format = nullptr;
+  std::vector<Trace> traces;
+  std::vector<Contender> contenders;
+  std::vector<float> shape;  ///< largest magnitude 1
+};
+
+std::vector<Contender> read_contenders(const Parameters& p) {
+  std::vector<Contender> contenders{{.current = true, .delayed = {}}};
+  for (const std::string& name : p.texts("algorithms"))
+    for (const double margin : p.reals("margins"))
+      for (const std::int64_t history : p.integers("histories")) {
+        const DelayedOptions options{history, margin, find_amax_algorithm(name),
+                                     ZeroAmax::keep_history};
+        const bool same = options.algorithm == AmaxAlgorithm::most_recent &&
+                          history != p.integers("histories").front();
+        // The length of the history means nothing to most_recent.
+        if (!same) contenders.push_back({.current = false, .delayed = options});
+      }
+  return contenders;
+}
+
+Setup read_setup(const RunContext& context) {
+  const Parameters& p = context.parameters;
+  Setup s;
+  s.format = &find_format(p.text("format"));
+  s.contenders = read_contenders(p);
+  const TraceShape shape{p.integer("steps"), p.real("noise_octaves"), p.real("drift_octaves"),
+                         p.real("jump"), p.integer("period")};
+  if (!p.text("file").empty())
+    s.traces.push_back({"file", read_trace(p.text("file"))});
+  else
+    for (const std::string& name : p.texts("traces"))
+      s.traces.push_back(
+          {name, make_trace(context.random("delayed-dynamics/" + name), name, shape)});
+  s.shape = normal(context.random("delayed-dynamics/tensor"), positive(p, "elements"), 1.0);
+  normalize_amax(s.shape);
+  return s;
+}
+
+using Losses = std::vector<std::vector<StepLoss>>;
+
+/// Means over the run; the first step, which every recipe takes with scale 1, is left out.
+struct Summary {
+  double overflow = 0.0;
+  double worst_overflow = 0.0;
+  double underflow = 0.0;
+  double wasted = 0.0;
+  double overflowing_steps = 0.0;
+};
+
+Summary summarize(const std::vector<StepLoss>& losses) {
+  Summary s;
+  const double weight = 1.0 / static_cast<double>(losses.size() - 1);
+  for (std::size_t i = 1; i < losses.size(); ++i) {
+    s.overflow += weight * losses[i].overflow_percent;
+    s.worst_overflow = std::max(s.worst_overflow, losses[i].overflow_percent);
+    s.underflow += weight * losses[i].underflow_percent;
+    s.wasted += weight * losses[i].wasted_octaves;
+    if (losses[i].overflow_percent > 0.0) s.overflowing_steps += 100.0 * weight;
+  }
+  return s;
+}
+
+Table make_table(const Setup& s, const Losses& losses) {
+  Table table("dynamics",
+              fmt::format("What each recipe lost over a trace ({}, {} elements)",
+                          short_name(*s.format), s.shape.size()),
+              {{"trace", "", "how the amax moves"},
+               {"recipe", "", "current, or delayed: algorithm, history, margin"},
+               {"overflow", "%", "elements that round above max finite, mean over steps"},
+               {"worst_overflow", "%", "the same, worst step"},
+               {"overflowing_steps", "%", "steps with at least one such element"},
+               {"underflow", "%", "non-zero elements that became zero, mean over steps"},
+               {"wasted", "octaves", "room between the scaled amax and max finite, mean"}});
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    const Summary sum = summarize(losses[i]);
+    table.add_row({s.traces[i / s.contenders.size()].name,
+                   s.contenders[i % s.contenders.size()].name(), sum.overflow, sum.worst_overflow,
+                   sum.overflowing_steps, sum.underflow, sum.wasted});
+  }
+  return table;
+}
+
+/// At most `kPoints` points: of each run of steps the one furthest from zero,
+/// so that a spike of one step is not lost.
+Series thin(const std::vector<StepLoss>& losses, double StepLoss::*field, const std::string& label,
+            Series::Style style) {
+  constexpr std::size_t kPoints = 500;
+  Series series{label, {}, {}, style};
+  const std::size_t stride = std::max<std::size_t>(1, losses.size() / kPoints);
+  for (std::size_t begin = 1; begin < losses.size(); begin += stride) {
+    std::size_t at = begin;
+    for (std::size_t i = begin; i < std::min(begin + stride, losses.size()); ++i)
+      if (std::abs(losses[i].*field) > std::abs(losses[at].*field)) at = i;
+    series.x.push_back(static_cast<double>(at));
+    series.y.push_back(losses[at].*field);
+  }
+  return series;
+}
+
+Plot trace_plot(const Setup& s, const Losses& losses, std::size_t trace) {
+  Plot plot{"wasted_" + s.traces[trace].name,
+            fmt::format("{}: room above the amax (below 0 the tensor overflows), {}",
+                        s.traces[trace].name, short_name(*s.format)),
+            {"step", false},
+            {"octaves between scaled amax and max finite", false},
+            {}};
+  for (std::size_t c = 0; c < s.contenders.size(); ++c) {
+    // A margin only shifts a line, and most_recent draws that of a history of 1.
+    const DelayedOptions& delayed = s.contenders[c].delayed;
+    if (delayed.margin != 0.0 || delayed.algorithm == AmaxAlgorithm::most_recent) continue;
+    plot.series.push_back(thin(
+        losses[trace * s.contenders.size() + c], &StepLoss::wasted_octaves, s.contenders[c].name(),
+        s.contenders[c].current ? Series::Style::dashed : Series::Style::lines));
+  }
+  return plot;
+}
+
+HeatMap make_map(const Setup& s, const Losses& losses, const std::string& name,
+                 const std::string& title, const std::string& label, double Summary::*field) {
+  HeatMap map{name, title, "trace", "recipe", label, {}, {}, {}, false};
+  for (const Trace& trace : s.traces) map.columns.push_back(trace.name);
+  for (std::size_t c = s.contenders.size(); c-- > 0;) {
+    map.rows.push_back(s.contenders[c].name());
+    for (std::size_t t = 0; t < s.traces.size(); ++t)
+      map.values.push_back(summarize(losses[t * s.contenders.size() + c]).*field);
+  }
+  return map;
+}
+
+void add_findings(const Setup& s, const Losses& losses, Results& results) {
+  for (std::size_t t = 0; t < s.traces.size(); ++t) {
+    std::string figures;
+    for (std::size_t c = 0; c < s.contenders.size(); ++c) {
+      if (s.contenders[c].delayed.margin != 0.0) continue;
+      const Summary sum = summarize(losses[t * s.contenders.size() + c]);
+      figures += fmt::format(
+          "{} {}: {:.3g} % of the steps overflow, worst {:.3g} % of the "
+          "elements, {:.2f} octaves wasted",
+          figures.empty() ? "" : ";", s.contenders[c].name(), sum.overflowing_steps,
+          sum.worst_overflow, sum.wasted);
+    }
+    results.findings.push_back(fmt::format("{} over {} steps:{} ({}, margin 0).", s.traces[t].name,
+                                           s.traces[t].amaxes.size(), figures,
+                                           short_name(*s.format)));
+  }
+}
+
+}  // namespace
+
+Results delayed_dynamics(const RunContext& context) {
+  const Setup setup = read_setup(context);
+  Losses losses(setup.traces.size() * setup.contenders.size());
+  parallel_points(context, losses.size(), [&](std::size_t i) {
+    losses[i] = run_trace(setup.contenders[i % setup.contenders.size()], *setup.format,
+                          setup.traces[i / setup.contenders.size()].amaxes, setup.shape);
+  });
+  Results results;
+  results.tables = {make_table(setup, losses)};
+  results.heat_maps = {
+      make_map(setup, losses, "overflowing_steps", "Steps in which elements overflow", "steps (%)",
+               &Summary::overflowing_steps),
+      make_map(setup, losses, "wasted", "Room that the scale leaves unused, mean", "octaves",
+               &Summary::wasted)};
+  for (std::size_t t = 0; t < setup.traces.size(); ++t)
+    results.plots.push_back(trace_plot(setup, losses, t));
+  add_findings(setup, losses, results);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,278 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/tensors.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/npy.hpp"
+#include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/metrics/comparison.hpp"
+#include "fp8lab/metrics/tensor.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/scaling/statistics.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// A tensor and what came before it.
+struct Subject {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<float> values;
+  std::vector<std::vector<float>> past;
+
+  [[nodiscard]] FloatMatrix matrix() const { return {values, rows, columns}; }
+};
+
+struct Outcome {
+  std::string refused;  ///< why the recipe does not take this tensor, or empty
+  QuantizationStatistics statistics;
+  double small_half_relative_l2 = 0.0;
+  std::int64_t scales = 0;
+  std::string format;
+};
+
+struct Setup {
+  std::vector<const Preset*> presets;
+  TensorRole role = TensorRole::activation;
+  std::vector<Subject> subjects;
+};
+
+std::vector<float> draw(const RunContext& context, const std::string& kind, std::int64_t step) {
+  const Parameters& p = context.parameters;
+  const std::size_t rows = positive(p, "rows");
+  const std::size_t columns = positive(p, "columns");
+  const RandomStream random = context.random(fmt::format("recipes/{}/{}", kind, step));
+  std::vector<float> x;
+  if (kind == "normal")
+    x = normal(random, rows * columns, 1.0);
+  else if (kind == "log-normal")
+    x = log_normal(random, rows * columns, p.real("decades"));
+  else if (kind == "student-t")
+    x = student_t(random, rows * columns, static_cast<int>(positive(p, "degrees_of_freedom")), 1.0);
+  else if (kind == "outlier-channels")
+    x = outlier_channels(random, {.rows = rows, .channels = columns});
+  else
+    throw Error("tensors", "normal, log-normal, student-t or outlier-channels", "'" + kind + "'");
+  const auto magnitude = static_cast<float>(p.real("magnitude"));
+  for (float& value : x) value *= magnitude;
+  return x;
+}
+
+void add_view(const std::string& name, const TensorView& view, std::vector<Subject>& subjects) {
+  if (view.shape.size() != 2 || view.size() == 0) return;
+  subjects.push_back({name, view.shape[0], view.shape[1], to_float(view), {}});
+}
+
+/// The 2-D tensors of a file; their past is themselves.
+std::vector<Subject> read_subjects(const std::string& path) {
+  std::vector<Subject> subjects;
+  if (path.ends_with(".npy")) {
+    const NpyFile file(path);
+    add_view(std::filesystem::path(path).stem().string(), file.tensor(), subjects);
+  } else {
+    const SafetensorsFile file(path);
+    for (const NamedTensor& item : file.tensors()) add_view(item.name, item.tensor, subjects);
+  }
+  require(!subjects.empty(), "file", "at least one 2-D tensor with elements", path);
+  for (Subject& subject : subjects) subject.past = {subject.values};
+  return subjects;
+}
+
+Setup read_setup(const RunContext& context) {
+  const Parameters& p = context.parameters;
+  Setup s;
+  for (const std::string& name : p.texts("recipes")) s.presets.push_back(&find_preset(name));
+  s.role = find_tensor_role(p.text("role"));
+  if (!p.text("file").empty()) {
+    s.subjects = read_subjects(p.text("file"));
+    return s;
+  }
+  const auto past_steps = static_cast<std::int64_t>(positive(p, "past_steps"));
+  for (const std::string& kind : p.texts("tensors")) {
+    Subject subject{
+        kind, p.integer("rows"), p.integer("columns"), draw(context, kind, past_steps), {}};
+    for (std::int64_t step = 0; step < past_steps; ++step)
+      subject.past.push_back(draw(context, kind, step));
+    s.subjects.push_back(std::move(subject));
+  }
+  return s;
+}
+
+/// The relative L2 error of the elements below the median magnitude: what large
+/// elements, which own the whole error, do not show.
+double small_half_error(const std::vector<float>& x, const std::vector<float>& y) {
+  const double middle = magnitude_quantiles(x, std::vector<double>{0.5})[0];
+  std::vector<float> small_x;
+  std::vector<float> small_y;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (static_cast<double>(std::abs(x[i])) > middle) continue;
+    small_x.push_back(x[i]);
+    small_y.push_back(y[i]);
+  }
+  return compare(small_x, small_y).relative_l2;
+}
+
+Outcome measure(const Recipe& recipe, const Subject& subject) {
+  Outcome outcome;
+  outcome.format = short_name(format(recipe.format));
+  Quantizer quantizer(recipe);
+  try {
+    if (recipe.source != ScaleSource::current)
+      for (const std::vector<float>& step : subject.past)
+        quantizer.observe({step, subject.rows, subject.columns});
+    const QuantizedTensor q = quantizer.quantize(subject.matrix(), false, 1);
+    outcome.statistics = quantization_statistics(subject.matrix(), q);
+    outcome.small_half_relative_l2 = small_half_error(subject.values, dequantize(q));
+    outcome.scales = static_cast<std::int64_t>(q.scales.size());
+  } catch (const Error& error) {
+    outcome.refused = error.what();
+  }
+  return outcome;
+}
+
+std::vector<Outcome> measure_all(const RunContext& context, const Setup& s) {
+  std::vector<Outcome> outcomes(s.subjects.size() * s.presets.size());
+  parallel_points(context, outcomes.size(), [&](std::size_t i) {
+    const Recipe& recipe = s.presets[i % s.presets.size()]->recipe(s.role);
+    outcomes[i] = measure(recipe, s.subjects[i / s.presets.size()]);
+  });
+  return outcomes;
+}
+
+Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
+  Table table("recipes",
+              fmt::format("Every recipe on the same tensors ({} role)", to_string(s.role)),
+              {{"tensor", "", "what the elements are"},
+               {"recipe", "", "name of the recipe"},
+               {"format", "", "element format"},
+               {"scales", "1", "scales of the tensor"},
+               {"relative_l2", "1", "error of the whole tensor"},
+               {"small_half_relative_l2", "1", "error of the elements below the median magnitude"},
+               {"sqnr", "dB", "signal to quantization noise"},
+               {"underflow", "%", "non-zero elements that became zero"},
+               {"saturated", "%", "codes at max finite"},
+               {"overflow", "%", "elements above max finite after scaling"},
+               {"scale_overhead", "%", "bytes of scales over bytes of codes"},
+               {"reads", "1", "times the tensor is read from memory"},
+               {"traffic", "bytes", "moved an element: FP32 reads, FP8 write, scales"},
+               {"refused", "", "why the recipe does not take the tensor"}});
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const Preset& preset = *s.presets[i % s.presets.size()];
+    const Outcome& o = outcomes[i];
+    const int reads = preset.recipe(s.role).reads;
+    table.add_row({s.subjects[i / s.presets.size()].name, std::string(preset.name), o.format,
+                   o.scales, o.statistics.relative_l2, o.small_half_relative_l2,
+                   o.statistics.sqnr_db, o.statistics.underflow_percent,
+                   o.statistics.saturated_percent, o.statistics.overflow_percent,
+                   o.statistics.scale_overhead_percent, static_cast<std::int64_t>(reads),
+                   4.0 * reads + 1.0 + o.statistics.scale_overhead_percent / 100.0, o.refused});
+  }
+  return table;
+}
+
+HeatMap make_map(const Setup& s, const std::vector<Outcome>& outcomes, const std::string& name,
+                 const std::string& title, const std::string& label,
+                 double (*figure)(const Outcome&)) {
+  HeatMap map{name, title, "tensor", "recipe", label, {}, {}, {}, false};
+  for (const Subject& subject : s.subjects) map.columns.push_back(subject.name);
+  for (std::size_t r = s.presets.size(); r-- > 0;) {  // the first recipe on top
+    map.rows.emplace_back(s.presets[r]->name);
+    for (std::size_t c = 0; c < s.subjects.size(); ++c) {
+      const Outcome& o = outcomes[c * s.presets.size() + r];
+      map.values.push_back(o.refused.empty() ? figure(o)
+                                             : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  return map;
+}
+
+/// What smaller tiles buy and cost: TransformerEngine's rule with one FP32 scale
+/// for 16 elements of a row up to the whole row.
+Plot tile_plot(const RunContext& context, const Setup& s) {
+  Plot plot{"underflow_against_tile",
+            "What smaller tiles buy (less underflow) and cost (bytes of FP32 scales)",
+            {"elements of a row that share a scale", true, 2},
+            {"share (%)", true},
+            {}};
+  std::vector<std::int64_t> tiles;
+  for (std::int64_t tile = 16; tile <= s.subjects.front().columns; tile *= 2) tiles.push_back(tile);
+  Series overhead{"scale bytes a code byte", {}, {}, Series::Style::dashed};
+  for (const std::int64_t tile : tiles) {
+    overhead.x.push_back(static_cast<double>(tile));
+    overhead.y.push_back(400.0 / static_cast<double>(tile));
+  }
+  for (const Subject& subject : s.subjects) {
+    Series series{"underflow, " + subject.name, overhead.x, {}};
+    series.y.resize(tiles.size());
+    parallel_points(
+        context, tiles.size(),
+        [&](std::size_t i) {
+          Recipe recipe = s.presets.front()->recipe(s.role);
+          recipe = {.format = recipe.format, .row_block = 1, .k_block = tiles[i]};
+          series.y[i] = measure(recipe, subject).statistics.underflow_percent;
+        },
+        1.0, 1.0);
+    plot.series.push_back(series);
+  }
+  plot.series.push_back(overhead);
+  return plot;
+}
+
+void add_findings(const Setup& s, const std::vector<Outcome>& outcomes, Results& results) {
+  for (std::size_t c = 0; c < s.subjects.size(); ++c) {
+    const auto at = [&](std::size_t r) -> const Outcome& {
+      return outcomes[c * s.presets.size() + r];
+    };
+    std::size_t best = s.presets.size();
+    std::size_t worst = s.presets.size();
+    for (std::size_t r = 0; r < s.presets.size(); ++r) {
+      if (!at(r).refused.empty()) continue;
+      const double error = at(r).small_half_relative_l2;
+      if (best == s.presets.size() || error < at(best).small_half_relative_l2) best = r;
+      if (worst == s.presets.size() || error > at(worst).small_half_relative_l2) worst = r;
+    }
+    if (best == s.presets.size()) continue;
+    results.findings.push_back(fmt::format(
+        "{} [{}, {}]: the smaller half of the elements keeps the least error under {} "
+        "({:.3g} %, underflow {:.3g} %, scales add {:.3g} %) and the most under {} ({:.3g} %, "
+        "underflow {:.3g} %); whole tensor {:.3g} % and {:.3g} %.",
+        s.subjects[c].name, s.subjects[c].rows, s.subjects[c].columns, s.presets[best]->name,
+        100.0 * at(best).small_half_relative_l2, at(best).statistics.underflow_percent,
+        at(best).statistics.scale_overhead_percent, s.presets[worst]->name,
+        100.0 * at(worst).small_half_relative_l2, at(worst).statistics.underflow_percent,
+        100.0 * at(best).statistics.relative_l2, 100.0 * at(worst).statistics.relative_l2));
+  }
+}
+
+}  // namespace
+
+Results recipes(const RunContext& context) {
+  const Setup setup = read_setup(context);
+  const std::vector<Outcome> outcomes = measure_all(context, setup);
+  Results results;
+  results.tables = {make_table(setup, outcomes)};
+  results.heat_maps = {
+      make_map(setup, outcomes, "error", "Relative L2 error of the whole tensor, recipe by tensor",
+               "relative L2 error (%)",
+               [](const Outcome& o) { return 100.0 * o.statistics.relative_l2; }),
+      make_map(setup, outcomes, "small_half_error",
+               "Relative L2 error of the elements below the median magnitude",
+               "relative L2 error (%)",
+               [](const Outcome& o) { return 100.0 * o.small_half_relative_l2; }),
+      make_map(setup, outcomes, "underflow", "Non-zero elements that become zero", "underflow (%)",
+               [](const Outcome& o) { return o.statistics.underflow_percent; })};
+  results.plots = {tile_plot(context, setup)};
+  add_findings(setup, outcomes, results);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,129 @@
+#include "fp8lab/gemm/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+constexpr int kStepOfPlainSums = 32;
+
+int ceil_log2(std::int64_t x) {
+  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x - 1)));
+}
+
+/// Whether the sum of a step, in units of the last aligned bit, stays inside
+/// the binade of the magic number with `mantissa_bits`.
+bool sum_fits(const AccumulatorModel& m, int mantissa_bits) {
+  if (m.alignment_fraction_bits + 3 >= mantissa_bits) return false;
+  // Each product is below 4 units of 2^F, c below 2, the sign counts below terms + 1.
+  const std::int64_t largest =
+      (std::int64_t{4 * m.terms + 2} << m.alignment_fraction_bits) + m.terms + 1;
+  return largest < std::int64_t{1} << (mantissa_bits - 1);
+}
+
+bool is_narrow(const Format& f) { return f.has_sign && f.exponent_bits <= 5 && f.code_bits() <= 8; }
+
+Method fused_method(const AccumulatorModel& m, const Format& a, const Format& b) {
+  constexpr int kWordBits = 32;       // of the sign masks
+  constexpr int kFloatFraction = 15;  // F <= 15: products times 1 + 2^-19 stay apart
+  constexpr int kDoubleFraction = 36;
+  if (m.product_exponent != ProductExponent::stored || m.terms > kWordBits)
+    return Method::reference;
+  const bool truncates = m.rounding == RoundingMode::toward_zero;
+  const bool half = m.output_format == FormatId::f16;
+  if (is_narrow(a) && is_narrow(b) && a.mantissa_bits + b.mantissa_bits <= 6 &&
+      m.alignment_fraction_bits <= kFloatFraction && sum_fits(m, 23)) {
+    if (half && m.rounding == RoundingMode::nearest_even) return Method::fused_float;
+    if (!half && truncates && m.output_fraction_bits <= 22) return Method::fused_float;
+  }
+  if (half) return Method::reference;
+  if (truncates && m.alignment_fraction_bits <= kDoubleFraction && sum_fits(m, 52))
+    return Method::fused_double;
+  const bool nearest = m.rounding == RoundingMode::nearest_even && m.output_fraction_bits == 23;
+  return (truncates || nearest) && m.alignment_fraction_bits >= 23 ? Method::exact_steps
+                                                                   : Method::reference;
+}
+
+Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
+  if (!a.has_sign || !b.has_sign) return Method::reference;
+  switch (m.kind) {
+    case AccumulationKind::fused_dot_product:
+      return fused_method(m, a, b);
+    case AccumulationKind::exact:
+      return Method::exact;
+    case AccumulationKind::float32:
+      return Method::float32;
+    case AccumulationKind::sequential:
+      break;
+  }
+  return Method::reference;
+}
+
+/// The widest step that promotion never interrupts.
+std::int64_t plain_terms(std::int64_t interval) {
+  for (std::int64_t terms = kStepOfPlainSums; terms > 1; --terms)
+    if (interval % terms == 0) return terms;
+  return 1;
+}
+
+}  // namespace
+
+std::string_view to_string(Method method) {
+  constexpr std::array<std::string_view, 6> kNames{"reference",   "fused float", "fused double",
+                                                   "exact steps", "exact",       "float32"};
+  return kNames[static_cast<std::size_t>(method)];
+}
+
+Plan make_plan(const GemmProblem& p) {
+  Plan plan;
+  plan.method = choose(p.model, format(p.a.format), format(p.b.format));
+  const bool plain = plan.method == Method::exact || plan.method == Method::float32;
+  plan.terms = plain ? plain_terms(p.promotion_interval) : p.model.terms;
+  plan.rounding = {p.model.alignment_fraction_bits, p.model.output_fraction_bits,
+                   p.model.rounding == RoundingMode::nearest_even,
+                   p.model.output_format == FormatId::f16};
+  return plan;
+}
+
+bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, std::int64_t k) {
+  constexpr int kDoubleBits = 53;
+  const int top = a.largest + b.largest + 2;  // products are below 2^top
+  const int low = a.lowest + b.lowest;        // and multiples of 2^low
+  const int sum_top = top + ceil_log2(k);
+  switch (plan.method) {
+    case Method::fused_double:
+      return sum_top < 126;
+    case Method::exact:
+      return sum_top - low <= kDoubleBits && sum_top < 126 && low > -149;
+    case Method::exact_steps:
+      return top + ceil_log2(plan.terms) - low <= kDoubleBits && sum_top < 120 && low > -120 &&
+             sum_top + 1 - plan.rounding.alignment_fraction_bits <= low;
+    case Method::float32:
+      return top < 127 && low >= -149;
+    default:
+      return true;
+  }
+}
+
+bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
+  if (c == 0.0F) return true;
+  // 128 for NaN and Inf, -127 for subnormals: outside of what each method asks of them.
+  const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(c) >> 23 & 255) - 127;
+  switch (plan.method) {
+    case Method::fused_float:
+      // The magic number of the largest and of the smallest alignment must exist.
+      return exponent < 117 && exponent >= -45;
+    case Method::exact_steps: {
+      // Neither may c truncate a product nor a product c.
+      const int f = plan.rounding.alignment_fraction_bits;
+      return exponent + 2 - f <= a.lowest + b.lowest &&
+             exponent - 23 >= a.largest + b.largest - f && exponent > -100 && exponent < 120;
+    }
+    default:
+      return exponent < 120;
+  }
+}
+
+}  // namespace fp8lab::gemm_detail

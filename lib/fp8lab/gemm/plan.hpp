@@ -1,0 +1,64 @@
+#pragma once
+// Which kernel computes a problem, and which of its outputs the kernel must
+// leave to the reference. README.md derives every bound used here.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/kernels.hpp"
+
+namespace fp8lab::gemm_detail {
+
+enum class Method : std::uint8_t {
+  reference,     ///< gemm_reference for everything
+  fused_float,   ///< fused steps in binary32: FP8 and narrower, small F
+  fused_double,  ///< fused steps in binary64: any input, F <= 36
+  exact_steps,   ///< steps that lose no product bit, in binary64
+  exact,         ///< one exact sum in binary64
+  float32,       ///< sequential binary32 FMAs
+};
+std::string_view to_string(Method method);
+
+struct Plan {
+  Method method = Method::reference;
+  std::int64_t terms = 1;  ///< terms a kernel step takes
+  StepRounding rounding;
+
+  [[nodiscard]] bool in_double() const {
+    return method == Method::fused_double || method == Method::exact_steps ||
+           method == Method::exact;
+  }
+  [[nodiscard]] bool fused() const {
+    return method == Method::fused_float || method == Method::fused_double;
+  }
+};
+
+/// The fastest method whose kernel computes the model's bits for these formats.
+Plan make_plan(const GemmProblem& problem);
+
+/// What a row of an operand holds, over all of K.
+struct RowSummary {
+  bool nan = false;
+  bool infinite = false;
+  int largest = std::numeric_limits<int>::min() / 4;  ///< largest exponent of a non-zero element
+  int lowest = std::numeric_limits<int>::max() / 4;   ///< exponent of its lowest set bit
+
+  void add(const RowSummary& other) {
+    nan |= other.nan;
+    infinite |= other.infinite;
+    largest = std::max(largest, other.largest);
+    lowest = std::min(lowest, other.lowest);
+  }
+};
+
+/// Whether the kernel computes every output of a row like `a` with a row like
+/// `b` that starts from c = 0. `k` is the length of the sum.
+bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, std::int64_t k);
+
+/// The same of an accumulator that starts from `c`.
+bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b);
+
+}  // namespace fp8lab::gemm_detail

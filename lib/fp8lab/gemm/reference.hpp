@@ -1,0 +1,20 @@
+#pragma once
+// One element of the reference product, for callers that fall back to it.
+
+#include <span>
+#include <vector>
+
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab::gemm_detail {
+
+/// Row `row` of a matrix, taken apart.
+std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row);
+
+/// D(row, column) of a validated problem, from the unpacked row of A and of B.
+float reference_element(const GemmProblem& problem, const ScaleLookup& a_scales,
+                        const ScaleLookup& b_scales, std::span<const Unpacked> a,
+                        std::span<const Unpacked> b, std::int64_t row, std::int64_t column);
+
+}  // namespace fp8lab::gemm_detail

@@ -1,0 +1,48 @@
+#include "fp8lab/io/mapped_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view what) {
+  throw Error(fmt::format("{}: {}: {}", path.string(), what, std::strerror(errno)));
+}
+
+/// Closes a descriptor on every way out.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.value < 0) fail(path, "cannot be opened");
+  struct stat status {};
+  if (::fstat(file.value, &status) != 0) fail(path, "cannot be read");
+  if (!S_ISREG(status.st_mode)) throw Error(path.string() + ": not a regular file");
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size == 0) return;
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.value, 0);
+  if (address == MAP_FAILED) fail(path, "cannot be mapped");
+  bytes_ = {static_cast<const std::byte*>(address), size};
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,26 @@
+#pragma once
+// A whole file, mapped read-only: large tensors are read without a copy.
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace fp8lab {
+
+/// The bytes live as long as the object.
+class MappedFile {
+ public:
+  /// Throws `Error` with the file and the reason if it cannot be opened, is not
+  /// a regular file, or cannot be mapped. An empty file maps to no bytes.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace fp8lab

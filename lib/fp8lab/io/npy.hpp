@@ -1,0 +1,41 @@
+#pragma once
+// NumPy's .npy files, versions 1.0 and 2.0 (NEP 1): read by mapping, written
+// whole or not at all.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "fp8lab/io/mapped_file.hpp"
+#include "fp8lab/io/tensor.hpp"
+
+namespace fp8lab {
+
+/// One open .npy file; `tensor()` points into the mapping.
+class NpyFile {
+ public:
+  /// Reads `<f2 <f4 <f8 |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 |b1`. `interpret_as`
+  /// names what `|u1` bytes or `<u2` and `<V2` words really are (e4m3fn, e5m2,
+  /// e8m0fnu; bf16, f16). `<V2`, which is how NumPy saves ml_dtypes' bfloat16,
+  /// needs it. One-byte `V1` (ml_dtypes' FP8 types) is refused, because the
+  /// file no longer says which FP8 format it holds: save `x.view(np.uint8)`.
+  ///
+  /// Throws `Error` with file and reason for a file that is truncated, longer
+  /// than its array, big-endian, structured, pickled, of an unknown version, or
+  /// whose header is not the literal that NumPy writes.
+  explicit NpyFile(const std::filesystem::path& path,
+                   std::optional<ElementType> interpret_as = std::nullopt);
+
+  [[nodiscard]] const TensorView& tensor() const { return tensor_; }
+
+ private:
+  std::unique_ptr<MappedFile> file_;
+  TensorView tensor_;
+};
+
+/// Writes version 1.0 (2.0 where the header needs it), data aligned to 64
+/// bytes. FP8 and E8M0 are written as `|u1`, BF16 as `<V2`, which is what
+/// `NpyFile` and `ndarray.view` read back.
+void write_npy(const std::filesystem::path& path, const TensorView& tensor);
+
+}  // namespace fp8lab

@@ -1,0 +1,71 @@
+#pragma once
+// Tensors as files hold them: an element type, a shape and little-endian
+// bytes. Shared by the .npy and .safetensors readers and writers.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp8lab {
+
+/// What one element of a file is. FP8 and E8M0 elements are storage codes.
+enum class ElementType : std::uint8_t {
+  f64,
+  f32,
+  f16,
+  bf16,
+  e4m3fn,
+  e5m2,
+  e8m0fnu,
+  u8,
+  u16,
+  u32,
+  u64,
+  i8,
+  i16,
+  i32,
+  i64,
+  boolean,
+};
+
+std::string_view to_string(ElementType type);
+
+/// The type called `name` (f32, bf16, e4m3fn ...; the spellings that
+/// `find_format` knows are accepted too). Throws `Error`.
+ElementType find_element_type(std::string_view name);
+
+/// Bytes an element.
+std::size_t element_bytes(ElementType type);
+
+/// A tensor that lives elsewhere (in a mapped file, in a vector).
+struct TensorView {
+  ElementType type = ElementType::f32;
+  std::vector<std::int64_t> shape;   ///< no dimensions: a scalar, one element
+  std::span<const std::byte> bytes;  ///< little endian, at any alignment
+  bool fortran_order = false;        ///< the first index varies fastest
+
+  [[nodiscard]] std::int64_t size() const;  ///< elements
+};
+
+/// The product of a shape. Throws `Error` naming `argument` for a negative
+/// dimension or a product above 2^62.
+std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view argument);
+
+/// A row-major view of typed data: `view_of(ElementType::f32, {m, k}, values)`.
+template <class T>
+TensorView view_of(ElementType type, std::vector<std::int64_t> shape, std::span<const T> values) {
+  return {type, std::move(shape), std::as_bytes(values), false};
+}
+
+/// The values as binary32 in row-major order. F64 and integers are rounded to
+/// nearest even (F64 above binary32's range gives Inf); all else is exact. FP8,
+/// E8M0 and NaN codes decode as `decode` does.
+std::vector<float> to_float(const TensorView& tensor);
+
+/// `[3, 4]`.
+std::string shape_text(std::span<const std::int64_t> shape);
+
+}  // namespace fp8lab

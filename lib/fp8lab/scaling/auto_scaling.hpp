@@ -1,0 +1,61 @@
+#pragma once
+// FP8-LM's automatic scaling of gradients before an FP8 all-reduce
+// (arXiv 2310.18313, section 2.1): the factor mu that multiplies a gradient
+// falls when too many elements reach the format's maximum and grows otherwise.
+
+#include <cstdint>
+#include <string_view>
+
+namespace fp8lab {
+
+/// The rule in its three tellings.
+enum class AutoScaling : std::uint8_t {
+  as_paper,    ///< threshold 1e-5 (0.001 %); each clean step multiplies mu by 2^(1/1000)
+  as_seed,     ///< threshold 1e-3 (0.1 %); mu starts to grow after 1000 clean steps
+  as_shipped,  ///< MS-AMP: no mu; casts with s / sqrt(ranks) and divides the inverse by ranks
+};
+std::string_view to_string(AutoScaling variant);
+AutoScaling find_auto_scaling(std::string_view name);
+
+struct AutoScalingOptions {
+  double threshold = 1e-5;  ///< share of elements at max finite that halves mu
+  std::int64_t steps_to_double = 1000;
+  std::int64_t clean_steps = 0;  ///< clean steps before growth starts
+};
+
+/// The options of a variant. Throws `Error` for as_shipped, which has none.
+AutoScalingOptions auto_scaling_options(AutoScaling variant);
+
+/// mu over the steps. Neither telling bounds it: without saturation it grows
+/// until it is Inf.
+class AutoScaler {
+ public:
+  /// Throws `Error` for a threshold outside [0, 1] or counts below their minimum.
+  explicit AutoScaler(AutoScalingOptions options, double mu = 1.0);
+
+  [[nodiscard]] double mu() const { return mu_; }
+
+  /// `saturated_share`: elements at max finite over all elements, 0 to 1, of the
+  /// tensor that was scaled with `mu()`. Throws `Error` outside of that.
+  void update(double saturated_share);
+
+ private:
+  AutoScalingOptions options_;
+  double mu_;
+  double growth_;
+  std::int64_t clean_ = 0;
+};
+
+/// What MS-AMP ships instead: the scale that gradients of `ranks` ranks are
+/// cast with, and what the sum of their codes is multiplied by to get the mean.
+struct ShippedScaling {
+  float scale = 1.0F;
+  float inverse_scale = 1.0F;
+};
+
+/// `amax`: the largest magnitude over all ranks (non-finite keeps
+/// `previous_scale`, the unreduced scale of the last step). Throws `Error` for
+/// ranks below 1.
+ShippedScaling shipped_scaling(float amax, std::int64_t ranks, float previous_scale = 1.0F);
+
+}  // namespace fp8lab

@@ -1,0 +1,97 @@
+#include "fp8lab/scaling/delayed.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// torch.max over a dimension: one NaN wins.
+float max_or_nan(std::span<const float> values) {
+  float largest = values[0];
+  for (const float value : values) {
+    if (std::isnan(value)) return value;
+    largest = std::max(largest, value);
+  }
+  return largest;
+}
+
+}  // namespace
+
+std::string_view to_string(AmaxAlgorithm algorithm) {
+  return algorithm == AmaxAlgorithm::max ? "max" : "most_recent";
+}
+
+AmaxAlgorithm find_amax_algorithm(std::string_view name) {
+  if (name == "max") return AmaxAlgorithm::max;
+  if (name == "most_recent") return AmaxAlgorithm::most_recent;
+  throw Error("algorithm", "max or most_recent", "'" + std::string(name) + "'");
+}
+
+DelayedScaling::DelayedScaling(FormatId id, DelayedOptions options)
+    : options_(options),
+      scaled_max_(static_cast<float>(format(id).max_finite()) *
+                  std::exp2(-static_cast<float>(options.margin))) {
+  require(options.history >= 1, "history", "at least 1", fmt::format("{}", options.history));
+  require(std::isfinite(options.margin), "margin", "a finite number",
+          fmt::format("{}", options.margin));
+  past_.assign(static_cast<std::size_t>(options.history - 1), 0.0F);
+}
+
+void DelayedScaling::record(float amax) { current_ = std::fmax(current_, std::abs(amax)); }
+
+void DelayedScaling::update() {
+  if (current_ == 0.0F && options_.zero_amax == ZeroAmax::keep_history) return;
+  float amax = current_;
+  if (options_.algorithm == AmaxAlgorithm::max)
+    for (const float value : past_) amax = std::max(amax, value);
+  if (std::isfinite(amax) && amax > 0.0F) {
+    scale_ = scaled_max_ / amax;
+    if (std::isinf(scale_)) scale_ = std::numeric_limits<float>::max();
+  }
+  if (!past_.empty()) {
+    past_[oldest_] = current_;
+    oldest_ = (oldest_ + 1) % past_.size();
+  }
+  current_ = 0.0F;
+}
+
+std::vector<float> DelayedScaling::history() const {
+  std::vector<float> slots{current_};
+  for (std::size_t i = 0; i < past_.size(); ++i)
+    slots.push_back(past_[(oldest_ + i) % past_.size()]);
+  return slots;
+}
+
+MsAmpScaling::MsAmpScaling(FormatId format, std::int64_t window) : format_(format) {
+  require(window >= 1, "window", "at least 1", fmt::format("{}", window));
+  window_.assign(static_cast<std::size_t>(window), 0.0F);
+}
+
+float MsAmpScaling::scale_for(float amax) {
+  window_[0] = amax;
+  const auto window = static_cast<std::int64_t>(window_.size());
+  if (window == 1 || updates_ < window)
+    scale_ =
+        tile_scale({.rule = ScaleRule::ms_amp, .format = format_, .previous_scale = scale_}, amax)
+            .scale;
+  return scale_;
+}
+
+void MsAmpScaling::update() {
+  const ScaleOptions options{
+      .rule = ScaleRule::ms_amp, .format = format_, .previous_scale = scale_};
+  const bool valid = std::isfinite(window_[0]);
+  if (valid) scale_ = tile_scale(options, max_or_nan(window_)).scale;
+  updates_ = valid ? updates_ + 1 : 0;
+  std::rotate(window_.rbegin(), window_.rbegin() + 1, window_.rend());
+}
+
+}  // namespace fp8lab

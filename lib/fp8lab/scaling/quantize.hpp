@@ -1,0 +1,126 @@
+#pragma once
+// Quantized tensors, their inverse, and the recipes that make them.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/scaling/delayed.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
+
+namespace fp8lab {
+
+/// A row-major [rows, k] matrix of binary32 values, not owned. k is the
+/// dimension that a product sums over.
+struct FloatMatrix {
+  std::span<const float> values;
+  std::int64_t rows = 0;
+  std::int64_t k = 0;
+};
+
+/// FP8 codes with the scales that their system keeps. value = code * inverse_scale.
+struct QuantizedTensor {
+  FormatId format = FormatId::e4m3fn;
+  std::int64_t rows = 0;
+  std::int64_t k = 0;
+  std::int64_t row_block = 1;  ///< tile shape, never above [rows, k] but at least 1
+  std::int64_t k_block = 1;
+  std::vector<std::uint8_t> codes;    ///< row-major [rows, k]
+  std::vector<float> scales;          ///< [ceil(rows/row_block), ceil(k/k_block)]
+  std::vector<float> inverse_scales;  ///< of the same shape
+  std::vector<std::uint8_t> e8m0;     ///< of the same shape for MX recipes, else empty
+
+  /// The transpose [k, rows], where asked for: on Hopper each operand must be
+  /// contiguous along the summed dimension. It is quantized from the original
+  /// values; for one scale a tensor that equals moving the codes.
+  std::shared_ptr<const QuantizedTensor> transposed;
+
+  [[nodiscard]] std::int64_t tile_rows() const { return (rows + row_block - 1) / row_block; }
+  [[nodiscard]] std::int64_t tile_columns() const { return (k + k_block - 1) / k_block; }
+  [[nodiscard]] CodeMatrix matrix() const;
+  [[nodiscard]] InverseScales inverse() const { return {inverse_scales, row_block, k_block}; }
+  /// What the system stores beside the codes: 1 byte an E8M0 scale, 4 an FP32 one.
+  [[nodiscard]] std::int64_t scale_bytes() const;
+};
+
+/// Row-major binary32 values: decoded code times inverse scale, rounded to
+/// nearest even.
+std::vector<float> dequantize(const QuantizedTensor& tensor);
+
+/// Where the scale of a tensor comes from.
+enum class ScaleSource : std::uint8_t {
+  current,      ///< the amax of the tile itself
+  delayed,      ///< DelayedScaling
+  ms_amp,       ///< MsAmpScaling
+  calibration,  ///< fixed by `Quantizer::calibrate`
+};
+
+/// How one tensor is quantized. A plain value: change any field.
+struct Recipe {
+  FormatId format = FormatId::e4m3fn;
+  CastPolicy policy = kNvidiaSatfinite;
+  ScaleRule rule = ScaleRule::te;
+  ScaleSource source = ScaleSource::current;
+  std::int64_t row_block = 0;  ///< rows of a tile; 0: all
+  std::int64_t k_block = 0;    ///< columns of a tile; 0: all of k
+  bool power_of_two = false;
+  float amax_floor = 0.0F;
+  std::int64_t rows_multiple = 1;  ///< the system refuses other sizes
+  std::int64_t k_multiple = 1;
+  DelayedOptions delayed{};
+  std::int64_t window = 16;  ///< ms_amp
+  int reads = 2;  ///< times the tensor is read from memory: 1 where a tile stays on chip or the
+                  ///< scale is known before, 2 where the amax of all of it must come first
+};
+
+/// Applies a recipe to one tensor, step after step.
+class Quantizer {
+ public:
+  /// Throws `Error` for a recipe that cannot work (a past-based scale with more
+  /// than one tile, block sizes below 0).
+  explicit Quantizer(Recipe recipe);
+
+  /// Shows the tensor to the recipe without casting it: a calibration batch of
+  /// a static recipe, an earlier step of a delayed one. Throws `Error` for a
+  /// recipe that looks at the current tensor only, and for NaN or Inf in a
+  /// calibration batch.
+  void observe(const FloatMatrix& x);
+
+  /// Quantizes `x`, and lets a delayed or windowed recipe take its step. A
+  /// matrix without elements gives no codes. `threads` 0: all; the result never
+  /// depends on it. Throws `Error` for a size that the recipe refuses, a size
+  /// that disagrees with the values, or a static recipe without calibration.
+  QuantizedTensor quantize(const FloatMatrix& x, bool with_transpose = false, int threads = 0);
+
+  [[nodiscard]] const Recipe& recipe() const { return recipe_; }
+
+ private:
+  [[nodiscard]] std::optional<TileScale> past_scale(float amax);
+  void take_step(float amax);
+
+  Recipe recipe_;
+  std::optional<DelayedScaling> delayed_;
+  std::optional<MsAmpScaling> ms_amp_;
+  std::optional<float> calibrated_amax_;
+};
+
+/// One use of a recipe without a past. Throws `Error` for one that needs it.
+QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose = false,
+                         int threads = 0);
+
+/// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
+/// is set; binary32 arithmetic, one rounding each. A NaN product is the
+/// canonical positive NaN that GPUs give. The one place that casts.
+void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
+                   const TileScale& scale, bool divide, std::span<std::uint8_t> codes);
+
+/// Row-major [k, rows] copy of [rows, k].
+std::vector<float> transpose(const FloatMatrix& x);
+
+}  // namespace fp8lab

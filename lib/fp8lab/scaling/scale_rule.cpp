@@ -1,0 +1,159 @@
+#include "fp8lab/scaling/scale_rule.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::uint32_t kExponentMask = 0x7f800000;
+constexpr std::uint32_t kMantissaMask = 0x007fffff;
+constexpr std::uint8_t kE8m0Nan = 255;
+
+constexpr std::array<std::string_view, 11> kNames{"unit",     "te",       "torchao",  "deepseek",
+                                                  "deepgemm", "ms_amp",   "mx_floor", "mx_ceil",
+                                                  "mx_even",  "mx_rceil", "te_mx"};
+
+std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+/// floor(log2 x) as frameworks compute it: log2 is rounded to binary32 first.
+float floor_log2(float x) {
+  return std::floor(static_cast<float>(std::log2(static_cast<double>(x))));
+}
+
+TileScale te_scale(const ScaleOptions& options, float max_finite, float amax) {
+  if (amax < options.amax_floor) amax = options.amax_floor;
+  float scale = 1.0F;
+  if (std::isfinite(amax) && amax != 0.0F) {
+    scale = max_finite / amax;
+    if (std::isinf(scale)) scale = std::numeric_limits<float>::max();
+    if (options.power_of_two) scale = float_of(bits_of(scale) & kExponentMask);
+  }
+  return {scale, 1.0F / scale, 0};
+}
+
+TileScale torchao_scale(const ScaleOptions& options, float max_finite, float amax) {
+  const double wide = static_cast<double>(amax);
+  const double floored = std::isnan(wide) ? wide : std::max(wide, 1e-12);
+  auto scale = static_cast<float>(static_cast<double>(max_finite) / floored);
+  if (options.power_of_two) scale = std::exp2(floor_log2(scale));
+  return {scale, 1.0F / scale, 0};
+}
+
+TileScale deepgemm_scale(const ScaleOptions& options, float max_finite, float amax) {
+  const float floored = std::isnan(amax) ? amax : std::max(amax, 1e-4F);
+  float inverse = floored / max_finite;
+  if (options.power_of_two) {
+    const std::uint32_t bits = bits_of(inverse) & 0x7fffffff;
+    const std::uint32_t up = (bits >> 23) + ((bits & kMantissaMask) != 0 ? 1 : 0);
+    inverse = float_of(std::clamp<std::uint32_t>(up, 1, 254) << 23);
+  }
+  return {1.0F / inverse, inverse, 0};
+}
+
+TileScale ms_amp_scale(const ScaleOptions& options, float max_finite, float amax) {
+  const float exponent = floor_log2(max_finite / amax);
+  float scale = options.previous_scale;
+  if (amax > 0.0F && std::isfinite(amax)) scale = std::exp2(std::abs(exponent));
+  if (exponent < 0.0F) scale = 1.0F / scale;
+  return {scale, 1.0F / scale, 0};
+}
+
+/// Exponent of the element format's largest power of two.
+int element_max_exponent(const Format& f) {
+  return static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+}
+
+/// Biased exponent of `x` rounded up to a power of two, as an E8M0 code: code 0
+/// is 2^-127, half of the smallest normal, hence the special case.
+std::uint32_t e8m0_round_up(float x) {
+  const std::uint32_t exponent = bits_of(x) >> 23;
+  const std::uint32_t mantissa = bits_of(x) & kMantissaMask;
+  const bool up = exponent == 0 ? mantissa > 0x00400000 : mantissa != 0;
+  return exponent + (up ? 1 : 0);
+}
+
+std::uint8_t mx_code(const ScaleOptions& options, const Format& f, float amax) {
+  if (options.rule == ScaleRule::mx_rceil || options.rule == ScaleRule::te_mx) {
+    const float descale = amax * (1.0F / static_cast<float>(f.max_finite()));
+    if (std::isnan(descale)) return kE8m0Nan;
+    if (std::isinf(descale)) return options.rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
+    return static_cast<std::uint8_t>(e8m0_round_up(descale));
+  }
+  std::uint32_t bits = bits_of(amax);
+  if (std::isnan(amax)) return kE8m0Nan;
+  if (options.rule == ScaleRule::mx_even)
+    bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
+  if ((bits & kExponentMask) == kExponentMask) return kE8m0Nan;
+  int exponent = static_cast<int>(bits >> 23) - 127;
+  if (options.rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
+  return static_cast<std::uint8_t>(std::max(exponent - element_max_exponent(f), -127) + 127);
+}
+
+TileScale mx_scale(const ScaleOptions& options, const Format& f, float amax) {
+  const std::uint8_t code = mx_code(options, f, amax);
+  TileScale result;
+  result.e8m0 = code;
+  result.inverse_scale = static_cast<float>(decode(format(FormatId::e8m0fnu), code));
+  if (options.rule == ScaleRule::te_mx)
+    // One integer subtraction: 254 has no reciprocal left, and 0 is meant for empty tiles.
+    result.scale = code == 0 ? 1.0F : float_of((std::uint32_t{254} - code) << 23);
+  else
+    result.scale = static_cast<float>(1.0 / static_cast<double>(result.inverse_scale));
+  return result;
+}
+
+}  // namespace
+
+std::string_view to_string(ScaleRule rule) { return kNames[static_cast<std::size_t>(rule)]; }
+
+TileScale tile_scale(const ScaleOptions& options, float amax) {
+  const Format& f = format(options.format);
+  const auto max_finite = static_cast<float>(f.max_finite());
+  if (is_mx(options.rule))
+    require(f.id == FormatId::e4m3fn || f.id == FormatId::e5m2, "format", "e4m3fn or e5m2", f.name);
+  switch (options.rule) {
+    case ScaleRule::unit:
+      return {};
+    case ScaleRule::te:
+      return te_scale(options, max_finite, amax);
+    case ScaleRule::torchao:
+      return torchao_scale(options, max_finite, amax);
+    case ScaleRule::deepseek:
+      return {1.0F / (amax / max_finite), amax / max_finite, 0};
+    case ScaleRule::deepgemm:
+      return deepgemm_scale(options, max_finite, amax);
+    case ScaleRule::ms_amp:
+      return ms_amp_scale(options, max_finite, amax);
+    default:
+      return mx_scale(options, f, amax);
+  }
+}
+
+bool amax_ignores_nan(ScaleRule rule) {
+  return rule == ScaleRule::te || rule == ScaleRule::te_mx || rule == ScaleRule::deepseek ||
+         rule == ScaleRule::unit;
+}
+
+float amax(std::span<const float> x, bool ignore_nan) {
+  // Magnitudes order like their bits, with NaN above Inf.
+  std::uint32_t largest = 0;
+  if (ignore_nan) {
+    for (const float value : x) {
+      const std::uint32_t magnitude = bits_of(value) & 0x7fffffff;
+      largest = std::max(largest, magnitude > kExponentMask ? 0 : magnitude);
+    }
+  } else {
+    for (const float value : x) largest = std::max(largest, bits_of(value) & 0x7fffffff);
+    if (largest > kExponentMask) largest = 0x7fc00000;
+  }
+  return float_of(largest);
+}
+
+}  // namespace fp8lab

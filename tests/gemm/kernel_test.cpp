@@ -1,0 +1,312 @@
+// Every vector kernel against gemm_reference, bit for bit, on every target.
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include <cfenv>
+#include <optional>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+/// Runs the problem on every target with one and three threads.
+void check_all_targets(const GemmProblem& p) {
+  const auto size = static_cast<std::size_t>(p.a.rows * p.b.rows);
+  std::vector<float> expected(size);
+  gemm_reference(p, expected);
+  for (const Target target : available_targets()) {
+    for (const int threads : {1, 3}) {
+      std::vector<float> got(size, 42.0F);
+      gemm_with_target(p, got, target, threads);
+      INFO(to_string(target) << ", " << threads << " threads, " << gemm_method(p));
+      CHECK(compare(p, expected, got) == "equal");
+    }
+  }
+}
+
+struct Operands {
+  OwnedMatrix a;
+  OwnedMatrix b;
+  std::vector<float> c;
+  GemmProblem problem;
+
+  Operands(const InstructionModel& model, Shape shape, Data data, Start start, std::uint64_t seed)
+      : a(model.a_format, shape.m, shape.k, data, RandomStream(seed, "a"), seed % 3 == 1),
+        b(model.b_format, shape.n, shape.k, data, RandomStream(seed, "b"), seed % 3 == 2),
+        c(random_c(start, shape.m * shape.n, RandomStream(seed, "c"))) {
+    problem.model = model.accumulator;
+    problem.a = a.view;
+    problem.b = b.view;
+    if (start != Start::none) problem.c = c.data();
+  }
+};
+
+InstructionModel with_formats(std::string_view name, FormatId a, FormatId b) {
+  InstructionModel model = find_instruction_model(name);
+  model.a_format = a;
+  model.b_format = b;
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("every registered model has the reference's bits on every target", "[gemm]") {
+  std::uint64_t seed = 0;
+  for (const InstructionModel& model : instruction_models()) {
+    for (const Data data : kAllData) {
+      for (const Start start : {Start::none, Start::normal, Start::wide, Start::extreme}) {
+        ++seed;
+        const Shape shape{static_cast<std::int64_t>(seed % 11),
+                          1 + static_cast<std::int64_t>(seed * 7 % 70),
+                          1 + static_cast<std::int64_t>(seed * 13 % 100)};
+        INFO(model.name << " seed " << seed << " data " << static_cast<int>(data) << " start "
+                        << static_cast<int>(start) << " shape " << shape.m << "x" << shape.n << "x"
+                        << shape.k);
+        const Operands operands(model, shape, data, start, seed);
+        check_all_targets(operands.problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("formats of 8 bits and less in any pairing run on kernels", "[gemm]") {
+  using enum FormatId;
+  const auto formats = {e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2};
+  std::uint64_t seed = 1000;
+  for (const FormatId a : formats) {
+    for (const FormatId b : formats) {
+      for (const std::string_view name :
+           {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16", "sm100.tcgen05.e4m3", "sm100.mma.e4m3"}) {
+        for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
+          ++seed;
+          INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
+          const Operands operands(with_formats(name, a, b), {5, 67, 65}, data, Start::wide, seed);
+          CHECK(gemm_method(operands.problem) != "reference");
+          check_all_targets(operands.problem);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("16-bit formats run on the wide kernel, also at the ends of their range", "[gemm]") {
+  using enum FormatId;
+  std::uint64_t seed = 3000;
+  for (const FormatId a : {f16, bf16, tf32}) {
+    for (const FormatId b : {f16, bf16, tf32, e4m3fn, e5m2}) {
+      for (const std::string_view name : {"sm70.mma.f16", "sm80.mma.f16", "sm90.mma.f16"}) {
+        for (const Data data : {Data::normal, Data::finite, Data::sparse}) {
+          ++seed;
+          INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
+          const Operands operands(with_formats(name, a, b), {5, 35, 33}, data, Start::wide, seed);
+          CHECK(gemm_method(operands.problem) == "fused double");
+          check_all_targets(operands.problem);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every parameter of a fused model keeps the reference's bits", "[gemm]") {
+  const RandomStream random(5, "models");
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    const auto draw = [&](std::uint64_t which, std::uint64_t bound) {
+      return static_cast<int>(random.below(8 * i + which, bound));
+    };
+    InstructionModel model = find_instruction_model("sm90.wgmma.e4m3");
+    model.a_format = draw(0, 2) == 0 ? FormatId::e4m3fn : FormatId::e5m2;
+    model.b_format = draw(1, 2) == 0 ? FormatId::e4m3fn : FormatId::e5m2;
+    model.accumulator.terms = 1 + draw(2, 36);
+    model.accumulator.alignment_fraction_bits = 1 + draw(3, 64);
+    model.accumulator.output_fraction_bits = 1 + draw(4, 23);
+    if (draw(5, 4) == 0) model.accumulator.rounding = RoundingMode::nearest_even;
+    const Data data = kAllData[static_cast<std::size_t>(draw(6, 7))];
+    INFO("terms " << model.accumulator.terms << " F " << model.accumulator.alignment_fraction_bits
+                  << " M " << model.accumulator.output_fraction_bits << " model " << i);
+    const Operands operands(model, {3, 33, 100}, data, i % 2 == 0 ? Start::normal : Start::none, i);
+    check_all_targets(operands.problem);
+  }
+}
+
+TEST_CASE("promotion and all scales in all orders keep the reference's bits", "[gemm]") {
+  struct Granularity {
+    std::int64_t a_rows, b_rows, k_block;
+  };
+  const Shape shape{5, 66, 160};
+  // Per tensor, rowwise, 1x128 by 128x128, MX.
+  const Granularity granularities[] = {{5, 66, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
+  std::uint64_t seed = 5000;
+  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3",
+                                      "exact", "fp32", "sm90.mma.e4m3.f16"}) {
+    for (const auto& g : granularities) {
+      for (const ScaleOrder order :
+           {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b}) {
+        for (const std::int64_t interval : {0, 32, 64, 128}) {
+          if (g.k_block != 0 && (interval == 0 || g.k_block % interval != 0)) continue;
+          for (const Data data : {Data::normal, Data::specials}) {
+            ++seed;
+            Operands operands(find_instruction_model(name), shape, data,
+                              seed % 2 == 0 ? Start::extreme : Start::none, seed);
+            GemmProblem& p = operands.problem;
+            p.promotion_interval = interval;
+            p.scale_order = order;
+            const std::int64_t columns = g.k_block == 0 ? 1 : (shape.k + g.k_block - 1) / g.k_block;
+            const auto scales = [&](std::int64_t rows, std::int64_t block,
+                                    std::string_view stream) {
+              std::vector<float> values(
+                  static_cast<std::size_t>((rows + block - 1) / block * columns));
+              for (std::size_t i = 0; i < values.size(); ++i)
+                values[i] = std::exp2(static_cast<float>(RandomStream(seed, stream).normal(i)));
+              return values;
+            };
+            const std::vector<float> a_scales = scales(shape.m, g.a_rows, "scale a");
+            const std::vector<float> b_scales = scales(shape.n, g.b_rows, "scale b");
+            p.a_scales = {a_scales, g.a_rows, g.k_block};
+            if (seed % 5 != 0) p.b_scales = {b_scales, g.b_rows, g.k_block};
+            INFO(name << " interval " << interval << " order " << to_string(order) << " k_block "
+                      << g.k_block << " seed " << seed);
+            check_all_targets(p);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("shapes across all block edges keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 9000;
+  for (const Shape shape :
+       {Shape{0, 5, 7}, Shape{5, 0, 7}, Shape{5, 7, 0}, Shape{1, 1, 1}, Shape{1, 200, 1},
+        Shape{4, 64, 32}, Shape{63, 65, 31}, Shape{65, 63, 33}, Shape{130, 129, 64},
+        Shape{3, 600, 40}, Shape{200, 3, 700}, Shape{2, 2, 2100}}) {
+    for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.mma.bf16", "exact", "fp32"}) {
+      for (const std::int64_t interval : {0, 128}) {
+        ++seed;
+        Operands operands(find_instruction_model(name), shape, Data::normal,
+                          seed % 3 == 0 ? Start::none : Start::normal, seed);
+        operands.problem.promotion_interval = interval;
+        INFO(name << " " << shape.m << "x" << shape.n << "x" << shape.k << " interval " << interval
+                  << " seed " << seed);
+        check_all_targets(operands.problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("the caller's floating-point environment neither matters nor changes", "[gemm]") {
+  const Operands operands(find_instruction_model("sm90.mma.bf16"), {5, 40, 64}, Data::finite,
+                          Start::wide, 77);
+  const GemmProblem& p = operands.problem;
+  std::vector<float> expected(200);
+  gemm_reference(p, expected);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST}) {
+    for (const Target target : available_targets()) {
+      std::vector<float> got(200);
+      std::fesetround(mode);
+#if defined(__x86_64__)
+      constexpr unsigned kFlushes = 0x8040;  // FTZ and DAZ
+      const unsigned before = _mm_getcsr() | kFlushes;
+      _mm_setcsr(before);
+#endif
+      gemm_with_target(p, got, target, 2);
+      const int mode_after = std::fegetround();
+#if defined(__x86_64__)
+      const unsigned after = _mm_getcsr();
+      _mm_setcsr(0x1f80);
+      CHECK((after & 0xffc0) == (before & 0xffc0));
+#endif
+      std::fesetround(FE_TONEAREST);
+      CHECK(mode_after == mode);
+      INFO(to_string(target) << " mode " << mode);
+      CHECK(compare(p, expected, got) == "equal");
+    }
+  }
+}
+
+TEST_CASE("kernels are used where they are promised", "[gemm]") {
+  const auto method = [](std::string_view name) {
+    GemmProblem p;
+    const InstructionModel& model = find_instruction_model(name);
+    p.model = model.accumulator;
+    p.a.format = model.a_format;
+    p.b.format = model.b_format;
+    return gemm_method(p);
+  };
+  CHECK(method("sm90.wgmma.e4m3") == "fused float");
+  CHECK(method("sm89.mma.e5m2") == "fused float");
+  CHECK(method("sm90.mma.e4m3.f16") == "fused float");
+  CHECK(method("sm100.tcgen05.e4m3") == "fused double");
+  CHECK(method("sm70.mma.f16") == "fused double");
+  CHECK(method("sm90.mma.bf16") == "fused double");
+  CHECK(method("sm80.mma.tf32") == "fused double");
+  CHECK(method("sm100.mma.e5m2") == "exact steps");
+  CHECK(method("exact") == "exact");
+  CHECK(method("fp32") == "float32");
+  CHECK(method("sequential14.rz") == "reference");
+}
+
+TEST_CASE("a target that this machine lacks is refused", "[gemm]") {
+  GemmProblem p;
+  p.model = find_instruction_model("exact").accumulator;
+  for (const Target target : {Target::avx2, Target::avx512, Target::neon}) {
+    if (std::ranges::find(available_targets(), target) != available_targets().end()) continue;
+    CHECK_THROWS_WITH(gemm_with_target(p, {}, target), contains("target"));
+  }
+  CHECK_THROWS_WITH(gemm_with_target(p, {}, Target::scalar, -1), contains("threads"));
+}
+
+// CI's billion: sizes near what users run, all targets and thread counts
+// against each other and the reference.
+TEST_CASE("a billion random products have one set of bits", "[gemm][slow]") {
+  std::int64_t products = 0;
+  std::int64_t against_reference = 0;
+  std::uint64_t seed = 20000;
+  for (const std::string_view name :
+       {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2", "sm89.mma.e4m3", "sm90.wgmma.e4m3.e5m2",
+        "sm100.tcgen05.e4m3", "sm100.mma.e4m3", "sm90.mma.e4m3.f16", "sm90.mma.bf16", "exact",
+        "fp32"}) {
+    for (const Data data : {Data::normal, Data::wide, Data::finite}) {
+      ++seed;
+      const Shape shape{static_cast<std::int64_t>(96 + seed % 7),
+                        256 + static_cast<std::int64_t>(seed % 67),
+                        512 + static_cast<std::int64_t>(seed % 45)};
+      Operands operands(find_instruction_model(name), shape, data, Start::none, seed);
+      GemmProblem& p = operands.problem;
+      p.promotion_interval = seed % 2 == 0 ? 0 : 128;
+      const auto size = static_cast<std::size_t>(shape.m * shape.n);
+      INFO(name << " data " << static_cast<int>(data) << " seed " << seed);
+      std::optional<std::vector<float>> first;
+      for (const Target target : available_targets()) {
+        if (target == Target::scalar) continue;
+        for (const int threads : {1, 2}) {
+          std::vector<float> got(size);
+          gemm_with_target(p, got, target, threads);
+          products += shape.m * shape.n * shape.k;
+          INFO(to_string(target) << ", " << threads << " threads");
+          if (!first)
+            first = got;
+          else
+            REQUIRE(compare(p, *first, got) == "equal");
+        }
+      }
+      if (!first) continue;
+      std::vector<float> expected(size);
+      gemm_reference(p, expected, 2);
+      against_reference += shape.m * shape.n * shape.k;
+      REQUIRE(compare(p, expected, *first) == "equal");
+    }
+  }
+  INFO(products << " products, " << against_reference << " of them against the reference");
+  if (available_targets().size() > 1) CHECK(products >= 1'000'000'000);
+}

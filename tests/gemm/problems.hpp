@@ -1,0 +1,119 @@
+#pragma once
+// Random products for the GEMM tests: data of many kinds, and a comparison that
+// shows the first differing output.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+
+namespace fp8lab::test {
+
+enum class Data {
+  normal,    ///< N(0, 1)
+  positive,  ///< U[0, 1)
+  wide,      ///< signs and exponents uniform over the format
+  codes,     ///< all codes, NaN and Inf among them
+  finite,    ///< all finite codes, zeros of both signs and subnormals among them
+  sparse,    ///< nine tenths zeros
+  specials,  ///< N(0, 1) with a rare NaN or Inf
+};
+inline constexpr Data kAllData[] = {Data::normal, Data::positive, Data::wide,    Data::codes,
+                                    Data::finite, Data::sparse,   Data::specials};
+
+inline std::uint32_t random_code(const Format& f, Data data, const RandomStream& stream,
+                                 std::uint64_t index) {
+  const auto bits = static_cast<std::uint32_t>((std::uint64_t{1} << f.code_bits()) - 1);
+  const std::uint32_t word = stream.bits32(4 * index);
+  const std::uint32_t other = stream.bits32(4 * index + 1);
+  const std::uint32_t finite = (word % (f.max_finite_code() + 1)) | (other & f.sign_mask());
+  const bool negative_zero = f.specials == SpecialValues::fnuz && finite == f.sign_mask();
+  switch (data) {
+    case Data::normal:
+      return encode(f, kNvidiaSatfinite, static_cast<float>(stream.normal(index)));
+    case Data::positive:
+      return encode(f, kNvidiaSatfinite, static_cast<float>(stream.uniform(index)));
+    case Data::codes:
+      return word & bits;
+    case Data::sparse:
+      return other % 10 != 0 || negative_zero ? 0 : finite;
+    case Data::specials:
+      if (other % 997 == 0) return f.magnitude_mask() & bits;
+      if (other % 997 == 1) return f.infinity_code() & bits;
+      return encode(f, kNvidiaSatfinite, static_cast<float>(stream.normal(index)));
+    case Data::wide:
+    case Data::finite:
+      return negative_zero ? 0 : finite;
+  }
+  return 0;
+}
+
+/// A matrix that owns its codes, row-major or column-major, with padded strides.
+struct OwnedMatrix {
+  CodeMatrix view;
+  std::vector<unsigned char> bytes;
+
+  OwnedMatrix(FormatId id, std::int64_t rows, std::int64_t k, Data data, const RandomStream& stream,
+              bool column_major) {
+    const Format& f = format(id);
+    const auto width = static_cast<std::int64_t>(f.storage_bits / 8);
+    const std::int64_t leading = (column_major ? rows : k) + 3;
+    bytes.resize(static_cast<std::size_t>(leading * (column_major ? k : rows) * width) + 1);
+    view = {id, bytes.data(), rows, k, column_major ? 1 : leading, column_major ? leading : 1};
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < k; ++c) {
+        std::uint32_t code = random_code(f, data, stream, static_cast<std::uint64_t>(r * k + c));
+        if (f.storage_bits == 32) code <<= 23 - f.mantissa_bits;
+        std::memcpy(bytes.data() + (r * view.row_stride + c * view.k_stride) * width, &code,
+                    static_cast<std::size_t>(width));
+      }
+  }
+};
+
+/// What C holds.
+enum class Start { none, normal, wide, extreme };
+
+inline std::vector<float> random_c(Start start, std::int64_t size, const RandomStream& stream) {
+  std::vector<float> c(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < c.size(); ++i) {
+    const std::uint32_t word = stream.bits32(i);
+    c[i] = static_cast<float>(stream.normal(i));
+    if (start == Start::wide) c[i] = std::ldexp(c[i], static_cast<int>(word % 60) - 30);
+    if (start == Start::extreme) c[i] = std::bit_cast<float>(word);
+    if (start == Start::extreme && word % 7 == 0)
+      c[i] = word % 2 == 0 ? -0.0F : std::numeric_limits<float>::infinity();
+  }
+  return c;
+}
+
+/// "equal", or the first difference of two outputs of the problem.
+inline std::string compare(const GemmProblem& p, const std::vector<float>& expected,
+                           const std::vector<float>& got) {
+  std::size_t differing = 0;
+  std::string first;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto e = std::bit_cast<std::uint32_t>(expected[i]);
+    const auto g = std::bit_cast<std::uint32_t>(got[i]);
+    if (e == g) continue;
+    if (differing++ == 0)
+      first = fmt::format("row {} column {}: expected {:08x} ({}), got {:08x} ({})",
+                          i / static_cast<std::size_t>(p.b.rows),
+                          i % static_cast<std::size_t>(p.b.rows), e, expected[i], g, got[i]);
+  }
+  return differing == 0 ? "equal"
+                        : fmt::format("{} of {} differ, {}", differing, expected.size(), first);
+}
+
+}  // namespace fp8lab::test

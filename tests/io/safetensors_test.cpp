@@ -1,0 +1,168 @@
+#include "fp8lab/io/safetensors.hpp"
+
+#include <array>
+#include <cstring>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "io/temporary.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+std::string safetensors(const std::string& header, const std::string& data) {
+  const std::uint64_t length = header.size();
+  std::string text(8, '\0');
+  std::memcpy(text.data(), &length, 8);
+  return text + header + data;
+}
+
+struct Sample {
+  std::vector<std::uint8_t> codes{0x38, 0xc0, 0x7f};
+  std::vector<std::uint16_t> words{0x3f80, 0xc000};
+  std::vector<float> values{1.5F};
+
+  [[nodiscard]] std::vector<NamedTensor> tensors() const {
+    return {{"codes", view_of(ElementType::e4m3fn, {3}, std::span<const std::uint8_t>(codes))},
+            {"words", view_of(ElementType::bf16, {1, 2}, std::span<const std::uint16_t>(words))},
+            {"values", view_of(ElementType::f32, {1}, std::span<const float>(values))},
+            {"empty", view_of(ElementType::e5m2, {0, 7}, std::span<const std::uint8_t>())},
+            {"e8m0", view_of(ElementType::e8m0fnu, {3}, std::span<const std::uint8_t>(codes))}};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("safetensors: a round trip keeps every tensor", "[io]") {
+  const TemporaryFolder folder("st_round_trip");
+  const Sample sample;
+  write_safetensors(folder / "a.safetensors", sample.tensors(), {{"recipe", "te-current"}});
+  const SafetensorsFile file(folder / "a.safetensors");
+  REQUIRE(file.tensors().size() == 5);
+  CHECK(file.metadata() == std::map<std::string, std::string>{{"recipe", "te-current"}});
+  for (const NamedTensor& expected : sample.tensors()) {
+    const TensorView& got = file.find(expected.name);
+    INFO(expected.name);
+    CHECK(got.type == expected.tensor.type);
+    CHECK(got.shape == expected.tensor.shape);
+    CHECK(std::equal(got.bytes.begin(), got.bytes.end(), expected.tensor.bytes.begin(),
+                     expected.tensor.bytes.end()));
+    if (!got.bytes.empty())
+      CHECK(reinterpret_cast<std::uintptr_t>(got.bytes.data()) % element_bytes(got.type) == 0);
+  }
+  CHECK(to_float(file.find("words")) == std::vector<float>{1.0F, -2.0F});
+  CHECK_THROWS_WITH(file.find("nothing"), contains("'nothing'") && contains("codes"));
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("safetensors: what cannot be written is refused", "[io]") {
+  const TemporaryFolder folder("st_refused");
+  const Sample sample;
+  auto twice = sample.tensors();
+  twice[1].name = "codes";
+  CHECK_THROWS_WITH(write_safetensors(folder / "a", twice), contains("a name of its own"));
+  auto reserved = sample.tensors();
+  reserved[0].name = "__metadata__";
+  CHECK_THROWS_AS(write_safetensors(folder / "a", reserved), Error);
+  auto fortran = sample.tensors();
+  fortran[1].tensor.fortran_order = true;
+  CHECK_THROWS_WITH(write_safetensors(folder / "a", fortran), contains("row-major"));
+  auto wrong = sample.tensors();
+  wrong[0].tensor.shape = {4};
+  CHECK_THROWS_WITH(write_safetensors(folder / "a", wrong), contains("4 bytes"));
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("safetensors: hostile headers say what is wrong", "[io]") {
+  const TemporaryFolder folder("st_bad");
+  const auto message = [&](const std::string& text) -> std::string {
+    write_text(folder / "bad.safetensors", text);
+    try {
+      SafetensorsFile file(folder / "bad.safetensors");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const auto one = [&](const std::string& entry, std::size_t bytes) {
+    return message(safetensors("{\"w\":" + entry + "}", std::string(bytes, '\0')));
+  };
+  const std::string tail = ",\"shape\":[2],\"data_offsets\":[0,8]}";
+  CHECK(one("{\"dtype\":\"F32\"" + tail, 8) == "accepted");
+  CHECK_THAT(message(""), contains("bad.safetensors") && contains("no header length"));
+  CHECK_THAT(message(std::string(8, '\xff')), contains("at most 100000000"));
+  CHECK_THAT(message(std::string("\x10\0\0\0\0\0\0\0{}", 10)), contains("truncated"));
+  CHECK_THAT(message(safetensors("[]", "")), contains("does not start with '{'"));
+  CHECK_THAT(message(safetensors("", "")), contains("does not start with '{'"));
+  CHECK_THAT(message(safetensors("{\"w\":", "")), contains("not JSON"));
+  CHECK_THAT(message(safetensors("{}", "x")), contains("belong to no tensor"));
+  CHECK_THAT(message(safetensors("{\"w\":" + std::string(5000, '['), "")), contains("too deeply"));
+  CHECK_THAT(message(safetensors(
+                 "{\"w\":{\"dtype\":\"F32\"" + tail + ",\"w\":{\"dtype\":\"F32\"" + tail + "}",
+                 std::string(8, '\0'))),
+             contains("'w' stands twice"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"dtype\":\"F32\"" + tail, 8), contains("stands twice"));
+  CHECK_THAT(one("{\"dtype\":\"F4\"" + tail, 8), contains("unknown dtype 'F4'"));
+  CHECK_THAT(one("{\"dtype\":4" + tail, 8), contains("dtype: expected a string"));
+  CHECK_THAT(one("{\"dtype\":\"F16\"" + tail, 8), contains("expected 2 elements of 2 bytes"));
+  CHECK_THAT(one("{\"dtype\":\"F32\"" + tail, 7), contains("outside the 7 bytes"));
+  CHECK_THAT(one("{\"dtype\":\"F32\"" + tail, 12), contains("4 bytes of data belong to no tensor"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}", 8),
+             contains("outside"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-1,8]}", 8),
+             contains("data_offsets: expected integers"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}", 8),
+             contains("shape: expected integers"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,8]}", 8),
+             contains("at most 2^62"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"shape\":[2]}", 8), contains("expected exactly"));
+  const std::string a = "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},";
+  const std::string data(8, '\0');
+  CHECK_THAT(message(safetensors(
+                 a + "\"b\":{\"dtype\":\"U8\",\"shape\":[6],\"data_offsets\":[2,8]}}", data)),
+             contains("'b'") && contains("overlaps"));
+  CHECK_THAT(message(safetensors(
+                 a + "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[5,8]}}", data)),
+             contains("'b'") && contains("hole"));
+  CHECK_THAT(message(safetensors("{\"__metadata__\":{\"a\":1}}", "")),
+             contains("object of strings"));
+}
+
+TEST_CASE("safetensors: data at any alignment is read", "[io]") {
+  const TemporaryFolder folder("st_unaligned");
+  const std::string header =
+      "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+      "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1,5]}}";
+  write_text(folder / "u.safetensors", safetensors(header, std::string("\x07\x00\x00\x80\x3f", 5)));
+  const SafetensorsFile file(folder / "u.safetensors");
+  CHECK(to_float(file.find("b")) == std::vector<float>{1.0F});
+}
+
+TEST_CASE("safetensors: no truncated or mutated file is read past its end", "[io]") {
+  const TemporaryFolder folder("st_fuzz");
+  write_safetensors(folder / "ok.safetensors", Sample().tensors(), {{"k", "v"}});
+  const std::string good = read_text(folder / "ok.safetensors");
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    write_text(folder / "cut.safetensors", good.substr(0, length));
+    INFO("cut to " << length << " of " << good.size() << " bytes");
+    CHECK_THROWS_AS(SafetensorsFile(folder / "cut.safetensors"), Error);
+  }
+  const RandomStream random(1, "st_fuzz");
+  int rejected = 0;
+  for (std::uint64_t trial = 0; trial < 2000; ++trial) {
+    std::string text = good;
+    for (std::uint64_t change = 0; change < 1 + trial % 3; ++change)
+      text[random.below(8 * trial + 2 * change, good.size())] =
+          static_cast<char>(random.below(8 * trial + 2 * change + 1, 256));
+    write_text(folder / "mutated.safetensors", text);
+    try {
+      const SafetensorsFile file(folder / "mutated.safetensors");
+      for (const NamedTensor& item : file.tensors()) (void)to_float(item.tensor);
+    } catch (const Error&) {
+      ++rejected;
+    }
+  }
+  CHECK(rejected > 1000);
+}

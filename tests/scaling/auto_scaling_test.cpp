@@ -1,0 +1,53 @@
+#include "fp8lab/scaling/auto_scaling.hpp"
+
+#include <cmath>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+
+using namespace fp8lab;
+
+TEST_CASE("auto-scaling: the paper's mu doubles in 1000 clean steps and halves at once",
+          "[scaling]") {
+  AutoScaler scaler(auto_scaling_options(AutoScaling::as_paper));
+  for (int step = 0; step < 1000; ++step) scaler.update(1e-5);  // at the threshold is clean
+  CHECK(std::abs(scaler.mu() - 2.0) < 1e-12);
+  scaler.update(1.1e-5);
+  CHECK(std::abs(scaler.mu() - 1.0) < 1e-12);
+  scaler.update(0.0);
+  CHECK(scaler.mu() > 1.0);
+}
+
+TEST_CASE("auto-scaling: the seed's mu waits 1000 clean steps, then never stops", "[scaling]") {
+  AutoScaler scaler(auto_scaling_options(AutoScaling::as_seed));
+  for (int step = 0; step < 999; ++step) scaler.update(1e-3);
+  CHECK(scaler.mu() == 1.0);
+  scaler.update(1e-3);
+  CHECK(scaler.mu() == std::exp2(1e-3));
+  scaler.update(0.5);
+  CHECK(scaler.mu() == std::exp2(1e-3) / 2.0);
+  for (int step = 0; step < 999; ++step) scaler.update(0.0);
+  CHECK(scaler.mu() == std::exp2(1e-3) / 2.0);  // the count started anew
+  for (int step = 0; step < 2'000'000; ++step) scaler.update(0.0);
+  CHECK(std::isinf(scaler.mu()));
+}
+
+TEST_CASE("auto-scaling: as shipped, ranks share the headroom", "[scaling]") {
+  const ShippedScaling s = shipped_scaling(1.0F, 16);
+  CHECK(s.scale == 64.0F);  // 256 / sqrt(16)
+  CHECK(s.inverse_scale == 1.0F / 64.0F / 16.0F);
+  CHECK(shipped_scaling(0.0F, 4, 8.0F).scale == 4.0F);
+  CHECK(shipped_scaling(std::nanf(""), 4, 8.0F).scale == 4.0F);
+  CHECK(shipped_scaling(INFINITY, 4, 8.0F).scale == 4.0F);
+}
+
+TEST_CASE("auto-scaling: bad arguments are named", "[scaling]") {
+  CHECK_THROWS_WITH(AutoScaler({.threshold = -0.1}), contains("threshold"));
+  CHECK_THROWS_WITH(AutoScaler({.steps_to_double = 0}), contains("steps_to_double"));
+  CHECK_THROWS_WITH(AutoScaler({.clean_steps = -1}), contains("clean_steps"));
+  CHECK_THROWS_WITH(AutoScaler({}, 0.0), contains("mu"));
+  CHECK_THROWS_WITH(AutoScaler({}).update(std::nan("")), contains("saturated_share"));
+  CHECK_THROWS_WITH(auto_scaling_options(AutoScaling::as_shipped), contains("no mu"));
+  CHECK_THROWS_WITH(shipped_scaling(1.0F, 0), contains("ranks"));
+  CHECK_THROWS_WITH(find_auto_scaling("paper"), contains("as_paper"));
+}

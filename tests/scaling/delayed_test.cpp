@@ -1,0 +1,151 @@
+#include "fp8lab/scaling/delayed.hpp"
+
+#include <cmath>
+#include <deque>
+#include <limits>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("delayed scaling: the new scale serves the next step", "[scaling]") {
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 3});
+  CHECK(scaling.scale() == 1.0F);
+  scaling.record(2.0F);
+  CHECK(scaling.scale() == 1.0F);
+  CHECK(scaling.history() == std::vector<float>{2, 0, 0});
+  scaling.update();
+  CHECK(scaling.scale() == 224.0F);
+  CHECK(scaling.inverse_scale() == 1.0F / 224.0F);
+  CHECK(scaling.history() == std::vector<float>{0, 0, 2});
+}
+
+TEST_CASE("delayed scaling: the slots roll and the oldest is dropped", "[scaling]") {
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 3});
+  const std::vector<float> trace{8, 4, 2, 1, 1};
+  // The maximum over the last three amaxes, the current one included.
+  const std::vector<float> scales{56, 56, 56, 112, 224};
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    scaling.record(trace[i]);
+    scaling.update();
+    INFO("step " << i);
+    CHECK(scaling.scale() == scales[i]);
+  }
+  CHECK(scaling.history() == std::vector<float>{0, 1, 1});
+}
+
+TEST_CASE("delayed scaling: most_recent, margin and several casts a step", "[scaling]") {
+  DelayedScaling recent(FormatId::e4m3fn,
+                        {.history = 4, .margin = 1, .algorithm = AmaxAlgorithm::most_recent});
+  recent.record(7.0F);
+  recent.record(3.5F);
+  recent.update();
+  CHECK(recent.scale() == 32.0F);  // 448 / 2 / 7
+  recent.record(1.75F);
+  recent.update();
+  CHECK(recent.scale() == 128.0F);
+}
+
+TEST_CASE("delayed scaling: zero, NaN and Inf keep the scale", "[scaling]") {
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 2});
+  scaling.record(4.0F);
+  scaling.update();
+  scaling.record(kNan);
+  scaling.update();  // NaN left slot 0 at zero: nothing moves
+  CHECK(scaling.scale() == 112.0F);
+  CHECK(scaling.history() == std::vector<float>{0, 4});
+  scaling.record(kInf);
+  scaling.update();
+  CHECK(scaling.scale() == 112.0F);
+  scaling.record(1.0F);
+  scaling.update();  // the Inf is still in the history of two
+  CHECK(scaling.scale() == 112.0F);
+  scaling.record(1.0F);
+  scaling.update();
+  CHECK(scaling.scale() == 448.0F);
+}
+
+TEST_CASE("delayed scaling: a zero amax rolls only where asked", "[scaling]") {
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 2, .zero_amax = ZeroAmax::roll});
+  scaling.record(4.0F);
+  scaling.update();
+  scaling.update();
+  CHECK(scaling.scale() == 112.0F);
+  CHECK(scaling.history() == std::vector<float>{0, 0});
+}
+
+TEST_CASE("delayed scaling: a tiny amax gives FLT_MAX, a history of 1 works", "[scaling]") {
+  DelayedScaling scaling(FormatId::e5m2, {.history = 1});
+  scaling.record(0x1p-149F);
+  scaling.update();
+  CHECK(scaling.scale() == std::numeric_limits<float>::max());
+  scaling.record(57344.0F);
+  scaling.update();
+  CHECK(scaling.scale() == 1.0F);
+  CHECK(scaling.history() == std::vector<float>{0});
+}
+
+TEST_CASE("delayed scaling: equals a plain window of the last amaxes", "[scaling]") {
+  const RandomStream random(3, "delayed");
+  for (const std::int64_t history : {1, 2, 7, 64}) {
+    DelayedScaling scaling(FormatId::e4m3fn, {.history = history});
+    std::deque<float> window;
+    for (std::uint64_t step = 0; step < 500; ++step) {
+      const auto amax = static_cast<float>(std::exp(3.0 * random.normal(step)));
+      window.push_front(amax);
+      if (window.size() > static_cast<std::size_t>(history)) window.pop_back();
+      scaling.record(amax);
+      scaling.update();
+      const float expected = 448.0F / *std::max_element(window.begin(), window.end());
+      INFO("history " << history << " step " << step);
+      REQUIRE(scaling.scale() == expected);
+    }
+  }
+}
+
+TEST_CASE("delayed scaling: bad options are refused", "[scaling]") {
+  CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn, {.history = 0}),
+                    contains("history: expected at least 1, got 0"));
+  CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn, {.margin = std::nan("")}), contains("margin"));
+  CHECK_THROWS_WITH(MsAmpScaling(FormatId::e4m3fn, 0), contains("window"));
+  CHECK_THROWS_WITH(find_amax_algorithm("mean"), contains("max or most_recent"));
+}
+
+TEST_CASE("MS-AMP: just in time during the warm-up, then the window", "[scaling]") {
+  MsAmpScaling scaling(FormatId::e4m3fn, 2);
+  CHECK(scaling.scale_for(1.0F) == 256.0F);
+  scaling.update();
+  CHECK(scaling.scale_for(100.0F) == 4.0F);
+  scaling.update();  // window {100, 1}, two updates: the warm-up is over
+  CHECK(scaling.scale() == 4.0F);
+  CHECK(scaling.scale_for(1000.0F) == 4.0F);  // too large for the old scale: overflows
+  scaling.update();
+  CHECK(scaling.scale() == 0.25F);
+  MsAmpScaling always(FormatId::e4m3fn, 1);
+  for (int step = 0; step < 3; ++step) {
+    CHECK(always.scale_for(1.0F) == 256.0F);
+    always.update();
+    CHECK(always.scale_for(0.0F) == 256.0F);
+  }
+}
+
+TEST_CASE("MS-AMP: a non-finite amax restarts the warm-up", "[scaling]") {
+  MsAmpScaling scaling(FormatId::e4m3fn, 1 + 1);
+  for (int step = 0; step < 4; ++step) {
+    (void)scaling.scale_for(1.0F);
+    scaling.update();
+  }
+  (void)scaling.scale_for(kNan);
+  scaling.update();
+  CHECK(scaling.scale() == 256.0F);
+  CHECK(scaling.scale_for(100.0F) == 4.0F);  // just in time again
+}

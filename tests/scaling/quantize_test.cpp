@@ -1,0 +1,210 @@
+#include "fp8lab/scaling/quantize.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/scaling/presets.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+std::vector<float> log_normal(std::int64_t size, std::uint64_t seed = 1) {
+  const RandomStream random(seed, "quantize_test");
+  std::vector<float> x(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = static_cast<float>(random.normal(2 * i) * std::exp(2.0 * random.normal(2 * i + 1)));
+  return x;
+}
+
+bool same(const QuantizedTensor& a, const QuantizedTensor& b) {
+  return a.codes == b.codes && a.scales == b.scales && a.inverse_scales == b.inverse_scales &&
+         a.e8m0 == b.e8m0 && a.row_block == b.row_block && a.k_block == b.k_block;
+}
+
+/// Every element by itself: its tile's amax, the rule, one cast.
+void check_elementwise(const Recipe& recipe, const FloatMatrix& x, const QuantizedTensor& q) {
+  for (std::int64_t r = 0; r < x.rows; ++r)
+    for (std::int64_t c = 0; c < x.k; ++c) {
+      const std::int64_t r0 = r / q.row_block * q.row_block;
+      const std::int64_t c0 = c / q.k_block * q.k_block;
+      float largest = 0.0F;
+      for (std::int64_t i = r0; i < std::min(r0 + q.row_block, x.rows); ++i)
+        for (std::int64_t j = c0; j < std::min(c0 + q.k_block, x.k); ++j)
+          largest = std::max(largest, std::abs(x.values[static_cast<std::size_t>(i * x.k + j)]));
+      const TileScale s = tile_scale({.rule = recipe.rule,
+                                      .format = recipe.format,
+                                      .power_of_two = recipe.power_of_two,
+                                      .amax_floor = recipe.amax_floor},
+                                     largest);
+      const float value = x.values[static_cast<std::size_t>(r * x.k + c)];
+      const float scaled =
+          recipe.rule == ScaleRule::deepseek ? value / s.inverse_scale : value * s.scale;
+      INFO("[" << r << ", " << c << "] = " << value << " scale " << s.scale);
+      REQUIRE(q.codes[static_cast<std::size_t>(r * x.k + c)] ==
+              encode(format(recipe.format), recipe.policy, scaled));
+      REQUIRE(q.inverse_scales[static_cast<std::size_t>((r / q.row_block) * q.tile_columns() +
+                                                        c / q.k_block)] == s.inverse_scale);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("quantize: every preset equals its definition element by element", "[scaling]") {
+  const std::vector<float> values = log_normal(128 * 256);
+  const FloatMatrix x{values, 128, 256};
+  for (const Preset& preset : presets())
+    for (const TensorRole role :
+         {TensorRole::activation, TensorRole::weight, TensorRole::gradient}) {
+      const Recipe& recipe = preset.recipe(role);
+      if (recipe.source != ScaleSource::current) continue;
+      INFO(preset.name << " " << to_string(role));
+      check_elementwise(recipe, x, quantize(recipe, x));
+    }
+}
+
+TEST_CASE("quantize: tiles at the edge are smaller", "[scaling]") {
+  const std::vector<float> values = log_normal(5 * 7);
+  const FloatMatrix x{values, 5, 7};
+  Recipe recipe{.row_block = 2, .k_block = 3};
+  const QuantizedTensor q = quantize(recipe, x);
+  CHECK(q.tile_rows() == 3);
+  CHECK(q.tile_columns() == 3);
+  CHECK(q.scales.size() == 9);
+  check_elementwise(recipe, x, q);
+}
+
+TEST_CASE("quantize: threads change nothing", "[scaling]") {
+  const std::vector<float> values = log_normal(300 * 512);
+  const FloatMatrix x{values, 300, 512};
+  for (const Recipe& recipe :
+       {Recipe{}, Recipe{.row_block = 1, .k_block = 128}, Recipe{.row_block = 128, .k_block = 128}})
+    CHECK(same(quantize(recipe, x, false, 1), quantize(recipe, x, false, 3)));
+}
+
+TEST_CASE("quantize: the transposed copy is the quantized transpose", "[scaling]") {
+  const std::vector<float> values = log_normal(128 * 256);
+  const FloatMatrix x{values, 128, 256};
+  const std::vector<float> turned = transpose(x);
+  for (const char* name : {"te-current", "te-blockwise", "te-mxfp8", "torchao-rowwise"}) {
+    const Recipe& recipe = find_preset(name).activation;
+    const QuantizedTensor q = quantize(recipe, x, true);
+    INFO(name);
+    REQUIRE(q.transposed != nullptr);
+    CHECK(same(*q.transposed, quantize(recipe, {turned, 256, 128})));
+  }
+  const QuantizedTensor q = quantize(Recipe{}, x, true);
+  CHECK(q.transposed->codes[3 * 128 + 5] == q.codes[5 * 256 + 3]);
+}
+
+TEST_CASE("quantize: scales fit the product's layout", "[scaling]") {
+  const std::vector<float> a_values = log_normal(16 * 256, 1);
+  const std::vector<float> b_values = log_normal(128 * 256, 2);
+  const Preset& preset = find_preset("deepgemm");
+  const QuantizedTensor a = quantize(preset.activation, {a_values, 16, 256});
+  const QuantizedTensor b = quantize(preset.weight, {b_values, 128, 256});
+  GemmProblem problem;
+  problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+  problem.a = a.matrix();
+  problem.b = b.matrix();
+  problem.a_scales = a.inverse();
+  problem.b_scales = b.inverse();
+  problem.promotion_interval = 128;
+  std::vector<float> d(16 * 128);
+  gemm_reference(problem, d);
+  const std::vector<float> a_back = dequantize(a);
+  const std::vector<float> b_back = dequantize(b);
+  double error = 0.0;
+  double norm = 0.0;
+  for (std::size_t i = 0; i < 16; ++i)
+    for (std::size_t j = 0; j < 128; ++j) {
+      double exact = 0.0;
+      for (std::size_t k = 0; k < 256; ++k)
+        exact +=
+            static_cast<double>(a_back[i * 256 + k]) * static_cast<double>(b_back[j * 256 + k]);
+      error += std::pow(static_cast<double>(d[i * 128 + j]) - exact, 2);
+      norm += exact * exact;
+    }
+  CHECK(std::sqrt(error / norm) < 1e-3);
+  CHECK(std::sqrt(error / norm) > 0.0);
+}
+
+TEST_CASE("quantize: NaN, Inf and empty tensors give the documented result", "[scaling]") {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> all_nan(4, kNan);
+  const QuantizedTensor te = quantize(find_preset("te-current").activation, {all_nan, 2, 2});
+  CHECK(te.scales == std::vector<float>{1.0F});
+  CHECK(te.codes == std::vector<std::uint8_t>(4, 0x7f));
+  const QuantizedTensor ao =
+      quantize(find_preset("torchao-tensorwise").activation, {all_nan, 2, 2});
+  CHECK(std::isnan(ao.scales[0]));
+
+  const std::vector<float> with_inf{1.0F, -kInf, 2.0F, 0.0F};
+  const QuantizedTensor inf = quantize(find_preset("te-current").activation, {with_inf, 2, 2});
+  CHECK(inf.scales == std::vector<float>{1.0F});
+  CHECK(inf.codes == std::vector<std::uint8_t>{0x38, 0xfe, 0x40, 0x00});
+
+  const std::vector<float> zeros(128, 0.0F);
+  const QuantizedTensor ds = quantize(find_preset("deepseek-v3").activation, {zeros, 1, 128});
+  CHECK((ds.codes[0] & 0x7f) == 0x7f);  // 0 / 0, as its kernel has it
+  CHECK(quantize(find_preset("deepgemm").activation, {zeros, 1, 128}).codes[0] == 0);
+
+  for (const Preset& preset : presets()) {
+    if (preset.activation.source == ScaleSource::calibration) continue;
+    const QuantizedTensor none = Quantizer(preset.activation).quantize({{}, 0, 128});
+    INFO(preset.name);
+    CHECK(none.codes.empty());
+    CHECK(dequantize(none).empty());
+  }
+}
+
+TEST_CASE("quantize: delayed recipes use the past", "[scaling]") {
+  Quantizer quantizer(find_preset("te-delayed").activation);
+  const std::vector<float> small{1.0F, -2.0F};
+  const std::vector<float> large{1000.0F, 4.0F};
+  CHECK(quantizer.quantize({small, 1, 2}).scales[0] == 1.0F);
+  const QuantizedTensor q = quantizer.quantize({large, 1, 2});
+  CHECK(q.scales[0] == 224.0F);
+  CHECK(q.codes == std::vector<std::uint8_t>{0x7e, 0x7e});  // both saturate
+  CHECK(quantizer.quantize({small, 1, 2}).scales[0] == 448.0F / 1000.0F);
+  Quantizer observed(find_preset("te-delayed").activation);
+  observed.observe({small, 1, 2});
+  CHECK(observed.quantize({large, 1, 2}).codes == q.codes);
+}
+
+TEST_CASE("quantize: static recipes use the calibration", "[scaling]") {
+  Quantizer quantizer(find_preset("inference-static").activation);
+  const std::vector<float> a{1.0F, -2.0F};
+  const std::vector<float> b{4.0F, 0.5F};
+  CHECK_THROWS_WITH(quantizer.quantize({a, 1, 2}), contains("calibration"));
+  quantizer.observe({a, 1, 2});
+  quantizer.observe({b, 1, 2});
+  quantizer.observe({a, 1, 2});
+  CHECK(quantizer.quantize({a, 1, 2}).scales[0] == 112.0F);
+  const std::vector<float> bad{1.0F, std::numeric_limits<float>::quiet_NaN()};
+  CHECK_THROWS_WITH(quantizer.observe({bad, 1, 2}), contains("NaN or Inf"));
+}
+
+TEST_CASE("quantize: bad arguments are named", "[scaling]") {
+  const std::vector<float> x(130, 1.0F);
+  CHECK_THROWS_WITH(quantize(find_preset("te-blockwise").activation, {x, 1, 130}),
+                    contains("divisible by 128"));
+  CHECK_THROWS_WITH(quantize(find_preset("mxfp8-floor").activation, {x, 1, 130}),
+                    contains("k divisible by 32, got 130"));
+  CHECK_THROWS_WITH(quantize(Recipe{}, {x, 2, 64}), contains("[2, 64] = 128 values, got 130"));
+  CHECK_THROWS_WITH(quantize(Recipe{}, {x, -1, -130}), contains("rows >= 0"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.k_block = -1}), contains("0x-1"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.source = ScaleSource::delayed, .k_block = 128}),
+                    contains("one tile"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.format = FormatId::bf16}), contains("8-bit"));
+  CHECK_THROWS_WITH(quantize(find_preset("te-delayed").activation, {x, 1, 130}),
+                    contains("use Quantizer"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{}).observe({x, 1, 130}), contains("recipe"));
+  CHECK_THROWS_WITH(find_preset("te-curent"), contains("te-current") && contains("'te-curent'"));
+  CHECK_THROWS_WITH(find_tensor_role("bias"), contains("activation, weight or gradient"));
+}

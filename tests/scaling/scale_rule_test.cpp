@@ -1,0 +1,163 @@
+#include "fp8lab/scaling/scale_rule.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatMax = std::numeric_limits<float>::max();
+
+bool same(float a, float b) {
+  return (std::isnan(a) && std::isnan(b)) ||
+         std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
+}
+
+struct Case {
+  float amax;
+  float scale;
+  float inverse_scale;
+};
+
+void check(const ScaleOptions& options, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    const TileScale got = tile_scale(options, c.amax);
+    INFO(fmt::format("{} amax {:a}: expected {:a} / {:a}, got {:a} / {:a}", to_string(options.rule),
+                     c.amax, c.scale, c.inverse_scale, got.scale, got.inverse_scale));
+    CHECK(same(got.scale, c.scale));
+    CHECK(same(got.inverse_scale, c.inverse_scale));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("scale rules: TransformerEngine's edge cases", "[scaling]") {
+  check({.rule = ScaleRule::te}, {{448.0F, 1.0F, 1.0F},
+                                  {1.0F, 448.0F, 1.0F / 448.0F},
+                                  {0.0F, 1.0F, 1.0F},
+                                  {kInf, 1.0F, 1.0F},
+                                  {kNan, 1.0F, 1.0F},
+                                  {0x1p-149F, kFloatMax, 1.0F / kFloatMax},
+                                  {kFloatMax, 448.0F / kFloatMax, 1.0F / (448.0F / kFloatMax)}});
+  check({.rule = ScaleRule::te, .power_of_two = true}, {{1.0F, 256.0F, 0x1p-8F},
+                                                        {448.0F, 1.0F, 1.0F},
+                                                        {449.0F, 0.5F, 2.0F},
+                                                        {0x1p-149F, 0x1p127F, 0x1p-127F}});
+  check({.rule = ScaleRule::te, .format = FormatId::e5m2}, {{57344.0F, 1.0F, 1.0F}});
+  check({.rule = ScaleRule::te, .amax_floor = 1.0F},
+        {{0.0F, 448.0F, 1.0F / 448.0F}, {2.0F, 224.0F, 1.0F / 224.0F}});
+}
+
+TEST_CASE("scale rules: torchao's edge cases", "[scaling]") {
+  const auto smallest = static_cast<float>(448.0 / 1e-12);
+  check({.rule = ScaleRule::torchao},
+        {{0.0F, smallest, 1.0F / smallest},
+         {1e-20F, smallest, 1.0F / smallest},
+         {kInf, 0.0F, kInf},
+         {kNan, kNan, kNan},
+         {3.0F, static_cast<float>(448.0 / 3.0), 1.0F / static_cast<float>(448.0 / 3.0)}});
+  check({.rule = ScaleRule::torchao, .power_of_two = true},
+        {{3.0F, 128.0F, 0x1p-7F}, {kInf, 0.0F, kInf}, {kNan, kNan, kNan}});
+  // Just below 2^10 the binary32 log2 is 10 exactly, so that the scale is rounded up.
+  const float below = std::nextafter(1024.0F, 0.0F);
+  const float amax = 448.0F / below;
+  REQUIRE(static_cast<float>(448.0 / static_cast<double>(amax)) == below);
+  check({.rule = ScaleRule::torchao, .power_of_two = true}, {{amax, 1024.0F, 0x1p-10F}});
+}
+
+TEST_CASE("scale rules: DeepSeek's and DeepGEMM's edge cases", "[scaling]") {
+  check({.rule = ScaleRule::deepseek},
+        {{448.0F, 1.0F, 1.0F}, {0.0F, kInf, 0.0F}, {kInf, 0.0F, kInf}, {kNan, kNan, kNan}});
+  const float least = 1e-4F / 448.0F;
+  check({.rule = ScaleRule::deepgemm},
+        {{448.0F, 1.0F, 1.0F}, {0.0F, 1.0F / least, least}, {1e-5F, 1.0F / least, least}});
+  check({.rule = ScaleRule::deepgemm, .power_of_two = true},
+        {{448.0F, 1.0F, 1.0F}, {449.0F, 0.5F, 2.0F}, {0.0F, 0x1p22F, 0x1p-22F}});
+}
+
+TEST_CASE("scale rules: MS-AMP keeps, inverts and overflows as shipped", "[scaling]") {
+  check({.rule = ScaleRule::ms_amp, .previous_scale = 8.0F}, {{448.0F, 1.0F, 1.0F},
+                                                              {1.0F, 256.0F, 0x1p-8F},
+                                                              {1000.0F, 0.25F, 4.0F},
+                                                              {0.0F, 8.0F, 0.125F},
+                                                              {kNan, 8.0F, 0.125F},
+                                                              {kInf, 0.125F, 8.0F},
+                                                              {0x1p-149F, kInf, 0.0F}});
+}
+
+TEST_CASE("scale rules: the MX exponents of each rule", "[scaling]") {
+  struct Row {
+    float amax;
+    int floor, ceil, even, rceil, te;  // E8M0 codes
+  };
+  // amax / 448 = 1 at 448; emax of E4M3 is 8.
+  const std::vector<Row> rows{
+      {256.0F, 127, 127, 127, 127, 127},
+      {257.0F, 127, 128, 127, 127, 127},
+      {448.0F, 127, 128, 127, 127, 127},
+      {449.0F, 127, 128, 127, 128, 128},
+      {495.9F, 127, 128, 127, 128, 128},
+      {496.0F, 127, 128, 128, 128, 128},  // rounds to 2^9 at three mantissa bits
+      {0x1p-126F, 0, 0, 0, 0, 0},
+      {0.0F, 0, 0, 0, 0, 0},
+      {kFloatMax, 246, 247, 255, 247, 247},
+      {kInf, 255, 255, 255, 255, 254},
+      {kNan, 255, 255, 255, 255, 255},
+  };
+  for (const Row& row : rows) {
+    const auto code = [&](ScaleRule rule) {
+      return static_cast<int>(tile_scale({.rule = rule}, row.amax).e8m0);
+    };
+    INFO(fmt::format("amax {:a}", row.amax));
+    CHECK(code(ScaleRule::mx_floor) == row.floor);
+    CHECK(code(ScaleRule::mx_ceil) == row.ceil);
+    CHECK(code(ScaleRule::mx_even) == row.even);
+    CHECK(code(ScaleRule::mx_rceil) == row.rceil);
+    CHECK(code(ScaleRule::te_mx) == row.te);
+  }
+  CHECK(tile_scale({.rule = ScaleRule::te_mx}, 0.0F).scale == 1.0F);
+  CHECK(tile_scale({.rule = ScaleRule::te_mx}, kInf).scale == 0.0F);
+  CHECK(tile_scale({.rule = ScaleRule::mx_rceil}, 0.0F).scale == 0x1p127F);
+  CHECK(std::isnan(tile_scale({.rule = ScaleRule::mx_floor}, kInf).scale));
+  CHECK_THROWS_WITH(tile_scale({.rule = ScaleRule::mx_floor, .format = FormatId::e2m1}, 1.0F),
+                    contains("e4m3fn or e5m2"));
+}
+
+TEST_CASE("scale rules: a power-of-two scale never lets the amax overflow", "[scaling]") {
+  const RandomStream random(7, "scale_rules");
+  const std::vector<ScaleOptions> rules{{.rule = ScaleRule::te, .power_of_two = true},
+                                        {.rule = ScaleRule::deepgemm, .power_of_two = true},
+                                        {.rule = ScaleRule::mx_rceil},
+                                        {.rule = ScaleRule::mx_ceil},
+                                        {.rule = ScaleRule::te_mx}};
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const float amax = std::bit_cast<float>(0x30000000U + random.bits32(i) % 0x20000000U);
+    for (const ScaleOptions& options : rules) {
+      const TileScale s = tile_scale(options, amax);
+      INFO(fmt::format("{} amax {:a} scale {:a}", to_string(options.rule), amax, s.scale));
+      REQUIRE(s.scale * s.inverse_scale == 1.0F);
+      REQUIRE(static_cast<double>(amax) * static_cast<double>(s.scale) <= 448.0);
+    }
+  }
+}
+
+TEST_CASE("amax: NaN is ignored or kept, -0 is +0", "[scaling]") {
+  const std::vector<float> x{-0.0F, 1.0F, kNan, -3.0F};
+  CHECK(amax(x, true) == 3.0F);
+  CHECK(std::isnan(amax(x, false)));
+  CHECK(same(amax(std::vector<float>{-0.0F}, true), 0.0F));
+  CHECK(same(amax({}, false), 0.0F));
+  CHECK(same(amax(std::vector<float>{kNan, -kInf}, true), kInf));
+  CHECK(same(amax(std::vector<float>{kNan}, true), 0.0F));
+}
