@@ -108,8 +108,11 @@ CheckRow check_probe(const Probe& probe, const CrossCheckOptions& options) {
                         library_results(runner.batch(), model.accumulator, model.a_format,
                                         model.b_format, 0, judged),
                         steps);
-    // Both judges see the same outputs; the device's emulator has faults of its
-    // own where they disagree, and either is a mismatch.
+    // Where the judges disagree the device's emulator is at fault, and that is a
+    // mismatch too.
+    if (on_device != on_host && on_device != 0)
+      fmt::print("{}: the device's emulator finds {} differences, the library {}\n", probe.name,
+                 on_device, on_host);
     row.mismatches += std::max(on_device, on_host);
     row.cases += static_cast<std::uint64_t>(kBatchTiles) * kTileOutputs;
   }
