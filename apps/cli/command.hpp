@@ -13,6 +13,7 @@ enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
 /// What the chosen subcommand does; returns an exit code.
 using Action = std::function<int()>;
 
+void add_bench(CLI::App& app, Action& action);
 void add_cast(CLI::App& app, Action& action);
 void add_claims(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);

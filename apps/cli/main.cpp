@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
   add_run(app, action);
   add_claims(app, action);
   add_report(app, action);
+  add_bench(app, action);
   try {
     app.parse(arguments(argc, argv));
     return action();

@@ -19,6 +19,9 @@ class RandomStream {
   constexpr RandomStream(std::uint64_t seed, std::string_view name)
       : RandomStream(seed, hash(name)) {}
 
+  [[nodiscard]] constexpr std::uint64_t seed() const { return seed_; }
+  [[nodiscard]] constexpr std::uint64_t stream() const { return stream_; }
+
   /// The four 32-bit words of counter `index`.
   [[nodiscard]] std::array<std::uint32_t, 4> block(std::uint64_t index) const;
 

@@ -4,9 +4,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -146,10 +147,23 @@ QuantizedTensor quantize_with(const Recipe& recipe, const FloatMatrix& x,
 
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
+  require(x.size() == codes.size(), "codes", fmt::format("{} codes, as x", x.size()),
+          fmt::format("{}", codes.size()));
+  // Scaled here and not by `encode`, which takes neither a scale of 0, Inf or
+  // NaN nor a division; the buffer stays in the first cache.
+  constexpr std::size_t kBuffer = 2048;
+  std::array<float, kBuffer> scaled;
   const float s = divide ? scale.inverse_scale : scale.scale;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    codes[i] =
-        static_cast<std::uint8_t>(encode(f, policy, canonical(divide ? x[i] / s : x[i] * s)));
+  const EncodeOptions options{.format = f.id, .policy = policy};
+  for (std::size_t begin = 0; begin < x.size(); begin += kBuffer) {
+    const std::size_t size = std::min(kBuffer, x.size() - begin);
+    const float* from = x.data() + begin;
+    if (divide)
+      for (std::size_t i = 0; i < size; ++i) scaled[i] = canonical(from[i] / s);
+    else
+      for (std::size_t i = 0; i < size; ++i) scaled[i] = canonical(from[i] * s);
+    encode(std::span<const float>(scaled.data(), size), codes.subspan(begin, size), options);
+  }
 }
 
 CodeMatrix QuantizedTensor::matrix() const { return CodeMatrix::row_major(format, codes, rows, k); }

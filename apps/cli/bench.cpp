@@ -1,0 +1,71 @@
+#include "bench.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command.hpp"
+#include "fp8lab/bench/ceilings.hpp"
+#include "fp8lab/core/target.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+std::vector<Benchmark> benchmarks() { return {cast_benchmark()}; }
+
+nlohmann::json ceilings(int threads) {
+  const bench::StreamBandwidth stream = bench::measure_stream_bandwidth(threads);
+  return {{"threads", threads},
+          {"target", to_string(current_target())},
+          {"fma_peak_gmacs", bench::measure_fma_peak(threads) * 1e-9},
+          {"stream_read_gbs", stream.read * 1e-9},
+          {"stream_copy_gbs", stream.copy * 1e-9}};
+}
+
+int run(const std::vector<Benchmark>& chosen, const BenchOptions& options) {
+  nlohmann::json report{{"ceilings", ceilings(options.threads)}};
+  const nlohmann::json& c = report["ceilings"];
+  if (!options.json)
+    fmt::print(
+        "target {}, threads {}: FMA peak {:.1f} GMAC/s, stream read {:.1f}, copy {:.1f} GB/s\n",
+        c["target"].get<std::string>(), options.threads, c["fma_peak_gmacs"].get<double>(),
+        c["stream_read_gbs"].get<double>(), c["stream_copy_gbs"].get<double>());
+  bool verified = true;
+  for (const Benchmark& benchmark : chosen) {
+    nlohmann::json result = benchmark.run(options);
+    verified = verified && result["verified"].get<bool>();
+    if (!options.json) benchmark.print(result);
+    report[benchmark.name] = std::move(result);
+  }
+  if (options.json) fmt::print("{}\n", report.dump(2));
+  return verified ? kPass : kMismatch;
+}
+
+void add_common_options(CLI::App& command, BenchOptions& options) {
+  command.add_flag("--json", options.json, "machine-readable output");
+  command.add_option("--threads", options.threads, "threads to use")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto options = std::make_shared<BenchOptions>();
+  CLI::App* command = app.add_subcommand(
+      "bench", "Time the kernels against this machine's ceilings, after checking their bits");
+  command->require_subcommand(1);
+  for (const Benchmark& benchmark : benchmarks()) {
+    CLI::App* one = command->add_subcommand(benchmark.name, benchmark.purpose);
+    add_common_options(*one, *options);
+    benchmark.add_options(*one);
+    one->callback([benchmark, options, &action] {
+      action = [benchmark, options] { return run({benchmark}, *options); };
+    });
+  }
+  CLI::App* all = command->add_subcommand("all", "Every benchmark with its defaults");
+  add_common_options(*all, *options);
+  all->callback([options, &action] { action = [options] { return run(benchmarks(), *options); }; });
+}
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,30 @@
+#pragma once
+// The benchmarks that `fp8lab bench` knows: each file registers one subcommand.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace fp8lab::cli {
+
+/// What every benchmark takes.
+struct BenchOptions {
+  bool json = false;
+  int threads = 1;
+};
+
+/// One benchmark: runs, returns its report, whose `verified` says whether the
+/// answers were right. `print` writes the report for people.
+struct Benchmark {
+  std::string name;
+  std::string purpose;
+  std::function<void(CLI::App&)> add_options;
+  std::function<nlohmann::json(const BenchOptions&)> run;
+  std::function<void(const nlohmann::json&)> print;
+};
+
+Benchmark cast_benchmark();
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,326 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <memory>
+#include <span>
+
+#include "bench.hpp"
+#include "conformance.hpp"
+#include "fp8lab/bench/ceilings.hpp"
+#include "fp8lab/bench/copies.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/core/target.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+using bench::CopyKind;
+
+struct CastOptions {
+  std::size_t mebi_elements = 64;
+  int repetitions = 9;
+  std::string clock = "wall";
+  bool conformance = false;
+};
+
+/// Memory that begins on 64 bytes, each part first touched by the thread that will use it.
+template <typename T>
+class Array {
+ public:
+  explicit Array(std::size_t count)
+      : data_(static_cast<T*>(std::aligned_alloc(4096, count * sizeof(T)))), count_(count) {
+    if (data_ == nullptr) throw Error("not enough memory for the benchmark");
+  }
+  [[nodiscard]] std::span<T> span() const { return {data_.get(), count_}; }
+
+ private:
+  struct Free {
+    void operator()(T* p) const { std::free(p); }
+  };
+  std::unique_ptr<T, Free> data_;
+  std::size_t count_;
+};
+
+/// One row: something to time, the elements it handles and the bytes it moves for each.
+struct Row {
+  std::string name;
+  std::function<void()> work;
+  double bytes_per_element = 5.0;
+  std::size_t ceiling = 0;  ///< the row whose speed this one is compared with
+  std::vector<double> seconds;
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
+}
+
+/// Seconds on the wall or, on a machine whose cores others use too, of the process's
+/// processor time over its threads.
+double now(bool processor_time, int threads) {
+  if (processor_time)
+    return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC) / threads;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Rows in turn, round by round, so that a noisy minute hits all of them alike.
+void time_rows(std::vector<Row>& rows, const CastOptions& options, int threads) {
+  const bool processor_time = options.clock == "cpu";
+  for (Row& row : rows) row.work();
+  for (int round = 0; round < options.repetitions; ++round) {
+    fmt::print(stderr, "\rround {} of {}", round + 1, options.repetitions);
+    for (Row& row : rows) {
+      const double start = now(processor_time, threads);
+      row.work();
+      row.seconds.push_back(now(processor_time, threads) - start);
+    }
+  }
+  fmt::print(stderr, "\n");
+}
+
+nlohmann::json report(const std::vector<Row>& rows, std::size_t count) {
+  nlohmann::json result = nlohmann::json::array();
+  for (const Row& row : rows) {
+    const Row& ceiling = rows[row.ceiling];
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < row.seconds.size(); ++i)
+      ratios.push_back(ceiling.seconds[i] / row.seconds[i]);
+    const bench::Timing timing = bench::summarize(row.seconds);
+    const double best_ratio = std::ranges::min(ceiling.seconds) / timing.best;
+    const auto elements = static_cast<double>(count) * 1e-9;
+    result.push_back({{"name", row.name},
+                      {"gelements", elements / timing.median},
+                      {"best_gelements", elements / timing.best},
+                      {"gbs", elements * row.bytes_per_element / timing.median},
+                      {"spread", timing.spread},
+                      {"ceiling", ceiling.name},
+                      {"ratio", median(ratios)},
+                      {"best_ratio", best_ratio}});
+  }
+  return result;
+}
+
+enum class Data { normal, half_nan, binary32_subnormals };
+
+void fill(Data data, std::span<float> values) {
+  const RandomStream stream(1, "bench cast");
+  constexpr std::size_t kPeriod = 1 << 16;
+  for (std::size_t i = 0; i < std::min(kPeriod, values.size()); ++i) {
+    values[i] = static_cast<float>(stream.normal(i));
+    if (data == Data::half_nan && stream.bits32(kPeriod + i) % 2 == 0)
+      values[i] = std::numeric_limits<float>::quiet_NaN();
+    if (data == Data::binary32_subnormals)
+      values[i] = std::bit_cast<float>(stream.bits32(i) & 0x807fffffu);
+  }
+  for (std::size_t i = kPeriod; i < values.size(); ++i) values[i] = values[i - kPeriod];
+}
+
+/// Whether a sample of what is about to be timed has the reference's bits.
+bool verify(std::span<const float> in, const EncodeOptions& options) {
+  const std::size_t count = std::min<std::size_t>(in.size(), std::size_t{1} << 21);
+  std::vector<std::uint8_t> codes(count);
+  encode(in.first(count), codes, options);
+  const Format& f = format(options.format);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t random = options.random ? options.random->bits32(i) : 0;
+    if (codes[i] != encode(f, options.policy, in[i] * options.scale, random)) return false;
+  }
+  std::vector<float> back(count);
+  decode(codes, back, {.format = f.id, .threads = options.threads});
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::bit_cast<std::uint32_t>(back[i]) !=
+        std::bit_cast<std::uint32_t>(static_cast<float>(decode(f, codes[i]))))
+      return false;
+  return true;
+}
+
+struct Case {
+  std::string name;
+  EncodeOptions options;
+};
+
+std::vector<Case> encode_cases(int threads) {
+  std::vector<Case> cases;
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
+    for (const CastProfile& profile : kCastProfiles)
+      if (profile.name != "seed_toy")
+        cases.push_back({fmt::format("encode {} {}", format(id).name, profile.name),
+                         {.format = id, .policy = profile.policy, .threads = threads}});
+  cases.push_back({"encode e4m3fnuz ml_dtypes",
+                   {.format = FormatId::e4m3fnuz, .policy = kMlDtypes, .threads = threads}});
+  cases.push_back({"encode e2m1 ocp_saturating",
+                   {.format = FormatId::e2m1, .policy = kOcpSaturating, .threads = threads}});
+  EncodeOptions options{.scale = 0.37f, .threads = threads};
+  cases.push_back({"encode e4m3fn scale", options});
+  options.statistics = GatherStatistics::amax;
+  cases.push_back({"encode e4m3fn scale, amax", options});
+  options.statistics = GatherStatistics::all;
+  cases.push_back({"encode e4m3fn scale, all statistics", options});
+  options.statistics = GatherStatistics::none;
+  options.policy.rounding = RoundingMode::stochastic;
+  options.random.emplace(1, "bench");
+  cases.push_back({"encode e4m3fn scale, stochastic", options});
+  return cases;
+}
+
+/// In the first-level cache, through the public function.
+nlohmann::json measure_in_cache(bool processor_time, bool& verified) {
+  constexpr std::size_t kCount = 8192;
+  constexpr int kCalls = 5000;
+  std::vector<float> in(kCount);
+  std::vector<std::uint8_t> codes(kCount);
+  fill(Data::normal, in);
+  verified = verified && verify(in, {});
+  const auto speed = [&](const std::function<void()>& call) {
+    double best = 0.0;
+    for (int repetition = 0; repetition < 15; ++repetition) {
+      const double start = now(processor_time, 1);
+      for (int i = 0; i < kCalls; ++i) call();
+      best = std::max(best, kCount * kCalls * 1e-9 / (now(processor_time, 1) - start));
+    }
+    return best;
+  };
+  // The clock may move: it is measured on both sides of what it scales.
+  const double clock_before = bench::measure_clock();
+  const double encoded = speed([&] { encode(in, codes); });
+  const double clock = std::max(clock_before, bench::measure_clock());
+  const double decoded = speed([&] { decode(codes, in); });
+  return {{"elements", kCount},
+          {"clock_ghz", clock},
+          {"encode_gelements", encoded},
+          {"encode_gelements_at_3ghz", encoded * 3.0 / clock},
+          {"decode_gelements", decoded}};
+}
+
+nlohmann::json measure(const CastOptions& cast_options, int threads) {
+  const std::size_t count = cast_options.mebi_elements << 20;
+  require(count > 0, "--mebi", "a positive number", "0");
+  const Array<float> in(count);
+  const Array<std::uint8_t> out(count);
+  fill(Data::normal, in.span());
+  std::ranges::fill(out.span(), std::uint8_t{1});
+  bool verified = true;
+  std::vector<Row> rows;
+  for (const CopyKind kind : {CopyKind::plain, CopyKind::non_temporal, CopyKind::prefetched})
+    rows.push_back({fmt::format("narrowing copy, {}", to_string(kind)),
+                    [=, &in, &out] { bench::narrowing_copy(kind, in.span(), out.span(), threads); },
+                    5.0,
+                    0,
+                    {}});
+  for (const Case& one : encode_cases(threads)) {
+    verified = verified && verify(in.span(), one.options);
+    rows.push_back(
+        {one.name, [one, &in, &out] { encode(in.span(), out.span(), one.options); }, 5.0, 0, {}});
+  }
+  time_rows(rows, cast_options, threads);
+  nlohmann::json encodes = report(rows, count);
+
+  rows.resize(1);
+  for (const auto& [data, name] : {std::pair{Data::half_nan, "half of them NaN"},
+                                   std::pair{Data::binary32_subnormals, "binary32 subnormals"}}) {
+    fill(data, in.span());
+    rows.resize(1);
+    rows[0].seconds.clear();
+    for (const float scale : {1.0f, 0.37f})
+      rows.push_back(
+          {fmt::format("encode e4m3fn scale {}, {}", scale, name),
+           [=, &in, &out] { encode(in.span(), out.span(), {.scale = scale, .threads = threads}); },
+           5.0,
+           0,
+           {}});
+    time_rows(rows, cast_options, threads);
+    const nlohmann::json part = report(rows, count);
+    encodes.insert(encodes.end(), part.begin() + 1, part.end());
+  }
+
+  rows.clear();
+  const std::span<const std::uint8_t> codes = out.span();
+  for (const CopyKind kind : {CopyKind::plain, CopyKind::non_temporal, CopyKind::prefetched})
+    rows.push_back({fmt::format("widening copy, {}", to_string(kind)),
+                    [=, &in] { bench::widening_copy(kind, codes, in.span(), threads); },
+                    5.0,
+                    1,
+                    {}});
+  for (const FormatId id :
+       {FormatId::e4m3fn, FormatId::e5m2, FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m1})
+    rows.push_back({fmt::format("decode {}, inverse scale", format(id).name),
+                    [=, &in] {
+                      decode(codes, in.span(),
+                             {.format = id, .inverse_scale = 0.37f, .threads = threads});
+                    },
+                    5.0,
+                    1,
+                    {}});
+  time_rows(rows, cast_options, threads);
+  return {{"elements", count},
+          {"repetitions", cast_options.repetitions},
+          {"clock", cast_options.clock},
+          {"encode", encodes},
+          {"decode", report(rows, count)},
+          {"in_cache", measure_in_cache(cast_options.clock == "cpu", verified)},
+          {"verified", verified}};
+}
+
+void print_rows(const nlohmann::json& rows) {
+  for (const nlohmann::json& row : rows)
+    fmt::print("{:40} {:6.2f} {:6.2f} {:7.1f} {:6.1f}% {:7.3f} {:7.3f}\n",
+               row["name"].get<std::string>(), row["gelements"].get<double>(),
+               row["best_gelements"].get<double>(), row["gbs"].get<double>(),
+               100.0 * row["spread"].get<double>(), row["ratio"].get<double>(),
+               row["best_ratio"].get<double>());
+}
+
+void print(const nlohmann::json& result) {
+  if (result.contains("conformance")) return print_conformance(result["conformance"]);
+  fmt::print(
+      "casts of {} elements, {} rounds, {} time; ratios to the plain narrowing copy and to the "
+      "non-temporal widening copy of the same round\n{:40} {:>6} {:>6} {:>7} {:>7} {:>7} {:>7}\n",
+      result["elements"].get<std::size_t>(), result["repetitions"].get<int>(),
+      result["clock"].get<std::string>(), "", "Gel/s", "best", "GB/s", "spread", "ratio",
+      "of best");
+  print_rows(result["encode"]);
+  print_rows(result["decode"]);
+  const nlohmann::json& cache = result["in_cache"];
+  fmt::print(
+      "in the first-level cache, {} elements, 1 thread, {:.2f} GHz: E4M3 encode {:.2f} "
+      "Gelem/s ({:.2f} at 3 GHz), decode {:.2f}\nverified: {}\n",
+      cache["elements"].get<std::size_t>(), cache["clock_ghz"].get<double>(),
+      cache["encode_gelements"].get<double>(), cache["encode_gelements_at_3ghz"].get<double>(),
+      cache["decode_gelements"].get<double>(), result["verified"].get<bool>());
+}
+
+}  // namespace
+
+Benchmark cast_benchmark() {
+  auto cast_options = std::make_shared<CastOptions>();
+  return {"cast", "Encoding and decoding against copies that move the same bytes",
+          [cast_options](CLI::App& command) {
+            command.add_option("--mebi", cast_options->mebi_elements, "elements in 2^20")
+                ->capture_default_str();
+            command.add_option("--repetitions", cast_options->repetitions, "rounds")
+                ->check(CLI::Range(1, 1000))
+                ->capture_default_str();
+            command
+                .add_option("--clock", cast_options->clock, "wall, or cpu where cores are shared")
+                ->check(CLI::IsMember({"wall", "cpu"}))
+                ->capture_default_str();
+            command.add_flag("--conformance", cast_options->conformance,
+                             "instead: which casts differ from their system's, over all 2^32 "
+                             "inputs");
+          },
+          [cast_options](const BenchOptions& options) -> nlohmann::json {
+            if (cast_options->conformance) return conformance(options.threads);
+            return measure(*cast_options, options.threads);
+          },
+          print};
+}
+
+}  // namespace fp8lab::cli

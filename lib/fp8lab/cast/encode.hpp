@@ -1,0 +1,79 @@
+#pragma once
+// Casts of whole arrays at the speed of memory: scaling, rounding and statistics in one pass.
+// Every code equals the scalar reference in cast.hpp, on every target and for any thread count.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+
+/// What `encode` gathers on its way. More costs time, never another pass.
+enum class GatherStatistics : std::uint8_t {
+  none,  ///< all fields stay zero
+  amax,  ///< amax alone, as current and delayed scaling need it
+  all,
+};
+
+/// What happened to the elements of one call.
+struct EncodeStatistics {
+  float amax = 0.0f;              ///< largest |x| before scaling; NaN elements are ignored
+  std::uint64_t overflowed = 0;   ///< rounded above max finite (saturated or not), and +-Inf
+  std::uint64_t underflowed = 0;  ///< non-zero x whose code is a zero
+  std::uint64_t nan = 0;          ///< NaN elements, and elements whose code became NaN
+
+  friend bool operator==(const EncodeStatistics&, const EncodeStatistics&) = default;
+  EncodeStatistics& operator+=(const EncodeStatistics& other);
+};
+
+struct EncodeOptions {
+  FormatId format = FormatId::e4m3fn;
+  CastPolicy policy = kNvidiaSatfinite;
+  float scale = 1.0f;  ///< multiplies each element in binary32, to nearest even; finite, positive
+  GatherStatistics statistics = GatherStatistics::none;
+  /// Stochastic rounding only, and required there: element i uses draw `first_draw` + i.
+  std::optional<RandomStream> random = {};
+  std::uint64_t first_draw = 0;
+  int threads = 1;                    ///< 0 means as many as OpenMP offers
+  std::optional<Target> target = {};  ///< unset means `current_target()`
+};
+
+/// Writes the code of in[i] * scale to out[i], one code a byte (formats narrower than
+/// eight bits are not packed). Formats of at most eight code bits. Neither span needs
+/// any alignment; they must not overlap. The floating-point environment of the
+/// caller is neither used nor changed: scaling rounds to nearest even and keeps
+/// subnormals. Throws `Error` for spans of different lengths or that overlap, a format
+/// of another width, a bad scale or thread count, a target that is not available
+/// and stochastic rounding without `random`.
+EncodeStatistics encode(std::span<const float> in, std::span<std::uint8_t> out,
+                        const EncodeOptions& options = {});
+
+/// The same for input in FP16 or BF16 (`input` says which), which is widened exactly first.
+EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
+                        std::span<std::uint8_t> out, const EncodeOptions& options = {});
+
+/// The same into the 16-bit formats FP16 and BF16.
+EncodeStatistics encode(std::span<const float> in, std::span<std::uint16_t> out,
+                        const EncodeOptions& options);
+
+struct DecodeOptions {
+  FormatId format = FormatId::e4m3fn;
+  /// Multiplies each decoded value in binary32, to nearest even; finite, positive.
+  float inverse_scale = 1.0f;
+  int threads = 1;                    ///< 0 means as many as OpenMP offers
+  std::optional<Target> target = {};  ///< unset means `current_target()`
+};
+
+/// Writes the value of in[i] times inverse_scale to out[i]; NaN codes give the quiet NaN
+/// of their sign, without a payload; bits above the format's width are ignored. Formats of at most
+/// eight code bits. Alignment, overlap, environment and errors as for `encode`.
+void decode(std::span<const std::uint8_t> in, std::span<float> out,
+            const DecodeOptions& options = {});
+
+}  // namespace fp8lab

@@ -1,0 +1,117 @@
+#pragma once
+// What the kernels of every target share: a plan (the constants of one cast, derived from the
+// scalar reference), a task (one thread's part of it), and the table of entry points.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "fp8lab/cast/encode.hpp"
+
+namespace fp8lab::cast_kernels {
+
+/// Constants of the kernel for rounding to nearest even with subnormals. The rounding is one
+/// fused multiply-add: |x| 2^-(23-M) + m, where m is the power of two at the top of x's
+/// binade (or at min normal), leaves the rounded significand in the low bits of the sum.
+struct NearestPlan {
+  float clamp = 0.0f;  ///< magnitudes above become this; it rounds to the overflow code
+  float min_normal = 0.0f;
+  float unit = 0.0f;               ///< 2^-(23-M)
+  std::uint32_t code_offset = 0;   ///< added to the significand; turns exponent fields into codes
+  std::uint32_t nan_above = 0;     ///< binary32 magnitudes above this become `nan_code`
+  std::uint8_t nan_code = 0;       ///< what a positive NaN becomes
+  std::uint8_t nan_sign_mask = 0;  ///< the bit that a negative NaN flips, if any
+  std::uint8_t sign_mask = 0;
+  bool plain = false;  ///< eight bits wide with a negative zero: no epilogue
+  bool no_negative_zero = false;
+  bool overflow_is_nan = false;
+  bool ignores_subnormals = false;  ///< binary32 subnormals (of x and of x * scale) become zero
+  std::uint32_t overflow_from = 0;  ///< smallest binary32 magnitude that overflows
+  std::uint32_t zero_below = 0;     ///< smallest binary32 magnitude that does not become zero
+};
+
+/// Constants of the integer kernel, which serves every policy and every format of 16 bits or fewer.
+struct GeneralPlan {
+  std::uint32_t min_field = 0;     ///< biased binary32 exponent of the smallest normal number
+  std::uint32_t field_offset = 0;  ///< 1 for scale-only formats, whose field 0 is a normal binade
+  std::uint32_t last_code = 0;     ///< largest code of the grid
+  std::uint32_t overflow_code = 0;
+  std::uint32_t infinity_code = 0;
+  std::uint32_t small_code = 0;   ///< code of magnitudes below min normal where not preserved
+  std::uint32_t small_below = 0;  ///< binary32 magnitude below which `small_code` applies; 0: never
+  std::uint32_t sign_shift = 0;   ///< from bit 31 to the sign bit of the code
+  std::uint32_t sign_mask = 0;
+  std::uint32_t nan_code = 0;
+  std::uint32_t nan_sign_mask = 0;
+  bool overflow_is_nan = false;  ///< and then, in FNUZ formats, it has no sign
+  bool infinity_is_nan = false;
+  bool no_negative_zero = false;
+  bool unsigned_nan = false;  ///< zeros and negative numbers become NaN
+};
+
+struct EncodePlan {
+  const Format* format = nullptr;
+  CastPolicy policy;
+  bool nearest = false;  ///< which of the two plans applies
+  NearestPlan nearest_plan;
+  GeneralPlan general_plan;
+};
+
+/// Cheap: it stands before every call, however short.
+EncodePlan make_plan(const Format& format, const CastPolicy& policy, float scale);
+
+struct EncodeTask {
+  const EncodePlan* plan = nullptr;
+  const float* in = nullptr;
+  void* out = nullptr;  ///< bytes, or 16-bit words for formats wider than eight bits
+  std::size_t count = 0;
+  float scale = 1.0f;
+  GatherStatistics statistics = GatherStatistics::none;
+  const RandomStream* random = nullptr;
+  std::uint64_t first_draw = 0;
+  bool stream = false;  ///< write around the caches: the whole call is larger than they are
+};
+
+struct DecodeTask {
+  const Format* format = nullptr;
+  const std::uint8_t* in = nullptr;
+  float* out = nullptr;
+  std::size_t count = 0;
+  float inverse_scale = 1.0f;
+  bool stream = false;
+};
+
+/// Decoding by way of FP16: a magnitude code becomes FP16 by a shift, since field 0 means the
+/// same there; the conversion to binary32 then does the subnormals, and one
+/// multiplication the difference of the biases together with the inverse scale. E5M2FNUZ has numbers
+/// in field 31, which FP16 has not: its fields move down by one, where field 1 becomes
+/// subnormal. Both cases are max((code << shift) - field_offset, code << (shift - 1)).
+struct HalfPlan {
+  std::uint16_t magnitude_mask = 0;
+  std::uint16_t last_number = 0;  ///< magnitude codes above are NaN
+  std::uint16_t lone_nan = 0;     ///< FNUZ: the code that alone is NaN; else out of reach
+  std::uint16_t field_offset = 0;
+  int magnitude_shift = 0;
+  int sign_shift = 0;
+  float factor = 1.0f;
+};
+
+inline constexpr std::uint16_t kHalfNan = 0x7e00;
+
+/// Whether that way is exact: the format has a sign, and the factor does not overflow.
+bool half_plan_fits(const Format& format, float inverse_scale);
+HalfPlan make_half_plan(const Format& format, float inverse_scale);
+
+struct Kernels {
+  EncodeStatistics (*encode)(const EncodeTask& task);
+  void (*decode)(const DecodeTask& task);
+  /// FP16 or BF16 to binary32, exactly.
+  void (*widen)(FormatId input, const std::uint16_t* in, float* out, std::size_t count);
+};
+
+extern const Kernels kScalarKernels;
+#if defined(__x86_64__)
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvx512Kernels;
+#endif
+
+}  // namespace fp8lab::cast_kernels

@@ -1,0 +1,139 @@
+// Derives the constants of the vector kernels from the scalar reference, so that the two
+// agree about codes and thresholds by construction wherever that is possible.
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/kernels/kernels.hpp"
+
+namespace fp8lab::cast_kernels {
+namespace {
+
+constexpr std::uint32_t kInfinityBits = 0x7f800000;
+
+/// 2^exponent, a normal binary32.
+constexpr float power_of_two(int exponent) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + 127) << 23);
+}
+
+/// The value of `code` on a grid that goes on past max finite.
+float grid_value(const Format& f, std::uint32_t code) {
+  const std::uint32_t field = code >> f.mantissa_bits;
+  const std::uint32_t fraction = code & ((std::uint32_t{1} << f.mantissa_bits) - 1);
+  const std::uint32_t significand =
+      field == 0 ? fraction : fraction | (std::uint32_t{1} << f.mantissa_bits);
+  const int exponent = static_cast<int>(field == 0 ? 1 : field) - f.bias;
+  return static_cast<float>(significand) * power_of_two(exponent - f.mantissa_bits);
+}
+
+/// The smallest binary32 magnitude that rounds to more than `code`: the midpoint above it, or the
+/// number after that where the tie goes to `code`.
+std::uint32_t first_above(const Format& f, std::uint32_t code) {
+  const float midpoint = 0.5f * (grid_value(f, code) + grid_value(f, code + 1));
+  return std::bit_cast<std::uint32_t>(midpoint) + (code % 2 == 0 ? 1 : 0);
+}
+
+std::uint32_t nan_code(const Format& f, const CastPolicy& policy, bool negative) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  return encode(f, policy, std::copysign(nan, negative ? -1.0f : 1.0f));
+}
+
+/// Whether overflow is one more step of the grid, or a clamp at its end, or FNUZ's only NaN.
+bool overflow_fits_nearest(const Format& f, const CastPolicy& policy) {
+  const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
+  const CastResult infinite = cast(f, policy, std::numeric_limits<float>::infinity());
+  const std::uint32_t last = detail::last_code(f, policy);
+  return huge.overflowed && huge.code == infinite.code &&
+         (huge.code == last || huge.code == last + 1);
+}
+
+NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, float scale) {
+  const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
+  const bool overflow_without_sign = huge.nan && f.specials == SpecialValues::fnuz;
+  const std::uint32_t min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  NearestPlan plan;
+  plan.clamp = grid_value(f, overflow_without_sign ? detail::last_code(f, policy) : huge.code);
+  plan.min_normal = power_of_two(f.min_exponent());
+  plan.unit = power_of_two(f.mantissa_bits - 23);
+  plan.code_offset = (0u - (min_field << f.mantissa_bits)) & 0xff;
+  plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
+  plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
+  plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
+  plan.no_negative_zero = f.specials == SpecialValues::fnuz;
+  plan.plain = f.code_bits() == 8 && !plan.no_negative_zero;
+  plan.overflow_is_nan = huge.nan;
+  plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
+  plan.overflow_from = first_above(f, detail::last_code(f, policy));
+  plan.zero_below = first_above(f, 0);
+  plan.nan_above = overflow_without_sign ? plan.overflow_from - 1 : kInfinityBits;
+  return plan;
+}
+
+GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
+  const std::uint32_t last = detail::last_code(f, policy);
+  const CastResult overflow = policy.overflow == OverflowPolicy::non_saturating
+                                  ? detail::non_saturated(f, false)
+                                  : CastResult{.code = last};
+  const CastResult infinite = cast(f, policy, std::numeric_limits<float>::infinity());
+  GeneralPlan plan;
+  plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  plan.field_offset = f.is_scale_only() ? 1 : 0;
+  plan.last_code = last;
+  plan.overflow_code = overflow.code;
+  plan.overflow_is_nan = overflow.nan;
+  plan.infinity_code = infinite.code;
+  plan.infinity_is_nan = infinite.nan;
+  if (policy.subnormals != SubnormalPolicy::preserve && !f.is_scale_only()) {
+    plan.small_below = plan.min_field << 23;
+    plan.small_code = policy.subnormals == SubnormalPolicy::raise_to_min_normal
+                          ? std::uint32_t{1} << f.mantissa_bits
+                          : 0;
+  }
+  plan.sign_mask = f.sign_mask();
+  plan.sign_shift = f.has_sign ? static_cast<std::uint32_t>(32 - f.code_bits()) : 0;
+  plan.nan_code = nan_code(f, policy, false);
+  plan.nan_sign_mask = plan.nan_code ^ nan_code(f, policy, true);
+  plan.no_negative_zero = f.specials == SpecialValues::fnuz;
+  plan.unsigned_nan = f.is_scale_only() && policy.unsigned_target == UnsignedPolicy::nan;
+  return plan;
+}
+
+}  // namespace
+
+bool half_plan_fits(const Format& f, float inverse_scale) {
+  return f.has_sign && f.exponent_bits <= 5 &&
+         std::isfinite(inverse_scale * power_of_two(16 - f.bias));
+}
+
+HalfPlan make_half_plan(const Format& f, float inverse_scale) {
+  const bool uses_last_field = f.exponent_bits == 5 && f.specials != SpecialValues::ieee;
+  HalfPlan plan;
+  plan.magnitude_mask = static_cast<std::uint16_t>(f.magnitude_mask());
+  plan.last_number =
+      static_cast<std::uint16_t>(f.has_infinity() ? f.infinity_code() : f.max_finite_code());
+  plan.lone_nan = f.specials == SpecialValues::fnuz ? 0x80 : 0xffff;
+  plan.field_offset = uses_last_field ? 0x400 : 0;
+  plan.magnitude_shift = 10 - f.mantissa_bits;
+  plan.sign_shift = 16 - f.code_bits();
+  plan.factor = inverse_scale * power_of_two(15 - f.bias + (uses_last_field ? 1 : 0));
+  return plan;
+}
+
+EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
+  EncodePlan plan;
+  plan.format = &f;
+  plan.policy = policy;
+  plan.nearest = policy.rounding == RoundingMode::nearest_even &&
+                 policy.subnormals == SubnormalPolicy::preserve && f.has_sign &&
+                 f.mantissa_bits >= 1 && f.mantissa_bits <= 3 && f.code_bits() <= 8 &&
+                 overflow_fits_nearest(f, policy);
+  if (plan.nearest)
+    plan.nearest_plan = make_nearest_plan(f, policy, scale);
+  else
+    plan.general_plan = make_general_plan(f, policy);
+  return plan;
+}
+
+}  // namespace fp8lab::cast_kernels

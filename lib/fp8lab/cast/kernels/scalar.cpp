@@ -1,0 +1,63 @@
+// The scalar target: the reference of cast.hpp, element by element. What it
+// returns is the definition of what every other target returns.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/kernels/kernels.hpp"
+
+namespace fp8lab::cast_kernels {
+namespace {
+
+void count(const CastResult& result, float x, const Format& f, EncodeStatistics& statistics) {
+  if (!std::isnan(x)) statistics.amax = std::max(statistics.amax, std::fabs(x));
+  statistics.overflowed += result.overflowed ? 1 : 0;
+  // The product with the scale may itself be zero, which the cast cannot see.
+  const bool zero = !f.is_scale_only() && !result.nan && (result.code & f.magnitude_mask()) == 0;
+  statistics.underflowed += zero && x != 0.0f && !std::isnan(x) ? 1 : 0;
+  statistics.nan += result.nan ? 1 : 0;
+}
+
+template <typename Code>
+EncodeStatistics encode_all(const EncodeTask& task) {
+  const EncodePlan& plan = *task.plan;
+  const bool stochastic = plan.policy.rounding == RoundingMode::stochastic;
+  auto* out = static_cast<Code*>(task.out);
+  EncodeStatistics statistics;
+  for (std::size_t i = 0; i < task.count; ++i) {
+    const float x = task.in[i];
+    const std::uint32_t random = stochastic ? task.random->bits32(task.first_draw + i) : 0;
+    const CastResult result = cast(*plan.format, plan.policy, x * task.scale, random);
+    out[i] = static_cast<Code>(result.code);
+    if (task.statistics != GatherStatistics::none) count(result, x, *plan.format, statistics);
+  }
+  return statistics;
+}
+
+EncodeStatistics encode_task(const EncodeTask& task) {
+  EncodeStatistics statistics = task.plan->format->code_bits() <= 8
+                                    ? encode_all<std::uint8_t>(task)
+                                    : encode_all<std::uint16_t>(task);
+  if (task.statistics == GatherStatistics::amax) statistics = {.amax = statistics.amax};
+  return statistics;
+}
+
+void decode_task(const DecodeTask& task) {
+  const std::span<const float> table = decode_table(task.format->id);
+  const std::size_t mask = table.size() - 1;
+  for (std::size_t i = 0; i < task.count; ++i)
+    task.out[i] = table[task.in[i] & mask] * task.inverse_scale;
+}
+
+void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t count) {
+  const std::span<const float> table = decode_table(input);
+  for (std::size_t i = 0; i < count; ++i) out[i] = table[in[i]];
+}
+
+}  // namespace
+
+const Kernels kScalarKernels{encode_task, decode_task, widen};
+
+}  // namespace fp8lab::cast_kernels

@@ -1,0 +1,264 @@
+#include "fp8lab/cast/encode.hpp"
+
+#include <algorithm>
+#include <cfenv>
+#include <cstring>
+
+#include "cast_cases.hpp"
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// Finite values over many binades, with zeros, infinities and NaN of both signs in between.
+std::vector<float> mixed_values(std::size_t count, std::uint64_t seed) {
+  const RandomStream stream(seed, "mixed values");
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = stream.bits32(i);
+    const std::uint32_t kind = bits % 64;
+    const float near_one =
+        std::bit_cast<float>((bits & 0x80ffffffu) + 0x38000000u + ((bits >> 6 & 0xfu) << 23));
+    const float special[] = {0.0f, -0.0f, std::bit_cast<float>(0x7f800000u),
+                             std::bit_cast<float>(0xff800000u),
+                             std::bit_cast<float>(bits | 0x7f800000u)};
+    values[i] = kind < 5 ? special[kind] : kind < 10 ? std::bit_cast<float>(bits) : near_one;
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<T> prefix(const std::vector<T>& values, std::size_t count) {
+  return {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+}  // namespace
+
+TEST_CASE("every profile of every format encodes as the reference does", "[cast][encode]") {
+  for (const FormatId id : byte_formats()) {
+    const Format& f = format(id);
+    std::vector<float> in = all_upper_halves();
+    const std::vector<float> near = neighbourhoods(f);
+    in.insert(in.end(), near.begin(), near.end());
+    for (const CastProfile& profile : kCastProfiles)
+      check_all_targets(in, {.format = id, .policy = profile.policy},
+                        std::string(f.name) + " " + std::string(profile.name));
+  }
+}
+
+TEST_CASE("every rounding mode and odd policy encodes as the reference does", "[cast][encode]") {
+  const CastPolicy mixed{.overflow = OverflowPolicy::non_saturating,
+                         .infinity = InfinityPolicy::saturate,
+                         .nan = NanPolicy::signed_quiet};
+  const CastPolicy early{.overflow = OverflowPolicy::non_saturating, .max_magnitude = 1.5};
+  for (const FormatId id : byte_formats()) {
+    const Format& f = format(id);
+    std::vector<float> in = neighbourhoods(f);
+    const std::vector<float> random = mixed_values(10000, 1);
+    in.insert(in.end(), random.begin(), random.end());
+    for (const RoundingMode mode :
+         {RoundingMode::nearest_even, RoundingMode::nearest_away, RoundingMode::nearest_toward_zero,
+          RoundingMode::toward_zero, RoundingMode::upward, RoundingMode::downward,
+          RoundingMode::stochastic}) {
+      for (CastPolicy policy : {kNvidiaSatfinite, kMlDtypes, kFlush, mixed, early}) {
+        policy.rounding = mode;
+        EncodeOptions options{.format = id, .policy = policy};
+        if (mode == RoundingMode::stochastic) options.random.emplace(7, 3);
+        check_all_targets(in, options, std::string(f.name) + " " + std::string(to_string(mode)));
+      }
+    }
+  }
+}
+
+TEST_CASE("FP16 and BF16 are encoded as the reference does", "[cast][encode]") {
+  for (const FormatId id : {FormatId::f16, FormatId::bf16}) {
+    for (const RoundingMode mode :
+         {RoundingMode::nearest_even, RoundingMode::toward_zero, RoundingMode::stochastic}) {
+      for (CastPolicy policy : {kNvidiaSatfinite, kMlDtypes, kFlush}) {
+        policy.rounding = mode;
+        EncodeOptions options{.format = id, .policy = policy};
+        if (mode == RoundingMode::stochastic) options.random.emplace(7, 3);
+        check_all_targets<std::uint16_t>(all_upper_halves(), options, std::string(format(id).name));
+      }
+    }
+  }
+}
+
+TEST_CASE("scaling, statistics and the cast are one pass with the reference's bits",
+          "[cast][encode]") {
+  std::vector<float> in = mixed_values(8000, 2);
+  // Binary32 subnormals: ignored where that is safe, kept where a large scale brings them back.
+  for (std::uint32_t i = 0; i < 500; ++i) in.push_back(std::bit_cast<float>(1u + i * 16411u));
+  for (const FormatId id : byte_formats())
+    for (const CastProfile& profile : kCastProfiles)
+      for (const float scale : {0.37f, 448.0f / 3.1f, 0x1p-40f, 0x1p-110f, 0x1p-149f, 0x1p100f,
+                                0x1.8p101f, 0x1p127f, std::numeric_limits<float>::max()})
+        check_all_targets(in, {.format = id, .policy = profile.policy, .scale = scale},
+                          std::string(format(id).name) + " " + std::string(profile.name));
+}
+
+TEST_CASE("amax of data that holds nothing but subnormals is exact", "[cast][encode]") {
+  std::vector<float> in(300, -std::bit_cast<float>(3u));
+  in[77] = std::bit_cast<float>(17u);
+  check_all_targets(in, {}, "subnormals");
+}
+
+TEST_CASE("any length and alignment encodes the same and touches nothing else", "[cast][encode]") {
+  const std::vector<float> in = mixed_values(400, 3);
+  for (const CastPolicy& policy : {kNvidiaSatfinite, kFlush}) {
+    const EncodeOptions whole{.policy = policy, .target = Target::scalar};
+    const Expected expected = expect(in, whole);
+    for (const Target target : available_targets()) {
+      const EncodeOptions options{.policy = policy, .target = target};
+      for (std::size_t length = 0; length <= 200; ++length) {
+        const std::size_t offset = length % 67;
+        std::vector<std::uint8_t> out(length + 140, 0xa5);
+        encode(std::span(in).subspan(offset, length), std::span(out).subspan(offset, length),
+               options);
+        bool equal = true;
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          const bool inside = i >= offset && i < offset + length;
+          equal = equal && out[i] == (inside ? expected.codes[i] : 0xa5);
+        }
+        INFO(to_string(target) << " length " << length << " offset " << offset);
+        REQUIRE(equal);
+      }
+    }
+  }
+}
+
+TEST_CASE("calls too large for the caches give the same bits for any thread count",
+          "[cast][encode]") {
+  constexpr std::size_t kCount = (std::size_t{1} << 21) + 77;
+  const std::vector<float> in = mixed_values(kCount, 4);
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m1, FormatId::e4m3fnuz}) {
+    EncodeOptions options{.format = id, .statistics = GatherStatistics::all};
+    const Expected expected = expect(in, options);
+    for (const Target target : available_targets()) {
+      for (const int threads : {1, 2, 3, 0}) {
+        options.target = target;
+        options.threads = threads;
+        // An odd offset: the aligned stores must begin behind a head.
+        std::vector<std::uint8_t> out(kCount + 13);
+        const EncodeStatistics statistics = encode(in, std::span(out).subspan(13), options);
+        INFO(format(id).name << " on " << to_string(target) << ", threads " << threads);
+        CHECK(differences(in, expected, std::vector<std::uint8_t>(out.begin() + 13, out.end())) ==
+              "");
+        CHECK(describe(statistics) == describe(expected.statistics));
+      }
+    }
+  }
+}
+
+TEST_CASE("stochastic rounding depends on element, seed and stream alone",
+          "[cast][encode][stochastic]") {
+  constexpr std::size_t kCount = 200003;
+  std::vector<float> in(kCount);
+  const RandomStream values(11, "stochastic inputs");
+  for (std::size_t i = 0; i < kCount; ++i) in[i] = static_cast<float>(values.normal(i));
+  CastPolicy policy = kNvidiaSatfinite;
+  policy.rounding = RoundingMode::stochastic;
+  // Draw numbers whose counters carry into the upper word are among them.
+  for (const std::uint64_t first :
+       {0ull, 1ull, 6ull, 4ull * 0xffffffffull - 5ull, (1ull << 40) + 3ull}) {
+    EncodeOptions options{.policy = policy,
+                          .statistics = GatherStatistics::all,
+                          .random = RandomStream(5, "rounding"),
+                          .first_draw = first};
+    const Expected expected = expect(in, options);
+    for (const Target target : available_targets()) {
+      for (const int threads : {1, 2}) {
+        options.target = target;
+        options.threads = threads;
+        std::vector<std::uint8_t> out(kCount);
+        const EncodeStatistics statistics = encode(in, out, options);
+        INFO(to_string(target) << " threads " << threads << " first draw " << first);
+        CHECK(differences(in, expected, out) == "");
+        CHECK(statistics == expected.statistics);
+      }
+    }
+  }
+}
+
+TEST_CASE("stochastic rounding is unbiased to within its own noise", "[cast][encode][stochastic]") {
+  CastPolicy policy = kNvidiaSatfinite;
+  policy.rounding = RoundingMode::stochastic;
+  constexpr std::size_t kCount = 1 << 20;
+  const std::vector<float> in(kCount, 1.0f + 0.125f * 0.3f);
+  std::vector<std::uint8_t> out(kCount);
+  encode(in, out, {.policy = policy, .random = RandomStream(1, "bias")});
+  const auto up = std::count(out.begin(), out.end(), std::uint8_t{0x39});
+  CHECK(up + std::count(out.begin(), out.end(), std::uint8_t{0x38}) ==
+        static_cast<std::ptrdiff_t>(kCount));
+  // 0.3 of 2^20 with a standard deviation of 469: five of them.
+  CHECK(std::abs(static_cast<double>(up) - 0.3 * kCount) < 2346.0);
+}
+
+TEST_CASE("FP16 and BF16 input encodes as its widened values do", "[cast][encode]") {
+  for (const FormatId input : {FormatId::f16, FormatId::bf16}) {
+    std::vector<std::uint16_t> in(65536);
+    std::vector<float> widened;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      in[i] = static_cast<std::uint16_t>(i);
+      widened.push_back(decode_table(input)[i]);
+    }
+    for (const FormatId id : byte_formats()) {
+      for (const Target target : available_targets()) {
+        const EncodeOptions options{.format = id,
+                                    .policy = kMlDtypes,
+                                    .scale = 1.7f,
+                                    .statistics = GatherStatistics::all,
+                                    .threads = 2,
+                                    .target = target};
+        const Expected expected = expect(widened, options);
+        std::vector<std::uint8_t> out(in.size());
+        const EncodeStatistics statistics = encode(in, input, out, options);
+        INFO(format(input).name << " to " << format(id).name << " on " << to_string(target));
+        CHECK(differences(widened, expected, out) == "");
+        CHECK(describe(statistics) == describe(expected.statistics));
+      }
+    }
+  }
+}
+
+TEST_CASE("the caller's rounding mode and flags neither matter nor change", "[cast][encode]") {
+  const std::vector<float> in = mixed_values(5000, 5);
+  const EncodeOptions scaled{.scale = 0.37f};
+  const Expected expected = expect(in, scaled);
+  for (const Target target : available_targets()) {
+    std::vector<std::uint8_t> out(in.size());
+    std::fesetround(FE_UPWARD);
+    std::feclearexcept(FE_ALL_EXCEPT);
+    encode(in, out, {.scale = 0.37f, .target = target});
+    const int mode = std::fegetround();
+    const int flags = std::fetestexcept(FE_ALL_EXCEPT);
+    std::fesetround(FE_TONEAREST);
+    INFO(to_string(target));
+    CHECK(mode == FE_UPWARD);
+    CHECK(flags == 0);
+    CHECK(differences(in, expected, out) == "");
+  }
+}
+
+TEST_CASE("bad arguments of encode are named", "[cast][encode]") {
+  std::vector<float> in(8);
+  std::vector<std::uint8_t> out(8);
+  CHECK_THROWS_WITH(encode(in, std::span(out).first(7)),
+                    contains("out: expected as many elements as in, 8, got 7"));
+  CHECK_THROWS_WITH(encode(in, out, {.format = FormatId::bf16}), contains("format: expected"));
+  CHECK_THROWS_WITH(encode(in, out, {.scale = 0.0f}), contains("scale: expected"));
+  CHECK_THROWS_WITH(encode(in, out, {.scale = std::numeric_limits<float>::quiet_NaN()}),
+                    contains("scale: expected"));
+  CHECK_THROWS_WITH(encode(in, out, {.threads = -1}), contains("threads: expected"));
+  CHECK_THROWS_WITH(encode(in, out, {.policy = {.rounding = RoundingMode::stochastic}}),
+                    contains("random: expected"));
+  std::vector<std::uint16_t> wide(8);
+  CHECK_THROWS_WITH(encode(in, wide, {.format = FormatId::e5m2}), contains("format: expected"));
+  CHECK_THROWS_WITH(encode(wide, FormatId::f32, out), contains("input: expected"));
+  auto* bytes = reinterpret_cast<std::uint8_t*>(in.data());
+  CHECK_THROWS_WITH(encode(in, std::span(bytes + 3, 8)), contains("overlaps"));
+  CHECK(encode(std::span<const float>(), std::span<std::uint8_t>()) == EncodeStatistics{});
+}
