@@ -223,7 +223,7 @@ def tensors():
         rows[r, :: 32 if r % 2 else 7] = edge
     yield "edges", rows
     for value in edges + [-3.0, float(np.nextafter(F32(448 / 1024), F32(1)))]:
-        yield f"one_value_{value}", np.full((128, 256), value, F32)
+        yield f"one_value_{value}", np.full((128, 128), value, F32)
 
 
 def expected(x, tile, recipe):

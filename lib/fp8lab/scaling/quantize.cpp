@@ -4,9 +4,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -56,6 +57,15 @@ void store(QuantizedTensor& q, std::size_t tile, const TileScale& scale) {
   if (!q.e8m0.empty()) q.e8m0[tile] = scale.e8m0;
 }
 
+/// to[i] = x[i] * scale, or x[i] / inverse_scale; a NaN is canonical.
+void apply_scale(std::span<const float> x, const TileScale& scale, bool divide, float* to) {
+  const float s = divide ? scale.inverse_scale : scale.scale;
+  if (divide)
+    for (std::size_t i = 0; i < x.size(); ++i) to[i] = canonical(x[i] / s);
+  else
+    for (std::size_t i = 0; i < x.size(); ++i) to[i] = canonical(x[i] * s);
+}
+
 /// The amax of all of `x`, in parallel: the maximum does not depend on the order.
 float whole_amax(std::span<const float> x, bool ignore_nan, int threads) {
   const auto size = static_cast<std::int64_t>(x.size());
@@ -85,32 +95,56 @@ void encode_whole(const Recipe& recipe, const FloatMatrix& x, const TileScale& s
   }
 }
 
-/// A tile's amax, scale and codes while the tile is in cache.
-void encode_tile(const Recipe& recipe, const FloatMatrix& x, std::int64_t row, std::int64_t column,
-                 QuantizedTensor& q) {
-  const std::int64_t k0 = column * q.k_block;
-  const auto width = static_cast<std::size_t>(std::min(q.k_block, x.k - k0));
+/// One tile's part of a row.
+struct TileRange {
+  std::size_t begin = 0;
+  std::size_t width = 0;
+};
+
+TileRange tile_range(const QuantizedTensor& q, std::int64_t column) {
+  const std::int64_t begin = column * q.k_block;
+  return {static_cast<std::size_t>(begin),
+          static_cast<std::size_t>(std::min(q.k_block, q.k - begin))};
+}
+
+/// The larger amax; a NaN wins.
+float larger(float a, float b) { return std::isnan(a) || a > b ? a : b; }
+
+/// The amaxes, scales and codes of the tiles `row` while they are in cache.
+void encode_tile_row(const Recipe& recipe, const FloatMatrix& x, std::int64_t row,
+                     QuantizedTensor& q) {
   const std::int64_t r0 = row * q.row_block;
   const std::int64_t r1 = std::min(r0 + q.row_block, x.rows);
+  const auto columns = static_cast<std::size_t>(q.tile_columns());
   const bool ignore_nan = amax_ignores_nan(recipe.rule);
-  const auto part = [&](std::int64_t r) {
-    return x.values.subspan(static_cast<std::size_t>(r * x.k + k0), width);
+  const auto row_of = [&](std::int64_t r) {
+    return x.values.subspan(static_cast<std::size_t>(r * x.k), static_cast<std::size_t>(x.k));
   };
-  float largest = 0.0F;
-  for (std::int64_t r = r0; r < r1 && !std::isnan(largest); ++r) {
-    const float row_amax = amax(part(r), ignore_nan);
-    if (!(row_amax <= largest)) largest = row_amax;
+  std::vector<TileScale> scales(columns);
+  for (std::size_t c = 0; c < columns; ++c) {
+    const TileRange range = tile_range(q, static_cast<std::int64_t>(c));
+    float largest = 0.0F;
+    for (std::int64_t r = r0; r < r1; ++r)
+      largest = larger(amax(row_of(r).subspan(range.begin, range.width), ignore_nan), largest);
+    scales[c] = tile_scale({.rule = recipe.rule,
+                            .format = recipe.format,
+                            .power_of_two = recipe.power_of_two,
+                            .amax_floor = recipe.amax_floor},
+                           largest);
+    store(q, static_cast<std::size_t>(row) * columns + c, scales[c]);
   }
-  const TileScale scale = tile_scale({.rule = recipe.rule,
-                                      .format = recipe.format,
-                                      .power_of_two = recipe.power_of_two,
-                                      .amax_floor = recipe.amax_floor},
-                                     largest);
-  store(q, static_cast<std::size_t>(row * q.tile_columns() + column), scale);
-  for (std::int64_t r = r0; r < r1; ++r)
-    encode_scaled(format(recipe.format), recipe.policy, part(r), scale,
-                  recipe.rule == ScaleRule::deepseek,
-                  std::span(q.codes).subspan(static_cast<std::size_t>(r * x.k + k0), width));
+  // A row of many small tiles is cast in one call.
+  std::vector<float> scaled(static_cast<std::size_t>(x.k));
+  const std::span<std::uint8_t> codes(q.codes);
+  for (std::int64_t r = r0; r < r1; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      const TileRange range = tile_range(q, static_cast<std::int64_t>(c));
+      apply_scale(row_of(r).subspan(range.begin, range.width), scales[c],
+                  recipe.rule == ScaleRule::deepseek, scaled.data() + range.begin);
+    }
+    encode(scaled, codes.subspan(static_cast<std::size_t>(r * x.k), scaled.size()),
+           {.format = recipe.format, .policy = recipe.policy});
+  }
 }
 
 QuantizedTensor quantize_tiles(const Recipe& recipe, const FloatMatrix& x, int threads) {
@@ -128,9 +162,7 @@ QuantizedTensor quantize_tiles(const Recipe& recipe, const FloatMatrix& x, int t
     return q;
   }
 #pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t row = 0; row < q.tile_rows(); ++row)
-    for (std::int64_t column = 0; column < q.tile_columns(); ++column)
-      encode_tile(recipe, x, row, column, q);
+  for (std::int64_t row = 0; row < q.tile_rows(); ++row) encode_tile_row(recipe, x, row, q);
   return q;
 }
 
@@ -146,10 +178,18 @@ QuantizedTensor quantize_with(const Recipe& recipe, const FloatMatrix& x,
 
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
-  const float s = divide ? scale.inverse_scale : scale.scale;
-  for (std::size_t i = 0; i < x.size(); ++i)
-    codes[i] =
-        static_cast<std::uint8_t>(encode(f, policy, canonical(divide ? x[i] / s : x[i] * s)));
+  require(x.size() == codes.size(), "codes", fmt::format("{} codes, as x", x.size()),
+          fmt::format("{}", codes.size()));
+  // Scaled here and not by `encode`, which takes neither a scale of 0, Inf or
+  // NaN nor a division; the buffer stays in the first cache.
+  constexpr std::size_t kBuffer = 2048;
+  std::array<float, kBuffer> scaled;
+  const EncodeOptions options{.format = f.id, .policy = policy};
+  for (std::size_t begin = 0; begin < x.size(); begin += kBuffer) {
+    const std::size_t size = std::min(kBuffer, x.size() - begin);
+    apply_scale(x.subspan(begin, size), scale, divide, scaled.data());
+    encode(std::span<const float>(scaled.data(), size), codes.subspan(begin, size), options);
+  }
 }
 
 CodeMatrix QuantizedTensor::matrix() const { return CodeMatrix::row_major(format, codes, rows, k); }

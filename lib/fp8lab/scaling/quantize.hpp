@@ -116,7 +116,8 @@ QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_t
 
 /// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
 /// is set; binary32 arithmetic, one rounding each. A NaN product is the
-/// canonical positive NaN that GPUs give. The one place that casts.
+/// canonical positive NaN that GPUs give. The one place that casts. Throws
+/// `Error` if the sizes differ.
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes);
 

@@ -100,7 +100,7 @@ TileScale mx_scale(const ScaleOptions& options, const Format& f, float amax) {
   const std::uint8_t code = mx_code(options, f, amax);
   TileScale result;
   result.e8m0 = code;
-  result.inverse_scale = static_cast<float>(decode(format(FormatId::e8m0fnu), code));
+  result.inverse_scale = decode_table(FormatId::e8m0fnu)[code];
   if (options.rule == ScaleRule::te_mx)
     // One integer subtraction: 254 has no reciprocal left, and 0 is meant for empty tiles.
     result.scale = code == 0 ? 1.0F : float_of((std::uint32_t{254} - code) << 23);
@@ -142,18 +142,21 @@ bool amax_ignores_nan(ScaleRule rule) {
 }
 
 float amax(std::span<const float> x, bool ignore_nan) {
-  // Magnitudes order like their bits, with NaN above Inf.
-  std::uint32_t largest = 0;
+  // Magnitudes order like their bits, with NaN above Inf; signed, because that
+  // maximum has vector instructions on every target.
+  constexpr auto kInfinity = static_cast<std::int32_t>(kExponentMask);
+  std::int32_t largest = 0;
   if (ignore_nan) {
     for (const float value : x) {
-      const std::uint32_t magnitude = bits_of(value) & 0x7fffffff;
-      largest = std::max(largest, magnitude > kExponentMask ? 0 : magnitude);
+      const auto magnitude = static_cast<std::int32_t>(bits_of(value) & 0x7fffffff);
+      largest = std::max(largest, magnitude > kInfinity ? 0 : magnitude);
     }
   } else {
-    for (const float value : x) largest = std::max(largest, bits_of(value) & 0x7fffffff);
-    if (largest > kExponentMask) largest = 0x7fc00000;
+    for (const float value : x)
+      largest = std::max(largest, static_cast<std::int32_t>(bits_of(value) & 0x7fffffff));
+    if (largest > kInfinity) largest = 0x7fc00000;
   }
-  return float_of(largest);
+  return float_of(static_cast<std::uint32_t>(largest));
 }
 
 }  // namespace fp8lab
