@@ -133,7 +133,7 @@ std::vector<Row> baselines() {
   rows.push_back(cuda<__NV_NOSAT, __NV_E5M2>(FormatId::e5m2, "nvidia_nosat"));
 #endif
   // Where profiles that all follow the specification still differ from one another.
-  const auto other = [](FormatId id, std::string name, std::string profile) {
+  const auto other = [](FormatId id, const std::string& name, std::string profile) {
     return Row{name + " instead", id, std::move(profile),
                [=](std::span<const float> in, Codes out) {
                  encode(in, out, {.format = id, .policy = find_cast_profile(name).policy});

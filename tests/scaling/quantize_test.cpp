@@ -1,5 +1,6 @@
 #include "fp8lab/scaling/quantize.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -26,30 +27,38 @@ bool same(const QuantizedTensor& a, const QuantizedTensor& b) {
          a.e8m0 == b.e8m0 && a.row_block == b.row_block && a.k_block == b.k_block;
 }
 
-/// Every element by itself: its tile's amax, the rule, one cast.
+/// Tile by tile: its amax, the rule, and one cast an element.
 void check_elementwise(const Recipe& recipe, const FloatMatrix& x, const QuantizedTensor& q) {
-  for (std::int64_t r = 0; r < x.rows; ++r)
-    for (std::int64_t c = 0; c < x.k; ++c) {
-      const std::int64_t r0 = r / q.row_block * q.row_block;
-      const std::int64_t c0 = c / q.k_block * q.k_block;
-      float largest = 0.0F;
-      for (std::int64_t i = r0; i < std::min(r0 + q.row_block, x.rows); ++i)
-        for (std::int64_t j = c0; j < std::min(c0 + q.k_block, x.k); ++j)
-          largest = std::max(largest, std::abs(x.values[static_cast<std::size_t>(i * x.k + j)]));
-      const TileScale s = tile_scale({.rule = recipe.rule,
-                                      .format = recipe.format,
-                                      .power_of_two = recipe.power_of_two,
-                                      .amax_floor = recipe.amax_floor},
-                                     largest);
-      const float value = x.values[static_cast<std::size_t>(r * x.k + c)];
-      const float scaled =
-          recipe.rule == ScaleRule::deepseek ? value / s.inverse_scale : value * s.scale;
-      INFO("[" << r << ", " << c << "] = " << value << " scale " << s.scale);
-      REQUIRE(q.codes[static_cast<std::size_t>(r * x.k + c)] ==
-              encode(format(recipe.format), recipe.policy, scaled));
-      REQUIRE(q.inverse_scales[static_cast<std::size_t>((r / q.row_block) * q.tile_columns() +
-                                                        c / q.k_block)] == s.inverse_scale);
-    }
+  const auto check_tile = [&](std::int64_t r0, std::int64_t c0) {
+    const std::int64_t r1 = std::min(r0 + q.row_block, x.rows);
+    const std::int64_t c1 = std::min(c0 + q.k_block, x.k);
+    const auto at = [&](std::int64_t r, std::int64_t c) {
+      return static_cast<std::size_t>(r * x.k + c);
+    };
+    float largest = 0.0F;
+    for (std::int64_t r = r0; r < r1; ++r)
+      for (std::int64_t c = c0; c < c1; ++c)
+        largest = std::max(largest, std::abs(x.values[at(r, c)]));
+    const TileScale s = tile_scale({.rule = recipe.rule,
+                                    .format = recipe.format,
+                                    .power_of_two = recipe.power_of_two,
+                                    .amax_floor = recipe.amax_floor},
+                                   largest);
+    const auto tile = (r0 / q.row_block) * q.tile_columns() + c0 / q.k_block;
+    REQUIRE(q.inverse_scales[static_cast<std::size_t>(tile)] == s.inverse_scale);
+    for (std::int64_t r = r0; r < r1; ++r)
+      for (std::int64_t c = c0; c < c1; ++c) {
+        const float value = x.values[at(r, c)];
+        const float scaled =
+            recipe.rule == ScaleRule::deepseek ? value / s.inverse_scale : value * s.scale;
+        const std::uint32_t expected = encode(format(recipe.format), recipe.policy, scaled);
+        if (q.codes[at(r, c)] == expected) continue;
+        INFO("[" << r << ", " << c << "] = " << value << " scale " << s.scale);
+        REQUIRE(q.codes[at(r, c)] == expected);
+      }
+  };
+  for (std::int64_t r = 0; r < x.rows; r += q.row_block)
+    for (std::int64_t c = 0; c < x.k; c += q.k_block) check_tile(r, c);
 }
 
 }  // namespace
