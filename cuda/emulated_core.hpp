@@ -145,6 +145,8 @@ FP8LAB_HD inline float enter_accumulator(const EmulatedModel& model, float c) {
 
 /// |a||b| (or c) in units of 2^unit, cut toward zero.
 FP8LAB_HD inline std::int64_t cut(std::uint64_t significand, int shift, bool negative) {
+  // A zero brings no exponent: its shift may be anything.
+  if (significand == 0) return 0;
   std::uint64_t magnitude = 0;
   if (shift >= 0)
     magnitude = significand << shift;

@@ -42,7 +42,7 @@ struct GemmArguments {
   bool scaled_at_end = false;   ///< the whole sum is scaled, and c added then
 
   FP8LAB_HD float c_at(int row, int column) const {
-    return c == nullptr ? 0.0F : c[static_cast<std::size_t>(row) * n + column];
+    return c == nullptr ? 0.0F : c[static_cast<std::ptrdiff_t>(row) * n + column];
   }
 };
 

@@ -91,7 +91,7 @@ TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experimen
       {"S4", holds_with_correction}, {"S5", holds_with_correction}, {"S6", does_not_hold},
       {"S8", does_not_hold},         {"S9", holds_with_correction}, {"S10", does_not_hold},
       {"S12", holds_with_correction}};
-  const std::uint64_t seed = GENERATE(1, 2);
+  const std::uint64_t seed = static_cast<std::uint64_t>(GENERATE(1, 2));
   for (const auto& [id, verdict] : expected) {
     const Measurement measured = measure(find_claim(id), {.seed = seed, .threads = 1});
     INFO(id << ", seed " << seed << ": " << measured.figure);

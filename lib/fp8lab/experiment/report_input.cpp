@@ -52,7 +52,7 @@ class Node {
   }
   /// The name of a file of this folder.
   [[nodiscard]] std::string file_name() const {
-    const std::string name = text();
+    std::string name = text();
     require_file_name(place_, name);
     return name;
   }

@@ -82,7 +82,7 @@ class HeaderParser {
     const char quote = text_[at_++];
     const std::size_t end = text_.find(quote, at_);
     if (end == std::string_view::npos) fail("a string that does not end");
-    const std::string value(text_.substr(at_, end - at_));
+    std::string value(text_.substr(at_, end - at_));
     at_ = end + 1;
     return value;
   }

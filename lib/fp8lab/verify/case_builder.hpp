@@ -20,7 +20,7 @@ class Draws {
   std::uint32_t bits() { return stream_.bits32(next_++); }
   /// Uniform on [low, high].
   int between(int low, int high) {
-    const auto span = static_cast<std::uint64_t>(high - low + 1);
+    const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) + 1;
     return low + static_cast<int>((std::uint64_t{bits()} * span) >> 32);
   }
   bool coin() { return (bits() & 1) != 0; }
