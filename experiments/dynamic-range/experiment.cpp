@@ -92,7 +92,7 @@ std::vector<Case> measure(const RunContext& context, const Setup& setup) {
 Table format_table() {
   Table table("formats", "What each format can hold",
               {{"format", "", "name"},
-               {"bits", "bits", "stored width"},
+               {"bits", "bits", "width of a code"},
                {"min_subnormal", "1", "smallest positive number"},
                {"min_normal", "1", "smallest normal number"},
                {"max_finite", "1", "largest finite number"},
@@ -102,7 +102,7 @@ Table format_table() {
   for (const Format& f : kFormats) {
     if (f.is_scale_only()) continue;
     const FormatRange r = range_of(f);
-    table.add_row({std::string(f.name), std::int64_t{f.storage_bits}, r.min_subnormal, r.min_normal,
+    table.add_row({std::string(f.name), std::int64_t{f.code_bits()}, r.min_subnormal, r.min_normal,
                    r.max_finite, r.decades_normal, r.decades_with_subnormals,
                    std::ldexp(1.0, -(f.mantissa_bits + 1))});
   }
