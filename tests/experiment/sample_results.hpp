@@ -1,35 +1,15 @@
 #pragma once
 // A small run with something of everything, hostile text included.
 
-#include <unistd.h>
-
 #include <filesystem>
 #include <string>
 
 #include "fp8lab/experiment/result_files.hpp"
+#include "io/temporary.hpp"
 
 namespace fp8lab::test {
 
-/// A folder of this test's own that is gone when it ends.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() /
-              ("fp8lab-test-" + name + "-" + std::to_string(::getpid()))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using ::TemporaryFolder;
 
 inline Results sample_results(const RunContext& context) {
   const RandomStream random = context.random("sample");

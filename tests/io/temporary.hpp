@@ -13,6 +13,7 @@ class TemporaryFolder {
   explicit TemporaryFolder(const std::string& name)
       : path_(std::filesystem::temp_directory_path() /
               ("fp8lab_" + name + "_" + std::to_string(::getpid()))) {
+    std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() {
@@ -22,6 +23,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::filesystem::path operator/(const std::string& file) const {
     return path_ / file;
   }
