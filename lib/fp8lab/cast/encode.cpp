@@ -119,6 +119,7 @@ EncodePlan checked_plan(const EncodeOptions& options, bool wide) {
   require_scale(options.scale, "scale");
   if (options.policy.rounding == RoundingMode::stochastic)
     require(options.random.has_value(), "random", "a stream for stochastic rounding", "none");
+  const DefaultEnvironment environment(false);
   return make_plan(f, options.policy, options.scale);
 }
 

@@ -9,14 +9,23 @@
 
 namespace fp8lab::cast_kernels {
 
-/// Constants of the kernel for rounding to nearest even with subnormals. The rounding is one
-/// fused multiply-add: |x| 2^-(23-M) + m, where m is the power of two at the top of x's
-/// binade (or at min normal), leaves the rounded significand in the low bits of the sum.
+/// The policies that have a kernel of their own, by what happens below min normal.
+enum class SmallNumbers : std::uint8_t {
+  gradual,  ///< to nearest even, subnormals kept
+  flushed,  ///< to nearest even, |x| < min normal becomes zero
+  raised,   ///< to nearest, ties toward zero, 0 < |x| < min normal becomes min normal
+};
+
+/// Constants of the kernels for rounding to nearest. The rounding is one fused multiply-add:
+/// |x| 2^-(23-M) + m, where m is the power of two at the top of x's binade (or at min
+/// normal), leaves the rounded significand in the low bits of the sum.
 struct NearestPlan {
+  SmallNumbers small_numbers = SmallNumbers::gradual;
   float clamp = 0.0f;  ///< magnitudes above become this; it rounds to the overflow code
   float min_normal = 0.0f;
-  float unit = 0.0f;               ///< 2^-(23-M)
-  std::uint32_t code_offset = 0;   ///< added to the significand; turns exponent fields into codes
+  int mantissa_bits = 0;
+  std::uint32_t min_field = 0;     ///< biased binary32 exponent of min normal
+  std::uint32_t nonzero_from = 0;  ///< smallest binary32 magnitude whose scaled value is not zero
   std::uint32_t nan_above = 0;     ///< binary32 magnitudes above this become `nan_code`
   std::uint8_t nan_code = 0;       ///< what a positive NaN becomes
   std::uint8_t nan_sign_mask = 0;  ///< the bit that a negative NaN flips, if any
@@ -56,7 +65,7 @@ struct EncodePlan {
   GeneralPlan general_plan;
 };
 
-/// Cheap: it stands before every call, however short.
+/// Cheap: it stands before every call, however short. Needs rounding to nearest, with subnormals.
 EncodePlan make_plan(const Format& format, const CastPolicy& policy, float scale);
 
 struct EncodeTask {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/kernels/kernels.hpp"
@@ -30,9 +31,19 @@ float grid_value(const Format& f, std::uint32_t code) {
 
 /// The smallest binary32 magnitude that rounds to more than `code`: the midpoint above it, or the
 /// number after that where the tie goes to `code`.
-std::uint32_t first_above(const Format& f, std::uint32_t code) {
+std::uint32_t first_above(const Format& f, RoundingMode mode, std::uint32_t code) {
   const float midpoint = 0.5f * (grid_value(f, code) + grid_value(f, code + 1));
-  return std::bit_cast<std::uint32_t>(midpoint) + (code % 2 == 0 ? 1 : 0);
+  const bool tie_stays = mode == RoundingMode::nearest_toward_zero || code % 2 == 0;
+  return std::bit_cast<std::uint32_t>(midpoint) + (tie_stays ? 1 : 0);
+}
+
+/// The smallest binary32 magnitude whose product with `scale` rounds to a non-zero binary32:
+/// the first that makes the product larger than 2^-150.
+std::uint32_t first_nonzero(float scale) {
+  const double exact_scale = scale;
+  const auto near = static_cast<float>(0x1p-150 / exact_scale);
+  const bool above = static_cast<double>(near) * exact_scale > 0x1p-150;
+  return std::bit_cast<std::uint32_t>(near) + (above ? 0 : 1);
 }
 
 std::uint32_t nan_code(const Format& f, const CastPolicy& policy, bool negative) {
@@ -49,15 +60,47 @@ bool overflow_fits_nearest(const Format& f, const CastPolicy& policy) {
          (huge.code == last || huge.code == last + 1);
 }
 
-NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, float scale) {
+/// Which kernel for rounding to nearest serves the policy, if any does.
+std::optional<SmallNumbers> nearest_kernel(const Format& f, const CastPolicy& policy) {
+  if (!f.has_sign || f.mantissa_bits < 1 || f.mantissa_bits > 3 || f.code_bits() > 8 ||
+      !overflow_fits_nearest(f, policy))
+    return std::nullopt;
+  if (policy.rounding == RoundingMode::nearest_even) {
+    if (policy.subnormals == SubnormalPolicy::preserve) return SmallNumbers::gradual;
+    if (policy.subnormals == SubnormalPolicy::flush_to_zero) return SmallNumbers::flushed;
+  }
+  if (policy.rounding == RoundingMode::nearest_toward_zero &&
+      policy.subnormals == SubnormalPolicy::raise_to_min_normal)
+    return SmallNumbers::raised;
+  return std::nullopt;
+}
+
+/// The smallest binary32 magnitude whose code is not a zero, once small numbers are flushed or
+/// raised.
+std::uint32_t zero_below(const Format& f, const NearestPlan& plan) {
+  switch (plan.small_numbers) {
+    case SmallNumbers::gradual:
+      return first_above(f, RoundingMode::nearest_even, 0);
+    case SmallNumbers::flushed:
+      return plan.min_field << 23;
+    case SmallNumbers::raised:
+      break;
+  }
+  return 1;
+}
+
+NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, SmallNumbers small_numbers,
+                              float scale) {
   const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
   const bool overflow_without_sign = huge.nan && f.specials == SpecialValues::fnuz;
-  const std::uint32_t min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  const std::uint32_t last = detail::last_code(f, policy);
   NearestPlan plan;
-  plan.clamp = grid_value(f, overflow_without_sign ? detail::last_code(f, policy) : huge.code);
+  plan.small_numbers = small_numbers;
+  plan.clamp = grid_value(f, overflow_without_sign ? last + 1 : huge.code);
   plan.min_normal = power_of_two(f.min_exponent());
-  plan.unit = power_of_two(f.mantissa_bits - 23);
-  plan.code_offset = (0u - (min_field << f.mantissa_bits)) & 0xff;
+  plan.mantissa_bits = f.mantissa_bits;
+  plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  plan.nonzero_from = first_nonzero(scale);
   plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
   plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
   plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
@@ -65,8 +108,8 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, float s
   plan.plain = f.code_bits() == 8 && !plan.no_negative_zero;
   plan.overflow_is_nan = huge.nan;
   plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
-  plan.overflow_from = first_above(f, detail::last_code(f, policy));
-  plan.zero_below = first_above(f, 0);
+  plan.overflow_from = first_above(f, policy.rounding, last);
+  plan.zero_below = zero_below(f, plan);
   plan.nan_above = overflow_without_sign ? plan.overflow_from - 1 : kInfinityBits;
   return plan;
 }
@@ -125,12 +168,10 @@ EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
   EncodePlan plan;
   plan.format = &f;
   plan.policy = policy;
-  plan.nearest = policy.rounding == RoundingMode::nearest_even &&
-                 policy.subnormals == SubnormalPolicy::preserve && f.has_sign &&
-                 f.mantissa_bits >= 1 && f.mantissa_bits <= 3 && f.code_bits() <= 8 &&
-                 overflow_fits_nearest(f, policy);
-  if (plan.nearest)
-    plan.nearest_plan = make_nearest_plan(f, policy, scale);
+  const std::optional<SmallNumbers> small_numbers = nearest_kernel(f, policy);
+  plan.nearest = small_numbers.has_value();
+  if (small_numbers)
+    plan.nearest_plan = make_nearest_plan(f, policy, *small_numbers, scale);
   else
     plan.general_plan = make_general_plan(f, policy);
   return plan;
