@@ -207,6 +207,11 @@ EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
                      widened);
 }
 
+void draw_bits(const RandomStream& random, std::uint64_t first, std::span<std::uint32_t> out,
+               const std::optional<Target>& target) {
+  kernels_of(chosen(target)).draw(random, first, out.data(), out.size());
+}
+
 void decode(std::span<const std::uint8_t> in, std::span<float> out, const DecodeOptions& options) {
   require_apart(in, out);
   const Format& f = format(options.format);

@@ -62,6 +62,11 @@ EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
 EncodeStatistics encode(std::span<const float> in, std::span<std::uint16_t> out,
                         const EncodeOptions& options);
 
+/// Writes to out[i] the draw `first` + i of `random`, `bits32(first + i)`: what stochastic rounding
+/// uses. Throws `Error` for a target that is not available.
+void draw_bits(const RandomStream& random, std::uint64_t first, std::span<std::uint32_t> out,
+               const std::optional<Target>& target = {});
+
 struct DecodeOptions {
   FormatId format = FormatId::e4m3fn;
   /// Multiplies each decoded value in binary32, to nearest even; finite, positive.

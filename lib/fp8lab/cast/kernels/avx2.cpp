@@ -16,6 +16,9 @@
 FP8LAB_BEGIN_TARGET("avx2,fma,f16c")
 
 #include "fp8lab/cast/kernels/avx2_ops.inc"
+
+#include "fp8lab/cast/kernels/philox.inc"
+
 #include "fp8lab/cast/kernels/general_kernel.inc"
 
 namespace fp8lab::cast_kernels {
@@ -23,7 +26,7 @@ namespace {
 
 constexpr std::size_t kBlock = 32;
 // Elements ahead: into the second-level cache alone.
-constexpr std::size_t kFarAhead = 4096;
+constexpr std::size_t kFarAhead = 1024;
 constexpr std::size_t kNearAhead = 0;
 
 FP8LAB_INLINE __m256i as_bits(__m256 v) { return _mm256_castps_si256(v); }
@@ -238,7 +241,7 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
 
 namespace fp8lab::cast_kernels {
 
-const Kernels kAvx2Kernels{encode_task, decode_task, widen};
+const Kernels kAvx2Kernels{encode_task, decode_task, widen, draw};
 
 }  // namespace fp8lab::cast_kernels
 

@@ -22,6 +22,9 @@
 FP8LAB_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")
 
 #include "fp8lab/cast/kernels/avx512_ops.inc"
+
+#include "fp8lab/cast/kernels/philox.inc"
+
 #include "fp8lab/cast/kernels/general_kernel.inc"
 
 namespace fp8lab::cast_kernels {
@@ -247,7 +250,7 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
 
 namespace fp8lab::cast_kernels {
 
-const Kernels kAvx512Kernels{encode_task, decode_task, widen};
+const Kernels kAvx512Kernels{encode_task, decode_task, widen, draw};
 
 }  // namespace fp8lab::cast_kernels
 

@@ -115,6 +115,9 @@ struct Kernels {
   void (*decode)(const DecodeTask& task);
   /// FP16 or BF16 to binary32, exactly.
   void (*widen)(FormatId input, const std::uint16_t* in, float* out, std::size_t count);
+  /// The 32-bit draws `first` and on of the stream.
+  void (*draw)(const RandomStream& random, std::uint64_t first, std::uint32_t* out,
+               std::size_t count);
 };
 
 extern const Kernels kScalarKernels;

@@ -56,8 +56,12 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
   for (std::size_t i = 0; i < count; ++i) out[i] = table[in[i]];
 }
 
+void draw(const RandomStream& random, std::uint64_t first, std::uint32_t* out, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = random.bits32(first + i);
+}
+
 }  // namespace
 
-const Kernels kScalarKernels{encode_task, decode_task, widen};
+const Kernels kScalarKernels{encode_task, decode_task, widen, draw};
 
 }  // namespace fp8lab::cast_kernels
