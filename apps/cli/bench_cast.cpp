@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <span>
 
 #include "bench.hpp"
+#include "cast_baselines.hpp"
 #include "conformance.hpp"
 #include "fp8lab/bench/ceilings.hpp"
 #include "fp8lab/bench/copies.hpp"
@@ -152,13 +154,17 @@ std::vector<Case> encode_cases(int threads) {
   std::vector<Case> cases;
   for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
     for (const CastProfile& profile : kCastProfiles)
-      if (profile.name != "seed_toy")
-        cases.push_back({fmt::format("encode {} {}", format(id).name, profile.name),
-                         {.format = id, .policy = profile.policy, .threads = threads}});
-  cases.push_back({"encode e4m3fnuz ml_dtypes",
-                   {.format = FormatId::e4m3fnuz, .policy = kMlDtypes, .threads = threads}});
-  cases.push_back({"encode e2m1 ocp_saturating",
-                   {.format = FormatId::e2m1, .policy = kOcpSaturating, .threads = threads}});
+      cases.push_back({fmt::format("encode {} {}", format(id).name, profile.name),
+                       {.format = id, .policy = profile.policy, .threads = threads}});
+  for (const FormatId id : {FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m1})
+    cases.push_back({fmt::format("encode {} ml_dtypes", format(id).name),
+                     {.format = id, .policy = kMlDtypes, .threads = threads}});
+  for (const RoundingMode mode :
+       {RoundingMode::nearest_away, RoundingMode::toward_zero, RoundingMode::upward}) {
+    EncodeOptions options{.threads = threads};
+    options.policy.rounding = mode;
+    cases.push_back({fmt::format("encode e4m3fn {}", to_string(mode)), options});
+  }
   EncodeOptions options{.scale = 0.37f, .threads = threads};
   cases.push_back({"encode e4m3fn scale", options});
   options.statistics = GatherStatistics::amax;
@@ -177,6 +183,52 @@ std::size_t elements_in_cache() {
   constexpr std::size_t kUnknown = 32768;
   const long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE);
   return (bytes > 0 ? static_cast<std::size_t>(bytes) : kUnknown) / 6 / 256 * 256;
+}
+
+/// The draws of stochastic rounding and nothing else: what it costs before the first cast.
+Row draws_row(std::size_t count, int threads) {
+  return {"draws of stochastic rounding alone",
+          [=] {
+            constexpr std::size_t kChunk = 4096;
+            const RandomStream stream(1, "bench");
+#pragma omp parallel for num_threads(threads)
+            for (std::size_t at = 0; at < count; at += kChunk) {
+              std::array<std::uint32_t, kChunk> bits;
+              draw_bits(stream, at, std::span(bits).first(std::min(kChunk, count - at)));
+            }
+          },
+          0.0,
+          0,
+          {}};
+}
+
+/// Other people's casts; those of whole arrays are much slower than ours: on one thread and a
+/// part of the elements. `verified` becomes false where a sample of codes is not ours.
+nlohmann::json measure_baselines(const CastOptions& options, std::span<const float> in,
+                                 std::span<std::uint8_t> out, bool& verified) {
+  const std::size_t count = std::max<std::size_t>(in.size() / 16 / 64 * 64, 64);
+  in = in.first(count);
+  out = out.first(count);
+  std::vector<Row> rows{{"narrowing copy, plain",
+                         [=] { bench::narrowing_copy(CopyKind::plain, in, out, 1); },
+                         5.0,
+                         0,
+                         {}}};
+  for (const CastBaseline& baseline : cast_baselines()) {
+    std::vector<std::uint8_t> ours(count);
+    encode(in, ours,
+           {.format = baseline.format, .policy = find_cast_profile(baseline.profile).policy});
+    baseline.cast(in, out);
+    verified = verified && std::ranges::equal(ours, out);
+    rows.push_back(
+        {fmt::format("{}, {} {}", baseline.name, format(baseline.format).name, baseline.profile),
+         [=] { baseline.cast(in, out); },
+         5.0,
+         0,
+         {}});
+  }
+  time_rows(rows, options, 1);
+  return report(rows, count);
 }
 
 /// In the first-level cache, through the public function.
@@ -231,6 +283,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
     rows.push_back(
         {one.name, [one, &in, &out] { encode(in.span(), out.span(), one.options); }, 5.0, 0, {}});
   }
+  rows.push_back(draws_row(count, threads));
   time_rows(rows, cast_options, threads);
   nlohmann::json encodes = report(rows, count);
 
@@ -252,6 +305,8 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
     encodes.insert(encodes.end(), part.begin() + 1, part.end());
   }
 
+  fill(Data::normal, in.span());
+  const nlohmann::json baselines = measure_baselines(cast_options, in.span(), out.span(), verified);
   rows.clear();
   const std::span<const std::uint8_t> codes = out.span();
   for (const CopyKind kind : {CopyKind::plain, CopyKind::non_temporal, CopyKind::prefetched})
@@ -275,6 +330,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
           {"repetitions", cast_options.repetitions},
           {"clock", cast_options.clock},
           {"encode", encodes},
+          {"baselines", baselines},
           {"decode", report(rows, count)},
           {"in_cache", measure_in_cache(cast_options.clock == "cpu", verified)},
           {"verified", verified}};
@@ -282,7 +338,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
 
 void print_rows(const nlohmann::json& rows) {
   for (const nlohmann::json& row : rows)
-    fmt::print("{:40} {:6.2f} {:6.2f} {:7.1f} {:6.1f}% {:7.3f} {:7.3f}\n",
+    fmt::print("{:46} {:6.2f} {:6.2f} {:7.1f} {:6.1f}% {:7.3f} {:7.3f}\n",
                row["name"].get<std::string>(), row["gelements"].get<double>(),
                row["best_gelements"].get<double>(), row["gbs"].get<double>(),
                100.0 * row["spread"].get<double>(), row["ratio"].get<double>(),
@@ -293,12 +349,14 @@ void print(const nlohmann::json& result) {
   if (result.contains("conformance")) return print_conformance(result["conformance"]);
   fmt::print(
       "casts of {} elements, {} rounds, {} time; ratios to the plain narrowing copy and to the "
-      "non-temporal widening copy of the same round\n{:40} {:>6} {:>6} {:>7} {:>7} {:>7} {:>7}\n",
+      "non-temporal widening copy of the same round\n{:46} {:>6} {:>6} {:>7} {:>7} {:>7} {:>7}\n",
       result["elements"].get<std::size_t>(), result["repetitions"].get<int>(),
       result["clock"].get<std::string>(), "", "Gel/s", "best", "GB/s", "spread", "ratio",
       "of best");
   print_rows(result["encode"]);
   print_rows(result["decode"]);
+  fmt::print("what one could use instead, on one thread:\n");
+  print_rows(result["baselines"]);
   const nlohmann::json& cache = result["in_cache"];
   fmt::print(
       "in the first-level cache, {} elements, 1 thread, {:.2f} GHz: E4M3 encode {:.2f} "

@@ -7,35 +7,19 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "cast_baselines.hpp"
 #include "fp8lab/cast/encode.hpp"
-
-#if __has_include(<cuda_fp8.h>)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wpedantic"
-#include <cuda_fp8.h>
-#pragma GCC diagnostic pop
-#endif
 
 namespace fp8lab::cli {
 namespace {
 
 constexpr std::size_t kChunk = 4096;
 using Codes = std::span<std::uint8_t>;
-using Baseline = std::function<void(std::span<const float>, Codes)>;
-
-struct Row {
-  std::string name;
-  FormatId format;
-  std::string profile;  ///< ours to compare with
-  Baseline cast;
-};
+using Row = CastBaseline;
 
 enum Kind : std::size_t { kNan, kInfinite, kAboveMax, kNormal, kBelowNormal, kKinds };
 constexpr std::array<const char*, kKinds> kKindNames{"nan", "infinite", "above_max", "normal",
@@ -113,25 +97,10 @@ Row through_half(FormatId id) {
           }};
 }
 
-#if __has_include(<cuda_fp8.h>)
-template <__nv_saturation_t kSaturation, __nv_fp8_interpretation_t kInterpretation>
-Row cuda(FormatId id, std::string profile) {
-  return {"CUDA host code of cuda_fp8.h", id, std::move(profile),
-          [](std::span<const float> in, Codes out) {
-            for (std::size_t i = 0; i < in.size(); ++i)
-              out[i] = __nv_cvt_float_to_fp8(in[i], kSaturation, kInterpretation);
-          }};
-}
-#endif
-
 std::vector<Row> baselines() {
-  std::vector<Row> rows{through_half(FormatId::e4m3fn), through_half(FormatId::e5m2)};
-#if __has_include(<cuda_fp8.h>)
-  rows.push_back(cuda<__NV_SATFINITE, __NV_E4M3>(FormatId::e4m3fn, "nvidia_satfinite"));
-  rows.push_back(cuda<__NV_NOSAT, __NV_E4M3>(FormatId::e4m3fn, "nvidia_nosat"));
-  rows.push_back(cuda<__NV_SATFINITE, __NV_E5M2>(FormatId::e5m2, "nvidia_satfinite"));
-  rows.push_back(cuda<__NV_NOSAT, __NV_E5M2>(FormatId::e5m2, "nvidia_nosat"));
-#endif
+  std::vector<Row> rows = cast_baselines();
+  rows.push_back(through_half(FormatId::e4m3fn));
+  rows.push_back(through_half(FormatId::e5m2));
   // Where profiles that all follow the specification still differ from one another.
   const auto other = [](FormatId id, const std::string& name, std::string profile) {
     return Row{name + " instead", id, std::move(profile),

@@ -108,7 +108,9 @@ TEST_CASE("amax of data that holds nothing but subnormals is exact", "[cast][enc
 
 TEST_CASE("any length and alignment encodes the same and touches nothing else", "[cast][encode]") {
   const std::vector<float> in = mixed_values(400, 3);
-  for (const CastPolicy& policy : {kNvidiaSatfinite, kFlush}) {
+  CastPolicy toward_zero = kNvidiaSatfinite;
+  toward_zero.rounding = RoundingMode::toward_zero;
+  for (const CastPolicy& policy : {kNvidiaSatfinite, kFlush, kSeedToy, toward_zero}) {
     const EncodeOptions whole{.policy = policy, .target = Target::scalar};
     const Expected expected = expect(in, whole);
     for (const Target target : available_targets()) {
@@ -134,8 +136,12 @@ TEST_CASE("calls too large for the caches give the same bits for any thread coun
           "[cast][encode]") {
   constexpr std::size_t kCount = (std::size_t{1} << 21) + 77;
   const std::vector<float> in = mixed_values(kCount, 4);
-  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m1, FormatId::e4m3fnuz}) {
-    EncodeOptions options{.format = id, .statistics = GatherStatistics::all};
+  for (const auto& [id, policy] :
+       {std::pair{FormatId::e4m3fn, kNvidiaSatfinite}, std::pair{FormatId::e5m2, kNvidiaSatfinite},
+        std::pair{FormatId::e2m1, kNvidiaSatfinite},
+        std::pair{FormatId::e4m3fnuz, kNvidiaSatfinite}, std::pair{FormatId::e4m3fn, kFlush},
+        std::pair{FormatId::e4m3fn, kSeedToy}}) {
+    EncodeOptions options{.format = id, .policy = policy, .statistics = GatherStatistics::all};
     const Expected expected = expect(in, options);
     for (const Target target : available_targets()) {
       for (const int threads : {1, 2, 3, 0}) {
@@ -178,6 +184,40 @@ TEST_CASE("stochastic rounding depends on element, seed and stream alone",
         INFO(to_string(target) << " threads " << threads << " first draw " << first);
         CHECK(differences(in, expected, out) == "");
         CHECK(statistics == expected.statistics);
+      }
+    }
+  }
+}
+
+TEST_CASE("stochastic rounding of any length begins at any draw", "[cast][encode][stochastic]") {
+  const std::vector<float> in = mixed_values(300, 6);
+  CastPolicy policy = kMlDtypes;
+  policy.rounding = RoundingMode::stochastic;
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2fnuz, FormatId::e8m0fnu}) {
+    for (std::size_t length = 0; length <= 200; length += length < 8 ? 1 : 17) {
+      for (std::uint64_t first = 0; first < 6; ++first)
+        check_all_targets(prefix(in, length),
+                          {.format = id,
+                           .policy = policy,
+                           .random = RandomStream(9, "lengths"),
+                           .first_draw = first},
+                          std::string(format(id).name) + " first draw " + std::to_string(first));
+    }
+  }
+}
+
+TEST_CASE("draws in bulk are the stream's", "[cast][stochastic]") {
+  const RandomStream stream(0x123456789abcdef0u, "bulk");
+  for (const std::uint64_t first :
+       {0ull, 1ull, 3ull, 4ull * 0xffffffffull - 5ull, (1ull << 40) + 2ull}) {
+    for (const std::size_t count : {0u, 1u, 3u, 4u, 63u, 64u, 65u, 300u}) {
+      std::vector<std::uint32_t> expected(count);
+      for (std::size_t i = 0; i < count; ++i) expected[i] = stream.bits32(first + i);
+      for (const Target target : available_targets()) {
+        std::vector<std::uint32_t> got(count);
+        draw_bits(stream, first, got, target);
+        INFO(to_string(target) << " first " << first << " count " << count);
+        CHECK(got == expected);
       }
     }
   }

@@ -103,9 +103,8 @@ FP8LAB_INLINE __m256i nearest_words(const NearestConstants& c, __m256i magnitude
   if constexpr (kSmallNumbers == SmallNumbers::raised)
     return _mm256_srli_epi32(_mm256_add_epi32(or_nan, c.tie_term), 16);
   const __m256i clamped = _mm256_min_epi32(magnitude, as_bits(c.clamp));
-  const __m256i normal = kSmallNumbers == SmallNumbers::gradual
-                             ? _mm256_max_epi32(or_nan, c.min_normal)
-                             : or_nan;
+  const __m256i normal =
+      kSmallNumbers == SmallNumbers::gradual ? _mm256_max_epi32(or_nan, c.min_normal) : or_nan;
   const __m256 magic = as_floats(_mm256_and_si256(normal, set1(0x7f800000)));
   const __m256 sum = _mm256_fmadd_ps(as_floats(clamped), c.unit, magic);
   return _mm256_madd_epi16(as_bits(sum), c.weights);
@@ -154,9 +153,7 @@ struct NearestCounts {
       }
     }
   }
-  [[nodiscard]] float largest() const {
-    return max_lanes(_mm256_sub_epi32(amax, set1(kNanWraps)));
-  }
+  [[nodiscard]] float largest() const { return max_lanes(_mm256_sub_epi32(amax, set1(kNanWraps))); }
   [[nodiscard]] std::uint64_t nans() const { return sum_lanes(nan); }
 };
 
@@ -170,8 +167,8 @@ FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const float* in,
     const __m256 value = _mm256_loadu_ps(in + 8 * v);
     x[v] = as_bits(Form::kScaled ? _mm256_mul_ps(value, c.scale) : value);
     const __m256i unscaled = _mm256_and_si256(as_bits(value), no_sign);
-    const __m256i magnitude = without_small<Form::kSmallNumbers>(
-        c, unscaled, _mm256_and_si256(x[v], no_sign));
+    const __m256i magnitude =
+        without_small<Form::kSmallNumbers>(c, unscaled, _mm256_and_si256(x[v], no_sign));
     codes[v] = nearest_words<Form::kSmallNumbers>(c, magnitude);
     counts.template add<Form::kStatistics>(c, unscaled, magnitude);
   }

@@ -187,8 +187,7 @@ FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const float* in,
                                        _mm512_packus_epi32(codes[2], codes[3]));
   packed = _mm512_permutexvar_epi32(order, packed);
   if constexpr (!Form::kPlain) packed = adjust_codes(c, packed);
-  const __m512i nan_codes =
-      _mm512_ternarylogic_epi32(packed, c.nan_sign_mask, c.nan_code, kXorAnd);
+  const __m512i nan_codes = _mm512_ternarylogic_epi32(packed, c.nan_sign_mask, c.nan_code, kXorAnd);
   return _mm512_mask_mov_epi8(nan_codes, join(keep), packed);
 }
 
@@ -224,8 +223,8 @@ FP8LAB_INLINE void decode_half(const HalfConstants& plan, const std::uint8_t* in
   __m512i half =
       _mm512_max_epi16(_mm512_sub_epi16(shifted, plan.field_offset), _mm512_srli_epi16(shifted, 1));
   half = _mm512_mask_mov_epi16(half, nan, words(kHalfNan));
-  half =
-      _mm512_ternarylogic_epi32(_mm512_sll_epi16(code, plan.sign_shift), words(0x8000), half, kAndOr);
+  half = _mm512_ternarylogic_epi32(_mm512_sll_epi16(code, plan.sign_shift), words(0x8000), half,
+                                   kAndOr);
   low = as_bits(_mm512_mul_ps(_mm512_cvtph_ps(_mm512_castsi512_si256(half)), plan.factor));
   high = as_bits(_mm512_mul_ps(_mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1)), plan.factor));
 }
