@@ -1,6 +1,6 @@
 #include "cast_baselines.hpp"
 
-#include "fp8lab/cast/encode.hpp"
+#include <utility>
 
 #if __has_include(<cuda_fp8.h>)
 #pragma GCC diagnostic push
@@ -13,18 +13,6 @@
 
 namespace fp8lab::cli {
 namespace {
-
-/// The plain model: our scalar reference in a loop.
-CastBaseline scalar_model(FormatId id) {
-  const std::string profile = "nvidia_satfinite";
-  return {
-      "scalar reference in a loop", id, profile,
-      [=](std::span<const float> in, std::span<std::uint8_t> out) {
-        encode(
-            in, out,
-            {.format = id, .policy = find_cast_profile(profile).policy, .target = Target::scalar});
-      }};
-}
 
 #if __has_include(<cuda_fp8.h>)
 template <__nv_saturation_t kSaturation, __nv_fp8_interpretation_t kInterpretation>
@@ -40,7 +28,7 @@ CastBaseline cuda(FormatId id, std::string profile) {
 }  // namespace
 
 std::vector<CastBaseline> cast_baselines() {
-  std::vector<CastBaseline> all{scalar_model(FormatId::e4m3fn), scalar_model(FormatId::e5m2)};
+  std::vector<CastBaseline> all;
 #if __has_include(<cuda_fp8.h>)
   all.push_back(cuda<__NV_SATFINITE, __NV_E4M3>(FormatId::e4m3fn, "nvidia_satfinite"));
   all.push_back(cuda<__NV_NOSAT, __NV_E4M3>(FormatId::e4m3fn, "nvidia_nosat"));
