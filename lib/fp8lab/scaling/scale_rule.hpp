@@ -51,8 +51,25 @@ struct ScaleOptions {
   float previous_scale = 1.0F;  ///< ms_amp
 };
 
-/// The scale of a tile whose largest magnitude is `amax` (>= 0, Inf or NaN).
-/// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2).
+/// A rule made ready for many tiles.
+class TileScaler {
+ public:
+  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2).
+  explicit TileScaler(const ScaleOptions& options);
+
+  /// scales[i] is that of a tile whose largest magnitude is amaxes[i] (>= 0, Inf
+  /// or NaN). Throws `Error` for spans of different lengths.
+  void operator()(std::span<const float> amaxes, std::span<TileScale> scales) const;
+
+ private:
+  [[nodiscard]] TileScale scale_of(float amax) const;
+
+  ScaleOptions options_;
+  const Format* format_;
+  float max_finite_;
+};
+
+/// The scale of one tile. Throws `Error` where `TileScaler` does.
 TileScale tile_scale(const ScaleOptions& options, float amax);
 
 /// True where an amax reduction of the system drops NaN (CUDA's fmaxf) and
