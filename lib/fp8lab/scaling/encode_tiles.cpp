@@ -21,6 +21,10 @@ namespace {
 constexpr std::int64_t kOnChipBytes = 256 << 10;
 /// Elements that a thread takes at a time, where it may choose.
 constexpr std::int64_t kChunk = 1 << 14;
+/// How far ahead of a stream of elements memory is read.
+constexpr std::size_t kAhead = 2048;
+/// Codes from here on are written around the caches.
+constexpr std::size_t kLargeCodes = std::size_t{1} << 20;
 /// Rows of a strip whose source is transposed: whole cache lines of it.
 constexpr std::int64_t kTransposedRows = 64;
 
@@ -51,60 +55,66 @@ const cast_kernels::Kernels& cast_kernels_of(Target target) {
 /// is more than a small tile costs, and takes neither a division nor a scale of 0, Inf or NaN.
 class TileCaster {
  public:
-  TileCaster(const Recipe& recipe, Target target)
-      : scale_(divides(recipe) ? tile_kernels(target).divide : tile_kernels(target).multiply),
+  /// `large`: the codes are more than the caches hold, and are written around them.
+  TileCaster(const Recipe& recipe, Target target, bool large)
+      : kernels_(tile_kernels(target)),
+        scale_(divides(recipe) ? kernels_.divide : kernels_.multiply),
         cast_(cast_kernels_of(target).encode),
         policy_(policy_of(recipe)),
         plan_(cast_kernels::make_plan(format(recipe.format), policy_, 1.0F)),
-        direct_(!divides(recipe) && policy_.nan == NanPolicy::positive_all_ones) {}
+        direct_(!divides(recipe) && policy_.nan == NanPolicy::positive_all_ones),
+        large_(large) {}
 
-  /// `count` elements that begin at a tile, to `codes`.
+  /// `count` elements that begin at a tile, to `codes`, while those `ahead` of
+  /// them come into the second cache.
   void add(const float* x, std::size_t count, std::size_t block, const float* factors,
-           std::uint8_t* codes) {
-    if (direct_ && block >= kDirectBlock)
-      for (std::size_t begin = 0; begin < count; begin += block)
-        cast(x + begin, std::min(block, count - begin), *factors++, codes + begin);
-    else
-      add_scaled(x, count, block, factors, codes);
-  }
-
- private:
-  /// From this tile on the kernels' own multiplication is faster than one ahead of them.
-  static constexpr std::size_t kDirectBlock = 128;
-  /// Codes of this many elements are worth writing around the caches.
-  static constexpr std::size_t kStreamed = 4096;
-  static constexpr std::size_t kBuffer = 2048;
-
-  void cast(const float* x, std::size_t count, float factor, std::uint8_t* codes) {
-    cast_({.plan = &plan_,
-           .in = x,
-           .out = codes,
-           .count = count,
-           .scale = factor,
-           .stream = count >= kStreamed});
-  }
-
-  /// By way of a buffer that stays in the first cache. Its pieces end where a tile ends,
-  /// or lie inside one.
-  void add_scaled(const float* x, std::size_t count, std::size_t block, const float* factors,
-                  std::uint8_t* codes) {
+           std::size_t ahead, std::uint8_t* codes) {
+    // Pieces end where a tile ends, or lie inside one.
     const bool small = block < kBuffer;
     const std::size_t piece = small ? kBuffer / block * block : kBuffer;
     for (std::size_t begin = 0; begin < count;) {
       const std::size_t left = small ? piece : block - begin % block;
       const std::size_t size = std::min({piece, left, count - begin});
-      scale_(x + begin, size, std::min(block, size), factors + begin / block, buffer_.data());
-      cast(buffer_.data(), size, 1.0F, codes + begin);
+      for (std::size_t line = 0; line < size; line += kLine)
+        __builtin_prefetch(x + begin + ahead + line, 0, 2);
+      std::uint8_t* to = large_ ? codes_.data() : codes + begin;
+      add_piece(x + begin, size, std::min(block, size), factors + begin / block, to);
+      if (large_) kernels_.stream(to, size, codes + begin);
       begin += size;
     }
   }
 
+ private:
+  /// From this tile on the cast's own multiplication is faster than one ahead of it.
+  static constexpr std::size_t kDirectBlock = 128;
+  static constexpr std::size_t kBuffer = 2048;
+  static constexpr std::size_t kLine = 64 / sizeof(float);
+
+  void add_piece(const float* x, std::size_t size, std::size_t block, const float* factors,
+                 std::uint8_t* codes) {
+    if (direct_ && block >= kDirectBlock) {
+      for (std::size_t begin = 0; begin < size; begin += block)
+        cast(x + begin, std::min(block, size - begin), *factors++, codes + begin);
+    } else {
+      scale_(x, size, block, factors, values_.data());
+      cast(values_.data(), size, 1.0F, codes);
+    }
+  }
+
+  void cast(const float* x, std::size_t count, float factor, std::uint8_t* codes) {
+    cast_({.plan = &plan_, .in = x, .out = codes, .count = count, .scale = factor});
+  }
+
+  const TileKernels& kernels_;
   decltype(TileKernels::multiply) scale_;
   decltype(cast_kernels::Kernels::encode) cast_;
   CastPolicy policy_;
   cast_kernels::EncodePlan plan_;
   bool direct_;
-  std::array<float, kBuffer> buffer_;
+  bool large_;
+  // Both stay in the first cache.
+  std::array<float, kBuffer> values_;
+  alignas(64) std::array<std::uint8_t, kBuffer> codes_;
 };
 
 /// How a matrix is cut into strips: some rows of tiles, and some tiles of each.
@@ -137,7 +147,7 @@ class StripEncoder {
         transposed_(transposed),
         scale_of_(scale_options(recipe)),
         kernels_(tile_kernels(target)),
-        caster_(recipe, target),
+        caster_(recipe, target, q.codes.size() >= kLargeCodes),
         q_(q) {
     const auto tiles = static_cast<std::size_t>(ceil_divide(strips.columns, q.k_block));
     largest_.resize(tiles);
@@ -188,21 +198,29 @@ class StripEncoder {
     const auto block = static_cast<std::size_t>(q_.k_block);
     const auto tiles = static_cast<std::size_t>(ceil_divide(width, q_.k_block));
     std::fill_n(largest_.begin(), tiles, 0);
+    // Rows may be powers of two apart, and then lines of a tall tile leave the second cache early.
+    const auto ahead = static_cast<std::size_t>(stride);
     for (std::int64_t r = 0; r < rows; ++r)
-      kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule),
+      kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule), ahead,
                     largest_.data());
     const auto first =
         static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + c0 / q_.k_block);
     for (std::size_t t = 0; t < tiles; ++t) factors_[t] = std::bit_cast<float>(largest_[t]);
     const std::span<TileScale> scales = std::span(scales_).first(tiles);
     scale_of_(std::span(factors_).first(tiles), scales);
-    for (std::size_t t = 0; t < tiles; ++t) {
-      store_scale(q_, first + t, scales[t]);
-      factors_[t] = factor_of(recipe_, scales[t]);
-    }
+    store_scales(first, scales);
+    for (std::size_t t = 0; t < tiles; ++t) factors_[t] = factor_of(recipe_, scales[t]);
     for (std::int64_t r = 0; r < rows; ++r)
-      caster_.add(values + r * stride, count, block, factors_.data(),
+      caster_.add(values + r * stride, count, block, factors_.data(), ahead,
                   q_.codes.data() + (row + r) * q_.k + c0);
+  }
+
+  void store_scales(std::size_t first, std::span<const TileScale> scales) {
+    for (std::size_t t = 0; t < scales.size(); ++t) q_.scales[first + t] = scales[t].scale;
+    for (std::size_t t = 0; t < scales.size(); ++t)
+      q_.inverse_scales[first + t] = scales[t].inverse_scale;
+    if (q_.e8m0.empty()) return;
+    for (std::size_t t = 0; t < scales.size(); ++t) q_.e8m0[first + t] = scales[t].e8m0;
   }
 
   const Recipe& recipe_;
@@ -262,7 +280,7 @@ float whole_amax(std::span<const float> x, bool ignore_nan, const Execution& exe
   std::int32_t largest = 0;
   for_each_chunk(x.size(), execution.threads, [&](std::size_t begin, std::size_t size) {
     std::int32_t bits = 0;
-    kernels.amax(x.data() + begin, size, size, ignore_nan, &bits);
+    kernels.amax(x.data() + begin, size, size, ignore_nan, kAhead, &bits);
     keep_largest(bits, largest);
   });
   return std::bit_cast<float>(largest);
@@ -286,9 +304,9 @@ float encode_whole(const Recipe& recipe, std::span<const float> x, const TileSca
   std::int32_t largest = 0;
   for_each_chunk(x.size(), execution.threads, [&](std::size_t begin, std::size_t size) {
     std::int32_t bits = 0;
-    if (ignore_nan) kernels.amax(x.data() + begin, size, size, *ignore_nan, &bits);
-    TileCaster(recipe, execution.target)
-        .add(x.data() + begin, size, size, &factor, codes.data() + begin);
+    if (ignore_nan) kernels.amax(x.data() + begin, size, size, *ignore_nan, kAhead, &bits);
+    TileCaster(recipe, execution.target, codes.size() >= kLargeCodes)
+        .add(x.data() + begin, size, size, &factor, size, codes.data() + begin);
     if (ignore_nan) keep_largest(bits, largest);
   });
   return std::bit_cast<float>(largest);
@@ -308,19 +326,23 @@ void encode_tiles(const Recipe& recipe, const FloatMatrix& x, bool transposed, Q
 
 template <typename T>
 void transpose_blocks(const T* from, std::int64_t rows, std::int64_t columns, T* to, int threads) {
-  // A block of rows by one line of columns: its lines stay in the first cache until all are used.
-  constexpr std::int64_t kColumns = 64 / static_cast<std::int64_t>(sizeof(T));
-  constexpr std::int64_t kRows = 256;
-  const std::int64_t across = ceil_divide(columns, kColumns);
-  const std::int64_t blocks = across * ceil_divide(rows, kRows);
+  // By way of a block on the stack: rows of a matrix may be powers of two apart, and their
+  // lines then push each other out of the first cache.
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t across = ceil_divide(columns, kBlock);
+  const std::int64_t blocks = across * ceil_divide(rows, kBlock);
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t c0 = block % across * kColumns;
-    const std::int64_t r0 = block / across * kRows;
-    const std::int64_t c1 = std::min(c0 + kColumns, columns);
-    const std::int64_t r1 = std::min(r0 + kRows, rows);
-    for (std::int64_t c = c0; c < c1; ++c)
-      for (std::int64_t r = r0; r < r1; ++r) to[c * rows + r] = from[r * columns + c];
+    std::array<T, kBlock * kBlock> turned;
+    const std::int64_t c0 = block % across * kBlock;
+    const std::int64_t r0 = block / across * kBlock;
+    const std::int64_t width = std::min(kBlock, columns - c0);
+    const std::int64_t height = std::min(kBlock, rows - r0);
+    for (std::int64_t r = 0; r < height; ++r)
+      for (std::int64_t c = 0; c < width; ++c)
+        turned[static_cast<std::size_t>(c * kBlock + r)] = from[(r0 + r) * columns + c0 + c];
+    for (std::int64_t c = 0; c < width; ++c)
+      std::copy_n(turned.data() + c * kBlock, height, to + (c0 + c) * rows + r0);
   }
 }
 

@@ -77,20 +77,20 @@ std::uint32_t e8m0_round_up(float x) {
   return exponent + (up ? 1 : 0);
 }
 
-std::uint8_t mx_code(const ScaleOptions& options, float max_finite, const Format& f, float amax) {
-  if (options.rule == ScaleRule::mx_rceil || options.rule == ScaleRule::te_mx) {
+inline std::uint8_t mx_code(ScaleRule rule, float max_finite, const Format& f, float amax) {
+  if (rule == ScaleRule::mx_rceil || rule == ScaleRule::te_mx) {
     const float descale = amax * (1.0F / max_finite);
     if (std::isnan(descale)) return kE8m0Nan;
-    if (std::isinf(descale)) return options.rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
+    if (std::isinf(descale)) return rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
     return static_cast<std::uint8_t>(e8m0_round_up(descale));
   }
   std::uint32_t bits = bits_of(amax);
   if (std::isnan(amax)) return kE8m0Nan;
-  if (options.rule == ScaleRule::mx_even)
+  if (rule == ScaleRule::mx_even)
     bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
   if ((bits & kExponentMask) == kExponentMask) return kE8m0Nan;
   int exponent = static_cast<int>(bits >> 23) - 127;
-  if (options.rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
+  if (rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
   // The element format's largest power of two.
   const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
   return static_cast<std::uint8_t>(std::max(exponent - element_exponent, -127) + 127);
@@ -104,12 +104,12 @@ float e8m0_value(std::uint32_t code) {
   return float_of(code == 0 ? kSmallest : code << 23);
 }
 
-TileScale mx_scale(const ScaleOptions& options, float max_finite, const Format& f, float amax) {
-  const std::uint8_t code = mx_code(options, max_finite, f, amax);
+inline TileScale mx_scale(ScaleRule rule, float max_finite, const Format& f, float amax) {
+  const std::uint8_t code = mx_code(rule, max_finite, f, amax);
   TileScale result;
   result.e8m0 = code;
   result.inverse_scale = e8m0_value(code);
-  if (options.rule == ScaleRule::te_mx)
+  if (rule == ScaleRule::te_mx)
     // One integer subtraction: 254 has no reciprocal left, and 0 is meant for empty tiles.
     result.scale = code == 0 ? 1.0F : float_of((std::uint32_t{254} - code) << 23);
   else
@@ -134,25 +134,38 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
   if (amaxes.size() != scales.size())
     throw Error("scales", fmt::format("{}, as amaxes", amaxes.size()),
                 fmt::format("{}", scales.size()));
-  for (std::size_t i = 0; i < amaxes.size(); ++i) scales[i] = scale_of(amaxes[i]);
-}
-
-inline TileScale TileScaler::scale_of(float amax) const {
+  const auto each = [&](const auto& scale_of) {
+    for (std::size_t i = 0; i < amaxes.size(); ++i) scales[i] = scale_of(amaxes[i]);
+  };
+  // A rule that the compiler knows is decided once and not tile by tile.
+  const auto mx = [&](ScaleRule rule) {
+    return [=, this](float amax) { return mx_scale(rule, max_finite_, *format_, amax); };
+  };
   switch (options_.rule) {
     case ScaleRule::unit:
-      return {};
+      return each([](float) { return TileScale{}; });
     case ScaleRule::te:
-      return te_scale(options_, max_finite_, amax);
+      return each([&](float amax) { return te_scale(options_, max_finite_, amax); });
     case ScaleRule::torchao:
-      return torchao_scale(options_, max_finite_, amax);
+      return each([&](float amax) { return torchao_scale(options_, max_finite_, amax); });
     case ScaleRule::deepseek:
-      return {1.0F / (amax / max_finite_), amax / max_finite_, 0};
+      return each([&](float amax) {
+        return TileScale{1.0F / (amax / max_finite_), amax / max_finite_, 0};
+      });
     case ScaleRule::deepgemm:
-      return deepgemm_scale(options_, max_finite_, amax);
+      return each([&](float amax) { return deepgemm_scale(options_, max_finite_, amax); });
     case ScaleRule::ms_amp:
-      return ms_amp_scale(options_, max_finite_, amax);
-    default:
-      return mx_scale(options_, max_finite_, *format_, amax);
+      return each([&](float amax) { return ms_amp_scale(options_, max_finite_, amax); });
+    case ScaleRule::mx_floor:
+      return each(mx(ScaleRule::mx_floor));
+    case ScaleRule::mx_ceil:
+      return each(mx(ScaleRule::mx_ceil));
+    case ScaleRule::mx_even:
+      return each(mx(ScaleRule::mx_even));
+    case ScaleRule::mx_rceil:
+      return each(mx(ScaleRule::mx_rceil));
+    case ScaleRule::te_mx:
+      return each(mx(ScaleRule::te_mx));
   }
 }
 

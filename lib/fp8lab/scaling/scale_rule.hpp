@@ -62,8 +62,6 @@ class TileScaler {
   void operator()(std::span<const float> amaxes, std::span<TileScale> scales) const;
 
  private:
-  [[nodiscard]] TileScale scale_of(float amax) const;
-
   ScaleOptions options_;
   const Format* format_;
   float max_finite_;

@@ -24,7 +24,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Words = hn::ScalableTag<std::int32_t>;
 using Floats = hn::ScalableTag<float>;
 
-constexpr std::size_t kFarAhead = 2048;  // elements, into the caches
 constexpr std::int32_t kInfinity = 0x7f800000;
 
 template <bool kIgnoreNan>
@@ -42,7 +41,7 @@ struct Padded {
 };
 
 template <bool kIgnoreNan>
-HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count) {
+HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t ahead) {
   const Words d;
   const std::size_t lanes = hn::Lanes(d);
   auto first = hn::Zero(d);
@@ -50,7 +49,7 @@ HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count) {
   std::size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     for (std::size_t line = 0; line < 4 * lanes; line += 16)
-      hwy::Prefetch(x + i + kFarAhead + line);
+      hwy::Prefetch(x + i + ahead + line);
     first =
         hn::Max(first, hn::Max(magnitude<kIgnoreNan>(x + i), magnitude<kIgnoreNan>(x + i + lanes)));
     second = hn::Max(second, hn::Max(magnitude<kIgnoreNan>(x + i + 2 * lanes),
@@ -63,15 +62,18 @@ HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count) {
 }
 
 template <bool kIgnoreNan>
-void amax_all(const float* x, std::size_t count, std::size_t block, std::int32_t* largest) {
+void amax_all(const float* x, std::size_t count, std::size_t block, std::size_t ahead,
+              std::int32_t* largest) {
   for (std::size_t begin = 0, t = 0; begin < count; begin += block, ++t)
     largest[t] =
-        std::max(largest[t], tile_amax<kIgnoreNan>(x + begin, std::min(block, count - begin)));
+        std::max(largest[t],
+                 tile_amax<kIgnoreNan>(x + begin, std::min(block, count - begin), ahead));
 }
 
-void amax(const float* x, std::size_t count, std::size_t block, bool ignore_nan,
+void amax(const float* x, std::size_t count, std::size_t block, bool ignore_nan, std::size_t ahead,
           std::int32_t* largest) {
-  ignore_nan ? amax_all<true>(x, count, block, largest) : amax_all<false>(x, count, block, largest);
+  ignore_nan ? amax_all<true>(x, count, block, ahead, largest)
+             : amax_all<false>(x, count, block, ahead, largest);
 }
 
 template <bool kDivide>
@@ -96,8 +98,19 @@ void scale(const float* x, std::size_t count, std::size_t block, const float* fa
   }
 }
 
+void stream(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
+  const hn::ScalableTag<std::uint8_t> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t head = std::min((0 - std::bit_cast<std::uintptr_t>(to)) % lanes, count);
+  std::memcpy(to, from, head);
+  std::size_t i = head;
+  for (; i + lanes <= count; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  std::memcpy(to + i, from + i, count - i);
+  hwy::FlushStream();
+}
+
 const TileKernels& table() {
-  static constexpr TileKernels kTable{amax, scale<false>, scale<true>};
+  static constexpr TileKernels kTable{amax, scale<false>, scale<true>, stream};
   return kTable;
 }
 
@@ -111,7 +124,7 @@ namespace fp8lab::scaling_detail {
 namespace {
 
 void reference_amax(const float* x, std::size_t count, std::size_t block, bool ignore_nan,
-                    std::int32_t* largest) {
+                    std::size_t /*ahead*/, std::int32_t* largest) {
   constexpr std::int32_t kInfinity = 0x7f800000;
   for (std::size_t i = 0; i < count; ++i) {
     const auto bits = std::bit_cast<std::int32_t>(std::abs(x[i]));
@@ -130,7 +143,12 @@ void reference_divide(const float* x, std::size_t count, std::size_t block, cons
   for (std::size_t i = 0; i < count; ++i) to[i] = canonical(x[i] / factors[i / block]);
 }
 
-constexpr TileKernels kReference{reference_amax, reference_multiply, reference_divide};
+void reference_stream(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
+  std::copy_n(from, count, to);
+}
+
+constexpr TileKernels kReference{reference_amax, reference_multiply, reference_divide,
+                                 reference_stream};
 
 }  // namespace
 

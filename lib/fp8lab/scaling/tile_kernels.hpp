@@ -15,15 +15,17 @@ namespace fp8lab::scaling_detail {
 struct TileKernels {
   /// largest[t] becomes the larger of itself and the bits of |x| in tile t.
   /// Magnitudes order like their bits, with NaN above Inf; where `ignore_nan`
-  /// is set, a NaN counts as 0.
+  /// is set, a NaN counts as 0. What stands `ahead` elements further is fetched.
   void (*amax)(const float* x, std::size_t count, std::size_t block, bool ignore_nan,
-               std::int32_t* largest);
+               std::size_t ahead, std::int32_t* largest);
   /// to[i] = x[i] * factors[t], binary32 in the thread's rounding mode; a NaN is canonical.
   void (*multiply)(const float* x, std::size_t count, std::size_t block, const float* factors,
                    float* to);
   /// The same with x[i] / factors[t].
   void (*divide)(const float* x, std::size_t count, std::size_t block, const float* factors,
                  float* to);
+  /// A copy that writes around the caches.
+  void (*stream)(const std::uint8_t* from, std::size_t count, std::uint8_t* to);
 };
 
 const TileKernels& tile_kernels(Target target);
