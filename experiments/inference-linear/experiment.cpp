@@ -6,6 +6,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/series.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -124,16 +125,9 @@ Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::str
             {"activations multiplied by, after calibration", true, 2},
             {label, false},
             {}};
-  for (std::size_t first = 0; first < points.size() && points[first].shift == s.shifts.front();
-       ++first) {
-    Series series{points[first].scaling, {}, {}};
-    for (const Point& p : points) {
-      if (p.scaling != series.label) continue;
-      series.x.push_back(p.shift);
-      series.y.push_back(factor * p.loss.*figure);
-    }
-    plot.series.push_back(series);
-  }
+  plot.series =
+      series_by(points, [](const Point& p) { return p.scaling; },
+                [&](const Point& p) { return std::pair(p.shift, factor * p.loss.*figure); });
   return plot;
 }
 

@@ -124,7 +124,8 @@ std::string_view to_string(ScaleRule rule) { return kNames[static_cast<std::size
 TileScaler::TileScaler(const ScaleOptions& options)
     : options_(options),
       format_(&format(options.format)),
-      max_finite_(static_cast<float>(format_->max_finite())) {
+      max_finite_(static_cast<float>(options.max_magnitude > 0.0 ? options.max_magnitude
+                                                                 : format_->max_finite())) {
   if (is_mx(options.rule))
     require(format_->id == FormatId::e4m3fn || format_->id == FormatId::e5m2, "format",
             "e4m3fn or e5m2", format_->name);

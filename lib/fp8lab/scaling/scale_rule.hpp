@@ -49,6 +49,7 @@ struct ScaleOptions {
   bool power_of_two = false;    ///< te, torchao, deepgemm
   float amax_floor = 0.0F;      ///< te: TransformerEngine's amax_epsilon
   float previous_scale = 1.0F;  ///< ms_amp
+  double max_magnitude = 0.0;   ///< where a cast policy's grid ends early; 0: the format's max
 };
 
 /// A rule made ready for many tiles.
