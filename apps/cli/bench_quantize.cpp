@@ -42,8 +42,7 @@ struct Row {
 /// stands before the first code.
 double reads_of(const Recipe& recipe) {
   const bool whole = recipe.row_block == 0 && recipe.k_block == 0;
-  const bool current =
-      recipe.source == ScaleSource::current && recipe.rule != ScaleRule::unit;
+  const bool current = recipe.source == ScaleSource::current && recipe.rule != ScaleRule::unit;
   const bool just_in_time = recipe.source == ScaleSource::ms_amp && recipe.window == 1;
   return whole && (current || just_in_time) ? 2.0 : 1.0;
 }
@@ -60,8 +59,12 @@ std::vector<Row> rows_of(const QuantizeOptions& options) {
       const bool other = recipe.row_block != preset.activation.row_block ||
                          recipe.window != preset.activation.window;
       if (role == TensorRole::activation || other)
-        rows.push_back({fmt::format("{} {}", preset.name, to_string(role)), role, recipe,
-                        reads_of(recipe), 0.0, {}});
+        rows.push_back({fmt::format("{} {}", preset.name, to_string(role)),
+                        role,
+                        recipe,
+                        reads_of(recipe),
+                        0.0,
+                        {}});
     }
   }
   return rows;
@@ -93,11 +96,10 @@ std::int64_t wrong_codes(const FloatMatrix& x, const QuantizedTensor& q, const R
   std::int64_t wrong = 0;
   for (std::int64_t i = 0; i < x.rows * x.k; i += stride) {
     const auto at = static_cast<std::size_t>(i);
-    const auto tile = static_cast<std::size_t>(i / x.k / q.row_block * q.tile_columns() +
-                                               i % x.k / q.k_block);
-    const float scaled = recipe.rule == ScaleRule::deepseek
-                             ? x.values[at] / q.inverse_scales[tile]
-                             : x.values[at] * q.scales[tile];
+    const auto tile =
+        static_cast<std::size_t>(i / x.k / q.row_block * q.tile_columns() + i % x.k / q.k_block);
+    const float scaled = recipe.rule == ScaleRule::deepseek ? x.values[at] / q.inverse_scales[tile]
+                                                            : x.values[at] * q.scales[tile];
     wrong += q.codes[at] != encode(f, recipe.policy, canonical(scaled));
   }
   return wrong;
@@ -197,13 +199,14 @@ nlohmann::json measure(const QuantizeOptions& options, int threads) {
 
 void print(const nlohmann::json& result) {
   fmt::print(
-      "recipes on [{}, {}]{}, {} rounds, {} time; ratios to a stream copy of {:.1f} GB/s (best {:.1f}) of "
+      "recipes on [{}, {}]{}, {} rounds, {} time; ratios to a stream copy of {:.1f} GB/s (best "
+      "{:.1f}) of "
       "the same run\n{:36} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
       result["rows"].get<std::int64_t>(), result["k"].get<std::int64_t>(),
       result["transpose"].get<bool>() ? " with the transpose" : "",
-      result["repetitions"].get<int>(), result["clock"].get<std::string>(), result["copy_gbs"].get<double>(),
-      result["best_copy_gbs"].get<double>(), "recipe", "reads", "Gel/s", "GB/s", "spread", "ratio",
-      "of best");
+      result["repetitions"].get<int>(), result["clock"].get<std::string>(),
+      result["copy_gbs"].get<double>(), result["best_copy_gbs"].get<double>(), "recipe", "reads",
+      "Gel/s", "GB/s", "spread", "ratio", "of best");
   for (const nlohmann::json& row : result["recipes"])
     fmt::print("{:36} {:5} {:7.2f} {:7.1f} {:6.1f}% {:7.3f} {:7.3f}\n",
                row["recipe"].get<std::string>(), row["reads"].get<double>(),
@@ -217,23 +220,21 @@ void print(const nlohmann::json& result) {
 
 Benchmark quantize_benchmark() {
   auto options = std::make_shared<QuantizeOptions>();
-  return {"quantize", "Scaling recipes against a stream copy",
-          [options](CLI::App& command) {
-            command.add_option("--recipe", options->recipes, "recipes to time (default: all)");
-            command.add_option("--rows", options->rows, "rows of the tensor")
-                ->capture_default_str();
-            command.add_option("--k", options->k, "columns of the tensor")->capture_default_str();
-            command.add_option("--repetitions", options->repetitions, "rounds")
-                ->check(CLI::Range(1, 1000))
-                ->capture_default_str();
-            command
-                .add_option("--clock", options->clock, "wall, or cpu where cores are shared")
-                ->check(CLI::IsMember({"wall", "cpu"}))
-                ->capture_default_str();
-            command.add_flag("--transpose", options->transpose, "with the transposed copy");
-          },
-          [options](const BenchOptions& common) { return measure(*options, common.threads); },
-          print};
+  return {
+      "quantize", "Scaling recipes against a stream copy",
+      [options](CLI::App& command) {
+        command.add_option("--recipe", options->recipes, "recipes to time (default: all)");
+        command.add_option("--rows", options->rows, "rows of the tensor")->capture_default_str();
+        command.add_option("--k", options->k, "columns of the tensor")->capture_default_str();
+        command.add_option("--repetitions", options->repetitions, "rounds")
+            ->check(CLI::Range(1, 1000))
+            ->capture_default_str();
+        command.add_option("--clock", options->clock, "wall, or cpu where cores are shared")
+            ->check(CLI::IsMember({"wall", "cpu"}))
+            ->capture_default_str();
+        command.add_flag("--transpose", options->transpose, "with the transposed copy");
+      },
+      [options](const BenchOptions& common) { return measure(*options, common.threads); }, print};
 }
 
 }  // namespace fp8lab::cli

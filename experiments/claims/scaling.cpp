@@ -199,8 +199,9 @@ Measurement measure_s7(const ClaimContext& context) {
   double delayed_seconds = 0.0;
   for (const char* name : {"te-delayed", "te-current", "te-blockwise", "te-mxfp8"}) {
     const Recipe& recipe = find_preset(name).activation;
-    const double reads = counted.reads(
-        [&] { Quantizer(recipe).quantize({counted.values(), kRows, 1024}, false, 1); });
+    const double reads = counted.reads([&] {
+      Quantizer(recipe).quantize({counted.values(), kRows, 1024}, false, 1);
+    });
     const double seconds = seconds_of(recipe, {large, kRows, 16 * 1024});
     if (delayed_seconds == 0.0) delayed_seconds = seconds;
     (std::string_view(name) == "te-current" ? current : most_others) =
@@ -384,7 +385,8 @@ std::vector<Claim> scaling_claims() {
        "4096 weights, delayed scaling with a history of 16, 32 steps of decay and noise",
        "holds if the cached codes always equal fresh ones", measure_s6},
       {"S7", "seeds 001, 004", "current scaling reads the tensor twice, other recipes once",
-       "pages of a [1024, 1024] tensor that come from memory past a cache of 1 MiB; processor time on "
+       "pages of a [1024, 1024] tensor that come from memory past a cache of 1 MiB; processor time "
+       "on "
        "[1024, 16384], one thread, against te-delayed (time is no part of the verdict)",
        "holds if te-current reads twice and the others once", measure_s7},
       {"S8", "seed 003", "torchao's rowwise backend scales per tensor",
@@ -396,7 +398,8 @@ std::vector<Claim> scaling_claims() {
        "to",
        measure_s9},
       {"S10", "seeds 001, 002", "DeepSeek's backward runs in BF16 (001) or E5M2 (002)",
-       "the recipe of its report on dx = dy w with a log-normal dy [128, 256] of 8 decades, and the "
+       "the recipe of its report on dx = dy w with a log-normal dy [128, 256] of 8 decades, and "
+       "the "
        "same product with E5M2 and BF16 gradients",
        "holds unless its gradients become E4M3 codes for both backward products; with a correction "
        "if those do worse than E5M2",

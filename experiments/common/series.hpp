@@ -20,7 +20,8 @@ std::vector<Series> series_by(const std::vector<Point>& points, Label label, Pos
   for (const Point& point : points) {
     const std::string name = label(point);
     if (name.empty()) continue;
-    auto at = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.label == name; });
+    auto at =
+        std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.label == name; });
     if (at == all.end()) at = all.insert(all.end(), {name, {}, {}, style(point)});
     const auto [x, y] = position(point);
     at->x.push_back(x);

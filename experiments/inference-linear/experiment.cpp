@@ -71,7 +71,10 @@ std::vector<Point> make_points(const Setup& s) {
     points.push_back({"dynamic, per token", "inference-dynamic", 0, shift, {}});
     for (const std::int64_t batches : s.calibration_batches)
       points.push_back({fmt::format("static, {} batch{}", batches, batches == 1 ? "" : "es"),
-                        "inference-static", batches, shift, {}});
+                        "inference-static",
+                        batches,
+                        shift,
+                        {}});
   }
   return points;
 }
@@ -125,18 +128,18 @@ Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::str
             {"activations multiplied by, after calibration", true, 2},
             {label, false},
             {}};
-  plot.series =
-      series_by(points, [](const Point& p) { return p.scaling; },
-                [&](const Point& p) { return std::pair(p.shift, factor * p.loss.*figure); });
+  plot.series = series_by(
+      points, [](const Point& p) { return p.scaling; },
+      [&](const Point& p) { return std::pair(p.shift, factor * p.loss.*figure); });
   return plot;
 }
 
 void add_findings(const std::vector<Point>& points, Results& results) {
   for (const Point& p : points)
-    results.findings.push_back(
-        fmt::format("Shift {:g}, {}: error of y {:.3g} %, worst token {:.3g} %, saturated {:.3g} %.",
-                    p.shift, p.scaling, 100.0 * p.loss.relative_l2, 100.0 * p.loss.worst_token_l2,
-                    p.loss.saturated_percent));
+    results.findings.push_back(fmt::format(
+        "Shift {:g}, {}: error of y {:.3g} %, worst token {:.3g} %, saturated {:.3g} %.", p.shift,
+        p.scaling, 100.0 * p.loss.relative_l2, 100.0 * p.loss.worst_token_l2,
+        p.loss.saturated_percent));
 }
 
 }  // namespace

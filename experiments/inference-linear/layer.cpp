@@ -29,8 +29,7 @@ std::vector<float> make_batch(const RandomStream& random, const InferenceShape& 
 }
 
 std::vector<float> make_weights(const RandomStream& random, const InferenceShape& shape) {
-  return normal(random, static_cast<std::size_t>(shape.outputs * shape.inputs),
-                shape.weight_sigma);
+  return normal(random, static_cast<std::size_t>(shape.outputs * shape.inputs), shape.weight_sigma);
 }
 
 InferenceLoss inference_loss(const InferenceShape& shape, const std::vector<float>& x,
@@ -48,13 +47,12 @@ InferenceLoss inference_loss(const InferenceShape& shape, const std::vector<floa
   gemm_on_backend(problem, y, 1);
   const std::vector<double> exact = exact_product(x, w, static_cast<std::size_t>(shape.inputs));
   InferenceLoss loss;
-  loss.relative_l2 =
-      compare(std::span<const double>(exact), std::span<const float>(y)).relative_l2;
+  loss.relative_l2 = compare(std::span<const double>(exact), std::span<const float>(y)).relative_l2;
   for (std::size_t begin = 0; begin < y.size(); begin += outputs)
-    loss.worst_token_l2 =
-        std::max(loss.worst_token_l2, compare(std::span<const double>(exact).subspan(begin, outputs),
-                                              std::span<const float>(y).subspan(begin, outputs))
-                                          .relative_l2);
+    loss.worst_token_l2 = std::max(loss.worst_token_l2,
+                                   compare(std::span<const double>(exact).subspan(begin, outputs),
+                                           std::span<const float>(y).subspan(begin, outputs))
+                                       .relative_l2);
   const QuantizationStatistics statistics =
       quantization_statistics({x, shape.tokens, shape.inputs}, quantized_x);
   loss.saturated_percent = statistics.saturated_percent;

@@ -16,8 +16,8 @@ struct InferenceShape {
   std::int64_t tokens = 64;
   std::int64_t inputs = 512;
   std::int64_t outputs = 128;
-  OutlierChannels activation;   ///< its rows and channels are set from the above
-  double token_octaves = 1.0;   ///< standard deviation of log2 of a token's size
+  OutlierChannels activation;  ///< its rows and channels are set from the above
+  double token_octaves = 1.0;  ///< standard deviation of log2 of a token's size
   double weight_sigma = 0.02;
   std::int64_t promotion_interval = 128;
 };

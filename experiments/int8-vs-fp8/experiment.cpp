@@ -124,18 +124,18 @@ Table published_table(const RunContext& context, Results& results) {
                {"published_advantage", "1", "their ratio"}});
   const std::size_t count = positive(context.parameters, "published_elements");
   for (const Published& line : kPublished) {
-    const auto outliers =
-        static_cast<std::size_t>(line.outlier_share * static_cast<double>(count));
+    const auto outliers = static_cast<std::size_t>(line.outlier_share * static_cast<double>(count));
     const std::vector<float> x = normal_with_outliers(context.seed, count, outliers);
     const double int8 = loss_at(find_grid("INT8"), x, 1.0).mse;
     const double fp8 = loss_at(find_grid("E4M3 (OCP)"), x, 1.0).mse;
     table.add_row({std::string(line.name), int8, fp8, int8 / fp8, line.int8_mse, line.fp8_mse,
                    line.int8_mse / line.fp8_mse});
-    results.findings.push_back(fmt::format(
-        "{}: MSE {:.2g} in INT8 and {:.2g} in E4M3, a ratio of {:.2f}; published {:.2g} and {:.2g}, "
-        "{:.2f} ({} elements).",
-        line.name, int8, fp8, int8 / fp8, line.int8_mse, line.fp8_mse,
-        line.int8_mse / line.fp8_mse, count));
+    results.findings.push_back(
+        fmt::format("{}: MSE {:.2g} in INT8 and {:.2g} in E4M3, a ratio of {:.2f}; published "
+                    "{:.2g} and {:.2g}, "
+                    "{:.2f} ({} elements).",
+                    line.name, int8, fp8, int8 / fp8, line.int8_mse, line.fp8_mse,
+                    line.int8_mse / line.fp8_mse, count));
   }
   return table;
 }
@@ -151,10 +151,10 @@ void add_findings(const Setup& s, const std::vector<Point>& points, Results& res
       return fmt::format("{} with {:.1f} dB", s.grids[best].name,
                          (points[t * s.grids.size() + best].*loss).sqnr_db);
     };
-    results.findings.push_back(
-        fmt::format("{}: least error under the amax scale {}, under the best scale {} ({} elements).",
-                    s.tensors[t].name, winner(&Point::at_max), winner(&Point::best),
-                    s.tensors[t].values.size()));
+    results.findings.push_back(fmt::format(
+        "{}: least error under the amax scale {}, under the best scale {} ({} elements).",
+        s.tensors[t].name, winner(&Point::at_max), winner(&Point::best),
+        s.tensors[t].values.size()));
   }
 }
 

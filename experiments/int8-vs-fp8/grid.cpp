@@ -29,8 +29,9 @@ double Grid::nearest(double x) const {
 }
 
 Grid find_grid(const std::string& name) {
-  const std::vector<Grid> grids{{"INT8", 0}, {"2E5M", 2},          {"3E4M", 3},         {"4E3M", 4},
-                                {"5E2M", 5}, {"E4M3 (OCP)", 4, 126}, {"E5M2 (OCP)", 5, 123}};
+  const std::vector<Grid> grids{{"INT8", 0},           {"2E5M", 2}, {"3E4M", 3},
+                                {"4E3M", 4},           {"5E2M", 5}, {"E4M3 (OCP)", 4, 126},
+                                {"E5M2 (OCP)", 5, 123}};
   std::string known;
   for (const Grid& grid : grids) {
     if (grid.name == name) return grid;

@@ -145,8 +145,8 @@ std::vector<double> count_reads(const RunContext& context, const Setup& s) {
   const Parameters& p = context.parameters;
   const auto rows = static_cast<std::int64_t>(positive(p, "read_rows"));
   const auto columns = static_cast<std::int64_t>(positive(p, "read_columns"));
-  const std::vector<float> values = normal(context.random("recipes/reads"),
-                                           static_cast<std::size_t>(rows * columns), 1.0);
+  const std::vector<float> values =
+      normal(context.random("recipes/reads"), static_cast<std::size_t>(rows * columns), 1.0);
   const FloatMatrix first{values, rows, columns};
   PageCountedTensor counted(values, positive(p, "read_window_kib") * 1024);
   std::vector<double> reads;
@@ -155,8 +155,9 @@ std::vector<double> count_reads(const RunContext& context, const Setup& s) {
     Quantizer quantizer(recipe);
     if (recipe.source != ScaleSource::current)
       for (std::int64_t step = 0; step <= recipe.window; ++step) quantizer.observe(first);
-    reads.push_back(counted.reads(
-        [&] { quantizer.quantize({counted.values(), rows, columns}, false, 1); }));
+    reads.push_back(counted.reads([&] {
+      quantizer.quantize({counted.values(), rows, columns}, false, 1);
+    }));
   }
   return reads;
 }
@@ -247,8 +248,8 @@ std::string reads_finding(const Setup& s) {
     if (s.reads[r] < 1.5)
       once += fmt::format("{}{}", once.empty() ? "" : ", ", s.presets[r]->name);
     else
-      more += fmt::format("{}{} ({:.2f})", more.empty() ? "" : ", ", s.presets[r]->name,
-                          s.reads[r]);
+      more +=
+          fmt::format("{}{} ({:.2f})", more.empty() ? "" : ", ", s.presets[r]->name, s.reads[r]);
   }
   return fmt::format("Read from memory once: {}; more than once: {}.", once.empty() ? "none" : once,
                      more.empty() ? "none" : more);

@@ -72,8 +72,7 @@ TEST_CASE("delayed-dynamics: traces come from files too", "[experiments]") {
   write_text(folder / "short.csv", "amax\n1\n");
   CHECK_THROWS_WITH(read_trace(folder / "short.csv"), contains("at least 2 steps, got 1"));
   const std::vector<float> amaxes{2.0F, 8.0F, 4.0F};
-  write_npy(folder / "amax.npy",
-            view_of(ElementType::f32, {3}, std::span<const float>(amaxes)));
+  write_npy(folder / "amax.npy", view_of(ElementType::f32, {3}, std::span<const float>(amaxes)));
   CHECK(read_trace(folder / "amax.npy") == amaxes);
   const std::string file = "file=" + (folder / "amax.npy").string();
   CHECK(run_quick("delayed-dynamics", 1, {file, "elements=32"}).plots.size() == 1);
@@ -104,12 +103,11 @@ TEST_CASE("auto-scaling: a ring sum rounds at every hop", "[experiments]") {
 TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experiments]") {
   using enum Verdict;
   const std::vector<std::pair<const char*, Verdict>> expected{
-      {"S1", holds_with_correction}, {"S7", holds},
-      {"A2", does_not_hold},         {"A3", holds_with_correction}, {"A4", does_not_hold},
-      {"A8", does_not_hold},         {"S2", does_not_hold},         {"S3", does_not_hold},
-      {"S4", holds_with_correction}, {"S5", holds_with_correction}, {"S6", does_not_hold},
-      {"S8", does_not_hold},         {"S9", holds_with_correction}, {"S10", does_not_hold},
-      {"S12", holds_with_correction}};
+      {"S1", holds_with_correction}, {"S7", holds},          {"A2", does_not_hold},
+      {"A3", holds_with_correction}, {"A4", does_not_hold},  {"A8", does_not_hold},
+      {"S2", does_not_hold},         {"S3", does_not_hold},  {"S4", holds_with_correction},
+      {"S5", holds_with_correction}, {"S6", does_not_hold},  {"S8", does_not_hold},
+      {"S9", holds_with_correction}, {"S10", does_not_hold}, {"S12", holds_with_correction}};
   const std::uint64_t seed = static_cast<std::uint64_t>(GENERATE(1, 2));
   for (const auto& [id, verdict] : expected) {
     const Measurement measured = measure(find_claim(id), {.seed = seed, .threads = 1});

@@ -156,17 +156,16 @@ TEST_CASE("quantize: targets agree on odd tiles and other casts", "[scaling]") {
     for (const ScaleRule rule : {ScaleRule::te, ScaleRule::torchao, ScaleRule::deepseek})
       for (const auto& [rows, columns] : {std::pair{2, 3}, std::pair{5, 33}, std::pair{1, 130}}) {
         INFO(profile.name << " " << to_string(rule) << " " << rows << "x" << columns);
-        check_targets({.policy = profile.policy,
-                       .rule = rule,
-                       .row_block = rows,
-                       .k_block = columns},
-                      {values, 67, 211});
+        check_targets(
+            {.policy = profile.policy, .rule = rule, .row_block = rows, .k_block = columns},
+            {values, 67, 211});
       }
 }
 
 TEST_CASE("quantize: large tensors are written around the caches", "[scaling]") {
   const std::vector<float> values = log_normal(1024 * 1056);
-  for (const char* name : {"te-current", "te-delayed", "deepseek-v3", "torchao-rowwise", "ms-amp"}) {
+  for (const char* name :
+       {"te-current", "te-delayed", "deepseek-v3", "torchao-rowwise", "ms-amp"}) {
     Recipe recipe = find_preset(name).activation;
     recipe.k_multiple = 1;
     INFO(name);

@@ -73,9 +73,8 @@ void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const fl
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
   require(x.size() == codes.size(), "codes", fmt::format("{} codes, as x", x.size()),
           fmt::format("{}", codes.size()));
-  const Recipe recipe{.format = f.id,
-                      .policy = policy,
-                      .rule = divide ? ScaleRule::deepseek : ScaleRule::unit};
+  const Recipe recipe{
+      .format = f.id, .policy = policy, .rule = divide ? ScaleRule::deepseek : ScaleRule::unit};
   encode_whole(recipe, x, scale, std::nullopt, codes, {current_target(), 1});
 }
 

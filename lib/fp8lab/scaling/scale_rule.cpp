@@ -67,7 +67,6 @@ TileScale ms_amp_scale(const ScaleOptions& options, float max_finite, float amax
   return {scale, 1.0F / scale, 0};
 }
 
-
 /// Biased exponent of `x` rounded up to a power of two, as an E8M0 code: code 0
 /// is 2^-127, half of the smallest normal, hence the special case.
 std::uint32_t e8m0_round_up(float x) {

@@ -37,7 +37,9 @@ HWY_INLINE hn::Vec<Words> magnitude(const float* x) {
 /// The last elements of a tile, fewer than a vector, after zeros.
 struct Padded {
   alignas(64) std::array<float, 16> values{};
-  Padded(const float* x, std::size_t count) { std::memcpy(values.data(), x, count * sizeof(float)); }
+  Padded(const float* x, std::size_t count) {
+    std::memcpy(values.data(), x, count * sizeof(float));
+  }
 };
 
 template <bool kIgnoreNan>
@@ -48,8 +50,7 @@ HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t
   auto second = hn::Zero(d);
   std::size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    for (std::size_t line = 0; line < 4 * lanes; line += 16)
-      hwy::Prefetch(x + i + ahead + line);
+    for (std::size_t line = 0; line < 4 * lanes; line += 16) hwy::Prefetch(x + i + ahead + line);
     first =
         hn::Max(first, hn::Max(magnitude<kIgnoreNan>(x + i), magnitude<kIgnoreNan>(x + i + lanes)));
     second = hn::Max(second, hn::Max(magnitude<kIgnoreNan>(x + i + 2 * lanes),
@@ -65,9 +66,8 @@ template <bool kIgnoreNan>
 void amax_all(const float* x, std::size_t count, std::size_t block, std::size_t ahead,
               std::int32_t* largest) {
   for (std::size_t begin = 0, t = 0; begin < count; begin += block, ++t)
-    largest[t] =
-        std::max(largest[t],
-                 tile_amax<kIgnoreNan>(x + begin, std::min(block, count - begin), ahead));
+    largest[t] = std::max(largest[t],
+                          tile_amax<kIgnoreNan>(x + begin, std::min(block, count - begin), ahead));
 }
 
 void amax(const float* x, std::size_t count, std::size_t block, bool ignore_nan, std::size_t ahead,
