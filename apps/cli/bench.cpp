@@ -11,7 +11,9 @@
 namespace fp8lab::cli {
 namespace {
 
-std::vector<Benchmark> benchmarks() { return {gemm_benchmark(), cast_benchmark()}; }
+std::vector<Benchmark> benchmarks() {
+  return {gemm_benchmark(), cast_benchmark(), quantize_benchmark()};
+}
 
 nlohmann::json ceilings(int threads) {
   const bench::StreamBandwidth stream = bench::measure_stream_bandwidth(threads);

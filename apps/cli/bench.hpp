@@ -27,5 +27,6 @@ struct Benchmark {
 
 Benchmark gemm_benchmark();
 Benchmark cast_benchmark();
+Benchmark quantize_benchmark();
 
 }  // namespace fp8lab::cli

@@ -8,6 +8,8 @@
 #include "auto-scaling/reduction.hpp"
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/series.hpp"
+#include "common/trace_file.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
@@ -25,7 +27,29 @@ struct Setup {
   GradientShape shape;
   std::vector<std::int64_t> ranks;
   std::int64_t settle_steps = 0;
+  std::vector<double> sizes;  ///< of the dynamics' gradient, in units of the first step's
 };
+
+/// The gradient's size over the steps: from a file, or drifting with spikes.
+std::vector<double> read_sizes(const Parameters& p) {
+  std::vector<double> sizes;
+  if (!p.text("file").empty()) {
+    const std::vector<float> trace = read_trace(p.text("file"));
+    for (const float amax : trace) {
+      require(amax > 0.0F, "file", "numbers above 0", "0");
+      sizes.push_back(static_cast<double>(amax) / static_cast<double>(trace.front()));
+    }
+    return sizes;
+  }
+  const auto steps = static_cast<std::int64_t>(positive(p, "steps"));
+  const auto period = static_cast<std::int64_t>(positive(p, "spike_period"));
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const double drift =
+        std::exp2(p.real("drift_octaves") * static_cast<double>(step) / static_cast<double>(steps));
+    sizes.push_back(step % period == period - 1 ? drift * p.real("spike") : drift);
+  }
+  return sizes;
+}
 
 Setup read_setup(const Parameters& p) {
   Setup s;
@@ -37,6 +61,7 @@ Setup read_setup(const Parameters& p) {
   for (const std::int64_t ranks : s.ranks)
     require(ranks >= 1, "ranks", "integers >= 1", fmt::format("{}", ranks));
   s.settle_steps = static_cast<std::int64_t>(positive(p, "settle_steps"));
+  s.sizes = read_sizes(p);
   return s;
 }
 
@@ -113,15 +138,9 @@ Plot reduction_plot(const Setup& s, const std::vector<Point>& points, const std:
             {"ranks", true, 2},
             {label, false},
             {}};
-  for (std::size_t scheme = 0; scheme < kSchemes.size(); ++scheme) {
-    Series series{kSchemes[scheme], {}, {}};
-    for (const Point& p : points) {
-      if (p.scheme != static_cast<Scheme>(scheme)) continue;
-      series.x.push_back(static_cast<double>(p.ranks));
-      series.y.push_back(p.loss.*field);
-    }
-    plot.series.push_back(series);
-  }
+  plot.series = series_by(
+      points, [](const Point& p) { return kSchemes[static_cast<std::size_t>(p.scheme)]; },
+      [&](const Point& p) { return std::pair(static_cast<double>(p.ranks), p.loss.*field); });
   return plot;
 }
 
@@ -130,15 +149,12 @@ struct Dynamics {
   AutoScaling variant = AutoScaling::as_paper;
   bool amax_scaled = false;  ///< the amax scale follows mu, as in the seed's listing
   std::vector<double> mu;
-  std::vector<double> size;  ///< of the gradient, in units of the first step's
   std::vector<double> overflow;
   std::vector<double> underflow;
 };
 
 void run_dynamics(const RunContext& context, const Setup& s, Dynamics& d) {
   const Parameters& p = context.parameters;
-  const auto steps = static_cast<std::int64_t>(positive(p, "steps"));
-  const auto period = static_cast<std::int64_t>(positive(p, "spike_period"));
   GradientShape shape = s.shape;
   shape.elements = positive(p, "dynamics_elements");
   const Gradients gradients(context.random("auto-scaling/dynamics"), shape,
@@ -146,17 +162,13 @@ void run_dynamics(const RunContext& context, const Setup& s, Dynamics& d) {
   const auto unit =
       static_cast<double>(tile_scale({.format = s.format->id}, gradients.amax()).scale);
   AutoScaler scaler(auto_scaling_options(d.variant));
-  for (std::int64_t step = 0; step < steps; ++step) {
-    const double drift =
-        std::exp2(p.real("drift_octaves") * static_cast<double>(step) / static_cast<double>(steps));
-    const double size = step % period == period - 1 ? drift * p.real("spike") : drift;
+  for (const double size : s.sizes) {
     // The amax scale divides by what the gradient and mu have multiplied.
     const double factor = d.amax_scaled ? unit : unit * size * scaler.mu();
     const RingSum sum = ring_sum(gradients, factor, *s.format);
     const ReductionLoss loss = measure_reduction(
         gradients, sum, 1.0 / (factor * static_cast<double>(gradients.ranks())), *s.format);
     d.mu.push_back(scaler.mu());
-    d.size.push_back(size);
     d.overflow.push_back(loss.overflow_percent);
     d.underflow.push_back(loss.underflow_percent);
     scaler.update(share_at_max(sum.codes, *s.format));
@@ -175,7 +187,7 @@ std::string dynamics_name(const Dynamics& d) {
 }
 
 /// mu beside what would keep the sum where the first step had it.
-Plot mu_plot(const std::vector<Dynamics>& all) {
+Plot mu_plot(const Setup& s, const std::vector<Dynamics>& all) {
   Plot plot{"mu",
             "mu over the steps of gradients that drift and spike",
             {"step", false},
@@ -191,7 +203,7 @@ Plot mu_plot(const std::vector<Dynamics>& all) {
       series.y.push_back(d.mu[i]);
       if (!plot.series.empty()) continue;
       ideal.x.push_back(static_cast<double>(i));
-      ideal.y.push_back(1.0 / d.size[i]);
+      ideal.y.push_back(1.0 / s.sizes[i]);
     }
     plot.series.push_back(series);
   }
@@ -223,9 +235,9 @@ void add_findings(const Setup& s, const std::vector<Point>& points,
 Results auto_scaling(const RunContext& context) {
   const Setup setup = read_setup(context.parameters);
   const std::vector<Point> points = measure_points(context, setup);
-  std::vector<Dynamics> dynamics{{AutoScaling::as_paper, false, {}, {}, {}, {}},
-                                 {AutoScaling::as_seed, false, {}, {}, {}, {}},
-                                 {AutoScaling::as_seed, true, {}, {}, {}, {}}};
+  std::vector<Dynamics> dynamics{{AutoScaling::as_paper, false, {}, {}, {}},
+                                 {AutoScaling::as_seed, false, {}, {}, {}},
+                                 {AutoScaling::as_seed, true, {}, {}, {}}};
   parallel_points(
       context, dynamics.size(), [&](std::size_t i) { run_dynamics(context, setup, dynamics[i]); },
       0.6, 1.0);
@@ -238,7 +250,7 @@ Results auto_scaling(const RunContext& context) {
                      "underflow (%)", &ReductionLoss::underflow_percent),
       reduction_plot(setup, points, "overflow", "FP8 all-reduce: sums that saturate at some hop",
                      "overflow (%)", &ReductionLoss::overflow_percent),
-      mu_plot(dynamics)};
+      mu_plot(setup, dynamics)};
   add_findings(setup, points, dynamics, results);
   return results;
 }

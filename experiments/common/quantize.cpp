@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -17,14 +16,10 @@ struct BlockRange {
 };
 
 float amax_of(std::span<const float> x, std::size_t k, const BlockRange& range) {
-  float amax = 0.0F;
+  std::vector<float> rows;
   for (std::size_t r = range.row_begin; r < range.row_end; ++r)
-    for (std::size_t c = range.k_begin; c < range.k_end; ++c) {
-      const float magnitude = std::abs(x[r * k + c]);
-      if (std::isnan(magnitude)) return magnitude;
-      amax = std::max(amax, magnitude);
-    }
-  return amax;
+    rows.push_back(amax(x.subspan(r * k + range.k_begin, range.k_end - range.k_begin), false));
+  return amax(rows, false);
 }
 
 }  // namespace
@@ -37,12 +32,6 @@ CodeMatrix Quantized::matrix() const {
 InverseScales Quantized::scales() const {
   return {inverse_scales, static_cast<std::int64_t>(block.rows),
           static_cast<std::int64_t>(block.k)};
-}
-
-float amax_scale(const Format& f, const CastPolicy& policy, float amax) {
-  if (!(amax > 0.0F) || std::isinf(amax)) return 1.0F;
-  const double max = policy.max_magnitude > 0.0 ? policy.max_magnitude : f.max_finite();
-  return std::min(static_cast<float>(max) / amax, std::numeric_limits<float>::max());
 }
 
 Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, ScaleBlock block,
@@ -61,19 +50,20 @@ Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, Sc
   q.values.resize(x.size());
   const std::span<const float> decoded =
       f.code_bits() <= 16 ? decode_table(f.id) : std::span<const float>{};
+  const ScaleOptions rule{
+      .rule = ScaleRule::te, .format = f.id, .max_magnitude = policy.max_magnitude};
   for (std::size_t row = 0; row < rows; row += block.rows)
     for (std::size_t column = 0; column < k; column += block.k) {
       const BlockRange range{row, std::min(row + block.rows, rows), column,
                              std::min(column + block.k, k)};
-      const float scale = amax_scale(f, policy, amax_of(x, k, range));
-      const float inverse_scale = 1.0F / scale;
-      q.inverse_scales.push_back(inverse_scale);
+      const TileScale tile = tile_scale(rule, amax_of(x, k, range));
+      q.inverse_scales.push_back(tile.inverse_scale);
       for (std::size_t r = range.row_begin; r < range.row_end; ++r)
         for (std::size_t i = r * k + range.k_begin; i < r * k + range.k_end; ++i) {
-          const std::uint32_t code = encode(f, policy, x[i] * scale);
+          const std::uint32_t code = encode(f, policy, x[i] * tile.scale);
           if (!q.codes.empty()) q.codes[i] = static_cast<std::uint8_t>(code);
           q.scaled[i] = decoded.empty() ? static_cast<float>(decode(f, code)) : decoded[code];
-          q.values[i] = q.scaled[i] * inverse_scale;
+          q.values[i] = q.scaled[i] * tile.inverse_scale;
         }
     }
   return q;

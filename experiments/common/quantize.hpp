@@ -1,12 +1,10 @@
 #pragma once
-// Casts a tensor with amax scales, per tensor or per block, and back again.
-//
-// One rule throughout, in binary32 with one rounding (nearest even) a step:
-//   scale = max_finite / amax of the block    (multiplies into the format)
-//   q     = cast(x * scale)
-//   x_hat = q * inverse_scale, inverse_scale = 1 / scale
-// A block whose amax is 0, infinite or NaN has scale 1; a scale that would
-// overflow is the largest binary32 number (TransformerEngine's current scaling).
+// Casts a tensor with TransformerEngine's current scaling, per tensor or per
+// block, into any format of up to 32 bits and under any cast policy, and back:
+// `fp8lab/scaling` does that for systems' recipes and eight bits.
+//   q     = cast(x * scale), scale = `tile_scale` of the block's amax
+//   x_hat = q * inverse_scale
+// A policy whose grid ends early scales to its end.
 
 #include <cstddef>
 #include <cstdint>
@@ -43,9 +41,6 @@ struct Quantized {
   [[nodiscard]] CodeMatrix matrix() const;
   [[nodiscard]] InverseScales scales() const;
 };
-
-/// max_finite / amax by the rule above; `max_finite` honours a policy's shorter grid.
-float amax_scale(const Format& f, const CastPolicy& policy, float amax);
 
 /// Quantizes row-major x [rows, k]. A NaN makes its block's amax NaN, so the
 /// block has scale 1. Throws `Error` if x has another size.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -39,23 +38,6 @@ std::vector<float> make_trace(const RandomStream& random, const std::string& nam
     const double noise = shape.noise_octaves * random.normal(static_cast<std::uint64_t>(step));
     trace.push_back(static_cast<float>(std::exp2(trend(name, shape, step) + noise)));
   }
-  return trace;
-}
-
-std::vector<float> read_trace(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Error(path + ": cannot be opened");
-  std::vector<float> trace;
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    char* end = nullptr;
-    const float amax = std::strtof(line.c_str(), &end);
-    if (line.empty() || *end != '\0' || !(amax >= 0.0F) || std::isinf(amax))
-      throw Error(
-          fmt::format("{}:{}: expected an amax >= 0, got '{}'", path, number, line.substr(0, 40)));
-    trace.push_back(amax);
-  }
-  require(trace.size() >= 2, "file", "at least 2 amaxes", fmt::format("{}", trace.size()));
   return trace;
 }
 

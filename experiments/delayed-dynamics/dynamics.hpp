@@ -23,9 +23,6 @@ struct TraceShape {
 std::vector<float> make_trace(const RandomStream& random, const std::string& name,
                               const TraceShape& shape);
 
-/// One amax a line. Throws `Error` with file and line for anything but numbers >= 0.
-std::vector<float> read_trace(const std::string& path);
-
 /// What one step lost.
 struct StepLoss {
   double scale = 1.0;

@@ -9,6 +9,7 @@
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/tensors.hpp"
+#include "common/trace_file.hpp"
 #include "delayed-dynamics/dynamics.hpp"
 #include "fp8lab/core/error.hpp"
 

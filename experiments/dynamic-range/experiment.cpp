@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <map>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/series.hpp"
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "fp8lab/core/error.hpp"
@@ -220,14 +220,9 @@ Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
             {"decades that the tensor spans"},
             {"elements that neither vanish nor saturate (%)"},
             {}};
-  std::map<std::string, std::size_t> place;
-  for (const Case& c : cases) {
-    if (c.distribution != name) continue;
-    const auto [at, fresh] = place.try_emplace(c.label(), plot.series.size());
-    if (fresh) plot.series.push_back({c.label(), {}, {}, Series::Style::lines_points});
-    plot.series[at->second].x.push_back(c.decades);
-    plot.series[at->second].y.push_back(100.0 * c.best.shares.representable);
-  }
+  plot.series = series_by(
+      cases, [&](const Case& c) { return c.distribution == name ? c.label() : ""; },
+      [](const Case& c) { return std::pair(c.decades, 100.0 * c.best.shares.representable); });
   return plot;
 }
 
@@ -261,18 +256,13 @@ void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& r
         short_name(format(id)), r.decades_normal, r.min_normal, r.max_finite,
         r.decades_with_subnormals, r.min_subnormal));
   }
-  for (const std::string& name : setup.distributions) {
-    std::string figures;
-    for (const Case& c : cases)
-      if (c.decades == setup.plot_decades && c.distribution == name)
-        figures += fmt::format("{} {:.1f} % / {:.1f} % ({})", figures.empty() ? "" : ",",
-                               100.0 * c.best.shares.representable, 100.0 * c.at_amax.representable,
-                               c.label());
-    results.findings.push_back(fmt::format(
-        "Share of the non-zero elements that neither vanish nor saturate, {:g} decades {}, best of "
-        "{} scales / amax scale:{} (one tensor of {} elements).",
-        setup.plot_decades, plain_name(name), setup.scales.size(), figures, setup.elements));
-  }
+  for (const Case& c : cases)
+    if (c.decades == setup.plot_decades)
+      results.findings.push_back(fmt::format(
+          "{}, {:g} decades {}: the best scale keeps {:.1f} %, the amax scale {:.1f} % ({} "
+          "elements).",
+          c.label(), c.decades, plain_name(c.distribution), 100.0 * c.best.shares.representable,
+          100.0 * c.at_amax.representable, setup.elements));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/series.hpp"
 #include "common/spread.hpp"
 #include "format-asymmetry/format_asymmetry.hpp"
 #include "fp8lab/core/error.hpp"
@@ -261,20 +262,18 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
                              s.shape.tokens, s.shape.outputs, s.shape.gradient_decades);
     plot.x.label = "share of the gradient's log variance that is common to a token (%)";
   }
-  for (const Recipe& recipe : kRecipes)
-    for (const CastProfile* policy : s.policies) {
-      const bool kept = policy->policy.subnormals == SubnormalPolicy::preserve;
-      Series series{gradient_label(recipe, *policy),
-                    {},
-                    {},
-                    kept ? Series::Style::lines_points : Series::Style::dashed};
-      for (const SweepPoint& p : points) {
-        if (p.recipe != &recipe || p.policy != policy || p.over_decades != over_decades) continue;
-        series.x.push_back(over_decades ? p.decades : 100.0 * p.row_share);
-        series.y.push_back(100.0 * p.zero_share.mean);
-      }
-      if (!series.x.empty()) plot.series.push_back(series);
-    }
+  plot.series = series_by(
+      points,
+      [&](const SweepPoint& p) {
+        return p.over_decades == over_decades ? gradient_label(*p.recipe, *p.policy) : "";
+      },
+      [&](const SweepPoint& p) {
+        return std::pair(over_decades ? p.decades : 100.0 * p.row_share, 100.0 * p.zero_share.mean);
+      },
+      [](const SweepPoint& p) {
+        const bool kept = p.policy->policy.subnormals == SubnormalPolicy::preserve;
+        return kept ? Series::Style::lines_points : Series::Style::dashed;
+      });
   return plot;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/product.hpp"
 #include "format-asymmetry/format_asymmetry.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/backend.hpp"
@@ -46,19 +47,6 @@ Quantized quantize_operand(const Operand& operand, const Recipe& recipe,
     block = operand.is_weight ? ScaleBlock{setup.tile, setup.tile} : tile(setup.tile);
   const Format& f = format(operand.is_gradient ? recipe.backward : recipe.forward);
   return quantize(operand.values, operand.rows, operand.k, block, f, setup.policy);
-}
-
-std::vector<double> exact_product(const Operand& a, const Operand& b) {
-  std::vector<double> d(a.rows * b.rows);
-  for (std::size_t i = 0; i < a.rows; ++i)
-    for (std::size_t j = 0; j < b.rows; ++j) {
-      double sum = 0.0;
-      for (std::size_t k = 0; k < a.k; ++k)
-        sum +=
-            static_cast<double>(a.values[i * a.k + k]) * static_cast<double>(b.values[j * b.k + k]);
-      d[i * b.rows + j] = sum;
-    }
-  return d;
 }
 
 AccumulatorModel model_for(FormatId a, FormatId b, bool exact) {
@@ -147,7 +135,7 @@ double ProductError::worst_row_error() const {
 ProductError product_error(const Layer& layer, const Recipe& recipe, Product product,
                            const ProductSetup& setup) {
   const OperandPair pair = operands(layer, product);
-  const std::vector<double> reference = exact_product(pair.a, pair.b);
+  const std::vector<double> reference = exact_product(pair.a.values, pair.b.values, pair.a.k);
   const std::vector<float> actual = fp8_product(quantize_operand(pair.a, recipe, setup),
                                                 quantize_operand(pair.b, recipe, setup), setup);
   ProductError result;

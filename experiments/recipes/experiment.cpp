@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "common/names.hpp"
+#include "common/page_reads.hpp"
 #include "common/parallel.hpp"
+#include "common/tensor_file.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/npy.hpp"
-#include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -44,6 +44,7 @@ struct Setup {
   std::vector<const Preset*> presets;
   TensorRole role = TensorRole::activation;
   std::vector<Subject> subjects;
+  std::vector<double> reads;  ///< of each preset
 };
 
 std::vector<float> draw(const RunContext& context, const std::string& kind, std::int64_t step) {
@@ -67,23 +68,14 @@ std::vector<float> draw(const RunContext& context, const std::string& kind, std:
   return x;
 }
 
-void add_view(const std::string& name, const TensorView& view, std::vector<Subject>& subjects) {
-  if (view.shape.size() != 2 || view.size() == 0) return;
-  subjects.push_back({name, view.shape[0], view.shape[1], to_float(view), {}});
-}
-
 /// The 2-D tensors of a file; their past is themselves.
 std::vector<Subject> read_subjects(const std::string& path) {
   std::vector<Subject> subjects;
-  if (path.ends_with(".npy")) {
-    const NpyFile file(path);
-    add_view(std::filesystem::path(path).stem().string(), file.tensor(), subjects);
-  } else {
-    const SafetensorsFile file(path);
-    for (const NamedTensor& item : file.tensors()) add_view(item.name, item.tensor, subjects);
+  for (NamedMatrix& matrix : read_matrices(path)) {
+    Subject subject{matrix.name, matrix.rows, matrix.columns, std::move(matrix.values), {}};
+    subject.past = {subject.values};
+    subjects.push_back(std::move(subject));
   }
-  require(!subjects.empty(), "file", "at least one 2-D tensor with elements", path);
-  for (Subject& subject : subjects) subject.past = {subject.values};
   return subjects;
 }
 
@@ -148,6 +140,28 @@ std::vector<Outcome> measure_all(const RunContext& context, const Setup& s) {
   return outcomes;
 }
 
+/// How often each recipe reads a tensor from memory, in the step after its warm-up.
+std::vector<double> count_reads(const RunContext& context, const Setup& s) {
+  const Parameters& p = context.parameters;
+  const auto rows = static_cast<std::int64_t>(positive(p, "read_rows"));
+  const auto columns = static_cast<std::int64_t>(positive(p, "read_columns"));
+  const std::vector<float> values =
+      normal(context.random("recipes/reads"), static_cast<std::size_t>(rows * columns), 1.0);
+  const FloatMatrix first{values, rows, columns};
+  PageCountedTensor counted(values, positive(p, "read_window_kib") * 1024);
+  std::vector<double> reads;
+  for (const Preset* preset : s.presets) {
+    const Recipe& recipe = preset->recipe(s.role);
+    Quantizer quantizer(recipe);
+    if (recipe.source != ScaleSource::current)
+      for (std::int64_t step = 0; step <= recipe.window; ++step) quantizer.observe(first);
+    reads.push_back(counted.reads([&] {
+      quantizer.quantize({counted.values(), rows, columns}, false, 1);
+    }));
+  }
+  return reads;
+}
+
 Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
   Table table("recipes",
               fmt::format("Every recipe on the same tensors ({} role)", to_string(s.role)),
@@ -162,18 +176,18 @@ Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
                {"saturated", "%", "codes at max finite"},
                {"overflow", "%", "elements above max finite after scaling"},
                {"scale_overhead", "%", "bytes of scales over bytes of codes"},
-               {"reads", "1", "times the tensor is read from memory"},
+               {"reads", "1", "times the tensor came from memory, by its pages"},
                {"traffic", "bytes", "moved an element: FP32 reads, FP8 write, scales"},
                {"refused", "", "why the recipe does not take the tensor"}});
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const Preset& preset = *s.presets[i % s.presets.size()];
     const Outcome& o = outcomes[i];
-    const int reads = preset.recipe(s.role).reads;
+    const double reads = s.reads[i % s.presets.size()];
     table.add_row({s.subjects[i / s.presets.size()].name, std::string(preset.name), o.format,
                    o.scales, o.statistics.relative_l2, o.small_half_relative_l2,
                    o.statistics.sqnr_db, o.statistics.underflow_percent,
                    o.statistics.saturated_percent, o.statistics.overflow_percent,
-                   o.statistics.scale_overhead_percent, static_cast<std::int64_t>(reads),
+                   o.statistics.scale_overhead_percent, reads,
                    4.0 * reads + 1.0 + o.statistics.scale_overhead_percent / 100.0, o.refused});
   }
   return table;
@@ -227,6 +241,20 @@ Plot tile_plot(const RunContext& context, const Setup& s) {
   return plot;
 }
 
+std::string reads_finding(const Setup& s) {
+  std::string once;
+  std::string more;
+  for (std::size_t r = 0; r < s.presets.size(); ++r) {
+    if (s.reads[r] < 1.5)
+      once += fmt::format("{}{}", once.empty() ? "" : ", ", s.presets[r]->name);
+    else
+      more +=
+          fmt::format("{}{} ({:.2f})", more.empty() ? "" : ", ", s.presets[r]->name, s.reads[r]);
+  }
+  return fmt::format("Read from memory once: {}; more than once: {}.", once.empty() ? "none" : once,
+                     more.empty() ? "none" : more);
+}
+
 void add_findings(const Setup& s, const std::vector<Outcome>& outcomes, Results& results) {
   for (std::size_t c = 0; c < s.subjects.size(); ++c) {
     const auto at = [&](std::size_t r) -> const Outcome& {
@@ -256,7 +284,8 @@ void add_findings(const Setup& s, const std::vector<Outcome>& outcomes, Results&
 }  // namespace
 
 Results recipes(const RunContext& context) {
-  const Setup setup = read_setup(context);
+  Setup setup = read_setup(context);
+  setup.reads = count_reads(context, setup);
   const std::vector<Outcome> outcomes = measure_all(context, setup);
   Results results;
   results.tables = {make_table(setup, outcomes)};
@@ -272,6 +301,7 @@ Results recipes(const RunContext& context) {
                [](const Outcome& o) { return o.statistics.underflow_percent; })};
   results.plots = {tile_plot(context, setup)};
   add_findings(setup, outcomes, results);
+  results.findings.push_back(reads_finding(setup));
   return results;
 }
 

@@ -85,11 +85,14 @@ TEST_CASE("quantization follows the amax of each block", "[experiments]") {
 TEST_CASE("a block without a usable amax has scale 1", "[experiments]") {
   const Format& f = format(FormatId::e4m3fn);
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  CHECK(amax_scale(f, kNvidiaSatfinite, 0.0F) == 1.0F);
-  CHECK(amax_scale(f, kNvidiaSatfinite, kInf) == 1.0F);
-  CHECK(amax_scale(f, kNvidiaSatfinite, std::numeric_limits<float>::quiet_NaN()) == 1.0F);
-  CHECK(amax_scale(f, kNvidiaSatfinite, 0x1p-149F) == std::numeric_limits<float>::max());
-  CHECK(amax_scale(f, kSeedToy, 2.0F) == 120.0F);
+  const auto inverse_of = [&](float x, const CastPolicy& policy) {
+    return quantize(std::vector<float>{x}, 0, f, policy).inverse_scales[0];
+  };
+  CHECK(inverse_of(0.0F, kNvidiaSatfinite) == 1.0F);
+  CHECK(inverse_of(kInf, kNvidiaSatfinite) == 1.0F);
+  CHECK(inverse_of(std::numeric_limits<float>::quiet_NaN(), kNvidiaSatfinite) == 1.0F);
+  CHECK(inverse_of(0x1p-149F, kNvidiaSatfinite) == 1.0F / std::numeric_limits<float>::max());
+  CHECK(inverse_of(2.0F, kSeedToy) == 1.0F / 120.0F);
   const Quantized q = quantize(std::vector<float>{3.0F, kInf, 2.0F, 1.0F}, 2, f, kNvidiaSatfinite);
   CHECK(q.scaled == std::vector<float>{3.0F, 448.0F, 448.0F, 224.0F});
 }

@@ -1,6 +1,7 @@
 #include "fp8lab/scaling/quantize.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -61,6 +62,47 @@ void check_elementwise(const Recipe& recipe, const FloatMatrix& x, const Quantiz
     for (std::int64_t c = 0; c < x.k; c += q.k_block) check_tile(r, c);
 }
 
+/// Every kind of binary32 value, large and small tiles next to each other.
+std::vector<float> any_bits(std::int64_t size) {
+  const RandomStream random(3, "quantize_test bits");
+  std::vector<float> x(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::bit_cast<float>(random.bits32(i));
+    if (i % 4096 < 2048) x[i] = static_cast<float>(random.normal(i));
+    if (i % 4096 < 512) x[i] = 0.0F * x[i];
+  }
+  return x;
+}
+
+void check_targets(const Recipe& recipe, const FloatMatrix& x) {
+  const auto run = [&](int threads, Target target) {
+    Quantizer quantizer(recipe);
+    if (recipe.source != ScaleSource::current)
+      for (int step = 0; step < 20; ++step) quantizer.observe({x.values.first(1024), 8, 128});
+    QuantizedTensor q = quantizer.quantize(x, true, threads, target);
+    if (recipe.source == ScaleSource::current) return q;
+    // The step that a recipe with a past has taken shows in the next one.
+    q.scales.push_back(quantizer.quantize({x.values.first(1024), 32, 32}).scales[0]);
+    return q;
+  };
+  const auto bits = [](const std::vector<float>& v) {
+    std::vector<std::uint32_t> words;
+    for (const float value : v) words.push_back(std::bit_cast<std::uint32_t>(value));
+    return words;
+  };
+  const QuantizedTensor expected = run(1, Target::scalar);
+  for (const Target target : available_targets())
+    for (const int threads : {1, 3}) {
+      const QuantizedTensor got = run(threads, target);
+      INFO(to_string(target) << ", threads " << threads << ", [" << x.rows << ", " << x.k << "]");
+      CHECK(got.codes == expected.codes);
+      CHECK(bits(got.scales) == bits(expected.scales));
+      CHECK(got.e8m0 == expected.e8m0);
+      CHECK(got.transposed->codes == expected.transposed->codes);
+      CHECK(bits(got.transposed->inverse_scales) == bits(expected.transposed->inverse_scales));
+    }
+}
+
 }  // namespace
 
 TEST_CASE("quantize: every preset equals its definition element by element", "[scaling]") {
@@ -93,6 +135,59 @@ TEST_CASE("quantize: threads change nothing", "[scaling]") {
   for (const Recipe& recipe :
        {Recipe{}, Recipe{.row_block = 1, .k_block = 128}, Recipe{.row_block = 128, .k_block = 128}})
     CHECK(same(quantize(recipe, x, false, 1), quantize(recipe, x, false, 3)));
+}
+
+TEST_CASE("quantize: targets and threads change nothing", "[scaling]") {
+  const std::vector<float> finite = log_normal(128 * 384);
+  std::vector<float> special = any_bits(128 * 384);
+  for (const Preset& preset : presets())
+    for (const TensorRole role :
+         {TensorRole::activation, TensorRole::weight, TensorRole::gradient}) {
+      const Recipe& recipe = preset.recipe(role);
+      INFO(preset.name << " " << to_string(role));
+      check_targets(recipe, {finite, 128, 384});
+      if (recipe.source != ScaleSource::calibration) check_targets(recipe, {special, 128, 384});
+    }
+}
+
+TEST_CASE("quantize: targets agree on odd tiles and other casts", "[scaling]") {
+  const std::vector<float> values = any_bits(67 * 211);
+  for (const CastProfile& profile : kCastProfiles)
+    for (const ScaleRule rule : {ScaleRule::te, ScaleRule::torchao, ScaleRule::deepseek})
+      for (const auto& [rows, columns] : {std::pair{2, 3}, std::pair{5, 33}, std::pair{1, 130}}) {
+        INFO(profile.name << " " << to_string(rule) << " " << rows << "x" << columns);
+        check_targets(
+            {.policy = profile.policy, .rule = rule, .row_block = rows, .k_block = columns},
+            {values, 67, 211});
+      }
+}
+
+TEST_CASE("quantize: large tensors are written around the caches", "[scaling]") {
+  const std::vector<float> values = log_normal(1024 * 1056);
+  for (const char* name :
+       {"te-current", "te-delayed", "deepseek-v3", "torchao-rowwise", "ms-amp"}) {
+    Recipe recipe = find_preset(name).activation;
+    recipe.k_multiple = 1;
+    INFO(name);
+    check_targets(recipe, {values, 1024, 1056});
+  }
+  check_targets(find_preset("mxfp8-floor").weight, {values, 1024, 1056});
+}
+
+TEST_CASE("quantize: memory is used again", "[scaling]") {
+  const std::vector<float> values = log_normal(64 * 64);
+  Quantizer quantizer(find_preset("mxfp8-floor").activation);
+  QuantizedTensor q;
+  quantizer.quantize_into({values, 64, 64}, q, true);
+  const std::uint8_t* codes = q.codes.data();
+  const std::shared_ptr<const QuantizedTensor> kept = q.transposed;
+  const std::vector<std::uint8_t> old = kept->codes;
+  quantizer.quantize_into({std::span(values).first(32 * 64), 32, 64}, q, true);
+  CHECK(q.codes.data() == codes);
+  CHECK(same(q, quantizer.quantize({std::span(values).first(32 * 64), 32, 64})));
+  CHECK(kept->codes == old);  // somebody else still holds it
+  quantizer.quantize_into({values, 64, 64}, q);
+  CHECK(q.transposed == nullptr);
 }
 
 TEST_CASE("quantize: the transposed copy is the quantized transpose", "[scaling]") {
@@ -211,6 +306,12 @@ TEST_CASE("quantize: bad arguments are named", "[scaling]") {
   CHECK_THROWS_WITH(Quantizer(Recipe{.source = ScaleSource::delayed, .k_block = 128}),
                     contains("one tile"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.format = FormatId::bf16}), contains("8-bit"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.format = FormatId::e4m3fnuz, .rule = ScaleRule::mx_floor}),
+                    contains("e4m3fn or e5m2"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.policy = {.rounding = RoundingMode::stochastic}}),
+                    contains("stochastic"));
+  CHECK_THROWS_WITH(quantize(Recipe{}, {x, 1, 130}, false, -1), contains("threads"));
+  CHECK_THROWS_WITH(quantize(Recipe{}, {x, 1, 130}, false, 1, Target::neon), contains("target"));
   CHECK_THROWS_WITH(quantize(find_preset("te-delayed").activation, {x, 1, 130}),
                     contains("use Quantizer"));
   CHECK_THROWS_WITH(Quantizer(Recipe{}).observe({x, 1, 130}), contains("recipe"));

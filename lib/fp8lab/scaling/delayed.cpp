@@ -75,10 +75,14 @@ MsAmpScaling::MsAmpScaling(FormatId format, std::int64_t window) : format_(forma
   window_.assign(static_cast<std::size_t>(window), 0.0F);
 }
 
+bool MsAmpScaling::is_just_in_time() const {
+  const auto window = static_cast<std::int64_t>(window_.size());
+  return window == 1 || updates_ < window;
+}
+
 float MsAmpScaling::scale_for(float amax) {
   window_[0] = amax;
-  const auto window = static_cast<std::int64_t>(window_.size());
-  if (window == 1 || updates_ < window)
+  if (is_just_in_time())
     scale_ =
         tile_scale({.rule = ScaleRule::ms_amp, .format = format_, .previous_scale = scale_}, amax)
             .scale;

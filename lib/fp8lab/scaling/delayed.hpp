@@ -71,6 +71,9 @@ class MsAmpScaling {
   /// Throws `Error` for a window below 1.
   MsAmpScaling(FormatId format, std::int64_t window);
 
+  /// Whether the next cast needs the amax of its own tensor first.
+  [[nodiscard]] bool is_just_in_time() const;
+
   /// Takes the amax of a tensor that is about to be cast (NaN where it holds
   /// one) and returns the scale to cast it with. Slot 0 is overwritten
   /// (*assumed* for casts after the warm-up, where the amax comes from the cast).

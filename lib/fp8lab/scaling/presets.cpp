@@ -28,7 +28,6 @@ Preset same(std::string_view name, const Recipe& recipe, std::string_view used_b
 Recipe tiles(Recipe recipe, std::int64_t row_block, std::int64_t k_block) {
   recipe.row_block = row_block;
   recipe.k_block = k_block;
-  recipe.reads = 1;
   return recipe;
 }
 
@@ -87,7 +86,6 @@ Preset ms_amp() {
   const auto window = [](FormatId format, std::int64_t size) {
     Recipe recipe{.format = format, .rule = ScaleRule::ms_amp, .source = ScaleSource::ms_amp};
     recipe.window = size;
-    recipe.reads = size > 1 ? 1 : 2;  // after the warm-up
     return recipe;
   };
   return {"ms-amp",
@@ -102,7 +100,6 @@ Preset inference(std::string_view name, bool with_calibration) {
   const Recipe per_row = tiles({.policy = kOcpSaturating, .rule = ScaleRule::torchao}, 1, 0);
   Recipe whole{.policy = kOcpSaturating, .rule = ScaleRule::torchao};
   whole.source = ScaleSource::calibration;
-  whole.reads = 1;
   return {name,
           with_calibration ? whole : per_row,
           per_row,
@@ -115,9 +112,7 @@ Preset inference(std::string_view name, bool with_calibration) {
 std::vector<Preset> make_presets() {
   const Recipe current{};
   Recipe delayed{.source = ScaleSource::delayed};
-  delayed.reads = 1;
   Recipe naive{.rule = ScaleRule::unit};
-  naive.reads = 1;
   const Recipe tensorwise{.policy = kOcpSaturating, .rule = ScaleRule::torchao};
   return {hybrid("te-current", current, "TransformerEngine Float8CurrentScaling"),
           hybrid("te-delayed", delayed, "TransformerEngine DelayedScaling"),

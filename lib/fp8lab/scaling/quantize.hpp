@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/target.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/scaling/delayed.hpp"
@@ -39,7 +40,7 @@ struct QuantizedTensor {
   /// The transpose [k, rows], where asked for: on Hopper each operand must be
   /// contiguous along the summed dimension. It is quantized from the original
   /// values; for one scale a tensor that equals moving the codes.
-  std::shared_ptr<const QuantizedTensor> transposed;
+  std::shared_ptr<QuantizedTensor> transposed;
 
   [[nodiscard]] std::int64_t tile_rows() const { return (rows + row_block - 1) / row_block; }
   [[nodiscard]] std::int64_t tile_columns() const { return (k + k_block - 1) / k_block; }
@@ -75,15 +76,14 @@ struct Recipe {
   std::int64_t k_multiple = 1;
   DelayedOptions delayed{};
   std::int64_t window = 16;  ///< ms_amp
-  int reads = 2;  ///< times the tensor is read from memory: 1 where a tile stays on chip or the
-                  ///< scale is known before, 2 where the amax of all of it must come first
 };
 
 /// Applies a recipe to one tensor, step after step.
 class Quantizer {
  public:
   /// Throws `Error` for a recipe that cannot work (a past-based scale with more
-  /// than one tile, block sizes below 0).
+  /// than one tile, block sizes below 0, stochastic rounding, a format that the
+  /// rule does not know).
   explicit Quantizer(Recipe recipe);
 
   /// Shows the tensor to the recipe without casting it: a calibration batch of
@@ -93,16 +93,24 @@ class Quantizer {
   void observe(const FloatMatrix& x);
 
   /// Quantizes `x`, and lets a delayed or windowed recipe take its step. A
-  /// matrix without elements gives no codes. `threads` 0: all; the result never
-  /// depends on it. Throws `Error` for a size that the recipe refuses, a size
-  /// that disagrees with the values, or a static recipe without calibration.
-  QuantizedTensor quantize(const FloatMatrix& x, bool with_transpose = false, int threads = 0);
+  /// matrix without elements gives no codes. `threads` 0: all; `target` unset:
+  /// `current_target()`; the result depends on neither. Throws `Error` for a size
+  /// that the recipe refuses, a size that disagrees with the values, a static
+  /// recipe without calibration, or a target that is not available.
+  QuantizedTensor quantize(const FloatMatrix& x, bool with_transpose = false, int threads = 0,
+                           std::optional<Target> target = {});
+
+  /// The same into `q`, whose memory is used again where it suffices: new memory
+  /// costs as much as reading the tensor.
+  void quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool with_transpose = false,
+                     int threads = 0, std::optional<Target> target = {});
 
   [[nodiscard]] const Recipe& recipe() const { return recipe_; }
 
  private:
-  [[nodiscard]] std::optional<TileScale> past_scale(float amax);
-  void take_step(float amax);
+  [[nodiscard]] TileScale calibrated_scale() const;
+  void encode_by_past(const FloatMatrix& x, int threads, Target target, QuantizedTensor& q);
+  void take_step();
 
   Recipe recipe_;
   std::optional<DelayedScaling> delayed_;
@@ -112,7 +120,7 @@ class Quantizer {
 
 /// One use of a recipe without a past. Throws `Error` for one that needs it.
 QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose = false,
-                         int threads = 0);
+                         int threads = 0, std::optional<Target> target = {});
 
 /// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
 /// is set; binary32 arithmetic, one rounding each. A NaN product is the

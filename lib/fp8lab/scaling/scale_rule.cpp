@@ -1,5 +1,7 @@
 #include "fp8lab/scaling/scale_rule.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -65,11 +67,6 @@ TileScale ms_amp_scale(const ScaleOptions& options, float max_finite, float amax
   return {scale, 1.0F / scale, 0};
 }
 
-/// Exponent of the element format's largest power of two.
-int element_max_exponent(const Format& f) {
-  return static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
-}
-
 /// Biased exponent of `x` rounded up to a power of two, as an E8M0 code: code 0
 /// is 2^-127, half of the smallest normal, hence the special case.
 std::uint32_t e8m0_round_up(float x) {
@@ -79,33 +76,43 @@ std::uint32_t e8m0_round_up(float x) {
   return exponent + (up ? 1 : 0);
 }
 
-std::uint8_t mx_code(const ScaleOptions& options, const Format& f, float amax) {
-  if (options.rule == ScaleRule::mx_rceil || options.rule == ScaleRule::te_mx) {
-    const float descale = amax * (1.0F / static_cast<float>(f.max_finite()));
+inline std::uint8_t mx_code(ScaleRule rule, float max_finite, const Format& f, float amax) {
+  if (rule == ScaleRule::mx_rceil || rule == ScaleRule::te_mx) {
+    const float descale = amax * (1.0F / max_finite);
     if (std::isnan(descale)) return kE8m0Nan;
-    if (std::isinf(descale)) return options.rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
+    if (std::isinf(descale)) return rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
     return static_cast<std::uint8_t>(e8m0_round_up(descale));
   }
   std::uint32_t bits = bits_of(amax);
   if (std::isnan(amax)) return kE8m0Nan;
-  if (options.rule == ScaleRule::mx_even)
+  if (rule == ScaleRule::mx_even)
     bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
   if ((bits & kExponentMask) == kExponentMask) return kE8m0Nan;
   int exponent = static_cast<int>(bits >> 23) - 127;
-  if (options.rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
-  return static_cast<std::uint8_t>(std::max(exponent - element_max_exponent(f), -127) + 127);
+  if (rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
+  // The element format's largest power of two.
+  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  return static_cast<std::uint8_t>(std::max(exponent - element_exponent, -127) + 127);
 }
 
-TileScale mx_scale(const ScaleOptions& options, const Format& f, float amax) {
-  const std::uint8_t code = mx_code(options, f, amax);
+/// 2^(code - 127), an E8M0 code's value; code 255 is NaN.
+float e8m0_value(std::uint32_t code) {
+  constexpr std::uint32_t kQuietNan = 0x7fc00000;
+  constexpr std::uint32_t kSmallest = 0x00400000;  // 2^-127, a subnormal
+  if (code == kE8m0Nan) return float_of(kQuietNan);
+  return float_of(code == 0 ? kSmallest : code << 23);
+}
+
+inline TileScale mx_scale(ScaleRule rule, float max_finite, const Format& f, float amax) {
+  const std::uint8_t code = mx_code(rule, max_finite, f, amax);
   TileScale result;
   result.e8m0 = code;
-  result.inverse_scale = decode_table(FormatId::e8m0fnu)[code];
-  if (options.rule == ScaleRule::te_mx)
+  result.inverse_scale = e8m0_value(code);
+  if (rule == ScaleRule::te_mx)
     // One integer subtraction: 254 has no reciprocal left, and 0 is meant for empty tiles.
     result.scale = code == 0 ? 1.0F : float_of((std::uint32_t{254} - code) << 23);
   else
-    result.scale = static_cast<float>(1.0 / static_cast<double>(result.inverse_scale));
+    result.scale = code == kE8m0Nan ? e8m0_value(code) : e8m0_value(std::uint32_t{254} - code);
   return result;
 }
 
@@ -113,27 +120,60 @@ TileScale mx_scale(const ScaleOptions& options, const Format& f, float amax) {
 
 std::string_view to_string(ScaleRule rule) { return kNames[static_cast<std::size_t>(rule)]; }
 
-TileScale tile_scale(const ScaleOptions& options, float amax) {
-  const Format& f = format(options.format);
-  const auto max_finite = static_cast<float>(f.max_finite());
+TileScaler::TileScaler(const ScaleOptions& options)
+    : options_(options),
+      format_(&format(options.format)),
+      max_finite_(static_cast<float>(options.max_magnitude > 0.0 ? options.max_magnitude
+                                                                 : format_->max_finite())) {
   if (is_mx(options.rule))
-    require(f.id == FormatId::e4m3fn || f.id == FormatId::e5m2, "format", "e4m3fn or e5m2", f.name);
-  switch (options.rule) {
+    require(format_->id == FormatId::e4m3fn || format_->id == FormatId::e5m2, "format",
+            "e4m3fn or e5m2", format_->name);
+}
+
+void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> scales) const {
+  if (amaxes.size() != scales.size())
+    throw Error("scales", fmt::format("{}, as amaxes", amaxes.size()),
+                fmt::format("{}", scales.size()));
+  const auto each = [&](const auto& scale_of) {
+    for (std::size_t i = 0; i < amaxes.size(); ++i) scales[i] = scale_of(amaxes[i]);
+  };
+  // A rule that the compiler knows is decided once and not tile by tile.
+  const auto mx = [&](ScaleRule rule) {
+    return [=, this](float amax) { return mx_scale(rule, max_finite_, *format_, amax); };
+  };
+  switch (options_.rule) {
     case ScaleRule::unit:
-      return {};
+      return each([](float) { return TileScale{}; });
     case ScaleRule::te:
-      return te_scale(options, max_finite, amax);
+      return each([&](float amax) { return te_scale(options_, max_finite_, amax); });
     case ScaleRule::torchao:
-      return torchao_scale(options, max_finite, amax);
+      return each([&](float amax) { return torchao_scale(options_, max_finite_, amax); });
     case ScaleRule::deepseek:
-      return {1.0F / (amax / max_finite), amax / max_finite, 0};
+      return each([&](float amax) {
+        return TileScale{1.0F / (amax / max_finite_), amax / max_finite_, 0};
+      });
     case ScaleRule::deepgemm:
-      return deepgemm_scale(options, max_finite, amax);
+      return each([&](float amax) { return deepgemm_scale(options_, max_finite_, amax); });
     case ScaleRule::ms_amp:
-      return ms_amp_scale(options, max_finite, amax);
-    default:
-      return mx_scale(options, f, amax);
+      return each([&](float amax) { return ms_amp_scale(options_, max_finite_, amax); });
+    case ScaleRule::mx_floor:
+      return each(mx(ScaleRule::mx_floor));
+    case ScaleRule::mx_ceil:
+      return each(mx(ScaleRule::mx_ceil));
+    case ScaleRule::mx_even:
+      return each(mx(ScaleRule::mx_even));
+    case ScaleRule::mx_rceil:
+      return each(mx(ScaleRule::mx_rceil));
+    case ScaleRule::te_mx:
+      return each(mx(ScaleRule::te_mx));
   }
+}
+
+TileScale tile_scale(const ScaleOptions& options, float amax) {
+  TileScale scale;
+  const TileScaler scaler(options);
+  scaler(std::span(&amax, 1), std::span(&scale, 1));
+  return scale;
 }
 
 bool amax_ignores_nan(ScaleRule rule) {

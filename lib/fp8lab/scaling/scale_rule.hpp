@@ -49,10 +49,26 @@ struct ScaleOptions {
   bool power_of_two = false;    ///< te, torchao, deepgemm
   float amax_floor = 0.0F;      ///< te: TransformerEngine's amax_epsilon
   float previous_scale = 1.0F;  ///< ms_amp
+  double max_magnitude = 0.0;   ///< where a cast policy's grid ends early; 0: the format's max
 };
 
-/// The scale of a tile whose largest magnitude is `amax` (>= 0, Inf or NaN).
-/// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2).
+/// A rule made ready for many tiles.
+class TileScaler {
+ public:
+  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2).
+  explicit TileScaler(const ScaleOptions& options);
+
+  /// scales[i] is that of a tile whose largest magnitude is amaxes[i] (>= 0, Inf
+  /// or NaN). Throws `Error` for spans of different lengths.
+  void operator()(std::span<const float> amaxes, std::span<TileScale> scales) const;
+
+ private:
+  ScaleOptions options_;
+  const Format* format_;
+  float max_finite_;
+};
+
+/// The scale of one tile. Throws `Error` where `TileScaler` does.
 TileScale tile_scale(const ScaleOptions& options, float amax);
 
 /// True where an amax reduction of the system drops NaN (CUDA's fmaxf) and

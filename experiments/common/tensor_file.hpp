@@ -1,0 +1,21 @@
+#pragma once
+// Real tensors from a file.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace fp8lab::experiments {
+
+struct NamedMatrix {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<float> values;  ///< row-major
+};
+
+/// The 2-D tensors with elements of a .npy or .safetensors file. Throws `Error`
+/// for a file without any, and what the readers throw.
+std::vector<NamedMatrix> read_matrices(const std::string& path);
+
+}  // namespace fp8lab::experiments

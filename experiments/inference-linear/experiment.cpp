@@ -1,0 +1,162 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/series.hpp"
+#include "common/spread.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "inference-linear/layer.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Setup {
+  InferenceShape shape;
+  std::vector<std::int64_t> calibration_batches;
+  std::vector<double> shifts;
+  std::vector<float> w;
+  std::vector<std::vector<float>> calibration;  ///< batches
+  std::vector<std::vector<float>> test;
+};
+
+Setup read_setup(const RunContext& context) {
+  const Parameters& p = context.parameters;
+  Setup s;
+  s.shape.tokens = static_cast<std::int64_t>(positive(p, "tokens"));
+  s.shape.inputs = static_cast<std::int64_t>(positive(p, "inputs"));
+  s.shape.outputs = static_cast<std::int64_t>(positive(p, "outputs"));
+  s.shape.activation.outlier_channels = positive(p, "outlier_channels");
+  s.shape.activation.magnitude = p.real("outlier_magnitude");
+  s.shape.token_octaves = p.real("token_octaves");
+  s.shape.weight_sigma = p.real("weight_sigma");
+  s.shape.promotion_interval = p.integer("promotion_interval");
+  s.calibration_batches = p.integers("calibration_batches");
+  require(!s.calibration_batches.empty(), "calibration_batches", "at least one size", "none");
+  std::int64_t most = 0;
+  for (const std::int64_t batches : s.calibration_batches) {
+    require(batches >= 1, "calibration_batches", "integers >= 1", fmt::format("{}", batches));
+    most = std::max(most, batches);
+  }
+  for (const double shift : s.shifts = p.reals("shifts"))
+    require(shift > 0.0 && std::isfinite(shift), "shifts", "positive numbers",
+            fmt::format("{}", shift));
+  s.w = make_weights(context.random("inference-linear/weights"), s.shape);
+  const RandomStream random = context.random("inference-linear/activations");
+  const auto tests = static_cast<std::int64_t>(positive(p, "test_batches"));
+  for (std::int64_t batch = 0; batch < most; ++batch)
+    s.calibration.push_back(make_batch(random, s.shape, batch));
+  for (std::int64_t batch = 0; batch < tests; ++batch)
+    s.test.push_back(make_batch(random, s.shape, most + batch));
+  return s;
+}
+
+/// One way to scale, on test batches multiplied by `shift`.
+struct Point {
+  std::string scaling;
+  std::string preset;
+  std::int64_t calibration = 0;  ///< batches; 0 where the scale is dynamic
+  double shift = 1.0;
+  InferenceLoss loss;  ///< means over the test batches
+};
+
+std::vector<Point> make_points(const Setup& s) {
+  std::vector<Point> points;
+  for (const double shift : s.shifts) {
+    points.push_back({"dynamic, per tensor", "torchao-tensorwise", 0, shift, {}});
+    points.push_back({"dynamic, per token", "inference-dynamic", 0, shift, {}});
+    for (const std::int64_t batches : s.calibration_batches)
+      points.push_back({fmt::format("static, {} batch{}", batches, batches == 1 ? "" : "es"),
+                        "inference-static",
+                        batches,
+                        shift,
+                        {}});
+  }
+  return points;
+}
+
+void measure(const Setup& s, Point& p) {
+  const Preset& preset = find_preset(p.preset);
+  Quantizer quantizer(preset.activation);
+  for (std::int64_t batch = 0; batch < p.calibration; ++batch)
+    quantizer.observe(
+        {s.calibration[static_cast<std::size_t>(batch)], s.shape.tokens, s.shape.inputs});
+  // Weights have a scale a channel in all cases, so that activations alone differ.
+  const QuantizedTensor w = quantize(find_preset("inference-static").weight,
+                                     {s.w, s.shape.outputs, s.shape.inputs}, false, 1);
+  std::vector<double> relative, worst, saturated, underflow;
+  for (std::vector<float> x : s.test) {
+    for (float& value : x) value *= static_cast<float>(p.shift);
+    const QuantizedTensor q = quantizer.quantize({x, s.shape.tokens, s.shape.inputs}, false, 1);
+    const InferenceLoss loss = inference_loss(s.shape, x, q, s.w, w);
+    relative.push_back(loss.relative_l2);
+    worst.push_back(loss.worst_token_l2);
+    saturated.push_back(loss.saturated_percent);
+    underflow.push_back(loss.underflow_percent);
+  }
+  p.loss = {spread_of(relative).mean, spread_of(worst).mean, spread_of(saturated).mean,
+            spread_of(underflow).mean};
+}
+
+Table make_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("inference",
+              fmt::format("y = x w^T with {} tokens, {} inputs, {} outputs, means of {} batches",
+                          s.shape.tokens, s.shape.inputs, s.shape.outputs, s.test.size()),
+              {{"scaling", "", "of the activations; weights have a scale a channel"},
+               {"calibration", "batches", "seen before; 0 where the scale is dynamic"},
+               {"shift", "1", "what test batches are multiplied by"},
+               {"relative_l2", "1", "error of y against FP64"},
+               {"worst_token_l2", "1", "error of the worst token"},
+               {"saturated", "%", "activations at max finite"},
+               {"underflow", "%", "non-zero activations that became zero"}});
+  for (const Point& p : points)
+    table.add_row({p.scaling, p.calibration, p.shift, p.loss.relative_l2, p.loss.worst_token_l2,
+                   p.loss.saturated_percent, p.loss.underflow_percent});
+  return table;
+}
+
+Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
+                const std::string& title, const std::string& label, double factor,
+                double InferenceLoss::*figure) {
+  Plot plot{name,
+            fmt::format("{} ({} inputs, {} outlier channels)", title, s.shape.inputs,
+                        s.shape.activation.outlier_channels),
+            {"activations multiplied by, after calibration", true, 2},
+            {label, false},
+            {}};
+  plot.series = series_by(
+      points, [](const Point& p) { return p.scaling; },
+      [&](const Point& p) { return std::pair(p.shift, factor * p.loss.*figure); });
+  return plot;
+}
+
+void add_findings(const std::vector<Point>& points, Results& results) {
+  for (const Point& p : points)
+    results.findings.push_back(fmt::format(
+        "Shift {:g}, {}: error of y {:.3g} %, worst token {:.3g} %, saturated {:.3g} %.", p.shift,
+        p.scaling, 100.0 * p.loss.relative_l2, 100.0 * p.loss.worst_token_l2,
+        p.loss.saturated_percent));
+}
+
+}  // namespace
+
+Results inference_linear(const RunContext& context) {
+  const Setup setup = read_setup(context);
+  std::vector<Point> points = make_points(setup);
+  parallel_points(context, points.size(), [&](std::size_t i) { measure(setup, points[i]); });
+  Results results;
+  results.tables = {make_table(setup, points)};
+  results.plots = {
+      shift_plot(setup, points, "error", "Static and dynamic scales when inputs grow or shrink",
+                 "relative L2 error of y (%)", 100.0, &InferenceLoss::relative_l2),
+      shift_plot(setup, points, "saturated", "What a static scale cuts off",
+                 "activations at max finite (%)", 1.0, &InferenceLoss::saturated_percent)};
+  add_findings(points, results);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

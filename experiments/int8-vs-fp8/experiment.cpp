@@ -1,0 +1,176 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/tensor_file.hpp"
+#include "common/tensors.hpp"
+#include "fp8lab/core/error.hpp"
+#include "int8-vs-fp8/grid.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Tensor {
+  std::string name;
+  std::vector<float> values;
+};
+
+struct Setup {
+  std::vector<Grid> grids;
+  std::vector<Tensor> tensors;
+  int per_octave = 0;
+  int octaves = 0;
+};
+
+Tensor make_tensor(const RunContext& context, const std::string& name) {
+  const Parameters& p = context.parameters;
+  const std::size_t count = positive(p, "elements");
+  const RandomStream random = context.random("int8-vs-fp8/" + name);
+  const auto freedom = static_cast<int>(positive(p, "degrees_of_freedom"));
+  if (name == "uniform") return {name, uniform(random, count, -1.0, 1.0)};
+  if (name == "normal") return {name, normal(random, count, 1.0)};
+  if (name == "student-t") return {name, student_t(random, count, freedom, 1.0)};
+  throw Error("tensors", "uniform, normal or student-t", "'" + name + "'");
+}
+
+Setup read_setup(const RunContext& context) {
+  const Parameters& p = context.parameters;
+  Setup s;
+  for (const std::string& name : p.texts("formats")) s.grids.push_back(find_grid(name));
+  if (p.text("file").empty())
+    for (const std::string& name : p.texts("tensors"))
+      s.tensors.push_back(make_tensor(context, name));
+  else
+    for (NamedMatrix& matrix : read_matrices(p.text("file")))
+      s.tensors.push_back({matrix.name, std::move(matrix.values)});
+  s.per_octave = static_cast<int>(positive(p, "clips_per_octave"));
+  s.octaves = static_cast<int>(positive(p, "clip_octaves"));
+  return s;
+}
+
+/// One tensor on one grid, under both scales.
+struct Point {
+  GridLoss at_max;
+  GridLoss best;
+};
+
+std::vector<Point> measure(const RunContext& context, const Setup& s) {
+  std::vector<Point> points(s.tensors.size() * s.grids.size());
+  parallel_points(context, points.size(), [&](std::size_t i) {
+    const Grid& grid = s.grids[i % s.grids.size()];
+    const std::vector<float>& x = s.tensors[i / s.grids.size()].values;
+    points[i] = {loss_at(grid, x, 1.0), best_loss(grid, x, s.per_octave, s.octaves)};
+  });
+  return points;
+}
+
+Table sqnr_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("sqnr", "Eight bits, one scale a tensor: which split of exponent and mantissa?",
+              {{"tensor", "", "what the elements are"},
+               {"elements", "1", "of the tensor"},
+               {"format", "", "exponent and mantissa bits beside the sign, or INT8"},
+               {"scale", "", "from the amax, or the one with the least squared error"},
+               {"clip", "1", "largest representable magnitude over the amax"},
+               {"mse", "1", "mean squared error"},
+               {"sqnr", "dB", "signal to quantization noise"}});
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Tensor& tensor = s.tensors[i / s.grids.size()];
+    const auto add = [&](const char* scale, const GridLoss& loss) {
+      table.add_row({tensor.name, static_cast<std::int64_t>(tensor.values.size()),
+                     s.grids[i % s.grids.size()].name, std::string(scale), loss.clip, loss.mse,
+                     loss.sqnr_db});
+    };
+    add("max", points[i].at_max);
+    add("best", points[i].best);
+  }
+  return table;
+}
+
+HeatMap sqnr_map(const Setup& s, const std::vector<Point>& points, const std::string& name,
+                 const std::string& title, GridLoss Point::*loss) {
+  HeatMap map{name, title, "tensor", "format", "SQNR (dB)", {}, {}, {}, false};
+  for (const Tensor& tensor : s.tensors) map.columns.push_back(tensor.name);
+  for (std::size_t g = s.grids.size(); g-- > 0;) {
+    map.rows.push_back(s.grids[g].name);
+    for (std::size_t t = 0; t < s.tensors.size(); ++t)
+      map.values.push_back((points[t * s.grids.size() + g].*loss).sqnr_db);
+  }
+  return map;
+}
+
+/// Lines of the published table with what it says.
+struct Published {
+  const char* name;
+  double outlier_share;
+  double int8_mse;
+  double fp8_mse;
+};
+constexpr std::array<Published, 3> kPublished{{{"Gaussian", 0.0, 1.2e-5, 1.8e-5},
+                                               {"Gaussian, 1 % outliers", 0.01, 8.4e-4, 3.1e-4},
+                                               {"Gaussian, 5 % outliers", 0.05, 4.2e-3, 9.8e-4}}};
+
+Table published_table(const RunContext& context, Results& results) {
+  Table table("published", "A published comparison run again (N(0, 0.5^2), outliers 20 times)",
+              {{"tensor", "", "what the elements are"},
+               {"int8_mse", "1", "INT8, scale amax / 127"},
+               {"fp8_mse", "1", "OCP E4M3, scale 448 / amax"},
+               {"advantage", "1", "INT8's error over FP8's"},
+               {"published_int8_mse", "1", "as printed there"},
+               {"published_fp8_mse", "1", "as printed there"},
+               {"published_advantage", "1", "their ratio"}});
+  const std::size_t count = positive(context.parameters, "published_elements");
+  for (const Published& line : kPublished) {
+    const auto outliers = static_cast<std::size_t>(line.outlier_share * static_cast<double>(count));
+    const std::vector<float> x = normal_with_outliers(context.seed, count, outliers);
+    const double int8 = loss_at(find_grid("INT8"), x, 1.0).mse;
+    const double fp8 = loss_at(find_grid("E4M3 (OCP)"), x, 1.0).mse;
+    table.add_row({std::string(line.name), int8, fp8, int8 / fp8, line.int8_mse, line.fp8_mse,
+                   line.int8_mse / line.fp8_mse});
+    results.findings.push_back(
+        fmt::format("{}: MSE {:.2g} in INT8 and {:.2g} in E4M3, a ratio of {:.2f}; published "
+                    "{:.2g} and {:.2g}, "
+                    "{:.2f} ({} elements).",
+                    line.name, int8, fp8, int8 / fp8, line.int8_mse, line.fp8_mse,
+                    line.int8_mse / line.fp8_mse, count));
+  }
+  return table;
+}
+
+void add_findings(const Setup& s, const std::vector<Point>& points, Results& results) {
+  for (std::size_t t = 0; t < s.tensors.size(); ++t) {
+    const auto winner = [&](GridLoss Point::*loss) {
+      std::size_t best = 0;
+      for (std::size_t g = 1; g < s.grids.size(); ++g)
+        if ((points[t * s.grids.size() + g].*loss).mse <
+            (points[t * s.grids.size() + best].*loss).mse)
+          best = g;
+      return fmt::format("{} with {:.1f} dB", s.grids[best].name,
+                         (points[t * s.grids.size() + best].*loss).sqnr_db);
+    };
+    results.findings.push_back(fmt::format(
+        "{}: least error under the amax scale {}, under the best scale {} ({} elements).",
+        s.tensors[t].name, winner(&Point::at_max), winner(&Point::best),
+        s.tensors[t].values.size()));
+  }
+}
+
+}  // namespace
+
+Results int8_vs_fp8(const RunContext& context) {
+  const Setup setup = read_setup(context);
+  const std::vector<Point> points = measure(context, setup);
+  Results results;
+  results.tables = {sqnr_table(setup, points)};
+  results.heat_maps = {
+      sqnr_map(setup, points, "sqnr_max", "Signal to noise with the amax scale", &Point::at_max),
+      sqnr_map(setup, points, "sqnr_best", "Signal to noise with the best scale", &Point::best)};
+  add_findings(setup, points, results);
+  results.tables.push_back(published_table(context, results));
+  return results;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,42 @@
+#pragma once
+// Amaxes, scales and codes of a tensor, tile by tile and thread by thread.
+// README.md says how memory is read.
+
+#include <optional>
+#include <span>
+
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/scaling/quantize.hpp"
+
+namespace fp8lab::scaling_detail {
+
+/// How, never what: results do not depend on it.
+struct Execution {
+  Target target = Target::scalar;
+  int threads = 1;
+};
+
+ScaleOptions scale_options(const Recipe& recipe);
+
+/// Writes the scale of tile number `tile` into `q`.
+void store_scale(QuantizedTensor& q, std::size_t tile, const TileScale& scale);
+
+/// The amax of all of `x`: one read.
+float whole_amax(std::span<const float> x, bool ignore_nan, const Execution& execution);
+
+/// Codes under one scale: one read. Returns the amax where `ignore_nan` says
+/// how it is meant, else 0.
+float encode_whole(const Recipe& recipe, std::span<const float> x, const TileScale& scale,
+                   std::optional<bool> ignore_nan, std::span<std::uint8_t> codes,
+                   const Execution& execution);
+
+/// Scales and codes of all tiles of `q`, which has its shape: one read for
+/// tiles that fit into a core's cache. Where `transposed` is set, `x` is [q.k, q.rows].
+void encode_tiles(const Recipe& recipe, const FloatMatrix& x, bool transposed, QuantizedTensor& q,
+                  const Execution& execution);
+
+/// to[c][r] = from[r][c] of a row-major [rows, columns] matrix.
+template <typename T>
+void transpose_blocks(const T* from, std::int64_t rows, std::int64_t columns, T* to, int threads);
+
+}  // namespace fp8lab::scaling_detail
