@@ -30,8 +30,8 @@ Fp8Tensor quantize_as_listed(const std::vector<float>& x) {
   Fp8Tensor q;
   q.scale = 448.0F / std::max(amax(x, false), 1e-12F);
   for (const float value : x)
-    q.data.push_back(static_cast<float>(
-        round_trip(format(FormatId::e4m3fn), kMlDtypes, value * q.scale)));
+    q.data.push_back(
+        static_cast<float>(round_trip(format(FormatId::e4m3fn), kMlDtypes, value * q.scale)));
   return q;
 }
 

@@ -105,11 +105,11 @@ Table traffic_table(std::span<const ModelCosts> models) {
 }
 
 Table zero_table(std::span<const ModelCosts> models) {
-  Table table("zero", "ZeRO with whole tensors: master and moments of a first pipeline stage",
+  Table table("zero", "ZeRO: master and moments on the data ranks of a first pipeline stage",
               {{"model", "", "shape"},
                {"scheme", "", "how training is stored"},
                {"ranks", "1", "data ranks"},
-               {"tensors", "1", "of one tensor rank of the stage"},
+               {"whole_tensors", "1", "kept on one rank each; the others are split"},
                {"smallest", "GiB", "of the lightest rank"},
                {"mean", "GiB", "what splitting tensors would give each rank"},
                {"largest", "GiB", "of the heaviest rank"},

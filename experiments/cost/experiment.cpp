@@ -86,8 +86,8 @@ Plot imbalance_plot(const Parameters& p, const std::vector<ModelCosts>& models) 
     for (const std::int64_t ranks : p.integers("ranks")) {
       setup.parallel.data = ranks;
       series.x.push_back(static_cast<double>(ranks));
-      series.y.push_back(
-          100.0 * training_cost(setup, find_training_scheme("fp8-lm")).zero.imbalance());
+      series.y.push_back(100.0 *
+                         training_cost(setup, find_training_scheme("fp8-lm")).zero.imbalance());
     }
     plot.series.push_back(series);
   }

@@ -18,10 +18,9 @@ struct Published {
   double fp8_activation_traffic;
 };
 
-inline constexpr std::array<Published, 3> kPublished{
-    {{"7b", 69.6, 49.4, 37.2, 13.9, 0.0, 0.0},
-     {"13b", 68.2, 48.9, 34.3, 12.4, 4.7, 3.1},
-     {"175b", 66.1, 40.3, 23.4, 8.2, 5.9, 3.9}}};
+inline constexpr std::array<Published, 3> kPublished{{{"7b", 69.6, 49.4, 37.2, 13.9, 0.0, 0.0},
+                                                      {"13b", 68.2, 48.9, 34.3, 12.4, 4.7, 3.1},
+                                                      {"175b", 66.1, 40.3, 23.4, 8.2, 5.9, 3.9}}};
 
 /// GPT-175B: one row of Table 5 each.
 struct PublishedRun {

@@ -27,6 +27,7 @@ constexpr std::array<TrainingScheme, 3> kSchemes{{
      .gemm_input = FormatId::e4m3fn,
      .gathered = FormatId::e4m3fn,
      .fp8_gemms = true,
+     .whole_tensors = true,
      .used_by = "FP8-LM, MS-AMP O3"},
 }};
 
@@ -62,20 +63,27 @@ Elements count_elements(const ModelShape& shape) {
   return count;
 }
 
-/// The bytes of master and moments of each tensor of the first pipeline stage, on
-/// one tensor rank.
-std::vector<std::int64_t> stage_tensors(const TrainingSetup& setup, double gemm_bytes,
-                                        double other_bytes) {
+/// Whole tensors by Algorithm 1, everything else in equal shares.
+Partition zero_partition(const TrainingSetup& setup, const TrainingScheme& scheme,
+                         double gemm_bytes, double other_bytes) {
   ModelShape stage = setup.shape;
   stage.layers /= setup.parallel.pipeline;
   stage.tied_embeddings = stage.tied_embeddings || setup.parallel.pipeline > 1;
-  std::vector<std::int64_t> bytes;
+  std::vector<std::int64_t> whole;
+  double split = 0.0;
   for (const WeightTensor& weight : weights_of(stage)) {
-    const double each = weight.is_block_gemm() ? gemm_bytes : other_bytes;
-    bytes.push_back(static_cast<std::int64_t>(static_cast<double>(weight.size()) * each /
-                                              static_cast<double>(setup.parallel.tensor)));
+    const double bytes = static_cast<double>(weight.size()) *
+                         (weight.is_block_gemm() ? gemm_bytes : other_bytes) /
+                         static_cast<double>(setup.parallel.tensor);
+    if (scheme.whole_tensors && weight.is_block_gemm())
+      whole.push_back(static_cast<std::int64_t>(bytes));
+    else
+      split += bytes;
   }
-  return bytes;
+  Partition partition = partition_whole_tensors(whole, setup.parallel.data);
+  for (std::int64_t& load : partition.load)
+    load += static_cast<std::int64_t>(split / static_cast<double>(setup.parallel.data));
+  return partition;
 }
 
 double activation_bytes(const TrainingSetup& setup, const TrainingScheme& scheme) {
@@ -171,7 +179,7 @@ TrainingCost training_cost(const TrainingSetup& setup, const TrainingScheme& sch
   cost.weight_traffic = ring * sum(bytes_of(scheme.weight_traffic), bytes_of(FormatId::bf16));
   cost.activation_traffic = activation_traffic(setup, scheme);
   cost.fp8_flop_share = flop_share(setup.shape, scheme);
-  cost.zero = partition_whole_tensors(stage_tensors(setup, gemm_states, other_states), p.data);
+  cost.zero = zero_partition(setup, scheme, gemm_states, other_states);
   return cost;
 }
 

@@ -30,6 +30,7 @@ struct TrainingScheme {
   FormatId gemm_input = FormatId::bf16;  ///< activations kept for the weight gradient
   FormatId gathered = FormatId::bf16;    ///< activations in all-gathers of tensor parallelism
   bool fp8_gemms = false;
+  bool whole_tensors = false;  ///< ZeRO keeps a scaled tensor on one rank
   std::string_view used_by;
 };
 
@@ -83,7 +84,10 @@ struct TrainingCost {
 
   double fp8_flop_share = 0.0;  ///< of blocks and head, forward and backward alike
 
-  Partition zero;  ///< bytes of master and moments, whole tensors of a first pipeline stage
+  /// ZeRO's bytes of master and moments on each data rank, for one tensor rank of a
+  /// first pipeline stage. Tensors that need not stay whole are split evenly;
+  /// `rank_of` names the others alone.
+  Partition zero;
 
   [[nodiscard]] double memory() const { return weights + gradients + optimizer + activations; }
 };
