@@ -85,6 +85,12 @@ AdamW::AdamW(const AdamWOptions& options, std::span<const Parameter> parameters)
 
 bool AdamW::stores_gradients() const { return options_.gradient.format != FormatId::f32; }
 
+int AdamW::threads() const {
+  const int wanted = options_.threads > 0 ? options_.threads : omp_get_max_threads();
+  return static_cast<int>(
+      std::clamp<std::size_t>(chunks_.size(), 1, static_cast<std::size_t>(wanted)));
+}
+
 void AdamW::check(std::span<const std::span<const float>> gradients, double lr) const {
   require(std::isfinite(lr), "lr", "a finite number", fmt::format("{}", lr));
   require(gradients.size() == states_.size(), "gradients",
@@ -144,7 +150,7 @@ void AdamW::compute(const Chunk& chunk, const Constants& c, std::span<const floa
 void AdamW::find_scales(std::span<const std::span<const float>> gradients, const Constants& c) {
   std::vector<std::array<float, 3>> largest(chunks_.size());
   const auto count = static_cast<std::int64_t>(chunks_.size());
-#pragma omp parallel num_threads(options_.threads > 0 ? options_.threads : omp_get_max_threads())
+#pragma omp parallel num_threads(threads())
   {
     Buffers b;
 #pragma omp for schedule(static)
@@ -183,7 +189,7 @@ void AdamW::step(std::span<const std::span<const float>> gradients, double lr) {
   if (scaled(options_.master) || scaled(options_.m) || scaled(options_.v))
     find_scales(gradients, c);
   const auto count = static_cast<std::int64_t>(chunks_.size());
-#pragma omp parallel num_threads(options_.threads > 0 ? options_.threads : omp_get_max_threads())
+#pragma omp parallel num_threads(threads())
   {
     Buffers b;
 #pragma omp for schedule(static)

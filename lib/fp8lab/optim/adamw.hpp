@@ -124,6 +124,7 @@ class AdamW {
   void check(std::span<const std::span<const float>> gradients, double lr) const;
   void advance();
   [[nodiscard]] bool stores_gradients() const;
+  [[nodiscard]] int threads() const;  ///< no more than there are chunks
   [[nodiscard]] Constants constants(double lr) const;
   void compute(const Chunk& chunk, const Constants& c, std::span<const float> gradient,
                Buffers& buffers) const;

@@ -205,8 +205,9 @@ void StateTensor::end_store() {
 void StateTensor::assign(std::span<const float> values, int threads) {
   require(values.size() == size_, "values", fmt::format("{} elements", size_),
           fmt::format("{}", values.size()));
-  const int used = threads > 0 ? threads : omp_get_max_threads();
   const auto chunks = static_cast<std::int64_t>((size_ + kChunk - 1) / kChunk);
+  const std::int64_t wanted = threads > 0 ? threads : omp_get_max_threads();
+  const auto used = static_cast<int>(std::clamp<std::int64_t>(chunks, 1, wanted));
   const auto chunk = [&](std::int64_t c) {
     const std::size_t begin = static_cast<std::size_t>(c) * kChunk;
     return values.subspan(begin, std::min(kChunk, size_ - begin));
@@ -246,6 +247,10 @@ void StateTensor::restore(std::span<const NamedTensor> tensors, const std::strin
           fmt::format("{}", bytes.size()));
   if (!bytes.empty()) std::memcpy(writable_codes().data(), bytes.data(), bytes.size());
   restore_floats(tensors, name + ".inverse_scale", inverse_scales_);
+  const bool multiplies = format_.scaling != StateScaling::expanded;
+  for (const float inverse : inverse_scales_)
+    require(!multiplies || (std::isfinite(inverse) && inverse > 0.0F), name + ".inverse_scale",
+            "finite, positive numbers", fmt::format("{}", inverse));
   restore_floats(tensors, name + ".exponent", exponents_);
   restore_floats(tensors, name + ".centre", centres_);
 }

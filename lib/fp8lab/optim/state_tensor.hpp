@@ -75,8 +75,8 @@ class StateTensor {
   /// expanded states `name.exponent` and `name.centre`, appended to `tensors`.
   void append_to(std::vector<NamedTensor>& tensors, const std::string& name,
                  const std::vector<std::int64_t>& shape) const;
-  /// The inverse. Throws `Error` naming a tensor that is missing or differs in
-  /// type or shape.
+  /// The inverse. Throws `Error` naming a tensor that is missing, differs in type or
+  /// shape, or holds no scales.
   void restore(std::span<const NamedTensor> tensors, const std::string& name,
                const std::vector<std::int64_t>& shape);
 
