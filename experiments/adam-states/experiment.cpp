@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "adam-states/seed_adam.hpp"
 #include "adam-states/trajectory.hpp"

@@ -1,6 +1,5 @@
 #include "cost/cost_tables.hpp"
 
-#include <algorithm>
 #include <numeric>
 #include <string>
 

@@ -7,7 +7,6 @@
 // and GEMMs, allocators' waste, biases, FP8 scales.
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>

@@ -19,7 +19,6 @@
 // fused kernel, which leaves contraction to its compiler and reads the codes
 // as (beta * code) * inverse_scale, the same for a power of two.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
