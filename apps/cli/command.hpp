@@ -16,6 +16,8 @@ using Action = std::function<int()>;
 void add_bench(CLI::App& app, Action& action);
 void add_cast(CLI::App& app, Action& action);
 void add_claims(CLI::App& app, Action& action);
+void add_cost(CLI::App& app, Action& action);
+void add_layers(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);

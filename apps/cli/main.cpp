@@ -35,10 +35,12 @@ int main(int argc, char** argv) {
   add_table(app, action);
   add_cast(app, action);
   add_quantize(app, action);
+  add_layers(app, action);
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);
   add_claims(app, action);
+  add_cost(app, action);
   add_report(app, action);
   add_bench(app, action);
   add_vectors(app, action);

@@ -11,6 +11,7 @@ std::vector<Claim> failure_mode_claims();  ///< F1 - F3
 std::vector<Claim> accumulator_claims();   ///< F4 - F4b
 std::vector<Claim> listing_claims();       ///< L1 - L8
 std::vector<Claim> auto_scaling_claims();  ///< A1 - A4, A8
+std::vector<Claim> optimizer_claims();     ///< A6, A7, A9, S11
 std::vector<Claim> scaling_claims();       ///< S1 - S10, S12
 
 }  // namespace fp8lab::experiments

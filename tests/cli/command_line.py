@@ -91,6 +91,34 @@ def test_claims():
     expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
 
 
+def test_cost(folder):
+    expect(["cost", "--model", "7b"], 0, ["fp8-lm", "attention V"])
+    cost = json.loads(run("cost", "--model", "13b", "--scheme", "bf16", "--data", "1", "--json").stdout)
+    check("one scheme was asked for", [row["scheme"] for row in cost["memory"]] == ["bf16"], cost["memory"])
+    check("one data rank sends no gradients", cost["traffic"][0]["gradients_GiB"] == 0, cost["traffic"])
+    shape = folder / "tiny.toml"
+    shape.write_text("layers = 2\nhidden = 32\nheads = 4\nvocabulary = 64\n")
+    expect(["cost", "--model", shape], 0, ["tiny"])
+    expect(["cost", "--model", "8b"], 2, stderr=["model", "'8b'", "175b"])
+    expect(["cost", "--model", "7b", "--pipeline", "5"], 2, stderr=["pipeline", "32"])
+    expect(["cost", "--model", "7b", "--scheme", "fp4"], 2, stderr=["scheme", "'fp4'"])
+
+
+def test_layers(folder):
+    header = json.dumps({
+        "lm_head.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+        "mlp.up.weight": {"dtype": "F8_E4M3", "shape": [16, 32], "data_offsets": [16, 528]},
+    }).encode()
+    path = folder / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(528))
+    expect(["layers", path, "--rule", "llama-factory"], 0,
+           ["keep  lm_head.weight [2, 2]: the name contains lm_head", "fp8   mlp.up.weight", "1 of 2 tensors"])
+    layers = json.loads(run("layers", path, "--rule", "all", "--json").stdout)
+    check("all converts both", [w["converts"] for w in layers["weights"]] == [True, True], layers)
+    expect(["layers", path, "--rule", "te"], 2, stderr=["rule", "'te'", "llama-factory"])
+    expect(["layers", folder / "none.safetensors", "--rule", "all"], 2, stderr=["none.safetensors"])
+
+
 def test_experiments(folder):
     expect(["list", "formats"], 0, ["e4m3fn", "57344"])
     listed = json.loads(run("list", "--json").stdout)
@@ -116,6 +144,9 @@ def main():
     test_claims()
     with tempfile.TemporaryDirectory() as folder:
         test_replay(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        test_cost(Path(folder))
+        test_layers(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         test_experiments(Path(folder))
     print("command line:", "all as expected" if failures == 0 else f"{failures} failures")

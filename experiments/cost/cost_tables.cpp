@@ -1,0 +1,167 @@
+#include "cost/cost_tables.hpp"
+
+#include <numeric>
+#include <string>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/model/block.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// How much less than `before`, in percent.
+double saving(double now, double before) {
+  return before > 0.0 ? 100.0 * (1.0 - now / before) : 0.0;
+}
+
+std::string parallelism_text(const Parallelism& p) {
+  return std::to_string(p.tensor) + " x " + std::to_string(p.pipeline) + " x " +
+         std::to_string(p.data);
+}
+
+}  // namespace
+
+const TrainingCost& ModelCosts::of(std::string_view name) const {
+  for (std::size_t i = 0; i < schemes.size(); ++i)
+    if (schemes[i].name == name) return costs[i];
+  throw Error("scheme", "one that was computed", "'" + std::string(name) + "'");
+}
+
+ModelCosts model_costs(const TrainingSetup& setup, std::span<const TrainingScheme> schemes) {
+  ModelCosts result{setup, {schemes.begin(), schemes.end()}, {}};
+  for (const TrainingScheme& scheme : schemes) result.costs.push_back(training_cost(setup, scheme));
+  return result;
+}
+
+Table parameter_table(std::span<const TrainingScheme> schemes) {
+  Table table("parameters", "Bytes a parameter of a block GEMM, from buffers, not sharded",
+              {{"scheme", "", "how training is stored"},
+               {"weight", "B", "weights beside the master, copies for GEMMs included"},
+               {"master", "B", "master weight"},
+               {"gradient", "B", "stored gradient"},
+               {"m", "B", "first moment"},
+               {"v", "B", "second moment"},
+               {"optimizer", "B", "master, gradient and moments"},
+               {"total", "B", "all of them"},
+               {"used_by", "", "systems"}});
+  for (const TrainingScheme& scheme : schemes) {
+    const ParameterBytes b = parameter_bytes(scheme);
+    table.add_row({std::string(scheme.name), b.weight, b.master, b.gradient, b.m, b.v,
+                   b.optimizer(), b.total(), std::string(scheme.used_by)});
+  }
+  return table;
+}
+
+Table memory_table(std::span<const ModelCosts> models) {
+  Table table("memory", "Memory a GPU, mean over GPUs; master and moments shared out (ZeRO 1)",
+              {{"model", "", "shape"},
+               {"gpus", "", "tensor x pipeline x data ranks"},
+               {"micro_batch", "1", "sequences"},
+               {"scheme", "", "how training is stored"},
+               {"parameters", "1e9", "of the model"},
+               {"weights", "GiB", "all copies but the master"},
+               {"gradients", "GiB", "stored gradients"},
+               {"optimizer", "GiB", "master and moments"},
+               {"activations", "GiB", "kept for the backward pass"},
+               {"total", "GiB", "of these"},
+               {"fp8_flops", "%", "FLOPs of blocks and head that run in FP8"}});
+  for (const ModelCosts& model : models)
+    for (std::size_t i = 0; i < model.costs.size(); ++i) {
+      const TrainingCost& c = model.costs[i];
+      table.add_row({model.setup.shape.name, parallelism_text(model.setup.parallel),
+                     model.setup.parallel.micro_batch, std::string(model.schemes[i].name),
+                     c.parameters / 1e9, c.weights / kGib, c.gradients / kGib, c.optimizer / kGib,
+                     c.activations / kGib, c.memory() / kGib, 100.0 * c.fp8_flop_share});
+    }
+  return table;
+}
+
+Table traffic_table(std::span<const ModelCosts> models) {
+  Table table("traffic", "Traffic a GPU: gradients and weights a step, activations a micro-batch",
+              {{"model", "", "shape"},
+               {"scheme", "", "how training is stored"},
+               {"gradients", "GiB", "reduce-scatter over data ranks, a ring"},
+               {"weights", "GiB", "all-gather over data ranks, a ring"},
+               {"both", "GiB", "gradients and weights"},
+               {"gradient_saving", "%", "of gradients, against bf16"},
+               {"saving", "%", "of gradients and weights, against bf16"},
+               {"activations", "GiB", "over tensor ranks"},
+               {"activation_saving", "%", "of activations, against bf16"}});
+  const TrainingScheme& bf16 = find_training_scheme("bf16");
+  for (const ModelCosts& model : models) {
+    const TrainingCost base = training_cost(model.setup, bf16);
+    for (std::size_t i = 0; i < model.costs.size(); ++i) {
+      const TrainingCost& c = model.costs[i];
+      const double both = c.gradient_traffic + c.weight_traffic;
+      table.add_row(
+          {model.setup.shape.name, std::string(model.schemes[i].name), c.gradient_traffic / kGib,
+           c.weight_traffic / kGib, both / kGib, saving(c.gradient_traffic, base.gradient_traffic),
+           saving(both, base.gradient_traffic + base.weight_traffic), c.activation_traffic / kGib,
+           saving(c.activation_traffic, base.activation_traffic)});
+    }
+  }
+  return table;
+}
+
+Table zero_table(std::span<const ModelCosts> models) {
+  Table table("zero", "ZeRO: master and moments on the data ranks of a first pipeline stage",
+              {{"model", "", "shape"},
+               {"scheme", "", "how training is stored"},
+               {"ranks", "1", "data ranks"},
+               {"whole_tensors", "1", "kept on one rank each; the others are split"},
+               {"smallest", "GiB", "of the lightest rank"},
+               {"mean", "GiB", "what splitting tensors would give each rank"},
+               {"largest", "GiB", "of the heaviest rank"},
+               {"imbalance", "%", "largest over mean, minus one"}});
+  for (const ModelCosts& model : models)
+    for (std::size_t i = 0; i < model.costs.size(); ++i) {
+      const Partition& p = model.costs[i].zero;
+      const std::int64_t total = std::accumulate(p.load.begin(), p.load.end(), std::int64_t{0});
+      table.add_row({model.setup.shape.name, std::string(model.schemes[i].name),
+                     static_cast<std::int64_t>(p.load.size()),
+                     static_cast<std::int64_t>(p.rank_of.size()),
+                     static_cast<double>(p.smallest()) / kGib,
+                     static_cast<double>(total) / static_cast<double>(p.load.size()) / kGib,
+                     static_cast<double>(p.largest()) / kGib, 100.0 * p.imbalance()});
+    }
+  return table;
+}
+
+Table activation_table(std::span<const ModelCosts> models) {
+  Table table("activations", "Activations that a layer keeps for its backward pass, a token",
+              {{"model", "", "shape"},
+               {"scheme", "", "how training is stored"},
+               {"tensor", "", "what is kept"},
+               {"elements", "1", "a token"},
+               {"format", "", "of the copy that is kept"},
+               {"bytes", "B", "a token"}});
+  for (const ModelCosts& model : models)
+    for (const TrainingScheme& scheme : model.schemes)
+      for (const KeptActivation& kept : kept_activations(model.setup.shape, scheme))
+        table.add_row({model.setup.shape.name, std::string(scheme.name), std::string(kept.name),
+                       kept.elements, std::string(format(kept.format).name), kept.bytes()});
+  return table;
+}
+
+Table block_table(std::span<const ModelShape> shapes) {
+  Table table("block", "Operations of one transformer block, forward, one sequence",
+              {{"model", "", "shape"},
+               {"operation", "", "as seed 001 lists it"},
+               {"gemm", "GFLOP", "multiplications and additions of products"},
+               {"other", "GFLOP", "element-wise work and reductions"},
+               {"share", "%", "of the block's FLOPs"},
+               {"listed_fp8", "", "an FP8 GEMM in the list of seed 001"},
+               {"deployed_fp8", "", "in FP8 in TransformerEngine and DeepSeek-V3"}});
+  for (const ModelShape& shape : shapes) {
+    const std::vector<BlockOperation> operations = block_operations(shape);
+    const double all =
+        std::accumulate(operations.begin(), operations.end(), 0.0,
+                        [](double sum, const BlockOperation& o) { return sum + o.flops(); });
+    for (const BlockOperation& o : operations)
+      table.add_row({shape.name, std::string(o.name), o.gemm_flops / 1e9, o.other_flops / 1e9,
+                     100.0 * o.flops() / all, o.listed_fp8, o.deployed_fp8});
+  }
+  return table;
+}
+
+}  // namespace fp8lab::experiments

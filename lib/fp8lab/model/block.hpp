@@ -1,0 +1,41 @@
+#pragma once
+// The operations of one transformer block and their FLOPs: the table of 14 rows
+// that seed 001 gives for a gated block, computed for a shape.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/model/shape.hpp"
+
+namespace fp8lab {
+
+/// One row: forward FLOPs of one sequence, a multiplication or an addition each
+/// one. Attention is counted in full; kernels that skip what is masked do half.
+struct BlockOperation {
+  std::string_view name;
+  double gemm_flops = 0.0;   ///< 2 m n k
+  double other_flops = 0.0;  ///< see `block_operations`
+  bool listed_fp8 = false;   ///< seed 001 calls it an FP8 GEMM
+  /// TransformerEngine and DeepSeek-V3 run it in FP8: GEMMs with a weight, not
+  /// the products inside attention and not the router.
+  bool deployed_fp8 = false;
+
+  [[nodiscard]] double flops() const { return gemm_flops + other_flops; }
+};
+
+/// The rows in order: 14 for a gated block, one fewer without a gate, one more
+/// with a router. Beside GEMMs, an element costs 7 in a norm (mean, centre,
+/// square, sum, divide, gain, bias), 6 in a softmax (scale, max, subtract, exp, sum, divide),
+/// 5 in SiLU(gate) * up or another activation (*chosen*), 1 in an addition.
+std::vector<BlockOperation> block_operations(const ModelShape& shape);
+
+/// Which GEMMs count as FP8.
+enum class Fp8Gemms { listed, deployed };
+
+/// FLOPs in FP8 over all FLOPs of a block, 0 to 1.
+double fp8_share(const std::vector<BlockOperation>& operations, Fp8Gemms which);
+/// FLOPs of all GEMMs over all FLOPs of a block.
+double gemm_share(const std::vector<BlockOperation>& operations);
+
+}  // namespace fp8lab

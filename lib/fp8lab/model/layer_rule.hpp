@@ -1,0 +1,41 @@
+#pragma once
+// Module filters: which weights of a model a system converts to FP8, and why
+// not the others.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fp8lab {
+
+/// A rule sees the names and shapes of a file, not the classes of modules: an
+/// embedding whose name does not say so looks like a linear layer.
+struct LayerRule {
+  std::string_view name;
+  std::vector<std::string_view> skipped_parts;    ///< anywhere in the module's name, any case
+  std::vector<std::string_view> skipped_endings;  ///< at the end of the module's name
+  std::int64_t multiple = 1;                      ///< of both dimensions
+  std::string_view used_by;
+};
+
+/// llama-factory  not embed, lm_head, output, classifier; both dimensions multiples
+///                of 16 (*read* in its module filter). Also skips BERT's `attention.output`.
+/// deepseek-v3    not embed, head, norm, nor the router `.gate` (its report, section 3.3.1)
+/// all            every matrix
+std::span<const LayerRule> layer_rules();
+
+/// Throws `Error` that lists the names.
+const LayerRule& find_layer_rule(std::string_view name);
+
+struct LayerDecision {
+  bool converts = false;
+  std::string reason;  ///< why not; empty where it converts
+};
+
+/// `name` as a checkpoint has it; the module's name is what stands before `.weight`.
+LayerDecision decide(const LayerRule& rule, std::string_view name,
+                     std::span<const std::int64_t> shape);
+
+}  // namespace fp8lab

@@ -1,0 +1,118 @@
+#include "fp8lab/model/cost.hpp"
+
+#include <cmath>
+#include <numeric>
+
+#include "catch.hpp"
+#include "cost/cost_tables.hpp"
+#include "cost/published.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/model/block.hpp"
+
+using namespace fp8lab;
+using fp8lab::experiments::kGib;
+
+namespace {
+
+TrainingCost cost_of(const char* model, const char* scheme) {
+  return training_cost(find_training_setup(model), find_training_scheme(scheme));
+}
+
+const BlockOperation& row(const std::vector<BlockOperation>& rows, std::string_view name) {
+  for (const BlockOperation& operation : rows)
+    if (operation.name == name) return operation;
+  throw Error("test: no such operation");
+}
+
+}  // namespace
+
+TEST_CASE("bytes a parameter are those of the buffers", "[model]") {
+  const ParameterBytes bf16 = parameter_bytes(find_training_scheme("bf16"));
+  CHECK(bf16.optimizer() == 16.0);
+  CHECK(bf16.total() == 18.0);
+  const ParameterBytes fp8 = parameter_bytes(find_training_scheme("fp8-lm"));
+  CHECK(fp8.optimizer() == 6.0);
+  CHECK(fp8.weight == 1.0);
+}
+
+TEST_CASE("counted traffic is what FP8-LM publishes", "[model]") {
+  for (const experiments::Published& published : experiments::kPublished) {
+    INFO(published.model);
+    const std::string model(published.model);
+    const TrainingCost bf16 = cost_of(model.c_str(), "bf16");
+    const TrainingCost fp8 = cost_of(model.c_str(), "fp8-lm");
+    const auto both = [](const TrainingCost& c) {
+      return (c.gradient_traffic + c.weight_traffic) / kGib;
+    };
+    // The uneven stages of 175B are counted as their mean.
+    const double tolerance = published.model == "175b" ? 0.06 : 0.005;
+    CHECK(std::abs(both(bf16) / published.bf16_traffic - 1.0) < tolerance);
+    CHECK(std::abs(both(fp8) / published.fp8_traffic - 1.0) < tolerance);
+    if (published.bf16_activation_traffic == 0.0) {
+      CHECK(bf16.activation_traffic == 0.0);
+    } else {
+      CHECK(std::abs(bf16.activation_traffic / kGib - published.bf16_activation_traffic) < 0.05);
+      CHECK(std::abs(fp8.activation_traffic / kGib - published.fp8_activation_traffic) < 0.05);
+    }
+    // Less than published, where allocators and workspaces count too.
+    CHECK(bf16.memory() / kGib < published.bf16_memory);
+    CHECK(fp8.memory() / kGib < published.fp8_memory);
+  }
+}
+
+TEST_CASE("BF16 memory of a dense model adds up by hand", "[model]") {
+  TrainingSetup setup = find_training_setup("7b");
+  setup.parallel = {};
+  const TrainingCost cost = training_cost(setup, find_training_scheme("bf16"));
+  CHECK(cost.weights == 2.0 * cost.parameters);
+  CHECK(cost.gradients == 4.0 * cost.parameters);
+  CHECK(cost.optimizer == 12.0 * cost.parameters);
+  // 32 bytes a token, layer and channel: 2 (1 + 1 + 3 + 1 + 1 + 1 + 4 + 4).
+  CHECK(cost.activations == 32.0 * 4096 * 2048 * 32);
+  CHECK(cost.gradient_traffic == 0.0);
+  CHECK(cost.fp8_flop_share == 0.0);
+}
+
+TEST_CASE("ZeRO keeps scaled tensors whole and splits the others", "[model]") {
+  const TrainingCost fp8 = cost_of("7b", "fp8-lm");
+  CHECK(fp8.zero.load.size() == 32);
+  CHECK(fp8.zero.rank_of.size() == 32 * 6);
+  CHECK(cost_of("7b", "bf16").zero.rank_of.empty());
+  CHECK(cost_of("7b", "bf16").zero.imbalance() < 1e-6);
+  // All that the ranks hold is what a GPU's mean says, over the ranks.
+  const std::int64_t total =
+      std::accumulate(fp8.zero.load.begin(), fp8.zero.load.end(), std::int64_t{0});
+  CHECK(std::abs(static_cast<double>(total) / (32.0 * fp8.optimizer) - 1.0) < 1e-6);
+  // More ranks than whole tensors' shares: some ranks hold one, others none.
+  TrainingSetup setup = find_training_setup("125m");
+  setup.parallel.data = 128;
+  CHECK(training_cost(setup, find_training_scheme("fp8-lm")).zero.imbalance() > 0.5);
+}
+
+TEST_CASE("a gated block has the 14 operations of seed 001", "[model]") {
+  ModelShape shape = find_training_setup("llama-7b").shape;
+  const std::vector<BlockOperation> rows = block_operations(shape);
+  CHECK(rows.size() == 14);
+  int listed = 0;
+  int deployed = 0;
+  for (const BlockOperation& operation : rows) {
+    listed += operation.listed_fp8 ? 1 : 0;
+    deployed += operation.deployed_fp8 ? 1 : 0;
+  }
+  CHECK(listed == 8);
+  CHECK(deployed == 7);
+  CHECK(row(rows, "Q = x W_q").gemm_flops == 2.0 * 2048 * 4096 * 4096);
+  CHECK(row(rows, "attention V").gemm_flops == 2.0 * 2048 * 2048 * 4096);
+  CHECK(row(rows, "down = x W_down").gemm_flops == 2.0 * 2048 * 4096 * 11008);
+  CHECK(row(rows, "softmax(Q K^T)").other_flops == 6.0 * 2048 * 2048 * 32);
+  CHECK(gemm_share(rows) > 0.998);
+  shape.gated = false;
+  CHECK(block_operations(shape).size() == 13);
+  const ModelShape mixtral = find_training_setup("mixtral-8x7b").shape;
+  CHECK(block_operations(mixtral).size() == 15);
+  CHECK(row(block_operations(mixtral), "up = x W_up").gemm_flops == 2.0 * 2048 * 4096 * 14336 * 2);
+}
+
+TEST_CASE("unknown schemes are named with the known ones", "[model]") {
+  CHECK_THROWS_WITH(find_training_scheme("fp4"), contains("'fp4'") && contains("fp8-lm"));
+}

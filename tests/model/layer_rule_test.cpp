@@ -1,0 +1,61 @@
+#include "fp8lab/model/layer_rule.hpp"
+
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/model/shape.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+std::string reason(const char* rule, std::string_view name, std::vector<std::int64_t> shape) {
+  const LayerDecision decision = decide(find_layer_rule(rule), name, shape);
+  CHECK(decision.converts == decision.reason.empty());
+  return decision.converts ? "converts" : decision.reason;
+}
+
+}  // namespace
+
+TEST_CASE("LLaMA-Factory's module filter, clause by clause", "[model]") {
+  const char* rule = "llama-factory";
+  CHECK(reason(rule, "model.layers.0.mlp.up_proj.weight", {64, 32}) == "converts");
+  CHECK(reason(rule, "model.embed_tokens.weight", {64, 32}) == "the name contains embed");
+  CHECK(reason(rule, "LM_Head.weight", {64, 32}) == "the name contains lm_head");
+  CHECK(reason(rule, "encoder.layer.0.attention.output.dense.weight", {64, 32}) ==
+        "the name contains output");
+  CHECK(reason(rule, "classifier.weight", {64, 32}) == "the name contains classifier");
+  CHECK(reason(rule, "model.norm.weight", {64}) == "1 dimensions, not 2");
+  CHECK(reason(rule, "conv.weight", {64, 32, 3, 3}) == "4 dimensions, not 2");
+  CHECK(reason(rule, "fc.weight", {64, 40}) == "40 is no multiple of 16");
+  CHECK(reason(rule, "fc.weight", {50257, 64}) == "50257 is no multiple of 16");
+  CHECK(reason(rule, "fc.bias", {64}) == "not the .weight of a module");
+}
+
+TEST_CASE("DeepSeek keeps embedding, head, norms and the router", "[model]") {
+  const char* rule = "deepseek-v3";
+  CHECK(reason(rule, "model.layers.3.mlp.gate.weight", {256, 7168}) == "the name ends with .gate");
+  CHECK(reason(rule, "model.layers.3.mlp.gate_proj.weight", {2048, 7168}) == "converts");
+  CHECK(reason(rule, "model.layers.3.self_attn.q_a_layernorm.weight", {1536}) ==
+        "the name contains norm");
+  CHECK(reason(rule, "lm_head.weight", {129280, 7168}) == "the name contains head");
+  CHECK(reason("all", "lm_head.weight", {129280, 7168}) == "converts");
+}
+
+TEST_CASE("a rule on a model's own weights picks its block GEMMs", "[model]") {
+  for (const char* model : {"llama-7b", "mixtral-8x7b"}) {
+    INFO(model);
+    for (const WeightTensor& weight : weights_of(find_training_setup(model).shape)) {
+      INFO(weight.name);
+      const LayerDecision decision =
+          decide(find_layer_rule("deepseek-v3"), weight.name, weight.shape);
+      CHECK(decision.converts == weight.is_block_gemm());
+    }
+  }
+}
+
+TEST_CASE("unknown rules are named with the known ones", "[model]") {
+  CHECK_THROWS_WITH(find_layer_rule("te"), contains("'te'") && contains("llama-factory"));
+}
