@@ -102,8 +102,7 @@ Outcome outcome_of(const std::vector<RankRun>& runs, const RankBuffers& buffers)
   Outcome outcome;
   for (const RankRun& run : runs) {
     outcome.counts.total += run.counts();
-    outcome.counts.busiest_bytes =
-        std::max(outcome.counts.busiest_bytes, run.counts().bytes_sent);
+    outcome.counts.busiest_bytes = std::max(outcome.counts.busiest_bytes, run.counts().bytes_sent);
   }
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     if (i > 0 && buffers[i] == buffers[i - 1]) continue;
@@ -157,8 +156,8 @@ CollectiveCounts all_reduce(Fabric& fabric, const AllReduce& operation, RankBuff
              });
 }
 
-CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks,
-                            std::size_t elements, RankBuffers& buffers) {
+CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks, std::size_t elements,
+                            RankBuffers& buffers) {
   return run(fabric, {wire, ReduceOp::sum}, ranks, elements, buffers, "all_gather",
              [&](int rank) { return Schedule::all_gather(rank, ranks, elements); });
 }

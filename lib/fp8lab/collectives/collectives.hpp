@@ -16,7 +16,7 @@ using RankBuffers = std::vector<Message>;
 
 struct AllReduce {
   Topology topology = Topology::ring;
-  Reduction reduction;
+  Reduction reduction{};
   int ranks = 1;
   std::size_t elements = 0;
 };
@@ -31,8 +31,8 @@ CollectiveCounts all_reduce(Fabric& fabric, const AllReduce& operation, RankBuff
 /// Rank r's buffer holds `elements` elements, of which its own chunk
 /// (`chunk_of(elements, ranks, r)`) is filled in; afterwards all of them are.
 /// Errors as for `all_reduce`.
-CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks,
-                            std::size_t elements, RankBuffers& buffers);
+CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks, std::size_t elements,
+                            RankBuffers& buffers);
 
 /// The largest of the hosted ranks' values over all ranks, by a max all-reduce of
 /// one binary32 element a rank: how an amax is shared. NaN values lose.

@@ -72,9 +72,9 @@ class Schedule {
   int rank_;
   int ranks_;
   std::size_t elements_;
-  std::size_t ring_steps_ = 0;    // of a ring, computed when asked for: N ranks have N^2 in all
+  std::size_t ring_steps_ = 0;      // of a ring, computed when asked for: N ranks have N^2 in all
   std::size_t reducing_steps_ = 0;  // the first of them
-  std::vector<Step> steps_;       // of other topologies
+  std::vector<Step> steps_;         // of other topologies
 };
 
 /// A rank's place in the tree; -1: none.

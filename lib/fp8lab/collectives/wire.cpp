@@ -62,8 +62,8 @@ class PairTable {
   std::uint64_t add(std::span<const std::byte> term, std::span<std::byte> sum) const {
     std::uint64_t overflowed = 0;
     for (std::size_t i = 0; i < sum.size(); ++i) {
-      const std::uint16_t entry =
-          entries_[std::to_integer<std::size_t>(sum[i]) << 8 | std::to_integer<std::size_t>(term[i])];
+      const std::uint16_t entry = entries_[std::to_integer<std::size_t>(sum[i]) << 8 |
+                                           std::to_integer<std::size_t>(term[i])];
       sum[i] = static_cast<std::byte>(entry & 0xff);
       overflowed += entry >> 8;
     }
@@ -132,9 +132,8 @@ std::uint64_t add_wide(const WireFormat& wire, std::span<const std::byte> term,
     store(wire, std::span(a).first(count), out);
     load(wire, out, std::span(b).first(count));
     // Finite operands make no NaN, and no finite sum has another source.
-    const auto still =
-        std::count_if(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(count),
-                      [](float x) { return std::isfinite(x); });
+    const auto still = std::count_if(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(count),
+                                     [](float x) { return std::isfinite(x); });
     overflowed += finite - static_cast<std::size_t>(still);
   });
   return overflowed;
