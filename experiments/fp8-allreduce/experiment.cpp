@@ -216,7 +216,7 @@ struct GatherPoint {
   int ranks = 1;
   GatherCast cast = GatherCast::after;
   Gathered gathered;
-  double differing_percent = 0.0;  ///< values unlike those of `after`
+  double differing_percent = 0.0;  ///< codes unlike those of `after`
 };
 
 std::vector<GatherPoint> measure_gathers(const Setup& s) {
@@ -226,15 +226,15 @@ std::vector<GatherPoint> measure_gathers(const Setup& s) {
   for (const int ranks : rank_counts(p, "gather_ranks")) {
     const GatherInput input(s.context.random("fp8-allreduce/weights"), elements, ranks,
                             p.real("shard_octaves"));
-    std::vector<float> after;
+    Message after;
     for (const GatherCast cast : kGatherCasts) {
       GatherPoint point{ranks, cast,
                         gather_weights(*s.fabric, input, find_wire_format("e4m3fn"), cast)};
-      const std::vector<float>& values = point.gathered.values;
-      if (cast == GatherCast::after) after = values;
+      const Message& codes = point.gathered.codes;
+      if (cast == GatherCast::after) after = codes;
       std::size_t differing = 0;
-      for (std::size_t i = 0; i < values.size(); ++i)
-        if (values[i] != after[i]) ++differing;
+      for (std::size_t i = 0; i < codes.size(); ++i)
+        if (codes[i] != after[i]) ++differing;
       point.differing_percent =
           100.0 * static_cast<double>(differing) / static_cast<double>(elements);
       points.push_back(std::move(point));
@@ -251,7 +251,7 @@ Table gather_table(const Setup& s, const std::vector<GatherPoint>& points) {
                {"ranks", "1", "shards"},
                {"relative_l2", "1", "of the dequantized weights, against FP32"},
                {"sqnr", "dB", "of the dequantized weights"},
-               {"differing", "%", "values unlike those of the cast after the gather"},
+               {"differing", "%", "codes unlike those of the cast after the gather"},
                {"mean_bits", "bits", "sent for an element, average of the ranks"}});
   for (const GatherPoint& p : points)
     table.add_row({std::string(to_string(p.cast)), std::int64_t{p.ranks},
@@ -365,7 +365,7 @@ std::string gather_finding(const std::vector<GatherPoint>& points) {
   std::string text;
   for (const GatherPoint& p : points)
     if (p.ranks == most)
-      text += fmt::format("{}{}: {:.3g}, {:.3g} % of values differ", text.empty() ? "" : "; ",
+      text += fmt::format("{}{}: {:.3g}, {:.3g} % of codes differ", text.empty() ? "" : "; ",
                           to_string(p.cast), p.gathered.loss.relative_l2, p.differing_percent);
   return fmt::format("All-gather over {} ranks, relative L2 error by where the cast stands: {}.",
                      most, text);

@@ -80,7 +80,7 @@ Gathered gather_then_cast(Fabric& fabric, const GatherInput& input, const WireFo
   to_wire(wire, weights, scale, codes);
   from_wire(wire, codes, 1.0F / scale, weights);
   gathered.loss = gather_loss(input, weights);
-  gathered.values = std::move(weights);
+  gathered.codes = std::move(codes);
   return gathered;
 }
 
@@ -88,10 +88,10 @@ Gathered gather_then_cast(Fabric& fabric, const GatherInput& input, const WireFo
 Gathered cast_then_gather(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
                           const std::vector<float>& casts, const std::vector<float>& reads) {
   Gathered gathered;
-  const RankBuffers buffers = gather_codes(fabric, input, wire, casts, gathered.bytes_sent);
+  RankBuffers buffers = gather_codes(fabric, input, wire, casts, gathered.bytes_sent);
   if (buffers.empty()) return gathered;
-  gathered.values = dequantized(input, wire, buffers.front(), reads);
-  gathered.loss = gather_loss(input, gathered.values);
+  gathered.loss = gather_loss(input, dequantized(input, wire, buffers.front(), reads));
+  gathered.codes = std::move(buffers.front());
   return gathered;
 }
 

@@ -31,8 +31,8 @@ enum class GatherCast : std::uint8_t {
 std::string_view to_string(GatherCast cast);
 
 struct Gathered {
-  Loss loss;                     ///< against the FP32 weights
-  std::vector<float> values;     ///< dequantized
+  Loss loss;                     ///< of the dequantized weights, against FP32
+  Message codes;                 ///< in FP8, as every rank ends up with them
   std::uint64_t bytes_sent = 0;  ///< by all ranks, scales and amaxes included
 };
 
