@@ -148,12 +148,15 @@ int check_everything() {
     for (const int ranks : {session.size(), 2, 3, 9}) {
       for (const WireFormat& wire : kWireFormats)
         for (const Topology topology : {Topology::ring, Topology::tree, Topology::direct})
-          for (const std::size_t elements : {0U, 1U, 3U, 7U, 64U, 1001U, 60000U})
+          for (const std::size_t elements : {0U, 1U, 3U, 7U, 64U, 1001U})
             check_all_reduce(*fabric, {topology, {wire, ReduceOp::sum}, ranks, elements}, tally);
       for (const std::size_t elements : {0U, 1U, 10U, 1000U})
         check_all_gather(*fabric, ranks, elements, tally);
       check_max(*fabric, ranks, tally);
     }
+    // Large enough that MPI no longer buffers a message.
+    for (const Topology topology : {Topology::ring, Topology::tree, Topology::direct})
+      check_all_reduce(*fabric, {topology, {}, session.size(), 100'000}, tally);
     for (const WireFormat& wire : kWireFormats) check_user_operation(session, wire, tally);
     session.barrier();
     fmt::print("rank {} of {}: cases {} mismatches {}\n", session.rank(), session.size(),
