@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "command.hpp"
@@ -16,12 +18,17 @@
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/io/files.hpp"
+#ifdef FP8LAB_WITH_MPI
+#include "fp8lab/mpi/fabric.hpp"
+#endif
 
 namespace fp8lab::cli {
 namespace {
 
 constexpr const char* kDefaultOut = "out";
 constexpr const char* kDefaultBackend = "cpu";
+// The experiment whose messages MPI can carry; others have none.
+constexpr std::string_view kOverMpi = "fp8-allreduce";
 // A table up to this long is printed whole, of a longer one a sample is enough.
 constexpr std::size_t kWholeRows = 40;
 constexpr std::size_t kSampleRows = 8;
@@ -36,6 +43,15 @@ struct Options {
   bool quick = false;
   bool no_plots = false;
   bool json = false;
+  bool mpi = false;
+};
+
+/// The process's part in a run that may have several.
+struct Part {
+  Fabric* fabric = nullptr;  ///< null: this process is the whole run
+  int processes = 1;
+  bool speaks = true;                          ///< shows progress, prints and writes
+  std::function<void()> wait_for_all = [] {};  ///< returns when every process has come here
 };
 
 /// One experiment with its parameters, made before anything runs: a wrong name
@@ -90,7 +106,7 @@ void apply(std::vector<Job>& jobs, const std::string& assignment) {
     job->set_keys.push_back(key);
 }
 
-std::string command_of(const Options& options, const Job& job) {
+std::string command_of(const Options& options, const Part& part, const Job& job) {
   // Other backends are fp8lab-cuda's, which has this command too.
   const bool on_cpu = options.backend == kDefaultBackend;
   std::string command = fmt::format("{} run {} --seed {}", on_cpu ? "fp8lab" : "fp8lab-cuda",
@@ -101,13 +117,15 @@ std::string command_of(const Options& options, const Job& job) {
     command += " --set " + shell_quoted(key + "=" + job.parameters.to_toml(key));
   if (options.out != kDefaultOut) command += " --out " + shell_quoted(options.out);
   if (options.no_plots) command += " --no-plots";
+  if (options.mpi) command = fmt::format("mpirun -n {} {} --mpi", part.processes, command);
   return command;
 }
 
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string_view name) : name_(name), terminal_(isatty(STDERR_FILENO) != 0) {
-    if (!terminal_) fmt::print(stderr, "{}: running\n", name_);
+  ProgressBar(std::string_view name, bool speaks)
+      : name_(name), terminal_(speaks && isatty(STDERR_FILENO) != 0) {
+    if (speaks && !terminal_) fmt::print(stderr, "{}: running\n", name_);
   }
   ~ProgressBar() {
     if (terminal_) fmt::print(stderr, "\r\033[K");
@@ -146,23 +164,27 @@ void print_for_people(const Job& job, const RunRecord& record, const Results& re
              record.duration_seconds);
 }
 
-WrittenRun run_one(const Options& options, const Job& job) {
+/// What the processes other than the speaking one return is empty.
+WrittenRun run_one(const Options& options, const Part& part, const Job& job) {
   RunRecord record{.experiment = std::string(job.experiment->name),
                    .question = read_question(job.experiment->default_toml),
                    .parameters = job.parameters,
                    .seed = options.seed,
                    .quick = options.quick,
                    .threads = options.threads,
-                   .command = command_of(options, job),
+                   .command = command_of(options, part, job),
                    .started = std::chrono::system_clock::now()};
-  RunContext context{job.parameters, options.seed, options.threads, {}};
+  RunContext context{job.parameters, options.seed, options.threads, {}, part.fabric};
   Results results;
   const auto start = std::chrono::steady_clock::now();
   {
-    ProgressBar bar(job.experiment->name);
+    ProgressBar bar(job.experiment->name, part.speaks);
     context.on_progress = [&bar](double fraction) { bar.show(fraction); };
     results = job.experiment->run(context);
   }
+  // Nobody writes before all have finished: a run that lost a process leaves no file.
+  part.wait_for_all();
+  if (!part.speaks) return {};
   record.duration_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   WrittenRun run =
@@ -173,20 +195,39 @@ WrittenRun run_one(const Options& options, const Job& job) {
   return run;
 }
 
-int run(const Options& options) {
+int run_jobs(const Options& options, const Part& part) {
   select_gemm_backend(options.backend);
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
-  make_writable_folder(options.out);
+  const bool over_mpi = jobs.size() == 1 && jobs.front().experiment->name == kOverMpi;
+  require(!options.mpi || over_mpi, "mpi", fmt::format("{} alone", kOverMpi),
+          fmt::format("{} experiments, the first {}", jobs.size(), jobs.front().experiment->name));
+  if (part.speaks) make_writable_folder(options.out);
   omp_set_num_threads(options.threads);
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Job& job : jobs) {
-    const WrittenRun done = run_one(options, job);
-    runs.push_back({{"folder", done.folder.string()},
-                    {"result", nlohmann::ordered_json::parse(done.result_json)}});
+    const WrittenRun done = run_one(options, part, job);
+    if (part.speaks)
+      runs.push_back({{"folder", done.folder.string()},
+                      {"result", nlohmann::ordered_json::parse(done.result_json)}});
   }
-  if (options.json) fmt::print("{}\n", nlohmann::ordered_json{{"runs", runs}}.dump(2));
+  if (part.speaks && options.json)
+    fmt::print("{}\n", nlohmann::ordered_json{{"runs", runs}}.dump(2));
   return kPass;
+}
+
+int run(const Options& options) {
+  if (!options.mpi) return run_jobs(options, {});
+#ifdef FP8LAB_WITH_MPI
+  const mpi::Session session;
+  return session.guard(kUsage, [&] {
+    const std::unique_ptr<Fabric> fabric = mpi::make_fabric(session);
+    return run_jobs(options, {fabric.get(), session.size(), session.is_root(),
+                              [&session] { session.barrier(); }});
+  });
+#else
+  throw Error("mpi", "a build with MPI (FP8LAB_ENABLE_MPI)", "one without");
+#endif
 }
 
 }  // namespace
@@ -220,6 +261,8 @@ void add_run(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 4096))
       ->take_last();
   command->add_flag("--no-plots", options->no_plots, "tables only");
+  command->add_flag("--mpi", options->mpi,
+                    "under mpirun: collectives between its processes; the same results");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -14,6 +14,8 @@
 
 namespace fp8lab {
 
+class Fabric;
+
 /// Everything that a run leaves behind.
 struct Results {
   std::vector<Table> tables;
@@ -29,6 +31,7 @@ struct RunContext {
   std::uint64_t seed = 0;
   int threads = 1;
   std::function<void(double fraction)> on_progress;  ///< may be empty; call from one thread
+  Fabric* fabric = nullptr;  ///< what collectives run over; null: every rank in this process
 
   [[nodiscard]] RandomStream random(std::string_view stream) const { return {seed, stream}; }
   void progress(double fraction) const {

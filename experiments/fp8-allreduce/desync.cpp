@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "common/names.hpp"
+#include "fp8-allreduce/gather.hpp"
+#include "fp8-allreduce/parts.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct DesyncPoint {
+  std::string collective;
+  std::string case_name;
+  int ranks = 1;
+  double octaves = 0.0;  ///< NaN where every rank is off by its own
+  Loss loss;
+};
+
+std::vector<DesyncPoint> measure_desync(const Setup& s) {
+  const Parameters& p = s.context.parameters;
+  const WireFormat& wire = find_wire_format("e4m3fn");
+  std::vector<DesyncPoint> points;
+  for (const int ranks : rank_counts(p, "desync_ranks")) {
+    const ReduceInput gradients(s.context.random("fp8-allreduce"), s.shape, ranks);
+    const GatherInput weights(s.context.random("fp8-allreduce/weights"),
+                              positive(p, "gather_elements"), ranks, p.real("shard_octaves"));
+    for (const double octaves : p.reals("desync_octaves")) {
+      points.push_back({"all-reduce", "one rank off", ranks, octaves,
+                        reduce_with_one_off(*s.fabric, gradients, wire, Topology::ring, octaves)});
+      points.push_back({"all-gather", "one rank off", ranks, octaves,
+                        gather_with_one_off(*s.fabric, weights, wire, octaves)});
+    }
+    points.push_back({"all-reduce", "no amax reduction", ranks, NAN,
+                      reduce_without_agreement(*s.fabric, gradients, wire, Topology::ring)});
+    points.push_back({"all-gather", "no amax reduction", ranks, NAN,
+                      gather_weights(*s.fabric, weights, wire, GatherCast::before_lost).loss});
+  }
+  s.context.progress(1.0);
+  return points;
+}
+
+Table desync_table(const std::vector<DesyncPoint>& points) {
+  Table table("desync", "Ranks whose scale is not the one that the others assume (E4M3, ring)",
+              {{"collective", "",
+                "all-reduce of gradients, scaled unified-over-n; all-gather of "
+                "weights, cast before with the reduced amax"},
+               {"case", "", "one rank off by so many octaves, or each with its own amax"},
+               {"ranks", "1", ""},
+               {"octaves", "log2", "by which one rank's scale is too large"},
+               {"relative_l2", "1", "of the result, against its exact value"},
+               {"sqnr", "dB", "of the result"}});
+  for (const DesyncPoint& p : points)
+    table.add_row({p.collective, p.case_name, std::int64_t{p.ranks}, p.octaves, p.loss.relative_l2,
+                   p.loss.sqnr_db});
+  return table;
+}
+
+Plot desync_plot(const std::vector<DesyncPoint>& points) {
+  Plot plot{"desync",
+            "One rank's scale is off and nobody knows (E4M3, ring)",
+            {"octaves by which it is too large", false},
+            {"relative L2 error", true},
+            {}};
+  std::map<std::pair<std::string, int>, Series> lines;
+  for (const DesyncPoint& p : points) {
+    if (std::isnan(p.octaves)) continue;
+    Series& line = lines[{p.collective, p.ranks}];
+    line.label = fmt::format("{}, {} ranks", p.collective, p.ranks);
+    line.x.push_back(p.octaves);
+    line.y.push_back(p.loss.relative_l2);
+  }
+  for (const auto& [key, line] : lines) plot.series.push_back(line);
+  return plot;
+}
+
+std::vector<std::string> desync_findings(const std::vector<DesyncPoint>& points) {
+  std::vector<std::string> findings;
+  const int most = points.back().ranks;
+  for (const char* collective : {"all-reduce", "all-gather"}) {
+    std::string text;
+    for (const DesyncPoint& p : points) {
+      if (p.collective != collective || p.ranks != most) continue;
+      text += fmt::format(
+          "{}{} {:.3g}", text.empty() ? "" : ", ",
+          std::isnan(p.octaves) ? "no amax reduction at all" : fmt::format("{} octaves", p.octaves),
+          p.loss.relative_l2);
+    }
+    findings.push_back(fmt::format("{} over {} ranks with one scale off, relative L2 error: {}.",
+                                   collective, most, text));
+  }
+  return findings;
+}
+
+}  // namespace
+
+void add_desync(const Setup& s, Results& results) {
+  const std::vector<DesyncPoint> points = measure_desync(s);
+  results.tables.push_back(desync_table(points));
+  results.plots.push_back(desync_plot(points));
+  for (std::string& finding : desync_findings(points)) results.findings.push_back(finding);
+}
+
+}  // namespace fp8lab::experiments

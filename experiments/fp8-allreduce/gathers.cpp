@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "common/names.hpp"
+#include "fp8-allreduce/gather.hpp"
+#include "fp8-allreduce/parts.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+constexpr std::array<GatherCast, 4> kGatherCasts{GatherCast::after, GatherCast::before,
+                                                 GatherCast::before_own, GatherCast::before_lost};
+struct GatherPoint {
+  int ranks = 1;
+  GatherCast cast = GatherCast::after;
+  Gathered gathered;
+  double differing_percent = 0.0;  ///< codes unlike those of `after`
+};
+
+std::vector<GatherPoint> measure_gathers(const Setup& s) {
+  const Parameters& p = s.context.parameters;
+  const std::size_t elements = positive(p, "gather_elements");
+  std::vector<GatherPoint> points;
+  for (const int ranks : rank_counts(p, "gather_ranks")) {
+    const GatherInput input(s.context.random("fp8-allreduce/weights"), elements, ranks,
+                            p.real("shard_octaves"));
+    Message after;
+    for (const GatherCast cast : kGatherCasts) {
+      GatherPoint point{ranks, cast,
+                        gather_weights(*s.fabric, input, find_wire_format("e4m3fn"), cast)};
+      const Message& codes = point.gathered.codes;
+      if (cast == GatherCast::after) after = codes;
+      std::size_t differing = 0;
+      for (std::size_t i = 0; i < codes.size(); ++i)
+        if (codes[i] != after[i]) ++differing;
+      point.differing_percent =
+          100.0 * static_cast<double>(differing) / static_cast<double>(elements);
+      points.push_back(std::move(point));
+    }
+  }
+  s.context.progress(0.9);
+  return points;
+}
+
+Table gather_table(const Setup& s, const std::vector<GatherPoint>& points) {
+  const std::size_t elements = positive(s.context.parameters, "gather_elements");
+  Table table("gather", fmt::format("All-gather of {} weights in shards, E4M3 (ring)", elements),
+              {{"cast", "", "before or after the gather, and with whose scale"},
+               {"ranks", "1", "shards"},
+               {"relative_l2", "1", "of the dequantized weights, against FP32"},
+               {"sqnr", "dB", "of the dequantized weights"},
+               {"differing", "%", "codes unlike those of the cast after the gather"},
+               {"mean_bits", "bits", "sent for an element, average of the ranks"}});
+  for (const GatherPoint& p : points)
+    table.add_row({std::string(to_string(p.cast)), std::int64_t{p.ranks},
+                   p.gathered.loss.relative_l2, p.gathered.loss.sqnr_db, p.differing_percent,
+                   8.0 * static_cast<double>(p.gathered.bytes_sent) /
+                       (static_cast<double>(p.ranks) * static_cast<double>(elements))});
+  return table;
+}
+
+std::string gather_finding(const std::vector<GatherPoint>& points) {
+  const int most = points.back().ranks;
+  std::string text;
+  for (const GatherPoint& p : points)
+    if (p.ranks == most)
+      text += fmt::format("{}{}: {:.3g}, {:.3g} % of codes differ", text.empty() ? "" : "; ",
+                          to_string(p.cast), p.gathered.loss.relative_l2, p.differing_percent);
+  return fmt::format("All-gather over {} ranks, relative L2 error by where the cast stands: {}.",
+                     most, text);
+}
+
+}  // namespace
+
+void add_gathers(const Setup& s, Results& results) {
+  const std::vector<GatherPoint> points = measure_gathers(s);
+  results.tables.push_back(gather_table(s, points));
+  results.findings.push_back(gather_finding(points));
+}
+
+}  // namespace fp8lab::experiments

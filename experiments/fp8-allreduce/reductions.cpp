@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "fp8-allreduce/parts.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// The scheme that plots across topologies show for FP8.
+constexpr ReduceScaling kShown = ReduceScaling::unified_over_n;
+
+struct Point {
+  WireFormat wire = kWireFormats[0];
+  Topology topology = Topology::ring;
+  ReduceScaling scaling = ReduceScaling::none;
+  int ranks = 1;
+  Reduced reduced;
+};
+
+std::vector<Point> reduction_points(const Setup& s) {
+  std::vector<Point> points;
+  for (const WireFormat& wire : s.wires)
+    for (const Topology topology : s.topologies) {
+      const std::vector<ReduceScaling> schemes =
+          wire.bytes == 1 ? s.schemes : std::vector<ReduceScaling>{ReduceScaling::none};
+      for (const ReduceScaling scaling : schemes)
+        for (const int ranks : s.ranks) points.push_back({wire, topology, scaling, ranks, {}});
+    }
+  return points;
+}
+
+std::vector<Point> measure_reductions(const Setup& s) {
+  std::vector<Point> points = reduction_points(s);
+  std::map<int, ReduceInput> inputs;
+  for (const int ranks : s.ranks)
+    inputs.try_emplace(ranks, s.context.random("fp8-allreduce"), s.shape, ranks);
+  parallel_points(
+      s.context, points.size(),
+      [&](std::size_t i) {
+        Point& p = points[i];
+        p.reduced = reduce_mean(*s.fabric, inputs.at(p.ranks), p.wire, p.topology, p.scaling);
+      },
+      0.0, 0.8);
+  return points;
+}
+
+Table reduction_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("reduction",
+              fmt::format("Mean gradient after an all-reduce ({} elements)", s.shape.elements),
+              {{"topology", "", "who adds what to what"},
+               {"wire", "", "format that travels; FP8 is rounded at every hop"},
+               {"scheme", "", "how gradients are scaled into FP8"},
+               {"ranks", "1", "gradients in the sum"},
+               {"relative_l2", "1", "of the mean, against its exact value"},
+               {"sqnr", "dB", "of the mean"},
+               {"underflow", "%", "non-zero means that became zero"},
+               {"saturated", "%", "additions (direct: final casts) that overflowed"}});
+  for (const Point& p : points)
+    table.add_row({std::string(to_string(p.topology)), std::string(p.wire.name),
+                   std::string(to_string(p.scaling)), std::int64_t{p.ranks},
+                   p.reduced.loss.relative_l2, p.reduced.loss.sqnr_db,
+                   p.reduced.loss.underflow_percent, p.reduced.saturated_percent});
+  return table;
+}
+
+/// Bits that each rank sends for an element of its gradient, on average.
+double bits_per_element(const Setup& s, const Point& p) {
+  return 8.0 * static_cast<double>(p.reduced.counts.total.bytes_sent) /
+         (static_cast<double>(p.ranks) * static_cast<double>(s.shape.elements));
+}
+
+Table traffic_table(const Setup& s, const std::vector<Point>& points) {
+  Table table("traffic", fmt::format("What an all-reduce of {} elements moves", s.shape.elements),
+              {{"topology", "", "who adds what to what"},
+               {"wire", "", "format that travels"},
+               {"ranks", "1", "gradients in the sum"},
+               {"mean_bits", "bits", "sent for an element, average of the ranks"},
+               {"busiest_bits", "bits", "sent for an element by the busiest rank"},
+               {"messages", "1", "of all ranks"},
+               {"longest_chain", "1", "roundings one after the other behind an element"},
+               {"scale_bytes", "bytes", "sent by all ranks to agree on a scale"}});
+  for (const Point& p : points) {
+    if (p.scaling != ReduceScaling::none && p.scaling != s.schemes.front()) continue;
+    const CollectiveCounts& counts = p.reduced.counts;
+    table.add_row(
+        {std::string(to_string(p.topology)), std::string(p.wire.name), std::int64_t{p.ranks},
+         bits_per_element(s, p),
+         8.0 * static_cast<double>(counts.busiest_bytes) / static_cast<double>(s.shape.elements),
+         static_cast<std::int64_t>(counts.total.messages_sent),
+         std::int64_t{longest_chain(p.topology, p.ranks)},
+         static_cast<std::int64_t>(p.reduced.scale_counts.total.bytes_sent)});
+  }
+  return table;
+}
+
+bool is_shown(const Setup& s, const Point& p) {
+  if (p.wire.bytes > 1) return true;
+  const bool has_shown = std::find(s.schemes.begin(), s.schemes.end(), kShown) != s.schemes.end();
+  return p.scaling == (has_shown ? kShown : s.schemes.front());
+}
+
+Plot error_plot(const Setup& s, const std::vector<Point>& points) {
+  Plot plot{"error_against_ranks",
+            fmt::format("Mean gradient after an all-reduce ({} elements, FP8 scaled {})",
+                        s.shape.elements, to_string(kShown)),
+            {"ranks", true, 2},
+            {"relative L2 error", true},
+            {}};
+  std::map<std::string, Series> lines;
+  for (const Point& p : points) {
+    if (!is_shown(s, p)) continue;
+    Series& line =
+        lines[fmt::format("{}, {}", short_name(format(p.wire.format)), to_string(p.topology))];
+    line.x.push_back(p.ranks);
+    line.y.push_back(p.reduced.loss.relative_l2);
+  }
+  for (auto& [label, line] : lines) {
+    line.label = label;
+    plot.series.push_back(line);
+  }
+  return plot;
+}
+
+Plot bits_plot(const Setup& s, const std::vector<Point>& points) {
+  const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
+  Plot plot{"error_against_bits",
+            fmt::format("Error against traffic of the busiest rank at {} ranks", most),
+            {"bits sent for an element by the busiest rank", true, 2},
+            {"relative L2 error", true},
+            {}};
+  for (const Topology topology : s.topologies) {
+    Series series{std::string(to_string(topology)), {}, {}, Series::Style::points};
+    for (const Point& p : points) {
+      if (p.topology != topology || p.ranks != most || !is_shown(s, p)) continue;
+      series.x.push_back(8.0 * static_cast<double>(p.reduced.counts.busiest_bytes) /
+                         static_cast<double>(s.shape.elements));
+      series.y.push_back(p.reduced.loss.relative_l2);
+    }
+    plot.series.push_back(series);
+  }
+  return plot;
+}
+
+Plot scheme_plot(const Setup& s, const std::vector<Point>& points) {
+  const Topology topology = s.topologies.front();
+  Plot plot{"schemes",
+            fmt::format("Scales of an FP8 {} all-reduce ({} elements)", to_string(topology),
+                        s.shape.elements),
+            {"ranks", true, 2},
+            {"SQNR of the mean (dB)", false},
+            {}};
+  for (const WireFormat& wire : s.wires)
+    for (const ReduceScaling scaling : s.schemes) {
+      Series series{
+          fmt::format("{}, {}", short_name(format(wire.format)), to_string(scaling)), {}, {}};
+      for (const Point& p : points) {
+        if (p.wire.format != wire.format || p.scaling != scaling || p.topology != topology)
+          continue;
+        series.x.push_back(p.ranks);
+        series.y.push_back(p.reduced.loss.sqnr_db);
+      }
+      if (!series.x.empty()) plot.series.push_back(series);
+    }
+  return plot;
+}
+
+/// The error of each topology at the most ranks, wire by wire.
+std::vector<std::string> error_findings(const Setup& s, const std::vector<Point>& points) {
+  const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
+  std::vector<std::string> findings;
+  for (const WireFormat& wire : s.wires) {
+    std::string text;
+    for (const Point& p : points) {
+      if (p.wire.format != wire.format || p.ranks != most || !is_shown(s, p)) continue;
+      text +=
+          fmt::format("{}{} {:.3g} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
+                      to_string(p.topology), p.reduced.loss.relative_l2,
+                      8.0 * static_cast<double>(p.reduced.counts.busiest_bytes) /
+                          static_cast<double>(s.shape.elements));
+    }
+    findings.push_back(fmt::format("{} ranks, {} on the wire: relative L2 error of the mean {}.",
+                                   most, short_name(format(wire.format)), text));
+  }
+  return findings;
+}
+
+std::string saturation_finding(const Setup& s, const std::vector<Point>& points) {
+  const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
+  std::string text;
+  for (const Point& p : points)
+    if (p.wire.bytes == 1 && p.wire.format == s.wires.front().format && p.ranks == most &&
+        p.topology == s.topologies.front())
+      text +=
+          fmt::format("{}{} {:.1f} dB with {:.3g} % saturated", text.empty() ? "" : ", ",
+                      to_string(p.scaling), p.reduced.loss.sqnr_db, p.reduced.saturated_percent);
+  return fmt::format("Scales at {} ranks ({}, {}): {}.", most,
+                     short_name(format(s.wires.front().format)), to_string(s.topologies.front()),
+                     text);
+}
+
+}  // namespace
+
+void add_reductions(const Setup& s, Results& results) {
+  const std::vector<Point> points = measure_reductions(s);
+  results.tables.push_back(reduction_table(s, points));
+  results.tables.push_back(traffic_table(s, points));
+  results.plots = {error_plot(s, points), bits_plot(s, points), scheme_plot(s, points)};
+  results.findings = error_findings(s, points);
+  results.findings.push_back(saturation_finding(s, points));
+}
+
+}  // namespace fp8lab::experiments

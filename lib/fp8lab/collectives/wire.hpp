@@ -1,0 +1,72 @@
+#pragma once
+// What travels between ranks, and how two of it are added at a hop: NCCL's
+// FP8 sum (pairs are added in FP16, each sum is cast to FP8 again) and the
+// wider wires. NUMERICS 4; *read* in NCCL's reduce_kernel.h.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+
+/// One element on the wire. A hop adds two of them exactly, rounds the sum to
+/// `sum_format` (nearest even, overflow gives Inf) and casts that to `format`.
+struct WireFormat {
+  std::string_view name;
+  FormatId format;
+  FormatId sum_format;
+  CastPolicy policy;  ///< of the cast into `format`, of inputs and of sums
+  std::size_t bytes;  ///< of one element
+};
+
+/// FP8 saturates, as CUDA's fp8 constructors do; the others overflow to Inf.
+inline constexpr std::array<WireFormat, 5> kWireFormats{{
+    {"e4m3fn", FormatId::e4m3fn, FormatId::f16, kNvidiaSatfinite, 1},
+    {"e5m2", FormatId::e5m2, FormatId::f16, kNvidiaSatfinite, 1},
+    {"f16", FormatId::f16, FormatId::f16, kNvidiaNosat, 2},
+    {"bf16", FormatId::bf16, FormatId::bf16, kNvidiaNosat, 2},
+    {"f32", FormatId::f32, FormatId::f32, kNvidiaNosat, 4},
+}};
+
+/// The wire of that name; the names of `find_format` are accepted too. Throws `Error`.
+const WireFormat& find_wire_format(std::string_view name);
+
+/// The sum of two codes, as `WireFormat` says: the scalar reference, in integer
+/// arithmetic. A NaN, or infinities of both signs, give the positive NaN of all
+/// ones (E4M3 0x7f, FP16 0x7fff, binary32 0x7fffffff); an infinity stays one in
+/// the wider wires and becomes +-max finite in E5M2, because that cast
+/// saturates. -0 + -0 is -0, any other sum of zero is +0; subnormals are kept.
+/// `overflowed` is set where both codes are finite and their sum rounded above
+/// max finite. The order of the two does not matter.
+CastResult add_codes(const WireFormat& wire, std::uint32_t a, std::uint32_t b);
+
+/// sum[i] = add_codes(sum[i], term[i]) for spans of elements in memory order;
+/// returns how many overflowed. Assumes the default floating-point environment.
+/// Throws `Error` for spans of different lengths or no multiple of `wire.bytes`.
+std::uint64_t add_on_wire(const WireFormat& wire, std::span<const std::byte> term,
+                          std::span<std::byte> sum);
+
+/// What happened to the elements of one `to_wire`.
+struct WireCounts {
+  std::uint64_t overflowed = 0;   ///< rounded above max finite, and +-Inf
+  std::uint64_t underflowed = 0;  ///< non-zero elements that became zero
+};
+
+/// out[i] = cast(x[i] * scale) into `wire.format`; the product is rounded to
+/// binary32 first. Throws `Error` for sizes that disagree and a scale that is
+/// not positive and finite.
+WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale,
+                   std::span<std::byte> out);
+
+/// out[i] = value of in[i] times `inverse_scale`, rounded to binary32. Throws
+/// `Error` for sizes that disagree and a scale that is not positive and finite.
+void from_wire(const WireFormat& wire, std::span<const std::byte> in, float inverse_scale,
+               std::span<float> out);
+
+}  // namespace fp8lab

@@ -1,0 +1,170 @@
+// Collectives over MPI against the simulation in one process, bit for bit. Run
+// it under mpirun with any number of processes: exit 0 and a count, or the first
+// differences and exit 1.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fp8lab/collectives/collectives.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/mpi/fabric.hpp"
+#include "fp8lab/mpi/session.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+struct Tally {
+  int rank = 0;
+  int cases = 0;
+  int failures = 0;
+
+  void expect(bool condition, const std::string& what) {
+    ++cases;
+    if (condition) return;
+    if (++failures <= 20) fmt::print("rank {}: {}\n", rank, what);
+  }
+};
+
+Message input(const WireFormat& wire, int rank, std::size_t elements) {
+  const RandomStream random(3, static_cast<std::uint64_t>(rank));
+  std::vector<float> x(elements);
+  for (std::size_t i = 0; i < elements; ++i) x[i] = static_cast<float>(random.normal(i));
+  Message message(elements * wire.bytes);
+  to_wire(wire, x, 60.0F, message);
+  return message;
+}
+
+RankBuffers inputs(const WireFormat& wire, const RankSpan& span, std::size_t elements) {
+  RankBuffers buffers;
+  for (int rank = span.first; rank < span.first + span.count; ++rank)
+    buffers.push_back(input(wire, rank, elements));
+  return buffers;
+}
+
+std::string difference(const Message& expected, const Message& got) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (expected[i] != got[i])
+      return fmt::format("byte {}: expected {:#04x}, got {:#04x}", i,
+                         std::to_integer<int>(expected[i]), std::to_integer<int>(got[i]));
+  return "none";
+}
+
+bool same(const CollectiveCounts& a, const CollectiveCounts& b) {
+  return a.total == b.total && a.busiest_bytes == b.busiest_bytes;
+}
+
+void check_all_reduce(Fabric& fabric, const AllReduce& operation, Tally& tally) {
+  const WireFormat& wire = operation.reduction.wire;
+  RankBuffers expected = inputs(wire, {0, operation.ranks}, operation.elements);
+  const CollectiveCounts simulated = all_reduce(in_process_fabric(), operation, expected);
+  RankBuffers got = inputs(wire, fabric.hosted(operation.ranks), operation.elements);
+  const CollectiveCounts counts = all_reduce(fabric, operation, got);
+  const std::string name =
+      fmt::format("all-reduce {} {} ranks {} elements {}", to_string(operation.topology), wire.name,
+                  operation.ranks, operation.elements);
+  for (const Message& buffer : got)
+    tally.expect(buffer == expected[0],
+                 fmt::format("{}: {}", name, difference(expected[0], buffer)));
+  tally.expect(same(counts, simulated),
+               fmt::format("{}: {} bytes and {} overflows, simulated {} and {}", name,
+                           counts.total.bytes_sent, counts.total.overflowed,
+                           simulated.total.bytes_sent, simulated.total.overflowed));
+}
+
+void check_all_gather(Fabric& fabric, int ranks, std::size_t elements, Tally& tally) {
+  const WireFormat& wire = find_wire_format("bf16");
+  const Message whole = input(wire, 0, elements);
+  RankBuffers buffers;
+  const RankSpan hosted = fabric.hosted(ranks);
+  for (int rank = hosted.first; rank < hosted.first + hosted.count; ++rank) {
+    const Slice own = chunk_of(elements, ranks, rank);
+    Message part(whole.size());
+    std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(own.first * wire.bytes),
+                own.count * wire.bytes,
+                part.begin() + static_cast<std::ptrdiff_t>(own.first * wire.bytes));
+    buffers.push_back(std::move(part));
+  }
+  all_gather(fabric, wire, ranks, elements, buffers);
+  for (const Message& buffer : buffers)
+    tally.expect(buffer == whole, fmt::format("all-gather ranks {} elements {}: {}", ranks,
+                                              elements, difference(whole, buffer)));
+}
+
+void check_max(Fabric& fabric, int ranks, Tally& tally) {
+  const RankSpan hosted = fabric.hosted(ranks);
+  std::vector<float> values;
+  for (int rank = hosted.first; rank < hosted.first + hosted.count; ++rank)
+    values.push_back(rank == ranks / 2 ? 9.5F : static_cast<float>(rank) / 1000.0F);
+  const float largest = all_reduce_max(fabric, Topology::tree, ranks, values);
+  tally.expect(largest == (values.empty() ? 0.0F : 9.5F),
+               fmt::format("largest of {} ranks: expected 9.5, got {}", ranks, largest));
+}
+
+/// All sums of codes first..last in this order, however bracketed.
+std::set<std::uint32_t> bracketings(const WireFormat& wire, const std::vector<std::uint32_t>& codes,
+                                    std::size_t first, std::size_t last) {
+  if (first == last) return {codes[first]};
+  std::set<std::uint32_t> sums;
+  for (std::size_t middle = first; middle < last; ++middle)
+    for (const std::uint32_t left : bracketings(wire, codes, first, middle))
+      for (const std::uint32_t right : bracketings(wire, codes, middle + 1, last))
+        sums.insert(add_codes(wire, left, right).code);
+  return sums;
+}
+
+/// MPI's own all-reduce gives one of the bracketings in rank order: of two
+/// processes, the only one.
+void check_user_operation(const mpi::Session& session, const WireFormat& wire, Tally& tally) {
+  constexpr std::size_t kElements = 333;
+  RankBuffers all = inputs(wire, {0, session.size()}, kElements);
+  Message data = all[static_cast<std::size_t>(session.rank())];
+  mpi::all_reduce_by_mpi(session, wire, mpi::OperandOrder::rank_order, data);
+  const auto code = [&](const Message& message, std::size_t i) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, &message[i * wire.bytes], wire.bytes);
+    return value;
+  };
+  for (std::size_t i = 0; i < kElements; ++i) {
+    std::vector<std::uint32_t> codes;
+    for (const Message& message : all) codes.push_back(code(message, i));
+    const std::set<std::uint32_t> allowed = bracketings(wire, codes, 0, codes.size() - 1);
+    tally.expect(allowed.contains(code(data, i)),
+                 fmt::format("MPI_Allreduce {} element {}: {:#x} is no bracketing", wire.name, i,
+                             code(data, i)));
+  }
+}
+
+int check_everything() {
+  const mpi::Session session;
+  return session.guard(2, [&] {
+    const std::unique_ptr<Fabric> fabric = mpi::make_fabric(session);
+    Tally tally{.rank = session.rank()};
+    for (const int ranks : {session.size(), 2, 3, 9}) {
+      for (const WireFormat& wire : kWireFormats)
+        for (const Topology topology : {Topology::ring, Topology::tree, Topology::direct})
+          for (const std::size_t elements : {0U, 1U, 3U, 7U, 64U, 1001U})
+            check_all_reduce(*fabric, {topology, {wire, ReduceOp::sum}, ranks, elements}, tally);
+      for (const std::size_t elements : {0U, 1U, 10U, 1000U})
+        check_all_gather(*fabric, ranks, elements, tally);
+      check_max(*fabric, ranks, tally);
+    }
+    // Large enough that MPI no longer buffers a message.
+    for (const Topology topology : {Topology::ring, Topology::tree, Topology::direct})
+      check_all_reduce(*fabric, {topology, {}, session.size(), 100'000}, tally);
+    for (const WireFormat& wire : kWireFormats) check_user_operation(session, wire, tally);
+    session.barrier();
+    fmt::print("rank {} of {}: cases {} mismatches {}\n", session.rank(), session.size(),
+               tally.cases, tally.failures);
+    return tally.failures == 0 ? 0 : 1;
+  });
+}
+
+}  // namespace
+
+int main() { return check_everything(); }
