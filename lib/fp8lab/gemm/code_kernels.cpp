@@ -1,0 +1,379 @@
+#include <algorithm>
+#include <cstring>
+
+#include "fp8lab/gemm/kernels.hpp"
+
+#define HWY_WANT_AVX3_DL
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp8lab/gemm/code_kernels.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "fp8lab/gemm/vector-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp8lab::gemm_detail {
+namespace HWY_NAMESPACE {
+#if FP8LAB_HAS_KERNELS
+
+/// A block of 16 bytes a row: perfect shuffles swap rows and columns.
+template <typename Code>
+HWY_INLINE void transpose_block(const Code* from, std::int64_t stride, Code* to,
+                                std::int64_t width) {
+  constexpr int kSize = 16 / sizeof(Code);
+  const hn::Full128<Code> d;
+  hn::Vec<decltype(d)> v[kSize];
+  hn::Vec<decltype(d)> w[kSize];
+  FP8LAB_UNROLL
+  for (int i = 0; i < kSize; ++i) v[i] = hn::LoadU(d, from + i * stride);
+  FP8LAB_UNROLL
+  for (int size = 1; size < kSize; size *= 2) {
+    FP8LAB_UNROLL
+    for (int i = 0; i < kSize / 2; ++i) {
+      w[2 * i] = hn::InterleaveLower(d, v[i], v[i + kSize / 2]);
+      w[2 * i + 1] = hn::InterleaveUpper(d, v[i], v[i + kSize / 2]);
+    }
+    FP8LAB_UNROLL
+    for (int i = 0; i < kSize; ++i) v[i] = w[i];
+  }
+  FP8LAB_UNROLL
+  for (int i = 0; i < kSize; ++i) hn::StoreU(v[i], d, to + i * width);
+}
+
+template <typename Code>
+void transpose(const TransposeCodes& s) {
+  constexpr auto kSize = static_cast<std::int64_t>(16 / sizeof(Code));
+  const auto* from = reinterpret_cast<const Code*>(s.from);
+  auto* to = reinterpret_cast<Code*>(s.to);
+  if (s.rows % kSize != 0) {  // a panel narrower than a block
+    for (std::int64_t t = 0; t < s.terms; ++t)
+      for (std::int64_t r = 0; r < s.rows; ++r) to[t * s.width + r] = from[r * s.row_stride + t];
+    return;
+  }
+  for (std::int64_t r = 0; r < s.rows; r += kSize)
+    for (std::int64_t t = 0; t < s.terms; t += kSize)
+      transpose_block(from + r * s.row_stride + t, s.row_stride, to + t * s.width + r, s.width);
+}
+
+/// Magnitudes that sort NaN above all numbers.
+template <class D, typename Code = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> magnitudes(D d, const CodeLayout& layout, hn::Vec<D> codes) {
+  if constexpr (sizeof(Code) == 4) codes = hn::ShiftRightSame(codes, layout.dropped_bits);
+  const auto magnitude =
+      hn::And(codes, hn::Set(d, static_cast<Code>((std::uint64_t{1} << layout.sign_bit) - 1)));
+  const auto nan = hn::Set(d, static_cast<Code>(layout.nan_code));
+  return hn::IfThenElse(hn::Eq(codes, nan), nan, magnitude);
+}
+
+/// Ranges of the columns [first, first + lanes).
+template <class D, typename Code = hn::TFromD<D>>
+HWY_INLINE void ranges_of_columns(D d, const Code* codes, std::int64_t terms, std::int64_t width,
+                                  const CodeLayout& layout, CodeRange* ranges) {
+  const auto one = hn::Set(d, Code{1});
+  auto largest = hn::Zero(d);
+  auto below = hn::Set(d, static_cast<Code>(~Code{0}));  // magnitude - 1, so that zeros wrap
+  for (std::int64_t t = 0; t < terms; ++t) {
+    const auto m = magnitudes(d, layout, hn::LoadU(d, codes + t * width));
+    largest = hn::Max(largest, m);
+    below = hn::Min(below, hn::Sub(m, one));
+  }
+  HWY_ALIGN Code most[HWY_MAX_BYTES / sizeof(Code)];
+  HWY_ALIGN Code least[HWY_MAX_BYTES / sizeof(Code)];
+  hn::Store(largest, d, most);
+  hn::Store(below, d, least);
+  for (std::size_t i = 0; i < hn::Lanes(d); ++i)
+    if (most[i] != 0) ranges[i].add({most[i], std::uint32_t{least[i]} + 1});
+}
+
+/// Rows of a panel for kernels of type T are whole vectors of codes, or half ones.
+template <typename T, typename Code>
+using RowTag = std::conditional_t<(4 * sizeof(Code) < sizeof(T)), hn::Half<hn::ScalableTag<Code>>,
+                                  hn::ScalableTag<Code>>;
+
+template <typename T, typename Code>
+void column_ranges(const unsigned char* from, std::int64_t terms, const CodeLayout& layout,
+                   CodeRange* ranges) {
+  const RowTag<T, Code> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto width = static_cast<std::int64_t>(hn::Lanes(Tag<T>())) * kVectors;
+  const auto* codes = reinterpret_cast<const Code*>(from);
+  for (std::int64_t j = 0; j < width; j += lanes)
+    ranges_of_columns(d, codes + j, terms, width, layout, ranges + j);
+}
+
+template <typename Code>
+CodeRange row_range(const unsigned char* from, std::int64_t count, const CodeLayout& layout) {
+  const hn::ScalableTag<Code> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* codes = reinterpret_cast<const Code*>(from);
+  CodeRange ranges[HWY_MAX_BYTES / sizeof(Code)];
+  ranges_of_columns(d, codes, count / lanes, lanes, layout, ranges);
+  if (count % lanes != 0) {
+    HWY_ALIGN Code rest[HWY_MAX_BYTES / sizeof(Code)] = {};
+    std::copy_n(codes + count / lanes * lanes, count % lanes, rest);
+    ranges_of_columns(d, rest, 1, lanes, layout, ranges);
+  }
+  CodeRange all;
+  for (std::int64_t i = 0; i < lanes; ++i) all.add(ranges[i]);
+  return all;
+}
+
+HWY_INLINE Vector<std::uint32_t> load_words(Tag<std::uint32_t> d, const std::uint32_t* from) {
+  return hn::LoadU(d, from);
+}
+template <typename Code>
+HWY_INLINE Vector<std::uint32_t> load_words(Tag<std::uint32_t> d, const Code* from) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<Code, Tag<std::uint32_t>>(), from));
+}
+HWY_INLINE Vector<std::uint64_t> load_words(Tag<std::uint64_t> d, const std::uint32_t* from) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::uint32_t, Tag<std::uint64_t>>(), from));
+}
+template <typename Code>
+HWY_INLINE Vector<std::uint64_t> load_words(Tag<std::uint64_t> d, const Code* from) {
+  const hn::Rebind<std::uint32_t, Tag<std::uint64_t>> d32;
+  const hn::Rebind<Code, Tag<std::uint64_t>> dc;
+  return hn::PromoteTo(d, hn::PromoteTo(d32, hn::LoadU(dc, from)));
+}
+
+/// Decodes vectors of codes of one layout, all set up once.
+template <typename T>
+class Decoder {
+ public:
+  using Bits = Vector<Word<T>>;
+
+  /// Values are multiplied by `stretch` and at least `tiny`, before the sign.
+  HWY_INLINE Decoder(const CodeLayout& s, T stretch, T tiny, int exponent_bias)
+      : mantissa_bits_(s.mantissa_bits),
+        sign_bit_(s.sign_bit),
+        dropped_bits_(s.dropped_bits),
+        magnitude_mask_((Word<T>{1} << s.sign_bit) - 1),
+        rebias_(static_cast<Word<T>>(kExponentBias<T> - s.bias) << kMantissaBits<T>),
+        smallest_normal_(static_cast<Word<T>>(kExponentBias<T> + 1 - s.bias) << kMantissaBits<T>),
+        unbias_(static_cast<Word<T>>(kExponentBias<T> - exponent_bias) << kMantissaBits<T>),
+        stretch_(stretch),
+        tiny_(tiny) {}
+
+  template <typename Code>
+  HWY_INLINE void load(const Code* from) {
+    const Tag<T> d;
+    const Tag<Word<T>> du;
+    const Tag<hwy::MakeSigned<T>> di;
+    codes_ = load_words(du, from);
+    if constexpr (sizeof(Code) == 4) codes_ = hn::ShiftRightSame(codes_, dropped_bits_);
+    magnitude_ = hn::And(codes_, hn::Set(du, magnitude_mask_));
+    // A subnormal is read with a hidden bit, which is taken away again.
+    const auto subnormal =
+        hn::Lt(hn::BitCast(di, magnitude_), hn::Set(di, hwy::MakeSigned<T>{1} << mantissa_bits_));
+    const auto bits = hn::Add(hn::ShiftLeftSame(magnitude_, kMantissaBits<T> - mantissa_bits_),
+                              hn::Set(du, rebias_));
+    const auto hidden = hn::BitCast(
+        du, hn::IfThenElseZero(subnormal, hn::Set(di, hwy::MakeSigned<T>{1} << kMantissaBits<T>)));
+    field_ = hn::Add(bits, hidden);
+    value_ = hn::Sub(hn::BitCast(d, field_),
+                     hn::IfThenElseZero(hn::RebindMask(d, subnormal),
+                                        hn::BitCast(d, hn::Set(du, smallest_normal_))));
+  }
+
+  [[nodiscard]] HWY_INLINE Vector<T> values() const {
+    const Tag<T> d;
+    const Tag<Word<T>> du;
+    const auto kept = hn::Max(hn::Mul(value_, hn::Set(d, stretch_)), hn::Set(d, tiny_));
+    const auto sign =
+        hn::And(hn::ShiftLeftSame(codes_, static_cast<int>(8 * sizeof(T)) - 1 - sign_bit_),
+                hn::Set(du, Word<T>{1} << (8 * sizeof(T) - 1)));
+    return hn::BitCast(d, hn::Or(hn::BitCast(du, kept), sign));
+  }
+  /// Biased exponents; 0 for zeros.
+  [[nodiscard]] HWY_INLINE Bits exponents() const {
+    const Tag<Word<T>> du;
+    const auto biased = hn::ShiftRight<kMantissaBits<T>>(hn::Sub(field_, hn::Set(du, unbias_)));
+    return hn::IfThenZeroElse(hn::Eq(magnitude_, hn::Zero(du)), biased);
+  }
+  /// 1 for negative codes.
+  [[nodiscard]] HWY_INLINE Bits signs() const {
+    const Tag<Word<T>> du;
+    return hn::And(hn::ShiftRightSame(codes_, sign_bit_), hn::Set(du, Word<T>{1}));
+  }
+
+ private:
+  int mantissa_bits_;
+  int sign_bit_;
+  int dropped_bits_;
+  Word<T> magnitude_mask_;
+  Word<T> rebias_;
+  Word<T> smallest_normal_;
+  Word<T> unbias_;
+  T stretch_;
+  T tiny_;
+  Bits codes_;
+  Bits magnitude_;
+  Bits field_;
+  Vector<T> value_;
+};
+
+/// Exponents of a float panel's row from its 8-bit codes at once.
+HWY_INLINE void decode_exponents(const CodeLayout& s, const std::uint8_t* codes,
+                                 std::uint8_t* exponents) {
+  const Tag<std::uint8_t> d;
+  const Tag<std::uint16_t> d16;
+  const auto magnitude =
+      hn::And(hn::LoadU(d, codes), hn::Set(d, static_cast<std::uint8_t>((1 << s.sign_bit) - 1)));
+  const auto shifted =
+      hn::BitCast(d, hn::ShiftRightSame(hn::BitCast(d16, magnitude), s.mantissa_bits));
+  const auto field = hn::And(
+      shifted, hn::Set(d, static_cast<std::uint8_t>((1 << (s.sign_bit - s.mantissa_bits)) - 1)));
+  const auto biased = hn::Add(hn::Max(field, hn::Set(d, std::uint8_t{1})),
+                              hn::Set(d, static_cast<std::uint8_t>(kFloatBiasB - s.bias)));
+  hn::Store(hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), biased), d, exponents);
+}
+
+template <typename T>
+constexpr T kTiny = sizeof(T) == 4 ? T(kTinyFloat) : T(kTinyDouble);
+template <typename T>
+constexpr T kStretch = sizeof(T) == 4 ? T(kStretchFloat) : T(kStretchDouble);
+
+template <typename T, typename Code>
+HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
+  const Tag<T> d;
+  const Tag<Word<T>> du;
+  [[maybe_unused]] const hn::Rebind<Exponent<T>, Tag<T>> de;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  const auto* codes = reinterpret_cast<const Code*>(s.codes) + step * s.terms * width;
+  T* values = s.values + step * s.terms * width;
+  Exponent<T>* exponents = s.exponents + step * s.terms * width;
+  Decoder<T> decoder(s.layout, kStretch<T>, kTiny<T>, sizeof(T) == 4 ? kFloatBiasB : kDoubleBiasB);
+  Vector<Word<T>> signs[kVectors];
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(du);
+  for (std::int64_t t = 0; t < s.terms; ++t) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = t * width + v * lanes;
+      decoder.load(codes + at);
+      hn::Store(decoder.values(), d, values + at);
+      signs[v] = hn::Or(signs[v], hn::ShiftLeftSame(decoder.signs(), static_cast<int>(t)));
+      if constexpr (sizeof(Code) != 1 || sizeof(T) != 4)
+        hn::StoreU(hn::TruncateTo(de, decoder.exponents()), de, exponents + at);
+    }
+    if constexpr (sizeof(Code) == 1 && sizeof(T) == 4)
+      decode_exponents(s.layout, codes + t * width, exponents + t * width);
+  }
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) hn::Store(signs[v], du, s.signs + step * width + v * lanes);
+}
+
+template <typename T, typename Code>
+void decode_panel(const PanelCodes<T>& s) {
+  if (s.fused) {
+    for (std::int64_t step = 0; step < s.steps; ++step) decode_fused_step<T, Code>(s, step);
+    return;
+  }
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* codes = reinterpret_cast<const Code*>(s.codes);
+  Decoder<T> decoder(s.layout, T{1}, T{0}, 0);
+  for (std::int64_t i = 0; i < s.steps * s.terms * lanes * kVectors; i += lanes) {
+    decoder.load(codes + i);
+    hn::Store(decoder.values(), d, s.values + i);
+  }
+}
+
+template <typename Code>
+std::uint64_t sign_bits(const Code* codes, std::int64_t count, int bit) {
+  std::uint64_t signs = 0;
+  for (std::int64_t t = 0; t < count; ++t) signs |= std::uint64_t{codes[t] >> bit & 1u} << t;
+  return signs;
+}
+/// Multiplication gathers the lowest bits of eight bytes into the highest byte.
+HWY_INLINE std::uint64_t sign_bits(const std::uint8_t* codes, std::int64_t count, int bit) {
+  std::uint64_t signs = 0;
+  for (std::int64_t t = 0; t < count; t += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, codes + t, 8);
+    eight = eight >> bit & 0x0101010101010101u;
+    signs |= ((eight * 0x0102040810204080u) >> 56) << t;
+  }
+  return signs & ((std::uint64_t{1} << count) - 1);
+}
+
+template <typename T, typename Code>
+void decode_rows(const RowCodes<T>& s) {
+  const Tag<T> d;
+  const hn::Rebind<std::uint32_t, Tag<T>> d32;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Decoder<T> decoder(s.layout, T{1}, s.fused ? kTiny<T> : T{0},
+                     sizeof(T) == 4 ? kFloatBiasA : kDoubleBiasA);
+  T* values = s.values;
+  std::uint32_t* exponents = s.exponents;
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+      const auto* codes =
+          reinterpret_cast<const Code*>(s.codes) + r * s.row_stride + step * s.terms;
+      // What is written past the row's terms is overwritten by the next row.
+      for (std::int64_t t = 0; t < s.terms; t += lanes) {
+        decoder.load(codes + t);
+        hn::StoreU(decoder.values(), d, values + t);
+        if (!s.fused) continue;
+        auto e = decoder.exponents();
+        e = hn::Or(e, hn::ShiftLeft<16>(e));
+        if constexpr (sizeof(T) == 4)
+          hn::StoreU(hn::Or(e, hn::ShiftLeft<8>(e)), d32, exponents + t);
+        else
+          hn::StoreU(hn::TruncateTo(d32, e), d32, exponents + t);
+      }
+      values += s.terms;
+      if (!s.fused) continue;
+      exponents += s.terms;
+      s.signs[step * s.rows + r] = static_cast<Word<T>>(
+          sign_bits(codes, s.terms, s.layout.sign_bit + s.layout.dropped_bits));
+    }
+  }
+}
+
+template <typename T, typename Code>
+CodeKernels<T> code_kernels() {
+  return {transpose<Code>, column_ranges<T, Code>, row_range<Code>, decode_panel<T, Code>,
+          decode_rows<T, Code>};
+}
+
+template <typename T>
+const CodeKernelsByWidth<T>* kernels_by_width() {
+  static const CodeKernelsByWidth<T> kTable{code_kernels<T, std::uint8_t>(),
+                                            code_kernels<T, std::uint16_t>(),
+                                            code_kernels<T, std::uint32_t>()};
+  return &kTable;
+}
+const CodeKernelsByWidth<float>* float_code_kernels() { return kernels_by_width<float>(); }
+const CodeKernelsByWidth<double>* double_code_kernels() { return kernels_by_width<double>(); }
+
+#else
+const CodeKernelsByWidth<float>* float_code_kernels() { return nullptr; }
+const CodeKernelsByWidth<double>* double_code_kernels() { return nullptr; }
+#endif  // a target with kernels
+}  // namespace HWY_NAMESPACE
+}  // namespace fp8lab::gemm_detail
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "fp8lab/gemm/target_cases.hpp"
+
+namespace fp8lab::gemm_detail {
+
+const CodeKernelsByWidth<float>* float_code_kernels(Target target) {
+  switch (target) {
+    FP8LAB_TARGET_CASES(float_code_kernels)
+    default:
+      return nullptr;
+  }
+}
+
+const CodeKernelsByWidth<double>* double_code_kernels(Target target) {
+  switch (target) {
+    FP8LAB_TARGET_CASES(double_code_kernels)
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace fp8lab::gemm_detail
+#endif
