@@ -177,10 +177,7 @@ class Decoder {
     const Tag<T> d;
     const Tag<Word<T>> du;
     const auto kept = hn::Max(hn::Mul(value_, hn::Set(d, stretch_)), hn::Set(d, tiny_));
-    const auto sign =
-        hn::And(hn::ShiftLeftSame(codes_, static_cast<int>(8 * sizeof(T)) - 1 - sign_bit_),
-                hn::Set(du, Word<T>{1} << (8 * sizeof(T) - 1)));
-    return hn::BitCast(d, hn::Or(hn::BitCast(du, kept), sign));
+    return hn::BitCast(d, hn::Or(hn::BitCast(du, kept), signs()));
   }
   /// Biased exponents; 0 for zeros.
   [[nodiscard]] HWY_INLINE Bits exponents() const {
@@ -188,10 +185,12 @@ class Decoder {
     const auto biased = hn::ShiftRight<kMantissaBits<T>>(hn::Sub(field_, hn::Set(du, unbias_)));
     return hn::IfThenZeroElse(hn::Eq(magnitude_, hn::Zero(du)), biased);
   }
-  /// 1 for negative codes.
+  /// The highest bit set for negative codes.
   [[nodiscard]] HWY_INLINE Bits signs() const {
     const Tag<Word<T>> du;
-    return hn::And(hn::ShiftRightSame(codes_, sign_bit_), hn::Set(du, Word<T>{1}));
+    constexpr int kHighest = 8 * sizeof(T) - 1;
+    return hn::And(hn::ShiftLeftSame(codes_, kHighest - sign_bit_),
+                   hn::Set(du, Word<T>{1} << kHighest));
   }
 
  private:
@@ -211,7 +210,7 @@ class Decoder {
 };
 
 /// Exponents of a float panel's row from its 8-bit codes at once.
-HWY_INLINE void decode_exponents(const CodeLayout& s, const std::uint8_t* codes,
+HWY_INLINE void decode_exponents(const CodeLayout s, const std::uint8_t* codes,
                                  std::uint8_t* exponents) {
   const Tag<std::uint8_t> d;
   const Tag<std::uint16_t> d16;
@@ -236,30 +235,36 @@ HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
   const Tag<T> d;
   const Tag<Word<T>> du;
   [[maybe_unused]] const hn::Rebind<Exponent<T>, Tag<T>> de;
+  // Copies: what the loop stores might be part of `s` for all the compiler knows.
+  const CodeLayout layout = s.layout;
+  const std::int64_t terms = s.terms;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = lanes * kVectors;
-  const auto* codes = reinterpret_cast<const Code*>(s.codes) + step * s.terms * width;
-  T* values = s.values + step * s.terms * width;
-  Exponent<T>* exponents = s.exponents + step * s.terms * width;
-  Decoder<T> decoder(s.layout, kStretch<T>, kTiny<T>, sizeof(T) == 4 ? kFloatBiasB : kDoubleBiasB);
+  const auto* codes = reinterpret_cast<const Code*>(s.codes) + step * terms * width;
+  T* values = s.values + step * terms * width;
+  Exponent<T>* exponents = s.exponents + step * terms * width;
+  Decoder<T> decoder(layout, kStretch<T>, kTiny<T>, sizeof(T) == 4 ? kFloatBiasB : kDoubleBiasB);
   Vector<Word<T>> signs[kVectors];
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(du);
-  for (std::int64_t t = 0; t < s.terms; ++t) {
+  for (std::int64_t t = 0; t < terms; ++t) {
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = t * width + v * lanes;
       decoder.load(codes + at);
       hn::Store(decoder.values(), d, values + at);
-      signs[v] = hn::Or(signs[v], hn::ShiftLeftSame(decoder.signs(), static_cast<int>(t)));
+      signs[v] = hn::Or(hn::ShiftRight<1>(signs[v]), decoder.signs());
       if constexpr (sizeof(Code) != 1 || sizeof(T) != 4)
         hn::StoreU(hn::TruncateTo(de, decoder.exponents()), de, exponents + at);
     }
     if constexpr (sizeof(Code) == 1 && sizeof(T) == 4)
-      decode_exponents(s.layout, codes + t * width, exponents + t * width);
+      decode_exponents(layout, codes + t * width, exponents + t * width);
   }
+  // The last term's sign is in the highest bit.
+  const int unused = static_cast<int>(8 * sizeof(T)) - static_cast<int>(terms);
   FP8LAB_UNROLL
-  for (int v = 0; v < kVectors; ++v) hn::Store(signs[v], du, s.signs + step * width + v * lanes);
+  for (int v = 0; v < kVectors; ++v)
+    hn::Store(hn::ShiftRightSame(signs[v], unused), du, s.signs + step * width + v * lanes);
 }
 
 template <typename T, typename Code>

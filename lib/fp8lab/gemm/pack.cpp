@@ -7,6 +7,7 @@ namespace fp8lab::gemm_detail {
 namespace {
 
 constexpr std::int64_t kGroup = 16;  // rows that are transposed together
+constexpr std::int64_t kCacheLine = 64;
 
 std::int64_t round_up(std::int64_t x, std::int64_t multiple) {
   return (x + multiple - 1) / multiple * multiple;
@@ -118,7 +119,8 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
 }
 
 /// Rows of B are copied before they are transposed: a power of two between them
-/// would make their cache lines displace each other.
+/// would make their cache lines displace each other. What the next call copies is
+/// fetched meanwhile.
 template <typename T>
 void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   loaded_ = first;
@@ -129,6 +131,7 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   for (std::int64_t j = 0; j < width_; j += group) {
     for (std::int64_t i = 0; i < group; ++i) {
       const bool exists = j + i < columns_;
+      if (exists) prefetch(begin_ + j + i, first * terms_ + inside, inside);
       gather_codes(*b_, exists ? begin_ + j + i : 0, first * terms_, exists ? inside : 0, padded,
                    rows_.data() + i * stride * code_bytes_);
     }
@@ -141,6 +144,15 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   }
   kernels_->column_ranges(codes_.data(), steps * terms_, code_layout(format(b_->format)),
                           ranges_.data());
+}
+
+template <typename T>
+void PackedPanel<T>::prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const {
+  if (b_->k_stride != 1) return;
+  const auto* from =
+      static_cast<const unsigned char*>(b_->data) + (row * b_->row_stride + first) * code_bytes_;
+  const std::int64_t bytes = std::min(count, b_->k - first) * code_bytes_;
+  for (std::int64_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(from + i);
 }
 
 template <typename T>

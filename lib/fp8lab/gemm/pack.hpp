@@ -77,6 +77,8 @@ class PackedPanel {
   [[nodiscard]] std::int64_t columns() const { return columns_; }
 
  private:
+  void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
+
   const CodeKernels<T>* kernels_;
   const CodeMatrix* b_;
   std::int64_t terms_;
