@@ -150,6 +150,17 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
   error.rethrow();
 }
 
+/// Gives an exact method two words if its operands' codes could need, and do need, them.
+void choose_words(const GemmProblem& p, const KernelTable& kernels, int threads, Plan& plan) {
+  const Format& a = format(p.a.format);
+  const Format& b = format(p.b.format);
+  const TwoWords words = find_two_words(plan, a, b, p.a.k);
+  if (!words.used() || kernel_takes(plan, widest_row(a), widest_row(b), p.a.k)) return;
+  const RowSummary in_a = summarize<double>(kernels, p.a, threads);
+  const RowSummary in_b = summarize<double>(kernels, p.b, threads);
+  if (!kernel_takes(plan, in_a, in_b, p.a.k)) plan.words = words;
+}
+
 template <typename T>
 void multiply(const GemmProblem& problem, const KernelTable& kernels, const Plan& plan,
               std::span<float> d, int threads) {
@@ -173,9 +184,10 @@ void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target tar
   require(threads >= 0, "threads", "a number >= 0", fmt::format("{}", threads));
   if (threads == 0) threads = omp_get_max_threads();
   const KernelTable* kernels = kernel_table(target);
-  const Plan plan = make_plan(problem);
+  Plan plan = make_plan(problem);
   if (kernels == nullptr || plan.method == Method::reference || d.empty() || problem.a.k == 0)
     return gemm_reference(problem, d, threads);
+  choose_words(problem, *kernels, threads, plan);
   if (plan.in_double())
     multiply<double>(problem, *kernels, plan, d, threads);
   else

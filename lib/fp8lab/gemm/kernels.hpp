@@ -48,6 +48,7 @@ struct StepBlock {
   const typename PackedTypes<T>::Exponent* b_exponents = nullptr;
   const typename PackedTypes<T>::Word* b_signs = nullptr;
   T* state = nullptr;
+  T* low_state = nullptr;  ///< the second word of exact sums in two words
 };
 
 /// What of the model the kernels need.
@@ -56,6 +57,16 @@ struct StepRounding {
   int output_fraction_bits = 13;
   bool nearest_even = false;  ///< exact steps only: binary32 nearest even instead of truncation
   bool half_output = false;   ///< fused float steps only: nearest even to FP16
+};
+
+/// A fixed-point sum in two words of binary64: whole multiples of 2^unit in the
+/// first, the rest, in multiples of 2^lowest, in the second.
+struct TwoWords {
+  double magic = 0.0;   ///< 1.5 * 2^(52 + unit), whose ulp is 2^unit; 0: one word is enough
+  double limit = 0.0;   ///< what c must be below, in steps every c
+  double lowest = 0.0;  ///< all products and c are multiples of this
+
+  [[nodiscard]] bool used() const { return magic != 0.0; }
 };
 
 /// One FP32 operation on a row of the panel: final = scale_into(order, partial,
@@ -146,6 +157,12 @@ struct SumKernels {
   /// out[i] = sum[i] + c[i], rounded once to binary32, nearest even; count is a
   /// multiple of the double panel's width. Needs rounding toward zero.
   void (*round_exact)(const double* sum, const float* c, float* out, std::int64_t count);
+  /// The same in two words. A step whose c is not below the limit gives NaN.
+  /// Need rounding toward zero.
+  void (*two_word_steps)(const StepBlock<double>&, const StepRounding&, const TwoWords&);
+  void (*two_word_sums)(const StepBlock<double>&, const TwoWords&);
+  void (*round_two_words)(const double* high, const double* low, const float* c, const TwoWords&,
+                          float* out, std::int64_t count);
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);

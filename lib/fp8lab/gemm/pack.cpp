@@ -61,6 +61,26 @@ void gather_codes(const CodeMatrix& m, std::int64_t row, std::int64_t first, std
 }
 
 template <typename T>
+RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int threads) {
+  const Format& f = format(m.format);
+  const CodeLayout layout = code_layout(f);
+  RowSummary all;
+#pragma omp parallel num_threads(threads)
+  {
+    RowSummary seen;
+    AlignedArray<unsigned char> codes(m.k * f.storage_bits / 8);
+#pragma omp for
+    for (std::int64_t row = 0; row < m.rows; ++row) {
+      gather_codes(m, row, 0, m.k, m.k, codes.data());
+      seen.add(summarize(f, kernels.codes<T>(f.storage_bits).row_range(codes.data(), m.k, layout)));
+    }
+#pragma omp critical
+    all.add(seen);
+  }
+  return all;
+}
+
+template <typename T>
 PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const CodeMatrix& a,
                           std::int64_t begin, std::int64_t count)
     : rows(count),
@@ -177,6 +197,7 @@ void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
   block.b_signs = signs_.data() + (fused_ ? offset * width_ : 0);
 }
 
+template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);
 template struct PackedRows<float>;
 template struct PackedRows<double>;
 template class PackedPanel<float>;

@@ -43,6 +43,10 @@ RowSummary summarize(const Format& format, const CodeRange& range);
 void gather_codes(const CodeMatrix& matrix, std::int64_t row, std::int64_t first,
                   std::int64_t count, std::int64_t padded, unsigned char* to);
 
+/// What all rows of a matrix hold together.
+template <typename T>
+RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int threads);
+
 /// Rows [begin, begin + rows) of A, all of K: see StepBlock.
 template <typename T>
 struct PackedRows {

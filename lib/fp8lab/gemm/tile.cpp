@@ -65,6 +65,7 @@ void Tile<T>::reset(std::int64_t row, std::int64_t rows) {
   T zero = 0;
   if (job_.plan.fused()) zero = std::is_same_v<T, float> ? T(kTinyFloat) : T(kTinyDouble);
   std::fill_n(state(row), rows * job_.width, zero);
+  if (job_.two_word_sums()) std::fill_n(low_state(row), rows * job_.width, T{0});
 }
 
 template <typename T>
@@ -73,7 +74,10 @@ void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
   column_ = column;
   panel_.start(column);
   const std::int64_t size = rows * job_.width;
-  if (size > state_size_) state_ = AlignedArray<T>(size);
+  if (size > state_size_) {
+    state_ = AlignedArray<T>(size);
+    if (job_.two_word_sums()) low_state_ = AlignedArray<T>(size);
+  }
   state_size_ = std::max(size, state_size_);
   reset(0, rows);
   const bool exact = job_.plan.method == Method::exact;
@@ -110,10 +114,14 @@ void Tile<T>::run_kernel(const StepBlock<T>& block) const {
     const TowardZero rounding;
     kernels.fused.in_float(block, plan.rounding);
   } else {
-    if (plan.method == Method::exact) return kernels.sums.plain_double(block);
+    if (plan.method == Method::exact && !plan.words.used()) return kernels.sums.plain_double(block);
     const TowardZero rounding;
     if (plan.fused())
       kernels.fused.in_double(block, plan.rounding);
+    else if (plan.method == Method::exact)
+      kernels.sums.two_word_sums(block, plan.words);
+    else if (plan.words.used())
+      kernels.sums.two_word_steps(block, plan.rounding, plan.words);
     else
       kernels.sums.exact_steps(block, plan.rounding);
   }
@@ -136,6 +144,7 @@ void Tile<T>::accumulate(const PackedRows<T>& block, std::int64_t row, std::int6
     }
     panel_.place(s, step);
     s.state = state(row);
+    if (job_.two_word_sums()) s.low_state = low_state(row);
     run_kernel(s);
     step = end;
     if (job_.problem.promotion_interval != 0 && (step % interval == 0 || step == job_.steps))
@@ -155,7 +164,10 @@ void Tile<T>::extract(std::int64_t row, const float* c, float* out) const {
                      : from[j] + 0.0F;
   } else if (job_.plan.method == Method::exact) {
     const TowardZero rounding;
-    job_.kernels.sums.round_exact(from, c, out, job_.width);
+    if (job_.two_word_sums())
+      job_.kernels.sums.round_two_words(from, low_state(row), c, job_.plan.words, out, job_.width);
+    else
+      job_.kernels.sums.round_exact(from, c, out, job_.width);
   } else {
     for (std::int64_t j = 0; j < job_.width; ++j) out[j] = static_cast<float>(from[j]);
   }
@@ -226,7 +238,9 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
     worst_b.add(b_summaries.back());
   }
   const bool special = worst_a.nan || worst_a.infinite || worst_b.nan || worst_b.infinite;
-  if (!special && !job_.starts_from_c() && kernel_takes(job_.plan, worst_a, worst_b, p.a.k)) return;
+  if (!special && !job_.starts_from_c() && !job_.marks_overflow() &&
+      kernel_takes(job_.plan, worst_a, worst_b, p.a.k))
+    return;
 
   std::vector<std::vector<Unpacked>> b_rows(static_cast<std::size_t>(job_.width));
   for (std::int64_t r = 0; r < block.rows; ++r) {
@@ -239,7 +253,8 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
         d[static_cast<std::size_t>(at)] = std::bit_cast<float>(kCanonicalNan);
         continue;
       }
-      if (!a.infinite && !b.infinite && kernel_takes(job_.plan, a, b, p.a.k) &&
+      const bool overflowed = job_.marks_overflow() && std::isnan(d[static_cast<std::size_t>(at)]);
+      if (!overflowed && !a.infinite && !b.infinite && kernel_takes(job_.plan, a, b, p.a.k) &&
           (!job_.starts_from_c() || kernel_takes_start(job_.plan, start_value(row + r, j), a, b)))
         continue;
       auto& b_row = b_rows[static_cast<std::size_t>(j)];

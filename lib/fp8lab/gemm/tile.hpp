@@ -39,6 +39,13 @@ struct Job {
   [[nodiscard]] std::int64_t interval_steps() const {
     return problem.promotion_interval == 0 ? steps : problem.promotion_interval / plan.terms;
   }
+  [[nodiscard]] bool two_word_sums() const {
+    return plan.method == Method::exact && plan.words.used();
+  }
+  /// Kernels mark outputs that left their range by NaN.
+  [[nodiscard]] bool marks_overflow() const {
+    return plan.method == Method::exact_steps && plan.words.used();
+  }
 };
 
 /// Runs inside a ScopedRounding to nearest.
@@ -70,6 +77,10 @@ class Tile {
 
   [[nodiscard]] T* state(std::int64_t row) { return state_.data() + row * job_.width; }
   [[nodiscard]] const T* state(std::int64_t row) const { return state_.data() + row * job_.width; }
+  [[nodiscard]] T* low_state(std::int64_t row) { return low_state_.data() + row * job_.width; }
+  [[nodiscard]] const T* low_state(std::int64_t row) const {
+    return low_state_.data() + row * job_.width;
+  }
   [[nodiscard]] float* final(std::int64_t row) { return final_.data() + row * job_.width; }
 
   const Job<T>& job_;
@@ -78,7 +89,8 @@ class Tile {
   std::int64_t column_ = 0;
   std::int64_t state_size_ = 0;
   AlignedArray<T> state_;
-  std::vector<float> final_;  ///< FP32 sums of promoted partials, or C where it starts from C
+  AlignedArray<T> low_state_;  ///< of exact sums in two words
+  std::vector<float> final_;   ///< FP32 sums of promoted partials, or C where it starts from C
   std::vector<float> b_scales_;
   std::vector<float> partial_;
 };
