@@ -13,8 +13,12 @@ std::optional<KernelTable> make_table(Target target) {
     return std::nullopt;
   const FusedKernels* fused = fused_kernels(target);
   if (fused == nullptr) return std::nullopt;
-  return KernelTable{*fused, *sum_kernels(target), *float_code_kernels(target),
-                     *double_code_kernels(target)};
+  return KernelTable{*fused,
+                     *sum_kernels(target),
+                     *float_code_kernels(target),
+                     *double_code_kernels(target),
+                     *float_decode_kernels(target),
+                     *double_decode_kernels(target)};
 }
 
 }  // namespace

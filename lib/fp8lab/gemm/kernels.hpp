@@ -168,8 +168,8 @@ struct SumKernels {
   void (*combine)(const Combine&, std::int64_t width);
 };
 
-/// Moves and decodes codes of one storage width for kernels of type T. Exact,
-/// under rounding to nearest with subnormals kept.
+/// Moves codes of one storage width into panels for kernels of type T, and says what
+/// they reach.
 template <typename T>
 struct CodeKernels {
   void (*transpose)(const TransposeCodes&);
@@ -178,13 +178,21 @@ struct CodeKernels {
                         CodeRange* ranges);
   /// The range of `count` codes in a row.
   CodeRange (*row_range)(const unsigned char* codes, std::int64_t count, const CodeLayout&);
-  void (*decode_panel)(const PanelCodes<T>&);
-  void (*decode_rows)(const RowCodes<T>&);
 };
 
-/// Code kernels for storage of 1, 2 and 4 bytes. Fused float kernels take 1 only.
+/// Codes of one storage width to values. Exact, under rounding to nearest with
+/// subnormals kept.
+template <typename T>
+struct DecodeKernels {
+  void (*panel)(const PanelCodes<T>&);
+  void (*rows)(const RowCodes<T>&);
+};
+
+/// For storage of 1, 2 and 4 bytes. Fused float kernels take 1 only.
 template <typename T>
 using CodeKernelsByWidth = std::array<CodeKernels<T>, 3>;
+template <typename T>
+using DecodeKernelsByWidth = std::array<DecodeKernels<T>, 3>;
 
 /// The kernels of one target.
 struct KernelTable {
@@ -192,6 +200,8 @@ struct KernelTable {
   SumKernels sums;
   CodeKernelsByWidth<float> float_codes;
   CodeKernelsByWidth<double> double_codes;
+  DecodeKernelsByWidth<float> float_decode;
+  DecodeKernelsByWidth<double> double_decode;
 
   template <typename T>
   [[nodiscard]] std::int64_t width() const {
@@ -199,11 +209,21 @@ struct KernelTable {
   }
   template <typename T>
   [[nodiscard]] const CodeKernels<T>& codes(int storage_bits) const {
-    const std::size_t index = storage_bits == 8 ? 0 : storage_bits == 16 ? 1 : 2;
     if constexpr (std::is_same_v<T, float>)
-      return float_codes[index];
+      return float_codes[index(storage_bits)];
     else
-      return double_codes[index];
+      return double_codes[index(storage_bits)];
+  }
+  template <typename T>
+  [[nodiscard]] const DecodeKernels<T>& decode(int storage_bits) const {
+    if constexpr (std::is_same_v<T, float>)
+      return float_decode[index(storage_bits)];
+    else
+      return double_decode[index(storage_bits)];
+  }
+
+  static std::size_t index(int storage_bits) {
+    return storage_bits == 8 ? 0 : storage_bits == 16 ? 1 : 2;
   }
 };
 
@@ -237,5 +257,7 @@ const FusedKernels* fused_kernels(Target target);
 const SumKernels* sum_kernels(Target target);
 const CodeKernelsByWidth<float>* float_code_kernels(Target target);
 const CodeKernelsByWidth<double>* double_code_kernels(Target target);
+const DecodeKernelsByWidth<float>* float_decode_kernels(Target target);
+const DecodeKernelsByWidth<double>* double_decode_kernels(Target target);
 
 }  // namespace fp8lab::gemm_detail

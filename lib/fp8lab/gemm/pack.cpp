@@ -98,22 +98,24 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
     gather_codes(a, begin + r, 0, a.k, stride, row);
     summaries.push_back(summarize(f, code_kernels.row_range(row, a.k, layout)));
   }
-  code_kernels.decode_rows({.codes = codes.data(),
-                            .row_stride = stride,
-                            .rows = rows,
-                            .steps = steps,
-                            .terms = plan.terms,
-                            .layout = layout,
-                            .fused = plan.fused(),
-                            .values = values.data(),
-                            .exponents = exponents.data(),
-                            .signs = signs.data()});
+  kernels.decode<T>(f.storage_bits)
+      .rows({.codes = codes.data(),
+             .row_stride = stride,
+             .rows = rows,
+             .steps = steps,
+             .terms = plan.terms,
+             .layout = layout,
+             .fused = plan.fused(),
+             .values = values.data(),
+             .exponents = exponents.data(),
+             .signs = signs.data()});
 }
 
 template <typename T>
 PackedPanel<T>::PackedPanel(const KernelTable& kernels, const Plan& plan, const CodeMatrix& b,
                             std::int64_t slab_steps, std::int64_t decoded_steps)
     : kernels_(&kernels.codes<T>(format(b.format).storage_bits)),
+      decode_kernels_(&kernels.decode<T>(format(b.format).storage_bits)),
       b_(&b),
       terms_(plan.terms),
       fused_(plan.fused()),
@@ -178,7 +180,7 @@ void PackedPanel<T>::prefetch(std::int64_t row, std::int64_t first, std::int64_t
 template <typename T>
 void PackedPanel<T>::decode(std::int64_t first, std::int64_t steps) {
   decoded_ = first;
-  kernels_->decode_panel(
+  decode_kernels_->panel(
       {.codes = codes_.data() + (first - loaded_) * terms_ * width_ * code_bytes_,
        .steps = steps,
        .terms = terms_,

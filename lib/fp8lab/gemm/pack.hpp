@@ -84,6 +84,7 @@ class PackedPanel {
   void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
 
   const CodeKernels<T>* kernels_;
+  const DecodeKernels<T>* decode_kernels_;
   const CodeMatrix* b_;
   std::int64_t terms_;
   bool fused_;
