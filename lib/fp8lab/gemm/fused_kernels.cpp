@@ -75,6 +75,7 @@ HWY_INLINE void largest_exponents(std::int64_t terms, const std::uint32_t* a, co
   Vector<Exponent<T>> m[R];
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) m[r] = floor;
+  FP8LAB_UNROLL_BY_4
   for (std::int64_t k = 0; k < terms; ++k) {
     const auto e = hn::Load(d, b + k * width);
     FP8LAB_UNROLL

@@ -21,10 +21,13 @@
 #endif
 
 #undef FP8LAB_UNROLL
+#undef FP8LAB_UNROLL_BY_4
 #if defined(__clang__)
 #define FP8LAB_UNROLL _Pragma("clang loop unroll(full)")
+#define FP8LAB_UNROLL_BY_4 _Pragma("clang loop unroll_count(4)")
 #else
 #define FP8LAB_UNROLL _Pragma("GCC unroll 16")
+#define FP8LAB_UNROLL_BY_4 _Pragma("GCC unroll 4")
 #endif
 
 #if FP8LAB_HAS_KERNELS
@@ -61,6 +64,7 @@ HWY_INLINE void multiply_add(std::int64_t terms, const T* a, const T* b,
                              Vector<T> (&acc)[R][kVectors]) {
   const Tag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  FP8LAB_UNROLL_BY_4
   for (std::int64_t k = 0; k < terms; ++k) {
     const T* row = b + k * lanes * kVectors;
     Vector<T> column[kVectors];
