@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
@@ -114,6 +115,49 @@ inline std::string compare(const GemmProblem& p, const std::vector<float>& expec
   }
   return differing == 0 ? "equal"
                         : fmt::format("{} of {} differ, {}", differing, expected.size(), first);
+}
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+/// Runs the problem on every target with one and three threads.
+inline void check_all_targets(const GemmProblem& p) {
+  const auto size = static_cast<std::size_t>(p.a.rows * p.b.rows);
+  std::vector<float> expected(size);
+  gemm_reference(p, expected);
+  for (const Target target : available_targets()) {
+    for (const int threads : {1, 3}) {
+      std::vector<float> got(size, 42.0F);
+      gemm_with_target(p, got, target, threads);
+      INFO(to_string(target) << ", " << threads << " threads, " << gemm_method(p));
+      CHECK(compare(p, expected, got) == "equal");
+    }
+  }
+}
+
+struct Operands {
+  OwnedMatrix a;
+  OwnedMatrix b;
+  std::vector<float> c;
+  GemmProblem problem;
+
+  Operands(const InstructionModel& model, Shape shape, Data data, Start start, std::uint64_t seed)
+      : a(model.a_format, shape.m, shape.k, data, RandomStream(seed, "a"), seed % 3 == 1),
+        b(model.b_format, shape.n, shape.k, data, RandomStream(seed, "b"), seed % 3 == 2),
+        c(random_c(start, shape.m * shape.n, RandomStream(seed, "c"))) {
+    problem.model = model.accumulator;
+    problem.a = a.view;
+    problem.b = b.view;
+    if (start != Start::none) problem.c = c.data();
+  }
+};
+
+inline InstructionModel with_formats(std::string_view name, FormatId a, FormatId b) {
+  InstructionModel model = find_instruction_model(name);
+  model.a_format = a;
+  model.b_format = b;
+  return model;
 }
 
 }  // namespace fp8lab::test

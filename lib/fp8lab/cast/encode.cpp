@@ -52,7 +52,7 @@ class DefaultEnvironment {
   DefaultEnvironment& operator=(const DefaultEnvironment&) = delete;
 };
 
-const Kernels& kernels_of(Target target) {
+const Kernels& kernels_of([[maybe_unused]] Target target) {
 #if defined(__x86_64__)
   if (target == Target::avx512) return kAvx512Kernels;
   if (target == Target::avx2) return kAvx2Kernels;

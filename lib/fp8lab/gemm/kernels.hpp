@@ -3,7 +3,11 @@
 // README.md of this folder explains the method; every kernel equals
 // gemm_reference bit for bit on the inputs that plan.hpp lets through.
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/gemm/gemm.hpp"
@@ -44,6 +48,7 @@ struct StepBlock {
   const typename PackedTypes<T>::Exponent* b_exponents = nullptr;
   const typename PackedTypes<T>::Word* b_signs = nullptr;
   T* state = nullptr;
+  T* low_state = nullptr;  ///< the second word of exact sums in two words
 };
 
 /// What of the model the kernels need.
@@ -52,6 +57,16 @@ struct StepRounding {
   int output_fraction_bits = 13;
   bool nearest_even = false;  ///< exact steps only: binary32 nearest even instead of truncation
   bool half_output = false;   ///< fused float steps only: nearest even to FP16
+};
+
+/// A fixed-point sum in two words of binary64: whole multiples of 2^unit in the
+/// first, the rest, in multiples of 2^lowest, in the second.
+struct TwoWords {
+  double magic = 0.0;   ///< 1.5 * 2^(52 + unit), whose ulp is 2^unit; 0: one word is enough
+  double limit = 0.0;   ///< what c must be below, in steps every c
+  double lowest = 0.0;  ///< all products and c are multiples of this
+
+  [[nodiscard]] bool used() const { return magic != 0.0; }
 };
 
 /// One FP32 operation on a row of the panel: final = scale_into(order, partial,
@@ -64,69 +79,152 @@ struct Combine {
   float* final = nullptr;
 };
 
-/// Where the fields of an 8-bit code are.
+/// Where the fields of a stored code are.
 struct CodeLayout {
   int mantissa_bits = 0;
   int bias = 0;
   int sign_bit = 7;
+  int dropped_bits = 0;        ///< low bits of the storage word below the code (TF32)
+  std::uint32_t nan_code = 0;  ///< FNUZ: the code of -0, which is NaN
 };
 
-/// Codes of one step of a panel, [terms][width], and where their float values,
-/// biased exponents and sign words go. NaN and Inf codes give some finite value.
-struct DecodeStep {
-  const std::uint8_t* codes = nullptr;
-  std::int64_t terms = 0;
-  CodeLayout layout;
-  bool fused = true;  ///< else plain values, zeros as zeros, no exponents or signs
-  float* values = nullptr;
-  std::uint8_t* exponents = nullptr;
-  std::uint32_t* signs = nullptr;
-};
-
-/// `count` codes of A for the fused float kernel; `values` and `exponents` have
-/// room for the last vector's excess, and so do the codes.
-struct DecodeRows {
-  const std::uint8_t* codes = nullptr;
-  std::int64_t count = 0;
-  CodeLayout layout;
-  float* values = nullptr;
-  std::uint32_t* exponents = nullptr;
-};
-
-/// Codes of `columns` rows of B, `terms` from each, to [terms][width].
-struct TransposeStep {
-  const std::uint8_t* from = nullptr;
+/// Codes of `rows` rows, `terms` from each, to [terms][width]. `terms` is a multiple
+/// of 16, and so is `rows` unless it is less; strides and width count codes.
+struct TransposeCodes {
+  const unsigned char* from = nullptr;
   std::int64_t row_stride = 0;
-  std::int64_t k_stride = 1;
-  std::int64_t columns = 0;
+  std::int64_t rows = 0;
   std::int64_t terms = 0;
   std::int64_t width = 0;
-  std::uint8_t* codes = nullptr;
+  unsigned char* to = nullptr;
 };
 
-/// The kernels of one target. Those of the first group must run with rounding
-/// toward zero (see ScopedRounding), the others with rounding to nearest.
-struct KernelTable {
-  std::int64_t float_width;   ///< columns of a panel of float kernels
-  std::int64_t double_width;  ///< columns of a panel of double kernels
+/// What a row's or column's codes reach: magnitudes, that is codes without sign;
+/// NaN and Inf are above all finite ones. Nothing but zeros: largest 0.
+struct CodeRange {
+  std::uint32_t largest = 0;
+  std::uint32_t smallest = ~std::uint32_t{0};  ///< non-zero ones
 
-  void (*fused_float)(const StepBlock<float>&, const StepRounding&);
-  void (*fused_double)(const StepBlock<double>&, const StepRounding&);
+  void add(const CodeRange& other) {
+    largest = std::max(largest, other.largest);
+    smallest = std::min(smallest, other.smallest);
+  }
+};
+
+/// Codes of some steps of a panel, [steps][terms][width], and where their values
+/// go: see StepBlock. NaN and Inf codes give whatever; not `fused`: plain
+/// values, no exponents or signs.
+template <typename T>
+struct PanelCodes {
+  const unsigned char* codes = nullptr;
+  std::int64_t steps = 0;
+  std::int64_t terms = 0;
+  CodeLayout layout;
+  bool fused = true;
+  T* values = nullptr;
+  typename PackedTypes<T>::Exponent* exponents = nullptr;
+  typename PackedTypes<T>::Word* signs = nullptr;
+};
+
+/// The same for rows of A, [rows][row_stride] with zeros up to steps * terms and
+/// a vector beyond. `values` and `exponents` have room for a vector beyond, too.
+template <typename T>
+struct RowCodes {
+  const unsigned char* codes = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t terms = 0;
+  CodeLayout layout;
+  bool fused = true;
+  T* values = nullptr;
+  std::uint32_t* exponents = nullptr;
+  typename PackedTypes<T>::Word* signs = nullptr;
+};
+
+/// Fused steps of either type; need rounding toward zero (see ScopedRounding).
+struct FusedKernels {
+  std::int64_t float_width = 0;   ///< columns of a panel of float kernels
+  std::int64_t double_width = 0;  ///< columns of a panel of double kernels
+  void (*in_float)(const StepBlock<float>&, const StepRounding&);
+  void (*in_double)(const StepBlock<double>&, const StepRounding&);
+};
+
+/// Everything else that adds.
+struct SumKernels {
+  /// Needs rounding toward zero.
   void (*exact_steps)(const StepBlock<double>&, const StepRounding&);
   /// out[i] = sum[i] + c[i], rounded once to binary32, nearest even; count is a
-  /// multiple of the double panel's width.
+  /// multiple of the double panel's width. Needs rounding toward zero.
   void (*round_exact)(const double* sum, const float* c, float* out, std::int64_t count);
-
+  /// The same in two words. A step whose c is not below the limit gives NaN.
+  /// Need rounding toward zero.
+  void (*two_word_steps)(const StepBlock<double>&, const StepRounding&, const TwoWords&);
+  void (*two_word_sums)(const StepBlock<double>&, const TwoWords&);
+  void (*round_two_words)(const double* high, const double* low, const float* c, const TwoWords&,
+                          float* out, std::int64_t count);
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);
-  void (*transpose_step)(const TransposeStep&);
-  void (*decode_step)(const DecodeStep&);
-  void (*decode_rows)(const DecodeRows&);
-  /// Whether any of `count` codes (a multiple of the float panel's width) has its
-  /// low seven bits above `largest`, or, where `nan` is not 0, is that code.
-  bool (*has_special)(const std::uint8_t* codes, std::int64_t count, std::uint8_t largest,
-                      std::uint8_t nan);
+};
+
+/// Moves codes of one storage width into panels for kernels of type T, and says what
+/// they reach.
+template <typename T>
+struct CodeKernels {
+  void (*transpose)(const TransposeCodes&);
+  /// Adds the codes [terms][width] of a panel to the ranges of its columns.
+  void (*column_ranges)(const unsigned char* codes, std::int64_t terms, const CodeLayout&,
+                        CodeRange* ranges);
+  /// The range of `count` codes in a row.
+  CodeRange (*row_range)(const unsigned char* codes, std::int64_t count, const CodeLayout&);
+};
+
+/// Codes of one storage width to values. Exact, under rounding to nearest with
+/// subnormals kept.
+template <typename T>
+struct DecodeKernels {
+  void (*panel)(const PanelCodes<T>&);
+  void (*rows)(const RowCodes<T>&);
+};
+
+/// For storage of 1, 2 and 4 bytes. Fused float kernels take 1 only.
+template <typename T>
+using CodeKernelsByWidth = std::array<CodeKernels<T>, 3>;
+template <typename T>
+using DecodeKernelsByWidth = std::array<DecodeKernels<T>, 3>;
+
+/// The kernels of one target.
+struct KernelTable {
+  FusedKernels fused;
+  SumKernels sums;
+  CodeKernelsByWidth<float> float_codes;
+  CodeKernelsByWidth<double> double_codes;
+  DecodeKernelsByWidth<float> float_decode;
+  DecodeKernelsByWidth<double> double_decode;
+
+  template <typename T>
+  [[nodiscard]] std::int64_t width() const {
+    return std::is_same_v<T, float> ? fused.float_width : fused.double_width;
+  }
+  template <typename T>
+  [[nodiscard]] const CodeKernels<T>& codes(int storage_bits) const {
+    if constexpr (std::is_same_v<T, float>)
+      return float_codes[index(storage_bits)];
+    else
+      return double_codes[index(storage_bits)];
+  }
+  template <typename T>
+  [[nodiscard]] const DecodeKernels<T>& decode(int storage_bits) const {
+    if constexpr (std::is_same_v<T, float>)
+      return float_decode[index(storage_bits)];
+    else
+      return double_decode[index(storage_bits)];
+  }
+
+  static std::size_t index(int storage_bits) {
+    return storage_bits == 8 ? 0 : storage_bits == 16 ? 1 : 2;
+  }
 };
 
 /// What the accumulators of the fused kernels hold instead of zero, so that a
@@ -153,5 +251,13 @@ inline constexpr std::int64_t kMaxWidth = 64;
 
 /// The kernels of `target`; null for the scalar target, which has none.
 const KernelTable* kernel_table(Target target);
+
+/// What kernel_table is made of, from one file each; null alike.
+const FusedKernels* fused_kernels(Target target);
+const SumKernels* sum_kernels(Target target);
+const CodeKernelsByWidth<float>* float_code_kernels(Target target);
+const CodeKernelsByWidth<double>* double_code_kernels(Target target);
+const DecodeKernelsByWidth<float>* float_decode_kernels(Target target);
+const DecodeKernelsByWidth<double>* double_decode_kernels(Target target);
 
 }  // namespace fp8lab::gemm_detail

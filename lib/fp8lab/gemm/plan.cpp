@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 
 namespace fp8lab::gemm_detail {
 namespace {
@@ -87,8 +88,34 @@ Plan make_plan(const GemmProblem& p) {
   return plan;
 }
 
+RowSummary widest_row(const Format& f) {
+  RowSummary s;
+  s.largest = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  s.lowest = f.min_exponent() - f.mantissa_bits;
+  return s;
+}
+
+TwoWords find_two_words(const Plan& plan, const Format& a, const Format& b, std::int64_t k) {
+  const RowSummary in_a = widest_row(a);
+  const RowSummary in_b = widest_row(b);
+  const int low = in_a.lowest + in_b.lowest;
+  const int f = plan.rounding.alignment_fraction_bits;
+  const bool steps = plan.method == Method::exact_steps;
+  if (!steps && plan.method != Method::exact) return {};
+  if (steps && in_a.largest + in_b.largest - f > low) return {};
+  // The second word holds `terms` rests below 2^unit, the first their whole parts.
+  const int carries = ceil_log2((steps ? plan.terms : k) + 1);
+  const int unit = low + 52 - carries;
+  const int room = unit + 50;
+  if (in_a.largest + in_b.largest + 2 + carries > room || low <= -120 || room >= 120) return {};
+  return {.magic = std::ldexp(1.5, 52 + unit),
+          .limit = std::ldexp(1.0, steps ? std::min(room, low + f + 1) : room),
+          .lowest = std::ldexp(1.0, low)};
+}
+
 bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, std::int64_t k) {
   constexpr int kDoubleBits = 53;
+  if (plan.words.used()) return true;
   const int top = a.largest + b.largest + 2;  // products are below 2^top
   const int low = a.lowest + b.lowest;        // and multiples of 2^low
   const int sum_top = top + ceil_log2(k);
@@ -109,6 +136,8 @@ bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, st
 
 bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
   if (c == 0.0F) return true;
+  if (plan.words.used())
+    return std::fabs(c) < plan.words.limit && std::fmod(c, plan.words.lowest) == 0.0;
   // 128 for NaN and Inf, -127 for subnormals: outside of what each method asks of them.
   const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(c) >> 23 & 255) - 127;
   switch (plan.method) {

@@ -26,6 +26,7 @@ struct Plan {
   Method method = Method::reference;
   std::int64_t terms = 1;  ///< terms a kernel step takes
   StepRounding rounding;
+  TwoWords words;  ///< for exact methods where the data need them
 
   [[nodiscard]] bool in_double() const {
     return method == Method::fused_double || method == Method::exact_steps ||
@@ -53,6 +54,13 @@ struct RowSummary {
     lowest = std::min(lowest, other.lowest);
   }
 };
+
+/// Two words in which exact methods compute with all finite codes of the operands,
+/// for a sum of length k; unused where they are not enough.
+TwoWords find_two_words(const Plan& plan, const Format& a, const Format& b, std::int64_t k);
+
+/// What a row holds that has all finite codes.
+RowSummary widest_row(const Format& format);
 
 /// Whether the kernel computes every output of a row like `a` with a row like
 /// `b` that starts from c = 0. `k` is the length of the sum.

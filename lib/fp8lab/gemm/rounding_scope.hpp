@@ -23,4 +23,13 @@ class ScopedRounding {
   std::fenv_t saved_{};
 };
 
+/// Rounds toward zero inside a ScopedRounding to nearest.
+class TowardZero {
+ public:
+  TowardZero() { std::fesetround(FE_TOWARDZERO); }
+  ~TowardZero() { std::fesetround(FE_TONEAREST); }
+  TowardZero(const TowardZero&) = delete;
+  TowardZero& operator=(const TowardZero&) = delete;
+};
+
 }  // namespace fp8lab::gemm_detail

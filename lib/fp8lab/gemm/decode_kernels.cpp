@@ -1,0 +1,280 @@
+#include <cstring>
+
+#include "fp8lab/gemm/kernels.hpp"
+
+#define HWY_WANT_AVX3_DL
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp8lab/gemm/decode_kernels.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "fp8lab/gemm/vector-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp8lab::gemm_detail {
+namespace HWY_NAMESPACE {
+#if FP8LAB_HAS_KERNELS
+
+HWY_INLINE Vector<std::uint32_t> load_words(Tag<std::uint32_t> d, const std::uint32_t* from) {
+  return hn::LoadU(d, from);
+}
+template <typename Code>
+HWY_INLINE Vector<std::uint32_t> load_words(Tag<std::uint32_t> d, const Code* from) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<Code, Tag<std::uint32_t>>(), from));
+}
+HWY_INLINE Vector<std::uint64_t> load_words(Tag<std::uint64_t> d, const std::uint32_t* from) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::uint32_t, Tag<std::uint64_t>>(), from));
+}
+template <typename Code>
+HWY_INLINE Vector<std::uint64_t> load_words(Tag<std::uint64_t> d, const Code* from) {
+  const hn::Rebind<std::uint32_t, Tag<std::uint64_t>> d32;
+  const hn::Rebind<Code, Tag<std::uint64_t>> dc;
+  return hn::PromoteTo(d, hn::PromoteTo(d32, hn::LoadU(dc, from)));
+}
+
+/// Decodes vectors of codes of one layout, all set up once.
+template <typename T>
+class Decoder {
+ public:
+  using Bits = Vector<Word<T>>;
+
+  /// Values are multiplied by `stretch` and at least `tiny`, before the sign.
+  HWY_INLINE Decoder(const CodeLayout& s, T stretch, T tiny, int exponent_bias)
+      : mantissa_bits_(s.mantissa_bits),
+        sign_bit_(s.sign_bit),
+        dropped_bits_(s.dropped_bits),
+        magnitude_mask_((Word<T>{1} << s.sign_bit) - 1),
+        rebias_(static_cast<Word<T>>(kExponentBias<T> - s.bias) << kMantissaBits<T>),
+        smallest_normal_(static_cast<Word<T>>(kExponentBias<T> + 1 - s.bias) << kMantissaBits<T>),
+        unbias_(static_cast<Word<T>>(kExponentBias<T> - exponent_bias) << kMantissaBits<T>),
+        stretch_(stretch),
+        tiny_(tiny) {}
+
+  template <typename Code>
+  HWY_INLINE void load(const Code* from) {
+    const Tag<T> d;
+    const Tag<Word<T>> du;
+    const Tag<hwy::MakeSigned<T>> di;
+    codes_ = load_words(du, from);
+    if constexpr (sizeof(Code) == 4) codes_ = hn::ShiftRightSame(codes_, dropped_bits_);
+    magnitude_ = hn::And(codes_, hn::Set(du, magnitude_mask_));
+    // A subnormal is read with a hidden bit, which is taken away again.
+    const auto subnormal =
+        hn::Lt(hn::BitCast(di, magnitude_), hn::Set(di, hwy::MakeSigned<T>{1} << mantissa_bits_));
+    const auto bits = hn::Add(hn::ShiftLeftSame(magnitude_, kMantissaBits<T> - mantissa_bits_),
+                              hn::Set(du, rebias_));
+    const auto hidden = hn::BitCast(
+        du, hn::IfThenElseZero(subnormal, hn::Set(di, hwy::MakeSigned<T>{1} << kMantissaBits<T>)));
+    field_ = hn::Add(bits, hidden);
+    value_ = hn::Sub(hn::BitCast(d, field_),
+                     hn::IfThenElseZero(hn::RebindMask(d, subnormal),
+                                        hn::BitCast(d, hn::Set(du, smallest_normal_))));
+  }
+
+  [[nodiscard]] HWY_INLINE Vector<T> values() const {
+    const Tag<T> d;
+    const Tag<Word<T>> du;
+    const auto kept = hn::Max(hn::Mul(value_, hn::Set(d, stretch_)), hn::Set(d, tiny_));
+    return hn::BitCast(d, hn::Or(hn::BitCast(du, kept), signs()));
+  }
+  /// Biased exponents; 0 for zeros.
+  [[nodiscard]] HWY_INLINE Bits exponents() const {
+    const Tag<Word<T>> du;
+    const auto biased = hn::ShiftRight<kMantissaBits<T>>(hn::Sub(field_, hn::Set(du, unbias_)));
+    return hn::IfThenZeroElse(hn::Eq(magnitude_, hn::Zero(du)), biased);
+  }
+  /// The highest bit set for negative codes.
+  [[nodiscard]] HWY_INLINE Bits signs() const {
+    const Tag<Word<T>> du;
+    constexpr int kHighest = 8 * sizeof(T) - 1;
+    return hn::And(hn::ShiftLeftSame(codes_, kHighest - sign_bit_),
+                   hn::Set(du, Word<T>{1} << kHighest));
+  }
+
+ private:
+  int mantissa_bits_;
+  int sign_bit_;
+  int dropped_bits_;
+  Word<T> magnitude_mask_;
+  Word<T> rebias_;
+  Word<T> smallest_normal_;
+  Word<T> unbias_;
+  T stretch_;
+  T tiny_;
+  Bits codes_;
+  Bits magnitude_;
+  Bits field_;
+  Vector<T> value_;
+};
+
+/// Exponents of a float panel's row from its 8-bit codes at once.
+HWY_INLINE void decode_exponents(const CodeLayout s, const std::uint8_t* codes,
+                                 std::uint8_t* exponents) {
+  const Tag<std::uint8_t> d;
+  const Tag<std::uint16_t> d16;
+  const auto magnitude =
+      hn::And(hn::LoadU(d, codes), hn::Set(d, static_cast<std::uint8_t>((1 << s.sign_bit) - 1)));
+  const auto shifted =
+      hn::BitCast(d, hn::ShiftRightSame(hn::BitCast(d16, magnitude), s.mantissa_bits));
+  const auto field = hn::And(
+      shifted, hn::Set(d, static_cast<std::uint8_t>((1 << (s.sign_bit - s.mantissa_bits)) - 1)));
+  const auto biased = hn::Add(hn::Max(field, hn::Set(d, std::uint8_t{1})),
+                              hn::Set(d, static_cast<std::uint8_t>(kFloatBiasB - s.bias)));
+  hn::Store(hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), biased), d, exponents);
+}
+
+template <typename T>
+constexpr T kTiny = sizeof(T) == 4 ? T(kTinyFloat) : T(kTinyDouble);
+template <typename T>
+constexpr T kStretch = sizeof(T) == 4 ? T(kStretchFloat) : T(kStretchDouble);
+
+template <typename T, typename Code>
+HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
+  const Tag<T> d;
+  const Tag<Word<T>> du;
+  [[maybe_unused]] const hn::Rebind<Exponent<T>, Tag<T>> de;
+  // Copies: what the loop stores might be part of `s` for all the compiler knows.
+  const CodeLayout layout = s.layout;
+  const std::int64_t terms = s.terms;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  const auto* codes = reinterpret_cast<const Code*>(s.codes) + step * terms * width;
+  T* values = s.values + step * terms * width;
+  Exponent<T>* exponents = s.exponents + step * terms * width;
+  Decoder<T> decoder(layout, kStretch<T>, kTiny<T>, sizeof(T) == 4 ? kFloatBiasB : kDoubleBiasB);
+  Vector<Word<T>> signs[kVectors];
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(du);
+  for (std::int64_t t = 0; t < terms; ++t) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t at = t * width + v * lanes;
+      decoder.load(codes + at);
+      hn::Store(decoder.values(), d, values + at);
+      signs[v] = hn::Or(hn::ShiftRight<1>(signs[v]), decoder.signs());
+      if constexpr (sizeof(Code) != 1 || sizeof(T) != 4)
+        hn::StoreU(hn::TruncateTo(de, decoder.exponents()), de, exponents + at);
+    }
+    if constexpr (sizeof(Code) == 1 && sizeof(T) == 4)
+      decode_exponents(layout, codes + t * width, exponents + t * width);
+  }
+  // The last term's sign is in the highest bit.
+  const int unused = static_cast<int>(8 * sizeof(T)) - static_cast<int>(terms);
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    hn::Store(hn::ShiftRightSame(signs[v], unused), du, s.signs + step * width + v * lanes);
+}
+
+template <typename T, typename Code>
+void decode_panel(const PanelCodes<T>& s) {
+  if (s.fused) {
+    for (std::int64_t step = 0; step < s.steps; ++step) decode_fused_step<T, Code>(s, step);
+    return;
+  }
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto* codes = reinterpret_cast<const Code*>(s.codes);
+  Decoder<T> decoder(s.layout, T{1}, T{0}, 0);
+  for (std::int64_t i = 0; i < s.steps * s.terms * lanes * kVectors; i += lanes) {
+    decoder.load(codes + i);
+    hn::Store(decoder.values(), d, s.values + i);
+  }
+}
+
+template <typename Code>
+std::uint64_t sign_bits(const Code* codes, std::int64_t count, int bit) {
+  std::uint64_t signs = 0;
+  for (std::int64_t t = 0; t < count; ++t) signs |= std::uint64_t{codes[t] >> bit & 1u} << t;
+  return signs;
+}
+/// Multiplication gathers the lowest bits of eight bytes into the highest byte.
+HWY_INLINE std::uint64_t sign_bits(const std::uint8_t* codes, std::int64_t count, int bit) {
+  std::uint64_t signs = 0;
+  for (std::int64_t t = 0; t < count; t += 8) {
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, codes + t, 8);
+    eight = eight >> bit & 0x0101010101010101u;
+    signs |= ((eight * 0x0102040810204080u) >> 56) << t;
+  }
+  return signs & ((std::uint64_t{1} << count) - 1);
+}
+
+template <typename T, typename Code>
+void decode_rows(const RowCodes<T>& s) {
+  const Tag<T> d;
+  const hn::Rebind<std::uint32_t, Tag<T>> d32;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Decoder<T> decoder(s.layout, T{1}, s.fused ? kTiny<T> : T{0},
+                     sizeof(T) == 4 ? kFloatBiasA : kDoubleBiasA);
+  T* values = s.values;
+  std::uint32_t* exponents = s.exponents;
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    for (std::int64_t r = 0; r < s.rows; ++r) {
+      const auto* codes =
+          reinterpret_cast<const Code*>(s.codes) + r * s.row_stride + step * s.terms;
+      // What is written past the row's terms is overwritten by the next row.
+      for (std::int64_t t = 0; t < s.terms; t += lanes) {
+        decoder.load(codes + t);
+        hn::StoreU(decoder.values(), d, values + t);
+        if (!s.fused) continue;
+        auto e = decoder.exponents();
+        e = hn::Or(e, hn::ShiftLeft<16>(e));
+        if constexpr (sizeof(T) == 4)
+          hn::StoreU(hn::Or(e, hn::ShiftLeft<8>(e)), d32, exponents + t);
+        else
+          hn::StoreU(hn::TruncateTo(d32, e), d32, exponents + t);
+      }
+      values += s.terms;
+      if (!s.fused) continue;
+      exponents += s.terms;
+      s.signs[step * s.rows + r] = static_cast<Word<T>>(
+          sign_bits(codes, s.terms, s.layout.sign_bit + s.layout.dropped_bits));
+    }
+  }
+}
+
+template <typename T, typename Code>
+DecodeKernels<T> decode_kernels() {
+  return {decode_panel<T, Code>, decode_rows<T, Code>};
+}
+
+template <typename T>
+const DecodeKernelsByWidth<T>* kernels_by_width() {
+  static const DecodeKernelsByWidth<T> kTable{decode_kernels<T, std::uint8_t>(),
+                                              decode_kernels<T, std::uint16_t>(),
+                                              decode_kernels<T, std::uint32_t>()};
+  return &kTable;
+}
+const DecodeKernelsByWidth<float>* float_decode_kernels() { return kernels_by_width<float>(); }
+const DecodeKernelsByWidth<double>* double_decode_kernels() { return kernels_by_width<double>(); }
+
+#else
+const DecodeKernelsByWidth<float>* float_decode_kernels() { return nullptr; }
+const DecodeKernelsByWidth<double>* double_decode_kernels() { return nullptr; }
+#endif  // a target with kernels
+}  // namespace HWY_NAMESPACE
+}  // namespace fp8lab::gemm_detail
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "fp8lab/gemm/target_cases.hpp"
+
+namespace fp8lab::gemm_detail {
+
+const DecodeKernelsByWidth<float>* float_decode_kernels(Target target) {
+  switch (target) {
+    FP8LAB_TARGET_CASES(float_decode_kernels)
+    default:
+      return nullptr;
+  }
+}
+
+const DecodeKernelsByWidth<double>* double_decode_kernels(Target target) {
+  switch (target) {
+    FP8LAB_TARGET_CASES(double_decode_kernels)
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace fp8lab::gemm_detail
+#endif

@@ -1,0 +1,98 @@
+#pragma once
+// The outputs of some rows in one panel of columns: kernels called step by step,
+// with what FP32 arithmetic does between and after them.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/kernels.hpp"
+#include "fp8lab/gemm/pack.hpp"
+#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab::gemm_detail {
+
+/// What is the same for all tiles of one product.
+template <typename T>
+struct Job {
+  Job(const GemmProblem& p, const KernelTable& k, const Plan& chosen);
+
+  const GemmProblem& problem;
+  const KernelTable& kernels;
+  Plan plan;
+  ScaleLookup a_scales;
+  ScaleLookup b_scales;
+  std::int64_t width;
+  std::int64_t steps;
+  std::int64_t slab_steps;     ///< of B that a tile loads at a time
+  std::int64_t decoded_steps;  ///< of these that it decodes at a time
+  bool scaled;
+  bool scaled_in_blocks;
+
+  /// C is what the accumulator itself starts from.
+  [[nodiscard]] bool starts_from_c() const {
+    return problem.c != nullptr && !scaled && problem.promotion_interval == 0;
+  }
+  /// Steps after which the accumulator is promoted; all of them without promotion.
+  [[nodiscard]] std::int64_t interval_steps() const {
+    return problem.promotion_interval == 0 ? steps : problem.promotion_interval / plan.terms;
+  }
+  [[nodiscard]] bool two_word_sums() const {
+    return plan.method == Method::exact && plan.words.used();
+  }
+  /// Kernels mark outputs that left their range by NaN.
+  [[nodiscard]] bool marks_overflow() const {
+    return plan.method == Method::exact_steps && plan.words.used();
+  }
+};
+
+/// Runs inside a ScopedRounding to nearest.
+template <typename T>
+class Tile {
+ public:
+  explicit Tile(const Job<T>& job);
+
+  void start(std::int64_t row, std::int64_t rows, std::int64_t column);
+  /// Fetches steps [first, first + steps) of B, then decodes a part of them.
+  void load(std::int64_t first, std::int64_t steps) { panel_.load(first, steps); }
+  void decode(std::int64_t first, std::int64_t steps) { panel_.decode(first, steps); }
+  /// Adds the steps that were decoded last, for a block's rows, which begin at `row`.
+  void accumulate(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                  std::int64_t steps);
+  void finish(std::int64_t rows, std::span<float> d);
+  /// Overwrites what the kernel could not take: NaN rows and columns by NaN,
+  /// whatever else is out of its range by the reference.
+  void repair(const PackedRows<T>& block, std::int64_t row, std::span<float> d);
+
+ private:
+  void load_c(std::int64_t rows);
+  void run_kernel(const StepBlock<T>& block) const;
+  void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
+  void extract(std::int64_t row, const float* c, float* out) const;
+  void load_b_scales(std::int64_t k);
+  [[nodiscard]] float start_value(std::int64_t row, std::int64_t column) const;
+  void reset(std::int64_t row, std::int64_t rows);
+
+  [[nodiscard]] T* state(std::int64_t row) { return state_.data() + row * job_.width; }
+  [[nodiscard]] const T* state(std::int64_t row) const { return state_.data() + row * job_.width; }
+  [[nodiscard]] T* low_state(std::int64_t row) { return low_state_.data() + row * job_.width; }
+  [[nodiscard]] const T* low_state(std::int64_t row) const {
+    return low_state_.data() + row * job_.width;
+  }
+  [[nodiscard]] float* final(std::int64_t row) { return final_.data() + row * job_.width; }
+
+  const Job<T>& job_;
+  PackedPanel<T> panel_;
+  std::int64_t row_ = 0;
+  std::int64_t column_ = 0;
+  std::int64_t state_size_ = 0;
+  AlignedArray<T> state_;
+  AlignedArray<T> low_state_;  ///< of exact sums in two words
+  std::vector<float> final_;   ///< FP32 sums of promoted partials, or C where it starts from C
+  std::vector<float> b_scales_;
+  std::vector<float> partial_;
+};
+
+}  // namespace fp8lab::gemm_detail
