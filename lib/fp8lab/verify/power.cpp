@@ -150,7 +150,7 @@ bool tiny_integers(const CodeMatrix& m) {
   return true;
 }
 
-/// A accumulator that a kernel could have by mistake: wide for narrow, narrow for wide.
+/// An accumulator that a kernel could have by mistake: wide for narrow, narrow for wide.
 AccumulatorModel other_accumulator(const AccumulatorModel& model) {
   const bool narrow = (model.kind == AccumulationKind::fused_dot_product ||
                        model.kind == AccumulationKind::sequential) &&
