@@ -1,0 +1,165 @@
+#include "fp8lab/train/linear.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "fp8lab/cast/encode.hpp"
+
+namespace fp8lab::train {
+namespace {
+
+FloatMatrix float_matrix(const Matrix<float>& x) { return {x.values, x.rows, x.columns}; }
+
+std::vector<std::uint16_t> to_bf16(std::span<const float> x, int threads) {
+  std::vector<std::uint16_t> codes(x.size());
+  encode(x, std::span(codes),
+         {.format = FormatId::bf16, .policy = kNvidiaNosat, .threads = threads});
+  return codes;
+}
+
+void round_to_bf16(Matrix<float>& x, int threads) {
+  const std::vector<std::uint16_t> codes = to_bf16(x.values, threads);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    x.values[i] = std::bit_cast<float>(std::uint32_t{codes[i]} << 16);
+}
+
+void fp8_product(const GemmSettings& settings, const QuantizedTensor& a, const QuantizedTensor& b,
+                 Matrix<float>& d, int threads) {
+  GemmProblem problem;
+  problem.model = settings.accumulator;
+  problem.a = a.matrix();
+  problem.b = b.matrix();
+  problem.a_scales = a.inverse();
+  problem.b_scales = b.inverse();
+  problem.promotion_interval = settings.promotion_interval;
+  problem.scale_order = settings.scale_order;
+  gemm(problem, d.values, threads);
+}
+
+/// A or its transpose as [rows, k] of BF16 codes.
+CodeMatrix bf16_operand(const std::vector<std::uint16_t>& codes, const Matrix<float>& x,
+                        bool transposed) {
+  if (transposed) return {FormatId::bf16, codes.data(), x.columns, x.rows, 1, x.columns};
+  return {FormatId::bf16, codes.data(), x.rows, x.columns, x.columns, 1};
+}
+
+/// D = A B^T, or with either operand transposed first, in BF16 or FP32.
+void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, const Matrix<float>& a,
+                   bool a_transposed, const Matrix<float>& b, bool b_transposed, Matrix<float>& d,
+                   int threads) {
+  if (settings.arithmetic == Arithmetic::bf16) {
+    const auto a_codes = to_bf16(a.values, threads);
+    const auto b_codes = to_bf16(b.values, threads);
+    GemmProblem problem;
+    problem.model = settings.accumulator;
+    problem.a = bf16_operand(a_codes, a, a_transposed);
+    problem.b = bf16_operand(b_codes, b, b_transposed);
+    problem.promotion_interval = settings.promotion_interval;
+    gemm(problem, d.values, threads);
+    return;
+  }
+  recipe.float32_multiply(a_transposed ? a.transposed_view() : a.view(),
+                          b_transposed ? b.transposed_view() : b.view(),
+                          {d.values.data(), d.columns},
+                          {d.rows, d.columns, a_transposed ? a.rows : a.columns}, threads);
+}
+
+/// x with column c times multipliers[c], or divided by it.
+Matrix<float> with_multipliers(const Matrix<float>& x, const std::vector<float>& multipliers,
+                               bool divide) {
+  Matrix<float> scaled = x;
+  for (std::int64_t r = 0; r < x.rows; ++r) {
+    float* row = scaled.row(r);
+    for (std::size_t c = 0; c < multipliers.size(); ++c)
+      row[c] *= divide ? 1.0F / multipliers[c] : multipliers[c];
+  }
+  return scaled;
+}
+
+bool is_fp8(const GemmSettings& settings) { return settings.arithmetic == Arithmetic::fp8; }
+
+}  // namespace
+
+void LinearProducts<double>::forward(const Matrix<double>& x, const Matrix<double>& w,
+                                     Matrix<double>& y, const PassContext& context) {
+  x_ = x;
+  multiply(x.view(), w.view(), {y.values.data(), y.columns}, {y.rows, y.columns, x.columns},
+           context.threads);
+}
+
+void LinearProducts<double>::backward(const Matrix<double>& dy, const Matrix<double>& w,
+                                      Matrix<double>& dx, Matrix<double>& dw,
+                                      const PassContext& context) {
+  multiply(dy.view(), w.transposed_view(), {dx.values.data(), dx.columns},
+           {dx.rows, dx.columns, dy.columns}, context.threads);
+  multiply(dy.transposed_view(), x_.transposed_view(), {dw.values.data(), dw.columns},
+           {dw.rows, dw.columns, dy.rows}, context.threads);
+}
+
+LinearProducts<float>::LinearProducts(std::string name, LinearRecipe recipe,
+                                      std::vector<float> channel_multipliers)
+    : recipe_(std::move(recipe)),
+      multipliers_(std::move(channel_multipliers)),
+      activation_(name + ".activation", recipe_.activation),
+      weight_(name + ".weight", recipe_.weight),
+      gradient_(name + ".gradient", recipe_.gradient) {
+  for (const float m : multipliers_) {
+    int exponent = 0;
+    require(std::isfinite(m) && m > 0.0F && std::frexp(m, &exponent) == 0.5F, "channel_multipliers",
+            "powers of two", fmt::format("{}", m));
+  }
+}
+
+void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>& w,
+                                    Matrix<float>& y, const PassContext& context) {
+  require(multipliers_.empty() || static_cast<std::int64_t>(multipliers_.size()) == x.columns,
+          "channel_multipliers", fmt::format("{} values", x.columns),
+          fmt::format("{}", multipliers_.size()));
+  std::optional<Matrix<float>> w_scaled;
+  x_ = x;
+  if (!multipliers_.empty()) {
+    x_ = with_multipliers(x, multipliers_, false);
+    w_scaled = with_multipliers(w, multipliers_, true);
+  }
+  const Matrix<float>& w_used = w_scaled ? *w_scaled : w;
+  QuantizedTensor x_codes;
+  if (is_fp8(recipe_.forward) || is_fp8(recipe_.wgrad))
+    x_codes = activation_.cast(float_matrix(x_), is_fp8(recipe_.wgrad), context);
+  if (is_fp8(recipe_.forward) || is_fp8(recipe_.dgrad))
+    weight_codes_ = weight_.cast(float_matrix(w_used), is_fp8(recipe_.dgrad), context);
+  if (is_fp8(recipe_.forward))
+    fp8_product(recipe_.forward, x_codes, weight_codes_, y, context.threads);
+  else
+    plain_product(recipe_, recipe_.forward, x_, false, w_used, false, y, context.threads);
+  x_transposed_ = std::move(x_codes.transposed);
+  if (recipe_.bf16_outputs) round_to_bf16(y, context.threads);
+}
+
+void LinearProducts<float>::backward(const Matrix<float>& dy, const Matrix<float>& w,
+                                     Matrix<float>& dx, Matrix<float>& dw,
+                                     const PassContext& context) {
+  QuantizedTensor dy_codes;
+  if (is_fp8(recipe_.dgrad) || is_fp8(recipe_.wgrad))
+    dy_codes = gradient_.cast(float_matrix(dy), is_fp8(recipe_.wgrad), context);
+  if (is_fp8(recipe_.dgrad))
+    fp8_product(recipe_.dgrad, dy_codes, *weight_codes_.transposed, dx, context.threads);
+  else
+    plain_product(recipe_, recipe_.dgrad, dy, false,
+                  multipliers_.empty() ? w : with_multipliers(w, multipliers_, true), true, dx,
+                  context.threads);
+  if (is_fp8(recipe_.wgrad))
+    fp8_product(recipe_.wgrad, *dy_codes.transposed, *x_transposed_, dw, context.threads);
+  else
+    plain_product(recipe_, recipe_.wgrad, dy, true, x_, true, dw, context.threads);
+  if (!multipliers_.empty()) {
+    dx = with_multipliers(dx, multipliers_, false);
+    dw = with_multipliers(dw, multipliers_, true);
+  }
+  if (recipe_.bf16_outputs) round_to_bf16(dx, context.threads);
+}
+
+}  // namespace fp8lab::train

@@ -1,0 +1,72 @@
+#include "fp8lab/train/linear_recipe.hpp"
+
+#include <array>
+#include <utility>
+
+#include "fp8lab/scaling/presets.hpp"
+
+namespace fp8lab::train {
+namespace {
+
+constexpr std::array<std::string_view, 3> kArithmetics{"fp32", "bf16", "fp8"};
+constexpr std::int64_t kSplitAccumulation = 128;
+constexpr std::int64_t kMxBlock = 32;
+
+GemmSettings on(Arithmetic arithmetic, std::string_view model, std::int64_t promotion) {
+  return {arithmetic, find_instruction_model(model).accumulator, promotion};
+}
+
+GemmSettings bf16_product() { return on(Arithmetic::bf16, "fp32", 0); }
+
+LinearRecipe from_preset(const Preset& preset) {
+  LinearRecipe r{.name = std::string(preset.name),
+                 .activation = preset.activation,
+                 .weight = preset.weight,
+                 .gradient = preset.gradient};
+  const std::int64_t block = preset.activation.k_block;
+  const std::string_view model = block == kMxBlock ? "sm100.tcgen05.e4m3" : "sm90.wgmma.e4m3";
+  const std::int64_t backward = block == 0 ? kSplitAccumulation : block;
+  r.forward = on(Arithmetic::fp8, model, block);
+  r.dgrad = on(Arithmetic::fp8, model, backward);
+  r.wgrad = preset.high_precision_wgrad ? bf16_product() : r.dgrad;
+  r.bf16_outputs = true;
+  return r;
+}
+
+}  // namespace
+
+std::string_view to_string(Arithmetic arithmetic) {
+  return kArithmetics[static_cast<std::size_t>(arithmetic)];
+}
+
+LinearRecipe fp32_recipe() { return {}; }
+
+LinearRecipe bf16_recipe() {
+  LinearRecipe r{.name = "bf16"};
+  r.forward = r.dgrad = r.wgrad = bf16_product();
+  r.bf16_outputs = true;
+  return r;
+}
+
+LinearRecipe find_linear_recipe(std::string_view name) {
+  if (name == "fp32") return fp32_recipe();
+  if (name == "bf16") return bf16_recipe();
+  return from_preset(find_preset(name));
+}
+
+std::vector<std::string> linear_recipe_names() {
+  std::vector<std::string> names{"fp32", "bf16"};
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  return names;
+}
+
+LinearRecipe fp8_recipe(std::string name, const Recipe& activation, const Recipe& weight,
+                        const Recipe& gradient, std::int64_t promotion_interval) {
+  LinearRecipe r{
+      .name = std::move(name), .activation = activation, .weight = weight, .gradient = gradient};
+  r.forward = r.dgrad = r.wgrad = on(Arithmetic::fp8, "sm90.wgmma.e4m3", promotion_interval);
+  r.bf16_outputs = true;
+  return r;
+}
+
+}  // namespace fp8lab::train

@@ -1,0 +1,76 @@
+#pragma once
+// How a linear layer computes its three products, as values.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/train/multiply.hpp"
+
+namespace fp8lab::train {
+
+/// What the operands of a product are when they reach the matrix unit.
+enum class Arithmetic : std::uint8_t {
+  fp32,  ///< as they are; `LinearRecipe::float32_multiply`
+  bf16,  ///< rounded to BF16, no scales; `GemmSettings::accumulator`
+  fp8,   ///< cast by the recipe of their role; `GemmSettings::accumulator`
+};
+std::string_view to_string(Arithmetic arithmetic);
+
+struct GemmSettings {
+  Arithmetic arithmetic = Arithmetic::fp32;
+  AccumulatorModel accumulator{};       ///< bf16 and fp8
+  std::int64_t promotion_interval = 0;  ///< terms; must divide the k_block of the scales
+  ScaleOrder scale_order = ScaleOrder::product_then_fma;
+};
+
+using Float32Multiply = void (*)(Operand<float>, Operand<float>, Output<float>, ProductSize, int);
+
+/// The arithmetic of one linear layer Y = X W^T:
+///   forward  Y  [tokens, out] = X  [tokens, in]  . W   [out, in]^T
+///   dgrad    dX [tokens, in]  = dY [tokens, out] . W^T [in, out]^T
+///   wgrad    dW [out, in]     = dY^T [out, tokens] . X^T [in, tokens]^T
+/// An FP8 operand of dgrad or wgrad that is a transpose is cast from the
+/// original values with the tiles along its own summed dimension.
+struct LinearRecipe {
+  std::string name = "fp32";
+  Recipe activation{};
+  Recipe weight{};
+  Recipe gradient{};
+  GemmSettings forward{};
+  GemmSettings dgrad{};
+  GemmSettings wgrad{};
+  bool bf16_outputs = false;  ///< Y and dX are rounded to BF16; dW stays FP32
+  Float32Multiply float32_multiply = multiply;
+};
+
+/// All three products in FP32.
+LinearRecipe fp32_recipe();
+
+/// All three products on BF16 operands, Y and dX rounded to BF16. The
+/// accumulator is sequential FP32; `sm90.wgmma.bf16` differs in the last bits of
+/// a sum and takes seven times as long here.
+LinearRecipe bf16_recipe();
+
+/// A preset of `scaling` as its system runs it on Hopper: `te-*` and `torchao-*`
+/// and `ms-amp` accumulate forward without promotion and the gradients with one
+/// every 128 terms (*read*: fast accumulation forward, split accumulation
+/// backward); 1x128 scales promote every 128 terms everywhere. Blocks of 32 run
+/// as Blackwell's sm100.tcgen05 with the scales applied every 32 terms
+/// (*assumed*). wgrad of a preset with high_precision_wgrad runs in BF16.
+/// Also `fp32` and `bf16`. Throws `Error` for an unknown name.
+LinearRecipe find_linear_recipe(std::string_view name);
+
+/// Every name that `find_linear_recipe` knows.
+std::vector<std::string> linear_recipe_names();
+
+/// FP8 everywhere from one recipe for each role, on `sm90.wgmma` with the given
+/// promotion interval in all three products.
+LinearRecipe fp8_recipe(std::string name, const Recipe& activation, const Recipe& weight,
+                        const Recipe& gradient, std::int64_t promotion_interval);
+
+}  // namespace fp8lab::train

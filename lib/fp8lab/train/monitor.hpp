@@ -1,0 +1,85 @@
+#pragma once
+// Watches the tensors of any training run, this library's or another's: feed it
+// tensors with names, read what FP8 does to them, warnings and a log that plots.
+
+#include <cstdint>
+#include <deque>
+#include <iosfwd>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/scaling/statistics.hpp"
+
+namespace fp8lab::train {
+
+struct MonitorOptions {
+  std::size_t history = 16;        ///< amaxes kept for each tensor
+  double underflow_percent = 5.0;  ///< warns above
+  double overflow_percent = 0.1;   ///< warns above
+  double amax_jump = 8.0;          ///< warns where amax exceeds the history's by this factor
+};
+
+enum class WarningKind : std::uint8_t { not_finite, overflow, underflow, amax_jump };
+std::string_view to_string(WarningKind kind);
+
+struct MonitorWarning {
+  std::int64_t step = 0;
+  std::string tensor;
+  WarningKind kind = WarningKind::not_finite;
+  double value = 0.0;      ///< what was seen: elements, percent, percent, ratio
+  double threshold = 0.0;  ///< what it exceeded
+};
+
+/// What is known of one tensor after its last observation.
+struct TensorRecord {
+  float amax = 0.0F;             ///< NaN elements ignored
+  std::uint64_t not_finite = 0;  ///< elements of the tensor before its cast
+  bool cast = false;             ///< `statistics` are of a cast
+  QuantizationStatistics statistics{};
+  std::deque<float> amaxes;  ///< newest last
+};
+
+class TrainingMonitor {
+ public:
+  /// Steps are counted from `first_step`: above 0 where a run resumes.
+  explicit TrainingMonitor(MonitorOptions options = {}, std::int64_t first_step = 0)
+      : options_(options), step_(first_step) {}
+
+  /// Each observation adds one JSON line to `log` (null: none), each step one more:
+  ///   {"step":3,"tensor":"block0.qkv.gradient","amax":0.01,"underflow_percent":0.2,...}
+  ///   {"step":3,"loss":4.1,"gradient_norm":1.2}
+  /// `log` must outlive the monitor. What JSON has no number for is null.
+  void log_to(std::ostream* log) { log_ = log; }
+
+  /// A tensor in high precision.
+  void observe(std::string_view name, std::span<const float> values);
+
+  /// A tensor and its cast. Throws `Error` if their sizes differ.
+  void observe(std::string_view name, const FloatMatrix& x, const QuantizedTensor& q);
+
+  /// Ends a step: figures of the run as a whole, by name.
+  void end_step(const std::map<std::string, double>& figures = {});
+
+  [[nodiscard]] std::int64_t step() const { return step_; }
+  [[nodiscard]] const std::map<std::string, TensorRecord, std::less<>>& tensors() const {
+    return tensors_;
+  }
+  [[nodiscard]] const std::vector<MonitorWarning>& warnings() const { return warnings_; }
+
+ private:
+  TensorRecord& note(std::string_view name, std::span<const float> values);
+  void warn(std::string_view name, WarningKind kind, double value, double threshold);
+  void write(std::string_view name, const TensorRecord& record);
+
+  MonitorOptions options_;
+  std::ostream* log_ = nullptr;
+  std::int64_t step_ = 0;
+  std::map<std::string, TensorRecord, std::less<>> tensors_;
+  std::vector<MonitorWarning> warnings_;
+};
+
+}  // namespace fp8lab::train

@@ -1,0 +1,31 @@
+#include "fp8lab/train/operand_cast.hpp"
+
+#include <utility>
+
+namespace fp8lab::train {
+
+OperandCast::OperandCast(std::string name, const Recipe& recipe)
+    : name_(std::move(name)), quantizer_(recipe) {}
+
+bool OperandCast::has_past() const {
+  return recipe().source == ScaleSource::delayed || recipe().source == ScaleSource::ms_amp;
+}
+
+QuantizedTensor OperandCast::cast(const FloatMatrix& x, bool with_transpose,
+                                  const PassContext& context) {
+  // As `Quantizer` takes it: TransformerEngine's amax drops NaN, MS-AMP's does not.
+  if (has_past()) amaxes_.push_back(amax(x.values, recipe().source == ScaleSource::delayed));
+  QuantizedTensor q = quantizer_.quantize(x, with_transpose, context.threads);
+  if (context.on_cast) context.on_cast(name_, x, q);
+  return q;
+}
+
+void OperandCast::restore(const std::vector<float>& amaxes) {
+  require(has_past() || amaxes.empty(), name_, "no amaxes for a scale without a past",
+          std::to_string(amaxes.size()));
+  quantizer_ = Quantizer(recipe());
+  for (const float& amax : amaxes) quantizer_.observe({{&amax, 1}, 1, 1});
+  amaxes_ = amaxes;
+}
+
+}  // namespace fp8lab::train

@@ -1,0 +1,105 @@
+#include "fp8lab/train/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "fp8lab/metrics/sum.hpp"
+
+namespace fp8lab::train {
+namespace {
+
+std::unique_ptr<Model<float>> make_model(const TrainerOptions& options) {
+  if (const auto* shape = std::get_if<TransformerShape>(&options.model))
+    return std::make_unique<Transformer<float>>(*shape, options.recipe, options.seed);
+  return std::make_unique<Mlp<float>>(std::get<MlpShape>(options.model), options.recipe,
+                                      options.seed);
+}
+
+std::int64_t vocabulary(const TrainerOptions& options) {
+  return std::visit([](const auto& shape) { return shape.vocabulary; }, options.model);
+}
+
+/// Matrices of linear layers decay; embeddings, gains and biases do not.
+bool decays(const Parameter<float>& p) {
+  return p.shape.size() == 2 && p.name.find("embedding") == std::string::npos;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainerOptions& options, Model<float>& model) {
+  std::vector<OptimizedTensor> tensors;
+  for (const Parameter<float>* p : model.parameters())
+    tensors.push_back({p->name, p->shape, p->value, decays(*p)});
+  return std::make_unique<Optimizer>(options.optimizer, tensors);
+}
+
+}  // namespace
+
+double Schedule::at(std::int64_t step) const {
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+  const double span = static_cast<double>(std::max<std::int64_t>(1, steps - warmup));
+  const double done = std::min(1.0, static_cast<double>(step - warmup) / span);
+  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * done));
+  return peak * (final_share + (1.0 - final_share) * cosine);
+}
+
+Trainer::Trainer(TrainerOptions options, std::shared_ptr<const DataSource> data)
+    : options_(std::move(options)), data_(std::move(data)) {
+  require(data_->vocabulary() <= vocabulary(options_), "vocabulary",
+          fmt::format("at least the data's {}", data_->vocabulary()),
+          fmt::format("{}", vocabulary(options_)));
+  int exponent = 0;
+  require(std::frexp(options_.loss_scale, &exponent) == 0.5, "loss_scale", "a power of two",
+          fmt::format("{:g}", options_.loss_scale));
+  require(options_.sequences > 0, "sequences", "at least 1", fmt::format("{}", options_.sequences));
+  model_ = make_model(options_);
+  optimizer_ = make_optimizer(options_, *model_);
+}
+
+std::int64_t Trainer::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter<float>* p : model_->parameters())
+    count += static_cast<std::int64_t>(p->value.size());
+  return count;
+}
+
+/// Undoes the loss scale, clips, and returns the norm before clipping.
+double Trainer::finish_gradients() {
+  PairwiseSum squares;
+  const auto unscale = static_cast<float>(1.0 / options_.loss_scale);
+  for (Parameter<float>* p : model_->parameters())
+    for (float& g : p->gradient) {
+      g *= unscale;
+      squares.add(static_cast<double>(g) * static_cast<double>(g));
+    }
+  const double norm = std::sqrt(squares.total());
+  if (options_.clip_norm > 0.0 && norm > options_.clip_norm) {
+    const auto factor = static_cast<float>(options_.clip_norm / norm);
+    for (Parameter<float>* p : model_->parameters())
+      for (float& g : p->gradient) g *= factor;
+  }
+  return norm;
+}
+
+void Trainer::load_weights() {
+  std::size_t i = 0;
+  for (Parameter<float>* p : model_->parameters()) optimizer_->copy_weights(i++, p->value);
+}
+
+StepRecord Trainer::step(const PassContext& context) {
+  StepRecord record{.step = steps_, .learning_rate = options_.schedule.at(steps_)};
+  const Batch batch = data_->batch(steps_, options_.sequences, options_.length);
+  record.loss = model_->loss(batch, context);
+  model_->backward(static_cast<float>(options_.loss_scale), context);
+  record.gradient_norm = finish_gradients();
+  std::vector<std::span<const float>> gradients;
+  for (const Parameter<float>* p : model_->parameters()) gradients.emplace_back(p->gradient);
+  optimizer_->step(gradients, record.learning_rate, context.threads);
+  load_weights();
+  ++steps_;
+  return record;
+}
+
+}  // namespace fp8lab::train

@@ -1,0 +1,91 @@
+#pragma once
+// The training loop: batches in their order, forward, backward, clip, AdamW.
+// Every bit of a run is a function of its options; threads change speed alone.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "fp8lab/train/data.hpp"
+#include "fp8lab/train/mlp.hpp"
+#include "fp8lab/train/model.hpp"
+#include "fp8lab/train/optimizer.hpp"
+#include "fp8lab/train/transformer.hpp"
+
+namespace fp8lab::train {
+
+/// Linear from 0 over `warmup` steps, then a cosine down to `final_share` of the
+/// peak at step `steps`, then level.
+struct Schedule {
+  double peak = 3e-3;
+  std::int64_t warmup = 20;
+  std::int64_t steps = 300;
+  double final_share = 0.1;
+
+  /// The learning rate of step `step` (0 is the first, which is not 0).
+  [[nodiscard]] double at(std::int64_t step) const;
+};
+
+struct TrainerOptions {
+  std::variant<TransformerShape, MlpShape> model = TransformerShape{};
+  ModelRecipe recipe{};
+  OptimizerOptions optimizer{};
+  Schedule schedule{};
+  std::int64_t sequences = 8;  ///< in a batch
+  std::int64_t length = 64;    ///< tokens of a sequence; a transformer's own length
+  double clip_norm = 1.0;      ///< of the gradient as a whole, L2; 0: none
+  double loss_scale = 1.0;     ///< the backward pass runs on loss_scale * loss: a power of two
+  std::uint64_t seed = 1;
+};
+
+/// Everything in `options` that changes bits, as text.
+std::string describe(const TrainerOptions& options);
+
+struct StepRecord {
+  std::int64_t step = 0;
+  double loss = 0.0;           ///< nats a token, before the update
+  double gradient_norm = 0.0;  ///< L2, unscaled, before clipping
+  double learning_rate = 0.0;
+};
+
+class Trainer {
+ public:
+  /// Throws `Error` for options that do not fit each other or the data.
+  Trainer(TrainerOptions options, std::shared_ptr<const DataSource> data);
+
+  /// Runs the next step. A loss that is not finite is reported, not thrown.
+  StepRecord step(const PassContext& context);
+
+  [[nodiscard]] std::int64_t steps_done() const { return steps_; }
+  [[nodiscard]] std::int64_t tokens_per_step() const {
+    return options_.sequences * options_.length;
+  }
+  [[nodiscard]] std::int64_t parameter_count() const;
+  [[nodiscard]] const TrainerOptions& options() const { return options_; }
+  [[nodiscard]] Model<float>& model() { return *model_; }
+
+  /// Writes a checkpoint (safetensors): weights, optimizer, the amaxes that scales
+  /// come from, the step. A crash leaves the old file or the new one, whole.
+  void save(const std::filesystem::path& path) const;
+
+  /// Continues from a checkpoint to the bits of a run that never stopped. Throws
+  /// `Error` naming the file for one of other options or data.
+  void resume(const std::filesystem::path& path);
+
+ private:
+  [[nodiscard]] std::string fingerprint() const;
+  double finish_gradients();
+  void load_weights();
+
+  TrainerOptions options_;
+  std::shared_ptr<const DataSource> data_;
+  std::unique_ptr<Model<float>> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace fp8lab::train

@@ -1,0 +1,83 @@
+#include "fp8lab/train/monitor.hpp"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::train;
+
+namespace {
+
+QuantizedTensor unscaled(const std::vector<float>& x) {
+  Recipe recipe;
+  recipe.rule = ScaleRule::unit;
+  return quantize(recipe, {x, 1, static_cast<std::int64_t>(x.size())});
+}
+
+FloatMatrix row(const std::vector<float>& x) { return {x, 1, static_cast<std::int64_t>(x.size())}; }
+
+}  // namespace
+
+TEST_CASE("monitor: overflow and underflow of a cast, with warnings", "[train]") {
+  TrainingMonitor monitor;
+  const std::vector<float> fine{1.0F, -2.0F, 0.0F, 100.0F};
+  monitor.observe("fine", row(fine), unscaled(fine));
+  CHECK(monitor.warnings().empty());
+  const std::vector<float> wide{1e-4F, 1e-5F, 1000.0F, 1.0F};
+  monitor.observe("wide", row(wide), unscaled(wide));
+  const TensorRecord& record = monitor.tensors().at("wide");
+  CHECK(record.cast);
+  CHECK(record.amax == 1000.0F);
+  CHECK(record.statistics.underflow_percent == 50.0);
+  CHECK(record.statistics.overflow_percent == 25.0);
+  REQUIRE(monitor.warnings().size() == 2);
+  CHECK(monitor.warnings()[0].kind == WarningKind::overflow);
+  CHECK(monitor.warnings()[0].value == 25.0);
+  CHECK(monitor.warnings()[1].kind == WarningKind::underflow);
+  CHECK(monitor.warnings()[1].tensor == "wide");
+}
+
+TEST_CASE("monitor: amaxes of the last steps, jumps and what is not finite", "[train]") {
+  TrainingMonitor monitor({.history = 3, .amax_jump = 4.0});
+  for (const float x : {1.0F, 2.0F, 3.0F, 4.0F}) {
+    monitor.observe("x", std::vector<float>{x, -0.5F});
+    monitor.end_step();
+  }
+  const std::deque<float> last{2.0F, 3.0F, 4.0F};
+  CHECK(monitor.tensors().at("x").amaxes == last);
+  CHECK(monitor.warnings().empty());
+  monitor.observe("x", std::vector<float>{20.0F});
+  REQUIRE(monitor.warnings().size() == 1);
+  CHECK(monitor.warnings()[0].kind == WarningKind::amax_jump);
+  CHECK(monitor.warnings()[0].value == 5.0);
+  CHECK(monitor.warnings()[0].step == 4);
+  monitor.observe("y", std::vector<float>{std::nanf(""), 1.0F});
+  REQUIRE(monitor.warnings().size() == 2);
+  CHECK(monitor.warnings()[1].kind == WarningKind::not_finite);
+  CHECK(monitor.tensors().at("y").amax == 1.0F);
+}
+
+TEST_CASE("monitor: the log is one JSON object a line", "[train]") {
+  TrainingMonitor monitor;
+  std::ostringstream log;
+  monitor.log_to(&log);
+  const std::vector<float> x{1.0F, 1e-5F};
+  monitor.observe("x", row(x), unscaled(x));
+  monitor.observe("y", x);
+  monitor.end_step({{"loss", 2.5}, {"gap", std::numeric_limits<double>::infinity()}});
+  monitor.observe("x", x);
+  std::istringstream lines(log.str());
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  REQUIRE(objects.size() == 4);
+  CHECK(objects[0]["tensor"] == "x");
+  CHECK(objects[0]["underflow_percent"] == 50.0);
+  CHECK(!objects[1].contains("underflow_percent"));
+  CHECK(objects[2]["loss"] == 2.5);
+  CHECK(objects[2]["gap"].is_null());
+  CHECK(objects[3]["step"] == 1);
+}
