@@ -12,7 +12,7 @@ namespace fp8lab::cli {
 namespace {
 
 std::vector<Benchmark> benchmarks() {
-  return {gemm_benchmark(), cast_benchmark(), quantize_benchmark()};
+  return {gemm_benchmark(), cast_benchmark(), quantize_benchmark(), train_benchmark()};
 }
 
 nlohmann::json ceilings(int threads) {

@@ -28,5 +28,6 @@ struct Benchmark {
 Benchmark gemm_benchmark();
 Benchmark cast_benchmark();
 Benchmark quantize_benchmark();
+Benchmark train_benchmark();
 
 }  // namespace fp8lab::cli

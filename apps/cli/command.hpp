@@ -25,6 +25,7 @@ void add_replay(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_table(CLI::App& app, Action& action);
+void add_train(CLI::App& app, Action& action);
 void add_vectors(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 

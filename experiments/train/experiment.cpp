@@ -1,0 +1,296 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/spread.hpp"
+#include "fp8lab/core/error.hpp"
+#include "train/study.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// One run of the study: a variant or a ladder's step, from one seed.
+struct Point {
+  Variant variant;
+  train::OutlierChannels outliers;
+  std::uint64_t seed = 0;
+  TrainingRun run;
+};
+
+struct Study {
+  StudySettings settings;
+  std::vector<Variant> variants;
+  std::size_t seeds = 0;
+  std::vector<LadderStep> ladder;
+  std::vector<Point> points;  ///< variants x seeds, then the ladder
+
+  [[nodiscard]] const TrainingRun& run(std::size_t variant, std::size_t seed) const {
+    return points[variant * seeds + seed].run;
+  }
+  [[nodiscard]] const TrainingRun& ladder_run(std::size_t step) const {
+    return points[variants.size() * seeds + step].run;
+  }
+  [[nodiscard]] double gap(const TrainingRun& run, std::size_t seed) const {
+    return tail_loss(settings, run.losses) - tail_loss(settings, this->run(0, seed).losses);
+  }
+};
+
+std::int64_t positive_integer(const Parameters& p, std::string_view key) {
+  return static_cast<std::int64_t>(positive(p, key));
+}
+
+StudySettings read_settings(const Parameters& p) {
+  StudySettings s;
+  s.shape = {.vocabulary = positive_integer(p, "vocabulary"),
+             .length = positive_integer(p, "length"),
+             .width = positive_integer(p, "width"),
+             .layers = positive_integer(p, "layers"),
+             .heads = positive_integer(p, "heads"),
+             .hidden = positive_integer(p, "hidden")};
+  s.sequences = positive_integer(p, "sequences");
+  s.schedule = {.peak = p.real("learning_rate"),
+                .warmup = positive_integer(p, "warmup"),
+                .steps = positive_integer(p, "steps")};
+  s.outliers = {positive_integer(p, "outlier_channels"),
+                static_cast<int>(p.integer("outlier_log2"))};
+  s.text = p.text("text");
+  s.samples = positive_integer(p, "samples");
+  s.tail_share = p.real("tail_share");
+  s.follow_nats = p.real("follow_nats");
+  s.diverge_nats = p.real("diverge_nats");
+  return s;
+}
+
+std::vector<double> ladder_values(const Parameters& p, const std::string& ladder) {
+  if (ladder == "underflow") return p.reals("underflow_log2");
+  return p.reals(ladder.starts_with("outliers") ? "outliers_log2" : "accumulator_bits");
+}
+
+Study read_study(const Parameters& p, std::uint64_t seed) {
+  Study study;
+  study.settings = read_settings(p);
+  study.seeds = positive(p, "seeds");
+  for (const std::string& name : p.texts("variants")) study.variants.push_back(find_variant(name));
+  require(!study.variants.empty(), "variants", "at least the reference", "none");
+  for (const std::string& name : p.texts("ladders"))
+    for (LadderStep& step :
+         find_ladder(name, ladder_values(p, name), study.settings.outliers.count))
+      study.ladder.push_back(std::move(step));
+  for (const Variant& v : study.variants)
+    for (std::size_t s = 0; s < study.seeds; ++s)
+      study.points.push_back(
+          {v, v.outliers ? study.settings.outliers : train::OutlierChannels{}, seed + s, {}});
+  for (const LadderStep& step : study.ladder)
+    study.points.push_back({step.variant, step.outliers, seed, {}});
+  return study;
+}
+
+/// What the seeds of one variant say together.
+struct Summary {
+  Spread tail;
+  Spread gap;
+  Spread gradient_zero;
+  Spread activation_zero;
+  Spread saturated;
+  std::array<std::int64_t, 3> outcomes{};
+
+  /// The worst outcome of a seed.
+  [[nodiscard]] Outcome outcome() const {
+    if (outcomes[2] > 0) return Outcome::diverges;
+    return outcomes[1] > 0 ? Outcome::stalls : Outcome::follows;
+  }
+};
+
+Summary summarize(const Study& study, std::size_t variant) {
+  std::vector<double> tail;
+  std::vector<double> gap;
+  std::vector<double> gradient;
+  std::vector<double> activation;
+  std::vector<double> saturated;
+  Summary summary;
+  for (std::size_t s = 0; s < study.seeds; ++s) {
+    const TrainingRun& run = study.run(variant, s);
+    tail.push_back(tail_loss(study.settings, run.losses));
+    gap.push_back(study.gap(run, s));
+    gradient.push_back(run.gradient_zero_percent);
+    activation.push_back(run.activation_zero_percent);
+    saturated.push_back(run.saturated_percent);
+    ++summary.outcomes[static_cast<std::size_t>(
+        judge(study.settings, run.losses, study.run(0, s).losses))];
+  }
+  summary.tail = spread_of(tail);
+  summary.gap = spread_of(gap);
+  summary.gradient_zero = spread_of(gradient);
+  summary.activation_zero = spread_of(activation);
+  summary.saturated = spread_of(saturated);
+  return summary;
+}
+
+std::string setup(const Study& study) {
+  const StudySettings& s = study.settings;
+  return fmt::format("{} parameters, {} tokens a step, {} steps, {} {}",
+                     study.points.front().run.parameters, s.sequences * s.shape.length,
+                     s.schedule.steps, study.seeds, study.seeds == 1 ? "seed" : "seeds");
+}
+
+Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
+  Table table("verdicts", fmt::format("Runs against {} ({})", study.variants[0].name, setup(study)),
+              {{"group", "", "what the variant is for"},
+               {"variant", "", "recipe of the linear layers in the blocks"},
+               {"verdict", "", "of the worst seed: follows, stalls or diverges"},
+               {"gap", "nats", "tail loss above the reference's, mean over seeds"},
+               {"gap_min", "nats", "smallest"},
+               {"gap_max", "nats", "largest"},
+               {"loss", "nats", "mean loss of the last steps, mean over seeds"},
+               {"gradient_zero", "%", "gradient elements that the cast made zero"},
+               {"activation_zero", "%", "activation elements that the cast made zero"},
+               {"saturated", "%", "elements of all roles at max finite"},
+               {"diverged", "seeds", "seeds that diverged"}});
+  for (std::size_t i = 0; i < study.variants.size(); ++i) {
+    const Summary& s = summaries[i];
+    table.add_row({study.variants[i].group, study.variants[i].name, to_string(s.outcome()),
+                   s.gap.mean, s.gap.min, s.gap.max, s.tail.mean, s.gradient_zero.mean,
+                   s.activation_zero.mean, s.saturated.mean, s.outcomes[2]});
+  }
+  return table;
+}
+
+constexpr std::size_t kCurvePoints = 30;
+
+/// The first seed's losses, averaged over stretches.
+Series curve(const Study& study, std::size_t variant) {
+  const std::vector<double>& losses = study.run(variant, 0).losses;
+  const std::size_t length = std::max<std::size_t>(1, losses.size() / kCurvePoints);
+  Series series{study.variants[variant].name, {}, {}, Series::Style::lines};
+  if (variant == 0) series.style = Series::Style::dashed;
+  for (std::size_t begin = 0; begin + length <= losses.size(); begin += length) {
+    double sum = 0.0;
+    for (std::size_t i = begin; i < begin + length; ++i) sum += losses[i];
+    series.x.push_back(static_cast<double>(begin) + 0.5 * static_cast<double>(length));
+    series.y.push_back(sum / static_cast<double>(length));
+  }
+  return series;
+}
+
+Table curve_table(const Study& study) {
+  Table table("curves", "Loss over the steps, first seed, means of stretches",
+              {{"variant", "", "as in verdicts"},
+               {"step", "steps", "middle of the stretch"},
+               {"loss", "nats", "mean; nan once the run broke off"}});
+  for (std::size_t v = 0; v < study.variants.size(); ++v) {
+    const Series series = curve(study, v);
+    for (std::size_t i = 0; i < series.x.size(); ++i)
+      table.add_row({study.variants[v].name, series.x[i], series.y[i]});
+  }
+  return table;
+}
+
+std::vector<Plot> curve_plots(const Study& study) {
+  std::vector<Plot> plots;
+  for (const char* group : {"naive", "mitigation", "preset"}) {
+    Plot plot{fmt::format("loss_{}", group),
+              fmt::format("Loss of {} variants ({})", group, setup(study)),
+              {"step"},
+              {"loss, nats"},
+              {}};
+    for (std::size_t v = 0; v < study.variants.size(); ++v)
+      if (v == 0 || study.variants[v].group == group) plot.series.push_back(curve(study, v));
+    if (plot.series.size() > 1) plots.push_back(std::move(plot));
+  }
+  return plots;
+}
+
+Table ladder_table(const Study& study) {
+  Table table("ladders",
+              fmt::format("Each failure from mild to severe, one seed ({})", setup(study)),
+              {{"ladder", "", "what is varied"},
+               {"setting", "", "what the value is"},
+               {"value", "1", "the value"},
+               {"gap", "nats", "tail loss above the reference's"},
+               {"gradient_zero", "%", "gradient elements that the cast made zero"},
+               {"activation_zero", "%", "activation elements that the cast made zero"},
+               {"verdict", "", "follows, stalls or diverges"}});
+  for (std::size_t i = 0; i < study.ladder.size(); ++i) {
+    const TrainingRun& run = study.ladder_run(i);
+    table.add_row({study.ladder[i].ladder, study.ladder[i].what, study.ladder[i].value,
+                   study.gap(run, 0), run.gradient_zero_percent, run.activation_zero_percent,
+                   to_string(judge(study.settings, run.losses, study.run(0, 0).losses))});
+  }
+  return table;
+}
+
+/// One sentence for each ladder: where it stops following.
+std::vector<std::string> ladder_findings(const Study& study) {
+  std::vector<std::string> findings;
+  for (std::size_t begin = 0, end = 0; begin < study.ladder.size(); begin = end) {
+    while (end < study.ladder.size() && study.ladder[end].ladder == study.ladder[begin].ladder)
+      ++end;
+    std::string follows;
+    std::string fails;
+    for (std::size_t i = begin; i < end; ++i) {
+      const TrainingRun& run = study.ladder_run(i);
+      const Outcome outcome = judge(study.settings, run.losses, study.run(0, 0).losses);
+      std::string& list = outcome == Outcome::follows ? follows : fails;
+      list += fmt::format("{}{:g} ({:+.3f})", list.empty() ? "" : ", ", study.ladder[i].value,
+                          study.gap(run, 0));
+    }
+    findings.push_back(fmt::format("{} ({}, gap in nats): follows at {}; fails at {}.",
+                                   study.ladder[begin].ladder, study.ladder[begin].what,
+                                   follows.empty() ? "none" : follows,
+                                   fails.empty() ? "none" : fails));
+  }
+  return findings;
+}
+
+std::vector<std::string> verdict_findings(const Study& study,
+                                          const std::vector<Summary>& summaries) {
+  std::vector<std::string> findings;
+  for (const Outcome outcome : {Outcome::follows, Outcome::stalls, Outcome::diverges}) {
+    std::string list;
+    for (std::size_t i = 1; i < study.variants.size(); ++i)
+      if (summaries[i].outcome() == outcome)
+        list += fmt::format("{}{} ({:+.3f})", list.empty() ? "" : ", ", study.variants[i].name,
+                            summaries[i].gap.mean);
+    if (!list.empty())
+      findings.push_back(fmt::format("{} (gap to {} in nats): {}.", to_string(outcome),
+                                     study.variants[0].name, list));
+  }
+  const bool outliers = std::any_of(study.variants.begin(), study.variants.end(),
+                                    [](const Variant& v) { return v.outliers; });
+  if (outliers)
+    findings.push_back(fmt::format(
+        "+outliers: {} of {} feature channels behind each norm are scaled by 2^{} by hand, "
+        "their weights by the inverse; small models do not grow them by themselves.",
+        study.settings.outliers.count, study.settings.shape.width,
+        study.settings.outliers.log2_magnitude));
+  return findings;
+}
+
+}  // namespace
+
+Results train(const RunContext& context) {
+  Study study = read_study(context.parameters, context.seed);
+  parallel_points(context, study.points.size(), [&](std::size_t i) {
+    Point& p = study.points[i];
+    p.run = train_variant(study.settings, p.variant, p.outliers, p.seed);
+  });
+  std::vector<Summary> summaries;
+  for (std::size_t v = 0; v < study.variants.size(); ++v) summaries.push_back(summarize(study, v));
+  Results results;
+  results.tables = {verdict_table(study, summaries), curve_table(study)};
+  results.plots = curve_plots(study);
+  results.findings = verdict_findings(study, summaries);
+  if (!study.ladder.empty()) {
+    results.tables.push_back(ladder_table(study));
+    for (std::string& finding : ladder_findings(study))
+      results.findings.push_back(std::move(finding));
+  }
+  return results;
+}
+
+}  // namespace fp8lab::experiments

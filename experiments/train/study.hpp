@@ -1,0 +1,53 @@
+#pragma once
+// One training run, what its casts lost, and what became of it.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fp8lab/train/data.hpp"
+#include "fp8lab/train/trainer.hpp"
+#include "train/variants.hpp"
+
+namespace fp8lab::experiments {
+
+struct StudySettings {
+  train::TransformerShape shape;
+  std::int64_t sequences = 0;
+  train::Schedule schedule;
+  train::OutlierChannels outliers;
+  std::string text;           ///< a file; empty: the synthetic language
+  std::int64_t samples = 0;   ///< steps at which casts are looked at
+  double tail_share = 0.2;    ///< of the steps: their mean loss is the run's result
+  double follow_nats = 0.02;  ///< a gap up to this is none
+  double diverge_nats = 0.2;  ///< a rise above the lowest loss that counts as diverging
+};
+
+/// Losses after the run broke off are NaN.
+struct TrainingRun {
+  std::vector<double> losses;          ///< nats a token, one a step
+  double gradient_zero_percent = 0.0;  ///< gradient elements that a cast made zero, mean of samples
+  double activation_zero_percent = 0.0;
+  double saturated_percent = 0.0;  ///< of all roles
+  std::int64_t parameters = 0;
+};
+
+/// Trains `variant` from `seed`: the same weights and batches for every variant.
+/// Ends at the first loss that is not finite.
+TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
+                          train::OutlierChannels outliers, std::uint64_t seed);
+
+enum class Outcome : std::uint8_t { follows, stalls, diverges };
+std::string to_string(Outcome outcome);
+
+/// Mean loss over the last `tail_share` of the steps; NaN if the run broke off.
+double tail_loss(const StudySettings& settings, const std::vector<double>& losses);
+
+/// follows: the tail is at most follow_nats above the reference's. diverges: it
+/// broke off, or the tail is diverge_nats above the run's own lowest stretch of the
+/// same length. stalls: anything else.
+Outcome judge(const StudySettings& settings, const std::vector<double>& losses,
+              const std::vector<double>& reference);
+
+}  // namespace fp8lab::experiments
