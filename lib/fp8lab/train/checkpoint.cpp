@@ -54,6 +54,18 @@ nlohmann::json json_of(const MlpShape& s) {
   return {"mlp", s.vocabulary, s.context, s.embedding, s.hidden, s.layers};
 }
 
+/// Throws `Error` that names the first option that differs.
+void require_same(const std::string& path, const std::string& expected, const std::string& got) {
+  const nlohmann::json here = nlohmann::json::parse(expected);
+  const nlohmann::json there = nlohmann::json::parse(got, nullptr, false);
+  if (there.is_discarded()) throw Error(path, "a checkpoint of a training run", "'" + got + "'");
+  const nlohmann::json difference = nlohmann::json::diff(here, there);
+  if (difference.empty()) return;
+  const nlohmann::json::json_pointer at(difference[0]["path"].get<std::string>());
+  const auto text = [&](const nlohmann::json& j) { return j.contains(at) ? j[at].dump() : "none"; };
+  throw Error(fmt::format("{}: {}", path, at.to_string()), text(here), text(there));
+}
+
 }  // namespace
 
 std::string describe(const TrainerOptions& o) {
@@ -73,15 +85,17 @@ std::string describe(const TrainerOptions& o) {
 }
 
 std::string Trainer::fingerprint() const {
-  return nlohmann::json{{"options", describe(options_)}, {"data", data_->identity()}}.dump();
+  return nlohmann::json{{"options", nlohmann::json::parse(describe(options_))},
+                        {"data", data_->identity()}}
+      .dump();
 }
 
 void Trainer::save(const std::filesystem::path& path) const {
   std::vector<NamedTensor> tensors = optimizer_->state();
   tensors.push_back({kStep, view_of<std::int64_t>(ElementType::i64, {}, {&steps_, 1})});
   for (const OperandCast* cast : model_->casts()) {
+    if (!cast->has_past()) continue;
     const std::vector<float>& amaxes = cast->amaxes();
-    if (amaxes.empty()) continue;
     tensors.push_back(
         {cast->name() + kAmaxes,
          view_of<float>(ElementType::f32, {static_cast<std::int64_t>(amaxes.size())}, amaxes)});
@@ -94,14 +108,10 @@ void Trainer::resume(const std::filesystem::path& path) {
   const auto found = file.metadata().find(kFingerprint);
   require(found != file.metadata().end(), path.string(), "a checkpoint of a training run",
           "no fingerprint");
-  require(found->second == fingerprint(), path.string(),
-          fmt::format("a checkpoint of this run, {}", fingerprint()), found->second);
+  require_same(path.string(), fingerprint(), found->second);
   optimizer_->restore(file.tensors());
-  for (OperandCast* cast : model_->casts()) {
-    const std::string name = cast->name() + kAmaxes;
-    for (const NamedTensor& t : file.tensors())
-      if (t.name == name) cast->restore(to_float(t.tensor));
-  }
+  for (OperandCast* cast : model_->casts())
+    if (cast->has_past()) cast->restore(to_float(file.find(cast->name() + kAmaxes)));
   const TensorView& step = file.find(kStep);
   require(step.bytes.size() == sizeof steps_, kStep, "one 64-bit integer",
           fmt::format("{} bytes", step.bytes.size()));

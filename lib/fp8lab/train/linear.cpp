@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <optional>
 
 #include "fp8lab/cast/encode.hpp"
 
@@ -119,22 +118,24 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
   require(multipliers_.empty() || static_cast<std::int64_t>(multipliers_.size()) == x.columns,
           "channel_multipliers", fmt::format("{} values", x.columns),
           fmt::format("{}", multipliers_.size()));
-  std::optional<Matrix<float>> w_scaled;
-  x_ = x;
+  Matrix<float> x_scaled;
+  Matrix<float> w_scaled;
   if (!multipliers_.empty()) {
-    x_ = with_multipliers(x, multipliers_, false);
+    x_scaled = with_multipliers(x, multipliers_, false);
     w_scaled = with_multipliers(w, multipliers_, true);
   }
-  const Matrix<float>& w_used = w_scaled ? *w_scaled : w;
+  const Matrix<float>& x_used = multipliers_.empty() ? x : x_scaled;
+  const Matrix<float>& w_used = multipliers_.empty() ? w : w_scaled;
   QuantizedTensor x_codes;
   if (is_fp8(recipe_.forward) || is_fp8(recipe_.wgrad))
-    x_codes = activation_.cast(float_matrix(x_), is_fp8(recipe_.wgrad), context);
+    x_codes = activation_.cast(float_matrix(x_used), is_fp8(recipe_.wgrad), context);
   if (is_fp8(recipe_.forward) || is_fp8(recipe_.dgrad))
     weight_codes_ = weight_.cast(float_matrix(w_used), is_fp8(recipe_.dgrad), context);
   if (is_fp8(recipe_.forward))
     fp8_product(recipe_.forward, x_codes, weight_codes_, y, context.threads);
   else
-    plain_product(recipe_, recipe_.forward, x_, false, w_used, false, y, context.threads);
+    plain_product(recipe_, recipe_.forward, x_used, false, w_used, false, y, context.threads);
+  if (!is_fp8(recipe_.wgrad)) x_ = x_used;
   x_transposed_ = std::move(x_codes.transposed);
   if (recipe_.bf16_outputs) round_to_bf16(y, context.threads);
 }

@@ -42,8 +42,10 @@ class Norm {
       inverse_deviation_[static_cast<std::size_t>(r)] = inverse;
       T* hat = normalized_.row(r);
       T* out = y.row(r);
+      const T* gain = gain_.value.data();
+      const T* bias = bias_.value.data();
       for (std::int64_t i = 0; i < n; ++i) hat[i] = (in[i] - mean) * inverse;
-      for (std::int64_t i = 0; i < n; ++i) out[i] = hat[i] * gain_.value[i] + bias_.value[i];
+      for (std::int64_t i = 0; i < n; ++i) out[i] = hat[i] * gain[i] + bias[i];
     }
     return y;
   }

@@ -21,6 +21,9 @@ class OperandCast {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Recipe& recipe() const { return quantizer_.recipe(); }
 
+  /// True for a delayed or windowed scale.
+  [[nodiscard]] bool has_past() const;
+
   /// The amax of every step so far; empty for a scale without a past.
   [[nodiscard]] const std::vector<float>& amaxes() const { return amaxes_; }
 
@@ -29,8 +32,6 @@ class OperandCast {
   void restore(const std::vector<float>& amaxes);
 
  private:
-  [[nodiscard]] bool has_past() const;
-
   std::string name_;
   Quantizer quantizer_;
   std::vector<float> amaxes_;

@@ -32,9 +32,9 @@ struct Schedule {
 
 struct TrainerOptions {
   std::variant<TransformerShape, MlpShape> model = TransformerShape{};
-  ModelRecipe recipe{};
-  OptimizerOptions optimizer{};
-  Schedule schedule{};
+  ModelRecipe recipe;
+  OptimizerOptions optimizer;
+  Schedule schedule;
   std::int64_t sequences = 8;  ///< in a batch
   std::int64_t length = 64;    ///< tokens of a sequence; a transformer's own length
   double clip_norm = 1.0;      ///< of the gradient as a whole, L2; 0: none
