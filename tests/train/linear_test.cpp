@@ -54,6 +54,10 @@ Matrix<float> turned(const Matrix<float>& x) {
   return t;
 }
 
+void round_outputs(std::vector<float>& d) {
+  for (float& v : d) v = static_cast<float>(round_trip(format(FormatId::bf16), kNvidiaNosat, v));
+}
+
 /// One product as the recipe defines it, spelled out with the scalar reference.
 std::vector<float> product(const GemmSettings& settings, const Recipe& a_recipe,
                            const Matrix<float>& a, const Recipe& b_recipe, const Matrix<float>& b,
@@ -69,9 +73,15 @@ std::vector<float> product(const GemmSettings& settings, const Recipe& a_recipe,
   problem.promotion_interval = settings.promotion_interval;
   std::vector<float> d(static_cast<std::size_t>(a.rows * b.rows));
   gemm_reference(problem, d);
-  if (bf16_output)
-    for (float& v : d) v = static_cast<float>(round_trip(format(FormatId::bf16), kNvidiaNosat, v));
+  if (bf16_output) round_outputs(d);
   return d;
+}
+
+std::vector<std::uint16_t> bf16_codes(const Matrix<float>& x) {
+  std::vector<std::uint16_t> codes;
+  for (const float v : x.values)
+    codes.push_back(static_cast<std::uint16_t>(encode(format(FormatId::bf16), kNvidiaNosat, v)));
+  return codes;
 }
 
 double relative_l2(const std::vector<float>& got, const std::vector<float>& expected) {
@@ -110,6 +120,31 @@ TEST_CASE("linear layer: wgrad in high precision takes the original tensors", "[
   CHECK(same_bits(mixed.dx.values, fp8.dx.values));
   CHECK(same_bits(mixed.dw, bf16.dw));
   CHECK(!same_bits(mixed.dw, fp8.dw));
+}
+
+TEST_CASE("linear layer: BF16 operands, sums of the accumulator", "[train]") {
+  const Case c;
+  const std::string model = GENERATE("fp32", "sm90.wgmma.bf16");
+  LinearRecipe recipe = bf16_recipe();
+  for (GemmSettings* s : {&recipe.forward, &recipe.dgrad, &recipe.wgrad})
+    s->accumulator = find_instruction_model(model).accumulator;
+  const LayerRun got = run(recipe, c);
+  const auto expected = [&](const Matrix<float>& a, const Matrix<float>& b, bool round) {
+    const auto a_codes = bf16_codes(a);
+    const auto b_codes = bf16_codes(b);
+    GemmProblem problem;
+    problem.model = recipe.forward.accumulator;
+    problem.a = {FormatId::bf16, a_codes.data(), a.rows, a.columns, a.columns, 1};
+    problem.b = {FormatId::bf16, b_codes.data(), b.rows, b.columns, b.columns, 1};
+    std::vector<float> d(static_cast<std::size_t>(a.rows * b.rows));
+    gemm_reference(problem, d);
+    if (round) round_outputs(d);
+    return d;
+  };
+  INFO(model);
+  CHECK(same_bits(got.y.values, expected(c.x, c.w, true)));
+  CHECK(same_bits(got.dx.values, expected(c.dy, turned(c.w), true)));
+  CHECK(same_bits(got.dw, expected(turned(c.dy), turned(c.x), false)));
 }
 
 TEST_CASE("linear layer: every preset runs, nearer to FP32 than no product at all", "[train]") {

@@ -153,7 +153,7 @@ TEST_CASE("kill -9 and resume give the bits of a run that never stopped", "[trai
   char* const arguments[] = {program.data(), tag.data(), nullptr};
   pid_t worker = 0;
   REQUIRE(::posix_spawn(&worker, program.c_str(), nullptr, nullptr, arguments, environ) == 0);
-  for (int i = 0; i < 3000 && !std::filesystem::exists(checkpoint); ++i)
+  for (int i = 0; i < 12000 && !std::filesystem::exists(checkpoint); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   REQUIRE(::kill(worker, SIGKILL) == 0);
   int status = 0;

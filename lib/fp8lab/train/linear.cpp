@@ -46,11 +46,32 @@ CodeMatrix bf16_operand(const std::vector<std::uint16_t>& codes, const Matrix<fl
   return {FormatId::bf16, codes.data(), x.rows, x.columns, x.columns, 1};
 }
 
+/// A BF16 product fits binary32, so that an FMA rounds what `fp32` rounds: the sum.
+bool sums_in_float32(const GemmSettings& settings) {
+  return settings.accumulator.kind == AccumulationKind::float32 && settings.promotion_interval == 0;
+}
+
+void float32_product(const LinearRecipe& recipe, const Matrix<float>& a, bool a_transposed,
+                     const Matrix<float>& b, bool b_transposed, Matrix<float>& d, int threads) {
+  recipe.float32_multiply(a_transposed ? a.transposed_view() : a.view(),
+                          b_transposed ? b.transposed_view() : b.view(),
+                          {d.values.data(), d.columns},
+                          {d.rows, d.columns, a_transposed ? a.rows : a.columns}, threads);
+}
+
 /// D = A B^T, or with either operand transposed first, in BF16 or FP32.
 void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, const Matrix<float>& a,
                    bool a_transposed, const Matrix<float>& b, bool b_transposed, Matrix<float>& d,
                    int threads) {
   if (settings.arithmetic == Arithmetic::bf16) {
+    if (sums_in_float32(settings)) {
+      Matrix<float> a_rounded = a;
+      Matrix<float> b_rounded = b;
+      round_to_bf16(a_rounded, threads);
+      round_to_bf16(b_rounded, threads);
+      float32_product(recipe, a_rounded, a_transposed, b_rounded, b_transposed, d, threads);
+      return;
+    }
     const auto a_codes = to_bf16(a.values, threads);
     const auto b_codes = to_bf16(b.values, threads);
     GemmProblem problem;
@@ -61,10 +82,7 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
     gemm(problem, d.values, threads);
     return;
   }
-  recipe.float32_multiply(a_transposed ? a.transposed_view() : a.view(),
-                          b_transposed ? b.transposed_view() : b.view(),
-                          {d.values.data(), d.columns},
-                          {d.rows, d.columns, a_transposed ? a.rows : a.columns}, threads);
+  float32_product(recipe, a, a_transposed, b, b_transposed, d, threads);
 }
 
 /// x with column c times multipliers[c], or divided by it.

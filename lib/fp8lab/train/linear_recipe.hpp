@@ -16,7 +16,8 @@ namespace fp8lab::train {
 /// What the operands of a product are when they reach the matrix unit.
 enum class Arithmetic : std::uint8_t {
   fp32,  ///< as they are; `LinearRecipe::float32_multiply`
-  bf16,  ///< rounded to BF16, no scales; `GemmSettings::accumulator`
+  bf16,  ///< rounded to BF16, no scales; `GemmSettings::accumulator`, where that is `fp32` by
+         ///< `LinearRecipe::float32_multiply` (the same bits while no product underflows)
   fp8,   ///< cast by the recipe of their role; `GemmSettings::accumulator`
 };
 std::string_view to_string(Arithmetic arithmetic);
@@ -53,7 +54,7 @@ LinearRecipe fp32_recipe();
 
 /// All three products on BF16 operands, Y and dX rounded to BF16. The
 /// accumulator is sequential FP32; `sm90.wgmma.bf16` differs in the last bits of
-/// a sum and takes seven times as long here.
+/// a sum and is several times slower to emulate.
 LinearRecipe bf16_recipe();
 
 /// A preset of `scaling` as its system runs it on Hopper: `te-*` and `torchao-*`
