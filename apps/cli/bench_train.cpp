@@ -65,25 +65,27 @@ struct Contender {
   double first_loss = 0.0;
 };
 
-Contender contender(std::string name, const LinearRecipe& recipe, const TrainOptions& options) {
+Contender contender(std::string name, const LinearRecipe& recipe, const TrainOptions& options,
+                    int threads) {
   TrainerOptions run;
   run.model = options.shape;
   run.recipe.blocks = recipe;
   if (recipe.name == "fp32") run.recipe.head = recipe;
   run.sequences = options.sequences;
+  run.optimizer.threads = threads;
   run.length = options.shape.length;
   auto data = synthetic_language({.vocabulary = options.shape.vocabulary}, run.seed);
   return {std::move(name), std::make_unique<Trainer>(run, std::move(data)), {}, 0.0};
 }
 
-std::vector<Contender> contenders(const TrainOptions& options) {
+std::vector<Contender> contenders(const TrainOptions& options, int threads) {
   std::vector<Contender> all;
   LinearRecipe eigen = fp32_recipe();
   eigen.float32_multiply = eigen_multiply;
-  all.push_back(contender("fp32, Eigen", eigen, options));
-  all.push_back(contender("fp32", fp32_recipe(), options));
+  all.push_back(contender("fp32, Eigen", eigen, options, threads));
+  all.push_back(contender("fp32", fp32_recipe(), options, threads));
   for (const std::string& name : options.recipes)
-    all.push_back(contender(name, find_linear_recipe(name), options));
+    all.push_back(contender(name, find_linear_recipe(name), options, threads));
   return all;
 }
 
@@ -93,9 +95,9 @@ bool threads_agree(const std::string& recipe, int threads) {
   small.shape.layers = 1;
   small.sequences = 2;
   const LinearRecipe linear = find_linear_recipe(recipe);
-  const StepRecord one = contender(recipe, linear, small).trainer->step({});
+  const StepRecord one = contender(recipe, linear, small, 1).trainer->step({});
   const StepRecord many =
-      contender(recipe, linear, small).trainer->step({.threads = threads, .on_cast = {}});
+      contender(recipe, linear, small, threads).trainer->step({.threads = threads, .on_cast = {}});
   return one.loss == many.loss && one.gradient_norm == many.gradient_norm;
 }
 
@@ -113,7 +115,7 @@ void time_steps(std::vector<Contender>& all, int repetitions, int threads) {
 }
 
 nlohmann::json run(const TrainOptions& options, const BenchOptions& common) {
-  std::vector<Contender> all = contenders(options);
+  std::vector<Contender> all = contenders(options, common.threads);
   bool verified = true;
   for (const std::string& name : options.recipes)
     verified = verified && threads_agree(name, std::max(2, common.threads));

@@ -80,6 +80,7 @@ train::TrainerOptions trainer_options(const Options& o) {
   t.recipe.outliers = {o.outlier_channels, o.outlier_log2};
   t.schedule = o.schedule;
   t.sequences = o.sequences;
+  t.optimizer.threads = o.threads;
   t.length = o.shape.length;
   t.loss_scale = o.loss_scale;
   t.seed = o.seed;

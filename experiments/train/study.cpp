@@ -78,6 +78,7 @@ TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
   options.recipe.outliers = outliers;
   options.schedule = settings.schedule;
   options.sequences = settings.sequences;
+  options.optimizer.threads = 1;  // runs are parallel, not their steps
   options.length = settings.shape.length;
   options.loss_scale = variant.loss_scale;
   options.seed = seed;

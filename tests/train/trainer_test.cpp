@@ -36,7 +36,7 @@ TrainerOptions small_options(std::string_view recipe = "te-delayed") {
 
 std::vector<float> weights_of(Trainer& trainer) {
   std::vector<float> all;
-  for (const Parameter<float>* p : trainer.model().parameters())
+  for (const auto* p : trainer.model().parameters())
     all.insert(all.end(), p->value.begin(), p->value.end());
   return all;
 }

@@ -28,11 +28,11 @@ bool decays(const Parameter<float>& p) {
   return p.shape.size() == 2 && p.name.find("embedding") == std::string::npos;
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainerOptions& options, Model<float>& model) {
-  std::vector<OptimizedTensor> tensors;
+std::unique_ptr<AdamW> make_optimizer(const TrainerOptions& options, Model<float>& model) {
+  std::vector<fp8lab::Parameter> tensors;
   for (const Parameter<float>* p : model.parameters())
     tensors.push_back({p->name, p->shape, p->value, decays(*p)});
-  return std::make_unique<Optimizer>(options.optimizer, tensors);
+  return std::make_unique<AdamW>(options.optimizer, tensors);
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ StepRecord Trainer::step(const PassContext& context) {
   record.gradient_norm = finish_gradients();
   std::vector<std::span<const float>> gradients;
   for (const Parameter<float>* p : model_->parameters()) gradients.emplace_back(p->gradient);
-  optimizer_->step(gradients, record.learning_rate, context.threads);
+  optimizer_->step(gradients, record.learning_rate);
   load_weights();
   ++steps_;
   return record;

@@ -10,10 +10,10 @@
 #include <variant>
 #include <vector>
 
+#include "fp8lab/optim/adamw.hpp"
 #include "fp8lab/train/data.hpp"
 #include "fp8lab/train/mlp.hpp"
 #include "fp8lab/train/model.hpp"
-#include "fp8lab/train/optimizer.hpp"
 #include "fp8lab/train/transformer.hpp"
 
 namespace fp8lab::train {
@@ -33,7 +33,7 @@ struct Schedule {
 struct TrainerOptions {
   std::variant<TransformerShape, MlpShape> model = TransformerShape{};
   ModelRecipe recipe;
-  OptimizerOptions optimizer;
+  AdamWOptions optimizer;  ///< FP32 states unless it says otherwise
   Schedule schedule;
   std::int64_t sequences = 8;  ///< in a batch
   std::int64_t length = 64;    ///< tokens of a sequence; a transformer's own length
@@ -84,7 +84,7 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const DataSource> data_;
   std::unique_ptr<Model<float>> model_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<AdamW> optimizer_;
   std::int64_t steps_ = 0;
 };
 
