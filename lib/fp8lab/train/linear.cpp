@@ -117,7 +117,7 @@ void LinearProducts<double>::backward(const Matrix<double>& dy, const Matrix<dou
            {dw.rows, dw.columns, dy.rows}, context.threads);
 }
 
-LinearProducts<float>::LinearProducts(std::string name, LinearRecipe recipe,
+LinearProducts<float>::LinearProducts(const std::string& name, LinearRecipe recipe,
                                       std::vector<float> channel_multipliers)
     : recipe_(std::move(recipe)),
       multipliers_(std::move(channel_multipliers)),

@@ -20,7 +20,7 @@ class LinearProducts;
 template <>
 class LinearProducts<double> {
  public:
-  LinearProducts(std::string /*name*/, const LinearRecipe& /*recipe*/,
+  LinearProducts(const std::string& /*name*/, const LinearRecipe& /*recipe*/,
                  const std::vector<float>& /*channel_multipliers*/) {}
   void forward(const Matrix<double>& x, const Matrix<double>& w, Matrix<double>& y,
                const PassContext& context);
@@ -39,7 +39,8 @@ template <>
 class LinearProducts<float> {
  public:
   /// Throws `Error` for a recipe that cannot work or multipliers that are no powers of two.
-  LinearProducts(std::string name, LinearRecipe recipe, std::vector<float> channel_multipliers);
+  LinearProducts(const std::string& name, LinearRecipe recipe,
+                 std::vector<float> channel_multipliers);
 
   /// x [tokens, in], w [out, in], y [tokens, out].
   void forward(const Matrix<float>& x, const Matrix<float>& w, Matrix<float>& y,
