@@ -1,0 +1,107 @@
+"""Matrix products under an accumulator model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import as_float32, bad, codes_of
+from fp8lab._registry import AccumulatorModel, InstructionModel, find_accumulator
+
+if TYPE_CHECKING:
+    from fp8lab._recipes import QuantizedTensor
+
+
+class Scales(NamedTuple):
+    """Inverse scales of a matrix [rows, k]: value = code * scale.
+
+    `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
+    rows, or all of k. DeepSeek's 1x128 tiles: `Scales(values, 1, 128)`. MX: `Scales(values, 1, 32)`.
+    """
+
+    values: ArrayLike
+    row_block: int = 0
+    k_block: int = 0
+
+
+class _Operand(NamedTuple):
+    words: NDArray[Any]
+    format: str
+    scales: NDArray[np.float32] | None
+    row_block: int
+    k_block: int
+
+
+def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand:
+    from fp8lab._recipes import QuantizedTensor
+
+    if isinstance(x, QuantizedTensor):
+        if scales is not None:
+            raise bad(f"{argument}_scales", "None, since a QuantizedTensor brings its own", type(scales).__name__)
+        x, scales = x.codes, x.inverse
+    words, name = codes_of(argument, x, stated)
+    if words.ndim != 2:
+        raise bad(argument, "a matrix [m, k]" if argument == "a" else "a matrix [n, k]", list(words.shape))
+    rows = max(words.shape[0], 1)
+    if scales is None:
+        return _Operand(words, name, None, 1, 0)
+    if not isinstance(scales, Scales):
+        values = as_float32(f"{argument}_scales", scales)
+        if values.ndim > 1 and values.size != max(values.shape):
+            raise bad(f"{argument}_scales", "a number, one scale a row, or fp8lab.Scales(values, row_block, k_block)",
+                      f"an array {list(values.shape)}")
+        scales = Scales(values, 0 if values.ndim == 0 else 1)
+    values = as_float32(f"{argument}_scales", scales.values).reshape(-1)
+    return _Operand(words, name, values, scales.row_block or rows, scales.k_block)
+
+
+def gemm(
+    a: ArrayLike | QuantizedTensor,
+    b: ArrayLike | QuantizedTensor,
+    *,
+    model: str | InstructionModel | AccumulatorModel,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
+    threads: int = 0,
+) -> NDArray[np.float32]:
+    """D = scales * (C + A . B^T): float32 [m, n] with the bits that the instruction gives.
+
+    a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format
+    or b_format ("e4m3fn", ...; tf32 in float32 arrays), or quantized tensors, which bring
+    their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`.
+    c [m, n]: float32, where the accumulation starts.
+
+    a_scales, b_scales: what codes are multiplied by to get values back (inverse scales): a
+    number, one a row, or `Scales` for tiles. Scales that change along k need a
+    promotion_interval that divides their k_block. promotion_interval: the accumulator
+    restarts every so many terms and partial sums are added in FP32; 0 is never.
+    scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise) or
+    "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of
+    hardware). The bits do not depend on threads. ValueError for shapes that do not fit.
+
+    >>> import fp8lab, numpy as np
+    >>> ones = fp8lab.encode(np.ones((1, 32768), np.float32))
+    >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3")[0, 0])
+    16384.0
+    >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3", promotion_interval=128)[0, 0])
+    32768.0
+    """
+    left = _operand("a", a, a_format, a_scales)
+    right = _operand("b", b, b_format, b_scales)
+    d = np.empty((left.words.shape[0], right.words.shape[0]), np.float32)
+    _core.gemm(
+        model=find_accumulator(model)._core(),
+        a=left.words, a_format=left.format, b=right.words, b_format=right.format, d=d,
+        c=None if c is None else as_float32("c", c),
+        a_scales=left.scales, a_row_block=left.row_block, a_k_block=left.k_block,
+        b_scales=right.scales, b_row_block=right.row_block, b_k_block=right.k_block,
+        promotion_interval=promotion_interval, scale_order=scale_order, threads=threads)  # fmt: skip
+    return d
