@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include "bindings.hpp"
-#include "fp8lab/core/error.hpp"
+#include "problem.hpp"
 
 namespace fp8lab::python {
 namespace {
-
-using Scales = std::optional<Vector<const float>>;
 
 CodeMatrix matrix_of(const Words& words, std::string_view argument, std::string_view name) {
   const Format& f = find_format(name);
@@ -28,13 +26,14 @@ InverseScales scales_of(const Scales& scales, std::int64_t row_block, std::int64
   return {span_of(*scales), row_block, k_block};
 }
 
-void run(const AccumulatorModel& model, const Words& a, std::string_view a_format, const Words& b,
-         std::string_view b_format, const Matrix<float>& d,
-         const std::optional<Matrix<const float>>& c, const Scales& a_scales,
-         std::int64_t a_row_block, std::int64_t a_k_block, const Scales& b_scales,
-         std::int64_t b_row_block, std::int64_t b_k_block, std::int64_t promotion_interval,
-         std::string_view scale_order, int threads) {
-  GemmProblem problem;
+Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_view a_format,
+                     const Words& b, std::string_view b_format,
+                     const std::optional<Matrix<const float>>& c, const Scales& a_scales,
+                     std::int64_t a_row_block, std::int64_t a_k_block, const Scales& b_scales,
+                     std::int64_t b_row_block, std::int64_t b_k_block,
+                     std::int64_t promotion_interval, std::string_view scale_order) {
+  Problem made{{}, a, b, c, a_scales, b_scales};
+  GemmProblem& problem = made.problem;
   problem.model = model;
   problem.a = matrix_of(a, "a", a_format);
   problem.b = matrix_of(b, "b", b_format);
@@ -48,17 +47,23 @@ void run(const AccumulatorModel& model, const Words& a, std::string_view a_forma
   problem.b_scales = scales_of(b_scales, b_row_block, b_k_block);
   problem.promotion_interval = promotion_interval;
   problem.scale_order = find_scale_order(scale_order);
+  return made;
+}
+
+void run(const Problem& problem, const Matrix<float>& d, int threads) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
-  gemm(problem, span_of(d), threads);
+  gemm(problem.problem, span_of(d), threads);
 }
 
 }  // namespace
 
 void bind_gemm(nb::module_& m) {
-  m.def("gemm", run, nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a, "b"_a.noconvert(),
-        "b_format"_a, "d"_a.noconvert(), "c"_a.noconvert().none(), "a_scales"_a.noconvert().none(),
+  nb::class_<Problem>(m, "Problem");
+  m.def("make_problem", make_problem, nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a,
+        "b"_a.noconvert(), "b_format"_a, "c"_a.noconvert().none(), "a_scales"_a.noconvert().none(),
         "a_row_block"_a, "a_k_block"_a, "b_scales"_a.noconvert().none(), "b_row_block"_a,
-        "b_k_block"_a, "promotion_interval"_a, "scale_order"_a, "threads"_a, WithoutGil());
+        "b_k_block"_a, "promotion_interval"_a, "scale_order"_a);
+  m.def("gemm", run, "problem"_a, "d"_a.noconvert(), "threads"_a, WithoutGil());
 }
 
 }  // namespace fp8lab::python

@@ -103,15 +103,18 @@ Recipe make_recipe(std::string_view format_name, std::string_view profile, std::
   return recipe;
 }
 
+template <typename T>
+using OwnedMatrix = nb::ndarray<nb::numpy, T, nb::ndim<2>>;
+
 /// A NumPy array [rows, columns] that owns `values`.
 template <typename T>
-nb::object array_of(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
+OwnedMatrix<T> array_of(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
   auto held = std::make_unique<std::vector<T>>(std::move(values));
   T* data = held->data();
   const nb::capsule owner(held.release(),
                           [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<2>>(
-      data, {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)}, owner));
+  return OwnedMatrix<T>(data, {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)},
+                        owner);
 }
 
 /// Keyword arguments of the Python class; the tensor gives its memory away.
@@ -125,7 +128,7 @@ nb::dict to_dict(QuantizedTensor&& q) {
   d["codes"] = array_of(std::move(q.codes), q.rows, q.k);
   d["scales"] = array_of(std::move(q.scales), rows, columns);
   d["inverse_scales"] = array_of(std::move(q.inverse_scales), rows, columns);
-  d["e8m0"] = q.e8m0.empty() ? nb::none() : array_of(std::move(q.e8m0), rows, columns);
+  d["e8m0"] = q.e8m0.empty() ? nb::none() : nb::cast(array_of(std::move(q.e8m0), rows, columns));
   d["transposed"] = q.transposed ? nb::object(to_dict(QuantizedTensor(*q.transposed))) : nb::none();
   return d;
 }

@@ -13,13 +13,14 @@ arguments raise `ValueError` with the library's message; numerical edge cases ne
 
 from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
 from fp8lab._checks import Comparison, ReplayReport, compare, replay
-from fp8lab._products import Scales, gemm
+from fp8lab._products import gemm
 from fp8lab._recipes import (
     Preset,
     QuantizationStatistics,
     QuantizedTensor,
     Quantizer,
     Recipe,
+    Scales,
     presets,
     quantize,
 )

@@ -28,7 +28,11 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
 }
 _FORMATS = {dtype: name for name, dtype in DTYPES.items()}
-_WORDS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32)}
+_WORDS: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+}
 
 
 def bad(argument: str, expected: str, got: object) -> ValueError:
@@ -41,16 +45,27 @@ def as_array(argument: str, x: Any) -> NDArray[Any]:
     if isinstance(x, np.ndarray):
         return x
     if hasattr(x, "__dlpack__"):
-        try:
-            words, name = _core.from_dlpack(x)
-        except TypeError as error:
-            raise bad(argument, "a tensor in CPU memory that exports DLPack (torch: a detached one, FP8 as "
-                      ".view(torch.uint8))", type(x).__name__) from error
-        if name == "u8":
-            return words
-        dtype = {"f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}.get(name)
-        return words.view(dtype or DTYPES[name])
+        return _from_dlpack(argument, x)
     return np.asarray(x)
+
+
+_DLPACK_DTYPES: dict[str, np.dtype[Any]] = {
+    **DTYPES,
+    "u8": np.dtype(np.uint8),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+
+
+def _from_dlpack(argument: str, x: Any) -> NDArray[Any]:
+    """NumPy's own import knows neither bfloat16 nor FP8."""
+    words: NDArray[Any]
+    try:
+        words, name = _core.from_dlpack(x)
+    except TypeError as error:
+        expected = "a detached CPU tensor that exports DLPack (else FP8 as a view of uint8)"
+        raise bad(argument, expected, type(x).__name__) from error
+    return words.view(_DLPACK_DTYPES[name])
 
 
 def format_of(argument: str, x: NDArray[Any], stated: str | None) -> str:
@@ -59,10 +74,12 @@ def format_of(argument: str, x: NDArray[Any], stated: str | None) -> str:
     own = _FORMATS.get(x.dtype)
     if own is None:
         if name is None:
-            raise bad(f"{argument}_format", f"the format of {argument}, whose dtype does not say it", "None")
+            expected = f"the format of {argument}, whose dtype {x.dtype} does not say it"
+            raise bad(f"{argument}_format", expected, "None")
         return name
     if name is not None and name != own:
-        raise bad(f"{argument}_format", f"{own}, as the dtype of {argument} says (or a view as unsigned words)", name)
+        expected = f"{own}, as the dtype of {argument} says (or a view as unsigned words)"
+        raise bad(f"{argument}_format", expected, name)
     return own
 
 
@@ -76,8 +93,8 @@ def codes_of(argument: str, x: Any, stated: str | None) -> tuple[NDArray[Any], s
     """Words and format of an array of codes."""
     array = as_array(argument, x)
     name = format_of(argument, array, stated)
-    integer = array.dtype in (np.uint8, np.uint16, np.uint32)
-    if not integer and array.dtype not in _FORMATS and not (array.dtype == np.float32 and name == "tf32"):
+    known = array.dtype in _FORMATS or array.dtype in _WORDS.values()
+    if not known and not (array.dtype == np.float32 and name == "tf32"):
         raise bad(argument, f"codes of {name} as its dtype or as unsigned words", array.dtype)
     return words_of(array), name
 
@@ -96,12 +113,12 @@ def as_float32(argument: str, x: Any) -> NDArray[np.float32]:
     if array.dtype.kind not in "fiu":
         raise bad(argument, "an array of floats", array.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        narrow: NDArray[np.float32] = np.ascontiguousarray(array, dtype=np.float32).reshape(array.shape)
+        narrow: NDArray[np.float32] = np.array(array, np.float32, order="C")
         inexact = (narrow != array) & ~np.isnan(narrow)
     if inexact.any():
         index = tuple(int(i) for i in np.argwhere(inexact)[0])
-        raise bad(argument, "float32, or values that it holds exactly (round them with .astype(np.float32))",
-                  f"{array[index]!r} at {index} of {array.dtype}")
+        expected = "float32, or values exact in it (round yourself: .astype(np.float32))"
+        raise bad(argument, expected, f"{array[index]} at {index} of {array.dtype}")
     return narrow
 
 
@@ -116,7 +133,8 @@ def as_matrix(argument: str, x: Any) -> NDArray[np.float32]:
 
 def coded(words: NDArray[Any], name: str, dtype: DTypeLike | None) -> NDArray[Any]:
     """Codes under the dtype of their format, or as the unsigned words that were asked for."""
-    wanted = DTYPES[name] if dtype is None else np.dtype(dtype)
-    if wanted not in (words.dtype, DTYPES[name]):
-        raise bad("dtype", f"{DTYPES[name]} or {words.dtype}", wanted)
+    own = DTYPES.get(name, words.dtype)
+    wanted = own if dtype is None else np.dtype(dtype)
+    if wanted not in (words.dtype, own):
+        raise bad("dtype", f"{own} or {words.dtype}", wanted)
     return words.view(wanted)

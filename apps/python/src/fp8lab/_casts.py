@@ -49,13 +49,22 @@ def encode(
 
     >>> import fp8lab
     >>> fp8lab.encode([464, 465, 0.0625])
-    array([448, 448, 0.0625], dtype=float8_e4m3fn)
+    array([448, 448, 0.0625], dtype='float8_e4m3fn')
     >>> fp8lab.encode([464, 465], profile="nvidia_nosat", dtype="uint8")
     array([126, 127], dtype=uint8)
     """
-    return encode_with_statistics(
-        x, format, profile=profile, scale=scale, rounding=rounding, seed=seed,
-        first_draw=first_draw, dtype=dtype, threads=threads)[0]  # fmt: skip
+    codes, _ = encode_with_statistics(
+        x,
+        format,
+        profile=profile,
+        scale=scale,
+        rounding=rounding,
+        seed=seed,
+        first_draw=first_draw,
+        dtype=dtype,
+        threads=threads,
+    )
+    return codes
 
 
 def encode_with_statistics(
@@ -79,11 +88,17 @@ def encode_with_statistics(
     """
     name = _core.format_name(format)
     options = _core.EncodeOptions(
-        format=name, profile=profile, rounding=rounding, scale=scale, seed=seed,
-        first_draw=first_draw, threads=threads)  # fmt: skip
+        format=name,
+        profile=profile,
+        rounding=rounding,
+        scale=scale,
+        seed=seed,
+        first_draw=first_draw,
+        threads=threads,
+    )
     array = as_array("x", x)
     out = np.empty(array.shape, np.uint16 if name in ("f16", "bf16") else np.uint8)
-    result = coded(out, name, dtype) if name in DTYPES else out
+    result = coded(out, name, dtype)
     half = {np.dtype(np.float16): "f16", DTYPES["bf16"]: "bf16"}.get(array.dtype)
     if half is not None and out.dtype == np.uint8:
         words = np.ascontiguousarray(array).view(np.uint16)
@@ -109,5 +124,6 @@ def decode(
     if words.dtype != np.uint8:
         raise bad("codes", "codes of one byte (wider ones: .astype(np.float32))", words.dtype)
     out = np.empty(words.shape, np.float32)
-    _core.decode(np.ascontiguousarray(words).reshape(-1), out.reshape(-1), name, inverse_scale, threads)
+    words = np.ascontiguousarray(words).reshape(-1)
+    _core.decode(words, out.reshape(-1), name, inverse_scale, threads)
     return out

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
 from fp8lab._arrays import as_float32, bad, codes_of
-from fp8lab._registry import AccumulatorModel, InstructionModel, find_accumulator
-
-if TYPE_CHECKING:
-    from fp8lab._recipes import QuantizedTensor
-
-
-class Scales(NamedTuple):
-    """Inverse scales of a matrix [rows, k]: value = code * scale.
-
-    `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
-    rows, or all of k. DeepSeek's 1x128 tiles: `Scales(values, 1, 128)`. MX: `Scales(values, 1, 32)`.
-    """
-
-    values: ArrayLike
-    row_block: int = 0
-    k_block: int = 0
+from fp8lab._recipes import QuantizedTensor, Scales
+from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
 
 
 class _Operand(NamedTuple):
@@ -35,27 +21,88 @@ class _Operand(NamedTuple):
     k_block: int
 
 
-def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand:
-    from fp8lab._recipes import QuantizedTensor
+def _tile_scales(argument: str, scales: ArrayLike | Scales) -> Scales:
+    """A number or one scale a row, as tiles."""
+    if isinstance(scales, Scales):
+        return scales
+    values = as_float32(argument, scales)
+    if values.ndim > 1 and values.size != len(values):
+        expected = "a number, one scale a row, or fp8lab.Scales(values, row_block, k_block)"
+        raise bad(argument, expected, f"an array {list(values.shape)}")
+    return Scales(values, 0 if values.ndim == 0 else 1)
 
+
+def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand:
     if isinstance(x, QuantizedTensor):
         if scales is not None:
-            raise bad(f"{argument}_scales", "None, since a QuantizedTensor brings its own", type(scales).__name__)
+            expected = "None, since a QuantizedTensor brings its own"
+            raise bad(f"{argument}_scales", expected, type(scales).__name__)
         x, scales = x.codes, x.inverse
     words, name = codes_of(argument, x, stated)
     if words.ndim != 2:
-        raise bad(argument, "a matrix [m, k]" if argument == "a" else "a matrix [n, k]", list(words.shape))
-    rows = max(words.shape[0], 1)
+        shape = "[m, k]" if argument == "a" else "[n, k]"
+        raise bad(argument, f"a matrix {shape}", list(words.shape))
     if scales is None:
         return _Operand(words, name, None, 1, 0)
-    if not isinstance(scales, Scales):
-        values = as_float32(f"{argument}_scales", scales)
-        if values.ndim > 1 and values.size != max(values.shape):
-            raise bad(f"{argument}_scales", "a number, one scale a row, or fp8lab.Scales(values, row_block, k_block)",
-                      f"an array {list(values.shape)}")
-        scales = Scales(values, 0 if values.ndim == 0 else 1)
-    values = as_float32(f"{argument}_scales", scales.values).reshape(-1)
-    return _Operand(words, name, values, scales.row_block or rows, scales.k_block)
+    tiles = _tile_scales(f"{argument}_scales", scales)
+    values = as_float32(f"{argument}_scales", tiles.values).reshape(-1)
+    return _Operand(words, name, values, tiles.row_block or max(len(words), 1), tiles.k_block)
+
+
+def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:
+    """A definition takes any format; an instruction takes its own."""
+    if name != wanted and model.standing != "definition":
+        expected = f"{wanted} for {model.name} (or the model's accumulator, for any format)"
+        raise bad(argument, expected, name)
+
+
+class Problem(NamedTuple):
+    """A product ready to compute: its arrays are prepared and its arguments checked."""
+
+    core: _core.Problem
+    m: int
+    n: int
+
+
+def make_problem(
+    a: ArrayLike | QuantizedTensor,
+    b: ArrayLike | QuantizedTensor,
+    *,
+    model: str | InstructionModel | AccumulatorModel,
+    c: ArrayLike | None,
+    a_scales: ArrayLike | Scales | None,
+    b_scales: ArrayLike | Scales | None,
+    a_format: str | None,
+    b_format: str | None,
+    promotion_interval: int,
+    scale_order: str,
+) -> Problem:
+    """The arguments of `gemm` as the library takes them."""
+    left = _operand("a", a, a_format, a_scales)
+    right = _operand("b", b, b_format, b_scales)
+    if isinstance(model, str):
+        model = find_model(model)
+    if isinstance(model, InstructionModel):
+        _require_format("a", left.format, model.a_format, model)
+        _require_format("b", right.format, model.b_format, model)
+        model = model.accumulator
+    core = _core.make_problem(
+        model=model._core(),
+        a=left.words,
+        a_format=left.format,
+        b=right.words,
+        b_format=right.format,
+        c=None if c is None else as_float32("c", c),
+        a_scales=left.scales,
+        a_row_block=left.row_block,
+        a_k_block=left.k_block,
+        b_scales=right.scales,
+        b_row_block=right.row_block,
+        b_k_block=right.k_block,
+        promotion_interval=promotion_interval,
+        scale_order=scale_order,
+    )
+    return Problem(core, len(left.words), len(right.words))
 
 
 def gemm(
@@ -94,14 +141,18 @@ def gemm(
     >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3", promotion_interval=128)[0, 0])
     32768.0
     """
-    left = _operand("a", a, a_format, a_scales)
-    right = _operand("b", b, b_format, b_scales)
-    d = np.empty((left.words.shape[0], right.words.shape[0]), np.float32)
-    _core.gemm(
-        model=find_accumulator(model)._core(),
-        a=left.words, a_format=left.format, b=right.words, b_format=right.format, d=d,
-        c=None if c is None else as_float32("c", c),
-        a_scales=left.scales, a_row_block=left.row_block, a_k_block=left.k_block,
-        b_scales=right.scales, b_row_block=right.row_block, b_k_block=right.k_block,
-        promotion_interval=promotion_interval, scale_order=scale_order, threads=threads)  # fmt: skip
+    problem = make_problem(
+        a,
+        b,
+        model=model,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+        promotion_interval=promotion_interval,
+        scale_order=scale_order,
+    )
+    d = np.empty((problem.m, problem.n), np.float32)
+    _core.gemm(problem.core, d, threads)
     return d

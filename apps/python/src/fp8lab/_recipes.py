@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
 from fp8lab._arrays import DTYPES, as_matrix
-from fp8lab._products import Scales
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,18 @@ def presets() -> dict[str, Preset]:
     return found
 
 
+class Scales(NamedTuple):
+    """Inverse scales of a matrix [rows, k]: value = code * scale.
+
+    `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
+    rows, or all of k. DeepSeek's 1x128 tiles: `Scales(values, 1, 128)`; MX: 1, 32.
+    """
+
+    values: ArrayLike
+    row_block: int = 0
+    k_block: int = 0
+
+
 @dataclass(frozen=True)
 class QuantizationStatistics:
     """What a quantization took from a tensor. Percentages are of all elements."""
@@ -128,14 +139,18 @@ class QuantizedTensor:
         >>> fp8lab.quantize(x).statistics(x).underflow_percent
         25.0
         """
-        return QuantizationStatistics(**_core.quantization_statistics(as_matrix("x", x), self._core()))
+        fields = _core.quantization_statistics(as_matrix("x", x), self._core())
+        return QuantizationStatistics(**fields)
 
     def _core(self) -> _core.QuantizedTensor:
         return _core.make_tensor(
-            format=self.format, codes=np.ascontiguousarray(self.codes).view(np.uint8),
+            format=self.format,
+            codes=np.ascontiguousarray(self.codes).view(np.uint8),
             scales=np.ascontiguousarray(self.scales),
             inverse_scales=np.ascontiguousarray(self.inverse_scales),
-            row_block=self.row_block, k_block=self.k_block)  # fmt: skip
+            row_block=self.row_block,
+            k_block=self.k_block,
+        )
 
 
 def _tensor(fields: dict[str, Any]) -> QuantizedTensor:
@@ -160,7 +175,9 @@ class Quantizer:
 
     def __init__(self, preset: str | Recipe = "te-current", role: str = "activation") -> None:
         """preset: a name from `presets()`, of which `role` picks the recipe, or a recipe."""
-        self.recipe = preset if isinstance(preset, Recipe) else Recipe(**_core.find_recipe(preset, role))
+        if isinstance(preset, str):
+            preset = Recipe(**_core.find_recipe(preset, role))
+        self.recipe = preset
         self._quantizer = _core.Quantizer(self.recipe._core())
 
     def observe(self, x: ArrayLike) -> None:
@@ -174,7 +191,9 @@ class Quantizer:
         """
         self._quantizer.observe(as_matrix("x", x))
 
-    def quantize(self, x: ArrayLike, *, transpose: bool = False, threads: int = 0) -> QuantizedTensor:
+    def quantize(
+        self, x: ArrayLike, *, transpose: bool = False, threads: int = 0
+    ) -> QuantizedTensor:
         """Quantize and take one step. See `fp8lab.quantize`."""
         return _tensor(self._quantizer.quantize(as_matrix("x", x), transpose, threads))
 
@@ -197,7 +216,7 @@ def quantize(
     >>> import fp8lab
     >>> q = fp8lab.quantize([[1.0, -2.0, 3.5]])
     >>> q.codes
-    array([[128, -256, 448]], dtype=float8_e4m3fn)
+    array([[128, -256, 448]], dtype='float8_e4m3fn')
     >>> q.inverse_scales
     array([[0.0078125]], dtype=float32)
     """

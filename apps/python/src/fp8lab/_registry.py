@@ -116,8 +116,6 @@ def models() -> dict[str, InstructionModel]:
     return {m["name"]: _instruction_model(m) for m in _core.models()}
 
 
-def find_accumulator(model: str | InstructionModel | AccumulatorModel) -> AccumulatorModel:
-    """The accumulator of a model, by name or by value. An unknown name is a `ValueError`."""
-    if isinstance(model, str):
-        model = _instruction_model(_core.find_model(model))
-    return model.accumulator if isinstance(model, InstructionModel) else model
+def find_model(name: str) -> InstructionModel:
+    """The model called `name`. An unknown one is a `ValueError` with the names near it."""
+    return _instruction_model(_core.find_model(name))
