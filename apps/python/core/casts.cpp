@@ -29,16 +29,8 @@ void bind_casts(nb::module_& m) {
       .def_ro("underflowed", &EncodeStatistics::underflowed)
       .def_ro("nan", &EncodeStatistics::nan);
   nb::class_<EncodeOptions>(m, "EncodeOptions")
-      .def(
-          "__init__",
-          [](EncodeOptions* self, std::string_view format_name, std::string_view profile,
-             std::optional<std::string_view> rounding, float scale,
-             std::optional<std::uint64_t> seed, std::uint64_t first_draw, int threads) {
-            new (self) EncodeOptions(
-                make_options(format_name, profile, rounding, scale, seed, first_draw, threads));
-          },
-          nb::kw_only(), "format"_a, "profile"_a, "rounding"_a.none(), "scale"_a, "seed"_a.none(),
-          "first_draw"_a, "threads"_a);
+      .def(nb::new_(make_options), nb::kw_only(), "format"_a, "profile"_a, "rounding"_a.none(),
+           "scale"_a, "seed"_a.none(), "first_draw"_a, "threads"_a);
 
   m.def(
       "encode",

@@ -189,10 +189,10 @@ void bind_recipes(nb::module_& m) {
         return to_dict(find_preset(preset).recipe(find_tensor_role(role)));
       },
       "preset"_a, "role"_a);
-  nb::class_<Recipe>(m, "Recipe");
-  m.def("make_recipe", make_recipe, nb::kw_only(), "format"_a, "profile"_a, "rule"_a, "source"_a,
-        "row_block"_a, "k_block"_a, "power_of_two"_a, "amax_floor"_a, "rows_multiple"_a,
-        "k_multiple"_a, "history"_a, "margin"_a, "amax_algorithm"_a, "zero_amax"_a, "window"_a);
+  nb::class_<Recipe>(m, "Recipe")
+      .def(nb::new_(make_recipe), nb::kw_only(), "format"_a, "profile"_a, "rule"_a, "source"_a,
+           "row_block"_a, "k_block"_a, "power_of_two"_a, "amax_floor"_a, "rows_multiple"_a,
+           "k_multiple"_a, "history"_a, "margin"_a, "amax_algorithm"_a, "zero_amax"_a, "window"_a);
   nb::class_<Quantizer>(m, "Quantizer")
       .def(nb::init<Recipe>(), "recipe"_a)
       .def(
@@ -209,9 +209,9 @@ void bind_recipes(nb::module_& m) {
             return to_dict(std::move(q));
           },
           "x"_a.noconvert(), "with_transpose"_a, "threads"_a);
-  nb::class_<QuantizedTensor>(m, "QuantizedTensor");
-  m.def("make_tensor", tensor_of, nb::kw_only(), "format"_a, "codes"_a.noconvert(),
-        "scales"_a.noconvert(), "inverse_scales"_a.noconvert(), "row_block"_a, "k_block"_a);
+  nb::class_<QuantizedTensor>(m, "QuantizedTensor")
+      .def(nb::new_(tensor_of), nb::kw_only(), "format"_a, "codes"_a.noconvert(),
+           "scales"_a.noconvert(), "inverse_scales"_a.noconvert(), "row_block"_a, "k_block"_a);
   m.def(
       "dequantize",
       [](const QuantizedTensor& q) {

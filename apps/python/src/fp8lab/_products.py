@@ -86,7 +86,7 @@ def make_problem(
         _require_format("a", left.format, model.a_format, model)
         _require_format("b", right.format, model.b_format, model)
         model = model.accumulator
-    core = _core.make_problem(
+    core = _core.Problem(
         model=model._core(),
         a=left.words,
         a_format=left.format,

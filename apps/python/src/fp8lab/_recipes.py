@@ -43,7 +43,7 @@ class Recipe:
     window: int = 16  #: of MS-AMP
 
     def _core(self) -> _core.Recipe:
-        return _core.make_recipe(**dataclasses.asdict(self))
+        return _core.Recipe(**dataclasses.asdict(self))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class QuantizedTensor:
         return QuantizationStatistics(**fields)
 
     def _core(self) -> _core.QuantizedTensor:
-        return _core.make_tensor(
+        return _core.QuantizedTensor(
             format=self.format,
             codes=np.ascontiguousarray(self.codes).view(np.uint8),
             scales=np.ascontiguousarray(self.scales),

@@ -66,7 +66,7 @@ class AccumulatorModel:
     product_fraction_bits: int = -1
 
     def _core(self) -> _core.AccumulatorModel:
-        return _core.make_model(**dataclasses.asdict(self))
+        return _core.AccumulatorModel(**dataclasses.asdict(self))
 
 
 @dataclass(frozen=True)
