@@ -16,6 +16,7 @@ using Action = std::function<int()>;
 void add_bench(CLI::App& app, Action& action);
 void add_cast(CLI::App& app, Action& action);
 void add_claims(CLI::App& app, Action& action);
+void add_gemm(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_replay(CLI::App& app, Action& action);
@@ -23,5 +24,6 @@ void add_report(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action);
 void add_table(CLI::App& app, Action& action);
 void add_vectors(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
 
 }  // namespace fp8lab::cli

@@ -35,6 +35,8 @@ int main(int argc, char** argv) {
   add_table(app, action);
   add_cast(app, action);
   add_quantize(app, action);
+  add_gemm(app, action);
+  add_verify(app, action);
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);

@@ -71,10 +71,6 @@ std::vector<Loaded> load(const std::string& path, const Options& options) {
   return loaded;
 }
 
-ElementType element_type_of(FormatId id) {
-  return id == FormatId::e4m3fn ? ElementType::e4m3fn : ElementType::e5m2;
-}
-
 void append(std::vector<NamedTensor>& out, const std::string& name, const QuantizedTensor& q,
             std::vector<std::int64_t> shape) {
   const std::vector<std::int64_t> tiles{q.tile_rows(), q.tile_columns()};

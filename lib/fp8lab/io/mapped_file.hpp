@@ -19,6 +19,11 @@ class MappedFile {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// Gives back the memory of the whole pages of `part`, which must lie in
+  /// `bytes()`. Reading them again loads them again: a file larger than memory
+  /// is read part by part.
+  void release(std::span<const std::byte> part) const;
+
  private:
   std::span<const std::byte> bytes_;
 };

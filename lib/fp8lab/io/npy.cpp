@@ -189,10 +189,8 @@ std::string_view descr_of(ElementType type) {
 
 }  // namespace
 
-NpyFile::NpyFile(const std::filesystem::path& path, std::optional<ElementType> interpret_as)
-    : file_(std::make_unique<MappedFile>(path)) {
-  const std::string name = path.string();
-  const std::span<const std::byte> bytes = file_->bytes();
+TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
+                     std::optional<ElementType> interpret_as) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(kMagic)) throw Error(name + ": not an .npy file (no \\x93NUMPY magic)");
   if (text.size() < 10) throw Error(name + ": truncated in the first 10 bytes");
@@ -210,19 +208,19 @@ NpyFile::NpyFile(const std::filesystem::path& path, std::optional<ElementType> i
     throw Error(fmt::format("{}: truncated: a header of {} bytes in a file of {}", name, length,
                             text.size()));
   const Header header = HeaderParser(text.substr(start, length), name).parse();
-  tensor_.type = resolve(header.descr, interpret_as, name);
-  tensor_.shape = header.shape;
-  tensor_.fortran_order = header.fortran_order;
+  TensorView tensor{
+      resolve(header.descr, interpret_as, name), header.shape, {}, header.fortran_order};
   const std::size_t have = text.size() - start - length;
   const auto count = static_cast<std::size_t>(element_count(header.shape, name + ": shape"));
-  if (have % element_bytes(tensor_.type) != 0 || have / element_bytes(tensor_.type) != count)
+  if (have % element_bytes(tensor.type) != 0 || have / element_bytes(tensor.type) != count)
     throw Error(fmt::format("{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
-                            have / element_bytes(tensor_.type) < count ? "truncated" : "too long",
-                            count, element_bytes(tensor_.type), shape_text(header.shape), have));
-  tensor_.bytes = bytes.subspan(start + length);
+                            have / element_bytes(tensor.type) < count ? "truncated" : "too long",
+                            count, element_bytes(tensor.type), shape_text(header.shape), have));
+  tensor.bytes = bytes.subspan(start + length);
+  return tensor;
 }
 
-void write_npy(const std::filesystem::path& path, const TensorView& tensor) {
+std::string npy_preamble(const TensorView& tensor) {
   const std::size_t expected = static_cast<std::size_t>(tensor.size()) * element_bytes(tensor.type);
   require(tensor.bytes.size() == expected, "tensor", fmt::format("{} bytes", expected),
           fmt::format("{} bytes", tensor.bytes.size()));
@@ -234,11 +232,22 @@ void write_npy(const std::filesystem::path& path, const TensorView& tensor) {
   const std::size_t start = long_header ? 12 : 10;
   const std::size_t padding = (kAlignment - (start + header.size() + 1) % kAlignment) % kAlignment;
   header += std::string(padding, ' ') + '\n';
+  std::string preamble(kMagic);
+  preamble += long_header ? '\2' : '\1';
+  preamble += '\0';
+  for (std::size_t i = 0; i < start - 8; ++i)
+    preamble += static_cast<char>((header.size() >> (8 * i)) & 0xff);
+  return preamble + header;
+}
+
+NpyFile::NpyFile(const std::filesystem::path& path, std::optional<ElementType> interpret_as)
+    : file_(std::make_unique<MappedFile>(path)),
+      tensor_(parse_npy(file_->bytes(), path.string(), interpret_as)) {}
+
+void write_npy(const std::filesystem::path& path, const TensorView& tensor) {
+  const std::string preamble = npy_preamble(tensor);
   write_file(path, [&](std::ostream& out) {
-    out << kMagic << (long_header ? '\2' : '\1') << '\0';
-    for (std::size_t i = 0; i < start - 8; ++i)
-      out << static_cast<char>((header.size() >> (8 * i)) & 0xff);
-    out << header;
+    out << preamble;
     out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
               static_cast<std::streamsize>(tensor.bytes.size()));
   });

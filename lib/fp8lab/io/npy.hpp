@@ -5,11 +5,22 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/tensor.hpp"
 
 namespace fp8lab {
+
+/// The array in the bytes of an .npy file, under the rules of `NpyFile`. `name`
+/// starts every message.
+TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
+                     std::optional<ElementType> interpret_as = std::nullopt);
+
+/// What stands before the data of an .npy file: magic, version and header.
+/// Throws `Error` if the bytes disagree with the shape.
+std::string npy_preamble(const TensorView& tensor);
 
 /// One open .npy file; `tensor()` points into the mapping.
 class NpyFile {

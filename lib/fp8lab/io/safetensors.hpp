@@ -33,6 +33,9 @@ class SafetensorsFile {
   [[nodiscard]] const std::vector<NamedTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
+  /// The mapping that the tensors point into.
+  [[nodiscard]] const MappedFile& file() const { return *file_; }
+
   /// Throws `Error` that lists the first names of the file.
   [[nodiscard]] const TensorView& find(std::string_view name) const;
 

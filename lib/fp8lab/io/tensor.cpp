@@ -39,6 +39,18 @@ constexpr std::array<ElementTraits, 16> kTraits{{{"f64", 8},
 
 const ElementTraits& traits(ElementType type) { return kTraits[static_cast<std::size_t>(type)]; }
 
+struct TypeOfFormat {
+  ElementType type;
+  FormatId format;
+};
+
+constexpr std::array<TypeOfFormat, 6> kTypesOfFormats{{{ElementType::f32, FormatId::f32},
+                                                       {ElementType::f16, FormatId::f16},
+                                                       {ElementType::bf16, FormatId::bf16},
+                                                       {ElementType::e4m3fn, FormatId::e4m3fn},
+                                                       {ElementType::e5m2, FormatId::e5m2},
+                                                       {ElementType::e8m0fnu, FormatId::e8m0fnu}}};
+
 template <class T>
 T load(const std::byte* at) {
   T value;
@@ -111,6 +123,18 @@ ElementType find_element_type(std::string_view name) {
   } catch (const Error&) {  // reported below with the names that files can hold
   }
   throw Error("dtype", "one of " + known, "'" + std::string(name) + "'");
+}
+
+std::optional<FormatId> format_of(ElementType type) {
+  for (const TypeOfFormat& pair : kTypesOfFormats)
+    if (pair.type == type) return pair.format;
+  return std::nullopt;
+}
+
+ElementType element_type_of(FormatId id) {
+  for (const TypeOfFormat& pair : kTypesOfFormats)
+    if (pair.format == id) return pair.type;
+  throw Error("dtype", "f32, f16, bf16, e4m3fn, e5m2 or e8m0fnu", format(id).name);
 }
 
 std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view argument) {

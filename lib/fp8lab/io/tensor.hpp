@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "fp8lab/formats/format.hpp"
 
 namespace fp8lab {
 
@@ -39,6 +42,14 @@ ElementType find_element_type(std::string_view name);
 
 /// Bytes an element.
 std::size_t element_bytes(ElementType type);
+
+/// The format whose codes the elements are, if they are codes or floats of a
+/// format at all (F64 and integers are not).
+std::optional<FormatId> format_of(ElementType type);
+
+/// The type of elements that hold codes of a format. Throws `Error` for a
+/// format that files have no type for.
+ElementType element_type_of(FormatId format);
 
 /// A tensor that lives elsewhere (in a mapped file, in a vector).
 struct TensorView {

@@ -1,0 +1,80 @@
+#include "operands.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "fp8lab/scaling/presets.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+std::string recipe_names() {
+  std::string names;
+  for (const Preset& preset : presets())
+    names += (names.empty() ? "" : " ") + std::string(preset.name);
+  return names;
+}
+
+std::optional<TensorView> load_optional(const std::string& name, std::vector<Operand>& loaded) {
+  if (name.empty()) return std::nullopt;
+  loaded.push_back(load_operand(name));
+  return loaded.back().tensor();
+}
+
+}  // namespace
+
+void add_operand_options(CLI::App& command, OperandOptions& o) {
+  command.add_option("--scale-a", o.scale_a,
+                     "file of A's inverse scales: one, one a row, or one a tile of [m, k]");
+  command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
+  command.add_option("--c", o.c, "file of C [m, n], floats, added in the units of D");
+  command.add_option("--dtype", o.dtype, "what uint8 codes of A (and B) are: e4m3fn, e5m2");
+  command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
+  command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
+  command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
+  command.add_option("--model", o.model, "instruction (`fp8lab list models`)")
+      ->capture_default_str();
+  command
+      .add_option("--promotion", o.promotion,
+                  "restart the accumulator every N terms and add into FP32; 0: never")
+      ->capture_default_str();
+  command
+      .add_option("--scale-order", o.scale_order,
+                  "product_then_fma, product_then_add or a_then_fma_b")
+      ->capture_default_str();
+  command.add_option("--out-dtype", o.output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
+      ->capture_default_str();
+  command.add_option("--profile", o.profile, "cast profile of the output (`fp8lab list profiles`)");
+  command.add_option("--threads", o.threads, "0: all")->check(CLI::NonNegativeNumber);
+}
+
+std::optional<ElementType> element_type(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  return find_element_type(name);
+}
+
+Product load_product(const OperandOptions& o) {
+  GemmSpec spec;
+  spec.model = o.model;
+  spec.promotion_interval = o.promotion;
+  spec.scale_order = find_scale_order(o.scale_order);
+  spec.output = default_output(find_format(o.output_dtype).id);
+  if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
+
+  auto loaded = std::make_shared<std::vector<Operand>>();
+  const std::optional<ElementType> dtype = element_type(o.dtype);
+  loaded->push_back(load_operand(o.a, dtype));
+  loaded->push_back(load_operand(o.b, o.dtype_b.empty() ? dtype : element_type(o.dtype_b)));
+  GemmOperands operands;
+  operands.a = (*loaded)[0].tensor();
+  operands.b = (*loaded)[1].tensor();
+  operands.transpose_b = o.transpose_b;
+  operands.scale_a = load_optional(o.scale_a, *loaded);
+  operands.scale_b = load_optional(o.scale_b, *loaded);
+  operands.c = load_optional(o.c, *loaded);
+  operands.recipe = o.recipe;
+  operands.owner = loaded;
+  return make_product(operands, spec);
+}
+
+}  // namespace fp8lab::cli

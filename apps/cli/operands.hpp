@@ -1,0 +1,42 @@
+#pragma once
+// The options that say which product is meant, shared by the commands that
+// compute one and those that check one.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "fp8lab/io/operand.hpp"
+#include "fp8lab/verify/product.hpp"
+
+namespace fp8lab::cli {
+
+struct OperandOptions {
+  std::string a;
+  std::string b;
+  std::string scale_a;
+  std::string scale_b;
+  std::string c;
+  std::string dtype;
+  std::string dtype_b;
+  std::string recipe;
+  std::string model = "sm90.wgmma.e4m3";
+  std::string scale_order = "product_then_fma";
+  std::string output_dtype = "f32";
+  std::string profile;
+  std::int64_t promotion = 0;
+  int threads = 0;
+  bool transpose_b = false;
+};
+
+/// Adds every option but the operands A and B themselves.
+void add_operand_options(CLI::App& command, OperandOptions& options);
+
+/// The type that `--dtype` names, if it names one.
+std::optional<ElementType> element_type(const std::string& name);
+
+/// Loads the operands and makes the product. Throws `Error`.
+Product load_product(const OperandOptions& options);
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,53 @@
+#pragma once
+// NumPy's .npz archives: a ZIP file with one .npy a tensor, stored or deflated.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/io/tensor.hpp"
+
+namespace fp8lab {
+
+/// One tensor of an archive, read into memory: a deflated member cannot be mapped.
+struct NpzTensor {
+  TensorView tensor;  ///< points into `bytes`
+  std::shared_ptr<const std::vector<std::byte>> bytes;
+};
+
+/// One open archive.
+class NpzFile {
+ public:
+  /// Throws `Error` with file and reason for what is not a ZIP file, contradicts
+  /// itself, holds a name twice, or holds something other than .npy members.
+  explicit NpzFile(const std::filesystem::path& path);
+  ~NpzFile();
+  NpzFile(const NpzFile&) = delete;
+  NpzFile& operator=(const NpzFile&) = delete;
+
+  /// Names without `.npy`, in the order of the archive.
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+
+  /// Reads a member; `interpret_as` as in `NpyFile`. Throws `Error` for a name
+  /// that is not there, a member that is encrypted, damaged (its CRC is
+  /// checked) or says it is larger than its packed bytes can be.
+  [[nodiscard]] NpzTensor read(std::string_view name,
+                               std::optional<ElementType> interpret_as = std::nullopt) const;
+
+ private:
+  struct Archive;
+  std::string path_;
+  std::unique_ptr<Archive> archive_;
+  std::vector<std::string> names_;
+};
+
+/// Writes every tensor as a stored (not deflated) member, whole or not at all;
+/// the same tensors give the same bytes. Throws `Error` for a name that is
+/// empty, stands twice or has a '/' in it.
+void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+
+}  // namespace fp8lab

@@ -1,0 +1,211 @@
+#include "fp8lab/io/operand.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/io/npy.hpp"
+#include "fp8lab/io/npz.hpp"
+#include "fp8lab/io/safetensors.hpp"
+
+namespace fp8lab {
+namespace {
+
+using std::filesystem::path;
+
+constexpr std::string_view kSidecarExample = R"({"dtype": "e4m3fn", "shape": [64, 128]})";
+
+struct Sidecar {
+  path file;
+  std::optional<ElementType> dtype;
+  std::optional<std::vector<std::int64_t>> shape;
+};
+
+path sidecar_path(const path& file) { return path(file) += ".json"; }
+
+[[noreturn]] void fail(const path& file, const std::string& reason) {
+  throw Error(fmt::format("{}: {}", file.string(), reason));
+}
+
+std::vector<std::int64_t> parse_shape(const path& file, const nlohmann::json& value) {
+  std::vector<std::int64_t> shape;
+  if (!value.is_array()) fail(file, "shape: expected a list of integers");
+  for (const nlohmann::json& item : value) {
+    if (!item.is_number_unsigned() || item.get<std::uint64_t>() > (std::uint64_t{1} << 62))
+      fail(file, fmt::format("shape: expected integers from 0 to 2^62, got {}", item.dump()));
+    shape.push_back(item.get<std::int64_t>());
+  }
+  return shape;
+}
+
+/// The sidecar of `file`, or nothing where there is none.
+std::optional<Sidecar> read_sidecar(const path& file) {
+  Sidecar sidecar{sidecar_path(file), {}, {}};
+  if (!std::filesystem::exists(sidecar.file)) return std::nullopt;
+  nlohmann::json parsed;
+  try {
+    parsed = nlohmann::json::parse(read_file(sidecar.file));
+  } catch (const nlohmann::json::exception& error) {
+    fail(sidecar.file, fmt::format("not JSON: {}", error.what()));
+  }
+  if (!parsed.is_object())
+    fail(sidecar.file, fmt::format("expected an object like {}", kSidecarExample));
+  for (const auto& [key, value] : parsed.items()) {
+    if (key == "dtype" && value.is_string()) {
+      try {
+        sidecar.dtype = find_element_type(value.get<std::string>());
+      } catch (const Error& error) {
+        fail(sidecar.file, error.what());
+      }
+    } else if (key == "shape") {
+      sidecar.shape = parse_shape(sidecar.file, value);
+    } else {
+      fail(sidecar.file, fmt::format("unknown or wrong '{}'; expected an object like {}",
+                                     key.substr(0, 40), kSidecarExample));
+    }
+  }
+  return sidecar;
+}
+
+void require_shape(const std::optional<Sidecar>& sidecar, const TensorView& tensor) {
+  if (sidecar && sidecar->shape && *sidecar->shape != tensor.shape)
+    fail(sidecar->file, fmt::format("shape {} disagrees with the file's {}",
+                                    shape_text(*sidecar->shape), shape_text(tensor.shape)));
+}
+
+/// A path, and the name after its colon.
+struct Address {
+  path file;
+  std::string tensor;
+};
+
+Address split(const std::string& name) {
+  for (const std::string_view ending : {".npz:", ".safetensors:", ".npy:"}) {
+    const std::size_t at = name.rfind(ending);
+    if (at == std::string::npos || at == 0) continue;
+    const std::size_t colon = at + ending.size() - 1;
+    return {name.substr(0, colon), name.substr(colon + 1)};
+  }
+  return {name, ""};
+}
+
+/// The tensor to take from a file with several.
+std::string choose(const Address& address, const std::vector<std::string>& names) {
+  if (!address.tensor.empty()) return address.tensor;
+  if (names.size() == 1) return names.front();
+  fail(address.file,
+       fmt::format("holds {} tensors; name one as {}:NAME, NAME one of {}", names.size(),
+                   address.file.string(),
+                   fmt::join(names.begin(),
+                             names.begin() + std::min<std::ptrdiff_t>(
+                                                 20, static_cast<std::ptrdiff_t>(names.size())),
+                             ", ")));
+}
+
+std::shared_ptr<const MappedFile> map_file(const path& file) {
+  return std::make_shared<const MappedFile>(file);
+}
+
+Operand load_npy(const std::string& name, const path& file, std::optional<ElementType> dtype) {
+  const std::optional<Sidecar> sidecar = read_sidecar(file);
+  if (!dtype && sidecar) dtype = sidecar->dtype;
+  const std::shared_ptr<const MappedFile> mapped = map_file(file);
+  const TensorView tensor = parse_npy(mapped->bytes(), file.string(), dtype);
+  require_shape(sidecar, tensor);
+  return {name, tensor, mapped, mapped};
+}
+
+Operand load_npz(const std::string& name, const Address& address,
+                 std::optional<ElementType> dtype) {
+  if (!std::filesystem::exists(address.file))
+    fail(address.file, "cannot be opened: No such file or directory");
+  const std::optional<Sidecar> sidecar = read_sidecar(address.file);
+  if (!dtype && sidecar) dtype = sidecar->dtype;
+  const NpzFile archive(address.file);
+  const NpzTensor read = archive.read(choose(address, archive.names()), dtype);
+  return {name, read.tensor, read.bytes};
+}
+
+Operand load_safetensors(const std::string& name, const Address& address,
+                         std::optional<ElementType> dtype) {
+  const auto archive = std::make_shared<const SafetensorsFile>(address.file);
+  std::vector<std::string> names;
+  for (const NamedTensor& item : archive->tensors()) names.push_back(item.name);
+  TensorView tensor = archive->find(choose(address, names));
+  if (dtype && *dtype != tensor.type) {
+    const bool is_codes = tensor.type == ElementType::u8 && element_bytes(*dtype) == 1;
+    if (!is_codes)
+      fail(address.file, fmt::format("holds {}, which --dtype {} contradicts; leave it out",
+                                     to_string(tensor.type), to_string(*dtype)));
+    tensor.type = *dtype;
+  }
+  return {name, tensor, archive, {archive, &archive->file()}};
+}
+
+Operand load_raw(const std::string& name, const path& file, std::optional<ElementType> dtype) {
+  const std::shared_ptr<const MappedFile> mapped = map_file(file);
+  const std::optional<Sidecar> sidecar = read_sidecar(file);
+  if (!sidecar || !sidecar->shape)
+    fail(file, fmt::format("neither .npy, .npz nor .safetensors; for raw data write {} to {}",
+                           kSidecarExample, sidecar_path(file).string()));
+  if (!dtype) dtype = sidecar->dtype;
+  if (!dtype) fail(sidecar->file, "no dtype; write \"dtype\": \"e4m3fn\" or give --dtype");
+  TensorView tensor{*dtype, *sidecar->shape, mapped->bytes(), false};
+  const auto count =
+      static_cast<std::size_t>(element_count(tensor.shape, sidecar->file.string() + ": shape"));
+  const std::size_t width = element_bytes(*dtype);
+  if (tensor.bytes.size() % width != 0 || tensor.bytes.size() / width != count)
+    fail(file, fmt::format("has {} bytes, but {} says {} {} = {} elements of {} bytes",
+                           tensor.bytes.size(), sidecar->file.string(), to_string(*dtype),
+                           shape_text(tensor.shape), count, width));
+  return {name, tensor, mapped, mapped};
+}
+
+}  // namespace
+
+Operand load_operand(const std::string& name, std::optional<ElementType> dtype) {
+  const Address address = split(name);
+  const std::string ending = address.file.extension().string();
+  if (ending == ".npy") {
+    if (!address.tensor.empty()) fail(address.file, "a .npy file has no names; leave out ':NAME'");
+    return load_npy(name, address.file, dtype);
+  }
+  if (ending == ".npz") return load_npz(name, address, dtype);
+  if (ending == ".safetensors") return load_safetensors(name, address, dtype);
+  if (ending == ".pt" || ending == ".pth")
+    fail(address.file,
+         "PyTorch's pickled files are not read; save with safetensors.torch.save_file");
+  return load_raw(name, address.file, dtype);
+}
+
+void require_savable(const path& file) {
+  const std::string ending = file.extension().string();
+  require(ending == ".npy" || ending == ".npz" || ending == ".safetensors", "output",
+          "a file that ends in .npy, .npz or .safetensors", fmt::format("'{}'", file.string()));
+  const path folder = file.parent_path();
+  require(folder.empty() || std::filesystem::is_directory(folder), "output",
+          "a file in a folder that is there", fmt::format("'{}'", file.string()));
+}
+
+void save_tensor(const path& file, const std::string& name, const TensorView& tensor) {
+  require_savable(file);
+  const std::string ending = file.extension().string();
+  if (ending == ".safetensors") return write_safetensors(file, {{name, tensor}});
+  if (ending == ".npz")
+    write_npz(file, {{name, tensor}});
+  else
+    write_npy(file, tensor);
+  const bool opaque = element_bytes(tensor.type) == 1 || tensor.type == ElementType::bf16;
+  // One that an earlier output left would now be wrong.
+  if ((opaque && format_of(tensor.type)) || std::filesystem::exists(sidecar_path(file)))
+    write_file(
+        sidecar_path(file),
+        fmt::format(
+            "{}\n",
+            nlohmann::json{{"dtype", to_string(tensor.type)}, {"shape", tensor.shape}}.dump()));
+}
+
+}  // namespace fp8lab

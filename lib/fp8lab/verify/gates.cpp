@@ -1,0 +1,99 @@
+#include "fp8lab/verify/gates.hpp"
+
+#include <array>
+#include <string>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::array kGates{
+    Gate{"deepgemm",
+         GateRule::calc_diff,
+         1e-3,
+         {},
+         {},
+         "calc_diff < 1e-3",
+         "deepseek-ai/DeepGEMM tests/test_core.py"},
+    Gate{"vllm.scaled_mm",
+         GateRule::close,
+         0.0,
+         {0.5, 0.15},
+         {0.5, 0.15},
+         "rtol 0.5, atol 0.15",
+         "vllm-project/vllm tests/kernels/quantization/test_cutlass_scaled_mm.py"},
+    Gate{"vllm.block_fp8",
+         GateRule::mean_relative,
+         1e-3,
+         {},
+         {},
+         "mean |y - x| / mean |x| < 1e-3",
+         "vllm-project/vllm tests/kernels/quantization/test_block_fp8.py"},
+    Gate{"transformer_engine",
+         GateRule::close,
+         0.0,
+         {0.125, 0.0675},
+         {0.125, 0.0675},
+         "rtol 0.125, atol 0.0675",
+         "NVIDIA/TransformerEngine tests/pytorch/utils.py (quantization_tols)"},
+    Gate{"torchao",
+         GateRule::close,
+         0.0,
+         {7e-2, 7e-2},
+         {2e-3, 2e-3},
+         "rtol = atol = 0.07, FP32 0.002",
+         "pytorch/ao test/float8/test_base.py (test_scaled_mm_vs_emulated)"},
+    Gate{"flashinfer.bmm",
+         GateRule::cosine,
+         0.99,
+         {},
+         {},
+         "cosine > 0.99",
+         "flashinfer-ai/flashinfer tests/gemm/test_bmm_fp8.py"},
+    Gate{"flashinfer.groupwise",
+         GateRule::close,
+         0.0,
+         {1e-2, 1e-2},
+         {1e-2, 1e-2},
+         "rtol = atol = 0.01",
+         "flashinfer-ai/flashinfer tests/gemm/test_groupwise_scaled_gemm_fp8.py"},
+};
+
+}  // namespace
+
+std::span<const Gate> gates() { return kGates; }
+
+const Gate& find_gate(std::string_view name) {
+  std::string known;
+  for (const Gate& gate : kGates) {
+    if (gate.name == name) return gate;
+    known += (known.empty() ? "" : ", ") + std::string(gate.name);
+  }
+  throw Error("gate", "one of " + known, "'" + std::string(name) + "'");
+}
+
+std::vector<Tolerance> gate_tolerances(FormatId output) {
+  std::vector<Tolerance> tolerances;
+  for (const Gate& gate : kGates)
+    tolerances.push_back(output == FormatId::f32 ? gate.wide : gate.tolerance);
+  return tolerances;
+}
+
+bool gate_passes(std::size_t index, const CodeComparison& c) {
+  const Gate& gate = kGates.at(index);
+  if (c.values.non_finite_mismatches > 0) return false;
+  switch (gate.rule) {
+    case GateRule::calc_diff:
+      return c.values.calc_diff < gate.limit;
+    case GateRule::mean_relative:
+      return c.mean_absolute_relative < gate.limit;
+    case GateRule::cosine:
+      return c.values.cosine > gate.limit;
+    case GateRule::close:
+      return c.far.at(index) == 0;
+  }
+  return false;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,342 @@
+#include "fp8lab/verify/power.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/verify/budget.hpp"
+#include "fp8lab/verify/codes.hpp"
+#include "fp8lab/verify/gates.hpp"
+#include "fp8lab/verify/variants.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::int64_t kRows = 64;
+constexpr std::int64_t kColumns = 512;
+constexpr std::int64_t kBudgets = 1024;  // elements whose budget is worked out
+constexpr float kGain = 0.72F;
+
+/// The golden output of the sample and what checks need to know of it.
+class Trial {
+ public:
+  Trial(const OutputCast& output, std::vector<std::byte> golden, const std::vector<Check>& checks,
+        int threads)
+      : output_(output),
+        golden_(std::move(golden)),
+        values_(decode_codes(output.format, golden_)),
+        checks_(checks),
+        tolerances_(gate_tolerances(output.format)),
+        threads_(threads) {}
+
+  void add_budgets(const Product& sample) {
+    const bool wanted = std::any_of(checks_.begin(), checks_.end(), [](const Check& check) {
+      return check.kind == Check::Kind::budget;
+    });
+    if (!wanted) return;
+    budget_at_ = spread(static_cast<std::int64_t>(sample.size()), kBudgets);
+    budgets_.resize(budget_at_.size());
+#pragma omp parallel for schedule(dynamic)
+    for (std::size_t i = 0; i < budgets_.size(); ++i)
+      budgets_[i] =
+          error_budget(sample, budget_at_[i] / sample.columns(), budget_at_[i] % sample.columns());
+  }
+
+  [[nodiscard]] const std::vector<float>& values() const { return values_; }
+
+  void judge(std::span<const float> output, FaultOutcome& fault) const {
+    judge(cast_output(output, output_, threads_), fault);
+  }
+
+  void judge(const std::vector<std::byte>& codes, FaultOutcome& fault) const {
+    const CodeComparison c = compare_codes(format(output_.format), golden_, codes,
+                                           {.tolerances = tolerances_, .threads = threads_});
+    fault.mismatch_rate = c.values.count == 0 ? 0.0
+                                              : static_cast<double>(c.bit_mismatches) /
+                                                    static_cast<double>(c.values.count);
+    for (const Check& check : checks_) fault.detected.push_back(!passes(check, c, codes));
+  }
+
+ private:
+  [[nodiscard]] bool passes(const Check& check, const CodeComparison& c,
+                            const std::vector<std::byte>& codes) const {
+    switch (check.kind) {
+      case Check::Kind::bitwise:
+        return c.bitwise();
+      case Check::Kind::gate:
+        return gate_passes(check.gate, c);
+      case Check::Kind::budget:
+        break;
+    }
+    for (std::size_t i = 0; i < budgets_.size(); ++i) {
+      const auto at = static_cast<std::size_t>(budget_at_[i]);
+      const std::uint32_t got = code_at(output_.format, codes, at);
+      if (budgets_[i].special ? got != code_at(output_.format, golden_, at)
+                              : !within(budgets_[i], output_, got))
+        return false;
+    }
+    return true;
+  }
+
+  OutputCast output_;
+  std::vector<std::byte> golden_;
+  std::vector<float> values_;
+  const std::vector<Check>& checks_;
+  std::vector<Tolerance> tolerances_;
+  std::vector<std::int64_t> budget_at_;
+  std::vector<ErrorBudget> budgets_;
+  int threads_;
+};
+
+FaultOutcome outcome(std::string name, std::string text) {
+  FaultOutcome fault;
+  fault.name = std::move(name);
+  fault.text = std::move(text);
+  return fault;
+}
+
+FaultOutcome not_there(FaultOutcome fault, std::string reason) {
+  fault.applies = false;
+  fault.reason = std::move(reason);
+  return fault;
+}
+
+double rms(std::span<const float> values) {
+  double sum = 0.0;
+  std::size_t count = 0;
+  for (const float x : values) {
+    if (!std::isfinite(x)) continue;
+    sum += static_cast<double>(x) * static_cast<double>(x);
+    ++count;
+  }
+  return count == 0 ? 0.0 : std::sqrt(sum / static_cast<double>(count));
+}
+
+/// Zeros, random output, sign flip, gain: they need the output alone.
+void output_faults(const Trial& trial, std::vector<FaultOutcome>& faults) {
+  const std::vector<float>& golden = trial.values();
+  std::vector<float> wrong(golden.size(), 0.0F);
+  faults.push_back(outcome("zeros", "the output is all zeros"));
+  trial.judge(wrong, faults.back());
+
+  const RandomStream random(1, "power.random");
+  const double scale = rms(golden);
+  for (std::size_t i = 0; i < wrong.size(); ++i)
+    wrong[i] = static_cast<float>(scale * random.normal(i));
+  faults.push_back(outcome("random", "normal numbers of the output's RMS"));
+  trial.judge(wrong, faults.back());
+
+  std::transform(golden.begin(), golden.end(), wrong.begin(), std::negate<>());
+  faults.push_back(outcome("sign_flip", "every sign is wrong"));
+  trial.judge(wrong, faults.back());
+
+  std::transform(golden.begin(), golden.end(), wrong.begin(), [](float x) { return kGain * x; });
+  faults.push_back(outcome("gain_0.72", "the output times 0.72"));
+  trial.judge(wrong, faults.back());
+}
+
+/// True if every operand is -1, 0 or 1.
+bool tiny_integers(const CodeMatrix& m) {
+  for (std::int64_t row = 0; row < m.rows; ++row)
+    for (std::int64_t k = 0; k < m.k; ++k) {
+      const double x = decode(format(m.format), code_at(m, row, k));
+      if (x != 0.0 && x != 1.0 && x != -1.0) return false;
+    }
+  return true;
+}
+
+/// A accumulator that a kernel could have by mistake: wide for narrow, narrow for wide.
+AccumulatorModel other_accumulator(const AccumulatorModel& model) {
+  const bool narrow = (model.kind == AccumulationKind::fused_dot_product ||
+                       model.kind == AccumulationKind::sequential) &&
+                      model.output_fraction_bits < 23;
+  return find_instruction_model(narrow ? "fp32" : "sm90.wgmma.e4m3").accumulator;
+}
+
+class InputFaults {
+ public:
+  InputFaults(const Product& product, const Sample& sample, const Product& sampled,
+              const Trial& trial, std::vector<FaultOutcome>& faults, int threads)
+      : product_(product),
+        sample_(sample),
+        sampled_(sampled),
+        trial_(trial),
+        faults_(faults),
+        threads_(threads) {}
+
+  void run() {
+    dropped_tile();
+    whole("swapped_scales", "A's scales on B and B's on A", with_swapped_scales(product_),
+          "it needs scales of both operands, of one tile width along K, and more than one");
+    whole("transposed_b", "B's memory read in the other order", with_transposed_b(product_),
+          "B is not one dense matrix with several rows and columns");
+    whole("fnuz_as_fn", "FNUZ codes read as FN codes, or the reverse", with_fnuz_codes(product_),
+          "the operands are not E4M3 or E5M2");
+    missing_promotion();
+    accumulator();
+  }
+
+ private:
+  void add(FaultOutcome fault, const std::optional<std::vector<float>>& output,
+           const std::string& reason) {
+    if (!output) {
+      faults_.push_back(not_there(std::move(fault), reason));
+      return;
+    }
+    trial_.judge(*output, fault);
+    faults_.push_back(std::move(fault));
+  }
+
+  /// A fault of the whole product, of which the sample is then taken.
+  void whole(const std::string& name, const std::string& text, const std::optional<Product>& wrong,
+             const std::string& reason) {
+    std::optional<std::vector<float>> output;
+    if (wrong) output = compute(take(*wrong, sample_), threads_);
+    add(outcome(name, text), output, reason);
+  }
+
+  void dropped_tile() {
+    const GemmProblem& p = sampled_.problem;
+    const std::int64_t tile =
+        p.promotion_interval > 0
+            ? p.promotion_interval
+            : std::min<std::int64_t>(128, std::max<std::int64_t>(p.a.k / 2, 1));
+    FaultOutcome fault = outcome("dropped_k_tile", fmt::format("the last {} terms left out", tile));
+    if (p.a.k < 2) return add(std::move(fault), std::nullopt, "K has one term");
+    add(std::move(fault),
+        compute(without_terms(sampled_, (p.a.k - 1) / tile * tile, p.a.k), threads_), "");
+  }
+
+  void missing_promotion() {
+    add(outcome("missing_promotion", "the first promotion does not happen"),
+        compute_missing_promotion(sampled_), "the product has no promotion inside K");
+  }
+
+  void accumulator() {
+    const AccumulatorModel other = other_accumulator(product_.problem.model);
+    const bool wide = other.kind == AccumulationKind::float32;
+    FaultOutcome fault = outcome(
+        "accumulator", wide ? "an FP32 accumulator" : "an accumulator of 14 bits, as Hopper's");
+    add(std::move(fault), compute(with_accumulator(sampled_, other), threads_), "");
+  }
+
+  const Product& product_;
+  const Sample& sample_;
+  const Product& sampled_;
+  const Trial& trial_;
+  std::vector<FaultOutcome>& faults_;
+  int threads_;
+};
+
+/// Says why a fault passes some check.
+void explain(std::vector<FaultOutcome>& faults, std::span<const float> golden,
+             const Product* sampled) {
+  const bool zero = std::all_of(golden.begin(), golden.end(), [](float x) { return x == 0.0F; });
+  float largest = 0.0F;
+  for (const float x : golden)
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  for (FaultOutcome& fault : faults) {
+    const bool seen = std::all_of(fault.detected.begin(), fault.detected.end(),
+                                  [](bool detected) { return detected; });
+    if (!fault.applies || seen) continue;
+    const bool about_sums = fault.name == "accumulator" || fault.name == "missing_promotion";
+    if (zero)
+      fault.reason = "the right output is all zeros";
+    else if (fault.mismatch_rate > 0.0)
+      fault.reason = fmt::format(
+          "it changes {:.3g} % of the outputs, but less than a tolerance allows (largest output "
+          "{:.3g})",
+          100.0 * fault.mismatch_rate, static_cast<double>(largest));
+    else if (about_sums && sampled != nullptr && tiny_integers(sampled->problem.a) &&
+             tiny_integers(sampled->problem.b))
+      fault.reason = "all inputs are integers in {-1, 0, 1}: every accumulator gives the same sums";
+    else if (about_sums)
+      fault.reason = "these sums are the same in every accumulator";
+    else
+      fault.reason = "it changes no output of this data";
+  }
+}
+
+}  // namespace
+
+std::string_view Check::name() const {
+  if (kind == Kind::gate) return gates()[gate].name;
+  return kind == Kind::bitwise ? "bitwise" : "budget";
+}
+
+std::vector<Check> all_checks() {
+  std::vector<Check> checks{{Check::Kind::bitwise, 0}, {Check::Kind::budget, 0}};
+  for (std::size_t i = 0; i < gates().size(); ++i) checks.push_back({Check::Kind::gate, i});
+  return checks;
+}
+
+Check find_check(std::string_view name) {
+  std::string known;
+  for (const Check& check : all_checks()) {
+    if (check.name() == name) return check;
+    known += (known.empty() ? "" : ", ") + std::string(check.name());
+  }
+  throw Error("check", "one of " + known, fmt::format("'{}'", name));
+}
+
+const FaultOutcome* PowerReport::undetected(std::size_t index) const {
+  for (const FaultOutcome& fault : faults)
+    if (fault.applies && !fault.detected[index]) return &fault;
+  return nullptr;
+}
+
+PowerReport power(const Product& product, const std::vector<Check>& checks, int threads) {
+  const Sample sample{spread(product.rows(), kRows), spread(product.columns(), kColumns)};
+  const Product sampled = take(product, sample);
+  PowerReport report{checks, {}, sampled.rows(), sampled.columns()};
+  if (sampled.size() == 0) return report;
+  Trial trial(product.output, golden_output(sampled, threads), checks, threads);
+  trial.add_budgets(sampled);
+  output_faults(trial, report.faults);
+  InputFaults(product, sample, sampled, trial, report.faults, threads).run();
+  explain(report.faults, trial.values(), &sampled);
+  return report;
+}
+
+PowerReport power(const OutputCast& output, std::span<const std::byte> golden,
+                  const std::vector<Check>& checks, int threads) {
+  for (const Check& check : checks)
+    require(check.kind != Check::Kind::budget, "check", "one that needs no inputs", "budget");
+  const auto width = static_cast<std::size_t>(format(output.format).storage_bits / 8);
+  const auto size = static_cast<std::int64_t>(golden.size() / width);
+  std::vector<std::byte> sampled;
+  for (const std::int64_t at : spread(size, kRows * kColumns)) {
+    const std::byte* from = golden.data() + static_cast<std::size_t>(at) * width;
+    sampled.insert(sampled.end(), from, from + width);
+  }
+  PowerReport report{checks, {}, 1, static_cast<std::int64_t>(sampled.size() / width)};
+  if (sampled.empty()) return report;
+  const Trial trial(output, std::move(sampled), checks, threads);
+  output_faults(trial, report.faults);
+  explain(report.faults, trial.values(), nullptr);
+  return report;
+}
+
+PowerReport power_of_cast(const OutputCast& output, std::span<const float> values,
+                          const std::vector<Check>& checks, int threads) {
+  PowerReport report = power(output, cast_output(values, output, threads), checks, threads);
+  if (values.empty()) return report;
+  const Trial trial(output, cast_output(values, output, threads), checks, threads);
+  OutputCast wrong = output;
+  wrong.policy.rounding = RoundingMode::toward_zero;
+  report.faults.push_back(outcome("rtz_cast", "truncated instead of rounded to nearest"));
+  trial.judge(cast_output(values, wrong, threads), report.faults.back());
+  wrong = output;
+  wrong.format = output.format == FormatId::e4m3fn ? FormatId::e4m3fnuz : FormatId::e5m2fnuz;
+  report.faults.push_back(outcome("fnuz_as_fn", "encoded as FNUZ, read as FN"));
+  trial.judge(cast_output(values, wrong, threads), report.faults.back());
+  explain(report.faults, trial.values(), nullptr);
+  return report;
+}
+
+}  // namespace fp8lab

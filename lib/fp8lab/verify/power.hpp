@@ -1,0 +1,69 @@
+#pragma once
+// Could the test have failed? Known faults are made from the problem itself and
+// put through the very check in use. A check that lets one pass has no power.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/verify/product.hpp"
+
+namespace fp8lab {
+
+/// What decides that an output is right.
+struct Check {
+  enum class Kind : std::uint8_t {
+    bitwise,  ///< every code is the golden one
+    budget,   ///< every code lies in the error budget of the exact result
+    gate,     ///< a rule that a public project ships
+  };
+  Kind kind = Kind::bitwise;
+  std::size_t gate = 0;  ///< index into `gates()`
+
+  [[nodiscard]] std::string_view name() const;
+};
+
+/// `bitwise`, `budget` or a gate's name. Throws `Error`.
+Check find_check(std::string_view name);
+/// All of them.
+std::vector<Check> all_checks();
+
+/// One fault and which checks saw it.
+struct FaultOutcome {
+  std::string name;
+  std::string text;            ///< what goes wrong
+  bool applies = true;         ///< false: the problem has no place for it, see `reason`
+  std::string reason;          ///< why it does not apply, or why a check cannot see it
+  double mismatch_rate = 0.0;  ///< share of output codes that the fault changes
+  std::vector<bool> detected;  ///< one a check
+};
+
+struct PowerReport {
+  std::vector<Check> checks;
+  std::vector<FaultOutcome> faults;
+  std::int64_t rows = 0;  ///< of the output, that the faults were tried on
+  std::int64_t columns = 0;
+
+  /// The first applicable fault that check number `index` lets pass.
+  [[nodiscard]] const FaultOutcome* undetected(std::size_t index) const;
+};
+
+/// Tries the faults on at most 64 x 512 outputs, evenly spread: zeros, random
+/// output, sign flip, gain 0.72, a dropped K tile, swapped scales, transposed B,
+/// FNUZ codes read as FN, a missing promotion, another accumulator.
+PowerReport power(const Product& product, const std::vector<Check>& checks, int threads = 0);
+
+/// The faults that need no inputs, on an output that is all there is. A `budget`
+/// check then throws `Error`.
+PowerReport power(const OutputCast& output, std::span<const std::byte> golden,
+                  const std::vector<Check>& checks, int threads = 0);
+
+/// The faults of a cast, on `values` that are scaled already: those, truncation
+/// instead of rounding, and a cast to FNUZ.
+PowerReport power_of_cast(const OutputCast& output, std::span<const float> values,
+                          const std::vector<Check>& checks, int threads = 0);
+
+}  // namespace fp8lab

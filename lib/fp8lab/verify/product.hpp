@@ -1,0 +1,103 @@
+#pragma once
+// One matrix product with everything that decides its output's bits, made from
+// the tensors that a user has: what `gemm` computes and `verify` checks against.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/io/tensor.hpp"
+
+namespace fp8lab {
+
+/// How the FP32 result becomes the output: nearest even by `policy`.
+struct OutputCast {
+  FormatId format = FormatId::f32;  ///< f32, f16, bf16, e4m3fn or e5m2
+  CastPolicy policy{};              ///< ignored for f32, which is kept as it is
+};
+
+/// The cast that kernels use: FP8 saturates (`nvidia_satfinite`), FP16 and BF16
+/// overflow to infinity (`nvidia_nosat`). Throws `Error` for another format.
+OutputCast default_output(FormatId format);
+
+/// What a kernel was asked to compute, beside its operands.
+struct GemmSpec {
+  std::string model = "sm90.wgmma.e4m3";  ///< a registered instruction
+  std::int64_t promotion_interval = 0;    ///< as in `GemmProblem`
+  ScaleOrder scale_order = ScaleOrder::product_then_fma;
+  OutputCast output{};
+};
+
+/// The tensors of a product.
+struct GemmOperands {
+  TensorView a;  ///< [m, k]: codes, or floats for a recipe
+  TensorView b;  ///< [n, k], or [k, n] with `transpose_b`
+  bool transpose_b = false;
+  /// What codes are multiplied by to get values back (inverse scales), as floats
+  /// or E8M0 codes: one value; [rows] or [rows, 1]; or a grid of tiles over
+  /// [rows, k], whose tile sides are 128 or 32 where that fits, else even parts.
+  std::optional<TensorView> scale_a;
+  std::optional<TensorView> scale_b;
+  std::optional<TensorView> c;  ///< [m, n], added in the units of D
+  std::string recipe;           ///< a preset that quantizes float A (activation) and B (weight)
+  std::shared_ptr<const void> owner;  ///< what the views point into; null if the caller keeps it
+};
+
+/// The floats that a recipe quantized, row-major like the matrix.
+using Originals = std::shared_ptr<const std::vector<float>>;
+
+/// A problem that keeps alive what it points into. Copies are cheap.
+struct Product {
+  std::string model;
+  GemmProblem problem;
+  OutputCast output;
+  Originals a_original;  ///< null where the operand came as codes
+  Originals b_original;
+  std::vector<std::shared_ptr<const void>> owners;
+
+  [[nodiscard]] std::int64_t rows() const { return problem.a.rows; }
+  [[nodiscard]] std::int64_t columns() const { return problem.b.rows; }
+  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(rows() * columns()); }
+  /// Keeps `values` alive and returns a view of them.
+  std::span<const float> keep(std::vector<float> values);
+};
+
+/// Throws `Error` naming the operand for shapes that do not fit, codes of
+/// another format than the model's, floats without a recipe, or uint8 codes whose
+/// format nobody said, each with the way out.
+Product make_product(const GemmOperands& operands, const GemmSpec& spec);
+
+/// The FP32 result, row-major [m, n].
+std::vector<float> compute(const Product& product, int threads = 0);
+
+/// FP32 results as codes of the output format, little endian.
+std::vector<std::byte> cast_output(std::span<const float> values, const OutputCast& output,
+                                   int threads = 0);
+
+/// The golden output: `cast_output(compute(...))`.
+std::vector<std::byte> golden_output(const Product& product, int threads = 0);
+
+/// Some rows of A and some of B, in ascending order.
+struct Sample {
+  std::vector<std::int64_t> rows;
+  std::vector<std::int64_t> columns;
+};
+
+/// At most `most` of `count` positions, evenly spread, first and last included.
+std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most);
+
+/// The product of the sampled rows and columns alone: the same bits at those
+/// outputs. Its codes are copies, its scales stand one a row.
+Product take(const Product& product, const Sample& sample);
+
+/// The part [begin, end) of the sum, without C. Throws `Error` where a scale tile
+/// would be cut in two.
+Product take_k(const Product& product, std::int64_t begin, std::int64_t end);
+
+}  // namespace fp8lab

@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "fp8lab/verify/gates.hpp"
+#include "fp8lab/verify/verify.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::size_t kMostCauses = 3;
+
+std::string number(double x) { return fmt::format("{:.6g}", x); }
+
+/// `0x7e (448)`.
+std::string code_text(const Format& f, std::uint32_t code) {
+  return fmt::format("0x{:0{}x} ({:.9g})", code, f.storage_bits / 4, decode(f, code));
+}
+
+std::string headline(const VerifyReport& r) {
+  const CodeComparison& c = r.comparison;
+  std::string text = fmt::format("{}: ", to_string(r.verdict));
+  if (c.bitwise())
+    text += fmt::format("all {} outputs have the golden bits", c.values.count);
+  else
+    text += fmt::format(
+        "{} of {} outputs differ in bits ({:.4g} %)", c.bit_mismatches, c.values.count,
+        100.0 * static_cast<double>(c.bit_mismatches) / static_cast<double>(c.values.count));
+  text += fmt::format(" [{}, {}] {}, against {}; check: {}\n", r.rows, r.columns,
+                      format(r.output).name, r.subject, r.check.name());
+  if (c.nan_payloads > 0)
+    text += fmt::format("  {} NaN outputs have other NaN bits (not counted)\n", c.nan_payloads);
+  return text;
+}
+
+std::string histogram_text(std::string_view name, const UlpHistogram& h) {
+  std::string text = fmt::format("  {}:", name);
+  for (std::size_t bin = 0; bin < UlpHistogram::kBins; ++bin) {
+    if (h.counts[bin] == 0) continue;
+    const std::uint64_t last = UlpHistogram::last_of(bin);
+    const std::uint64_t first = bin < 2 ? last : UlpHistogram::last_of(bin - 1) + 1;
+    text += first == last ? fmt::format("  {}: {}", last, h.counts[bin])
+                          : fmt::format("  {}-{}: {}", first, last, h.counts[bin]);
+  }
+  if (h.nan_mismatches > 0) text += fmt::format("  NaN: {}", h.nan_mismatches);
+  return text + fmt::format("  (toward zero {}, away {})\n", h.toward_zero, h.away_from_zero);
+}
+
+std::string place(const VerifyReport& r, std::size_t index) {
+  const auto columns = static_cast<std::size_t>(std::max<std::int64_t>(r.columns, 1));
+  return fmt::format("[{}, {}]", index / columns, index % columns);
+}
+
+std::string metrics_text(const VerifyReport& r) {
+  const CodeComparison& c = r.comparison;
+  const Comparison& v = c.values;
+  std::string text = histogram_text(fmt::format("ULP of {}", format(r.output).name), c.ulp);
+  text += histogram_text("ULP of FP8 (E4M3's significand)", c.fp8);
+  text += fmt::format("  relative L2 {}  SQNR {} dB  cosine {:.9g}  calc_diff {}  bias {}\n",
+                      number(v.relative_l2), number(v.sqnr_db), v.cosine, number(v.calc_diff),
+                      number(v.mean_signed_relative));
+  text += fmt::format("  max abs {} at {}  max rel {} at {}\n", number(v.max_absolute),
+                      place(r, v.max_absolute_index), number(v.max_relative),
+                      place(r, v.max_relative_index));
+  if (v.non_finite_mismatches > 0)
+    text +=
+        fmt::format("  {} pairs with a NaN or an infinity on one side\n", v.non_finite_mismatches);
+  return text;
+}
+
+std::string budget_text(const ErrorBudget& b) {
+  if (b.special) return "    a NaN or an infinity takes part\n";
+  return fmt::format(
+      "    exact {:.9g}, budget {} = quantization {} + accumulation {} + output rounding {}\n",
+      b.exact, number(b.total()), number(b.quantization), number(b.accumulation),
+      number(b.rounding));
+}
+
+std::string models_text(const VerifyReport& r, const ElementReport& e) {
+  std::string same;
+  std::string other;
+  for (const ModelAnswer& answer : e.models) {
+    if (answer.code == e.mismatch.got)
+      same += fmt::format(" {}", answer.model);
+    else
+      other += fmt::format("\n      {} {}", answer.model, code_text(format(r.output), answer.code));
+  }
+  return fmt::format("    models that give what was got:{}{}\n", same.empty() ? " none" : same,
+                     other);
+}
+
+std::string element_text(const VerifyReport& r, const ElementReport& e) {
+  const Format& f = format(r.output);
+  std::string text = fmt::format(
+      "  {} mismatch: row {} column {}: expected {}, got {}, {}\n", e.which, e.row, e.column,
+      code_text(f, e.mismatch.expected), code_text(f, e.mismatch.got),
+      e.mismatch.ulp == kNanDistance ? "NaN on one side" : fmt::format("{} ulp", e.mismatch.ulp));
+  if (!e.budget) return text;
+  text += budget_text(*e.budget);
+  text += fmt::format("    K-block [{}, {}), nearest to the difference, sums to {}; largest:",
+                      e.k_begin, e.k_end, number(e.k_block_sum));
+  for (const TermReport& term : e.terms)
+    text += fmt::format("  k {} 0x{:02x} x 0x{:02x} = {}", term.k, term.a_code, term.b_code,
+                        number(term.product));
+  return text + "\n" + models_text(r, e);
+}
+
+std::string map_text(const VerifyReport& r) {
+  const MismatchMap& map = r.map;
+  if (r.comparison.bitwise() || map.rows * map.columns < 2) return "";
+  std::string text =
+      fmt::format("  map, a tile of {} x {} a sign (. none, 1-9 tenths wrong, # all):\n",
+                  map.tile_rows, map.tile_columns);
+  for (std::int64_t row = 0; row < map.rows; ++row) {
+    text += "    ";
+    for (std::int64_t column = 0; column < map.columns; ++column) {
+      const auto count =
+          static_cast<double>(map.counts[static_cast<std::size_t>(row * map.columns + column)]);
+      const std::int64_t height = std::min(map.tile_rows, r.rows - row * map.tile_rows);
+      const std::int64_t width = std::min(map.tile_columns, r.columns - column * map.tile_columns);
+      const double share = count / static_cast<double>(height * width);
+      if (share == 0.0)
+        text += '.';
+      else if (share == 1.0)
+        text += '#';
+      else
+        text += static_cast<char>('0' + std::clamp(static_cast<int>(10.0 * share), 1, 9));
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string diagnosis_text(const Diagnosis& d) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMostCauses, d.causes.size()); ++i) {
+    const Cause& cause = d.causes[i];
+    text +=
+        fmt::format("  {} {}: {} ({} of {} sampled mismatches; would change {} of {} right ones)\n",
+                    i == 0 ? "cause:" : "or:   ", cause.name, cause.text, cause.explained,
+                    d.mismatches, cause.contradicted, d.right);
+  }
+  if (d.causes.size() > kMostCauses)
+    text += fmt::format("  and {} more that explain as much\n", d.causes.size() - kMostCauses);
+  if (d.causes.empty()) text = fmt::format("  cause: none of {} known mistakes\n", d.tried);
+  return text;
+}
+
+std::string gates_text(const VerifyReport& r) {
+  std::string text = "  shipped gates that would pass this:";
+  std::string failing = "  shipped gates that would not:";
+  for (std::size_t i = 0; i < r.gates.size(); ++i)
+    (r.gates[i] ? text : failing) += fmt::format(" {}", gates()[i].name);
+  return text + "\n" + failing + "\n";
+}
+
+std::string power_text(const VerifyReport& r) {
+  const PowerReport& p = *r.power;
+  std::string missed;
+  std::size_t seen = 0;
+  std::size_t applicable = 0;
+  for (const FaultOutcome& fault : p.faults) {
+    if (!fault.applies) continue;
+    ++applicable;
+    if (fault.detected[r.power_of_check])
+      ++seen;
+    else
+      missed += fmt::format("  missed: {} ({}): {}\n", fault.name, fault.text, fault.reason);
+  }
+  return fmt::format("  power of {}: {} of {} applicable faults seen, on {} x {} outputs\n{}",
+                     r.check.name(), seen, applicable, p.rows, p.columns, missed);
+}
+
+}  // namespace
+
+std::string describe(const VerifyReport& r) {
+  std::string text = headline(r);
+  if (!r.comparison.bitwise()) {
+    text += metrics_text(r);
+    for (const ElementReport& element : r.elements) text += element_text(r, element);
+    text += map_text(r);
+    if (r.budget)
+      text += fmt::format(
+          "  {} of {} mismatches looked at are within the budget of the exact result (median "
+          "budget {:.3g} of it)\n",
+          r.budget->within, r.budget->checked, r.budget->median);
+    if (r.diagnosis) text += diagnosis_text(*r.diagnosis);
+    text += gates_text(r);
+  }
+  if (r.power) text += power_text(r);
+  return text;
+}
+
+std::string describe_faults(const PowerReport& power) {
+  std::size_t widest = 5;
+  for (const FaultOutcome& fault : power.faults) widest = std::max(widest, fault.name.size());
+  std::string text = fmt::format("{:<{}}  changed", "fault", widest);
+  for (const Check& check : power.checks) text += fmt::format("  {}", check.name());
+  text += '\n';
+  for (const FaultOutcome& fault : power.faults) {
+    text += fmt::format("{:<{}}", fault.name, widest);
+    if (!fault.applies) {
+      text += fmt::format("  does not apply: {}\n", fault.reason);
+      continue;
+    }
+    text += fmt::format("  {:>6.2f}%", 100.0 * fault.mismatch_rate);
+    for (std::size_t i = 0; i < power.checks.size(); ++i)
+      text += fmt::format("  {:<{}}", fault.detected[i] ? "detected" : "MISSED",
+                          power.checks[i].name().size());
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace fp8lab

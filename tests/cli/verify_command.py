@@ -1,0 +1,335 @@
+"""`fp8lab gemm` and `fp8lab verify` as a kernel developer meets them.
+
+Usage: verify_command.py PATH_OF_FP8LAB
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import ml_dtypes
+    import numpy as np
+except ImportError:
+    print("skipped: no numpy or ml_dtypes")
+    sys.exit(77)
+
+TOOL = sys.argv[1]
+failures = 0
+
+
+def run(*arguments):
+    return subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
+
+
+def check(what, condition, seen=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED: {what}\n{seen}")
+
+
+def expect(code, *arguments, stdout=(), stderr=()):
+    done = run(*arguments)
+    missing = [p for p in stdout if p not in done.stdout] + [p for p in stderr if p not in done.stderr]
+    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}, expected {code}; missing {missing}",
+          done.returncode == code and not missing, done.stdout + done.stderr)
+    return done
+
+
+def e4m3(x):
+    return np.asarray(x, np.float32).astype(ml_dtypes.float8_e4m3fn)
+
+
+def codes(x):
+    return e4m3(x).view(np.uint8)
+
+
+class Folder:
+    """A temporary folder with a way to save arrays in it."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def save(self, name, array):
+        np.save(self.path / name, array)
+        return self.path / name
+
+    def __truediv__(self, name):
+        return self.path / name
+
+
+def normal(rng, *shape):
+    return codes(rng.standard_normal(shape))
+
+
+def test_gemm(at):
+    ones = at.save("ones.npy", codes(np.ones((1, 32768))))
+    for promotion, expected in ((0, 16384), (128, 32768)):
+        expect(0, "gemm", ones, ones, "--dtype", "e4m3fn", "--promotion", promotion, "-o", at / "d.npy")
+        check(f"all ones, K = 32768, promotion {promotion}", np.load(at / "d.npy").tolist() == [[expected]])
+
+    rng = np.random.default_rng(1)
+    a, b = normal(rng, 5, 256), normal(rng, 7, 256)
+    exact = a.view(ml_dtypes.float8_e4m3fn).astype(np.float64) @ b.view(ml_dtypes.float8_e4m3fn).astype(np.float64).T
+    pa, pb, pt = at.save("a.npy", a), at.save("b.npy", b), at.save("bt.npy", np.ascontiguousarray(b.T))
+    pf = at.save("bf.npy", np.asfortranarray(b))
+    base = ["--dtype", "e4m3fn", "--model", "exact"]
+    expect(0, "gemm", pa, pb, *base, "-o", at / "d.npy")
+    golden = np.load(at / "d.npy")
+    check("the exact model is the FP64 product, rounded once", np.array_equal(golden, exact.astype(np.float32)))
+    for other in (["gemm", pa, pt, *base, "--transpose-b"], ["gemm", pa, pf, *base]):
+        expect(0, *other, "-o", at / "e.npy")
+        check(f"the same from {other[2].name}", np.array_equal(np.load(at / "e.npy"), golden))
+
+    sa, sb = rng.random(5).astype(np.float32), rng.random((7, 2)).astype(np.float32)
+    c = rng.standard_normal((5, 7)).astype(np.float32)
+    np.savez(at / "in.npz", a=a, b=b, sa=sa)
+    np.savez_compressed(at / "more.npz", sb=sb, c=c)
+    expect(0, "gemm", at / "in.npz:a", str(at / "in.npz") + ":b", "--dtype", "e4m3fn", "--scale-a", at / "in.npz:sa",
+           "--scale-b", at / "more.npz:sb", "--c", at / "more.npz:c", "--promotion", 128, "--model", "sm100.mma.e4m3",
+           "-o", at / "d.npz")
+    av, bv = (x.view(ml_dtypes.float8_e4m3fn).astype(np.float64) for x in (a, b))
+    scaled = c + sum(av[:, k:k + 128] @ bv[:, k:k + 128].T * sa[:, None] * sb[:, k // 128] for k in (0, 128))
+    got = np.load(at / "d.npz")["d"]
+    check("scales of rows and of 128-wide tiles, and C", np.allclose(got, scaled, rtol=1e-5, atol=1e-5), got - scaled)
+
+    x = at.save("x.npy", rng.standard_normal((128, 128)).astype(np.float32))
+    for ending, dtype in (("npy", "bf16"), ("safetensors", "f16"), ("npz", "e4m3fn"), ("safetensors", "e5m2")):
+        out = at / f"q.{ending}"
+        expect(0, "gemm", x, x, "--recipe", "te-current", "--out-dtype", dtype, "-o", out, stdout=[dtype])
+        again = ["verify", out, "--inputs", x, x, "--recipe", "te-current", "--out-dtype", dtype]
+        expect(0, *again, stdout=["pass: all 16384 outputs"])
+    report = json.loads(expect(0, "gemm", x, x, "--recipe", "te-current", "--json").stdout)
+    check("gemm --json", report["k"] == 128 and report["method"] == "fused float", report)
+
+
+def test_files(at):
+    """The commonest faults of files: exit 2, a message that says what to do, nothing written."""
+    rng = np.random.default_rng(2)
+    a = at.save("a.npy", normal(rng, 4, 128))
+    b = at.save("b.npy", normal(rng, 6, 128))
+    f32 = at.save("f32.npy", rng.standard_normal((4, 128)).astype(np.float32))
+    opaque = at.save("opaque.npy", e4m3(rng.standard_normal((4, 128))))
+    bf16 = at.save("bf16.npy", rng.standard_normal((4, 128)).astype(ml_dtypes.bfloat16))
+    big = at.save("big.npy", rng.standard_normal((4, 128)).astype(">f4"))
+    (at / "cut.npy").write_bytes(a.read_bytes()[:-7])
+    (at / "raw.bin").write_bytes(bytes(512))
+    (at / "model.pt").write_bytes(b"PK")
+    np.savez(at / "two.npz", a=np.zeros((4, 128), np.uint8), b=np.zeros((4, 128), np.uint8))
+    bt = at.save("bt.npy", normal(rng, 128, 6))
+    scale = at.save("scale.npy", np.ones((3, 1), np.float32))
+    pickled = at / "pickled.npy"
+    np.save(pickled, np.array([{}], dtype=object), allow_pickle=True)
+    before = sorted(p.name for p in at.path.iterdir())
+    e = ["--dtype", "e4m3fn"]
+    for arguments, parts in [
+        ([at / "none.npy", b, *e], ["none.npy", "cannot be opened"]),
+        ([opaque, b, *e], ["x.view(np.uint8)", "name the dtype"]),
+        ([bf16, b, "--recipe", "te-current"], ["name the dtype (bf16)"]),
+        ([a, b], ["uint8 codes need their format", "--dtype e4m3fn"]),
+        ([f32, f32], ["--recipe"]),
+        ([at / "cut.npy", b, *e], ["cut.npy", "truncated"]),
+        ([big, big, "--recipe", "te-current"], ["big endian", "newbyteorder"]),
+        ([at / "raw.bin", b, *e], ["raw.bin.json", '"shape"']),
+        ([at / "two.npz", b, *e], ["two.npz:NAME", "a, b"]),
+        ([str(at / "two.npz") + ":c", b, *e], ["'c'", "one of a, b"]),
+        ([at / "model.pt", b, *e], ["safetensors.torch.save_file"]),
+        ([a, bt, *e], ["give --transpose-b"]),
+        ([a, b, *e, "--transpose-b"], ["leave out --transpose-b"]),
+        ([a, b, *e, "--scale-a", scale], ["scale_a", "3"]),
+        ([pickled, b, *e], ["pickled"]),
+        ([a, b, *e, "--promotion", "100"], ["multiple of the model's 32"]),
+        ([a, b, *e, "--model", "sm90.wgmma"], ["sm90.wgmma.e4m3"]),
+        ([a, b, "--dtype", "e5m2"], ["e4m3fn for sm90.wgmma.e4m3"]),
+    ]:
+        expect(2, "gemm", *arguments, "-o", at / "out.npy", stderr=parts)
+    expect(2, "gemm", a, b, *e, "-o", at / "out.txt", stderr=[".safetensors"])
+    expect(2, "gemm", a, b, *e, "-o", at / "none" / "out.npy", stderr=["a folder that is there"])
+    expect(2, "verify", f32, "--inputs", a, b, *e, stderr=["shape [4, 6]", "[4, 128]"])
+    expect(2, "verify", f32, stderr=["--inputs", "--golden"])
+    expect(2, "verify", f32, "--inputs", a, b, *e, "--out-dtype", "f16", stderr=["f16 elements", "--out-dtype"])
+    expect(2, "verify", f32, "--golden", f32, "--check", "rtol", stderr=["bitwise, budget, deepgemm"])
+    check("nothing was written", sorted(p.name for p in at.path.iterdir()) == before)
+
+
+class Problem:
+    """A product with scales, its golden output and ways to break it."""
+
+    def __init__(self, at, shape=(48, 40, 512), model="sm90.wgmma.e4m3", promotion=128, out="f32", data=normal):
+        rng = np.random.default_rng(3)
+        m, n, k = shape
+        self.at = at
+        self.a = at.save("pa.npy", data(rng, m, k))
+        self.b = at.save("pb.npy", data(rng, n, k))
+        self.scales = ["--scale-a", at.save("psa.npy", np.exp2(rng.normal(size=m)).astype(np.float32)),
+                       "--scale-b", at.save("psb.npy", np.exp2(rng.normal(size=n)).astype(np.float32))]
+        self.arguments = ["--dtype", "e4m3fn", "--model", model, "--promotion", promotion, "--out-dtype", out]
+        self.out = out
+
+    def gemm(self, *arguments, a=None, b=None, scales=None):
+        path = self.at / "golden.npy"
+        expect(0, "gemm", a or self.a, b or self.b, *(self.scales if scales is None else scales), *arguments, "-o", path)
+        return np.load(path)
+
+    def golden(self):
+        return self.gemm(*self.arguments)
+
+    def verify(self, code, got, *arguments, **parts):
+        path = self.at.save("got.npy", got)
+        return expect(code, "verify", path, "--inputs", self.a, self.b, *self.scales, *self.arguments, *arguments,
+                      **parts)
+
+
+def test_verify(at):
+    p = Problem(at)
+    golden = p.golden()
+    p.verify(0, golden, stdout=["pass: all 1920 outputs have the golden bits", "10 of 10 applicable faults seen"])
+    wrong = golden.copy()
+    wrong[17, 33] = np.nextafter(wrong[17, 33], np.float32(np.inf))
+    p.verify(1, wrong, stdout=["1 of 1920 outputs differ", "row 17 column 33", "1 ulp", "sm90.mma.e4m3", "K-block [",
+                               "1 of 1 mismatches looked at are within the budget"])
+    p.verify(3, wrong, "--check", "budget", stdout=["1 of 1 mismatches looked at are within", "missed: accumulator"])
+    p.verify(1, golden * np.float32(1.5), "--check", "budget", stdout=["mismatch: 1920 of 1920"])
+    p.verify(1, np.zeros_like(golden), stdout=["100 %", "cosine 0"])
+    p.verify(1, -golden)
+    nan = golden.copy()
+    nan[0, 0] = np.nan
+    p.verify(1, nan, "--check", "flashinfer.bmm", stdout=["NaN on one side"])
+    report = json.loads(p.verify(1, wrong, "--json").stdout)
+    check("verify --json", report["verdict"] == "mismatch" and report["metrics"]["bit_mismatches"] == 1 and
+          report["elements"][0]["column"] == 33 and report["gates"]["deepgemm"], report)
+    p.verify(1, wrong, "--map", at / "map")
+    check("the map's data is written", (at / "map" / "mismatches.dat").exists())
+    path = at.save("file.npy", golden)
+    expect(0, "verify", path, "--golden", at.save("same.npy", golden), stdout=["4 of 4 applicable faults"])
+    expect(1, "verify", at.save("wrong.npy", wrong), "--golden", path, stdout=["row 17 column 33"])
+    table = p.verify(0, golden, "--fault-matrix", "--gate").stdout
+    for part in ("zeros", "gain_0.72", "transposed_b", "missing_promotion", "deepgemm", "test_bmm_fp8.py", "detected"):
+        check(f"the fault matrix has {part}", part in table, table)
+    row = next(line for line in table.splitlines() if line.startswith("accumulator"))
+    check("gates miss a wrong accumulator, bits show it", row.count("detected") >= 1 and row.count("MISSED") >= 4, table)
+    row = next(line for line in table.splitlines() if line.startswith("gain_0.72"))
+    check("cosine misses a gain of 0.72", "MISSED" in row and "detected" in row, table)
+
+
+def test_causes(at):
+    p = Problem(at)
+    golden = p.golden()
+    base = p.arguments
+    none = lambda option: [x for pair in zip(p.scales[::2], p.scales[1::2]) if pair[0] != option for x in pair]
+    squared = ["--scale-a", at.save("sq.npy", np.load(p.scales[1]) ** 2), *none("--scale-a")]
+    ceil = ["--scale-a", at.save("up.npy", np.exp2(np.ceil(np.log2(np.load(p.scales[1])))).astype(np.float32)),
+            *none("--scale-a")]
+    dropped = np.load(p.a).copy()
+    dropped[:, 384:] = 0
+    for name, got in [
+        ("missing_scale_a", p.gemm(*base, scales=none("--scale-a"))),
+        ("missing_scale_b", p.gemm(*base, scales=none("--scale-b"))),
+        ("missing_scale_a_and_b", p.gemm(*base, scales=[])),
+        ("doubled_scale_a", p.gemm(*base, scales=squared)),
+        ("e8m0_scale_a_without_requantizing", p.gemm(*base, scales=ceil)),
+        ("no_promotion", p.gemm("--dtype", "e4m3fn")),
+        ("promotion_256", p.gemm("--dtype", "e4m3fn", "--promotion", 256)),
+        ("dropped_last_k_tile", p.gemm(*base, a=at.save("dropped.npy", dropped))),
+        ("accumulator_sm100.mma.e4m3", p.gemm("--dtype", "e4m3fn", "--promotion", 128, "--model", "sm100.mma.e4m3")),
+        ("scale_order_a_then_fma_b", p.gemm(*base, "--scale-order", "a_then_fma_b")),
+    ]:
+        p.verify(1, got, stdout=[f"cause: {name}"])
+    # 640 terms in two parts: no promotion interval of a power of two gives the same sums.
+    q = Problem(at, shape=(48, 40, 640), promotion=0)
+    q.scales = []
+    parts = []
+    for begin in (0, 320):
+        a = at.save("ka.npy", np.ascontiguousarray(np.load(q.a)[:, begin:begin + 320]))
+        b = at.save("kb.npy", np.ascontiguousarray(np.load(q.b)[:, begin:begin + 320]))
+        parts.append(q.gemm(*q.arguments, a=a, b=b))
+    q.verify(1, parts[0] + parts[1], stdout=["cause: split_k_2"])
+    p = Problem(at)
+    p.verify(1, np.flip(golden, 1).copy(), stdout=["cause: none of"])
+
+    q = Problem(at, out="e4m3fn")
+    exact = q.gemm(*q.arguments[:-2])
+    truncated = exact.copy().view(np.uint32)
+    truncated = codes((truncated & 0xfff00000).view(np.float32))
+    subnormal = np.abs(exact) < 2.0 ** -6
+    truncated[subnormal] = q.golden()[subnormal]
+    q.verify(1, np.where(np.abs(exact) > 448, q.golden(), truncated), stdout=["cause: rtz_cast"])
+    q.verify(1, codes(exact), stdout=["cause: not_saturated"])
+    fnuz = np.clip(exact, -240, 240).astype(ml_dtypes.float8_e4m3fnuz).view(np.uint8)
+    q.verify(1, fnuz, stdout=["cause: fnuz_output"])
+
+
+def test_casts(at):
+    """Acceptance: one value rounded twice is named."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(4096).astype(np.float32)
+    x[100] = np.float32(1.0625001)
+    px = at.save("x.npy", x)
+    cast = ["--inputs", px, "--cast", "e4m3fn"]
+    got = codes(x)
+    check("the value itself rounds up", got[100] == codes(1.125))
+    expect(0, "verify", at.save("q.npy", got), *cast, stdout=["pass"])
+    got[100] = codes(1.0)
+    expect(1, "verify", at.save("q.npy", got), *cast,
+           stdout=["1 of 4096", "cause: double_rounding_f16", "double rounding"])
+    one = ["--inputs", at.save("one.npy", x[100:101]), "--cast", "e4m3fn"]
+    expect(1, "verify", at.save("q1.npy", got[100:101]), *one, stdout=["cause: double_rounding_f16"])
+    fnuz = x.astype(ml_dtypes.float8_e4m3fnuz).view(np.uint8)
+    expect(1, "verify", at.save("q.npy", fnuz), *cast, stdout=["cause: fnuz_output"])
+    big = at.save("big.npy", (x * 300).astype(np.float32))
+    expect(1, "verify", at.save("q.npy", codes(np.load(big))), "--inputs", big, "--cast", "e4m3fn",
+           stdout=["cause: not_saturated"])
+    expect(0, "verify", at / "q.npy", "--inputs", big, "--cast", "e4m3fn", "--profile", "ml_dtypes")
+    small = (x / 64).astype(np.float32)
+    flushed = np.where(np.abs(small) < 2.0 ** -6, codes(np.copysign(0, small)), codes(small))
+    expect(1, "verify", at.save("q.npy", flushed), "--inputs", at.save("s.npy", small), "--cast", "e4m3fn",
+           stdout=["cause: flushed_subnormals"])
+    scale = at.save("scale.npy", np.float32([3.0]))
+    expect(0, "verify", at.save("q.npy", codes(x * np.float32(3))), *cast, "--scale", scale)
+    expect(1, "verify", at.save("q.npy", codes(x)), *cast, "--scale", scale, stdout=["cause: missing_scale"])
+    expect(1, "verify", at.save("q.npy", codes(x * np.float32(9))), *cast, "--scale", scale,
+           stdout=["cause: doubled_scale"])
+
+
+def test_power(at):
+    """Acceptance: what could not have failed exits 3, with the reason."""
+    tiny = Problem(at, data=lambda rng, *shape: np.ones(shape, np.uint8))
+    tiny.scales = []
+    zeros = np.zeros((48, 40), np.float32)
+    for gate in ("vllm.scaled_mm", "transformer_engine", "torchao", "flashinfer.groupwise"):
+        tiny.verify(3, zeros, "--check", gate, stdout=["no power", "missed: zeros", "tolerance"])
+    tiny.verify(1, zeros)
+    underflow = at.save("u.npy", np.full((16, 128), 1e-6, np.float32))
+    expect(3, "verify", at.save("z.npy", np.zeros((16, 16), np.float32)), "--inputs", underflow, underflow,
+           "--recipe", "naive", stdout=["no power", "the right output is all zeros"])
+
+    integers = lambda rng, *shape: codes(rng.integers(-1, 2, shape))
+    p = Problem(at, data=integers)
+    p.scales = []
+    for model in ("sm100.mma.e4m3", "fp32", "exact", "sm89.mma.e4m3"):
+        wrong = p.gemm("--dtype", "e4m3fn", "--model", model)
+        p.verify(3, wrong, stdout=["no power", "accumulator", "integers in {-1, 0, 1}"])
+    wrong = p.golden()
+    wrong[0, 0] += 1
+    p.verify(1, wrong)
+    unit = Problem(at)
+    unit.scales = ["--scale-a", at.save("u1.npy", np.ones(48, np.float32)), "--scale-b",
+                   at.save("u2.npy", np.ones(40, np.float32))]
+    unit.verify(3, unit.golden(), stdout=["missed: swapped_scales"])
+    x = at.save("exact.npy", np.float32([1, 2, 0.5, -4] * 8))
+    expect(3, "verify", at.save("q.npy", codes(np.load(x))), "--inputs", x, "--cast", "e4m3fn",
+           stdout=["missed: rtz_cast"])
+
+
+def main():
+    for test in (test_gemm, test_files, test_verify, test_causes, test_casts, test_power):
+        with tempfile.TemporaryDirectory() as folder:
+            test(Folder(folder))
+    print("gemm and verify:", "all as expected" if failures == 0 else f"{failures} failures")
+    return 1 if failures else 0
+
+
+sys.exit(main())

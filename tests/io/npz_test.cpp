@@ -1,0 +1,114 @@
+#include "fp8lab/io/npz.hpp"
+
+#include <array>
+#include <cstring>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "io/temporary.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+struct Sample {
+  std::array<float, 6> values{1, 2, 3, 4, 5, 6};
+  std::array<std::uint8_t, 3> codes{0x38, 0xc0, 0x7f};
+
+  [[nodiscard]] std::vector<NamedTensor> tensors() const {
+    return {{"values", view_of(ElementType::f32, {2, 3}, std::span<const float>(values))},
+            {"codes", view_of(ElementType::e4m3fn, {3}, std::span<const std::uint8_t>(codes))},
+            {"empty", view_of(ElementType::f32, {0, 4}, std::span<const float>())}};
+  }
+};
+
+std::string message_of(const std::filesystem::path& file) {
+  try {
+    const NpzFile archive(file);
+    for (const std::string& name : archive.names()) (void)archive.read(name);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("npz: a round trip keeps every tensor, and the same tensors give the same bytes",
+          "[io]") {
+  const TemporaryFolder folder("npz_round_trip");
+  write_npz(folder / "a.npz", Sample().tensors());
+  write_npz(folder / "b.npz", Sample().tensors());
+  CHECK(read_text(folder / "a.npz") == read_text(folder / "b.npz"));
+  CHECK(folder.files() == 2);
+  const NpzFile file(folder / "a.npz");
+  CHECK(file.names() == std::vector<std::string>{"values", "codes", "empty"});
+  const NpzTensor values = file.read("values");
+  CHECK(values.tensor.shape == std::vector<std::int64_t>{2, 3});
+  CHECK(to_float(values.tensor) == std::vector<float>{1, 2, 3, 4, 5, 6});
+  CHECK(file.read("codes").tensor.type == ElementType::u8);
+  CHECK(to_float(file.read("codes", ElementType::e4m3fn).tensor)[1] == -2.0F);
+  CHECK(file.read("empty").tensor.size() == 0);
+  CHECK_THROWS_WITH(file.read("nothing"), contains("'nothing'") && contains("values, codes"));
+}
+
+TEST_CASE("npz: what cannot be written leaves the old file", "[io]") {
+  const TemporaryFolder folder("npz_refused");
+  write_npz(folder / "a.npz", Sample().tensors());
+  const std::string before = read_text(folder / "a.npz");
+  auto tensors = Sample().tensors();
+  tensors[1].name = "values";
+  CHECK_THROWS_WITH(write_npz(folder / "a.npz", tensors), contains("a name of its own"));
+  tensors[1].name = "../values";
+  CHECK_THROWS_WITH(write_npz(folder / "a.npz", tensors), contains("without '/'"));
+  tensors[1].name = "codes";
+  tensors[1].tensor.shape = {4};
+  CHECK_THROWS_WITH(write_npz(folder / "a.npz", tensors), contains("4 bytes"));
+  CHECK_THROWS_AS(write_npz(folder / "none/a.npz", Sample().tensors()), Error);
+  CHECK(read_text(folder / "a.npz") == before);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("npz: what is no archive says so", "[io]") {
+  const TemporaryFolder folder("npz_bad");
+  write_text(folder / "a.npz", "");
+  CHECK_THAT(message_of(folder / "a.npz"), contains("a.npz") && contains("not a readable .npz"));
+  write_text(folder / "a.npz", "\x93NUMPY and so on");
+  CHECK_THAT(message_of(folder / "a.npz"), contains("not a readable .npz"));
+  CHECK_THAT(message_of(folder / "none.npz"), contains("not a readable .npz"));
+}
+
+TEST_CASE("npz: a changed byte of the data is found by its checksum", "[io]") {
+  const TemporaryFolder folder("npz_crc");
+  write_npz(folder / "a.npz", Sample().tensors());
+  std::string text = read_text(folder / "a.npz");
+  const std::array<float, 2> searched{3, 4};
+  const std::size_t at =
+      text.find(std::string(reinterpret_cast<const char*>(searched.data()), sizeof searched));
+  REQUIRE(at != std::string::npos);
+  text[at + 1] = static_cast<char>(text[at + 1] ^ 1);
+  write_text(folder / "a.npz", text);
+  CHECK_THAT(message_of(folder / "a.npz"), contains("'values'") && contains("damaged"));
+}
+
+TEST_CASE("npz: no truncated or mutated file is read past its end", "[io]") {
+  const TemporaryFolder folder("npz_fuzz");
+  write_npz(folder / "ok.npz", Sample().tensors());
+  const std::string good = read_text(folder / "ok.npz");
+  for (std::size_t length = 0; length < good.size(); length += 7) {
+    write_text(folder / "cut.npz", good.substr(0, length));
+    INFO("cut to " << length << " of " << good.size() << " bytes");
+    CHECK(message_of(folder / "cut.npz") != "accepted");
+  }
+  const RandomStream random(1, "npz_fuzz");
+  int rejected = 0;
+  for (std::uint64_t trial = 0; trial < 500; ++trial) {
+    std::string text = good;
+    text[random.below(2 * trial, good.size())] =
+        static_cast<char>(random.below(2 * trial + 1, 256));
+    write_text(folder / "mutated.npz", text);
+    if (message_of(folder / "mutated.npz") != "accepted") ++rejected;
+  }
+  CHECK(rejected > 250);
+}

@@ -1,0 +1,117 @@
+#include "fp8lab/io/operand.hpp"
+
+#include <array>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/npy.hpp"
+#include "fp8lab/io/npz.hpp"
+#include "fp8lab/io/safetensors.hpp"
+#include "io/temporary.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr std::array<std::uint8_t, 6> kCodes{0x38, 0x40, 0x44, 0xb8, 0x00, 0x7e};
+constexpr std::array<float, 6> kFloats{1, 2, 3, -1, 0, 448};
+
+TensorView codes(ElementType type = ElementType::e4m3fn) {
+  return view_of(type, {2, 3}, std::span<const std::uint8_t>(kCodes));
+}
+
+std::string message_of(const std::filesystem::path& name,
+                       std::optional<ElementType> dtype = std::nullopt) {
+  try {
+    (void)load_operand(name.string(), dtype);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("operand: every kind of file gives the same tensor", "[io]") {
+  const TemporaryFolder folder("operand_kinds");
+  write_npy(folder / "x.npy", codes());
+  write_npz(folder / "x.npz", {{"x", codes()}});
+  write_safetensors(folder / "x.safetensors", {{"x", codes()}});
+  write_text(folder / "x.bin", std::string(reinterpret_cast<const char*>(kCodes.data()), 6));
+  write_text(folder / "x.bin.json", R"({"dtype": "e4m3fn", "shape": [2, 3]})");
+  const ElementType e4m3fn = ElementType::e4m3fn;
+  for (const auto& [name, dtype] : std::vector<std::pair<std::string, std::optional<ElementType>>>{
+           {"x.npy", e4m3fn},
+           {"x.npz", e4m3fn},
+           {"x.npz:x", e4m3fn},
+           {"x.safetensors", std::nullopt},
+           {"x.safetensors:x", e4m3fn},
+           {"x.bin", std::nullopt}}) {
+    INFO(name);
+    const Operand operand = load_operand((folder / name).string(), dtype);
+    CHECK(operand.tensor().type == e4m3fn);
+    CHECK(operand.tensor().shape == std::vector<std::int64_t>{2, 3});
+    CHECK(to_float(operand.tensor()) == std::vector<float>(kFloats.begin(), kFloats.end()));
+    operand.release(operand.tensor().bytes);
+    CHECK(to_float(operand.tensor())[5] == 448.0F);
+  }
+}
+
+TEST_CASE("operand: a sidecar beside a .npy names its codes", "[io]") {
+  const TemporaryFolder folder("operand_sidecar");
+  for (const std::string name : {"q.npy", "q.npz"}) {
+    INFO(name);
+    save_tensor(folder / name, "q", codes(ElementType::e5m2));
+    CHECK(load_operand((folder / name).string()).tensor().type == ElementType::e5m2);
+    CHECK(load_operand((folder / name).string(), ElementType::e4m3fn).tensor().type ==
+          ElementType::e4m3fn);
+  }
+  save_tensor(folder / "q.npy", "q",
+              view_of(ElementType::f32, {6}, std::span<const float>(kFloats)));
+  CHECK(load_operand((folder / "q.npy").string()).tensor().type == ElementType::f32);
+  write_text(folder / "q.npy.json", R"({"shape": [5]})");
+  CHECK_THAT(message_of(folder / "q.npy"), contains("[5] disagrees with the file's [6]"));
+}
+
+TEST_CASE("operand: what is wrong is said with the way out", "[io]") {
+  const TemporaryFolder folder("operand_bad");
+  CHECK_THAT(message_of(folder / "none.npy"), contains("none.npy: cannot be opened"));
+  CHECK_THAT(message_of(folder / "none.npz"), contains("none.npz: cannot be opened"));
+  CHECK_THAT(message_of(folder / "none.bin"), contains("none.bin: cannot be opened"));
+  write_text(folder / "x.bin", "123456");
+  CHECK_THAT(message_of(folder / "x.bin"), contains("x.bin.json") && contains("\"dtype\""));
+  write_text(folder / "x.bin.json", R"({"shape": [2, 3]})");
+  CHECK_THAT(message_of(folder / "x.bin"), contains("give --dtype"));
+  CHECK(message_of(folder / "x.bin", ElementType::u8) == "accepted");
+  CHECK_THAT(message_of(folder / "x.bin", ElementType::f32), contains("6 elements of 4 bytes"));
+  for (const auto& [sidecar, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"{", "not JSON"},
+           {"[]", "expected an object"},
+           {R"({"dtype": "e9m9", "shape": [6]})", "'e9m9'"},
+           {R"({"dtype": 4, "shape": [6]})", "'dtype'"},
+           {R"({"dtype": "u8", "shape": [6], "order": "F"})", "'order'"},
+           {R"({"dtype": "u8", "shape": [-6]})", "integers from 0"},
+           {R"({"dtype": "u8", "shape": [4611686018427387904, 4]})", "at most 2^62"},
+           {R"({"dtype": "u8", "shape": [7]})", "has 6 bytes"}}) {
+    write_text(folder / "x.bin.json", sidecar);
+    INFO(sidecar);
+    CHECK_THAT(message_of(folder / "x.bin"), contains(reason));
+  }
+  write_text(folder / "x.pt", "");
+  CHECK_THAT(message_of(folder / "x.pt"), contains("safetensors.torch.save_file"));
+  write_safetensors(folder / "two.safetensors", {{"a", codes()}, {"b", codes()}});
+  CHECK_THAT(message_of(folder / "two.safetensors"), contains(":NAME") && contains("a, b"));
+  CHECK_THAT(message_of(folder / "two.safetensors:c"), contains("one of a, b"));
+  CHECK_THAT(message_of(folder / "two.safetensors:a", ElementType::f32), contains("leave it out"));
+  write_npy(folder / "y.npy", codes());
+  CHECK_THAT(message_of(folder / "y.npy:y"), contains("has no names"));
+}
+
+TEST_CASE("operand: an output that cannot be written is refused", "[io]") {
+  const TemporaryFolder folder("operand_save");
+  CHECK_THROWS_WITH(require_savable(folder / "d.txt"), contains(".safetensors"));
+  CHECK_THROWS_WITH(require_savable(folder / "none/d.npy"), contains("a folder that is there"));
+  CHECK_NOTHROW(require_savable("d.npz"));
+  save_tensor(folder / "d.safetensors", "d", codes());
+  CHECK(folder.files() == 1);
+}

@@ -1,0 +1,159 @@
+#include "fp8lab/metrics/code_comparison.hpp"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+struct Pair {
+  std::vector<float> expected;
+  std::vector<float> got;
+
+  [[nodiscard]] std::span<const std::byte> expected_bytes() const {
+    return std::as_bytes(std::span(expected));
+  }
+  [[nodiscard]] std::span<const std::byte> got_bytes() const {
+    return std::as_bytes(std::span(got));
+  }
+};
+
+/// Every third element is off by up to a few per cent; some are zeros or of either sign.
+Pair random_pair(std::size_t count) {
+  const RandomStream random(5, "code_comparison");
+  Pair pair;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto x = static_cast<float>(random.normal(2 * i));
+    pair.expected.push_back(i % 17 == 0 ? 0.0F : x);
+    const auto error = static_cast<float>(0.05 * random.uniform(2 * i + 1));
+    pair.got.push_back(i % 3 == 0 ? x * (1.0F + error) : pair.expected.back());
+  }
+  return pair;
+}
+
+CodeComparison compare_floats(const Pair& pair, CodeComparisonOptions options = {}) {
+  return compare_codes(format(FormatId::f32), pair.expected_bytes(), pair.got_bytes(),
+                       std::move(options));
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("code comparison: the numbers are those of compare and ulp_histogram", "[metrics]") {
+  const Pair pair = random_pair(200'001);
+  const CodeComparison c = compare_floats(pair, {.tolerances = {{0.01, 0.001}}, .threads = 2});
+  const Comparison expected = compare(std::span<const float>(pair.expected), pair.got);
+  CHECK(c.values.count == expected.count);
+  CHECK(c.values.mismatches == expected.mismatches);
+  CHECK(std::abs(c.values.relative_l2 / expected.relative_l2 - 1.0) < 1e-12);
+  CHECK(std::abs(c.values.sqnr_db - expected.sqnr_db) < 1e-9);
+  CHECK(std::abs(c.values.cosine - expected.cosine) < 1e-12);
+  CHECK(std::abs(c.values.calc_diff - expected.calc_diff) < 1e-12);
+  CHECK(std::abs(c.values.mean_signed_relative - expected.mean_signed_relative) < 1e-12);
+  CHECK(c.values.max_absolute == expected.max_absolute);
+  CHECK(c.values.max_absolute_index == expected.max_absolute_index);
+  CHECK(c.values.max_relative == expected.max_relative);
+  CHECK(c.values.max_relative_index == expected.max_relative_index);
+  const UlpHistogram ulp = ulp_histogram(std::span<const float>(pair.expected), pair.got);
+  CHECK(c.ulp.counts == ulp.counts);
+  CHECK(c.ulp.max_index == ulp.max_index);
+  CHECK(c.ulp.toward_zero == ulp.toward_zero);
+  CHECK(c.ulp.away_from_zero == ulp.away_from_zero);
+  CHECK(static_cast<double>(c.far[0]) / 200'001.0 ==
+        mismatch_rate(pair.expected, pair.got, 0.01, 0.001));
+  double distance = 0.0;
+  double magnitude = 0.0;
+  for (std::size_t i = 0; i < pair.got.size(); ++i) {
+    distance += std::abs(double{pair.got[i]} - double{pair.expected[i]});
+    magnitude += std::abs(double{pair.expected[i]});
+  }
+  CHECK(std::abs(c.mean_absolute_relative / (distance / magnitude) - 1.0) < 1e-12);
+}
+
+TEST_CASE("code comparison: neither threads nor parts change what is counted", "[metrics]") {
+  const Pair pair = random_pair(150'000);
+  const CodeComparison one = compare_floats(pair, {.threads = 1});
+  const CodeComparison four = compare_floats(pair, {.threads = 4});
+  CHECK(one.values.relative_l2 == four.values.relative_l2);
+  CHECK(one.values.cosine == four.values.cosine);
+  MismatchMap map = make_map(300, 500, 8);
+  CodeComparer parts(format(FormatId::f32), {.map = &map});
+  for (std::size_t begin = 0; begin < 150'000 * 4; begin += 4 * 70'000) {
+    const std::size_t size = std::min<std::size_t>(4 * 70'000, 150'000 * 4 - begin);
+    parts.add(pair.expected_bytes().subspan(begin, size), pair.got_bytes().subspan(begin, size));
+  }
+  const CodeComparison c = parts.finish();
+  CHECK(c.bit_mismatches == one.bit_mismatches);
+  CHECK(c.first->index == one.first->index);
+  CHECK(c.worst->index == one.worst->index);
+  CHECK(c.worst->ulp == one.ulp.max_distance);
+  CHECK(c.values.max_relative_index == one.values.max_relative_index);
+  CHECK(map.rows <= 8);
+  CHECK(map.columns <= 8);
+  CHECK(std::accumulate(map.counts.begin(), map.counts.end(), std::uint64_t{0}) ==
+        c.bit_mismatches);
+}
+
+TEST_CASE("code comparison: a mismatch is counted in its own tile", "[metrics]") {
+  Pair pair{std::vector<float>(100 * 70, 1.0F), std::vector<float>(100 * 70, 1.0F)};
+  pair.got[42 * 70 + 69] = 2.0F;
+  MismatchMap map = make_map(100, 70, 32);
+  const CodeComparison c = compare_floats(pair, {.map = &map});
+  CHECK(c.first->index == 42 * 70 + 69);
+  const std::int64_t tile = 42 / map.tile_rows * map.columns + 69 / map.tile_columns;
+  CHECK(map.counts[static_cast<std::size_t>(tile)] == 1);
+}
+
+TEST_CASE("code comparison: special values", "[metrics]") {
+  const float other_nan = std::bit_cast<float>(0x7fffffffu);
+  const CodeComparison same =
+      compare_floats({{kNan, kInfinity, 0.0F, 1.0F}, {other_nan, kInfinity, -0.0F, 1.0F}});
+  CHECK(same.nan_payloads == 1);
+  CHECK(same.bit_mismatches == 1);  // -0 for +0
+  CHECK(same.values.mismatches == 0);
+  CHECK(same.first->index == 2);
+  const CodeComparison wrong = compare_floats({{1.0F, kNan, 2.0F}, {1.5F, 3.0F, kInfinity}});
+  CHECK(wrong.values.non_finite_mismatches == 2);
+  CHECK(std::isnan(wrong.values.cosine));
+  CHECK(wrong.values.max_absolute_index == 1);
+  CHECK(wrong.worst->index == 1);
+  CHECK(wrong.worst->ulp == kNanDistance);
+  CHECK(wrong.ulp.nan_mismatches == 1);
+}
+
+TEST_CASE("code comparison: FP8 distances ignore what FP8 cannot see", "[metrics]") {
+  // 1.0 and 1.06 round to the same three bits; 1.0 and 1.2 are two steps of 1/8 apart.
+  const CodeComparison c =
+      compare_floats({{1.0F, 1.0F, 1000.0F, -1.0F}, {1.06F, 1.2F, 1000.0F, 1.0F}});
+  CHECK(c.fp8.counts[0] == 2);
+  CHECK(c.fp8.counts[UlpHistogram::bin_of(2)] == 1);
+  CHECK(c.ulp.counts[0] == 1);
+}
+
+TEST_CASE("code comparison: codes of 8 and 16 bits", "[metrics]") {
+  const std::vector<std::uint8_t> codes{0x38, 0x7e, 0x00, 0x80};
+  const std::vector<std::uint8_t> others{0x39, 0x7e, 0x80, 0x80};
+  const CodeComparison c = compare_codes(format(FormatId::e4m3fn), std::as_bytes(std::span(codes)),
+                                         std::as_bytes(std::span(others)));
+  CHECK(c.bit_mismatches == 2);
+  CHECK(c.values.mismatches == 1);
+  CHECK(c.values.max_absolute == 0.125);
+  const std::vector<std::uint16_t> half{0x3f80};
+  CHECK(compare_codes(format(FormatId::bf16), std::as_bytes(std::span(half)),
+                      std::as_bytes(std::span(half)))
+            .bitwise());
+  CHECK_THROWS_WITH(compare_codes(format(FormatId::f32), std::as_bytes(std::span(half)),
+                                  std::as_bytes(std::span(half))),
+                    contains("whole elements"));
+  CHECK_THROWS_AS(compare_codes(format(FormatId::f32), std::as_bytes(std::span(half)), {}), Error);
+}

@@ -1,0 +1,81 @@
+#include "fp8lab/verify/budget.hpp"
+
+#include "catch.hpp"
+#include "fp8lab/verify/codes.hpp"
+#include "verify/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+TEST_CASE("budget: every FP8 model's own output lies within it", "[verify]") {
+  const std::vector<RandomProduct::Options> kinds{
+      {.shape = {6, 5, 300}},
+      {.shape = {6, 5, 300}, .data = Data::positive, .with_c = true},
+      {.shape = {6, 5, 300}, .data = Data::wide},
+      {.shape = {6, 5, 512}, .tiles_a = {6}, .tiles_b = {5}, .with_c = true}};
+  for (const InstructionModel& model : instruction_models()) {
+    if (format(model.a_format).storage_bits != 8) continue;
+    for (const std::int64_t promotion : {0, 128})
+      for (const FormatId output : {FormatId::f32, FormatId::bf16, FormatId::e4m3fn})
+        for (const RandomProduct::Options& options : kinds) {
+          const RandomProduct random({.model = std::string(model.name),
+                                      .promotion_interval = promotion,
+                                      .output = default_output(output)},
+                                     options);
+          const std::vector<std::byte> golden = golden_output(random.product);
+          for (std::int64_t i = 0; i < 6; ++i)
+            for (std::int64_t j = 0; j < 5; ++j) {
+              const ErrorBudget budget = error_budget(random.product, i, j);
+              const std::uint32_t code =
+                  code_at(output, golden, static_cast<std::size_t>(i * 5 + j));
+              INFO(model.name << " promotion " << promotion << " output " << format(output).name
+                              << " exact " << budget.exact << " total " << budget.total() << " got "
+                              << decode(format(output), code));
+              CHECK(within(budget, random.product.output, code));
+            }
+        }
+  }
+}
+
+TEST_CASE("budget: it is about as wide as the accumulator's errors", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {4, 4, 512}});
+  const ErrorBudget narrow = error_budget(random.product, 1, 2);
+  Product unpromoted = random.product;
+  unpromoted.problem.promotion_interval = 0;
+  Product exact = random.product;
+  exact.problem.model = find_instruction_model("exact").accumulator;
+  CHECK(narrow.exact == error_budget(exact, 1, 2).exact);
+  CHECK(narrow.accumulation > 100.0 * error_budget(exact, 1, 2).accumulation);
+  CHECK(error_budget(unpromoted, 1, 2).accumulation > narrow.accumulation);
+  // A step of 32 products near 1 loses at most 33 units of 2^-13 of the largest.
+  CHECK(narrow.accumulation < 16 * 33 * 0x1p-13 * 64.0);
+  const auto code = [](double x) { return std::bit_cast<std::uint32_t>(static_cast<float>(x)); };
+  CHECK(within(narrow, {}, code(narrow.exact)));
+  CHECK(within(narrow, {}, code(narrow.exact + 0.99 * narrow.accumulation)));
+  CHECK_FALSE(within(narrow, {}, code(narrow.exact + 1.01 * narrow.accumulation)));
+  CHECK_FALSE(within(narrow, {}, code(narrow.exact - 1.01 * narrow.accumulation)));
+  CHECK_FALSE(within(narrow, {}, 0x7fc00000u));
+}
+
+TEST_CASE("budget: quantizing the inputs is part of it", "[verify]") {
+  std::vector<float> x(4 * 128);
+  const RandomStream stream(1, "budget");
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
+  GemmOperands operands;
+  operands.a = operands.b = view_of(ElementType::f32, {4, 128}, std::span<const float>(x));
+  operands.recipe = "te-current";
+  const Product product = make_product(operands, {});
+  double original = 0.0;
+  for (std::size_t k = 0; k < 128; ++k) original += double{x[k]} * double{x[128 + k]};
+  const ErrorBudget budget = error_budget(product, 0, 1);
+  CHECK(budget.quantization > 0.0);
+  CHECK(std::abs(original - budget.exact) <= budget.quantization);
+  CHECK(within(budget, {}, std::bit_cast<std::uint32_t>(static_cast<float>(original))));
+}
+
+TEST_CASE("budget: special operands leave no room", "[verify]") {
+  RandomProduct random({}, {.shape = {2, 2, 64}, .data = Data::normal});
+  random.a[3] = 0x7f;
+  CHECK(error_budget(random.product, 0, 0).special);
+  CHECK_FALSE(error_budget(random.product, 1, 0).special);
+}

@@ -1,0 +1,241 @@
+#include "fp8lab/verify/verify.hpp"
+
+#include <cmath>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/verify/codes.hpp"
+#include "fp8lab/verify/gates.hpp"
+#include "fp8lab/verify/variants.hpp"
+#include "verify/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+Operand output_of(const Product& product, const std::vector<std::byte>& codes) {
+  return {"got",
+          {element_type_of(product.output.format), {product.rows(), product.columns()}, codes},
+          nullptr};
+}
+
+VerifyReport verify_codes(const Product& product, const std::vector<std::byte>& codes,
+                          const VerifyOptions& options = {}) {
+  return verify(product, output_of(product, codes), options);
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  return cast_output(values, {});
+}
+
+const FaultOutcome& fault(const PowerReport& power, const std::string& name) {
+  for (const FaultOutcome& one : power.faults)
+    if (one.name == name) return one;
+  FAIL("no fault " << name);
+  return power.faults.front();
+}
+
+std::string first_cause(const VerifyReport& report) {
+  if (!report.diagnosis || report.diagnosis->causes.empty()) return "none";
+  return report.diagnosis->causes.front().name;
+}
+
+}  // namespace
+
+TEST_CASE("verify: the golden output passes, one changed bit does not", "[verify]") {
+  for (const FormatId output :
+       {FormatId::f32, FormatId::f16, FormatId::bf16, FormatId::e4m3fn, FormatId::e5m2}) {
+    const RandomProduct random({.promotion_interval = 128, .output = default_output(output)},
+                               {.tiles_a = {24}, .tiles_b = {20}});
+    std::vector<std::byte> codes = golden_output(random.product);
+    const VerifyReport right = verify_codes(random.product, codes);
+    INFO(format(output).name << "\n" << describe(right));
+    CHECK(right.verdict == Verdict::pass);
+    CHECK(right.power.has_value());
+    const auto width = static_cast<std::size_t>(format(output).storage_bits / 8);
+    codes[(7 * 20 + 3) * width] ^= std::byte{1};
+    const VerifyReport wrong = verify_codes(random.product, codes);
+    CHECK(wrong.verdict == Verdict::mismatch);
+    CHECK(wrong.comparison.bit_mismatches == 1);
+    REQUIRE(wrong.elements.size() == 1);
+    CHECK(wrong.elements[0].row == 7);
+    CHECK(wrong.elements[0].column == 3);
+    CHECK(wrong.elements[0].terms.size() == 4);
+    CHECK_THAT(describe(wrong), contains("row 7 column 3"));
+  }
+}
+
+TEST_CASE("verify: the golden model is among the models of an element", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {});
+  std::vector<float> d = compute(random.product);
+  const Product other =
+      with_accumulator(random.product, find_instruction_model("sm100.mma.e4m3").accumulator);
+  const VerifyReport report = verify_codes(random.product, bytes_of(compute(other)));
+  REQUIRE_FALSE(report.elements.empty());
+  const ElementReport& element = report.elements[0];
+  bool own = false;
+  bool named = false;
+  for (const ModelAnswer& answer : element.models) {
+    own |= answer.model == "sm90.wgmma.e4m3" && answer.code == element.mismatch.expected;
+    named |= answer.model == "sm100.mma.e4m3" && answer.code == element.mismatch.got;
+  }
+  CHECK(own);
+  CHECK(named);
+  CHECK(first_cause(report) == "accumulator_sm100.mma.e4m3");
+}
+
+TEST_CASE("verify: every fault that is made is diagnosed as itself", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {20, 4}});
+  const Product& p = random.product;
+  const auto cause_of = [&](const std::optional<Product>& wrong) {
+    return first_cause(verify_codes(p, golden_output(*wrong)));
+  };
+  CHECK(cause_of(without_scales(p, Side::a)) == "missing_scale_a");
+  CHECK(cause_of(without_scales(p, Side::b)) == "missing_scale_b");
+  CHECK(cause_of(without_scales(p, Side::both)) == "missing_scale_a_and_b");
+  CHECK(cause_of(with_doubled_scales(p, Side::b)) == "doubled_scale_b");
+  CHECK(cause_of(with_transposed_scales(p, Side::a)) == "wrong_scale_axis_a");
+  CHECK(cause_of(with_power_of_two_scales(p, Side::both)) ==
+        "e8m0_scale_a_and_b_without_requantizing");
+  CHECK(cause_of(with_swapped_scales(p)) == "swapped_scales");
+  CHECK(cause_of(with_transposed_b(p)) == "transposed_b");
+  CHECK(cause_of(with_fnuz_codes(p)) == "fnuz_inputs");
+  CHECK(cause_of(without_terms(p, 384, 512)) == "dropped_last_k_tile");
+  CHECK(first_cause(verify_codes(p, bytes_of(*compute_missing_promotion(p)))) ==
+        "missing_promotion");
+  CHECK(first_cause(verify_codes(p, bytes_of(*compute_split_k(p, 4)))) == "split_k_4");
+}
+
+TEST_CASE("verify: subnormal operands flushed are named", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.data = Data::finite});
+  const VerifyReport report =
+      verify_codes(random.product, golden_output(*with_flushed_inputs(random.product)));
+  CHECK(first_cause(report) == "flushed_input_subnormals");
+}
+
+TEST_CASE("power: what a check sees and what it misses", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {80, 600, 512}});
+  const PowerReport report = power(random.product, all_checks());
+  CHECK(report.rows == 64);
+  CHECK(report.columns == 512);
+  for (const FaultOutcome& one : report.faults) {
+    INFO(one.name << ": " << one.reason);
+    if (one.applies) CHECK(one.detected[0]);
+  }
+  CHECK(report.undetected(0) == nullptr);
+  CHECK_FALSE(fault(report, "swapped_scales").applies);
+  const auto seen = [&](const std::string& name, std::string_view check) {
+    for (std::size_t i = 0; i < report.checks.size(); ++i)
+      if (report.checks[i].name() == check)
+        return static_cast<bool>(fault(report, name).detected[i]);
+    return false;
+  };
+  CHECK_FALSE(seen("gain_0.72", "flashinfer.bmm"));
+  CHECK(seen("gain_0.72", "deepgemm"));
+  CHECK(seen("gain_0.72", "budget"));
+  CHECK(seen("zeros", "flashinfer.bmm"));
+  CHECK_FALSE(seen("accumulator", "deepgemm"));
+  CHECK(seen("dropped_k_tile", "budget"));
+}
+
+TEST_CASE("power: integers in {-1, 0, 1} cannot tell accumulators apart", "[verify]") {
+  RandomProduct random({.promotion_interval = 128}, {});
+  for (std::vector<std::uint8_t>* codes : {&random.a, &random.b})
+    for (std::uint8_t& code : *codes)
+      code = static_cast<std::uint8_t>((code & 3) == 0 ? 0 : (code & 0x80) | 0x38);
+  const Product exact =
+      with_accumulator(random.product, find_instruction_model("exact").accumulator);
+  const VerifyReport report = verify_codes(random.product, golden_output(exact));
+  CHECK(report.comparison.bitwise());
+  CHECK(report.verdict == Verdict::no_power);
+  CHECK_THAT(fault(*report.power, "accumulator").reason, contains("integers in {-1, 0, 1}"));
+  CHECK_THAT(fault(*report.power, "missing_promotion").reason, contains("{-1, 0, 1}"));
+  CHECK_THAT(describe(report), contains("no power"));
+}
+
+TEST_CASE("power: a golden output of zeros", "[verify]") {
+  RandomProduct random({}, {});
+  for (std::uint8_t& code : random.a) code = 0;
+  const VerifyReport report = verify_codes(random.product, golden_output(random.product));
+  CHECK(report.verdict == Verdict::no_power);
+  CHECK_THAT(describe(report), contains("the right output is all zeros"));
+}
+
+TEST_CASE("gates: their limits", "[verify]") {
+  CHECK(gates().size() == 7);
+  CHECK(find_gate("deepgemm").limit == 1e-3);
+  CHECK_THROWS_WITH(find_gate("rtol"), contains("flashinfer.bmm"));
+  CHECK_THROWS_WITH(find_check("rtol"), contains("bitwise, budget"));
+  const std::vector<float> golden(100, 1.0F);
+  const auto passing = [&](float factor) {
+    std::vector<float> got(100, factor);
+    const CodeComparison c = compare_codes(format(FormatId::f32), std::as_bytes(std::span(golden)),
+                                           std::as_bytes(std::span(got)),
+                                           {.tolerances = gate_tolerances(FormatId::f32)});
+    std::string names;
+    for (std::size_t i = 0; i < gates().size(); ++i)
+      if (gate_passes(i, c)) names += std::string(gates()[i].name) + " ";
+    return names;
+  };
+  CHECK(passing(1.0F).size() > 80);
+  CHECK(passing(1.003F) ==
+        "deepgemm vllm.scaled_mm transformer_engine torchao flashinfer.bmm flashinfer.groupwise ");
+  CHECK(passing(1.015F) ==
+        "deepgemm vllm.scaled_mm transformer_engine flashinfer.bmm "
+        "flashinfer.groupwise ");
+  CHECK(passing(1.18F) == "vllm.scaled_mm transformer_engine flashinfer.bmm ");
+  CHECK(passing(0.72F) == "vllm.scaled_mm flashinfer.bmm ");
+  CHECK(passing(std::nanf("")).empty());
+}
+
+TEST_CASE("verify: outputs of another shape or type are refused", "[verify]") {
+  const RandomProduct random({}, {});
+  const std::vector<std::byte> codes = golden_output(random.product);
+  Operand got{"got", {ElementType::f32, {20, 24}, codes}, nullptr};
+  CHECK_THROWS_WITH(verify(random.product, got), contains("shape [24, 20]"));
+  got = {"got", {ElementType::u32, {24, 20}, codes}, nullptr};
+  CHECK_THROWS_WITH(verify(random.product, got), contains("f32 elements"));
+  got = {"got", {ElementType::f32, {24, 20}, codes, true}, nullptr};
+  CHECK_THROWS_WITH(verify(random.product, got), contains("ascontiguousarray"));
+}
+
+TEST_CASE("verify: a cast with one value rounded twice", "[verify]") {
+  std::vector<float> x(1000);
+  const RandomStream stream(1, "verify_cast");
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
+  x[500] = 1.0625001F;
+  std::vector<std::byte> codes = cast_output(x, default_output(FormatId::e4m3fn));
+  CHECK(codes[500] == std::byte{0x39});
+  const Operand input{"x", view_of(ElementType::f32, {10, 100}, std::span<const float>(x)),
+                      nullptr};
+  const auto report = [&] {
+    return verify_cast({}, input, nullptr,
+                       {"got", {ElementType::e4m3fn, {10, 100}, codes}, nullptr});
+  };
+  CHECK(report().verdict == Verdict::pass);
+  codes[500] = std::byte{0x38};
+  const VerifyReport wrong = report();
+  CHECK(wrong.verdict == Verdict::mismatch);
+  CHECK(wrong.elements[0].row == 5);
+  CHECK(wrong.elements[0].column == 0);
+  CHECK(first_cause(wrong) == "double_rounding_f16");
+  CHECK(wrong.diagnosis->causes.front().explained == 1);
+}
+
+TEST_CASE("verify: a cast under scales by tile", "[verify]") {
+  const std::vector<float> x{1.0F, 1.3F, 2.0F, 5.7F, -1.0F, 0.3F, 7.0F, 1.1F};  // [2, 4]
+  const std::vector<float> scales{2.0F, 0.5F, 4.0F, 1.0F};                      // [2, 2]
+  std::vector<float> scaled;
+  for (std::size_t i = 0; i < 8; ++i) scaled.push_back(x[i] * scales[i / 4 * 2 + i % 4 / 2]);
+  const std::vector<std::byte> codes = cast_output(scaled, default_output(FormatId::e4m3fn));
+  const Operand input{"x", view_of(ElementType::f32, {2, 4}, std::span<const float>(x)), nullptr};
+  const Operand scale{"s", view_of(ElementType::f32, {2, 2}, std::span<const float>(scales)),
+                      nullptr};
+  const Operand got{"got", {ElementType::e4m3fn, {2, 4}, codes}, nullptr};
+  CHECK(verify_cast({}, input, &scale, got).comparison.bitwise());
+  CHECK(verify_cast({}, input, nullptr, got).comparison.bit_mismatches == 6);
+  const Operand odd{"s", view_of(ElementType::f32, {3}, std::span<const float>(scales).first(3)),
+                    nullptr};
+  CHECK_THROWS_WITH(verify_cast({}, input, &odd, got), contains("grid of tiles"));
+}
