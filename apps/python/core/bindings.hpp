@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <span>
 
+#include "fp8lab/metrics/comparison.hpp"
+
 namespace fp8lab::python {
 
 namespace nb = nanobind;
@@ -37,5 +39,9 @@ void bind_casts(nb::module_& m);
 void bind_recipes(nb::module_& m);
 void bind_gemm(nb::module_& m);
 void bind_checks(nb::module_& m);  ///< compare, replay
+void bind_verify(nb::module_& m);
+
+/// Keyword arguments of the Python class.
+nb::dict to_dict(const Comparison& comparison);
 
 }  // namespace fp8lab::python

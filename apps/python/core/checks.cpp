@@ -1,10 +1,8 @@
 #include "bindings.hpp"
 #include "fp8lab/io/replay.hpp"
-#include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/verify/recording.hpp"
 
 namespace fp8lab::python {
-namespace {
 
 nb::dict to_dict(const Comparison& c) {
   nb::dict d;
@@ -22,6 +20,8 @@ nb::dict to_dict(const Comparison& c) {
   d["mean_signed_relative"] = c.mean_signed_relative;
   return d;
 }
+
+namespace {
 
 template <typename Reference>
 nb::dict compare_arrays(const Vector<const Reference>& reference,

@@ -19,4 +19,5 @@ NB_MODULE(_core, m) {
   bind_recipes(m);
   bind_gemm(m);
   bind_checks(m);
+  bind_verify(m);
 }

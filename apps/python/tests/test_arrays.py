@@ -161,3 +161,13 @@ def test_torch():
     np.testing.assert_array_equal(fp8lab.encode(x.to(torch.bfloat16)), codes)
     d = fp8lab.gemm(fp8, fp8, a_format="e4m3fn", b_format="e4m3fn", model="exact")
     assert d.tolist() == [[1.0 + 4.0 + 448.0**2]]
+
+
+def test_jax():
+    jnp = pytest.importorskip("jax.numpy")
+    x = jnp.array([[1.0, -2.0, 448.0]])
+    for dtype in (jnp.float32, jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn, jnp.float8_e5m2):
+        tensor = x.astype(dtype)
+        seen = _arrays.as_array("x", tensor)
+        assert seen.__array_interface__["data"][0] == tensor.unsafe_buffer_pointer()
+        np.testing.assert_array_equal(seen, np.asarray(tensor))

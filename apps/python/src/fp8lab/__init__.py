@@ -33,10 +33,12 @@ from fp8lab._registry import (
     models,
     profiles,
 )
+from fp8lab._verify import Cause, VerifyReport, verify
 
 __all__ = [
     "AccumulatorModel",
     "CastProfile",
+    "Cause",
     "Comparison",
     "EncodeStatistics",
     "Format",
@@ -48,6 +50,7 @@ __all__ = [
     "Recipe",
     "ReplayReport",
     "Scales",
+    "VerifyReport",
     "compare",
     "decode",
     "encode",
@@ -59,4 +62,5 @@ __all__ = [
     "profiles",
     "quantize",
     "replay",
+    "verify",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,18 +64,30 @@ class Problem(NamedTuple):
     n: int
 
 
+class ProductOptions(TypedDict, total=False):
+    """The arguments of `gemm` beside operands, model and threads."""
+
+    c: ArrayLike | None
+    a_scales: ArrayLike | Scales | None
+    b_scales: ArrayLike | Scales | None
+    a_format: str | None
+    b_format: str | None
+    promotion_interval: int
+    scale_order: str
+
+
 def make_problem(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
     *,
     model: str | InstructionModel | AccumulatorModel,
-    c: ArrayLike | None,
-    a_scales: ArrayLike | Scales | None,
-    b_scales: ArrayLike | Scales | None,
-    a_format: str | None,
-    b_format: str | None,
-    promotion_interval: int,
-    scale_order: str,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
 ) -> Problem:
     """The arguments of `gemm` as the library takes them."""
     left = _operand("a", a, a_format, a_scales)
