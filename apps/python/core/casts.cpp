@@ -29,7 +29,7 @@ void bind_casts(nb::module_& m) {
       .def_ro("underflowed", &EncodeStatistics::underflowed)
       .def_ro("nan", &EncodeStatistics::nan);
   nb::class_<EncodeOptions>(m, "EncodeOptions")
-      .def(nb::new_(make_options), nb::kw_only(), "format"_a, "profile"_a, "rounding"_a.none(),
+      .def(nb::new_(&make_options), nb::kw_only(), "format"_a, "profile"_a, "rounding"_a.none(),
            "scale"_a, "seed"_a.none(), "first_draw"_a, "threads"_a);
 
   m.def(

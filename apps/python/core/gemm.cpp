@@ -59,7 +59,7 @@ void run(const Problem& problem, const Matrix<float>& d, int threads) {
 
 void bind_gemm(nb::module_& m) {
   nb::class_<Problem>(m, "Problem")
-      .def(nb::new_(make_problem), nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a,
+      .def(nb::new_(&make_problem), nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a,
            "b"_a.noconvert(), "b_format"_a, "c"_a.noconvert().none(),
            "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a,
            "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a, "promotion_interval"_a,

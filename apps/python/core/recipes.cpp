@@ -190,7 +190,7 @@ void bind_recipes(nb::module_& m) {
       },
       "preset"_a, "role"_a);
   nb::class_<Recipe>(m, "Recipe")
-      .def(nb::new_(make_recipe), nb::kw_only(), "format"_a, "profile"_a, "rule"_a, "source"_a,
+      .def(nb::new_(&make_recipe), nb::kw_only(), "format"_a, "profile"_a, "rule"_a, "source"_a,
            "row_block"_a, "k_block"_a, "power_of_two"_a, "amax_floor"_a, "rows_multiple"_a,
            "k_multiple"_a, "history"_a, "margin"_a, "amax_algorithm"_a, "zero_amax"_a, "window"_a);
   nb::class_<Quantizer>(m, "Quantizer")
@@ -210,7 +210,7 @@ void bind_recipes(nb::module_& m) {
           },
           "x"_a.noconvert(), "with_transpose"_a, "threads"_a);
   nb::class_<QuantizedTensor>(m, "QuantizedTensor")
-      .def(nb::new_(tensor_of), nb::kw_only(), "format"_a, "codes"_a.noconvert(),
+      .def(nb::new_(&tensor_of), nb::kw_only(), "format"_a, "codes"_a.noconvert(),
            "scales"_a.noconvert(), "inverse_scales"_a.noconvert(), "row_block"_a, "k_block"_a);
   m.def(
       "dequantize",

@@ -107,7 +107,7 @@ void bind_registry(nb::module_& m) {
   m.def(
       "format_name", [](std::string_view name) { return find_format(name).name; }, "name"_a);
   nb::class_<AccumulatorModel>(m, "AccumulatorModel")
-      .def(nb::new_(make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
+      .def(nb::new_(&make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
            "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
            "product_fraction_bits"_a);
   m.def(

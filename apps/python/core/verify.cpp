@@ -64,7 +64,7 @@ nb::dict gates_of(const VerifyReport& report) {
   return d;
 }
 
-nb::dict to_dict(const VerifyReport& report) {
+nb::dict fields_of(const VerifyReport& report) {
   nb::dict d;
   d["verdict"] = to_string(report.verdict);
   d["bit_mismatches"] = report.comparison.bit_mismatches;
@@ -89,7 +89,7 @@ void bind_verify(nb::module_& m) {
           const nb::gil_scoped_release release;
           report = run(problem, model, got, output, check, fault_matrix, threads);
         }
-        return to_dict(report);
+        return fields_of(report);
       },
       nb::kw_only(), "problem"_a, "model"_a, "got"_a.noconvert(), "output"_a, "check"_a,
       "fault_matrix"_a, "threads"_a);

@@ -33,8 +33,9 @@ def test_outputs_of_every_type(dtype):
     a, b = operands()
     d = fp8lab.gemm(a, b, model=HOPPER)
     got = np.clip(d, -448, 448).astype(dtype)
-    assert_matches(got, (a, b), model=HOPPER)
-    assert_matches(np.asfortranarray(got), (a, b), model=HOPPER)
+    power = got.itemsize > 1  # FP8 outputs may hide which accumulator made them
+    assert_matches(got, (a, b), model=HOPPER, require_power=power)
+    assert_matches(np.asfortranarray(got), (a, b), model=HOPPER, require_power=power)
     wrong = got.copy()
     wrong[3, 5] = -wrong[3, 5]
     with pytest.raises(AssertionError, match="row 3 column 5"):
@@ -44,7 +45,7 @@ def test_outputs_of_every_type(dtype):
 def test_codes_need_their_format():
     a, b = operands()
     got = fp8lab.gemm(a, b, model=HOPPER).astype(ml_dtypes.float8_e5m2).view(np.uint8)
-    assert_matches(got, (a, b), model=HOPPER, got_format="e5m2")
+    assert_matches(got, (a, b), model=HOPPER, got_format="e5m2", require_power=False)
     with pytest.raises(ValueError, match="got_format: expected the format of got"):
         assert_matches(got, (a, b), model=HOPPER)
 
