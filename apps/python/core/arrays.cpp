@@ -12,7 +12,6 @@ using Any = nb::ndarray<nb::ro, nb::device::cpu>;
 
 /// DLPack type codes, with the ones that DLPack 1.1 added for eight bits.
 std::string_view format_of(nb::dlpack::dtype type) {
-  constexpr std::uint8_t kInt = 0;
   constexpr std::uint8_t kUnsigned = 1;
   constexpr std::uint8_t kFloat = 2;
   constexpr std::uint8_t kBfloat = 4;
@@ -20,7 +19,7 @@ std::string_view format_of(nb::dlpack::dtype type) {
   if (type.code == kFloat && type.bits == 32) return "f32";
   if (type.code == kFloat && type.bits == 64) return "f64";
   if (type.code == kBfloat && type.bits == 16) return "bf16";
-  if ((type.code == kUnsigned || type.code == kInt) && type.bits == 8) return "u8";
+  if (type.code == kUnsigned && type.bits == 8) return "u8";
   if (type.code == 10 && type.bits == 8) return "e4m3fn";
   if (type.code == 11 && type.bits == 8) return "e4m3fnuz";
   if (type.code == 12 && type.bits == 8) return "e5m2";

@@ -7,13 +7,13 @@ namespace {
 EncodeOptions make_options(std::string_view format_name, std::string_view profile,
                            std::optional<std::string_view> rounding, float scale,
                            std::optional<std::uint64_t> seed, std::uint64_t first_draw,
-                           int threads) {
+                           bool statistics, int threads) {
   EncodeOptions options;
   options.format = find_format(format_name).id;
   options.policy = find_cast_profile(profile).policy;
   if (rounding) options.policy.rounding = find_rounding_mode(*rounding);
   options.scale = scale;
-  options.statistics = GatherStatistics::all;
+  options.statistics = statistics ? GatherStatistics::all : GatherStatistics::none;
   if (seed) options.random = RandomStream(*seed, "cast");
   options.first_draw = first_draw;
   options.threads = threads;
@@ -30,7 +30,7 @@ void bind_casts(nb::module_& m) {
       .def_ro("nan", &EncodeStatistics::nan);
   nb::class_<EncodeOptions>(m, "EncodeOptions")
       .def(nb::new_(&make_options), nb::kw_only(), "format"_a, "profile"_a, "rounding"_a.none(),
-           "scale"_a, "seed"_a.none(), "first_draw"_a, "threads"_a);
+           "scale"_a, "seed"_a.none(), "first_draw"_a, "statistics"_a, "threads"_a);
 
   m.def(
       "encode",

@@ -1,6 +1,5 @@
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/target.hpp"
 
 NB_MODULE(_core, m) {
   using namespace fp8lab::python;  // NOLINT(google-build-using-namespace)
@@ -12,7 +11,6 @@ NB_MODULE(_core, m) {
       PyErr_SetString(PyExc_ValueError, error.what());
     }
   });
-  m.def("target", [] { return std::string(fp8lab::to_string(fp8lab::current_target())); });
   bind_registry(m);
   bind_arrays(m);
   bind_casts(m);

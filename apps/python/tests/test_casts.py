@@ -108,6 +108,8 @@ def test_wide_values_are_refused_unless_exact():
     assert fp8lab.encode([1, 2, 3]).astype(int).tolist() == [1, 2, 3]
     with pytest.raises(ValueError, match=r"x: expected float32, .* got 0\.1 at \(1,\) of float64"):
         fp8lab.encode([1.0, 0.1])
+    with pytest.raises(ValueError, match=r"got 9007199254740993 at \(0,\) of int64"):
+        fp8lab.encode([2**53 + 1])
     with pytest.raises(ValueError, match=r"16777217.* at \(0, 1\) of int64"):
         fp8lab.encode([[1, 2**24 + 1]])
     with pytest.raises(ValueError, match="x: expected an array of floats, got complex128"):

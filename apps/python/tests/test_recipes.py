@@ -100,7 +100,7 @@ def test_tensors_made_by_hand_are_checked():
     q = dataclasses.replace(fp8lab.quantize(some()), row_block=1)
     with pytest.raises(
         ValueError,
-        match=r"scales: expected \[ceil\(4/1\), ceil\(256/256\)\] = \[4, 1\], got \[1, 1\]",
+        match=r"^scales: expected \[ceil\(4/1\), ceil\(256/256\)\] = \[4, 1\], got \[1, 1\]",
     ):
         q.dequantize()
 

@@ -114,7 +114,8 @@ def as_float32(argument: str, x: Any) -> NDArray[np.float32]:
         raise bad(argument, "an array of floats", array.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
         narrow: NDArray[np.float32] = np.array(array, np.float32, order="C")
-        inexact = (narrow != array) & ~np.isnan(narrow)
+        # Wide enough for every binary64 number and every 64-bit integer.
+        inexact = (narrow.astype(np.longdouble) != array.astype(np.longdouble)) & ~np.isnan(narrow)
     if inexact.any():
         index = tuple(int(i) for i in np.argwhere(inexact)[0])
         expected = "float32, or values exact in it (round yourself: .astype(np.float32))"

@@ -22,6 +22,20 @@ class EncodeStatistics:
     nan: int  #: NaN elements, and elements whose code became NaN
 
 
+def _encode(
+    x: ArrayLike, format: str, options: _core.EncodeOptions, dtype: DTypeLike | None
+) -> tuple[NDArray[Any], _core.EncodeStatistics]:
+    name = _core.format_name(format)
+    array = as_array("x", x)
+    out = np.empty(array.shape, np.uint16 if name in ("f16", "bf16") else np.uint8)
+    result = coded(out, name, dtype)
+    half = {np.dtype(np.float16): "f16", DTYPES["bf16"]: "bf16"}.get(array.dtype)
+    if half is not None and out.dtype == np.uint8:
+        words = np.ascontiguousarray(array).view(np.uint16).reshape(-1)
+        return result, _core.encode_half(words, half, out.reshape(-1), options)
+    return result, _core.encode(as_float32("x", array).reshape(-1), out.reshape(-1), options)
+
+
 def encode(
     x: ArrayLike,
     format: str = "e4m3fn",
@@ -53,18 +67,17 @@ def encode(
     >>> fp8lab.encode([464, 465], profile="nvidia_nosat", dtype="uint8")
     array([126, 127], dtype=uint8)
     """
-    codes, _ = encode_with_statistics(
-        x,
-        format,
+    options = _core.EncodeOptions(
+        format=format,
         profile=profile,
-        scale=scale,
         rounding=rounding,
+        scale=scale,
         seed=seed,
         first_draw=first_draw,
-        dtype=dtype,
+        statistics=False,
         threads=threads,
     )
-    return codes
+    return _encode(x, format, options, dtype)[0]
 
 
 def encode_with_statistics(
@@ -86,26 +99,18 @@ def encode_with_statistics(
     >>> statistics
     EncodeStatistics(amax=1000.0, overflowed=1, underflowed=1, nan=0)
     """
-    name = _core.format_name(format)
     options = _core.EncodeOptions(
-        format=name,
+        format=format,
         profile=profile,
         rounding=rounding,
         scale=scale,
         seed=seed,
         first_draw=first_draw,
+        statistics=True,
         threads=threads,
     )
-    array = as_array("x", x)
-    out = np.empty(array.shape, np.uint16 if name in ("f16", "bf16") else np.uint8)
-    result = coded(out, name, dtype)
-    half = {np.dtype(np.float16): "f16", DTYPES["bf16"]: "bf16"}.get(array.dtype)
-    if half is not None and out.dtype == np.uint8:
-        words = np.ascontiguousarray(array).view(np.uint16)
-        s = _core.encode_half(words.reshape(-1), half, out.reshape(-1), options)
-    else:
-        s = _core.encode(as_float32("x", array).reshape(-1), out.reshape(-1), options)
-    return result, EncodeStatistics(s.amax, s.overflowed, s.underflowed, s.nan)
+    codes, s = _encode(x, format, options, dtype)
+    return codes, EncodeStatistics(s.amax, s.overflowed, s.underflowed, s.nan)
 
 
 def decode(

@@ -29,7 +29,7 @@ def _tile_scales(argument: str, scales: ArrayLike | Scales) -> Scales:
     if values.ndim > 1 and values.size != len(values):
         expected = "a number, one scale a row, or fp8lab.Scales(values, row_block, k_block)"
         raise bad(argument, expected, f"an array {list(values.shape)}")
-    return Scales(values, 0 if values.ndim == 0 else 1)
+    return Scales(values, 0 if values.size == 1 else 1)
 
 
 def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand:
@@ -37,7 +37,7 @@ def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand
         if scales is not None:
             expected = "None, since a QuantizedTensor brings its own"
             raise bad(f"{argument}_scales", expected, type(scales).__name__)
-        x, scales = x.codes, x.inverse
+        x, scales, stated = x.codes, x.inverse, stated or x.format
     words, name = codes_of(argument, x, stated)
     if words.ndim != 2:
         shape = "[m, k]" if argument == "a" else "[n, k]"
@@ -46,6 +46,8 @@ def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand
         return _Operand(words, name, None, 1, 0)
     tiles = _tile_scales(f"{argument}_scales", scales)
     values = as_float32(f"{argument}_scales", tiles.values).reshape(-1)
+    if values.size == 0 and words.size > 0:
+        raise bad(f"{argument}_scales", "at least one scale", "none")
     return _Operand(words, name, values, tiles.row_block or max(len(words), 1), tiles.k_block)
 
 
