@@ -21,6 +21,8 @@ clean=$PWD/venv/bin/python
   --no-index --find-links "$wheelhouse" --constraint "$package/../../tests/python/requirements.txt" \
   pytest fp8lab-*.whl
 
+# On a busy machine a thread that waits must give its core away.
+export OMP_WAIT_POLICY=passive
 "$python" -m mypy --config-file "$package/pyproject.toml" --python-executable "$clean" -p fp8lab
 "$clean" -m pytest -q -rs --doctest-modules --doctest-glob=README.md -p no:cacheprovider \
   --rootdir "$package" "$tests" "$package/README.md" --pyargs fp8lab
