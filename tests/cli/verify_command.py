@@ -4,6 +4,7 @@ Usage: verify_command.py PATH_OF_FP8LAB
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -324,8 +325,31 @@ def test_power(at):
            stdout=["missed: rtz_cast"])
 
 
+def test_memory(at):
+    """A golden file of 1 GiB (most of it holes of the file system) is compared in 128 MiB of memory."""
+    paths = at / "golden.npy", at / "got.npy"
+    for path in paths:
+        big = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(1 << 14, 1 << 14))
+        big[:64] = np.random.default_rng(5).standard_normal((64, 1 << 14))
+    expect_peak(0, at, *paths)
+    big[-1, -1] = 1
+    big.flush()
+    expect_peak(1, at, *paths)
+
+
+def expect_peak(code, at, golden, got):
+    with open(at / "stdout.txt", "w+") as out:
+        child = subprocess.Popen([TOOL, "verify", str(got), "--golden", str(golden)], stdout=out)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        seen = out.read()
+    check(f"1 GiB against 1 GiB: exit {child.returncode}, expected {code}", child.returncode == code, seen)
+    check(f"a peak of {usage.ru_maxrss} KiB", usage.ru_maxrss < 128 * 1024)
+
+
 def main():
-    for test in (test_gemm, test_files, test_verify, test_causes, test_casts, test_power):
+    for test in (test_gemm, test_files, test_verify, test_causes, test_casts, test_power, test_memory):
         with tempfile.TemporaryDirectory() as folder:
             test(Folder(folder))
     print("gemm and verify:", "all as expected" if failures == 0 else f"{failures} failures")

@@ -13,6 +13,7 @@ TEST_CASE("budget: every FP8 model's own output lies within it", "[verify]") {
       {.shape = {6, 5, 300}, .data = Data::positive, .with_c = true},
       {.shape = {6, 5, 300}, .data = Data::wide},
       {.shape = {6, 5, 512}, .tiles_a = {6}, .tiles_b = {5}, .with_c = true}};
+  int ordinary = 0;
   for (const InstructionModel& model : instruction_models()) {
     if (format(model.a_format).storage_bits != 8) continue;
     for (const std::int64_t promotion : {0, 128})
@@ -31,10 +32,12 @@ TEST_CASE("budget: every FP8 model's own output lies within it", "[verify]") {
               INFO(model.name << " promotion " << promotion << " output " << format(output).name
                               << " exact " << budget.exact << " total " << budget.total() << " got "
                               << decode(format(output), code));
-              CHECK(within(budget, random.product.output, code));
+              CHECK((budget.special || within(budget, random.product.output, code)));
+              ordinary += budget.special ? 0 : 1;
             }
         }
   }
+  CHECK(ordinary > 8000);
 }
 
 TEST_CASE("budget: it is about as wide as the accumulator's errors", "[verify]") {

@@ -104,7 +104,7 @@ TEST_CASE("verify: every fault that is made is diagnosed as itself", "[verify]")
   CHECK(cause_of(without_terms(p, 384, 512)) == "dropped_last_k_tile");
   CHECK(first_cause(verify_codes(p, bytes_of(*compute_missing_promotion(p)))) ==
         "missing_promotion");
-  CHECK(first_cause(verify_codes(p, bytes_of(*compute_split_k(p, 4)))) == "split_k_4");
+  CHECK(first_cause(verify_codes(p, bytes_of(*compute_split_k(p, 2)))) == "split_k_2");
 }
 
 TEST_CASE("verify: subnormal operands flushed are named", "[verify]") {

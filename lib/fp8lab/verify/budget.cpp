@@ -20,6 +20,11 @@ constexpr double kTiny = 0x1p-149;       // binary32's smallest step
 struct Bounded {
   double value = 0.0;
   double error = 0.0;
+  bool overflows = false;  ///< it may have passed the accumulator's largest number
+
+  void check_range(FormatId id) {
+    overflows |= !(std::abs(value) + error < format(id).max_finite());
+  }
 };
 
 double value_of(const Unpacked& x) {
@@ -101,6 +106,7 @@ class Accumulation {
         sum_.error += (std::abs(sum_.value) + sum_.error) * kFloatStep + kTiny;
         break;
     }
+    sum_.check_range(model_.output_format);
   }
 
   const AccumulatorModel& model_;
@@ -114,6 +120,8 @@ void scale_into(const Bounded& sum, double scale, Bounded& final) {
                  2.0 * kFloatStep * (std::abs(product) + sum.error * std::abs(scale)) + kTiny;
   final.value += product;
   final.error += (std::abs(final.value) + final.error) * kFloatStep;
+  final.overflows |= sum.overflows;
+  final.check_range(FormatId::f32);
 }
 
 struct Scales {
@@ -192,7 +200,7 @@ ErrorBudget error_budget(const Product& product, std::int64_t row, std::int64_t 
   const Row b(product.problem.b, column);
   ErrorBudget budget;
   const Bounded sum = accumulate(product.problem, a, b, row, column);
-  budget.special = !a.finite() || !b.finite() || !std::isfinite(sum.value);
+  budget.special = !a.finite() || !b.finite() || sum.overflows;
   if (budget.special) return budget;
   budget.exact = sum.value;
   budget.accumulation = sum.error;

@@ -20,7 +20,8 @@ struct ErrorBudget {
   /// [exact - errors, exact + errors], cast as the output is.
   std::uint32_t low = 0;
   std::uint32_t high = 0;
-  bool special = false;  ///< a NaN or an infinity takes part: only the golden code is right
+  /// A NaN or an infinity takes part, or may arise on the way: only the golden code is right.
+  bool special = false;
 
   [[nodiscard]] double total() const { return quantization + accumulation + rounding; }
 };

@@ -308,15 +308,9 @@ PowerReport power(const OutputCast& output, std::span<const std::byte> golden,
   for (const Check& check : checks)
     require(check.kind != Check::Kind::budget, "check", "one that needs no inputs", "budget");
   const auto width = static_cast<std::size_t>(format(output.format).storage_bits / 8);
-  const auto size = static_cast<std::int64_t>(golden.size() / width);
-  std::vector<std::byte> sampled;
-  for (const std::int64_t at : spread(size, kRows * kColumns)) {
-    const std::byte* from = golden.data() + static_cast<std::size_t>(at) * width;
-    sampled.insert(sampled.end(), from, from + width);
-  }
-  PowerReport report{checks, {}, 1, static_cast<std::int64_t>(sampled.size() / width)};
-  if (sampled.empty()) return report;
-  const Trial trial(output, std::move(sampled), checks, threads);
+  PowerReport report{checks, {}, 1, static_cast<std::int64_t>(golden.size() / width)};
+  if (golden.empty()) return report;
+  const Trial trial(output, {golden.begin(), golden.end()}, checks, threads);
   output_faults(trial, report.faults);
   explain(report.faults, trial.values(), nullptr);
   return report;

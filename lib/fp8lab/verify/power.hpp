@@ -56,8 +56,11 @@ struct PowerReport {
 /// FNUZ codes read as FN, a missing promotion, another accumulator.
 PowerReport power(const Product& product, const std::vector<Check>& checks, int threads = 0);
 
-/// The faults that need no inputs, on an output that is all there is. A `budget`
-/// check then throws `Error`.
+/// Elements of an output without inputs that faults are tried on.
+inline constexpr std::int64_t kPowerSample = 64 * 512;
+
+/// The faults that need no inputs, on an output, or an evenly spread sample of one,
+/// that is all there is. A `budget` check then throws `Error`.
 PowerReport power(const OutputCast& output, std::span<const std::byte> golden,
                   const std::vector<Check>& checks, int threads = 0);
 

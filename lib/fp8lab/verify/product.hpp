@@ -42,11 +42,11 @@ struct GemmOperands {
   /// What codes are multiplied by to get values back (inverse scales), as floats
   /// or E8M0 codes: one value; [rows] or [rows, 1]; or a grid of tiles over
   /// [rows, k], whose tile sides are 128 or 32 where that fits, else even parts.
-  std::optional<TensorView> scale_a;
-  std::optional<TensorView> scale_b;
-  std::optional<TensorView> c;  ///< [m, n], added in the units of D
-  std::string recipe;           ///< a preset that quantizes float A (activation) and B (weight)
-  std::shared_ptr<const void> owner;  ///< what the views point into; null if the caller keeps it
+  std::optional<TensorView> scale_a{};
+  std::optional<TensorView> scale_b{};
+  std::optional<TensorView> c{};  ///< [m, n], added in the units of D
+  std::string recipe{};           ///< a preset that quantizes float A (activation) and B (weight)
+  std::shared_ptr<const void> owner{};  ///< what the views point into; null if the caller keeps it
 };
 
 /// The floats that a recipe quantized, row-major like the matrix.
