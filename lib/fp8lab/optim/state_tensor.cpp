@@ -17,21 +17,12 @@ namespace {
 constexpr std::array<std::string_view, 4> kScalingNames{"none", "tensor", "group", "expanded"};
 constexpr std::size_t kChunk = 32 * kStateGroup;
 
-ElementType element_type_of(FormatId id) {
-  switch (id) {
-    case FormatId::f16:
-      return ElementType::f16;
-    case FormatId::bf16:
-      return ElementType::bf16;
-    case FormatId::e4m3fn:
-      return ElementType::e4m3fn;
-    case FormatId::e5m2:
-      return ElementType::e5m2;
-    case FormatId::f32:
-      return ElementType::f32;
-    default:
-      throw Error("state format", "f32, f16, bf16, e4m3fn or e5m2", fp8lab::format(id).name);
-  }
+/// The types that a state may have; E8M0 is for scales only.
+ElementType state_type(FormatId id) {
+  require(id == FormatId::f32 || id == FormatId::f16 || id == FormatId::bf16 ||
+              id == FormatId::e4m3fn || id == FormatId::e5m2,
+          "state format", "f32, f16, bf16, e4m3fn or e5m2", fp8lab::format(id).name);
+  return element_type_of(id);
 }
 
 CastPolicy policy_of(const Format& f) {
@@ -90,7 +81,7 @@ std::string describe(const StateFormat& format) {
 
 StateTensor::StateTensor(const StateFormat& format, std::size_t size)
     : format_(format), size_(size) {
-  element_type_of(format.format);
+  state_type(format.format);
   const Format& f = fp8lab::format(format.format);
   const bool scaled = format.scaling != StateScaling::none;
   require(!scaled || f.storage_bits < 32, "state scaling", "none for f32",
@@ -234,7 +225,7 @@ std::span<std::byte> StateTensor::writable_codes() {
 
 void StateTensor::append_to(std::vector<NamedTensor>& tensors, const std::string& name,
                             const std::vector<std::int64_t>& shape) const {
-  tensors.push_back({name, {element_type_of(format_.format), shape, codes(), false}});
+  tensors.push_back({name, {state_type(format_.format), shape, codes(), false}});
   append_floats(tensors, name + ".inverse_scale", inverse_scales_);
   append_floats(tensors, name + ".exponent", exponents_);
   append_floats(tensors, name + ".centre", centres_);
@@ -242,7 +233,7 @@ void StateTensor::append_to(std::vector<NamedTensor>& tensors, const std::string
 
 void StateTensor::restore(std::span<const NamedTensor> tensors, const std::string& name,
                           const std::vector<std::int64_t>& shape) {
-  const auto bytes = find_bytes(tensors, name, element_type_of(format_.format), shape);
+  const auto bytes = find_bytes(tensors, name, state_type(format_.format), shape);
   require(bytes.size() == code_bytes(), name, fmt::format("{} bytes", code_bytes()),
           fmt::format("{}", bytes.size()));
   if (!bytes.empty()) std::memcpy(writable_codes().data(), bytes.data(), bytes.size());

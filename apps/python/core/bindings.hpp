@@ -1,0 +1,47 @@
+#pragma once
+// The seam between NumPy and the library. Python prepares arrays of the exact type (so no
+// caster ever copies) and allocates what is written; C++ computes without the GIL.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "fp8lab/metrics/comparison.hpp"
+
+namespace fp8lab::python {
+
+namespace nb = nanobind;
+using namespace nb::literals;  // NOLINT(google-build-using-namespace): "name"_a
+
+template <typename T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <typename T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+/// Words of any width and strides.
+using Words = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+
+template <typename T, typename... Args>
+std::span<T> span_of(const nb::ndarray<T, Args...>& array) {
+  return {array.data(), array.size()};
+}
+
+using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
+
+void bind_registry(nb::module_& m);  ///< formats, profiles, models
+void bind_arrays(nb::module_& m);    ///< DLPack
+void bind_casts(nb::module_& m);
+void bind_recipes(nb::module_& m);
+void bind_gemm(nb::module_& m);
+void bind_checks(nb::module_& m);  ///< compare, replay
+void bind_verify(nb::module_& m);
+
+/// Keyword arguments of the Python class.
+nb::dict to_dict(const Comparison& comparison);
+
+}  // namespace fp8lab::python

@@ -1,0 +1,70 @@
+#include "fp8lab/gemm/gemm.hpp"
+
+#include <fmt/format.h>
+
+#include "bindings.hpp"
+#include "problem.hpp"
+
+namespace fp8lab::python {
+namespace {
+
+CodeMatrix matrix_of(const Words& words, std::string_view argument, std::string_view name) {
+  const Format& f = find_format(name);
+  require(words.itemsize() * 8 == static_cast<std::size_t>(f.storage_bits), argument,
+          fmt::format("words of {} bits, as {} has", f.storage_bits, f.name),
+          fmt::format("{} bits", words.itemsize() * 8));
+  return {f.id,
+          words.data(),
+          static_cast<std::int64_t>(words.shape(0)),
+          static_cast<std::int64_t>(words.shape(1)),
+          words.stride(0),
+          words.stride(1)};
+}
+
+InverseScales scales_of(const Scales& scales, std::int64_t row_block, std::int64_t k_block) {
+  if (!scales) return {};
+  return {span_of(*scales), row_block, k_block};
+}
+
+Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_view a_format,
+                     const Words& b, std::string_view b_format,
+                     const std::optional<Matrix<const float>>& c, const Scales& a_scales,
+                     std::int64_t a_row_block, std::int64_t a_k_block, const Scales& b_scales,
+                     std::int64_t b_row_block, std::int64_t b_k_block,
+                     std::int64_t promotion_interval, std::string_view scale_order) {
+  Problem made{{}, a, b, c, a_scales, b_scales};
+  GemmProblem& problem = made.problem;
+  problem.model = model;
+  problem.a = matrix_of(a, "a", a_format);
+  problem.b = matrix_of(b, "b", b_format);
+  if (c) {
+    require(c->shape(0) == a.shape(0) && c->shape(1) == b.shape(0), "c",
+            fmt::format("[m, n] = [{}, {}]", a.shape(0), b.shape(0)),
+            fmt::format("[{}, {}]", c->shape(0), c->shape(1)));
+    problem.c = c->data();
+  }
+  problem.a_scales = scales_of(a_scales, a_row_block, a_k_block);
+  problem.b_scales = scales_of(b_scales, b_row_block, b_k_block);
+  problem.promotion_interval = promotion_interval;
+  problem.scale_order = find_scale_order(scale_order);
+  return made;
+}
+
+void run(const Problem& problem, const Matrix<float>& d, int threads) {
+  require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
+  gemm(problem.problem, span_of(d), threads);
+}
+
+}  // namespace
+
+void bind_gemm(nb::module_& m) {
+  nb::class_<Problem>(m, "Problem")
+      .def(nb::new_(&make_problem), nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a,
+           "b"_a.noconvert(), "b_format"_a, "c"_a.noconvert().none(),
+           "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a,
+           "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a, "promotion_interval"_a,
+           "scale_order"_a);
+  m.def("gemm", run, "problem"_a, "d"_a.noconvert(), "threads"_a, WithoutGil());
+}
+
+}  // namespace fp8lab::python

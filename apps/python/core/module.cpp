@@ -1,0 +1,21 @@
+#include "bindings.hpp"
+#include "fp8lab/core/error.hpp"
+
+NB_MODULE(_core, m) {
+  using namespace fp8lab::python;  // NOLINT(google-build-using-namespace)
+  m.doc() = "The compiled part of fp8lab. Use the package, not this.";
+  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const fp8lab::Error& error) {
+      PyErr_SetString(PyExc_ValueError, error.what());
+    }
+  });
+  bind_registry(m);
+  bind_arrays(m);
+  bind_casts(m);
+  bind_recipes(m);
+  bind_gemm(m);
+  bind_checks(m);
+  bind_verify(m);
+}

@@ -1,0 +1,118 @@
+#include "bindings.hpp"
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/cast/policy.hpp"
+#include "fp8lab/formats/format.hpp"
+#include "names.hpp"
+
+namespace fp8lab::python {
+namespace {
+
+std::string specials_of(const Format& f) {
+  switch (f.specials) {
+    case SpecialValues::ieee:
+      return "ieee";
+    case SpecialValues::nan_only:
+      return "nan_only";
+    case SpecialValues::fnuz:
+      return "fnuz";
+    case SpecialValues::none:
+      return "none";
+  }
+  return "";
+}
+
+nb::dict to_dict(const Format& f) {
+  nb::dict d;
+  d["name"] = f.name;
+  d["exponent_bits"] = f.exponent_bits;
+  d["mantissa_bits"] = f.mantissa_bits;
+  d["bias"] = f.bias;
+  d["has_sign"] = f.has_sign;
+  d["specials"] = specials_of(f);
+  d["storage_bits"] = f.storage_bits;
+  d["max_finite"] = f.max_finite();
+  d["min_normal"] = f.min_normal();
+  d["min_subnormal"] = f.min_subnormal();
+  return d;
+}
+
+nb::dict to_dict(const CastProfile& profile) {
+  const CastPolicy& policy = profile.policy;
+  nb::dict d;
+  d["name"] = profile.name;
+  d["rounding"] = to_string(policy.rounding);
+  d["overflow"] = name_of(kOverflowPolicies, policy.overflow);
+  d["subnormals"] = name_of(kSubnormalPolicies, policy.subnormals);
+  d["infinity"] = name_of(kInfinityPolicies, policy.infinity);
+  d["nan"] = name_of(kNanPolicies, policy.nan);
+  d["max_magnitude"] = policy.max_magnitude;
+  d["used_by"] = profile.used_by;
+  return d;
+}
+
+nb::dict to_dict(const AccumulatorModel& model) {
+  nb::dict d;
+  d["kind"] = name_of(kAccumulationKinds, model.kind);
+  d["terms"] = model.terms;
+  d["alignment_fraction_bits"] = model.alignment_fraction_bits;
+  d["output_fraction_bits"] = model.output_fraction_bits;
+  d["rounding"] = to_string(model.rounding);
+  d["output_format"] = format(model.output_format).name;
+  d["product_exponent"] = name_of(kProductExponents, model.product_exponent);
+  d["product_fraction_bits"] = model.product_fraction_bits;
+  return d;
+}
+
+nb::dict to_dict(const InstructionModel& model) {
+  nb::dict d;
+  d["name"] = model.name;
+  d["a_format"] = format(model.a_format).name;
+  d["b_format"] = format(model.b_format).name;
+  d["accumulator"] = to_dict(model.accumulator);
+  d["standing"] = to_string(model.standing);
+  d["source"] = model.source;
+  return d;
+}
+
+template <typename Range>
+nb::list to_list(const Range& range) {
+  nb::list list;
+  for (const auto& item : range) list.append(to_dict(item));
+  return list;
+}
+
+AccumulatorModel make_model(std::string_view kind, int terms, int alignment_fraction_bits,
+                            int output_fraction_bits, std::string_view rounding,
+                            std::string_view output_format, std::string_view product_exponent,
+                            int product_fraction_bits) {
+  AccumulatorModel model;
+  model.kind = find(kAccumulationKinds, "kind", kind);
+  model.terms = terms;
+  model.alignment_fraction_bits = alignment_fraction_bits;
+  model.output_fraction_bits = output_fraction_bits;
+  model.rounding = find_rounding_mode(rounding);
+  model.output_format = find_format(output_format).id;
+  model.product_exponent = find(kProductExponents, "product_exponent", product_exponent);
+  model.product_fraction_bits = product_fraction_bits;
+  validate(model);
+  return model;
+}
+
+}  // namespace
+
+void bind_registry(nb::module_& m) {
+  m.def("formats", [] { return to_list(kFormats); });
+  m.def("profiles", [] { return to_list(kCastProfiles); });
+  m.def("models", [] { return to_list(instruction_models()); });
+  m.def(
+      "format_name", [](std::string_view name) { return find_format(name).name; }, "name"_a);
+  nb::class_<AccumulatorModel>(m, "AccumulatorModel")
+      .def(nb::new_(&make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
+           "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
+           "product_fraction_bits"_a);
+  m.def(
+      "find_model", [](std::string_view name) { return to_dict(find_instruction_model(name)); },
+      "name"_a);
+}
+
+}  // namespace fp8lab::python

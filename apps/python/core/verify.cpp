@@ -1,0 +1,98 @@
+#include "fp8lab/verify/verify.hpp"
+
+#include <fmt/format.h>
+
+#include "bindings.hpp"
+#include "fp8lab/verify/gates.hpp"
+#include "problem.hpp"
+
+namespace fp8lab::python {
+namespace {
+
+using Output = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+Operand operand_of(const Output& got, FormatId id) {
+  require(got.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), "got",
+          fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
+          fmt::format("{} bits", got.itemsize() * 8));
+  const auto* bytes = static_cast<const std::byte*>(got.data());
+  const TensorView tensor{
+      element_type_of(id),
+      {static_cast<std::int64_t>(got.shape(0)), static_cast<std::int64_t>(got.shape(1))},
+      {bytes, got.nbytes()},
+      false};
+  return {"got", tensor, nullptr};
+}
+
+VerifyReport run(const Problem& problem, const std::string& model, const Output& got,
+                 std::string_view output, std::string_view check, bool fault_matrix, int threads) {
+  Product product;
+  product.model = model;
+  product.problem = problem.problem;
+  product.output = default_output(find_format(output).id);
+  return verify(product, operand_of(got, product.output.format),
+                {.check = find_check(check), .fault_matrix = fault_matrix, .threads = threads});
+}
+
+nb::list causes_of(const VerifyReport& report) {
+  nb::list list;
+  if (!report.diagnosis) return list;
+  for (const Cause& cause : report.diagnosis->causes) {
+    nb::dict d;
+    d["name"] = cause.name;
+    d["text"] = cause.text;
+    d["explained"] = cause.explained;
+    d["contradicted"] = cause.contradicted;
+    list.append(d);
+  }
+  return list;
+}
+
+/// Faults that the check in use would let pass.
+nb::list undetected_of(const VerifyReport& report) {
+  nb::list list;
+  if (!report.power) return list;
+  for (const FaultOutcome& fault : report.power->faults)
+    if (fault.applies && !fault.detected[report.power_of_check]) list.append(fault.name);
+  return list;
+}
+
+nb::dict gates_of(const VerifyReport& report) {
+  nb::dict d;
+  for (std::size_t i = 0; i < gates().size(); ++i)
+    d[nb::cast(gates()[i].name)] = static_cast<bool>(report.gates[i]);
+  return d;
+}
+
+nb::dict fields_of(const VerifyReport& report) {
+  nb::dict d;
+  d["verdict"] = to_string(report.verdict);
+  d["bit_mismatches"] = report.comparison.bit_mismatches;
+  d["comparison"] = to_dict(report.comparison.values);
+  d["causes"] = causes_of(report);
+  d["undetected"] = undetected_of(report);
+  d["gates"] = gates_of(report);
+  d["text"] = describe(report);
+  d["faults"] = report.power ? describe_faults(*report.power) : std::string();
+  return d;
+}
+
+}  // namespace
+
+void bind_verify(nb::module_& m) {
+  m.def(
+      "verify",
+      [](const Problem& problem, const std::string& model, const Output& got,
+         std::string_view output, std::string_view check, bool fault_matrix, int threads) {
+        VerifyReport report;
+        {
+          const nb::gil_scoped_release release;
+          report = run(problem, model, got, output, check, fault_matrix, threads);
+        }
+        return fields_of(report);
+      },
+      nb::kw_only(), "problem"_a, "model"_a, "got"_a.noconvert(), "output"_a, "check"_a,
+      "fault_matrix"_a, "threads"_a);
+}
+
+}  // namespace fp8lab::python

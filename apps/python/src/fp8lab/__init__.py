@@ -1,0 +1,66 @@
+"""What FP8 hardware computes, bit for bit, on a CPU.
+
+>>> import fp8lab, numpy as np
+>>> rng = np.random.default_rng(0)
+>>> a = fp8lab.quantize(rng.standard_normal((4, 256), np.float32), "deepgemm")
+>>> b = fp8lab.quantize(rng.standard_normal((8, 256), np.float32), "deepgemm", "weight")
+>>> fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", promotion_interval=128).shape
+(4, 8)
+
+NumPy and ml_dtypes arrays, and CPU tensors that export DLPack, are read in place. Bad
+arguments raise `ValueError` with the library's message; numerical edge cases never do.
+"""
+
+from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
+from fp8lab._checks import Comparison, ReplayReport, compare, replay
+from fp8lab._products import gemm
+from fp8lab._recipes import (
+    Preset,
+    QuantizationStatistics,
+    QuantizedTensor,
+    Quantizer,
+    Recipe,
+    Scales,
+    presets,
+    quantize,
+)
+from fp8lab._registry import (
+    AccumulatorModel,
+    CastProfile,
+    Format,
+    InstructionModel,
+    formats,
+    models,
+    profiles,
+)
+from fp8lab._verify import Cause, VerifyReport, verify
+
+__all__ = [
+    "AccumulatorModel",
+    "CastProfile",
+    "Cause",
+    "Comparison",
+    "EncodeStatistics",
+    "Format",
+    "InstructionModel",
+    "Preset",
+    "QuantizationStatistics",
+    "QuantizedTensor",
+    "Quantizer",
+    "Recipe",
+    "ReplayReport",
+    "Scales",
+    "VerifyReport",
+    "compare",
+    "decode",
+    "encode",
+    "encode_with_statistics",
+    "formats",
+    "gemm",
+    "models",
+    "presets",
+    "profiles",
+    "quantize",
+    "replay",
+    "verify",
+]

@@ -1,0 +1,141 @@
+"""Arrays in and out: which format an array holds, and the words behind it.
+
+A view costs nothing, so nothing here copies unless it must; what must copy says so.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from fp8lab import _core
+
+# Narrower formats than eight bits have one code a byte, in ml_dtypes as here.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "e4m3fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "e2m1": np.dtype(ml_dtypes.float4_e2m1fn),
+    "e2m3": np.dtype(ml_dtypes.float6_e2m3fn),
+    "e3m2": np.dtype(ml_dtypes.float6_e3m2fn),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+}
+_FORMATS = {dtype: name for name, dtype in DTYPES.items()}
+_WORDS: dict[int, np.dtype[Any]] = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+}
+
+
+def bad(argument: str, expected: str, got: object) -> ValueError:
+    """The library's message for an argument that does not fit."""
+    return ValueError(f"{argument}: expected {expected}, got {got}")
+
+
+def as_array(argument: str, x: Any) -> NDArray[Any]:
+    """`x` as a NumPy array over the same memory; lists and numbers become new arrays."""
+    if isinstance(x, np.ndarray):
+        return x
+    if hasattr(x, "__dlpack__"):
+        return _from_dlpack(argument, x)
+    return np.asarray(x)
+
+
+_DLPACK_DTYPES: dict[str, np.dtype[Any]] = {
+    **DTYPES,
+    "u8": np.dtype(np.uint8),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+
+
+def _from_dlpack(argument: str, x: Any) -> NDArray[Any]:
+    """NumPy's own import knows neither bfloat16 nor FP8."""
+    words: NDArray[Any]
+    try:
+        words, name = _core.from_dlpack(x)
+    except TypeError as error:
+        expected = "a detached CPU tensor that exports DLPack (else FP8 as a view of uint8)"
+        raise bad(argument, expected, type(x).__name__) from error
+    return words.view(_DLPACK_DTYPES[name])
+
+
+def format_of(argument: str, x: NDArray[Any], stated: str | None) -> str:
+    """The format of an array's elements: its dtype's, or the one stated for raw words."""
+    name = None if stated is None else _core.format_name(stated)
+    own = _FORMATS.get(x.dtype)
+    if own is None:
+        if name is None:
+            expected = f"the format of {argument}, whose dtype {x.dtype} does not say it"
+            raise bad(f"{argument}_format", expected, "None")
+        return name
+    if name is not None and name != own:
+        expected = f"{own}, as the dtype of {argument} says (or a view as unsigned words)"
+        raise bad(f"{argument}_format", expected, name)
+    return own
+
+
+def words_of(x: NDArray[Any]) -> NDArray[Any]:
+    """The storage words of an array: a view with the same strides."""
+    word = _WORDS.get(x.dtype.itemsize)
+    return x if word is None else x.view(word)
+
+
+def codes_of(argument: str, x: Any, stated: str | None) -> tuple[NDArray[Any], str]:
+    """Words and format of an array of codes."""
+    array = as_array(argument, x)
+    name = format_of(argument, array, stated)
+    known = array.dtype in _FORMATS or array.dtype in _WORDS.values()
+    if not known and not (array.dtype == np.float32 and name == "tf32"):
+        raise bad(argument, f"codes of {name} as its dtype or as unsigned words", array.dtype)
+    return words_of(array), name
+
+
+def as_float32(argument: str, x: Any) -> NDArray[np.float32]:
+    """`x` as C-contiguous binary32: the array itself where it is that already.
+
+    Narrower formats widen exactly. Of wider types each value must be a binary32
+    number, since a second rounding would change the bits of a cast.
+    """
+    array = as_array(argument, x)
+    if array.dtype == np.float32:
+        return np.ascontiguousarray(array).reshape(array.shape)
+    if array.dtype in _FORMATS:
+        return np.ascontiguousarray(array.astype(np.float32)).reshape(array.shape)
+    if array.dtype.kind not in "fiu":
+        raise bad(argument, "an array of floats", array.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow: NDArray[np.float32] = np.array(array, np.float32, order="C")
+        # Wide enough for every binary64 number and every 64-bit integer.
+        inexact = (narrow.astype(np.longdouble) != array.astype(np.longdouble)) & ~np.isnan(narrow)
+    if inexact.any():
+        index = tuple(int(i) for i in np.argwhere(inexact)[0])
+        expected = "float32, or values exact in it (round yourself: .astype(np.float32))"
+        raise bad(argument, expected, f"{array[index]} at {index} of {array.dtype}")
+    return narrow
+
+
+def as_matrix(argument: str, x: Any) -> NDArray[np.float32]:
+    """Binary32 values as [rows, k]: the last dimension is k, all others are rows."""
+    array = as_float32(argument, x)
+    if array.ndim == 2:
+        return array
+    k = array.shape[-1] if array.ndim else 1
+    return array.reshape(math.prod(array.shape[:-1]), k)
+
+
+def coded(words: NDArray[Any], name: str, dtype: DTypeLike | None) -> NDArray[Any]:
+    """Codes under the dtype of their format, or as the unsigned words that were asked for."""
+    own = DTYPES.get(name, words.dtype)
+    wanted = own if dtype is None else np.dtype(dtype)
+    if wanted not in (words.dtype, own):
+        raise bad("dtype", f"{own} or {words.dtype}", wanted)
+    return words.view(wanted)

@@ -1,0 +1,134 @@
+"""Casts of whole arrays into formats of at most 16 bits, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, coded, codes_of
+
+
+@dataclass(frozen=True)
+class EncodeStatistics:
+    """What happened to the elements of one cast."""
+
+    amax: float  #: largest magnitude before scaling; NaN elements are ignored
+    overflowed: int  #: rounded above max finite (saturated or not), and infinities
+    underflowed: int  #: non-zeros whose code is a zero
+    nan: int  #: NaN elements, and elements whose code became NaN
+
+
+def _encode(
+    x: ArrayLike, format: str, options: _core.EncodeOptions, dtype: DTypeLike | None
+) -> tuple[NDArray[Any], _core.EncodeStatistics]:
+    name = _core.format_name(format)
+    array = as_array("x", x)
+    out = np.empty(array.shape, np.uint16 if name in ("f16", "bf16") else np.uint8)
+    result = coded(out, name, dtype)
+    half = {np.dtype(np.float16): "f16", DTYPES["bf16"]: "bf16"}.get(array.dtype)
+    if half is not None and out.dtype == np.uint8:
+        words = np.ascontiguousarray(array).view(np.uint16).reshape(-1)
+        return result, _core.encode_half(words, half, out.reshape(-1), options)
+    return result, _core.encode(as_float32("x", array).reshape(-1), out.reshape(-1), options)
+
+
+def encode(
+    x: ArrayLike,
+    format: str = "e4m3fn",
+    *,
+    profile: str = "nvidia_satfinite",
+    scale: float = 1.0,
+    rounding: str | None = None,
+    seed: int | None = None,
+    first_draw: int = 0,
+    dtype: DTypeLike | None = None,
+    threads: int = 0,
+) -> NDArray[Any]:
+    """Cast `x * scale` into a format; the bits that the profile's system gives.
+
+    x: float32, float16 or bfloat16 of any shape, read in place where it is C-contiguous,
+    or another array or list whose values are exactly float32 numbers (a second rounding
+    would change bits, so other values are refused). format: eight bits or less, f16 or
+    bf16. scale multiplies *into* the format, in binary32, to nearest even. profile: see
+    `profiles()`; rounding overrides the profile's ("toward_zero", "stochastic", ...).
+    Stochastic rounding needs a seed; element i (C order) uses draw `first_draw + i`.
+
+    Returns an array of x's shape: the ml_dtypes dtype of the format (NumPy's for f16), or
+    its raw words with `dtype=np.uint8` (np.uint16 for f16 and bf16). NaN, infinities,
+    overflow and subnormals follow the profile. ValueError for bad arguments.
+
+    >>> import fp8lab
+    >>> fp8lab.encode([464, 465, 0.0625])
+    array([448, 448, 0.0625], dtype='float8_e4m3fn')
+    >>> fp8lab.encode([464, 465], profile="nvidia_nosat", dtype="uint8")
+    array([126, 127], dtype=uint8)
+    """
+    options = _core.EncodeOptions(
+        format=format,
+        profile=profile,
+        rounding=rounding,
+        scale=scale,
+        seed=seed,
+        first_draw=first_draw,
+        statistics=False,
+        threads=threads,
+    )
+    return _encode(x, format, options, dtype)[0]
+
+
+def encode_with_statistics(
+    x: ArrayLike,
+    format: str = "e4m3fn",
+    *,
+    profile: str = "nvidia_satfinite",
+    scale: float = 1.0,
+    rounding: str | None = None,
+    seed: int | None = None,
+    first_draw: int = 0,
+    dtype: DTypeLike | None = None,
+    threads: int = 0,
+) -> tuple[NDArray[Any], EncodeStatistics]:
+    """`encode`, and what happened on the way.
+
+    >>> import fp8lab
+    >>> codes, statistics = fp8lab.encode_with_statistics([1000.0, 1.0, 2**-20])
+    >>> statistics
+    EncodeStatistics(amax=1000.0, overflowed=1, underflowed=1, nan=0)
+    """
+    options = _core.EncodeOptions(
+        format=format,
+        profile=profile,
+        rounding=rounding,
+        scale=scale,
+        seed=seed,
+        first_draw=first_draw,
+        statistics=True,
+        threads=threads,
+    )
+    codes, s = _encode(x, format, options, dtype)
+    return codes, EncodeStatistics(s.amax, s.overflowed, s.underflowed, s.nan)
+
+
+def decode(
+    codes: ArrayLike, format: str | None = None, *, inverse_scale: float = 1.0, threads: int = 0
+) -> NDArray[np.float32]:
+    """The values of 8-bit codes (or narrower ones, one a byte), times `inverse_scale`, as float32.
+
+    codes: an ml_dtypes array, or uint8 with `format`; read in place where C-contiguous.
+    The product is rounded once, to nearest even. NaN codes give the quiet NaN of their sign.
+
+    >>> import fp8lab, numpy as np
+    >>> fp8lab.decode(np.array([0x38, 0x7E, 0x01], np.uint8), "e4m3fn")
+    array([1.000000e+00, 4.480000e+02, 1.953125e-03], dtype=float32)
+    """
+    words, name = codes_of("codes", codes, format)
+    if words.dtype != np.uint8:
+        raise bad("codes", "codes of one byte (wider ones: .astype(np.float32))", words.dtype)
+    out = np.empty(words.shape, np.float32)
+    words = np.ascontiguousarray(words).reshape(-1)
+    _core.decode(words, out.reshape(-1), name, inverse_scale, threads)
+    return out

@@ -1,0 +1,172 @@
+"""Matrix products under an accumulator model."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import as_float32, bad, codes_of
+from fp8lab._recipes import QuantizedTensor, Scales
+from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
+
+
+class _Operand(NamedTuple):
+    words: NDArray[Any]
+    format: str
+    scales: NDArray[np.float32] | None
+    row_block: int
+    k_block: int
+
+
+def _tile_scales(argument: str, scales: ArrayLike | Scales) -> Scales:
+    """A number or one scale a row, as tiles."""
+    if isinstance(scales, Scales):
+        return scales
+    values = as_float32(argument, scales)
+    if values.ndim > 1 and values.size != len(values):
+        expected = "a number, one scale a row, or fp8lab.Scales(values, row_block, k_block)"
+        raise bad(argument, expected, f"an array {list(values.shape)}")
+    return Scales(values, 0 if values.size == 1 else 1)
+
+
+def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand:
+    if isinstance(x, QuantizedTensor):
+        if scales is not None:
+            expected = "None, since a QuantizedTensor brings its own"
+            raise bad(f"{argument}_scales", expected, type(scales).__name__)
+        x, scales, stated = x.codes, x.inverse, stated or x.format
+    words, name = codes_of(argument, x, stated)
+    if words.ndim != 2:
+        shape = "[m, k]" if argument == "a" else "[n, k]"
+        raise bad(argument, f"a matrix {shape}", list(words.shape))
+    if scales is None:
+        return _Operand(words, name, None, 1, 0)
+    tiles = _tile_scales(f"{argument}_scales", scales)
+    values = as_float32(f"{argument}_scales", tiles.values).reshape(-1)
+    if values.size == 0 and words.size > 0:
+        raise bad(f"{argument}_scales", "at least one scale", "none")
+    return _Operand(words, name, values, tiles.row_block or max(len(words), 1), tiles.k_block)
+
+
+def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:
+    """A definition takes any format; an instruction takes its own."""
+    if name != wanted and model.standing != "definition":
+        expected = f"{wanted} for {model.name} (or the model's accumulator, for any format)"
+        raise bad(argument, expected, name)
+
+
+class Problem(NamedTuple):
+    """A product ready to compute: its arrays are prepared and its arguments checked."""
+
+    core: _core.Problem
+    m: int
+    n: int
+
+
+class ProductOptions(TypedDict, total=False):
+    """The arguments of `gemm` beside operands, model and threads."""
+
+    c: ArrayLike | None
+    a_scales: ArrayLike | Scales | None
+    b_scales: ArrayLike | Scales | None
+    a_format: str | None
+    b_format: str | None
+    promotion_interval: int
+    scale_order: str
+
+
+def make_problem(
+    a: ArrayLike | QuantizedTensor,
+    b: ArrayLike | QuantizedTensor,
+    *,
+    model: str | InstructionModel | AccumulatorModel,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
+) -> Problem:
+    """The arguments of `gemm` as the library takes them."""
+    left = _operand("a", a, a_format, a_scales)
+    right = _operand("b", b, b_format, b_scales)
+    if isinstance(model, str):
+        model = find_model(model)
+    if isinstance(model, InstructionModel):
+        _require_format("a", left.format, model.a_format, model)
+        _require_format("b", right.format, model.b_format, model)
+        model = model.accumulator
+    core = _core.Problem(
+        model=model._core(),
+        a=left.words,
+        a_format=left.format,
+        b=right.words,
+        b_format=right.format,
+        c=None if c is None else as_float32("c", c),
+        a_scales=left.scales,
+        a_row_block=left.row_block,
+        a_k_block=left.k_block,
+        b_scales=right.scales,
+        b_row_block=right.row_block,
+        b_k_block=right.k_block,
+        promotion_interval=promotion_interval,
+        scale_order=scale_order,
+    )
+    return Problem(core, len(left.words), len(right.words))
+
+
+def gemm(
+    a: ArrayLike | QuantizedTensor,
+    b: ArrayLike | QuantizedTensor,
+    *,
+    model: str | InstructionModel | AccumulatorModel,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
+    threads: int = 0,
+) -> NDArray[np.float32]:
+    """D = scales * (C + A . B^T): float32 [m, n] with the bits that the instruction gives.
+
+    a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format
+    or b_format ("e4m3fn", ...; tf32 in float32 arrays), or quantized tensors, which bring
+    their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`.
+    c [m, n]: float32, where the accumulation starts.
+
+    a_scales, b_scales: what codes are multiplied by to get values back (inverse scales): a
+    number, one a row, or `Scales` for tiles. Scales that change along k need a
+    promotion_interval that divides their k_block. promotion_interval: the accumulator
+    restarts every so many terms and partial sums are added in FP32; 0 is never.
+    scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise) or
+    "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of
+    hardware). The bits do not depend on threads. ValueError for shapes that do not fit.
+
+    >>> import fp8lab, numpy as np
+    >>> ones = fp8lab.encode(np.ones((1, 32768), np.float32))
+    >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3")[0, 0])
+    16384.0
+    >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3", promotion_interval=128)[0, 0])
+    32768.0
+    """
+    problem = make_problem(
+        a,
+        b,
+        model=model,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+        promotion_interval=promotion_interval,
+        scale_order=scale_order,
+    )
+    d = np.empty((problem.m, problem.n), np.float32)
+    _core.gemm(problem.core, d, threads)
+    return d

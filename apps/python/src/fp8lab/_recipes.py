@@ -1,0 +1,223 @@
+"""Quantized tensors and the recipes of real systems that make them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import DTYPES, as_matrix
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one tensor is quantized, as a plain value: vary it with `dataclasses.replace`.
+
+    Blocks are tile sides; 0 means all rows, or all of k. `rule` is the formula from amax to
+    scale, `source` where the amax comes from: "current", "delayed", "ms_amp", "calibration".
+
+    >>> import dataclasses, fp8lab
+    >>> te = fp8lab.presets()["te-current"].activation
+    >>> fp8lab.quantize([[1.0, 3.0]], dataclasses.replace(te, power_of_two=True)).scales
+    array([[128.]], dtype=float32)
+    """
+
+    format: str = "e4m3fn"
+    profile: str = "nvidia_satfinite"
+    rule: str = "te"
+    source: str = "current"
+    row_block: int = 0
+    k_block: int = 0
+    power_of_two: bool = False
+    amax_floor: float = 0.0
+    rows_multiple: int = 1  #: the system refuses other numbers of rows
+    k_multiple: int = 1
+    history: int = 1024  #: of delayed scaling
+    margin: float = 0.0
+    amax_algorithm: str = "max"
+    zero_amax: str = "keep_history"
+    window: int = 16  #: of MS-AMP
+
+    def _core(self) -> _core.Recipe:
+        return _core.Recipe(**dataclasses.asdict(self))
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The recipes of one system for a linear layer's three operands."""
+
+    name: str
+    activation: Recipe
+    weight: Recipe
+    gradient: Recipe
+    high_precision_wgrad: bool  #: wgrad runs in BF16, from the original tensors
+    used_by: str
+
+
+def presets() -> dict[str, Preset]:
+    """Every preset by name.
+
+    >>> import fp8lab
+    >>> fp8lab.presets()["te-delayed"].gradient.format
+    'e5m2'
+    """
+    found = {}
+    for fields in _core.presets():
+        for role in ("activation", "weight", "gradient"):
+            fields[role] = Recipe(**fields[role])
+        found[fields["name"]] = Preset(**fields)
+    return found
+
+
+class Scales(NamedTuple):
+    """Inverse scales of a matrix [rows, k]: value = code * scale.
+
+    `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
+    rows, or all of k. DeepSeek's 1x128 tiles: `Scales(values, 1, 128)`; MX: 1, 32.
+    """
+
+    values: ArrayLike
+    row_block: int = 0
+    k_block: int = 0
+
+
+@dataclass(frozen=True)
+class QuantizationStatistics:
+    """What a quantization took from a tensor. Percentages are of all elements."""
+
+    count: int
+    underflow_percent: float
+    overflow_percent: float
+    saturated_percent: float
+    nan_percent: float
+    relative_l2: float
+    sqnr_db: float
+    scale_min: float
+    scale_max: float
+    tile_range_mean: float  #: log2(amax / smallest non-zero) inside a tile, in bits
+    tile_range_max: float
+    scale_overhead_percent: float  #: bytes of scales over bytes of codes
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedTensor:
+    """FP8 codes with the scales that their system keeps: value = code * inverse_scale."""
+
+    format: str
+    codes: NDArray[Any]  #: [rows, k], of the format's ml_dtypes dtype
+    scales: NDArray[np.float32]  #: [ceil(rows/row_block), ceil(k/k_block)], multiply into FP8
+    inverse_scales: NDArray[np.float32]  #: of the same shape, multiply back
+    row_block: int
+    k_block: int
+    e8m0: NDArray[Any] | None = None  #: the stored scales of MX recipes, float8_e8m0fnu
+    transposed: QuantizedTensor | None = None  #: [k, rows], quantized from the original values
+
+    @property
+    def inverse(self) -> Scales:
+        """The scales as `gemm` takes them."""
+        return Scales(self.inverse_scales, self.row_block, self.k_block)
+
+    def dequantize(self) -> NDArray[np.float32]:
+        """Each code times its inverse scale, rounded once, to nearest even.
+
+        >>> import fp8lab
+        >>> fp8lab.quantize([[1.0, 7.0, 448.0]]).dequantize()
+        array([[  1.,   7., 448.]], dtype=float32)
+        """
+        values: NDArray[np.float32] = _core.dequantize(self._core())
+        return values
+
+    def statistics(self, x: ArrayLike) -> QuantizationStatistics:
+        """What was lost of `x`, the tensor that this one was made from.
+
+        >>> import fp8lab
+        >>> x = [[448.0, 1.0, 2.0**-20, 0.0]]
+        >>> fp8lab.quantize(x).statistics(x).underflow_percent
+        25.0
+        """
+        fields = _core.quantization_statistics(as_matrix("x", x), self._core())
+        return QuantizationStatistics(**fields)
+
+    def _core(self) -> _core.QuantizedTensor:
+        return _core.QuantizedTensor(
+            format=self.format,
+            codes=np.ascontiguousarray(self.codes).view(np.uint8),
+            scales=np.ascontiguousarray(self.scales),
+            inverse_scales=np.ascontiguousarray(self.inverse_scales),
+            row_block=self.row_block,
+            k_block=self.k_block,
+        )
+
+
+def _tensor(fields: dict[str, Any]) -> QuantizedTensor:
+    fields["codes"] = fields["codes"].view(DTYPES[fields["format"]])
+    if fields["e8m0"] is not None:
+        fields["e8m0"] = fields["e8m0"].view(DTYPES["e8m0fnu"])
+    if fields["transposed"] is not None:
+        fields["transposed"] = _tensor(fields["transposed"])
+    return QuantizedTensor(**fields)
+
+
+class Quantizer:
+    """A recipe applied to one tensor, step after step: delayed and windowed scales move on.
+
+    Use one from one thread at a time.
+
+    >>> import fp8lab
+    >>> quantizer = fp8lab.Quantizer("te-delayed")
+    >>> [float(quantizer.quantize([[amax]]).scales[0, 0]) for amax in (7.0, 14.0, 1.0)]
+    [1.0, 64.0, 32.0]
+    """
+
+    def __init__(self, preset: str | Recipe = "te-current", role: str = "activation") -> None:
+        """preset: a name from `presets()`, of which `role` picks the recipe, or a recipe."""
+        if isinstance(preset, str):
+            preset = Recipe(**_core.find_recipe(preset, role))
+        self.recipe = preset
+        self._quantizer = _core.Quantizer(self.recipe._core())
+
+    def observe(self, x: ArrayLike) -> None:
+        """Show a tensor without casting it: an earlier step, or a batch for calibration.
+
+        >>> import fp8lab
+        >>> static = fp8lab.Quantizer("inference-static")
+        >>> static.observe([[0.5, -3.5]])
+        >>> float(static.quantize([[1.0, 1.0]]).scales[0, 0])
+        128.0
+        """
+        self._quantizer.observe(as_matrix("x", x))
+
+    def quantize(
+        self, x: ArrayLike, *, transpose: bool = False, threads: int = 0
+    ) -> QuantizedTensor:
+        """Quantize and take one step. See `fp8lab.quantize`."""
+        return _tensor(self._quantizer.quantize(as_matrix("x", x), transpose, threads))
+
+
+def quantize(
+    x: ArrayLike,
+    preset: str | Recipe = "te-current",
+    role: str = "activation",
+    *,
+    transpose: bool = False,
+    threads: int = 0,
+) -> QuantizedTensor:
+    """One use of a recipe.
+
+    x: floats as for `encode`, [rows, k] or more dimensions: the last is k, which a product
+    sums over, all others are rows. transpose adds the transposed operand that Hopper needs.
+    The first step of a recipe that looks back is what a new `Quantizer` gives. ValueError
+    for a size that the system refuses, or a static recipe, which needs calibration.
+
+    >>> import fp8lab
+    >>> q = fp8lab.quantize([[1.0, -2.0, 3.5]])
+    >>> q.codes
+    array([[128, -256, 448]], dtype='float8_e4m3fn')
+    >>> q.inverse_scales
+    array([[0.0078125]], dtype=float32)
+    """
+    return Quantizer(preset, role).quantize(x, transpose=transpose, threads=threads)

@@ -1,0 +1,100 @@
+"""Is an output right, what is wrong with it, and could the test have failed?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import as_array, codes_of
+from fp8lab._checks import Comparison
+from fp8lab._products import ProductOptions, make_problem
+from fp8lab._recipes import QuantizedTensor
+from fp8lab._registry import InstructionModel
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known mistake that explains an output."""
+
+    name: str
+    text: str
+    explained: int  #: mismatches of the sample whose code it gives exactly
+    contradicted: int  #: right elements of the sample that it would make wrong
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What is known about an output. `str(report)` is the report for people."""
+
+    verdict: str  #: "pass", "mismatch", or "no power": passed, as a wrong output would have
+    bit_mismatches: int
+    comparison: Comparison
+    causes: tuple[Cause, ...]  #: best first; empty where no known mistake explains it
+    undetected: tuple[str, ...]  #: faults that the check would let pass
+    gates: dict[str, bool]  #: acceptance rules of public projects that would pass this
+    faults: str  #: every fault against the checks that were tried, as a table
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _output_of(got: Any, stated: str | None) -> tuple[NDArray[Any], str]:
+    array = as_array("got", got)
+    if array.dtype == np.float32:
+        return array.view(np.uint32), "f32"
+    return codes_of("got", array, stated)
+
+
+def verify(
+    got: ArrayLike,
+    inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
+    *,
+    model: str | InstructionModel,
+    got_format: str | None = None,
+    check: str = "bitwise",
+    fault_matrix: bool = False,
+    threads: int = 0,
+    **options: Unpack[ProductOptions],
+) -> VerifyReport:
+    """Check the output of a kernel against the golden one of an instruction.
+
+    got [m, n]: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2 (uint8 with
+    got_format), to which the golden FP32 result is cast as kernels do: FP8 saturates, FP16
+    and BF16 overflow to infinity. inputs: A [m, k] and B [n, k]; options: c, a_scales,
+    b_scales, a_format, b_format, promotion_interval, scale_order, all as for `gemm`. model: a
+    registered instruction. check: "bitwise", "budget" (the error budget of each element), or
+    a gate that a public project ships. fault_matrix tries every known fault on every check.
+
+    A check that would also pass a known fault has no power: a test on such inputs cannot fail.
+
+    >>> import fp8lab, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> a = fp8lab.encode(rng.standard_normal((8, 256), np.float32))
+    >>> b = fp8lab.encode(rng.standard_normal((8, 256), np.float32))
+    >>> d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", promotion_interval=128)
+    >>> fp8lab.verify(d, (a, b), model="sm90.wgmma.e4m3", promotion_interval=128).verdict
+    'pass'
+    >>> fp8lab.verify(d * 2, (a, b), model="sm90.wgmma.e4m3", promotion_interval=128).verdict
+    'mismatch'
+    """
+    a, b = inputs
+    problem = make_problem(a, b, model=model, **options)
+    words, name = _output_of(got, got_format)
+    fields = _core.verify(
+        problem=problem.core,
+        model=model if isinstance(model, str) else model.name,
+        got=np.ascontiguousarray(words),
+        output=name,
+        check=check,
+        fault_matrix=fault_matrix,
+        threads=threads,
+    )
+    fields["comparison"] = Comparison(**fields["comparison"])
+    fields["causes"] = tuple(Cause(**cause) for cause in fields["causes"])
+    fields["undetected"] = tuple(fields["undetected"])
+    return VerifyReport(**fields)
