@@ -41,6 +41,8 @@ int main(int argc, char** argv) {
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);
+  add_sweep(app, action);
+  add_merge(app, action);
   add_train(app, action);
   add_claims(app, action);
   add_cost(app, action);

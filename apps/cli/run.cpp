@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/io/files.hpp"
+#include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/fabric.hpp"
 #endif
@@ -120,33 +120,6 @@ std::string command_of(const Options& options, const Part& part, const Job& job)
   if (options.mpi) command = fmt::format("mpirun -n {} {} --mpi", part.processes, command);
   return command;
 }
-
-class ProgressBar {
- public:
-  ProgressBar(std::string_view name, bool speaks)
-      : name_(name), terminal_(speaks && isatty(STDERR_FILENO) != 0) {
-    if (speaks && !terminal_) fmt::print(stderr, "{}: running\n", name_);
-  }
-  ~ProgressBar() {
-    if (terminal_) fmt::print(stderr, "\r\033[K");
-  }
-  ProgressBar(const ProgressBar&) = delete;
-  ProgressBar& operator=(const ProgressBar&) = delete;
-
-  void show(double fraction) {
-    const int percent = static_cast<int>(100.0 * std::clamp(fraction, 0.0, 1.0));
-    if (!terminal_ || percent == percent_) return;
-    percent_ = percent;
-    fmt::print(stderr, "\r\033[K{} [{:<25}] {}%", name_,
-               std::string(static_cast<std::size_t>(percent / 4), '='), percent);
-    std::fflush(stderr);
-  }
-
- private:
-  std::string name_;
-  bool terminal_;
-  int percent_ = -1;
-};
 
 void print_for_people(const Job& job, const RunRecord& record, const Results& results,
                       const WrittenRun& run) {

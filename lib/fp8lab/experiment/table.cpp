@@ -62,6 +62,15 @@ std::string to_csv(const Cell& cell) {
   return csv_text(std::get<std::string>(cell));
 }
 
+std::string csv_line(const std::vector<Cell>& cells) {
+  std::string line;
+  for (const Cell& cell : cells) {
+    if (&cell != cells.data()) line += ',';
+    line += to_csv(cell);
+  }
+  return line;
+}
+
 std::string short_number(double value) {
   if (!std::isfinite(value)) return csv_real(value);
   const double magnitude = std::abs(value);
@@ -92,13 +101,7 @@ std::string Table::csv() const {
     out += csv_text(column.name);
   }
   out += '\n';
-  for (const std::vector<Cell>& row : rows_) {
-    for (const Cell& cell : row) {
-      if (&cell != row.data()) out += ',';
-      out += to_csv(cell);
-    }
-    out += '\n';
-  }
+  for (const std::vector<Cell>& row : rows_) out += csv_line(row) + '\n';
   return out;
 }
 

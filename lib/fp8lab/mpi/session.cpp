@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 
@@ -47,6 +48,12 @@ int Session::guard(int code, const std::function<int()>& body) const {
     MPI_Abort(MPI_COMM_WORLD, code);
     return code;
   }
+}
+
+void Session::abandon(int code) const {
+  std::fflush(nullptr);
+  MPI_Abort(MPI_COMM_WORLD, code);
+  std::_Exit(code);
 }
 
 }  // namespace fp8lab::mpi

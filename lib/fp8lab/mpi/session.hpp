@@ -32,6 +32,10 @@ class Session {
   /// `code`. Without this, the others would wait for ever.
   int guard(int code, const std::function<int()>& body) const;
 
+  /// Ends all processes at once with `code`: the way out where a rank has died
+  /// and MPI_Finalize would wait for it.
+  [[noreturn]] void abandon(int code) const;
+
  private:
   int rank_ = 0;
   int size_ = 1;

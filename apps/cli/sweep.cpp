@@ -1,0 +1,287 @@
+#include "fp8lab/sweep/sweep.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/sweep/grid_file.hpp"
+#include "progress_bar.hpp"
+#ifdef FP8LAB_WITH_MPI
+#include "fp8lab/mpi/points.hpp"
+#endif
+
+namespace fp8lab::cli {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kShownPoints = 20;
+constexpr Seconds kEstimateBudget{3.0};
+
+struct Options {
+  std::string name;
+  std::vector<std::string> axes;
+  std::vector<std::string> assignments;
+  std::optional<std::int64_t> repeats;
+  std::optional<std::uint64_t> seed;
+  std::string shard = "0/1";
+  std::string out = "sweep";
+  int threads = omp_get_max_threads();
+  bool quick = false;
+  bool dry_run = false;
+  bool resume = false;
+  bool mpi = false;
+  bool json = false;
+};
+
+Shard parse_shard(const std::string& text) {
+  Shard shard;
+  int used = 0;
+  const int read = std::sscanf(text.c_str(), "%ld/%ld%n", &shard.index, &shard.count, &used);
+  const bool whole = read == 2 && used == static_cast<int>(text.size());
+  require(whole && shard.count > 0 && shard.index >= 0 && shard.index < shard.count, "shard",
+          "INDEX/COUNT with INDEX from 0 to COUNT - 1", fmt::format("'{}'", text));
+  return shard;
+}
+
+/// What the command line says on top of what the grid file says.
+SweepPlan plan_of(const Options& options) {
+  GridFile file;
+  std::string name = options.name;
+  if (name.ends_with(".toml")) {
+    file = parse_grid_file(read_file(name));
+    require(file.experiment.has_value(), name, "experiment = \"NAME\"", "none");
+    name = *file.experiment;
+  }
+  SweepPlan plan;
+  plan.experiment = &find_experiment(name);
+  plan.quick = options.quick || file.quick.value_or(false);
+  plan.shard = parse_shard(options.shard);
+  Grid& grid = plan.grid;
+  grid.experiment = name;
+  grid.repeats = options.repeats.value_or(file.repeats.value_or(1));
+  grid.seed = options.seed.value_or(file.seed.value_or(1));
+  grid.base = Parameters::from_toml(plan.experiment->default_toml, plan.quick);
+  for (const auto* assignments : {&std::as_const(file).assignments, &options.assignments})
+    for (const std::string& assignment : *assignments) grid.base.set(assignment);
+  for (const auto* axes : {&std::as_const(file).axes, &options.axes})
+    for (const std::string& axis : *axes) grid.axes.push_back(parse_axis(axis, grid.base));
+  grid.validate();
+  return plan;
+}
+
+std::string point_text(const SweepPlan& plan, std::int64_t index) {
+  const GridPoint point = plan.grid.at(index);
+  std::string text = fmt::format("{:>8}", index);
+  for (std::size_t a = 0; a < plan.grid.axes.size(); ++a)
+    text += fmt::format("  {}={}", plan.grid.axes[a].key, to_csv(point.coordinates[a]));
+  return fmt::format("{}  repeat={}  seed={}", text, point.repeat, point.seed);
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 90.0) return fmt::format("{:.2g} s", seconds);
+  if (seconds < 5400.0) return fmt::format("{:.0f} min", seconds / 60.0);
+  return fmt::format("{:.1f} h", seconds / 3600.0);
+}
+
+/// Seconds a point, from the first, the last and the middle one, as many as the budget allows.
+std::pair<double, int> measure_points(const SweepPlan& plan) {
+  const std::int64_t last = plan.grid.size() - 1;
+  std::vector<std::int64_t> sample{0, last, last / 2};
+  sample.resize(static_cast<std::size_t>(std::min<std::int64_t>(3, plan.grid.size())));
+  const auto start = Clock::now();
+  int measured = 0;
+  for (const std::int64_t point : sample) {
+    run_point(plan, point, 1);
+    ++measured;
+    if (Clock::now() - start > kEstimateBudget) break;
+  }
+  return {Seconds(Clock::now() - start).count() / measured, measured};
+}
+
+int dry_run(const SweepPlan& plan, const Options& options) {
+  fmt::print("{}\n\n", plan.command());
+  const std::int64_t points = plan.points();
+  for (std::int64_t i = 0; i < std::min(points, kShownPoints); ++i)
+    fmt::print("{}\n", point_text(plan, plan.shard.index + i * plan.shard.count));
+  if (points > kShownPoints) fmt::print("     ... {} more points\n", points - kShownPoints);
+  const auto [seconds, measured] = measure_points(plan);
+  fmt::print("\n{} points, {:.2g} s a point ({} measured), about {} on {} threads\n", points,
+             seconds, measured,
+             duration_text(static_cast<double>(points) * seconds / options.threads),
+             options.threads);
+  return kPass;
+}
+
+/// Rate and time left of the points that this run does itself.
+std::string rate_text(const SweepProgress& progress, double seconds) {
+  const auto ran = static_cast<double>(progress.done - progress.resumed);
+  const double rate = ran / std::max(seconds, 1e-9);
+  return fmt::format("  {} of {}, {:.3g} points/s, {} left", progress.done, progress.total, rate,
+                     duration_text(static_cast<double>(progress.total - progress.done) / rate));
+}
+
+void report_damage(const LogDamage& damage, const std::string& folder) {
+  if (damage.torn_bytes > 0)
+    fmt::print(stderr, "fp8lab: {}/points.jsonl: its last line was torn ({} bytes): cut off\n",
+               folder, damage.torn_bytes);
+  if (damage.damaged_lines > 0)
+    fmt::print(stderr,
+               "fp8lab: {}/points.jsonl: {} damaged lines inside, kept in "
+               "points.jsonl.damaged: their points were run again\n",
+               folder, damage.damaged_lines);
+}
+
+int report(const SweepOutcome& outcome, const std::string& folder, bool json) {
+  report_damage(outcome.damage, folder);
+  if (json) {
+    const nlohmann::ordered_json summary{{"folder", folder},
+                                         {"points", outcome.progress.total},
+                                         {"done", outcome.progress.done},
+                                         {"resumed", outcome.progress.resumed},
+                                         {"failed", outcome.failed},
+                                         {"files", outcome.files}};
+    fmt::print("{}\n", summary.dump(2));
+  } else {
+    fmt::print("{}: {} of {} points done", folder, outcome.progress.done, outcome.progress.total);
+    if (outcome.progress.resumed > 0) fmt::print(", {} of them before", outcome.progress.resumed);
+    if (outcome.failed > 0) fmt::print(", {} failed", outcome.failed);
+    fmt::print("\n");
+    for (const std::string& file : outcome.files) fmt::print("  {}/{}\n", folder, file);
+  }
+  const bool complete = outcome.progress.done == outcome.progress.total;
+  return complete && outcome.failed == 0 ? kPass : kMismatch;
+}
+
+SweepOutcome run_with_progress(const SweepPlan& plan, const Options& options,
+                               const PointRunner& runner) {
+  ProgressBar bar(plan.experiment->name);
+  const auto start = Clock::now();
+  return run_sweep(plan, options.out, options.resume, runner, [&](const SweepProgress& progress) {
+    bar.show(static_cast<double>(progress.done) / static_cast<double>(progress.total),
+             rate_text(progress, Seconds(Clock::now() - start).count()));
+  });
+}
+
+#ifdef FP8LAB_WITH_MPI
+int run_as_root(const mpi::Session& session, const SweepPlan& plan, const Options& options) {
+  int lost_ranks = 0;
+  bool dealt = false;
+  const PointRunner deal = mpi::points_over_mpi(session, lost_ranks);
+  const SweepOutcome outcome = run_with_progress(
+      plan, options, [&](const SweepPlan& of, SweepLog& log, const OnSweepProgress& call) {
+        dealt = true;
+        deal(of, log, call);
+      });
+  if (!dealt) mpi::dismiss_ranks(session);
+  const int code = report(outcome, options.out, options.json);
+  if (lost_ranks > 0) {
+    fmt::print(stderr, "fp8lab: {} of {} ranks did not answer: their points were run again\n",
+               lost_ranks, session.size());
+    session.abandon(code);
+  }
+  return code;
+}
+
+int run_over_mpi(const SweepPlan& plan, const Options& options) {
+  const mpi::Session session;
+  return session.guard(kUsage, [&] {
+    if (session.is_root()) return run_as_root(session, plan, options);
+    mpi::serve_points(session, plan);
+    return static_cast<int>(kPass);
+  });
+}
+#else
+int run_over_mpi(const SweepPlan& /*plan*/, const Options& /*options*/) {
+  throw Error("mpi", "a build with MPI (FP8LAB_ENABLE_MPI)", "one without");
+}
+#endif
+
+int run(const Options& options) {
+  const SweepPlan plan = plan_of(options);
+  if (options.dry_run) return dry_run(plan, options);
+  if (options.mpi) return run_over_mpi(plan, options);
+  const SweepOutcome outcome = run_with_progress(
+      plan, options, [&](const SweepPlan& of, SweepLog& log, const OnSweepProgress& call) {
+        run_points_on_threads(of, log, options.threads, call);
+      });
+  return report(outcome, options.out, options.json);
+}
+
+}  // namespace
+
+void add_sweep(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("sweep", "Run an experiment at every point of a grid; lose nothing");
+  command->add_option("EXPERIMENT", options->name, "an experiment, or a grid file (.toml)")
+      ->required();
+  command
+      ->add_option("--axis", options->axes,
+                   "KEY=VALUE,..., KEY=all or KEY=FIRST:LAST:*FACTOR (or :+STEP)")
+      ->type_name("KEY=VALUES")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
+  command->add_option("--set", options->assignments, "a parameter of all points")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
+  command->add_option("--repeat", options->repeats, "times each point runs, with seeds of its own")
+      ->take_last();
+  command->add_option("--seed", options->seed, "seed from which each point's is derived")
+      ->take_last();
+  command->add_option("--shard", options->shard, "run this part of the points only")
+      ->type_name("INDEX/COUNT")
+      ->capture_default_str()
+      ->take_last();
+  command->add_option("--out", options->out, "folder of the sweep")
+      ->capture_default_str()
+      ->take_last();
+  command->add_option("--threads", options->threads, "points side by side; results are the same")
+      ->check(CLI::Range(1, 4096))
+      ->take_last();
+  command->add_flag("--quick", options->quick, "the experiment's small form at each point");
+  command->add_flag("--resume", options->resume, "go on with the sweep in the folder");
+  command->add_flag("--mpi", options->mpi,
+                    "under mpirun: points on all its ranks, one thread a rank; the same bytes");
+  command->add_flag("--dry-run", options->dry_run, "show points and an estimate of the time");
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+void add_merge(CLI::App& app, Action& action) {
+  struct MergeOptions {
+    std::vector<std::string> shards;
+    std::string out;
+    bool json = false;
+  };
+  auto options = std::make_shared<MergeOptions>();
+  CLI::App* command = app.add_subcommand("merge", "Put the shards of a sweep together");
+  command->add_option("SHARD", options->shards, "folders of finished shards")->required();
+  command->add_option("-o,--out", options->out, "folder of the whole sweep")->required();
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] {
+    action = [options] {
+      const std::vector<std::filesystem::path> shards(options->shards.begin(),
+                                                      options->shards.end());
+      return report(merge_shards(shards, options->out, find_experiment), options->out,
+                    options->json);
+    };
+  });
+}
+
+}  // namespace fp8lab::cli

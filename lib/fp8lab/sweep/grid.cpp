@@ -1,0 +1,194 @@
+#include "fp8lab/sweep/grid.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::int64_t kMaxPoints = std::int64_t{1} << 40;
+constexpr std::size_t kMaxAxisValues = 1'000'000;
+
+const ParameterValue& default_of(const Parameters& defaults, std::string_view key) {
+  const auto found = defaults.values().find(key);
+  if (found != defaults.values().end()) return found->second;
+  std::string known;
+  for (const auto& [name, value] : defaults.values()) known += (known.empty() ? "" : ", ") + name;
+  throw Error("axis", fmt::format("a parameter: {}", known), fmt::format("'{}'", key));
+}
+
+template <class T>
+constexpr bool kIsList = false;
+template <class T>
+constexpr bool kIsList<std::vector<T>> = true;
+
+/// The value, or the only element of a list.
+std::optional<Cell> single(const ParameterValue& value) {
+  return std::visit(
+      [](const auto& v) -> std::optional<Cell> {
+        if constexpr (kIsList<std::decay_t<decltype(v)>>)
+          return v.size() == 1 ? std::optional<Cell>(v.front()) : std::nullopt;
+        else
+          return v;
+      },
+      value);
+}
+
+bool is_integer(const ParameterValue& value) {
+  return std::holds_alternative<std::int64_t>(value) ||
+         std::holds_alternative<std::vector<std::int64_t>>(value);
+}
+
+bool is_real(const ParameterValue& value) {
+  return std::holds_alternative<double>(value) ||
+         std::holds_alternative<std::vector<double>>(value);
+}
+
+AxisValue axis_value(const Parameters& defaults, std::string_view key, std::string_view text) {
+  Parameters changed = defaults;
+  changed.set(fmt::format("{}={}", key, text));
+  std::optional<Cell> cell = single(changed.values().find(key)->second);
+  if (!cell) throw Error(fmt::format("axis {}", key), "one value", fmt::format("'{}'", text));
+  return {changed.to_toml(key), *std::move(cell)};
+}
+
+std::vector<std::string> elements_of_default(const Parameters& defaults, std::string_view key) {
+  std::vector<std::string> texts;
+  std::visit(
+      [&](const auto& value) {
+        if constexpr (kIsList<std::decay_t<decltype(value)>>) {
+          for (const auto& element : value) texts.push_back(fmt::format("{}", element));
+        } else {
+          throw Error(fmt::format("axis {}", key), "values (its default is no list)", "all");
+        }
+      },
+      default_of(defaults, key));
+  return texts;
+}
+
+template <class T>
+T number(std::string_view axis, std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size())
+    throw Error(axis, std::is_integral_v<T> ? "integers in a range" : "numbers in a range",
+                fmt::format("'{}'", text));
+  return value;
+}
+
+/// The texts of FIRST:LAST[:+STEP|:*FACTOR].
+template <class T>
+std::vector<std::string> range(std::string_view axis, std::string_view text) {
+  const auto colon = text.find(':');
+  const auto second = text.find(':', colon + 1);
+  const T first = number<T>(axis, text.substr(0, colon));
+  const T last = number<T>(axis, text.substr(colon + 1, second - colon - 1));
+  std::string_view step = second == std::string_view::npos ? "+1" : text.substr(second + 1);
+  const bool factor = step.starts_with('*');
+  if (factor || step.starts_with('+')) step.remove_prefix(1);
+  const T by = number<T>(axis, step);
+  const bool moves = factor ? by > T{1} && first > T{0} : by > T{0};
+  if (!moves || !(first <= last) || !std::isfinite(static_cast<double>(last)))
+    throw Error(axis, "FIRST:LAST[:+STEP|:*FACTOR] that rises from FIRST to LAST",
+                fmt::format("'{}'", text));
+  std::vector<std::string> texts;
+  T value = first;
+  // Checked before the step is made: an integer must not overflow.
+  for (std::size_t i = 1; texts.push_back(fmt::format("{}", value)), true; ++i) {
+    if (i > kMaxAxisValues)
+      throw Error(axis, fmt::format("at most {} values", kMaxAxisValues),
+                  fmt::format("'{}'", text));
+    const bool fits = factor ? value <= last / by : by <= last - value;
+    if (!fits) break;
+    value = factor                  ? value * by
+            : std::is_integral_v<T> ? value + by
+                                    : first + static_cast<T>(i) * by;
+    if (value > last) break;
+  }
+  return texts;
+}
+
+std::vector<std::string> expand(std::string_view item, std::string_view key,
+                                const Parameters& defaults) {
+  const ParameterValue& like = default_of(defaults, key);
+  const std::string axis = fmt::format("axis {}", key);
+  if (item == "all") return elements_of_default(defaults, key);
+  if (item.find(':') != std::string_view::npos) {
+    if (is_integer(like)) return range<std::int64_t>(axis, item);
+    if (is_real(like)) return range<double>(axis, item);
+  }
+  return {std::string(item)};
+}
+
+}  // namespace
+
+GridAxis parse_axis(std::string_view spec, const Parameters& defaults) {
+  const auto equals = spec.find('=');
+  if (equals == std::string_view::npos || equals + 1 == spec.size())
+    throw Error("axis", "KEY=VALUE,VALUE...", fmt::format("'{}'", spec));
+  GridAxis axis{std::string(spec.substr(0, equals)), {}};
+  std::set<std::string> seen;
+  for (std::string_view rest = spec.substr(equals + 1);;) {
+    const auto comma = rest.find(',');
+    for (const std::string& text : expand(rest.substr(0, comma), axis.key, defaults)) {
+      AxisValue value = axis_value(defaults, axis.key, text);
+      require(seen.insert(value.toml).second, fmt::format("axis {}", axis.key), "each value once",
+              fmt::format("{} twice", value.toml));
+      axis.values.push_back(std::move(value));
+    }
+    if (comma == std::string_view::npos) return axis;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+void Grid::validate() const {
+  require(repeats > 0, "repeat", "at least 1", std::to_string(repeats));
+  std::set<std::string_view> keys;
+  std::int64_t points = repeats;
+  for (const GridAxis& axis : axes) {
+    require(keys.insert(axis.key).second, "axis", "each parameter once",
+            fmt::format("{} twice", axis.key));
+    require(!axis.values.empty(), fmt::format("axis {}", axis.key), "at least one value", "none");
+    const auto count = static_cast<std::int64_t>(axis.values.size());
+    require(points <= kMaxPoints / count, "grid", "at most 2^40 points", "more");
+    points *= count;
+  }
+}
+
+std::int64_t Grid::size() const {
+  std::int64_t points = repeats;
+  for (const GridAxis& axis : axes) points *= static_cast<std::int64_t>(axis.values.size());
+  return points;
+}
+
+GridPoint Grid::at(std::int64_t index) const {
+  require(index >= 0 && index < size(), "point", fmt::format("0 to {}", size() - 1),
+          std::to_string(index));
+  GridPoint point{index, index % repeats, 0, base, std::vector<Cell>(axes.size())};
+  std::int64_t rest = index / repeats;
+  std::map<std::string_view, std::string_view> by_key;
+  for (std::size_t a = axes.size(); a-- > 0;) {
+    const auto count = static_cast<std::int64_t>(axes[a].values.size());
+    const AxisValue& value = axes[a].values[static_cast<std::size_t>(rest % count)];
+    rest /= count;
+    point.parameters.set(fmt::format("{}={}", axes[a].key, value.toml));
+    point.coordinates[a] = value.cell;
+    by_key.emplace(axes[a].key, value.toml);
+  }
+  std::string name = fmt::format("sweep {}", experiment);
+  for (const auto& [key, toml] : by_key) name += fmt::format("\n{}={}", key, toml);
+  point.seed = RandomStream(seed, name).bits64(static_cast<std::uint64_t>(point.repeat));
+  return point;
+}
+
+}  // namespace fp8lab

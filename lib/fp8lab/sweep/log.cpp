@@ -1,0 +1,323 @@
+#include "fp8lab/sweep/log.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <boost/crc.hpp>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+
+namespace fp8lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+// `,"crc32":"01234567"}` ends every line.
+constexpr std::string_view kChecksumMember = ",\"crc32\":\"";
+constexpr std::size_t kChecksumSize = kChecksumMember.size() + 8 + 2;
+
+std::uint32_t crc32(std::string_view text) {
+  boost::crc_32_type crc;
+  crc.process_bytes(text.data(), text.size());
+  return crc.checksum();
+}
+
+/// The line of a JSON object: the checksum is of its text before `,"crc32"`.
+std::string line_of(const Json& json) {
+  std::string text = json.dump();
+  text.pop_back();
+  return fmt::format("{}{}{:08x}\"}}\n", text, kChecksumMember, crc32(text));
+}
+
+/// The object of a line without its end, or nothing where the line is damaged.
+std::optional<Json> json_of_line(std::string_view line) {
+  if (line.size() <= kChecksumSize) return std::nullopt;
+  const std::string_view text = line.substr(0, line.size() - kChecksumSize);
+  if (line.substr(text.size()) != fmt::format("{}{:08x}\"}}", kChecksumMember, crc32(text)))
+    return std::nullopt;
+  Json json = Json::parse(line, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  return json;
+}
+
+Json json_of(const TableHead& head) {
+  Json columns = Json::array();
+  for (const Column& column : head.columns)
+    columns.push_back(
+        {{"name", column.name}, {"unit", column.unit}, {"description", column.description}});
+  return {{"table", head.name}, {"title", head.title}, {"columns", columns}};
+}
+
+TableHead head_of(const Json& json) {
+  TableHead head{json.at("table"), json.at("title"), {}};
+  for (const Json& column : json.at("columns"))
+    head.columns.push_back({column.at("name"), column.at("unit"), column.at("description")});
+  return head;
+}
+
+Json json_of(const PointResult& result) {
+  Json json{{"point", result.point}};
+  if (!result.error.empty()) {
+    json["error"] = result.error;
+    return json;
+  }
+  json["rows"] = Json::object();
+  for (std::size_t t = 0; t < result.heads.size(); ++t)
+    json["rows"][result.heads[t].name] = result.rows[t];
+  return json;
+}
+
+[[noreturn]] void throw_system(const fs::path& path, std::string_view doing, int error) {
+  throw Error(fmt::format("{}: cannot {}: {}", path.string(), doing, std::strerror(error)));
+}
+
+void require_same_identity(const fs::path& path, std::string_view expected, std::string_view got) {
+  if (expected == got) return;
+  const Json ours = Json::parse(expected);
+  const Json theirs = Json::parse(got);
+  for (const auto& [key, value] : ours.items()) {
+    const Json other = theirs.contains(key) ? theirs[key] : Json();
+    if (other != value)
+      throw Error(fmt::format("{}: {} of the sweep in it", path.string(), key), value.dump(),
+                  other.dump());
+  }
+  throw Error(fmt::format("{}: the sweep in it", path.string()), ours.dump(), theirs.dump());
+}
+
+}  // namespace
+
+bool operator==(const TableHead& a, const TableHead& b) {
+  const auto same = [](const Column& x, const Column& y) {
+    return x.name == y.name && x.unit == y.unit && x.description == y.description;
+  };
+  return a.name == b.name && a.title == b.title &&
+         std::equal(a.columns.begin(), a.columns.end(), b.columns.begin(), b.columns.end(), same);
+}
+
+std::string serialize(const PointResult& result) {
+  Json json = json_of(result);
+  json["heads"] = Json::array();
+  for (const TableHead& head : result.heads) json["heads"].push_back(json_of(head));
+  return json.dump();
+}
+
+PointResult deserialize(std::string_view text) {
+  const Json json = Json::parse(text);
+  PointResult result{json.at("point"), {}, {}, json.value("error", "")};
+  for (const Json& head : json.at("heads")) {
+    result.heads.push_back(head_of(head));
+    result.rows.push_back(json.at("rows").at(result.heads.back().name));
+  }
+  return result;
+}
+
+SweepLog::SweepLog(fs::path path, std::string_view identity, std::int64_t points)
+    : path_(std::move(path)),
+      identity_(identity),
+      offsets_(static_cast<std::size_t>(points), std::int64_t{-1}) {}
+
+SweepLog::SweepLog(SweepLog&& other) noexcept
+    : path_(std::move(other.path_)),
+      identity_(std::move(other.identity_)),
+      offsets_(std::move(other.offsets_)),
+      tables_(std::move(other.tables_)),
+      damage_(other.damage_),
+      done_count_(other.done_count_),
+      end_(other.end_),
+      file_(std::exchange(other.file_, -1)) {}
+
+SweepLog::~SweepLog() {
+  if (file_ >= 0) ::close(file_);
+}
+
+SweepLog SweepLog::create(const fs::path& path, std::string_view identity, std::int64_t points) {
+  SweepLog log(path, identity, points);
+  log.open(O_RDWR | O_CREAT | O_EXCL);
+  log.write_line(line_of({{"schema", "fp8lab.sweep-log.1"}, {"sweep", Json::parse(identity)}}));
+  return log;
+}
+
+SweepLog SweepLog::resume(const fs::path& path, std::string_view identity, std::int64_t points) {
+  // A first line that was torn says nothing of any point.
+  std::error_code ignored;
+  if (fs::exists(path) && read_file(path).find('\n') == std::string::npos)
+    fs::remove(path, ignored);
+  if (!fs::exists(path)) return create(path, identity, points);
+  SweepLog log(path, identity, points);
+  log.open(O_RDWR);
+  log.scan(true);
+  return log;
+}
+
+SweepLog SweepLog::read(const fs::path& path, std::string_view identity, std::int64_t points) {
+  SweepLog log(path, identity, points);
+  log.open(O_RDONLY);
+  log.scan(false);
+  return log;
+}
+
+void SweepLog::open(int flags) {
+  file_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0644);
+  if (file_ < 0) throw_system(path_, "open", errno);
+  if ((flags & O_ACCMODE) != O_RDONLY && ::flock(file_, LOCK_EX | LOCK_NB) != 0)
+    throw Error(fmt::format("{}: another sweep writes it", path_.string()));
+}
+
+void SweepLog::scan(bool repair) {
+  const std::string text = read_file(path_);
+  require_same_identity(path_, identity_, read_identity(path_));
+  std::string damaged;
+  for (std::size_t start = text.find('\n') + 1; start < text.size();) {
+    const std::size_t newline = text.find('\n', start);
+    const bool whole = newline != std::string::npos;
+    const std::size_t next = whole ? newline + 1 : text.size();
+    const std::string_view line = std::string_view(text).substr(start, next - start);
+    if (whole && json_of_line(line.substr(0, line.size() - 1))) {
+      take_line(line.substr(0, line.size() - 1), static_cast<std::int64_t>(start));
+    } else {
+      damaged += line;
+      if (next == text.size())
+        damage_.torn_bytes = static_cast<std::int64_t>(line.size());
+      else
+        ++damage_.damaged_lines;
+    }
+    start = next;
+  }
+  end_ = static_cast<std::int64_t>(text.size()) - damage_.torn_bytes;
+  if (!repair || damaged.empty()) return;
+  write_file(path_.string() + ".damaged", damaged);
+  if (::ftruncate(file_, end_) != 0) throw_system(path_, "cut off its torn end", errno);
+}
+
+void SweepLog::take_line(std::string_view line, std::int64_t offset) {
+  const Json json = *json_of_line(line);
+  if (json.contains("table")) {
+    TableHead head = head_of(json);
+    tables_.emplace(head.name, head);
+    return;
+  }
+  const std::int64_t point = json.at("point");
+  if (point < 0 || point >= static_cast<std::int64_t>(offsets_.size()))
+    throw Error(fmt::format("{}: point", path_.string()),
+                fmt::format("0 to {}", offsets_.size() - 1), std::to_string(point));
+  std::int64_t& known = offsets_[static_cast<std::size_t>(point)];
+  if (known >= 0) {
+    if (line_at(known) != line)
+      throw Error(fmt::format("{}: point {} is there twice, with different results", path_.string(),
+                              point));
+    return;
+  }
+  // Rows whose table's head was in a damaged line cannot be told from others.
+  if (json.contains("rows"))
+    for (const auto& [name, rows] : json["rows"].items())
+      if (!tables_.contains(name)) return;
+  known = offset;
+  ++done_count_;
+}
+
+void SweepLog::write_line(std::string line) {
+  std::size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t count = ::pwrite(file_, line.data() + written, line.size() - written,
+                                   end_ + static_cast<off_t>(written));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      const int error = count < 0 ? errno : ENOSPC;
+      // Should this fail too, resuming cuts the torn line off.
+      [[maybe_unused]] const int ignored = ::ftruncate(file_, end_);
+      throw_system(path_, "write", error);
+    }
+    written += static_cast<std::size_t>(count);
+  }
+  end_ += static_cast<std::int64_t>(line.size());
+}
+
+void SweepLog::append(const PointResult& result) {
+  require(!done(result.point), "point", "each point once", std::to_string(result.point));
+  for (const TableHead& head : result.heads) {
+    const auto [known, is_new] = tables_.try_emplace(head.name, head);
+    if (!is_new && !(known->second == head))
+      throw Error(fmt::format("table {} of point {}", head.name, result.point),
+                  "the columns that it has at other points", "other columns");
+    if (is_new) write_line(line_of(json_of(head)));
+  }
+  const std::int64_t offset = end_;
+  write_line(line_of(json_of(result)));
+  offsets_[static_cast<std::size_t>(result.point)] = offset;
+  ++done_count_;
+}
+
+void SweepLog::sync() const {
+  if (::fdatasync(file_) != 0) throw_system(path_, "write", errno);
+}
+
+bool SweepLog::done(std::int64_t point) const {
+  require(point >= 0 && point < static_cast<std::int64_t>(offsets_.size()), "point",
+          fmt::format("0 to {}", static_cast<std::int64_t>(offsets_.size()) - 1),
+          std::to_string(point));
+  return offsets_[static_cast<std::size_t>(point)] >= 0;
+}
+
+std::string SweepLog::line_at(std::int64_t offset) const {
+  std::string line;
+  char buffer[4096];
+  while (true) {
+    const ssize_t count = ::pread(file_, buffer, sizeof buffer, offset);
+    if (count < 0) throw_system(path_, "read", errno);
+    const std::string_view part(buffer, static_cast<std::size_t>(count));
+    const auto newline = part.find('\n');
+    line += part.substr(0, newline);
+    if (newline != std::string_view::npos || count == 0) return line;
+    offset += count;
+  }
+}
+
+PointResult SweepLog::result(std::int64_t point) const {
+  require(done(point), "point", "one that is done", std::to_string(point));
+  const std::optional<Json> json = json_of_line(line_at(offsets_[static_cast<std::size_t>(point)]));
+  if (!json) throw Error(fmt::format("{}: changed while it was read", path_.string()));
+  PointResult result{point, {}, {}, json->value("error", "")};
+  if (json->contains("rows"))
+    for (const auto& [name, rows] : (*json)["rows"].items()) {
+      result.heads.push_back(tables_.at(name));
+      result.rows.push_back(rows);
+    }
+  return result;
+}
+
+void SweepLog::sort() {
+  const fs::path sorted = path_.string() + ".sorted";
+  std::error_code error;
+  fs::remove(sorted, error);
+  SweepLog out = create(sorted, identity_, static_cast<std::int64_t>(offsets_.size()));
+  for (const auto& [name, head] : tables_) {
+    out.tables_.emplace(name, head);
+    out.write_line(line_of(json_of(head)));
+  }
+  for (std::int64_t point = 0; point < static_cast<std::int64_t>(offsets_.size()); ++point)
+    if (done(point)) out.append(result(point));
+  out.sync();
+  fs::rename(sorted, path_, error);
+  if (error) throw Error(fmt::format("{}: cannot replace: {}", path_.string(), error.message()));
+  std::swap(file_, out.file_);
+  std::swap(offsets_, out.offsets_);
+  end_ = out.end_;
+}
+
+std::string read_identity(const fs::path& path) {
+  const std::string text = read_file(path);
+  const std::optional<Json> json = json_of_line(text.substr(0, text.find('\n')));
+  if (!json || !json->contains("sweep"))
+    throw Error(fmt::format("{}: its first line is damaged or is no sweep's", path.string()));
+  return (*json)["sweep"].dump();
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,146 @@
+#include "fp8lab/sweep/sweep.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+
+namespace fp8lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLogFile = "points.jsonl";
+// A machine that loses power loses at most what finished within this time.
+constexpr auto kSyncInterval = std::chrono::seconds(2);
+
+std::vector<std::string> csv_rows(const Table& table) {
+  std::vector<std::string> lines;
+  lines.reserve(table.rows().size());
+  for (const std::vector<Cell>& row : table.rows()) lines.push_back(csv_line(row));
+  return lines;
+}
+
+std::int64_t count_failed(const SweepPlan& plan, const SweepLog& log) {
+  std::int64_t failed = 0;
+  for (std::int64_t point = 0; point < plan.grid.size(); ++point)
+    if (log.done(point) && !log.result(point).error.empty()) ++failed;
+  return failed;
+}
+
+SweepOutcome finish(const SweepPlan& plan, SweepLog& log, const fs::path& folder,
+                    std::int64_t resumed) {
+  log.sync();
+  SweepOutcome outcome{{log.done_count(), plan.points(), resumed}, log.damage(), 0, {}};
+  outcome.failed = count_failed(plan, log);
+  if (log.done_count() < plan.points()) return outcome;
+  log.sort();
+  if (plan.shard.count == 1) outcome.files = write_sweep_tables(plan, log, folder);
+  return outcome;
+}
+
+}  // namespace
+
+PointResult run_point(const SweepPlan& plan, std::int64_t point, int threads) {
+  GridPoint at = plan.grid.at(point);
+  PointResult result{point, {}, {}, {}};
+  try {
+    const Results results = plan.experiment->run({std::move(at.parameters), at.seed, threads, {}});
+    for (const Table& table : results.tables) {
+      result.heads.push_back({table.name(), table.title(), table.columns()});
+      result.rows.push_back(csv_rows(table));
+    }
+  } catch (const Error& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+void run_points_on_threads(const SweepPlan& plan, SweepLog& log, int threads,
+                           const OnSweepProgress& on_progress) {
+  std::vector<std::int64_t> missing;
+  for (std::int64_t point = plan.shard.index; point < plan.grid.size(); point += plan.shard.count)
+    if (!log.done(point)) missing.push_back(point);
+  const std::int64_t resumed = log.done_count();
+  std::mutex writing;
+  std::exception_ptr failure;
+  bool stop = false;
+  auto synced = std::chrono::steady_clock::now();
+
+  const auto keep = [&](const PointResult& result) {
+    log.append(result);
+    if (const auto now = std::chrono::steady_clock::now(); now - synced > kSyncInterval) {
+      log.sync();
+      synced = now;
+    }
+    if (on_progress) on_progress({log.done_count(), plan.points(), resumed});
+  };
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+  for (std::int64_t point : missing) {
+    {
+      const std::lock_guard lock(writing);
+      if (stop) continue;
+    }
+    try {
+      const PointResult result = run_point(plan, point, 1);
+      const std::lock_guard lock(writing);
+      if (!stop) keep(result);
+    } catch (...) {
+      const std::lock_guard lock(writing);
+      if (!stop) failure = std::current_exception();
+      stop = true;
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+SweepOutcome run_sweep(const SweepPlan& plan, const fs::path& folder, bool resume,
+                       const PointRunner& runner, const OnSweepProgress& on_progress) {
+  plan.grid.validate();
+  make_writable_folder(folder);
+  const fs::path path = folder / kLogFile;
+  if (!resume && fs::exists(path))
+    throw Error(
+        fmt::format("{}: a sweep is there already: go on with --resume, or name another "
+                    "folder",
+                    path.string()));
+  SweepLog log = resume ? SweepLog::resume(path, plan.identity(), plan.grid.size())
+                        : SweepLog::create(path, plan.identity(), plan.grid.size());
+  const std::int64_t resumed = log.done_count();
+  if (resumed < plan.points()) runner(plan, log, on_progress);
+  return finish(plan, log, folder, resumed);
+}
+
+SweepOutcome merge_shards(const std::vector<fs::path>& shards, const fs::path& folder,
+                          FindExperiment find) {
+  require(!shards.empty(), "shards", "at least one folder", "none");
+  SweepPlan plan = plan_of_identity(read_identity(shards.front() / kLogFile), find);
+  plan.shard = {};
+  std::vector<SweepLog> logs;
+  for (const fs::path& shard : shards) {
+    const std::string identity = read_identity(shard / kLogFile);
+    SweepPlan of_shard = plan_of_identity(identity, find);
+    of_shard.shard = {};
+    require(of_shard.identity() == plan.identity(), shard.string(), plan.identity(),
+            of_shard.identity());
+    logs.push_back(SweepLog::read(shard / kLogFile, identity, plan.grid.size()));
+  }
+  const auto log_of = [&](std::int64_t point) -> const SweepLog& {
+    for (const SweepLog& log : logs)
+      if (log.done(point)) return log;
+    throw Error("shards", "all points between them", fmt::format("none with point {}", point));
+  };
+  for (std::int64_t point = 0; point < plan.grid.size(); ++point) log_of(point);
+  make_writable_folder(folder);
+  SweepLog merged = SweepLog::create(folder / kLogFile, plan.identity(), plan.grid.size());
+  for (std::int64_t point = 0; point < plan.grid.size(); ++point)
+    merged.append(log_of(point).result(point));
+  return finish(plan, merged, folder, 0);
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,95 @@
+#pragma once
+// Runs the points of a grid, keeps each as it finishes, and leaves tidy tables
+// that do not depend on order, threads, ranks, shards or interruptions.
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/sweep/grid.hpp"
+#include "fp8lab/sweep/log.hpp"
+
+namespace fp8lab {
+
+/// Every `count`-th point from `index` on, for machines that share no network.
+struct Shard {
+  std::int64_t index = 0;  ///< 0 .. count - 1
+  std::int64_t count = 1;
+
+  [[nodiscard]] bool has(std::int64_t point) const { return point % count == index; }
+};
+
+/// What a sweep is: all that its results depend on.
+struct SweepPlan {
+  const Experiment* experiment = nullptr;
+  Grid grid;
+  bool quick = false;
+  Shard shard;
+
+  /// How many of the grid's points are this shard's.
+  [[nodiscard]] std::int64_t points() const;
+  /// JSON text of all of the above and of the library's version.
+  [[nodiscard]] std::string identity() const;
+  /// The shell command of the whole sweep (its shard left out).
+  [[nodiscard]] std::string command() const;
+};
+
+/// Where experiments are found by name: `find_experiment`, in programs.
+using FindExperiment = const Experiment& (*)(std::string_view name);
+
+/// The plan that an identity states. Throws `Error` for one of another version
+/// of the library, or that is damaged.
+SweepPlan plan_of_identity(std::string_view identity, FindExperiment find);
+
+/// Runs one point, on `threads` threads. An `Error` of the experiment becomes the
+/// result's error: some corners of a grid may make no sense.
+PointResult run_point(const SweepPlan& plan, std::int64_t point, int threads);
+
+struct SweepProgress {
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+  std::int64_t resumed = 0;  ///< of `done`: found in the log
+};
+using OnSweepProgress = std::function<void(const SweepProgress&)>;
+
+/// How the points of a log that are still missing get run; each result goes to
+/// `log.append` and then `on_progress` is called, from one thread at a time.
+using PointRunner =
+    std::function<void(const SweepPlan& plan, SweepLog& log, const OnSweepProgress& on_progress)>;
+
+/// Points side by side on `threads` threads, one thread a point.
+void run_points_on_threads(const SweepPlan& plan, SweepLog& log, int threads,
+                           const OnSweepProgress& on_progress);
+
+struct SweepOutcome {
+  SweepProgress progress;
+  LogDamage damage;
+  std::int64_t failed = 0;         ///< points with an error
+  std::vector<std::string> files;  ///< in the folder; empty for one shard of several
+};
+
+/// Runs a sweep in `folder`: `points.jsonl` is its log (log.hpp). When all
+/// points of the plan are done, the log is sorted and `write_sweep_tables` runs
+/// (not for one shard of several). Throws `Error` if the folder holds a log and
+/// `resume` is not set, and as SweepLog does.
+SweepOutcome run_sweep(const SweepPlan& plan, const std::filesystem::path& folder, bool resume,
+                       const PointRunner& runner, const OnSweepProgress& on_progress);
+
+/// Writes one CSV a table: the axes' columns, `repeat`, `seed`, then the table's
+/// own; rows in the order of points. `failures.csv` for points with an error.
+/// `sweep.json` (`"schema": "fp8lab.sweep.1"`) describes it: sweep (the identity),
+/// command, tables [{name, title, file, rows, columns [{name, unit, description}]}],
+/// points, failed, files. Nothing in them depends on time or machine. Returns the file names.
+std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLog& log,
+                                            const std::filesystem::path& folder);
+
+/// Puts the shards of one sweep together in `folder`, as if no shard had been.
+/// Throws `Error` for shards of different sweeps and naming the first point that
+/// is missing.
+SweepOutcome merge_shards(const std::vector<std::filesystem::path>& shards,
+                          const std::filesystem::path& folder, FindExperiment find);
+
+}  // namespace fp8lab

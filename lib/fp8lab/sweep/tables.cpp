@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/sweep/sweep.hpp"
+
+namespace fp8lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr const char* kFailures = "failures";
+
+/// The columns that say which point a row is of. A table may use the same name for
+/// one of its own: the axis then is called `axis_<name>`.
+std::vector<Column> point_columns(const SweepPlan& plan, const std::vector<Column>& own) {
+  std::vector<Column> columns;
+  for (const GridAxis& axis : plan.grid.axes)
+    columns.push_back({axis.key, "", fmt::format("parameter {} of the sweep", axis.key)});
+  columns.push_back({"repeat", "1", "which repeat of the same parameters, from 0"});
+  columns.push_back({"seed", "1", "the point's seed: run it alone with --seed"});
+  for (Column& column : columns)
+    for (const Column& other : own)
+      if (other.name == column.name) column.name = "axis_" + other.name;
+  return columns;
+}
+
+std::vector<Cell> point_cells(const GridPoint& point) {
+  std::vector<Cell> cells = point.coordinates;
+  cells.emplace_back(point.repeat);
+  // A seed has 64 bits: as text it is the same in every reader.
+  cells.emplace_back(std::to_string(point.seed));
+  return cells;
+}
+
+std::string header_line(const std::vector<Column>& columns) {
+  std::vector<Cell> names;
+  for (const Column& column : columns) names.emplace_back(column.name);
+  return csv_line(names);
+}
+
+/// The rows of one table, by the number of its points.
+using RowsOf = std::function<std::vector<std::string>(const PointResult&)>;
+
+Json write_table(const SweepPlan& plan, const SweepLog& log, const fs::path& folder,
+                 const TableHead& head, const RowsOf& rows_of) {
+  std::vector<Column> columns = point_columns(plan, head.columns);
+  columns.insert(columns.end(), head.columns.begin(), head.columns.end());
+  const std::string file = head.name + ".csv";
+  std::int64_t rows = 0;
+  write_file(folder / file, [&](std::ostream& out) {
+    out << header_line(columns) << '\n';
+    for (std::int64_t index = 0; index < plan.grid.size(); ++index) {
+      const std::vector<std::string> lines = rows_of(log.result(index));
+      if (lines.empty()) continue;
+      const std::string prefix = csv_line(point_cells(plan.grid.at(index)));
+      for (const std::string& line : lines) out << prefix << ',' << line << '\n';
+      rows += static_cast<std::int64_t>(lines.size());
+    }
+  });
+  Json json{{"name", head.name}, {"title", head.title}, {"file", file}, {"rows", rows}};
+  json["columns"] = Json::array();
+  for (const Column& column : columns)
+    json["columns"].push_back(
+        {{"name", column.name}, {"unit", column.unit}, {"description", column.description}});
+  return json;
+}
+
+std::vector<std::string> rows_of_table(const PointResult& result, const std::string& name) {
+  for (std::size_t t = 0; t < result.heads.size(); ++t)
+    if (result.heads[t].name == name) return result.rows[t];
+  return {};
+}
+
+std::vector<std::string> error_of(const PointResult& result) {
+  if (result.error.empty()) return {};
+  return {csv_line({result.error})};
+}
+
+}  // namespace
+
+std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLog& log,
+                                            const fs::path& folder) {
+  Json tables = Json::array();
+  for (const auto& [name, head] : log.tables()) {
+    require_file_name("table name", name);
+    require(name != kFailures, "table name", "another name than that of the sweep's own", name);
+    tables.push_back(write_table(plan, log, folder, head, [&](const PointResult& result) {
+      return rows_of_table(result, name);
+    }));
+  }
+  const TableHead failures{kFailures, "Points that gave an error", {{"error", "", "its message"}}};
+  Json failed = write_table(plan, log, folder, failures, error_of);
+  const std::int64_t failed_points = failed["rows"];
+  if (failed_points > 0) {
+    tables.push_back(failed);
+  } else {
+    std::error_code ignored;
+    fs::remove(folder / failed["file"].get<std::string>(), ignored);
+  }
+  std::vector<std::string> files;
+  for (const Json& table : tables) files.push_back(table["file"]);
+  files.emplace_back("sweep.json");
+  const Json json{{"schema", "fp8lab.sweep.1"},
+                  {"sweep", Json::parse(plan.identity())},
+                  {"command", plan.command()},
+                  {"points", plan.grid.size()},
+                  {"failed", failed_points},
+                  {"tables", tables},
+                  {"files", files}};
+  write_file(folder / "sweep.json", json.dump(2) + "\n");
+  return files;
+}
+
+}  // namespace fp8lab

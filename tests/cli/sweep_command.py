@@ -1,0 +1,121 @@
+"""`fp8lab sweep` and `merge` as a user runs them: interrupted, resumed, sharded, refused."""
+
+import json
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+FP8LAB = sys.argv[1]
+SWEEP = [
+    "sweep", "outlier", "--quick", "--axis", "tiles=16,32,64", "--axis", "sigma=0.1:0.8:+0.1",
+    "--repeat", "2", "--set", "elements=512", "--set", "repeats=1",
+    "--set", "outliers_per_decade=1", "--set", "containment_elements=1024",
+    "--set", "published_repeats=1",
+]  # fmt: skip
+failures = 0
+
+
+def check(holds, what):
+    global failures
+    if not holds:
+        failures += 1
+        print("FAILED:", what)
+
+
+def fp8lab(*arguments):
+    return subprocess.run([FP8LAB, *arguments], capture_output=True, text=True)
+
+
+def contents(folder):
+    return {file.name: file.read_bytes() for file in pathlib.Path(folder).iterdir()}
+
+
+def killed_and_resumed(folder, whole, moments):
+    """kill -9 at so many random moments, then resume to the end."""
+    rng = random.Random(1)
+    landed = 0
+    for _ in range(moments):
+        process = subprocess.Popen(
+            [FP8LAB, *SWEEP, "--resume", "--out", str(folder)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        time.sleep(rng.uniform(0.0, 0.12))
+        process.send_signal(signal.SIGKILL)
+        landed += process.wait() == -signal.SIGKILL
+    resumed = fp8lab(*SWEEP, "--resume", "--out", str(folder))
+    check(resumed.returncode == 0, f"resuming: {resumed.stderr}")
+    found = contents(folder)
+    found.pop("points.jsonl.damaged", None)
+    check(found == whole, f"the same bytes after kill -9 ({landed} of {moments} landed)")
+    check(landed > moments // 4, f"kills that landed: {landed} of {moments}")
+
+
+def sharded(root, whole):
+    shards = [root / f"shard{i}" for i in range(3)]
+    for i, shard in enumerate(shards):
+        ran = fp8lab(*SWEEP, "--shard", f"{i}/3", "--out", str(shard))
+        check(ran.returncode == 0, f"shard {i}: {ran.stderr}")
+    few = fp8lab("merge", *map(str, shards[:2]), "-o", str(root / "few"))
+    check(few.returncode == 2 and "none with point 2" in few.stderr, f"two of three shards: {few.stderr}")
+    check(not (root / "few").exists(), "nothing is left of a merge that cannot be")
+    merged = fp8lab("merge", *map(str, shards), "-o", str(root / "merged"))
+    check(merged.returncode == 0, f"merge: {merged.stderr}")
+    check(contents(root / "merged") == whole, "the same bytes from shards")
+
+
+def refusals(root):
+    for arguments, expected in [
+        (["sweep", "outlier", "--axis", "nothing=1"], "a parameter"),
+        (["sweep", "outlier", "--axis", "sigma=big"], "a real number"),
+        (["sweep", "outlier", "--axis", "sigma=2:1:+1"], "rises"),
+        (["sweep", "outlier", "--shard", "3/3"], "INDEX from 0"),
+        (["sweep", "nothing"], "one of"),
+        (["sweep", "outlier", "--repeat", "0"], "at least 1"),
+        (["merge", str(root / "none"), "-o", str(root / "out")], "points.jsonl"),
+    ]:
+        ran = fp8lab(*arguments, "--out", str(root / "refused")) if arguments[0] == "sweep" else fp8lab(*arguments)
+        check(ran.returncode == 2 and expected in ran.stderr, f"{arguments}: {ran.returncode} {ran.stderr}")
+        check(not (root / "refused").exists(), f"{arguments}: nothing written")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        ran = fp8lab(*SWEEP, "--out", str(root / "whole"), "--json")
+        check(ran.returncode == 0, f"sweep: {ran.stderr}")
+        check(json.loads(ran.stdout)["points"] == 48, f"points: {ran.stdout}")
+        whole = contents(root / "whole")
+        check("sweep.json" in whole and "points.jsonl" in whole, f"files: {sorted(whole)}")
+
+        one = fp8lab(*SWEEP, "--threads", "1", "--out", str(root / "one"))
+        check(one.returncode == 0 and contents(root / "one") == whole, "the same bytes on one thread")
+        command = json.loads(whole["sweep.json"])["command"].replace("fp8lab", FP8LAB, 1)
+        again = subprocess.run(f"{command} --out {root / 'again'}", shell=True, capture_output=True)
+        check(again.returncode == 0 and contents(root / "again") == whole, "sweep.json's command repeats it")
+
+        grid = root / "grid.toml"
+        grid.write_text(
+            'experiment = "outlier"\nquick = true\nrepeat = 2\n[set]\nelements = 512\nrepeats = 1\n'
+            "outliers_per_decade = 1\ncontainment_elements = [1024]\npublished_repeats = 1\n"
+            '[axes]\ntiles = [16, 32, 64]\nsigma = "0.1:0.8:+0.1"\n'
+        )
+        filed = fp8lab("sweep", str(grid), "--out", str(root / "filed"))
+        check(filed.returncode == 0, f"grid file: {filed.stderr}")
+        check(contents(root / "filed") == whole, "the same bytes from a grid file")
+
+        dry = fp8lab(*SWEEP, "--dry-run", "--out", str(root / "dry"))
+        check("48 points" in dry.stdout and not (root / "dry").exists(), f"dry run: {dry.stdout}")
+        twice = fp8lab(*SWEEP, "--out", str(root / "whole"))
+        check(twice.returncode == 2 and "--resume" in twice.stderr, f"twice: {twice.stderr}")
+        killed_and_resumed(root / "killed", whole, 20)
+        sharded(root, whole)
+        refusals(root)
+    print(f"{failures} failures")
+    return 1 if failures else 0
+
+
+sys.exit(main())

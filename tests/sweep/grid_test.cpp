@@ -1,0 +1,79 @@
+#include <set>
+
+#include "catch.hpp"
+#include "sweep/toy.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::vector<std::string> cells(const GridAxis& axis) {
+  std::vector<std::string> texts;
+  for (const AxisValue& value : axis.values) texts.push_back(to_csv(value.cell));
+  return texts;
+}
+
+GridAxis axis(std::string_view spec) {
+  return parse_axis(spec, Parameters::from_toml(kToyToml, false));
+}
+
+TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
+  using Texts = std::vector<std::string>;
+  CHECK(cells(axis("k=512:16384:*2")) == Texts{"512", "1024", "2048", "4096", "8192", "16384"});
+  CHECK(cells(axis("k=1:4")) == Texts{"1", "2", "3", "4"});
+  CHECK(cells(axis("k=1:8:+3,100")) == Texts{"1", "4", "7", "100"});
+  CHECK(cells(axis("k=9223372036854775800:9223372036854775807:+5")) ==
+        Texts{"9223372036854775800", "9223372036854775805"});
+  CHECK(cells(axis("gain=0.1:0.35:+0.1")) == Texts{"0.1", "0.2", "0.30000000000000004"});
+  CHECK(cells(axis("gain=1:1000:*10")) == Texts{"1", "10", "100", "1000"});
+  CHECK(cells(axis("tiles=all")) == Texts{"16", "32", "64"});
+  CHECK(cells(axis("rule=floor,ceil")) == Texts{"floor", "ceil"});
+  CHECK(axis("tiles=8").values.front().toml == "[8]");
+}
+
+TEST_CASE("bad axes are refused by name", "[sweep]") {
+  for (const char* spec :
+       {"k", "k=", "m=1", "k=1.5", "k=4:1", "k=1:8:*1", "k=0:8:*2", "k=1:8:+0", "k=1:x", "k=1,1",
+        "k=all", "gain=1:inf", "k=1:8:-1", "k=1:100000000", "k=,1"}) {
+    CAPTURE(spec);
+    CHECK_THROWS_AS(axis(spec), Error);
+  }
+}
+
+TEST_CASE("a point's seed is its own", "[sweep]") {
+  const SweepPlan plan = toy_plan({"k=1:5", "rule=floor,ceil"}, 3);
+  REQUIRE(plan.grid.size() == 30);
+  std::set<std::uint64_t> seeds;
+  for (std::int64_t i = 0; i < 30; ++i) seeds.insert(plan.grid.at(i).seed);
+  CHECK(seeds.size() == 30);
+
+  // Other values, another order of axes and more repeats leave it alone.
+  const SweepPlan other = toy_plan({"rule=even,ceil", "k=5,77"}, 9);
+  const GridPoint here = plan.grid.at((4 * 2 + 1) * 3 + 2);
+  const GridPoint there = other.grid.at((1 * 2 + 0) * 9 + 2);
+  REQUIRE(here.parameters.to_toml("k") == there.parameters.to_toml("k"));
+  REQUIRE(here.parameters.to_toml("rule") == there.parameters.to_toml("rule"));
+  CHECK(here.seed == there.seed);
+
+  SweepPlan reseeded = plan;
+  reseeded.grid.seed = 2;
+  CHECK(reseeded.grid.at(0).seed != plan.grid.at(0).seed);
+}
+
+TEST_CASE("a grid that cannot be is refused", "[sweep]") {
+  CHECK_THROWS_AS(toy_plan({"k=1", "k=2"}).grid.validate(), Error);
+  CHECK_THROWS_AS(toy_plan({}, 0).grid.validate(), Error);
+  CHECK_THROWS_AS(toy_plan({"k=1:1000000", "gain=1:1000000"}, 1000).grid.validate(), Error);
+  CHECK_THROWS_AS(toy_plan({}).grid.at(1), Error);
+}
+
+TEST_CASE("the identity states the whole plan", "[sweep]") {
+  SweepPlan plan = toy_plan({"k=1:5", "gain=0.25,1e-30", "tiles=all"}, 3);
+  plan.grid.base.set("rule=a,b \"c\"");
+  plan.shard = {1, 4};
+  CHECK(plan_of_identity(plan.identity(), find_toy).identity() == plan.identity());
+  CHECK_THROWS_AS(plan_of_identity("{}", find_toy), Error);
+  CHECK(plan.points() == 23);
+}
+
+}  // namespace
+}  // namespace fp8lab
