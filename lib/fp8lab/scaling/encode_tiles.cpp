@@ -10,27 +10,25 @@
 #include <vector>
 
 #include "fp8lab/cast/encode.hpp"
-#include "fp8lab/cast/kernels/kernels.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
 
 namespace fp8lab::scaling_detail {
 namespace {
 
-/// What a core keeps between the amaxes and the codes of a strip.
-constexpr std::int64_t kOnChipBytes = 256 << 10;
+/// What a core reads fast a second time, row after row of a band of tall tiles.
+constexpr std::int64_t kBandBytes = 2 << 20;
+/// What its first cache keeps between the amaxes and the codes of small tiles, in elements.
+constexpr std::int64_t kPiece = 2048;
 /// Elements that a thread takes at a time, where it may choose.
 constexpr std::int64_t kChunk = 1 << 14;
 /// How far ahead of a stream of elements memory is read.
 constexpr std::size_t kAhead = 2048;
-/// Codes from here on are written around the caches.
-constexpr std::size_t kLargeCodes = std::size_t{1} << 20;
 /// Rows of a strip whose source is transposed: whole cache lines of it.
 constexpr std::int64_t kTransposedRows = 64;
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-bool divides(const Recipe& recipe) { return recipe.rule == ScaleRule::deepseek; }
 
 float factor_of(const Recipe& recipe, const TileScale& scale) {
   return divides(recipe) ? scale.inverse_scale : scale.scale;
@@ -43,80 +41,6 @@ CastPolicy policy_of(const Recipe& recipe) {
   return policy;
 }
 
-const cast_kernels::Kernels& cast_kernels_of(Target target) {
-#if defined(__x86_64__)
-  if (target == Target::avx512) return cast_kernels::kAvx512Kernels;
-  if (target == Target::avx2) return cast_kernels::kAvx2Kernels;
-#endif
-  return cast_kernels::kScalarKernels;
-}
-
-/// Scales and casts rows of tiles. `encode` would do, but has a price a call that
-/// is more than a small tile costs, and takes neither a division nor a scale of 0, Inf or NaN.
-class TileCaster {
- public:
-  /// `large`: the codes are more than the caches hold, and are written around them.
-  TileCaster(const Recipe& recipe, Target target, bool large)
-      : kernels_(tile_kernels(target)),
-        scale_(divides(recipe) ? kernels_.divide : kernels_.multiply),
-        cast_(cast_kernels_of(target).encode),
-        policy_(policy_of(recipe)),
-        plan_(cast_kernels::make_plan(format(recipe.format), policy_, 1.0F)),
-        direct_(!divides(recipe) && policy_.nan == NanPolicy::positive_all_ones),
-        large_(large) {}
-
-  /// `count` elements that begin at a tile, to `codes`, while those `ahead` of
-  /// them come into the second cache.
-  void add(const float* x, std::size_t count, std::size_t block, const float* factors,
-           std::size_t ahead, std::uint8_t* codes) {
-    // Pieces end where a tile ends, or lie inside one.
-    const bool small = block < kBuffer;
-    const std::size_t piece = small ? kBuffer / block * block : kBuffer;
-    for (std::size_t begin = 0; begin < count;) {
-      const std::size_t left = small ? piece : block - begin % block;
-      const std::size_t size = std::min({piece, left, count - begin});
-      for (std::size_t line = 0; line < size; line += kLine)
-        __builtin_prefetch(x + begin + ahead + line, 0, 2);
-      std::uint8_t* to = large_ ? codes_.data() : codes + begin;
-      add_piece(x + begin, size, std::min(block, size), factors + begin / block, to);
-      if (large_) kernels_.stream(to, size, codes + begin);
-      begin += size;
-    }
-  }
-
- private:
-  /// From this tile on the cast's own multiplication is faster than one ahead of it.
-  static constexpr std::size_t kDirectBlock = 128;
-  static constexpr std::size_t kBuffer = 2048;
-  static constexpr std::size_t kLine = 64 / sizeof(float);
-
-  void add_piece(const float* x, std::size_t size, std::size_t block, const float* factors,
-                 std::uint8_t* codes) {
-    if (direct_ && block >= kDirectBlock) {
-      for (std::size_t begin = 0; begin < size; begin += block)
-        cast(x + begin, std::min(block, size - begin), *factors++, codes + begin);
-    } else {
-      scale_(x, size, block, factors, values_.data());
-      cast(values_.data(), size, 1.0F, codes);
-    }
-  }
-
-  void cast(const float* x, std::size_t count, float factor, std::uint8_t* codes) {
-    cast_({.plan = &plan_, .in = x, .out = codes, .count = count, .scale = factor});
-  }
-
-  const TileKernels& kernels_;
-  decltype(TileKernels::multiply) scale_;
-  decltype(cast_kernels::Kernels::encode) cast_;
-  CastPolicy policy_;
-  cast_kernels::EncodePlan plan_;
-  bool direct_;
-  bool large_;
-  // Both stay in the first cache.
-  std::array<float, kBuffer> values_;
-  alignas(64) std::array<std::uint8_t, kBuffer> codes_;
-};
-
 /// How a matrix is cut into strips: some rows of tiles, and some tiles of each.
 struct Strips {
   std::int64_t rows = 0;     ///< of elements, a multiple of the tile's
@@ -126,7 +50,7 @@ struct Strips {
 
   Strips(const QuantizedTensor& q, std::int64_t least_rows) {
     rows = ceil_divide(least_rows, q.row_block) * q.row_block;
-    const std::int64_t fit = kOnChipBytes / 4 / rows / q.k_block * q.k_block;
+    const std::int64_t fit = kBandBytes / 4 / rows / q.k_block * q.k_block;
     columns = std::max(q.k_block, fit);
     if (columns >= q.k) {
       columns = std::max<std::int64_t>(q.k, 1);
@@ -137,7 +61,61 @@ struct Strips {
   }
 };
 
-/// One thread's memory and its way through a strip.
+/// The scales of tiles that stand next to each other.
+class TileScales {
+ public:
+  TileScales(const Recipe& recipe, Target target, std::size_t tiles)
+      : options_(scale_options(recipe)),
+        scale_of_(options_),
+        kernels_(tile_kernels(target)),
+        divides_(divides(recipe)),
+        largest_(tiles + kScalePadding),
+        scale_(tiles + kScalePadding),
+        inverse_scale_(tiles + kScalePadding),
+        e8m0_(tiles + kScalePadding) {}
+
+  /// Begins anew: no tile has an element.
+  std::int32_t* clear(std::size_t tiles) {
+    std::fill_n(largest_.begin(), tiles, 0);
+    return largest_.data();
+  }
+
+  /// From the largest magnitudes to scales.
+  void make(std::size_t tiles) {
+    if (is_mx(options_.rule))
+      return kernels_.mx_scales(options_, largest_.data(), tiles,
+                                {scale_.data(), inverse_scale_.data(), e8m0_.data()});
+    for (std::size_t t = 0; t < tiles; ++t) {
+      const float amax = std::bit_cast<float>(largest_[t]);
+      TileScale scale;
+      scale_of_(std::span(&amax, 1), std::span(&scale, 1));
+      scale_[t] = scale.scale;
+      inverse_scale_[t] = scale.inverse_scale;
+    }
+  }
+
+  void store(std::size_t tiles, std::size_t first, QuantizedTensor& q) const {
+    std::copy_n(scale_.data(), tiles, q.scales.data() + first);
+    std::copy_n(inverse_scale_.data(), tiles, q.inverse_scales.data() + first);
+    if (!q.e8m0.empty()) std::copy_n(e8m0_.data(), tiles, q.e8m0.data() + first);
+  }
+
+  [[nodiscard]] const float* factors() const {
+    return divides_ ? inverse_scale_.data() : scale_.data();
+  }
+
+ private:
+  ScaleOptions options_;
+  TileScaler scale_of_;
+  const TileKernels& kernels_;
+  bool divides_;
+  std::vector<std::int32_t> largest_;  ///< bits of amaxes
+  std::vector<float> scale_;
+  std::vector<float> inverse_scale_;
+  std::vector<std::uint8_t> e8m0_;
+};
+
+/// One thread's memory and its way through a strip. Needs rounding to nearest, with subnormals.
 class StripEncoder {
  public:
   StripEncoder(const Recipe& recipe, const FloatMatrix& x, bool transposed, const Strips& strips,
@@ -145,20 +123,15 @@ class StripEncoder {
       : recipe_(recipe),
         x_(x),
         transposed_(transposed),
-        scale_of_(scale_options(recipe)),
         kernels_(tile_kernels(target)),
         caster_(recipe, target, q.codes.size() >= kLargeCodes),
+        scales_(recipe, target, static_cast<std::size_t>(ceil_divide(strips.columns, q.k_block))),
         q_(q) {
-    const auto tiles = static_cast<std::size_t>(ceil_divide(strips.columns, q.k_block));
-    largest_.resize(tiles);
-    factors_.resize(tiles);
-    scales_.resize(tiles);
     if (transposed)
       turned_.resize(static_cast<std::size_t>(strips.rows * turned_stride(strips.columns)));
   }
 
   void run(const Strips& strips, std::int64_t strip) {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
     const std::int64_t r0 = strip / strips.across * strips.rows;
     const std::int64_t c0 = strip % strips.across * strips.columns;
     const std::int64_t r1 = std::min(r0 + strips.rows, q_.rows);
@@ -170,10 +143,13 @@ class StripEncoder {
       values = turned_.data();
       stride = turned_stride(width);
     }
-    for (std::int64_t row = r0; row < r1; row += q_.row_block) {
-      const std::int64_t rows = std::min(q_.row_block, r1 - row);
-      tile_row(values + (row - r0) * stride, stride, row, rows, c0, width);
-    }
+    // Tiles of one row are finished while the first cache has them.
+    const std::int64_t piece =
+        q_.row_block == 1 ? std::max(q_.k_block, kPiece / q_.k_block * q_.k_block) : width;
+    for (std::int64_t row = r0; row < r1; row += q_.row_block)
+      for (std::int64_t c = 0; c < width; c += piece)
+        tile_row(values + (row - r0) * stride + c, stride, row, c0 + c,
+                 std::min(piece, width - c));
   }
 
  private:
@@ -192,47 +168,34 @@ class StripEncoder {
       }
   }
 
-  void tile_row(const float* values, std::int64_t stride, std::int64_t row, std::int64_t rows,
-                std::int64_t c0, std::int64_t width) {
+  /// The tiles of one row of tiles that hold `width` columns from `c0` on.
+  void tile_row(const float* values, std::int64_t stride, std::int64_t row, std::int64_t c0,
+                std::int64_t width) {
+    const std::int64_t rows = std::min(q_.row_block, q_.rows - row);
     const auto count = static_cast<std::size_t>(width);
     const auto block = static_cast<std::size_t>(q_.k_block);
     const auto tiles = static_cast<std::size_t>(ceil_divide(width, q_.k_block));
-    std::fill_n(largest_.begin(), tiles, 0);
-    // Rows may be powers of two apart, and then lines of a tall tile leave the second cache early.
-    const auto ahead = static_cast<std::size_t>(stride);
+    const std::size_t ahead = rows == 1 ? count : kAhead;
+    std::int32_t* largest = scales_.clear(tiles);
     for (std::int64_t r = 0; r < rows; ++r)
       kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule), ahead,
-                    largest_.data());
-    const auto first =
-        static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + c0 / q_.k_block);
-    for (std::size_t t = 0; t < tiles; ++t) factors_[t] = std::bit_cast<float>(largest_[t]);
-    const std::span<TileScale> scales = std::span(scales_).first(tiles);
-    scale_of_(std::span(factors_).first(tiles), scales);
-    store_scales(first, scales);
-    for (std::size_t t = 0; t < tiles; ++t) factors_[t] = factor_of(recipe_, scales[t]);
+                    largest);
+    scales_.make(tiles);
+    scales_.store(
+        tiles, static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + c0 / q_.k_block),
+        q_);
     for (std::int64_t r = 0; r < rows; ++r)
-      caster_.add(values + r * stride, count, block, factors_.data(), ahead,
+      caster_.add(values + r * stride, count, block, scales_.factors(), ahead,
                   q_.codes.data() + (row + r) * q_.k + c0);
-  }
-
-  void store_scales(std::size_t first, std::span<const TileScale> scales) {
-    for (std::size_t t = 0; t < scales.size(); ++t) q_.scales[first + t] = scales[t].scale;
-    for (std::size_t t = 0; t < scales.size(); ++t)
-      q_.inverse_scales[first + t] = scales[t].inverse_scale;
-    if (q_.e8m0.empty()) return;
-    for (std::size_t t = 0; t < scales.size(); ++t) q_.e8m0[first + t] = scales[t].e8m0;
   }
 
   const Recipe& recipe_;
   const FloatMatrix& x_;
   bool transposed_;
-  TileScaler scale_of_;
   const TileKernels& kernels_;
   TileCaster caster_;
+  TileScales scales_;
   QuantizedTensor& q_;
-  std::vector<std::int32_t> largest_;
-  std::vector<float> factors_;  ///< first the amaxes
-  std::vector<TileScale> scales_;
   std::vector<float> turned_;
 };
 
@@ -305,6 +268,7 @@ float encode_whole(const Recipe& recipe, std::span<const float> x, const TileSca
   for_each_chunk(x.size(), execution.threads, [&](std::size_t begin, std::size_t size) {
     std::int32_t bits = 0;
     if (ignore_nan) kernels.amax(x.data() + begin, size, size, *ignore_nan, kAhead, &bits);
+    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
     TileCaster(recipe, execution.target, codes.size() >= kLargeCodes)
         .add(x.data() + begin, size, size, &factor, size, codes.data() + begin);
     if (ignore_nan) keep_largest(bits, largest);
@@ -318,6 +282,7 @@ void encode_tiles(const Recipe& recipe, const FloatMatrix& x, bool transposed, Q
   const std::int64_t count = strips.down * strips.across;
 #pragma omp parallel num_threads(execution.threads)
   {
+    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
     StripEncoder encoder(recipe, x, transposed, strips, execution.target, q);
 #pragma omp for schedule(static)
     for (std::int64_t strip = 0; strip < count; ++strip) encoder.run(strips, strip);

@@ -25,13 +25,20 @@ using Words = hn::ScalableTag<std::int32_t>;
 using Floats = hn::ScalableTag<float>;
 
 constexpr std::int32_t kInfinity = 0x7f800000;
+constexpr std::int32_t kNanWraps = 0x007fffff;
 
+/// Magnitudes as numbers that order like them. Where NaN is ignored they wrap: those of NaN
+/// become negative.
 template <bool kIgnoreNan>
-HWY_INLINE hn::Vec<Words> magnitude(const float* x) {
+HWY_INLINE hn::Vec<Words> ordered(const float* x) {
   const Words d;
   const auto bits = hn::BitCast(d, hn::Abs(hn::LoadU(Floats(), x)));
-  if constexpr (!kIgnoreNan) return bits;
-  return hn::IfThenZeroElse(hn::Gt(bits, hn::Set(d, kInfinity)), bits);
+  return kIgnoreNan ? hn::Add(bits, hn::Set(d, kNanWraps)) : bits;
+}
+
+template <bool kIgnoreNan>
+constexpr std::int32_t ordered_zero() {
+  return kIgnoreNan ? kNanWraps : 0;
 }
 
 /// The last elements of a tile, fewer than a vector, after zeros.
@@ -46,20 +53,20 @@ template <bool kIgnoreNan>
 HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t ahead) {
   const Words d;
   const std::size_t lanes = hn::Lanes(d);
-  auto first = hn::Zero(d);
-  auto second = hn::Zero(d);
+  auto first = hn::Set(d, ordered_zero<kIgnoreNan>());
+  auto second = first;
   std::size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     for (std::size_t line = 0; line < 4 * lanes; line += 16) hwy::Prefetch(x + i + ahead + line);
     first =
-        hn::Max(first, hn::Max(magnitude<kIgnoreNan>(x + i), magnitude<kIgnoreNan>(x + i + lanes)));
-    second = hn::Max(second, hn::Max(magnitude<kIgnoreNan>(x + i + 2 * lanes),
-                                     magnitude<kIgnoreNan>(x + i + 3 * lanes)));
+        hn::Max(first, hn::Max(ordered<kIgnoreNan>(x + i), ordered<kIgnoreNan>(x + i + lanes)));
+    second = hn::Max(second, hn::Max(ordered<kIgnoreNan>(x + i + 2 * lanes),
+                                     ordered<kIgnoreNan>(x + i + 3 * lanes)));
   }
-  for (; i + lanes <= count; i += lanes) first = hn::Max(first, magnitude<kIgnoreNan>(x + i));
+  for (; i + lanes <= count; i += lanes) first = hn::Max(first, ordered<kIgnoreNan>(x + i));
   if (i < count)
-    second = hn::Max(second, magnitude<kIgnoreNan>(Padded(x + i, count - i).values.data()));
-  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(first, second)));
+    second = hn::Max(second, ordered<kIgnoreNan>(Padded(x + i, count - i).values.data()));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(first, second))) - ordered_zero<kIgnoreNan>();
 }
 
 template <bool kIgnoreNan>
@@ -74,6 +81,113 @@ void amax(const float* x, std::size_t count, std::size_t block, bool ignore_nan,
           std::int32_t* largest) {
   ignore_nan ? amax_all<true>(x, count, block, ahead, largest)
              : amax_all<false>(x, count, block, ahead, largest);
+}
+
+template <bool kIgnoreNan>
+void element_amax_all(const float* x, std::size_t count, std::size_t ahead,
+                      std::int32_t* largest) {
+  const Words d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto zero = hn::Set(d, ordered_zero<kIgnoreNan>());
+  const auto update = [&](const float* from, std::int32_t* to) HWY_ATTR {
+    const auto bits = hn::Sub(hn::Max(ordered<kIgnoreNan>(from), zero), zero);
+    hn::StoreU(hn::Max(bits, hn::LoadU(d, to)), d, to);
+  };
+  std::size_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    hwy::Prefetch(x + i + ahead);
+    for (std::size_t v = 0; v < 16; v += lanes) update(x + i + v, largest + i + v);
+  }
+  if (i == count) return;
+  const Padded rest(x + i, count - i);
+  alignas(64) std::array<std::int32_t, 16> old{};
+  std::memcpy(old.data(), largest + i, (count - i) * sizeof(std::int32_t));
+  for (std::size_t v = 0; v < 16; v += lanes) update(rest.values.data() + v, old.data() + v);
+  std::memcpy(largest + i, old.data(), (count - i) * sizeof(std::int32_t));
+}
+
+void element_amax(const float* x, std::size_t count, bool ignore_nan, std::size_t ahead,
+                  std::int32_t* largest) {
+  ignore_nan ? element_amax_all<true>(x, count, ahead, largest)
+             : element_amax_all<false>(x, count, ahead, largest);
+}
+
+/// The E8M0 code of a tile's inverse scale: `mx_code` of scale_rule.cpp in lanes.
+template <ScaleRule kRule>
+HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
+  const Words d;
+  const auto nan_code = hn::Set(d, 255);
+  const auto mantissa_mask = hn::Set(d, 0x007fffff);
+  const auto one = hn::Set(d, 1);
+  if constexpr (kRule == ScaleRule::mx_rceil || kRule == ScaleRule::te_mx) {
+    const auto inverse_max = hn::Set(Floats(), 1.0F / static_cast<float>(f.max_finite()));
+    const auto descale = hn::BitCast(d, hn::Mul(hn::BitCast(Floats(), amax), inverse_max));
+    const auto exponent = hn::ShiftRight<23>(descale);
+    // Code 0 is half of the smallest normal number.
+    const auto exact = hn::IfThenElseZero(hn::Eq(exponent, hn::Zero(d)), hn::Set(d, 0x00400000));
+    const auto up = hn::IfThenElseZero(hn::Gt(hn::And(descale, mantissa_mask), exact), one);
+    const auto code = hn::Min(hn::Add(exponent, up), nan_code);
+    if constexpr (kRule == ScaleRule::mx_rceil) return code;
+    return hn::IfThenElse(hn::Eq(descale, hn::Set(d, kInfinity)), hn::Set(d, 254), code);
+  } else {
+    const auto is_nan = hn::Gt(amax, hn::Set(d, kInfinity));
+    auto bits = amax;
+    if constexpr (kRule == ScaleRule::mx_even)
+      bits = hn::Add(bits, hn::Set(d, std::int32_t{1} << (22 - f.mantissa_bits)));
+    auto exponent = hn::ShiftRight<23>(bits);
+    const auto special = hn::Or(is_nan, hn::Eq(exponent, nan_code));
+    if constexpr (kRule == ScaleRule::mx_ceil)
+      exponent = hn::Add(
+          exponent,
+          hn::IfThenElseZero(hn::Gt(hn::And(bits, mantissa_mask), hn::Zero(d)), one));
+    const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+    const auto code = hn::Max(hn::Sub(exponent, hn::Set(d, element_exponent)), hn::Zero(d));
+    return hn::IfThenElse(special, nan_code, code);
+  }
+}
+
+/// 2^(code - 127); code 0 is a subnormal, code 255 NaN.
+HWY_INLINE hn::Vec<Words> e8m0_values(hn::Vec<Words> code) {
+  const Words d;
+  const auto number =
+      hn::IfThenElse(hn::Eq(code, hn::Zero(d)), hn::Set(d, 0x00400000), hn::ShiftLeft<23>(code));
+  return hn::IfThenElse(hn::Eq(code, hn::Set(d, 255)), hn::Set(d, 0x7fc00000), number);
+}
+
+/// The reciprocals, as bits.
+template <ScaleRule kRule>
+HWY_INLINE hn::Vec<Words> mx_multipliers(hn::Vec<Words> code) {
+  const Words d;
+  const auto opposite = hn::Sub(hn::Set(d, 254), code);
+  if constexpr (kRule == ScaleRule::te_mx)
+    return hn::IfThenElse(hn::Eq(code, hn::Zero(d)), hn::Set(d, 0x3f800000),
+                          hn::ShiftLeft<23>(opposite));
+  const auto is_nan = hn::Eq(code, hn::Set(d, 255));
+  return e8m0_values(hn::IfThenElse(is_nan, code, opposite));
+}
+
+template <ScaleRule kRule>
+void mx_scales_of(const Format& f, const std::int32_t* largest, std::size_t count,
+                  const ScaleArrays& to) {
+  const Words d;
+  const hn::Rebind<std::uint8_t, Words> bytes;
+  for (std::size_t t = 0; t < count; t += hn::Lanes(d)) {
+    const auto code = mx_codes<kRule>(f, hn::LoadU(d, largest + t));
+    hn::StoreU(hn::BitCast(Floats(), mx_multipliers<kRule>(code)), Floats(), to.scale + t);
+    hn::StoreU(hn::BitCast(Floats(), e8m0_values(code)), Floats(), to.inverse_scale + t);
+    hn::StoreU(hn::DemoteTo(bytes, code), bytes, to.e8m0 + t);
+  }
+}
+
+void mx_scales(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
+               const ScaleArrays& to) {
+  using enum ScaleRule;
+  const Format& f = format(options.format);
+  if (options.rule == mx_floor) return mx_scales_of<mx_floor>(f, largest, count, to);
+  if (options.rule == mx_ceil) return mx_scales_of<mx_ceil>(f, largest, count, to);
+  if (options.rule == mx_even) return mx_scales_of<mx_even>(f, largest, count, to);
+  if (options.rule == mx_rceil) return mx_scales_of<mx_rceil>(f, largest, count, to);
+  mx_scales_of<te_mx>(f, largest, count, to);
 }
 
 template <bool kDivide>
@@ -98,19 +212,9 @@ void scale(const float* x, std::size_t count, std::size_t block, const float* fa
   }
 }
 
-void stream(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
-  const hn::ScalableTag<std::uint8_t> d;
-  const std::size_t lanes = hn::Lanes(d);
-  const std::size_t head = std::min((0 - std::bit_cast<std::uintptr_t>(to)) % lanes, count);
-  std::memcpy(to, from, head);
-  std::size_t i = head;
-  for (; i + lanes <= count; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
-  std::memcpy(to + i, from + i, count - i);
-  hwy::FlushStream();
-}
-
 const TileKernels& table() {
-  static constexpr TileKernels kTable{amax, scale<false>, scale<true>, stream};
+  static constexpr TileKernels kTable{amax, element_amax, mx_scales, scale<false>,
+                                      scale<true>};
   return kTable;
 }
 
@@ -133,6 +237,21 @@ void reference_amax(const float* x, std::size_t count, std::size_t block, bool i
   }
 }
 
+void reference_element_amax(const float* x, std::size_t count, bool ignore_nan, std::size_t ahead,
+                            std::int32_t* largest) {
+  reference_amax(x, count, 1, ignore_nan, ahead, largest);
+}
+
+void reference_mx_scales(const ScaleOptions& options, const std::int32_t* largest,
+                         std::size_t count, const ScaleArrays& to) {
+  for (std::size_t t = 0; t < count; ++t) {
+    const TileScale scale = tile_scale(options, std::bit_cast<float>(largest[t]));
+    to.scale[t] = scale.scale;
+    to.inverse_scale[t] = scale.inverse_scale;
+    to.e8m0[t] = scale.e8m0;
+  }
+}
+
 void reference_multiply(const float* x, std::size_t count, std::size_t block, const float* factors,
                         float* to) {
   for (std::size_t i = 0; i < count; ++i) to[i] = canonical(x[i] * factors[i / block]);
@@ -143,12 +262,8 @@ void reference_divide(const float* x, std::size_t count, std::size_t block, cons
   for (std::size_t i = 0; i < count; ++i) to[i] = canonical(x[i] / factors[i / block]);
 }
 
-void reference_stream(const std::uint8_t* from, std::size_t count, std::uint8_t* to) {
-  std::copy_n(from, count, to);
-}
-
-constexpr TileKernels kReference{reference_amax, reference_multiply, reference_divide,
-                                 reference_stream};
+constexpr TileKernels kReference{reference_amax, reference_element_amax, reference_mx_scales,
+                                 reference_multiply, reference_divide};
 
 }  // namespace
 

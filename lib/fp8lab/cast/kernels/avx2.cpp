@@ -21,6 +21,8 @@ FP8LAB_BEGIN_TARGET("avx2,fma,f16c")
 
 #include "fp8lab/cast/kernels/general_kernel.inc"
 
+#include "fp8lab/cast/kernels/tile_cursor.inc"
+
 namespace fp8lab::cast_kernels {
 namespace {
 
@@ -157,18 +159,56 @@ struct NearestCounts {
   [[nodiscard]] std::uint64_t nans() const { return sum_lanes(nan); }
 };
 
-template <typename Form>
-FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const float* in,
-                                    NearestCounts& counts) {
+template <bool kDivide>
+FP8LAB_INLINE __m256 scaled(__m256 value, __m256 factor) {
+  return kDivide ? _mm256_div_ps(value, factor) : _mm256_mul_ps(value, factor);
+}
+
+/// The factor of a whole call, or none; element i of a block is in vector i / 8.
+template <bool kScaled>
+struct CallFactor {
+  static constexpr bool kManyScales = false;
+  __m256 factor;
+  FP8LAB_INLINE explicit CallFactor(const NearestConstants& c) : factor(c.scale) {}
+  FP8LAB_INLINE __m256 apply(__m256 value, int) const {
+    return kScaled ? _mm256_mul_ps(value, factor) : value;
+  }
+};
+
+/// That of the tile in which a block lies.
+template <bool kDivide>
+struct TileFactor {
+  static constexpr bool kManyScales = true;
+  __m256 factor;
+  FP8LAB_INLINE explicit TileFactor(TileCursor& cursor)
+      : factor(_mm256_broadcast_ss(cursor.next_run())) {}
+  FP8LAB_INLINE __m256 apply(__m256 value, int) const { return scaled<kDivide>(value, factor); }
+};
+
+/// One an element.
+template <bool kDivide>
+struct ElementFactors {
+  static constexpr bool kManyScales = true;
+  const float* factors;
+  FP8LAB_INLINE explicit ElementFactors(TileCursor& cursor) : factors(cursor.next_block(kBlock)) {}
+  FP8LAB_INLINE __m256 apply(__m256 value, int v) const {
+    return scaled<kDivide>(value, _mm256_loadu_ps(factors + 8 * v));
+  }
+};
+
+template <typename Form, typename Factor>
+FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const Factor& factor,
+                                    const float* in, NearestCounts& counts) {
   const __m256i no_sign = set1(0x7fffffff);
   __m256i x[4];
   __m256i codes[4];
   for (int v = 0; v < 4; ++v) {
     const __m256 value = _mm256_loadu_ps(in + 8 * v);
-    x[v] = as_bits(Form::kScaled ? _mm256_mul_ps(value, c.scale) : value);
+    x[v] = as_bits(factor.apply(value, v));
     const __m256i unscaled = _mm256_and_si256(as_bits(value), no_sign);
+    const __m256i product = _mm256_and_si256(x[v], no_sign);
     const __m256i magnitude =
-        without_small<Form::kSmallNumbers>(c, unscaled, _mm256_and_si256(x[v], no_sign));
+        without_small<Form::kSmallNumbers>(c, Factor::kManyScales ? product : unscaled, product);
     codes[v] = nearest_words<Form::kSmallNumbers>(c, magnitude);
     counts.template add<Form::kStatistics>(c, unscaled, magnitude);
   }
@@ -236,9 +276,11 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
 #include "fp8lab/cast/kernels/decode_kernel.inc"
 #include "fp8lab/cast/kernels/nearest_kernel.inc"
 
+#include "fp8lab/cast/kernels/tile_kernel.inc"
+
 namespace fp8lab::cast_kernels {
 
-const Kernels kAvx2Kernels{encode_task, decode_task, widen, draw};
+const Kernels kAvx2Kernels{encode_task, decode_task, widen, draw, encode_tiles};
 
 }  // namespace fp8lab::cast_kernels
 

@@ -27,6 +27,8 @@ FP8LAB_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")
 
 #include "fp8lab/cast/kernels/general_kernel.inc"
 
+#include "fp8lab/cast/kernels/tile_cursor.inc"
+
 namespace fp8lab::cast_kernels {
 namespace {
 
@@ -162,19 +164,60 @@ struct NearestCounts {
   [[nodiscard]] std::uint64_t nans() const { return nan; }
 };
 
-template <typename Form>
-FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const float* in,
-                                    NearestCounts& counts) {
+template <bool kDivide>
+FP8LAB_INLINE __m512 scaled(__m512 value, __m512 factor) {
+  return kDivide ? _mm512_div_ps(value, factor) : _mm512_mul_ps(value, factor);
+}
+
+/// The factor of a whole call, or none; element i of a block is in vector i / 16.
+template <bool kScaled>
+struct CallFactor {
+  static constexpr bool kManyScales = false;
+  __m512 factor;
+  FP8LAB_INLINE explicit CallFactor(const NearestConstants& c) : factor(c.scale) {}
+  FP8LAB_INLINE __m512 apply(__m512 value, int) const {
+    return kScaled ? _mm512_mul_ps(value, factor) : value;
+  }
+};
+
+/// Those of the tiles in which the halves of a block lie.
+template <bool kDivide>
+struct TileFactor {
+  static constexpr bool kManyScales = true;
+  __m512 first;
+  __m512 second;
+  FP8LAB_INLINE explicit TileFactor(TileCursor& cursor)
+      : first(_mm512_set1_ps(*cursor.next_run())), second(_mm512_set1_ps(*cursor.next_run())) {}
+  FP8LAB_INLINE __m512 apply(__m512 value, int v) const {
+    return scaled<kDivide>(value, v < 2 ? first : second);
+  }
+};
+
+/// One an element.
+template <bool kDivide>
+struct ElementFactors {
+  static constexpr bool kManyScales = true;
+  const float* factors;
+  FP8LAB_INLINE explicit ElementFactors(TileCursor& cursor) : factors(cursor.next_block(kBlock)) {}
+  FP8LAB_INLINE __m512 apply(__m512 value, int v) const {
+    return scaled<kDivide>(value, _mm512_loadu_ps(factors + 16 * v));
+  }
+};
+
+template <typename Form, typename Factor>
+FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& factor,
+                                    const float* in, NearestCounts& counts) {
   const __m512i no_sign = set1(0x7fffffff);
   __m512i codes[4];
   __mmask16 number[4];  // lanes that are not NaN
   __mmask16 keep[4];    // lanes whose code is not the NaN code
   for (int v = 0; v < 4; ++v) {
     const __m512 value = _mm512_loadu_ps(in + 16 * v);
-    const __m512 x = Form::kScaled ? _mm512_mul_ps(value, c.scale) : value;
+    const __m512 x = factor.apply(value, v);
     const __m512i unscaled = _mm512_and_si512(as_bits(value), no_sign);
     const __m512i magnitude = _mm512_and_si512(as_bits(x), no_sign);
-    codes[v] = nearest_codes<Form::kSmallNumbers>(c, unscaled, x);
+    codes[v] =
+        nearest_codes<Form::kSmallNumbers>(c, Factor::kManyScales ? magnitude : unscaled, x);
     number[v] = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
     keep[v] = Form::kPlain ? number[v] : _mm512_cmple_epu32_mask(magnitude, c.nan_above);
     counts.template add<Form>(c, unscaled, magnitude, number[v]);
@@ -247,9 +290,11 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
 #include "fp8lab/cast/kernels/decode_kernel.inc"
 #include "fp8lab/cast/kernels/nearest_kernel.inc"
 
+#include "fp8lab/cast/kernels/tile_kernel.inc"
+
 namespace fp8lab::cast_kernels {
 
-const Kernels kAvx512Kernels{encode_task, decode_task, widen, draw};
+const Kernels kAvx512Kernels{encode_task, decode_task, widen, draw, encode_tiles};
 
 }  // namespace fp8lab::cast_kernels
 

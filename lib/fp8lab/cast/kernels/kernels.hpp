@@ -80,6 +80,26 @@ struct EncodeTask {
   bool stream = false;  ///< write around the caches: the whole call is larger than they are
 };
 
+/// Tiles are whole multiples of this many elements, or one element.
+inline constexpr std::size_t kTileStep = 32;
+
+/// One thread's part of an encode to nearest whose scale changes from tile to tile: out[i] is the
+/// code of in[i] times (or divided by) factors[i / block], rounded once in the environment
+/// of the caller, which keeps subnormals; a NaN product is canonical. Any factor will do.
+struct TileTask {
+  const EncodePlan* plan = nullptr;  ///< of scale 1, to nearest
+  const float* in = nullptr;
+  std::uint8_t* out = nullptr;
+  std::size_t count = 0;
+  /// 1, a multiple of `kTileStep`, or at least `count`.
+  std::size_t block = 1;
+  /// With a block of 1, 63 more than `count` can be read.
+  const float* factors = nullptr;
+  bool divide = false;
+  std::size_t ahead = 0;  ///< what stands this many elements further is fetched
+  bool stream = false;    ///< write around the caches, where `out` begins on 16 bytes
+};
+
 struct DecodeTask {
   const Format* format = nullptr;
   const std::uint8_t* in = nullptr;
@@ -118,6 +138,7 @@ struct Kernels {
   /// The 32-bit draws `first` and on of the stream.
   void (*draw)(const RandomStream& random, std::uint64_t first, std::uint32_t* out,
                std::size_t count);
+  void (*encode_tiles)(const TileTask& task);
 };
 
 extern const Kernels kScalarKernels;

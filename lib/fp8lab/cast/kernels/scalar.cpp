@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/kernels/kernels.hpp"
@@ -44,6 +45,17 @@ EncodeStatistics encode_task(const EncodeTask& task) {
   return statistics;
 }
 
+void encode_tiles(const TileTask& task) {
+  for (std::size_t i = 0; i < task.count; ++i) {
+    const float factor = task.factors[i / task.block];
+    const float scaled = task.divide ? task.in[i] / factor : task.in[i] * factor;
+    const float canonical =
+        std::isnan(scaled) ? std::numeric_limits<float>::quiet_NaN() : scaled;
+    task.out[i] = static_cast<std::uint8_t>(
+        encode(*task.plan->format, task.plan->policy, canonical));
+  }
+}
+
 void decode_task(const DecodeTask& task) {
   const std::span<const float> table = decode_table(task.format->id);
   const std::size_t mask = table.size() - 1;
@@ -62,6 +74,6 @@ void draw(const RandomStream& random, std::uint64_t first, std::uint32_t* out, s
 
 }  // namespace
 
-const Kernels kScalarKernels{encode_task, decode_task, widen, draw};
+const Kernels kScalarKernels{encode_task, decode_task, widen, draw, encode_tiles};
 
 }  // namespace fp8lab::cast_kernels

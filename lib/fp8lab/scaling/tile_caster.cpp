@@ -1,0 +1,57 @@
+#include "fp8lab/scaling/tile_caster.hpp"
+
+#include <algorithm>
+
+namespace fp8lab::scaling_detail {
+namespace {
+
+const cast_kernels::Kernels& cast_kernels_of([[maybe_unused]] Target target) {
+#if defined(__x86_64__)
+  if (target == Target::avx512) return cast_kernels::kAvx512Kernels;
+  if (target == Target::avx2) return cast_kernels::kAvx2Kernels;
+#endif
+  return cast_kernels::kScalarKernels;
+}
+
+}  // namespace
+
+TileCaster::TileCaster(const Recipe& recipe, Target target, bool stream)
+    : casts_(cast_kernels_of(target)),
+      scale_(divides(recipe) ? tile_kernels(target).divide : tile_kernels(target).multiply),
+      plan_(cast_kernels::make_plan(format(recipe.format), recipe.policy, 1.0F)),
+      divide_(divides(recipe)),
+      stream_(stream) {}
+
+void TileCaster::add(const float* x, std::size_t count, std::size_t block, const float* factors,
+                     std::size_t ahead, std::uint8_t* codes) {
+  const bool fits = block == 1 || block % cast_kernels::kTileStep == 0 || block >= count;
+  if (!plan_.nearest || (!fits && block < kCallBlock))
+    return add_scaled(x, count, block, factors, codes);
+  const std::size_t step = fits ? count : block;
+  for (std::size_t begin = 0; begin < count; begin += step)
+    casts_.encode_tiles({.plan = &plan_,
+                         .in = x + begin,
+                         .out = codes + begin,
+                         .count = std::min(step, count - begin),
+                         .block = block,
+                         .factors = factors + begin / block,
+                         .divide = divide_,
+                         .ahead = ahead,
+                         .stream = stream_});
+}
+
+void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block,
+                            const float* factors, std::uint8_t* codes) {
+  // Pieces end where a tile ends, or lie inside one.
+  const bool small = block < kBuffer;
+  const std::size_t piece = small ? kBuffer / block * block : kBuffer;
+  for (std::size_t begin = 0; begin < count;) {
+    const std::size_t left = small ? piece : block - begin % block;
+    const std::size_t size = std::min({piece, left, count - begin});
+    scale_(x + begin, size, std::min(block, size), factors + begin / block, values_.data());
+    casts_.encode({.plan = &plan_, .in = values_.data(), .out = codes + begin, .count = size});
+    begin += size;
+  }
+}
+
+}  // namespace fp8lab::scaling_detail

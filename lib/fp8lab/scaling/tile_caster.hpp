@@ -1,0 +1,49 @@
+#pragma once
+// Scales and casts rows of tiles.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "fp8lab/cast/kernels/kernels.hpp"
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/scaling/tile_kernels.hpp"
+
+namespace fp8lab::scaling_detail {
+
+/// Codes of large tensors are written around the caches.
+inline constexpr std::size_t kLargeCodes = std::size_t{1} << 20;
+
+inline bool divides(const Recipe& recipe) { return recipe.rule == ScaleRule::deepseek; }
+
+/// `encode` would do, but has a price a call that is more than a small tile costs, and takes
+/// neither a division nor a scale of 0, Inf or NaN.
+class TileCaster {
+ public:
+  /// `stream`: the codes are more than the caches hold. Needs rounding to nearest, with subnormals.
+  TileCaster(const Recipe& recipe, Target target, bool stream);
+
+  /// `count` elements that begin at a tile, to `codes`, while those `ahead` of them come into the
+  /// first cache. factors[t]: what elements [t * block, (t + 1) * block) are multiplied (or
+  /// divided) by. With a block of 1, 63 more than `count` of them can be read.
+  void add(const float* x, std::size_t count, std::size_t block, const float* factors,
+           std::size_t ahead, std::uint8_t* codes);
+
+ private:
+  void add_scaled(const float* x, std::size_t count, std::size_t block, const float* factors,
+                  std::uint8_t* codes);
+
+  /// From this tile on a call a tile is cheaper than values that are scaled ahead.
+  static constexpr std::size_t kCallBlock = 128;
+  static constexpr std::size_t kBuffer = 2048;
+
+  const cast_kernels::Kernels& casts_;
+  decltype(TileKernels::multiply) scale_;
+  cast_kernels::EncodePlan plan_;
+  bool divide_;
+  bool stream_;
+  std::array<float, kBuffer> values_;
+};
+
+}  // namespace fp8lab::scaling_detail
