@@ -13,6 +13,7 @@
 #include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
+#include "fp8lab/scaling/tile_scales.hpp"
 
 namespace fp8lab::scaling_detail {
 namespace {
@@ -59,60 +60,6 @@ struct Strips {
     down = ceil_divide(q.rows, rows);
     across = ceil_divide(q.k, columns);
   }
-};
-
-/// The scales of tiles that stand next to each other.
-class TileScales {
- public:
-  TileScales(const Recipe& recipe, Target target, std::size_t tiles)
-      : options_(scale_options(recipe)),
-        scale_of_(options_),
-        kernels_(tile_kernels(target)),
-        divides_(divides(recipe)),
-        largest_(tiles + kScalePadding),
-        scale_(tiles + kScalePadding),
-        inverse_scale_(tiles + kScalePadding),
-        e8m0_(tiles + kScalePadding) {}
-
-  /// Begins anew: no tile has an element.
-  std::int32_t* clear(std::size_t tiles) {
-    std::fill_n(largest_.begin(), tiles, 0);
-    return largest_.data();
-  }
-
-  /// From the largest magnitudes to scales.
-  void make(std::size_t tiles) {
-    if (is_mx(options_.rule))
-      return kernels_.mx_scales(options_, largest_.data(), tiles,
-                                {scale_.data(), inverse_scale_.data(), e8m0_.data()});
-    for (std::size_t t = 0; t < tiles; ++t) {
-      const float amax = std::bit_cast<float>(largest_[t]);
-      TileScale scale;
-      scale_of_(std::span(&amax, 1), std::span(&scale, 1));
-      scale_[t] = scale.scale;
-      inverse_scale_[t] = scale.inverse_scale;
-    }
-  }
-
-  void store(std::size_t tiles, std::size_t first, QuantizedTensor& q) const {
-    std::copy_n(scale_.data(), tiles, q.scales.data() + first);
-    std::copy_n(inverse_scale_.data(), tiles, q.inverse_scales.data() + first);
-    if (!q.e8m0.empty()) std::copy_n(e8m0_.data(), tiles, q.e8m0.data() + first);
-  }
-
-  [[nodiscard]] const float* factors() const {
-    return divides_ ? inverse_scale_.data() : scale_.data();
-  }
-
- private:
-  ScaleOptions options_;
-  TileScaler scale_of_;
-  const TileKernels& kernels_;
-  bool divides_;
-  std::vector<std::int32_t> largest_;  ///< bits of amaxes
-  std::vector<float> scale_;
-  std::vector<float> inverse_scale_;
-  std::vector<std::uint8_t> e8m0_;
 };
 
 /// One thread's memory and its way through a strip. Needs rounding to nearest, with subnormals.
@@ -180,10 +127,9 @@ class StripEncoder {
     for (std::int64_t r = 0; r < rows; ++r)
       kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule), ahead,
                     largest);
-    scales_.make(tiles);
+    scales_.make();
     scales_.store(
-        tiles, static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + c0 / q_.k_block),
-        q_);
+        static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + c0 / q_.k_block), 1, q_);
     for (std::int64_t r = 0; r < rows; ++r)
       caster_.add(values + r * stride, count, block, scales_.factors(), ahead,
                   q_.codes.data() + (row + r) * q_.k + c0);
@@ -224,13 +170,6 @@ bool fits_encode(const Recipe& recipe, const TileScale& scale) {
 }
 
 }  // namespace
-
-ScaleOptions scale_options(const Recipe& recipe) {
-  return {.rule = recipe.rule,
-          .format = recipe.format,
-          .power_of_two = recipe.power_of_two,
-          .amax_floor = recipe.amax_floor};
-}
 
 void store_scale(QuantizedTensor& q, std::size_t tile, const TileScale& scale) {
   q.scales[tile] = scale.scale;
@@ -312,6 +251,5 @@ void transpose_blocks(const T* from, std::int64_t rows, std::int64_t columns, T*
 }
 
 template void transpose_blocks(const float*, std::int64_t, std::int64_t, float*, int);
-template void transpose_blocks(const std::uint8_t*, std::int64_t, std::int64_t, std::uint8_t*, int);
 
 }  // namespace fp8lab::scaling_detail

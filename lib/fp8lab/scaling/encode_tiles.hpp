@@ -16,8 +16,6 @@ struct Execution {
   int threads = 1;
 };
 
-ScaleOptions scale_options(const Recipe& recipe);
-
 /// Writes the scale of tile number `tile` into `q`.
 void store_scale(QuantizedTensor& q, std::size_t tile, const TileScale& scale);
 

@@ -8,6 +8,8 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
+#include "fp8lab/scaling/encode_turned.hpp"
+#include "fp8lab/scaling/tile_scales.hpp"
 
 namespace fp8lab {
 namespace {
@@ -61,10 +63,7 @@ void add_transpose(const Recipe& recipe, const FloatMatrix& x, const Execution& 
     q.transposed = std::make_shared<QuantizedTensor>();
   QuantizedTensor& turned = *q.transposed;
   allocate(recipe, x.k, x.rows, turned);
-  const bool one_scale = q.scales.size() == 1 && turned.scales.size() == 1;
-  if (!one_scale) return encode_tiles(recipe, x, true, turned, execution);
-  store_scale(turned, 0, scale_of(q));
-  transpose_blocks(q.codes.data(), q.rows, q.k, turned.codes.data(), execution.threads);
+  encode_turned(recipe, x, q, turned, execution);
 }
 
 }  // namespace

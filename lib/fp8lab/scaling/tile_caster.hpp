@@ -9,13 +9,12 @@
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
+#include "fp8lab/scaling/tile_scales.hpp"
 
 namespace fp8lab::scaling_detail {
 
 /// Codes of large tensors are written around the caches.
 inline constexpr std::size_t kLargeCodes = std::size_t{1} << 20;
-
-inline bool divides(const Recipe& recipe) { return recipe.rule == ScaleRule::deepseek; }
 
 /// `encode` would do, but has a price a call that is more than a small tile costs, and takes
 /// neither a division nor a scale of 0, Inf or NaN.

@@ -1,0 +1,199 @@
+#include "fp8lab/scaling/encode_turned.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <array>
+#include <cfenv>
+#include <cstring>
+#include <vector>
+
+#include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/scaling/tile_caster.hpp"
+#include "fp8lab/scaling/tile_kernels.hpp"
+#include "fp8lab/scaling/tile_scales.hpp"
+#include "fp8lab/scaling/turn_kernels.hpp"
+
+namespace fp8lab::scaling_detail {
+namespace {
+
+/// Rows of x that are turned together: what is written is this many bytes long.
+constexpr std::int64_t kRows = 128;
+/// Columns of x whose codes the second cache holds until they are turned.
+constexpr std::int64_t kColumns = 512;
+/// How far ahead of a stream of elements memory is read.
+constexpr std::size_t kAhead = 2048;
+
+/// Writes codes to where they are in the transpose.
+class CodeTurner {
+ public:
+  CodeTurner(Target target, QuantizedTensor& turned)
+      : turn_(turn_bytes(target)), turned_(turned) {}
+
+  /// `rows` <= kRows rows from `row` on of `columns` codes from `column` on.
+  void run(const std::uint8_t* codes, std::int64_t stride, std::int64_t row, std::int64_t rows,
+           std::int64_t column, std::int64_t columns) {
+    for (std::int64_t c = 0; c < columns; c += kBlock) {
+      const std::int64_t width = std::min(kBlock, columns - c);
+      // By way of a block: rows of the transpose may be powers of two apart, and their lines then
+      // push each other out of the first cache.
+      turn_(codes + c, static_cast<std::size_t>(stride), static_cast<std::size_t>(rows),
+            static_cast<std::size_t>(width), block_.data(), kStride);
+      for (std::int64_t i = 0; i < width; ++i)
+        std::memcpy(turned_.codes.data() + (column + c + i) * turned_.k + row,
+                    block_.data() + static_cast<std::size_t>(i) * kStride,
+                    static_cast<std::size_t>(rows));
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = 64;
+  static constexpr std::size_t kStride = kRows + 16;
+
+  TurnBytes turn_;
+  QuantizedTensor& turned_;
+  std::array<std::uint8_t, kBlock * kStride> block_;
+};
+
+/// Whether the tiles of the transpose hold the same elements.
+bool same_tiles(const QuantizedTensor& q, const QuantizedTensor& turned) {
+  return q.row_block == turned.k_block && q.k_block == turned.row_block;
+}
+
+void move_codes(const QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
+  for (std::int64_t r = 0; r < q.tile_rows(); ++r)
+    for (std::int64_t c = 0; c < q.tile_columns(); ++c) {
+      const auto from = static_cast<std::size_t>(r * q.tile_columns() + c);
+      const auto to = static_cast<std::size_t>(c * q.tile_rows() + r);
+      store_scale(turned, to,
+                  {q.scales[from], q.inverse_scales[from],
+                   q.e8m0.empty() ? std::uint8_t{0} : q.e8m0[from]});
+    }
+#pragma omp parallel num_threads(execution.threads)
+  {
+    CodeTurner turner(execution.target, turned);
+#pragma omp for schedule(static)
+    for (std::int64_t row = 0; row < q.rows; row += kRows)
+      turner.run(q.codes.data() + row * q.k, q.k, row, std::min(kRows, q.rows - row), 0, q.k);
+  }
+}
+
+/// Tiles of the transpose that are one row of it: here they are parts of columns. One thread's
+/// memory. Needs rounding to nearest, with subnormals.
+class ColumnEncoder {
+ public:
+  ColumnEncoder(const Recipe& recipe, const FloatMatrix& x, Target target, std::int64_t bands,
+                QuantizedTensor& turned)
+      : recipe_(recipe),
+        x_(x),
+        kernels_(tile_kernels(target)),
+        caster_(recipe, target, false),
+        turner_(target, turned),
+        turned_(turned),
+        scales_(static_cast<std::size_t>(bands), TileScales(recipe, target, columns())),
+        codes_(kRows * kStride) {}
+
+  /// Raises the amaxes of columns by those of some rows.
+  void add_amaxes(std::int64_t row, std::int64_t rows, std::int32_t* largest) const {
+    for (std::int64_t r = row; r < row + rows; ++r)
+      kernels_.element_amax(x_.values.data() + r * x_.k, columns(), amax_ignores_nan(recipe_.rule),
+                            kAhead, largest);
+  }
+
+  [[nodiscard]] TileScales& scales(std::size_t band) { return scales_[band]; }
+  [[nodiscard]] std::size_t columns() const { return static_cast<std::size_t>(x_.k); }
+
+  /// Rows of x that hold whole tiles: amaxes, scales and codes.
+  void run(std::int64_t row, std::int64_t rows) {
+    const std::int64_t height = turned_.k_block;
+    for (std::int64_t r = 0; r < rows; r += height) {
+      TileScales& scales = scales_[static_cast<std::size_t>(r / height)];
+      add_amaxes(row + r, std::min(height, rows - r), scales.clear(columns()));
+      scales.make();
+      scales.store(static_cast<std::size_t>((row + r) / height),
+                   static_cast<std::size_t>(turned_.tile_columns()), turned_);
+    }
+    for (std::int64_t r = 0; r < rows; r += kRows) encode(row, r, std::min(kRows, rows - r));
+  }
+
+  /// Codes of `rows` <= kRows rows, the first of which is `offset` below the first scales' row.
+  void encode(std::int64_t first, std::int64_t offset, std::int64_t rows) {
+    for (std::int64_t c = 0; c < x_.k; c += kColumns) {
+      const std::int64_t width = std::min(kColumns, x_.k - c);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto band = static_cast<std::size_t>((offset + r) / turned_.k_block);
+        caster_.add(x_.values.data() + (first + offset + r) * x_.k + c,
+                    static_cast<std::size_t>(width), 1, scales_[band].factors() + c,
+                    static_cast<std::size_t>(x_.k), codes_.data() + r * kStride);
+      }
+      turner_.run(codes_.data(), kStride, first + offset, rows, c, width);
+    }
+  }
+
+ private:
+  /// Rows that do not begin in the same set of the cache.
+  static constexpr std::int64_t kStride = kColumns + 64;
+
+  const Recipe& recipe_;
+  const FloatMatrix& x_;
+  const TileKernels& kernels_;
+  TileCaster caster_;
+  CodeTurner turner_;
+  QuantizedTensor& turned_;
+  std::vector<TileScales> scales_;
+  std::vector<std::uint8_t> codes_;
+};
+
+/// Tiles that are parts of columns of x, band after band of rows.
+void encode_bands(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& turned,
+                  const Execution& execution) {
+  const std::int64_t bands = std::max<std::int64_t>(1, kRows / turned.k_block);
+  const std::int64_t height = bands * turned.k_block;
+#pragma omp parallel num_threads(execution.threads)
+  {
+    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    ColumnEncoder encoder(recipe, x, execution.target, bands, turned);
+#pragma omp for schedule(static)
+    for (std::int64_t row = 0; row < x.rows; row += height)
+      encoder.run(row, std::min(height, x.rows - row));
+  }
+}
+
+/// Tiles that are whole columns of x: the amaxes of all of it stand before the first code.
+void encode_columns(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& turned,
+                    const Execution& execution) {
+  std::vector<std::int32_t> largest(static_cast<std::size_t>(x.k));
+#pragma omp parallel num_threads(execution.threads)
+  {
+    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    ColumnEncoder encoder(recipe, x, execution.target, 1, turned);
+    TileScales& scales = encoder.scales(0);
+    std::int32_t* mine = scales.clear(encoder.columns());
+#pragma omp for schedule(static)
+    for (std::int64_t row = 0; row < x.rows; row += kRows)
+      encoder.add_amaxes(row, std::min(kRows, x.rows - row), mine);
+#pragma omp critical(fp8lab_scaling_columns)
+    for (std::size_t c = 0; c < largest.size(); ++c) largest[c] = std::max(largest[c], mine[c]);
+#pragma omp barrier
+    std::copy(largest.begin(), largest.end(), mine);
+    scales.make();
+#pragma omp single
+    scales.store(0, 1, turned);
+#pragma omp for schedule(static)
+    for (std::int64_t row = 0; row < x.rows; row += kRows)
+      encoder.encode(0, row, std::min(kRows, x.rows - row));
+  }
+}
+
+}  // namespace
+
+void encode_turned(const Recipe& recipe, const FloatMatrix& x, const QuantizedTensor& q,
+                   QuantizedTensor& turned, const Execution& execution) {
+  if (turned.codes.empty()) return;
+  if (same_tiles(q, turned)) return move_codes(q, turned, execution);
+  if (turned.row_block != 1) return encode_tiles(recipe, x, true, turned, execution);
+  if (turned.tile_columns() == 1) return encode_columns(recipe, x, turned, execution);
+  encode_bands(recipe, x, turned, execution);
+}
+
+}  // namespace fp8lab::scaling_detail

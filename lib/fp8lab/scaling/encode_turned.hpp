@@ -1,0 +1,12 @@
+#pragma once
+// The transposed copy of a quantized tensor. README.md says how memory is read.
+
+#include "fp8lab/scaling/encode_tiles.hpp"
+
+namespace fp8lab::scaling_detail {
+
+/// Fills `turned`, which has its shape [x.k, x.rows]. `q` is the finished original.
+void encode_turned(const Recipe& recipe, const FloatMatrix& x, const QuantizedTensor& q,
+                   QuantizedTensor& turned, const Execution& execution);
+
+}  // namespace fp8lab::scaling_detail
