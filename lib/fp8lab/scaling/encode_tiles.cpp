@@ -11,6 +11,7 @@
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/scaling/strip_encoder.hpp"
 #include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
 #include "fp8lab/scaling/tile_scales.hpp"
@@ -18,17 +19,10 @@
 namespace fp8lab::scaling_detail {
 namespace {
 
-/// What a core reads fast a second time, row after row of a band of tall tiles.
-constexpr std::int64_t kBandBytes = 2 << 20;
-/// What its first cache keeps between the amaxes and the codes of small tiles, in elements.
-constexpr std::int64_t kPiece = 2048;
 /// Elements that a thread takes at a time, where it may choose.
 constexpr std::int64_t kChunk = 1 << 14;
 /// How far ahead of a stream of elements memory is read.
 constexpr std::size_t kAhead = 2048;
-/// Rows of a strip whose source is transposed: whole cache lines of it.
-constexpr std::int64_t kTransposedRows = 64;
-
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 float factor_of(const Recipe& recipe, const TileScale& scale) {
@@ -41,109 +35,6 @@ CastPolicy policy_of(const Recipe& recipe) {
   if (policy.nan == NanPolicy::signed_all_ones) policy.nan = NanPolicy::positive_all_ones;
   return policy;
 }
-
-/// How a matrix is cut into strips: some rows of tiles, and some tiles of each.
-struct Strips {
-  std::int64_t rows = 0;     ///< of elements, a multiple of the tile's
-  std::int64_t columns = 0;  ///< of elements, a multiple of the tile's
-  std::int64_t down = 0;     ///< strips along the rows
-  std::int64_t across = 0;   ///< strips along k
-
-  Strips(const QuantizedTensor& q, std::int64_t least_rows) {
-    rows = ceil_divide(least_rows, q.row_block) * q.row_block;
-    const std::int64_t fit = kBandBytes / 4 / rows / q.k_block * q.k_block;
-    columns = std::max(q.k_block, fit);
-    if (columns >= q.k) {
-      columns = std::max<std::int64_t>(q.k, 1);
-      rows = std::max(rows, kChunk / columns / q.row_block * q.row_block);
-    }
-    down = ceil_divide(q.rows, rows);
-    across = ceil_divide(q.k, columns);
-  }
-};
-
-/// One thread's memory and its way through a strip. Needs rounding to nearest, with subnormals.
-class StripEncoder {
- public:
-  StripEncoder(const Recipe& recipe, const FloatMatrix& x, bool transposed, const Strips& strips,
-               Target target, QuantizedTensor& q)
-      : recipe_(recipe),
-        x_(x),
-        transposed_(transposed),
-        kernels_(tile_kernels(target)),
-        caster_(recipe, target, q.codes.size() >= kLargeCodes),
-        scales_(recipe, target, static_cast<std::size_t>(ceil_divide(strips.columns, q.k_block))),
-        q_(q) {
-    if (transposed)
-      turned_.resize(static_cast<std::size_t>(strips.rows * turned_stride(strips.columns)));
-  }
-
-  void run(const Strips& strips, std::int64_t strip) {
-    const std::int64_t r0 = strip / strips.across * strips.rows;
-    const std::int64_t c0 = strip % strips.across * strips.columns;
-    const std::int64_t r1 = std::min(r0 + strips.rows, q_.rows);
-    const std::int64_t width = std::min(strips.columns, q_.k - c0);
-    const float* values = x_.values.data() + r0 * x_.k + c0;
-    std::int64_t stride = x_.k;
-    if (transposed_) {
-      turn(r0, r1, c0, width);
-      values = turned_.data();
-      stride = turned_stride(width);
-    }
-    // Tiles of one row are finished while the first cache has them.
-    const std::int64_t piece =
-        q_.row_block == 1 ? std::max(q_.k_block, kPiece / q_.k_block * q_.k_block) : width;
-    for (std::int64_t row = r0; row < r1; row += q_.row_block)
-      for (std::int64_t c = 0; c < width; c += piece)
-        tile_row(values + (row - r0) * stride + c, stride, row, c0 + c,
-                 std::min(piece, width - c));
-  }
-
- private:
-  /// Rows that do not begin in the same set of the cache.
-  static std::int64_t turned_stride(std::int64_t width) { return width + 16; }
-
-  /// The strip's part of the transpose.
-  void turn(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t width) {
-    constexpr std::int64_t kLine = 16;
-    const std::int64_t stride = turned_stride(width);
-    for (std::int64_t block = r0; block < r1; block += kLine)
-      for (std::int64_t c = 0; c < width; ++c) {
-        const float* from = x_.values.data() + (c0 + c) * x_.k + block;
-        float* to = turned_.data() + (block - r0) * stride + c;
-        for (std::int64_t r = 0; r < std::min(kLine, r1 - block); ++r) to[r * stride] = from[r];
-      }
-  }
-
-  /// The tiles of one row of tiles that hold `width` columns from `c0` on.
-  void tile_row(const float* values, std::int64_t stride, std::int64_t row, std::int64_t c0,
-                std::int64_t width) {
-    const std::int64_t rows = std::min(q_.row_block, q_.rows - row);
-    const auto count = static_cast<std::size_t>(width);
-    const auto block = static_cast<std::size_t>(q_.k_block);
-    const auto tiles = static_cast<std::size_t>(ceil_divide(width, q_.k_block));
-    const std::size_t ahead = rows == 1 ? count : kAhead;
-    std::int32_t* largest = scales_.clear(tiles);
-    for (std::int64_t r = 0; r < rows; ++r)
-      kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule), ahead,
-                    largest);
-    scales_.make();
-    scales_.store(
-        static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + c0 / q_.k_block), 1, q_);
-    for (std::int64_t r = 0; r < rows; ++r)
-      caster_.add(values + r * stride, count, block, scales_.factors(), ahead,
-                  q_.codes.data() + (row + r) * q_.k + c0);
-  }
-
-  const Recipe& recipe_;
-  const FloatMatrix& x_;
-  bool transposed_;
-  const TileKernels& kernels_;
-  TileCaster caster_;
-  TileScales scales_;
-  QuantizedTensor& q_;
-  std::vector<float> turned_;
-};
 
 /// Calls part(begin, size) for chunks of [0, size), in parallel.
 template <typename Part>
@@ -215,16 +106,17 @@ float encode_whole(const Recipe& recipe, std::span<const float> x, const TileSca
   return std::bit_cast<float>(largest);
 }
 
-void encode_tiles(const Recipe& recipe, const FloatMatrix& x, bool transposed, QuantizedTensor& q,
+void encode_tiles(const Recipe& recipe, const FloatMatrix& x, Source source, QuantizedTensor& q,
                   const Execution& execution) {
-  const Strips strips(q, transposed ? kTransposedRows : 1);
+  const Strips strips(q, source);
   const std::int64_t count = strips.down * strips.across;
 #pragma omp parallel num_threads(execution.threads)
   {
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    StripEncoder encoder(recipe, x, transposed, strips, execution.target, q);
+    StripEncoder encoder(recipe, x, source, strips, execution.target,
+                         q.codes.size() >= kLargeCodes, q);
 #pragma omp for schedule(static)
-    for (std::int64_t strip = 0; strip < count; ++strip) encoder.run(strips, strip);
+    for (std::int64_t strip = 0; strip < count; ++strip) encoder.run(strip);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/scaling/strip_encoder.hpp"
 
 namespace fp8lab::scaling_detail {
 
@@ -28,9 +29,9 @@ float encode_whole(const Recipe& recipe, std::span<const float> x, const TileSca
                    std::optional<bool> ignore_nan, std::span<std::uint8_t> codes,
                    const Execution& execution);
 
-/// Scales and codes of all tiles of `q`, which has its shape: one read for
-/// tiles that fit into a core's cache. Where `transposed` is set, `x` is [q.k, q.rows].
-void encode_tiles(const Recipe& recipe, const FloatMatrix& x, bool transposed, QuantizedTensor& q,
+/// Scales and codes of all tiles of `q`, which has its shape: one read for tiles that a core's
+/// caches hold.
+void encode_tiles(const Recipe& recipe, const FloatMatrix& x, Source source, QuantizedTensor& q,
                   const Execution& execution);
 
 /// to[c][r] = from[r][c] of a row-major [rows, columns] matrix.

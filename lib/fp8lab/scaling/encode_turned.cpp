@@ -6,9 +6,11 @@
 #include <array>
 #include <cfenv>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/scaling/strip_encoder.hpp"
 #include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
 #include "fp8lab/scaling/tile_scales.hpp"
@@ -18,11 +20,15 @@ namespace fp8lab::scaling_detail {
 namespace {
 
 /// Rows of x that are turned together: what is written is this many bytes long.
-constexpr std::int64_t kRows = 128;
+constexpr std::int64_t kRows = 256;
 /// Columns of x whose codes the second cache holds until they are turned.
 constexpr std::int64_t kColumns = 512;
+/// Rows whose amaxes are taken while the second cache has them.
+constexpr std::int64_t kAmaxRows = 8;
 /// How far ahead of a stream of elements memory is read.
 constexpr std::size_t kAhead = 2048;
+
+std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Writes codes to where they are in the transpose.
 class CodeTurner {
@@ -47,7 +53,7 @@ class CodeTurner {
   }
 
  private:
-  static constexpr std::int64_t kBlock = 64;
+  static constexpr std::int64_t kBlock = 128;
   static constexpr std::size_t kStride = kRows + 16;
 
   TurnBytes turn_;
@@ -60,7 +66,7 @@ bool same_tiles(const QuantizedTensor& q, const QuantizedTensor& turned) {
   return q.row_block == turned.k_block && q.k_block == turned.row_block;
 }
 
-void move_codes(const QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
+void move_scales(const QuantizedTensor& q, QuantizedTensor& turned) {
   for (std::int64_t r = 0; r < q.tile_rows(); ++r)
     for (std::int64_t c = 0; c < q.tile_columns(); ++c) {
       const auto from = static_cast<std::size_t>(r * q.tile_columns() + c);
@@ -69,13 +75,27 @@ void move_codes(const QuantizedTensor& q, QuantizedTensor& turned, const Executi
                   {q.scales[from], q.inverse_scales[from],
                    q.e8m0.empty() ? std::uint8_t{0} : q.e8m0[from]});
     }
+}
+
+/// The original, and its codes moved while a core's caches have them.
+void encode_and_move(const Recipe& recipe, const FloatMatrix& x, bool with_original,
+                     QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
+  const Strips strips(q, Source::as_is);
+  const std::int64_t height = with_original ? ceil_divide(kRows, strips.rows) * strips.rows : kRows;
 #pragma omp parallel num_threads(execution.threads)
   {
+    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    StripEncoder original(recipe, x, Source::as_is, strips, execution.target, false, q);
     CodeTurner turner(execution.target, turned);
 #pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < q.rows; row += kRows)
-      turner.run(q.codes.data() + row * q.k, q.k, row, std::min(kRows, q.rows - row), 0, q.k);
+    for (std::int64_t row = 0; row < q.rows; row += height) {
+      const std::int64_t end = std::min(row + height, q.rows);
+      if (with_original) original.run_rows(row, end - row);
+      for (std::int64_t r = row; r < end; r += kRows)
+        turner.run(q.codes.data() + r * q.k, q.k, r, std::min(kRows, end - r), 0, q.k);
+    }
   }
+  move_scales(q, turned);
 }
 
 /// Tiles of the transpose that are one row of it: here they are parts of columns. One thread's
@@ -110,9 +130,9 @@ class ColumnEncoder {
       TileScales& scales = scales_[static_cast<std::size_t>(r / height)];
       add_amaxes(row + r, std::min(height, rows - r), scales.clear(columns()));
       scales.make();
-      scales.store(static_cast<std::size_t>((row + r) / height),
-                   static_cast<std::size_t>(turned_.tile_columns()), turned_);
     }
+    store_columns(std::span(scales_).first(static_cast<std::size_t>(ceil_divide(rows, height))),
+                  static_cast<std::size_t>(row / height), turned_);
     for (std::int64_t r = 0; r < rows; r += kRows) encode(row, r, std::min(kRows, rows - r));
   }
 
@@ -145,40 +165,55 @@ class ColumnEncoder {
 };
 
 /// Tiles that are parts of columns of x, band after band of rows.
-void encode_bands(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& turned,
-                  const Execution& execution) {
-  const std::int64_t bands = std::max<std::int64_t>(1, kRows / turned.k_block);
+void encode_bands(const Recipe& recipe, const FloatMatrix& x, bool with_original,
+                  QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
+  const Strips strips(q, Source::as_is);
+  const std::int64_t a_thread = turned.tile_columns() / execution.threads;
+  const std::int64_t bands =
+      std::max<std::int64_t>(1, std::min(kRows / turned.k_block, a_thread));
   const std::int64_t height = bands * turned.k_block;
 #pragma omp parallel num_threads(execution.threads)
   {
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    StripEncoder original(recipe, x, Source::as_is, strips, execution.target,
+                          q.codes.size() >= kLargeCodes, q);
     ColumnEncoder encoder(recipe, x, execution.target, bands, turned);
 #pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < x.rows; row += height)
-      encoder.run(row, std::min(height, x.rows - row));
+    for (std::int64_t row = 0; row < x.rows; row += height) {
+      const std::int64_t rows = std::min(height, x.rows - row);
+      if (with_original) original.run_rows(row, rows);
+      encoder.run(row, rows);
+    }
   }
 }
 
 /// Tiles that are whole columns of x: the amaxes of all of it stand before the first code.
-void encode_columns(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& turned,
-                    const Execution& execution) {
+void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_original,
+                    QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
+  const Strips strips(q, Source::as_is);
+  const std::int64_t height = ceil_divide(kAmaxRows, q.row_block) * q.row_block;
   std::vector<std::int32_t> largest(static_cast<std::size_t>(x.k));
 #pragma omp parallel num_threads(execution.threads)
   {
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    StripEncoder original(recipe, x, Source::as_is, strips, execution.target,
+                          q.codes.size() >= kLargeCodes, q);
     ColumnEncoder encoder(recipe, x, execution.target, 1, turned);
     TileScales& scales = encoder.scales(0);
     std::int32_t* mine = scales.clear(encoder.columns());
 #pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < x.rows; row += kRows)
-      encoder.add_amaxes(row, std::min(kRows, x.rows - row), mine);
+    for (std::int64_t row = 0; row < x.rows; row += height) {
+      const std::int64_t rows = std::min(height, x.rows - row);
+      if (with_original) original.run_rows(row, rows);
+      encoder.add_amaxes(row, rows, mine);
+    }
 #pragma omp critical(fp8lab_scaling_columns)
     for (std::size_t c = 0; c < largest.size(); ++c) largest[c] = std::max(largest[c], mine[c]);
 #pragma omp barrier
     std::copy(largest.begin(), largest.end(), mine);
     scales.make();
 #pragma omp single
-    scales.store(0, 1, turned);
+    store_columns(std::span(&scales, 1), 0, turned);
 #pragma omp for schedule(static)
     for (std::int64_t row = 0; row < x.rows; row += kRows)
       encoder.encode(0, row, std::min(kRows, x.rows - row));
@@ -187,13 +222,18 @@ void encode_columns(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor&
 
 }  // namespace
 
-void encode_turned(const Recipe& recipe, const FloatMatrix& x, const QuantizedTensor& q,
-                   QuantizedTensor& turned, const Execution& execution) {
-  if (turned.codes.empty()) return;
-  if (same_tiles(q, turned)) return move_codes(q, turned, execution);
-  if (turned.row_block != 1) return encode_tiles(recipe, x, true, turned, execution);
-  if (turned.tile_columns() == 1) return encode_columns(recipe, x, turned, execution);
-  encode_bands(recipe, x, turned, execution);
+void encode_turned(const Recipe& recipe, const FloatMatrix& x, bool with_original,
+                   QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
+  if (q.codes.empty()) return;
+  if (same_tiles(q, turned))
+    return encode_and_move(recipe, x, with_original, q, turned, execution);
+  const bool rows_fit = turned.k_block % q.row_block == 0;
+  if (turned.row_block != 1 || !rows_fit) {
+    if (with_original) encode_tiles(recipe, x, Source::as_is, q, execution);
+    return encode_tiles(recipe, x, Source::transposed, turned, execution);
+  }
+  const auto encode = turned.tile_columns() == 1 ? encode_columns : encode_bands;
+  encode(recipe, x, with_original, q, turned, execution);
 }
 
 }  // namespace fp8lab::scaling_detail

@@ -5,8 +5,9 @@
 
 namespace fp8lab::scaling_detail {
 
-/// Fills `turned`, which has its shape [x.k, x.rows]. `q` is the finished original.
-void encode_turned(const Recipe& recipe, const FloatMatrix& x, const QuantizedTensor& q,
-                   QuantizedTensor& turned, const Execution& execution);
+/// Fills `turned`, which has its shape [x.k, x.rows], and, where `with_original` is set, `q`
+/// too: one read serves both where tiles allow. Else `q` is finished.
+void encode_turned(const Recipe& recipe, const FloatMatrix& x, bool with_original,
+                   QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution);
 
 }  // namespace fp8lab::scaling_detail

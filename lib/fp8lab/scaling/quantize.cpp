@@ -55,15 +55,14 @@ TileScale scale_of(const QuantizedTensor& q) {
   return {q.scales[0], q.inverse_scales[0], q.e8m0.empty() ? std::uint8_t{0} : q.e8m0[0]};
 }
 
-/// Adds the transpose to the finished `q`.
-void add_transpose(const Recipe& recipe, const FloatMatrix& x, const Execution& execution,
-                   QuantizedTensor& q) {
+/// The transpose's place in `q`, of its size.
+QuantizedTensor& allocate_transpose(const Recipe& recipe, const FloatMatrix& x,
+                                    QuantizedTensor& q) {
   validate(recipe, {x.values, x.k, x.rows});
   if (!q.transposed || q.transposed.use_count() > 1)
     q.transposed = std::make_shared<QuantizedTensor>();
-  QuantizedTensor& turned = *q.transposed;
-  allocate(recipe, x.k, x.rows, turned);
-  encode_turned(recipe, x, q, turned, execution);
+  allocate(recipe, x.k, x.rows, *q.transposed);
+  return *q.transposed;
 }
 
 }  // namespace
@@ -173,13 +172,15 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
         look ? whole_amax(x.values, amax_ignores_nan(recipe_.rule), execution) : 0.0F;
     store_scale(q, 0, tile_scale(scale_options(recipe_), largest));
     encode_whole(recipe_, x.values, scale_of(q), std::nullopt, q.codes, execution);
-  } else {
-    encode_tiles(recipe_, x, false, q, execution);
+  } else if (!with_transpose) {
+    encode_tiles(recipe_, x, Source::as_is, q, execution);
   }
-  if (with_transpose)
-    add_transpose(recipe_, x, execution, q);
-  else
+  if (with_transpose) {
+    QuantizedTensor& turned = allocate_transpose(recipe_, x, q);
+    encode_turned(recipe_, x, q.scales.size() != 1, q, turned, execution);
+  } else {
     q.transposed.reset();
+  }
   take_step();
 }
 

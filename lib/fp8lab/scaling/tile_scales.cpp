@@ -42,17 +42,22 @@ void TileScales::make() {
   }
 }
 
-void TileScales::store(std::size_t first, std::size_t step, QuantizedTensor& q) const {
-  const auto put = [&](const auto& from, auto& to) {
-    if (step == 1) {
-      std::copy_n(from.begin(), tiles_, to.data() + first);
-      return;
-    }
-    for (std::size_t t = 0; t < tiles_; ++t) to[first + t * step] = from[t];
+void TileScales::store(std::size_t first, QuantizedTensor& q) const {
+  std::copy_n(scale_.begin(), tiles_, q.scales.data() + first);
+  std::copy_n(inverse_scale_.begin(), tiles_, q.inverse_scales.data() + first);
+  if (!q.e8m0.empty()) std::copy_n(e8m0_.begin(), tiles_, q.e8m0.data() + first);
+}
+
+void store_columns(std::span<const TileScales> bands, std::size_t first, QuantizedTensor& q) {
+  const auto put = [&](auto TileScales::*from, auto& to) {
+    const auto step = static_cast<std::size_t>(q.tile_columns());
+    for (std::size_t t = 0; t < bands[0].tiles_; ++t)
+      for (std::size_t b = 0; b < bands.size(); ++b)
+        to[first + t * step + b] = (bands[b].*from)[t];
   };
-  put(scale_, q.scales);
-  put(inverse_scale_, q.inverse_scales);
-  if (!q.e8m0.empty()) put(e8m0_, q.e8m0);
+  put(&TileScales::scale_, q.scales);
+  put(&TileScales::inverse_scale_, q.inverse_scales);
+  if (!q.e8m0.empty()) put(&TileScales::e8m0_, q.e8m0);
 }
 
 }  // namespace fp8lab::scaling_detail

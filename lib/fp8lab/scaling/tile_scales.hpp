@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "fp8lab/core/target.hpp"
@@ -25,8 +26,8 @@ class TileScales {
   /// From amaxes to scales. Needs rounding to nearest, with subnormals.
   void make();
 
-  /// The scale of tile t becomes that of tile number first + t * step of `q`.
-  void store(std::size_t first, std::size_t step, QuantizedTensor& q) const;
+  /// The scale of tile t becomes that of tile number first + t of `q`.
+  void store(std::size_t first, QuantizedTensor& q) const;
 
   /// What the elements of each tile are multiplied (or divided) by; padded.
   [[nodiscard]] const float* factors() const {
@@ -34,6 +35,8 @@ class TileScales {
   }
 
  private:
+  friend void store_columns(std::span<const TileScales>, std::size_t, QuantizedTensor&);
+
   ScaleOptions options_;
   TileScaler scale_of_;
   const TileKernels& kernels_;
@@ -44,5 +47,8 @@ class TileScales {
   std::vector<float> inverse_scale_;
   std::vector<std::uint8_t> e8m0_;
 };
+
+/// The scale of tile t of bands[b] becomes that of tile number first + b in row t of tiles.
+void store_columns(std::span<const TileScales> bands, std::size_t first, QuantizedTensor& q);
 
 }  // namespace fp8lab::scaling_detail
