@@ -74,6 +74,14 @@ std::vector<float> any_bits(std::int64_t size) {
   return x;
 }
 
+std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
+  std::vector<std::uint32_t> words;
+  for (const float value : values) words.push_back(bits_of(value));
+  return words;
+}
+
 void check_targets(const Recipe& recipe, const FloatMatrix& x) {
   const auto run = [&](int threads, Target target) {
     Quantizer quantizer(recipe);
@@ -85,21 +93,16 @@ void check_targets(const Recipe& recipe, const FloatMatrix& x) {
     q.scales.push_back(quantizer.quantize({x.values.first(1024), 32, 32}).scales[0]);
     return q;
   };
-  const auto bits = [](const std::vector<float>& v) {
-    std::vector<std::uint32_t> words;
-    for (const float value : v) words.push_back(std::bit_cast<std::uint32_t>(value));
-    return words;
-  };
   const QuantizedTensor expected = run(1, Target::scalar);
   for (const Target target : available_targets())
     for (const int threads : {1, 3}) {
       const QuantizedTensor got = run(threads, target);
       INFO(to_string(target) << ", threads " << threads << ", [" << x.rows << ", " << x.k << "]");
       CHECK(got.codes == expected.codes);
-      CHECK(bits(got.scales) == bits(expected.scales));
+      CHECK(bits_of(got.scales) == bits_of(expected.scales));
       CHECK(got.e8m0 == expected.e8m0);
       CHECK(got.transposed->codes == expected.transposed->codes);
-      CHECK(bits(got.transposed->inverse_scales) == bits(expected.transposed->inverse_scales));
+      CHECK(bits_of(got.transposed->inverse_scales) == bits_of(expected.transposed->inverse_scales));
     }
 }
 
@@ -203,6 +206,83 @@ TEST_CASE("quantize: the transposed copy is the quantized transpose", "[scaling]
   }
   const QuantizedTensor q = quantize(Recipe{}, x, true);
   CHECK(q.transposed->codes[3 * 128 + 5] == q.codes[5 * 256 + 3]);
+}
+
+TEST_CASE("quantize: transposed copies of any shape", "[scaling]") {
+  const std::vector<float> values = any_bits(530 * 611);
+  const auto check = [&](const Recipe& recipe, std::int64_t rows, std::int64_t k) {
+    const FloatMatrix x{std::span(values).first(static_cast<std::size_t>(rows * k)), rows, k};
+    const std::vector<float> turned = transpose(x);
+    const QuantizedTensor expected = quantize(recipe, {turned, k, rows}, false, 1, Target::scalar);
+    const QuantizedTensor original = quantize(recipe, x, false, 1, Target::scalar);
+    for (const Target target : available_targets())
+      for (const int threads : {1, 3}) {
+        INFO(to_string(recipe.rule) << " " << recipe.row_block << "x" << recipe.k_block << " on ["
+                                    << rows << ", " << k << "], " << to_string(target)
+                                    << ", threads " << threads);
+        const QuantizedTensor q = quantize(recipe, x, true, threads, target);
+        CHECK(q.codes == original.codes);
+        CHECK(bits_of(q.scales) == bits_of(original.scales));
+        CHECK(q.transposed->codes == expected.codes);
+        CHECK(bits_of(q.transposed->scales) == bits_of(expected.scales));
+        CHECK(bits_of(q.transposed->inverse_scales) == bits_of(expected.inverse_scales));
+        CHECK(q.transposed->e8m0 == expected.e8m0);
+      }
+  };
+  for (const ScaleRule rule : {ScaleRule::te, ScaleRule::deepseek, ScaleRule::mx_even})
+    for (const auto& [row_block, k_block] :
+         {std::pair{1, 32}, std::pair{1, 128}, std::pair{1, 0}, std::pair{128, 128},
+          std::pair{1, 7}, std::pair{2, 3}, std::pair{0, 1}, std::pair{300, 64}}) {
+      const Recipe recipe{.rule = rule, .row_block = row_block, .k_block = k_block};
+      check(recipe, 530, 611);
+      check(recipe, 31, 1);
+      check(recipe, 1, 47);
+    }
+  check({.policy = kSeedToy, .row_block = 1, .k_block = 128}, 300, 65);
+  check({.policy = {.rounding = RoundingMode::toward_zero}, .row_block = 1, .k_block = 32}, 70, 65);
+}
+
+TEST_CASE("quantize: a product that is zero is a zero", "[scaling]") {
+  // seed_toy raises small numbers, but not a zero that was one before the product.
+  std::vector<float> values(512, 1e-30F);
+  for (std::size_t i = 0; i < values.size(); i += 32) values[i] = -1e30F;
+  for (const std::int64_t block : {32, 33, 128, 130, 0})
+    for (const Target target : available_targets()) {
+      INFO("1x" << block << " " << to_string(target));
+      const Recipe recipe{.policy = kSeedToy, .row_block = 1, .k_block = block};
+      const QuantizedTensor q = quantize(recipe, {values, 2, 256}, false, 1, target);
+      CHECK(q.codes[0] == 0xf7);
+      CHECK(q.codes[1] == 0x00);
+    }
+}
+
+TEST_CASE("quantize: MX scales of every binade", "[scaling]") {
+  // One tile an amax: each exponent with mantissas where rules change their mind.
+  std::vector<float> values;
+  for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
+    for (const std::uint32_t mantissa : {0u, 1u, 0x3fffffu, 0x400000u, 0x400001u, 0x5fffffu,
+                                         0x600000u, 0x600001u, 0x6fffffu, 0x700000u, 0x77ffffu,
+                                         0x780000u, 0x7fffffu}) {
+      values.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
+      values.insert(values.end(), 31, 0.0F);
+    }
+  const auto rows = static_cast<std::int64_t>(values.size() / 416);
+  for (const ScaleRule rule : {ScaleRule::mx_floor, ScaleRule::mx_ceil, ScaleRule::mx_even,
+                               ScaleRule::mx_rceil, ScaleRule::te_mx})
+    for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
+      for (const Target target : available_targets()) {
+        const Recipe recipe{.format = format, .rule = rule, .row_block = 1, .k_block = 32};
+        const QuantizedTensor q = quantize(recipe, {values, rows, 416}, false, 1, target);
+        for (std::size_t t = 0; t < q.scales.size(); ++t) {
+          const float largest = amax(std::span(values).subspan(32 * t, 32), amax_ignores_nan(rule));
+          const TileScale expected = tile_scale({.rule = rule, .format = format}, largest);
+          INFO(to_string(rule) << " " << to_string(target) << " amax "
+                               << std::bit_cast<std::uint32_t>(largest));
+          REQUIRE(q.e8m0[t] == expected.e8m0);
+          REQUIRE(bits_of(q.scales[t]) == bits_of(expected.scale));
+          REQUIRE(bits_of(q.inverse_scales[t]) == bits_of(expected.inverse_scale));
+        }
+      }
 }
 
 TEST_CASE("quantize: scales fit the product's layout", "[scaling]") {

@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t kChunk = 1 << 14;
 /// How far ahead of a stream of elements memory is read.
 constexpr std::size_t kAhead = 2048;
+
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 float factor_of(const Recipe& recipe, const TileScale& scale) {
@@ -120,28 +121,21 @@ void encode_tiles(const Recipe& recipe, const FloatMatrix& x, Source source, Qua
   }
 }
 
-template <typename T>
-void transpose_blocks(const T* from, std::int64_t rows, std::int64_t columns, T* to, int threads) {
+void transpose_blocks(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
   // By way of a block on the stack: rows of a matrix may be powers of two apart, and their
   // lines then push each other out of the first cache.
   constexpr std::int64_t kBlock = 64;
-  const std::int64_t across = ceil_divide(columns, kBlock);
-  const std::int64_t blocks = across * ceil_divide(rows, kBlock);
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    std::array<T, kBlock * kBlock> turned;
-    const std::int64_t c0 = block % across * kBlock;
-    const std::int64_t r0 = block / across * kBlock;
-    const std::int64_t width = std::min(kBlock, columns - c0);
-    const std::int64_t height = std::min(kBlock, rows - r0);
-    for (std::int64_t r = 0; r < height; ++r)
+  std::array<float, kBlock * kBlock> turned;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += kBlock)
+    for (std::int64_t c0 = 0; c0 < columns; c0 += kBlock) {
+      const std::int64_t width = std::min(kBlock, columns - c0);
+      const std::int64_t height = std::min(kBlock, rows - r0);
+      for (std::int64_t r = 0; r < height; ++r)
+        for (std::int64_t c = 0; c < width; ++c)
+          turned[static_cast<std::size_t>(c * kBlock + r)] = from[(r0 + r) * columns + c0 + c];
       for (std::int64_t c = 0; c < width; ++c)
-        turned[static_cast<std::size_t>(c * kBlock + r)] = from[(r0 + r) * columns + c0 + c];
-    for (std::int64_t c = 0; c < width; ++c)
-      std::copy_n(turned.data() + c * kBlock, height, to + (c0 + c) * rows + r0);
-  }
+        std::copy_n(turned.data() + c * kBlock, height, to + (c0 + c) * rows + r0);
+    }
 }
-
-template void transpose_blocks(const float*, std::int64_t, std::int64_t, float*, int);
 
 }  // namespace fp8lab::scaling_detail

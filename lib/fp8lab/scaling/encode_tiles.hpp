@@ -35,7 +35,6 @@ void encode_tiles(const Recipe& recipe, const FloatMatrix& x, Source source, Qua
                   const Execution& execution);
 
 /// to[c][r] = from[r][c] of a row-major [rows, columns] matrix.
-template <typename T>
-void transpose_blocks(const T* from, std::int64_t rows, std::int64_t columns, T* to, int threads);
+void transpose_blocks(const float* from, std::int64_t rows, std::int64_t columns, float* to);
 
 }  // namespace fp8lab::scaling_detail

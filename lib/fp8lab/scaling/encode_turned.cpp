@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cfenv>
-#include <cstring>
 #include <span>
 #include <vector>
 
@@ -21,6 +20,8 @@ namespace {
 
 /// Rows of x that are turned together: what is written is this many bytes long.
 constexpr std::int64_t kRows = 256;
+/// What a core reads fast a second time.
+constexpr std::int64_t kBandBytes = 4 << 20;
 /// Columns of x whose codes the second cache holds until they are turned.
 constexpr std::int64_t kColumns = 512;
 /// Rows whose amaxes are taken while the second cache has them.
@@ -30,11 +31,17 @@ constexpr std::size_t kAhead = 2048;
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// Rows of x that a thread takes at a time: whole tiles of `unit` rows.
+std::int64_t band_rows(const FloatMatrix& x, std::int64_t unit, int threads) {
+  const std::int64_t fit = std::min(kRows, kBandBytes / 4 / std::max<std::int64_t>(x.k, 1));
+  return std::max<std::int64_t>(1, std::min(fit, x.rows / threads) / unit) * unit;
+}
+
 /// Writes codes to where they are in the transpose.
 class CodeTurner {
  public:
   CodeTurner(Target target, QuantizedTensor& turned)
-      : turn_(turn_bytes(target)), turned_(turned) {}
+      : kernels_(turn_kernels(target)), turned_(turned) {}
 
   /// `rows` <= kRows rows from `row` on of `columns` codes from `column` on.
   void run(const std::uint8_t* codes, std::int64_t stride, std::int64_t row, std::int64_t rows,
@@ -43,20 +50,21 @@ class CodeTurner {
       const std::int64_t width = std::min(kBlock, columns - c);
       // By way of a block: rows of the transpose may be powers of two apart, and their lines then
       // push each other out of the first cache.
-      turn_(codes + c, static_cast<std::size_t>(stride), static_cast<std::size_t>(rows),
-            static_cast<std::size_t>(width), block_.data(), kStride);
-      for (std::int64_t i = 0; i < width; ++i)
-        std::memcpy(turned_.codes.data() + (column + c + i) * turned_.k + row,
-                    block_.data() + static_cast<std::size_t>(i) * kStride,
-                    static_cast<std::size_t>(rows));
+      const auto height = static_cast<std::size_t>(rows);
+      const auto turned_rows = static_cast<std::size_t>(width);
+      kernels_.turn(codes + c, static_cast<std::size_t>(stride), height, turned_rows,
+                    block_.data(), kStride);
+      kernels_.copy(block_.data(), kStride, turned_rows, height,
+                    turned_.codes.data() + (column + c) * turned_.k + row,
+                    static_cast<std::size_t>(turned_.k));
     }
   }
 
  private:
-  static constexpr std::int64_t kBlock = 128;
+  static constexpr std::int64_t kBlock = 64;
   static constexpr std::size_t kStride = kRows + 16;
 
-  TurnBytes turn_;
+  const TurnKernels& kernels_;
   QuantizedTensor& turned_;
   std::array<std::uint8_t, kBlock * kStride> block_;
 };
@@ -81,7 +89,7 @@ void move_scales(const QuantizedTensor& q, QuantizedTensor& turned) {
 void encode_and_move(const Recipe& recipe, const FloatMatrix& x, bool with_original,
                      QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
   const Strips strips(q, Source::as_is);
-  const std::int64_t height = with_original ? ceil_divide(kRows, strips.rows) * strips.rows : kRows;
+  const std::int64_t height = band_rows(x, with_original ? q.row_block : 1, execution.threads);
 #pragma omp parallel num_threads(execution.threads)
   {
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
@@ -168,16 +176,13 @@ class ColumnEncoder {
 void encode_bands(const Recipe& recipe, const FloatMatrix& x, bool with_original,
                   QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
   const Strips strips(q, Source::as_is);
-  const std::int64_t a_thread = turned.tile_columns() / execution.threads;
-  const std::int64_t bands =
-      std::max<std::int64_t>(1, std::min(kRows / turned.k_block, a_thread));
-  const std::int64_t height = bands * turned.k_block;
+  const std::int64_t height = band_rows(x, turned.k_block, execution.threads);
 #pragma omp parallel num_threads(execution.threads)
   {
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
     StripEncoder original(recipe, x, Source::as_is, strips, execution.target,
                           q.codes.size() >= kLargeCodes, q);
-    ColumnEncoder encoder(recipe, x, execution.target, bands, turned);
+    ColumnEncoder encoder(recipe, x, execution.target, height / turned.k_block, turned);
 #pragma omp for schedule(static)
     for (std::int64_t row = 0; row < x.rows; row += height) {
       const std::int64_t rows = std::min(height, x.rows - row);
@@ -191,7 +196,8 @@ void encode_bands(const Recipe& recipe, const FloatMatrix& x, bool with_original
 void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_original,
                     QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
   const Strips strips(q, Source::as_is);
-  const std::int64_t height = ceil_divide(kAmaxRows, q.row_block) * q.row_block;
+  const std::int64_t tiles = ceil_divide(kAmaxRows, q.row_block);
+  const std::int64_t height = tiles * q.row_block;
   std::vector<std::int32_t> largest(static_cast<std::size_t>(x.k));
 #pragma omp parallel num_threads(execution.threads)
   {

@@ -97,7 +97,7 @@ std::vector<float> dequantize(const QuantizedTensor& q) {
 
 std::vector<float> transpose(const FloatMatrix& x) {
   std::vector<float> result(x.values.size());
-  transpose_blocks(x.values.data(), x.rows, x.k, result.data(), 1);
+  transpose_blocks(x.values.data(), x.rows, x.k, result.data());
   return result;
 }
 

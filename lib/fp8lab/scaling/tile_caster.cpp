@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "hwy/cache_control.h"
+
 namespace fp8lab::scaling_detail {
 namespace {
 
@@ -21,6 +23,10 @@ TileCaster::TileCaster(const Recipe& recipe, Target target, bool stream)
       plan_(cast_kernels::make_plan(format(recipe.format), recipe.policy, 1.0F)),
       divide_(divides(recipe)),
       stream_(stream) {}
+
+TileCaster::~TileCaster() {
+  if (stream_) hwy::FlushStream();
+}
 
 void TileCaster::add(const float* x, std::size_t count, std::size_t block, const float* factors,
                      std::size_t ahead, std::uint8_t* codes) {

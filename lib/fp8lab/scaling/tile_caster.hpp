@@ -13,7 +13,7 @@
 
 namespace fp8lab::scaling_detail {
 
-/// Codes of large tensors are written around the caches.
+/// Codes of tensors from here on are written around the caches.
 inline constexpr std::size_t kLargeCodes = std::size_t{1} << 20;
 
 /// `encode` would do, but has a price a call that is more than a small tile costs, and takes
@@ -22,6 +22,11 @@ class TileCaster {
  public:
   /// `stream`: the codes are more than the caches hold. Needs rounding to nearest, with subnormals.
   TileCaster(const Recipe& recipe, Target target, bool stream);
+
+  /// What was written around the caches is there for other threads after that.
+  ~TileCaster();
+  TileCaster(const TileCaster&) = delete;
+  TileCaster& operator=(const TileCaster&) = delete;
 
   /// `count` elements that begin at a tile, to `codes`, while those `ahead` of them come into the
   /// first cache. factors[t]: what elements [t * block, (t + 1) * block) are multiplied (or

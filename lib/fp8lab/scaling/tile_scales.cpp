@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <type_traits>
 
 namespace fp8lab::scaling_detail {
 
@@ -50,10 +51,12 @@ void TileScales::store(std::size_t first, QuantizedTensor& q) const {
 
 void store_columns(std::span<const TileScales> bands, std::size_t first, QuantizedTensor& q) {
   const auto put = [&](auto TileScales::*from, auto& to) {
-    const auto step = static_cast<std::size_t>(q.tile_columns());
-    for (std::size_t t = 0; t < bands[0].tiles_; ++t)
-      for (std::size_t b = 0; b < bands.size(); ++b)
-        to[first + t * step + b] = (bands[b].*from)[t];
+    using Value = typename std::remove_reference_t<decltype(to)>::value_type;
+    std::vector<const Value*> columns;
+    for (const TileScales& band : bands) columns.push_back((band.*from).data());
+    Value* row = to.data() + first;
+    for (std::size_t t = 0; t < bands[0].tiles_; ++t, row += q.tile_columns())
+      for (std::size_t b = 0; b < columns.size(); ++b) row[b] = columns[b][t];
   };
   put(&TileScales::scale_, q.scales);
   put(&TileScales::inverse_scale_, q.inverse_scales);

@@ -1,5 +1,7 @@
 #include "fp8lab/scaling/turn_kernels.hpp"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fp8lab/scaling/turn_kernels.cpp"
 #include "hwy/foreach_target.h"
@@ -60,6 +62,21 @@ void turn(const std::uint8_t* from, std::size_t from_stride, std::size_t rows, s
       to[c * to_stride + r] = from[r * from_stride + c];
 }
 
+void copy(const std::uint8_t* from, std::size_t from_stride, std::size_t rows, std::size_t columns,
+          std::uint8_t* to, std::size_t to_stride) {
+  const Bytes d;
+  for (std::size_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+    std::size_t c = 0;
+    for (; c + kColumns <= columns; c += kColumns) hn::StoreU(hn::LoadU(d, from + c), d, to + c);
+    for (; c < columns; ++c) to[c] = from[c];
+  }
+}
+
+const TurnKernels& turn_table() {
+  static constexpr TurnKernels kTable{turn, copy};
+  return kTable;
+}
+
 #endif
 }  // namespace HWY_NAMESPACE
 }  // namespace fp8lab::scaling_detail
@@ -75,24 +92,32 @@ void reference_turn(const std::uint8_t* from, std::size_t from_stride, std::size
     for (std::size_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
 }
 
+void reference_copy(const std::uint8_t* from, std::size_t from_stride, std::size_t rows,
+                    std::size_t columns, std::uint8_t* to, std::size_t to_stride) {
+  for (std::size_t r = 0; r < rows; ++r)
+    std::copy_n(from + r * from_stride, columns, to + r * to_stride);
+}
+
+constexpr TurnKernels kReference{reference_turn, reference_copy};
+
 }  // namespace
 
-TurnBytes turn_bytes(Target target) {
+const TurnKernels& turn_kernels(Target target) {
   switch (target) {
 #if HWY_TARGETS & HWY_AVX2
     case Target::avx2:
-      return N_AVX2::turn;
+      return N_AVX2::turn_table();
 #endif
 #if HWY_TARGETS & HWY_AVX3
     case Target::avx512:
-      return N_AVX3::turn;
+      return N_AVX3::turn_table();
 #endif
 #if HWY_TARGETS & HWY_NEON
     case Target::neon:
-      return N_NEON::turn;
+      return N_NEON::turn_table();
 #endif
     default:
-      return reference_turn;
+      return kReference;
   }
 }
 
