@@ -38,13 +38,14 @@ struct Row {
   std::vector<double> seconds;
 };
 
-/// How often the tensor comes from memory: twice where the amax of all of it
-/// stands before the first code.
-double reads_of(const Recipe& recipe) {
+/// How often the tensor has to come from memory: twice where the amax of all of it
+/// stands before the first code, or those of whole columns do, in a transposed copy.
+double reads_of(const Recipe& recipe, bool transpose) {
   const bool whole = recipe.row_block == 0 && recipe.k_block == 0;
   const bool current = recipe.source == ScaleSource::current && recipe.rule != ScaleRule::unit;
   const bool just_in_time = recipe.source == ScaleSource::ms_amp && recipe.window == 1;
-  return whole && (current || just_in_time) ? 2.0 : 1.0;
+  const bool columns = transpose && recipe.row_block == 1 && recipe.k_block == 0;
+  return columns || (whole && (current || just_in_time)) ? 2.0 : 1.0;
 }
 
 std::vector<Row> rows_of(const QuantizeOptions& options) {
@@ -62,7 +63,7 @@ std::vector<Row> rows_of(const QuantizeOptions& options) {
         rows.push_back({fmt::format("{} {}", preset.name, to_string(role)),
                         role,
                         recipe,
-                        reads_of(recipe),
+                        reads_of(recipe, options.transpose),
                         0.0,
                         {}});
     }

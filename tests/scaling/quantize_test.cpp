@@ -102,7 +102,8 @@ void check_targets(const Recipe& recipe, const FloatMatrix& x) {
       CHECK(bits_of(got.scales) == bits_of(expected.scales));
       CHECK(got.e8m0 == expected.e8m0);
       CHECK(got.transposed->codes == expected.transposed->codes);
-      CHECK(bits_of(got.transposed->inverse_scales) == bits_of(expected.transposed->inverse_scales));
+      CHECK(bits_of(got.transposed->inverse_scales) ==
+            bits_of(expected.transposed->inverse_scales));
     }
 }
 
@@ -217,22 +218,24 @@ TEST_CASE("quantize: transposed copies of any shape", "[scaling]") {
     const QuantizedTensor original = quantize(recipe, x, false, 1, Target::scalar);
     for (const Target target : available_targets())
       for (const int threads : {1, 3}) {
-        INFO(to_string(recipe.rule) << " " << recipe.row_block << "x" << recipe.k_block << " on ["
-                                    << rows << ", " << k << "], " << to_string(target)
-                                    << ", threads " << threads);
+        INFO(to_string(recipe.rule)
+             << " " << recipe.row_block << "x" << recipe.k_block << " on [" << rows << ", " << k
+             << "], " << to_string(target) << ", threads " << threads);
         const QuantizedTensor q = quantize(recipe, x, true, threads, target);
-        CHECK(q.codes == original.codes);
-        CHECK(bits_of(q.scales) == bits_of(original.scales));
-        CHECK(q.transposed->codes == expected.codes);
-        CHECK(bits_of(q.transposed->scales) == bits_of(expected.scales));
-        CHECK(bits_of(q.transposed->inverse_scales) == bits_of(expected.inverse_scales));
-        CHECK(q.transposed->e8m0 == expected.e8m0);
+        // In brackets: a failure would print two tensors.
+        CHECK((q.codes == original.codes));
+        CHECK((bits_of(q.scales) == bits_of(original.scales)));
+        CHECK((q.transposed->codes == expected.codes));
+        CHECK((bits_of(q.transposed->scales) == bits_of(expected.scales)));
+        CHECK((bits_of(q.transposed->inverse_scales) == bits_of(expected.inverse_scales)));
+        CHECK((q.transposed->e8m0 == expected.e8m0));
       }
   };
   for (const ScaleRule rule : {ScaleRule::te, ScaleRule::deepseek, ScaleRule::mx_even})
     for (const auto& [row_block, k_block] :
          {std::pair{1, 32}, std::pair{1, 128}, std::pair{1, 0}, std::pair{128, 128},
-          std::pair{1, 7}, std::pair{2, 3}, std::pair{0, 1}, std::pair{300, 64}}) {
+          std::pair{1, 7}, std::pair{2, 3}, std::pair{0, 1}, std::pair{300, 64},
+          std::pair{1, 300}}) {
       const Recipe recipe{.rule = rule, .row_block = row_block, .k_block = k_block};
       check(recipe, 530, 611);
       check(recipe, 31, 1);
@@ -260,9 +263,9 @@ TEST_CASE("quantize: MX scales of every binade", "[scaling]") {
   // One tile an amax: each exponent with mantissas where rules change their mind.
   std::vector<float> values;
   for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
-    for (const std::uint32_t mantissa : {0u, 1u, 0x3fffffu, 0x400000u, 0x400001u, 0x5fffffu,
-                                         0x600000u, 0x600001u, 0x6fffffu, 0x700000u, 0x77ffffu,
-                                         0x780000u, 0x7fffffu}) {
+    for (const std::uint32_t mantissa :
+         {0u, 1u, 0x3fffffu, 0x400000u, 0x400001u, 0x5fffffu, 0x600000u, 0x600001u, 0x6fffffu,
+          0x700000u, 0x77ffffu, 0x780000u, 0x7fffffu}) {
       values.push_back(std::bit_cast<float>(exponent << 23 | mantissa));
       values.insert(values.end(), 31, 0.0F);
     }

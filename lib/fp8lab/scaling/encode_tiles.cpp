@@ -114,8 +114,8 @@ void encode_tiles(const Recipe& recipe, const FloatMatrix& x, Source source, Qua
 #pragma omp parallel num_threads(execution.threads)
   {
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    StripEncoder encoder(recipe, x, source, strips, execution.target,
-                         q.codes.size() >= kLargeCodes, q);
+    StripEncoder encoder(recipe, x, source, strips, execution.target, q.codes.size() >= kLargeCodes,
+                         q);
 #pragma omp for schedule(static)
     for (std::int64_t strip = 0; strip < count; ++strip) encoder.run(strip);
   }

@@ -52,8 +52,8 @@ class CodeTurner {
       // push each other out of the first cache.
       const auto height = static_cast<std::size_t>(rows);
       const auto turned_rows = static_cast<std::size_t>(width);
-      kernels_.turn(codes + c, static_cast<std::size_t>(stride), height, turned_rows,
-                    block_.data(), kStride);
+      kernels_.turn(codes + c, static_cast<std::size_t>(stride), height, turned_rows, block_.data(),
+                    kStride);
       kernels_.copy(block_.data(), kStride, turned_rows, height,
                     turned_.codes.data() + (column + c) * turned_.k + row,
                     static_cast<std::size_t>(turned_.k));
@@ -231,8 +231,7 @@ void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_origin
 void encode_turned(const Recipe& recipe, const FloatMatrix& x, bool with_original,
                    QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
   if (q.codes.empty()) return;
-  if (same_tiles(q, turned))
-    return encode_and_move(recipe, x, with_original, q, turned, execution);
+  if (same_tiles(q, turned)) return encode_and_move(recipe, x, with_original, q, turned, execution);
   const bool rows_fit = turned.k_block % q.row_block == 0;
   if (turned.row_block != 1 || !rows_fit) {
     if (with_original) encode_tiles(recipe, x, Source::as_is, q, execution);

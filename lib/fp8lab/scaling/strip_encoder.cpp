@@ -52,8 +52,7 @@ StripEncoder::StripEncoder(const Recipe& recipe, const FloatMatrix& x, Source so
 void StripEncoder::run(std::int64_t strip) {
   const std::int64_t row = strip / strips_.across * strips_.rows;
   const std::int64_t column = strip % strips_.across * strips_.columns;
-  run(row, std::min(strips_.rows, q_.rows - row), column,
-      std::min(strips_.columns, q_.k - column));
+  run(row, std::min(strips_.rows, q_.rows - row), column, std::min(strips_.columns, q_.k - column));
 }
 
 void StripEncoder::run_rows(std::int64_t row, std::int64_t rows) {
@@ -105,9 +104,8 @@ void StripEncoder::tile_row(const float* values, std::int64_t stride, std::int64
     kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule), ahead,
                   largest);
   scales_.make();
-  scales_.store(static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() +
-                                         column / q_.k_block),
-                q_);
+  scales_.store(
+      static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + column / q_.k_block), q_);
   for (std::int64_t r = 0; r < rows; ++r)
     caster_.add(values + r * stride, count, block, scales_.factors(), ahead,
                 q_.codes.data() + (row + r) * q_.k + column);

@@ -58,8 +58,7 @@ HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t
   std::size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
     for (std::size_t line = 0; line < 4 * lanes; line += 16) hwy::Prefetch(x + i + ahead + line);
-    first =
-        hn::Max(first, hn::Max(ordered<kIgnoreNan>(x + i), ordered<kIgnoreNan>(x + i + lanes)));
+    first = hn::Max(first, hn::Max(ordered<kIgnoreNan>(x + i), ordered<kIgnoreNan>(x + i + lanes)));
     second = hn::Max(second, hn::Max(ordered<kIgnoreNan>(x + i + 2 * lanes),
                                      ordered<kIgnoreNan>(x + i + 3 * lanes)));
   }
@@ -84,8 +83,7 @@ void amax(const float* x, std::size_t count, std::size_t block, bool ignore_nan,
 }
 
 template <bool kIgnoreNan>
-void element_amax_all(const float* x, std::size_t count, std::size_t ahead,
-                      std::int32_t* largest) {
+void element_amax_all(const float* x, std::size_t count, std::size_t ahead, std::int32_t* largest) {
   const Words d;
   const std::size_t lanes = hn::Lanes(d);
   const auto zero = hn::Set(d, ordered_zero<kIgnoreNan>());
@@ -138,8 +136,7 @@ HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
     const auto special = hn::Or(is_nan, hn::Eq(exponent, nan_code));
     if constexpr (kRule == ScaleRule::mx_ceil)
       exponent = hn::Add(
-          exponent,
-          hn::IfThenElseZero(hn::Gt(hn::And(bits, mantissa_mask), hn::Zero(d)), one));
+          exponent, hn::IfThenElseZero(hn::Gt(hn::And(bits, mantissa_mask), hn::Zero(d)), one));
     const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
     const auto code = hn::Max(hn::Sub(exponent, hn::Set(d, element_exponent)), hn::Zero(d));
     return hn::IfThenElse(special, nan_code, code);
@@ -213,8 +210,7 @@ void scale(const float* x, std::size_t count, std::size_t block, const float* fa
 }
 
 const TileKernels& table() {
-  static constexpr TileKernels kTable{amax, element_amax, mx_scales, scale<false>,
-                                      scale<true>};
+  static constexpr TileKernels kTable{amax, element_amax, mx_scales, scale<false>, scale<true>};
   return kTable;
 }
 

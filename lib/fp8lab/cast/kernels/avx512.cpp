@@ -216,8 +216,7 @@ FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& fac
     const __m512 x = factor.apply(value, v);
     const __m512i unscaled = _mm512_and_si512(as_bits(value), no_sign);
     const __m512i magnitude = _mm512_and_si512(as_bits(x), no_sign);
-    codes[v] =
-        nearest_codes<Form::kSmallNumbers>(c, Factor::kManyScales ? magnitude : unscaled, x);
+    codes[v] = nearest_codes<Form::kSmallNumbers>(c, Factor::kManyScales ? magnitude : unscaled, x);
     number[v] = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
     keep[v] = Form::kPlain ? number[v] : _mm512_cmple_epu32_mask(magnitude, c.nan_above);
     counts.template add<Form>(c, unscaled, magnitude, number[v]);

@@ -49,10 +49,9 @@ void encode_tiles(const TileTask& task) {
   for (std::size_t i = 0; i < task.count; ++i) {
     const float factor = task.factors[i / task.block];
     const float scaled = task.divide ? task.in[i] / factor : task.in[i] * factor;
-    const float canonical =
-        std::isnan(scaled) ? std::numeric_limits<float>::quiet_NaN() : scaled;
-    task.out[i] = static_cast<std::uint8_t>(
-        encode(*task.plan->format, task.plan->policy, canonical));
+    const float canonical = std::isnan(scaled) ? std::numeric_limits<float>::quiet_NaN() : scaled;
+    task.out[i] =
+        static_cast<std::uint8_t>(encode(*task.plan->format, task.plan->policy, canonical));
   }
 }
 
