@@ -98,16 +98,17 @@ void StripEncoder::tile_row(const float* values, std::int64_t stride, std::int64
   const std::int64_t rows = std::min(q_.row_block, q_.rows - row);
   const auto count = static_cast<std::size_t>(columns);
   const auto block = static_cast<std::size_t>(q_.k_block);
-  const std::size_t ahead = rows == 1 ? count : kAhead;
   std::int32_t* largest = scales_.clear(static_cast<std::size_t>(ceil_divide(columns, q_.k_block)));
+  // The cast of a piece is bound by arithmetic, and fetches the next piece on its way.
+  const bool one_piece = rows == 1;
   for (std::int64_t r = 0; r < rows; ++r)
-    kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule), ahead,
-                  largest);
+    kernels_.amax(values + r * stride, count, block, amax_ignores_nan(recipe_.rule),
+                  one_piece ? 0 : kAhead, largest);
   scales_.make();
   scales_.store(
       static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + column / q_.k_block), q_);
   for (std::int64_t r = 0; r < rows; ++r)
-    caster_.add(values + r * stride, count, block, scales_.factors(), ahead,
+    caster_.add(values + r * stride, count, block, scales_.factors(), one_piece ? count : kAhead,
                 q_.codes.data() + (row + r) * q_.k + column);
 }
 
