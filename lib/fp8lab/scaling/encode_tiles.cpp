@@ -7,7 +7,6 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
-#include <vector>
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
