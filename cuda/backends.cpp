@@ -53,7 +53,7 @@ bool has_tensor_core_product(const GemmProblem& problem) {
 }
 
 bool has_cast(FormatId format, const CastPolicy& policy) {
-  return is_fp8(format) && policy == kNvidiaSatfinite;
+  return is_fp8(format) && is_nvidia_satfinite(policy);
 }
 
 void add_backends() {

@@ -228,8 +228,10 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--out", options->out, "folder that gets one folder an experiment")
       ->capture_default_str()
       ->take_last();
-  command->add_option("--backend", options->backend, fmt::format("what matrix products and casts run on: {}",
-                              fmt::join(backend_names(), ", ")))
+  command
+      ->add_option("--backend", options->backend,
+                   fmt::format("what matrix products and casts run on: {}",
+                               fmt::join(backend_names(), ", ")))
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")

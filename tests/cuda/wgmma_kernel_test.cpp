@@ -37,13 +37,15 @@ Place figure_place(int thread, int i) {
 template <FormatId kA, FormatId kB>
 struct HostWgmma {
   static void issue(float (&sums)[64], std::uint64_t a, std::uint64_t b, int keep) {
-    const AccumulatorModel model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
-    const int thread = static_cast<int>(threadIdx.x) % 128;
-    for (int i = 0; i < 64; ++i) {
-      const Place at = figure_place(thread, i);
-      sums[i] = dot_product(model, read_row(a, kA, at.row), read_row(b, kB, at.column),
-                            keep != 0 ? sums[i] : 0.0F);
-    }
+    products_in_flight.start([&sums, a, b, keep] {
+      const AccumulatorModel model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+      const int thread = static_cast<int>(threadIdx.x) % 128;
+      for (int i = 0; i < 64; ++i) {
+        const Place at = figure_place(thread, i);
+        sums[i] = dot_product(model, read_row(a, kA, at.row), read_row(b, kB, at.column),
+                              keep != 0 ? sums[i] : 0.0F);
+      }
+    });
   }
 };
 
@@ -96,14 +98,18 @@ TEST_CASE("the tensor-core product feeds wgmma and promotes as documented", "[cu
       {3, 20, 96, 32, Recipe::unscaled, true},     {130, 3, 200, 64, Recipe::per_tensor, true},
       {9, 131, 300, 128, Recipe::blockwise, true}, {66, 5, 260, 32, Recipe::blockwise, false},
       {4, 7, 700, 256, Recipe::rowwise, false},    {4, 7, 110, 96, Recipe::unscaled, false},
-      {4, 7, 150, 160, Recipe::unscaled, true},
+      {4, 7, 150, 160, Recipe::unscaled, true},    {4, 7, 900, 0, Recipe::unscaled, false},
+      {4, 7, 900, 128, Recipe::blockwise, false},
   };
   for (const Shape& s : kShapes) {
     RandomProblem random(model, s.m, s.n, s.k, Distribution::all_codes, 3);
     random.set_recipe(s.recipe, s.interval, static_cast<ScaleOrder>(s.k % 3));
     if (s.c) random.add_c();
-    check(random.problem(),
-          fmt::format("[{},{}] N_C {} {}", s.m, s.k, s.interval, to_string(s.recipe)));
+    for (const bool early : {false, true}) {
+      copies_are_early = early;
+      check(random.problem(), fmt::format("[{},{}] N_C {} {} copies {}", s.m, s.k, s.interval,
+                                          to_string(s.recipe), early ? "early" : "late"));
+    }
   }
 }
 

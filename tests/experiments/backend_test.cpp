@@ -35,7 +35,7 @@ const Backend kCounting{
     },
     [](FormatId format, const CastPolicy& policy, std::span<const float> values,
        std::span<std::uint8_t> codes) {
-      if (!is_fp8(format) || policy != kNvidiaSatfinite) return false;
+      if (!is_fp8(format) || !is_nvidia_satfinite(policy)) return false;
       ++casts;
       for (std::size_t i = 0; i < codes.size(); ++i)
         codes[i] = static_cast<std::uint8_t>(encode(fp8lab::format(format), policy, values[i]));
@@ -98,7 +98,8 @@ std::vector<float> awkward(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("experiments run their products and casts on a chosen backend", "[experiments][backend]") {
+TEST_CASE("experiments run their products and casts on a chosen backend",
+          "[experiments][backend]") {
   for (const Run& run : kRuns) {
     CAPTURE(run.name);
     const Results expected = run_quick(run.name, 2, run.changes);
@@ -126,7 +127,8 @@ TEST_CASE("every recipe casts on a backend what it casts itself", "[scaling][bac
   constexpr std::int64_t kColumns = 192;
   const std::vector<float> x = awkward(kRows * kColumns);
   for (const Preset& preset : presets())
-    for (const Role role : {Role::activation, Role::weight, Role::gradient}) {
+    for (const TensorRole role :
+         {TensorRole::activation, TensorRole::weight, TensorRole::gradient}) {
       CAPTURE(preset.name, to_string(role));
       const Recipe& recipe = preset.recipe(role);
       const FloatMatrix matrix{x, kRows, kColumns};
@@ -140,7 +142,7 @@ TEST_CASE("every recipe casts on a backend what it casts itself", "[scaling][bac
       const QuantizedTensor expected = on_cpu.quantize(matrix, true, 2);
       const OnCounting chosen;
       const QuantizedTensor got = on_backend.quantize(matrix, true, 2);
-      CHECK((casts == 2) == (recipe.policy == kNvidiaSatfinite));
+      CHECK((casts == 2) == (is_nvidia_satfinite(recipe.policy)));
       CHECK(got.codes == expected.codes);
       CHECK(got.transposed->codes == expected.transposed->codes);
       // A named target is the host's own kernels.

@@ -11,20 +11,19 @@ using namespace fp8lab;
 namespace {
 
 /// Has 2 x 2 products and casts to E5M2 only.
-const Backend kSevens{
-    "sevens",
-    [](const GemmProblem& problem, std::span<float> d, int threads) {
-      if (problem.a.rows != 2) return false;
-      std::ranges::fill(d, 7.0F + static_cast<float>(threads));
-      return true;
-    },
-    [](FormatId format, const CastPolicy& policy, std::span<const float> values,
-       std::span<std::uint8_t> codes) {
-      if (format != FormatId::e5m2 || policy != kNvidiaSatfinite) return false;
-      for (std::size_t i = 0; i < codes.size(); ++i)
-        codes[i] = static_cast<std::uint8_t>(7.0F * values[i]);
-      return true;
-    }};
+const Backend kSevens{"sevens",
+                      [](const GemmProblem& problem, std::span<float> d, int threads) {
+                        if (problem.a.rows != 2) return false;
+                        std::ranges::fill(d, 7.0F + static_cast<float>(threads));
+                        return true;
+                      },
+                      [](FormatId format, const CastPolicy& policy, std::span<const float> values,
+                         std::span<std::uint8_t> codes) {
+                        if (format != FormatId::e5m2 || !is_nvidia_satfinite(policy)) return false;
+                        for (std::size_t i = 0; i < codes.size(); ++i)
+                          codes[i] = static_cast<std::uint8_t>(7.0F * values[i]);
+                        return true;
+                      }};
 
 GemmProblem ones(std::int64_t rows) {
   static const std::vector<std::uint8_t> codes(96, 0x38);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
@@ -40,7 +41,16 @@ Registry& registry() {
 
 const Backend& selected() { return registry().backends[registry().selected]; }
 
+auto fields(const CastPolicy& p) {
+  return std::tuple(p.rounding, p.overflow, p.subnormals, p.infinity, p.nan, p.unsigned_target,
+                    p.max_magnitude);
+}
+
 }  // namespace
+
+bool is_nvidia_satfinite(const CastPolicy& policy) {
+  return fields(policy) == fields(kNvidiaSatfinite);
+}
 
 void add_backend(Backend backend) {
   std::vector<Backend>& backends = registry().backends;

@@ -23,6 +23,10 @@ using GemmFunction = bool (*)(const GemmProblem& problem, std::span<float> d, in
 using CastFunction = bool (*)(FormatId format, const CastPolicy& policy,
                               std::span<const float> values, std::span<std::uint8_t> codes);
 
+/// Whether the policy is `kNvidiaSatfinite`, the one that the chips' own casts of
+/// tensors have.
+bool is_nvidia_satfinite(const CastPolicy& policy);
+
 struct Backend {
   std::string name;
   GemmFunction gemm = nullptr;

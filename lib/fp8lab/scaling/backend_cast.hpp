@@ -11,8 +11,7 @@ namespace fp8lab {
 /// Replaces the codes of `q`, and of its transpose, by those of the chosen backend
 /// where that has the cast: products with the scales of `q` on the host, as the recipe
 /// rounds them, then one cast of the whole tensor.
-void recast_on_backend(const Recipe& recipe, const FloatMatrix& x, int threads,
-                       QuantizedTensor& q);
+void recast_on_backend(const Recipe& recipe, const FloatMatrix& x, int threads, QuantizedTensor& q);
 
 /// The same for the codes of values under one scale; arguments as `encode_scaled`.
 void recast_on_backend(FormatId format, const CastPolicy& policy, std::span<const float> x,
