@@ -30,7 +30,7 @@ bool gemm_on_emulator(const GemmProblem& problem, std::span<float> d, int thread
 
 bool cast_on_chip(FormatId format, const CastPolicy& policy, std::span<const float> values,
                   std::span<std::uint8_t> codes) {
-  if (!has_cast(format, policy)) return false;
+  if (!fits_satfinite(format, policy, values)) return false;
   require_hopper();
   // The instruction makes two codes: an odd tensor has a pair with one that is left out.
   const std::size_t even = (values.size() + 1) / 2 * 2;
@@ -50,10 +50,6 @@ bool cast_on_chip(FormatId format, const CastPolicy& policy, std::span<const flo
 bool has_tensor_core_product(const GemmProblem& problem) {
   static const AccumulatorModel kChip = find_instruction_model("sm90.wgmma.e4m3").accumulator;
   return problem.model == kChip && is_fp8(problem.a.format) && is_fp8(problem.b.format);
-}
-
-bool has_cast(FormatId format, const CastPolicy& policy) {
-  return is_fp8(format) && is_nvidia_satfinite(policy);
 }
 
 void add_backends() {

@@ -9,13 +9,10 @@ namespace fp8lab::cuda {
 /// as `sm90.wgmma.e4m3`. Products under any other model are references.
 bool has_tensor_core_product(const GemmProblem& problem);
 
-/// Whether cvt.rn.satfinite has the cast: to E4M3 or E5M2 as `nvidia_satfinite`.
-bool has_cast(FormatId format, const CastPolicy& policy);
-
 /// Adds two backends. Whatever they do not have is left to the library; what they
 /// have throws `NoDevice` where no device is there to do it.
-///   cuda           products by wgmma, casts by cvt; compute capability 9.0
-///   cuda-emulated  products without tensor cores, the bits of the problem's model,
+///   cuda           products by wgmma, casts by cvt.rn.satfinite (`fits_satfinite`); compute
+///   capability 9.0 cuda-emulated  products without tensor cores, the bits of the problem's model,
 ///                  on compute capability 8.0 and later; no casts, which the
 ///                  library makes on the host with the same bits
 void add_backends();

@@ -69,9 +69,15 @@ __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places, i
   }
 }
 
+FP8LAB_HD inline bool starts_from_c(const GemmArguments& g) {
+  return g.c != nullptr && !g.scaled_at_end;
+}
+
 /// kChunk steps run back to back: the promotion interval is a multiple of them.
 /// Steps past K multiply zeros, as kernels fed by the copy engine do.
-template <typename Op, int kChunk, bool kPromoted>
+/// kFromC: the sums may start from c. Apart, since sums that are loaded make ptxas
+/// wait for every group where promotions do not (its remark C7515).
+template <typename Op, int kChunk, bool kPromoted, bool kFromC>
 __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments g) {
   FP8LAB_DYNAMIC_SHARED(raw_shared);
   __shared__ int column_scales[kBlockColumns];
@@ -93,7 +99,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
 
   float sums[kSums];
   float totals[kPromoted ? kSums : 1];
-  const bool from_c = g.c != nullptr && !g.scaled_at_end;
+  const bool from_c = kFromC && starts_from_c(g);
   FP8LAB_UNROLL
   for (int i = 0; i < kSums; ++i) {
     const Place at = accumulator(0, i);
@@ -127,7 +133,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
     FP8LAB_NO_UNROLL
     for (int first = 0; first < 4; first += kChunk) {
       const int k = tile * 128 + first * kStepTerms;
-      const bool restarts = kPromoted ? k % g.promotion_interval == 0 : k == 0 && !from_c;
+      const bool restarts = kPromoted && k % g.promotion_interval == 0;
       wgmma_fence();
       FP8LAB_UNROLL
       for (int step = 0; step < kChunk; ++step)

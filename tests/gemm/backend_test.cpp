@@ -1,9 +1,11 @@
 #include "fp8lab/gemm/backend.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 
 using namespace fp8lab;
@@ -19,7 +21,8 @@ const Backend kSevens{"sevens",
                       },
                       [](FormatId format, const CastPolicy& policy, std::span<const float> values,
                          std::span<std::uint8_t> codes) {
-                        if (format != FormatId::e5m2 || !is_nvidia_satfinite(policy)) return false;
+                        if (format != FormatId::e5m2 || !fits_satfinite(format, policy, values))
+                          return false;
                         for (std::size_t i = 0; i < codes.size(); ++i)
                           codes[i] = static_cast<std::uint8_t>(7.0F * values[i]);
                         return true;
@@ -56,7 +59,7 @@ TEST_CASE("a chosen backend runs what it has, the emulator the rest", "[gemm][ba
   CHECK(cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, codes));
   CHECK(codes == std::vector<std::uint8_t>{7, 14});
   CHECK(!cast_on_backend(FormatId::e4m3fn, kNvidiaSatfinite, values, codes));
-  CHECK(!cast_on_backend(FormatId::e5m2, kNvidiaNosat, values, codes));
+  CHECK(!cast_on_backend(FormatId::e5m2, kFlush, values, codes));
   CHECK(codes == std::vector<std::uint8_t>{7, 14});
   CHECK_THROWS_WITH(cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, {}),
                     contains("codes: expected 2 codes, as values, got 0"));
@@ -68,4 +71,29 @@ TEST_CASE("a chosen backend runs what it has, the emulator the rest", "[gemm][ba
   CHECK(!cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, codes));
   CHECK(find_backend("sevens").gemm(ones(2), d, 1));
   CHECK(d == std::vector<float>(4, 8.0F));
+}
+
+TEST_CASE("the chip's cast stands for a policy where no value tells them apart",
+          "[gemm][backend]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> tensors{{1.0F, 448.0F}, {449.0F}, {-57345.0F},
+                                                {-kInfinity},   {kNan},   {-kNan}};
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
+    for (const CastProfile& profile : kCastProfiles)
+      for (const std::vector<float>& x : tensors) {
+        CAPTURE(format(id).name, profile.name, x);
+        const bool same = std::ranges::all_of(x, [&](float v) {
+          return encode(format(id), profile.policy, v) == encode(format(id), kNvidiaSatfinite, v);
+        });
+        const bool fits = fits_satfinite(id, profile.policy, x);
+        CHECK((!fits || same));
+        if (profile.name == "nvidia_satfinite") CHECK(fits);
+        if (profile.name == "ocp_saturating") CHECK(fits == same);
+        if (profile.name == "seed_toy" || profile.name == "flush") CHECK(!fits);
+      }
+  CHECK(fits_satfinite(FormatId::e4m3fn, kNvidiaNosat, tensors[0]));
+  CHECK(!fits_satfinite(FormatId::e4m3fn, kNvidiaNosat, tensors[1]));
+  CHECK(fits_satfinite(FormatId::e5m2, kNvidiaNosat, tensors[1]));
+  CHECK(!fits_satfinite(FormatId::e4m3fnuz, kNvidiaSatfinite, tensors[0]));
 }

@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
-#include <tuple>
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
@@ -41,15 +41,21 @@ Registry& registry() {
 
 const Backend& selected() { return registry().backends[registry().selected]; }
 
-auto fields(const CastPolicy& p) {
-  return std::tuple(p.rounding, p.overflow, p.subnormals, p.infinity, p.nan, p.unsigned_target,
-                    p.max_magnitude);
-}
-
 }  // namespace
 
-bool is_nvidia_satfinite(const CastPolicy& policy) {
-  return fields(policy) == fields(kNvidiaSatfinite);
+bool fits_satfinite(FormatId id, const CastPolicy& policy, std::span<const float> values) {
+  if (id != FormatId::e4m3fn && id != FormatId::e5m2) return false;
+  if (policy.rounding != RoundingMode::nearest_even ||
+      policy.subnormals != SubnormalPolicy::preserve || policy.max_magnitude != 0.0)
+    return false;
+  const bool saturates =
+      policy.overflow == OverflowPolicy::saturate && policy.infinity == InfinityPolicy::saturate;
+  const auto largest = static_cast<float>(format(id).max_finite());
+  return std::ranges::all_of(values, [&](float x) {
+    if (!std::isnan(x)) return saturates || std::abs(x) <= largest;
+    if (policy.nan == NanPolicy::signed_quiet) return false;
+    return policy.nan == NanPolicy::positive_all_ones || !std::signbit(x);
+  });
 }
 
 void add_backend(Backend backend) {

@@ -23,9 +23,10 @@ using GemmFunction = bool (*)(const GemmProblem& problem, std::span<float> d, in
 using CastFunction = bool (*)(FormatId format, const CastPolicy& policy,
                               std::span<const float> values, std::span<std::uint8_t> codes);
 
-/// Whether the policy is `kNvidiaSatfinite`, the one that the chips' own casts of
-/// tensors have.
-bool is_nvidia_satfinite(const CastPolicy& policy);
+/// Whether NVIDIA's only cast of tensors, `cvt.rn.satfinite` (`kNvidiaSatfinite`), gives
+/// these values the codes of `policy`: E4M3 or E5M2, to nearest even, and where the
+/// policy differs on overflow, Inf or NaN, no value that meets the difference.
+bool fits_satfinite(FormatId format, const CastPolicy& policy, std::span<const float> values);
 
 struct Backend {
   std::string name;
