@@ -34,6 +34,12 @@ __global__ void from_float(std::uint32_t first, std::size_t pairs, std::uint16_t
 }
 
 template <Fp8 kTo>
+__global__ void from_values(const float2* values, std::size_t pairs, std::uint16_t* codes) {
+  for (std::size_t i = first_index(); i < pairs; i += stride())
+    codes[i] = pair_from_floats<kTo>(values[i].x, values[i].y);
+}
+
+template <Fp8 kTo>
 __global__ void from_half(std::uint16_t* codes) {
   for (std::size_t i = first_index(); i < 1u << 15; i += stride()) {
     const auto low = static_cast<std::uint32_t>(2 * i);
@@ -106,6 +112,13 @@ void launch_cast_from_float(Fp8 to, std::uint64_t first, std::size_t count, std:
   kernel<<<kBlocks, kThreads>>>(static_cast<std::uint32_t>(first), count / 2,
                                 reinterpret_cast<std::uint16_t*>(codes));
   FP8LAB_CUDA_CHECK_LAUNCH("from_float");
+}
+
+void launch_cast_of_values(Fp8 to, const float* values, std::size_t count, std::uint8_t* codes) {
+  const auto kernel = to == Fp8::e4m3 ? from_values<Fp8::e4m3> : from_values<Fp8::e5m2>;
+  kernel<<<kBlocks, kThreads>>>(reinterpret_cast<const float2*>(values), count / 2,
+                                reinterpret_cast<std::uint16_t*>(codes));
+  FP8LAB_CUDA_CHECK_LAUNCH("from_values");
 }
 
 void launch_cast_from_half(Fp8 to, std::uint8_t* codes) {

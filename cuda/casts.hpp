@@ -1,6 +1,7 @@
 #pragma once
 // The chip's own conversions, one instruction each, over ranges of inputs.
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fp8lab::cuda {
@@ -10,6 +11,9 @@ enum class Fp8 : int { e4m3, e5m2 };
 /// cvt.rn.satfinite.{e4m3x2,e5m2x2}.f32 of the binary32 bits first, first + 1,
 /// ...; `count` even. codes: device memory.
 void launch_cast_from_float(Fp8 to, std::uint64_t first, std::size_t count, std::uint8_t* codes);
+
+/// The same of `count` values, even, in device memory.
+void launch_cast_of_values(Fp8 to, const float* values, std::size_t count, std::uint8_t* codes);
 
 /// cvt.rn.satfinite.{e4m3x2,e5m2x2}.f16x2 of all 2^16 halves.
 void launch_cast_from_half(Fp8 to, std::uint8_t* codes);

@@ -5,24 +5,16 @@
 #include <filesystem>
 
 namespace fp8lab::cuda {
-namespace {
 
-std::string where(const char* call, const char* file, int line) {
-  return fmt::format("{}:{}: {}", std::filesystem::path(file).filename().string(), line, call);
+void fail(const char* call, const char* file, int line, std::string_view text,
+          std::string_view name) {
+  throw Error(fmt::format("{}:{}: {}: {} ({})", std::filesystem::path(file).filename().string(),
+                          line, call, text, name));
 }
-
-}  // namespace
 
 void check(cudaError_t status, const char* call, const char* file, int line) {
-  if (status == cudaSuccess) return;
-  throw Error(fmt::format("{}: {} ({})", where(call, file, line), cudaGetErrorString(status),
-                          cudaGetErrorName(status)));
-}
-
-void check(cublasStatus_t status, const char* call, const char* file, int line) {
-  if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error(fmt::format("{}: {} ({})", where(call, file, line), cublasLtGetStatusString(status),
-                          cublasLtGetStatusName(status)));
+  if (status != cudaSuccess)
+    fail(call, file, line, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
 void require_device() {

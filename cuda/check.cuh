@@ -1,9 +1,10 @@
 #pragma once
-// Every CUDA and cuBLASLt call goes through these checks: the error names the
-// call, where it stands, and CUDA's own text.
+// Every CUDA call goes through these checks: the error names the call, where it
+// stands, and CUDA's own text. cublaslt.hpp adds the check of cuBLASLt's calls.
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
+
+#include <string_view>
 
 #include "fp8lab/core/error.hpp"
 
@@ -15,9 +16,12 @@ class NoDevice : public Error {
   using Error::Error;
 };
 
-/// Throw `Error` with call, file:line and text unless the status is success.
+/// Throws `Error` with file:line, call, text and name of what went wrong.
+[[noreturn]] void fail(const char* call, const char* file, int line, std::string_view text,
+                       std::string_view name);
+
+/// Throws `Error` as `fail` does unless the status is success.
 void check(cudaError_t status, const char* call, const char* file, int line);
-void check(cublasStatus_t status, const char* call, const char* file, int line);
 
 /// Throws `NoDevice` unless a CUDA device is there and answers.
 void require_device();

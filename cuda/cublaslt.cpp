@@ -28,6 +28,11 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
 
 }  // namespace
 
+void check(cublasStatus_t status, const char* call, const char* file, int line) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    fail(call, file, line, cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+}
+
 // cuBLASLt is column-major: D^T [n,m] = B [n,k] . A^T, so B comes first and
 // both operands are given with K contiguous.
 LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorkspaceBytes) {

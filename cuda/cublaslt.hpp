@@ -11,6 +11,9 @@
 
 namespace fp8lab::cuda {
 
+/// Throws `Error` as `fail` does unless the status is success.
+void check(cublasStatus_t status, const char* call, const char* file, int line);
+
 enum class LtScales {
   per_tensor,  ///< one inverse scale for A and one for B
   rowwise,     ///< one for each row of A and of B (CUDA 12.9 and later)

@@ -2,7 +2,9 @@
 // The kernels of the product on the tensor cores, apart from the instruction and
 // the launch so that a test can run them on the host. A block of two warpgroups
 // computes 128 x 128 outputs; tiles of 128 bytes of K arrive in shared memory by
-// asynchronous copies, three stages deep, in the 128-byte swizzle.
+// asynchronous copies, two tiles ahead, in the 128-byte swizzle. One group of
+// instructions stays in flight while the next is issued, unless a promotion needs
+// its sums.
 
 #include "gemm_arguments.hpp"
 #include "layout.hpp"
@@ -13,7 +15,10 @@ namespace fp8lab::cuda {
 constexpr int kBlockRows = 128;
 constexpr int kBlockColumns = 128;
 constexpr int kBlockThreads = 256;
-constexpr int kStages = 3;
+constexpr int kTilesAhead = 2;
+// Beside the tiles under way: the one that is multiplied, and the one before it,
+// which the other warpgroup may still be reading.
+constexpr int kStages = kTilesAhead + 2;
 constexpr int kTileBytes = 128 * 128;
 constexpr int kSharedBytes = kStages * 2 * kTileBytes + 1024;  // swizzled tiles start at 1024 n
 constexpr int kSums = 64;
@@ -64,9 +69,15 @@ __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places, i
   }
 }
 
+FP8LAB_HD inline bool starts_from_c(const GemmArguments& g) {
+  return g.c != nullptr && !g.scaled_at_end;
+}
+
 /// kChunk steps run back to back: the promotion interval is a multiple of them.
 /// Steps past K multiply zeros, as kernels fed by the copy engine do.
-template <typename Op, int kChunk, bool kPromoted>
+/// kFromC: the sums may start from c. Apart, since sums that are loaded make ptxas
+/// wait for every group where promotions do not (its remark C7515).
+template <typename Op, int kChunk, bool kPromoted, bool kFromC>
 __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments g) {
   FP8LAB_DYNAMIC_SHARED(raw_shared);
   __shared__ int column_scales[kBlockColumns];
@@ -88,7 +99,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
 
   float sums[kSums];
   float totals[kPromoted ? kSums : 1];
-  const bool from_c = g.c != nullptr && !g.scaled_at_end;
+  const bool from_c = kFromC && starts_from_c(g);
   FP8LAB_UNROLL
   for (int i = 0; i < kSums; ++i) {
     const Place at = accumulator(0, i);
@@ -102,15 +113,17 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
   }
 
   const int tiles = (g.k + 127) / 128;
-  for (int tile = 0; tile < kStages - 1; ++tile) {
+  for (int tile = 0; tile < kTilesAhead; ++tile) {
     if (tile < tiles) start_tile(g, tile, shared + tile * 2 * kTileBytes, thread);
     commit_copies();
   }
   for (int tile = 0; tile < tiles; ++tile) {
-    wait_for_copies<kStages - 2>();
+    wait_for_copies<kTilesAhead - 1>();
     shared_writes_before_wgmma();
     __syncthreads();
-    const int next = tile + kStages - 1;
+    // Every warpgroup that comes here has waited for the products of tile - 2,
+    // whose stage this copy takes.
+    const int next = tile + kTilesAhead;
     if (next < tiles) start_tile(g, next, shared + next % kStages * 2 * kTileBytes, thread);
     commit_copies();
 
@@ -120,26 +133,31 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
     FP8LAB_NO_UNROLL
     for (int first = 0; first < 4; first += kChunk) {
       const int k = tile * 128 + first * kStepTerms;
-      const bool restarts = kPromoted ? k % g.promotion_interval == 0 : k == 0 && !from_c;
+      const bool restarts = kPromoted && k % g.promotion_interval == 0;
       wgmma_fence();
       FP8LAB_UNROLL
       for (int step = 0; step < kChunk; ++step)
         Op::issue(sums, swizzled_descriptor(a_tile, first + step),
                   swizzled_descriptor(b_tile, first + step), step == 0 && restarts ? 0 : 1);
       wgmma_commit();
-      wgmma_wait();
-      FP8LAB_UNROLL
-      for (int i = 0; i < kSums; ++i) pin(sums[i]);
+      wgmma_wait<1>();
       if constexpr (kPromoted) {
         const int end = k + kChunk * kStepTerms;
         const bool last = tile + 1 == tiles && first + kChunk == 4;
         const int begin = (end - 1) / g.promotion_interval * g.promotion_interval;
         // Intervals that begin past K hold nothing and have no scales.
-        if ((end % g.promotion_interval == 0 || last) && begin < g.k)
+        if ((end % g.promotion_interval == 0 || last) && begin < g.k) {
+          wgmma_wait<0>();
+          FP8LAB_UNROLL
+          for (int i = 0; i < kSums; ++i) pin(sums[i]);
           promote_all(g, places, corner.column, begin, sums, totals);
+        }
       }
     }
   }
+  wgmma_wait<0>();
+  FP8LAB_UNROLL
+  for (int i = 0; i < kSums; ++i) pin(sums[i]);
 
   FP8LAB_UNROLL
   for (int i = 0; i < kSums; ++i) {

@@ -27,9 +27,10 @@ __device__ inline void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
 }
 
-/// All committed groups are complete.
+/// At most kPending of the committed groups are still under way.
+template <int kPending>
 __device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned 0;\n" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
 }
 
 /// The compiler may not move a read of this register across.

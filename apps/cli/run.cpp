@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <algorithm>
@@ -169,7 +170,7 @@ WrittenRun run_one(const Options& options, const Part& part, const Job& job) {
 }
 
 int run_jobs(const Options& options, const Part& part) {
-  select_gemm_backend(options.backend);
+  select_backend(options.backend);
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
   const bool over_mpi = jobs.size() == 1 && jobs.front().experiment->name == kOverMpi;
@@ -227,7 +228,10 @@ void add_run(CLI::App& app, Action& action) {
   command->add_option("--out", options->out, "folder that gets one folder an experiment")
       ->capture_default_str()
       ->take_last();
-  command->add_option("--backend", options->backend, "what matrix products run on")
+  command
+      ->add_option("--backend", options->backend,
+                   fmt::format("what matrix products and casts run on: {}",
+                               fmt::join(backend_names(), ", ")))
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")

@@ -105,9 +105,9 @@ __global__ void __launch_bounds__(128)
       }
       wgmma_commit();
       // The registers of A may not change under an instruction in flight.
-      if constexpr (Op::kAInRegisters) wgmma_wait();
+      if constexpr (Op::kAInRegisters) wgmma_wait<0>();
     }
-    wgmma_wait();
+    wgmma_wait<0>();
     FP8LAB_UNROLL
     for (int group = 0; group < kGroups; ++group) FP8LAB_UNROLL
     for (int i = 0; i < Op::kRegisters; ++i) pin(sums[group][i]);

@@ -10,6 +10,8 @@
 #include "command.hpp"
 #include "device_buffer.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -78,6 +80,24 @@ CheckRow check_to_half(Fp8 type) {
   return row;
 }
 
+/// A tensor through the backend that experiments name: random bits, of odd length.
+CheckRow check_backend(const Format& f) {
+  CheckRow row{fmt::format("--backend cuda, tensor to {}", f.name), (1u << 20) + 1, 0};
+  const RandomStream random(1, "cuda/cast");
+  std::vector<float> values;
+  for (std::uint64_t i = 0; i < row.cases; ++i)
+    values.push_back(std::bit_cast<float>(random.bits32(i)));
+  std::vector<std::uint8_t> codes(values.size());
+  if (!find_backend("cuda").cast(f.id, kNvidiaSatfinite, values, codes))
+    throw Error("backend", fmt::format("a cast to {}", f.name), "none");
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::uint32_t expected = encode(f, kNvidiaSatfinite, values[i]);
+    if (codes[i] != expected)
+      show(row.name, ++row.mismatches, std::bit_cast<std::uint32_t>(values[i]), codes[i], expected);
+  }
+  return row;
+}
+
 }  // namespace
 
 std::vector<CheckRow> check_casts() {
@@ -86,6 +106,7 @@ std::vector<CheckRow> check_casts() {
     rows.push_back(check_from_float(type));
     rows.push_back(check_from_half(type));
     rows.push_back(check_to_half(type));
+    rows.push_back(check_backend(format_of(type)));
   }
   return rows;
 }

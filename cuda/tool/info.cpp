@@ -1,3 +1,4 @@
+#include <cublasLt.h>
 #include <fmt/format.h>
 
 #include "check.cuh"

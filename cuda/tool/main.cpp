@@ -3,14 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <span>
 #include <string>
 
 #include "apps/cli/command.hpp"
+#include "backends.hpp"
 #include "check.cuh"
-#include "device_gemm.hpp"
-#include "emulated_model.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "tool/command.hpp"
 
 namespace {
@@ -21,27 +18,6 @@ struct Options {
   CrossCheckOptions check;
   std::string out = "recording";
 };
-
-/// The chip has one FP8 accumulator: products under any other model, and in other
-/// formats, are references and stay on the emulator.
-void gemm_on_chip(const fp8lab::GemmProblem& problem, std::span<float> d, int threads) {
-  static const fp8lab::AccumulatorModel kChip =
-      fp8lab::find_instruction_model("sm90.wgmma.e4m3").accumulator;
-  const auto is_fp8 = [](fp8lab::FormatId id) {
-    return id == fp8lab::FormatId::e4m3fn || id == fp8lab::FormatId::e5m2;
-  };
-  if (problem.model != kChip || !is_fp8(problem.a.format) || !is_fp8(problem.b.format))
-    return fp8lab::gemm(problem, d, threads);
-  require_hopper();
-  gemm_on_tensor_cores(problem, d, threads);
-}
-
-void gemm_on_emulator(const fp8lab::GemmProblem& problem, std::span<float> d, int threads) {
-  if (!can_emulate(problem.model, problem.a.format, problem.b.format))
-    return fp8lab::gemm(problem, d, threads);
-  require_device();
-  gemm_emulated(problem, d, threads);
-}
 
 /// Everything in one go: record, cross-check, measure, and the table last.
 int run_all(const Options& options) {
@@ -70,8 +46,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", FP8LAB_VERSION);
   Options options;
   fp8lab::cli::Action action;
-  fp8lab::add_gemm_backend("cuda", gemm_on_chip);
-  fp8lab::add_gemm_backend("cuda-emulated", gemm_on_emulator);
+  add_backends();
   const auto add = [&](const char* name, const char* help, auto run) {
     CLI::App* command = app.add_subcommand(name, help);
     command->callback([&action, run] { action = run; });

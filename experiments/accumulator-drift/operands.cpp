@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "fp8lab/cast/cast.hpp"
+#include "common/cast.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::experiments {
@@ -51,16 +51,27 @@ std::vector<std::uint16_t> draw_matrix(const OperandSpec& spec, std::uint64_t se
   return codes;
 }
 
+/// BF16 codes to those of E4M3 under one scale.
+std::vector<std::uint8_t> cast_scaled(std::span<const std::uint16_t> values, float scale,
+                                      const CastPolicy& policy) {
+  const std::span<const float> decoded = decode_table(FormatId::bf16);
+  std::vector<float> scaled;
+  scaled.reserve(values.size());
+  for (const std::uint16_t v : values) scaled.push_back(decoded[v] * scale);
+  std::vector<std::uint8_t> codes;
+  codes.reserve(values.size());
+  for (const CastResult& result : cast_all(format(FormatId::e4m3fn), policy, scaled))
+    codes.push_back(static_cast<std::uint8_t>(result.code));
+  return codes;
+}
+
 /// One scale for the whole matrix; returns the inverse scale.
 float quantize_matrix(std::span<const std::uint16_t> values, std::vector<std::uint8_t>& codes) {
   const std::span<const float> decoded = decode_table(FormatId::bf16);
   float amax = 0.0F;
   for (const std::uint16_t v : values) amax = std::max(amax, std::abs(decoded[v]));
   const float scale = amax > 0.0F ? 448.0F / amax : 1.0F;
-  codes.reserve(values.size());
-  for (const std::uint16_t v : values)
-    codes.push_back(static_cast<std::uint8_t>(
-        encode(format(FormatId::e4m3fn), kNvidiaSatfinite, decoded[v] * scale)));
+  codes = cast_scaled(values, scale, kNvidiaSatfinite);
   return 1.0F / scale;
 }
 
@@ -110,15 +121,12 @@ QuantizedOperands quantize(const Bf16Operands& operands) {
 }
 
 QuantizedOperands quantize_unscaled(const Bf16Operands& operands, const CastPolicy& policy) {
-  const auto cast_all = [&](std::span<const std::uint16_t> values) {
-    std::vector<std::uint8_t> codes(values.size());
-    std::transform(values.begin(), values.end(), codes.begin(), [&](std::uint16_t v) {
-      return static_cast<std::uint8_t>(
-          encode(format(FormatId::e4m3fn), policy, decode_table(FormatId::bf16)[v]));
-    });
-    return codes;
-  };
-  return {operands.m, operands.n, operands.k, cast_all(operands.a), cast_all(operands.b), 1.0};
+  return {operands.m,
+          operands.n,
+          operands.k,
+          cast_scaled(operands.a, 1.0F, policy),
+          cast_scaled(operands.b, 1.0F, policy),
+          1.0};
 }
 
 std::vector<double> exact_product(const QuantizedOperands& q) {

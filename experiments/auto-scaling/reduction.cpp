@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/cast.hpp"
 #include "common/tensors.hpp"
-#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/collectives/wire.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/sum.hpp"
@@ -79,12 +79,14 @@ RingSum ring_sum(const Gradients& gradients, double factor, const Format& f) {
   const auto scale = static_cast<float>(factor);
   const std::size_t size = gradients.of_rank(0).size();
   RingSum sum{std::vector<std::uint8_t>(size), std::vector<bool>(size)};
+  std::vector<float> scaled(size);
   for (std::int64_t r = 0; r < gradients.ranks(); ++r) {
     const std::vector<float>& x = gradients.of_rank(r);
+    std::transform(x.begin(), x.end(), scaled.begin(), [&](float v) { return v * scale; });
+    const std::vector<CastResult> results = cast_all(f, kNvidiaSatfinite, scaled);
     for (std::size_t i = 0; i < size; ++i) {
-      const CastResult result = cast(f, kNvidiaSatfinite, x[i] * scale);
-      if (result.overflowed) sum.overflowed[i] = true;
-      const auto code = static_cast<std::uint8_t>(result.code);
+      if (results[i].overflowed) sum.overflowed[i] = true;
+      const auto code = static_cast<std::uint8_t>(results[i].code);
       if (r == 0)
         sum.codes[i] = code;
       else

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "fp8lab/cast/cast.hpp"
+#include "common/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -14,6 +14,21 @@ namespace {
 struct BlockRange {
   std::size_t row_begin, row_end, k_begin, k_end;
 };
+
+/// Fills in what the codes of all of `q` stand for; `scaled` holds what is cast.
+void cast_scaled(const Format& f, const CastPolicy& policy, Quantized& q) {
+  const std::vector<CastResult> cast = cast_all(f, policy, q.scaled);
+  const std::span<const float> decoded =
+      f.code_bits() <= 16 ? decode_table(f.id) : std::span<const float>{};
+  const std::size_t across = (q.k + q.block.k - 1) / q.block.k;
+  for (std::size_t i = 0; i < cast.size(); ++i) {
+    const std::uint32_t code = cast[i].code;
+    const std::size_t tile = i / q.k / q.block.rows * across + i % q.k / q.block.k;
+    if (!q.codes.empty()) q.codes[i] = static_cast<std::uint8_t>(code);
+    q.scaled[i] = decoded.empty() ? static_cast<float>(decode(f, code)) : decoded[code];
+    q.values[i] = q.scaled[i] * q.inverse_scales[tile];
+  }
+}
 
 float amax_of(std::span<const float> x, std::size_t k, const BlockRange& range) {
   std::vector<float> rows;
@@ -48,8 +63,6 @@ Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, Sc
   q.codes.resize(f.storage_bits == 8 ? x.size() : 0);
   q.scaled.resize(x.size());
   q.values.resize(x.size());
-  const std::span<const float> decoded =
-      f.code_bits() <= 16 ? decode_table(f.id) : std::span<const float>{};
   const ScaleOptions rule{
       .rule = ScaleRule::te, .format = f.id, .max_magnitude = policy.max_magnitude};
   for (std::size_t row = 0; row < rows; row += block.rows)
@@ -59,13 +72,10 @@ Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, Sc
       const TileScale tile = tile_scale(rule, amax_of(x, k, range));
       q.inverse_scales.push_back(tile.inverse_scale);
       for (std::size_t r = range.row_begin; r < range.row_end; ++r)
-        for (std::size_t i = r * k + range.k_begin; i < r * k + range.k_end; ++i) {
-          const std::uint32_t code = encode(f, policy, x[i] * tile.scale);
-          if (!q.codes.empty()) q.codes[i] = static_cast<std::uint8_t>(code);
-          q.scaled[i] = decoded.empty() ? static_cast<float>(decode(f, code)) : decoded[code];
-          q.values[i] = q.scaled[i] * tile.inverse_scale;
-        }
+        for (std::size_t i = r * k + range.k_begin; i < r * k + range.k_end; ++i)
+          q.scaled[i] = x[i] * tile.scale;
     }
+  cast_scaled(f, policy, q);
   return q;
 }
 

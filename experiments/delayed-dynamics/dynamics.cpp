@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
-#include "fp8lab/cast/cast.hpp"
+#include "common/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -53,15 +54,18 @@ std::vector<StepLoss> run_trace(const Contender& contender, const Format& f,
                                 const std::vector<float>& trace, const std::vector<float>& shape) {
   DelayedScaling delayed(f.id, contender.delayed);
   std::vector<StepLoss> losses;
+  std::vector<float> scaled(shape.size());
   const double percent = 100.0 / static_cast<double>(shape.size());
   for (const float amax : trace) {
     const float scale =
         contender.current ? tile_scale({.format = f.id}, amax).scale : delayed.scale();
     StepLoss loss{.scale = static_cast<double>(scale)};
-    for (const float value : shape) {
-      const CastResult result = cast(f, kNvidiaSatfinite, value * amax * scale);
-      if (result.overflowed) loss.overflow_percent += percent;
-      if (value != 0.0F && amax != 0.0F && (result.code & f.magnitude_mask()) == 0)
+    std::transform(shape.begin(), shape.end(), scaled.begin(),
+                   [&](float value) { return value * amax * scale; });
+    const std::vector<CastResult> results = cast_all(f, kNvidiaSatfinite, scaled);
+    for (std::size_t i = 0; i < shape.size(); ++i) {
+      if (results[i].overflowed) loss.overflow_percent += percent;
+      if (shape[i] != 0.0F && amax != 0.0F && (results[i].code & f.magnitude_mask()) == 0)
         loss.underflow_percent += percent;
     }
     loss.wasted_octaves = std::log2(f.max_finite() / (static_cast<double>(amax) * loss.scale));

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <utility>
 
+#include "common/cast.hpp"
 #include "dynamic-range/dynamic_range.hpp"
-#include "fp8lab/cast/cast.hpp"
 
 namespace fp8lab::experiments {
 
@@ -23,18 +23,21 @@ SurvivalShares survival(std::span<const float> x, double scale, const Format& f,
   std::size_t crushed = 0;
   std::size_t saturated = 0;
   std::size_t accurate = 0;
-  for (const float element : x) {
-    if (element == 0.0F) continue;
+  std::vector<float> scaled(x.size());
+  std::transform(x.begin(), x.end(), scaled.begin(), [&](float v) { return v * factor; });
+  const std::vector<CastResult> results = cast_all(f, policy, scaled);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    if (x[i] == 0.0F) continue;
     ++non_zero;
-    const float scaled = element * factor;
-    const CastResult r = cast(f, policy, scaled);
+    const CastResult& r = results[i];
     if (r.overflowed) {
       ++saturated;
     } else if (decoded[r.code] == 0.0F) {
       ++crushed;
     } else {
-      const double error = static_cast<double>(decoded[r.code]) - static_cast<double>(scaled);
-      if (std::abs(error) <= bound * std::abs(static_cast<double>(scaled))) ++accurate;
+      const auto value = static_cast<double>(scaled[i]);
+      const double error = static_cast<double>(decoded[r.code]) - value;
+      if (std::abs(error) <= bound * std::abs(value)) ++accurate;
     }
   }
   if (non_zero == 0) return {};

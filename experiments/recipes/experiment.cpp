@@ -156,7 +156,8 @@ std::vector<double> count_reads(const RunContext& context, const Setup& s) {
     if (recipe.source != ScaleSource::current)
       for (std::int64_t step = 0; step <= recipe.window; ++step) quantizer.observe(first);
     reads.push_back(counted.reads([&] {
-      quantizer.quantize({counted.values(), rows, columns}, false, 1);
+      // A named target: what is counted is how the host's kernels read memory.
+      quantizer.quantize({counted.values(), rows, columns}, false, 1, current_target());
     }));
   }
   return reads;

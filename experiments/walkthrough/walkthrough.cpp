@@ -6,7 +6,7 @@
 #include <limits>
 #include <span>
 
-#include "fp8lab/cast/cast.hpp"
+#include "common/cast.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -18,7 +18,7 @@ using Tensor = std::array<float, kCount>;
 CastStep cast_step(const CastPolicy& policy, const WalkthroughRow& row) {
   const Format& e4m3 = format(FormatId::e4m3fn);
   CastStep step;
-  step.code = encode(e4m3, policy, row.scaled);
+  step.code = cast_all(e4m3, policy, {&row.scaled, 1})[0].code;
   step.quantized = decode(e4m3, step.code);
   step.value_back = step.quantized * row.inverse_scale;
   step.absolute_error = std::abs(step.value_back - row.x);

@@ -37,17 +37,19 @@ Place figure_place(int thread, int i) {
 template <FormatId kA, FormatId kB>
 struct HostWgmma {
   static void issue(float (&sums)[64], std::uint64_t a, std::uint64_t b, int keep) {
-    const AccumulatorModel model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
-    const int thread = static_cast<int>(threadIdx.x) % 128;
-    for (int i = 0; i < 64; ++i) {
-      const Place at = figure_place(thread, i);
-      sums[i] = dot_product(model, read_row(a, kA, at.row), read_row(b, kB, at.column),
-                            keep != 0 ? sums[i] : 0.0F);
-    }
+    products_in_flight.start([&sums, a, b, keep] {
+      const AccumulatorModel model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+      const int thread = static_cast<int>(threadIdx.x) % 128;
+      for (int i = 0; i < 64; ++i) {
+        const Place at = figure_place(thread, i);
+        sums[i] = dot_product(model, read_row(a, kA, at.row), read_row(b, kB, at.column),
+                              keep != 0 ? sums[i] : 0.0F);
+      }
+    });
   }
 };
 
-template <int kChunk, bool kPromoted>
+template <int kChunk, bool kPromoted, bool kFromC = true>
 std::vector<float> run(const GemmProblem& problem) {
   shared_windows.forget();
   HostArguments host(problem);
@@ -55,7 +57,7 @@ std::vector<float> run(const GemmProblem& problem) {
   const dim3 grid{static_cast<unsigned>((g.n + 127) / 128),
                   static_cast<unsigned>((g.m + 127) / 128), 1};
   device_on_host::launch(grid, kBlockThreads, [&] {
-    multiply<HostWgmma<FormatId::e4m3fn, FormatId::e5m2>, kChunk, kPromoted>(g);
+    multiply<HostWgmma<FormatId::e4m3fn, FormatId::e5m2>, kChunk, kPromoted, kFromC>(g);
   });
   if (g.scaled_at_end) device_on_host::launch({3, 1, 1}, 16, [&] { finish_all(g); });
   return host.result();
@@ -65,10 +67,12 @@ void check(const GemmProblem& problem, const std::string& what) {
   std::vector<float> expected(static_cast<std::size_t>(problem.a.rows * problem.b.rows));
   gemm(problem, expected);
   const std::int64_t interval = problem.promotion_interval;
-  const std::vector<float> got = interval == 0         ? run<4, false>(problem)
-                                 : interval % 128 == 0 ? run<4, true>(problem)
-                                 : interval % 64 == 0  ? run<2, true>(problem)
-                                                       : run<1, true>(problem);
+  const bool from_c = problem.c != nullptr && problem.a_scales.empty();
+  const std::vector<float> got = interval == 0 && from_c ? run<4, false>(problem)
+                                 : interval == 0         ? run<4, false, false>(problem)
+                                 : interval % 128 == 0   ? run<4, true>(problem)
+                                 : interval % 64 == 0    ? run<2, true>(problem)
+                                                         : run<1, true>(problem);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(expected[i])) continue;
@@ -96,14 +100,18 @@ TEST_CASE("the tensor-core product feeds wgmma and promotes as documented", "[cu
       {3, 20, 96, 32, Recipe::unscaled, true},     {130, 3, 200, 64, Recipe::per_tensor, true},
       {9, 131, 300, 128, Recipe::blockwise, true}, {66, 5, 260, 32, Recipe::blockwise, false},
       {4, 7, 700, 256, Recipe::rowwise, false},    {4, 7, 110, 96, Recipe::unscaled, false},
-      {4, 7, 150, 160, Recipe::unscaled, true},
+      {4, 7, 150, 160, Recipe::unscaled, true},    {4, 7, 900, 0, Recipe::unscaled, false},
+      {4, 7, 900, 128, Recipe::blockwise, false},
   };
   for (const Shape& s : kShapes) {
     RandomProblem random(model, s.m, s.n, s.k, Distribution::all_codes, 3);
     random.set_recipe(s.recipe, s.interval, static_cast<ScaleOrder>(s.k % 3));
     if (s.c) random.add_c();
-    check(random.problem(),
-          fmt::format("[{},{}] N_C {} {}", s.m, s.k, s.interval, to_string(s.recipe)));
+    for (const bool early : {false, true}) {
+      copies_are_early = early;
+      check(random.problem(), fmt::format("[{},{}] N_C {} {} copies {}", s.m, s.k, s.interval,
+                                          to_string(s.recipe), early ? "early" : "late"));
+    }
   }
 }
 

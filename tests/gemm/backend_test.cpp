@@ -1,30 +1,99 @@
 #include "fp8lab/gemm/backend.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 
 using namespace fp8lab;
 
-TEST_CASE("a chosen backend runs the products, the emulator unless one is chosen", "[gemm]") {
-  const std::vector<std::uint8_t> ones(64, 0x38);
+namespace {
+
+/// Has 2 x 2 products and casts to E5M2 only.
+const Backend kSevens{"sevens",
+                      [](const GemmProblem& problem, std::span<float> d, int threads) {
+                        if (problem.a.rows != 2) return false;
+                        std::ranges::fill(d, 7.0F + static_cast<float>(threads));
+                        return true;
+                      },
+                      [](FormatId format, const CastPolicy& policy, std::span<const float> values,
+                         std::span<std::uint8_t> codes) {
+                        if (format != FormatId::e5m2 || !fits_satfinite(format, policy, values))
+                          return false;
+                        for (std::size_t i = 0; i < codes.size(); ++i)
+                          codes[i] = static_cast<std::uint8_t>(7.0F * values[i]);
+                        return true;
+                      }};
+
+GemmProblem ones(std::int64_t rows) {
+  static const std::vector<std::uint8_t> codes(96, 0x38);
   GemmProblem problem;
-  problem.a = CodeMatrix::row_major(FormatId::e4m3fn, ones, 2, 32);
-  problem.b = CodeMatrix::row_major(FormatId::e4m3fn, ones, 2, 32);
+  const auto size = static_cast<std::size_t>(rows * 32);
+  problem.a = CodeMatrix::row_major(FormatId::e4m3fn, std::span(codes).first(size), rows, 32);
+  problem.b = problem.a;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("a chosen backend runs what it has, the emulator the rest", "[gemm][backend]") {
   std::vector<float> d(4);
-  gemm_on_backend(problem, d);
+  gemm_on_backend(ones(2), d);
   CHECK(d == std::vector<float>(4, 32.0F));
+  CHECK(!backend_casts());
 
-  add_gemm_backend("sevens", [](const GemmProblem&, std::span<float> out, int threads) {
-    std::ranges::fill(out, 7.0F + static_cast<float>(threads));
-  });
-  select_gemm_backend("sevens");
-  gemm_on_backend(problem, d, 2);
+  add_backend(kSevens);
+  select_backend("sevens");
+  gemm_on_backend(ones(2), d, 2);
   CHECK(d == std::vector<float>(4, 9.0F));
-  CHECK_THROWS_WITH(select_gemm_backend("eights"), contains("one of cpu, sevens, got 'eights'"));
+  std::vector<float> larger(9);
+  gemm_on_backend(ones(3), larger);
+  CHECK(larger == std::vector<float>(9, 32.0F));
 
-  select_gemm_backend("cpu");
-  gemm_on_backend(problem, d);
+  const std::vector<float> values{1.0F, 2.0F};
+  std::vector<std::uint8_t> codes{1, 1};
+  CHECK(backend_casts());
+  CHECK(cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, codes));
+  CHECK(codes == std::vector<std::uint8_t>{7, 14});
+  CHECK(!cast_on_backend(FormatId::e4m3fn, kNvidiaSatfinite, values, codes));
+  CHECK(!cast_on_backend(FormatId::e5m2, kFlush, values, codes));
+  CHECK(codes == std::vector<std::uint8_t>{7, 14});
+  CHECK_THROWS_WITH(cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, {}),
+                    contains("codes: expected 2 codes, as values, got 0"));
+  CHECK_THROWS_WITH(select_backend("eights"), contains("sevens, got 'eights'"));
+
+  select_backend("cpu");
+  gemm_on_backend(ones(2), d);
   CHECK(d == std::vector<float>(4, 32.0F));
+  CHECK(!cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, codes));
+  CHECK(find_backend("sevens").gemm(ones(2), d, 1));
+  CHECK(d == std::vector<float>(4, 8.0F));
+}
+
+TEST_CASE("the chip's cast stands for a policy where no value tells them apart",
+          "[gemm][backend]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> tensors{{1.0F, 448.0F}, {449.0F}, {-57345.0F},
+                                                {-kInfinity},   {kNan},   {-kNan}};
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
+    for (const CastProfile& profile : kCastProfiles)
+      for (const std::vector<float>& x : tensors) {
+        CAPTURE(format(id).name, profile.name, x);
+        const bool same = std::ranges::all_of(x, [&](float v) {
+          return encode(format(id), profile.policy, v) == encode(format(id), kNvidiaSatfinite, v);
+        });
+        const bool fits = fits_satfinite(id, profile.policy, x);
+        CHECK((!fits || same));
+        if (profile.name == "nvidia_satfinite") CHECK(fits);
+        if (profile.name == "ocp_saturating") CHECK(fits == same);
+        if (profile.name == "seed_toy" || profile.name == "flush") CHECK(!fits);
+      }
+  CHECK(fits_satfinite(FormatId::e4m3fn, kNvidiaNosat, tensors[0]));
+  CHECK(!fits_satfinite(FormatId::e4m3fn, kNvidiaNosat, tensors[1]));
+  CHECK(fits_satfinite(FormatId::e5m2, kNvidiaNosat, tensors[1]));
+  CHECK(!fits_satfinite(FormatId::e4m3fnuz, kNvidiaSatfinite, tensors[0]));
 }

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include "bindings.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "problem.hpp"
+#ifdef FP8LAB_WITH_CUDA
+#include "backends.hpp"
+#endif
 
 namespace fp8lab::python {
 namespace {
@@ -50,9 +54,13 @@ Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_
   return made;
 }
 
-void run(const Problem& problem, const Matrix<float>& d, int threads) {
+void run(const Problem& problem, const Matrix<float>& d, int threads, std::string_view name) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
-  gemm(problem.problem, span_of(d), threads);
+  const Backend backend = find_backend(name);
+  validate(problem.problem, d.size());
+  if (!backend.gemm(problem.problem, span_of(d), threads))
+    throw Error("backend", "one that has the product of this model and these formats, such as cpu",
+                fmt::format("'{}'", name));
 }
 
 }  // namespace
@@ -64,7 +72,15 @@ void bind_gemm(nb::module_& m) {
            "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a,
            "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a, "promotion_interval"_a,
            "scale_order"_a);
-  m.def("gemm", run, "problem"_a, "d"_a.noconvert(), "threads"_a, WithoutGil());
+#ifdef FP8LAB_WITH_CUDA
+  cuda::add_backends();
+#endif
+  m.def("backends", [] {
+    nb::list names;
+    for (const std::string& name : backend_names()) names.append(name);
+    return names;
+  });
+  m.def("gemm", run, "problem"_a, "d"_a.noconvert(), "threads"_a, "backend"_a, WithoutGil());
 }
 
 }  // namespace fp8lab::python

@@ -13,6 +13,7 @@
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/backend_cast.hpp"
 
 namespace fp8lab {
 namespace {
@@ -213,7 +214,9 @@ WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale
                               .statistics = GatherStatistics::all};
   EncodeStatistics statistics;
   if (wire.bytes == 1) {
-    statistics = encode(x, {reinterpret_cast<std::uint8_t*>(out.data()), out.size()}, options);
+    const std::span codes(reinterpret_cast<std::uint8_t*>(out.data()), out.size());
+    statistics = encode(x, codes, options);
+    recast_on_backend(wire.format, wire.policy, x, {scale}, false, codes);
   } else {
     std::vector<std::uint16_t> codes(x.size());
     statistics = encode(x, codes, options);

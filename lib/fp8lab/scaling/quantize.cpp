@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/backend_cast.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/encode_turned.hpp"
 #include "fp8lab/scaling/tile_scales.hpp"
@@ -74,6 +75,7 @@ void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const fl
   const Recipe recipe{
       .format = f.id, .policy = policy, .rule = divide ? ScaleRule::deepseek : ScaleRule::unit};
   encode_whole(recipe, x, scale, std::nullopt, codes, {current_target(), 1});
+  recast_on_backend(f.id, policy, x, scale, divide, codes);
 }
 
 CodeMatrix QuantizedTensor::matrix() const { return CodeMatrix::row_major(format, codes, rows, k); }
@@ -181,6 +183,7 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
   } else {
     q.transposed.reset();
   }
+  if (!target) recast_on_backend(recipe_, x, execution.threads, q);
   take_step();
 }
 

@@ -94,7 +94,8 @@ class Quantizer {
 
   /// Quantizes `x`, and lets a delayed or windowed recipe take its step. A
   /// matrix without elements gives no codes. `threads` 0: all; `target` unset:
-  /// `current_target()`; the result depends on neither. Throws `Error` for a size
+  /// `current_target()`, and codes from the chosen backend of gemm/backend.hpp where
+  /// that has the cast; the result depends on neither. Throws `Error` for a size
   /// that the recipe refuses, a size that disagrees with the values, a static
   /// recipe without calibration, or a target that is not available.
   QuantizedTensor quantize(const FloatMatrix& x, bool with_transpose = false, int threads = 0,
@@ -124,8 +125,8 @@ QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_t
 
 /// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
 /// is set; binary32 arithmetic, one rounding each. A NaN product is the
-/// canonical positive NaN that GPUs give. The one place that casts. Throws
-/// `Error` if the sizes differ.
+/// canonical positive NaN that GPUs give. On the chosen backend of
+/// gemm/backend.hpp where that has the cast. Throws `Error` if the sizes differ.
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes);
 

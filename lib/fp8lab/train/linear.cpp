@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::train {
 namespace {
@@ -36,7 +37,7 @@ void fp8_product(const GemmSettings& settings, const QuantizedTensor& a, const Q
   problem.b_scales = b.inverse();
   problem.promotion_interval = settings.promotion_interval;
   problem.scale_order = settings.scale_order;
-  gemm(problem, d.values, threads);
+  gemm_on_backend(problem, d.values, threads);
 }
 
 /// A or its transpose as [rows, k] of BF16 codes.
@@ -47,6 +48,7 @@ CodeMatrix bf16_operand(const std::vector<std::uint16_t>& codes, const Matrix<fl
 }
 
 /// A BF16 product fits binary32, so that an FMA rounds what `fp32` rounds: the sum.
+/// No tensor core adds so, nor multiplies FP32: these references run on no backend.
 bool sums_in_float32(const GemmSettings& settings) {
   return settings.accumulator.kind == AccumulationKind::float32 && settings.promotion_interval == 0;
 }
@@ -79,7 +81,7 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
     problem.a = bf16_operand(a_codes, a, a_transposed);
     problem.b = bf16_operand(b_codes, b, b_transposed);
     problem.promotion_interval = settings.promotion_interval;
-    gemm(problem, d.values, threads);
+    gemm_on_backend(problem, d.values, threads);
     return;
   }
   float32_product(recipe, a, a_transposed, b, b_transposed, d, threads);

@@ -13,7 +13,7 @@ arguments raise `ValueError` with the library's message; numerical edge cases ne
 
 from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
 from fp8lab._checks import Comparison, ReplayReport, compare, replay
-from fp8lab._products import gemm
+from fp8lab._products import backends, gemm
 from fp8lab._recipes import (
     Preset,
     QuantizationStatistics,
@@ -51,6 +51,7 @@ __all__ = [
     "ReplayReport",
     "Scales",
     "VerifyReport",
+    "backends",
     "compare",
     "decode",
     "encode",

@@ -119,6 +119,35 @@ def make_problem(
     return Problem(core, len(left.words), len(right.words))
 
 
+def backends() -> list[str]:
+    """What `gemm` can run on: "cpu", and in a build with CUDA "cuda" and "cuda-emulated".
+
+    "cuda": wgmma of a Hopper GPU, for `sm90.wgmma` models on E4M3 and E5M2. The chip's own
+    bits; no model of it is marked as measured yet. "cuda-emulated": the model's bits without
+    tensor cores, on compute capability 8.0 and later. Naming one without its device is a
+    `ValueError`.
+
+    >>> import fp8lab
+    >>> fp8lab.backends()[0]
+    'cpu'
+    """
+    names: list[str] = _core.backends()
+    return names
+
+
+def _require_backend(name: str) -> None:
+    known = backends()
+    if name in known:
+        return
+    expected = f"one of {', '.join(known)}"
+    if name in ("cuda", "cuda-emulated"):
+        expected += (
+            "; for the others build with CUDA: "
+            "pip install ./apps/python -Ccmake.define.FP8LAB_ENABLE_CUDA=ON"
+        )
+    raise bad("backend", expected, f"'{name}'")
+
+
 def gemm(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
@@ -132,6 +161,7 @@ def gemm(
     promotion_interval: int = 0,
     scale_order: str = "product_then_fma",
     threads: int = 0,
+    backend: str = "cpu",
 ) -> NDArray[np.float32]:
     """D = scales * (C + A . B^T): float32 [m, n] with the bits that the instruction gives.
 
@@ -146,7 +176,8 @@ def gemm(
     restarts every so many terms and partial sums are added in FP32; 0 is never.
     scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise) or
     "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of
-    hardware). The bits do not depend on threads. ValueError for shapes that do not fit.
+    hardware). The bits do not depend on threads. backend: where it runs, one of `backends()`.
+    ValueError for shapes that do not fit, and for a product that the backend does not have.
 
     >>> import fp8lab, numpy as np
     >>> ones = fp8lab.encode(np.ones((1, 32768), np.float32))
@@ -155,6 +186,7 @@ def gemm(
     >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3", promotion_interval=128)[0, 0])
     32768.0
     """
+    _require_backend(backend)
     problem = make_problem(
         a,
         b,
@@ -168,5 +200,5 @@ def gemm(
         scale_order=scale_order,
     )
     d = np.empty((problem.m, problem.n), np.float32)
-    _core.gemm(problem.core, d, threads)
+    _core.gemm(problem.core, d, threads, backend)
     return d

@@ -1,0 +1,60 @@
+#include "backends.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "casts.hpp"
+#include "check.cuh"
+#include "device_buffer.hpp"
+#include "device_gemm.hpp"
+#include "emulated_model.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+bool is_fp8(FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; }
+
+bool gemm_on_chip(const GemmProblem& problem, std::span<float> d, int threads) {
+  if (!has_tensor_core_product(problem)) return false;
+  require_hopper();
+  gemm_on_tensor_cores(problem, d, threads);
+  return true;
+}
+
+bool gemm_on_emulator(const GemmProblem& problem, std::span<float> d, int threads) {
+  if (!can_emulate(problem.model, problem.a.format, problem.b.format)) return false;
+  require_device();
+  gemm_emulated(problem, d, threads);
+  return true;
+}
+
+bool cast_on_chip(FormatId format, const CastPolicy& policy, std::span<const float> values,
+                  std::span<std::uint8_t> codes) {
+  if (!fits_satfinite(format, policy, values)) return false;
+  require_hopper();
+  // The instruction makes two codes: an odd tensor has a pair with one that is left out.
+  const std::size_t even = (values.size() + 1) / 2 * 2;
+  DeviceBuffer<float> from(even);
+  from.fill(0);
+  from.copy_in(values);
+  DeviceBuffer<std::uint8_t> to(even);
+  launch_cast_of_values(format == FormatId::e4m3fn ? Fp8::e4m3 : Fp8::e5m2, from.data(), even,
+                        to.data());
+  const std::vector<std::uint8_t> made = to.copy_out(codes.size());
+  std::copy(made.begin(), made.end(), codes.begin());
+  return true;
+}
+
+}  // namespace
+
+bool has_tensor_core_product(const GemmProblem& problem) {
+  static const AccumulatorModel kChip = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+  return problem.model == kChip && is_fp8(problem.a.format) && is_fp8(problem.b.format);
+}
+
+void add_backends() {
+  add_backend({"cuda", gemm_on_chip, cast_on_chip});
+  add_backend({"cuda-emulated", gemm_on_emulator, nullptr});
+}
+
+}  // namespace fp8lab::cuda

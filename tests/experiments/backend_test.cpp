@@ -1,0 +1,176 @@
+// Experiments on another backend: one that counts what it is given and answers with
+// the library's bits, as a chip that agrees with its model does.
+
+#include "fp8lab/gemm/backend.hpp"
+
+#include <atomic>
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "experiments/quick_run.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/scaling/presets.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+std::atomic<int> products{0};
+std::atomic<int> casts{0};
+/// XORed into the first code of every cast: 0 for a chip that agrees.
+std::atomic<std::uint8_t> fault{0};
+
+bool is_fp8(FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; }
+
+const Backend kCounting{
+    "counting",
+    [](const GemmProblem& problem, std::span<float> d, int threads) {
+      if (!is_fp8(problem.a.format) || !is_fp8(problem.b.format)) return false;
+      ++products;
+      gemm(problem, d, threads);
+      return true;
+    },
+    [](FormatId format, const CastPolicy& policy, std::span<const float> values,
+       std::span<std::uint8_t> codes) {
+      if (!fits_satfinite(format, policy, values)) return false;
+      ++casts;
+      for (std::size_t i = 0; i < codes.size(); ++i)
+        codes[i] = static_cast<std::uint8_t>(encode(fp8lab::format(format), policy, values[i]));
+      if (!codes.empty()) codes[0] ^= fault;
+      return true;
+    }};
+
+/// The counting backend for the length of a scope.
+class OnCounting {
+ public:
+  explicit OnCounting(std::uint8_t with_fault = 0) {
+    products = casts = 0;
+    fault = with_fault;
+    add_backend(kCounting);
+    select_backend(kCounting.name);
+  }
+  ~OnCounting() { select_backend("cpu"); }
+  OnCounting(const OnCounting&) = delete;
+  OnCounting& operator=(const OnCounting&) = delete;
+};
+
+struct Run {
+  std::string name;
+  std::vector<std::string> changes;
+  bool has_products;
+};
+
+const std::vector<Run> kRuns{
+    {"dynamic-range", {"elements=500", "scales_per_decade=2"}, false},
+    {"outlier",
+     {"elements=1024", "repeats=2", "published_repeats=1", "containment_elements=512,1024"},
+     false},
+    {"format-asymmetry",
+     {"tokens=64", "inputs=64", "outputs=64", "tile=32", "promotion_interval=32"},
+     true},
+    {"walkthrough", {}, false},
+    {"inference-linear", {}, true},
+    {"train",
+     {"variants=bf16,te-current+outliers,deepgemm", "seeds=1", "steps=4", "warmup=2", "width=32",
+      "hidden=32", "length=16", "underflow_log2=-8"},
+     true},
+};
+
+const std::vector<Run> kLongerRuns{
+    {"accumulator-drift", {}, true}, {"recipes", {}, false},       {"delayed-dynamics", {}, false},
+    {"auto-scaling", {}, false},     {"fp8-allreduce", {}, false},
+};
+
+void check_runs(const std::vector<Run>& runs) {
+  for (const Run& run : runs) {
+    CAPTURE(run.name);
+    const Results expected = run_quick(run.name, 2, run.changes);
+    const OnCounting chosen;
+    const Results got = run_quick(run.name, 2, run.changes);
+    CHECK(all_csv(got) == all_csv(expected));
+    CHECK(got.findings == expected.findings);
+    CHECK((products > 0) == run.has_products);
+    CHECK(casts > 0);
+  }
+}
+
+/// Random numbers and, here and there, what casts treat in its own way.
+std::vector<float> awkward(std::size_t count) {
+  const RandomStream random(3, "tests/backend");
+  std::vector<float> x;
+  for (std::size_t i = 0; i < count; ++i) x.push_back(static_cast<float>(random.normal(i)));
+  constexpr std::uint32_t kSpecial[] = {0x7fc00000, 0xffc00001, 0x7f800000, 0xff800000,
+                                        0x80000000, 0x00000001, 0x7f7fffff};
+  for (std::size_t i = 0; i < std::size(kSpecial); ++i)
+    x[i * count / std::size(kSpecial)] = std::bit_cast<float>(kSpecial[i]);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("experiments run their products and casts on a chosen backend",
+          "[experiments][backend]") {
+  check_runs(kRuns);
+}
+
+TEST_CASE("longer experiments run theirs there too", "[experiments][backend][slow]") {
+  check_runs(kLongerRuns);
+}
+
+TEST_CASE("a backend that casts otherwise changes what experiments find",
+          "[experiments][backend]") {
+  const Results expected = run_quick("inference-linear", 2);
+  const OnCounting chosen(0x80);
+  CHECK((all_csv(run_quick("inference-linear", 2)) != all_csv(expected)));
+}
+
+TEST_CASE("every recipe casts on a backend what it casts itself", "[scaling][backend]") {
+  constexpr std::int64_t kRows = 256;
+  constexpr std::int64_t kColumns = 256;
+  const std::vector<float> x = awkward(kRows * kColumns);
+  for (const Preset& preset : presets())
+    for (const TensorRole role :
+         {TensorRole::activation, TensorRole::weight, TensorRole::gradient}) {
+      CAPTURE(preset.name, to_string(role));
+      const Recipe& recipe = preset.recipe(role);
+      const FloatMatrix matrix{x, kRows, kColumns};
+      Quantizer on_cpu(recipe);
+      Quantizer on_backend(recipe);
+      const std::vector<float> calm(x.size(), 1.0F);
+      if (recipe.source != ScaleSource::current) {
+        on_cpu.observe({calm, kRows, kColumns});
+        on_backend.observe({calm, kRows, kColumns});
+      }
+      const QuantizedTensor expected = on_cpu.quantize(matrix, true, 2);
+      const OnCounting chosen;
+      const QuantizedTensor got = on_backend.quantize(matrix, true, 2);
+      // Where NaN or Inf gives another code than satfinite, the library casts.
+      const bool saturates = recipe.policy.overflow == OverflowPolicy::saturate &&
+                             recipe.policy.nan != NanPolicy::signed_quiet;
+      CHECK((casts == 2 || (casts == 0 && !saturates)));
+      CHECK(got.codes == expected.codes);
+      CHECK(got.transposed->codes == expected.transposed->codes);
+      // A named target is the host's own kernels.
+      casts = 0;
+      CHECK(on_backend.quantize(matrix, true, 2, current_target()).codes.size() == x.size());
+      CHECK(casts == 0);
+    }
+}
+
+TEST_CASE("values under one scale go to a backend too", "[scaling][backend]") {
+  const std::vector<float> x = awkward(1001);
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
+    for (const bool divide : {false, true}) {
+      std::vector<std::uint8_t> expected(x.size());
+      std::vector<std::uint8_t> got(x.size());
+      const TileScale scale{3.1F, 0.32F, 0};
+      encode_scaled(format(id), kNvidiaSatfinite, x, scale, divide, expected);
+      const OnCounting chosen;
+      encode_scaled(format(id), kNvidiaSatfinite, x, scale, divide, got);
+      CHECK(casts == 1);
+      CHECK(got == expected);
+    }
+}
