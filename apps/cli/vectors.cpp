@@ -46,7 +46,8 @@ int write_separating(const Options& options) {
     return kMismatch;
   }
   if (found.file.cases.empty()) {
-    fmt::print(stderr, "fp8lab: no input found that separates {} from {}, in {} cases of {} terms\n",
+    fmt::print(stderr,
+               "fp8lab: no input found that separates {} from {}, in {} cases of {} terms\n",
                first.name, second.name, found.tried, found.file.terms);
     return kMismatch;
   }

@@ -45,8 +45,7 @@ TEST_CASE("vector files: every form holds the same cases", "[io]") {
   const TemporaryFolder folder("vector_files");
   for (const char* model : {"sm90.wgmma.e4m3", "sm90.wgmma.e4m3.e5m2", "sm80.mma.f16",
                             "sm80.mma.bf16", "sm80.mma.tf32"}) {
-    const VectorFile file =
-        generate_cases(find_instruction_model(model), CaseKind::special, 40, 3);
+    const VectorFile file = generate_cases(find_instruction_model(model), CaseKind::special, 40, 3);
     for (const char* name : {"v.txt", "v.npz", "v.safetensors", "v.jsonl"}) {
       INFO(model << " " << name);
       save_vectors(folder / name, file);
@@ -80,8 +79,10 @@ TEST_CASE("vector files: arrays that are not what the header says are refused", 
   CHECK_THAT(write(header("e4m3", "3"), 2, ElementType::f32), contains("a: expected row-major u8"));
   CHECK_THAT(write(header("e4m3", "2"), 3, ElementType::f32), contains("[3, 2], got u8 [2, 3]"));
   CHECK_THAT(write(header("f16", "2"), 2, ElementType::f32), contains("expected row-major u16"));
-  CHECK_THAT(write(header("e4m3", "2"), 2, ElementType::u32), contains("c: expected row-major f32"));
-  CHECK_THAT(write(header("e2m1", "2"), 2, ElementType::f32), contains("0x38 is not a code of e2m1"));
+  CHECK_THAT(write(header("e4m3", "2"), 2, ElementType::u32),
+             contains("c: expected row-major f32"));
+  CHECK_THAT(write(header("e2m1", "2"), 2, ElementType::f32),
+             contains("0x38 is not a code of e2m1"));
   CHECK_THAT(write(header("e4m3", "0"), 2, ElementType::f32), contains("terms"));
   CHECK_THAT(write(header("e9m9", "2"), 2, ElementType::f32), contains("input"));
   CHECK_THAT(write("{}", 2, ElementType::f32), contains("lacks 'model'"));
@@ -91,8 +92,7 @@ TEST_CASE("vector files: arrays that are not what the header says are refused", 
 
 TEST_CASE("vector files: lines that are not cases are refused with their number", "[io]") {
   const TemporaryFolder folder("vector_files_lines");
-  const std::string header =
-      R"({"input": "e4m3", "model": "sm90.wgmma.e4m3", "terms": "2"})";
+  const std::string header = R"({"input": "e4m3", "model": "sm90.wgmma.e4m3", "terms": "2"})";
   const auto with = [&](const std::string& lines) {
     write_text(folder / "v.jsonl", header + "\n" + lines);
     return message(folder / "v.jsonl");

@@ -28,8 +28,8 @@ TEST_CASE("separate: every two accumulators that read the same formats", "[verif
 }
 
 TEST_CASE("separate: a definition reads the formats of the other model", "[verify][separate]") {
-  const Separation found = separate(find_instruction_model("exact"),
-                                    find_instruction_model("sm80.mma.bf16"), 2, 1);
+  const Separation found =
+      separate(find_instruction_model("exact"), find_instruction_model("sm80.mma.bf16"), 2, 1);
   CHECK(found.file.a_format == FormatId::bf16);
   CHECK(replay(found.file, find_instruction_model("sm80.mma.bf16").accumulator).mismatches == 2);
 }
@@ -39,8 +39,8 @@ TEST_CASE("separate: what cannot be compared or found is said", "[verify][separa
                              find_instruction_model("sm90.mma.e5m2"), 1, 1),
                     contains("read the same formats"));
   // c + one product is rounded once, to nearest even, by both.
-  const Separation none = separate(find_instruction_model("fp32"), find_instruction_model("exact"),
-                                   1, 1, 1, 500);
+  const Separation none =
+      separate(find_instruction_model("fp32"), find_instruction_model("exact"), 1, 1, 1, 500);
   CHECK(none.file.cases.empty());
   CHECK(none.tried == 500);
 }

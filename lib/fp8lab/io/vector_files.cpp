@@ -184,8 +184,8 @@ void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)
     return codes;
   };
   for (std::size_t i = 0; i < static_cast<std::size_t>(cases); ++i)
-    file.cases.push_back({operand(a, fa, i), operand(b, fb, i), word(c, i), word(d, i),
-                          static_cast<int>(i) + 1});
+    file.cases.push_back(
+        {operand(a, fa, i), operand(b, fb, i), word(c, i), word(d, i), static_cast<int>(i) + 1});
   if (file.cases.empty()) fail(name, "no cases");
 }
 
@@ -265,8 +265,7 @@ std::vector<std::uint32_t> operand_of_line(const std::string& where, const nlohm
 
 std::uint32_t bits_of_line(const std::string& where, const nlohmann::json& row, const char* key) {
   const auto found = row.find(key);
-  if (found == row.end() || !found->is_number_unsigned() ||
-      found->get<std::uint64_t>() >> 32 != 0)
+  if (found == row.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() >> 32 != 0)
     fail(where, fmt::format("'{}': expected the bits of a binary32 number, 0 to 2^32 - 1", key));
   return found->get<std::uint32_t>();
 }
@@ -275,8 +274,7 @@ VectorFile load_lines(const path& where) {
   std::istringstream in(read_file(where));
   std::string text;
   std::getline(in, text);
-  VectorFile file =
-      from_header(where.string() + ":1", parse_header(where.string() + ":1", text));
+  VectorFile file = from_header(where.string() + ":1", parse_header(where.string() + ":1", text));
   for (int line = 2; std::getline(in, text); ++line) {
     const std::string at = fmt::format("{}:{}", where.string(), line);
     if (in.eof()) fail(at, "truncated: the last line does not end in a newline");

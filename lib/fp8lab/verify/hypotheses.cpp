@@ -24,7 +24,8 @@ std::vector<std::int64_t> promotion_intervals(const GemmProblem& p, int terms) {
   std::vector<std::int64_t> intervals;
   const auto add = [&](std::int64_t interval) {
     const bool known = std::find(intervals.begin(), intervals.end(), interval) != intervals.end();
-    const bool fits = interval % terms == 0 && (tile == 0 || (interval > 0 && tile % interval == 0));
+    const bool fits =
+        interval % terms == 0 && (tile == 0 || (interval > 0 && tile % interval == 0));
     if (fits && !known) intervals.push_back(interval);
   };
   add(0);

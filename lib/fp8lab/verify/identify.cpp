@@ -97,9 +97,7 @@ class Search {
     }
   }
 
-  [[nodiscard]] bool right(const Hypothesis& one) const {
-    return one.matches == got_codes_.size();
-  }
+  [[nodiscard]] bool right(const Hypothesis& one) const { return one.matches == got_codes_.size(); }
 
   /// Keeps what is right so far, and the next best, the first tried among equals.
   void prune(std::size_t others) {
@@ -203,8 +201,7 @@ class Search {
 
 Identification identify(const Product& product, std::span<const std::byte> got, int threads) {
   const FormatId id = product.output.format;
-  const std::size_t bytes =
-      product.size() * static_cast<std::size_t>(format(id).storage_bits / 8);
+  const std::size_t bytes = product.size() * static_cast<std::size_t>(format(id).storage_bits / 8);
   require(got.size() == bytes, "got",
           fmt::format("{} bytes, [{}, {}] codes of {}", bytes, product.rows(), product.columns(),
                       format(id).name),

@@ -35,9 +35,8 @@ std::string verdict(const Identification& result) {
   if (!result.explained())
     return fmt::format("unexplained: the best of {} hypotheses gives {} of {} outputs\n",
                        result.tried, best.matches, best.compared);
-  std::string text =
-      fmt::format("explained: all {} outputs, bit for bit, by {} of {} hypotheses\n", size,
-                  best.members.size(), result.tried);
+  std::string text = fmt::format("explained: all {} outputs, bit for bit, by {} of {} hypotheses\n",
+                                 size, best.members.size(), result.tried);
   if (best.members.size() > 1) text += "  which cannot be told apart by this data\n";
   return text;
 }

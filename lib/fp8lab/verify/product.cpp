@@ -263,8 +263,7 @@ Product make_product_of_unknown_model(const GemmOperands& operands, const Output
   Product product =
       assemble(operands, {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output});
   GemmProblem& p = product.problem;
-  p.promotion_interval =
-      std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
   validate(p, product.size());
   return product;
 }

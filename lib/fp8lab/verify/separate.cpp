@@ -66,8 +66,7 @@ Separation separate(const InstructionModel& first, const InstructionModel& secon
     const CaseKind kind = kKinds[i / 2 % kKinds.size()];
     VectorCase one = generate_case(models[i % 2], file.terms, kind, seed, i / (2 * kKinds.size()));
     if (!differ(one)) continue;
-    if (file.cases.empty())
-      one = reduce_case(one, file.a_format, file.b_format, differ).smallest;
+    if (file.cases.empty()) one = reduce_case(one, file.a_format, file.b_format, differ).smallest;
     one.d = result(models[0], one);
     file.cases.push_back(std::move(one));
   }
