@@ -13,11 +13,13 @@ enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
 /// What the chosen subcommand does; returns an exit code.
 using Action = std::function<int()>;
 
+void add_attn(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_cast(CLI::App& app, Action& action);
 void add_claims(CLI::App& app, Action& action);
 void add_cost(CLI::App& app, Action& action);
 void add_gemm(CLI::App& app, Action& action);
+void add_identify(CLI::App& app, Action& action);
 void add_layers(CLI::App& app, Action& action);
 void add_list(CLI::App& app, Action& action);
 void add_merge(CLI::App& app, Action& action);

@@ -37,7 +37,9 @@ int main(int argc, char** argv) {
   add_quantize(app, action);
   add_layers(app, action);
   add_gemm(app, action);
+  add_attn(app, action);
   add_verify(app, action);
+  add_identify(app, action);
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);

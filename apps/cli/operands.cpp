@@ -23,7 +23,7 @@ std::optional<TensorView> load_optional(const std::string& name, std::vector<Ope
 
 }  // namespace
 
-void add_operand_options(CLI::App& command, OperandOptions& o) {
+void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--scale-a", o.scale_a,
                      "file of A's inverse scales: one, one a row, or one a tile of [m, k]");
   command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
@@ -32,6 +32,11 @@ void add_operand_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
+  command.add_option("--threads", o.threads, "0: all")->check(CLI::NonNegativeNumber);
+}
+
+void add_operand_options(CLI::App& command, OperandOptions& o) {
+  add_input_options(command, o);
   command.add_option("--model", o.model, "instruction (`fp8lab list models`)")
       ->capture_default_str();
   command
@@ -45,7 +50,6 @@ void add_operand_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--out-dtype", o.output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
       ->capture_default_str();
   command.add_option("--profile", o.profile, "cast profile of the output (`fp8lab list profiles`)");
-  command.add_option("--threads", o.threads, "0: all")->check(CLI::NonNegativeNumber);
 }
 
 std::optional<ElementType> element_type(const std::string& name) {
@@ -53,14 +57,7 @@ std::optional<ElementType> element_type(const std::string& name) {
   return find_element_type(name);
 }
 
-Product load_product(const OperandOptions& o) {
-  GemmSpec spec;
-  spec.model = o.model;
-  spec.promotion_interval = o.promotion;
-  spec.scale_order = find_scale_order(o.scale_order);
-  spec.output = default_output(find_format(o.output_dtype).id);
-  if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
-
+GemmOperands load_operands(const OperandOptions& o) {
   auto loaded = std::make_shared<std::vector<Operand>>();
   const std::optional<ElementType> dtype = element_type(o.dtype);
   loaded->push_back(load_operand(o.a, dtype));
@@ -74,7 +71,17 @@ Product load_product(const OperandOptions& o) {
   operands.c = load_optional(o.c, *loaded);
   operands.recipe = o.recipe;
   operands.owner = loaded;
-  return make_product(operands, spec);
+  return operands;
+}
+
+Product load_product(const OperandOptions& o) {
+  GemmSpec spec;
+  spec.model = o.model;
+  spec.promotion_interval = o.promotion;
+  spec.scale_order = find_scale_order(o.scale_order);
+  spec.output = default_output(find_format(o.output_dtype).id);
+  if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
+  return make_product(load_operands(o), spec);
 }
 
 }  // namespace fp8lab::cli

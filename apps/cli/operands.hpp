@@ -30,11 +30,17 @@ struct OperandOptions {
   bool transpose_b = false;
 };
 
-/// Adds every option but the operands A and B themselves.
+/// Adds the options that say what the operands are, but A and B themselves.
+void add_input_options(CLI::App& command, OperandOptions& options);
+
+/// The same, and the options that say how they are multiplied.
 void add_operand_options(CLI::App& command, OperandOptions& options);
 
 /// The type that `--dtype` names, if it names one.
 std::optional<ElementType> element_type(const std::string& name);
+
+/// Loads the operands. Throws `Error`.
+GemmOperands load_operands(const OperandOptions& options);
 
 /// Loads the operands and makes the product. Throws `Error`.
 Product load_product(const OperandOptions& options);

@@ -63,7 +63,10 @@ void add_replay(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("replay", "Replay vector files of real chips through a model");
-  command->add_option("FILE", options->files, "vector files")->required();
+  command
+      ->add_option("FILE", options->files,
+                   "vector files: text, .npz, .safetensors, .jsonl; recordings")
+      ->required();
   command->add_option("--model", options->model, "model to use instead of the file's own");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

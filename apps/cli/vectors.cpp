@@ -1,20 +1,26 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/vector_files.hpp"
 #include "fp8lab/verify/cases.hpp"
+#include "fp8lab/verify/reduce.hpp"
+#include "fp8lab/verify/separate.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
+constexpr std::size_t kSeparatingCases = 16;
+
 struct Options {
   std::string model;
+  std::vector<std::string> separate;
   std::string kind = "adversarial";
   std::string output = "-";
   std::size_t count = 0;
@@ -22,18 +28,45 @@ struct Options {
   int terms = 0;
 };
 
-int run(const Options& options) {
-  const VectorFile file =
-      generate_cases(find_instruction_model(options.model), find_case_kind(options.kind),
-                     options.count, options.seed, options.terms);
-  if (options.output == "-") {
+void write(const VectorFile& file, const std::string& output) {
+  if (output == "-")
     write_vectors(std::cout, file);
-    return kPass;
+  else
+    save_vectors(output, file);
+}
+
+int write_separating(const Options& options) {
+  const InstructionModel& first = find_instruction_model(options.separate[0]);
+  const InstructionModel& second = find_instruction_model(options.separate[1]);
+  const std::size_t count = options.count > 0 ? options.count : kSeparatingCases;
+  const Separation found = separate(first, second, count, options.seed, options.terms);
+  if (first.accumulator == second.accumulator) {
+    fmt::print(stderr, "fp8lab: {} and {} have the same accumulator: no input separates them\n",
+               first.name, second.name);
+    return kMismatch;
   }
-  std::ofstream out(options.output, std::ios::binary);
-  write_vectors(out, file);
-  out.close();
-  if (!out) throw Error(fmt::format("{}: cannot be written", options.output));
+  if (found.file.cases.empty()) {
+    fmt::print(stderr,
+               "fp8lab: no input found that separates {} from {}, in {} cases of {} terms\n",
+               first.name, second.name, found.tried, found.file.terms);
+    return kMismatch;
+  }
+  write(found.file, options.output);
+  fmt::print(stderr, "{} cases of {} separate {} from {}; the first has {} terms that are not 0\n",
+             found.file.cases.size(), found.tried, first.name, second.name,
+             live_terms(found.file.cases.front()));
+  return kPass;
+}
+
+int run(const Options& options) {
+  require(options.model.empty() != options.separate.empty(), "vectors",
+          "either --model NAME or --separate MODEL1 MODEL2",
+          options.model.empty() ? "neither" : "both");
+  if (!options.separate.empty()) return write_separating(options);
+  require(options.count > 0, "--count", "the number of cases, 1 to 10000000", "none");
+  write(generate_cases(find_instruction_model(options.model), find_case_kind(options.kind),
+                       options.count, options.seed, options.terms),
+        options.output);
   return kPass;
 }
 
@@ -42,17 +75,26 @@ int run(const Options& options) {
 void add_vectors(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "vectors", "Generate a vector file: inputs that tell models apart, with a model's results");
-  command->add_option("--model", options->model, "instruction model that gives d")->required();
+      "vectors", "Golden vectors: inputs that tell models apart, with a model's results");
+  command->add_option("--model", options->model, "instruction model that gives d");
+  command
+      ->add_option("--separate", options->separate,
+                   "MODEL1 MODEL2: inputs on which they differ, with MODEL1's results; exit 1 if "
+                   "there are none")
+      ->expected(2);
   command->add_option("--kind", options->kind, "random, adversarial or special")
       ->capture_default_str();
-  command->add_option("-n,--count", options->count, "number of cases")
-      ->required()
+  command
+      ->add_option("-n,--count", options->count,
+                   fmt::format("number of cases; with --separate at most so many, {} if left out",
+                               kSeparatingCases))
       ->check(CLI::Range(1, 10'000'000));
   command->add_option("--seed", options->seed, "seed of the stream")->capture_default_str();
   command->add_option("--terms", options->terms, "operand pairs a case; 0: one step of the model")
       ->capture_default_str();
-  command->add_option("-o,--output", options->output, "file to write; - is standard output")
+  command
+      ->add_option("-o,--output", options->output,
+                   "file to write: .npz, .safetensors, .jsonl, else text; - is standard output")
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

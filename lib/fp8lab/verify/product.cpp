@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
@@ -207,7 +208,10 @@ std::span<const float> Product::keep(std::vector<float> values) {
   return *kept;
 }
 
-Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
+namespace {
+
+/// The product as asked for, its promotion interval not yet checked.
+Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const InstructionModel& model = find_instruction_model(spec.model);
   require_matrix("A", "[m, k]", operands.a);
   require_matrix("B", operands.transpose_b ? "[k, n]" : "[n, k]", operands.b);
@@ -238,6 +242,28 @@ Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
             fmt::format("floats [m, n] = {}", shape_text(expected)), shape_of(*operands.c));
     p.c = product.keep(to_float(*operands.c)).data();
   }
+  return product;
+}
+
+/// The side of an operand's scale tiles along K; 0 where its scales do not change there.
+std::int64_t tile_along_k(const InverseScales& scales, const CodeMatrix& m) {
+  return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : 0;
+}
+
+}  // namespace
+
+Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
+  Product product = assemble(operands, spec);
+  validate(product.problem, product.size());
+  return product;
+}
+
+Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output) {
+  const bool tf32 = operands.a.type == ElementType::f32 && operands.recipe.empty();
+  Product product =
+      assemble(operands, {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output});
+  GemmProblem& p = product.problem;
+  p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
   validate(p, product.size());
   return product;
 }

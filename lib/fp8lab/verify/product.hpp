@@ -73,6 +73,11 @@ struct Product {
 /// format nobody said, each with the way out.
 Product make_product(const GemmOperands& operands, const GemmSpec& spec);
 
+/// The product of operands whose instruction is not known: under the exact model (FP32
+/// operands without a recipe are TF32 ones, under `sm90.wgmma.tf32`), promoted at the
+/// tiles of scales that change along K. `identify` searches the rest.
+Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output);
+
 /// The FP32 result, row-major [m, n].
 std::vector<float> compute(const Product& product, int threads = 0);
 

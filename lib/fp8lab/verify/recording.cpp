@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/vector_files.hpp"
 
 namespace fp8lab {
 namespace {
@@ -167,7 +168,7 @@ VectorFile read_cases(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::string first;
   std::getline(in, first);
-  if (first != kMagic) return read_vectors(path);
+  if (first != kMagic) return load_vectors(path);
   in.clear();
   in.seekg(0);
   return RecordingReader(in, path.string()).read();

@@ -48,7 +48,8 @@ void write_recording(std::ostream& out, const RecordingPlan& plan,
                      const std::vector<VectorCase>& cases,
                      const std::map<std::string, std::string>& header);
 
-/// Reads either a vector file or a recording, told apart by their first line;
+/// Reads either a vector file of any form (vector_files.hpp) or a recording, told apart
+/// by the first line;
 /// a recording's cases come back with their inputs. Throws `Error` with file
 /// and line for anything malformed, and if the generator no longer gives the
 /// inputs that were recorded.

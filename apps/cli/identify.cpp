@@ -1,0 +1,106 @@
+#include "fp8lab/verify/identify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "operands.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  OperandOptions operands;
+  std::string got;
+  std::string output_dtype;
+  std::size_t top = 5;
+  bool json = false;
+};
+
+json to_json(const Explanation& one) {
+  return {{"models", one.models},
+          {"promotion", one.promotion_interval},
+          {"scale_order", to_string(one.scale_order)},
+          {"split_k", one.split_k},
+          {"rounding", one.rounding}};
+}
+
+json to_json(const Identification& r, std::size_t top) {
+  const auto hex = [&](std::uint32_t code) {
+    return fmt::format("{:0{}x}", code, format(r.output).storage_bits / 4);
+  };
+  json ranking = json::array();
+  for (std::size_t i = 0; i < std::min(top, r.ranking.size()); ++i) {
+    json members = json::array();
+    for (const Explanation& one : r.ranking[i].members) members.push_back(to_json(one));
+    ranking.push_back({{"matches", r.ranking[i].matches},
+                       {"compared", r.ranking[i].compared},
+                       {"explanations", members}});
+  }
+  json elements = json::array();
+  for (const SeparatingElement& e : r.separating)
+    elements.push_back({{"row", e.row},
+                        {"column", e.column},
+                        {"got", hex(e.got)},
+                        {"first", hex(e.first)},
+                        {"second", hex(e.second)}});
+  return {{"explained", r.explained()},
+          {"shape", {r.rows, r.columns}},
+          {"k", r.k},
+          {"out_dtype", format(r.output).name},
+          {"tried", r.tried},
+          {"not_computed_whole", r.beyond},
+          {"ranking", ranking},
+          {"separating",
+           {{"count", r.separating_count},
+            {"compared", r.separating_compared},
+            {"elements", elements}}}};
+}
+
+int run(const Options& options) {
+  const Operand got = load_operand(options.got, element_type(options.output_dtype));
+  const TensorView& d = got.tensor();
+  const std::optional<FormatId> id = format_of(d.type);
+  require(id.has_value(), options.got, "floats or FP8 codes; uint8 codes need --out-dtype",
+          to_string(d.type));
+  const Product product =
+      make_product_of_unknown_model(load_operands(options.operands), default_output(*id));
+  require(d.shape == std::vector{product.rows(), product.columns()} && !d.fortran_order,
+          options.got,
+          fmt::format("row-major [m, n] = [{}, {}]", product.rows(), product.columns()),
+          fmt::format("{}{}", shape_text(d.shape), d.fortran_order ? " in Fortran order" : ""));
+  const Identification result = identify(product, d.bytes, options.operands.threads);
+  if (options.json)
+    fmt::print("{}\n", to_json(result, options.top).dump(2));
+  else
+    fmt::print("{}", describe(result, options.top));
+  return result.explained() ? kPass : kMismatch;
+}
+
+}  // namespace
+
+void add_identify(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "identify", "Which model explains an output bit for bit? Exit 0 one does, 1 none does");
+  command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
+      ->required();
+  command->add_option("B", options->operands.b, "B [n, k]")->required();
+  command->add_option("D", options->got, "the kernel's output [m, n]")->required();
+  add_input_options(*command, options->operands);
+  command->add_option("--out-dtype", options->output_dtype, "what uint8 codes of D are");
+  command->add_option("--top", options->top, "ranks to show")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

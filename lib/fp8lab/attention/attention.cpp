@@ -1,0 +1,205 @@
+#include "fp8lab/attention/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fp8lab/attention/shape.hpp"
+#include "fp8lab/cast/encode.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/rounding_scope.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+// The first float that rounds above 448: halfway to 480, ties to the even 448.
+constexpr float kSaturatesAbove = 464.0F;
+
+float exp2_rounded(float x) { return static_cast<float>(std::exp2(static_cast<double>(x))); }
+
+/// One block of rows of one head, tile after tile.
+class Block {
+ public:
+  Block(const AttentionInputs& inputs, const AttentionOptions& options, std::int64_t head,
+        std::int64_t begin, std::span<float> o)
+      : options_(options),
+        shape_(attention_shape(inputs)),
+        q_(matrix_of(inputs.q, head, begin, std::min(begin + options.q_tile, shape_.m),
+                     Major::rows)),
+        k_(inputs.k),
+        v_(inputs.v),
+        kv_head_(head / shape_.group),
+        begin_(begin),
+        rows_(q_.rows),
+        scale_log2_(scale_log2(inputs, options, head)),
+        v_scale_(scale_of(inputs.v, kv_head_)),
+        o_(o),
+        maximum_(static_cast<std::size_t>(rows_), kMinusInfinity),
+        sum_(static_cast<std::size_t>(rows_), 0.0F) {}
+
+  void run(std::span<AttentionTile> tiles) {
+    for (std::size_t t = tiles.size(); t-- > 0;) {
+      const bool visible = tiles[t].begin < visible_end(begin_ + rows_ - 1);
+      if (visible) add_tile(tiles[t]);
+    }
+    finish();
+  }
+
+ private:
+  /// Columns below this are seen by a row.
+  [[nodiscard]] std::int64_t visible_end(std::int64_t row) const {
+    return options_.causal ? std::clamp<std::int64_t>(row + 1 + shape_.n - shape_.m, 0, shape_.n)
+                           : shape_.n;
+  }
+
+  void add_tile(AttentionTile& tile) {
+    const std::int64_t width = tile.end - tile.begin;
+    GemmProblem qk;
+    qk.model = find_instruction_model(options_.qk_model).accumulator;
+    qk.a = q_;
+    qk.b = matrix_of(k_, kv_head_, tile.begin, tile.end, Major::rows);
+    p_.resize(static_cast<std::size_t>(rows_ * width));
+    gemm(qk, p_, 1);
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const std::span<float> s = std::span(p_).subspan(static_cast<std::size_t>(row * width),
+                                                       static_cast<std::size_t>(width));
+      const std::int64_t seen =
+          std::clamp<std::int64_t>(visible_end(begin_ + row) - tile.begin, 0, width);
+      softmax(s, static_cast<std::size_t>(seen), static_cast<std::size_t>(row), tile);
+    }
+    codes_.resize(p_.size());
+    encode(p_, codes_, {.format = FormatId::e4m3fn, .policy = kNvidiaSatfinite});
+    add_pv(tile, width);
+  }
+
+  /// Turns a row of S into p, and follows the maximum.
+  void softmax(std::span<float> s, std::size_t seen, std::size_t row, AttentionTile& tile) {
+    std::fill(s.begin() + static_cast<std::ptrdiff_t>(seen), s.end(), kMinusInfinity);
+    follow_maximum(s, row, tile);
+    const float maximum = maximum_[row] == kMinusInfinity ? 0.0F : maximum_[row];
+    const float shift = std::fma(-maximum, scale_log2_, options_.p_offset);
+    for (std::size_t j = 0; j < s.size(); ++j) {
+      s[j] = exp2_rounded(std::fma(s[j], scale_log2_, shift));
+      sum_[row] = sum_[row] + s[j];
+      if (j < seen) count(s[j], tile);
+    }
+  }
+
+  void follow_maximum(std::span<const float> s, std::size_t row, AttentionTile& tile) {
+    const float old = maximum_[row];
+    const float grown = std::max(old, *std::max_element(s.begin(), s.end()));
+    if (!(grown > old)) return;
+    const float step = (old - grown) * scale_log2_;
+    if (options_.rescale_threshold > 0.0F && step >= -options_.rescale_threshold) {
+      ++tile.stale;
+      return;
+    }
+    const float alpha = exp2_rounded(step);
+    maximum_[row] = grown;
+    if (old == kMinusInfinity) return;  // nothing has been summed
+    ++tile.rescaled;
+    sum_[row] *= alpha;
+    for (float& value : row_of_o(row)) value *= alpha;
+  }
+
+  static void count(float p, AttentionTile& tile) {
+    ++tile.elements;
+    if (p > kSaturatesAbove) ++tile.saturated;
+    if (p > 0.0F && p <= 0x1p-10F) ++tile.underflowed;
+    tile.p_max = std::max(tile.p_max, p);
+  }
+
+  void add_pv(const AttentionTile& tile, std::int64_t width) {
+    GemmProblem pv;
+    pv.model = find_instruction_model(options_.pv_model).accumulator;
+    pv.a = {FormatId::e4m3fn, codes_.data(), rows_, width, width, 1};
+    pv.b = matrix_of(v_, kv_head_, tile.begin, tile.end, Major::columns);
+    pv.c = o_.data();
+    // One promotion interval over the tile: its sum starts from zero, O is added in FP32.
+    if (options_.two_level) pv.promotion_interval = options_.kv_tile;
+    next_.resize(o_.size());
+    gemm(pv, next_, 1);
+    std::copy(next_.begin(), next_.end(), o_.begin());
+  }
+
+  void finish() {
+    for (std::size_t row = 0; row < sum_.size(); ++row) {
+      const bool empty = sum_[row] == 0.0F || std::isnan(sum_[row]);
+      const float scale = (empty ? 0.0F : 1.0F / sum_[row]) * v_scale_;
+      for (float& value : row_of_o(row)) value *= scale;
+    }
+  }
+
+  std::span<float> row_of_o(std::size_t row) {
+    const auto width = static_cast<std::size_t>(shape_.d_v);
+    return o_.subspan(row * width, width);
+  }
+
+  const AttentionOptions& options_;
+  AttentionShape shape_;
+  CodeMatrix q_;
+  const AttentionOperand& k_;
+  const AttentionOperand& v_;
+  std::int64_t kv_head_;
+  std::int64_t begin_;
+  std::int64_t rows_;
+  float scale_log2_;
+  float v_scale_;
+  std::span<float> o_;          // the block's rows, [rows_, d_v]
+  std::vector<float> maximum_;  // of each row, in units of S
+  std::vector<float> sum_;      // of each row's p
+  std::vector<float> p_;        // S, then p
+  std::vector<float> next_;     // O after the tile
+  std::vector<std::uint8_t> codes_;
+};
+
+std::vector<AttentionTile> empty_tiles(std::int64_t n, std::int64_t kv_tile) {
+  std::vector<AttentionTile> tiles;
+  for (std::int64_t begin = 0; begin < n; begin += kv_tile) {
+    AttentionTile tile;
+    tile.begin = begin;
+    tile.end = std::min(begin + kv_tile, n);
+    tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+}  // namespace
+
+AttentionTile& AttentionTile::operator+=(const AttentionTile& other) {
+  elements += other.elements;
+  saturated += other.saturated;
+  underflowed += other.underflowed;
+  rescaled += other.rescaled;
+  stale += other.stale;
+  p_max = std::max(p_max, other.p_max);
+  return *this;
+}
+
+AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  validate(inputs, options);
+  const AttentionShape shape = attention_shape(inputs);
+  AttentionResult result;
+  result.o.resize(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v));
+  result.tiles = empty_tiles(shape.n, options.kv_tile);
+  const std::int64_t blocks = (shape.m + options.q_tile - 1) / options.q_tile;
+#pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
+  for (std::int64_t i = 0; i < shape.heads * blocks; ++i) {
+    const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
+    const std::int64_t head = i / blocks;
+    const std::int64_t begin = i % blocks * options.q_tile;
+    const std::int64_t rows = std::min(options.q_tile, shape.m - begin);
+    std::vector<AttentionTile> tiles = empty_tiles(shape.n, options.kv_tile);
+    Block(
+        inputs, options, head, begin,
+        std::span(result.o).subspan(static_cast<std::size_t>((head * shape.m + begin) * shape.d_v),
+                                    static_cast<std::size_t>(rows * shape.d_v)))
+        .run(tiles);
+#pragma omp critical(fp8lab_attention_tiles)
+    for (std::size_t t = 0; t < tiles.size(); ++t) result.tiles[t] += tiles[t];
+  }
+  return result;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,102 @@
+#pragma once
+// FP8 attention forward as FlashAttention's kernels compute it: Q K^T and P V on FP8
+// tensor cores under an accumulator model, an online softmax between them in FP32.
+//
+// For each head and each block of `q_tile` rows, over tiles of `kv_tile` columns
+// from the last to the first (tiles that `causal` hides from the whole block left out):
+//
+//   1. S = Q K^T, the accumulator model's binary32 result; hidden elements are -Inf.
+//   2. m' = max(m, max of the row of S). With t = (m - m') * scale_log2, the maximum
+//      stays stale (m' = m) where t >= -rescale_threshold and the threshold is not 0.
+//      Else alpha = exp2(t), row_sum *= alpha, O *= alpha.
+//   3. p = exp2(fma(S, scale_log2, fma(-m, scale_log2, p_offset))).
+//   4. row_sum = row_sum + p, one p after the other from the first column on, before the cast.
+//   5. P = p cast to E4M3 (nearest even, saturating).
+//   6. O = O + P V: O is the tensor core's accumulator, or (`two_level`) P V starts from
+//      zero and is added to O in FP32.
+//
+// At the end O *= (1 / row_sum) * inverse_scale of V; a row_sum of 0 gives 0.
+// scale_log2 = (softmax_scale * log2 e) * inverse_scale of Q * inverse_scale of K, left to right.
+// All of this is binary32, nearest even, but exp2, which is the binary64 one rounded.
+//
+// How well this is known: steps 1 to 6, the offset of 8 for FP8, the direction and the
+// epilogue are read from FlashAttention-3 (hopper/softmax.h, mainloop) and FlashAttention-4
+// (flash_attn/cute/softmax.py: max_offset, rescale_threshold); two-level accumulation from
+// vLLM's fork (pull request 104). *Assumed*: the order of the row sum (kernels add
+// per-thread parts), and exp2 (ex2.approx, or a polynomial, is within 2 units in the last
+// place), so kernels' bits may differ; what saturates and how far results are off does not.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+
+/// FP8 codes [heads, rows, columns], row-major, not owned, with one inverse scale a
+/// head (value = code * inverse_scale) or none (1).
+struct AttentionOperand {
+  FormatId format = FormatId::e4m3fn;
+  std::span<const std::uint8_t> codes;
+  std::int64_t heads = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::span<const float> inverse_scales{};
+};
+
+/// Q [heads, m, d], K [kv_heads, n, d], V [kv_heads, n, d_v]; head h reads the K and V head
+/// h / (heads / kv_heads) (grouped queries).
+struct AttentionInputs {
+  AttentionOperand q;
+  AttentionOperand k;
+  AttentionOperand v;
+};
+
+struct AttentionOptions {
+  std::string qk_model = "sm90.wgmma.e4m3";  ///< reads Q's and K's formats
+  std::string pv_model = "sm90.wgmma.e4m3";  ///< reads E4M3 and V's format
+  std::int64_t q_tile = 128;
+  std::int64_t kv_tile = 128;  ///< a multiple of pv_model's terms
+  float softmax_scale = 0.0F;  ///< 0: 1 / sqrt(d)
+  float p_offset = 8.0F;       ///< log2 of what P is multiplied by: [0, 1] becomes [0, 2^offset]
+  float rescale_threshold = 0.0F;  ///< log2 by which the maximum may be stale; 0: never
+  bool causal = false;             ///< row i sees columns j <= i + n - m
+  bool two_level = false;          ///< each tile's P V is added to O in FP32
+  int threads = 0;                 ///< 0: all; the result does not depend on it
+};
+
+/// What happened to P in one tile of columns, over all heads and rows.
+struct AttentionTile {
+  std::int64_t begin = 0;  ///< first column
+  std::int64_t end = 0;
+  std::uint64_t elements = 0;     ///< of P that are not hidden
+  std::uint64_t saturated = 0;    ///< p above the largest finite code after rounding: lost weight
+  std::uint64_t underflowed = 0;  ///< p > 0 that became 0
+  std::uint64_t rescaled = 0;     ///< rows whose maximum grew and was followed
+  std::uint64_t stale = 0;        ///< rows whose maximum grew and was kept
+  float p_max = 0.0F;             ///< largest p before the cast
+
+  /// Adds counts; the columns stay.
+  AttentionTile& operator+=(const AttentionTile& other);
+};
+
+struct AttentionResult {
+  std::vector<float> o;              ///< [heads, m, d_v], row-major
+  std::vector<AttentionTile> tiles;  ///< by column
+};
+
+/// Throws `Error` naming the argument for shapes or formats that do not fit.
+AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options);
+
+/// softmax(softmax_scale * Q K^T) V in FP64 on the given values, row-major [heads, rows,
+/// columns] in the shapes of `inputs`; a row that sees nothing is 0.
+std::vector<double> attention_reference(const AttentionInputs& shapes, std::span<const float> q,
+                                        std::span<const float> k, std::span<const float> v,
+                                        const AttentionOptions& options);
+
+/// Code times inverse scale of every element, rounded to binary32.
+std::vector<float> dequantize(const AttentionOperand& operand);
+
+}  // namespace fp8lab

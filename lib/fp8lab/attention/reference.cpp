@@ -1,0 +1,75 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp8lab/attention/attention.hpp"
+#include "fp8lab/attention/shape.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// One row of attention over the columns [0, seen), in FP64.
+void reference_row(const AttentionShape& shape, const float* q, const float* k, const float* v,
+                   double scale, std::int64_t seen, double* o) {
+  std::vector<double> s(static_cast<std::size_t>(seen));
+  for (std::int64_t j = 0; j < seen; ++j) {
+    double sum = 0.0;
+    for (std::int64_t i = 0; i < shape.d; ++i)
+      sum += static_cast<double>(q[i]) * static_cast<double>(k[j * shape.d + i]);
+    s[static_cast<std::size_t>(j)] = scale * sum;
+  }
+  if (s.empty()) return;
+  const double maximum = *std::max_element(s.begin(), s.end());
+  double total = 0.0;
+  for (std::int64_t j = 0; j < seen; ++j) {
+    const double p = std::exp(s[static_cast<std::size_t>(j)] - maximum);
+    total += p;
+    for (std::int64_t i = 0; i < shape.d_v; ++i)
+      o[i] += p * static_cast<double>(v[j * shape.d_v + i]);
+  }
+  for (std::int64_t i = 0; i < shape.d_v; ++i) o[i] /= total;
+}
+
+}  // namespace
+
+std::vector<double> attention_reference(const AttentionInputs& inputs, std::span<const float> q,
+                                        std::span<const float> k, std::span<const float> v,
+                                        const AttentionOptions& options) {
+  validate(inputs, options);
+  const auto check = [](std::string_view name, std::span<const float> values,
+                        const AttentionOperand& operand) {
+    require(values.size() == operand.codes.size(), name,
+            fmt::format("{} values, as codes", operand.codes.size()),
+            fmt::format("{}", values.size()));
+  };
+  check("q", q, inputs.q);
+  check("k", k, inputs.k);
+  check("v", v, inputs.v);
+  const AttentionShape shape = attention_shape(inputs);
+  const double scale = static_cast<double>(softmax_scale(inputs, options));
+  std::vector<double> o(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v), 0.0);
+#pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
+  for (std::int64_t i = 0; i < shape.heads * shape.m; ++i) {
+    const std::int64_t kv_head = i / shape.m / shape.group;
+    const std::int64_t row = i % shape.m;
+    const std::int64_t seen =
+        options.causal ? std::clamp<std::int64_t>(row + 1 + shape.n - shape.m, 0, shape.n)
+                       : shape.n;
+    reference_row(shape, q.data() + i * shape.d, k.data() + kv_head * shape.n * shape.d,
+                  v.data() + kv_head * shape.n * shape.d_v, scale, seen, o.data() + i * shape.d_v);
+  }
+  return o;
+}
+
+std::vector<float> dequantize(const AttentionOperand& operand) {
+  const std::span<const float> table = decode_table(operand.format);
+  const auto size = static_cast<std::size_t>(operand.rows * operand.columns);
+  std::vector<float> values(operand.codes.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = table[operand.codes[i]] * scale_of(operand, static_cast<std::int64_t>(i / size));
+  return values;
+}
+
+}  // namespace fp8lab

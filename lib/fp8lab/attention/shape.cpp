@@ -1,0 +1,107 @@
+#include "fp8lab/attention/shape.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+void validate_operand(std::string_view name, const AttentionOperand& operand) {
+  const std::string shape =
+      fmt::format("[{}, {}, {}]", operand.heads, operand.rows, operand.columns);
+  require(operand.heads > 0 && operand.rows > 0 && operand.columns > 0, name,
+          "[heads, rows, columns], all above 0", shape);
+  require(format(operand.format).storage_bits == 8, name, "codes of an 8-bit format",
+          format(operand.format).name);
+  require(static_cast<std::int64_t>(operand.codes.size()) ==
+              operand.heads * operand.rows * operand.columns,
+          name, fmt::format("codes of {}", shape), fmt::format("{} codes", operand.codes.size()));
+  require(operand.inverse_scales.empty() ||
+              static_cast<std::int64_t>(operand.inverse_scales.size()) == operand.heads,
+          fmt::format("{} inverse scales", name), fmt::format("none or {}", operand.heads),
+          fmt::format("{}", operand.inverse_scales.size()));
+}
+
+void validate_model(std::string_view argument, const std::string& name, FormatId a, FormatId b) {
+  const InstructionModel& model = find_instruction_model(name);
+  const bool fits =
+      model.standing == Standing::definition || (model.a_format == a && model.b_format == b);
+  require(fits, argument,
+          fmt::format("an instruction that reads {} and {}", format(a).name, format(b).name),
+          fmt::format("{}, which reads {} and {}", name, format(model.a_format).name,
+                      format(model.b_format).name));
+}
+
+}  // namespace
+
+AttentionShape attention_shape(const AttentionInputs& inputs) {
+  return {inputs.q.heads,   inputs.q.heads / std::max<std::int64_t>(inputs.k.heads, 1),
+          inputs.q.rows,    inputs.k.rows,
+          inputs.q.columns, inputs.v.columns};
+}
+
+void validate(const AttentionInputs& inputs, const AttentionOptions& options) {
+  validate_operand("Q", inputs.q);
+  validate_operand("K", inputs.k);
+  validate_operand("V", inputs.v);
+  require(inputs.k.columns == inputs.q.columns, "K",
+          fmt::format("[heads, n, d] with d = {}, as Q has", inputs.q.columns),
+          fmt::format("d = {}", inputs.k.columns));
+  require(inputs.v.rows == inputs.k.rows && inputs.v.heads == inputs.k.heads, "V",
+          fmt::format("[heads, n, d_v] = [{}, {}, d_v], as K has", inputs.k.heads, inputs.k.rows),
+          fmt::format("[{}, {}, {}]", inputs.v.heads, inputs.v.rows, inputs.v.columns));
+  require(inputs.q.heads % inputs.k.heads == 0, "K",
+          fmt::format("a number of heads that divides Q's {}", inputs.q.heads),
+          fmt::format("{}", inputs.k.heads));
+  validate_model("qk_model", options.qk_model, inputs.q.format, inputs.k.format);
+  validate_model("pv_model", options.pv_model, FormatId::e4m3fn, inputs.v.format);
+  require(options.q_tile > 0, "q_tile", "a number above 0", fmt::format("{}", options.q_tile));
+  const int terms = find_instruction_model(options.pv_model).accumulator.terms;
+  require(options.kv_tile > 0 && options.kv_tile % terms == 0, "kv_tile",
+          fmt::format("a multiple of {}'s {} terms", options.pv_model, terms),
+          fmt::format("{}", options.kv_tile));
+  const auto finite = [](std::string_view name, float value, bool positive) {
+    require(std::isfinite(value) && (!positive || value >= 0.0F), name,
+            positive ? "a finite number >= 0" : "a finite number", fmt::format("{}", value));
+  };
+  finite("softmax_scale", options.softmax_scale, true);
+  finite("p_offset", options.p_offset, false);
+  finite("rescale_threshold", options.rescale_threshold, true);
+}
+
+CodeMatrix matrix_of(const AttentionOperand& operand, std::int64_t head, std::int64_t begin,
+                     std::int64_t end, Major major) {
+  const std::uint8_t* data = operand.codes.data() + (head * operand.rows + begin) * operand.columns;
+  if (major == Major::rows)
+    return {operand.format, data, end - begin, operand.columns, operand.columns, 1};
+  return {operand.format, data, operand.columns, end - begin, 1, operand.columns};
+}
+
+float scale_of(const AttentionOperand& operand, std::int64_t head) {
+  return operand.inverse_scales.empty() ? 1.0F
+                                        : operand.inverse_scales[static_cast<std::size_t>(head)];
+}
+
+float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options) {
+  if (options.softmax_scale > 0.0F) return options.softmax_scale;
+  return static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs.q.columns)));
+}
+
+float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
+                 std::int64_t head) {
+  const std::int64_t kv_head = head / attention_shape(inputs).group;
+  return softmax_scale(inputs, options) * std::numbers::log2e_v<float> * scale_of(inputs.q, head) *
+         scale_of(inputs.k, kv_head);
+}
+
+int threads_of(const AttentionOptions& options) {
+  return options.threads > 0 ? options.threads : omp_get_max_threads();
+}
+
+}  // namespace fp8lab

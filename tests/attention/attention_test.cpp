@@ -1,0 +1,236 @@
+#include "fp8lab/attention/attention.hpp"
+
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/attention/quantize.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/metrics/comparison.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+/// Normal Q, K and V; Q is scaled so that softmax_scale * Q K^T has this deviation.
+struct Problem {
+  QuantizedHeads q;
+  QuantizedHeads k;
+  QuantizedHeads v;
+
+  Problem(std::int64_t heads, std::int64_t kv_heads, std::int64_t m, std::int64_t n, std::int64_t d,
+          double deviation, std::uint64_t seed = 1)
+      : q(draw("q", heads, m, d, deviation, seed)),
+        k(draw("k", kv_heads, n, d, 1.0, seed)),
+        v(draw("v", kv_heads, n, d, 1.0, seed)) {}
+
+  [[nodiscard]] AttentionInputs inputs() const { return {q.operand(), k.operand(), v.operand()}; }
+  [[nodiscard]] Comparison error(const AttentionOptions& options) const {
+    const AttentionInputs in = inputs();
+    return compare(
+        attention_reference(in, dequantize(in.q), dequantize(in.k), dequantize(in.v), options),
+        attention(in, options).o);
+  }
+
+ private:
+  static QuantizedHeads draw(const std::string& name, std::int64_t heads, std::int64_t rows,
+                             std::int64_t columns, double deviation, std::uint64_t seed) {
+    const RandomStream stream(seed, name);
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < heads * rows * columns; ++i)
+      values.push_back(
+          static_cast<float>(deviation * stream.normal(static_cast<std::uint64_t>(i))));
+    return quantize_heads(values, heads, rows, columns);
+  }
+};
+
+std::uint64_t saturated(const AttentionResult& result) {
+  std::uint64_t count = 0;
+  for (const AttentionTile& tile : result.tiles) count += tile.saturated;
+  return count;
+}
+
+/// One row of one head by scalar dot products: the specification in attention.hpp.
+std::vector<float> specified_row(const AttentionInputs& in, const AttentionOptions& o,
+                                 std::int64_t row) {
+  const Format& f = format(FormatId::e4m3fn);
+  const AccumulatorModel& model = find_instruction_model(o.pv_model).accumulator;
+  const std::int64_t n = in.k.rows;
+  const std::int64_t d = in.q.columns;
+  const auto unpacked = [&](const AttentionOperand& x, std::int64_t r, std::int64_t c) {
+    return unpack(f, x.codes[static_cast<std::size_t>(r * x.columns + c)]);
+  };
+  const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))) * 1.44269504F *
+                      in.q.inverse_scales[0] * in.k.inverse_scales[0];
+  const auto exp2 = [](float x) { return static_cast<float>(std::exp2(double{x})); };
+  std::vector<float> out(static_cast<std::size_t>(in.v.columns), 0.0F);
+  float maximum = -INFINITY;
+  float sum = 0.0F;
+  for (std::int64_t begin = (n - 1) / o.kv_tile * o.kv_tile; begin >= 0; begin -= o.kv_tile) {
+    const std::int64_t end = std::min(n, begin + o.kv_tile);
+    std::vector<float> s;
+    for (std::int64_t j = begin; j < end; ++j) {
+      std::vector<Unpacked> a;
+      std::vector<Unpacked> b;
+      for (std::int64_t i = 0; i < d; ++i) {
+        a.push_back(unpacked(in.q, row, i));
+        b.push_back(unpacked(in.k, j, i));
+      }
+      s.push_back(dot_product(model, a, b));
+    }
+    float grown = maximum;
+    for (const float x : s) grown = std::max(grown, x);
+    const float step = (maximum - grown) * scale;
+    const bool stale = o.rescale_threshold > 0.0F && step >= -o.rescale_threshold;
+    if (grown > maximum && !stale) {
+      sum *= exp2(step);
+      for (float& x : out) x *= exp2(step);
+      maximum = grown;
+    }
+    std::vector<Unpacked> p;
+    for (const float x : s) {
+      const float value = exp2(std::fma(x, scale, std::fma(-maximum, scale, o.p_offset)));
+      sum += value;
+      p.push_back(unpack(f, encode(f, kNvidiaSatfinite, value)));
+    }
+    for (std::size_t c = 0; c < out.size(); ++c) {
+      std::vector<Unpacked> column;
+      for (std::int64_t j = begin; j < end; ++j)
+        column.push_back(unpacked(in.v, j, static_cast<std::int64_t>(c)));
+      out[c] = o.two_level ? out[c] + dot_product(model, p, column)
+                           : dot_product(model, p, column, out[c]);
+    }
+  }
+  for (float& x : out) x *= 1.0F / sum * in.v.inverse_scales[0];
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("attention: the bits of the specification, row by row", "[attention]") {
+  const Problem problem(1, 1, 5, 100, 32, 2.0);
+  const AttentionInputs in = problem.inputs();
+  for (const bool two_level : {false, true})
+    for (const float threshold : {0.0F, 4.0F})
+      for (const float offset : {0.0F, 8.0F}) {
+        AttentionOptions options;
+        options.kv_tile = 32;
+        options.two_level = two_level;
+        options.rescale_threshold = threshold;
+        options.p_offset = offset;
+        const std::vector<float> o = attention(in, options).o;
+        for (std::int64_t row = 0; row < 5; ++row) {
+          const std::vector<float> expected = specified_row(in, options, row);
+          for (std::size_t c = 0; c < expected.size(); ++c) {
+            INFO("row " << row << " column " << c << ", two_level " << two_level << ", threshold "
+                        << threshold << ", offset " << offset);
+            CHECK(std::bit_cast<std::uint32_t>(o[static_cast<std::size_t>(row) * 32 + c]) ==
+                  std::bit_cast<std::uint32_t>(expected[c]));
+          }
+        }
+      }
+}
+
+TEST_CASE("attention: near FP64 with heads, groups, tiles and a causal mask", "[attention]") {
+  const Problem problem(4, 2, 150, 200, 64, 1.0);
+  for (const bool causal : {false, true}) {
+    AttentionOptions options;
+    options.causal = causal;
+    options.kv_tile = 64;
+    options.q_tile = 64;
+    const Comparison error = problem.error(options);
+    INFO("causal " << causal << ", relative L2 " << error.relative_l2);
+    CHECK(error.relative_l2 < 0.04);  // P has 3 mantissa bits
+    CHECK(error.relative_l2 > 0.005);
+  }
+}
+
+TEST_CASE("attention: threads and query blocks do not change what they need not", "[attention]") {
+  const Problem problem(2, 1, 70, 96, 32, 1.0);
+  AttentionOptions options;
+  options.kv_tile = 32;
+  options.threads = 1;
+  const AttentionResult one = attention(problem.inputs(), options);
+  options.threads = 3;
+  options.q_tile = 16;
+  const AttentionResult other = attention(problem.inputs(), options);
+  CHECK(one.o == other.o);
+  for (std::size_t i = 0; i < one.tiles.size(); ++i) {
+    CHECK(one.tiles[i].elements == other.tiles[i].elements);
+    CHECK(one.tiles[i].rescaled == other.tiles[i].rescaled);
+    CHECK(one.tiles[i].p_max == other.tiles[i].p_max);
+  }
+}
+
+TEST_CASE("attention: a stale maximum saturates P where offset and threshold leave E4M3",
+          "[attention]") {
+  const Problem problem(1, 1, 64, 2048, 64, 2.0);
+  AttentionOptions options;
+  options.pv_model = "sm100.tcgen05.e4m3";
+  options.qk_model = "sm100.tcgen05.e4m3";
+  const auto run = [&](float offset, float threshold) {
+    options.p_offset = offset;
+    options.rescale_threshold = threshold;
+    return std::pair{saturated(attention(problem.inputs(), options)),
+                     problem.error(options).relative_l2};
+  };
+  const auto [none, fresh] = run(8.0F, 0.0F);
+  const auto [many, clipped] = run(8.0F, 4.0F);
+  const auto [held, lower] = run(4.0F, 4.0F);
+  CHECK(none == 0);
+  CHECK(fresh < 0.04);
+  CHECK(many > 0);
+  CHECK(clipped > 0.1);
+  CHECK(held == 0);
+  CHECK(lower < 0.04);
+}
+
+TEST_CASE("attention: the offset lifts small P out of underflow", "[attention]") {
+  const Problem problem(1, 1, 32, 1024, 64, 3.0);
+  AttentionOptions options;
+  const auto underflowed = [&](float offset) {
+    options.p_offset = offset;
+    std::uint64_t count = 0;
+    for (const AttentionTile& tile : attention(problem.inputs(), options).tiles)
+      count += tile.underflowed;
+    return count;
+  };
+  CHECK(underflowed(8.0F) * 2 < underflowed(0.0F));
+}
+
+TEST_CASE("attention: rows that see nothing are zero, counts leave hidden elements out",
+          "[attention]") {
+  const Problem problem(1, 1, 40, 32, 32, 1.0);
+  AttentionOptions options;
+  options.causal = true;
+  options.kv_tile = 32;
+  const AttentionResult result = attention(problem.inputs(), options);
+  for (std::size_t i = 0; i < 8 * 32; ++i) CHECK(result.o[i] == 0.0F);
+  CHECK(result.o[8 * 32] != 0.0F);
+  CHECK(result.tiles[0].elements == 32 * 33 / 2);
+}
+
+TEST_CASE("attention: what does not fit is refused", "[attention]") {
+  const Problem problem(2, 1, 8, 32, 32, 1.0);
+  AttentionInputs in = problem.inputs();
+  AttentionOptions options;
+  options.kv_tile = 48;
+  CHECK_THROWS_WITH(attention(in, options), contains("kv_tile"));
+  options.kv_tile = 64;
+  options.qk_model = "sm90.wgmma.e5m2";
+  CHECK_THROWS_WITH(attention(in, options), contains("qk_model"));
+  options.qk_model = options.pv_model;
+  options.rescale_threshold = -1.0F;
+  CHECK_THROWS_WITH(attention(in, options), contains("rescale_threshold"));
+  options.rescale_threshold = 0.0F;
+  in.v.rows = 16;
+  in.v.columns = 64;
+  CHECK_THROWS_WITH(attention(in, options), contains("V: expected"));
+  in = problem.inputs();
+  in.k.heads = 3;
+  CHECK_THROWS_WITH(attention(in, options), contains("K: expected codes"));
+}

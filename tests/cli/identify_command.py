@@ -1,0 +1,138 @@
+"""`fp8lab identify`, `attn`, and `vectors` with `replay` in every file form.
+
+Usage: identify_command.py PATH_OF_FP8LAB
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import ml_dtypes
+    import numpy as np
+except ImportError:
+    print("skipped: no numpy or ml_dtypes")
+    sys.exit(77)
+
+TOOL = sys.argv[1]
+failures = 0
+
+
+def check(what, condition, seen=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED: {what}\n{seen}")
+
+
+def expect(code, *arguments, stdout=(), stderr=()):
+    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
+    missing = [p for p in stdout if p not in done.stdout] + [p for p in stderr if p not in done.stderr]
+    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}, expected {code}; missing {missing}",
+          done.returncode == code and not missing, done.stdout + done.stderr)
+    return done
+
+
+def codes(x):
+    return np.asarray(x, np.float32).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
+
+
+def save(path, array):
+    np.save(path, array)
+    return path
+
+
+def test_identify(at):
+    rng = np.random.default_rng(1)
+    a = save(at / "a.npy", codes(rng.standard_normal((16, 1024))))
+    b = save(at / "b.npy", codes(rng.standard_normal((16, 1024))))
+    sa = save(at / "sa.npy", rng.random((16, 8)).astype(np.float32))
+    sb = save(at / "sb.npy", rng.random((16, 8)).astype(np.float32))
+    inputs = ["--dtype", "e4m3fn", "--scale-a", sa, "--scale-b", sb]
+    d = at / "d.npy"
+    expect(0, "gemm", a, b, *inputs, "--promotion", 64, "--scale-order", "a_then_fma_b", "-o", d)
+    expect(0, "identify", a, b, d, *inputs,
+           stdout=["explained: all 256 outputs", "sm90.mma.e4m3 (= sm90.wgmma.e4m3), promotion 64, scales a_then_fma_b",
+                   "the first two differ on"])
+    report = json.loads(expect(0, "identify", a, b, d, *inputs, "--json").stdout)
+    best = report["ranking"][0]
+    check("--json names it", report["explained"] and best["matches"] == 256 and len(best["explanations"]) == 1 and
+          best["explanations"][0]["promotion"] == 64, report)
+    wrong = np.load(d)
+    wrong[3, 5] = np.nextafter(wrong[3, 5], np.float32(np.inf))
+    expect(1, "identify", a, b, save(at / "w.npy", wrong), *inputs, stdout=["unexplained", "255 of 256"])
+    expect(0, "gemm", a, b, "--dtype", "e4m3fn", "--model", "sm89.mma.e4m3", "--out-dtype", "bf16", "-o", at / "h.npy")
+    expect(0, "identify", a, b, at / "h.npy", "--dtype", "e4m3fn", stdout=["sm89.mma.e4m3", "nearest_even"])
+    expect(2, "identify", a, b, a, "--dtype", "e4m3fn", stderr=["--out-dtype"])
+    expect(2, "identify", a, b, d, stderr=["--dtype e4m3fn"])
+    expect(2, "identify", a, b, save(at / "t.npy", wrong[:4]), *inputs, stderr=["[16, 16]"])
+
+
+def test_vectors(at):
+    for ending in ("txt", "npz", "safetensors", "jsonl"):
+        path = at / f"v.{ending}"
+        expect(0, "vectors", "--model", "sm90.wgmma.e4m3", "--kind", "adversarial", "-n", 60, "-o", path)
+        expect(0, "replay", path, stdout=["cases 60 mismatches 0"])
+        expect(1, "replay", path, "--model", "sm89.mma.e4m3")
+    z = np.load(at / "v.npz")
+    header = json.loads(bytes(z["header"]))
+    check("the .npz says what it holds", header["model"] == "sm90.wgmma.e4m3" and header["terms"] == "32", header)
+    check("its arrays", z["a"].dtype == np.uint8 and z["a"].shape == (60, 32) and z["d"].dtype == np.float32)
+    rows = [json.loads(line) for line in (at / "v.jsonl").read_text().splitlines()[1:]]
+    check("JSON-lines hold the same", np.array_equal([row["b"] for row in rows], z["b"]) and
+          np.array_equal(np.array([row["d"] for row in rows], np.uint32), z["d"].view(np.uint32)))
+    expect(0, "vectors", "--model", "exact", "--terms", 32, "-n", 60, "--kind", "random", "-o", at / "e.npz")
+    z = np.load(at / "e.npz")
+    a, b = (z[name].view(ml_dtypes.float8_e4m3fn).astype(np.float64) for name in "ab")
+    check("NumPy computes the exact model's d", np.array_equal((np.sum(a * b, 1) + z["c"]).astype(np.float32), z["d"]))
+
+    path = at / "s.npz"
+    expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.mma.e4m3", "-o", path, stderr=["16 cases", "separate"])
+    expect(0, "replay", path, stdout=["cases 16 mismatches 0"])
+    expect(1, "replay", path, "--model", "sm90.mma.e4m3", stdout=["cases 16 mismatches 16"])
+    expect(1, "vectors", "--separate", "sm90.mma.e4m3", "sm90.wgmma.e4m3", "-o", at / "none.npz",
+           stderr=["the same accumulator"])
+    check("nothing is written then", not (at / "none.npz").exists())
+    expect(1, "vectors", "--separate", "exact", "fp32", "--terms", 1, stderr=["no input found"])
+    expect(2, "vectors", "--separate", "sm90.mma.e4m3", "sm90.mma.e5m2", stderr=["same formats"])
+    expect(2, "vectors", "-n", 3, stderr=["either --model"])
+    expect(2, "vectors", "--model", "exact", stderr=["--count"])
+    (at / "v.jsonl").write_text("{}\n")
+    expect(2, "replay", at / "v.jsonl", stderr=["lacks 'model'"])
+
+
+def test_attn(at):
+    rng = np.random.default_rng(2)
+    q, k, v = (save(at / f"{name}.npy", rng.standard_normal((2, rows, 64)).astype(np.float32))
+               for name, rows in (("q", 96), ("k", 256), ("v", 256)))
+    expect(0, "attn", q, k, v, "-o", at / "o.npy", stdout=["saturated", "[128, 256)", "relative L2"])
+    s = np.load(q) @ np.load(k).transpose(0, 2, 1) / 8
+    p = np.exp(s - s.max(-1, keepdims=True))
+    o = p / p.sum(-1, keepdims=True) @ np.load(v)
+    error = np.linalg.norm(np.load(at / "o.npy") - o) / np.linalg.norm(o)
+    report = json.loads(expect(0, "attn", q, k, v, "--json").stdout)
+    check("the error against NumPy is the reported one",
+          abs(error - report["against_inputs"]["relative_l2"]) < 1e-4 and 0.01 < error < 0.1, (error, report))
+    check("P saturates in no tile", report["total"]["saturated"] == 0 and report["total"]["elements"] == 2 * 96 * 256)
+    np.save(at / "q4.npy", np.load(q) * 4)
+    stale = json.loads(expect(0, "attn", at / "q4.npy", k, v, "--rescale-threshold", 4, "--kv-tile", 64,
+                              "--json").stdout)
+    check("a stale maximum saturates", stale["total"]["saturated"] > 0 and stale["total"]["stale_rows"] > 0, stale)
+    c = [save(at / f"c{name}.npy", codes(np.load(at / f"{name}.npy"))) for name in "qkv"]
+    coded = json.loads(expect(0, "attn", *c, "--dtype", "e4m3fn", "--causal", "--two-level", "--json").stdout)
+    check("codes as inputs", coded["against_codes"] == coded["against_inputs"] and coded["causal"], coded)
+    expect(2, "attn", *c, stderr=["--dtype e4m3fn"])
+    expect(2, "attn", q, k, v, "--kv-tile", 48, stderr=["kv_tile"])
+
+
+def main():
+    for test in (test_identify, test_vectors, test_attn):
+        with tempfile.TemporaryDirectory() as folder:
+            test(Path(folder))
+    print("identify, vectors and attn:", "all as expected" if failures == 0 else f"{failures} failures")
+    return 1 if failures else 0
+
+
+sys.exit(main())
