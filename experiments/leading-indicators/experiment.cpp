@@ -84,9 +84,9 @@ void run_study(const RunContext& context, Study& study) {
       Run& run = study.runs[i];
       StudySettings settings = study.settings;
       settings.optimizer = run.optimizer;
-      run.steps = record_run(
-          settings, run.variant,
-          run.variant.outliers ? settings.outliers : train::OutlierChannels{}, context.seed);
+      run.steps = record_run(settings, run.variant,
+                             run.variant.outliers ? settings.outliers : train::OutlierChannels{},
+                             context.seed);
     } else {
       FaultRow& row = study.faults[i - runs];
       row.run = run_with_fault(study.settings, study.fault_variant, context.seed, row.fault,
@@ -233,11 +233,11 @@ Results leading_indicators(const RunContext& context) {
   run_study(context, study);
   Results results;
   results.tables = {lead_table(study), fault_table(study), value_table(study)};
-  results.plots = {indicator_plot(study, Indicator::gradient_amax, "gradient_amax",
-                                  {"gradient amax / shadow's", true}),
-                   indicator_plot(study, Indicator::second_moment, "second_moment",
-                                  {"mean v / shadow's", true}),
-                   indicator_plot(study, Indicator::loss_gap, "loss_gap", {"loss gap, nats"})};
+  results.plots = {
+      indicator_plot(study, Indicator::gradient_amax, "gradient_amax",
+                     {"gradient amax / shadow's", true}),
+      indicator_plot(study, Indicator::second_moment, "second_moment", {"mean v / shadow's", true}),
+      indicator_plot(study, Indicator::loss_gap, "loss_gap", {"loss gap, nats"})};
   results.findings = findings_of(study);
   return results;
 }

@@ -35,8 +35,8 @@ struct FaultyRun {
 
 /// Trains `variant` while one element of the first gradient becomes NaN. Without
 /// a guard (`snapshot_every` 0) the run goes on to its last step, whatever the loss.
-FaultyRun run_with_fault(const StudySettings& settings, const Variant& variant,
-                         std::uint64_t seed, const Fault& fault, std::int64_t snapshot_every);
+FaultyRun run_with_fault(const StudySettings& settings, const Variant& variant, std::uint64_t seed,
+                         const Fault& fault, std::int64_t snapshot_every);
 
 /// Whether every weight has the same bits.
 bool same_weights(const FaultyRun& a, const FaultyRun& b);

@@ -130,9 +130,8 @@ WatchedRun watch(const Thresholds& thresholds, const std::vector<StepFigures>& r
     kill_switch.observe(run[step], shadow[step]);
     for (const Indicator indicator : kIndicators)
       watched.values[index_of(indicator)].push_back(kill_switch.value(indicator));
-    const bool away =
-        watched.values[index_of(Indicator::loss_gap)].back() > thresholds.leave_gap &&
-        static_cast<std::int64_t>(step) + 1 >= thresholds.window;
+    const bool away = watched.values[index_of(Indicator::loss_gap)].back() > thresholds.leave_gap &&
+                      static_cast<std::int64_t>(step) + 1 >= thresholds.window;
     if (!away) watched.left.reset();
     if (away && !watched.left) watched.left = static_cast<std::int64_t>(step);
   }

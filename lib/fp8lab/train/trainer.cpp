@@ -95,8 +95,7 @@ double Trainer::compute_gradients(std::int64_t batch, const PassContext& context
 }
 
 StepRecord Trainer::apply_gradients(double loss) {
-  StepRecord record{
-      .step = steps_, .loss = loss, .learning_rate = options_.schedule.at(steps_)};
+  StepRecord record{.step = steps_, .loss = loss, .learning_rate = options_.schedule.at(steps_)};
   record.gradient_norm = clip_gradients();
   std::vector<std::span<const float>> gradients;
   for (const Parameter<float>* p : model_->parameters()) gradients.emplace_back(p->gradient);
