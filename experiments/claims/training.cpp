@@ -161,8 +161,9 @@ Measurement measure_t2(const ClaimContext& context) {
     some_appear = some_appear || appears;
     all_removed = all_removed && fixed <= settings.follow_nats;
     all_halved = all_halved && (!appears || fixed <= settings.follow_nats || fixed <= failed / 2.0);
-    m.figure += fmt::format("{}{}: {} to {}", i == 0 ? "gaps in nats, without and with " : ", ",
-                            pairs[i].name, gap_text(failed), gap_text(fixed));
+    m.figure += fmt::format("{}{}: {} to {}{}", i == 0 ? "gaps in nats, without and with " : ", ",
+                            pairs[i].name, gap_text(failed), gap_text(fixed),
+                            appears ? "" : " (the failure does not show)");
     add_gap(m, fmt::format("without_{}", pairs[i].name), failed);
     add_gap(m, fmt::format("with_{}", pairs[i].name), fixed);
   }
