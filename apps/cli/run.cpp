@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -28,8 +29,8 @@ namespace {
 
 constexpr const char* kDefaultOut = "out";
 constexpr const char* kDefaultBackend = "cpu";
-// The experiment whose messages MPI can carry; others have none.
-constexpr std::string_view kOverMpi = "fp8-allreduce";
+// The experiments whose messages MPI can carry; others have none.
+constexpr std::array<std::string_view, 2> kOverMpi{"fp8-allreduce", "data-parallel"};
 // A table up to this long is printed whole, of a longer one a sample is enough.
 constexpr std::size_t kWholeRows = 40;
 constexpr std::size_t kSampleRows = 8;
@@ -173,8 +174,10 @@ int run_jobs(const Options& options, const Part& part) {
   select_backend(options.backend);
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
-  const bool over_mpi = jobs.size() == 1 && jobs.front().experiment->name == kOverMpi;
-  require(!options.mpi || over_mpi, "mpi", fmt::format("{} alone", kOverMpi),
+  const bool over_mpi =
+      jobs.size() == 1 &&
+      std::find(kOverMpi.begin(), kOverMpi.end(), jobs.front().experiment->name) != kOverMpi.end();
+  require(!options.mpi || over_mpi, "mpi", fmt::format("{} or {} alone", kOverMpi[0], kOverMpi[1]),
           fmt::format("{} experiments, the first {}", jobs.size(), jobs.front().experiment->name));
   if (part.speaks) make_writable_folder(options.out);
   omp_set_num_threads(options.threads);

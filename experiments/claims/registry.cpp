@@ -11,8 +11,9 @@ namespace {
 
 std::vector<Claim> join_groups() {
   std::vector<Claim> claims;
-  for (const auto group : {failure_mode_claims, accumulator_claims, listing_claims,
-                           auto_scaling_claims, optimizer_claims, scaling_claims}) {
+  for (const auto group :
+       {failure_mode_claims, accumulator_claims, listing_claims, auto_scaling_claims,
+        optimizer_claims, scaling_claims, training_claims}) {
     const std::vector<Claim> more = group();
     claims.insert(claims.end(), more.begin(), more.end());
   }

@@ -9,6 +9,7 @@
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/core/error.hpp"
+#include "train/settings.hpp"
 #include "train/study.hpp"
 
 namespace fp8lab::experiments {
@@ -40,29 +41,11 @@ struct Study {
   }
 };
 
-std::int64_t positive_integer(const Parameters& p, std::string_view key) {
-  return static_cast<std::int64_t>(positive(p, key));
-}
-
-StudySettings read_settings(const Parameters& p) {
-  StudySettings s;
-  s.shape = {.vocabulary = positive_integer(p, "vocabulary"),
-             .length = positive_integer(p, "length"),
-             .width = positive_integer(p, "width"),
-             .layers = positive_integer(p, "layers"),
-             .heads = positive_integer(p, "heads"),
-             .hidden = positive_integer(p, "hidden")};
-  s.sequences = positive_integer(p, "sequences");
-  s.schedule = {.peak = p.real("learning_rate"),
-                .warmup = positive_integer(p, "warmup"),
-                .steps = positive_integer(p, "steps")};
-  s.outliers = {positive_integer(p, "outlier_channels"),
+StudySettings read_train_settings(const Parameters& p) {
+  StudySettings s = read_settings(p);
+  s.outliers = {static_cast<std::int64_t>(positive(p, "outlier_channels")),
                 static_cast<int>(p.integer("outlier_log2"))};
-  s.text = p.text("text");
-  s.samples = positive_integer(p, "samples");
-  s.tail_share = p.real("tail_share");
-  s.follow_nats = p.real("follow_nats");
-  s.diverge_nats = p.real("diverge_nats");
+  s.samples = static_cast<std::int64_t>(positive(p, "samples"));
   return s;
 }
 
@@ -73,7 +56,7 @@ std::vector<double> ladder_values(const Parameters& p, const std::string& ladder
 
 Study read_study(const Parameters& p, std::uint64_t seed) {
   Study study;
-  study.settings = read_settings(p);
+  study.settings = read_train_settings(p);
   study.seeds = positive(p, "seeds");
   for (const std::string& name : p.texts("variants")) study.variants.push_back(find_variant(name));
   require(!study.variants.empty(), "variants", "at least the reference", "none");
@@ -132,10 +115,9 @@ Summary summarize(const Study& study, std::size_t variant) {
 }
 
 std::string setup(const Study& study) {
-  const StudySettings& s = study.settings;
-  return fmt::format("{} parameters, {} tokens a step, {} steps, {} {}",
-                     study.points.front().run.parameters, s.sequences * s.shape.length,
-                     s.schedule.steps, study.seeds, study.seeds == 1 ? "seed" : "seeds");
+  return fmt::format("{}, {} {}",
+                     describe_setup(study.settings, study.points.front().run.parameters),
+                     study.seeds, study.seeds == 1 ? "seed" : "seeds");
 }
 
 Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
@@ -160,20 +142,10 @@ Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
   return table;
 }
 
-constexpr std::size_t kCurvePoints = 30;
-
-/// The first seed's losses, averaged over stretches.
+/// The first seed's losses.
 Series curve(const Study& study, std::size_t variant) {
-  const std::vector<double>& losses = study.run(variant, 0).losses;
-  const std::size_t length = std::max<std::size_t>(1, losses.size() / kCurvePoints);
-  Series series{study.variants[variant].name, {}, {}, Series::Style::lines};
+  Series series = loss_curve(study.variants[variant].name, study.run(variant, 0).losses);
   if (variant == 0) series.style = Series::Style::dashed;
-  for (std::size_t begin = 0; begin + length <= losses.size(); begin += length) {
-    double sum = 0.0;
-    for (std::size_t i = begin; i < begin + length; ++i) sum += losses[i];
-    series.x.push_back(static_cast<double>(begin) + 0.5 * static_cast<double>(length));
-    series.y.push_back(sum / static_cast<double>(length));
-  }
   return series;
 }
 

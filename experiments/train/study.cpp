@@ -12,11 +12,6 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-std::shared_ptr<const train::DataSource> make_data(const StudySettings& s, std::uint64_t seed) {
-  if (!s.text.empty()) return train::text_file(s.text, seed);
-  return train::synthetic_language({.vocabulary = s.shape.vocabulary}, seed);
-}
-
 /// Means over the casts of a step that was looked at.
 class CastLosses {
  public:
@@ -69,8 +64,14 @@ std::string to_string(Outcome outcome) {
   return kNames[static_cast<std::size_t>(outcome)];
 }
 
-TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
-                          train::OutlierChannels outliers, std::uint64_t seed) {
+std::shared_ptr<const train::DataSource> training_data(const StudySettings& settings,
+                                                       std::uint64_t seed) {
+  if (!settings.text.empty()) return train::text_file(settings.text, seed);
+  return train::synthetic_language({.vocabulary = settings.shape.vocabulary}, seed);
+}
+
+train::TrainerOptions trainer_options(const StudySettings& settings, const Variant& variant,
+                                      train::OutlierChannels outliers, std::uint64_t seed) {
   train::TrainerOptions options;
   options.model = settings.shape;
   options.recipe.blocks = variant.recipe;
@@ -78,12 +79,18 @@ TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
   options.recipe.outliers = outliers;
   options.schedule = settings.schedule;
   options.sequences = settings.sequences;
+  options.optimizer = settings.optimizer;
   options.optimizer.threads = 1;  // runs are parallel, not their steps
   options.length = settings.shape.length;
   options.loss_scale = variant.loss_scale;
   options.seed = seed;
-  train::Trainer trainer(options, make_data(settings, seed));
+  return options;
+}
 
+TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
+                          train::OutlierChannels outliers, std::uint64_t seed) {
+  train::Trainer trainer(trainer_options(settings, variant, outliers, seed),
+                         training_data(settings, seed));
   TrainingRun run;
   run.parameters = trainer.parameter_count();
   run.losses.assign(static_cast<std::size_t>(settings.schedule.steps), kNan);

@@ -17,6 +17,7 @@ struct StudySettings {
   std::int64_t sequences = 0;
   train::Schedule schedule;
   train::OutlierChannels outliers;
+  AdamWOptions optimizer;     ///< formats of its states; threads are the study's
   std::string text;           ///< a file; empty: the synthetic language
   std::int64_t samples = 0;   ///< steps at which casts are looked at
   double tail_share = 0.2;    ///< of the steps: their mean loss is the run's result
@@ -32,6 +33,13 @@ struct TrainingRun {
   double saturated_percent = 0.0;  ///< of all roles
   std::int64_t parameters = 0;
 };
+
+/// What `train_variant` trains with.
+train::TrainerOptions trainer_options(const StudySettings& settings, const Variant& variant,
+                                      train::OutlierChannels outliers, std::uint64_t seed);
+/// The language or the file of the settings.
+std::shared_ptr<const train::DataSource> training_data(const StudySettings& settings,
+                                                       std::uint64_t seed);
 
 /// Trains `variant` from `seed`: the same weights and batches for every variant.
 /// Ends at the first loss that is not finite.

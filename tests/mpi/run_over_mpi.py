@@ -1,6 +1,6 @@
-"""`mpirun -n N fp8lab run fp8-allreduce --mpi` leaves the files of a run without it.
+"""`mpirun -n N fp8lab run EXPERIMENT --mpi` leaves the files of a run without it.
 
-Usage: run_over_mpi.py MPIRUN FP8LAB PROCESSES
+Usage: run_over_mpi.py MPIRUN FP8LAB PROCESSES EXPERIMENT
 """
 
 import json
@@ -9,9 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-MPIRUN, TOOL, PROCESSES = sys.argv[1:]
-RUN = ["run", "fp8-allreduce", "--quick", "--threads", "1", "--seed", "5"]
-SMALL = ["--set", "elements=301", "--set", "gather_elements=1001", "--set", "ranks=2,3,4,9"]
+MPIRUN, TOOL, PROCESSES, EXPERIMENT = sys.argv[1:]
+RUN = ["run", EXPERIMENT, "--quick", "--threads", "1", "--seed", "5"]
+SETTINGS = {
+    "fp8-allreduce": ["elements=301", "gather_elements=1001", "ranks=2,3,4,9"],
+    "data-parallel": ["workers=2,3,5", "steps=6", "warmup=2", "width=32", "hidden=32", "length=16",
+                      "wires=f32,bf16,e4m3fn"],
+}
+SMALL = [word for setting in SETTINGS[EXPERIMENT] for word in ("--set", setting)]
 
 
 def run(arguments, folder):
@@ -19,7 +24,7 @@ def run(arguments, folder):
 
 
 def files_of(folder):
-    return {p.name: p.read_bytes() for p in (folder / "out" / "fp8-allreduce").iterdir()}
+    return {p.name: p.read_bytes() for p in (folder / "out" / EXPERIMENT).iterdir()}
 
 
 def main():
@@ -38,7 +43,7 @@ def main():
         expected, got = files_of(alone), files_of(together)
         records = [json.loads(files.pop("result.json")) for files in (expected, got)]
         command = records[1].pop("command")
-        if not command.startswith(f"mpirun -n {PROCESSES} fp8lab run fp8-allreduce"):
+        if not command.startswith(f"mpirun -n {PROCESSES} fp8lab run {EXPERIMENT}"):
             problems.append(f"recorded command: {command}")
         records[0].pop("command")
         for record in records:
@@ -51,7 +56,7 @@ def main():
         if not any(name.endswith(".csv") for name in expected):
             problems.append("no CSV was compared")
         refused = run([MPIRUN, "-n", PROCESSES, TOOL, "run", "outlier", "--mpi"], together)
-        if refused.returncode != 2 or "expected fp8-allreduce alone" not in refused.stderr:
+        if refused.returncode != 2 or "expected fp8-allreduce or data-parallel alone" not in refused.stderr:
             problems.append(f"another experiment: exit {refused.returncode}: {refused.stderr}")
     print(f"processes {PROCESSES} files {len(expected)} differences {len(problems)}")
     if problems:

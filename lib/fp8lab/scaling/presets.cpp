@@ -52,6 +52,9 @@ Preset te_mxfp8() {
   return same("te-mxfp8", recipe, "TransformerEngine MXFP8BlockScaling (Blackwell)");
 }
 
+/// *Read* in inference/kernel.py of DeepSeek-V3's repository as released with the model: amax / 448
+/// without a floor, so that a tile of zeros becomes NaN. Copies of a later version of that file
+/// clamp amax at 1e-4, as `deepgemm` does; the kernels of the training run are not published.
 Preset deepseek_v3() {
   Recipe recipe{.policy = kOcpNonsaturating, .rule = ScaleRule::deepseek};
   Recipe vector = tiles(recipe, 1, 128);

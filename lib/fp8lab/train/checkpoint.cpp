@@ -1,4 +1,4 @@
-// Trainer::save and Trainer::resume, and the text that tells runs apart.
+// Checkpoints in files and snapshots in memory, and the text that tells runs apart.
 
 #include <fmt/format.h>
 
@@ -119,6 +119,30 @@ void Trainer::resume(const std::filesystem::path& path) {
   require(step.bytes.size() == sizeof steps_, kStep, "one 64-bit integer",
           fmt::format("{} bytes", step.bytes.size()));
   std::memcpy(&steps_, step.bytes.data(), sizeof steps_);
+  load_weights();
+}
+
+std::size_t TrainerSnapshot::bytes() const {
+  std::size_t bytes = sizeof steps_;
+  for (const NamedTensor& tensor : optimizer_.state()) bytes += tensor.tensor.bytes.size();
+  for (const OperandCast& cast : casts_) bytes += cast.amaxes().size() * sizeof(float);
+  return bytes;
+}
+
+TrainerSnapshot Trainer::snapshot() const {
+  TrainerSnapshot snapshot(*optimizer_, steps_, fingerprint());
+  for (const OperandCast* cast : model_->casts())
+    if (cast->has_past()) snapshot.casts_.push_back(*cast);
+  return snapshot;
+}
+
+void Trainer::restore(const TrainerSnapshot& snapshot) {
+  require_same("snapshot", fingerprint(), snapshot.fingerprint_);
+  *optimizer_ = snapshot.optimizer_;
+  std::size_t i = 0;
+  for (OperandCast* cast : model_->casts())
+    if (cast->has_past()) *cast = snapshot.casts_[i++];
+  steps_ = snapshot.steps_;
   load_weights();
 }
 

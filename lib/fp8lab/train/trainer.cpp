@@ -65,15 +65,11 @@ std::int64_t Trainer::parameter_count() const {
   return count;
 }
 
-/// Undoes the loss scale, clips, and returns the norm before clipping.
-double Trainer::finish_gradients() {
+/// Returns the norm before clipping.
+double Trainer::clip_gradients() {
   PairwiseSum squares;
-  const auto unscale = static_cast<float>(1.0 / options_.loss_scale);
-  for (Parameter<float>* p : model_->parameters())
-    for (float& g : p->gradient) {
-      g *= unscale;
-      squares.add(static_cast<double>(g) * static_cast<double>(g));
-    }
+  for (const Parameter<float>* p : model_->parameters())
+    for (const float g : p->gradient) squares.add(static_cast<double>(g) * static_cast<double>(g));
   const double norm = std::sqrt(squares.total());
   if (options_.clip_norm > 0.0 && norm > options_.clip_norm) {
     const auto factor = static_cast<float>(options_.clip_norm / norm);
@@ -88,18 +84,29 @@ void Trainer::load_weights() {
   for (Parameter<float>* p : model_->parameters()) optimizer_->copy_weights(i++, p->value);
 }
 
-StepRecord Trainer::step(const PassContext& context) {
-  StepRecord record{.step = steps_, .learning_rate = options_.schedule.at(steps_)};
-  const Batch batch = data_->batch(steps_, options_.sequences, options_.length);
-  record.loss = model_->loss(batch, context);
+double Trainer::compute_gradients(std::int64_t batch, const PassContext& context) {
+  const double loss =
+      model_->loss(data_->batch(batch, options_.sequences, options_.length), context);
   model_->backward(static_cast<float>(options_.loss_scale), context);
-  record.gradient_norm = finish_gradients();
+  const auto unscale = static_cast<float>(1.0 / options_.loss_scale);
+  for (Parameter<float>* p : model_->parameters())
+    for (float& g : p->gradient) g *= unscale;
+  return loss;
+}
+
+StepRecord Trainer::apply_gradients(double loss) {
+  StepRecord record{.step = steps_, .loss = loss, .learning_rate = options_.schedule.at(steps_)};
+  record.gradient_norm = clip_gradients();
   std::vector<std::span<const float>> gradients;
   for (const Parameter<float>* p : model_->parameters()) gradients.emplace_back(p->gradient);
   optimizer_->step(gradients, record.learning_rate);
   load_weights();
   ++steps_;
   return record;
+}
+
+StepRecord Trainer::step(const PassContext& context) {
+  return apply_gradients(compute_gradients(steps_, context));
 }
 
 }  // namespace fp8lab::train

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -52,6 +53,25 @@ struct StepRecord {
   double learning_rate = 0.0;
 };
 
+/// Everything that later steps depend on, in memory: optimizer with master
+/// weights, what the casts remember, the step. For trainers of the same options and data.
+class TrainerSnapshot {
+ public:
+  [[nodiscard]] std::int64_t step() const { return steps_; }
+  /// Of optimizer states, scales and amaxes.
+  [[nodiscard]] std::size_t bytes() const;
+
+ private:
+  friend class Trainer;
+  TrainerSnapshot(const AdamW& optimizer, std::int64_t steps, std::string fingerprint)
+      : optimizer_(optimizer), steps_(steps), fingerprint_(std::move(fingerprint)) {}
+
+  AdamW optimizer_;
+  std::vector<OperandCast> casts_;  ///< those with a past
+  std::int64_t steps_;
+  std::string fingerprint_;
+};
+
 class Trainer {
  public:
   /// Throws `Error` for options that do not fit each other or the data.
@@ -60,6 +80,16 @@ class Trainer {
   /// Runs the next step. A loss that is not finite is reported, not thrown.
   StepRecord step(const PassContext& context);
 
+  /// The halves of a step, for callers that look at gradients or change them
+  /// between: `step` is apply_gradients(compute_gradients(steps_done())).
+  /// The loss of batch `batch`; leaves its gradients, without the loss scale, in
+  /// the model's parameters.
+  double compute_gradients(std::int64_t batch, const PassContext& context);
+  /// Clips the gradients in the model's parameters and takes the optimizer's step.
+  StepRecord apply_gradients(double loss);
+  /// Ends the step without an update: its batch is not seen.
+  void skip_step() { ++steps_; }
+
   [[nodiscard]] std::int64_t steps_done() const { return steps_; }
   [[nodiscard]] std::int64_t tokens_per_step() const {
     return options_.sequences * options_.length;
@@ -67,6 +97,12 @@ class Trainer {
   [[nodiscard]] std::int64_t parameter_count() const;
   [[nodiscard]] const TrainerOptions& options() const { return options_; }
   [[nodiscard]] Model<float>& model() { return *model_; }
+  [[nodiscard]] const AdamW& optimizer() const { return *optimizer_; }
+
+  [[nodiscard]] TrainerSnapshot snapshot() const;
+  /// Continues from a snapshot to the bits of a run that never left it. Throws
+  /// `Error` for one of other options or data.
+  void restore(const TrainerSnapshot& snapshot);
 
   /// Writes a checkpoint (safetensors): weights, optimizer, the amaxes that scales
   /// come from, the step. A crash leaves the old file or the new one, whole.
@@ -78,7 +114,7 @@ class Trainer {
 
  private:
   [[nodiscard]] std::string fingerprint() const;
-  double finish_gradients();
+  double clip_gradients();
   void load_weights();
 
   TrainerOptions options_;

@@ -1,0 +1,165 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "data-parallel/workers.hpp"
+#include "fp8-allreduce/parts.hpp"
+#include "fp8lab/core/error.hpp"
+#include "train/settings.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Point {
+  ParallelOptions options;
+  ParallelRun run;
+
+  [[nodiscard]] std::string name() const {
+    if (options.scaling == GradientScaling::none) return std::string(options.wire.name);
+    return fmt::format("{} {}", options.wire.name, to_string(options.scaling));
+  }
+};
+
+struct Study {
+  StudySettings settings;
+  Variant variant;
+  std::vector<Point> points;  ///< for each number of workers, FP32 wires first
+
+  /// FP32 wires between as many workers.
+  [[nodiscard]] const ParallelRun& reference(const Point& point) const {
+    return std::find_if(points.begin(), points.end(),
+                        [&](const Point& candidate) {
+                          return candidate.options.workers == point.options.workers;
+                        })
+        ->run;
+  }
+  [[nodiscard]] double gap(const Point& point) const {
+    return tail_loss(settings, point.run.losses) - tail_loss(settings, reference(point).losses);
+  }
+};
+
+Study read_study(const Parameters& p) {
+  Study study;
+  study.settings = read_settings(p);
+  study.settings.samples = static_cast<std::int64_t>(positive(p, "samples"));
+  study.variant = find_variant(p.text("variant"));
+  const Topology topology = find_topology(p.text("topology"));
+  std::vector<GradientScaling> scalings;
+  for (const std::string& name : p.texts("scalings"))
+    scalings.push_back(find_gradient_scaling(name));
+  const std::vector<std::string> wires = p.texts("wires");
+  require(!wires.empty() && wires.front() == "f32", "wires", "f32, the reference, first",
+          wires.empty() ? "none" : "'" + wires.front() + "'");
+  for (const int workers : rank_counts(p, "workers"))
+    for (const std::string& name : wires) {
+      const WireFormat& wire = find_wire_format(name);
+      if (wire.bytes > 1) {
+        study.points.push_back({{workers, topology, wire, GradientScaling::none}, {}});
+        continue;
+      }
+      for (const GradientScaling scaling : scalings)
+        study.points.push_back({{workers, topology, wire, scaling}, {}});
+    }
+  return study;
+}
+
+std::string setup(const Study& study) {
+  const StudySettings& s = study.settings;
+  return fmt::format("{} parameters, {}, {} tokens a worker and step, {} steps, {}",
+                     study.points.front().run.parameters, study.variant.name,
+                     s.sequences * s.shape.length, s.schedule.steps,
+                     to_string(study.points.front().options.topology));
+}
+
+Table run_table(const Study& study) {
+  Table table("runs", fmt::format("Wires of the gradient all-reduce ({})", setup(study)),
+              {{"workers", "1", "ranks with a model and batches of their own"},
+               {"wire", "", "format between ranks"},
+               {"scaling", "", "of gradients before the sum"},
+               {"verdict", "", "follows, stalls or diverges, against FP32 wires"},
+               {"gap", "nats", "tail loss above that of FP32 wires"},
+               {"loss", "nats", "mean over the workers and the last steps"},
+               {"sqnr", "dB", "mean gradient against FP32 wires', same step"},
+               {"underflow", "%", "elements of the mean gradient that became zero"},
+               {"saturated", "%", "elements of the sums at max finite"},
+               {"smallest_mu", "1", "auto: of all tensors at the end"},
+               {"traffic", "kB", "sent by the busiest rank a step, gradients"}});
+  for (const Point& point : study.points) {
+    const ParallelRun& run = point.run;
+    table.add_row(
+        {static_cast<std::int64_t>(point.options.workers), std::string(point.options.wire.name),
+         std::string(to_string(point.options.scaling)),
+         to_string(judge(study.settings, run.losses, study.reference(point).losses)),
+         study.gap(point), tail_loss(study.settings, run.losses), run.sqnr_db,
+         run.underflow_percent, run.saturated_percent, run.smallest_mu, 1e-3 * run.bytes_per_step});
+  }
+  return table;
+}
+
+Table curve_table(const Study& study) {
+  Table table("curves", "Loss over the steps, means of stretches",
+              {{"workers", "1", "as in runs"},
+               {"run", "", "wire and scaling"},
+               {"step", "steps", "middle of the stretch"},
+               {"loss", "nats", "mean over the workers"}});
+  for (const Point& point : study.points) {
+    const Series series = loss_curve(point.name(), point.run.losses);
+    for (std::size_t i = 0; i < series.x.size(); ++i)
+      table.add_row({static_cast<std::int64_t>(point.options.workers), point.name(), series.x[i],
+                     series.y[i]});
+  }
+  return table;
+}
+
+Plot curve_plot(const Study& study) {
+  const int most = study.points.back().options.workers;
+  Plot plot{"loss",
+            fmt::format("Loss with {} workers ({})", most, setup(study)),
+            {"step"},
+            {"loss, nats"},
+            {}};
+  for (const Point& point : study.points)
+    if (point.options.workers == most)
+      plot.series.push_back(loss_curve(point.name(), point.run.losses));
+  plot.series.front().style = Series::Style::dashed;
+  return plot;
+}
+
+std::vector<std::string> findings_of(const Study& study) {
+  std::vector<std::string> findings;
+  for (const Point& point : study.points) {
+    if (&point.run == &study.reference(point)) continue;
+    findings.push_back(fmt::format(
+        "{} workers, {}: gap to FP32 wires {:+.4f} nats, mean gradient at {:.1f} dB, {:.3g} % "
+        "underflow, {:.3g} % saturated, {:.3g} times the traffic ({}).",
+        point.options.workers, point.name(), study.gap(point), point.run.sqnr_db,
+        point.run.underflow_percent, point.run.saturated_percent,
+        point.run.bytes_per_step / study.reference(point).bytes_per_step, setup(study)));
+  }
+  return findings;
+}
+
+}  // namespace
+
+Results data_parallel(const RunContext& context) {
+  Study study = read_study(context.parameters);
+  Fabric& fabric = context.fabric == nullptr ? in_process_fabric() : *context.fabric;
+  RunContext points = context;
+  if (!fabric.concurrent()) points.threads = 1;
+  parallel_points(points, study.points.size(), [&](std::size_t i) {
+    study.points[i].run = train_parallel(fabric, study.settings, study.variant,
+                                         study.points[i].options, context.seed);
+  });
+  Results results;
+  results.tables = {run_table(study), curve_table(study)};
+  results.plots = {curve_plot(study)};
+  results.findings = findings_of(study);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,245 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "fp8lab/core/error.hpp"
+#include "leading-indicators/faults.hpp"
+#include "leading-indicators/indicators.hpp"
+#include "optimizer-precision/rows.hpp"
+#include "train/settings.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Run {
+  std::string name;
+  Variant variant;
+  AdamWOptions optimizer;
+  std::vector<StepFigures> steps;
+  WatchedRun watched;
+};
+
+struct FaultRow {
+  Fault fault;
+  std::int64_t snapshot_every = 0;
+  FaultyRun run;
+};
+
+struct Study {
+  StudySettings settings;
+  Thresholds thresholds;
+  std::vector<Run> runs;  ///< the shadow first
+  Variant fault_variant;
+  std::vector<FaultRow> faults;  ///< the run without a fault first
+};
+
+/// `VARIANT` or `VARIANT@STATES`.
+Run find_run(const std::string& name) {
+  const auto at = name.find('@');
+  Run run{name, find_variant(name.substr(0, at)), {}, {}, {}};
+  if (at != std::string::npos) run.optimizer = find_optimizer_row(name.substr(at + 1)).states;
+  return run;
+}
+
+Thresholds read_thresholds(const Parameters& p) {
+  return {.amax_ratio = p.real("amax_ratio"),
+          .moment_ratio = p.real("moment_ratio"),
+          .loss_gap = p.real("loss_gap"),
+          .window = static_cast<std::int64_t>(positive(p, "window")),
+          .patience = static_cast<std::int64_t>(positive(p, "patience")),
+          .leave_gap = p.real("leave_gap")};
+}
+
+Study read_study(const Parameters& p) {
+  Study study;
+  study.settings = read_settings(p);
+  study.settings.outliers = {static_cast<std::int64_t>(positive(p, "outlier_channels")),
+                             static_cast<int>(p.integer("outlier_log2"))};
+  study.thresholds = read_thresholds(p);
+  study.runs.push_back(find_run("bf16"));
+  for (const std::string& name : p.texts("runs")) study.runs.push_back(find_run(name));
+  study.fault_variant = find_variant(p.text("fault_variant"));
+  const double share = p.real("fault_at");
+  require(share > 0.0 && share < 1.0, "fault_at", "above 0, below 1", fmt::format("{:g}", share));
+  const auto step =
+      static_cast<std::int64_t>(share * static_cast<double>(study.settings.schedule.steps));
+  study.faults.push_back({{FaultKind::none, step}, 0, {}});
+  for (const FaultKind kind : {FaultKind::transient, FaultKind::persistent})
+    for (const std::int64_t every : p.integers("snapshot_every")) {
+      require(every >= 0, "snapshot_every", "0 or more", fmt::format("{}", every));
+      study.faults.push_back({{kind, step}, every, {}});
+    }
+  return study;
+}
+
+void run_study(const RunContext& context, Study& study) {
+  const std::size_t runs = study.runs.size();
+  parallel_points(context, runs + study.faults.size(), [&](std::size_t i) {
+    if (i < runs) {
+      Run& run = study.runs[i];
+      StudySettings settings = study.settings;
+      settings.optimizer = run.optimizer;
+      run.steps = record_run(settings, run.variant,
+                             run.variant.outliers ? settings.outliers : train::OutlierChannels{},
+                             context.seed);
+    } else {
+      FaultRow& row = study.faults[i - runs];
+      row.run = run_with_fault(study.settings, study.fault_variant, context.seed, row.fault,
+                               row.snapshot_every);
+    }
+  });
+  for (Run& run : study.runs)
+    run.watched = watch(study.thresholds, run.steps, study.runs.front().steps);
+}
+
+std::string setup(const Study& study) {
+  return describe_setup(study.settings,
+                        static_cast<std::int64_t>(study.faults.front().run.weights.size()));
+}
+
+/// A step for a table; -1 for never.
+std::int64_t or_never(std::optional<std::int64_t> step) { return step.value_or(-1); }
+
+Table lead_table(const Study& study) {
+  Table table("leads", fmt::format("Alarms against a BF16 shadow ({})", setup(study)),
+              {{"run", "", "variant, and optimizer states after @"},
+               {"left", "step", "from here on the loss gap stays above leave_gap; -1: never"},
+               {"gradient_amax", "step", "first alarm; -1: never"},
+               {"second_moment", "step", "first alarm; -1: never"},
+               {"loss_gap", "step", "first alarm; -1: never"},
+               {"first_alarm", "step", "of any: where a switch would end the run; -1: never"},
+               {"lead", "steps", "from the first alarm to left; 0 where one is missing"},
+               {"gap", "nats", "loss above the shadow's at the end, over the window"}});
+  for (std::size_t i = 1; i < study.runs.size(); ++i) {
+    const WatchedRun& w = study.runs[i].watched;
+    std::optional<std::int64_t> first;
+    for (const auto& alarm : w.alarms)
+      if (alarm && (!first || *alarm < *first)) first = alarm;
+    const std::int64_t lead = first && w.left ? *w.left - *first : 0;
+    table.add_row({study.runs[i].name, or_never(w.left), or_never(w.alarms[0]),
+                   or_never(w.alarms[1]), or_never(w.alarms[2]), or_never(first), lead,
+                   w.values[2].empty() ? std::nan("") : w.values[2].back()});
+  }
+  return table;
+}
+
+Table value_table(const Study& study) {
+  Table table("indicators", "Ratios to the shadow and the loss gap, step by step",
+              {{"run", "", "as in leads"},
+               {"step", "steps", "from 0"},
+               {"gradient_amax", "1", "of the blocks' weights over the shadow's, window mean"},
+               {"second_moment", "1", "mean v over the shadow's, window mean"},
+               {"loss_gap", "nats", "loss above the shadow's, window mean"}});
+  for (std::size_t i = 1; i < study.runs.size(); ++i) {
+    const auto& values = study.runs[i].watched.values;
+    for (std::size_t step = 0; step < values[0].size(); ++step)
+      table.add_row({study.runs[i].name, static_cast<std::int64_t>(step), values[0][step],
+                     values[1][step], values[2][step]});
+  }
+  return table;
+}
+
+Table fault_table(const Study& study) {
+  Table table("faults",
+              fmt::format("A NaN in one gradient at step {}, {} ({})",
+                          study.faults.front().fault.step, study.fault_variant.name, setup(study)),
+              {{"fault", "", "none, transient or persistent"},
+               {"snapshot_every", "steps", "0: no guard"},
+               {"finite_losses", "%", "steps that ended with a finite loss"},
+               {"rollbacks", "1", "times the state went back"},
+               {"replayed", "steps", "taken again"},
+               {"skipped", "steps", "left out in the end"},
+               {"passes", "1", "forward and backward passes over the steps of the run"},
+               {"snapshot", "MB", "one snapshot: states, scales, amaxes"},
+               {"copied", "MB", "by snapshots, a step"},
+               {"loss", "nats", "mean of the last steps; nan if one was not finite"},
+               {"same_bits", "", "weights end with the bits of the run without a fault"}});
+  for (const FaultRow& row : study.faults) {
+    const FaultyRun& run = row.run;
+    const auto steps = static_cast<double>(run.losses.size());
+    const auto finite = std::count_if(run.losses.begin(), run.losses.end(),
+                                      [](double loss) { return std::isfinite(loss); });
+    const double megabytes = static_cast<double>(run.snapshot_bytes) * 1e-6;
+    table.add_row({std::string(to_string(row.fault.kind)), row.snapshot_every,
+                   100.0 * static_cast<double>(finite) / steps, run.rollbacks, run.replayed,
+                   run.skipped, static_cast<double>(run.attempts) / steps, megabytes,
+                   megabytes * static_cast<double>(run.snapshots) / steps,
+                   tail_loss(study.settings, run.losses),
+                   same_weights(run, study.faults.front().run)});
+  }
+  return table;
+}
+
+Plot indicator_plot(const Study& study, Indicator indicator, const char* name, const Axis& y) {
+  Plot plot{name,
+            fmt::format("{} against a BF16 shadow ({})", to_string(indicator), setup(study)),
+            {"step"},
+            y,
+            {}};
+  for (std::size_t i = 1; i < study.runs.size(); ++i) {
+    Series series{study.runs[i].name, {}, {}, Series::Style::lines};
+    const auto& values = study.runs[i].watched.values[static_cast<std::size_t>(indicator)];
+    for (std::size_t step = 0; step < values.size(); ++step) {
+      series.x.push_back(static_cast<double>(step));
+      series.y.push_back(std::isfinite(values[step]) ? values[step] : std::nan(""));
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+std::string alarm_list(const WatchedRun& w) {
+  std::string list;
+  for (const Indicator indicator : kIndicators)
+    if (const auto step = w.alarms[static_cast<std::size_t>(indicator)])
+      list += fmt::format("{}{} at step {}", list.empty() ? "" : ", ", to_string(indicator), *step);
+  return list.empty() ? "no alarm" : list;
+}
+
+std::vector<std::string> findings_of(const Study& study) {
+  std::vector<std::string> findings;
+  for (std::size_t i = 1; i < study.runs.size(); ++i) {
+    const WatchedRun& w = study.runs[i].watched;
+    const std::string end =
+        w.left ? fmt::format("the loss leaves its shadow at step {}", *w.left)
+               : fmt::format("the loss never leaves its shadow in {} steps", w.values[2].size());
+    findings.push_back(fmt::format("{}: {}; {}.", study.runs[i].name, alarm_list(w), end));
+  }
+  for (const FaultRow& row : study.faults) {
+    if (row.fault.kind == FaultKind::none) continue;
+    const auto finite = std::count_if(row.run.losses.begin(), row.run.losses.end(),
+                                      [](double loss) { return std::isfinite(loss); });
+    findings.push_back(fmt::format(
+        "A {} NaN at step {} of {}, {}: {} steps end finite, {} rollbacks, {} steps taken again, "
+        "{} skipped{}.",
+        to_string(row.fault.kind), row.fault.step, row.run.losses.size(),
+        row.snapshot_every == 0 ? "no guard"
+                                : fmt::format("a snapshot every {} steps", row.snapshot_every),
+        finite, row.run.rollbacks, row.run.replayed, row.run.skipped,
+        same_weights(row.run, study.faults.front().run) ? ", the bits of a run without it" : ""));
+  }
+  return findings;
+}
+
+}  // namespace
+
+Results leading_indicators(const RunContext& context) {
+  Study study = read_study(context.parameters);
+  run_study(context, study);
+  Results results;
+  results.tables = {lead_table(study), fault_table(study), value_table(study)};
+  results.plots = {
+      indicator_plot(study, Indicator::gradient_amax, "gradient_amax",
+                     {"gradient amax / shadow's", true}),
+      indicator_plot(study, Indicator::second_moment, "second_moment", {"mean v / shadow's", true}),
+      indicator_plot(study, Indicator::loss_gap, "loss_gap", {"loss gap, nats"})};
+  results.findings = findings_of(study);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

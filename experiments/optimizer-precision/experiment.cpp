@@ -1,0 +1,166 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "common/spread.hpp"
+#include "fp8lab/core/error.hpp"
+#include "optimizer-precision/rows.hpp"
+#include "train/settings.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// What the seeds of one row say together.
+struct Summary {
+  Spread tail;
+  Spread gap;
+  std::array<std::int64_t, 3> outcomes{};
+
+  /// The worst outcome of a seed.
+  [[nodiscard]] Outcome outcome() const {
+    if (outcomes[2] > 0) return Outcome::diverges;
+    return outcomes[1] > 0 ? Outcome::stalls : Outcome::follows;
+  }
+};
+
+struct Comparison {
+  StudySettings settings;
+  std::vector<OptimizerRow> rows;
+  std::size_t seeds = 0;
+  std::vector<TrainingRun> runs;  ///< rows x seeds
+
+  [[nodiscard]] const TrainingRun& run(std::size_t row, std::size_t seed) const {
+    return runs[row * seeds + seed];
+  }
+};
+
+Comparison read_comparison(const Parameters& p) {
+  Comparison c;
+  c.settings = read_settings(p);
+  c.seeds = positive(p, "seeds");
+  for (const std::string& name : p.texts("rows")) {
+    c.rows.push_back(find_optimizer_row(name));
+    c.rows.back().states.beta1 = static_cast<float>(p.real("beta1"));
+    c.rows.back().states.beta2 = static_cast<float>(p.real("beta2"));
+    c.rows.back().states.weight_decay = p.real("weight_decay");
+  }
+  require(!c.rows.empty(), "rows", "at least the reference", "none");
+  c.runs.resize(c.rows.size() * c.seeds);
+  return c;
+}
+
+Summary summarize(const Comparison& c, std::size_t row) {
+  std::vector<double> tail;
+  std::vector<double> gap;
+  Summary summary;
+  for (std::size_t s = 0; s < c.seeds; ++s) {
+    const std::vector<double>& losses = c.run(row, s).losses;
+    const std::vector<double>& reference = c.run(0, s).losses;
+    tail.push_back(tail_loss(c.settings, losses));
+    gap.push_back(tail.back() - tail_loss(c.settings, reference));
+    ++summary.outcomes[static_cast<std::size_t>(judge(c.settings, losses, reference))];
+  }
+  summary.tail = spread_of(tail);
+  summary.gap = spread_of(gap);
+  return summary;
+}
+
+std::string setup(const Comparison& c) {
+  return fmt::format("{}, {} {}", describe_setup(c.settings, c.runs.front().parameters), c.seeds,
+                     c.seeds == 1 ? "seed" : "seeds");
+}
+
+Table verdict_table(const Comparison& c, const std::vector<Summary>& summaries) {
+  Table table("verdicts", fmt::format("Optimizer states against {} ({})", c.rows[0].name, setup(c)),
+              {{"row", "", "of Table 6, or its formats without scales"},
+               {"gemms", "", "arithmetic of the linear layers"},
+               {"master", "", "format of the master weights"},
+               {"gradient", "", "format that gradients are stored in before the step"},
+               {"m", "", "format of the first moment"},
+               {"v", "", "format of the second moment"},
+               {"verdict", "", "of the worst seed: follows, stalls or diverges"},
+               {"gap", "nats", "tail loss above the reference's, mean over seeds"},
+               {"gap_min", "nats", "smallest"},
+               {"gap_max", "nats", "largest"},
+               {"loss", "nats", "mean loss of the last steps, mean over seeds"},
+               {"diverged", "seeds", "seeds that diverged"}});
+  for (std::size_t i = 0; i < c.rows.size(); ++i) {
+    const AdamWOptions& o = c.rows[i].states;
+    const Summary& s = summaries[i];
+    table.add_row({c.rows[i].name, c.rows[i].variant.name, describe(o.master), describe(o.gradient),
+                   describe(o.m), describe(o.v), to_string(s.outcome()), s.gap.mean, s.gap.min,
+                   s.gap.max, s.tail.mean, s.outcomes[2]});
+  }
+  return table;
+}
+
+Series curve(const Comparison& c, std::size_t row) {
+  Series series = loss_curve(c.rows[row].name, c.run(row, 0).losses);
+  if (row == 0) series.style = Series::Style::dashed;
+  return series;
+}
+
+Table curve_table(const Comparison& c) {
+  Table table("curves", "Loss over the steps, first seed, means of stretches",
+              {{"row", "", "as in verdicts"},
+               {"step", "steps", "middle of the stretch"},
+               {"loss", "nats", "mean; nan once the run broke off"}});
+  for (std::size_t row = 0; row < c.rows.size(); ++row) {
+    const Series series = curve(c, row);
+    for (std::size_t i = 0; i < series.x.size(); ++i)
+      table.add_row({c.rows[row].name, series.x[i], series.y[i]});
+  }
+  return table;
+}
+
+Plot curve_plot(const Comparison& c, bool scaled) {
+  Plot plot{scaled ? "loss_scaled" : "loss_unscaled",
+            fmt::format("Loss with optimizer states {} scales ({})", scaled ? "with" : "without",
+                        setup(c)),
+            {"step"},
+            {"loss, nats"},
+            {}};
+  for (std::size_t row = 0; row < c.rows.size(); ++row)
+    if (row == 0 || c.rows[row].scaled == scaled) plot.series.push_back(curve(c, row));
+  return plot;
+}
+
+std::vector<std::string> findings_of(const Comparison& c, const std::vector<Summary>& summaries) {
+  std::vector<std::string> findings;
+  for (std::size_t i = 1; i < c.rows.size(); ++i) {
+    const Summary& s = summaries[i];
+    findings.push_back(fmt::format("{} {}: gap to {} {:+.3f} nats [{:+.3f}, {:+.3f}] ({}).",
+                                   c.rows[i].name, to_string(s.outcome()), c.rows[0].name,
+                                   s.gap.mean, s.gap.min, s.gap.max, setup(c)));
+  }
+  return findings;
+}
+
+}  // namespace
+
+Results optimizer_precision(const RunContext& context) {
+  Comparison c = read_comparison(context.parameters);
+  parallel_points(context, c.runs.size(), [&](std::size_t i) {
+    const OptimizerRow& row = c.rows[i / c.seeds];
+    StudySettings settings = c.settings;
+    settings.optimizer = row.states;
+    c.runs[i] = train_variant(settings, row.variant, {}, context.seed + i % c.seeds);
+  });
+  std::vector<Summary> summaries;
+  for (std::size_t row = 0; row < c.rows.size(); ++row) summaries.push_back(summarize(c, row));
+  Results results;
+  results.tables = {verdict_table(c, summaries), curve_table(c)};
+  for (const bool scaled : {true, false}) {
+    Plot plot = curve_plot(c, scaled);
+    if (plot.series.size() > 1) results.plots.push_back(std::move(plot));
+  }
+  results.findings = findings_of(c, summaries);
+  return results;
+}
+
+}  // namespace fp8lab::experiments
