@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "claims/groups.hpp"
 #include "common/parallel.hpp"
@@ -271,7 +271,7 @@ std::vector<float> weights_of(train::Trainer& trainer) {
 double different_bits(const std::vector<float>& a, const std::vector<float>& b) {
   double different = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) different += 1.0;
+    if (std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) different += 1.0;
   return different;
 }
 

@@ -43,10 +43,12 @@ double mean_second_moment(train::Trainer& trainer) {
   return count == 0 ? 0.0 : sum.total() / static_cast<double>(count);
 }
 
-double log_ratio(double run, double shadow) {
-  const double ratio = std::log(run / shadow);
-  return std::isfinite(ratio) ? ratio : kInfinity;
+double finite_or_infinity(double x) {
+  if (std::isfinite(x)) return x;
+  return kInfinity;
 }
+
+double log_ratio(double run, double shadow) { return finite_or_infinity(std::log(run / shadow)); }
 
 }  // namespace
 
@@ -85,7 +87,7 @@ void KillSwitch::observe(const StepFigures& run, const StepFigures& shadow) {
   const double gap = run.loss - shadow.loss;
   history_[0].push_back(log_ratio(run.gradient_amax, shadow.gradient_amax));
   history_[1].push_back(log_ratio(run.second_moment, shadow.second_moment));
-  history_[2].push_back(std::isfinite(gap) ? gap : kInfinity);
+  history_[2].push_back(finite_or_infinity(gap));
   const auto step = static_cast<std::int64_t>(history_[0].size()) - 1;
   if (step + 1 < thresholds_.window) return;
   const std::array<double, 3> limits{thresholds_.amax_ratio, thresholds_.moment_ratio,
