@@ -86,34 +86,65 @@ T number(std::string_view axis, std::string_view text) {
   return value;
 }
 
-/// The texts of FIRST:LAST[:+STEP|:*FACTOR].
+/// FIRST:LAST[:+STEP|:*FACTOR].
 template <class T>
-std::vector<std::string> range(std::string_view axis, std::string_view text) {
+struct Range {
+  T first;
+  T last;
+  T by;
+  bool multiplies;
+};
+
+template <class T>
+Range<T> parse_range(std::string_view axis, std::string_view text) {
   const auto colon = text.find(':');
   const auto second = text.find(':', colon + 1);
-  const T first = number<T>(axis, text.substr(0, colon));
-  const T last = number<T>(axis, text.substr(colon + 1, second - colon - 1));
   std::string_view step = second == std::string_view::npos ? "+1" : text.substr(second + 1);
-  const bool factor = step.starts_with('*');
-  if (factor || step.starts_with('+')) step.remove_prefix(1);
-  const T by = number<T>(axis, step);
-  const bool moves = factor ? by > T{1} && first > T{0} : by > T{0};
-  if (!moves || !(first <= last) || !std::isfinite(static_cast<double>(last)))
+  const bool multiplies = step.starts_with('*');
+  if (multiplies || step.starts_with('+')) step.remove_prefix(1);
+  const Range<T> range{number<T>(axis, text.substr(0, colon)),
+                       number<T>(axis, text.substr(colon + 1, second - colon - 1)),
+                       number<T>(axis, step), multiplies};
+  const bool moves = multiplies ? range.by > T{1} && range.first > T{0} : range.by > T{0};
+  if (!moves || !(range.first <= range.last) || !std::isfinite(static_cast<double>(range.last)))
     throw Error(axis, "FIRST:LAST[:+STEP|:*FACTOR] that rises from FIRST to LAST",
                 fmt::format("'{}'", text));
+  return range;
+}
+
+/// Value number `index`, or nothing past the end.
+std::optional<std::string> value_of(const Range<std::int64_t>& range, std::size_t index,
+                                    std::int64_t& value) {
+  // Checked before the step is made: it must not overflow.
+  if (index == 0)
+    value = range.first;
+  else if (range.multiplies ? value > range.last / range.by : range.by > range.last - value)
+    return std::nullopt;
+  else
+    value = range.multiplies ? value * range.by : value + range.by;
+  return fmt::format("{}", value);
+}
+
+/// To 12 significant digits: 0.1:0.8:+0.1 means 0.3 and reaches 0.8.
+std::optional<std::string> value_of(const Range<double>& range, std::size_t index,
+                                    double& /*value*/) {
+  const auto i = static_cast<double>(index);
+  const double value =
+      range.multiplies ? range.first * std::pow(range.by, i) : range.first + i * range.by;
+  const double slack = 1e-9 * (range.multiplies ? range.last : range.by);
+  if (value > range.last + slack) return std::nullopt;
+  return fmt::format("{:.12g}", value);
+}
+
+template <class T>
+std::vector<std::string> range(std::string_view axis, std::string_view text) {
+  const Range<T> range = parse_range<T>(axis, text);
   std::vector<std::string> texts;
-  T value = first;
-  // Checked before the step is made: an integer must not overflow.
-  for (std::size_t i = 1; texts.push_back(fmt::format("{}", value)), true; ++i) {
-    if (i > kMaxAxisValues)
-      throw Error(axis, fmt::format("at most {} values", kMaxAxisValues),
-                  fmt::format("'{}'", text));
-    const bool fits = factor ? value <= last / by : by <= last - value;
-    if (!fits) break;
-    value = factor                  ? value * by
-            : std::is_integral_v<T> ? value + by
-                                    : first + static_cast<T>(i) * by;
-    if (value > last) break;
+  T value{};
+  while (const std::optional<std::string> next = value_of(range, texts.size(), value)) {
+    require(texts.size() < kMaxAxisValues, axis, fmt::format("at most {} values", kMaxAxisValues),
+            fmt::format("'{}'", text));
+    texts.push_back(*next);
   }
   return texts;
 }

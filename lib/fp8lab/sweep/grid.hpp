@@ -26,7 +26,8 @@ struct GridAxis {
 
 /// Reads `KEY=ITEM,ITEM...`. An item is a value, `all` (every element of a list
 /// parameter's default), or for numbers a range with both ends:
-/// `FIRST:LAST` (step 1), `FIRST:LAST:+STEP`, `FIRST:LAST:*FACTOR`.
+/// `FIRST:LAST` (step 1), `FIRST:LAST:+STEP`, `FIRST:LAST:*FACTOR`; real numbers of a
+/// range are rounded to 12 significant digits.
 /// Throws `Error` for an unknown key, a value of another type, a range that
 /// is empty or does not move, and a value that comes twice.
 GridAxis parse_axis(std::string_view spec, const Parameters& defaults);

@@ -56,6 +56,11 @@ Json json_of(const TableHead& head) {
   return {{"table", head.name}, {"title", head.title}, {"columns", columns}};
 }
 
+/// What rows call their head.
+std::string id_of(const TableHead& head) {
+  return fmt::format("{:08x}", crc32(json_of(head).dump()));
+}
+
 TableHead head_of(const Json& json) {
   TableHead head{json.at("table"), json.at("title"), {}};
   for (const Json& column : json.at("columns"))
@@ -71,7 +76,7 @@ Json json_of(const PointResult& result) {
   }
   json["rows"] = Json::object();
   for (std::size_t t = 0; t < result.heads.size(); ++t)
-    json["rows"][result.heads[t].name] = result.rows[t];
+    json["rows"][id_of(result.heads[t])] = result.rows[t];
   return json;
 }
 
@@ -94,14 +99,6 @@ void require_same_identity(const fs::path& path, std::string_view expected, std:
 
 }  // namespace
 
-bool operator==(const TableHead& a, const TableHead& b) {
-  const auto same = [](const Column& x, const Column& y) {
-    return x.name == y.name && x.unit == y.unit && x.description == y.description;
-  };
-  return a.name == b.name && a.title == b.title &&
-         std::equal(a.columns.begin(), a.columns.end(), b.columns.begin(), b.columns.end(), same);
-}
-
 std::string serialize(const PointResult& result) {
   Json json = json_of(result);
   json["heads"] = Json::array();
@@ -114,7 +111,7 @@ PointResult deserialize(std::string_view text) {
   PointResult result{json.at("point"), {}, {}, json.value("error", "")};
   for (const Json& head : json.at("heads")) {
     result.heads.push_back(head_of(head));
-    result.rows.push_back(json.at("rows").at(result.heads.back().name));
+    result.rows.push_back(json.at("rows").at(id_of(result.heads.back())));
   }
   return result;
 }
@@ -128,7 +125,7 @@ SweepLog::SweepLog(SweepLog&& other) noexcept
     : path_(std::move(other.path_)),
       identity_(std::move(other.identity_)),
       offsets_(std::move(other.offsets_)),
-      tables_(std::move(other.tables_)),
+      heads_(std::move(other.heads_)),
       damage_(other.damage_),
       done_count_(other.done_count_),
       end_(other.end_),
@@ -201,7 +198,7 @@ void SweepLog::take_line(std::string_view line, std::int64_t offset) {
   const Json json = *json_of_line(line);
   if (json.contains("table")) {
     TableHead head = head_of(json);
-    tables_.emplace(head.name, head);
+    heads_.emplace(id_of(head), std::move(head));
     return;
   }
   const std::int64_t point = json.at("point");
@@ -217,8 +214,8 @@ void SweepLog::take_line(std::string_view line, std::int64_t offset) {
   }
   // Rows whose table's head was in a damaged line cannot be told from others.
   if (json.contains("rows"))
-    for (const auto& [name, rows] : json["rows"].items())
-      if (!tables_.contains(name)) return;
+    for (const auto& [id, rows] : json["rows"].items())
+      if (!heads_.contains(id)) return;
   known = offset;
   ++done_count_;
 }
@@ -242,13 +239,8 @@ void SweepLog::write_line(std::string line) {
 
 void SweepLog::append(const PointResult& result) {
   require(!done(result.point), "point", "each point once", std::to_string(result.point));
-  for (const TableHead& head : result.heads) {
-    const auto [known, is_new] = tables_.try_emplace(head.name, head);
-    if (!is_new && !(known->second == head))
-      throw Error(fmt::format("table {} of point {}", head.name, result.point),
-                  "the columns that it has at other points", "other columns");
-    if (is_new) write_line(line_of(json_of(head)));
-  }
+  for (const TableHead& head : result.heads)
+    if (heads_.try_emplace(id_of(head), head).second) write_line(line_of(json_of(head)));
   const std::int64_t offset = end_;
   write_line(line_of(json_of(result)));
   offsets_[static_cast<std::size_t>(result.point)] = offset;
@@ -286,8 +278,8 @@ PointResult SweepLog::result(std::int64_t point) const {
   if (!json) throw Error(fmt::format("{}: changed while it was read", path_.string()));
   PointResult result{point, {}, {}, json->value("error", "")};
   if (json->contains("rows"))
-    for (const auto& [name, rows] : (*json)["rows"].items()) {
-      result.heads.push_back(tables_.at(name));
+    for (const auto& [id, rows] : (*json)["rows"].items()) {
+      result.heads.push_back(heads_.at(id));
       result.rows.push_back(rows);
     }
   return result;
@@ -298,10 +290,6 @@ void SweepLog::sort() {
   std::error_code error;
   fs::remove(sorted, error);
   SweepLog out = create(sorted, identity_, static_cast<std::int64_t>(offsets_.size()));
-  for (const auto& [name, head] : tables_) {
-    out.tables_.emplace(name, head);
-    out.write_line(line_of(json_of(head)));
-  }
   for (std::int64_t point = 0; point < static_cast<std::int64_t>(offsets_.size()); ++point)
     if (done(point)) out.append(result(point));
   out.sync();
@@ -309,6 +297,7 @@ void SweepLog::sort() {
   if (error) throw Error(fmt::format("{}: cannot replace: {}", path_.string(), error.message()));
   std::swap(file_, out.file_);
   std::swap(offsets_, out.offsets_);
+  std::swap(heads_, out.heads_);
   end_ = out.end_;
 }
 

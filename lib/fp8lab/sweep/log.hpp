@@ -18,21 +18,23 @@
 
 namespace fp8lab {
 
-/// What a result table is, without its rows.
+/// The cells of a row, as CSV writes each.
+using CsvRow = std::vector<std::string>;
+
+/// What a result table is at one point, without its rows. Columns may differ from point to point
+/// (one a tile, say).
 struct TableHead {
   std::string name;
   std::string title;
   std::vector<Column> columns;
-
-  friend bool operator==(const TableHead&, const TableHead&);
 };
 
-/// What one point gave: rows as CSV lines by table, or why it failed.
+/// What one point gave: the rows of its tables, or why it failed.
 struct PointResult {
   std::int64_t point = 0;
   std::vector<TableHead> heads;
-  std::vector<std::vector<std::string>> rows;  ///< of the table of the same position
-  std::string error;                           ///< empty for a point that ran
+  std::vector<std::vector<CsvRow>> rows;  ///< of the table of the same position
+  std::string error;                      ///< empty for a point that ran
 };
 
 /// Text of a result for sending it to the process that writes; and back.
@@ -71,8 +73,7 @@ class SweepLog {
   ~SweepLog();
 
   /// Appends a point. Throws `Error` with the system's reason if it cannot be
-  /// written whole; the log is then as before. Throws too for a table whose head
-  /// differs from that of another point.
+  /// written whole; the log is then as before.
   void append(const PointResult& result);
 
   /// Hands what is written to the disk.
@@ -81,7 +82,6 @@ class SweepLog {
   [[nodiscard]] bool done(std::int64_t point) const;
   [[nodiscard]] std::int64_t done_count() const { return done_count_; }
   [[nodiscard]] const LogDamage& damage() const { return damage_; }
-  [[nodiscard]] const std::map<std::string, TableHead>& tables() const { return tables_; }
   [[nodiscard]] std::string_view identity() const { return identity_; }
 
   /// The result of a point that is done.
@@ -101,8 +101,8 @@ class SweepLog {
 
   std::filesystem::path path_;
   std::string identity_;
-  std::vector<std::int64_t> offsets_;  ///< of each point's line; -1: not done
-  std::map<std::string, TableHead> tables_;
+  std::vector<std::int64_t> offsets_;       ///< of each point's line; -1: not done
+  std::map<std::string, TableHead> heads_;  ///< by the checksum of their text
   LogDamage damage_;
   std::int64_t done_count_ = 0;
   std::int64_t end_ = 0;

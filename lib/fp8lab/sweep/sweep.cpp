@@ -19,11 +19,14 @@ constexpr const char* kLogFile = "points.jsonl";
 // A machine that loses power loses at most what finished within this time.
 constexpr auto kSyncInterval = std::chrono::seconds(2);
 
-std::vector<std::string> csv_rows(const Table& table) {
-  std::vector<std::string> lines;
-  lines.reserve(table.rows().size());
-  for (const std::vector<Cell>& row : table.rows()) lines.push_back(csv_line(row));
-  return lines;
+std::vector<CsvRow> csv_rows(const Table& table) {
+  std::vector<CsvRow> rows;
+  rows.reserve(table.rows().size());
+  for (const std::vector<Cell>& row : table.rows()) {
+    CsvRow& cells = rows.emplace_back();
+    for (const Cell& cell : row) cells.push_back(to_csv(cell));
+  }
+  return rows;
 }
 
 std::int64_t count_failed(const SweepPlan& plan, const SweepLog& log) {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <fstream>
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -45,26 +45,72 @@ std::string header_line(const std::vector<Column>& columns) {
   return csv_line(names);
 }
 
-/// The rows of one table, by the number of its points.
-using RowsOf = std::function<std::vector<std::string>(const PointResult&)>;
+/// A table of all points: its columns are those of its points, in the order in which they come.
+struct SweepTable {
+  std::string name;
+  std::string title;
+  std::vector<Column> columns;
+
+  void add(const TableHead& head) {
+    for (const Column& column : head.columns)
+      if (std::ranges::find(columns, column.name, &Column::name) == columns.end())
+        columns.push_back(column);
+  }
+};
+
+std::vector<SweepTable> tables_of(const SweepPlan& plan, const SweepLog& log) {
+  std::map<std::string, SweepTable> tables;
+  for (std::int64_t index = 0; index < plan.grid.size(); ++index)
+    for (const TableHead& head : log.result(index).heads)
+      tables.try_emplace(head.name, SweepTable{head.name, head.title, {}}).first->second.add(head);
+  std::vector<SweepTable> list;
+  for (auto& [name, table] : tables) list.push_back(std::move(table));
+  return list;
+}
+
+/// The row of a point's table under the columns of the whole one; a column that the point
+/// does not have stays empty.
+std::string aligned_line(const SweepTable& table, const TableHead& head, const CsvRow& row) {
+  std::string line;
+  for (const Column& column : table.columns) {
+    const auto own = std::ranges::find(head.columns, column.name, &Column::name);
+    line += ',';
+    if (own != head.columns.end())
+      line += row[static_cast<std::size_t>(own - head.columns.begin())];
+  }
+  return line;
+}
+
+/// The rows of `table` that a point has, each after a comma.
+std::vector<std::string> lines_of(const SweepTable& table, const PointResult& result) {
+  std::vector<std::string> lines;
+  for (std::size_t t = 0; t < result.heads.size(); ++t)
+    if (result.heads[t].name == table.name)
+      for (const CsvRow& row : result.rows[t])
+        lines.push_back(aligned_line(table, result.heads[t], row));
+  if (table.name == kFailures && !result.error.empty())
+    lines.push_back(fmt::format(",{}", to_csv(result.error)));
+  return lines;
+}
 
 Json write_table(const SweepPlan& plan, const SweepLog& log, const fs::path& folder,
-                 const TableHead& head, const RowsOf& rows_of) {
-  std::vector<Column> columns = point_columns(plan, head.columns);
-  columns.insert(columns.end(), head.columns.begin(), head.columns.end());
-  const std::string file = head.name + ".csv";
+                 const SweepTable& table) {
+  require_file_name("table name", table.name);
+  std::vector<Column> columns = point_columns(plan, table.columns);
+  columns.insert(columns.end(), table.columns.begin(), table.columns.end());
+  const std::string file = table.name + ".csv";
   std::int64_t rows = 0;
   write_file(folder / file, [&](std::ostream& out) {
     out << header_line(columns) << '\n';
     for (std::int64_t index = 0; index < plan.grid.size(); ++index) {
-      const std::vector<std::string> lines = rows_of(log.result(index));
+      const std::vector<std::string> lines = lines_of(table, log.result(index));
       if (lines.empty()) continue;
       const std::string prefix = csv_line(point_cells(plan.grid.at(index)));
-      for (const std::string& line : lines) out << prefix << ',' << line << '\n';
+      for (const std::string& line : lines) out << prefix << line << '\n';
       rows += static_cast<std::int64_t>(lines.size());
     }
   });
-  Json json{{"name", head.name}, {"title", head.title}, {"file", file}, {"rows", rows}};
+  Json json{{"name", table.name}, {"title", table.title}, {"file", file}, {"rows", rows}};
   json["columns"] = Json::array();
   for (const Column& column : columns)
     json["columns"].push_back(
@@ -72,31 +118,18 @@ Json write_table(const SweepPlan& plan, const SweepLog& log, const fs::path& fol
   return json;
 }
 
-std::vector<std::string> rows_of_table(const PointResult& result, const std::string& name) {
-  for (std::size_t t = 0; t < result.heads.size(); ++t)
-    if (result.heads[t].name == name) return result.rows[t];
-  return {};
-}
-
-std::vector<std::string> error_of(const PointResult& result) {
-  if (result.error.empty()) return {};
-  return {csv_line({result.error})};
-}
-
 }  // namespace
 
 std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLog& log,
                                             const fs::path& folder) {
   Json tables = Json::array();
-  for (const auto& [name, head] : log.tables()) {
-    require_file_name("table name", name);
-    require(name != kFailures, "table name", "another name than that of the sweep's own", name);
-    tables.push_back(write_table(plan, log, folder, head, [&](const PointResult& result) {
-      return rows_of_table(result, name);
-    }));
+  for (const SweepTable& table : tables_of(plan, log)) {
+    require(table.name != kFailures, "table name", "another name than that of the sweep's own",
+            table.name);
+    tables.push_back(write_table(plan, log, folder, table));
   }
-  const TableHead failures{kFailures, "Points that gave an error", {{"error", "", "its message"}}};
-  Json failed = write_table(plan, log, folder, failures, error_of);
+  const SweepTable failures{kFailures, "Points that gave an error", {{"error", "", "its message"}}};
+  const Json failed = write_table(plan, log, folder, failures);
   const std::int64_t failed_points = failed["rows"];
   if (failed_points > 0) {
     tables.push_back(failed);
