@@ -20,22 +20,16 @@ struct GemmOptions {
   bool no_scaling = false;
 };
 
-// The last one is what a small training step calls: forward, input and weight
-// gradients of three layers, one after the other.
-const std::vector<std::string> kDefaultShapes{
-    "512x1024x4096",
-    "1024x1024x1024",
-    "2048x2048x2048",
-    "8192x256x1024",
-    "256x8192x1024",
-    "1x4096x4096",
-    "8x4096x4096",
-    "512x512x128",
-    "512x512x1024",
-    "512x512x16384",
-    "128x128x128",
+// What a small training step calls: forward, input and weight gradients of three layers, one
+// after the other.
+constexpr const char* kTrainingStep =
     "256x512x128+256x128x512+128x512x256+256x1024x512+256x512x1024+512x1024x256+"
-    "256x128x1024+256x1024x128+1024x128x256"};
+    "256x128x1024+256x1024x128+1024x128x256";
+
+const std::vector<std::string> kDefaultShapes{"512x1024x4096", "1024x1024x1024", "2048x2048x2048",
+                                              "8192x256x1024", "256x8192x1024",  "1x4096x4096",
+                                              "8x4096x4096",   "512x512x128",    "512x512x1024",
+                                              "512x512x16384", "128x128x128",    kTrainingStep};
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -97,7 +91,8 @@ nlohmann::json bench_one(const InstructionModel& model, const std::string& text,
     mismatches += one.mismatches();
     eigen_cases.emplace_back(s);
     products += s.products();
-    b_bytes += static_cast<double>(s.n * s.k * (format(model.b_format).storage_bits / 8));
+    const std::int64_t code_bytes = format(model.b_format).storage_bits / 8;
+    b_bytes += static_cast<double>(s.n * s.k * code_bytes);
   }
   const auto run_all = [&](int threads) {
     for (GemmCase& one : cases) one.run(threads);

@@ -162,7 +162,7 @@ CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks, s
              [&](int rank) { return Schedule::all_gather(rank, ranks, elements); });
 }
 
-float all_reduce_max(Fabric& fabric, Topology topology, int ranks, std::vector<float> values,
+float all_reduce_max(Fabric& fabric, Topology topology, int ranks, const std::vector<float>& values,
                      CollectiveCounts* counts) {
   const AllReduce operation{topology, {find_wire_format("f32"), ReduceOp::max}, ranks, 1};
   RankBuffers buffers;

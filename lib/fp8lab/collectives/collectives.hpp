@@ -37,7 +37,7 @@ CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks, s
 /// The largest of the hosted ranks' values over all ranks, by a max all-reduce of
 /// one binary32 element a rank: how an amax is shared. NaN values lose.
 /// `values`: one a hosted rank. A process that holds none gets 0.
-float all_reduce_max(Fabric& fabric, Topology topology, int ranks, std::vector<float> values,
+float all_reduce_max(Fabric& fabric, Topology topology, int ranks, const std::vector<float>& values,
                      CollectiveCounts* counts = nullptr);
 
 }  // namespace fp8lab

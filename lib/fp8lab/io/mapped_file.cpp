@@ -51,8 +51,10 @@ void MappedFile::release(std::span<const std::byte> part) const {
   const auto first = reinterpret_cast<std::uintptr_t>(part.data());
   const std::uintptr_t begin = (first + page - 1) / page * page;
   const std::uintptr_t end = (first + part.size()) / page * page;
+  if (begin >= end) return;
   // Only a hint: what it does not give back stays readable all the same.
-  if (begin < end) (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  auto* const pages = const_cast<std::byte*>(part.data()) + (begin - first);
+  (void)::madvise(pages, end - begin, MADV_DONTNEED);
 }
 
 }  // namespace fp8lab

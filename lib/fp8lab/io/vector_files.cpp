@@ -156,8 +156,9 @@ void require_tensor(const std::string& where, const TensorView& tensor, ElementT
 template <class Find>
 void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)(const Format&),
                   const Find& find) {
-  const auto check = [&](const char* tensor, ElementType wanted, std::vector<std::int64_t> shape) {
-    const TensorView view = find(tensor);
+  const auto check = [&](const char* tensor, ElementType wanted,
+                         const std::vector<std::int64_t>& shape) {
+    TensorView view = find(tensor);
     require_tensor(fmt::format("{}: {}", name, tensor), view, wanted, shape);
     return view;
   };

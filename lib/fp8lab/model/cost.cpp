@@ -98,8 +98,8 @@ double activation_bytes(const TrainingSetup& setup, const TrainingScheme& scheme
 double activation_traffic(const TrainingSetup& setup, const TrainingScheme& scheme) {
   const Parallelism& p = setup.parallel;
   const ModelShape& s = setup.shape;
-  const double elements = static_cast<double>(s.sequence * p.micro_batch * s.hidden) *
-                          static_cast<double>(s.layers / p.pipeline);
+  const std::int64_t stage_layers = s.layers / p.pipeline;
+  const auto elements = static_cast<double>(s.sequence * p.micro_batch * s.hidden * stage_layers);
   const double share = static_cast<double>(p.tensor - 1) / static_cast<double>(p.tensor);
   return 2.0 * share * elements * (2.0 * bytes_of(scheme.gathered) + bytes_of(FormatId::bf16));
 }
