@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/io/files.hpp"
@@ -49,15 +50,11 @@ void require_unique(std::set<std::string>& names, const std::string& kind,
 }
 
 Json json_of(const Table& table) {
-  Json columns = Json::array();
-  for (const Column& column : table.columns())
-    columns.push_back(
-        {{"name", column.name}, {"unit", column.unit}, {"description", column.description}});
   return {{"name", table.name()},
           {"title", table.title()},
           {"file", table.name() + ".csv"},
           {"rows", table.rows().size()},
-          {"columns", columns}};
+          {"columns", columns_json(table.columns())}};
 }
 
 template <class T>

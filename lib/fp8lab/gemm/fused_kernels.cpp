@@ -160,7 +160,7 @@ const FusedKernels* fused_kernels() { return nullptr; }
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include "fp8lab/gemm/target_cases.hpp"
+#include "fp8lab/core/target_cases.hpp"
 
 namespace fp8lab::gemm_detail {
 

@@ -25,7 +25,6 @@ constexpr std::int64_t kNoMorePoints = -1;
 constexpr std::size_t kInHand = 2;
 // MPI's own waiting keeps a core busy; points that take longer than this do not notice ours.
 constexpr std::chrono::microseconds kPause{50};
-constexpr auto kSyncInterval = std::chrono::seconds(2);
 
 bool message_waits(int source, int tag, MPI_Status& status) {
   int waits = 0;
@@ -118,10 +117,6 @@ class Dealer {
     // A point that was run again may come twice, with the same result.
     if (log_.done(result.point)) return;
     log_.append(result);
-    if (const auto now = Clock::now(); now - synced_ > kSyncInterval) {
-      log_.sync();
-      synced_ = now;
-    }
     if (on_progress_) on_progress_({log_.done_count(), plan_.points(), resumed_});
   }
 
@@ -177,7 +172,6 @@ class Dealer {
   std::vector<Hand> hands_;  ///< by rank
   std::future<PointResult> here_;
   Clock::time_point started_;
-  Clock::time_point synced_ = Clock::now();
   Seconds longest_{0};
 };
 

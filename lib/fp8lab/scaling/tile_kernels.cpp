@@ -220,6 +220,8 @@ const TileKernels& table() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "fp8lab/core/target_cases.hpp"
+
 namespace fp8lab::scaling_detail {
 namespace {
 
@@ -265,18 +267,7 @@ constexpr TileKernels kReference{reference_amax, reference_element_amax, referen
 
 const TileKernels& tile_kernels(Target target) {
   switch (target) {
-#if HWY_TARGETS & HWY_AVX2
-    case Target::avx2:
-      return N_AVX2::table();
-#endif
-#if HWY_TARGETS & HWY_AVX3
-    case Target::avx512:
-      return N_AVX3::table();
-#endif
-#if HWY_TARGETS & HWY_NEON
-    case Target::neon:
-      return N_NEON::table();
-#endif
+    FP8LAB_TARGET_CASES(table)
     default:
       return kReference;
   }

@@ -83,6 +83,8 @@ const TurnKernels& turn_table() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "fp8lab/core/target_cases.hpp"
+
 namespace fp8lab::scaling_detail {
 namespace {
 
@@ -104,18 +106,7 @@ constexpr TurnKernels kReference{reference_turn, reference_copy};
 
 const TurnKernels& turn_kernels(Target target) {
   switch (target) {
-#if HWY_TARGETS & HWY_AVX2
-    case Target::avx2:
-      return N_AVX2::turn_table();
-#endif
-#if HWY_TARGETS & HWY_AVX3
-    case Target::avx512:
-      return N_AVX3::turn_table();
-#endif
-#if HWY_TARGETS & HWY_NEON
-    case Target::neon:
-      return N_NEON::turn_table();
-#endif
+    FP8LAB_TARGET_CASES(turn_table)
     default:
       return kReference;
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
@@ -22,6 +23,8 @@ namespace fs = std::filesystem;
 
 // `,"crc32":"01234567"}` ends every line.
 constexpr std::string_view kChecksumMember = ",\"crc32\":\"";
+// A machine that loses power loses at most what finished within this time.
+constexpr auto kSyncInterval = std::chrono::seconds(2);
 constexpr std::size_t kChecksumSize = kChecksumMember.size() + 8 + 2;
 
 std::uint32_t crc32(std::string_view text) {
@@ -49,11 +52,7 @@ std::optional<Json> json_of_line(std::string_view line) {
 }
 
 Json json_of(const TableHead& head) {
-  Json columns = Json::array();
-  for (const Column& column : head.columns)
-    columns.push_back(
-        {{"name", column.name}, {"unit", column.unit}, {"description", column.description}});
-  return {{"table", head.name}, {"title", head.title}, {"columns", columns}};
+  return {{"table", head.name}, {"title", head.title}, {"columns", columns_json(head.columns)}};
 }
 
 /// What rows call their head.
@@ -129,6 +128,7 @@ SweepLog::SweepLog(SweepLog&& other) noexcept
       damage_(other.damage_),
       done_count_(other.done_count_),
       end_(other.end_),
+      synced_(other.synced_),
       file_(std::exchange(other.file_, -1)) {}
 
 SweepLog::~SweepLog() {
@@ -245,10 +245,12 @@ void SweepLog::append(const PointResult& result) {
   write_line(line_of(json_of(result)));
   offsets_[static_cast<std::size_t>(result.point)] = offset;
   ++done_count_;
+  if (std::chrono::steady_clock::now() - synced_ > kSyncInterval) sync();
 }
 
-void SweepLog::sync() const {
+void SweepLog::sync() {
   if (::fdatasync(file_) != 0) throw_system(path_, "write", errno);
+  synced_ = std::chrono::steady_clock::now();
 }
 
 bool SweepLog::done(std::int64_t point) const {

@@ -6,6 +6,7 @@
 // Lines rather than a database: a shard is a file that people and tools can
 // read, shards merge by their lines, and appending needs no lock but one writer.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -73,11 +74,12 @@ class SweepLog {
   ~SweepLog();
 
   /// Appends a point. Throws `Error` with the system's reason if it cannot be
-  /// written whole; the log is then as before.
+  /// written whole; the log is then as before. Every two seconds what is there is
+  /// handed to the disk.
   void append(const PointResult& result);
 
   /// Hands what is written to the disk.
-  void sync() const;
+  void sync();
 
   [[nodiscard]] bool done(std::int64_t point) const;
   [[nodiscard]] std::int64_t done_count() const { return done_count_; }
@@ -106,6 +108,7 @@ class SweepLog {
   LogDamage damage_;
   std::int64_t done_count_ = 0;
   std::int64_t end_ = 0;
+  std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
   int file_ = -1;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -16,8 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLogFile = "points.jsonl";
-// A machine that loses power loses at most what finished within this time.
-constexpr auto kSyncInterval = std::chrono::seconds(2);
 
 std::vector<CsvRow> csv_rows(const Table& table) {
   std::vector<CsvRow> rows;
@@ -73,14 +70,9 @@ void run_points_on_threads(const SweepPlan& plan, SweepLog& log, int threads,
   std::mutex writing;
   std::exception_ptr failure;
   bool stop = false;
-  auto synced = std::chrono::steady_clock::now();
 
   const auto keep = [&](const PointResult& result) {
     log.append(result);
-    if (const auto now = std::chrono::steady_clock::now(); now - synced > kSyncInterval) {
-      log.sync();
-      synced = now;
-    }
     if (on_progress) on_progress({log.done_count(), plan.points(), resumed});
   };
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)

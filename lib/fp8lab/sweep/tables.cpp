@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/sweep.hpp"
 
@@ -110,12 +111,11 @@ Json write_table(const SweepPlan& plan, const SweepLog& log, const fs::path& fol
       rows += static_cast<std::int64_t>(lines.size());
     }
   });
-  Json json{{"name", table.name}, {"title", table.title}, {"file", file}, {"rows", rows}};
-  json["columns"] = Json::array();
-  for (const Column& column : columns)
-    json["columns"].push_back(
-        {{"name", column.name}, {"unit", column.unit}, {"description", column.description}});
-  return json;
+  return {{"name", table.name},
+          {"title", table.title},
+          {"file", file},
+          {"rows", rows},
+          {"columns", columns_json(columns)}};
 }
 
 }  // namespace

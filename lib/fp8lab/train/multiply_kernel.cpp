@@ -63,6 +63,8 @@ MultiplyKernel kernel() { return {}; }
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "fp8lab/core/target_cases.hpp"
+
 namespace fp8lab::train::detail {
 namespace {
 
@@ -81,18 +83,7 @@ void scalar_block(std::int64_t k, const float* a, const float* b, float* d, std:
 
 MultiplyKernel multiply_kernel(Target target) {
   switch (target) {
-#if HWY_TARGETS & HWY_AVX2
-    case Target::avx2:
-      return N_AVX2::kernel();
-#endif
-#if HWY_TARGETS & HWY_AVX3
-    case Target::avx512:
-      return N_AVX3::kernel();
-#endif
-#if HWY_TARGETS & HWY_NEON
-    case Target::neon:
-      return N_NEON::kernel();
-#endif
+    FP8LAB_TARGET_CASES(kernel)
     default:
       return {kScalarSize, kScalarSize, scalar_block};
   }
