@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <future>
+#include <list>
 #include <optional>
 #include <string>
 #include <thread>
@@ -45,15 +46,19 @@ std::int64_t receive_point() {
   return point;
 }
 
-PointResult receive_result(const MPI_Status& waiting) {
-  int size = 0;
-  check(MPI_Get_count(&waiting, MPI_CHAR, &size), "MPI_Get_count");
-  std::string text(static_cast<std::size_t>(size), '\0');
-  check(MPI_Recv(text.data(), size, MPI_CHAR, waiting.MPI_SOURCE, kResultTag, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE),
-        "MPI_Recv");
-  return deserialize(text);
-}
+/// A result on its way. A long one comes in parts, and a rank may die between
+/// two of them: waiting for the rest would wait forever.
+struct Arrival {
+  std::size_t rank;
+  std::string text;
+  MPI_Request request;
+
+  bool complete() {
+    int done = 0;
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  }
+};
 
 /// What a rank has been given and not answered yet.
 struct Hand {
@@ -120,21 +125,34 @@ class Dealer {
     if (on_progress_) on_progress_({log_.done_count(), plan_.points(), resumed_});
   }
 
-  bool take_results() {
+  void accept_arrivals() {
     MPI_Status status;
-    bool got = false;
     while (message_waits(MPI_ANY_SOURCE, kResultTag, status)) {
-      const PointResult result = receive_result(status);
-      const auto rank = static_cast<std::size_t>(status.MPI_SOURCE);
-      Hand& hand = hands_[rank];
+      int size = 0;
+      check(MPI_Get_count(&status, MPI_CHAR, &size), "MPI_Get_count");
+      // The buffer must not move while MPI fills it: it lives in a list.
+      Arrival& arrival = arrivals_.emplace_back(
+          Arrival{static_cast<std::size_t>(status.MPI_SOURCE),
+                  std::string(static_cast<std::size_t>(size), '\0'), MPI_REQUEST_NULL});
+      check(MPI_Irecv(arrival.text.data(), size, MPI_CHAR, status.MPI_SOURCE, kResultTag,
+                      MPI_COMM_WORLD, &arrival.request),
+            "MPI_Irecv");
+    }
+  }
+
+  bool take_results() {
+    accept_arrivals();
+    return arrivals_.remove_if([&](Arrival& arrival) {
+      if (!arrival.complete()) return false;
+      const PointResult result = deserialize(arrival.text);
+      Hand& hand = hands_[arrival.rank];
       longest_ = std::max(longest_, Seconds(Clock::now() - hand.since));
       std::erase(hand.points, result.point);
       hand.since = Clock::now();
       keep(result);
-      deal(rank);
-      got = true;
-    }
-    return got;
+      deal(arrival.rank);
+      return true;
+    }) > 0;
   }
 
   /// Points of this process run beside the messages, one at a time.
@@ -170,6 +188,7 @@ class Dealer {
   std::int64_t resumed_;
   std::int64_t next_;
   std::vector<Hand> hands_;  ///< by rank
+  std::list<Arrival> arrivals_;
   std::future<PointResult> here_;
   Clock::time_point started_;
   Seconds longest_{0};
