@@ -34,7 +34,7 @@ def test_an_unknown_backend_is_refused_with_the_names():
 @pytest.mark.parametrize("backend", ON_A_GPU)
 def test_a_build_without_cuda_says_how_to_get_one(backend):
     a, b = operands()
-    how = r"-Ccmake\.define\.FP8LAB_ENABLE_CUDA=ON"
+    how = r"--config-settings=cmake\.define\.FP8LAB_ENABLE_CUDA=ON"
     with pytest.raises(ValueError, match=rf"backend: expected one of cpu; .*{how}, got '{backend}'"):
         fp8lab.gemm(a, b, model=MODEL, backend=backend)
 

@@ -143,7 +143,7 @@ def _require_backend(name: str) -> None:
     if name in ("cuda", "cuda-emulated"):
         expected += (
             "; for the others build with CUDA: "
-            "pip install ./apps/python -Ccmake.define.FP8LAB_ENABLE_CUDA=ON"
+            "pip install ./apps/python --config-settings=cmake.define.FP8LAB_ENABLE_CUDA=ON"
         )
     raise bad("backend", expected, f"'{name}'")
 
