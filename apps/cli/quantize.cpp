@@ -118,6 +118,17 @@ void print(const Loaded& tensor, const QuantizedTensor& q, const QuantizationSta
              s.tile_range_mean, s.tile_range_max, s.scale_overhead_percent);
 }
 
+/// One tensor by the recipe, after its own past. Throws `Error` that names the tensor.
+QuantizedTensor quantize(const Recipe& recipe, const std::vector<std::vector<Loaded>>& past,
+                         const std::vector<Loaded>& inputs, std::size_t i, bool transpose) try {
+  Quantizer quantizer(recipe);
+  for (const std::vector<Loaded>& step : past) quantizer.observe(step[i].matrix());
+  return quantizer.quantize(inputs[i].matrix(), transpose);
+} catch (const Error& error) {
+  throw Error(fmt::format("tensor {} {}: {}{}", inputs[i].name, shape_text(inputs[i].shape),
+                          error.what(), inputs.size() > 1 ? " (--tensor takes some only)" : ""));
+}
+
 int run(const Options& options) {
   const Recipe& recipe = find_preset(options.recipe).recipe(find_tensor_role(options.role));
   const bool has_past = recipe.source != ScaleSource::current;
@@ -125,18 +136,16 @@ int run(const Options& options) {
           options.recipe);
   const std::vector<Loaded> inputs = load(options.input, options);
   std::vector<std::vector<Loaded>> past;
-  for (const std::string& file : options.history) past.push_back(load(file, options));
+  for (const std::string& file : options.history) {
+    past.push_back(load(file, options));
+    require(past.back().size() == inputs.size(), "--history",
+            fmt::format("{} tensors, as IN", inputs.size()), fmt::format("{}", past.back().size()));
+  }
 
   std::vector<QuantizedTensor> results;
   nlohmann::json report = nlohmann::json::array();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Quantizer quantizer(recipe);
-    for (const std::vector<Loaded>& step : past) {
-      require(step.size() == inputs.size(), "--history",
-              fmt::format("{} tensors, as IN", inputs.size()), fmt::format("{}", step.size()));
-      quantizer.observe(step[i].matrix());
-    }
-    results.push_back(quantizer.quantize(inputs[i].matrix(), options.transpose));
+    results.push_back(quantize(recipe, past, inputs, i, options.transpose));
     const QuantizationStatistics statistics =
         quantization_statistics(inputs[i].matrix(), results.back());
     if (options.json)

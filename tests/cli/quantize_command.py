@@ -69,7 +69,8 @@ with tempfile.TemporaryDirectory() as name:
     before = out.read_bytes()
     for arguments, parts in [
         ([x, "--recipe", "te-curent", "-o", out], ["te-current", "'te-curent'"]),
-        ([x, "--recipe", "te-mxfp8", "-o", out], ["divisible by 32"]),
+        ([x, "--recipe", "te-mxfp8", "-o", out], ["tensor x [2, 2]", "divisible by 32"]),
+        ([out, "--recipe", "deepseek-v3"], ["tensor x", "divisible by 128", "--tensor"]),
         ([x, "--recipe", "inference-static", "-o", out], ["calibration"]),
         ([x, "--recipe", "te-current", "--history", x], ["--history"]),
         ([x, "--recipe", "te-current", "--role", "bias"], ["activation, weight or gradient"]),

@@ -70,6 +70,15 @@ TEST_CASE("quantization loss counts what a cast took", "[metrics]") {
   CHECK(loss.nan_percent == 100.0 / 8.0);
 }
 
+TEST_CASE("a zero that became NaN is no underflow", "[metrics]") {
+  const std::vector<float> x{0.0F, 0.0F, 1e-9F, 1.0F};
+  const std::vector<std::uint8_t> codes{0x7f, 0x7f, 0x00, 0x38};
+  const QuantizationLoss loss =
+      quantization_loss(x, codes, format(FormatId::e4m3fn), std::vector<float>{1.0F});
+  CHECK(loss.underflow_percent == 25.0);
+  CHECK(loss.nan_percent == 50.0);
+}
+
 TEST_CASE("quantization loss uses the scale of an element's tile", "[metrics]") {
   const Format& f = format(FormatId::e5m2);
   const std::vector<float> x{1.0F, 60000.0F, 1.0F, 60000.0F, 1.0F};

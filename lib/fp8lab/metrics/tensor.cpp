@@ -16,11 +16,6 @@ double percent(std::size_t part, std::size_t count) {
   return count == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(count);
 }
 
-/// (more - less) / count in percent; E8M0 casts may turn zeros into non-zeros.
-double signed_percent(std::size_t more, std::size_t less, std::size_t count) {
-  return more >= less ? percent(more - less, count) : -percent(less - more, count);
-}
-
 }  // namespace
 
 double TensorStatistics::zero_share() const {
@@ -86,8 +81,7 @@ QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std
           fmt::format("{}", scales.size()));
 
   const double max_finite = f.max_finite();
-  std::size_t zeros_x = 0;
-  std::size_t zeros_q = 0;
+  std::size_t underflowed = 0;
   std::size_t overflowed = 0;
   std::size_t saturated = 0;
   std::size_t nan = 0;
@@ -95,15 +89,14 @@ QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std
     // The FP64 product of two binary32 numbers is exact.
     const double scaled = static_cast<double>(x[i]) * static_cast<double>(scales[i / tile]);
     const double q = std::abs(decode(f, codes[i]));
-    zeros_x += x[i] == 0.0F ? 1 : 0;
-    zeros_q += q == 0.0 ? 1 : 0;
+    underflowed += x[i] != 0.0F && q == 0.0 ? 1 : 0;
     overflowed += std::abs(scaled) > max_finite ? 1 : 0;
     saturated += q == max_finite ? 1 : 0;
     nan += std::isnan(q) ? 1 : 0;
   }
   QuantizationLoss loss;
   loss.count = x.size();
-  loss.underflow_percent = signed_percent(zeros_q, zeros_x, x.size());
+  loss.underflow_percent = percent(underflowed, x.size());
   loss.overflow_percent = percent(overflowed, x.size());
   loss.saturated_percent = percent(saturated, x.size());
   loss.nan_percent = percent(nan, x.size());

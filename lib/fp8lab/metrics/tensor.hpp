@@ -39,7 +39,7 @@ std::vector<double> magnitude_quantiles(std::span<const float> x,
 /// empty tensor).
 struct QuantizationLoss {
   std::size_t count = 0;
-  double underflow_percent = 0.0;  ///< (non-zeros of x - non-zeros of q) / count * 100
+  double underflow_percent = 0.0;  ///< non-zeros whose q is zero
   double overflow_percent = 0.0;   ///< |x| * scale > max finite, exactly; +-Inf counts, NaN not
   double saturated_percent = 0.0;  ///< |q| equals max finite, whether it overflowed or not
   double nan_percent = 0.0;        ///< q is NaN
@@ -47,7 +47,7 @@ struct QuantizationLoss {
 
 /// Loss of q = cast(x * scale), with `codes` q in an 8-bit format and one scale
 /// (which multiplies into the format) for each run of `tile` elements; 0 means
-/// one for all. NaN codes count as non-zeros. Throws `Error` if `codes` or
+/// one for all. Throws `Error` if `codes` or
 /// `scales` has the wrong size or the format is not an 8-bit one.
 QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std::uint8_t> codes,
                                    const Format& f, std::span<const float> scales,

@@ -11,7 +11,7 @@ namespace fp8lab {
 /// Ranges leave out what is not finite; without anything left they are 0.
 struct QuantizationStatistics {
   std::size_t count = 0;
-  double underflow_percent = 0.0;  ///< (non-zeros of x - non-zeros of q) / count
+  double underflow_percent = 0.0;  ///< non-zeros whose q is zero
   double overflow_percent = 0.0;   ///< |x| * scale above max finite, +-Inf included
   double saturated_percent = 0.0;  ///< |q| equals max finite
   double nan_percent = 0.0;        ///< q is NaN
