@@ -144,7 +144,7 @@ constexpr Descr kDescrs[] = {
     {"<i4", ElementType::i32}, {"<i8", ElementType::i64}, {"|b1", ElementType::boolean}};
 
 bool is_one_byte_float(ElementType type) {
-  return type == ElementType::e4m3fn || type == ElementType::e5m2 || type == ElementType::e8m0fnu;
+  return element_bytes(type) == 1 && format_of(type).has_value();
 }
 
 bool is_two_byte_float(ElementType type) {

@@ -66,14 +66,19 @@ class Problem(NamedTuple):
     n: int
 
 
-class ProductOptions(TypedDict, total=False):
-    """The arguments of `gemm` beside operands, model and threads."""
+class InputOptions(TypedDict, total=False):
+    """The arguments of `gemm` that say what the operands are."""
 
     c: ArrayLike | None
     a_scales: ArrayLike | Scales | None
     b_scales: ArrayLike | Scales | None
     a_format: str | None
     b_format: str | None
+
+
+class ProductOptions(InputOptions, total=False):
+    """The same, and how they are multiplied."""
+
     promotion_interval: int
     scale_order: str
 
