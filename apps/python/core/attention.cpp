@@ -82,8 +82,8 @@ nb::dict run(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionO
                                             static_cast<std::size_t>(v.tensor.operand.columns)});
   d["tiles"] = tiles;
   d["total"] = to_dict(report.total);
-  d["against_codes"] = to_dict(report.against_codes);
-  d["against_inputs"] = to_dict(report.against_inputs);
+  d["against_codes"] = python::to_dict(report.against_codes);
+  d["against_inputs"] = python::to_dict(report.against_inputs);
   return d;
 }
 

@@ -60,9 +60,9 @@ def test_options_reach_the_library():
     causal = fp8lab.attention(q, k, v, causal=True)
     assert causal.total.elements < plain.total.elements
     assert not np.array_equal(fp8lab.attention(q, k, v, two_level=True).o, plain.o)
-    exact = fp8lab.attention(q, k, v, qk_model="exact", pv_model="exact")
     narrow = fp8lab.attention(q, k, v)
-    assert exact.against_codes.relative_l2 < narrow.against_codes.relative_l2
+    for model in ("qk_model", "pv_model"):
+        assert not np.array_equal(fp8lab.attention(q, k, v, **{model: "exact"}).o, narrow.o)
     wide = fp8lab.attention(q, k, v, softmax_scale=1.0)
     assert not np.array_equal(wide.o, narrow.o)
 

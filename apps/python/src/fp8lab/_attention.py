@@ -99,11 +99,9 @@ def attention(
     >>> 0.01 < result.against_inputs.relative_l2 < 0.1
     True
     """
-    given = ((q, q_scales), (k, k_scales), (v, v_scales))
-    tensors, dimensions = zip(
-        *(_tensor(name, x, codes_format, s) for name, (x, s) in zip("qkv", given, strict=True)),
-        strict=True,
-    )
+    left, dimensions = _tensor("q", q, codes_format, q_scales)
+    keys, _ = _tensor("k", k, codes_format, k_scales)
+    values, _ = _tensor("v", v, codes_format, v_scales)
     options = _core.AttentionOptions(
         qk_model=qk_model,
         pv_model=pv_model,
@@ -116,8 +114,8 @@ def attention(
         two_level=two_level,
         threads=threads,
     )
-    fields: dict[str, Any] = _core.attention(*tensors, options)
-    if dimensions[0] == 2:
+    fields: dict[str, Any] = _core.attention(left, keys, values, options)
+    if dimensions == 2:
         fields["o"] = fields["o"][0]
     fields["tiles"] = tuple(AttentionTile(**tile) for tile in fields["tiles"])
     fields["total"] = AttentionTile(**fields["total"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
-from fp8lab._products import InputOptions, make_problem
-from fp8lab._recipes import QuantizedTensor
+from fp8lab._products import make_problem
+from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import find_model
 from fp8lab._verify import output_of
 
@@ -78,13 +78,17 @@ def identify(
     inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
     *,
     got_format: str | None = None,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
     threads: int = 0,
-    **options: Unpack[InputOptions],
 ) -> Identification:
     """Search instruction, promotion interval, scale order, split of K and output rounding.
 
-    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`. options: c, a_scales,
-    b_scales, a_format, b_format, as for `gemm`. Every registered instruction that reads these
+    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
+    as for `gemm`. Every registered instruction that reads these
     formats is tried, and the definitions. Outputs of at most 64 x 64 are enough, and small
     ones are quicker. NaN codes count as equal. ValueError for shapes and formats that do not fit.
 
@@ -100,7 +104,16 @@ def identify(
     """
     a, b = inputs
     # Searched below: any registered accumulator does.
-    problem = make_problem(a, b, model=find_model("exact").accumulator, **options)
+    problem = make_problem(
+        a,
+        b,
+        model=find_model("exact").accumulator,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+    )
     words, name = output_of(got, got_format)
     fields = _core.identify(
         problem=problem.core, got=np.ascontiguousarray(words), output=name, threads=threads

@@ -66,19 +66,14 @@ class Problem(NamedTuple):
     n: int
 
 
-class InputOptions(TypedDict, total=False):
-    """The arguments of `gemm` that say what the operands are."""
+class ProductOptions(TypedDict, total=False):
+    """The arguments of `gemm` beside operands, model and threads."""
 
     c: ArrayLike | None
     a_scales: ArrayLike | Scales | None
     b_scales: ArrayLike | Scales | None
     a_format: str | None
     b_format: str | None
-
-
-class ProductOptions(InputOptions, total=False):
-    """The same, and how they are multiplied."""
-
     promotion_interval: int
     scale_order: str
 
