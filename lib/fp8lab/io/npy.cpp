@@ -213,9 +213,10 @@ TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
   const std::size_t have = text.size() - start - length;
   const auto count = static_cast<std::size_t>(element_count(header.shape, name + ": shape"));
   if (have % element_bytes(tensor.type) != 0 || have / element_bytes(tensor.type) != count)
-    throw Error(fmt::format("{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
-                            have / element_bytes(tensor.type) < count ? "truncated" : "too long",
-                            count, element_bytes(tensor.type), shape_text(header.shape), have));
+    throw Error(fmt::format(
+        "{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
+        have / element_bytes(tensor.type) < count ? "truncated; copy or save it again" : "too long",
+        count, element_bytes(tensor.type), shape_text(header.shape), have));
   tensor.bytes = bytes.subspan(start + length);
   return tensor;
 }

@@ -73,7 +73,7 @@ std::int64_t tile_side(std::string_view name, std::int64_t size, std::int64_t ti
   for (const std::int64_t side : {128, 32})
     if (tiles == ceil_divide(size, side)) return side;
   require(tiles > 0 && size % tiles == 0, name,
-          fmt::format("1, {} or {} tiles over {}, or even parts of it", size,
+          fmt::format("1, {} (one each), {} (tiles of 128) or another even part of {}", size,
                       ceil_divide(size, 128), size),
           fmt::format("{}", tiles));
   return size / tiles;
