@@ -4,14 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command.hpp"
-#include "fp8lab/attention/attention.hpp"
-#include "fp8lab/attention/quantize.hpp"
+#include "fp8lab/attention/report.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/operand.hpp"
-#include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/verify/product.hpp"
 #include "json_number.hpp"
 
@@ -34,67 +33,37 @@ struct Options {
   bool json = false;
 };
 
-/// One of Q, K and V: the codes, and the floats that were quantized or stand for them.
+/// A tensor of a file, and what its codes point into.
 struct Loaded {
-  QuantizedHeads heads;
-  FormatId format = FormatId::e4m3fn;
-  std::vector<float> values;
-
-  [[nodiscard]] AttentionOperand operand() const {
-    AttentionOperand operand = heads.operand();
-    operand.format = format;
-    return operand;
-  }
+  Operand file;
+  std::vector<float> inverse_scales;
+  AttentionTensor tensor;
 };
-
-std::vector<float> load_scales(const std::string& name, std::int64_t heads) {
-  if (name.empty()) return std::vector<float>(static_cast<std::size_t>(heads), 1.0F);
-  std::vector<float> values = to_float(load_operand(name).tensor());
-  if (values.size() == 1) values.resize(static_cast<std::size_t>(heads), values.front());
-  return values;
-}
 
 Loaded load(const std::string& name, const std::string& scale, const Options& options) {
   std::optional<ElementType> type;
   if (!options.dtype.empty()) type = find_element_type(options.dtype);
-  const Operand file = load_operand(name, type);
-  const TensorView& tensor = file.tensor();
+  Loaded loaded{load_operand(name, type), {}, {}};
+  const TensorView& tensor = loaded.file.tensor();
   std::vector<std::int64_t> shape = tensor.shape;
   if (shape.size() == 2) shape.insert(shape.begin(), 1);
   require(shape.size() == 3 && !tensor.fortran_order, name,
           "row-major [heads, rows, columns] or [rows, columns]", shape_text(tensor.shape));
-  Loaded loaded;
   const std::optional<FormatId> id = format_of(tensor.type);
   require(id.has_value(), name, "floats or FP8 codes; uint8 codes need --dtype e4m3fn",
           to_string(tensor.type));
   if (element_bytes(tensor.type) > 1) {
     require(scale.empty(), name, "codes, since scales of them are given", to_string(tensor.type));
-    loaded.values = to_float(tensor);
-    loaded.heads = quantize_heads(loaded.values, shape[0], shape[1], shape[2]);
+    loaded.tensor = attention_tensor(to_float(tensor), shape[0], shape[1], shape[2]);
     return loaded;
   }
   const auto* codes = reinterpret_cast<const std::uint8_t*>(tensor.bytes.data());
-  loaded.format = *id;
-  loaded.heads = {shape[0],
-                  shape[1],
-                  shape[2],
-                  {codes, codes + tensor.bytes.size()},
-                  load_scales(scale, shape[0])};
-  loaded.values = dequantize(loaded.operand());
+  std::vector<float> scales;
+  if (!scale.empty()) scales = to_float(load_operand(scale).tensor());
+  loaded.inverse_scales = inverse_scales_of_heads(scale, std::move(scales), shape[0]);
+  loaded.tensor = attention_tensor(AttentionOperand{
+      *id, {codes, tensor.bytes.size()}, shape[0], shape[1], shape[2], loaded.inverse_scales});
   return loaded;
-}
-
-struct Report {
-  Comparison arithmetic;  ///< against FP64 on the values of the codes
-  Comparison whole;       ///< against FP64 on the tensors as given
-  AttentionTile total;
-};
-
-AttentionTile total_of(const AttentionResult& result) {
-  AttentionTile total;
-  total.end = result.tiles.back().end;
-  for (const AttentionTile& tile : result.tiles) total += tile;
-  return total;
 }
 
 nlohmann::json to_json(const AttentionTile& t) {
@@ -115,10 +84,9 @@ nlohmann::json to_json(const Comparison& c) {
           {"bias", json_number(c.mean_signed_relative)}};
 }
 
-void print_json(const Options& options, const AttentionInputs& in, const AttentionResult& result,
-                const Report& report) {
+void print_json(const Options& options, const AttentionInputs& in, const AttentionReport& report) {
   nlohmann::json tiles = nlohmann::json::array();
-  for (const AttentionTile& tile : result.tiles) tiles.push_back(to_json(tile));
+  for (const AttentionTile& tile : report.result.tiles) tiles.push_back(to_json(tile));
   const nlohmann::json text{{"heads", in.q.heads},
                             {"kv_heads", in.k.heads},
                             {"m", in.q.rows},
@@ -133,8 +101,8 @@ void print_json(const Options& options, const AttentionInputs& in, const Attenti
                             {"rescale_threshold", options.attention.rescale_threshold},
                             {"causal", options.attention.causal},
                             {"two_level", options.attention.two_level},
-                            {"against_codes", to_json(report.arithmetic)},
-                            {"against_inputs", to_json(report.whole)},
+                            {"against_codes", to_json(report.against_codes)},
+                            {"against_inputs", to_json(report.against_inputs)},
                             {"total", to_json(report.total)},
                             {"tiles", tiles}};
   fmt::print("{}\n", text.dump(2));
@@ -145,8 +113,7 @@ void print_tile(const std::string& name, const AttentionTile& t) {
              t.underflowed, t.rescaled, t.stale, t.p_max);
 }
 
-void print_text(const Options& options, const AttentionInputs& in, const AttentionResult& result,
-                const Report& report) {
+void print_text(const Options& options, const AttentionInputs& in, const AttentionReport& report) {
   const AttentionOptions& o = options.attention;
   fmt::print("O [{}, {}, {}] over n = {}, d = {}{}; QK {}, PV {}{}\n", in.q.heads, in.q.rows,
              in.v.columns, in.k.rows, in.q.columns, o.causal ? ", causal" : "", o.qk_model,
@@ -157,11 +124,11 @@ void print_text(const Options& options, const AttentionInputs& in, const Attenti
     fmt::print("against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n", against,
                c.relative_l2, c.max_absolute, c.mean_signed_relative);
   };
-  error("the codes", report.arithmetic);
-  error("the inputs", report.whole);
+  error("the codes", report.against_codes);
+  error("the inputs", report.against_inputs);
   fmt::print("  {:<14} {:>12} {:>12} {:>12} {:>9} {:>9} {:>11}\n", "columns", "elements of P",
              "saturated", "underflowed", "rescaled", "stale", "largest p");
-  for (const AttentionTile& tile : result.tiles)
+  for (const AttentionTile& tile : report.result.tiles)
     print_tile(fmt::format("[{}, {})", tile.begin, tile.end), tile);
   print_tile("all", report.total);
 }
@@ -178,18 +145,13 @@ int run(const Options& options) {
   const Loaded q = load(options.files.q, options.scales.q, options);
   const Loaded k = load(options.files.k, options.scales.k, options);
   const Loaded v = load(options.files.v, options.scales.v, options);
-  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
-  const AttentionResult result = attention(in, options.attention);
-  if (!options.output.empty()) save(options, in, result);
-  const std::vector<double> of_codes = attention_reference(in, dequantize(in.q), dequantize(in.k),
-                                                           dequantize(in.v), options.attention);
-  const std::vector<double> of_inputs =
-      attention_reference(in, q.values, k.values, v.values, options.attention);
-  const Report report{compare(of_codes, result.o), compare(of_inputs, result.o), total_of(result)};
+  const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);
+  const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
+  if (!options.output.empty()) save(options, in, report.result);
   if (options.json)
-    print_json(options, in, result, report);
+    print_json(options, in, report);
   else
-    print_text(options, in, result, report);
+    print_text(options, in, report);
   return kPass;
 }
 

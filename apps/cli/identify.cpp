@@ -72,11 +72,7 @@ int run(const Options& options) {
           to_string(d.type));
   const Product product =
       make_product_of_unknown_model(load_operands(options.operands), default_output(*id));
-  require(d.shape == std::vector{product.rows(), product.columns()} && !d.fortran_order,
-          options.got,
-          fmt::format("row-major [m, n] = [{}, {}]", product.rows(), product.columns()),
-          fmt::format("{}{}", shape_text(d.shape), d.fortran_order ? " in Fortran order" : ""));
-  const Identification result = identify(product, d.bytes, options.operands.threads);
+  const Identification result = identify(product, got, options.operands.threads);
   if (options.json)
     fmt::print("{}\n", to_json(result, options.top).dump(2));
   else

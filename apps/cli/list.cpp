@@ -54,35 +54,6 @@ Table formats() {
   return table;
 }
 
-std::string_view name_of(OverflowPolicy policy) {
-  return policy == OverflowPolicy::saturate ? "saturate" : "non_saturating";
-}
-std::string_view name_of(InfinityPolicy policy) {
-  return policy == InfinityPolicy::saturate ? "saturate" : "non_saturating";
-}
-std::string_view name_of(SubnormalPolicy policy) {
-  switch (policy) {
-    case SubnormalPolicy::preserve:
-      return "preserve";
-    case SubnormalPolicy::flush_to_zero:
-      return "flush_to_zero";
-    case SubnormalPolicy::raise_to_min_normal:
-      return "raise_to_min_normal";
-  }
-  return "";
-}
-std::string_view name_of(NanPolicy policy) {
-  switch (policy) {
-    case NanPolicy::positive_all_ones:
-      return "positive_all_ones";
-    case NanPolicy::signed_all_ones:
-      return "signed_all_ones";
-    case NanPolicy::signed_quiet:
-      return "signed_quiet";
-  }
-  return "";
-}
-
 Table profiles() {
   Table table("profiles", "Cast profiles",
               {{"name", "", "name in every option"},
@@ -95,25 +66,12 @@ Table profiles() {
   for (const CastProfile& profile : kCastProfiles) {
     const CastPolicy& policy = profile.policy;
     table.add_row({std::string(profile.name), std::string(to_string(policy.rounding)),
-                   std::string(name_of(policy.overflow)), std::string(name_of(policy.subnormals)),
-                   std::string(name_of(policy.infinity)), std::string(name_of(policy.nan)),
+                   std::string(to_string(policy.overflow)),
+                   std::string(to_string(policy.subnormals)),
+                   std::string(to_string(policy.infinity)), std::string(to_string(policy.nan)),
                    std::string(profile.used_by)});
   }
   return table;
-}
-
-std::string accumulation_of(const AccumulatorModel& model) {
-  switch (model.kind) {
-    case AccumulationKind::fused_dot_product:
-      return "fused_dot_product";
-    case AccumulationKind::sequential:
-      return "sequential";
-    case AccumulationKind::float32:
-      return "float32";
-    case AccumulationKind::exact:
-      return "exact";
-  }
-  return "";
 }
 
 constexpr const char* kUnused = "-";  // null in JSON
@@ -130,7 +88,7 @@ std::vector<Cell> model_row(const InstructionModel& model) {
   const std::string a(format(model.a_format).name);
   return {std::string(model.name),
           one_format ? a : a + " " + std::string(format(model.b_format).name),
-          accumulation_of(accumulator),
+          std::string(to_string(accumulator.kind)),
           where(fused, accumulator.terms),
           where(fused, accumulator.alignment_fraction_bits),
           where(rounds, accumulator.output_fraction_bits),

@@ -28,7 +28,8 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
                      "file of A's inverse scales: one, one a row, or one a tile of [m, k]");
   command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
   command.add_option("--c", o.c, "file of C [m, n], floats, added in the units of D");
-  command.add_option("--dtype", o.dtype, "what uint8 codes of A (and B) are: e4m3fn, e5m2");
+  command.add_option("--dtype", o.dtype,
+                     "what uint8 codes of A (and B) are: e4m3fn, e5m2, e4m3fnuz ...");
   command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
@@ -47,7 +48,9 @@ void add_operand_options(CLI::App& command, OperandOptions& o) {
       .add_option("--scale-order", o.scale_order,
                   "product_then_fma, product_then_add or a_then_fma_b")
       ->capture_default_str();
-  command.add_option("--out-dtype", o.output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
+  command
+      .add_option("--out-dtype", o.output_dtype,
+                  "f32, bf16, f16, e4m3fn, e5m2; with a definition also e4m3fnuz, e5m2fnuz")
       ->capture_default_str();
   command.add_option("--profile", o.profile, "cast profile of the output (`fp8lab list profiles`)");
 }

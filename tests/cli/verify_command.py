@@ -295,6 +295,48 @@ def test_casts(at):
            stdout=["cause: doubled_scale"])
 
 
+def test_fnuz(at):
+    """AMD's FP8: read, cast and compared; no NVIDIA instruction reads it, and a mix-up is named."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((24, 256)).astype(np.float32)
+    fn, fnuz = (x.astype(t).view(np.uint8) for t in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz))
+    a, z = at.save("fn.npy", fn), at.save("fnuz.npy", fnuz)
+    value = fnuz.view(ml_dtypes.float8_e4m3fnuz).astype(np.float64)
+    how = ["--dtype", "e4m3fnuz", "--model", "exact"]
+    expect(0, "gemm", z, z, *how, "-o", at / "d.npy")
+    check("the exact product of FNUZ codes", np.array_equal(np.load(at / "d.npy"), (value @ value.T).astype(np.float32)))
+    expect(0, "verify", at / "d.npy", "--inputs", z, z, *how, stdout=["all 576 outputs have the golden bits"])
+    np.savez(at / "fnuz.npz", w=fnuz)
+    expect(0, "verify", at / "d.npy", "--inputs", at / "fnuz.npz:w", z, *how)
+    (at / "side.npy").write_bytes(z.read_bytes())
+    (at / "side.npy.json").write_text('{"dtype": "e4m3fnuz"}')
+    expect(0, "verify", at / "d.npy", "--inputs", at / "side.npy", at / "side.npy", "--model", "exact")
+    expect(1, "verify", at / "d.npy", "--inputs", z, z, "--dtype", "e4m3fn", "--model", "exact",
+           stdout=["cause: fnuz_inputs"])
+    expect(0, "gemm", z, z, "--dtype", "e4m3fn", "--model", "exact", "-o", at / "mixed.npy")
+    expect(1, "verify", at / "mixed.npy", "--inputs", z, z, *how, stdout=["cause: fnuz_inputs"])
+    expect(0, "identify", z, z, at / "d.npy", "--dtype", "e4m3fnuz", stdout=["exact"])
+    for instruction in ("sm90.wgmma.e4m3", "sm100.tcgen05.e4m3"):
+        expect(2, "gemm", z, z, "--dtype", "e4m3fnuz", "--model", instruction,
+               stderr=["FNUZ codes are AMD's", "--model exact"])
+        expect(2, "gemm", a, a, "--dtype", "e4m3fn", "--model", instruction, "--out-dtype", "e4m3fnuz",
+               stderr=["FNUZ is AMD's", "--model exact"])
+    for ending in ("npy", "npz", "safetensors"):
+        out = at / f"out.{ending}"
+        expect(0, "gemm", a, a, "--dtype", "e4m3fn", "--model", "exact", "--out-dtype", "e4m3fnuz", "-o", out)
+        expect(0, "verify", out, "--inputs", a, a, "--dtype", "e4m3fn", "--model", "exact", "--out-dtype", "e4m3fnuz",
+               stdout=["outputs have the golden bits"])
+
+    px = at.save("x.npy", x)
+    expect(0, "verify", z, "--inputs", px, "--cast", "e4m3fnuz", stdout=["pass"])
+    expect(1, "verify", a, "--inputs", px, "--cast", "e4m3fnuz", stdout=["cause: fn_output"])
+    expect(1, "verify", z, "--inputs", px, "--cast", "e4m3fn", stdout=["cause: fnuz_output"])
+    for recipe in ("te-current", "mxfp8-floor"):
+        expect(0, "quantize", z, "--recipe", recipe, "--dtype", "e4m3fnuz", stdout=["e4m3fn"])
+    expect(2, "attn", z, z, z, "--dtype", "e4m3fnuz", stderr=["an instruction that reads e4m3fnuz"])
+    expect(2, "gemm", z, z, "--dtype", "e4m3fnz", stderr=["e4m3fnuz", "'e4m3fnz'"])
+
+
 def test_power(at):
     """Acceptance: what could not have failed exits 3, with the reason."""
     tiny = Problem(at, data=lambda rng, *shape: np.ones(shape, np.uint8))
@@ -349,7 +391,7 @@ def expect_peak(code, at, golden, got):
 
 
 def main():
-    for test in (test_gemm, test_files, test_verify, test_causes, test_casts, test_power, test_memory):
+    for test in (test_gemm, test_files, test_verify, test_causes, test_casts, test_fnuz, test_power, test_memory):
         with tempfile.TemporaryDirectory() as folder:
             test(Folder(folder))
     print("gemm and verify:", "all as expected" if failures == 0 else f"{failures} failures")

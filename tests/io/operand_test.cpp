@@ -73,6 +73,29 @@ TEST_CASE("operand: a sidecar beside a .npy names its codes", "[io]") {
   CHECK_THAT(message_of(folder / "q.npy"), contains("[5] disagrees with the file's [6]"));
 }
 
+TEST_CASE("operand: FNUZ codes in every kind of file", "[io]") {
+  const TemporaryFolder folder("operand_fnuz");
+  // Bias 8 for 7: every value is half of E4M3FN's; 0x7e is 224.
+  const std::vector<float> values{0.5F, 1, 1.5F, -0.5F, 0, 224};
+  for (const std::string name : {"q.npy", "q.npz", "q.safetensors"}) {
+    INFO(name);
+    save_tensor(folder / name, "q", codes(ElementType::e4m3fnuz));
+    const Operand own = load_operand((folder / name).string());
+    CHECK(own.tensor().type == ElementType::e4m3fnuz);
+    CHECK(to_float(own.tensor()) == values);
+  }
+  write_npy(folder / "raw.npy", codes(ElementType::u8));
+  for (const ElementType type : {ElementType::e4m3fnuz, ElementType::e5m2fnuz}) {
+    const std::string raw = (folder / "raw.npy").string();
+    CHECK(load_operand(raw, type).tensor().type == type);
+    CHECK(format_of(type) == find_format(to_string(type)).id);
+    CHECK(element_type_of(*format_of(type)) == type);
+  }
+  CHECK(find_element_type("float8_e5m2fnuz") == ElementType::e5m2fnuz);
+  write_text(folder / "raw.npy.json", R"({"dtype": "e5m2fnuz"})");
+  CHECK(to_float(load_operand((folder / "raw.npy").string()).tensor())[0] == 0.25F);
+}
+
 TEST_CASE("operand: what is wrong is said with the way out", "[io]") {
   const TemporaryFolder folder("operand_bad");
   CHECK_THAT(message_of(folder / "none.npy"), contains("none.npy: cannot be opened"));

@@ -220,6 +220,23 @@ TEST_CASE("identify: data that cannot separate models is named so", "[verify][id
   CHECK_THAT(describe(result), contains("cannot be told apart by this data"));
 }
 
+TEST_CASE("identify: FNUZ outputs, whose NaN is the code of -0", "[verify][identify]") {
+  for (const FormatId id : {FormatId::e4m3fnuz, FormatId::e5m2fnuz}) {
+    Kernel kernel(find_instruction_model("exact"), 1, Scaling::rows, id, Data::wide);
+    const std::vector<std::byte> got = kernel.output();
+    const auto holds = [&](int code) {
+      return std::find(got.begin(), got.end(), std::byte(code)) != got.end();
+    };
+    CHECK(holds(0x7f));  // 240 and 57344: the largest finite ones, to which sums saturate
+    const Identification result = identify(kernel.product, got);
+    CHECK(result.explained());
+    CHECK(names_it(kernel, result.ranking.front()));
+    CHECK(canonical_code(id, 0x7f) == 0x7f);
+    CHECK(canonical_code(id, 0x80) == 0x80);
+    CHECK(nan_code(id) == 0x80);
+  }
+}
+
 TEST_CASE("identify: output roundings are told apart", "[verify][identify]") {
   for (const FormatId id : {FormatId::f32, FormatId::bf16, FormatId::f16, FormatId::e4m3fn}) {
     const Kernel kernel(find_instruction_model("sm90.wgmma.e4m3"), 5, Scaling::rows, id);

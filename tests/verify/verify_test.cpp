@@ -107,6 +107,23 @@ TEST_CASE("verify: every fault that is made is diagnosed as itself", "[verify]")
   CHECK(first_cause(verify_codes(p, bytes_of(*compute_split_k(p, 2)))) == "split_k_2");
 }
 
+TEST_CASE("verify: FNUZ for FN and the reverse are named", "[verify]") {
+  for (const bool fnuz : {false, true}) {
+    RandomProduct random({.model = "exact"}, {});
+    Product& p = random.product;
+    if (fnuz) p = *with_fnuz_codes(p);
+    p.output = default_output(fnuz ? FormatId::e4m3fnuz : FormatId::e4m3fn);
+    INFO(format(p.output.format).name);
+    const std::vector<std::byte> golden = golden_output(p);
+    CHECK(verify_codes(p, golden).comparison.bitwise());
+    CHECK(first_cause(verify_codes(p, golden_output(*with_fnuz_codes(p)))) == "fnuz_inputs");
+    OutputCast other = p.output;
+    other.format = *fnuz_counterpart(other.format);
+    CHECK(first_cause(verify_codes(p, cast_output(compute(p), other))) ==
+          (fnuz ? "fn_output" : "fnuz_output"));
+  }
+}
+
 TEST_CASE("verify: subnormal operands flushed are named", "[verify]") {
   const RandomProduct random({.promotion_interval = 128}, {.data = Data::finite});
   const VerifyReport report =

@@ -10,7 +10,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "fp8lab/metrics/comparison.hpp"
 
@@ -31,6 +35,19 @@ std::span<T> span_of(const nb::ndarray<T, Args...>& array) {
   return {array.data(), array.size()};
 }
 
+template <typename T>
+using OwnedArray = nb::ndarray<nb::numpy, T>;
+
+/// A row-major NumPy array that owns `values`.
+template <typename T>
+OwnedArray<T> array_of(std::vector<T>&& values, std::initializer_list<std::size_t> shape) {
+  auto held = std::make_unique<std::vector<T>>(std::move(values));
+  T* data = held->data();
+  const nb::capsule owner(held.release(),
+                          [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return OwnedArray<T>(data, shape, owner);
+}
+
 using WithoutGil = nb::call_guard<nb::gil_scoped_release>;
 
 void bind_registry(nb::module_& m);  ///< formats, profiles, models
@@ -38,8 +55,11 @@ void bind_arrays(nb::module_& m);    ///< DLPack
 void bind_casts(nb::module_& m);
 void bind_recipes(nb::module_& m);
 void bind_gemm(nb::module_& m);
-void bind_checks(nb::module_& m);  ///< compare, replay
+void bind_checks(nb::module_& m);  ///< compare
 void bind_verify(nb::module_& m);
+void bind_identify(nb::module_& m);
+void bind_attention(nb::module_& m);
+void bind_vectors(nb::module_& m);  ///< vectors, separate, replay
 
 /// Keyword arguments of the Python class.
 nb::dict to_dict(const Comparison& comparison);

@@ -1,6 +1,4 @@
 #include "bindings.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/recording.hpp"
 
 namespace fp8lab::python {
 
@@ -34,28 +32,11 @@ nb::dict compare_arrays(const Vector<const Reference>& reference,
   return to_dict(result);
 }
 
-nb::dict replay_file(const std::string& path, const std::string& model) {
-  ReplayReport report;
-  {
-    const nb::gil_scoped_release release;
-    report = replay(read_cases(path), model);
-  }
-  nb::list shown;
-  for (const ReplayMismatch& mismatch : report.shown) shown.append(describe(mismatch));
-  nb::dict d;
-  d["model"] = report.model;
-  d["cases"] = report.cases;
-  d["mismatches"] = report.mismatches;
-  d["shown"] = nb::tuple(shown);
-  return d;
-}
-
 }  // namespace
 
 void bind_checks(nb::module_& m) {
   m.def("compare", compare_arrays<float>, "reference"_a.noconvert(), "actual"_a.noconvert());
   m.def("compare", compare_arrays<double>, "reference"_a.noconvert(), "actual"_a.noconvert());
-  m.def("replay", replay_file, "path"_a, "model"_a);
 }
 
 }  // namespace fp8lab::python

@@ -65,6 +65,19 @@ void run(const Problem& problem, const Matrix<float>& d, int threads, std::strin
 
 }  // namespace
 
+Operand operand_of(const Output& got, FormatId id) {
+  require(got.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), "got",
+          fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
+          fmt::format("{} bits", got.itemsize() * 8));
+  const auto* bytes = static_cast<const std::byte*>(got.data());
+  const TensorView tensor{
+      element_type_of(id),
+      {static_cast<std::int64_t>(got.shape(0)), static_cast<std::int64_t>(got.shape(1))},
+      {bytes, got.nbytes()},
+      false};
+  return {"got", tensor, nullptr};
+}
+
 void bind_gemm(nb::module_& m) {
   nb::class_<Problem>(m, "Problem")
       .def(nb::new_(&make_problem), nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a,

@@ -18,4 +18,7 @@ NB_MODULE(_core, m) {
   bind_gemm(m);
   bind_checks(m);
   bind_verify(m);
+  bind_identify(m);
+  bind_attention(m);
+  bind_vectors(m);
 }

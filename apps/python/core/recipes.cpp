@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
-#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -10,7 +8,6 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
-#include "names.hpp"
 
 namespace fp8lab::python {
 namespace {
@@ -32,25 +29,12 @@ std::string_view profile_of(const CastPolicy& policy) {
   throw Error("policy", "one of the named cast profiles", "another");
 }
 
-ScaleRule find_scale_rule(std::string_view name) {
-  constexpr std::array kRules{ScaleRule::unit,     ScaleRule::te,       ScaleRule::torchao,
-                              ScaleRule::deepseek, ScaleRule::deepgemm, ScaleRule::ms_amp,
-                              ScaleRule::mx_floor, ScaleRule::mx_ceil,  ScaleRule::mx_even,
-                              ScaleRule::mx_rceil, ScaleRule::te_mx};
-  std::string known;
-  for (const ScaleRule rule : kRules) {
-    if (to_string(rule) == name) return rule;
-    known += (known.empty() ? "" : ", ") + std::string(to_string(rule));
-  }
-  throw Error("rule", "one of " + known, "'" + std::string(name) + "'");
-}
-
 nb::dict to_dict(const Recipe& r) {
   nb::dict d;
   d["format"] = format(r.format).name;
   d["profile"] = profile_of(r.policy);
   d["rule"] = to_string(r.rule);
-  d["source"] = name_of(kScaleSources, r.source);
+  d["source"] = to_string(r.source);
   d["row_block"] = r.row_block;
   d["k_block"] = r.k_block;
   d["power_of_two"] = r.power_of_two;
@@ -60,7 +44,7 @@ nb::dict to_dict(const Recipe& r) {
   d["history"] = r.delayed.history;
   d["margin"] = r.delayed.margin;
   d["amax_algorithm"] = to_string(r.delayed.algorithm);
-  d["zero_amax"] = name_of(kZeroAmax, r.delayed.zero_amax);
+  d["zero_amax"] = to_string(r.delayed.zero_amax);
   d["window"] = r.window;
   return d;
 }
@@ -90,7 +74,7 @@ Recipe make_recipe(std::string_view format_name, std::string_view profile, std::
   recipe.format = find_format(format_name).id;
   recipe.policy = find_cast_profile(profile).policy;
   recipe.rule = find_scale_rule(rule);
-  recipe.source = find(kScaleSources, "source", source);
+  recipe.source = find_scale_source(source);
   recipe.row_block = row_block;
   recipe.k_block = k_block;
   recipe.power_of_two = power_of_two;
@@ -98,23 +82,16 @@ Recipe make_recipe(std::string_view format_name, std::string_view profile, std::
   recipe.rows_multiple = rows_multiple;
   recipe.k_multiple = k_multiple;
   recipe.delayed = {history, margin, find_amax_algorithm(amax_algorithm),
-                    find(kZeroAmax, "zero_amax", zero_amax)};
+                    find_zero_amax(zero_amax)};
   recipe.window = window;
   return recipe;
 }
 
-template <typename T>
-using OwnedMatrix = nb::ndarray<nb::numpy, T, nb::ndim<2>>;
-
 /// A NumPy array [rows, columns] that owns `values`.
 template <typename T>
-OwnedMatrix<T> array_of(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
-  auto held = std::make_unique<std::vector<T>>(std::move(values));
-  T* data = held->data();
-  const nb::capsule owner(held.release(),
-                          [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return OwnedMatrix<T>(data, {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)},
-                        owner);
+OwnedArray<T> matrix_array(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
+  return array_of(std::move(values),
+                  {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)});
 }
 
 /// Keyword arguments of the Python class; the tensor gives its memory away.
@@ -125,10 +102,11 @@ nb::dict to_dict(QuantizedTensor&& q) {
   d["k_block"] = q.k_block;
   const std::int64_t rows = q.tile_rows();
   const std::int64_t columns = q.tile_columns();
-  d["codes"] = array_of(std::move(q.codes), q.rows, q.k);
-  d["scales"] = array_of(std::move(q.scales), rows, columns);
-  d["inverse_scales"] = array_of(std::move(q.inverse_scales), rows, columns);
-  d["e8m0"] = q.e8m0.empty() ? nb::none() : nb::cast(array_of(std::move(q.e8m0), rows, columns));
+  d["codes"] = matrix_array(std::move(q.codes), q.rows, q.k);
+  d["scales"] = matrix_array(std::move(q.scales), rows, columns);
+  d["inverse_scales"] = matrix_array(std::move(q.inverse_scales), rows, columns);
+  d["e8m0"] =
+      q.e8m0.empty() ? nb::none() : nb::cast(matrix_array(std::move(q.e8m0), rows, columns));
   d["transposed"] = q.transposed ? nb::object(to_dict(QuantizedTensor(*q.transposed))) : nb::none();
   return d;
 }
@@ -220,7 +198,7 @@ void bind_recipes(nb::module_& m) {
           const nb::gil_scoped_release release;
           values = dequantize(q);
         }
-        return array_of(std::move(values), q.rows, q.k);
+        return matrix_array(std::move(values), q.rows, q.k);
       },
       "tensor"_a);
   m.def(

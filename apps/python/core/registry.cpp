@@ -2,24 +2,9 @@
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
-#include "names.hpp"
 
 namespace fp8lab::python {
 namespace {
-
-std::string specials_of(const Format& f) {
-  switch (f.specials) {
-    case SpecialValues::ieee:
-      return "ieee";
-    case SpecialValues::nan_only:
-      return "nan_only";
-    case SpecialValues::fnuz:
-      return "fnuz";
-    case SpecialValues::none:
-      return "none";
-  }
-  return "";
-}
 
 nb::dict to_dict(const Format& f) {
   nb::dict d;
@@ -28,7 +13,7 @@ nb::dict to_dict(const Format& f) {
   d["mantissa_bits"] = f.mantissa_bits;
   d["bias"] = f.bias;
   d["has_sign"] = f.has_sign;
-  d["specials"] = specials_of(f);
+  d["specials"] = to_string(f.specials);
   d["storage_bits"] = f.storage_bits;
   d["max_finite"] = f.max_finite();
   d["min_normal"] = f.min_normal();
@@ -41,10 +26,10 @@ nb::dict to_dict(const CastProfile& profile) {
   nb::dict d;
   d["name"] = profile.name;
   d["rounding"] = to_string(policy.rounding);
-  d["overflow"] = name_of(kOverflowPolicies, policy.overflow);
-  d["subnormals"] = name_of(kSubnormalPolicies, policy.subnormals);
-  d["infinity"] = name_of(kInfinityPolicies, policy.infinity);
-  d["nan"] = name_of(kNanPolicies, policy.nan);
+  d["overflow"] = to_string(policy.overflow);
+  d["subnormals"] = to_string(policy.subnormals);
+  d["infinity"] = to_string(policy.infinity);
+  d["nan"] = to_string(policy.nan);
   d["max_magnitude"] = policy.max_magnitude;
   d["used_by"] = profile.used_by;
   return d;
@@ -52,13 +37,13 @@ nb::dict to_dict(const CastProfile& profile) {
 
 nb::dict to_dict(const AccumulatorModel& model) {
   nb::dict d;
-  d["kind"] = name_of(kAccumulationKinds, model.kind);
+  d["kind"] = to_string(model.kind);
   d["terms"] = model.terms;
   d["alignment_fraction_bits"] = model.alignment_fraction_bits;
   d["output_fraction_bits"] = model.output_fraction_bits;
   d["rounding"] = to_string(model.rounding);
   d["output_format"] = format(model.output_format).name;
-  d["product_exponent"] = name_of(kProductExponents, model.product_exponent);
+  d["product_exponent"] = to_string(model.product_exponent);
   d["product_fraction_bits"] = model.product_fraction_bits;
   return d;
 }
@@ -86,13 +71,13 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
                             std::string_view output_format, std::string_view product_exponent,
                             int product_fraction_bits) {
   AccumulatorModel model;
-  model.kind = find(kAccumulationKinds, "kind", kind);
+  model.kind = find_accumulation_kind(kind);
   model.terms = terms;
   model.alignment_fraction_bits = alignment_fraction_bits;
   model.output_fraction_bits = output_fraction_bits;
   model.rounding = find_rounding_mode(rounding);
   model.output_format = find_format(output_format).id;
-  model.product_exponent = find(kProductExponents, "product_exponent", product_exponent);
+  model.product_exponent = find_product_exponent(product_exponent);
   model.product_fraction_bits = product_fraction_bits;
   validate(model);
   return model;

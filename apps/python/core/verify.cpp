@@ -1,7 +1,5 @@
 #include "fp8lab/verify/verify.hpp"
 
-#include <fmt/format.h>
-
 #include "bindings.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "problem.hpp"
@@ -9,27 +7,13 @@
 namespace fp8lab::python {
 namespace {
 
-using Output = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-Operand operand_of(const Output& got, FormatId id) {
-  require(got.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), "got",
-          fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
-          fmt::format("{} bits", got.itemsize() * 8));
-  const auto* bytes = static_cast<const std::byte*>(got.data());
-  const TensorView tensor{
-      element_type_of(id),
-      {static_cast<std::int64_t>(got.shape(0)), static_cast<std::int64_t>(got.shape(1))},
-      {bytes, got.nbytes()},
-      false};
-  return {"got", tensor, nullptr};
-}
-
 VerifyReport run(const Problem& problem, const std::string& model, const Output& got,
                  std::string_view output, std::string_view check, bool fault_matrix, int threads) {
   Product product;
   product.model = model;
   product.problem = problem.problem;
   product.output = default_output(find_format(output).id);
+  require_output_of(model, product.output.format);
   return verify(product, operand_of(got, product.output.format),
                 {.check = find_check(check), .fault_matrix = fault_matrix, .threads = threads});
 }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # usage: run.sh BUILD WORK PYTHON
 # Builds the wheel, installs it into a clean virtual environment without the network, checks
-# its types and runs its tests and the examples of its docstrings. Exits 77 (skipped)
-# where `./dev setup` has not run.
+# its types and runs its tests, some of them against BUILD/fp8lab, and the examples of its
+# docstrings. Exits 77 (skipped) where `./dev setup` has not run.
 set -euo pipefail
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 package=$(dirname "$tests")
 python=$(realpath -s "$3")
+FP8LAB_TOOL=$(realpath -s "$1")/fp8lab
 wheelhouse=$(dirname "$python")/../../wheelhouse
 if ! "$python" -c "import mypy, nanobind, pytest, scikit_build_core" || [ ! -d "$wheelhouse" ]; then
   echo "SKIPPED: ./dev setup installs tests/python/requirements.txt"
@@ -23,6 +24,7 @@ clean=$PWD/venv/bin/python
 
 # On a busy machine a thread that waits must give its core away.
 export OMP_WAIT_POLICY=passive
+export FP8LAB_TOOL
 "$python" -m mypy --config-file "$package/pyproject.toml" --python-executable "$clean" -p fp8lab
 "$clean" -m pytest -q -rs --doctest-modules --doctest-glob=README.md -p no:cacheprovider \
   --rootdir "$package" "$tests" "$package/README.md" --pyargs fp8lab

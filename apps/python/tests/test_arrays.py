@@ -152,17 +152,6 @@ def test_a_tensor_that_does_not_export_says_what_to_do():
         fp8lab.encode(Tensor(np.zeros(3, np.int64)))
 
 
-def test_torch():
-    torch = pytest.importorskip("torch")
-    x = torch.tensor([[1.0, -2.0, 448.0]])
-    codes = fp8lab.encode(x)
-    fp8 = x.to(torch.float8_e4m3fn).view(torch.uint8)
-    np.testing.assert_array_equal(codes.view(np.uint8), fp8.numpy())
-    np.testing.assert_array_equal(fp8lab.encode(x.to(torch.bfloat16)), codes)
-    d = fp8lab.gemm(fp8, fp8, a_format="e4m3fn", b_format="e4m3fn", model="exact")
-    assert d.tolist() == [[1.0 + 4.0 + 448.0**2]]
-
-
 def test_jax():
     jnp = pytest.importorskip("jax.numpy")
     x = jnp.array([[1.0, -2.0, 448.0]])

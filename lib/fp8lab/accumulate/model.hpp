@@ -18,12 +18,18 @@ enum class AccumulationKind : std::uint8_t {
   float32,            ///< sequential binary32 additions, nearest even
   exact,              ///< the exact sum, rounded once to binary32, nearest even
 };
+std::string_view to_string(AccumulationKind kind);
+/// Throws `Error`.
+AccumulationKind find_accumulation_kind(std::string_view name);
 
 /// Which exponent a product brings to the alignment.
 enum class ProductExponent : std::uint8_t {
   stored,      ///< sum of the operands' stored exponents; the significand may reach [2, 4)
   normalized,  ///< exponent of the product's leading bit (no known hardware; a test mutant)
 };
+std::string_view to_string(ProductExponent exponent);
+/// Throws `Error`.
+ProductExponent find_product_exponent(std::string_view name);
 
 /// One accumulation behaviour as a plain value, so that experiments can sweep it.
 ///

@@ -6,9 +6,14 @@
 
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {
+
+constexpr std::array<std::string_view, 4> kKindNames{"fused_dot_product", "sequential", "float32",
+                                                     "exact"};
+constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "normalized"};
 
 using enum FormatId;
 
@@ -140,6 +145,22 @@ void validate(const AccumulatorModel& m) {
   require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
           "f32 or f16", format(m.output_format).name);
   require(m.rounding != RoundingMode::stochastic, "rounding", "a deterministic mode", "stochastic");
+}
+
+std::string_view to_string(AccumulationKind kind) {
+  return kKindNames[static_cast<std::size_t>(kind)];
+}
+
+AccumulationKind find_accumulation_kind(std::string_view name) {
+  return find_enumerator<AccumulationKind>(kKindNames, "kind", name);
+}
+
+std::string_view to_string(ProductExponent exponent) {
+  return kProductExponentNames[static_cast<std::size_t>(exponent)];
+}
+
+ProductExponent find_product_exponent(std::string_view name) {
+  return find_enumerator<ProductExponent>(kProductExponentNames, "product_exponent", name);
 }
 
 std::string_view to_string(Standing standing) {

@@ -27,7 +27,27 @@ constexpr std::array<std::pair<std::string_view, RoundingMode>, 6> kShortRoundin
     {"sr", RoundingMode::stochastic},
 }};
 
+constexpr std::array<std::string_view, 2> kOverflowNames{"saturate", "non_saturating"};
+constexpr std::array<std::string_view, 3> kSubnormalNames{"preserve", "flush_to_zero",
+                                                          "raise_to_min_normal"};
+constexpr std::array<std::string_view, 3> kNanNames{"positive_all_ones", "signed_all_ones",
+                                                    "signed_quiet"};
+
 }  // namespace
+
+std::string_view to_string(OverflowPolicy policy) {
+  return kOverflowNames[static_cast<std::size_t>(policy)];
+}
+
+std::string_view to_string(SubnormalPolicy policy) {
+  return kSubnormalNames[static_cast<std::size_t>(policy)];
+}
+
+std::string_view to_string(InfinityPolicy policy) {
+  return kOverflowNames[static_cast<std::size_t>(policy)];
+}
+
+std::string_view to_string(NanPolicy policy) { return kNanNames[static_cast<std::size_t>(policy)]; }
 
 const CastProfile& find_cast_profile(std::string_view name) {
   std::string known;

@@ -29,17 +29,20 @@ enum class OverflowPolicy : std::uint8_t {
   saturate,        ///< +-max finite
   non_saturating,  ///< +-Inf where the format has it, else NaN, else +-max finite
 };
+std::string_view to_string(OverflowPolicy policy);
 
 enum class SubnormalPolicy : std::uint8_t {
   preserve,             ///< gradual underflow
   flush_to_zero,        ///< |x| < min normal becomes a zero with x's sign, before rounding
   raise_to_min_normal,  ///< 0 < |x| < min normal becomes +-min normal (seed 002's listing)
 };
+std::string_view to_string(SubnormalPolicy policy);
 
 enum class InfinityPolicy : std::uint8_t {
   saturate,        ///< +-max finite
   non_saturating,  ///< +-Inf where the format has it, else NaN, else +-max finite
 };
+std::string_view to_string(InfinityPolicy policy);
 
 /// Which NaN code a NaN (or a non-saturating overflow without Inf) becomes.
 enum class NanPolicy : std::uint8_t {
@@ -48,6 +51,7 @@ enum class NanPolicy : std::uint8_t {
   signed_quiet,       ///< sign kept, only the top mantissa bit set (E5M2: 0x7e, 0xfe): ml_dtypes;
                       ///< formats without NaN give a zero of the other sign, as ml_dtypes does
 };
+std::string_view to_string(NanPolicy policy);
 
 /// What an unsigned scale format makes of zeros and negative numbers.
 enum class UnsignedPolicy : std::uint8_t {

@@ -90,6 +90,11 @@ std::span<const float> decode_table(FormatId id) {
   return kTables[static_cast<std::size_t>(id)];
 }
 
+std::string_view to_string(SpecialValues specials) {
+  constexpr std::array<std::string_view, 4> kNames{"ieee", "nan_only", "fnuz", "none"};
+  return kNames[static_cast<std::size_t>(specials)];
+}
+
 std::string_view to_string(ValueClass value_class) {
   constexpr std::array<std::string_view, 5> kNames{"zero", "subnormal", "normal", "infinity",
                                                    "nan"};

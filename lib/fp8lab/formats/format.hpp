@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -33,6 +34,7 @@ enum class SpecialValues : std::uint8_t {
   fnuz,      ///< only the code of -0 is NaN, no Inf, no -0
   none,      ///< every code is finite
 };
+std::string_view to_string(SpecialValues specials);
 
 /// The traits of one format. A finite code with exponent field E and mantissa
 /// field T stands for (1 + T/2^M) 2^(E - bias) if E > 0, and for
@@ -99,6 +101,23 @@ inline constexpr std::array<Format, 13> kFormats{{
 }};
 
 constexpr const Format& format(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
+
+/// The format that is `id` but for the FNUZ coding (bias one higher, no -0, no Inf): E4M3FNUZ
+/// for E4M3FN and back, E5M2FNUZ for E5M2 and back; nothing for all others.
+constexpr std::optional<FormatId> fnuz_counterpart(FormatId id) {
+  switch (id) {
+    case FormatId::e4m3fn:
+      return FormatId::e4m3fnuz;
+    case FormatId::e5m2:
+      return FormatId::e5m2fnuz;
+    case FormatId::e4m3fnuz:
+      return FormatId::e4m3fn;
+    case FormatId::e5m2fnuz:
+      return FormatId::e5m2;
+    default:
+      return std::nullopt;
+  }
+}
 
 /// The format called `name`; the short names e4m3, fp16, bfloat16, float32 and
 /// the NumPy spellings (float8_e4m3fn ...) are accepted too. Throws `Error`.

@@ -144,7 +144,7 @@ constexpr Descr kDescrs[] = {
     {"<i4", ElementType::i32}, {"<i8", ElementType::i64}, {"|b1", ElementType::boolean}};
 
 bool is_one_byte_float(ElementType type) {
-  return type == ElementType::e4m3fn || type == ElementType::e5m2 || type == ElementType::e8m0fnu;
+  return element_bytes(type) == 1 && format_of(type).has_value();
 }
 
 bool is_two_byte_float(ElementType type) {
@@ -213,9 +213,10 @@ TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
   const std::size_t have = text.size() - start - length;
   const auto count = static_cast<std::size_t>(element_count(header.shape, name + ": shape"));
   if (have % element_bytes(tensor.type) != 0 || have / element_bytes(tensor.type) != count)
-    throw Error(fmt::format("{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
-                            have / element_bytes(tensor.type) < count ? "truncated" : "too long",
-                            count, element_bytes(tensor.type), shape_text(header.shape), have));
+    throw Error(fmt::format(
+        "{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
+        have / element_bytes(tensor.type) < count ? "truncated; copy or save it again" : "too long",
+        count, element_bytes(tensor.type), shape_text(header.shape), have));
   tensor.bytes = bytes.subspan(start + length);
   return tensor;
 }

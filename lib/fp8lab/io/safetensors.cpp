@@ -24,14 +24,25 @@ struct Dtype {
   ElementType type;
 };
 
-constexpr Dtype kDtypes[] = {{"F64", ElementType::f64},         {"F32", ElementType::f32},
-                             {"F16", ElementType::f16},         {"BF16", ElementType::bf16},
-                             {"F8_E4M3", ElementType::e4m3fn},  {"F8_E5M2", ElementType::e5m2},
-                             {"F8_E8M0", ElementType::e8m0fnu}, {"U8", ElementType::u8},
-                             {"U16", ElementType::u16},         {"U32", ElementType::u32},
-                             {"U64", ElementType::u64},         {"I8", ElementType::i8},
-                             {"I16", ElementType::i16},         {"I32", ElementType::i32},
-                             {"I64", ElementType::i64},         {"BOOL", ElementType::boolean}};
+// The FNUZ names are newer than the others: older readers refuse such files.
+constexpr Dtype kDtypes[] = {{"F64", ElementType::f64},
+                             {"F32", ElementType::f32},
+                             {"F16", ElementType::f16},
+                             {"BF16", ElementType::bf16},
+                             {"F8_E4M3", ElementType::e4m3fn},
+                             {"F8_E5M2", ElementType::e5m2},
+                             {"F8_E8M0", ElementType::e8m0fnu},
+                             {"U8", ElementType::u8},
+                             {"U16", ElementType::u16},
+                             {"U32", ElementType::u32},
+                             {"U64", ElementType::u64},
+                             {"I8", ElementType::i8},
+                             {"I16", ElementType::i16},
+                             {"I32", ElementType::i32},
+                             {"I64", ElementType::i64},
+                             {"BOOL", ElementType::boolean},
+                             {"F8_E4M3FNUZ", ElementType::e4m3fnuz},
+                             {"F8_E5M2FNUZ", ElementType::e5m2fnuz}};
 
 std::string_view dtype_name(ElementType type) {
   for (const Dtype& dtype : kDtypes)

@@ -20,13 +20,15 @@ struct ElementTraits {
   std::size_t bytes;
 };
 
-constexpr std::array<ElementTraits, 16> kTraits{{{"f64", 8},
+constexpr std::array<ElementTraits, 18> kTraits{{{"f64", 8},
                                                  {"f32", 4},
                                                  {"f16", 2},
                                                  {"bf16", 2},
                                                  {"e4m3fn", 1},
                                                  {"e5m2", 1},
                                                  {"e8m0fnu", 1},
+                                                 {"e4m3fnuz", 1},
+                                                 {"e5m2fnuz", 1},
                                                  {"u8", 1},
                                                  {"u16", 2},
                                                  {"u32", 4},
@@ -44,12 +46,15 @@ struct TypeOfFormat {
   FormatId format;
 };
 
-constexpr std::array<TypeOfFormat, 6> kTypesOfFormats{{{ElementType::f32, FormatId::f32},
-                                                       {ElementType::f16, FormatId::f16},
-                                                       {ElementType::bf16, FormatId::bf16},
-                                                       {ElementType::e4m3fn, FormatId::e4m3fn},
-                                                       {ElementType::e5m2, FormatId::e5m2},
-                                                       {ElementType::e8m0fnu, FormatId::e8m0fnu}}};
+constexpr std::array<TypeOfFormat, 8> kTypesOfFormats{
+    {{ElementType::f32, FormatId::f32},
+     {ElementType::f16, FormatId::f16},
+     {ElementType::bf16, FormatId::bf16},
+     {ElementType::e4m3fn, FormatId::e4m3fn},
+     {ElementType::e5m2, FormatId::e5m2},
+     {ElementType::e8m0fnu, FormatId::e8m0fnu},
+     {ElementType::e4m3fnuz, FormatId::e4m3fnuz},
+     {ElementType::e5m2fnuz, FormatId::e5m2fnuz}}};
 
 template <class T>
 T load(const std::byte* at) {
@@ -134,7 +139,8 @@ std::optional<FormatId> format_of(ElementType type) {
 ElementType element_type_of(FormatId id) {
   for (const TypeOfFormat& pair : kTypesOfFormats)
     if (pair.format == id) return pair.type;
-  throw Error("dtype", "f32, f16, bf16, e4m3fn, e5m2 or e8m0fnu", format(id).name);
+  throw Error("dtype", "f32, f16, bf16, e4m3fn, e5m2, their FNUZ forms or e8m0fnu",
+              format(id).name);
 }
 
 std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view argument) {
@@ -173,6 +179,10 @@ std::vector<float> to_float(const TensorView& tensor) {
       return decode_all<std::uint8_t>(tensor, count, FormatId::e5m2);
     case ElementType::e8m0fnu:
       return decode_all<std::uint8_t>(tensor, count, FormatId::e8m0fnu);
+    case ElementType::e4m3fnuz:
+      return decode_all<std::uint8_t>(tensor, count, FormatId::e4m3fnuz);
+    case ElementType::e5m2fnuz:
+      return decode_all<std::uint8_t>(tensor, count, FormatId::e5m2fnuz);
     case ElementType::u8:
     case ElementType::boolean:
       return convert<std::uint8_t>(tensor, count);

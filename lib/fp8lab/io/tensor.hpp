@@ -23,6 +23,8 @@ enum class ElementType : std::uint8_t {
   e4m3fn,
   e5m2,
   e8m0fnu,
+  e4m3fnuz,
+  e5m2fnuz,
   u8,
   u16,
   u32,

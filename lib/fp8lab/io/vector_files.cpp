@@ -39,17 +39,6 @@ std::uint32_t checked_code(const Format& f, std::uint64_t word, const Place& pla
   return code_of_storage(f, static_cast<std::uint32_t>(word));
 }
 
-/// The header with the fields that a `VectorFile` holds apart.
-Header full_header(const VectorFile& file) {
-  Header header = file.header;
-  const std::string_view a = format(file.a_format).name;
-  const std::string_view b = format(file.b_format).name;
-  header["model"] = file.model;
-  header["input"] = a == b ? std::string(a) : fmt::format("{} {}", a, b);
-  header["terms"] = fmt::format("{}", file.terms);
-  return header;
-}
-
 /// A file without cases.
 VectorFile from_header(const std::string& where, const Header& header) {
   const auto field = [&](const std::string& key) -> const std::string& {
@@ -91,14 +80,6 @@ Header parse_header(const std::string& where, const std::string& text) {
 
 // ---- arrays ----
 
-/// The four tensors of a file and what they point into.
-struct Arrays {
-  std::vector<std::byte> a;
-  std::vector<std::byte> b;
-  std::vector<std::uint32_t> c;
-  std::vector<std::uint32_t> d;
-};
-
 std::vector<std::byte> operand_bytes(const VectorFile& file, const Format& f,
                                      std::vector<std::uint32_t> VectorCase::*operand) {
   const auto width = static_cast<std::size_t>(f.storage_bits / 8);
@@ -109,18 +90,6 @@ std::vector<std::byte> operand_bytes(const VectorFile& file, const Format& f,
       for (std::size_t byte = 0; byte < width; ++byte)
         bytes.push_back(static_cast<std::byte>(storage_of(f, code) >> (8 * byte) & 0xffu));
   return bytes;
-}
-
-Arrays arrays_of(const VectorFile& file) {
-  Arrays arrays{operand_bytes(file, format(file.a_format), &VectorCase::a),
-                operand_bytes(file, format(file.b_format), &VectorCase::b),
-                {},
-                {}};
-  for (const VectorCase& one : file.cases) {
-    arrays.c.push_back(one.c);
-    arrays.d.push_back(one.d);
-  }
-  return arrays;
 }
 
 ElementType unsigned_type(const Format& f) {
@@ -134,7 +103,7 @@ ElementType typed(const Format& f) {
   return f.storage_bits == 32 ? ElementType::f32 : element_type_of(f.id);
 }
 
-std::vector<NamedTensor> tensors_of(const VectorFile& file, const Arrays& arrays,
+std::vector<NamedTensor> tensors_of(const VectorFile& file, const VectorArrays& arrays,
                                     ElementType (*type)(const Format&)) {
   const auto cases = static_cast<std::int64_t>(file.cases.size());
   const std::vector<std::int64_t> matrix{cases, file.terms};
@@ -191,9 +160,9 @@ void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)
 }
 
 void save_npz(const path& where, const VectorFile& file) {
-  const Arrays arrays = arrays_of(file);
+  const VectorArrays arrays = arrays_of(file);
   std::vector<NamedTensor> tensors = tensors_of(file, arrays, unsigned_type);
-  const std::string header = nlohmann::json(full_header(file)).dump();
+  const std::string header = nlohmann::json(header_of(file)).dump();
   tensors.push_back({"header", view_of(ElementType::u8, {static_cast<std::int64_t>(header.size())},
                                        std::span<const char>(header))});
   write_npz(where, tensors);
@@ -218,8 +187,8 @@ VectorFile load_npz(const path& where) {
 }
 
 void save_safetensors(const path& where, const VectorFile& file) {
-  const Arrays arrays = arrays_of(file);
-  write_safetensors(where, tensors_of(file, arrays, typed), full_header(file));
+  const VectorArrays arrays = arrays_of(file);
+  write_safetensors(where, tensors_of(file, arrays, typed), header_of(file));
 }
 
 VectorFile load_safetensors(const path& where) {
@@ -239,7 +208,7 @@ void save_lines(const path& where, const VectorFile& file) {
     return result;
   };
   write_file(where, [&](std::ostream& out) {
-    out << nlohmann::json(full_header(file)).dump() << '\n';
+    out << nlohmann::json(header_of(file)).dump() << '\n';
     for (const VectorCase& one : file.cases)
       out << nlohmann::json{{"a", words(format(file.a_format), one.a)},
                             {"b", words(format(file.b_format), one.b)},
@@ -290,6 +259,28 @@ VectorFile load_lines(const path& where) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> header_of(const VectorFile& file) {
+  Header header = file.header;
+  const std::string_view a = format(file.a_format).name;
+  const std::string_view b = format(file.b_format).name;
+  header["model"] = file.model;
+  header["input"] = a == b ? std::string(a) : fmt::format("{} {}", a, b);
+  header["terms"] = fmt::format("{}", file.terms);
+  return header;
+}
+
+VectorArrays arrays_of(const VectorFile& file) {
+  VectorArrays arrays{operand_bytes(file, format(file.a_format), &VectorCase::a),
+                      operand_bytes(file, format(file.b_format), &VectorCase::b),
+                      {},
+                      {}};
+  for (const VectorCase& one : file.cases) {
+    arrays.c.push_back(one.c);
+    arrays.d.push_back(one.d);
+  }
+  return arrays;
+}
 
 VectorFile load_vectors(const path& where) {
   const std::string ending = where.extension().string();

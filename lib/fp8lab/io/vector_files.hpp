@@ -16,7 +16,12 @@
 //                 binary32 bits of c and d as unsigned integers, which keep NaN
 //   else          the text form of vectors.hpp
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "fp8lab/io/vectors.hpp"
 
@@ -26,6 +31,18 @@ namespace fp8lab {
 /// JSON-lines, its index from 1 in the others. Throws `Error` with file and reason for
 /// what is missing, of another type or shape, or no code of its format.
 VectorFile load_vectors(const std::filesystem::path& path);
+
+/// The cases of a file as arrays, row-major: what .npz holds.
+struct VectorArrays {
+  std::vector<std::byte> a;  ///< [n, terms] storage words, little endian
+  std::vector<std::byte> b;
+  std::vector<std::uint32_t> c;  ///< [n] binary32 bits
+  std::vector<std::uint32_t> d;
+};
+VectorArrays arrays_of(const VectorFile& file);
+
+/// Every `# key: value` of a file: its header, and the fields that `VectorFile` holds apart.
+std::map<std::string, std::string> header_of(const VectorFile& file);
 
 /// Writes one, whole or not at all. Throws `Error`.
 void save_vectors(const std::filesystem::path& path, const VectorFile& file);

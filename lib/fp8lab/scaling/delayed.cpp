@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
 namespace fp8lab {
 namespace {
+
+constexpr std::array<std::string_view, 2> kZeroAmaxNames{"keep_history", "roll"};
 
 /// torch.max over a dimension: one NaN wins.
 float max_or_nan(std::span<const float> values) {
@@ -33,6 +37,14 @@ AmaxAlgorithm find_amax_algorithm(std::string_view name) {
   if (name == "max") return AmaxAlgorithm::max;
   if (name == "most_recent") return AmaxAlgorithm::most_recent;
   throw Error("algorithm", "max or most_recent", "'" + std::string(name) + "'");
+}
+
+std::string_view to_string(ZeroAmax zero_amax) {
+  return kZeroAmaxNames[static_cast<std::size_t>(zero_amax)];
+}
+
+ZeroAmax find_zero_amax(std::string_view name) {
+  return find_enumerator<ZeroAmax>(kZeroAmaxNames, "zero_amax", name);
 }
 
 DelayedScaling::DelayedScaling(FormatId id, DelayedOptions options)

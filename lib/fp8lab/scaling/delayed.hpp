@@ -23,6 +23,9 @@ enum class ZeroAmax : std::uint8_t {
   keep_history,  ///< nothing moves: TransformerEngine's modules (its bulk update)
   roll,          ///< the zero enters the history: its single-tensor update
 };
+std::string_view to_string(ZeroAmax zero_amax);
+/// Throws `Error`.
+ZeroAmax find_zero_amax(std::string_view name);
 
 struct DelayedOptions {
   std::int64_t history = 1024;

@@ -4,9 +4,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/backend_cast.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/encode_turned.hpp"
@@ -16,6 +18,9 @@ namespace fp8lab {
 namespace {
 
 using namespace scaling_detail;
+
+constexpr std::array<std::string_view, 4> kSourceNames{"current", "delayed", "ms_amp",
+                                                       "calibration"};
 
 Execution execution_of(int threads, std::optional<Target> target) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
@@ -67,6 +72,14 @@ QuantizedTensor& allocate_transpose(const Recipe& recipe, const FloatMatrix& x,
 }
 
 }  // namespace
+
+std::string_view to_string(ScaleSource source) {
+  return kSourceNames[static_cast<std::size_t>(source)];
+}
+
+ScaleSource find_scale_source(std::string_view name) {
+  return find_enumerator<ScaleSource>(kSourceNames, "source", name);
+}
 
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {

@@ -59,8 +59,11 @@ enum class ScaleSource : std::uint8_t {
   current,      ///< the amax of the tile itself
   delayed,      ///< DelayedScaling
   ms_amp,       ///< MsAmpScaling
-  calibration,  ///< fixed by `Quantizer::calibrate`
+  calibration,  ///< fixed by the tensors that `Quantizer::observe` was shown
 };
+std::string_view to_string(ScaleSource source);
+/// Throws `Error`.
+ScaleSource find_scale_source(std::string_view name);
 
 /// How one tensor is quantized. A plain value: change any field.
 struct Recipe {

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {
@@ -119,6 +120,10 @@ inline TileScale mx_scale(ScaleRule rule, float max_finite, const Format& f, flo
 }  // namespace
 
 std::string_view to_string(ScaleRule rule) { return kNames[static_cast<std::size_t>(rule)]; }
+
+ScaleRule find_scale_rule(std::string_view name) {
+  return find_enumerator<ScaleRule>(kNames, "rule", name);
+}
 
 TileScaler::TileScaler(const ScaleOptions& options)
     : options_(options),

@@ -35,6 +35,8 @@ enum class ScaleRule : std::uint8_t {
 };
 
 std::string_view to_string(ScaleRule rule);
+/// Throws `Error`.
+ScaleRule find_scale_rule(std::string_view name);
 constexpr bool is_mx(ScaleRule rule) { return rule >= ScaleRule::mx_floor; }
 
 struct TileScale {

@@ -27,10 +27,6 @@ struct CastMistake {
   std::function<std::uint32_t(float)> code;
 };
 
-FormatId fnuz_of(FormatId id) {
-  return id == FormatId::e4m3fn ? FormatId::e4m3fnuz : FormatId::e5m2fnuz;
-}
-
 std::function<std::uint32_t(float)> cast_through(FormatId between, FormatId to,
                                                  const CastPolicy& policy) {
   return [=](float x) {
@@ -81,8 +77,12 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
   changed = policy;
   changed.subnormals = SubnormalPolicy::flush_to_zero;
   add("flushed_subnormals", "subnormal results flushed to zero", id, changed);
-  if (narrow)
-    add("fnuz_output", "encoded as FNUZ (bias one higher), read as FN", fnuz_of(id), policy);
+  if (const std::optional<FormatId> other = fnuz_counterpart(id)) {
+    if (format(id).specials == SpecialValues::fnuz)
+      add("fn_output", "encoded as FN (bias one lower), read as FNUZ", *other, policy);
+    else
+      add("fnuz_output", "encoded as FNUZ (bias one higher), read as FN", *other, policy);
+  }
   return mistakes;
 }
 

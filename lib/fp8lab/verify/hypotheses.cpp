@@ -82,7 +82,10 @@ std::vector<OutputRounding> output_roundings(FormatId output) {
   return result;
 }
 
-std::uint32_t nan_code(FormatId id) { return format(id).magnitude_mask(); }
+std::uint32_t nan_code(FormatId id) {
+  const Format& f = format(id);
+  return f.specials == SpecialValues::fnuz ? f.sign_mask() : f.magnitude_mask();
+}
 
 std::uint32_t canonical_code(FormatId id, std::uint32_t code) {
   return unpack(format(id), code).value_class == ValueClass::nan ? nan_code(id) : code;

@@ -210,4 +210,15 @@ Identification identify(const Product& product, std::span<const std::byte> got, 
   return Search(product, got, threads).run();
 }
 
+Identification identify(const Product& product, const Operand& got, int threads) {
+  const TensorView& d = got.tensor();
+  const ElementType type = element_type_of(product.output.format);
+  const std::vector<std::int64_t> shape{product.rows(), product.columns()};
+  require(d.type == type && d.shape == shape && !d.fortran_order, got.name(),
+          fmt::format("row-major {} [m, n] = {}", to_string(type), shape_text(shape)),
+          fmt::format("{} {}{}", to_string(d.type), shape_text(d.shape),
+                      d.fortran_order ? " in Fortran order" : ""));
+  return identify(product, d.bytes, threads);
+}
+
 }  // namespace fp8lab

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8lab/io/operand.hpp"
 #include "fp8lab/verify/product.hpp"
 
 namespace fp8lab {
@@ -76,6 +77,9 @@ inline constexpr std::size_t kSeparatingShown = 8;
 /// are right on at most 64 x 64 outputs on all of them; at most 32 of these. NaN codes
 /// count as equal. The result does not depend on `threads` (0: all).
 Identification identify(const Product& product, std::span<const std::byte> got, int threads = 0);
+
+/// The same for a tensor: throws `Error` unless it is row-major [m, n] of the output's type.
+Identification identify(const Product& product, const Operand& got, int threads = 0);
 
 /// `sm90.mma.e4m3 (= sm90.wgmma.e4m3), promotion 128, scales product_then_fma`.
 std::string describe(const Explanation& explanation, bool scaled);

@@ -326,9 +326,13 @@ PowerReport power_of_cast(const OutputCast& output, std::span<const float> value
   report.faults.push_back(outcome("rtz_cast", "truncated instead of rounded to nearest"));
   trial.judge(cast_output(values, wrong, threads), report.faults.back());
   wrong = output;
-  wrong.format = output.format == FormatId::e4m3fn ? FormatId::e4m3fnuz : FormatId::e5m2fnuz;
-  report.faults.push_back(outcome("fnuz_as_fn", "encoded as FNUZ, read as FN"));
-  trial.judge(cast_output(values, wrong, threads), report.faults.back());
+  report.faults.push_back(outcome("fnuz_as_fn", "encoded as FNUZ, read as FN, or the reverse"));
+  if (const std::optional<FormatId> other = fnuz_counterpart(output.format)) {
+    wrong.format = *other;
+    trial.judge(cast_output(values, wrong, threads), report.faults.back());
+  } else {
+    report.faults.back() = not_there(report.faults.back(), "the format has no FNUZ form");
+  }
   explain(report.faults, trial.values(), nullptr);
   return report;
 }

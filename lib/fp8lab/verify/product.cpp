@@ -39,6 +39,11 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
           shape_of(tensor));
   const std::optional<FormatId> id = format_of(tensor.type);
   const bool takes_any = model.standing == Standing::definition;
+  require(takes_any || !id || format(*id).specials != SpecialValues::fnuz, name,
+          expected +
+              "; FNUZ codes are AMD's, no registered instruction reads them (--model exact "
+              "or fp32 does)",
+          shape_of(tensor));
   const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
   require(fits, name,
           is_float(tensor.type) ? expected + "; floats need a recipe to quantize them (--recipe)"
@@ -68,7 +73,7 @@ std::int64_t tile_side(std::string_view name, std::int64_t size, std::int64_t ti
   for (const std::int64_t side : {128, 32})
     if (tiles == ceil_divide(size, side)) return side;
   require(tiles > 0 && size % tiles == 0, name,
-          fmt::format("1, {} or {} tiles over {}, or even parts of it", size,
+          fmt::format("1, {} (one each), {} (tiles of 128) or another even part of {}", size,
                       ceil_divide(size, 128), size),
           fmt::format("{}", tiles));
   return size / tiles;
@@ -196,10 +201,22 @@ OutputCast default_output(FormatId id) {
       return {id, kNvidiaNosat};
     case FormatId::e4m3fn:
     case FormatId::e5m2:
+    case FormatId::e4m3fnuz:
+    case FormatId::e5m2fnuz:
       return {id, kNvidiaSatfinite};
     default:
-      throw Error("output dtype", "f32, f16, bf16, e4m3fn or e5m2", format(id).name);
+      throw Error("output dtype", "f32, f16, bf16, e4m3fn, e5m2 or a FNUZ form of them",
+                  format(id).name);
   }
+}
+
+void require_output_of(std::string_view model, FormatId output) {
+  const bool fnuz = format(output).specials == SpecialValues::fnuz;
+  const bool hardware = find_instruction_model(model).standing != Standing::definition;
+  require(!fnuz || !hardware, "output dtype",
+          fmt::format("one that NVIDIA's chips have, for {} (FNUZ is AMD's: --model exact or fp32)",
+                      model),
+          format(output).name);
 }
 
 std::span<const float> Product::keep(std::vector<float> values) {
@@ -213,6 +230,7 @@ namespace {
 /// The product as asked for, its promotion interval not yet checked.
 Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const InstructionModel& model = find_instruction_model(spec.model);
+  require_output_of(spec.model, spec.output.format);
   require_matrix("A", "[m, k]", operands.a);
   require_matrix("B", operands.transpose_b ? "[k, n]" : "[n, k]", operands.b);
   Product product;
@@ -262,10 +280,15 @@ Product make_product_of_unknown_model(const GemmOperands& operands, const Output
   const bool tf32 = operands.a.type == ElementType::f32 && operands.recipe.empty();
   Product product =
       assemble(operands, {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output});
-  GemmProblem& p = product.problem;
-  p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
-  validate(p, product.size());
+  product.problem = of_unknown_model(product.problem);
+  validate(product.problem, product.size());
   return product;
+}
+
+GemmProblem of_unknown_model(GemmProblem p) {
+  p.model = find_instruction_model("exact").accumulator;
+  p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  return p;
 }
 
 std::vector<float> compute(const Product& product, int threads) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8lab/cast/policy.hpp"
@@ -18,13 +19,17 @@ namespace fp8lab {
 
 /// How the FP32 result becomes the output: nearest even by `policy`.
 struct OutputCast {
-  FormatId format = FormatId::f32;  ///< f32, f16, bf16, e4m3fn or e5m2
+  FormatId format = FormatId::f32;  ///< f32, f16, bf16 or FP8
   CastPolicy policy{};              ///< ignored for f32, which is kept as it is
 };
 
 /// The cast that kernels use: FP8 saturates (`nvidia_satfinite`), FP16 and BF16
 /// overflow to infinity (`nvidia_nosat`). Throws `Error` for another format.
 OutputCast default_output(FormatId format);
+
+/// Throws `Error` where no kernel around this instruction has such an output: NVIDIA's chips
+/// neither read nor write FNUZ codes. Definitions may have any.
+void require_output_of(std::string_view model, FormatId output);
 
 /// What a kernel was asked to compute, beside its operands.
 struct GemmSpec {
@@ -77,6 +82,9 @@ Product make_product(const GemmOperands& operands, const GemmSpec& spec);
 /// operands without a recipe are TF32 ones, under `sm90.wgmma.tf32`), promoted at the
 /// tiles of scales that change along K. `identify` searches the rest.
 Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output);
+
+/// The same of a problem: exact, promoted at the tiles of scales that change along K.
+GemmProblem of_unknown_model(GemmProblem problem);
 
 /// The FP32 result, row-major [m, n].
 std::vector<float> compute(const Product& product, int threads = 0);

@@ -92,12 +92,6 @@ CodeMatrix changed_copy(const CodeMatrix& m, Product& product, const Change& cha
   return {m.format, codes->data(), m.rows, m.k, m.k, 1};
 }
 
-std::optional<FormatId> fnuz_of(FormatId id) {
-  if (id == FormatId::e4m3fn) return FormatId::e4m3fnuz;
-  if (id == FormatId::e5m2) return FormatId::e5m2fnuz;
-  return std::nullopt;
-}
-
 bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
 
 bool scaled_in_blocks(const GemmProblem& p) {
@@ -180,8 +174,8 @@ std::optional<Product> with_transposed_b(const Product& product) {
 
 std::optional<Product> with_fnuz_codes(const Product& product) {
   Product result = product;
-  const std::optional<FormatId> a = fnuz_of(product.problem.a.format);
-  const std::optional<FormatId> b = fnuz_of(product.problem.b.format);
+  const std::optional<FormatId> a = fnuz_counterpart(product.problem.a.format);
+  const std::optional<FormatId> b = fnuz_counterpart(product.problem.b.format);
   if (!a || !b) return std::nullopt;
   result.problem.a.format = *a;
   result.problem.b.format = *b;

@@ -27,7 +27,7 @@ std::optional<Product> with_swapped_scales(const Product& product);
 std::optional<Product> with_transposed_scales(const Product& product, Side side);
 /// B's memory read as if it were [k, n] (or, where it is, as if it were [n, k]).
 std::optional<Product> with_transposed_b(const Product& product);
-/// E4M3FN and E5M2 codes read as FNUZ ones.
+/// E4M3FN and E5M2 codes read as FNUZ ones, or the reverse.
 std::optional<Product> with_fnuz_codes(const Product& product);
 /// Subnormal operands read as zeros. Copies the codes: for samples.
 std::optional<Product> with_flushed_inputs(const Product& product);

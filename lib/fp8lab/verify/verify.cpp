@@ -262,7 +262,7 @@ VerifyReport verify(const Product& product, const Operand& got, const VerifyOpti
 VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptions& options) {
   const TensorView& expected = golden.tensor();
   const std::optional<FormatId> id = format_of(expected.type);
-  require(id.has_value(), golden.name(), "f32, f16, bf16, e4m3fn or e5m2 elements (--out-dtype)",
+  require(id.has_value(), golden.name(), "f32, f16, bf16 or FP8 elements (--out-dtype)",
           to_string(expected.type));
   require(options.check.kind != Check::Kind::budget, "check",
           "one that needs no inputs, with a golden file", "budget");
@@ -307,7 +307,7 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
   require(is_float, x.name(), "floats to cast", to_string(input.type));
   require(options.check.kind != Check::Kind::budget, "check", "bitwise or a gate, for a cast",
           "budget");
-  require(format(spec.format).storage_bits == 8, "cast", "e4m3fn or e5m2",
+  require(format(spec.format).storage_bits == 8, "cast", "an 8-bit format such as e4m3fn",
           format(spec.format).name);
   require_row_major(x.name(), input);
   require_output(got, spec.format, input.shape);

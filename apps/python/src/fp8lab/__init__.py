@@ -11,8 +11,16 @@ NumPy and ml_dtypes arrays, and CPU tensors that export DLPack, are read in plac
 arguments raise `ValueError` with the library's message; numerical edge cases never do.
 """
 
+from fp8lab._attention import Attention, AttentionTile, attention
 from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
-from fp8lab._checks import Comparison, ReplayReport, compare, replay
+from fp8lab._checks import Comparison, compare
+from fp8lab._identify import (
+    Explanation,
+    ExplanationClass,
+    Identification,
+    SeparatingElement,
+    identify,
+)
 from fp8lab._products import backends, gemm
 from fp8lab._recipes import (
     Preset,
@@ -33,15 +41,29 @@ from fp8lab._registry import (
     models,
     profiles,
 )
+from fp8lab._vectors import (
+    ReplayReport,
+    Separation,
+    Vectors,
+    load_vectors,
+    replay,
+    separate,
+    vectors,
+)
 from fp8lab._verify import Cause, VerifyReport, verify
 
 __all__ = [
     "AccumulatorModel",
+    "Attention",
+    "AttentionTile",
     "CastProfile",
     "Cause",
     "Comparison",
     "EncodeStatistics",
+    "Explanation",
+    "ExplanationClass",
     "Format",
+    "Identification",
     "InstructionModel",
     "Preset",
     "QuantizationStatistics",
@@ -50,7 +72,11 @@ __all__ = [
     "Recipe",
     "ReplayReport",
     "Scales",
+    "SeparatingElement",
+    "Separation",
+    "Vectors",
     "VerifyReport",
+    "attention",
     "backends",
     "compare",
     "decode",
@@ -58,10 +84,14 @@ __all__ = [
     "encode_with_statistics",
     "formats",
     "gemm",
+    "identify",
+    "load_vectors",
     "models",
     "presets",
     "profiles",
     "quantize",
     "replay",
+    "separate",
+    "vectors",
     "verify",
 ]

@@ -1,8 +1,7 @@
-"""Error metrics, and recordings of chips replayed through models."""
+"""Error metrics."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,32 +48,3 @@ def compare(reference: ArrayLike, actual: ArrayLike) -> Comparison:
     if x.shape != y.shape:
         raise bad("actual", f"{list(x.shape)}, as reference has", list(y.shape))
     return Comparison(**_core.compare(x.reshape(-1), y.reshape(-1)))
-
-
-@dataclass(frozen=True)
-class ReplayReport:
-    """The outcome of a replay; `shown` describes the first mismatches, at most 20."""
-
-    model: str
-    cases: int
-    mismatches: int
-    shown: tuple[str, ...]
-
-
-def replay(path: str | os.PathLike[str], model: str = "") -> ReplayReport:
-    """Replay a vector file or a recording through `model`, or the file's own if empty.
-
-    >>> import fp8lab, pathlib, tempfile
-    >>> text = '''# fp8lab vectors 1
-    ... # model: sm90.mma.e4m3
-    ... # input: e4m3
-    ... # terms: 2
-    ... 3838 3838 00000000 40000000
-    ... '''
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "two_ones.txt")
-    ...     _ = file.write_text(text)
-    ...     fp8lab.replay(file)
-    ReplayReport(model='sm90.mma.e4m3', cases=1, mismatches=0, shown=())
-    """
-    return ReplayReport(**_core.replay(os.fspath(path), model))

@@ -43,7 +43,8 @@ class VerifyReport:
         return self.text
 
 
-def _output_of(got: Any, stated: str | None) -> tuple[NDArray[Any], str]:
+def output_of(got: Any, stated: str | None) -> tuple[NDArray[Any], str]:
+    """Words and format of an output."""
     array = as_array("got", got)
     if array.dtype == np.float32:
         return array.view(np.uint32), "f32"
@@ -84,7 +85,7 @@ def verify(
     """
     a, b = inputs
     problem = make_problem(a, b, model=model, **options)
-    words, name = _output_of(got, got_format)
+    words, name = output_of(got, got_format)
     fields = _core.verify(
         problem=problem.core,
         model=model if isinstance(model, str) else model.name,

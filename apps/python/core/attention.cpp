@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include "bindings.hpp"
+#include "fp8lab/attention/report.hpp"
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab::python {
+namespace {
+
+template <typename T>
+using Heads = nb::ndarray<const T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+/// One of Q, K and V, and the array that its codes point into.
+struct Tensor {
+  AttentionTensor tensor;
+  std::vector<float> inverse_scales{};
+  Heads<std::uint8_t> codes{};
+};
+
+template <typename T>
+std::array<std::int64_t, 3> shape_of(const Heads<T>& x) {
+  return {static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)),
+          static_cast<std::int64_t>(x.shape(2))};
+}
+
+Tensor tensor_of_values(const Heads<float>& x) {
+  const auto [heads, rows, columns] = shape_of(x);
+  return {attention_tensor({x.data(), x.data() + x.size()}, heads, rows, columns)};
+}
+
+Tensor tensor_of_codes(const Heads<std::uint8_t>& codes, std::string_view format_name,
+                       std::string_view argument,
+                       const std::optional<Vector<const float>>& scales) {
+  const auto [heads, rows, columns] = shape_of(codes);
+  Tensor made;
+  made.codes = codes;
+  std::vector<float> given;
+  if (scales) {
+    require(scales->size() > 0, argument, fmt::format("1 or {} inverse scales", heads), "none");
+    given.assign(scales->data(), scales->data() + scales->size());
+  }
+  made.inverse_scales = inverse_scales_of_heads(argument, std::move(given), heads);
+  made.tensor = attention_tensor(AttentionOperand{find_format(format_name).id, span_of(codes),
+                                                  heads, rows, columns, made.inverse_scales});
+  return made;
+}
+
+AttentionOptions make_options(const std::string& qk_model, const std::string& pv_model,
+                              std::int64_t q_tile, std::int64_t kv_tile, float softmax_scale,
+                              float p_offset, float rescale_threshold, bool causal, bool two_level,
+                              int threads) {
+  require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
+  return {qk_model, pv_model,          q_tile, kv_tile,   softmax_scale,
+          p_offset, rescale_threshold, causal, two_level, threads};
+}
+
+nb::dict to_dict(const AttentionTile& t) {
+  nb::dict d;
+  d["begin"] = t.begin;
+  d["end"] = t.end;
+  d["elements"] = t.elements;
+  d["saturated"] = t.saturated;
+  d["underflowed"] = t.underflowed;
+  d["rescaled_rows"] = t.rescaled;
+  d["stale_rows"] = t.stale;
+  d["p_max"] = t.p_max;
+  return d;
+}
+
+nb::dict run(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+  AttentionReport report;
+  {
+    const nb::gil_scoped_release release;
+    report = attention_report(q.tensor, k.tensor, v.tensor, options);
+  }
+  nb::list tiles;
+  for (const AttentionTile& tile : report.result.tiles) tiles.append(to_dict(tile));
+  nb::dict d;
+  d["o"] =
+      array_of(std::move(report.result.o), {static_cast<std::size_t>(q.tensor.operand.heads),
+                                            static_cast<std::size_t>(q.tensor.operand.rows),
+                                            static_cast<std::size_t>(v.tensor.operand.columns)});
+  d["tiles"] = tiles;
+  d["total"] = to_dict(report.total);
+  d["against_codes"] = python::to_dict(report.against_codes);
+  d["against_inputs"] = python::to_dict(report.against_inputs);
+  return d;
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& m) {
+  nb::class_<Tensor>(m, "AttentionTensor")
+      .def_static("of_values", tensor_of_values, "x"_a.noconvert())
+      .def_static("of_codes", tensor_of_codes, "codes"_a.noconvert(), "format"_a, "argument"_a,
+                  "inverse_scales"_a.noconvert().none());
+  nb::class_<AttentionOptions>(m, "AttentionOptions")
+      .def(nb::new_(&make_options), nb::kw_only(), "qk_model"_a, "pv_model"_a, "q_tile"_a,
+           "kv_tile"_a, "softmax_scale"_a, "p_offset"_a, "rescale_threshold"_a, "causal"_a,
+           "two_level"_a, "threads"_a);
+  m.def("attention", run, "q"_a, "k"_a, "v"_a, "options"_a);
+}
+
+}  // namespace fp8lab::python

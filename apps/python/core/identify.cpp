@@ -1,0 +1,84 @@
+#include "fp8lab/verify/identify.hpp"
+
+#include "bindings.hpp"
+#include "problem.hpp"
+
+namespace fp8lab::python {
+namespace {
+
+Identification run(const Problem& problem, const Output& got, std::string_view output,
+                   int threads) {
+  Product product;
+  product.model = "exact";
+  product.problem = of_unknown_model(problem.problem);
+  product.output = default_output(find_format(output).id);
+  validate(product.problem, product.size());
+  return identify(product, operand_of(got, product.output.format), threads);
+}
+
+nb::dict to_dict(const Explanation& one) {
+  nb::dict d;
+  nb::list models;
+  for (const std::string_view name : one.models) models.append(name);
+  d["models"] = nb::tuple(models);
+  d["promotion_interval"] = one.promotion_interval;
+  d["scale_order"] = to_string(one.scale_order);
+  d["split_k"] = one.split_k;
+  d["rounding"] = one.rounding;
+  return d;
+}
+
+nb::dict to_dict(const ExplanationClass& one) {
+  nb::dict d;
+  nb::list members;
+  for (const Explanation& member : one.members) members.append(to_dict(member));
+  d["matches"] = one.matches;
+  d["compared"] = one.compared;
+  d["members"] = members;
+  return d;
+}
+
+nb::dict to_dict(const SeparatingElement& e) {
+  nb::dict d;
+  d["row"] = e.row;
+  d["column"] = e.column;
+  d["got"] = e.got;
+  d["first"] = e.first;
+  d["second"] = e.second;
+  return d;
+}
+
+nb::dict fields_of(const Identification& result) {
+  nb::dict d;
+  nb::list ranking;
+  for (const ExplanationClass& one : result.ranking) ranking.append(to_dict(one));
+  nb::list separating;
+  for (const SeparatingElement& e : result.separating) separating.append(to_dict(e));
+  d["explained"] = result.explained();
+  d["tried"] = result.tried;
+  d["not_computed_whole"] = result.beyond;
+  d["ranking"] = ranking;
+  d["separating"] = separating;
+  d["separating_count"] = result.separating_count;
+  d["separating_compared"] = result.separating_compared;
+  d["text"] = describe(result);
+  return d;
+}
+
+}  // namespace
+
+void bind_identify(nb::module_& m) {
+  m.def(
+      "identify",
+      [](const Problem& problem, const Output& got, std::string_view output, int threads) {
+        Identification result;
+        {
+          const nb::gil_scoped_release release;
+          result = run(problem, got, output, threads);
+        }
+        return fields_of(result);
+      },
+      nb::kw_only(), "problem"_a, "got"_a.noconvert(), "output"_a, "threads"_a);
+}
+
+}  // namespace fp8lab::python

@@ -1,0 +1,123 @@
+"""Which model explains an output bit for bit?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fp8lab import _core
+from fp8lab._products import make_problem
+from fp8lab._recipes import QuantizedTensor, Scales
+from fp8lab._registry import find_model
+from fp8lab._verify import output_of
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One hypothesis about a kernel."""
+
+    models: tuple[str, ...]  #: registered names of this accumulator
+    promotion_interval: int
+    scale_order: str  #: tried where there are scales
+    split_k: int  #: parts of K, summed alone and added in FP32 in order
+    rounding: str  #: of the output: "kept" for FP32, "nearest_even", "through_bf16", ...
+
+
+@dataclass(frozen=True)
+class ExplanationClass:
+    """Hypotheses with equal outputs: this data cannot tell them apart."""
+
+    matches: int  #: elements that they give exactly
+    compared: int  #: elements that they were compared on
+    members: tuple[Explanation, ...]  #: hardware first, then without split K
+
+    @property
+    def rate(self) -> float:
+        """matches / compared."""
+        return self.matches / self.compared if self.compared else 0.0
+
+
+@dataclass(frozen=True)
+class SeparatingElement:
+    """An element on which the two best classes differ; codes of the output's format."""
+
+    row: int
+    column: int
+    got: int
+    first: int  #: what the best class gives
+    second: int
+
+
+@dataclass(frozen=True)
+class Identification:
+    """What explains an output. `str(identification)` is the report for people."""
+
+    explained: bool  #: the best class gives every element of the output
+    tried: int  #: hypotheses
+    not_computed_whole: int  #: right on the sample, but too many to compute on all of it
+    ranking: tuple[ExplanationClass, ...]  #: best first
+    separating: tuple[SeparatingElement, ...]  #: the first of them
+    separating_count: int  #: among `separating_compared` elements
+    separating_compared: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _class(fields: dict[str, Any]) -> ExplanationClass:
+    fields["members"] = tuple(Explanation(**member) for member in fields["members"])
+    return ExplanationClass(**fields)
+
+
+def identify(
+    got: ArrayLike,
+    inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
+    *,
+    got_format: str | None = None,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    threads: int = 0,
+) -> Identification:
+    """Search instruction, promotion interval, scale order, split of K and output rounding.
+
+    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
+    as for `gemm`. Every registered instruction that reads these
+    formats is tried, and the definitions. Outputs of at most 64 x 64 are enough, and small
+    ones are quicker. NaN codes count as equal. ValueError for shapes and formats that do not fit.
+
+    >>> import fp8lab, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> a = fp8lab.encode(rng.standard_normal((16, 512), np.float32))
+    >>> b = fp8lab.encode(rng.standard_normal((16, 512), np.float32))
+    >>> d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", promotion_interval=128)
+    >>> found = fp8lab.identify(d, (a, b))
+    >>> best = found.ranking[0].members[0]
+    >>> found.explained, best.models, best.promotion_interval
+    (True, ('sm90.mma.e4m3', 'sm90.wgmma.e4m3'), 128)
+    """
+    a, b = inputs
+    # Searched below: any registered accumulator does.
+    problem = make_problem(
+        a,
+        b,
+        model=find_model("exact").accumulator,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+    )
+    words, name = output_of(got, got_format)
+    fields = _core.identify(
+        problem=problem.core, got=np.ascontiguousarray(words), output=name, threads=threads
+    )
+    fields["ranking"] = tuple(_class(one) for one in fields["ranking"])
+    fields["separating"] = tuple(SeparatingElement(**one) for one in fields["separating"])
+    return Identification(**fields)

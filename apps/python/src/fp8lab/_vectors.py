@@ -1,0 +1,153 @@
+"""Golden vectors: inputs that tell models apart, recordings of chips, and their replay."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import DTYPES
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """n dot products: d = c + a . b under the model that the header names."""
+
+    model: str
+    a_format: str
+    b_format: str
+    header: dict[str, str]  #: `# key: value` lines of the text form
+    a: NDArray[Any]  #: [n, terms], of the format's ml_dtypes dtype (float32 for TF32)
+    b: NDArray[Any]
+    c: NDArray[np.float32]  #: [n]
+    d: NDArray[np.float32]
+    _file: _core.VectorFile = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.d)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write .npz, .safetensors or .jsonl by the ending of the path, else text.
+
+        >>> import fp8lab, pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "golden.npz")
+        ...     fp8lab.vectors("sm90.mma.e4m3", 8).save(file)
+        ...     len(fp8lab.load_vectors(file))
+        8
+        """
+        self._file.save(os.fspath(path))
+
+
+def _typed(words: NDArray[Any], name: str) -> NDArray[Any]:
+    return words.view(DTYPES.get(name, np.dtype(np.float32)))
+
+
+def _vectors(file: _core.VectorFile) -> Vectors:
+    fields = file.fields()
+    fields["a"] = _typed(fields["a"], fields["a_format"])
+    fields["b"] = _typed(fields["b"], fields["b_format"])
+    for name in "cd":
+        fields[name] = fields[name].view(np.float32)
+    return Vectors(_file=file, **fields)
+
+
+def vectors(
+    model: str, count: int, *, kind: str = "adversarial", seed: int = 1, terms: int = 0
+) -> Vectors:
+    """`count` dot products with what `model`, a registered instruction, gives for them.
+
+    kind: "random", "adversarial" (cancellation, swamping, ties, exponents around the cut,
+    subnormals) or "special" (NaN, infinities, zeros, extremes). terms: operand pairs a case;
+    0 is one step of the model. The same arguments give the same cases, as `fp8lab vectors`
+    writes them. ValueError for an unknown name or a number out of range.
+
+    >>> import fp8lab
+    >>> golden = fp8lab.vectors("sm90.wgmma.e4m3", 100)
+    >>> golden.a.shape, golden.a.dtype, golden.d.dtype
+    ((100, 32), dtype(float8_e4m3fn), dtype('float32'))
+    >>> fp8lab.replay(golden, "sm90.wgmma.e4m3").mismatches
+    0
+    """
+    return _vectors(_core.VectorFile.generate(model, count, kind, seed, terms))
+
+
+def load_vectors(path: str | os.PathLike[str]) -> Vectors:
+    """Read a vector file of any form, or a recording of a chip. ValueError if malformed.
+
+    >>> import fp8lab, pathlib, tempfile
+    >>> text = '''# fp8lab vectors 1
+    ... # model: sm90.mma.e4m3
+    ... # input: e4m3
+    ... # terms: 2
+    ... 3838 3838 00000000 40000000
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "two_ones.txt")
+    ...     _ = file.write_text(text)
+    ...     fp8lab.load_vectors(file).d
+    array([2.], dtype=float32)
+    """
+    return _vectors(_core.VectorFile.load(os.fspath(path)))
+
+
+@dataclass(frozen=True, eq=False)
+class Separation:
+    """Inputs on which two models differ, with the first one's results."""
+
+    vectors: Vectors  #: the first case is reduced to few and simple operands; may be empty
+    tried: int  #: generated cases that were looked at
+
+
+def separate(
+    first: str, second: str, count: int = 16, *, seed: int = 1, terms: int = 0
+) -> Separation:
+    """Dot products on which two registered models give different bits, at most `count`.
+
+    What to run on a chip to learn which of them it is. No case is found for equal
+    accumulators, and where none turned up among those tried. terms: as for `vectors`; 0 is
+    one step of the model with more terms. ValueError for models that read different formats.
+
+    >>> import fp8lab
+    >>> found = fp8lab.separate("sm89.mma.e4m3", "sm90.mma.e4m3")
+    >>> len(found.vectors)
+    16
+    >>> fp8lab.replay(found.vectors, "sm90.mma.e4m3").mismatches
+    16
+    """
+    file, tried = _core.separate(first, second, count, seed, terms)
+    return Separation(_vectors(file), tried)
+
+
+@dataclass(frozen=True)
+class ReplayReport:
+    """The outcome of a replay; `shown` describes the first mismatches, at most 20."""
+
+    model: str
+    cases: int
+    mismatches: int
+    shown: tuple[str, ...]
+
+
+def replay(cases: str | os.PathLike[str] | Vectors, model: str = "") -> ReplayReport:
+    """Replay vectors, a vector file or a recording through `model`, or their own if empty.
+
+    >>> import fp8lab, pathlib, tempfile
+    >>> text = '''# fp8lab vectors 1
+    ... # model: sm90.mma.e4m3
+    ... # input: e4m3
+    ... # terms: 2
+    ... 3838 3838 00000000 40000000
+    ... '''
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "two_ones.txt")
+    ...     _ = file.write_text(text)
+    ...     fp8lab.replay(file)
+    ReplayReport(model='sm90.mma.e4m3', cases=1, mismatches=0, shown=())
+    """
+    file = cases._file if isinstance(cases, Vectors) else _core.VectorFile.load(os.fspath(cases))
+    return ReplayReport(**file.replay(model))

@@ -1,0 +1,102 @@
+"""Attention against NumPy, and what its arguments do."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fp8lab
+
+f32 = np.float32
+
+
+def qkv(heads=2, m=96, n=256, d=64, seed=2):
+    rng = np.random.default_rng(seed)
+    return tuple(rng.standard_normal((heads, rows, d), f32) for rows in (m, n, n))
+
+
+def in_float64(q, k, v):
+    s = q.astype(float) @ k.astype(float).transpose(0, 2, 1) / np.sqrt(q.shape[-1])
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v.astype(float)
+
+
+def test_errors_are_those_against_numpy():
+    q, k, v = qkv()
+    result = fp8lab.attention(q, k, v)
+    o = in_float64(q, k, v)
+    error = np.linalg.norm(result.o - o) / np.linalg.norm(o)
+    assert result.against_inputs.relative_l2 == pytest.approx(error, rel=1e-6)
+    assert result.against_codes.relative_l2 < result.against_inputs.relative_l2
+    assert [(t.begin, t.end) for t in result.tiles] == [(0, 128), (128, 256)]
+    assert result.total.elements == 2 * 96 * 256 == sum(t.elements for t in result.tiles)
+
+
+def test_codes_with_scales_equal_the_floats_that_they_stand_for():
+    q, k, v = qkv()
+    scales = [448 / np.abs(x).max((1, 2)) for x in (q, k, v)]
+    codes = [
+        fp8lab.encode((x * s[:, None, None].astype(f32)).astype(f32))
+        for x, s in zip((q, k, v), scales, strict=True)
+    ]
+    inverse = dict(zip(("q_scales", "k_scales", "v_scales"), (1 / s for s in scales), strict=True))
+    inverse = {name: s.astype(f32) for name, s in inverse.items()}
+    result = fp8lab.attention(*codes, **inverse)
+    assert result.against_codes == result.against_inputs
+    values = [c.astype(f32) * s[:, None, None] for c, s in zip(codes, inverse.values(), strict=True)]
+    o = in_float64(*values)
+    error = np.linalg.norm(result.o - o) / np.linalg.norm(o)
+    assert result.against_codes.relative_l2 == pytest.approx(error, rel=1e-5)
+    raw = [c.view(np.uint8) for c in codes]
+    again = fp8lab.attention(*raw, codes_format="e4m3fn", threads=1, **inverse)
+    np.testing.assert_array_equal(again.o, result.o)
+
+
+def test_options_reach_the_library():
+    q, k, v = qkv()
+    plain = fp8lab.attention(q * 4, k, v)
+    stale = fp8lab.attention(q * 4, k, v, rescale_threshold=4.0, kv_tile=64)
+    assert len(stale.tiles) == 4 and stale.total.stale_rows > 0 == plain.total.stale_rows
+    assert stale.total.saturated > 0 == plain.total.saturated
+    causal = fp8lab.attention(q, k, v, causal=True)
+    assert causal.total.elements < plain.total.elements
+    assert not np.array_equal(fp8lab.attention(q, k, v, two_level=True).o, plain.o)
+    narrow = fp8lab.attention(q, k, v)
+    for model in ("qk_model", "pv_model"):
+        assert not np.array_equal(fp8lab.attention(q, k, v, **{model: "exact"}).o, narrow.o)
+    wide = fp8lab.attention(q, k, v, softmax_scale=1.0)
+    assert not np.array_equal(wide.o, narrow.o)
+
+
+def test_shapes():
+    q, k, v = qkv()
+    one = fp8lab.attention(q[0], k[0], v[0])
+    assert one.o.shape == (96, 64)
+    np.testing.assert_array_equal(one.o, fp8lab.attention(q[:1], k[:1], v[:1]).o[0])
+    grouped = fp8lab.attention(q, k[:1], v[:1, :, :32])
+    assert grouped.o.shape == (2, 96, 32)
+    half = fp8lab.attention(*(x.astype(ml_dtypes.bfloat16) for x in (q, k, v)))
+    assert half.o.dtype == f32
+    turned = np.ascontiguousarray(k.transpose(2, 1, 0)).transpose(2, 1, 0)
+    np.testing.assert_array_equal(fp8lab.attention(q, turned, v).o, fp8lab.attention(q, k, v).o)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kv_tile": 48}, "kv_tile: expected a multiple of sm90.wgmma.e4m3's 32 terms, got 48"),
+        ({"qk_model": "sm90.wgmma.e5m2"}, "qk_model: expected an instruction that reads e4m3fn"),
+        ({"q_scales": 2.0}, "q: expected codes, since scales of them are given, got float32"),
+        ({"threads": -1}, "threads: expected 0"),
+        ({"k": np.zeros((2, 256, 32), f32)}, "K: expected .* d = 64"),
+        ({"v": np.zeros(4, f32)}, r"v: expected \[heads, rows, columns\] or .*, got \[4\]"),
+        ({"k": np.zeros((2, 256, 64), np.uint8)}, "k_format: expected the format of k"),
+        (
+            {"k": np.zeros((2, 256, 64), np.uint8), "k_scales": [1.0] * 3, "codes_format": "e4m3fn"},
+            "k_scales: expected 1 or 2 inverse scales, got 3",
+        ),
+    ],
+)
+def test_bad_arguments_are_value_errors(change, message):
+    arguments = dict(zip("qkv", qkv(), strict=True)) | change
+    with pytest.raises(ValueError, match=message):
+        fp8lab.attention(**arguments)

@@ -1,0 +1,83 @@
+"""Hypotheses about outputs: the truth is found, and what cannot be told apart says so."""
+
+import dataclasses
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fp8lab
+
+f32 = np.float32
+
+
+def operands(m=16, n=16, k=1024, seed=1):
+    """Every finite E4M3 code as often as any other: sums that need all their bits."""
+    rng = np.random.default_rng(seed)
+    codes = np.array([c for c in range(256) if c & 0x7F != 0x7F], np.uint8)
+    a, b = codes[rng.integers(0, 254, (m, k))], codes[rng.integers(0, 254, (n, k))]
+    return a.view(ml_dtypes.float8_e4m3fn), b.view(ml_dtypes.float8_e4m3fn)
+
+
+def test_the_truth_explains_the_output():
+    a, b = operands()
+    scales = fp8lab.Scales(np.random.default_rng(2).random((16, 8), f32), 1, 128)
+    how = {"promotion_interval": 64, "scale_order": "a_then_fma_b"}
+    d = fp8lab.gemm(a, b, model="sm89.mma.e4m3", a_scales=scales, b_scales=scales, **how)
+    found = fp8lab.identify(d, (a, b), a_scales=scales, b_scales=scales)
+    best = found.ranking[0]
+    assert found.explained and best.rate == 1.0 and best.compared == 256
+    assert best.members == (
+        fp8lab.Explanation(("sm89.mma.e4m3",), 64, "a_then_fma_b", 1, "kept"),
+    )
+    assert found.ranking[1].rate < 1.0 and found.separating_count > 0
+    e = found.separating[0]
+    assert e.got == e.first == d.view(np.uint32)[e.row, e.column] != e.second
+    assert "explained: all 256 outputs" in str(found)
+
+
+def test_an_output_that_nothing_explains():
+    a, b = operands()
+    d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")
+    d[3, 5] = np.nextafter(d[3, 5], f32(np.inf))
+    found = fp8lab.identify(d, (a, b))
+    assert not found.explained and found.ranking[0].matches == 255
+    assert "unexplained" in found.text
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16, ml_dtypes.float8_e5m2])
+def test_rounded_outputs(dtype):
+    a, b = operands()
+    d = (fp8lab.gemm(a, b, model="sm90.wgmma.e4m3") / f32(2**12)).astype(dtype)
+    found = fp8lab.identify(d, (a, b), a_scales=2.0**-12)
+    assert found.explained
+    members = [one for one in found.ranking[0].members if "sm90.wgmma.e4m3" in one.models]
+    assert members[0].rounding == "nearest_even"
+
+
+def test_formats_and_threads():
+    a, b = operands(4, 4, 256)
+    d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")
+    one = fp8lab.identify(d, (a, b), threads=1)
+    raw = {"a_format": "e4m3fn", "b_format": "e4m3fn"}
+    two = fp8lab.identify(np.asfortranarray(d), (a.view(np.uint8), b.view(np.uint8)), **raw)
+    assert dataclasses.asdict(one) == dataclasses.asdict(two)
+    x = np.random.default_rng(5).standard_normal((4, 64), f32)
+    tf32 = {"a_format": "tf32", "b_format": "tf32"}
+    d = fp8lab.gemm(x, x, model="sm80.mma.tf32", **tf32)
+    found = fp8lab.identify(d, (x, x), **tf32)
+    assert found.explained
+    assert any("sm80.mma.tf32" in one.models for one in found.ranking[0].members)
+
+
+def test_bad_arguments_are_value_errors():
+    a, b = operands(4, 4, 256)
+    d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")
+    with pytest.raises(ValueError, match=r"got: expected row-major f32 \[m, n\] = \[4, 4\]"):
+        fp8lab.identify(d[:2], (a, b))
+    with pytest.raises(ValueError, match=r"b: expected \[n, k\] with k = 256"):
+        fp8lab.identify(d, (a, b[:, :128]))
+    with pytest.raises(ValueError, match="got_format"):
+        fp8lab.identify(d.view(np.uint8)[:, :4], (a, b))
+    with pytest.raises(TypeError, match="promotion_interval"):
+        fp8lab.identify(d, (a, b), promotion_interval=128)

@@ -1,0 +1,102 @@
+"""Golden vectors, inputs that separate models, and replays that must and must not match."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fp8lab
+
+TEXT = """# fp8lab vectors 1
+# model: sm90.mma.e4m3
+# input: e4m3
+# terms: 2
+3838 3838 00000000 40000000
+387e 3838 00000000 {d}
+"""
+
+
+def test_vectors_hold_what_the_model_gives():
+    golden = fp8lab.vectors("exact", 60, kind="random", terms=32)
+    assert len(golden) == 60 and golden.a.dtype == ml_dtypes.float8_e4m3fn
+    sums = (golden.a.astype(float) * golden.b.astype(float)).sum(1) + golden.c
+    np.testing.assert_array_equal(sums.astype(np.float32), golden.d)
+    assert golden.header["kind"] == "random" and golden.header["terms"] == "32"
+    np.testing.assert_array_equal(
+        fp8lab.vectors("exact", 60, kind="random", terms=32, seed=1).a, golden.a
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "a", "b"),
+    [
+        ("sm90.wgmma.e5m2.e4m3", ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn),
+        ("sm90.mma.bf16", ml_dtypes.bfloat16, ml_dtypes.bfloat16),
+        ("sm80.mma.tf32", np.float32, np.float32),
+    ],
+)
+def test_operands_have_the_dtype_of_their_format(model, a, b):
+    golden = fp8lab.vectors(model, 5)
+    assert (golden.a.dtype, golden.b.dtype) == (a, b)
+    assert fp8lab.replay(golden).mismatches == 0
+
+
+@pytest.mark.parametrize("ending", ["txt", "npz", "safetensors", "jsonl"])
+def test_files(tmp_path, ending):
+    golden = fp8lab.vectors("sm90.wgmma.e4m3", 20)
+    path = tmp_path / f"v.{ending}"
+    golden.save(path)
+    again = fp8lab.load_vectors(path)
+    for name in "abcd":
+        left, right = getattr(golden, name), getattr(again, name)
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left.view(np.uint8), right.view(np.uint8))
+    assert again.header == golden.header and again.model == "sm90.wgmma.e4m3"
+    assert fp8lab.replay(path).mismatches == 0
+    assert fp8lab.replay(path, "sm89.mma.e4m3").mismatches > 0
+    if ending == "npz":
+        z = np.load(path)
+        assert json.loads(bytes(z["header"]))["model"] == golden.model
+        np.testing.assert_array_equal(z["a"], golden.a.view(np.uint8))
+
+
+def test_separate():
+    found = fp8lab.separate("sm89.mma.e4m3", "sm90.mma.e4m3", 4)
+    assert len(found.vectors) == 4 <= found.tried
+    assert fp8lab.replay(found.vectors).mismatches == 0
+    assert fp8lab.replay(found.vectors, "sm90.mma.e4m3").mismatches == 4
+    same = fp8lab.separate("sm90.mma.e4m3", "sm90.wgmma.e4m3")
+    assert len(same.vectors) == 0 == same.tried and same.vectors.a.shape == (0, 32)
+
+
+def test_replay(tmp_path):
+    right, wrong = tmp_path / "right.txt", tmp_path / "wrong.txt"
+    right.write_text(TEXT.format(d="43e08000"))
+    wrong.write_text(TEXT.format(d="43e08001"))
+    assert fp8lab.replay(right) == fp8lab.ReplayReport("sm90.mma.e4m3", 2, 0, ())
+    report = fp8lab.replay(str(wrong), "exact")
+    assert (report.model, report.cases, report.mismatches) == ("exact", 2, 1)
+    assert "43e08001" in report.shown[0] and "43e08000" in report.shown[0]
+
+
+def test_bad_files_and_arguments(tmp_path):
+    with pytest.raises(ValueError, match="missing.txt"):
+        fp8lab.replay(tmp_path / "missing.txt")
+    cut = tmp_path / "cut.txt"
+    cut.write_text(TEXT.format(d="43e0"))
+    with pytest.raises(ValueError, match="cut.txt"):
+        fp8lab.load_vectors(cut)
+    cut.write_text(TEXT.format(d="43e08000"))
+    with pytest.raises(ValueError, match="sm91"):
+        fp8lab.replay(cut, "sm91.mma.e4m3")
+    with pytest.raises(ValueError, match="model: expected one of .*, got 'sm91"):
+        fp8lab.vectors("sm91.mma.e4m3", 3)
+    with pytest.raises(ValueError, match="kind: expected random, .*, got 'any'"):
+        fp8lab.vectors("exact", 3, kind="any")
+    with pytest.raises(ValueError, match="count: expected 1 to 10000000, got 0"):
+        fp8lab.vectors("exact", 0)
+    with pytest.raises(ValueError, match="terms"):
+        fp8lab.vectors("exact", 1, terms=-1)
+    with pytest.raises(ValueError, match="same formats"):
+        fp8lab.separate("sm90.mma.e4m3", "sm90.mma.e5m2")
