@@ -20,8 +20,9 @@ cd "$2"
 clean=$PWD/venv/bin/python
 "$python" -m pip --python "$clean" install --quiet --disable-pip-version-check \
   --no-index --find-links "$wheelhouse" --constraint "$package/../../tests/python/requirements.txt" \
-  pytest fp8lab-*.whl
+  pytest pyarrow fp8lab-*.whl
 
+export FP8LAB_TOOL=$PWD/prefix/bin/fp8lab
 # On a busy machine a thread that waits must give its core away.
 export OMP_WAIT_POLICY=passive
 export FP8LAB_TOOL

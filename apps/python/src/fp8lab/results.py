@@ -1,0 +1,227 @@
+"""Result folders of `fp8lab run` and `fp8lab sweep` as arrays, and as Parquet.
+
+>>> import fp8lab.results, pathlib, tempfile
+>>> description = '''{"schema": "fp8lab.result.1", "experiment": "demo", "seed": 1, "tables": [
+...   {"name": "error", "title": "Error of a sum", "file": "error.csv", "rows": 2, "columns": [
+...     {"name": "k", "unit": "1", "description": "terms"},
+...     {"name": "bias", "unit": "%", "description": "toward zero"}]}]}'''
+>>> with tempfile.TemporaryDirectory() as folder:
+...     _ = pathlib.Path(folder, "result.json").write_text(description)
+...     _ = pathlib.Path(folder, "error.csv").write_text("k,bias\\n32,-0.5\\n64,-1\\n")
+...     results = fp8lab.results.read(folder)
+>>> results["error"]["bias"]
+array([-0.5, -1. ])
+>>> results["error"].columns[1].unit
+'%'
+
+Parquet needs pyarrow (`pip install pyarrow`); reading does not.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fp8lab._arrays import bad
+
+__all__ = ["Column", "Results", "Table", "read", "read_parquet", "to_parquet"]
+
+_SCHEMAS = {"result.json": "fp8lab.result.1", "sweep.json": "fp8lab.sweep.1"}
+# As CSV writes integers: a negative zero is a real number.
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds; unit "1" is a pure number, "" is text or a parameter."""
+
+    name: str
+    unit: str
+    description: str
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A tidy table: one row a measurement. `table["name"]` is the column's array.
+
+    Arrays have as many elements as the table has rows: int64 where every cell is a whole
+    number (uint64 for the seeds of a sweep), float64, bool, or text. A numeric column with
+    empty cells (a point of a sweep that does not have it) is a masked array.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    data: Mapping[str, NDArray[Any]]
+
+    def __getitem__(self, column: str) -> NDArray[Any]:
+        if column not in self.data:
+            raise bad("column", f"one of {', '.join(self.data)}", f"'{column}'")
+        return self.data[column]
+
+    def __len__(self) -> int:
+        return len(self.data[self.columns[0].name]) if self.columns else 0
+
+    def where(self, **values: Any) -> Table:
+        """The rows whose columns have these values, all of them."""
+        keep = np.ones(len(self), bool)
+        for column, value in values.items():
+            keep &= np.ma.filled(self[column] == value, False)
+        data = {name: array[keep] for name, array in self.data.items()}
+        return Table(self.name, self.title, self.columns, data)
+
+
+@dataclass(frozen=True, eq=False)
+class Results(Mapping[str, Table]):
+    """A result folder. `results["name"]` is a table."""
+
+    description: Mapping[str, Any]  #: result.json or sweep.json, as it is
+    tables: Mapping[str, Table]
+
+    def __getitem__(self, table: str) -> Table:
+        if table not in self.tables:
+            raise bad("table", f"one of {', '.join(self.tables)}", f"'{table}'")
+        return self.tables[table]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+
+def _numbers(cells: list[str], dtype: type[np.generic]) -> NDArray[Any]:
+    """A numeric column; masked where a cell is empty."""
+    missing = np.array([cell == "" for cell in cells], bool)
+    # int() first: NumPy would read digits of integers by way of float64.
+    read = float if dtype is np.float64 else int
+    values = np.array([read(cell or 0) for cell in cells], dtype)
+    return np.ma.masked_array(values, missing) if missing.any() else values
+
+
+def _array(cells: list[str], is_seed: bool) -> NDArray[Any]:
+    filled = [cell for cell in cells if cell != ""]
+    if not filled:
+        return np.array(cells, np.str_)
+    if is_seed:
+        return _numbers(cells, np.uint64)
+    if len(filled) == len(cells) and set(cells) <= {"true", "false"}:
+        return np.array([cell == "true" for cell in cells])
+    if all(_WHOLE.fullmatch(cell) for cell in filled):
+        limits = np.iinfo(np.int64)
+        if all(limits.min <= int(cell) <= limits.max for cell in filled):
+            return _numbers(cells, np.int64)
+    try:
+        return _numbers(cells, np.float64)
+    except ValueError:
+        return np.array(cells, np.str_)
+
+
+def _read_table(folder: Path, head: Mapping[str, Any], of_sweep: bool) -> Table:
+    columns = tuple(Column(c["name"], c["unit"], c["description"]) for c in head["columns"])
+    path = folder / head["file"]
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    names = [column.name for column in columns]
+    if not rows or rows[0] != names:
+        raise bad(str(path), f"the columns {', '.join(names)}", ", ".join(rows[0] if rows else []))
+    if len(rows) - 1 != head["rows"]:
+        raise bad(str(path), f"{head['rows']} rows", len(rows) - 1)
+    for line, row in enumerate(rows[1:], 2):
+        if len(row) != len(names):
+            raise bad(f"{path}:{line}", f"{len(names)} cells", len(row))
+    cells = {name: [row[i] for row in rows[1:]] for i, name in enumerate(names)}
+    # The sweep's own column comes before the table's, which may be called `seed` too.
+    seed = next((n for n in names if n in ("seed", "axis_seed")), None) if of_sweep else None
+    return Table(
+        head["name"], head["title"], columns, {n: _array(c, n == seed) for n, c in cells.items()}
+    )
+
+
+def read(folder: str | os.PathLike[str]) -> Results:
+    """The tables of a folder that `fp8lab run` or `fp8lab sweep` left.
+
+    folder: the one that holds result.json (one experiment) or sweep.json (a finished sweep).
+    ValueError where it holds neither, or where a table is not as its description says.
+    """
+    root = Path(folder)
+    for name, schema in _SCHEMAS.items():
+        if not (root / name).is_file():
+            continue
+        description = json.loads((root / name).read_text(encoding="utf-8"))
+        if description.get("schema") != schema:
+            raise bad(f"{root / name}: schema", schema, description.get("schema"))
+        heads = description["tables"]
+        tables = {head["name"]: _read_table(root, head, name == "sweep.json") for head in heads}
+        return Results(description, tables)
+    raise bad("folder", f"one with {' or '.join(_SCHEMAS)}", str(root))
+
+
+def _pyarrow() -> Any:
+    try:
+        importlib.import_module("pyarrow.parquet")  # pyarrow does not load it itself
+        return importlib.import_module("pyarrow")
+    except ImportError as error:
+        raise ImportError("Parquet needs pyarrow: pip install pyarrow") from error
+
+
+def to_parquet(
+    folder: str | os.PathLike[str], file: str | os.PathLike[str], table: str | None = None
+) -> None:
+    """Write a table of a result folder as one self-describing Parquet file.
+
+    table: its name, needed where the folder has several. Empty cells of numeric columns
+    become nulls. Each field's metadata has `unit` and `description`; the schema's has
+    `fp8lab`, a JSON object: table, title, and all of result.json or sweep.json (parameters,
+    seed, version and the command that gives the same table again).
+    """
+    pa = _pyarrow()
+    results = read(folder)
+    if table is None and len(results) != 1:
+        raise bad("table", f"one of {', '.join(results)}", "none")
+    chosen = results[table if table is not None else next(iter(results))]
+    arrays = [chosen[column.name] for column in chosen.columns]
+    columns = [pa.array(np.ma.getdata(a), mask=np.ma.getmaskarray(a)) for a in arrays]
+    fields = [
+        pa.field(c.name, a.type, metadata={"unit": c.unit, "description": c.description})
+        for c, a in zip(chosen.columns, columns, strict=True)
+    ]
+    about = {"table": chosen.name, "title": chosen.title, "results": results.description}
+    schema = pa.schema(fields, metadata={"fp8lab": json.dumps(about)})
+    pa.parquet.write_table(pa.Table.from_arrays(columns, schema=schema), os.fspath(file))
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    array = column.combine_chunks()
+    missing = np.asarray(array.is_null())
+    if str(array.type) == "string":
+        return np.array(array.to_pylist(), np.str_)
+    values: NDArray[Any] = np.asarray(array.fill_null(False if str(array.type) == "bool" else 0))
+    return np.ma.masked_array(values, missing) if missing.any() else values
+
+
+def read_parquet(file: str | os.PathLike[str]) -> Results:
+    """What `to_parquet` wrote: the description of the whole folder, and the one table."""
+    pa = _pyarrow()
+    arrow = pa.parquet.read_table(os.fspath(file))
+    metadata = arrow.schema.metadata or {}
+    if b"fp8lab" not in metadata:
+        raise bad("file", "one that fp8lab.results.to_parquet wrote", os.fspath(file))
+    about = json.loads(metadata[b"fp8lab"])
+    columns = tuple(
+        Column(f.name, f.metadata[b"unit"].decode(), f.metadata[b"description"].decode())
+        for f in arrow.schema
+    )
+    data = {c.name: _from_arrow(arrow.column(c.name)) for c in columns}
+    table = Table(about["table"], about["title"], columns, data)
+    return Results(about["results"], {table.name: table})

@@ -1,0 +1,121 @@
+"""Result folders: types, the missing and the malformed, and Parquet there and back."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import fp8lab.results
+from fp8lab.results import read, read_parquet, to_parquet
+
+COLUMNS = ["tiles", "repeat", "seed", "note", "ok", "error", "count"]
+ROWS = '''16,0,10385155115808463364,"a, ""b""",true,0.1,3
+16,1,7,,false,-0,
+32,0,8,é,true,nan,9007199254740993
+'''
+
+
+def sweep_folder(folder, rows=ROWS, schema="fp8lab.sweep.1"):
+    folder.mkdir(exist_ok=True)
+    columns = [{"name": n, "unit": "%" if n == "error" else "1", "description": n} for n in COLUMNS]
+    head = {"name": "t", "title": "T", "file": "t.csv", "rows": 3, "columns": columns}
+    sweep = {"experiment": "demo", "seed": 1, "parameters": {"sigma": "0.4"}}
+    description = {"schema": schema, "sweep": sweep, "command": "fp8lab", "tables": [head]}
+    (folder / "sweep.json").write_text(json.dumps(description))
+    (folder / "t.csv").write_text(",".join(COLUMNS) + "\n" + rows, encoding="utf-8")
+    return folder
+
+
+def assert_same(one, two):
+    assert one.columns == two.columns and one.title == two.title
+    for column in one.columns:
+        a, b = one[column.name], two[column.name]
+        assert a.dtype == b.dtype and type(a) is type(b), column.name
+        assert np.array_equal(np.ma.getmaskarray(a), np.ma.getmaskarray(b))
+        a, b = np.ma.getdata(a), np.ma.getdata(b)
+        if a.dtype == float:
+            assert a.tobytes() == b.tobytes(), column.name  # -0 and NaN too
+        else:
+            assert (a == b).all(), column.name
+
+
+def test_types(tmp_path):
+    table = read(sweep_folder(tmp_path))["t"]
+    assert len(table) == 3
+    assert table["tiles"].dtype == np.int64
+    assert table["seed"].dtype == np.uint64 and table["seed"][0] == 10385155115808463364
+    assert table["note"].tolist() == ['a, "b"', "", "é"]
+    assert table["ok"].tolist() == [True, False, True]
+    assert np.signbit(table["error"][1]) and np.isnan(table["error"][2])
+    assert table["count"].mask.tolist() == [False, True, False]
+    assert table["count"][2] == 2**53 + 1
+    assert table.where(tiles=16, ok=False)["repeat"].tolist() == [1]
+    assert len(table.where(count=0)) == 0, "a missing number is not 0"
+
+
+def test_malformed_folders_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"folder: expected one with result.json or sweep.json"):
+        read(tmp_path)
+    with pytest.raises(ValueError, match=r"expected 3 rows, got 2"):
+        read(sweep_folder(tmp_path, ROWS[: ROWS.rindex("32")]))
+    with pytest.raises(ValueError, match=r"t.csv:4: expected 7 cells, got 2"):
+        read(sweep_folder(tmp_path, ROWS[: ROWS.rindex("32")] + "32,0\n"))
+    with pytest.raises(ValueError, match=r"schema: expected fp8lab.sweep.1, got fp8lab.sweep.9"):
+        read(sweep_folder(tmp_path, schema="fp8lab.sweep.9"))
+    results = read(sweep_folder(tmp_path))
+    with pytest.raises(ValueError, match=r"table: expected one of t, got 'u'"):
+        results["u"]
+    with pytest.raises(ValueError, match=r"column: expected one of tiles, .*, got 'sigma'"):
+        results["t"]["sigma"]
+
+
+def test_parquet_there_and_back(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = sweep_folder(tmp_path / "sweep")
+    to_parquet(folder, tmp_path / "t.parquet")
+    back = read_parquet(tmp_path / "t.parquet")
+    assert back.description == read(folder).description
+    assert_same(read(folder)["t"], back["t"])
+    # What a reader that does not know fp8lab sees.
+    arrow = parquet.read_table(tmp_path / "t.parquet")
+    assert arrow.schema.field("error").metadata == {b"unit": b"%", b"description": b"error"}
+    about = json.loads(arrow.schema.metadata[b"fp8lab"])
+    assert about["results"]["sweep"]["seed"] == 1
+    assert about["results"]["sweep"]["parameters"] == {"sigma": "0.4"}
+    assert arrow["count"].null_count == 1 and str(arrow["seed"].type) == "uint64"
+
+
+def test_parquet_of_others_is_refused(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"x": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(ValueError, match=r"file: expected one that .*to_parquet wrote"):
+        read_parquet(tmp_path / "x.parquet")
+
+
+def test_without_pyarrow_the_message_says_what_to_install(tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "pyarrow"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # what a missing package looks like
+    with pytest.raises(ImportError, match=r"Parquet needs pyarrow: pip install pyarrow"):
+        to_parquet(sweep_folder(tmp_path), tmp_path / "t.parquet")
+
+
+@pytest.mark.skipif("FP8LAB_TOOL" not in os.environ, reason="FP8LAB_TOOL names no fp8lab command")
+def test_a_sweep_of_the_tool(tmp_path):
+    pytest.importorskip("pyarrow")
+    sets = ["elements=2048", "repeats=2", "outliers_per_decade=2", "published_repeats=1"]
+    command = [os.environ["FP8LAB_TOOL"], "sweep", "outlier", "--quick", "--axis", "tiles=16,64"]
+    command += ["--set=containment_elements=1024", *(f"--set={s}" for s in sets)]
+    subprocess.run([*command, "--out", tmp_path / "grid"], check=True, capture_output=True)
+    results = fp8lab.results.read(tmp_path / "grid")
+    with pytest.raises(ValueError, match=r"table: expected one of containment, damage, .*got none"):
+        to_parquet(tmp_path / "grid", tmp_path / "x.parquet")
+    for name, table in results.items():
+        to_parquet(tmp_path / "grid", tmp_path / "x.parquet", name)
+        assert_same(table, read_parquet(tmp_path / "x.parquet")[name])
+    assert set(results["damage"]["tiles"]) == {16, 64}
+    assert results["damage"]["seed"].dtype == np.uint64
