@@ -42,7 +42,7 @@ struct Operand {
     std::vector<float> x(static_cast<std::size_t>(kRows * k));
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(element(q, own, shared, i));
-    const QuantizedTensor tensor = quantize({.format = id}, {x, kRows, k});
+    const QuantizedTensor tensor = quantize({.format = id}, {x, kRows, k}, false, 1);
     inverse_scale = static_cast<double>(tensor.inverse_scales[0]);
     const std::span<const Unpacked> table = unpack_table(id);
     std::transform(tensor.codes.begin(), tensor.codes.end(), std::back_inserter(values),

@@ -91,7 +91,7 @@ Outcome quantize_row(const OutlierQuestion& q, const std::vector<float>& x, int 
   const Format& f = format(recipe.format);
   const FloatMatrix row{x, 1, q.elements};
   Outcome outcome;
-  outcome.tensor = quantize(recipe, row);
+  outcome.tensor = quantize(recipe, row, false, 1);
   outcome.values = dequantize(outcome.tensor);
   const QuantizationStatistics s = quantization_statistics(row, outcome.tensor);
   const std::vector<float> reference = bulk(x, q.position);
