@@ -39,10 +39,10 @@ using Words = std::vector<std::string>;
 TEST_CASE("the same bytes are said to be the same", "[report]") {
   const StoredRun a = run_of("k,error\n1,0.5\n", {"Error 0.5."});
   StoredRun b = a;
-  b.facts[1].second = "tomorrow";
+  b.facts[1] = {"started", "tomorrow"};
   CHECK(compare_runs(a, b).words == Words{"Identical to the last byte: 1 table and 1 finding.",
                                           "The same parameters and seed."});
-  b.facts[0].second = "2";
+  b.facts[0] = {"seed", "2"};
   CHECK(compare_runs(a, b).words[1] == "Other inputs: seed (1 in A, 2 in B).");
   CHECK(compare_runs(a, b).tables[0].same_bytes);
 }
