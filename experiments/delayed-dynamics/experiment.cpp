@@ -160,8 +160,8 @@ void add_findings(const Setup& s, const Losses& losses, Results& results) {
     for (std::size_t c = 0; c < s.contenders.size(); ++c) {
       if (s.contenders[c].delayed.margin != 0.0) continue;
       const Summary sum = summarize(losses[t * s.contenders.size() + c]);
-      figures += fmt::format("{} {} {:.3g} %", figures.empty() ? "" : ",", s.contenders[c].name(),
-                             sum.overflowing_steps);
+      figures += fmt::format("{} {:.3g} % ({})", figures.empty() ? "" : ",", sum.overflowing_steps,
+                             s.contenders[c].name());
       worst = std::max(worst, sum.worst_overflow);
       wasted = std::max(wasted, sum.wasted);
     }

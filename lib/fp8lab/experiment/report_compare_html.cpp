@@ -125,7 +125,8 @@ std::string html_of(const TableComparison& table) {
   for (const JoinedRow& row : table.rows) rows.push_back(&row);
   // What is cut off must not be what differs.
   if (rows.size() > kReportRows)
-    std::ranges::stable_partition(rows, [](const JoinedRow* row) { return row->differs; });
+    std::stable_partition(rows.begin(), rows.end(),
+                          [](const JoinedRow* row) { return row->differs; });
   std::vector<std::string> body;
   for (std::size_t r = 0; r < std::min(rows.size(), kReportRows); ++r)
     body.push_back(joined_row(table, *rows[r]));

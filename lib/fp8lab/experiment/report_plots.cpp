@@ -175,7 +175,8 @@ std::optional<Plot> line_plot(const StoredTable& table, std::size_t measure, con
   std::vector<std::size_t> told_apart;
   for (const std::size_t d : layout.without(layout.x, std::nullopt))
     if (slice.values(d).size() > 1) told_apart.push_back(d);
-  std::ranges::stable_partition(told_apart, [&](std::size_t d) { return d == layout.other; });
+  std::stable_partition(told_apart.begin(), told_apart.end(),
+                        [&](std::size_t d) { return d == layout.other; });
   std::map<std::vector<std::size_t>, std::map<std::size_t, Mean>> lines;
   for (const std::size_t row : slice.rows()) {
     std::vector<std::size_t> line;

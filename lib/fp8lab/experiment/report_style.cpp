@@ -37,6 +37,7 @@ li { margin: .3rem 0; }
 #summary { margin-top: 1.6rem; }
 nav { background: var(--soft); border-radius: .5rem; padding: .7rem 1.1rem; margin: 1.6rem 0; }
 nav ol { margin: .3rem 0; padding-left: 1.8rem; columns: 20rem; }
+nav li { margin: 0 0 .3rem; break-inside: avoid; }
 section.run { border-top: 2px solid var(--line); margin-top: 2.6rem; padding-top: 1.6rem; }
 figure { margin: 1.1rem 0; }
 figure img {
