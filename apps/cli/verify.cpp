@@ -95,7 +95,8 @@ std::string command_of(const CLI::App& command) {
     if (option->count() == 0) continue;
     if (!option->get_positional()) text += fmt::format(" {}", option->get_name());
     if (option->get_expected_min() == 0) continue;  // a flag
-    for (const std::string& value : option->results()) text += fmt::format(" {}", shell_quoted(value));
+    for (const std::string& value : option->results())
+      text += fmt::format(" {}", shell_quoted(value));
   }
   return text;
 }
@@ -104,17 +105,20 @@ std::string command_of(const CLI::App& command) {
 Parameters parameters_of(const Options& options) {
   std::string toml;
   const auto add = [&](const char* key, const nlohmann::json& value) {
-    if (!value.empty() && value != "") toml += fmt::format("{} = {}\n", key, value.dump());
+    toml += fmt::format("{} = {}\n", key, value.dump());
+  };
+  const auto add_text = [&](const char* key, const std::string& text) {
+    if (!text.empty()) add(key, text);
   };
   add("got", options.got);
-  add("inputs", options.inputs);
-  add("golden", options.golden);
-  add("cast", options.cast);
-  add("scale", options.scale);
-  add("check", options.check);
-  add("dtype", options.operands.dtype);
-  add("output_dtype", options.operands.output_dtype);
-  add("recipe", options.operands.recipe);
+  if (!options.inputs.empty()) add("inputs", options.inputs);
+  add_text("golden", options.golden);
+  add_text("cast", options.cast);
+  add_text("scale", options.scale);
+  add_text("check", options.check);
+  add_text("dtype", options.operands.dtype);
+  add_text("output_dtype", options.operands.output_dtype);
+  add_text("recipe", options.operands.recipe);
   if (options.inputs.size() == 2) {
     add("model", options.operands.model);
     add("promotion", options.operands.promotion);
