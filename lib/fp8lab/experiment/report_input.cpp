@@ -7,7 +7,6 @@
 #include <charconv>
 #include <set>
 
-#include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/json_node.hpp"
 #include "fp8lab/experiment/report_plots.hpp"
 
@@ -37,10 +36,10 @@ StoredTable read_table(const fs::path& folder, const JsonNode& node) {
   const std::size_t rows = table.rows.empty() ? 0 : table.rows.size() - 1;
   const std::size_t columns = table.rows.empty() ? 0 : table.rows.front().size();
   if (rows != node["rows"].count() || columns != table.columns.size())
-    throw Error(path.string(),
-                fmt::format("{} rows of {} columns, as result.json says", node["rows"].count(),
-                            table.columns.size()),
-                fmt::format("{} rows of {}", rows, columns));
+    throw Error(
+        path.string(),
+        fmt::format("{} rows of {} columns, as listed", node["rows"].count(), table.columns.size()),
+        fmt::format("{} rows of {}", rows, columns));
   table.rows.erase(table.rows.begin());
   return table;
 }

@@ -2,19 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
 
-#include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/report_slice.hpp"
-#include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
 namespace {
@@ -86,7 +83,7 @@ Axis axis_of(const Dimension& dimension) {
 
 /// Values that span decades are read on a log axis.
 bool wants_log(const std::vector<double>& values) {
-  double least = INFINITY;
+  double least = std::numeric_limits<double>::infinity();
   double most = 0.0;
   for (const double value : values) {
     if (!std::isfinite(value)) continue;
@@ -273,25 +270,6 @@ std::string extremes(const StoredTable& table, std::size_t measure, const Layout
                      text(least), text(most), setup.empty() ? "" : fmt::format(" ({})", setup));
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "fp8lab-report-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw Error(name + ": cannot make it");
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 }  // namespace
 
 ChosenPlots choose_plots(const StoredTable& table) {
@@ -307,28 +285,6 @@ ChosenPlots choose_plots(const StoredTable& table) {
   if (std::string finding = extremes(table, measures.front(), layout); !finding.empty())
     chosen.findings.push_back(std::move(finding));
   return chosen;
-}
-
-void add_sweep_plots(StoredRun& sweep) {
-  const TemporaryFolder folder;
-  std::vector<std::string> names;
-  const auto stage = [&](auto plot) {
-    names.push_back(fmt::format("plot{}", names.size() + 1));
-    plot.name = names.back();
-    write_plot(plot, folder.path());
-    sweep.plots.push_back({plot.name, plot.title, ""});
-  };
-  for (const StoredTable& table : sweep.tables) {
-    ChosenPlots chosen = choose_plots(table);
-    std::ranges::move(chosen.findings, std::back_inserter(sweep.findings));
-    for (const Plot& plot : chosen.plots) stage(plot);
-    for (const HeatMap& map : chosen.heat_maps) stage(map);
-  }
-  if (!run_gnuplot(folder.path(), names)) {
-    sweep.plots_note = "gnuplot was not found, and a sweep's plots are drawn for its report";
-    return;
-  }
-  for (StoredPlot& plot : sweep.plots) plot.svg = read_file(folder.path() / (plot.name + ".svg"));
 }
 
 }  // namespace fp8lab
