@@ -62,7 +62,7 @@ TEST_CASE("rows are joined by what tells them apart, in any order", "[report]") 
   CHECK(table.counts == "1 of 2 rows differ, 1 more only in A, 1 more only in B");
   CHECK(table.changes ==
         Words{"error in 1 row, most where format = e5m2, k = 1: 1 became 3 (x 3)"});
-  CHECK(runs.words[0] == "1 of 1 table differ, and 0 of 0 findings.");
+  CHECK(runs.words[0] == "1 of 1 tables differ, and 0 of 0 findings.");
   CHECK(runs.words[2] == fmt::format("error.csv: {}; {}.", table.counts, table.changes[0]));
 }
 

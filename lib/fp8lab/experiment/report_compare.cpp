@@ -276,9 +276,8 @@ std::vector<std::string> summary_words(const RunComparison& runs) {
         counted(runs.findings.size(), "finding")));
     if (!plots) words.emplace_back("The pictures of the plots differ, though the tables do not.");
   } else {
-    words.push_back(fmt::format("{} of {} differ, and {} of {}.", differing_tables,
-                                counted(runs.tables.size(), "table"), differing_findings,
-                                counted(runs.findings.size(), "finding")));
+    words.push_back(fmt::format("{} of {} tables differ, and {} of {} findings.", differing_tables,
+                                runs.tables.size(), differing_findings, runs.findings.size()));
   }
   words.push_back(inputs.empty() ? std::string("The same parameters and seed.")
                                  : fmt::format("Other inputs: {}.", fmt::join(inputs, "; ")));

@@ -135,7 +135,7 @@ std::string html_of(const TableComparison& table) {
   std::string content = fmt::format("<p>{}.</p>\n", html_escaped(table.counts));
   if (open > 0) content += html_list(changes.first(open));
   if (open < changes.size())
-    content += html_fold(false, fmt::format("{} more columns differ", changes.size() - open),
+    content += html_fold(false, fmt::format("{} more", changes.size() - open),
                          html_list(changes.subspan(open)));
   content += html_sortable(table.a->title, joined_head(table), body);
   if (rows.size() > kReportRows)
