@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::vector<std::string> folders;
   std::string file;
+  bool separate = false;
 };
 
 std::size_t reading_position(const fs::path& folder) {
@@ -30,32 +31,43 @@ std::size_t reading_position(const fs::path& folder) {
   return static_cast<std::size_t>(found - experiments.begin());
 }
 
-/// A run's own folder, or every run in a folder of runs, in reading order.
-std::vector<fs::path> runs_in(const fs::path& folder) {
+/// A run's or a sweep's own folder, or every one in a folder of those, in reading order.
+std::vector<StoredRun> runs_in(const fs::path& folder) {
   require(fs::is_directory(folder), "DIR", "a folder", "'" + folder.string() + "'");
-  if (fs::exists(folder / "result.json")) return {folder};
-  std::vector<fs::path> runs;
+  if (holds_results(folder)) return {read_run(folder)};
+  std::vector<fs::path> folders;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-    if (fs::exists(entry.path() / "result.json")) runs.push_back(entry.path());
-  require(!runs.empty(), "DIR", "a folder with results (result.json)", "'" + folder.string() + "'");
-  std::sort(runs.begin(), runs.end(), [](const fs::path& a, const fs::path& b) {
+    if (holds_results(entry.path())) folders.push_back(entry.path());
+  require(!folders.empty(), "DIR",
+          "a folder with results (result.json of a run, sweep.json of a finished sweep)",
+          "'" + folder.string() + "'");
+  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
     const auto x = reading_position(a);
     const auto y = reading_position(b);
     return x != y ? x < y : a < b;
   });
+  std::vector<StoredRun> runs;
+  for (const fs::path& found : folders) runs.push_back(read_run(found));
   return runs;
 }
 
 int run(const Options& options) {
-  std::vector<fs::path> runs;
-  for (const std::string& folder : options.folders)
-    for (const fs::path& found : runs_in(folder)) runs.push_back(found);
+  std::vector<std::vector<StoredRun>> of_folders;
+  std::vector<StoredRun> all;
+  for (const std::string& folder : options.folders) {
+    of_folders.push_back(runs_in(folder));
+    all.insert(all.end(), of_folders.back().begin(), of_folders.back().end());
+  }
   const fs::path file = options.file.empty() ? fs::path(options.folders.front()) / "report.html"
                                              : fs::path(options.file);
-  const std::string html = html_report(runs);
+  const bool compares =
+      of_folders.size() == 2 && !options.separate && comparable(of_folders[0], of_folders[1]);
+  const std::string html =
+      compares ? html_comparison(of_folders[0], of_folders[1]) : html_report(all);
   write_file(file, html);
-  fmt::print("{}: {} experiment{}, {} kB\n", file.string(), runs.size(),
-             runs.size() == 1 ? "" : "s", (html.size() + 999) / 1000);
+  fmt::print("{}: {} experiment{}{}, {} kB\n", file.string(), all.size(),
+             all.size() == 1 ? "" : "s", compares ? " side by side" : "",
+             (html.size() + 999) / 1000);
   return kPass;
 }
 
@@ -64,9 +76,14 @@ int run(const Options& options) {
 void add_report(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("report", "Join results in one HTML file");
-  command->add_option("DIR", options->folders, "folders that run wrote, or folders of those")
+  command
+      ->add_option("DIR", options->folders,
+                   "folders that run or sweep wrote, or folders of those; two that hold the same "
+                   "experiment are compared side by side")
       ->required();
   command->add_option("-o,--out", options->file, "the HTML file [report.html in the first DIR]");
+  command->add_flag("--separate", options->separate,
+                    "two folders one after the other instead of side by side");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,10 +12,12 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/draw.hpp"
+#include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "operands.hpp"
 #include "verify_json.hpp"
+#include "verify_results.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -28,6 +31,7 @@ struct Options {
   std::string scale;
   std::string check = "bitwise";
   std::string map;
+  std::string out;
   bool fault_matrix = false;
   bool gates = false;
   bool json = false;
@@ -76,27 +80,66 @@ VerifyReport verify_as_asked(const Options& options) {
 
 /// The mismatch map as an SVG, where gnuplot is there to draw it.
 void draw(const VerifyReport& report, const std::string& folder) {
-  const MismatchMap& tiles = report.map;
-  HeatMap map;
-  map.name = "mismatches";
-  map.title = fmt::format("{} of {} outputs differ", report.comparison.bit_mismatches,
-                          report.comparison.values.count);
-  map.x_label = "column";
-  map.y_label = "row";
-  map.value_label = "mismatches a tile";
-  for (std::int64_t i = 0; i < tiles.columns; ++i)
-    map.columns.push_back(std::to_string(i * tiles.tile_columns));
-  for (std::int64_t i = tiles.rows; i-- > 0;) {
-    map.rows.push_back(std::to_string(i * tiles.tile_rows));
-    for (std::int64_t j = 0; j < tiles.columns; ++j)
-      map.values.push_back(
-          static_cast<double>(tiles.counts[static_cast<std::size_t>(i * tiles.columns + j)]));
-  }
+  const HeatMap map = mismatch_map(report);
   make_writable_folder(folder);
   write_plot(map, folder);
   const std::array<std::string, 1> names{map.name};
   if (!run_gnuplot(folder, names))
     fmt::print(stderr, "fp8lab: no gnuplot; {}/{}.gp draws the map\n", folder, map.name);
+}
+
+/// The options that were given, as a shell takes them.
+std::string command_of(const CLI::App& command) {
+  std::string text = "fp8lab verify";
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    if (!option->get_positional()) text += fmt::format(" {}", option->get_name());
+    if (option->get_expected_min() == 0) continue;  // a flag
+    for (const std::string& value : option->results())
+      text += fmt::format(" {}", shell_quoted(value));
+  }
+  return text;
+}
+
+/// What went in, as a run's parameters. JSON strings and lists are TOML's too.
+Parameters parameters_of(const Options& options) {
+  std::string toml;
+  const auto add = [&](const char* key, const nlohmann::json& value) {
+    toml += fmt::format("{} = {}\n", key, value.dump());
+  };
+  const auto add_text = [&](const char* key, const std::string& text) {
+    if (!text.empty()) add(key, text);
+  };
+  add("got", options.got);
+  if (!options.inputs.empty()) add("inputs", options.inputs);
+  add_text("golden", options.golden);
+  add_text("cast", options.cast);
+  add_text("scale", options.scale);
+  add_text("check", options.check);
+  add_text("dtype", options.operands.dtype);
+  add_text("output_dtype", options.operands.output_dtype);
+  add_text("recipe", options.operands.recipe);
+  if (options.inputs.size() == 2) {
+    add("model", options.operands.model);
+    add("promotion", options.operands.promotion);
+  }
+  return Parameters::from_toml(toml, false);
+}
+
+void write_folder(const VerifyReport& report, const Options& options, const std::string& command,
+                  std::chrono::system_clock::time_point started) {
+  const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
+  RunRecord record{.experiment = "verify",
+                   .question = "Is this output right, and could the test have failed?",
+                   .parameters = parameters_of(options),
+                   .threads = options.operands.threads,
+                   .command = command,
+                   .started = started,
+                   .duration_seconds = took.count()};
+  make_writable_folder(options.out);
+  const WrittenRun run = write_results(results_of(report), record, options.out, Plots::draw);
+  fmt::print(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
+             run.plots_note.empty() ? "" : "; ", run.plots_note);
 }
 
 void print_gates(const VerifyReport& report) {
@@ -108,7 +151,8 @@ void print_gates(const VerifyReport& report) {
   }
 }
 
-int run(const Options& options) {
+int run(const Options& options, const std::string& command) {
+  const auto started = std::chrono::system_clock::now();
   const VerifyReport report = verify_as_asked(options);
   if (options.json) {
     fmt::print("{}\n", to_json(report).dump(2));
@@ -118,6 +162,7 @@ int run(const Options& options) {
     if (options.fault_matrix) fmt::print("{}", describe_faults(*report.power));
   }
   if (!options.map.empty() && !report.map.counts.empty()) draw(report, options.map);
+  if (!options.out.empty()) write_folder(report, options, command, started);
   if (report.verdict == Verdict::mismatch) return kMismatch;
   return report.verdict == Verdict::no_power ? kNoPower : kPass;
 }
@@ -143,9 +188,13 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_flag("--gate", options->gates, "list the gates that projects ship, with sources");
   command->add_flag("--fault-matrix", options->fault_matrix, "known faults against every check");
   command->add_option("--map", options->map, "folder for an SVG of where mismatches are");
+  command->add_option("--out", options->out,
+                      "folder that gets verify/ with tables, map and result.json, for report");
   add_operand_options(*command, options->operands);
   command->add_flag("--json", options->json, "machine-readable output");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, command, &action] {
+    action = [options, text = command_of(*command)] { return run(*options, text); };
+  });
 }
 
 }  // namespace fp8lab::cli

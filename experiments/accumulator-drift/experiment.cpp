@@ -360,9 +360,9 @@ Results accumulator_drift(const RunContext& context) {
   Sweep sweep(context);
   sweep.run();
   Results results;
+  add_promotion_finding(sweep, results.findings);
   add_slope_findings(sweep, results.findings);
   add_nearest_finding(sweep, results.findings);
-  add_promotion_finding(sweep, results.findings);
   results.tables = {error_table(sweep), slope_table(sweep), split_table(sweep)};
   context.progress(0.9);
   results.tables.push_back(published_table(context, results.findings));

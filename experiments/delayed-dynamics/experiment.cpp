@@ -155,18 +155,21 @@ HeatMap make_map(const Setup& s, const Losses& losses, const std::string& name,
 void add_findings(const Setup& s, const Losses& losses, Results& results) {
   for (std::size_t t = 0; t < s.traces.size(); ++t) {
     std::string figures;
+    double worst = 0.0;
+    double wasted = 0.0;
     for (std::size_t c = 0; c < s.contenders.size(); ++c) {
       if (s.contenders[c].delayed.margin != 0.0) continue;
       const Summary sum = summarize(losses[t * s.contenders.size() + c]);
-      figures += fmt::format(
-          "{} {}: {:.3g} % of the steps overflow, worst {:.3g} % of the "
-          "elements, {:.2f} octaves wasted",
-          figures.empty() ? "" : ";", s.contenders[c].name(), sum.overflowing_steps,
-          sum.worst_overflow, sum.wasted);
+      figures += fmt::format("{} {:.3g} % ({})", figures.empty() ? "" : ",", sum.overflowing_steps,
+                             s.contenders[c].name());
+      worst = std::max(worst, sum.worst_overflow);
+      wasted = std::max(wasted, sum.wasted);
     }
-    results.findings.push_back(fmt::format("{} over {} steps:{} ({}, margin 0).", s.traces[t].name,
-                                           s.traces[t].amaxes.size(), figures,
-                                           short_name(*s.format)));
+    results.findings.push_back(fmt::format(
+        "Steps that overflow, {} trace:{}; up to {:.3g} % of the elements in a step, up to {:.2f} "
+        "octaves unused on average ({}, {} steps, margin 0).",
+        s.traces[t].name, figures, worst, wasted, short_name(*s.format),
+        s.traces[t].amaxes.size()));
   }
 }
 

@@ -316,18 +316,20 @@ HeatMap error_map(const Setup& s, const std::vector<ProductPoint>& points) {
   return map;
 }
 
-std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors) {
+std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors,
+                         const CastProfile* policy) {
   std::string figures;
   for (const TensorPoint& p : tensors)
-    if (p.tensor == "gradient" && p.recipe->name != "hybrid")
-      figures += fmt::format("{} {:.3g} % ({})", figures.empty() ? "" : ",",
+    if (p.tensor == "gradient" && p.recipe->name != "hybrid" && p.policy == policy)
+      figures += fmt::format("{} {:.3g} % in {} with {}", figures.empty() ? "" : ",",
                              100.0 * spread_of(p.figures.zero_share).mean,
-                             gradient_label(*p.recipe, *p.policy));
+                             short_name(format(p.recipe->backward)),
+                             p.recipe->fine_scales ? "fine scales" : "one scale");
   return fmt::format(
-      "Share of a gradient that becomes zero:{} ({} x {} log-normal, +-3 sigma = {:g} decades, "
-      "{:g} % of the variance common to a token, fine scales 1 x {}, repeats: {}).",
-      figures, s.shape.tokens, s.shape.outputs, s.shape.gradient_decades,
-      100.0 * s.shape.gradient_row_share, s.product.tile, s.tensor_repeats);
+      "Of a gradient become zero, subnormals {}:{} ({} x {} log-normal, {:g} decades, fine scales "
+      "1 x {}, repeats: {}).",
+      subnormal_name(policy->policy), figures, s.shape.tokens, s.shape.outputs,
+      s.shape.gradient_decades, s.product.tile, s.tensor_repeats);
 }
 
 std::string product_finding(const Setup& s, const Recipe& recipe,
@@ -338,16 +340,12 @@ std::string product_finding(const Setup& s, const Recipe& recipe,
     figures += fmt::format("{} {} {:.3g} %", figures.empty() ? "" : ",", to_string(p.product),
                            100.0 * spread_of(p.figures.relative_l2).mean);
     if (p.product == Product::input_gradient)
-      figures += fmt::format(" (median token {:.3g} %, worst {:.3g} %)",
-                             100.0 * spread_of(p.figures.median_row).mean,
-                             100.0 * spread_of(p.figures.worst_row).mean);
+      figures +=
+          fmt::format(" (worst token {:.3g} %)", 100.0 * spread_of(p.figures.worst_row).mean);
   }
-  return fmt::format(
-      "{}: relative L2 error{} (tokens {}, inputs {}, outputs {}, {} outlier channels of {:g}, "
-      "sm90.wgmma promoted every {}, repeats: {}).",
-      recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
-      s.shape.activation.outlier_channels, s.shape.activation.magnitude,
-      s.product.promotion_interval, s.repeats);
+  return fmt::format("{}: error of{} ({} tokens, {} inputs, {} outputs, repeats: {}).",
+                     recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
+                     s.repeats);
 }
 
 }  // namespace
@@ -362,7 +360,8 @@ Results format_asymmetry(const RunContext& context) {
   results.plots = {sweep_plot(setup, sweep, true), sweep_plot(setup, sweep, false),
                    token_plot(setup, products)};
   results.heat_maps = {error_map(setup, products)};
-  results.findings.push_back(zero_finding(setup, tensors));
+  for (const CastProfile* policy : setup.policies)
+    results.findings.push_back(zero_finding(setup, tensors, policy));
   for (const Recipe& recipe : kRecipes)
     results.findings.push_back(product_finding(setup, recipe, products));
   return results;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
@@ -259,24 +261,62 @@ Plot containment_plot(const Setup& s, const std::vector<Point>& points) {
 
 std::string percent(const Spread& s) { return fmt::format("{:.3g} %", 100.0 * s.mean); }
 
-/// The sweep's means at whole decades from 100 up, in one sentence.
+std::string setup_of(const Setup& s) {
+  return fmt::format("({}, {} x N(0, {:g}^2), mean of {} repeats)", short_name(*s.format),
+                     s.tensor.elements, s.tensor.sigma, s.repeats);
+}
+
+const OutlierSpread& spread_at(const std::vector<Point>& sweep, double outlier, std::size_t tile,
+                               const CastProfile* policy) {
+  return std::find_if(sweep.begin(), sweep.end(),
+                      [&](const Point& p) {
+                        return p.tensor.outlier == outlier && p.tile == tile && p.policy == policy;
+                      })
+      ->spread;
+}
+
+/// What fails, by how much, and what the smallest tile leaves of it; and what hides it.
+std::string damage_finding(const Setup& s, const std::vector<Point>& sweep) {
+  const auto distance = [&](double outlier) {
+    return std::abs(std::log(outlier / s.containment_outlier));
+  };
+  const double outlier =
+      *std::min_element(s.outliers.begin(), s.outliers.end(),
+                        [&](double a, double b) { return distance(a) < distance(b); });
+  const CastProfile* policy = s.policies.front();
+  const OutlierSpread& whole = spread_at(sweep, outlier, 0, policy);
+  std::string text = fmt::format(
+      "One outlier of {:g} under one scale per tensor: all other elements have {} relative L2 "
+      "error and {} of them become zero, while the whole tensor's error reads {}",
+      outlier, percent(whole.bulk_relative_l2), percent(whole.crushed_share),
+      percent(whole.whole_relative_l2));
+  if (s.tiles.size() > 1) {
+    const std::size_t tile = *std::min_element(s.tiles.begin() + 1, s.tiles.end());
+    const OutlierSpread& tiled = spread_at(sweep, outlier, tile, policy);
+    text += fmt::format("; one scale {} leaves {} and {}", sharing(tile),
+                        percent(tiled.bulk_relative_l2), percent(tiled.crushed_share));
+  }
+  return text + " " + setup_of(s) + ".";
+}
+
+/// The sweep's means at the first, the middle and the last whole decade from 100 up.
 std::string sweep_finding(const Setup& s, const std::vector<Point>& sweep, std::size_t tile,
                           const CastProfile* policy) {
-  std::string figures;
+  std::vector<const Point*> decades;
   for (const Point& p : sweep) {
     const double decade = std::log10(p.tensor.outlier);
     const bool whole = std::abs(decade - std::round(decade)) < 1e-9;
-    if (p.tile != tile || p.policy != policy || !whole || decade < 2.0) continue;
-    figures +=
-        fmt::format("{} {} at {:g} ({} crushed, whole tensor {})", figures.empty() ? "" : ",",
-                    percent(p.spread.bulk_relative_l2), p.tensor.outlier,
-                    percent(p.spread.crushed_share), percent(p.spread.whole_relative_l2));
+    if (p.tile == tile && p.policy == policy && whole && decade >= 2.0) decades.push_back(&p);
   }
-  return fmt::format(
-      "{}, subnormals {}: relative L2 error of all elements but the outlier{} ({}, {} x N(0, "
-      "{:g}^2), mean of {} repeats).",
-      sharing(tile), subnormal_name(policy->policy), figures, short_name(*s.format),
-      s.tensor.elements, s.tensor.sigma, s.repeats);
+  std::set<std::size_t> shown;
+  if (!decades.empty()) shown = {0, decades.size() / 2, decades.size() - 1};
+  std::string figures;
+  for (const std::size_t i : shown)
+    figures += fmt::format("{} {} at {:g} ({} zero)", figures.empty() ? "" : ",",
+                           percent(decades[i]->spread.bulk_relative_l2), decades[i]->tensor.outlier,
+                           percent(decades[i]->spread.crushed_share));
+  return fmt::format("Error of all but the outlier {}, subnormals {}:{} {}.", sharing(tile),
+                     subnormal_name(policy->policy), figures, setup_of(s));
 }
 
 std::string containment_finding(const Setup& s, const std::vector<Point>& points) {
@@ -291,31 +331,28 @@ std::string containment_finding(const Setup& s, const std::vector<Point>& points
                            range.max, sharing(tile));
   }
   return fmt::format(
-      "Elements that one outlier of {:g} puts beyond the normal error bound of {}, subnormals {}, "
-      "in tensors of {} to {} elements:{} (bulk N(0, {:g}^2), mean of {} repeats).",
-      s.containment_outlier, short_name(*s.format), subnormal_name(s.policies.front()->policy),
-      s.containment_elements.front(), s.containment_elements.back(), figures, s.tensor.sigma,
-      s.repeats);
+      "Elements that one outlier of {:g} puts beyond {}'s error bound, in tensors of {} to {}:{} "
+      "(N(0, {:g}^2), mean of {} repeats).",
+      s.containment_outlier, short_name(*s.format), s.containment_elements.front(),
+      s.containment_elements.back(), figures, s.tensor.sigma, s.repeats);
 }
 
 /// Per tensor against per tile for one published example and policy.
 std::string published_finding(const Setup& s, const Point& tensor, const Point& tiled) {
   return fmt::format(
-      "{}, subnormals {}: {:.3g} elements crushed and {} error of the whole tensor ({} of the "
-      "bulk) "
-      "per tensor, {:.3g} and {} ({}) {}; ratio of the whole-tensor errors {:.3g} ({}, mean of {} "
-      "repeats).",
-      tensor.setup, subnormal_name(tensor.policy->policy), tensor.spread.crushed.mean,
-      percent(tensor.spread.whole_relative_l2), percent(tensor.spread.bulk_relative_l2),
-      tiled.spread.crushed.mean, percent(tiled.spread.whole_relative_l2),
-      percent(tiled.spread.bulk_relative_l2), sharing(tiled.tile),
+      "{}, subnormals {}: whole-tensor error {} per tensor, {} {} (ratio {:.3g}); of the others "
+      "{} and {} ({}, mean of {} repeats).",
+      tensor.setup, subnormal_name(tensor.policy->policy), percent(tensor.spread.whole_relative_l2),
+      percent(tiled.spread.whole_relative_l2), sharing(tiled.tile),
       tensor.spread.whole_relative_l2.mean / tiled.spread.whole_relative_l2.mean,
+      percent(tensor.spread.bulk_relative_l2), percent(tiled.spread.bulk_relative_l2),
       short_name(*s.format), tensor.repeats);
 }
 
 void add_findings(const Setup& s, const std::vector<Point>& sweep,
                   const std::vector<Point>& containment, const std::vector<Point>& published,
                   Results& results) {
+  results.findings.push_back(damage_finding(s, sweep));
   for (const CastProfile* policy : s.policies)
     results.findings.push_back(sweep_finding(s, sweep, 0, policy));
   if (s.tiles.size() > 1)

@@ -204,6 +204,7 @@ def test_verify(at):
           report["elements"][0]["column"] == 33 and report["gates"]["deepgemm"], report)
     p.verify(1, wrong, "--map", at / "map")
     check("the map's data is written", (at / "map" / "mismatches.dat").exists())
+    test_results(at, p, wrong)
     path = at.save("file.npy", golden)
     expect(0, "verify", path, "--golden", at.save("same.npy", golden), stdout=["4 of 4 applicable faults"])
     expect(1, "verify", at.save("wrong.npy", wrong), "--golden", path, stdout=["row 17 column 33"])
@@ -214,6 +215,25 @@ def test_verify(at):
     check("gates miss a wrong accumulator, bits show it", row.count("detected") >= 1 and row.count("MISSED") >= 4, table)
     row = next(line for line in table.splitlines() if line.startswith("gain_0.72"))
     check("cosine misses a gain of 0.72", "MISSED" in row and "detected" in row, table)
+
+
+def test_results(at, p, wrong):
+    """A result folder: what the report reads, and the command in it gives the same tables."""
+    p.verify(1, wrong, "--out", at / "results")
+    folder = at / "results" / "verify"
+    result = json.loads((folder / "result.json").read_text())
+    check("the verdict comes first", result["findings"][0].startswith("mismatch: 1 of 1920 outputs differ"), result)
+    tables = {table["file"]: (folder / table["file"]).read_bytes() for table in result["tables"]}
+    check("tables of a mismatch", {"metrics.csv", "elements.csv", "gates.csv", "tiles.csv"} <= tables.keys(), tables)
+    check("the wrong element's tile", tables["tiles.csv"].decode().split("\n")[1].endswith(",1"), tables["tiles.csv"])
+    again = subprocess.run(result["command"].replace("fp8lab", TOOL, 1), shell=True, capture_output=True, text=True)
+    check(f"the command repeats it: {again.stderr}", again.returncode == 1)
+    check("with the same bytes", all((folder / name).read_bytes() == tables[name] for name in tables))
+    expect(0, "report", folder, "-o", at / "report.html", stdout=["1 experiment"])
+    check("the report holds the verdict", "1 of 1920 outputs differ" in (at / "report.html").read_text())
+    p.verify(0, p.golden(), "--out", at / "right")
+    result = json.loads((at / "right" / "verify" / "result.json").read_text())
+    check("no map of what is right", not result["plots"] and result["findings"][0].startswith("pass"), result)
 
 
 def test_causes(at):

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "experiment/sample_results.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/report_html.hpp"
 #include "fp8lab/io/files.hpp"
 
 using namespace fp8lab;
@@ -15,7 +16,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string report_of(const fs::path& folder) { return html_report(std::vector<fs::path>{folder}); }
+std::string report_of(const fs::path& folder) {
+  return html_report(std::vector<StoredRun>{read_run(folder)});
+}
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t n = 0;
@@ -67,14 +70,14 @@ TEST_CASE("a summary folds what is too much to read at once", "[experiment]") {
   const WrittenRun run = write_results({{}, {}, {}, {"1", "2", "3", "4", "5", "6"}},
                                        sample_record(context), out.path(), Plots::skip);
   const std::string html = report_of(run.folder);
-  CHECK_THAT(html, contains("<summary>2 more findings</summary>\n<ul>\n<li>5</li>\n<li>6</li>"));
+  CHECK_THAT(html, contains("<summary>4 more findings</summary>\n<ul>\n<li>3</li>\n<li>4</li>"));
   CHECK(count(html, "<li>6</li>") == 2);
 }
 
 TEST_CASE("one experiment can come twice", "[experiment]") {
   const TemporaryFolder out("twice");
   const WrittenRun run = write_sample(out.path(), Plots::skip);
-  const std::string html = html_report(std::vector<fs::path>{run.folder, run.folder});
+  const std::string html = html_report(std::vector<StoredRun>(2, read_run(run.folder)));
   CHECK(count(html, "id=run-1>") == 1);
   CHECK(count(html, "id=run-2>") == 1);
 }

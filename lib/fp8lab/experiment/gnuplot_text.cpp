@@ -76,7 +76,10 @@ std::string title_script(std::string_view title, std::string_view note) {
 }
 
 std::string tics_script(std::string_view axis, const AxisLayout& layout) {
-  if (layout.tics.empty()) return "";
+  // Where gnuplot chooses, its own format gives tics below 1e-3 too few digits to differ.
+  if (layout.tics.empty())
+    return layout.high < 1e-3 && layout.low > -1e-3 ? fmt::format("set format {} '%.4g'\n", axis)
+                                                    : "";
   std::vector<std::string> tics;
   for (const Tic& tic : layout.tics)
     tics.push_back(tic.minor ? fmt::format("'' {} 1", tic.position)

@@ -26,7 +26,8 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width);
 /// smaller letters below, and the top margin that both need (labels 1 and 2).
 std::string title_script(std::string_view title, std::string_view note);
 
-/// `set xtics (...)` for `axis` x, y or cb; nothing where gnuplot chooses.
+/// `set xtics (...)` for `axis` x, y or cb; where gnuplot chooses, at most
+/// their format.
 std::string tics_script(std::string_view axis, const AxisLayout& layout);
 
 /// The script that draws `body` (settings and the plot command) to `NAME.svg` and `NAME.png`.

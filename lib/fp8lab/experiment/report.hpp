@@ -2,22 +2,25 @@
 // One HTML file out of result folders: findings first, then plots and tables.
 // It holds everything it shows and loads nothing, so it can be mailed.
 
-#include <filesystem>
 #include <span>
 #include <string>
 
+#include "fp8lab/experiment/report_input.hpp"
+
 namespace fp8lab {
 
-/// The rows of a table that the page shows; the rest is in its CSV file.
-inline constexpr std::size_t kReportRows = 300;
+/// The report on runs and sweeps (`read_run`), in their order, as UTF-8 HTML. A function of what
+/// they hold alone.
+std::string html_report(std::span<const StoredRun> runs);
 
-/// The report on the runs in `folders`, in that order, as UTF-8 HTML. A function
-/// of their files alone. Throws `Error` with file and reason for a result.json
-/// that is missing or malformed, for a CSV that is not the table that
-/// result.json describes, and for a listed plot that is missing.
-std::string html_report(std::span<const std::filesystem::path> folders);
+/// Two folders' runs side by side: those of one experiment (both runs, or both sweeps) are
+/// compared, in the order of `a`; what only one has follows whole. For each pair: whether they are
+/// the same to the last byte, parameters that differ, findings side by side, tables joined on
+/// their keys with difference and ratio, plots side by side. Throws `Error` if they have no
+/// experiment in common (`comparable`).
+std::string html_comparison(std::span<const StoredRun> a, std::span<const StoredRun> b);
 
-/// `text` with what HTML would take for markup escaped, in text and in quoted attributes.
-std::string html_escaped(std::string_view text);
+/// Whether `a` and `b` have an experiment in common, and neither has one twice.
+bool comparable(std::span<const StoredRun> a, std::span<const StoredRun> b);
 
 }  // namespace fp8lab

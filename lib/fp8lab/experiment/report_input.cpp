@@ -1,11 +1,14 @@
 #include "fp8lab/experiment/report_input.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <charconv>
+#include <set>
 
-#include "fp8lab/core/error.hpp"
-#include "fp8lab/io/files.hpp"
+#include "fp8lab/experiment/json_node.hpp"
+#include "fp8lab/experiment/report_plots.hpp"
 
 namespace fp8lab {
 namespace {
@@ -13,119 +16,138 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-/// A JSON value and where it stands, so that every complaint can say so.
-class Node {
- public:
-  Node(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
+constexpr const char* kRunFile = "result.json";
+constexpr const char* kSweepFile = "sweep.json";
 
-  [[nodiscard]] bool has(const char* key) const {
-    return json_->is_object() && json_->contains(key);
-  }
-  [[nodiscard]] Node operator[](const char* key) const {
-    if (!json_->is_object()) wrong("an object");
-    const auto found = json_->find(key);
-    if (found == json_->end()) throw Error(fmt::format("{}: {} is missing", place_, key));
-    return {*found, fmt::format("{}: {}", place_, key)};
-  }
-  [[nodiscard]] std::vector<Node> elements() const {
-    if (!json_->is_array()) wrong("a list");
-    std::vector<Node> nodes;
-    for (const Json& element : *json_)
-      nodes.emplace_back(element, fmt::format("{}[{}]", place_, nodes.size()));
-    return nodes;
-  }
-  [[nodiscard]] std::string text() const {
-    if (!json_->is_string()) wrong("text");
-    return json_->get<std::string>();
-  }
-  [[nodiscard]] bool flag() const {
-    if (!json_->is_boolean()) wrong("true or false");
-    return json_->get<bool>();
-  }
-  [[nodiscard]] std::uint64_t count() const {
-    if (!json_->is_number_unsigned()) wrong("a number that is not negative");
-    return json_->get<std::uint64_t>();
-  }
-  [[nodiscard]] double real() const {
-    if (!json_->is_number()) wrong("a number");
-    return json_->get<double>();
-  }
-  /// The name of a file of this folder.
-  [[nodiscard]] std::string file_name() const {
-    std::string name = text();
-    require_file_name(place_, name);
-    return name;
-  }
-  /// The members of an object, each value for people.
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> members() const {
-    if (!json_->is_object()) wrong("an object");
-    std::vector<std::pair<std::string, std::string>> pairs;
-    for (const auto& [key, value] : json_->items())
-      pairs.emplace_back(key, value.is_string() ? value.get<std::string>() : for_people(value));
-    return pairs;
-  }
-
- private:
-  [[noreturn]] void wrong(const char* expected) const {
-    throw Error(place_, expected, json_->type_name());
-  }
-  static std::string for_people(const Json& value) {
-    if (!value.is_array()) return value.dump();
-    std::string list;
-    for (const Json& element : value) {
-      if (!list.empty()) list += ", ";
-      list += element.is_string() ? element.get<std::string>() : element.dump();
-    }
-    return list;
-  }
-
-  const Json* json_;
-  std::string place_;
-};
-
-StoredTable read_table(const fs::path& folder, const Node& node) {
+StoredTable read_table(const fs::path& folder, const JsonNode& node) {
   StoredTable table;
   table.title = node["title"].text();
   table.file = node["file"].file_name();
-  for (const Node& column : node["columns"].elements())
+  for (const JsonNode& column : node["columns"].elements())
     table.columns.push_back(
         {column["name"].text(), column["unit"].text(), column["description"].text()});
   const fs::path path = folder / table.file;
-  const std::string text = read_file(path);
+  table.csv = read_file(path);
   try {
-    table.rows = parse_csv(text);
+    table.rows = parse_csv(table.csv);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));
   }
   const std::size_t rows = table.rows.empty() ? 0 : table.rows.size() - 1;
   const std::size_t columns = table.rows.empty() ? 0 : table.rows.front().size();
   if (rows != node["rows"].count() || columns != table.columns.size())
-    throw Error(path.string(),
-                fmt::format("{} rows of {} columns, as result.json says", node["rows"].count(),
-                            table.columns.size()),
-                fmt::format("{} rows of {}", rows, columns));
+    throw Error(
+        path.string(),
+        fmt::format("{} rows of {} columns, as listed", node["rows"].count(), table.columns.size()),
+        fmt::format("{} rows of {}", rows, columns));
   table.rows.erase(table.rows.begin());
   return table;
 }
 
-StoredPlot read_plot(const fs::path& folder, const Node& node) {
+StoredPlot read_plot(const fs::path& folder, const JsonNode& node) {
   StoredPlot plot{node["name"].text(), node["title"].text(), ""};
-  for (const Node& element : node["files"].elements()) {
+  for (const JsonNode& element : node["files"].elements()) {
     const std::string file = element.file_name();
     if (file.ends_with(".svg")) plot.svg = read_file(folder / file);
   }
   return plot;
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const Node& root) {
-  std::vector<std::pair<std::string, std::string>> facts{
-      {"seed", std::to_string(root["seed"].count())}, {"version", root["version"].text()}};
+StoredPairs facts_of(const JsonNode& root) {
+  StoredPairs facts{{"seed", std::to_string(root["seed"].count())},
+                    {"version", root["version"].text()}};
   if (root.has("git")) facts.emplace_back("git", root["git"].text());
   for (const auto& member : root["machine"].members()) facts.push_back(member);
   facts.emplace_back("threads", std::to_string(root["threads"].count()));
   facts.emplace_back("started", root["started"].text());
   facts.emplace_back("duration", fmt::format("{:.2f} s", root["duration_seconds"].real()));
   return facts;
+}
+
+Json read_json(const fs::path& path) {
+  try {
+    return Json::parse(read_file(path));
+  } catch (const Json::parse_error& error) {
+    throw Error(fmt::format("{}: {}", path.string(), error.what()));
+  }
+}
+
+void require_schema(const JsonNode& root, const fs::path& path, std::string_view expected) {
+  const std::string schema = root["schema"].text();
+  require(schema == expected, path.string() + ": schema", expected, "'" + schema + "'");
+}
+
+StoredRun read_experiment(const fs::path& folder) {
+  const fs::path path = folder / kRunFile;
+  const Json json = read_json(path);
+  const JsonNode root(json, path.string());
+  require_schema(root, path, "fp8lab.result.1");
+  StoredRun run;
+  run.experiment = root["experiment"].text();
+  run.question = root["question"].text();
+  run.quick = root["quick"].flag();
+  run.command = root["command"].text();
+  for (const JsonNode& finding : root["findings"].elements())
+    run.findings.push_back(finding.text());
+  run.parameters = root["parameters"].members();
+  run.facts = facts_of(root);
+  for (const JsonNode& table : root["tables"].elements())
+    run.tables.push_back(read_table(folder, table));
+  for (const JsonNode& plot : root["plots"].elements())
+    run.plots.push_back(read_plot(folder, plot));
+  if (root.has("plots_note")) run.plots_note = root["plots_note"].text();
+  return run;
+}
+
+/// What a sweep ran, in words: its points, and those that failed.
+std::string points_finding(const StoredRun& run, const std::vector<std::string>& axes,
+                           std::uint64_t points, std::uint64_t repeats, std::uint64_t failed) {
+  std::string text = fmt::format("{} points of {}", points, run.experiment);
+  if (!axes.empty()) text += fmt::format(" over {}", fmt::join(axes, " x "));
+  if (repeats > 1) text += fmt::format(", {} repeats of each", repeats);
+  if (failed == 0) return text + ": all ran.";
+  const auto table = std::ranges::find(run.tables, "failures.csv", &StoredTable::file);
+  const std::string first =
+      table == run.tables.end() || table->rows.empty() ? "" : table->rows.front().back();
+  return fmt::format("{}: {} failed (failures.csv), the first with \"{}\".", text, failed, first);
+}
+
+StoredRun read_sweep(const fs::path& folder) {
+  const fs::path path = folder / kSweepFile;
+  const Json json = read_json(path);
+  const JsonNode root(json, path.string());
+  require_schema(root, path, "fp8lab.sweep.1");
+  const JsonNode plan = root["sweep"];
+  StoredRun run;
+  run.sweep = true;
+  run.experiment = plan["experiment"].text();
+  if (root.has("question")) run.question = root["question"].text();
+  run.quick = plan["quick"].flag();
+  run.command = root["command"].text();
+  run.parameters = plan["parameters"].members();
+  std::vector<std::string> axes;
+  for (const JsonNode& axis : plan["axes"].elements()) {
+    const std::string text = axis.text();
+    const std::size_t equals = std::min(text.find('='), text.size());
+    axes.push_back(text.substr(0, equals));
+    run.facts.emplace_back("axis " + axes.back(), text.substr(std::min(equals + 1, text.size())));
+  }
+  const std::uint64_t repeats = plan["repeats"].count();
+  run.facts.emplace_back("repeats", std::to_string(repeats));
+  run.facts.emplace_back("seed", std::to_string(plan["seed"].count()));
+  run.facts.emplace_back("version", plan["version"].text());
+  for (const JsonNode& node : root["tables"].elements()) {
+    StoredTable table = read_table(folder, node);
+    table.point_columns = axes.size() + 2;
+    require(table.columns.size() > table.point_columns, path.string() + ": " + table.file,
+            fmt::format("columns after those of {} axes, repeat and seed", axes.size()),
+            fmt::format("{} columns", table.columns.size()));
+    run.tables.push_back(std::move(table));
+  }
+  run.findings.push_back(
+      points_finding(run, axes, root["points"].count(), repeats, root["failed"].count()));
+  add_sweep_plots(run);
+  return run;
 }
 
 }  // namespace
@@ -161,29 +183,58 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
   return rows;
 }
 
-StoredRun read_run(const fs::path& folder) {
-  const fs::path path = folder / "result.json";
-  Json json;
-  try {
-    json = Json::parse(read_file(path));
-  } catch (const Json::parse_error& error) {
-    throw Error(fmt::format("{}: {}", path.string(), error.what()));
+std::optional<double> number_in(std::string_view cell) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  if (cell.empty() || error != std::errc() || end != cell.data() + cell.size()) return std::nullopt;
+  return value;
+}
+
+bool is_numeric(const StoredTable& table, std::size_t column) {
+  bool any = false;
+  for (const auto& row : table.rows) {
+    if (row[column].empty()) continue;
+    if (!number_in(row[column])) return false;
+    any = true;
   }
-  const Node root(json, path.string());
-  if (const std::string schema = root["schema"].text(); schema != "fp8lab.result.1")
-    throw Error(path.string() + ": schema", "fp8lab.result.1", "'" + schema + "'");
-  StoredRun run;
-  run.experiment = root["experiment"].text();
-  run.question = root["question"].text();
-  run.quick = root["quick"].flag();
-  run.command = root["command"].text();
-  for (const Node& finding : root["findings"].elements()) run.findings.push_back(finding.text());
-  run.parameters = root["parameters"].members();
-  run.facts = facts_of(root);
-  for (const Node& table : root["tables"].elements())
-    run.tables.push_back(read_table(folder, table));
-  for (const Node& plot : root["plots"].elements()) run.plots.push_back(read_plot(folder, plot));
-  if (root.has("plots_note")) run.plots_note = root["plots_note"].text();
+  return any;
+}
+
+bool is_spread(const StoredTable& table, std::size_t column) {
+  const std::string& name = table.columns[column].name;
+  if (!name.ends_with("_min") && !name.ends_with("_max")) return false;
+  return std::ranges::find(table.columns, name.substr(0, name.size() - 4), &Column::name) !=
+         table.columns.end();
+}
+
+std::vector<std::string> row_key(const StoredTable& table, const std::vector<std::string>& row,
+                                 std::size_t own) {
+  // The seed is a hash of the rest.
+  const std::size_t axes = std::max<std::size_t>(table.point_columns, 1) - 1;
+  std::vector<std::string> key(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(axes));
+  const auto first = row.begin() + static_cast<std::ptrdiff_t>(table.point_columns);
+  key.insert(key.end(), first, first + static_cast<std::ptrdiff_t>(own));
+  return key;
+}
+
+std::optional<std::size_t> own_keys(const StoredTable& table) {
+  for (std::size_t own = 0; own <= table.columns.size() - table.point_columns; ++own) {
+    std::set<std::vector<std::string>> keys;
+    const bool unique = std::ranges::all_of(
+        table.rows, [&](const auto& row) { return keys.insert(row_key(table, row, own)).second; });
+    if (unique) return own;
+  }
+  return std::nullopt;
+}
+
+bool holds_results(const fs::path& folder) {
+  return fs::exists(folder / kRunFile) || fs::exists(folder / kSweepFile);
+}
+
+StoredRun read_run(const fs::path& folder) {
+  const bool sweep = !fs::exists(folder / kRunFile) && fs::exists(folder / kSweepFile);
+  StoredRun run = sweep ? read_sweep(folder) : read_experiment(folder);
+  run.folder = folder.string();
   return run;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
-// A run's folder read back: what result_files wrote, checked field by field.
+// The folders of runs and sweeps read back: what result_files and the sweep wrote, checked field by
+// field.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,10 @@ struct StoredTable {
   std::string file;
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  ///< cells as CSV holds them, without quotes
+  std::string csv;                             ///< the file's bytes
+  /// Of a sweep's table: its first columns, which say which point a row is of (the axes, repeat,
+  /// seed).
+  std::size_t point_columns = 0;
 };
 
 struct StoredPlot {
@@ -23,25 +29,53 @@ struct StoredPlot {
   std::string svg;  ///< the picture's text; empty where none was drawn
 };
 
-/// Pairs are (name, value) for people, in the order of result.json.
+/// Pairs are (name, value) for people, in the order of the file.
+using StoredPairs = std::vector<std::pair<std::string, std::string>>;
+
+/// A run of one experiment, or a sweep of one.
 struct StoredRun {
+  std::string folder;  ///< as it was named by the caller
   std::string experiment;
   std::string question;
   bool quick = false;
+  bool sweep = false;
   std::string command;
   std::vector<std::string> findings;
-  std::vector<std::pair<std::string, std::string>> parameters;
-  std::vector<std::pair<std::string, std::string>> facts;  ///< seed, version, machine, time
+  StoredPairs parameters;
+  StoredPairs facts;  ///< seed, version, machine, time
   std::vector<StoredTable> tables;
   std::vector<StoredPlot> plots;
   std::string plots_note;
 };
 
-/// Reads a run's folder. Throws `Error` that names the file and the reason.
+/// Whether a folder holds a run or a finished sweep (result.json or sweep.json).
+bool holds_results(const std::filesystem::path& folder);
+
+/// Reads the folder of a run or of a sweep. A sweep's findings and plots are made from its tables
+/// (report_plots.hpp), with gnuplot if it is there. Throws `Error` that names the file and the
+/// reason.
 StoredRun read_run(const std::filesystem::path& folder);
 
 /// Reads the text that `Table::csv` writes: the heading, then the rows. Throws
 /// `Error` for an open quote or a row of another length than the first.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text);
+
+/// The number that a cell holds; nothing for a label or an empty cell.
+std::optional<double> number_in(std::string_view cell);
+
+/// Whether a column holds numbers: at least one, and nothing else but empty cells.
+bool is_numeric(const StoredTable& table, std::size_t column);
+
+/// Whether a column is the spread of another: `error_min` and `error_max` beside `error`.
+bool is_spread(const StoredTable& table, std::size_t column);
+
+/// The cells that say which row this is: of a sweep's point its axes and repeat, then the first
+/// `own` of the table's own columns.
+std::vector<std::string> row_key(const StoredTable& table, const std::vector<std::string>& row,
+                                 std::size_t own);
+
+/// The least `own` for which `row_key` tells all rows apart; nothing if none does. Tidy tables
+/// name what a row is of before what was measured.
+std::optional<std::size_t> own_keys(const StoredTable& table);
 
 }  // namespace fp8lab

@@ -18,7 +18,7 @@ const std::string_view kReportCss = R"css(
 body {
   margin: 0 auto; max-width: 62rem; padding: 2rem 1.25rem 4rem;
   background: var(--page); color: var(--text);
-  font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif;
+  font: 16px/1.55 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; overflow-wrap: break-word;
 }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .3rem; }
 h2 { font-size: 1.45rem; line-height: 1.25; margin: 0 0 .6rem; }
@@ -30,45 +30,83 @@ li { margin: .3rem 0; }
 .quiet { color: var(--quiet); }
 .question { font-size: 1.08rem; color: var(--quiet); margin-bottom: .8rem; }
 .badge {
-  font-size: .8rem; font-weight: 600; vertical-align: middle; padding: .1rem .5rem;
-  border-radius: 1rem; color: var(--mark); background: var(--mark-soft);
+  display: inline-block; font-size: .8rem; font-weight: 600; vertical-align: middle;
+  padding: .1rem .5rem; border-radius: 1rem; color: var(--mark); background: var(--mark-soft);
 }
 .warning { color: var(--mark); background: var(--mark-soft); padding: .5rem .8rem; border-radius: .4rem; }
+#summary { margin-top: 1.6rem; }
 nav { background: var(--soft); border-radius: .5rem; padding: .7rem 1.1rem; margin: 1.6rem 0; }
-nav ol { margin: .3rem 0; padding-left: 1.4rem; }
+nav ol { margin: .3rem 0; padding-left: 1.8rem; columns: 20rem; }
+nav li { margin: 0 0 .3rem; break-inside: avoid; }
 section.run { border-top: 2px solid var(--line); margin-top: 2.6rem; padding-top: 1.6rem; }
 figure { margin: 1.1rem 0; }
 figure img {
   display: block; width: 100%; height: auto; max-width: 900px;
   background: #ffffff; border: 1px solid var(--line); border-radius: .5rem; padding: .3rem;
 }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 1rem; }
+.pair > div { min-width: 0; }
+.pair figure { margin-top: .2rem; }
+.side { font-weight: 600; color: var(--quiet); margin: .8rem 0 0; }
 details { margin: .7rem 0; border: 1px solid var(--line); border-radius: .5rem; padding: .5rem .8rem; }
 summary { cursor: pointer; font-weight: 600; }
 .scroll { overflow: auto; max-height: 34rem; margin-top: .5rem; }
+.scroll:focus-visible, summary:focus-visible, a:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .22rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+table.sortable td { white-space: nowrap; }
+table.sortable td.t { white-space: normal; min-width: 18rem; }
 td.n, th.n { text-align: right; white-space: nowrap; }
-thead th { position: sticky; top: 0; background: var(--page); }
+.paper { display: none; }
+thead th { position: sticky; top: 0; background: var(--page); vertical-align: bottom; white-space: nowrap; }
 th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-th[aria-sort=ascending] button::after { content: " \2191"; }
-th[aria-sort=descending] button::after { content: " \2193"; }
-table.facts td:first-child { color: var(--quiet); white-space: nowrap; }
+th button::after { content: " \2195"; color: var(--line); }
+th[aria-sort=ascending] button::after { content: " \2191"; color: inherit; }
+th[aria-sort=descending] button::after { content: " \2193"; color: inherit; }
+tr.differs { background: var(--mark-soft); }
+table.facts th[scope=row] { color: var(--quiet); font-weight: 400; white-space: nowrap; }
 table.facts td { overflow-wrap: anywhere; }
+table.halves { table-layout: fixed; width: 100%; font-size: .95rem; }
 dl { font-size: .86rem; margin: .6rem 0 .2rem; display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; }
 dt { font-family: ui-monospace, "DejaVu Sans Mono", monospace; }
-dd { margin: 0; color: var(--quiet); }
-pre { background: var(--soft); padding: .6rem .8rem; border-radius: .4rem; overflow-x: auto; font-size: .86rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+dd { margin: 0; color: var(--quiet); min-width: 0; }
+pre { background: var(--soft); padding: .6rem .8rem; border-radius: .4rem; font-size: .86rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  body { padding: 1.2rem .8rem 3rem; }
+  details { padding: .4rem .5rem; }
+  figure img { padding: 0; }
+  dl { display: block; }
+  dd { margin: 0 0 .3rem 1rem; }
+  table.facts th[scope=row] { white-space: normal; }
+  table.halves thead { display: none; }
+  table.halves td { display: block; }
+  table.halves td:first-child { border: 0; }
+  table.halves td:first-child::before { content: "A: "; font-weight: 600; }
+  table.halves td:last-child::before { content: "B: "; font-weight: 600; }
+}
 @media print {
   :root { --page: #fff; --text: #000; --quiet: #444; --line: #bbb; --soft: #f4f4f4; --link: #000; --mark: #000; --mark-soft: #eee; }
-  body { max-width: none; padding: 0; font-size: 10.5pt; }
-  section.run { break-before: page; border: 0; margin: 0; }
-  figure, tr { break-inside: avoid; }
-  figure img { max-width: 17cm; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  section.run { break-before: page; border: 0; margin: 0; padding: 0; }
+  h2, h3, summary, .side { break-after: avoid; }
+  figure, tr, .pair { break-inside: avoid; }
+  figure img { max-width: 16cm; border: 0; padding: 0; }
+  details { border: 0; padding: 0; }
+  summary { list-style: none; }
   .scroll { max-height: none; overflow: visible; }
-  thead th { position: static; }
+  /* A column takes about five ems: all of them fit the page. */
+  table.sortable { font-size: min(8pt, calc(516pt / 5.2 / var(--columns))); }
+  table.sortable th, table.sortable td { padding: .1em .4em; }
+  table.sortable td.t { min-width: 12em; }
+  tbody tr:nth-child(n+61) { display: none; }
+  .paper { display: block; color: var(--quiet); }
+  thead { display: table-header-group; }
+  thead th { position: static; white-space: normal; }
+  th button::after, th[aria-sort] button::after { content: none; }
   a { text-decoration: none; }
 }
+@page { size: A4; margin: 14mm; }
 )css";
 
 const std::string_view kReportScript = R"js(
@@ -78,20 +116,30 @@ for (const table of document.querySelectorAll("table.sortable")) {
     const up = head.getAttribute("aria-sort") !== "ascending";
     for (const other of heads) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const value = row => row.cells[column].dataset.v ?? row.cells[column].textContent;
     const numeric = head.classList.contains("n");
-    const compare = (a, b) => {
-      if (!numeric) return a.localeCompare(b);
-      const x = Number(a.replace("inf", "Infinity")), y = Number(b.replace("inf", "Infinity"));
-      return Number.isNaN(x) - Number.isNaN(y) || x - y || 0;
+    const value = row => {
+      const text = row.cells[column].dataset.v ?? row.cells[column].textContent;
+      if (!numeric) return text;
+      return text === "" ? NaN : Number(text.replace("inf", "Infinity"));
     };
-    const body = table.tBodies[0];
-    const rows = [...body.rows].sort((a, b) => (up ? 1 : -1) * compare(value(a), value(b)));
-    body.append(...rows);
+    // What is no number comes last in both directions.
+    const compare = (a, b) => {
+      if (!numeric) return (up ? 1 : -1) * a.localeCompare(b);
+      return Number.isNaN(a) - Number.isNaN(b) || (up ? 1 : -1) * (a === b ? 0 : a - b) || 0;
+    };
+    const rows = [...table.tBodies[0].rows].map(row => [value(row), row]);
+    rows.sort((a, b) => compare(a[0], b[0]));
+    table.tBodies[0].append(...rows.map(row => row[1]));
   }));
 }
+// Paper has nothing to unfold; what was folded is folded again afterwards.
+let unfolded = [];
 addEventListener("beforeprint", () => {
-  for (const folded of document.querySelectorAll("details")) folded.open = true;
+  unfolded = [...document.querySelectorAll("details:not([open])")];
+  for (const details of unfolded) details.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const details of unfolded) details.open = false;
 });
 )js";
 

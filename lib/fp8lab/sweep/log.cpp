@@ -125,8 +125,10 @@ SweepLog::SweepLog(SweepLog&& other) noexcept
       identity_(std::move(other.identity_)),
       offsets_(std::move(other.offsets_)),
       heads_(std::move(other.heads_)),
+      head_order_(std::move(other.head_order_)),
       damage_(other.damage_),
       done_count_(other.done_count_),
+      failed_count_(other.failed_count_),
       end_(other.end_),
       synced_(other.synced_),
       file_(std::exchange(other.file_, -1)) {}
@@ -194,11 +196,18 @@ void SweepLog::scan(bool repair) {
   if (::ftruncate(file_, end_) != 0) throw_system(path_, "cut off its torn end", errno);
 }
 
+/// Whether it is a new one.
+bool SweepLog::take_head(TableHead head) {
+  const std::string id = id_of(head);
+  const auto [at, added] = heads_.try_emplace(id, std::move(head));
+  if (added) head_order_.push_back(&at->second);
+  return added;
+}
+
 void SweepLog::take_line(std::string_view line, std::int64_t offset) {
   const Json json = *json_of_line(line);
   if (json.contains("table")) {
-    TableHead head = head_of(json);
-    heads_.emplace(id_of(head), std::move(head));
+    take_head(head_of(json));
     return;
   }
   const std::int64_t point = json.at("point");
@@ -218,6 +227,7 @@ void SweepLog::take_line(std::string_view line, std::int64_t offset) {
       if (!heads_.contains(id)) return;
   known = offset;
   ++done_count_;
+  if (json.contains("error")) ++failed_count_;
 }
 
 void SweepLog::write_line(std::string line) {
@@ -240,11 +250,12 @@ void SweepLog::write_line(std::string line) {
 void SweepLog::append(const PointResult& result) {
   require(!done(result.point), "point", "each point once", std::to_string(result.point));
   for (const TableHead& head : result.heads)
-    if (heads_.try_emplace(id_of(head), head).second) write_line(line_of(json_of(head)));
+    if (take_head(head)) write_line(line_of(json_of(head)));
   const std::int64_t offset = end_;
   write_line(line_of(json_of(result)));
   offsets_[static_cast<std::size_t>(result.point)] = offset;
   ++done_count_;
+  if (!result.error.empty()) ++failed_count_;
   if (std::chrono::steady_clock::now() - synced_ > kSyncInterval) sync();
 }
 
@@ -300,6 +311,7 @@ void SweepLog::sort() {
   std::swap(file_, out.file_);
   std::swap(offsets_, out.offsets_);
   std::swap(heads_, out.heads_);
+  std::swap(head_order_, out.head_order_);
   end_ = out.end_;
 }
 

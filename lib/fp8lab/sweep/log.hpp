@@ -83,6 +83,10 @@ class SweepLog {
 
   [[nodiscard]] bool done(std::int64_t point) const;
   [[nodiscard]] std::int64_t done_count() const { return done_count_; }
+  /// Of the points that are done: those with an error.
+  [[nodiscard]] std::int64_t failed_count() const { return failed_count_; }
+  /// The heads of all tables, in the order in which points first had them.
+  [[nodiscard]] const std::vector<const TableHead*>& heads() const { return head_order_; }
   [[nodiscard]] const LogDamage& damage() const { return damage_; }
   [[nodiscard]] std::string_view identity() const { return identity_; }
 
@@ -97,6 +101,7 @@ class SweepLog {
   SweepLog(std::filesystem::path path, std::string_view identity, std::int64_t points);
   void open(int flags);
   void scan(bool repair);
+  bool take_head(TableHead head);
   void take_line(std::string_view line, std::int64_t offset);
   void write_line(std::string line);
   [[nodiscard]] std::string line_at(std::int64_t offset) const;
@@ -105,8 +110,10 @@ class SweepLog {
   std::string identity_;
   std::vector<std::int64_t> offsets_;       ///< of each point's line; -1: not done
   std::map<std::string, TableHead> heads_;  ///< by the checksum of their text
+  std::vector<const TableHead*> head_order_;
   LogDamage damage_;
   std::int64_t done_count_ = 0;
+  std::int64_t failed_count_ = 0;
   std::int64_t end_ = 0;
   std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
   int file_ = -1;

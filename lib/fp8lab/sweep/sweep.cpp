@@ -26,18 +26,11 @@ std::vector<CsvRow> csv_rows(const Table& table) {
   return rows;
 }
 
-std::int64_t count_failed(const SweepPlan& plan, const SweepLog& log) {
-  std::int64_t failed = 0;
-  for (std::int64_t point = 0; point < plan.grid.size(); ++point)
-    if (log.done(point) && !log.result(point).error.empty()) ++failed;
-  return failed;
-}
-
 SweepOutcome finish(const SweepPlan& plan, SweepLog& log, const fs::path& folder,
                     std::int64_t resumed) {
   log.sync();
-  SweepOutcome outcome{{log.done_count(), plan.points(), resumed}, log.damage(), 0, {}};
-  outcome.failed = count_failed(plan, log);
+  SweepOutcome outcome{
+      {log.done_count(), plan.points(), resumed}, log.damage(), log.failed_count(), {}};
   if (log.done_count() < plan.points()) return outcome;
   log.sort();
   if (plan.shard.count == 1) outcome.files = write_sweep_tables(plan, log, folder);

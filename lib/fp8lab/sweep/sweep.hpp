@@ -81,8 +81,9 @@ SweepOutcome run_sweep(const SweepPlan& plan, const std::filesystem::path& folde
 /// Writes one CSV a table: the axes' columns, `repeat`, `seed`, then the table's
 /// own, empty where a point's table has no such column; rows in the order of points. `failures.csv`
 /// for points with an error. `sweep.json` (`"schema": "fp8lab.sweep.1"`) describes it: sweep (the
-/// identity), command, tables [{name, title, file, rows, columns [{name, unit, description}]}],
-/// points, failed, files. Nothing in them depends on time or machine. Returns the file names.
+/// identity), question, command, tables [{name, title, file, rows, columns [{name, unit,
+/// description}]}], points, failed, files. Nothing in them depends on time or machine. Returns the
+/// file names.
 std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLog& log,
                                             const std::filesystem::path& folder);
 

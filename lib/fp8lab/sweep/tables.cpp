@@ -59,11 +59,11 @@ struct SweepTable {
   }
 };
 
-std::vector<SweepTable> tables_of(const SweepPlan& plan, const SweepLog& log) {
+std::vector<SweepTable> tables_of(const SweepLog& log) {
   std::map<std::string, SweepTable> tables;
-  for (std::int64_t index = 0; index < plan.grid.size(); ++index)
-    for (const TableHead& head : log.result(index).heads)
-      tables.try_emplace(head.name, SweepTable{head.name, head.title, {}}).first->second.add(head);
+  for (const TableHead* head : log.heads())
+    tables.try_emplace(head->name, SweepTable{head->name, head->title, {}})
+        .first->second.add(*head);
   std::vector<SweepTable> list;
   for (auto& [name, table] : tables) list.push_back(std::move(table));
   return list;
@@ -82,69 +82,99 @@ std::string aligned_line(const SweepTable& table, const TableHead& head, const C
   return line;
 }
 
-/// The rows of `table` that a point has, each after a comma.
-std::vector<std::string> lines_of(const SweepTable& table, const PointResult& result) {
-  std::vector<std::string> lines;
-  for (std::size_t t = 0; t < result.heads.size(); ++t)
-    if (result.heads[t].name == table.name)
-      for (const CsvRow& row : result.rows[t])
-        lines.push_back(aligned_line(table, result.heads[t], row));
-  if (table.name == kFailures && !result.error.empty())
-    lines.push_back(fmt::format(",{}", to_csv(result.error)));
-  return lines;
+/// A table's file while it is written.
+struct TableFile {
+  SweepTable table;
+  std::vector<Column> columns;  ///< the point's, then the table's
+  std::ostream* out = nullptr;
+  std::int64_t rows = 0;
+
+  [[nodiscard]] std::string name() const { return table.name + ".csv"; }
+  void add(const std::string& prefix, const std::string& line) {
+    *out << prefix << line << '\n';
+    ++rows;
+  }
+};
+
+std::vector<TableFile> files_of(const SweepPlan& plan, const SweepLog& log) {
+  std::vector<SweepTable> tables = tables_of(log);
+  for (const SweepTable& table : tables) {
+    require_file_name("table name", table.name);
+    require(table.name != kFailures, "table name", "another name than that of the sweep's own",
+            table.name);
+  }
+  if (log.failed_count() > 0)
+    tables.push_back({kFailures, "Points that gave an error", {{"error", "", "its message"}}});
+  std::vector<TableFile> files;
+  for (SweepTable& table : tables) {
+    std::vector<Column> columns = point_columns(plan, table.columns);
+    columns.insert(columns.end(), table.columns.begin(), table.columns.end());
+    files.push_back({std::move(table), std::move(columns), nullptr, 0});
+  }
+  return files;
 }
 
-Json write_table(const SweepPlan& plan, const SweepLog& log, const fs::path& folder,
-                 const SweepTable& table) {
-  require_file_name("table name", table.name);
-  std::vector<Column> columns = point_columns(plan, table.columns);
-  columns.insert(columns.end(), table.columns.begin(), table.columns.end());
-  const std::string file = table.name + ".csv";
-  std::int64_t rows = 0;
-  write_file(folder / file, [&](std::ostream& out) {
-    out << header_line(columns) << '\n';
-    for (std::int64_t index = 0; index < plan.grid.size(); ++index) {
-      const std::vector<std::string> lines = lines_of(table, log.result(index));
-      if (lines.empty()) continue;
-      const std::string prefix = csv_line(point_cells(plan.grid.at(index)));
-      for (const std::string& line : lines) out << prefix << line << '\n';
-      rows += static_cast<std::int64_t>(lines.size());
+/// Writes the rows of every point; each is read from the log once.
+void write_rows(const SweepPlan& plan, const SweepLog& log, std::vector<TableFile>& files) {
+  for (TableFile& file : files) *file.out << header_line(file.columns) << '\n';
+  for (std::int64_t index = 0; index < plan.grid.size(); ++index) {
+    const PointResult result = log.result(index);
+    const std::string prefix = csv_line(point_cells(plan.grid.at(index)));
+    for (TableFile& file : files) {
+      if (file.table.name == kFailures && !result.error.empty())
+        file.add(prefix, fmt::format(",{}", to_csv(result.error)));
+      for (std::size_t t = 0; t < result.heads.size(); ++t)
+        if (result.heads[t].name == file.table.name)
+          for (const CsvRow& row : result.rows[t])
+            file.add(prefix, aligned_line(file.table, result.heads[t], row));
     }
+  }
+}
+
+/// Opens the files from `next` on, all at once, and writes them.
+void write_files(const SweepPlan& plan, const SweepLog& log, const fs::path& folder,
+                 std::vector<TableFile>& files, std::size_t next) {
+  if (next == files.size()) {
+    write_rows(plan, log, files);
+    return;
+  }
+  write_file(folder / files[next].name(), [&](std::ostream& out) {
+    files[next].out = &out;
+    write_files(plan, log, folder, files, next + 1);
   });
-  return {{"name", table.name},
-          {"title", table.title},
-          {"file", file},
-          {"rows", rows},
-          {"columns", columns_json(columns)}};
+}
+
+Json json_of(const TableFile& file) {
+  return {{"name", file.table.name},
+          {"title", file.table.title},
+          {"file", file.name()},
+          {"rows", file.rows},
+          {"columns", columns_json(file.columns)}};
 }
 
 }  // namespace
 
 std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLog& log,
                                             const fs::path& folder) {
-  Json tables = Json::array();
-  for (const SweepTable& table : tables_of(plan, log)) {
-    require(table.name != kFailures, "table name", "another name than that of the sweep's own",
-            table.name);
-    tables.push_back(write_table(plan, log, folder, table));
-  }
-  const SweepTable failures{kFailures, "Points that gave an error", {{"error", "", "its message"}}};
-  const Json failed = write_table(plan, log, folder, failures);
-  const std::int64_t failed_points = failed["rows"];
-  if (failed_points > 0) {
-    tables.push_back(failed);
-  } else {
+  std::vector<TableFile> table_files = files_of(plan, log);
+  write_files(plan, log, folder, table_files, 0);
+  if (log.failed_count() == 0) {
     std::error_code ignored;
-    fs::remove(folder / failed["file"].get<std::string>(), ignored);
+    fs::remove(folder / (std::string(kFailures) + ".csv"), ignored);
   }
+  Json tables = Json::array();
   std::vector<std::string> files;
-  for (const Json& table : tables) files.push_back(table["file"]);
+  for (const TableFile& file : table_files) {
+    tables.push_back(json_of(file));
+    files.push_back(file.name());
+  }
   files.emplace_back("sweep.json");
   const Json json{{"schema", "fp8lab.sweep.1"},
+                  {"question", read_question(plan.experiment->default_toml)},
                   {"sweep", Json::parse(plan.identity())},
                   {"command", plan.command()},
                   {"points", plan.grid.size()},
-                  {"failed", failed_points},
+                  {"failed", log.failed_count()},
                   {"tables", tables},
                   {"files", files}};
   write_file(folder / "sweep.json", json.dump(2) + "\n");

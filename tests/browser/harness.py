@@ -1,0 +1,81 @@
+"""Pages opened from files in a headless Chromium, with everything they complain about or ask for kept.
+
+    import harness                      # with tests/browser in sys.path
+
+    with harness.browser() as chromium:
+        with harness.open_offline(chromium, "page.html") as opened:
+            opened.page.click("th button")
+            opened.require_clean()
+
+Without playwright or Chromium, `browser` prints why and ends the process with 77, CTest's sign of a skipped test.
+"""
+
+import contextlib
+import pathlib
+import shutil
+import sys
+
+SKIPPED = 77
+
+
+def skip(reason):
+    print("skipped:", reason)
+    sys.exit(SKIPPED)
+
+
+@contextlib.contextmanager
+def browser():
+    """Debian's Chromium, driven by playwright."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        skip("no playwright for this Python")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        skip("no chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+class Opened:
+    """A page and what it did: `errors` (of the console, and uncaught ones) and `requests` beside its own file."""
+
+    def __init__(self, page, address):
+        self.page = page
+        self.errors = []
+        self.requests = []
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._note(request.url, address))
+
+    def _note(self, url, address):
+        inside = url.startswith(("data:", "blob:")) or url.split("#")[0] == address
+        if not inside:
+            self.requests.append(url)
+
+    def require_clean(self):
+        """Raises AssertionError with what went wrong so far."""
+        assert not self.errors, f"errors of the page: {self.errors}"
+        assert not self.requests, f"requests beside the page itself: {self.requests}"
+
+
+@contextlib.contextmanager
+def open_offline(chromium, path, *, dark=False, width=1200, height=1000, script=True):
+    """Opens a file without a network; yields an `Opened`."""
+    address = pathlib.Path(path).resolve().as_uri()
+    context = chromium.new_context(
+        offline=True,
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        java_script_enabled=script,
+    )
+    try:
+        opened = Opened(context.new_page(), address)
+        opened.page.goto(address)
+        yield opened
+    finally:
+        context.close()

@@ -1,0 +1,90 @@
+#include <nlohmann/json.hpp>
+
+#include "catch.hpp"
+#include "fp8lab/experiment/report.hpp"
+#include "fp8lab/io/files.hpp"
+#include "io/temporary.hpp"
+#include "sweep/toy.hpp"
+
+namespace fp8lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+void sweep(const SweepPlan& plan, const fs::path& folder) {
+  run_sweep(plan, folder, false, on_threads(1), {});
+}
+
+const std::string* fact_of(const StoredRun& run, const std::string& name) {
+  for (const auto& [key, value] : run.facts)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+TEST_CASE("a finished sweep is a report's input", "[sweep][report]") {
+  const TemporaryFolder folder("sweep-report");
+  sweep(toy_plan({"k=1,2", "gain=0.25:1:*2", "tiles=16"}, 2), folder.path());
+  CHECK(holds_results(folder.path()));
+  const StoredRun run = read_run(folder.path());
+  CHECK(run.sweep);
+  CHECK(run.experiment == "toy");
+  CHECK(run.question == "?");
+  CHECK(*fact_of(run, "axis gain") == "0.25,0.5,1");
+  CHECK(*fact_of(run, "repeats") == "2");
+  CHECK(run.tables.at(0).point_columns == 5);
+  CHECK(run.findings.at(0) ==
+        "12 points of toy over k x gain x tiles, 2 repeats of each: all ran.");
+  CHECK_THAT(run.findings.at(1), contains("toy: draw is least"));
+  CHECK(run.plots_note.empty());
+  REQUIRE(run.plots.size() == 2);
+  for (const StoredPlot& plot : run.plots) CHECK_THAT(plot.svg, contains("</svg>"));
+  CHECK(run.plots[0].title == "toy: a draw against gain (mean of 2 repeats)");
+  CHECK(run.plots[1].title == "toy: a draw against gain and k (mean of 2 repeats)");
+
+  const std::vector<StoredRun> once{run};
+  const std::vector<StoredRun> again{read_run(folder.path())};
+  CHECK(html_report(once) == html_report(again));
+  CHECK_THAT(html_comparison(once, again),
+             contains("Identical to the last byte: 1 table, 2 plots"));
+}
+
+TEST_CASE("sweeps join on axes and repeat, whatever their seeds", "[sweep][report]") {
+  const TemporaryFolder folder("sweep-report");
+  SweepPlan plan = toy_plan({"k=1,2"}, 2);
+  sweep(plan, folder.path() / "a");
+  plan.grid.seed = 9;
+  sweep(plan, folder.path() / "b");
+  const std::string html = html_comparison(std::vector<StoredRun>{read_run(folder.path() / "a")},
+                                           std::vector<StoredRun>{read_run(folder.path() / "b")});
+  CHECK_THAT(html, contains("toy.csv: 12 of 12 rows differ"));
+  CHECK_THAT(html, contains("Rows are joined by k, repeat, tile."));
+}
+
+TEST_CASE("points that failed are the first thing said", "[sweep][report]") {
+  const TemporaryFolder folder("sweep-report");
+  sweep(toy_plan({"k=12:14"}), folder.path());
+  const StoredRun run = read_run(folder.path());
+  CHECK_THAT(run.findings.at(0), contains("3 points of toy over k: 1 failed (failures.csv), the "
+                                          "first with \"k: expected any number but 13"));
+}
+
+TEST_CASE("a sweep's file that is malformed is named", "[sweep][report]") {
+  const TemporaryFolder folder("sweep-report");
+  sweep(toy_plan({"k=1,2"}), folder.path());
+  const fs::path path = folder.path() / "sweep.json";
+  auto json = nlohmann::ordered_json::parse(read_file(path));
+  const auto good = json;
+  json["sweep"]["axes"] = {"k=1,2", "a=1", "b=1", "c=1"};
+  write_file(path, json.dump());
+  CHECK_THROWS_WITH(read_run(folder.path()),
+                    contains("toy.csv: expected columns after those of 4 axes"));
+  json = good;
+  json["schema"] = "fp8lab.sweep.0";
+  write_file(path, json.dump());
+  CHECK_THROWS_WITH(read_run(folder.path()), contains("schema: expected fp8lab.sweep.1"));
+  fs::remove(path);
+  CHECK_FALSE(holds_results(folder.path()));
+}
+
+}  // namespace
+}  // namespace fp8lab
