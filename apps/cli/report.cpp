@@ -65,9 +65,8 @@ int run(const Options& options) {
   const std::string html =
       compares ? html_comparison(of_folders[0], of_folders[1]) : html_report(all);
   write_file(file, html);
-  fmt::print("{}: {} experiment{}{}, {} kB\n", file.string(), all.size(),
-             all.size() == 1 ? "" : "s", compares ? " side by side" : "",
-             (html.size() + 999) / 1000);
+  fmt::print("{}: {} run{}{}, {} kB\n", file.string(), all.size(), all.size() == 1 ? "" : "s",
+             compares ? " side by side" : "", (html.size() + 999) / 1000);
   return kPass;
 }
 

@@ -89,8 +89,13 @@ class Dealer {
     }
   }
 
-  /// Lets the ranks end; returns how many have not answered.
+  /// Lets the ranks end; returns how many have not answered. One that is only slow, whose
+  /// point rank 0 ran again, is given as long as a point may take.
   int dismiss() {
+    const Clock::time_point start = Clock::now();
+    const auto busy = [](const Hand& hand) { return !hand.points.empty(); };
+    while (std::ranges::any_of(hands_, busy) && Clock::now() - start < patience())
+      if (!take_results()) std::this_thread::sleep_for(kPause);
     int lost = 0;
     for (std::size_t rank = 1; rank < hands_.size(); ++rank) {
       if (hands_[rank].points.empty())
@@ -172,11 +177,13 @@ class Dealer {
     return true;
   }
 
-  /// A point of a rank that has been silent for much longer than any point took.
+  /// Much longer than any point took.
+  [[nodiscard]] Seconds patience() const { return 2 * longest_ + Seconds(1); }
+
+  /// A point of a rank that has been silent for too long.
   std::optional<std::int64_t> overdue() {
-    const Seconds patience = 2 * longest_ + Seconds(1);
     for (const Hand& hand : hands_)
-      if (Clock::now() - hand.since > patience)
+      if (Clock::now() - hand.since > patience())
         for (const std::int64_t point : hand.points)
           if (!log_.done(point)) return point;
     return std::nullopt;
