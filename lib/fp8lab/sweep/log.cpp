@@ -197,9 +197,9 @@ void SweepLog::scan(bool repair) {
 }
 
 /// Whether it is a new one.
-bool SweepLog::take_head(TableHead head) {
+bool SweepLog::take_head(const TableHead& head) {
   const std::string id = id_of(head);
-  const auto [at, added] = heads_.try_emplace(id, std::move(head));
+  const auto [at, added] = heads_.try_emplace(id, head);
   if (added) head_order_.push_back(&at->second);
   return added;
 }

@@ -101,7 +101,7 @@ class SweepLog {
   SweepLog(std::filesystem::path path, std::string_view identity, std::int64_t points);
   void open(int flags);
   void scan(bool repair);
-  bool take_head(TableHead head);
+  bool take_head(const TableHead& head);
   void take_line(std::string_view line, std::int64_t offset);
   void write_line(std::string line);
   [[nodiscard]] std::string line_at(std::int64_t offset) const;
