@@ -229,7 +229,7 @@ def test_results(at, p, wrong):
     again = subprocess.run(result["command"].replace("fp8lab", TOOL, 1), shell=True, capture_output=True, text=True)
     check(f"the command repeats it: {again.stderr}", again.returncode == 1)
     check("with the same bytes", all((folder / name).read_bytes() == tables[name] for name in tables))
-    expect(0, "report", folder, "-o", at / "report.html", stdout=["1 experiment"])
+    expect(0, "report", folder, "-o", at / "report.html", stdout=["1 run"])
     check("the report holds the verdict", "1 of 1920 outputs differ" in (at / "report.html").read_text())
     p.verify(0, p.golden(), "--out", at / "right")
     result = json.loads((at / "right" / "verify" / "result.json").read_text())
