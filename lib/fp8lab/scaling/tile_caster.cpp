@@ -34,14 +34,12 @@ void TileCaster::add(const float* x, std::size_t count, std::size_t block, const
   if (!plan_.nearest || (!fits && block < kCallBlock))
     return add_scaled(x, count, block, factors, codes);
   const std::size_t step = fits ? count : block;
-  // A tile of one element is no row of factors: only one may be read.
-  const std::size_t run = block >= count ? std::max(block, cast_kernels::kTileStep) : block;
   for (std::size_t begin = 0; begin < count; begin += step)
     casts_.encode_tiles({.plan = &plan_,
                          .in = x + begin,
                          .out = codes + begin,
                          .count = std::min(step, count - begin),
-                         .block = run,
+                         .block = block,
                          .factors = factors + begin / block,
                          .divide = divide_,
                          .ahead = ahead,

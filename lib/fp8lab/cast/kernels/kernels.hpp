@@ -93,7 +93,7 @@ struct TileTask {
   std::size_t count = 0;
   /// 1, a multiple of `kTileStep`, or at least `count`.
   std::size_t block = 1;
-  /// With a block of 1, 63 more than `count` can be read.
+  /// With a block of 1 and more than one element, 63 more than `count` can be read.
   const float* factors = nullptr;
   bool divide = false;
   std::size_t ahead = 0;  ///< what stands this many elements further is fetched
