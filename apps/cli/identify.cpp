@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "code_hex.hpp"
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "operands.hpp"
@@ -33,9 +34,7 @@ json to_json(const Explanation& one) {
 }
 
 json to_json(const Identification& r, std::size_t top) {
-  const auto hex = [&](std::uint32_t code) {
-    return fmt::format("{:0{}x}", code, format(r.output).storage_bits / 4);
-  };
+  const auto hex = [&](std::uint32_t code) { return code_hex(r.output, code); };
   json ranking = json::array();
   for (std::size_t i = 0; i < std::min(top, r.ranking.size()); ++i) {
     json members = json::array();

@@ -6,14 +6,13 @@
 #include <cmath>
 #include <vector>
 
+#include "code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
-std::string hex(FormatId id, std::uint32_t code) {
-  return fmt::format("0x{:0{}x}", code, format(id).storage_bits / 4);
-}
+std::string hex(FormatId id, std::uint32_t code) { return fmt::format("0x{}", code_hex(id, code)); }
 
 /// The first line of the report for people.
 std::string verdict_of(const VerifyReport& report) {

@@ -42,18 +42,22 @@ def browser():
 
 
 class Opened:
-    """A page and what it did: `errors` (of the console, and uncaught ones) and `requests` beside its own file."""
+    """A page and what it did: `errors` (and warnings of the console, uncaught ones too) and `requests` beside its own file."""
 
     def __init__(self, page, address):
         self.page = page
         self.errors = []
         self.requests = []
-        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("console", self._note_message)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self._note(request.url, address))
 
+    def _note_message(self, message):
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
     def _note(self, url, address):
-        inside = url.startswith(("data:", "blob:")) or url.split("#")[0] == address
+        inside = url.startswith("data:") or url.split("#")[0] == address
         if not inside:
             self.requests.append(url)
 

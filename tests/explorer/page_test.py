@@ -6,33 +6,32 @@ usage: page_test.py EXPLORER_HTML
 """
 
 import pathlib
-import shutil
 import sys
 
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    sync_playwright = None
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "browser"))
+import harness  # noqa: E402
 
 
 class Page:
-    """The page with what it did wrong: messages, requests, checks that failed."""
+    """An opened page and the checks on it that failed."""
 
-    def __init__(self, browser, path: pathlib.Path, **settings):
-        self.wrong: list[str] = []
-        self.page = browser.new_context(**settings).new_page()
-        url = path.resolve().as_uri()
-        self.page.on("console", lambda m: m.type in ("error", "warning") and self.wrong.append(f"console: {m.text}"))
-        self.page.on("pageerror", lambda e: self.wrong.append(f"error: {e}"))
-        self.page.on("request", lambda r: r.url.split(":")[0] != "data" and r.url != url
-                     and self.wrong.append(f"request: {r.url}"))
-        self.page.goto(url)
+    def __init__(self, opened: harness.Opened):
+        self.failed: list[str] = []
+        self.opened = opened
+        self.page = opened.page
         self.page.wait_for_selector("html[data-ready=yes]", timeout=30000)
         self.settle()
 
+    @property
+    def wrong(self) -> list[str]:
+        """What the page itself did wrong, and the checks that failed."""
+        errors = [f"error: {text}" for text in self.opened.errors]
+        requests = [f"request: {url}" for url in self.opened.requests]
+        return errors + requests + self.failed
+
     def check(self, holds: bool, what: str):
         if not holds:
-            self.wrong.append(what)
+            self.failed.append(what)
 
     def equal(self, got, expected, what: str):
         self.check(got == expected, f"{what}: expected {expected!r}, got {got!r}")
@@ -157,26 +156,23 @@ def check_keyboard(p: Page):
 
 
 def main() -> int:
-    chromium = shutil.which("chromium")
     path = pathlib.Path(sys.argv[1])
-    for missing, there in (("playwright", sync_playwright), ("chromium", chromium), (str(path), path.exists())):
-        if not there:
-            print(f"skipped: {missing} was not found")
-            return 77
-    wrong = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = Page(browser, path, viewport={"width": 1100, "height": 900}, color_scheme="light")
-        for check in (check_range, check_outlier, check_accumulation, check_keyboard):
-            check(page)
-        light = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        phone = Page(browser, path, viewport={"width": 360, "height": 740}, color_scheme="dark")
-        phone.check(phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth"),
-                    "the page is wider than a phone")
-        dark = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
-        phone.check(light != dark, f"light and dark have the same background, {light}")
-        wrong = page.wrong + phone.wrong
-        browser.close()
+    if not path.exists():
+        harness.skip(f"{path} was not found")
+    with harness.browser() as chromium:
+        with harness.open_offline(chromium, path, width=1100, height=900) as opened:
+            page = Page(opened)
+            for check in (check_range, check_outlier, check_accumulation, check_keyboard):
+                check(page)
+            light = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            wrong = page.wrong
+        with harness.open_offline(chromium, path, dark=True, width=360, height=740) as opened:
+            phone = Page(opened)
+            phone.check(phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth"),
+                        "the page is wider than a phone")
+            dark = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
+            phone.check(light != dark, f"light and dark have the same background, {light}")
+            wrong += phone.wrong
     for text in wrong[:20]:
         print(text)
     print(f"{len(wrong)} things wrong")
