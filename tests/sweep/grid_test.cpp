@@ -25,7 +25,7 @@ TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
         Texts{"9223372036854775800", "9223372036854775805"});
   CHECK(cells(axis("gain=0.1:0.35:+0.1")) == Texts{"0.1", "0.2", "0.3"});
   CHECK(cells(axis("gain=0.1:0.8:+0.1")).back() == "0.8");
-  CHECK(cells(axis("gain=1:1000:*10")) == Texts{"1", "10", "100", "1000"});
+  CHECK(cells(axis("gain=1:1000:*10")) == Texts{"1.0", "10.0", "100.0", "1000.0"});
   CHECK(cells(axis("tiles=all")) == Texts{"16", "32", "64"});
   CHECK(cells(axis("rule=floor,ceil")) == Texts{"floor", "ceil"});
   CHECK(axis("tiles=8").values.front().toml == "[8]");

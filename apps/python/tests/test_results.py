@@ -13,7 +13,7 @@ from fp8lab.results import read, read_parquet, to_parquet
 
 COLUMNS = ["tiles", "repeat", "seed", "note", "ok", "error", "count"]
 ROWS = '''16,0,10385155115808463364,"a, ""b""",true,0.1,3
-16,1,7,,false,-0,
+16,1,7,,false,-0.0,
 32,0,8,é,true,nan,9007199254740993
 '''
 

@@ -24,7 +24,10 @@ std::string csv_real(double value) {
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
-  return {buffer, end};
+  std::string text(buffer, end);
+  // A column of reals stays one to readers that guess, whatever its values are.
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
 }
 
 std::string for_people(const Cell& cell) {

@@ -16,8 +16,8 @@ struct Column {
 
 using Cell = std::variant<std::int64_t, double, bool, std::string>;
 
-/// A cell as CSV writes it: reals in the shortest form that reads back to the
-/// same bits, `nan`, `inf`, `-inf` spelled so, text quoted where needed.
+/// A cell as CSV writes it: reals in the shortest form that reads back to the same bits and is
+/// no integer's (`1.0`), `nan`, `inf`, `-inf` spelled so, text quoted where needed.
 std::string to_csv(const Cell& cell);
 
 /// The cells of a row as a CSV line, without its end.

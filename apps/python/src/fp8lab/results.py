@@ -7,10 +7,10 @@
 ...     {"name": "bias", "unit": "%", "description": "toward zero"}]}]}'''
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     _ = pathlib.Path(folder, "result.json").write_text(description)
-...     _ = pathlib.Path(folder, "error.csv").write_text("k,bias\\n32,-0.5\\n64,-1\\n")
+...     _ = pathlib.Path(folder, "error.csv").write_text("k,bias\\n32,-2.0\\n64,-1.0\\n")
 ...     results = fp8lab.results.read(folder)
 >>> results["error"]["bias"]
-array([-0.5, -1. ])
+array([-2., -1.])
 >>> results["error"].columns[1].unit
 '%'
 
@@ -37,7 +37,7 @@ from fp8lab._arrays import bad
 __all__ = ["Column", "Results", "Table", "read", "read_parquet", "to_parquet"]
 
 _SCHEMAS = {"result.json": "fp8lab.result.1", "sweep.json": "fp8lab.sweep.1"}
-# As CSV writes integers: a negative zero is a real number.
+# As CSV writes integers: reals have a point or an exponent.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 
 
@@ -54,8 +54,8 @@ class Column:
 class Table:
     """A tidy table: one row a measurement. `table["name"]` is the column's array.
 
-    Arrays have as many elements as the table has rows: int64 where every cell is a whole
-    number (uint64 for the seeds of a sweep), float64, bool, or text. A numeric column with
+    Arrays have as many elements as the table has rows: int64 where every cell is an
+    integer (uint64 for the seeds of a sweep), float64, bool, or text. A numeric column with
     empty cells (a point of a sweep that does not have it) is a masked array.
     """
 
