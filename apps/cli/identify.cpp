@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "code_hex.hpp"
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/formats/code_hex.hpp"
 #include "operands.hpp"
 
 namespace fp8lab::cli {
@@ -34,7 +34,7 @@ json to_json(const Explanation& one) {
 }
 
 json to_json(const Identification& r, std::size_t top) {
-  const auto hex = [&](std::uint32_t code) { return code_hex(r.output, code); };
+  const auto hex = [&](std::uint32_t code) { return code_hex(format(r.output), code); };
   json ranking = json::array();
   for (std::size_t i = 0; i < std::min(top, r.ranking.size()); ++i) {
     json members = json::array();

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "code_hex.hpp"
+#include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "json_number.hpp"
 
@@ -47,15 +47,15 @@ json element(const VerifyReport& r, const ElementReport& e) {
   json result{{"which", e.which},
               {"row", e.row},
               {"column", e.column},
-              {"expected", code_hex(r.output, e.mismatch.expected)},
-              {"got", code_hex(r.output, e.mismatch.got)}};
+              {"expected", code_hex(format(r.output), e.mismatch.expected)},
+              {"got", code_hex(format(r.output), e.mismatch.got)}};
   if (!e.budget) return result;
   result["exact"] = json_number(e.budget->exact);
   result["budget"] = json_number(e.budget->total());
   result["k_block"] = {e.k_begin, e.k_end};
   json models = json::object();
   for (const ModelAnswer& answer : e.models)
-    models[std::string(answer.model)] = code_hex(r.output, answer.code);
+    models[std::string(answer.model)] = code_hex(format(r.output), answer.code);
   result["models"] = models;
   return result;
 }

@@ -6,13 +6,15 @@
 #include <cmath>
 #include <vector>
 
-#include "code_hex.hpp"
+#include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
-std::string hex(FormatId id, std::uint32_t code) { return fmt::format("0x{}", code_hex(id, code)); }
+std::string hex(FormatId id, std::uint32_t code) {
+  return fmt::format("0x{}", code_hex(format(id), code));
+}
 
 /// The first line of the report for people.
 std::string verdict_of(const VerifyReport& report) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "fp8lab/formats/format.hpp"
+#include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/identify.hpp"
 
 namespace fp8lab {
@@ -13,9 +13,10 @@ namespace {
 constexpr std::size_t kMembersShown = 12;
 
 std::string code_text(FormatId id, std::uint32_t code) {
-  const int digits = format(id).storage_bits / 4;
-  if (id == FormatId::f32) return fmt::format("{:08x} ({:.9g})", code, std::bit_cast<float>(code));
-  return fmt::format("{:0{}x} ({:.6g})", code, digits, decode(format(id), code));
+  const Format& f = format(id);
+  if (id == FormatId::f32)
+    return fmt::format("{} ({:.9g})", code_hex(f, code), std::bit_cast<float>(code));
+  return fmt::format("{} ({:.6g})", code_hex(f, code), decode(f, code));
 }
 
 std::string describe_class(const Identification& result, const ExplanationClass& one) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "fp8lab/verify/verify.hpp"
 
@@ -16,7 +17,7 @@ std::string number(double x) { return fmt::format("{:.6g}", x); }
 
 /// `0x7e (448)`.
 std::string code_text(const Format& f, std::uint32_t code) {
-  return fmt::format("0x{:0{}x} ({:.9g})", code, f.storage_bits / 4, decode(f, code));
+  return fmt::format("0x{} ({:.9g})", code_hex(f, code), decode(f, code));
 }
 
 std::string headline(const VerifyReport& r) {
