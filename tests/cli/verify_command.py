@@ -388,7 +388,7 @@ def test_power(at):
 
 
 def test_memory(at):
-    """Golden files of 1 GiB (mostly holes of the file system) take 64 MiB more than a command that reads nothing."""
+    """Golden files of 1 GiB (mostly holes of the file system) take at most 64 MiB more than a command that reads nothing."""
     floor, _ = peak_memory(at, 0, "list")
     paths = at / "golden.npy", at / "got.npy"
     for path in paths:
