@@ -185,7 +185,7 @@ TEST_CASE("quantize: memory is used again", "[scaling]") {
   quantizer.quantize_into({values, 64, 64}, q, true);
   const std::uint8_t* codes = q.codes.data();
   const std::shared_ptr<const QuantizedTensor> kept = q.transposed;
-  const std::vector<std::uint8_t> old = kept->codes;
+  const CodeVector old = kept->codes;
   quantizer.quantize_into({std::span(values).first(32 * 64), 32, 64}, q, true);
   CHECK(q.codes.data() == codes);
   CHECK(same(q, quantizer.quantize({std::span(values).first(32 * 64), 32, 64})));
@@ -209,40 +209,77 @@ TEST_CASE("quantize: the transposed copy is the quantized transpose", "[scaling]
   CHECK(q.transposed->codes[3 * 128 + 5] == q.codes[5 * 256 + 3]);
 }
 
+/// On every target and several threads, against the scalar quantization of x and of its transpose.
+void check_transposed(const Recipe& recipe, std::span<const float> values, std::int64_t rows,
+                      std::int64_t k) {
+  const FloatMatrix x{values.first(static_cast<std::size_t>(rows * k)), rows, k};
+  const std::vector<float> turned = transpose(x);
+  const QuantizedTensor expected = quantize(recipe, {turned, k, rows}, false, 1, Target::scalar);
+  const QuantizedTensor original = quantize(recipe, x, false, 1, Target::scalar);
+  for (const Target target : available_targets())
+    for (const int threads : {1, 3}) {
+      INFO(to_string(recipe.rule) << " " << recipe.row_block << "x" << recipe.k_block << " on ["
+                                  << rows << ", " << k << "], " << to_string(target) << ", threads "
+                                  << threads);
+      const QuantizedTensor q = quantize(recipe, x, true, threads, target);
+      // In brackets: a failure would print two tensors.
+      CHECK((q.codes == original.codes));
+      CHECK((bits_of(q.scales) == bits_of(original.scales)));
+      CHECK((bits_of(q.inverse_scales) == bits_of(original.inverse_scales)));
+      CHECK((q.e8m0 == original.e8m0));
+      CHECK((q.transposed->codes == expected.codes));
+      CHECK((bits_of(q.transposed->scales) == bits_of(expected.scales)));
+      CHECK((bits_of(q.transposed->inverse_scales) == bits_of(expected.inverse_scales)));
+      CHECK((q.transposed->e8m0 == expected.e8m0));
+    }
+}
+
 TEST_CASE("quantize: transposed copies of any shape", "[scaling]") {
   const std::vector<float> values = any_bits(530 * 611);
-  const auto check = [&](const Recipe& recipe, std::int64_t rows, std::int64_t k) {
-    const FloatMatrix x{std::span(values).first(static_cast<std::size_t>(rows * k)), rows, k};
-    const std::vector<float> turned = transpose(x);
-    const QuantizedTensor expected = quantize(recipe, {turned, k, rows}, false, 1, Target::scalar);
-    const QuantizedTensor original = quantize(recipe, x, false, 1, Target::scalar);
-    for (const Target target : available_targets())
-      for (const int threads : {1, 3}) {
-        INFO(to_string(recipe.rule)
-             << " " << recipe.row_block << "x" << recipe.k_block << " on [" << rows << ", " << k
-             << "], " << to_string(target) << ", threads " << threads);
-        const QuantizedTensor q = quantize(recipe, x, true, threads, target);
-        // In brackets: a failure would print two tensors.
-        CHECK((q.codes == original.codes));
-        CHECK((bits_of(q.scales) == bits_of(original.scales)));
-        CHECK((q.transposed->codes == expected.codes));
-        CHECK((bits_of(q.transposed->scales) == bits_of(expected.scales)));
-        CHECK((bits_of(q.transposed->inverse_scales) == bits_of(expected.inverse_scales)));
-        CHECK((q.transposed->e8m0 == expected.e8m0));
-      }
-  };
   for (const ScaleRule rule : {ScaleRule::te, ScaleRule::deepseek, ScaleRule::mx_even})
     for (const auto& [row_block, k_block] :
          {std::pair{1, 32}, std::pair{1, 128}, std::pair{1, 0}, std::pair{128, 128},
           std::pair{1, 7}, std::pair{2, 3}, std::pair{0, 1}, std::pair{300, 64},
           std::pair{1, 300}}) {
       const Recipe recipe{.rule = rule, .row_block = row_block, .k_block = k_block};
-      check(recipe, 530, 611);
-      check(recipe, 31, 1);
-      check(recipe, 1, 47);
+      check_transposed(recipe, values, 530, 611);
+      check_transposed(recipe, values, 31, 1);
+      check_transposed(recipe, values, 1, 47);
     }
-  check({.policy = kSeedToy, .row_block = 1, .k_block = 128}, 300, 65);
-  check({.policy = {.rounding = RoundingMode::toward_zero}, .row_block = 1, .k_block = 32}, 70, 65);
+  check_transposed({.policy = kSeedToy, .row_block = 1, .k_block = 128}, values, 300, 65);
+  check_transposed(
+      {.policy = {.rounding = RoundingMode::toward_zero}, .row_block = 1, .k_block = 32}, values,
+      70, 65);
+}
+
+TEST_CASE("quantize: transposed copies of numbers that no scale makes too large", "[scaling]") {
+  std::vector<float> values = log_normal(1088 * 1024);
+  for (std::size_t i = 0; i < values.size(); i += 3) values[i] = -values[i];
+  std::fill_n(values.begin() + 40 * 611, 300, 0.0F);
+  // Blocks with and without what has no bound stand side by side.
+  values[7] = std::numeric_limits<float>::quiet_NaN();
+  values[200 * 611 + 300] = -std::numeric_limits<float>::infinity();
+  const auto check = [&](const Recipe& recipe) {
+    check_transposed(recipe, values, 530, 611);
+    check_transposed(recipe, values, 64, 128);
+    check_transposed(recipe, std::span(values).subspan(1), 100, 33);
+  };
+  using enum ScaleRule;
+  for (const ScaleRule rule : {te, torchao, deepseek, deepgemm})
+    for (const bool power_of_two : {false, true})
+      for (const std::int64_t block : {32, 96, 128, 192, 352, 0})
+        check({.rule = rule, .row_block = 1, .k_block = block, .power_of_two = power_of_two});
+  for (const ScaleRule rule : {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx})
+    for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
+      check({.format = format, .rule = rule, .row_block = 1, .k_block = 32});
+  for (const FormatId format : {FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m3, FormatId::e2m1})
+    check({.format = format, .row_block = 1, .k_block = 128});
+  // Large enough for codes to be written around the caches, with rows on cache lines and without.
+  for (const std::int64_t rows : {1024, 1040, 1088}) {
+    check_transposed({.row_block = 1, .k_block = 128}, values, rows, 1024);
+    check_transposed({.row_block = 128, .k_block = 128}, values, rows, 1024);
+    check_transposed({.row_block = 0, .k_block = 0}, values, rows, 1024);
+  }
 }
 
 TEST_CASE("quantize: a product that is zero is a zero", "[scaling]") {
@@ -326,7 +363,7 @@ TEST_CASE("quantize: NaN, Inf and empty tensors give the documented result", "[s
   const std::vector<float> all_nan(4, kNan);
   const QuantizedTensor te = quantize(find_preset("te-current").activation, {all_nan, 2, 2});
   CHECK(te.scales == std::vector<float>{1.0F});
-  CHECK(te.codes == std::vector<std::uint8_t>(4, 0x7f));
+  CHECK(te.codes == CodeVector(4, 0x7f));
   const QuantizedTensor ao =
       quantize(find_preset("torchao-tensorwise").activation, {all_nan, 2, 2});
   CHECK(std::isnan(ao.scales[0]));
@@ -334,7 +371,7 @@ TEST_CASE("quantize: NaN, Inf and empty tensors give the documented result", "[s
   const std::vector<float> with_inf{1.0F, -kInf, 2.0F, 0.0F};
   const QuantizedTensor inf = quantize(find_preset("te-current").activation, {with_inf, 2, 2});
   CHECK(inf.scales == std::vector<float>{1.0F});
-  CHECK(inf.codes == std::vector<std::uint8_t>{0x38, 0xfe, 0x40, 0x00});
+  CHECK(inf.codes == CodeVector{0x38, 0xfe, 0x40, 0x00});
 
   const std::vector<float> zeros(128, 0.0F);
   const QuantizedTensor ds = quantize(find_preset("deepseek-v3").activation, {zeros, 1, 128});
@@ -357,7 +394,7 @@ TEST_CASE("quantize: delayed recipes use the past", "[scaling]") {
   CHECK(quantizer.quantize({small, 1, 2}).scales[0] == 1.0F);
   const QuantizedTensor q = quantizer.quantize({large, 1, 2});
   CHECK(q.scales[0] == 224.0F);
-  CHECK(q.codes == std::vector<std::uint8_t>{0x7e, 0x7e});  // both saturate
+  CHECK(q.codes == CodeVector{0x7e, 0x7e});  // both saturate
   CHECK(quantizer.quantize({small, 1, 2}).scales[0] == 448.0F / 1000.0F);
   Quantizer observed(find_preset("te-delayed").activation);
   observed.observe({small, 1, 2});

@@ -39,12 +39,13 @@ template <typename T>
 using OwnedArray = nb::ndarray<nb::numpy, T>;
 
 /// A row-major NumPy array that owns `values`.
-template <typename T>
-OwnedArray<T> array_of(std::vector<T>&& values, std::initializer_list<std::size_t> shape) {
-  auto held = std::make_unique<std::vector<T>>(std::move(values));
+template <typename T, typename Allocator>
+OwnedArray<T> array_of(std::vector<T, Allocator>&& values,
+                       std::initializer_list<std::size_t> shape) {
+  using Values = std::vector<T, Allocator>;
+  auto held = std::make_unique<Values>(std::move(values));
   T* data = held->data();
-  const nb::capsule owner(held.release(),
-                          [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  const nb::capsule owner(held.release(), [](void* p) noexcept { delete static_cast<Values*>(p); });
   return OwnedArray<T>(data, shape, owner);
 }
 

@@ -88,8 +88,9 @@ Recipe make_recipe(std::string_view format_name, std::string_view profile, std::
 }
 
 /// A NumPy array [rows, columns] that owns `values`.
-template <typename T>
-OwnedArray<T> matrix_array(std::vector<T>&& values, std::int64_t rows, std::int64_t columns) {
+template <typename T, typename Allocator>
+OwnedArray<T> matrix_array(std::vector<T, Allocator>&& values, std::int64_t rows,
+                           std::int64_t columns) {
   return array_of(std::move(values),
                   {static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)});
 }

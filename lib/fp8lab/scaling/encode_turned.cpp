@@ -3,23 +3,21 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <cfenv>
-#include <span>
 #include <vector>
 
+#include "fp8lab/core/cache_line.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/scaling/code_turner.hpp"
+#include "fp8lab/scaling/cross_encoder.hpp"
 #include "fp8lab/scaling/strip_encoder.hpp"
 #include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
 #include "fp8lab/scaling/tile_scales.hpp"
-#include "fp8lab/scaling/turn_kernels.hpp"
 
 namespace fp8lab::scaling_detail {
 namespace {
 
-/// Rows of x that are turned together: what is written is this many bytes long.
-constexpr std::int64_t kRows = 256;
 /// What a core reads fast a second time.
 constexpr std::int64_t kBandBytes = 4 << 20;
 /// Columns of x whose codes the second cache holds until they are turned.
@@ -33,41 +31,10 @@ std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / 
 
 /// Rows of x that a thread takes at a time: whole tiles of `unit` rows.
 std::int64_t band_rows(const FloatMatrix& x, std::int64_t unit, int threads) {
-  const std::int64_t fit = std::min(kRows, kBandBytes / 4 / std::max<std::int64_t>(x.k, 1));
+  const std::int64_t fit =
+      std::min(CodeTurner::kRows, kBandBytes / 4 / std::max<std::int64_t>(x.k, 1));
   return std::max<std::int64_t>(1, std::min(fit, x.rows / threads) / unit) * unit;
 }
-
-/// Writes codes to where they are in the transpose.
-class CodeTurner {
- public:
-  CodeTurner(Target target, QuantizedTensor& turned)
-      : kernels_(turn_kernels(target)), turned_(turned) {}
-
-  /// `rows` <= kRows rows from `row` on of `columns` codes from `column` on.
-  void run(const std::uint8_t* codes, std::int64_t stride, std::int64_t row, std::int64_t rows,
-           std::int64_t column, std::int64_t columns) {
-    for (std::int64_t c = 0; c < columns; c += kBlock) {
-      const std::int64_t width = std::min(kBlock, columns - c);
-      // By way of a block: rows of the transpose may be powers of two apart, and their lines then
-      // push each other out of the first cache.
-      const auto height = static_cast<std::size_t>(rows);
-      const auto turned_rows = static_cast<std::size_t>(width);
-      kernels_.turn(codes + c, static_cast<std::size_t>(stride), height, turned_rows, block_.data(),
-                    kStride);
-      kernels_.copy(block_.data(), kStride, turned_rows, height,
-                    turned_.codes.data() + (column + c) * turned_.k + row,
-                    static_cast<std::size_t>(turned_.k));
-    }
-  }
-
- private:
-  static constexpr std::int64_t kBlock = 64;
-  static constexpr std::size_t kStride = kRows + 16;
-
-  const TurnKernels& kernels_;
-  QuantizedTensor& turned_;
-  std::array<std::uint8_t, kBlock * kStride> block_;
-};
 
 /// Whether the tiles of the transpose hold the same elements.
 bool same_tiles(const QuantizedTensor& q, const QuantizedTensor& turned) {
@@ -99,27 +66,42 @@ void encode_and_move(const Recipe& recipe, const FloatMatrix& x, bool with_origi
     for (std::int64_t row = 0; row < q.rows; row += height) {
       const std::int64_t end = std::min(row + height, q.rows);
       if (with_original) original.run_rows(row, end - row);
-      for (std::int64_t r = row; r < end; r += kRows)
-        turner.run(q.codes.data() + r * q.k, q.k, r, std::min(kRows, end - r), 0, q.k);
+      for (std::int64_t r = row; r < end; r += CodeTurner::kRows)
+        turner.run(q.codes.data() + r * q.k, q.k, r, std::min(CodeTurner::kRows, end - r), 0, q.k);
     }
   }
   move_scales(q, turned);
 }
 
-/// Tiles of the transpose that are one row of it: here they are parts of columns. One thread's
-/// memory. Needs rounding to nearest, with subnormals.
+/// Tiles that are parts of rows, and for the transpose parts of columns.
+void encode_crossed(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& q,
+                    QuantizedTensor& turned, const Execution& execution) {
+  const CrossBlocks blocks(q, turned, execution.threads);
+#pragma omp parallel num_threads(execution.threads)
+  {
+    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    CrossEncoder encoder(recipe, x, blocks, execution.target, q, turned);
+#pragma omp for schedule(static)
+    for (std::int64_t row = 0; row < x.rows; row += blocks.rows)
+      encoder.run_rows(row, std::min(blocks.rows, x.rows - row));
+  }
+}
+
+/// The transpose under a scale a row of it: here they are whole columns. One thread's memory. Needs
+/// rounding to nearest, with subnormals.
 class ColumnEncoder {
  public:
-  ColumnEncoder(const Recipe& recipe, const FloatMatrix& x, Target target, std::int64_t bands,
-                QuantizedTensor& turned)
+  ColumnEncoder(const Recipe& recipe, const FloatMatrix& x, Target target, QuantizedTensor& turned)
       : recipe_(recipe),
         x_(x),
         kernels_(tile_kernels(target)),
         caster_(recipe, target, false),
         turner_(target, turned),
-        turned_(turned),
-        scales_(static_cast<std::size_t>(bands), TileScales(recipe, target, columns())),
-        codes_(kRows * kStride) {}
+        scales_(recipe, target, columns()),
+        codes_(CodeTurner::kRows * kStride) {}
+
+  [[nodiscard]] TileScales& scales() { return scales_; }
+  [[nodiscard]] std::size_t columns() const { return static_cast<std::size_t>(x_.k); }
 
   /// Raises the amaxes of columns by those of some rows.
   void add_amaxes(std::int64_t row, std::int64_t rows, std::int32_t* largest) const {
@@ -128,33 +110,15 @@ class ColumnEncoder {
                             kAhead, largest);
   }
 
-  [[nodiscard]] TileScales& scales(std::size_t band) { return scales_[band]; }
-  [[nodiscard]] std::size_t columns() const { return static_cast<std::size_t>(x_.k); }
-
-  /// Rows of x that hold whole tiles: amaxes, scales and codes.
-  void run(std::int64_t row, std::int64_t rows) {
-    const std::int64_t height = turned_.k_block;
-    for (std::int64_t r = 0; r < rows; r += height) {
-      TileScales& scales = scales_[static_cast<std::size_t>(r / height)];
-      add_amaxes(row + r, std::min(height, rows - r), scales.clear(columns()));
-      scales.make();
-    }
-    store_columns(std::span(scales_).first(static_cast<std::size_t>(ceil_divide(rows, height))),
-                  static_cast<std::size_t>(row / height), turned_);
-    for (std::int64_t r = 0; r < rows; r += kRows) encode(row, r, std::min(kRows, rows - r));
-  }
-
-  /// Codes of `rows` <= kRows rows, the first of which is `offset` below the first scales' row.
-  void encode(std::int64_t first, std::int64_t offset, std::int64_t rows) {
+  /// Codes of `rows` <= kRows rows.
+  void encode(std::int64_t row, std::int64_t rows) {
     for (std::int64_t c = 0; c < x_.k; c += kColumns) {
       const std::int64_t width = std::min(kColumns, x_.k - c);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const auto band = static_cast<std::size_t>((offset + r) / turned_.k_block);
-        caster_.add(x_.values.data() + (first + offset + r) * x_.k + c,
-                    static_cast<std::size_t>(width), 1, scales_[band].factors() + c,
-                    static_cast<std::size_t>(x_.k), codes_.data() + r * kStride);
-      }
-      turner_.run(codes_.data(), kStride, first + offset, rows, c, width);
+      for (std::int64_t r = 0; r < rows; ++r)
+        caster_.add(x_.values.data() + (row + r) * x_.k + c, static_cast<std::size_t>(width), 1,
+                    scales_.factors() + c, static_cast<std::size_t>(x_.k),
+                    codes_.data() + r * kStride);
+      turner_.run(codes_.data(), kStride, row, rows, c, width);
     }
   }
 
@@ -167,30 +131,9 @@ class ColumnEncoder {
   const TileKernels& kernels_;
   TileCaster caster_;
   CodeTurner turner_;
-  QuantizedTensor& turned_;
-  std::vector<TileScales> scales_;
-  std::vector<std::uint8_t> codes_;
+  TileScales scales_;
+  CodeVector codes_;
 };
-
-/// Tiles that are parts of columns of x, band after band of rows.
-void encode_bands(const Recipe& recipe, const FloatMatrix& x, bool with_original,
-                  QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
-  const Strips strips(q, Source::as_is);
-  const std::int64_t height = band_rows(x, turned.k_block, execution.threads);
-#pragma omp parallel num_threads(execution.threads)
-  {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    StripEncoder original(recipe, x, Source::as_is, strips, execution.target,
-                          q.codes.size() >= kLargeCodes, q);
-    ColumnEncoder encoder(recipe, x, execution.target, height / turned.k_block, turned);
-#pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < x.rows; row += height) {
-      const std::int64_t rows = std::min(height, x.rows - row);
-      if (with_original) original.run_rows(row, rows);
-      encoder.run(row, rows);
-    }
-  }
-}
 
 /// Tiles that are whole columns of x: the amaxes of all of it stand before the first code.
 void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_original,
@@ -204,8 +147,8 @@ void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_origin
     const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
     StripEncoder original(recipe, x, Source::as_is, strips, execution.target,
                           q.codes.size() >= kLargeCodes, q);
-    ColumnEncoder encoder(recipe, x, execution.target, 1, turned);
-    TileScales& scales = encoder.scales(0);
+    ColumnEncoder encoder(recipe, x, execution.target, turned);
+    TileScales& scales = encoder.scales();
     std::int32_t* mine = scales.clear(encoder.columns());
 #pragma omp for schedule(static)
     for (std::int64_t row = 0; row < x.rows; row += height) {
@@ -219,10 +162,10 @@ void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_origin
     std::copy(largest.begin(), largest.end(), mine);
     scales.make();
 #pragma omp single
-    store_columns(std::span(&scales, 1), 0, turned);
+    scales.store(0, turned);
 #pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < x.rows; row += kRows)
-      encoder.encode(0, row, std::min(kRows, x.rows - row));
+    for (std::int64_t row = 0; row < x.rows; row += CodeTurner::kRows)
+      encoder.encode(row, std::min(CodeTurner::kRows, x.rows - row));
   }
 }
 
@@ -232,13 +175,12 @@ void encode_turned(const Recipe& recipe, const FloatMatrix& x, bool with_origina
                    QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
   if (q.codes.empty()) return;
   if (same_tiles(q, turned)) return encode_and_move(recipe, x, with_original, q, turned, execution);
-  const bool rows_fit = turned.k_block % q.row_block == 0;
-  if (turned.row_block != 1 || !rows_fit) {
-    if (with_original) encode_tiles(recipe, x, Source::as_is, q, execution);
-    return encode_tiles(recipe, x, Source::transposed, turned, execution);
-  }
-  const auto encode = turned.tile_columns() == 1 ? encode_columns : encode_bands;
-  encode(recipe, x, with_original, q, turned, execution);
+  if (with_original && CrossBlocks::fit(q, turned))
+    return encode_crossed(recipe, x, q, turned, execution);
+  if (turned.row_block == 1 && turned.tile_columns() == 1)
+    return encode_columns(recipe, x, with_original, q, turned, execution);
+  if (with_original) encode_tiles(recipe, x, Source::as_is, q, execution);
+  encode_tiles(recipe, x, Source::transposed, turned, execution);
 }
 
 }  // namespace fp8lab::scaling_detail

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/cache_line.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/gemm/gemm.hpp"
@@ -32,7 +33,7 @@ struct QuantizedTensor {
   std::int64_t k = 0;
   std::int64_t row_block = 1;  ///< tile shape, never above [rows, k] but at least 1
   std::int64_t k_block = 1;
-  std::vector<std::uint8_t> codes;    ///< row-major [rows, k]
+  CodeVector codes;                   ///< row-major [rows, k]
   std::vector<float> scales;          ///< [ceil(rows/row_block), ceil(k/k_block)]
   std::vector<float> inverse_scales;  ///< of the same shape
   std::vector<std::uint8_t> e8m0;     ///< of the same shape for MX recipes, else empty

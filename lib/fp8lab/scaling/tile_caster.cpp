@@ -46,6 +46,17 @@ void TileCaster::add(const float* x, std::size_t count, std::size_t block, const
                          .stream = stream_});
 }
 
+bool TileCaster::takes_crossed() const {
+  return plan_.nearest && plan_.nearest_plan.small_numbers == cast_kernels::SmallNumbers::gradual;
+}
+
+void TileCaster::add_crossed(cast_kernels::CrossTask task) const {
+  task.plan = &plan_;
+  task.divide = divide_;
+  task.stream = stream_;
+  casts_.encode_crossed(task);
+}
+
 void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block,
                             const float* factors, std::uint8_t* codes) {
   // Pieces end where a tile ends, or lie inside one.

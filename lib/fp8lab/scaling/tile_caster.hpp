@@ -34,6 +34,15 @@ class TileCaster {
   void add(const float* x, std::size_t count, std::size_t block, const float* factors,
            std::size_t ahead, std::uint8_t* codes);
 
+  /// Whether `add_crossed` has a kernel for the recipe's policy.
+  [[nodiscard]] bool takes_crossed() const;
+
+  /// The smallest magnitude, as bits, whose code is not that of a finite number.
+  [[nodiscard]] std::uint32_t overflow_from() const { return plan_.nearest_plan.overflow_from; }
+
+  /// What the task says; its plan, division and way of writing are this caster's.
+  void add_crossed(cast_kernels::CrossTask task) const;
+
  private:
   void add_scaled(const float* x, std::size_t count, std::size_t block, const float* factors,
                   std::uint8_t* codes);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -110,6 +111,56 @@ void element_amax(const float* x, std::size_t count, bool ignore_nan, std::size_
              : element_amax_all<false>(x, count, ahead, largest);
 }
 
+/// `kRows` rows of a tile and of its columns.
+template <std::size_t kRows>
+HWY_INLINE void cross_tile(const CrossRows& rows, std::size_t begin, std::size_t end,
+                           std::int32_t* row_largest, std::size_t tiles,
+                           std::int32_t* column_largest) {
+  const Words d;
+  // What is stored might otherwise change the task.
+  const float* const from = rows.from;
+  float* const to = rows.to;
+  const std::size_t from_stride = rows.from_stride;
+  const std::size_t to_stride = rows.to_stride;
+  hn::Vec<Words> largest[kRows];
+  for (auto& row : largest) row = hn::Zero(d);
+  for (std::size_t c = begin; c < end; c += hn::Lanes(d)) {
+    auto column = hn::LoadU(d, column_largest + c);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const auto x = hn::LoadU(Floats(), from + r * from_stride + c);
+      hn::StoreU(x, Floats(), to + r * to_stride + c);
+      const auto magnitude = hn::BitCast(d, hn::Abs(x));
+      largest[r] = hn::Max(largest[r], magnitude);
+      column = hn::Max(column, magnitude);
+    }
+    hn::StoreU(column, d, column_largest + c);
+  }
+  for (std::size_t r = 0; r < kRows; ++r)
+    row_largest[r * tiles] = hn::GetLane(hn::MaxOfLanes(d, largest[r]));
+}
+
+template <std::size_t kRows>
+void cross_rows(const CrossRows& rows, std::int32_t* row_largest, std::int32_t* column_largest) {
+  const std::size_t tiles = (rows.columns + rows.block - 1) / rows.block;
+  for (std::size_t t = 0; t < tiles; ++t)
+    cross_tile<kRows>(rows, t * rows.block, std::min((t + 1) * rows.block, rows.columns),
+                      row_largest + t, tiles, column_largest);
+}
+
+void cross_amax(const CrossRows& rows, std::int32_t* row_largest, std::int32_t* column_largest) {
+  constexpr std::size_t kTogether = 4;
+  const std::size_t tiles = (rows.columns + rows.block - 1) / rows.block;
+  CrossRows part = rows;
+  for (std::size_t r = 0; r < rows.rows;) {
+    const bool together = r + kTogether <= rows.rows;
+    part.from = rows.from + r * rows.from_stride;
+    part.to = rows.to + r * rows.to_stride;
+    (together ? cross_rows<kTogether> : cross_rows<1>)(part, row_largest + r * tiles,
+                                                       column_largest);
+    r += together ? kTogether : 1;
+  }
+}
+
 /// The E8M0 code of a tile's inverse scale: `mx_code` of scale_rule.cpp in lanes.
 template <ScaleRule kRule>
 HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
@@ -120,11 +171,13 @@ HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
   if constexpr (kRule == ScaleRule::mx_rceil || kRule == ScaleRule::te_mx) {
     const auto inverse_max = hn::Set(Floats(), 1.0F / static_cast<float>(f.max_finite()));
     const auto descale = hn::BitCast(d, hn::Mul(hn::BitCast(Floats(), amax), inverse_max));
-    const auto exponent = hn::ShiftRight<23>(descale);
-    // Code 0 is half of the smallest normal number.
-    const auto exact = hn::IfThenElseZero(hn::Eq(exponent, hn::Zero(d)), hn::Set(d, 0x00400000));
-    const auto up = hn::IfThenElseZero(hn::Gt(hn::And(descale, mantissa_mask), exact), one);
-    const auto code = hn::Min(hn::Add(exponent, up), nan_code);
+    // Rounds the exponent up where there is a mantissa; code 0 is half of the smallest normal
+    // number.
+    const auto below = hn::IfThenElse(hn::Lt(descale, hn::Set(d, 0x00800000)),
+                                      hn::Set(d, 0x003fffff), mantissa_mask);
+    const hn::RebindToUnsigned<Words> u;
+    const auto up = hn::ShiftRight<23>(hn::BitCast(u, hn::Add(descale, below)));
+    const auto code = hn::Min(hn::BitCast(d, up), nan_code);
     if constexpr (kRule == ScaleRule::mx_rceil) return code;
     return hn::IfThenElse(hn::Eq(descale, hn::Set(d, kInfinity)), hn::Set(d, 254), code);
   } else {
@@ -146,9 +199,9 @@ HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
 /// 2^(code - 127); code 0 is a subnormal, code 255 NaN.
 HWY_INLINE hn::Vec<Words> e8m0_values(hn::Vec<Words> code) {
   const Words d;
-  const auto number =
-      hn::IfThenElse(hn::Eq(code, hn::Zero(d)), hn::Set(d, 0x00400000), hn::ShiftLeft<23>(code));
-  return hn::IfThenElse(hn::Eq(code, hn::Set(d, 255)), hn::Set(d, 0x7fc00000), number);
+  const auto subnormal = hn::Set(d, 0x00400000);  // in an infinity's mantissa: NaN
+  const auto number = hn::Max(hn::ShiftLeft<23>(code), subnormal);
+  return hn::Or(number, hn::IfThenElseZero(hn::Eq(code, hn::Set(d, 255)), subnormal));
 }
 
 /// The reciprocals, as bits.
@@ -176,9 +229,61 @@ void mx_scales_of(const Format& f, const std::int32_t* largest, std::size_t coun
   }
 }
 
-void mx_scales(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
-               const ScaleArrays& to) {
+/// `te_scale`, `deepgemm_scale` and DeepSeek's rule of scale_rule.cpp in lanes.
+template <ScaleRule kRule>
+HWY_INLINE void quotient_scale(const ScaleOptions& options, hn::Vec<Floats> max_finite,
+                               hn::Vec<Floats> amax, hn::Vec<Floats>& scale,
+                               hn::Vec<Floats>& inverse) {
+  const Floats d;
+  const Words w;
+  const auto one = hn::Set(d, 1.0F);
+  const auto at_least = [&](float least) HWY_ATTR {
+    return hn::IfThenElse(hn::Lt(amax, hn::Set(d, least)), hn::Set(d, least), amax);
+  };
+  if constexpr (kRule == ScaleRule::te) {
+    const auto floored = at_least(options.amax_floor);
+    scale = hn::Div(max_finite, floored);
+    scale = hn::IfThenElse(hn::IsInf(scale), hn::Set(d, std::numeric_limits<float>::max()), scale);
+    if (options.power_of_two)
+      scale = hn::BitCast(d, hn::And(hn::BitCast(w, scale), hn::Set(w, kInfinity)));
+    const auto has_one = hn::And(hn::IsFinite(floored), hn::Ne(floored, hn::Zero(d)));
+    scale = hn::IfThenElse(has_one, scale, one);
+    inverse = hn::Div(one, scale);
+  } else {
+    inverse = hn::Div(kRule == ScaleRule::deepgemm ? at_least(1e-4F) : amax, max_finite);
+    if (kRule == ScaleRule::deepgemm && options.power_of_two) {
+      const auto bits = hn::BitCast(w, hn::Abs(inverse));
+      const auto rest = hn::And(bits, hn::Set(w, 0x007fffff));
+      const auto up = hn::Add(hn::ShiftRight<23>(bits),
+                              hn::IfThenElseZero(hn::Gt(rest, hn::Zero(w)), hn::Set(w, 1)));
+      const auto exponent = hn::Min(hn::Max(up, hn::Set(w, 1)), hn::Set(w, 254));
+      inverse = hn::BitCast(d, hn::ShiftLeft<23>(exponent));
+    }
+    scale = hn::Div(one, inverse);
+  }
+}
+
+template <ScaleRule kRule>
+void quotient_scales(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
+                     const ScaleArrays& to) {
+  const Floats d;
+  const auto max_finite = hn::Set(d, static_cast<float>(format(options.format).max_finite()));
+  for (std::size_t t = 0; t < count; t += hn::Lanes(d)) {
+    auto scale = max_finite;
+    auto inverse = max_finite;
+    quotient_scale<kRule>(options, max_finite, hn::BitCast(d, hn::LoadU(Words(), largest + t)),
+                          scale, inverse);
+    hn::StoreU(scale, d, to.scale + t);
+    hn::StoreU(inverse, d, to.inverse_scale + t);
+  }
+}
+
+void scales(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
+            const ScaleArrays& to) {
   using enum ScaleRule;
+  if (options.rule == te) return quotient_scales<te>(options, largest, count, to);
+  if (options.rule == deepgemm) return quotient_scales<deepgemm>(options, largest, count, to);
+  if (options.rule == deepseek) return quotient_scales<deepseek>(options, largest, count, to);
   const Format& f = format(options.format);
   if (options.rule == mx_floor) return mx_scales_of<mx_floor>(f, largest, count, to);
   if (options.rule == mx_ceil) return mx_scales_of<mx_ceil>(f, largest, count, to);
@@ -210,7 +315,8 @@ void scale(const float* x, std::size_t count, std::size_t block, const float* fa
 }
 
 const TileKernels& table() {
-  static constexpr TileKernels kTable{amax, element_amax, mx_scales, scale<false>, scale<true>};
+  static constexpr TileKernels kTable{amax,   element_amax, cross_amax,
+                                      scales, scale<false>, scale<true>};
   return kTable;
 }
 
@@ -240,8 +346,20 @@ void reference_element_amax(const float* x, std::size_t count, bool ignore_nan, 
   reference_amax(x, count, 1, ignore_nan, ahead, largest);
 }
 
-void reference_mx_scales(const ScaleOptions& options, const std::int32_t* largest,
-                         std::size_t count, const ScaleArrays& to) {
+void reference_cross_amax(const CrossRows& rows, std::int32_t* row_largest,
+                          std::int32_t* column_largest) {
+  const std::size_t tiles = (rows.columns + rows.block - 1) / rows.block;
+  std::fill_n(row_largest, rows.rows * tiles, 0);
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    const float* from = rows.from + r * rows.from_stride;
+    if (rows.to != rows.from) std::copy_n(from, rows.columns, rows.to + r * rows.to_stride);
+    reference_amax(from, rows.columns, rows.block, false, 0, row_largest + r * tiles);
+    reference_amax(from, rows.columns, 1, false, 0, column_largest);
+  }
+}
+
+void reference_scales(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
+                      const ScaleArrays& to) {
   for (std::size_t t = 0; t < count; ++t) {
     const TileScale scale = tile_scale(options, std::bit_cast<float>(largest[t]));
     to.scale[t] = scale.scale;
@@ -260,8 +378,8 @@ void reference_divide(const float* x, std::size_t count, std::size_t block, cons
   for (std::size_t i = 0; i < count; ++i) to[i] = canonical(x[i] / factors[i / block]);
 }
 
-constexpr TileKernels kReference{reference_amax, reference_element_amax, reference_mx_scales,
-                                 reference_multiply, reference_divide};
+constexpr TileKernels kReference{reference_amax,   reference_element_amax, reference_cross_amax,
+                                 reference_scales, reference_multiply,     reference_divide};
 
 }  // namespace
 

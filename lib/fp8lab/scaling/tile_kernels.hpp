@@ -1,5 +1,5 @@
 #pragma once
-// The vector loops of quantization: amaxes, MX scales, products. Every target
+// The vector loops of quantization: amaxes, scales, products. Every target
 // gives the bits of the scalar one. The casts themselves are those of `cast_kernels`.
 
 #include <cstddef>
@@ -17,6 +17,17 @@ struct ScaleArrays {
   std::uint8_t* e8m0 = nullptr;
 };
 
+/// Rows of elements, and where they go.
+struct CrossRows {
+  const float* from = nullptr;
+  std::size_t from_stride = 0;
+  float* to = nullptr;  ///< may be `from`
+  std::size_t to_stride = 0;
+  std::size_t rows = 0;
+  std::size_t columns = 0;  ///< a multiple of 16
+  std::size_t block = 0;    ///< elements of a tile in a row
+};
+
 /// Elements that arrays of scales have beyond their size: kernels work on whole vectors.
 inline constexpr std::size_t kScalePadding = 64;
 
@@ -31,9 +42,15 @@ struct TileKernels {
   /// The same with a tile an element.
   void (*element_amax)(const float* x, std::size_t count, bool ignore_nan, std::size_t ahead,
                        std::int32_t* largest);
-  /// The scales of tiles under an MX rule, as `TileScaler` has them. All arrays have padding.
-  void (*mx_scales)(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
-                    const ScaleArrays& to);
+  /// Copies rows of a multiple of 16 elements and takes the amaxes of both kinds of tiles: those of
+  /// row r stand in row_largest[r * tiles], and column_largest[c] becomes the larger of itself
+  /// and |x| in its column. NaN is not ignored.
+  void (*cross_amax)(const CrossRows& rows, std::int32_t* row_largest,
+                     std::int32_t* column_largest);
+  /// The scales of tiles as `TileScaler` has them, under the rules of `has_kernel`. All arrays have
+  /// padding; `e8m0` is written under MX rules alone.
+  void (*scales)(const ScaleOptions& options, const std::int32_t* largest, std::size_t count,
+                 const ScaleArrays& to);
   /// to[i] = x[i] * factors[t], binary32 in the thread's rounding mode; a NaN is canonical.
   void (*multiply)(const float* x, std::size_t count, std::size_t block, const float* factors,
                    float* to);
@@ -43,5 +60,11 @@ struct TileKernels {
 };
 
 const TileKernels& tile_kernels(Target target);
+
+/// Whether the scales of a rule are computed in lanes. Of the others some need binary64.
+constexpr bool has_kernel(ScaleRule rule) {
+  return is_mx(rule) || rule == ScaleRule::te || rule == ScaleRule::deepseek ||
+         rule == ScaleRule::deepgemm;
+}
 
 }  // namespace fp8lab::scaling_detail

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <span>
-#include <type_traits>
 
 namespace fp8lab::scaling_detail {
 
@@ -30,11 +28,12 @@ std::int32_t* TileScales::clear(std::size_t tiles) {
   return largest_.data();
 }
 
-void TileScales::make() {
-  if (is_mx(options_.rule))
-    return kernels_.mx_scales(options_, largest_.data(), tiles_,
-                              {scale_.data(), inverse_scale_.data(), e8m0_.data()});
-  for (std::size_t t = 0; t < tiles_; ++t) {
+void TileScales::make(std::size_t from, std::size_t count) {
+  if (has_kernel(options_.rule))
+    return kernels_.scales(
+        options_, largest_.data() + from, count,
+        {scale_.data() + from, inverse_scale_.data() + from, e8m0_.data() + from});
+  for (std::size_t t = from; t < from + count; ++t) {
     const float amax = std::bit_cast<float>(largest_[t]);
     TileScale scale;
     scale_of_(std::span(&amax, 1), std::span(&scale, 1));
@@ -43,24 +42,60 @@ void TileScales::make() {
   }
 }
 
-void TileScales::store(std::size_t first, QuantizedTensor& q) const {
-  std::copy_n(scale_.begin(), tiles_, q.scales.data() + first);
-  std::copy_n(inverse_scale_.begin(), tiles_, q.inverse_scales.data() + first);
-  if (!q.e8m0.empty()) std::copy_n(e8m0_.begin(), tiles_, q.e8m0.data() + first);
+bool TileScales::bound(std::size_t from, std::size_t count, std::uint32_t overflow_from) const {
+  const float* factor = factors();
+  std::uint32_t largest = 0;
+  const auto raise = [&](const auto& scaled) {
+    // A NaN, or a product with a negative factor, has larger bits than a number.
+    for (std::size_t t = from; t < from + count; ++t)
+      largest = std::max(largest, std::bit_cast<std::uint32_t>(
+                                      scaled(std::bit_cast<float>(largest_[t]), factor[t])));
+  };
+  if (divides_)
+    raise([](float x, float by) { return x / by; });
+  else
+    raise([](float x, float by) { return x * by; });
+  return largest < overflow_from;
 }
 
-void store_columns(std::span<const TileScales> bands, std::size_t first, QuantizedTensor& q) {
-  const auto put = [&](auto TileScales::*from, auto& to) {
-    using Value = typename std::remove_reference_t<decltype(to)>::value_type;
-    std::vector<const Value*> columns;
-    for (const TileScales& band : bands) columns.push_back((band.*from).data());
-    Value* row = to.data() + first;
-    for (std::size_t t = 0; t < bands[0].tiles_; ++t, row += q.tile_columns())
-      for (std::size_t b = 0; b < columns.size(); ++b) row[b] = columns[b][t];
-  };
-  put(&TileScales::scale_, q.scales);
-  put(&TileScales::inverse_scale_, q.inverse_scales);
-  if (!q.e8m0.empty()) put(&TileScales::e8m0_, q.e8m0);
+template <typename Put>
+void TileScales::put_all(QuantizedTensor& q, const Put& put) const {
+  put(scale_.data(), q.scales.data());
+  put(inverse_scale_.data(), q.inverse_scales.data());
+  if (!q.e8m0.empty()) put(e8m0_.data(), q.e8m0.data());
+}
+
+void TileScales::store(std::size_t first, QuantizedTensor& q) const {
+  put_all(q, [&](const auto* from, auto* to) { std::copy_n(from, tiles_, to + first); });
+}
+
+void TileScales::store_rows(std::span<const TileScales> blocks, const ScaleBlock& all,
+                            QuantizedTensor& q) {
+  const auto across = static_cast<std::size_t>(q.tile_columns());
+  const std::size_t begin = all.row * across + all.column;
+  for (std::size_t r = 0; r < all.rows; ++r)
+    for (std::size_t b = 0, c = 0; c < all.columns; ++b, c += all.stride) {
+      const std::size_t count = std::min(all.stride, all.columns - c);
+      blocks[b].put_all(q, [&](const auto* from, auto* to) {
+        from += r * all.stride;
+        to += begin + r * across + c;
+        for (std::size_t t = 0; t < count; ++t) to[t] = from[t];
+      });
+    }
+}
+
+void TileScales::store_turned(const ScaleBlock& block, QuantizedTensor& q) const {
+  constexpr std::size_t kRows = 16;  // rows of q may be such that a cache keeps few more of them
+  const auto across = static_cast<std::size_t>(q.tile_columns());
+  const std::size_t begin = block.row * across + block.column;
+  put_all(q, [&, all = block.rows, columns = block.columns, stride = block.stride](const auto* from,
+                                                                                   auto* to) {
+    to += begin;
+    for (std::size_t first = 0; first < all; first += kRows)
+      for (std::size_t c = 0; c < columns; ++c)
+        for (std::size_t r = first; r < std::min(first + kRows, all); ++r)
+          to[r * across + c] = from[c * stride + r];
+  });
 }
 
 }  // namespace fp8lab::scaling_detail

@@ -62,18 +62,22 @@ void turn(const std::uint8_t* from, std::size_t from_stride, std::size_t rows, s
       to[c * to_stride + r] = from[r * from_stride + c];
 }
 
+template <bool kStream>
 void copy(const std::uint8_t* from, std::size_t from_stride, std::size_t rows, std::size_t columns,
           std::uint8_t* to, std::size_t to_stride) {
   const Bytes d;
   for (std::size_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
     std::size_t c = 0;
-    for (; c + kColumns <= columns; c += kColumns) hn::StoreU(hn::LoadU(d, from + c), d, to + c);
+    for (; c + kColumns <= columns; c += kColumns) {
+      const auto bytes = hn::LoadU(d, from + c);
+      kStream ? hn::Stream(bytes, d, to + c) : hn::StoreU(bytes, d, to + c);
+    }
     for (; c < columns; ++c) to[c] = from[c];
   }
 }
 
 const TurnKernels& turn_table() {
-  static constexpr TurnKernels kTable{turn, copy};
+  static constexpr TurnKernels kTable{turn, copy<false>, copy<true>};
   return kTable;
 }
 
@@ -100,7 +104,7 @@ void reference_copy(const std::uint8_t* from, std::size_t from_stride, std::size
     std::copy_n(from + r * from_stride, columns, to + r * to_stride);
 }
 
-constexpr TurnKernels kReference{reference_turn, reference_copy};
+constexpr TurnKernels kReference{reference_turn, reference_copy, reference_copy};
 
 }  // namespace
 

@@ -15,6 +15,9 @@ struct TurnKernels {
   /// to[r * to_stride + c] = from[r * from_stride + c]: rows are short, and calls of memcpy dear.
   void (*copy)(const std::uint8_t* from, std::size_t from_stride, std::size_t rows,
                std::size_t columns, std::uint8_t* to, std::size_t to_stride);
+  /// The same around the caches. Rows of `to` begin on whole cache lines.
+  void (*stream)(const std::uint8_t* from, std::size_t from_stride, std::size_t rows,
+                 std::size_t columns, std::uint8_t* to, std::size_t to_stride);
 };
 
 const TurnKernels& turn_kernels(Target target);

@@ -98,13 +98,14 @@ FP8LAB_INLINE __m256i without_small(const NearestConstants& c, __m256i unscaled,
 /// The magnitude code, less that of code 0 and times 2^(7-M), which fits a word. NaN has the
 /// exponent of an infinity, far above every code's; a zero that was flushed or not raised
 /// has exponent 0, far below.
-template <SmallNumbers kSmallNumbers>
+template <SmallNumbers kSmallNumbers, bool kBounded>
 FP8LAB_INLINE __m256i nearest_words(const NearestConstants& c, __m256i magnitude) {
   // The second operand's NaN is the result: this clamp keeps NaN.
-  const __m256i or_nan = as_bits(_mm256_min_ps(c.clamp, as_floats(magnitude)));
+  const __m256i or_nan =
+      kBounded ? magnitude : as_bits(_mm256_min_ps(c.clamp, as_floats(magnitude)));
   if constexpr (kSmallNumbers == SmallNumbers::raised)
     return _mm256_srli_epi32(_mm256_add_epi32(or_nan, c.tie_term), 16);
-  const __m256i clamped = _mm256_min_epi32(magnitude, as_bits(c.clamp));
+  const __m256i clamped = kBounded ? magnitude : _mm256_min_epi32(magnitude, as_bits(c.clamp));
   const __m256i normal =
       kSmallNumbers == SmallNumbers::gradual ? _mm256_max_epi32(or_nan, c.min_normal) : or_nan;
   const __m256 magic = as_floats(_mm256_and_si256(normal, set1(0x7f800000)));
@@ -196,28 +197,47 @@ struct ElementFactors {
   }
 };
 
+struct Block {
+  __m256 values[4];
+};
+
+FP8LAB_INLINE Block load_block(const float* in) {
+  return {{_mm256_loadu_ps(in), _mm256_loadu_ps(in + 8), _mm256_loadu_ps(in + 16),
+           _mm256_loadu_ps(in + 24)}};
+}
+
 template <typename Form, typename Factor>
 FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const Factor& factor,
-                                    const float* in, NearestCounts& counts) {
+                                    const Block& block, NearestCounts& counts) {
   const __m256i no_sign = set1(0x7fffffff);
   __m256i x[4];
   __m256i codes[4];
   for (int v = 0; v < 4; ++v) {
-    const __m256 value = _mm256_loadu_ps(in + 8 * v);
-    x[v] = as_bits(factor.apply(value, v));
+    const __m256 value = block.values[v];
     const __m256i unscaled = _mm256_and_si256(as_bits(value), no_sign);
-    const __m256i product = _mm256_and_si256(x[v], no_sign);
+    __m256i product;
+    if constexpr (Form::kBounded) {
+      // The sign of a product with no negative factor: the same under every factor.
+      x[v] = as_bits(value);
+      product = as_bits(factor.apply(as_floats(unscaled), v));
+    } else {
+      x[v] = as_bits(factor.apply(value, v));
+      product = _mm256_and_si256(x[v], no_sign);
+    }
     const __m256i magnitude =
         without_small<Form::kSmallNumbers>(c, Factor::kManyScales ? product : unscaled, product);
-    codes[v] = nearest_words<Form::kSmallNumbers>(c, magnitude);
+    codes[v] = nearest_words<Form::kSmallNumbers, Form::kBounded>(c, magnitude);
     counts.template add<Form::kStatistics>(c, unscaled, magnitude);
   }
   const __m256i magnitude = pack_codes(c, codes);
   __m256i sign = _mm256_and_si256(pack_signs(x), bytes(0x80));
   if constexpr (!Form::kPlain) sign = adjust_signs(c, magnitude, sign);
-  const __m256i nan_code = _mm256_xor_si256(_mm256_and_si256(sign, c.nan_sign_mask), c.nan_code);
-  // Codes of NaN, and of FNUZ's overflow, have the top bit set.
-  const __m256i code = _mm256_blendv_epi8(_mm256_or_si256(magnitude, sign), nan_code, magnitude);
+  __m256i code = _mm256_or_si256(magnitude, sign);
+  if constexpr (!Form::kBounded) {
+    // Codes of NaN, and of FNUZ's overflow, have the top bit set.
+    const __m256i nan_code = _mm256_xor_si256(_mm256_and_si256(sign, c.nan_sign_mask), c.nan_code);
+    code = _mm256_blendv_epi8(code, nan_code, magnitude);
+  }
   return _mm256_permutevar8x32_epi32(code, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
@@ -278,9 +298,11 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
 
 #include "fp8lab/cast/kernels/tile_kernel.inc"
 
+#include "fp8lab/cast/kernels/cross_kernel.inc"
+
 namespace fp8lab::cast_kernels {
 
-const Kernels kAvx2Kernels{encode_task, decode_task, widen, draw, encode_tiles};
+const Kernels kAvx2Kernels{encode_task, decode_task, widen, draw, encode_tiles, encode_crossed};
 
 }  // namespace fp8lab::cast_kernels
 

@@ -99,13 +99,13 @@ struct NearestConstants {
 };
 
 /// Sign in bit 7 and magnitude code below, nothing above, of 16 elements.
-template <SmallNumbers kSmallNumbers>
+template <SmallNumbers kSmallNumbers, bool kBounded>
 FP8LAB_INLINE __m512i nearest_codes(const NearestConstants& c, __m512i unscaled, __m512 x) {
   constexpr int kSmallerMagnitude = 0b0010;  // the sign is that of the first operand
   constexpr int kLargerMagnitude = 0b0011;
   constexpr int kLargerWithoutSign = 0b1011;
   constexpr bool kRaised = kSmallNumbers == SmallNumbers::raised;
-  const __m512 clamped = _mm512_range_ps(x, c.clamp, kSmallerMagnitude);
+  const __m512 clamped = kBounded ? x : _mm512_range_ps(x, c.clamp, kSmallerMagnitude);
   const __m512 normal =
       _mm512_range_ps(clamped, c.min_normal, kRaised ? kLargerWithoutSign : kLargerMagnitude);
   const __m512i magic =
@@ -204,19 +204,30 @@ struct ElementFactors {
   }
 };
 
+struct Block {
+  __m512 values[4];
+};
+
+FP8LAB_INLINE Block load_block(const float* in) {
+  return {{_mm512_loadu_ps(in), _mm512_loadu_ps(in + 16), _mm512_loadu_ps(in + 32),
+           _mm512_loadu_ps(in + 48)}};
+}
+
 template <typename Form, typename Factor>
 FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& factor,
-                                    const float* in, NearestCounts& counts) {
+                                    const Block& block, NearestCounts& counts) {
   const __m512i no_sign = set1(0x7fffffff);
   __m512i codes[4];
   __mmask16 number[4];  // lanes that are not NaN
   __mmask16 keep[4];    // lanes whose code is not the NaN code
   for (int v = 0; v < 4; ++v) {
-    const __m512 value = _mm512_loadu_ps(in + 16 * v);
+    const __m512 value = block.values[v];
     const __m512 x = factor.apply(value, v);
     const __m512i unscaled = _mm512_and_si512(as_bits(value), no_sign);
     const __m512i magnitude = _mm512_and_si512(as_bits(x), no_sign);
-    codes[v] = nearest_codes<Form::kSmallNumbers>(c, Factor::kManyScales ? magnitude : unscaled, x);
+    codes[v] = nearest_codes<Form::kSmallNumbers, Form::kBounded>(
+        c, Factor::kManyScales ? magnitude : unscaled, x);
+    if constexpr (Form::kBounded) continue;
     number[v] = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
     keep[v] = Form::kPlain ? number[v] : _mm512_cmple_epu32_mask(magnitude, c.nan_above);
     counts.template add<Form>(c, unscaled, magnitude, number[v]);
@@ -229,6 +240,7 @@ FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& fac
                                        _mm512_packus_epi32(codes[2], codes[3]));
   packed = _mm512_permutexvar_epi32(order, packed);
   if constexpr (!Form::kPlain) packed = adjust_codes(c, packed);
+  if constexpr (Form::kBounded) return packed;
   const __m512i nan_codes = _mm512_ternarylogic_epi32(packed, c.nan_sign_mask, c.nan_code, kXorAnd);
   return _mm512_mask_mov_epi8(nan_codes, join(keep), packed);
 }
@@ -291,9 +303,11 @@ void widen(FormatId input, const std::uint16_t* in, float* out, std::size_t coun
 
 #include "fp8lab/cast/kernels/tile_kernel.inc"
 
+#include "fp8lab/cast/kernels/cross_kernel.inc"
+
 namespace fp8lab::cast_kernels {
 
-const Kernels kAvx512Kernels{encode_task, decode_task, widen, draw, encode_tiles};
+const Kernels kAvx512Kernels{encode_task, decode_task, widen, draw, encode_tiles, encode_crossed};
 
 }  // namespace fp8lab::cast_kernels
 

@@ -100,6 +100,31 @@ struct TileTask {
   bool stream = false;    ///< write around the caches, where `out` begins on 16 bytes
 };
 
+/// One thread's part of an encode to nearest with subnormals of elements that lie in two tiles: one
+/// of their row and one of their column. Each gives a code, by the rule of `TileTask`.
+struct CrossTask {
+  const EncodePlan* plan = nullptr;  ///< of scale 1, to nearest, gradual
+  const float* in = nullptr;
+  std::size_t stride = 0;  ///< elements between rows of `in`
+  std::size_t rows = 0;
+  std::size_t columns = 0;             ///< a multiple of `kCrossStep`
+  const float* row_factors = nullptr;  ///< those of a row of tiles, then those of the next
+  std::size_t block = 0;  ///< elements of a tile in a row: a multiple of `kTileStep` or >= columns
+  const float* column_factors = nullptr;  ///< [columns], the same for all rows
+  bool divide = false;
+  /// All products are below `NearestPlan::overflow_from`, none is NaN, no factor is negative.
+  bool bounded = false;
+  std::uint8_t* row_codes = nullptr;
+  std::size_t row_stride = 0;
+  std::uint8_t* column_codes = nullptr;  ///< row-major like the others: not turned yet
+  std::size_t column_stride = 0;
+  const float* next = nullptr;  ///< fetched meanwhile, of the same shape
+  std::size_t next_stride = 0;
+  bool stream = false;  ///< write row codes around the caches, where they begin on whole vectors
+};
+
+inline constexpr std::size_t kCrossStep = 64;
+
 struct DecodeTask {
   const Format* format = nullptr;
   const std::uint8_t* in = nullptr;
@@ -139,6 +164,7 @@ struct Kernels {
   void (*draw)(const RandomStream& random, std::uint64_t first, std::uint32_t* out,
                std::size_t count);
   void (*encode_tiles)(const TileTask& task);
+  void (*encode_crossed)(const CrossTask& task);
 };
 
 extern const Kernels kScalarKernels;

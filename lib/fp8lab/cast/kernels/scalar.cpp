@@ -45,14 +45,28 @@ EncodeStatistics encode_task(const EncodeTask& task) {
   return statistics;
 }
 
+std::uint8_t encode_scaled(const EncodePlan& plan, float x, float factor, bool divide) {
+  const float scaled = divide ? x / factor : x * factor;
+  const float canonical = std::isnan(scaled) ? std::numeric_limits<float>::quiet_NaN() : scaled;
+  return static_cast<std::uint8_t>(encode(*plan.format, plan.policy, canonical));
+}
+
 void encode_tiles(const TileTask& task) {
-  for (std::size_t i = 0; i < task.count; ++i) {
-    const float factor = task.factors[i / task.block];
-    const float scaled = task.divide ? task.in[i] / factor : task.in[i] * factor;
-    const float canonical = std::isnan(scaled) ? std::numeric_limits<float>::quiet_NaN() : scaled;
-    task.out[i] =
-        static_cast<std::uint8_t>(encode(*task.plan->format, task.plan->policy, canonical));
-  }
+  for (std::size_t i = 0; i < task.count; ++i)
+    task.out[i] = encode_scaled(*task.plan, task.in[i], task.factors[i / task.block], task.divide);
+}
+
+void encode_crossed(const CrossTask& task) {
+  const std::size_t tiles = (task.columns + task.block - 1) / task.block;
+  for (std::size_t r = 0; r < task.rows; ++r)
+    for (std::size_t c = 0; c < task.columns; ++c) {
+      const float x = task.in[r * task.stride + c];
+      const float row_factor = task.row_factors[r * tiles + c / task.block];
+      task.row_codes[r * task.row_stride + c] =
+          encode_scaled(*task.plan, x, row_factor, task.divide);
+      task.column_codes[r * task.column_stride + c] =
+          encode_scaled(*task.plan, x, task.column_factors[c], task.divide);
+    }
 }
 
 void decode_task(const DecodeTask& task) {
@@ -73,6 +87,6 @@ void draw(const RandomStream& random, std::uint64_t first, std::uint32_t* out, s
 
 }  // namespace
 
-const Kernels kScalarKernels{encode_task, decode_task, widen, draw, encode_tiles};
+const Kernels kScalarKernels{encode_task, decode_task, widen, draw, encode_tiles, encode_crossed};
 
 }  // namespace fp8lab::cast_kernels

@@ -1,0 +1,38 @@
+#pragma once
+// Memory that begins on a cache line: no vector lies in two lines, and what is written around the
+// caches fills whole ones.
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <vector>
+
+namespace fp8lab {
+
+inline constexpr int kCacheLine = 64;  ///< bytes
+
+/// `std::allocator` but for where memory begins.
+template <typename T>
+struct CacheLineAllocator {
+  using value_type = T;
+
+  CacheLineAllocator() = default;
+  template <typename Other>
+  explicit(false) CacheLineAllocator(const CacheLineAllocator<Other>& /*other*/) {}
+
+  T* allocate(std::size_t count) {
+    return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{kCacheLine}));
+  }
+  void deallocate(T* memory, std::size_t /*count*/) {
+    ::operator delete (memory, std::align_val_t{kCacheLine});
+  }
+  bool operator==(const CacheLineAllocator&) const = default;
+};
+
+template <typename T>
+using CacheLineVector = std::vector<T, CacheLineAllocator<T>>;
+
+/// FP8 codes, one a byte.
+using CodeVector = CacheLineVector<std::uint8_t>;
+
+}  // namespace fp8lab
