@@ -121,26 +121,27 @@ CheckRow check_probe(const Probe& probe, const CrossCheckOptions& options) {
 
 }  // namespace
 
-std::vector<CheckRow> check_instructions(const CrossCheckOptions& options) {
-  std::vector<CheckRow> rows;
+std::vector<Part> instruction_parts(const CrossCheckOptions& options) {
+  std::vector<Part> parts;
   for (const Probe& probe : all_probes()) {
     if (probe.name.find(options.only) == std::string_view::npos) continue;
-    rows.push_back(check_probe(probe, options));
-    fmt::print(stderr, "{}: {} cases, {} mismatches\n", rows.back().name, rows.back().cases,
-               rows.back().mismatches);
+    parts.push_back({std::string(probe.name), [&probe, options] {
+                       CheckRow row = check_probe(probe, options);
+                       fmt::print("{}: {} cases, {} mismatches\n", row.name, row.cases,
+                                  row.mismatches);
+                       return std::vector<CheckRow>{std::move(row)};
+                     }});
   }
-  return rows;
+  require(!parts.empty(), "only", "a part of an instruction's name", options.only);
+  return parts;
 }
 
-int run_cross_check(const CrossCheckOptions& options) {
-  require_hopper();
-  std::vector<CheckRow> rows = check_instructions(options);
-  if (options.only.empty()) {
-    for (const std::vector<CheckRow>& more : {check_gemms(options), check_casts()})
-      rows.insert(rows.end(), more.begin(), more.end());
-  }
-  require(!rows.empty(), "only", "a part of an instruction's name", options.only);
-  return print_table(rows);
+std::vector<Part> cross_check_parts(const CrossCheckOptions& options) {
+  std::vector<Part> parts = instruction_parts(options);
+  if (!options.only.empty()) return parts;
+  for (const std::vector<Part>& more : {gemm_parts(options), cast_parts()})
+    parts.insert(parts.end(), more.begin(), more.end());
+  return parts;
 }
 
 }  // namespace fp8lab::cuda

@@ -38,11 +38,15 @@ int run_info() {
 }
 
 int print_table(const std::vector<CheckRow>& rows) {
+  if (rows.empty()) return kPass;
   fmt::print("\n{:<48}{:>14}{:>12}\n", "instruction", "cases", "mismatches");
   bool pass = true;
   for (const CheckRow& row : rows) {
-    fmt::print("{:<48}{:>14}{:>12}\n", row.name, row.cases, row.mismatches);
-    pass &= row.mismatches == 0;
+    if (row.problem.empty())
+      fmt::print("{:<48}{:>14}{:>12}\n", row.name, row.cases, row.mismatches);
+    else
+      fmt::print("{:<48}{:>14}{:>12}  {}\n", row.name, "-", "-", row.problem);
+    pass &= row.mismatches == 0 && row.problem.empty();
   }
   return pass ? kPass : kMismatch;
 }
