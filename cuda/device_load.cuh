@@ -1,5 +1,5 @@
 #pragma once
-// Reading operands from device memory, and a whole dot product by integers.
+// Reading operands from device memory, and whole dot products by integers.
 
 #include "emulated_core.hpp"
 
@@ -27,6 +27,22 @@ FP8LAB_HD inline float dot_by_integers(const EmulatedModel& model, const Emulate
                            load_b, c);
   }
   return c;
+}
+
+/// c + all `terms` products of two rows; `apart` > 0: the sums of so many start from
+/// zero and are added to c by ordinary additions.
+FP8LAB_HD inline float output_by_integers(const EmulatedModel& model,
+                                          const EmulatedFormat& a_format,
+                                          const EmulatedFormat& b_format, const std::uint8_t* a_row,
+                                          const std::uint8_t* b_row, int terms, int apart,
+                                          float c) {
+  float sum = enter_accumulator(model, c);
+  if (apart == 0) return dot_by_integers(model, a_format, b_format, a_row, b_row, 0, terms, sum);
+  for (int k = 0; k < terms; k += apart)
+    sum = add_apart(
+        model, sum,
+        dot_by_integers(model, a_format, b_format, a_row, b_row, k, min(k + apart, terms), 0.0F));
+  return sum;
 }
 
 }  // namespace fp8lab::cuda

@@ -143,6 +143,14 @@ FP8LAB_HD inline float enter_accumulator(const EmulatedModel& model, float c) {
   return model.half_output ? float_from_half(half_from_float(c)) : c;
 }
 
+/// c + sum by an ordinary addition of the model's output format. FP16 goes through
+/// binary32, whose 24 bits are enough for the second rounding to be harmless.
+FP8LAB_HD inline float add_apart(const EmulatedModel& model, float c, float sum) {
+  const float total = c + sum;
+  if (model.half_output) return float_from_half(half_from_float(total));
+  return total != total ? float_of(kNanBits) : total;
+}
+
 /// |a||b| (or c) in units of 2^unit, cut toward zero.
 FP8LAB_HD inline std::int64_t cut(std::uint64_t significand, int shift, bool negative) {
   // A zero brings no exponent: its shift may be anything.

@@ -113,17 +113,20 @@ FP8LAB_MMA_F16(HalfE4E4, "m16n8k32.row.col.f16.e4m3.e4m3.f16");
 FP8LAB_MMA_F16(HalfE5E5, "m16n8k32.row.col.f16.e5m2.e5m2.f16");
 #endif
 
+constexpr bool kByHalves = true;
+
 const Probe kProbes[] = {
-    {"mma.m16n8k32.f32.e4m3.e4m3", "sm90.mma.e4m3", e4m3fn, e4m3fn, mma_probe<E4E4>},
-    {"mma.m16n8k32.f32.e5m2.e5m2", "sm90.mma.e5m2", e5m2, e5m2, mma_probe<E5E5>},
-    {"mma.m16n8k32.f32.e4m3.e5m2", "sm90.mma.e4m3", e4m3fn, e5m2, mma_probe<E4E5>},
-    {"mma.m16n8k32.f32.e5m2.e4m3", "sm90.mma.e5m2", e5m2, e4m3fn, mma_probe<E5E4>},
+    {"mma.m16n8k32.f32.e4m3.e4m3", "sm90.mma.e4m3", e4m3fn, e4m3fn, mma_probe<E4E4>, kByHalves},
+    {"mma.m16n8k32.f32.e5m2.e5m2", "sm90.mma.e5m2", e5m2, e5m2, mma_probe<E5E5>, kByHalves},
+    {"mma.m16n8k32.f32.e4m3.e5m2", "sm90.mma.e4m3", e4m3fn, e5m2, mma_probe<E4E5>, kByHalves},
+    {"mma.m16n8k32.f32.e5m2.e4m3", "sm90.mma.e5m2", e5m2, e4m3fn, mma_probe<E5E4>, kByHalves},
     {"mma.m16n8k16.f32.f16.f16", "sm90.mma.f16", f16, f16, mma_probe<F16>},
     {"mma.m16n8k16.f32.bf16.bf16", "sm90.mma.bf16", bf16, bf16, mma_probe<Bf16>},
     {"mma.m16n8k8.f32.tf32.tf32", "sm90.mma.tf32", tf32, tf32, mma_probe<Tf32>},
 #if FP8LAB_HAS_MMA_HALF_OUTPUT
-    {"mma.m16n8k32.f16.e4m3.e4m3", "sm90.mma.e4m3.f16", e4m3fn, e4m3fn, mma_probe<HalfE4E4>},
-    {"mma.m16n8k32.f16.e5m2.e5m2", "sm90.mma.e5m2.f16", e5m2, e5m2, mma_probe<HalfE5E5>},
+    {"mma.m16n8k32.f16.e4m3.e4m3", "sm90.mma.e4m3.f16", e4m3fn, e4m3fn, mma_probe<HalfE4E4>,
+     kByHalves},
+    {"mma.m16n8k32.f16.e5m2.e5m2", "sm90.mma.e5m2.f16", e5m2, e5m2, mma_probe<HalfE5E5>, kByHalves},
 #endif
 };
 

@@ -18,6 +18,7 @@
 
 #include "catch.hpp"
 #include "cuda/host_arguments.hpp"
+#include "cuda/prediction.hpp"
 #include "cuda/tool/random_problem.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
@@ -198,7 +199,7 @@ void check_probe(const std::string& what) {
       wgmma_probe<Probe>(batch.a.data(), batch.b.data(), batch.c.data(), d.data(), kSteps);
     });
     const std::vector<float> expected =
-        library_results(batch, model.accumulator, model.a_format, model.b_format, 0, 2);
+        library_results(batch, {model.accumulator, model.a_format, model.b_format}, 0, 2);
     INFO(what << " " << to_string(kind));
     CHECK(count_differing(d, expected) == 0);
     // The diagonal holds the cases themselves.
