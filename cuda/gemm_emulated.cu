@@ -6,6 +6,11 @@
 #include "gemm_launch.hpp"
 
 namespace fp8lab::cuda {
+namespace {
+
+constexpr int kMostGridRows = 65535;
+
+}  // namespace
 
 void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted, FormatId a,
                           FormatId b) {
@@ -19,7 +24,8 @@ void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted
     const dim3 grid((g.n + kTileSize - 1) / kTileSize, (g.m + kTileSize - 1) / kTileSize);
     multiply_by_fma<<<grid, kThreads>>>(g, model, formats);
   } else {
-    multiply_by_integers<<<dim3((g.n + 63) / 64, g.m), 64>>>(g, model, formats);
+    const dim3 grid((g.n + 63) / 64, min(g.m, kMostGridRows));
+    multiply_by_integers<<<grid, 64>>>(g, model, formats);
   }
   FP8LAB_CUDA_CHECK_LAUNCH("gemm_emulated");
 }

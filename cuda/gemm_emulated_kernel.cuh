@@ -287,24 +287,26 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = 0; j < kColumns; ++j) finish_into_d(g, first_row + i, first_column + j, sums[i][j]);
 }
 
-/// Any model and format: one thread an output.
+/// Any model and format: one thread an output, a row of blocks a row and, where the
+/// grid has fewer of those, some more.
 __global__ void multiply_by_integers(const GemmArguments g, const EmulatedModel model,
                                      const TileFormats formats) {
   const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int row = static_cast<int>(blockIdx.y);
   if (column >= g.n) return;
-  const std::uint8_t* a_row = g.a + static_cast<std::size_t>(row) * g.row_bytes;
   const std::uint8_t* b_row = g.b + static_cast<std::size_t>(column) * g.row_bytes;
-  float sum = start_value(g, row, column);
-  if (g.promotion_interval == 0)
-    sum = dot_by_integers(model, formats.a, formats.b, a_row, b_row, 0, g.k,
-                          enter_accumulator(model, sum));
-  for (int k = 0; g.promotion_interval > 0 && k < g.k; k += g.promotion_interval) {
-    const float partial = dot_by_integers(model, formats.a, formats.b, a_row, b_row, k,
-                                          min(k + g.promotion_interval, g.k), 0.0F);
-    sum = promote(g, partial, g.a_scales.at(row, k), g.b_scales.at(column, k), sum);
+  for (int row = static_cast<int>(blockIdx.y); row < g.m; row += static_cast<int>(gridDim.y)) {
+    const std::uint8_t* a_row = g.a + static_cast<std::size_t>(row) * g.row_bytes;
+    float sum = start_value(g, row, column);
+    if (g.promotion_interval == 0)
+      sum = dot_by_integers(model, formats.a, formats.b, a_row, b_row, 0, g.k,
+                            enter_accumulator(model, sum));
+    for (int k = 0; g.promotion_interval > 0 && k < g.k; k += g.promotion_interval) {
+      const float partial = dot_by_integers(model, formats.a, formats.b, a_row, b_row, k,
+                                            min(k + g.promotion_interval, g.k), 0.0F);
+      sum = promote(g, partial, g.a_scales.at(row, k), g.b_scales.at(column, k), sum);
+    }
+    g.d[static_cast<std::size_t>(row) * g.n + column] = finish(g, sum, row, column);
   }
-  g.d[static_cast<std::size_t>(row) * g.n + column] = finish(g, sum, row, column);
 }
 
 }  // namespace fp8lab::cuda

@@ -35,7 +35,8 @@ std::vector<float> on_host(const GemmProblem& problem, bool by_fma) {
     device_on_host::launch({tiles(g.n, kTileSize), tiles(g.m, kTileSize), 1}, kThreads,
                            [&] { multiply_by_fma(g, model, formats); });
   else
-    device_on_host::launch({tiles(g.n, 64), static_cast<unsigned>(g.m), 1}, 64,
+    // Fewer rows of blocks than rows where there are some: blocks go on to later rows.
+    device_on_host::launch({tiles(g.n, 64), static_cast<unsigned>(g.m + 1) / 2, 1}, 64,
                            [&] { multiply_by_integers(g, model, formats); });
   return host.result();
 }
