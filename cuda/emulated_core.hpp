@@ -234,17 +234,19 @@ FP8LAB_HD constexpr bool fma_path_fits(const EmulatedModel& model) {
   return (4 * model.terms + 2) <= (1 << 22) >> model.alignment_fraction_bits;
 }
 
-/// Beyond this exponent the magic number would leave binary32.
+// The FMA path counts exponents as binary32's exponent field does, from 127.
+
+/// Beyond this field the magic number would leave binary32.
 FP8LAB_HD constexpr int fma_path_top(const EmulatedModel& model) {
-  return 127 - 23 + model.alignment_fraction_bits;
+  return 254 - 23 + model.alignment_fraction_bits;
 }
 
-/// The exponent that c brings to the alignment; zero brings the lowest one,
-/// which changes nothing.
-FP8LAB_HD inline int accumulator_exponent(float c) {
-  const int field = static_cast<int>((bits_of(c) >> 23) & 0xffu);
-  return (field == 0 ? 1 : field) - 127;
+/// The field that c brings to the alignment, where at least kLowestField counts: a
+/// subnormal has the exponent of the smallest normal, and zero changes nothing.
+FP8LAB_HD inline int accumulator_field(float c) {
+  return static_cast<int>((bits_of(c) >> 23) & 0xffu);
 }
+inline constexpr int kLowestField = 1;
 
 /// An operand as the FMA path wants it.
 struct SplitOperand {
@@ -258,13 +260,12 @@ struct FmaAccumulator {
   float all;
   float positive;
 
-  FP8LAB_HD FmaAccumulator(float all_sum, float positive_sum)
-      : all(all_sum), positive(positive_sum) {}
+  FmaAccumulator() = default;
 
-  /// `top`: the largest exponent of the step, c's included.
+  /// `top`: the largest field of the step, c's included.
   FP8LAB_HD FmaAccumulator(const EmulatedModel& model, int top, float c)
       : all(fma_toward_zero(fabsf(c), 1.0F, magic(model, top))),
-        positive(fma_toward_zero(c > 0.0F ? c : 0.0F, 1.0F, magic(model, top))) {}
+        positive(fma_toward_zero(fmaxf(c, 0.0F), 1.0F, magic(model, top))) {}
 
   FP8LAB_HD void add(const SplitOperand& a, const SplitOperand& b) {
     all = fma_toward_zero(a.magnitude, b.magnitude, all);
@@ -272,16 +273,17 @@ struct FmaAccumulator {
     positive = fma_toward_zero(a.negative, b.negative, positive);
   }
 
-  /// The step's exact aligned sum, at most 23 bits wide.
-  FP8LAB_HD float sum(const EmulatedModel& model, int top) const {
-    const float base = magic(model, top);
-    const float plus = positive - base;
-    return plus - ((all - base) - plus);
+  /// The step's exact aligned sum, at most 23 bits wide. Every operation is exact.
+  FP8LAB_HD float sum() const {
+    // Both accumulators are still in the binade that they began in, 1.5 of which
+    // they began with.
+    const float base = float_of((bits_of(all) & 0xff800000u) | 0x400000u);
+    return fma_toward_zero(2.0F, positive - base, base - all);
   }
 
   FP8LAB_HD static float magic(const EmulatedModel& model, int top) {
-    const int exponent = top + 23 - model.alignment_fraction_bits;
-    return float_of((static_cast<std::uint32_t>(exponent + 127) << 23) | 0x400000u);
+    const int field = top + 23 - model.alignment_fraction_bits;
+    return float_of((static_cast<std::uint32_t>(field) << 23) + 0x400000u);
   }
 };
 
