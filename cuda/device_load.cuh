@@ -29,20 +29,26 @@ FP8LAB_HD inline float dot_by_integers(const EmulatedModel& model, const Emulate
   return c;
 }
 
-/// c + all `terms` products of two rows; `apart` > 0: the sums of so many start from
-/// zero and are added to c by ordinary additions.
+/// c + all `terms` products of two rows, which for halves stand in their order.
 FP8LAB_HD inline float output_by_integers(const EmulatedModel& model,
                                           const EmulatedFormat& a_format,
                                           const EmulatedFormat& b_format, const std::uint8_t* a_row,
-                                          const std::uint8_t* b_row, int terms, int apart,
+                                          const std::uint8_t* b_row, int terms, Halves halves,
                                           float c) {
-  float sum = enter_accumulator(model, c);
-  if (apart == 0) return dot_by_integers(model, a_format, b_format, a_row, b_row, 0, terms, sum);
-  for (int k = 0; k < terms; k += apart)
-    sum = add_apart(
-        model, sum,
-        dot_by_integers(model, a_format, b_format, a_row, b_row, k, min(k + apart, terms), 0.0F));
-  return sum;
+  const auto sum_of = [&](int begin, int count, float start) {
+    return dot_by_integers(model, a_format, b_format, a_row, b_row, begin,
+                           min(begin + count, terms), start);
+  };
+  c = enter_accumulator(model, c);
+  if (halves == Halves::none) return sum_of(0, terms, c);
+  for (int k = 0; k < terms; k += kHalvesTerms) {
+    constexpr int kHalf = kHalvesTerms / 2;
+    const float sum = halves == Halves::chained ? sum_of(k, kHalvesTerms, 0.0F)
+                                                : add_apart(model, sum_of(k, kHalf, 0.0F),
+                                                            sum_of(k + kHalf, kHalf, 0.0F));
+    c = add_apart(model, c, sum);
+  }
+  return c;
 }
 
 }  // namespace fp8lab::cuda

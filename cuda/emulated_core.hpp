@@ -36,6 +36,17 @@ struct EmulatedFormat {
   int storage_bits = 8;
 };
 
+/// How ptxas makes FP8 mma.sync where the chip does not have it: the operands become
+/// FP16, and each 32 terms two FP16 instructions, on the terms k with k % 4 < 2 and on
+/// the others. Their sum starts from zero; c joins it by an ordinary addition.
+enum class Halves : int {
+  none,      ///< the chip has the instruction
+  chained,   ///< the second goes on from the first (nvcc 12.8 and later)
+  separate,  ///< both start from zero and are added ordinarily (nvcc 12.4 to 12.6)
+};
+/// Terms of one mma.sync that is made of halves.
+inline constexpr int kHalvesTerms = 32;
+
 struct Operand {
   std::uint32_t significand = 0;
   int exponent = 0;  ///< of the significand's leading place, the smallest normal one for subnormals

@@ -1,6 +1,7 @@
 #include "prediction.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,9 @@
 
 namespace fp8lab::cuda {
 namespace {
+
+constexpr std::array<std::string_view, 3> kHalvesNames{
+    "as one instruction", "as chained FP16 halves", "as separate FP16 halves"};
 
 /// Which term of its instruction stands at place `i` of the halves' order.
 int term_at(int i) {
@@ -49,37 +53,55 @@ CodeMatrix tile_matrix(FormatId id, const std::vector<std::uint8_t>& bytes, int 
 }
 
 /// Instruction after instruction: their sums from zero, added to `d`.
-void add_by_halves(const EmulatedModel& model, GemmProblem problem, std::span<float> d) {
+void add_by_halves(const EmulatedModel& model, Halves halves, GemmProblem problem,
+                   std::span<float> d) {
   std::vector<float> sums(d.size());
+  std::vector<float> second(d.size());
   for (float& c : d) c = enter_accumulator(model, c);
   const std::int64_t terms = problem.a.k;
-  problem.a.k = problem.b.k = kHalvesTerms;
-  for (std::int64_t k = 0; k < terms; k += kHalvesTerms) {
-    gemm(problem, sums, 1);
-    for (std::size_t i = 0; i < d.size(); ++i) d[i] = add_apart(model, d[i], sums[i]);
+  const std::int64_t chain = halves == Halves::chained ? kHalvesTerms : kHalvesTerms / 2;
+  const auto next = [&](std::span<float> to) {
+    gemm(problem, to, 1);
     for (CodeMatrix* matrix : {&problem.a, &problem.b})
-      matrix->data = static_cast<const std::uint16_t*>(matrix->data) + kHalvesTerms;
+      matrix->data = static_cast<const std::uint16_t*>(matrix->data) + chain;
+  };
+  problem.a.k = problem.b.k = chain;
+  for (std::int64_t k = 0; k < terms; k += kHalvesTerms) {
+    next(sums);
+    if (halves == Halves::separate) {
+      next(second);
+      for (std::size_t i = 0; i < d.size(); ++i) sums[i] = add_apart(model, sums[i], second[i]);
+    }
+    for (std::size_t i = 0; i < d.size(); ++i) d[i] = add_apart(model, d[i], sums[i]);
   }
 }
 
 }  // namespace
 
-Prediction prediction_by_halves(FormatId a, FormatId b, bool half_output) {
+Prediction prediction_by_halves(Halves halves, FormatId a, FormatId b, bool half_output) {
   AccumulatorModel model = find_instruction_model("sm90.mma.f16").accumulator;
   if (half_output) {
     model.output_format = FormatId::f16;
     model.output_fraction_bits = 10;
     model.rounding = RoundingMode::nearest_even;
   }
-  return {model, a, b, true};
+  return {model, a, b, halves};
+}
+
+std::string_view to_string(Halves halves) { return kHalvesNames[static_cast<std::size_t>(halves)]; }
+
+Halves find_halves(std::string_view name) {
+  for (const Halves halves : {Halves::none, Halves::chained, Halves::separate})
+    if (to_string(halves) == name) return halves;
+  throw Error("executed", fmt::format("{}", fmt::join(kHalvesNames, ", ")), std::string(name));
 }
 
 FormatId executed_format(const Prediction& prediction, FormatId given) {
-  return prediction.by_halves ? FormatId::f16 : given;
+  return prediction.halves == Halves::none ? given : FormatId::f16;
 }
 
 TileBatch executed_batch(const Prediction& prediction, TileBatch batch) {
-  if (!prediction.by_halves) return batch;
+  if (prediction.halves == Halves::none) return batch;
   return {batch.tiles, 2 * batch.steps, executed_rows(prediction.a_format, batch.a),
           executed_rows(prediction.b_format, batch.b), std::move(batch.c)};
 }
@@ -101,38 +123,45 @@ std::vector<float> library_results(const TileBatch& executed, const Prediction& 
                             first + tile, executed.steps);
     const std::span<float> d =
         std::span(results).subspan(static_cast<std::size_t>(tile) * kTileOutputs, kTileOutputs);
-    if (prediction.by_halves) {
-      std::copy(c.begin(), c.end(), d.begin());
-      add_by_halves(emulated_model(prediction.accumulator), problem, d);
-    } else {
+    if (prediction.halves == Halves::none) {
       problem.c = c.data();
       gemm(problem, d, 1);
+    } else {
+      std::copy(c.begin(), c.end(), d.begin());
+      add_by_halves(emulated_model(prediction.accumulator), prediction.halves, problem, d);
     }
   }
   return results;
 }
 
 std::uint32_t predicted(const Prediction& prediction, const VectorCase& one) {
-  const auto c = std::bit_cast<float>(one.c);
-  if (!prediction.by_halves)
+  auto c = std::bit_cast<float>(one.c);
+  if (prediction.halves == Halves::none)
     return std::bit_cast<std::uint32_t>(dot_product(prediction.accumulator, prediction.a_format,
                                                     one.a, prediction.b_format, one.b, c));
   require(one.a.size() % kHalvesTerms == 0, "one", "a multiple of 32 terms",
           fmt::format("{}", one.a.size()));
   const EmulatedModel model = emulated_model(prediction.accumulator);
-  float sum = enter_accumulator(model, c);
-  std::vector<std::uint32_t> a(kHalvesTerms);
-  std::vector<std::uint32_t> b(kHalvesTerms);
-  for (std::size_t k = 0; k < one.a.size(); k += kHalvesTerms) {
-    for (std::size_t i = 0; i < kHalvesTerms; ++i) {
-      const std::size_t term = k + static_cast<std::size_t>(term_at(static_cast<int>(i)));
-      a[i] = half_code(prediction.a_format, one.a[term]);
-      b[i] = half_code(prediction.b_format, one.b[term]);
+  /// The sum of a half of the instruction whose first term is `k`.
+  const auto half = [&](std::size_t k, int which, float start) {
+    std::vector<std::uint32_t> a;
+    std::vector<std::uint32_t> b;
+    for (int i = 0; i < kHalvesTerms / 2; ++i) {
+      const auto term = k + static_cast<std::size_t>(term_at(i + which * kHalvesTerms / 2));
+      a.push_back(half_code(prediction.a_format, one.a[term]));
+      b.push_back(half_code(prediction.b_format, one.b[term]));
     }
-    sum = add_apart(model, sum,
-                    dot_product(prediction.accumulator, FormatId::f16, a, FormatId::f16, b, 0.0F));
+    return dot_product(prediction.accumulator, FormatId::f16, a, FormatId::f16, b, start);
+  };
+  c = enter_accumulator(model, c);
+  for (std::size_t k = 0; k < one.a.size(); k += kHalvesTerms) {
+    const float first = half(k, 0, 0.0F);
+    const float sum = prediction.halves == Halves::chained
+                          ? half(k, 1, first)
+                          : add_apart(model, first, half(k, 1, 0.0F));
+    c = add_apart(model, c, sum);
   }
-  return std::bit_cast<std::uint32_t>(sum);
+  return std::bit_cast<std::uint32_t>(c);
 }
 
 }  // namespace fp8lab::cuda

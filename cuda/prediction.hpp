@@ -3,8 +3,10 @@
 // ptxas makes of an instruction that the chip does not have.
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
+#include "emulated_core.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/io/vectors.hpp"
 #include "tiles.hpp"
@@ -15,20 +17,19 @@ struct Prediction {
   AccumulatorModel accumulator;  ///< of the tensor core's own instruction
   FormatId a_format = FormatId::e4m3fn;
   FormatId b_format = FormatId::e4m3fn;
-  /// Neither Hopper nor sm_100 has FP8 mma.sync: ptxas converts the operands to FP16
-  /// and, for each 32 terms, starts an FP16 instruction from zero on the terms k with
-  /// k % 4 < 2, goes on with one on the others, and adds c with an ordinary addition
-  /// (F2FP.UNPACK_B, two HMMA.16816, FADD or HADD2 in the machine code of nvcc 13.0;
-  /// NVIDIA/cutlass issue 1986 says so too). Rows measured on a B200 replay with it.
-  bool by_halves = false;
+  /// Neither Hopper nor sm_100 has FP8 mma.sync. The machine code of nvcc 12.4 to 13.0
+  /// has F2FP.UNPACK_B, two HMMA.16816, FADD or HADD2 (NVIDIA/cutlass issue 1986 says so
+  /// too). Rows measured on a B200 replay with both kinds of halves.
+  Halves halves = Halves::none;
 };
-
-/// Terms of one mma.sync that is made of halves.
-inline constexpr int kHalvesTerms = 32;
 
 /// FP8 mma.sync on chips without it. FP16 sums: as binary32 ones up to their last
 /// rounding (*assumed*).
-Prediction prediction_by_halves(FormatId a, FormatId b, bool half_output);
+Prediction prediction_by_halves(Halves halves, FormatId a, FormatId b, bool half_output);
+
+/// What recordings say of it in their header, `executed`; throws `Error` for another text.
+std::string_view to_string(Halves halves);
+Halves find_halves(std::string_view name);
 
 /// The batch as the tensor core gets it: itself, or FP16 operands in the order in
 /// which the halves take them.

@@ -26,7 +26,8 @@ struct Probe {
   FormatId a_format;
   FormatId b_format;
   ProbeKernel kernel;
-  bool by_halves = false;  ///< the model is what the chip would do if it had the instruction
+  /// Not none: the model is what the chip would do if it had the instruction.
+  Halves halves = Halves::none;
 
   /// Operand pairs that one instruction takes.
   [[nodiscard]] int terms() const { return kStepBytes * 8 / format(a_format).storage_bits; }
@@ -40,9 +41,9 @@ struct Probe {
   /// What the chip is held to.
   [[nodiscard]] Prediction prediction() const {
     const AccumulatorModel& accumulator = find_instruction_model(model).accumulator;
-    return by_halves ? prediction_by_halves(a_format, b_format,
-                                            accumulator.output_format == FormatId::f16)
-                     : Prediction{accumulator, a_format, b_format};
+    if (halves == Halves::none) return {accumulator, a_format, b_format};
+    return prediction_by_halves(halves, a_format, b_format,
+                                accumulator.output_format == FormatId::f16);
   }
 };
 

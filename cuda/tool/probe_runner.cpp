@@ -21,7 +21,7 @@ ProbeRunner::ProbeRunner(const Probe& probe, int tiles, int steps)
       steps_(steps),
       a_(operand_bytes(tiles, steps)),
       b_(operand_bytes(tiles, steps)),
-      executed_a_(probe.by_halves ? operand_bytes(tiles, 2 * steps) : 0),
+      executed_a_(probe.halves == Halves::none ? 0 : operand_bytes(tiles, 2 * steps)),
       executed_b_(executed_a_.size()),
       c_(static_cast<std::size_t>(tiles) * kTile),
       d_(static_cast<std::size_t>(tiles) * kTileOutputs),
@@ -41,17 +41,17 @@ void ProbeRunner::run(std::span<const VectorCase> cases) {
 std::uint64_t ProbeRunner::count_differences() {
   emulated_.fill(0xcd);
   count_.fill(0);
-  if (prediction_.by_halves) {
+  const bool whole = prediction_.halves == Halves::none;
+  if (!whole) {
     executed_a_.copy_in(executed_.a);
     executed_b_.copy_in(executed_.b);
   }
   launch_emulated_tiles(emulated_model(prediction_.accumulator),
                         emulated_format(executed_format(prediction_, probe_.a_format)),
                         emulated_format(executed_format(prediction_, probe_.b_format)),
-                        prediction_.by_halves ? kHalvesTerms : 0,
-                        prediction_.by_halves ? executed_a_.data() : a_.data(),
-                        prediction_.by_halves ? executed_b_.data() : b_.data(), c_.data(),
-                        emulated_.data(), executed_.tiles, executed_.steps);
+                        prediction_.halves, whole ? a_.data() : executed_a_.data(),
+                        whole ? b_.data() : executed_b_.data(), c_.data(), emulated_.data(),
+                        executed_.tiles, executed_.steps);
   launch_count_differences(reinterpret_cast<const std::uint32_t*>(d_.data()),
                            reinterpret_cast<const std::uint32_t*>(emulated_.data()),
                            static_cast<std::size_t>(executed_.tiles) * kTileOutputs, count_.data());

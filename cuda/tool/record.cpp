@@ -69,12 +69,10 @@ void record_ones(const Probe& probe, const Header& header, const std::filesystem
 void record(const Probe& probe, std::uint64_t seed, const std::filesystem::path& out) {
   const DeviceFacts facts = device_facts();
   const std::string name(probe.name);
-  Header header{{"gpu", facts.gpu},
-                {"driver", facts.driver},
-                {"cuda", facts.cuda},
-                {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())},
-                {"instruction", name}};
-  if (probe.by_halves) header["executed"] = "as FP16 halves and an addition of c (cuda/README.md)";
+  const Header header{
+      {"gpu", facts.gpu},    {"driver", facts.driver},
+      {"cuda", facts.cuda},  {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())},
+      {"instruction", name}, {"executed", std::string(to_string(probe.halves))}};
   const std::size_t cases = record_probe(probe, 1, kCounts, seed, header, out / (name + ".txt"));
   record_probe(probe, kChained, kChainedCounts, seed, header, out / (name + ".chained.txt"));
   if (probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)

@@ -43,13 +43,16 @@ TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "
   struct Setup {
     FormatId a, b;
     bool half_output;
+    Halves halves = Halves::chained;
   };
   constexpr int kSteps = 3;
   for (const Setup& s : {Setup{FormatId::e4m3fn, FormatId::e4m3fn, false},
                          Setup{FormatId::e4m3fn, FormatId::e5m2, false},
+                         Setup{FormatId::e4m3fn, FormatId::e4m3fn, false, Halves::separate},
+                         Setup{FormatId::e5m2, FormatId::e4m3fn, true, Halves::separate},
                          Setup{FormatId::e5m2, FormatId::e5m2, true}})
     for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special}) {
-      const Prediction prediction = prediction_by_halves(s.a, s.b, s.half_output);
+      const Prediction prediction = prediction_by_halves(s.halves, s.a, s.b, s.half_output);
       const auto cases = cases_of(s.a, s.b, 32 * kSteps, kind);
       const TileBatch batch = executed_batch(prediction, pack_tiles(cases, s.a, s.b, kSteps));
       REQUIRE(batch.steps == 2 * kSteps);
@@ -62,7 +65,7 @@ TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "
         const VectorCase one = case_of_output(cases, i);
         const float judged =
             output_by_integers(model, f16, f16, batch.a.data() + i / kTile * row_bytes,
-                               batch.b.data() + i % kTile * row_bytes, 32 * kSteps, kHalvesTerms,
+                               batch.b.data() + i % kTile * row_bytes, 32 * kSteps, s.halves,
                                std::bit_cast<float>(one.c));
         if (bits(tile[i]) != bits(judged)) ++wrong;
         if (i % 7 == 0 && bits(tile[i]) != predicted(prediction, one)) ++wrong;
@@ -73,13 +76,18 @@ TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "
 }
 
 TEST_CASE("the order of the halves and the place of c decide bits", "[cuda]") {
-  const Prediction prediction = prediction_by_halves(FormatId::e4m3fn, FormatId::e4m3fn, false);
+  const Prediction prediction =
+      prediction_by_halves(Halves::chained, FormatId::e4m3fn, FormatId::e4m3fn, false);
+  std::size_t separate = 0;
   std::size_t other_order = 0;
   std::size_t c_within = 0;
   std::size_t native = 0;
   for (const VectorCase& one :
        cases_of(FormatId::e4m3fn, FormatId::e4m3fn, 32, CaseKind::adversarial)) {
     const std::uint32_t expected = predicted(prediction, one);
+    Prediction apart = prediction;
+    apart.halves = Halves::separate;
+    if (predicted(apart, one) != expected) ++separate;
     VectorCase swapped = one;
     for (std::size_t k = 0; k < 32; k += 4)
       for (std::vector<std::uint32_t>* codes : {&swapped.a, &swapped.b}) {
@@ -95,6 +103,7 @@ TEST_CASE("the order of the halves and the place of c decide bits", "[cuda]") {
     if (bits(dot_product(narrow, FormatId::e4m3fn, one.a, FormatId::e4m3fn, one.b, c)) != expected)
       ++native;
   }
+  CHECK(separate > 0);
   CHECK(other_order > 0);
   CHECK(c_within > 0);
   CHECK(native > 0);
@@ -110,17 +119,19 @@ TEST_CASE("FP8 rows of a B200 replay by halves", "[cuda][silicon]") {
     return;
   }
   const VectorFile file = read_vectors(path);
-  const Prediction prediction = prediction_by_halves(file.a_format, file.b_format, false);
-  Prediction mutant = prediction;
-  mutant.accumulator.rounding = RoundingMode::nearest_even;
-  mutant.accumulator.alignment_fraction_bits = 13;
-  std::size_t mismatches = 0;
-  std::size_t of_mutant = 0;
-  for (const VectorCase& one : file.cases) {
-    if (predicted(prediction, one) != one.d) ++mismatches;
-    if (predicted(mutant, one) != one.d) ++of_mutant;
-  }
   CHECK(!file.cases.empty());
-  CHECK(mismatches == 0);
-  CHECK(of_mutant > 0);
+  for (const Halves halves : {Halves::chained, Halves::separate}) {
+    const Prediction right = prediction_by_halves(halves, file.a_format, file.b_format, false);
+    Prediction mutant = right;
+    mutant.accumulator.alignment_fraction_bits = 13;
+    std::size_t mismatches = 0;
+    std::size_t of_mutant = 0;
+    for (const VectorCase& one : file.cases) {
+      if (predicted(right, one) != one.d) ++mismatches;
+      if (predicted(mutant, one) != one.d) ++of_mutant;
+    }
+    INFO(to_string(halves));
+    CHECK(mismatches == 0);
+    CHECK(of_mutant > 0);
+  }
 }

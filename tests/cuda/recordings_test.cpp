@@ -26,9 +26,10 @@ constexpr std::size_t kEnoughForMutants = 1000;  // the all-ones files have one 
 /// What the chip that made the file is held to (record.cpp writes `executed`).
 Prediction prediction_of(const VectorFile& file) {
   const AccumulatorModel& model = find_instruction_model(file.model).accumulator;
-  if (file.header.contains("executed"))
-    return prediction_by_halves(file.a_format, file.b_format, model.output_format == FormatId::f16);
-  return {model, file.a_format, file.b_format};
+  const Halves halves = find_halves(file.header.at("executed"));
+  if (halves == Halves::none) return {model, file.a_format, file.b_format};
+  return prediction_by_halves(halves, file.a_format, file.b_format,
+                              model.output_format == FormatId::f16);
 }
 
 std::size_t mismatches(const VectorFile& file, const Prediction& prediction) {
@@ -52,10 +53,10 @@ std::vector<Prediction> mutants_of(const Prediction& right) {
 }
 
 /// A recording as the tool writes it, of the prediction itself.
-std::string recorded(const std::string& model, FormatId a, FormatId b, bool halves) {
+std::string recorded(const std::string& model, FormatId a, FormatId b, Halves halves) {
   const RecordingPlan plan{model, a, b, 32, 5, {256, 768, 256}};
-  std::map<std::string, std::string> header{{"gpu", "none: results of the prediction"}};
-  if (halves) header["executed"] = "as FP16 halves";
+  const std::map<std::string, std::string> header{{"gpu", "none: results of the prediction"},
+                                                  {"executed", std::string(to_string(halves))}};
   VectorFile file{model, a, b, plan.terms, header, planned_cases(plan)};
   for (VectorCase& one : file.cases) one.d = predicted(prediction_of(file), one);
   std::ostringstream out;
@@ -69,13 +70,15 @@ TEST_CASE("a recording tells its model from the mutants and from a changed bit",
   struct Setup {
     std::string model;
     FormatId a, b;
-    bool halves;
+    Halves halves;
   };
-  for (const Setup& s : {Setup{"sm90.wgmma.e4m3", FormatId::e4m3fn, FormatId::e4m3fn, false},
-                         Setup{"sm90.wgmma.f16", FormatId::f16, FormatId::f16, false},
-                         Setup{"sm90.mma.e4m3", FormatId::e4m3fn, FormatId::e5m2, true},
-                         Setup{"sm90.mma.e4m3.f16", FormatId::e4m3fn, FormatId::e4m3fn, false},
-                         Setup{"sm90.mma.e5m2.f16", FormatId::e5m2, FormatId::e5m2, true}}) {
+  for (const Setup& s :
+       {Setup{"sm90.wgmma.e4m3", FormatId::e4m3fn, FormatId::e4m3fn, Halves::none},
+        Setup{"sm90.wgmma.f16", FormatId::f16, FormatId::f16, Halves::none},
+        Setup{"sm90.mma.e4m3", FormatId::e4m3fn, FormatId::e5m2, Halves::chained},
+        Setup{"sm90.mma.e4m3", FormatId::e4m3fn, FormatId::e5m2, Halves::separate},
+        Setup{"sm90.mma.e4m3.f16", FormatId::e4m3fn, FormatId::e4m3fn, Halves::none},
+        Setup{"sm90.mma.e5m2.f16", FormatId::e5m2, FormatId::e5m2, Halves::chained}}) {
     INFO(s.model);
     std::string text = recorded(s.model, s.a, s.b, s.halves);
     const TemporaryFile good(text);
