@@ -1,5 +1,7 @@
 #include "cublaslt.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 
 namespace fp8lab::cuda {
@@ -54,6 +56,9 @@ LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorksp
   FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&d_layout_, wide ? CUDA_R_16BF : CUDA_R_32F, n, m,
                                                static_cast<std::int64_t>(n)));
   set_scale_modes();
+  // What is chosen may depend on there being scales: any place stands for them until `run`.
+  const auto* somewhere = reinterpret_cast<const float*>(workspace_.data());
+  if (!wide) set_scales(somewhere, somewhere);
   if (supported()) choose_kernel();
 }
 
@@ -80,33 +85,69 @@ void LtGemm::set_scale_modes() {
   if (!kHasScaleModes) reason_ = "scale modes came with CUDA 12.9";
 }
 
+// The library's A is our B.
+void LtGemm::set_scales(const float* a_scales, const float* b_scales) {
+  set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b_scales);
+  set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a_scales);
+}
+
 void LtGemm::choose_kernel() {
   cublasLtMatmulPreference_t preference = nullptr;
   FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceCreate(&preference));
   const std::size_t bytes = kWorkspaceBytes;
   FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceSetAttribute(
       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+  if (!problem_.may_split_k) {
+    const std::uint32_t none = CUBLASLT_REDUCTION_SCHEME_NONE;
+    FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, sizeof none));
+  }
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status =
       cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_layout_, a_layout_, d_layout_,
                                      d_layout_, preference, 1, &found, &count);
   FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceDestroy(preference));
-  // "Not supported" is an answer, every other failure an error.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
-    reason_ = "cuBLASLt has no kernel for this problem";
+  // A refusal is an answer, every other failure an error. Which of the two statuses
+  // a combination of scales gets has changed between versions.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+      (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
+    reason_ = fmt::format("cuBLASLt {} has no kernel for this problem ({})", cublasLtGetVersion(),
+                          cublasLtGetStatusName(status));
     return;
   }
   FP8LAB_CUDA_CHECK(status);
   algorithm_ = found.algo;
 }
 
+template <typename T>
+std::optional<T> LtGemm::setting(cublasLtMatmulAlgoConfigAttributes_t attribute) const {
+  T value{};
+  std::size_t written = 0;
+  // Not every kernel tells everything about itself, and nothing hangs on it.
+  if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, attribute, &value, sizeof value,
+                                           &written) != CUBLAS_STATUS_SUCCESS)
+    return std::nullopt;
+  return value;
+}
+
+int LtGemm::split_k() const {
+  return setting<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM).value_or(1);
+}
+
+std::string LtGemm::kernel() const {
+  const auto shown = [](auto value) { return value ? fmt::format("{}", *value) : "?"; };
+  return fmt::format("algorithm {}, tile {}, stages {}, cluster {}, split K {}",
+                     shown(setting<std::int32_t>(CUBLASLT_ALGO_CONFIG_ID)),
+                     shown(setting<std::uint32_t>(CUBLASLT_ALGO_CONFIG_TILE_ID)),
+                     shown(setting<std::uint32_t>(CUBLASLT_ALGO_CONFIG_STAGES_ID)),
+                     shown(setting<std::uint16_t>(CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID)),
+                     shown(setting<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)));
+}
+
 void LtGemm::run(const void* a, const void* b, const float* a_scales, const float* b_scales,
                  void* d) {
-  if (problem_.a_format != FormatId::bf16) {
-    set(operation_, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, b_scales);
-    set(operation_, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, a_scales);
-  }
+  if (problem_.a_format != FormatId::bf16) set_scales(a_scales, b_scales);
   const float one = 1.0F;
   const float zero = 0.0F;
   FP8LAB_CUDA_CHECK(cublasLtMatmul(handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d,

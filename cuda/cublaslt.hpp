@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include <optional>
 #include <string>
 
 #include "device_buffer.hpp"
@@ -21,7 +22,7 @@ enum class LtScales {
 };
 
 /// What to multiply. A [m,k], B [n,k], D [m,n], all row-major; FP8 inputs want k
-/// and n to be multiples of 16.
+/// and n to be multiples of 16, blockwise scales m and n multiples of 4.
 struct LtProblem {
   FormatId a_format = FormatId::e4m3fn;  ///< or e5m2, or bf16 for both
   FormatId b_format = FormatId::e4m3fn;
@@ -30,6 +31,7 @@ struct LtProblem {
   int k = 0;
   bool fast_accumulation = false;
   LtScales scales = LtScales::per_tensor;
+  bool may_split_k = true;  ///< whether K may be cut into parts that are added at the end
 };
 
 /// A product that cuBLASLt has chosen a kernel for.
@@ -43,16 +45,25 @@ class LtGemm {
   /// Whether this library and device offer the product; if not, why.
   [[nodiscard]] bool supported() const { return reason_.empty(); }
   [[nodiscard]] const std::string& reason() const { return reason_; }
+  /// The kernel that was chosen, in cuBLASLt's own numbers.
+  [[nodiscard]] std::string kernel() const;
+  /// Into how many parts that kernel cuts K, as far as it says.
+  [[nodiscard]] int split_k() const;
 
   /// D (binary32; BF16 where the inputs are BF16) = scales * A . B^T. Scales are
-  /// device memory: per tensor one value each, rowwise m and n, blockwise
-  /// [ceil(k/128), m] (A's rows contiguous) and [ceil(n/128), ceil(k/128) rounded
-  /// up to 4]. Launched, not synchronised.
+  /// inverse ones in device memory, aligned to 16 bytes: per tensor one value each,
+  /// rowwise m and n, blockwise [ceil(k/128), m] (A's rows contiguous) and
+  /// [ceil(n/128), ceil(k/128) rounded up to 4] (cuBLAS documentation, "Scaling
+  /// factors layouts" of 128-element 1D and 128x128 2D block scaling; its B is our
+  /// A). Launched, not synchronised.
   void run(const void* a, const void* b, const float* a_scales, const float* b_scales, void* d);
 
  private:
   void choose_kernel();
   void set_scale_modes();
+  void set_scales(const float* a_scales, const float* b_scales);
+  template <typename T>
+  [[nodiscard]] std::optional<T> setting(cublasLtMatmulAlgoConfigAttributes_t attribute) const;
 
   LtProblem problem_;
   std::string reason_;

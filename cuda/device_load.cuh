@@ -1,5 +1,5 @@
 #pragma once
-// Reading operands from device memory, and a whole dot product by integers.
+// Reading operands from device memory, and whole dot products by integers.
 
 #include "emulated_core.hpp"
 
@@ -25,6 +25,28 @@ FP8LAB_HD inline float dot_by_integers(const EmulatedModel& model, const Emulate
     };
     c = fused_step_integer(model, a_format.mantissa_bits, b_format.mantissa_bits, count, load_a,
                            load_b, c);
+  }
+  return c;
+}
+
+/// c + all `terms` products of two rows, which for halves stand in their order.
+FP8LAB_HD inline float output_by_integers(const EmulatedModel& model,
+                                          const EmulatedFormat& a_format,
+                                          const EmulatedFormat& b_format, const std::uint8_t* a_row,
+                                          const std::uint8_t* b_row, int terms, Halves halves,
+                                          float c) {
+  const auto sum_of = [&](int begin, int count, float start) {
+    return dot_by_integers(model, a_format, b_format, a_row, b_row, begin,
+                           min(begin + count, terms), start);
+  };
+  c = enter_accumulator(model, c);
+  if (halves == Halves::none) return sum_of(0, terms, c);
+  for (int k = 0; k < terms; k += kHalvesTerms) {
+    constexpr int kHalf = kHalvesTerms / 2;
+    const float sum = halves == Halves::chained ? sum_of(k, kHalvesTerms, 0.0F)
+                                                : add_apart(model, sum_of(k, kHalf, 0.0F),
+                                                            sum_of(k + kHalf, kHalf, 0.0F));
+    c = add_apart(model, c, sum);
   }
   return c;
 }

@@ -36,6 +36,17 @@ struct EmulatedFormat {
   int storage_bits = 8;
 };
 
+/// How ptxas makes FP8 mma.sync where the chip does not have it: the operands become
+/// FP16, and each 32 terms two FP16 instructions, on the terms k with k % 4 < 2 and on
+/// the others. Their sum starts from zero; c joins it by an ordinary addition.
+enum class Halves : int {
+  none,      ///< the chip has the instruction
+  chained,   ///< the second goes on from the first (nvcc 12.8 and later)
+  separate,  ///< both start from zero and are added ordinarily (nvcc 12.4 to 12.6)
+};
+/// Terms of one mma.sync that is made of halves.
+inline constexpr int kHalvesTerms = 32;
+
 struct Operand {
   std::uint32_t significand = 0;
   int exponent = 0;  ///< of the significand's leading place, the smallest normal one for subnormals
@@ -143,6 +154,14 @@ FP8LAB_HD inline float enter_accumulator(const EmulatedModel& model, float c) {
   return model.half_output ? float_from_half(half_from_float(c)) : c;
 }
 
+/// c + sum by an ordinary addition of the model's output format. FP16 goes through
+/// binary32, whose 24 bits are enough for the second rounding to be harmless.
+FP8LAB_HD inline float add_apart(const EmulatedModel& model, float c, float sum) {
+  const float total = c + sum;
+  if (model.half_output) return float_from_half(half_from_float(total));
+  return total != total ? float_of(kNanBits) : total;
+}
+
 /// |a||b| (or c) in units of 2^unit, cut toward zero.
 FP8LAB_HD inline std::int64_t cut(std::uint64_t significand, int shift, bool negative) {
   // A zero brings no exponent: its shift may be anything.
@@ -226,17 +245,19 @@ FP8LAB_HD constexpr bool fma_path_fits(const EmulatedModel& model) {
   return (4 * model.terms + 2) <= (1 << 22) >> model.alignment_fraction_bits;
 }
 
-/// Beyond this exponent the magic number would leave binary32.
+// The FMA path counts exponents as binary32's exponent field does, from 127.
+
+/// Beyond this field the magic number would leave binary32.
 FP8LAB_HD constexpr int fma_path_top(const EmulatedModel& model) {
-  return 127 - 23 + model.alignment_fraction_bits;
+  return 254 - 23 + model.alignment_fraction_bits;
 }
 
-/// The exponent that c brings to the alignment; zero brings the lowest one,
-/// which changes nothing.
-FP8LAB_HD inline int accumulator_exponent(float c) {
-  const int field = static_cast<int>((bits_of(c) >> 23) & 0xffu);
-  return (field == 0 ? 1 : field) - 127;
+/// The field that c brings to the alignment, where at least kLowestField counts: a
+/// subnormal has the exponent of the smallest normal, and zero changes nothing.
+FP8LAB_HD inline int accumulator_field(float c) {
+  return static_cast<int>((bits_of(c) >> 23) & 0xffu);
 }
+inline constexpr int kLowestField = 1;
 
 /// An operand as the FMA path wants it.
 struct SplitOperand {
@@ -250,13 +271,12 @@ struct FmaAccumulator {
   float all;
   float positive;
 
-  FP8LAB_HD FmaAccumulator(float all_sum, float positive_sum)
-      : all(all_sum), positive(positive_sum) {}
+  FmaAccumulator() = default;
 
-  /// `top`: the largest exponent of the step, c's included.
+  /// `top`: the largest field of the step, c's included.
   FP8LAB_HD FmaAccumulator(const EmulatedModel& model, int top, float c)
       : all(fma_toward_zero(fabsf(c), 1.0F, magic(model, top))),
-        positive(fma_toward_zero(c > 0.0F ? c : 0.0F, 1.0F, magic(model, top))) {}
+        positive(fma_toward_zero(fmaxf(c, 0.0F), 1.0F, magic(model, top))) {}
 
   FP8LAB_HD void add(const SplitOperand& a, const SplitOperand& b) {
     all = fma_toward_zero(a.magnitude, b.magnitude, all);
@@ -264,16 +284,17 @@ struct FmaAccumulator {
     positive = fma_toward_zero(a.negative, b.negative, positive);
   }
 
-  /// The step's exact aligned sum, at most 23 bits wide.
-  FP8LAB_HD float sum(const EmulatedModel& model, int top) const {
-    const float base = magic(model, top);
-    const float plus = positive - base;
-    return plus - ((all - base) - plus);
+  /// The step's exact aligned sum, at most 23 bits wide. Every operation is exact.
+  FP8LAB_HD float sum() const {
+    // Both accumulators are still in the binade that they began in, 1.5 of which
+    // they began with.
+    const float base = float_of((bits_of(all) & 0xff800000u) | 0x400000u);
+    return fma_toward_zero(2.0F, positive - base, base - all);
   }
 
   FP8LAB_HD static float magic(const EmulatedModel& model, int top) {
-    const int exponent = top + 23 - model.alignment_fraction_bits;
-    return float_of((static_cast<std::uint32_t>(exponent + 127) << 23) | 0x400000u);
+    const int field = top + 23 - model.alignment_fraction_bits;
+    return float_of((static_cast<std::uint32_t>(field) << 23) + 0x400000u);
   }
 };
 

@@ -8,7 +8,7 @@ namespace fp8lab::cuda {
 namespace {
 
 __global__ void __launch_bounds__(256)
-    emulate(EmulatedModel model, EmulatedFormat a_format, EmulatedFormat b_format,
+    emulate(EmulatedModel model, EmulatedFormat a_format, EmulatedFormat b_format, Halves halves,
             const std::uint8_t* a, const std::uint8_t* b, const float* c, float* d, int steps) {
   const int row_bytes = steps * kStepBytes;
   const int terms = row_bytes * 8 / a_format.storage_bits;
@@ -18,9 +18,9 @@ __global__ void __launch_bounds__(256)
     const int column = output % kTile;
     const std::uint8_t* a_row = a + (tile * kTile + row) * row_bytes;
     const std::uint8_t* b_row = b + (tile * kTile + column) * row_bytes;
-    const float start = enter_accumulator(model, c[tile * kTile + case_of_c(row, column)]);
     d[tile * kTileOutputs + output] =
-        dot_by_integers(model, a_format, b_format, a_row, b_row, 0, terms, start);
+        output_by_integers(model, a_format, b_format, a_row, b_row, terms, halves,
+                           c[tile * kTile + case_of_c(row, column)]);
   }
 }
 
@@ -37,9 +37,9 @@ __global__ void count_differences(const std::uint32_t* x, const std::uint32_t* y
 }  // namespace
 
 void launch_emulated_tiles(const EmulatedModel& model, const EmulatedFormat& a_format,
-                           const EmulatedFormat& b_format, const std::uint8_t* a,
+                           const EmulatedFormat& b_format, Halves halves, const std::uint8_t* a,
                            const std::uint8_t* b, const float* c, float* d, int tiles, int steps) {
-  emulate<<<tiles, 256>>>(model, a_format, b_format, a, b, c, d, steps);
+  emulate<<<tiles, 256>>>(model, a_format, b_format, halves, a, b, c, d, steps);
   FP8LAB_CUDA_CHECK_LAUNCH("emulate");
 }
 

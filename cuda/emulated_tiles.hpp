@@ -10,9 +10,10 @@
 namespace fp8lab::cuda {
 
 /// d [tiles, 64, 64] under `model` for a batch on the device (see ProbeKernel
-/// for the shapes). Integer arithmetic throughout.
+/// for the shapes), whole or by halves (output_by_integers).
+/// Integer arithmetic throughout.
 void launch_emulated_tiles(const EmulatedModel& model, const EmulatedFormat& a_format,
-                           const EmulatedFormat& b_format, const std::uint8_t* a,
+                           const EmulatedFormat& b_format, Halves halves, const std::uint8_t* a,
                            const std::uint8_t* b, const float* c, float* d, int tiles, int steps);
 
 /// Adds the number of words in which x and y differ to *count (device memory).

@@ -6,6 +6,11 @@
 #include "gemm_launch.hpp"
 
 namespace fp8lab::cuda {
+namespace {
+
+constexpr int kMostGridRows = 65535;
+
+}  // namespace
 
 void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted, FormatId a,
                           FormatId b) {
@@ -16,10 +21,13 @@ void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted
                    formats.b.exponent_bits + formats.b.mantissa_bits == 7;
   if (fp8 && model.terms % 4 == 0 && kPaddedBytes % model.terms == 0 && model.terms <= kMaxTerms &&
       fma_path_fits(model)) {
-    const dim3 grid((g.n + kTileSize - 1) / kTileSize, (g.m + kTileSize - 1) / kTileSize);
-    multiply_by_fma<<<grid, kThreads>>>(g, model, formats);
+    FP8LAB_CUDA_CHECK(cudaFuncSetAttribute(
+        multiply_by_fma, cudaFuncAttributeMaxDynamicSharedMemorySize, kStepTileBytes));
+    const dim3 grid((g.n + kTileColumns - 1) / kTileColumns, (g.m + kTileRows - 1) / kTileRows);
+    multiply_by_fma<<<grid, kThreads, kStepTileBytes>>>(g, model, formats);
   } else {
-    multiply_by_integers<<<dim3((g.n + 63) / 64, g.m), 64>>>(g, model, formats);
+    const dim3 grid((g.n + 63) / 64, min(g.m, kMostGridRows));
+    multiply_by_integers<<<grid, 64>>>(g, model, formats);
   }
   FP8LAB_CUDA_CHECK_LAUNCH("gemm_emulated");
 }

@@ -1,9 +1,10 @@
 #pragma once
 // The kernels of the product without tensor cores, apart from their launch so
 // that a test can run them thread by thread on the host. FP8 with few alignment
-// bits goes by binary32 FMAs (see emulated_core.hpp) over tiles of 64 x 64
-// outputs; every other model, and every step that holds a NaN, an infinity or
-// a huge accumulator, by integers.
+// bits goes by binary32 FMAs (see emulated_core.hpp) over tiles of 64 x 128
+// outputs, 8 x 8 a thread: the more outputs share an operand, the less there is to
+// do beside the three FMAs of a product. Every other model, and every step that
+// holds a NaN, an infinity or a huge accumulator, goes by integers.
 
 #if defined(__CUDACC__)
 #include <cuda_fp16.h>
@@ -16,34 +17,40 @@
 
 namespace fp8lab::cuda {
 
-constexpr int kTileSize = 64;
+constexpr int kTileRows = 64;
+constexpr int kTileColumns = 128;
 constexpr int kThreads = 128;
-constexpr int kRows = 8;  // outputs of a thread: 8 rows by 4 columns
-constexpr int kColumns = 4;
+constexpr int kRows = 8;     // of a thread, one after the other
+constexpr int kColumns = 8;  // of a thread: four, and the four 64 further on
+constexpr int kColumnGroups = kTileColumns / kColumns;
 constexpr int kMaxTerms = 32;
-constexpr int kZeroExponent = -1000;  // of a zero operand: below every real sum
+constexpr int kZeroField = -1000;  // of a zero operand: below every real sum
 
-/// Two exponents side by side. Hopper adds and takes the maximum of pairs of 16-bit
-/// integers in one instruction; before it, FP16 holds these integers exactly.
-struct ExponentPair {
+/// Column `j` of a thread whose first one is `first`. Neighbouring threads read
+/// neighbouring fours from shared memory, without conflicts.
+__device__ int column_of(int first, int j) { return first + j % 4 + j / 4 * (kTileColumns / 2); }
+
+/// Two fields of products side by side. Hopper adds and takes the maximum of pairs of
+/// 16-bit integers in one instruction; before it, FP16 holds these integers exactly.
+struct FieldPair {
   std::uint32_t bits;
 
-  static __device__ std::uint32_t encode(int exponent) {
+  static __device__ std::uint32_t encode(int field) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    return static_cast<std::uint32_t>(exponent) & 0xffffu;
+    return static_cast<std::uint32_t>(field) & 0xffffu;
 #else
-    return __half_as_ushort(__int2half_rn(exponent));
+    return __half_as_ushort(__int2half_rn(field));
 #endif
   }
   static __device__ int decode(std::uint32_t half) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    return static_cast<std::int16_t>(half & 0xffffu);
+    return static_cast<int>(half & 0xffffu);  // never below kLowestField
 #else
     return __half2int_rn(__ushort_as_half(static_cast<unsigned short>(half & 0xffffu)));
 #endif
   }
-  static __device__ ExponentPair lowest() {
-    const std::uint32_t low = encode(2 * kZeroExponent);
+  static __device__ FieldPair lowest() {
+    const std::uint32_t low = encode(kLowestField);
     return {low | (low << 16)};
   }
   /// max(*this, a + b) in both halves.
@@ -58,135 +65,148 @@ struct ExponentPair {
   }
 };
 
-/// One step of a tile: operands split by sign, [term][row or column].
-struct alignas(16) StepTile {
-  float a_positive[kMaxTerms][kTileSize];
-  float a_negative[kMaxTerms][kTileSize];
-  float b_positive[kMaxTerms][kTileSize];
-  float b_negative[kMaxTerms][kTileSize];
-  std::uint32_t a_exponent[kMaxTerms][kTileSize];  // the same exponent in both halves
-  std::uint16_t b_exponent[kMaxTerms][kTileSize];
+/// One step of an operand, split by sign: [term][row or column].
+template <int kSize, typename Field>
+struct alignas(16) SplitTile {
+  float magnitude[kMaxTerms][kSize];
+  float positive[kMaxTerms][kSize];
+  float negative[kMaxTerms][kSize];
+  Field field[kMaxTerms][kSize];
 };
+
+struct StepTile {
+  SplitTile<kTileRows, std::uint32_t> a;  ///< the same field in both halves
+  SplitTile<kTileColumns, std::uint16_t> b;
+};
+constexpr int kStepTileBytes = sizeof(StepTile);
 
 struct TileFormats {
   EmulatedFormat a;
   EmulatedFormat b;
 };
 
-/// The magnitude of an FP8 code: its bits moved into binary32, and the bias mended.
-__device__ float fp8_magnitude(const EmulatedFormat& f, std::uint32_t code) {
-  const std::uint32_t moved = (code & 0x7fu) << (23 - f.mantissa_bits);
-  return float_of(moved) * float_of(static_cast<std::uint32_t>(254 - f.bias) << 23);
+/// The value of the FP8 code in byte `byte` of `codes`: its bits moved into binary32,
+/// and the bias mended.
+__device__ float fp8_value(const EmulatedFormat& f, std::uint32_t codes, int byte) {
+  const auto on_top = static_cast<std::int32_t>(codes << (24 - 8 * byte));
+  // The mask drops the copies of the sign, and the bytes below.
+  const auto moved = static_cast<std::uint32_t>(on_top >> (8 - f.exponent_bits));
+  return float_of(moved & (0x80000000u | (0x7f000000u >> (8 - f.exponent_bits)))) *
+         float_of(static_cast<std::uint32_t>(254 - f.bias) << 23);
 }
 
-__device__ int fp8_exponent(const EmulatedFormat& f, std::uint32_t code) {
-  const int field = static_cast<int>((code & 0x7fu) >> f.mantissa_bits);
-  if ((code & 0x7fu) == 0) return kZeroExponent;
-  return (field == 0 ? 1 : field) - f.bias;
+/// The field of a magnitude: for subnormal codes the one of the smallest normal.
+__device__ int fp8_field(const EmulatedFormat& f, float magnitude) {
+  const auto field = static_cast<int>(bits_of(magnitude) >> 23);
+  return magnitude == 0.0F ? kZeroField : max(field, 128 - f.bias);
 }
 
-__device__ bool fp8_is_special(const EmulatedFormat& f, std::uint32_t code) {
-  return f.has_infinity ? (code & 0x7fu) >= 0x7cu : (code & 0x7fu) == 0x7fu;
+/// Whether one of four codes is a NaN or an infinity.
+__device__ bool any_fp8_special(const EmulatedFormat& f, std::uint32_t codes) {
+  const std::uint32_t to_the_top = f.has_infinity ? 0x04040404u : 0x01010101u;
+  return (((codes & 0x7f7f7f7fu) + to_the_top) & 0x80808080u) != 0;
 }
 
-__device__ std::uint32_t four_codes(const std::uint8_t* row, int k) {
-  return *reinterpret_cast<const std::uint32_t*>(row + k);
-}
-
-/// Splits one step of A and B into shared memory; true if this thread saw a
-/// special code. Terms past K are the zeros of the padding.
-__device__ bool load_step(const GemmArguments& g, const TileFormats& formats, int terms, int k,
-                          StepTile& tile) {
-  const std::size_t a_row = static_cast<std::size_t>(blockIdx.y) * kTileSize;
-  const std::size_t b_row = static_cast<std::size_t>(blockIdx.x) * kTileSize;
+/// Splits one step of an operand, whose first byte of its first row is `rows`, into
+/// shared memory; true if this thread saw a special code. Terms past K are the
+/// zeros of the padding. `unbias` leaves the fields: a product has the bias of one.
+template <int kSize, typename Field>
+__device__ bool split_step(const std::uint8_t* rows, int row_bytes, const EmulatedFormat& f,
+                           int terms, int unbias, SplitTile<kSize, Field>& tile) {
   bool special = false;
   // Neighbouring threads take neighbouring rows, so that shared memory is
   // written without conflicts.
-  for (int i = static_cast<int>(threadIdx.x); i < terms / 4 * kTileSize; i += kThreads) {
-    const int row = i % kTileSize;
-    const int first = i / kTileSize * 4;
-    const std::uint32_t a_codes = four_codes(g.a + (a_row + row) * g.row_bytes, k + first);
-    const std::uint32_t b_codes = four_codes(g.b + (b_row + row) * g.row_bytes, k + first);
+  const int row = static_cast<int>(threadIdx.x) % kSize;
+  const std::uint8_t* codes_of_row = rows + static_cast<std::size_t>(row) * row_bytes;
+  for (int first = static_cast<int>(threadIdx.x) / kSize * 4; first < terms;
+       first += kThreads / kSize * 4) {
+    const std::uint32_t codes = *reinterpret_cast<const std::uint32_t*>(codes_of_row + first);
+    special |= any_fp8_special(f, codes);
     FP8LAB_UNROLL
     for (int byte = 0; byte < 4; ++byte) {
-      const std::uint32_t a = a_codes >> (8 * byte);
-      const std::uint32_t b = b_codes >> (8 * byte);
-      const int term = first + byte;
-      const float a_magnitude = fp8_magnitude(formats.a, a);
-      const float b_magnitude = fp8_magnitude(formats.b, b);
-      tile.a_positive[term][row] = (a & 0x80u) != 0 ? 0.0F : a_magnitude;
-      tile.a_negative[term][row] = (a & 0x80u) != 0 ? a_magnitude : 0.0F;
-      tile.b_positive[term][row] = (b & 0x80u) != 0 ? 0.0F : b_magnitude;
-      tile.b_negative[term][row] = (b & 0x80u) != 0 ? b_magnitude : 0.0F;
-      const std::uint32_t exponent = ExponentPair::encode(fp8_exponent(formats.a, a));
-      tile.a_exponent[term][row] = exponent | (exponent << 16);
-      tile.b_exponent[term][row] =
-          static_cast<std::uint16_t>(ExponentPair::encode(fp8_exponent(formats.b, b)));
-      special |= fp8_is_special(formats.a, a) || fp8_is_special(formats.b, b);
+      const float value = fp8_value(f, codes, byte);
+      tile.magnitude[first + byte][row] = fabsf(value);
+      tile.positive[first + byte][row] = fmaxf(value, 0.0F);
+      tile.negative[first + byte][row] = fmaxf(-value, 0.0F);
+      const std::uint32_t field = FieldPair::encode(fp8_field(f, fabsf(value)) - unbias);
+      tile.field[first + byte][row] = static_cast<Field>(field | (field << 16));
     }
   }
   return special;
 }
 
-/// The largest product exponent of each output.
-__device__ void largest_exponents(const StepTile& tile, int terms, int row, int column,
-                                  int (&top)[kRows][kColumns]) {
-  ExponentPair pairs[kRows][kColumns / 2];
+/// The largest field of each output's products.
+__device__ void largest_fields(const StepTile& tile, int terms, int row, int column,
+                               FieldPair (&top)[kRows][kColumns / 2]) {
   FP8LAB_UNROLL
   for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
-  for (int j = 0; j < kColumns / 2; ++j) pairs[i][j] = ExponentPair::lowest();
+  for (int j = 0; j < kColumns / 2; ++j) top[i][j] = FieldPair::lowest();
   for (int term = 0; term < terms; ++term) {
-    const uint2 b = *reinterpret_cast<const uint2*>(&tile.b_exponent[term][column]);
+    std::uint32_t a[kRows];
+    std::uint32_t b[kColumns / 2];
     FP8LAB_UNROLL
     for (int i = 0; i < kRows; i += 4) {
-      const uint4 a = *reinterpret_cast<const uint4*>(&tile.a_exponent[term][row + i]);
-      const std::uint32_t a_words[4] = {a.x, a.y, a.z, a.w};
-      FP8LAB_UNROLL
-      for (int r = 0; r < 4; ++r) {
-        pairs[i + r][0].raise(a_words[r], b.x);
-        pairs[i + r][1].raise(a_words[r], b.y);
-      }
+      const uint4 four = *reinterpret_cast<const uint4*>(&tile.a.field[term][row + i]);
+      a[i] = four.x;
+      a[i + 1] = four.y;
+      a[i + 2] = four.z;
+      a[i + 3] = four.w;
     }
+    FP8LAB_UNROLL
+    for (int j = 0; j < kColumns; j += 4) {
+      const uint2 four = *reinterpret_cast<const uint2*>(&tile.b.field[term][column_of(column, j)]);
+      b[j / 2] = four.x;
+      b[j / 2 + 1] = four.y;
+    }
+    FP8LAB_UNROLL
+    for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
+    for (int j = 0; j < kColumns / 2; ++j) top[i][j].raise(a[i], b[j]);
   }
-  FP8LAB_UNROLL
-  for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
-  for (int j = 0; j < kColumns; ++j)
-    top[i][j] = ExponentPair::decode(pairs[i][j / 2].bits >> (16 * (j % 2)));
+}
+
+/// Four neighbouring floats of shared memory.
+__device__ void load_four(const float* from, float* to) {
+  const float4 four = *reinterpret_cast<const float4*>(from);
+  to[0] = four.x;
+  to[1] = four.y;
+  to[2] = four.z;
+  to[3] = four.w;
 }
 
 /// The products of one step, cut and summed: all of them, and the positive ones.
 __device__ void add_products(const StepTile& tile, int terms, int row, int column,
-                             float (&all)[kRows][kColumns], float (&positive)[kRows][kColumns]) {
+                             FmaAccumulator (&sums)[kRows][kColumns]) {
+  FP8LAB_UNROLL_BY_2
   for (int term = 0; term < terms; ++term) {
-    const float4 bp = *reinterpret_cast<const float4*>(&tile.b_positive[term][column]);
-    const float4 bn = *reinterpret_cast<const float4*>(&tile.b_negative[term][column]);
-    const float b_positive[4] = {bp.x, bp.y, bp.z, bp.w};
-    const float b_negative[4] = {bn.x, bn.y, bn.z, bn.w};
+    float b[3][kColumns];
+    FP8LAB_UNROLL
+    for (int j = 0; j < kColumns; j += 4) {
+      const int at = column_of(column, j);
+      load_four(&tile.b.magnitude[term][at], &b[0][j]);
+      load_four(&tile.b.positive[term][at], &b[1][j]);
+      load_four(&tile.b.negative[term][at], &b[2][j]);
+    }
     FP8LAB_UNROLL
     for (int i = 0; i < kRows; i += 4) {
-      const float4 ap = *reinterpret_cast<const float4*>(&tile.a_positive[term][row + i]);
-      const float4 an = *reinterpret_cast<const float4*>(&tile.a_negative[term][row + i]);
-      const float a_positive[4] = {ap.x, ap.y, ap.z, ap.w};
-      const float a_negative[4] = {an.x, an.y, an.z, an.w};
+      float a[3][4];
+      load_four(&tile.a.magnitude[term][row + i], a[0]);
+      load_four(&tile.a.positive[term][row + i], a[1]);
+      load_four(&tile.a.negative[term][row + i], a[2]);
       FP8LAB_UNROLL
       for (int r = 0; r < 4; ++r) FP8LAB_UNROLL
-      for (int j = 0; j < kColumns; ++j) {
-        FmaAccumulator sum(all[i + r][j], positive[i + r][j]);
-        sum.add({a_positive[r] + a_negative[r], a_positive[r], a_negative[r]},
-                {b_positive[j] + b_negative[j], b_positive[j], b_negative[j]});
-        all[i + r][j] = sum.all;
-        positive[i + r][j] = sum.positive;
-      }
+      for (int j = 0; j < kColumns; ++j)
+        sums[i + r][j].add({a[0][r], a[1][r], a[2][r]}, {b[0][j], b[1][j], b[2][j]});
     }
   }
 }
 
-// What follows is rare, or rare enough, and is not inlined: 32 copies of it would
+// What follows is rare, or rare enough, and is not inlined: 64 copies of it would
 // cost the common path its registers.
 
-__device__ __noinline__ float step_by_integers(const GemmArguments& g, const EmulatedModel& model,
-                                               const TileFormats& formats, int row, int column,
-                                               int begin, int end, float c) {
+__device__ __noinline__ float output_step_by_integers(const GemmArguments& g,
+                                                      const EmulatedModel& model,
+                                                      const TileFormats& formats, int row,
+                                                      int column, int begin, int end, float c) {
   return dot_by_integers(model, formats.a, formats.b,
                          g.a + static_cast<std::size_t>(row) * g.row_bytes,
                          g.b + static_cast<std::size_t>(column) * g.row_bytes, begin, end, c);
@@ -215,13 +235,29 @@ __device__ __noinline__ void finish_into_d(const GemmArguments& g, int row, int 
   d = finish(g, g.promotion_interval > 0 ? d : sum, row, column);
 }
 
-__global__ void __launch_bounds__(kThreads)
+/// The sums of a step that cannot go by FMAs.
+__device__ void step_by_integers(const GemmArguments& g, const EmulatedModel& model,
+                                 const TileFormats& formats, int first_row, int first_column, int k,
+                                 float (&sums)[kRows][kColumns]) {
+  FP8LAB_UNROLL
+  for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
+  for (int j = 0; j < kColumns; ++j)
+    sums[i][j] = output_step_by_integers(g, model, formats, min(first_row + i, g.m - 1),
+                                         min(column_of(first_column, j), g.n - 1), k,
+                                         min(k + model.terms, g.k), sums[i][j]);
+}
+
+__global__ void __launch_bounds__(kThreads, 2)
     multiply_by_fma(const GemmArguments g, const EmulatedModel model, const TileFormats formats) {
-  __shared__ StepTile tile;
-  const int row = static_cast<int>(threadIdx.x) / 16 * kRows;
-  const int column = static_cast<int>(threadIdx.x) % 16 * kColumns;
-  const int first_row = static_cast<int>(blockIdx.y) * kTileSize + row;
-  const int first_column = static_cast<int>(blockIdx.x) * kTileSize + column;
+  FP8LAB_DYNAMIC_SHARED(raw_shared);
+  StepTile& tile = *reinterpret_cast<StepTile*>(raw_shared);
+  const int row = static_cast<int>(threadIdx.x) / kColumnGroups * kRows;
+  const int column = static_cast<int>(threadIdx.x) % kColumnGroups * 4;
+  const int first_row = static_cast<int>(blockIdx.y) * kTileRows + row;
+  const int first_column = static_cast<int>(blockIdx.x) * kTileColumns + column;
+  const std::uint8_t* a_rows = g.a + static_cast<std::size_t>(blockIdx.y) * kTileRows * g.row_bytes;
+  const std::uint8_t* b_rows =
+      g.b + static_cast<std::size_t>(blockIdx.x) * kTileColumns * g.row_bytes;
   const bool promoted = g.promotion_interval > 0;
   const int interval = promoted ? g.promotion_interval : INT_MAX;
   const bool truncates = !model.half_output && !model.nearest_even;
@@ -232,41 +268,50 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
   for (int j = 0; j < kColumns; ++j) {
     const int r = min(first_row + i, g.m - 1);
-    const int c = min(first_column + j, g.n - 1);
+    const int c = min(column_of(first_column, j), g.n - 1);
     sums[i][j] = promoted || g.c == nullptr ? 0.0F : start_value(g, r, c);
     if (model.half_output) sums[i][j] = round_c_to_half(model, sums[i][j]);
   }
 
   for (int k = 0; k < g.k; k += model.terms) {
     const int terms = model.terms;
-    const bool special = __syncthreads_or(load_step(g, formats, terms, k, tile)) != 0;
+    const bool a_special = split_step(a_rows + k, g.row_bytes, formats.a, terms, 0, tile.a);
+    const bool b_special = split_step(b_rows + k, g.row_bytes, formats.b, terms, 127, tile.b);
+    bool by_integers = __syncthreads_or(a_special || b_special) != 0;
 
-    int top[kRows][kColumns];
-    largest_exponents(tile, terms, row, column, top);
-    float all[kRows][kColumns];
-    float positive[kRows][kColumns];
+    FieldPair pairs[kRows][kColumns / 2];
+    largest_fields(tile, terms, row, column, pairs);
+    int highest = INT_MIN;
+    const auto top = [&](int i, int j) {
+      return max(FieldPair::decode(pairs[i][j / 2].bits >> (16 * (j % 2))),
+                 accumulator_field(sums[i][j]));
+    };
     FP8LAB_UNROLL
     for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
-    for (int j = 0; j < kColumns; ++j) {
-      // A huge or non-finite accumulator is redone by integers below; until
-      // then any exponent in range keeps the arithmetic harmless.
-      top[i][j] = max(top[i][j], accumulator_exponent(sums[i][j]));
-      const FmaAccumulator start(model, min(top[i][j], fma_path_top(model)), sums[i][j]);
-      all[i][j] = start.all;
-      positive[i][j] = start.positive;
-    }
-    add_products(tile, terms, row, column, all, positive);
-    FP8LAB_UNROLL
-    for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
-    for (int j = 0; j < kColumns; ++j) {
-      if (special || top[i][j] > fma_path_top(model)) {
-        sums[i][j] =
-            step_by_integers(g, model, formats, min(first_row + i, g.m - 1),
-                             min(first_column + j, g.n - 1), k, min(k + terms, g.k), sums[i][j]);
-        continue;
+    for (int j = 0; j < kColumns; ++j) highest = max(highest, top(i, j));
+    // A huge accumulator, or one that is not finite.
+    by_integers |= highest > fma_path_top(model);
+    if (by_integers) {
+      step_by_integers(g, model, formats, first_row, first_column, k, sums);
+    } else {
+      FmaAccumulator accumulators[kRows][kColumns];
+      FP8LAB_UNROLL
+      for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
+      for (int j = 0; j < kColumns; ++j)
+        accumulators[i][j] = FmaAccumulator(model, top(i, j), sums[i][j]);
+      add_products(tile, terms, row, column, accumulators);
+      FP8LAB_UNROLL
+      for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
+      for (int j = 0; j < kColumns; ++j) sums[i][j] = accumulators[i][j].sum();
+      if (truncates) {
+        FP8LAB_UNROLL
+        for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
+        for (int j = 0; j < kColumns; ++j) sums[i][j] = float_of(bits_of(sums[i][j]) & kept_bits);
+      } else {
+        FP8LAB_UNROLL
+        for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
+        for (int j = 0; j < kColumns; ++j) sums[i][j] = round_in_general(model, sums[i][j]);
       }
-      const float sum = FmaAccumulator(all[i][j], positive[i][j]).sum(model, top[i][j]);
-      sums[i][j] = truncates ? float_of(bits_of(sum) & kept_bits) : round_in_general(model, sum);
     }
 
     const int end = k + model.terms;
@@ -275,7 +320,7 @@ __global__ void __launch_bounds__(kThreads)
       FP8LAB_UNROLL
       for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
       for (int j = 0; j < kColumns; ++j) {
-        promote_into_d(g, first_row + i, first_column + j, begin, sums[i][j]);
+        promote_into_d(g, first_row + i, column_of(first_column, j), begin, sums[i][j]);
         sums[i][j] = 0.0F;
       }
     }
@@ -284,27 +329,30 @@ __global__ void __launch_bounds__(kThreads)
 
   FP8LAB_UNROLL
   for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
-  for (int j = 0; j < kColumns; ++j) finish_into_d(g, first_row + i, first_column + j, sums[i][j]);
+  for (int j = 0; j < kColumns; ++j)
+    finish_into_d(g, first_row + i, column_of(first_column, j), sums[i][j]);
 }
 
-/// Any model and format: one thread an output.
+/// Any model and format: one thread an output, a row of blocks a row and, where the
+/// grid has fewer of those, some more.
 __global__ void multiply_by_integers(const GemmArguments g, const EmulatedModel model,
                                      const TileFormats formats) {
   const int column = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int row = static_cast<int>(blockIdx.y);
   if (column >= g.n) return;
-  const std::uint8_t* a_row = g.a + static_cast<std::size_t>(row) * g.row_bytes;
   const std::uint8_t* b_row = g.b + static_cast<std::size_t>(column) * g.row_bytes;
-  float sum = start_value(g, row, column);
-  if (g.promotion_interval == 0)
-    sum = dot_by_integers(model, formats.a, formats.b, a_row, b_row, 0, g.k,
-                          enter_accumulator(model, sum));
-  for (int k = 0; g.promotion_interval > 0 && k < g.k; k += g.promotion_interval) {
-    const float partial = dot_by_integers(model, formats.a, formats.b, a_row, b_row, k,
-                                          min(k + g.promotion_interval, g.k), 0.0F);
-    sum = promote(g, partial, g.a_scales.at(row, k), g.b_scales.at(column, k), sum);
+  for (int row = static_cast<int>(blockIdx.y); row < g.m; row += static_cast<int>(gridDim.y)) {
+    const std::uint8_t* a_row = g.a + static_cast<std::size_t>(row) * g.row_bytes;
+    float sum = start_value(g, row, column);
+    if (g.promotion_interval == 0)
+      sum = dot_by_integers(model, formats.a, formats.b, a_row, b_row, 0, g.k,
+                            enter_accumulator(model, sum));
+    for (int k = 0; g.promotion_interval > 0 && k < g.k; k += g.promotion_interval) {
+      const float partial = dot_by_integers(model, formats.a, formats.b, a_row, b_row, k,
+                                            min(k + g.promotion_interval, g.k), 0.0F);
+      sum = promote(g, partial, g.a_scales.at(row, k), g.b_scales.at(column, k), sum);
+    }
+    g.d[static_cast<std::size_t>(row) * g.n + column] = finish(g, sum, row, column);
   }
-  g.d[static_cast<std::size_t>(row) * g.n + column] = finish(g, sum, row, column);
 }
 
 }  // namespace fp8lab::cuda

@@ -36,9 +36,9 @@ FP8LAB_WGMMA_N128(E5E5, "e5m2.e5m2");
 FP8LAB_WGMMA_N128(E4E5, "e4m3.e5m2");
 FP8LAB_WGMMA_N128(E5E4, "e5m2.e4m3");
 
-template <typename Op, int kChunk, bool kPromoted, bool kFromC = true>
+template <typename Op, int kChunk, bool kPromoted>
 void launch_kernel(const GemmArguments& g) {
-  const auto kernel = multiply<Op, kChunk, kPromoted, kFromC>;
+  const auto kernel = multiply<Op, kChunk, kPromoted>;
   FP8LAB_CUDA_CHECK(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   const dim3 grid((g.n + kBlockColumns - 1) / kBlockColumns, (g.m + kBlockRows - 1) / kBlockRows);
@@ -53,9 +53,7 @@ void launch_kernel(const GemmArguments& g) {
 // take every interval but multiples of 128 one step at a time.
 template <typename Op>
 void launch(const GemmArguments& g) {
-  if (g.promotion_interval == 0)
-    return starts_from_c(g) ? launch_kernel<Op, 4, false>(g)
-                            : launch_kernel<Op, 4, false, false>(g);
+  if (g.promotion_interval == 0) return launch_kernel<Op, 4, false>(g);
   if (g.promotion_interval % 128 == 0) return launch_kernel<Op, 4, true>(g);
   if constexpr (std::is_same_v<Op, E4E4>)
     if (g.promotion_interval % 64 == 0) return launch_kernel<Op, 2, true>(g);

@@ -69,15 +69,9 @@ __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places, i
   }
 }
 
-FP8LAB_HD inline bool starts_from_c(const GemmArguments& g) {
-  return g.c != nullptr && !g.scaled_at_end;
-}
-
 /// kChunk steps run back to back: the promotion interval is a multiple of them.
 /// Steps past K multiply zeros, as kernels fed by the copy engine do.
-/// kFromC: the sums may start from c. Apart, since sums that are loaded make ptxas
-/// wait for every group where promotions do not (its remark C7515).
-template <typename Op, int kChunk, bool kPromoted, bool kFromC>
+template <typename Op, int kChunk, bool kPromoted>
 __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments g) {
   FP8LAB_DYNAMIC_SHARED(raw_shared);
   __shared__ int column_scales[kBlockColumns];
@@ -99,17 +93,21 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
 
   float sums[kSums];
   float totals[kPromoted ? kSums : 1];
-  const bool from_c = kFromC && starts_from_c(g);
+  const bool from_c = g.c != nullptr && !g.scaled_at_end;
   FP8LAB_UNROLL
   for (int i = 0; i < kSums; ++i) {
     const Place at = accumulator(0, i);
     const int row = first_row + at.row;
     const int column = block_column + corner.column + at.column;
     const float start = from_c && row < g.m && column < g.n ? g.c_at(row, column) : 0.0F;
-    if constexpr (kPromoted)
+    if constexpr (kPromoted) {
       totals[i] = start;
-    else
+    } else {
       sums[i] = start;
+      // Loads that ptxas moves in among the products make it wait for each of them (its remark
+      // C7515).
+      pin(sums[i]);
+    }
   }
 
   const int tiles = (g.k + 127) / 128;

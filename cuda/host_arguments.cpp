@@ -16,9 +16,9 @@ T round_up(T value, T unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-int checked_int(std::int64_t value, const char* name) {
-  require(value <= std::numeric_limits<int>::max() / 256, name, "a size below 2^23",
-          fmt::format("{}", value));
+int checked_int(std::int64_t value, const char* name,
+                std::int64_t most = std::numeric_limits<int>::max() / 256) {
+  require(value <= most, name, fmt::format("a size of at most {}", most), fmt::format("{}", value));
   return static_cast<int>(value);
 }
 
@@ -63,7 +63,7 @@ GemmArguments shape_arguments(const GemmProblem& p) {
   g.row_bytes = padded_row_bytes(p.a);
   require(padded_row_bytes(p.b) == g.row_bytes, "b", "the storage width of a",
           format(p.b.format).name);
-  g.m = checked_int(p.a.rows, "m");
+  g.m = checked_int(p.a.rows, "m", kMostRows);
   g.n = checked_int(p.b.rows, "n");
   g.k = checked_int(p.a.k, "k");
   g.promotion_interval = checked_int(p.promotion_interval, "promotion_interval");

@@ -9,8 +9,11 @@
 
 namespace fp8lab::cuda {
 
+/// A grid has at most 65535 rows of blocks, each of 64 rows of outputs or more.
+inline constexpr std::int64_t kMostRows = 65535 * 64;
+
 /// Sizes and blocks of a problem, without any pointer. Throws `Error` for
-/// shapes beyond 2^23 or operands of different storage widths.
+/// sizes beyond 2^23, more than kMostRows rows, or operands of different storage widths.
 GemmArguments shape_arguments(const GemmProblem& problem);
 
 class HostArguments {

@@ -1,5 +1,6 @@
 #pragma once
-// What lets one header serve the device and the host's tests.
+// What lets one header serve the device and the host's tests, which bring their
+// own FP8LAB_DYNAMIC_SHARED.
 
 #include <cstdint>
 #include <cstring>
@@ -7,10 +8,13 @@
 #if defined(__CUDACC__)
 #define FP8LAB_HD __host__ __device__
 #define FP8LAB_UNROLL _Pragma("unroll")
+#define FP8LAB_UNROLL_BY_2 _Pragma("unroll 2")
 #define FP8LAB_NO_UNROLL _Pragma("unroll 1")
+#define FP8LAB_DYNAMIC_SHARED(name) extern __shared__ __align__(16) std::uint8_t name[]
 #else
 #define FP8LAB_HD
 #define FP8LAB_UNROLL
+#define FP8LAB_UNROLL_BY_2
 #define FP8LAB_NO_UNROLL
 #endif
 

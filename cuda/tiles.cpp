@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -17,12 +16,6 @@ void pack_row(std::span<const std::uint32_t> codes, const Format& f, std::uint8_
     const std::uint32_t word = f.storage_bits == 32 ? codes[i] << (23 - f.mantissa_bits) : codes[i];
     std::memcpy(row + i * bytes, &word, bytes);  // little endian, as the device
   }
-}
-
-CodeMatrix tile_matrix(FormatId id, const std::vector<std::uint8_t>& bytes, int tile, int steps) {
-  const std::int64_t k = steps * kStepBytes * 8 / format(id).storage_bits;
-  const auto row_bytes = static_cast<std::size_t>(steps * kStepBytes);
-  return {id, bytes.data() + static_cast<std::size_t>(tile * kTile) * row_bytes, kTile, k, k, 1};
 }
 
 }  // namespace
@@ -58,27 +51,6 @@ VectorCase case_of_output(std::span<const VectorCase> cases, std::size_t output)
   one.b = cases[first + static_cast<std::size_t>(column)].b;
   one.c = cases[first + static_cast<std::size_t>(case_of_c(row, column))].c;
   return one;
-}
-
-std::vector<float> library_results(const TileBatch& batch, const AccumulatorModel& model,
-                                   FormatId a, FormatId b, int first, int count) {
-  std::vector<float> results(static_cast<std::size_t>(count) * kTileOutputs);
-#pragma omp parallel for schedule(dynamic)
-  for (int tile = 0; tile < count; ++tile) {
-    std::vector<float> c(kTileOutputs);
-    for (int i = 0; i < kTileOutputs; ++i)
-      c[static_cast<std::size_t>(i)] = batch.c[static_cast<std::size_t>(
-          (first + tile) * kTile + case_of_c(i / kTile, i % kTile))];
-    GemmProblem problem;
-    problem.model = model;
-    problem.a = tile_matrix(a, batch.a, first + tile, batch.steps);
-    problem.b = tile_matrix(b, batch.b, first + tile, batch.steps);
-    problem.c = c.data();
-    gemm(problem,
-         std::span(results).subspan(static_cast<std::size_t>(tile) * kTileOutputs, kTileOutputs),
-         1);
-  }
-  return results;
 }
 
 }  // namespace fp8lab::cuda

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/formats/format.hpp"
 #include "fp8lab/io/vectors.hpp"
 #include "host_device.hpp"
 #include "layout.hpp"
@@ -27,7 +27,7 @@ FP8LAB_HD constexpr int case_of_c(int row, int column) {
 /// steps * 32], c [tiles * 64].
 struct TileBatch {
   int tiles = 0;
-  int steps = 0;  ///< instructions chained along K
+  int steps = 0;  ///< instructions chained along K, each of kStepBytes of a row
   std::vector<std::uint8_t> a;
   std::vector<std::uint8_t> b;
   std::vector<float> c;
@@ -38,9 +38,5 @@ TileBatch pack_tiles(std::span<const VectorCase> cases, FormatId a, FormatId b, 
 
 /// The inputs of one output of the batch that `cases` were packed into.
 VectorCase case_of_output(std::span<const VectorCase> cases, std::size_t output);
-
-/// What the library says for the tiles [first, first + count): their outputs in order.
-std::vector<float> library_results(const TileBatch& batch, const AccumulatorModel& model,
-                                   FormatId a, FormatId b, int first, int count);
 
 }  // namespace fp8lab::cuda

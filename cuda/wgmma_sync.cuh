@@ -6,8 +6,6 @@
 // On the host a test brings its own.
 #if defined(__CUDACC__)
 
-#define FP8LAB_DYNAMIC_SHARED(name) extern __shared__ std::uint8_t name[]
-
 namespace fp8lab::cuda {
 
 __device__ inline std::uint32_t shared_address(const void* pointer) {

@@ -106,24 +106,28 @@ FP8LAB_MMA_F32(Bf16, "m16n8k16.row.col.f32.bf16.bf16.f32");
 FP8LAB_MMA_F32(Tf32, "m16n8k8.row.col.f32.tf32.tf32.f32");
 
 // FP16 sums of FP8 came to mma.sync with PTX ISA 8.7.
-#define FP8LAB_HAS_MMA_HALF_OUTPUT \
+#define FP8LAB_NVCC_12_8 \
   (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
-#if FP8LAB_HAS_MMA_HALF_OUTPUT
+#if FP8LAB_NVCC_12_8
 FP8LAB_MMA_F16(HalfE4E4, "m16n8k32.row.col.f16.e4m3.e4m3.f16");
 FP8LAB_MMA_F16(HalfE5E5, "m16n8k32.row.col.f16.e5m2.e5m2.f16");
 #endif
 
+// What the ptxas that comes with this nvcc makes of FP8 mma.sync.
+constexpr Halves kHalves = FP8LAB_NVCC_12_8 ? Halves::chained : Halves::separate;
+
 const Probe kProbes[] = {
-    {"mma.m16n8k32.f32.e4m3.e4m3", "sm90.mma.e4m3", e4m3fn, e4m3fn, mma_probe<E4E4>},
-    {"mma.m16n8k32.f32.e5m2.e5m2", "sm90.mma.e5m2", e5m2, e5m2, mma_probe<E5E5>},
-    {"mma.m16n8k32.f32.e4m3.e5m2", "sm90.mma.e4m3", e4m3fn, e5m2, mma_probe<E4E5>},
-    {"mma.m16n8k32.f32.e5m2.e4m3", "sm90.mma.e5m2", e5m2, e4m3fn, mma_probe<E5E4>},
+    {"mma.m16n8k32.f32.e4m3.e4m3", "sm90.mma.e4m3", e4m3fn, e4m3fn, mma_probe<E4E4>, kHalves},
+    {"mma.m16n8k32.f32.e5m2.e5m2", "sm90.mma.e5m2", e5m2, e5m2, mma_probe<E5E5>, kHalves},
+    {"mma.m16n8k32.f32.e4m3.e5m2", "sm90.mma.e4m3", e4m3fn, e5m2, mma_probe<E4E5>, kHalves},
+    {"mma.m16n8k32.f32.e5m2.e4m3", "sm90.mma.e5m2", e5m2, e4m3fn, mma_probe<E5E4>, kHalves},
     {"mma.m16n8k16.f32.f16.f16", "sm90.mma.f16", f16, f16, mma_probe<F16>},
     {"mma.m16n8k16.f32.bf16.bf16", "sm90.mma.bf16", bf16, bf16, mma_probe<Bf16>},
     {"mma.m16n8k8.f32.tf32.tf32", "sm90.mma.tf32", tf32, tf32, mma_probe<Tf32>},
-#if FP8LAB_HAS_MMA_HALF_OUTPUT
-    {"mma.m16n8k32.f16.e4m3.e4m3", "sm90.mma.e4m3.f16", e4m3fn, e4m3fn, mma_probe<HalfE4E4>},
-    {"mma.m16n8k32.f16.e5m2.e5m2", "sm90.mma.e5m2.f16", e5m2, e5m2, mma_probe<HalfE5E5>},
+#if FP8LAB_NVCC_12_8
+    {"mma.m16n8k32.f16.e4m3.e4m3", "sm90.mma.e4m3.f16", e4m3fn, e4m3fn, mma_probe<HalfE4E4>,
+     kHalves},
+    {"mma.m16n8k32.f16.e5m2.e5m2", "sm90.mma.e5m2.f16", e5m2, e5m2, mma_probe<HalfE5E5>, kHalves},
 #endif
 };
 

@@ -10,6 +10,7 @@
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "layout.hpp"
+#include "prediction.hpp"
 
 namespace fp8lab::cuda {
 
@@ -25,6 +26,8 @@ struct Probe {
   FormatId a_format;
   FormatId b_format;
   ProbeKernel kernel;
+  /// Not none: the model is what the chip would do if it had the instruction.
+  Halves halves = Halves::none;
 
   /// Operand pairs that one instruction takes.
   [[nodiscard]] int terms() const { return kStepBytes * 8 / format(a_format).storage_bits; }
@@ -34,6 +37,13 @@ struct Probe {
     found.a_format = a_format;
     found.b_format = b_format;
     return found;
+  }
+  /// What the chip is held to.
+  [[nodiscard]] Prediction prediction() const {
+    const AccumulatorModel& accumulator = find_instruction_model(model).accumulator;
+    if (halves == Halves::none) return {accumulator, a_format, b_format};
+    return prediction_by_halves(halves, a_format, b_format,
+                                accumulator.output_format == FormatId::f16);
   }
 };
 

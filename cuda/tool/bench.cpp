@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -19,6 +20,7 @@ namespace fp8lab::cuda {
 namespace {
 
 constexpr int kRepeats = 15;
+constexpr int kWarmUps = 3;
 constexpr int kLarge = 8192;
 
 class Event {
@@ -39,13 +41,17 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+void print_title(const std::string& title) {
+  fmt::print("{} (medians of {} runs after {})\n", title, kRepeats, kWarmUps);
+}
+
 struct Timing {
   double median = 0.0;  ///< seconds
   double spread = 0.0;  ///< (slowest - fastest) / median
 };
 
 Timing time(const std::function<void()>& work) {
-  for (int i = 0; i < 3; ++i) work();
+  for (int i = 0; i < kWarmUps; ++i) work();
   std::vector<double> seconds;
   Event start;
   Event stop;
@@ -69,19 +75,21 @@ void print_rate(const std::string& name, const Timing& timing, double work, cons
   fmt::print("\n");
 }
 
-// FP8 operands stand for BF16 ones here too: random bits with small exponents.
+// BF16 takes the values of the FP8 operands.
 void bench_cublaslt(std::uint64_t seed) {
-  fmt::print("cuBLASLt, {0} x {0} x {0}, TFLOP/s\n", kLarge);
+  print_title(fmt::format("cuBLASLt, {0} x {0} x {0}, TFLOP/s", kLarge));
   const auto size = static_cast<std::size_t>(kLarge) * kLarge;
   const double flops = 2.0 * kLarge * kLarge * static_cast<double>(kLarge) * 1e-12;
   RandomProblem random(find_instruction_model("sm90.wgmma.e4m3"), kLarge, kLarge, kLarge,
                        Distribution::normal, seed);
+  std::array<std::uint16_t, 256> bf16_of{};
+  for (std::uint32_t code = 0; code < 256; ++code)
+    bf16_of[code] = static_cast<std::uint16_t>(
+        cast(format(FormatId::bf16), kNvidiaNosat, unpack(format(FormatId::e4m3fn), code)).code);
   std::vector<std::uint16_t> wide(size);
-  const Format& e4m3 = format(FormatId::e4m3fn);
   const auto to_bf16 = [&](const std::vector<std::uint8_t>& codes) {
-    for (std::size_t i = 0; i < size; ++i)
-      wide[i] = static_cast<std::uint16_t>(
-          cast(format(FormatId::bf16), kNvidiaNosat, unpack_table(e4m3.id)[codes[i]]).code);
+    std::transform(codes.begin(), codes.end(), wide.begin(),
+                   [&](std::uint8_t code) { return bf16_of[code]; });
     return DeviceBuffer<std::uint16_t>(std::span<const std::uint16_t>(wide));
   };
   double bf16_rate = 0.0;
@@ -114,7 +122,7 @@ void bench_cublaslt(std::uint64_t seed) {
 
 void bench_promotion(std::uint64_t seed) {
   constexpr int kSize = 4096;
-  fmt::print("our wgmma kernel, E4M3, {0} x {0} x {0}, cost of promotion\n", kSize);
+  print_title(fmt::format("our wgmma kernel, E4M3, {0} x {0} x {0}, cost of promotion", kSize));
   const double flops = 2.0 * kSize * kSize * static_cast<double>(kSize) * 1e-12;
   RandomProblem random(find_instruction_model("sm90.wgmma.e4m3"), kSize, kSize, kSize,
                        Distribution::normal, seed);
@@ -132,7 +140,8 @@ void bench_promotion(std::uint64_t seed) {
 
 void bench_emulated(std::uint64_t seed) {
   constexpr int kSize = 4096;
-  fmt::print("emulated product, sm90.wgmma.e4m3, {0} x {0} x {0}, against FP32 FMAs\n", kSize);
+  print_title(
+      fmt::format("emulated product, sm90.wgmma.e4m3, {0} x {0} x {0}, against FP32 FMAs", kSize));
   constexpr int kBlocks = 132 * 32;
   DeviceBuffer<float> sink(static_cast<std::size_t>(kBlocks) * 256);
   double fmas = 0.0;
@@ -154,8 +163,9 @@ void bench_emulated(std::uint64_t seed) {
 
 void bench_quantization() {
   constexpr std::size_t kElements = std::size_t{1} << 28;
-  fmt::print("quantization of {} Mi floats to E4M3, GB/s of the bytes that each must move\n",
-             kElements >> 20);
+  print_title(
+      fmt::format("quantization of {} Mi floats to E4M3, GB/s of the bytes that each must move",
+                  kElements >> 20));
   DeviceBuffer<float> x(kElements);
   DeviceBuffer<float> copy(kElements);
   DeviceBuffer<std::uint8_t> codes(kElements);
@@ -238,17 +248,18 @@ void bench_accuracy(std::uint64_t seed) {
 
 }  // namespace
 
-int run_bench(std::uint64_t seed) {
-  require_hopper();
-  const DeviceFacts facts = device_facts();
-  fmt::print("{}\ndriver {}, {}; medians of {} runs after 3\n", facts.gpu, facts.driver, facts.cuda,
-             kRepeats);
-  bench_cublaslt(seed);
-  bench_promotion(seed);
-  bench_emulated(seed);
-  bench_quantization();
-  bench_accuracy(seed);
-  return kPass;
+std::vector<Part> bench_parts(std::uint64_t seed) {
+  const auto part = [](const char* name, std::function<void()> measure) {
+    return Part{name, [measure = std::move(measure)] {
+                  measure();
+                  return std::vector<CheckRow>{};
+                }};
+  };
+  return {part("bench cuBLASLt", [seed] { bench_cublaslt(seed); }),
+          part("bench promotion", [seed] { bench_promotion(seed); }),
+          part("bench emulated product", [seed] { bench_emulated(seed); }),
+          part("bench quantization", [] { bench_quantization(); }),
+          part("bench accuracy", [seed] { bench_accuracy(seed); })};
 }
 
 }  // namespace fp8lab::cuda

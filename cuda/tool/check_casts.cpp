@@ -100,15 +100,15 @@ CheckRow check_backend(const Format& f) {
 
 }  // namespace
 
-std::vector<CheckRow> check_casts() {
-  std::vector<CheckRow> rows;
-  for (const Fp8 type : {Fp8::e4m3, Fp8::e5m2}) {
-    rows.push_back(check_from_float(type));
-    rows.push_back(check_from_half(type));
-    rows.push_back(check_to_half(type));
-    rows.push_back(check_backend(format_of(type)));
-  }
-  return rows;
+std::vector<Part> cast_parts() {
+  std::vector<Part> parts;
+  for (const Fp8 type : {Fp8::e4m3, Fp8::e5m2})
+    parts.push_back({fmt::format("casts to and from {}", format_of(type).name), [type] {
+                       return std::vector<CheckRow>{check_from_float(type), check_from_half(type),
+                                                    check_to_half(type),
+                                                    check_backend(format_of(type))};
+                     }});
+  return parts;
 }
 
 }  // namespace fp8lab::cuda

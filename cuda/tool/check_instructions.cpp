@@ -4,11 +4,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 
 #include "command.hpp"
-#include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/io/replay.hpp"
 #include "fp8lab/verify/cases.hpp"
 #include "fp8lab/verify/reduce.hpp"
@@ -20,6 +22,8 @@ namespace {
 constexpr int kBatchTiles = 1024;
 constexpr int kLibraryTiles = 48;  // of every batch
 constexpr int kChained = 4;        // every eighth batch chains four instructions
+constexpr int kWholeBatches = 4;   // with mismatches, that the library judges in full
+constexpr std::size_t kReductionBudget = 4000;
 
 std::vector<VectorCase> generate_batch(const InstructionModel& model, int terms, std::uint64_t seed,
                                        std::uint64_t batch) {
@@ -39,17 +43,29 @@ std::vector<VectorCase> generate_batch(const InstructionModel& model, int terms,
   return cases;
 }
 
-std::uint32_t predicted(const InstructionModel& model, const VectorCase& one) {
-  return std::bit_cast<std::uint32_t>(dot_product(model.accumulator, model.a_format, one.a,
-                                                  model.b_format, one.b,
-                                                  std::bit_cast<float>(one.c)));
+/// Mismatches of different kinds have different causes: one kind that is always wrong
+/// must not hide the others.
+enum class Kind : std::uint8_t { nan, infinity, zero, subnormal, finite };
+constexpr std::size_t kKinds = 5;
+constexpr std::array<const char*, kKinds> kKindNames{"NaN", "infinity", "zero", "subnormal",
+                                                     "finite"};
+
+Kind kind_of(std::uint32_t chip, std::uint32_t model) {
+  const auto any = [&](auto predicate) {
+    return predicate(std::bit_cast<float>(chip)) || predicate(std::bit_cast<float>(model));
+  };
+  if (any([](float x) { return std::isnan(x); })) return Kind::nan;
+  if (any([](float x) { return std::isinf(x); })) return Kind::infinity;
+  if (any([](float x) { return x == 0.0F; })) return Kind::zero;
+  return any([](float x) { return std::fpclassify(x) == FP_SUBNORMAL; }) ? Kind::subnormal
+                                                                         : Kind::finite;
 }
 
-/// Prints mismatches, `shown` of which have been printed before, and for the
-/// first of an instruction also its smallest form.
+/// Prints the first mismatches of each kind, and of the first of them also the
+/// smallest form that is still of its kind.
 class MismatchPrinter {
  public:
-  explicit MismatchPrinter(const Probe& probe) : probe_(probe), model_(probe.instruction()) {}
+  explicit MismatchPrinter(const Probe& probe) : probe_(probe), prediction_(probe.prediction()) {}
 
   /// Compares outputs with the library's own results; returns how many differ.
   std::uint64_t compare(std::span<const VectorCase> cases, std::span<const float> chip,
@@ -57,60 +73,75 @@ class MismatchPrinter {
     std::uint64_t count = 0;
     for (std::size_t i = 0; i < chip.size(); ++i) {
       const auto got = std::bit_cast<std::uint32_t>(chip[i]);
-      if (got == std::bit_cast<std::uint32_t>(library[i])) continue;
+      const auto expected = std::bit_cast<std::uint32_t>(library[i]);
+      if (got == expected) continue;
       ++count;
-      if (shown_ < kMaxShown) show(case_of_output(cases, i), got, steps);
+      const Kind kind = kind_of(got, expected);
+      if (shown(kind) < kMaxShown / kKinds) show(case_of_output(cases, i), got, kind, steps);
     }
     return count;
   }
 
  private:
-  void show(const VectorCase& one, std::uint32_t chip, int steps) {
-    fmt::print(
-        "{}: mismatch {} (expected: the chip, got: {})\n{}", probe_.name, ++shown_, probe_.model,
-        describe({one.line, probe_.a_format, probe_.b_format, one, chip, predicted(model_, one)}));
-    if (shown_ != 1) return;
+  std::size_t& shown(Kind kind) { return shown_[static_cast<std::size_t>(kind)]; }
+
+  std::string text(const VectorCase& one, std::uint32_t chip) const {
+    return describe(
+        {one.line, probe_.a_format, probe_.b_format, one, chip, predicted(prediction_, one)});
+  }
+
+  void show(const VectorCase& one, std::uint32_t chip, Kind kind, int steps) {
+    const char* name = kKindNames[static_cast<std::size_t>(kind)];
+    fmt::print("{}: {} mismatch {} (expected: the chip, got: {}, {})\n{}", probe_.name, name,
+               ++shown(kind), probe_.model, to_string(prediction_.halves), text(one, chip));
+    if (shown(kind) != 1) return;
     ProbeRunner runner(probe_, 1, steps);
     const auto differs = [&](const VectorCase& x) {
-      return runner.run_one(x) != predicted(model_, x);
+      const std::uint32_t got = runner.run_one(x);
+      const std::uint32_t expected = predicted(prediction_, x);
+      return got != expected && kind_of(got, expected) == kind;
     };
     if (!differs(one)) {
       fmt::print("  alone in a tile this case does not differ\n");
       return;
     }
-    const Reduction reduced = reduce_case(one, probe_.a_format, probe_.b_format, differs);
-    fmt::print("{}: the smallest case that differs ({} terms, {} tried)\n{}", probe_.name,
+    const Reduction reduced =
+        reduce_case(one, probe_.a_format, probe_.b_format, differs, kReductionBudget);
+    fmt::print("{}: the smallest {} case that differs ({} terms, {} tried)\n{}", probe_.name, name,
                live_terms(reduced.smallest), reduced.tried,
-               describe({0, probe_.a_format, probe_.b_format, reduced.smallest,
-                         runner.run_one(reduced.smallest), predicted(model_, reduced.smallest)}));
+               text(reduced.smallest, runner.run_one(reduced.smallest)));
   }
 
   const Probe& probe_;
-  InstructionModel model_;
-  std::size_t shown_ = 0;
+  Prediction prediction_;
+  std::array<std::size_t, kKinds> shown_{};
 };
 
 CheckRow check_probe(const Probe& probe, const CrossCheckOptions& options) {
-  const InstructionModel model = probe.instruction();
+  const Prediction prediction = probe.prediction();
   ProbeRunner single(probe, kBatchTiles, 1);
   ProbeRunner chained(probe, kBatchTiles, kChained);
   MismatchPrinter printer(probe);
   CheckRow row{std::string(probe.name), 0, 0};
+  int whole_batches = 0;
   for (std::uint64_t batch = 0; row.cases < options.outputs; ++batch) {
     const int steps = batch % 8 == 7 ? kChained : 1;
     ProbeRunner& runner = steps == 1 ? single : chained;
+    // Cases stand close to the cuts of the model; where another one is expected, to its cuts too.
+    InstructionModel model = probe.instruction();
+    if (batch % 2 == 1) model.accumulator = prediction.accumulator;
     const auto cases = generate_batch(model, steps * probe.terms(), options.seed, batch);
     runner.run(cases);
     const std::uint64_t on_device = runner.count_differences();
-    const int judged = on_device == 0 ? kLibraryTiles : kBatchTiles;
+    // The library sees whole batches of mismatches, but not all of an instruction that is
+    // always wrong.
+    const bool whole = on_device != 0 && ++whole_batches <= kWholeBatches;
+    const int judged = whole ? kBatchTiles : kLibraryTiles;
     const std::uint64_t on_host =
-        printer.compare(cases, runner.results(judged),
-                        library_results(runner.batch(), model.accumulator, model.a_format,
-                                        model.b_format, 0, judged),
-                        steps);
+        printer.compare(cases, runner.results(judged), runner.library(judged), steps);
     // Where the judges disagree the device's emulator is at fault, and that is a
     // mismatch too.
-    if (on_device != on_host && on_device != 0)
+    if (whole && on_device != on_host)
       fmt::print("{}: the device's emulator finds {} differences, the library {}\n", probe.name,
                  on_device, on_host);
     row.mismatches += std::max(on_device, on_host);
@@ -121,26 +152,27 @@ CheckRow check_probe(const Probe& probe, const CrossCheckOptions& options) {
 
 }  // namespace
 
-std::vector<CheckRow> check_instructions(const CrossCheckOptions& options) {
-  std::vector<CheckRow> rows;
+std::vector<Part> instruction_parts(const CrossCheckOptions& options) {
+  std::vector<Part> parts;
   for (const Probe& probe : all_probes()) {
     if (probe.name.find(options.only) == std::string_view::npos) continue;
-    rows.push_back(check_probe(probe, options));
-    fmt::print(stderr, "{}: {} cases, {} mismatches\n", rows.back().name, rows.back().cases,
-               rows.back().mismatches);
+    parts.push_back({std::string(probe.name), [&probe, options] {
+                       CheckRow row = check_probe(probe, options);
+                       fmt::print("{}: {} cases, {} mismatches\n", row.name, row.cases,
+                                  row.mismatches);
+                       return std::vector<CheckRow>{std::move(row)};
+                     }});
   }
-  return rows;
+  require(!parts.empty(), "only", "a part of an instruction's name", options.only);
+  return parts;
 }
 
-int run_cross_check(const CrossCheckOptions& options) {
-  require_hopper();
-  std::vector<CheckRow> rows = check_instructions(options);
-  if (options.only.empty()) {
-    for (const std::vector<CheckRow>& more : {check_gemms(options), check_casts()})
-      rows.insert(rows.end(), more.begin(), more.end());
-  }
-  require(!rows.empty(), "only", "a part of an instruction's name", options.only);
-  return print_table(rows);
+std::vector<Part> cross_check_parts(const CrossCheckOptions& options) {
+  std::vector<Part> parts = instruction_parts(options);
+  if (!options.only.empty()) return parts;
+  for (const std::vector<Part>& more : {gemm_parts(options), cast_parts()})
+    parts.insert(parts.end(), more.begin(), more.end());
+  return parts;
 }
 
 }  // namespace fp8lab::cuda

@@ -1,6 +1,7 @@
 #include "probe_runner.hpp"
 
 #include <bit>
+#include <utility>
 
 #include "emulated_model.hpp"
 #include "emulated_tiles.hpp"
@@ -16,32 +17,44 @@ std::size_t operand_bytes(int tiles, int steps) {
 
 ProbeRunner::ProbeRunner(const Probe& probe, int tiles, int steps)
     : probe_(probe),
+      prediction_(probe.prediction()),
       steps_(steps),
       a_(operand_bytes(tiles, steps)),
       b_(operand_bytes(tiles, steps)),
+      executed_a_(probe.halves == Halves::none ? 0 : operand_bytes(tiles, 2 * steps)),
+      executed_b_(executed_a_.size()),
       c_(static_cast<std::size_t>(tiles) * kTile),
       d_(static_cast<std::size_t>(tiles) * kTileOutputs),
       emulated_(d_.size()),
       count_(1) {}
 
 void ProbeRunner::run(std::span<const VectorCase> cases) {
-  batch_ = pack_tiles(cases, probe_.a_format, probe_.b_format, steps_);
-  a_.copy_in(batch_.a);
-  b_.copy_in(batch_.b);
-  c_.copy_in(batch_.c);
+  TileBatch batch = pack_tiles(cases, probe_.a_format, probe_.b_format, steps_);
+  a_.copy_in(batch.a);
+  b_.copy_in(batch.b);
+  c_.copy_in(batch.c);
   d_.fill(0xab);
-  launch_probe(probe_, a_.data(), b_.data(), c_.data(), d_.data(), batch_.tiles, steps_);
+  launch_probe(probe_, a_.data(), b_.data(), c_.data(), d_.data(), batch.tiles, steps_);
+  executed_ = executed_batch(prediction_, std::move(batch));
 }
 
 std::uint64_t ProbeRunner::count_differences() {
   emulated_.fill(0xcd);
   count_.fill(0);
-  launch_emulated_tiles(emulated_model(probe_.instruction().accumulator),
-                        emulated_format(probe_.a_format), emulated_format(probe_.b_format),
-                        a_.data(), b_.data(), c_.data(), emulated_.data(), batch_.tiles, steps_);
+  const bool whole = prediction_.halves == Halves::none;
+  if (!whole) {
+    executed_a_.copy_in(executed_.a);
+    executed_b_.copy_in(executed_.b);
+  }
+  launch_emulated_tiles(emulated_model(prediction_.accumulator),
+                        emulated_format(executed_format(prediction_, probe_.a_format)),
+                        emulated_format(executed_format(prediction_, probe_.b_format)),
+                        prediction_.halves, whole ? a_.data() : executed_a_.data(),
+                        whole ? b_.data() : executed_b_.data(), c_.data(), emulated_.data(),
+                        executed_.tiles, executed_.steps);
   launch_count_differences(reinterpret_cast<const std::uint32_t*>(d_.data()),
                            reinterpret_cast<const std::uint32_t*>(emulated_.data()),
-                           static_cast<std::size_t>(batch_.tiles) * kTileOutputs, count_.data());
+                           static_cast<std::size_t>(executed_.tiles) * kTileOutputs, count_.data());
   return count_.copy_out()[0];
 }
 

@@ -23,17 +23,23 @@ class ProbeRunner {
   std::uint64_t count_differences();
   /// The chip's outputs of the first `tiles` tiles, as binary32 bits.
   [[nodiscard]] std::vector<float> results(int tiles) const;
-  [[nodiscard]] const TileBatch& batch() const { return batch_; }
+  /// What the library says for the first `tiles` tiles.
+  [[nodiscard]] std::vector<float> library(int tiles) const {
+    return library_results(executed_, prediction_, 0, tiles);
+  }
 
   /// What the chip gives for one case.
   std::uint32_t run_one(const VectorCase& one);
 
  private:
   const Probe& probe_;
+  Prediction prediction_;
   int steps_;
-  TileBatch batch_;
+  TileBatch executed_;  ///< the last batch, as the tensor core gets it
   DeviceBuffer<std::uint8_t> a_;
   DeviceBuffer<std::uint8_t> b_;
+  DeviceBuffer<std::uint8_t> executed_a_;  ///< empty where it is a_
+  DeviceBuffer<std::uint8_t> executed_b_;
   DeviceBuffer<float> c_;
   DeviceBuffer<float> d_;
   DeviceBuffer<float> emulated_;

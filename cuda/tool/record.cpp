@@ -66,26 +66,31 @@ void record_ones(const Probe& probe, const Header& header, const std::filesystem
   close(out, path);
 }
 
+void record(const Probe& probe, std::uint64_t seed, const std::filesystem::path& out) {
+  const DeviceFacts facts = device_facts();
+  const std::string name(probe.name);
+  const Header header{
+      {"gpu", facts.gpu},    {"driver", facts.driver},
+      {"cuda", facts.cuda},  {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())},
+      {"instruction", name}, {"executed", std::string(to_string(probe.halves))}};
+  const std::size_t cases = record_probe(probe, 1, kCounts, seed, header, out / (name + ".txt"));
+  record_probe(probe, kChained, kChainedCounts, seed, header, out / (name + ".chained.txt"));
+  if (probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)
+    record_ones(probe, header, out / (name + ".ones.txt"));
+  fmt::print("recorded {}: {} cases\n", name, cases);
+}
+
 }  // namespace
 
-int run_record(const std::filesystem::path& out, std::uint64_t seed) {
-  require_hopper();
-  std::filesystem::create_directories(out);
-  const DeviceFacts facts = device_facts();
-  Header header{{"gpu", facts.gpu},
-                {"driver", facts.driver},
-                {"cuda", facts.cuda},
-                {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())}};
-  for (const Probe& probe : all_probes()) {
-    header["instruction"] = probe.name;
-    const std::string name(probe.name);
-    const std::size_t cases = record_probe(probe, 1, kCounts, seed, header, out / (name + ".txt"));
-    record_probe(probe, kChained, kChainedCounts, seed, header, out / (name + ".chained.txt"));
-    if (probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)
-      record_ones(probe, header, out / (name + ".ones.txt"));
-    fmt::print("recorded {}: {} cases\n", name, cases);
-  }
-  return kPass;
+std::vector<Part> record_parts(const std::filesystem::path& out, std::uint64_t seed) {
+  std::vector<Part> parts;
+  for (const Probe& probe : all_probes())
+    parts.push_back({fmt::format("record {}", probe.name), [&probe, out, seed] {
+                       std::filesystem::create_directories(out);
+                       record(probe, seed, out);
+                       return std::vector<CheckRow>{};
+                     }});
+  return parts;
 }
 
 }  // namespace fp8lab::cuda

@@ -17,6 +17,7 @@
 #define __noinline__
 #define __launch_bounds__(...)
 #define __shared__ static
+#define FP8LAB_DYNAMIC_SHARED(name) alignas(16) static unsigned char name[136 * 1024] = {}
 
 struct uint2 {
   std::uint32_t x, y;

@@ -61,13 +61,14 @@ float step(const EmulatedModel& model, const VectorCase& one, const Format& a_fo
   };
   const auto load_a = [&](int i) { return unpack_operand(a, word(one.a, a_format, i)); };
   const auto load_b = [&](int i) { return unpack_operand(b, word(one.b, b_format, i)); };
-  int top = accumulator_exponent(c);
+  int top = std::max(accumulator_field(c), kLowestField);
   bool finite = std::isfinite(c);
   for (int i = 0; i < count; ++i) {
     const Operand x = load_a(i);
     const Operand y = load_b(i);
     finite &= !x.nan && !y.nan && !x.infinite && !y.infinite;
-    if (x.significand != 0 && y.significand != 0) top = std::max(top, x.exponent + y.exponent);
+    if (x.significand != 0 && y.significand != 0)
+      top = std::max(top, x.exponent + y.exponent + 127);
   }
   if (!allow_fma || !finite || !fma_path_fits(model) || top > fma_path_top(model))
     return fused_step_integer(model, a.mantissa_bits, b.mantissa_bits, count, load_a, load_b, c);
@@ -76,7 +77,7 @@ float step(const EmulatedModel& model, const VectorCase& one, const Format& a_fo
   for (int i = 0; i < count; ++i)
     sum.add(split(a_format, one.a[static_cast<std::size_t>(begin + i)]).value,
             split(b_format, one.b[static_cast<std::size_t>(begin + i)]).value);
-  return round_aligned_sum(model, sum.sum(model, top));
+  return round_aligned_sum(model, sum.sum());
 }
 
 std::uint32_t emulate(const InstructionModel& instruction, const VectorCase& one, bool allow_fma,

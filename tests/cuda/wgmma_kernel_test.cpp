@@ -18,6 +18,7 @@
 
 #include "catch.hpp"
 #include "cuda/host_arguments.hpp"
+#include "cuda/prediction.hpp"
 #include "cuda/tool/random_problem.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
@@ -49,7 +50,7 @@ struct HostWgmma {
   }
 };
 
-template <int kChunk, bool kPromoted, bool kFromC = true>
+template <int kChunk, bool kPromoted>
 std::vector<float> run(const GemmProblem& problem) {
   shared_windows.forget();
   HostArguments host(problem);
@@ -57,7 +58,7 @@ std::vector<float> run(const GemmProblem& problem) {
   const dim3 grid{static_cast<unsigned>((g.n + 127) / 128),
                   static_cast<unsigned>((g.m + 127) / 128), 1};
   device_on_host::launch(grid, kBlockThreads, [&] {
-    multiply<HostWgmma<FormatId::e4m3fn, FormatId::e5m2>, kChunk, kPromoted, kFromC>(g);
+    multiply<HostWgmma<FormatId::e4m3fn, FormatId::e5m2>, kChunk, kPromoted>(g);
   });
   if (g.scaled_at_end) device_on_host::launch({3, 1, 1}, 16, [&] { finish_all(g); });
   return host.result();
@@ -67,12 +68,10 @@ void check(const GemmProblem& problem, const std::string& what) {
   std::vector<float> expected(static_cast<std::size_t>(problem.a.rows * problem.b.rows));
   gemm(problem, expected);
   const std::int64_t interval = problem.promotion_interval;
-  const bool from_c = problem.c != nullptr && problem.a_scales.empty();
-  const std::vector<float> got = interval == 0 && from_c ? run<4, false>(problem)
-                                 : interval == 0         ? run<4, false, false>(problem)
-                                 : interval % 128 == 0   ? run<4, true>(problem)
-                                 : interval % 64 == 0    ? run<2, true>(problem)
-                                                         : run<1, true>(problem);
+  const std::vector<float> got = interval == 0         ? run<4, false>(problem)
+                                 : interval % 128 == 0 ? run<4, true>(problem)
+                                 : interval % 64 == 0  ? run<2, true>(problem)
+                                                       : run<1, true>(problem);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(expected[i])) continue;
@@ -198,7 +197,7 @@ void check_probe(const std::string& what) {
       wgmma_probe<Probe>(batch.a.data(), batch.b.data(), batch.c.data(), d.data(), kSteps);
     });
     const std::vector<float> expected =
-        library_results(batch, model.accumulator, model.a_format, model.b_format, 0, 2);
+        library_results(batch, {model.accumulator, model.a_format, model.b_format}, 0, 2);
     INFO(what << " " << to_string(kind));
     CHECK(count_differing(d, expected) == 0);
     // The diagonal holds the cases themselves.

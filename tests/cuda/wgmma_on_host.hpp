@@ -46,8 +46,6 @@ class SharedWindows {
 };
 inline SharedWindows shared_windows;
 
-#define FP8LAB_DYNAMIC_SHARED(name) static unsigned char name[136 * 1024] = {}
-
 /// What one thread has started and not waited for, in groups.
 class InFlight {
  public:

@@ -1,0 +1,137 @@
+// FP8 mma.sync as chips without it compute it: by FP16 halves.
+
+#include "device_on_host.hpp"
+
+#include "cuda/device_load.cuh"
+#include "cuda/prediction.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "catch.hpp"
+#include "cuda/emulated_model.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/io/replay.hpp"
+#include "fp8lab/verify/cases.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::cuda;
+
+namespace {
+
+std::vector<VectorCase> cases_of(FormatId a, FormatId b, int terms, CaseKind kind) {
+  InstructionModel model = find_instruction_model("sm90.mma.e4m3");
+  model.a_format = a;
+  model.b_format = b;
+  std::vector<VectorCase> cases;
+  for (std::uint64_t i = 0; i < kTile; ++i) {
+    // Half of them around the cuts of FP8 on tensor cores, half around those of FP16.
+    if (i == kTile / 2) model.accumulator = find_instruction_model("sm90.mma.f16").accumulator;
+    cases.push_back(generate_case(model, terms, kind, 11, i));
+  }
+  return cases;
+}
+
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+}  // namespace
+
+TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "[cuda]") {
+  struct Setup {
+    FormatId a, b;
+    bool half_output;
+    Halves halves = Halves::chained;
+  };
+  constexpr int kSteps = 3;
+  for (const Setup& s : {Setup{FormatId::e4m3fn, FormatId::e4m3fn, false},
+                         Setup{FormatId::e4m3fn, FormatId::e5m2, false},
+                         Setup{FormatId::e4m3fn, FormatId::e4m3fn, false, Halves::separate},
+                         Setup{FormatId::e5m2, FormatId::e4m3fn, true, Halves::separate},
+                         Setup{FormatId::e5m2, FormatId::e5m2, true}})
+    for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special}) {
+      const Prediction prediction = prediction_by_halves(s.halves, s.a, s.b, s.half_output);
+      const auto cases = cases_of(s.a, s.b, 32 * kSteps, kind);
+      const TileBatch batch = executed_batch(prediction, pack_tiles(cases, s.a, s.b, kSteps));
+      REQUIRE(batch.steps == 2 * kSteps);
+      const std::vector<float> tile = library_results(batch, prediction, 0, 1);
+      const EmulatedModel model = emulated_model(prediction.accumulator);
+      const EmulatedFormat f16 = emulated_format(FormatId::f16);
+      const auto row_bytes = static_cast<std::size_t>(batch.steps * kStepBytes);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < tile.size(); ++i) {
+        const VectorCase one = case_of_output(cases, i);
+        const float judged =
+            output_by_integers(model, f16, f16, batch.a.data() + i / kTile * row_bytes,
+                               batch.b.data() + i % kTile * row_bytes, 32 * kSteps, s.halves,
+                               std::bit_cast<float>(one.c));
+        if (bits(tile[i]) != bits(judged)) ++wrong;
+        if (i % 7 == 0 && bits(tile[i]) != predicted(prediction, one)) ++wrong;
+      }
+      INFO(format(s.a).name << " " << format(s.b).name << " " << to_string(kind));
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("the order of the halves and the place of c decide bits", "[cuda]") {
+  const Prediction prediction =
+      prediction_by_halves(Halves::chained, FormatId::e4m3fn, FormatId::e4m3fn, false);
+  std::size_t separate = 0;
+  std::size_t other_order = 0;
+  std::size_t c_within = 0;
+  std::size_t native = 0;
+  for (const VectorCase& one :
+       cases_of(FormatId::e4m3fn, FormatId::e4m3fn, 32, CaseKind::adversarial)) {
+    const std::uint32_t expected = predicted(prediction, one);
+    Prediction apart = prediction;
+    apart.halves = Halves::separate;
+    if (predicted(apart, one) != expected) ++separate;
+    VectorCase swapped = one;
+    for (std::size_t k = 0; k < 32; k += 4)
+      for (std::vector<std::uint32_t>* codes : {&swapped.a, &swapped.b}) {
+        const auto at = codes->begin() + static_cast<std::ptrdiff_t>(k);
+        std::swap_ranges(at, at + 2, at + 2);
+      }
+    if (predicted(prediction, swapped) != expected) ++other_order;
+    const auto c = std::bit_cast<float>(one.c);
+    const AccumulatorModel& wide = prediction.accumulator;
+    if (bits(dot_product(wide, FormatId::e4m3fn, one.a, FormatId::e4m3fn, one.b, c)) != expected)
+      ++c_within;
+    const AccumulatorModel& narrow = find_instruction_model("sm90.mma.e4m3").accumulator;
+    if (bits(dot_product(narrow, FormatId::e4m3fn, one.a, FormatId::e4m3fn, one.b, c)) != expected)
+      ++native;
+  }
+  CHECK(separate > 0);
+  CHECK(other_order > 0);
+  CHECK(c_within > 0);
+  CHECK(native > 0);
+}
+
+// sm_100 has no FP8 mma.sync either, and gets the same halves.
+TEST_CASE("FP8 rows of a B200 replay by halves", "[cuda][silicon]") {
+  const char* folder = std::getenv("FP8LAB_SILICON_DIR");
+  const std::filesystem::path path =
+      folder == nullptr ? "" : std::filesystem::path(folder) / "b200_e4m3.txt";
+  if (!std::filesystem::exists(path)) {
+    WARN("SKIPPED: FP8LAB_SILICON_DIR is not set or holds no b200_e4m3.txt");
+    return;
+  }
+  const VectorFile file = read_vectors(path);
+  CHECK(!file.cases.empty());
+  for (const Halves halves : {Halves::chained, Halves::separate}) {
+    const Prediction right = prediction_by_halves(halves, file.a_format, file.b_format, false);
+    Prediction mutant = right;
+    mutant.accumulator.alignment_fraction_bits = 13;
+    std::size_t mismatches = 0;
+    std::size_t of_mutant = 0;
+    for (const VectorCase& one : file.cases) {
+      if (predicted(right, one) != one.d) ++mismatches;
+      if (predicted(mutant, one) != one.d) ++of_mutant;
+    }
+    INFO(to_string(halves));
+    CHECK(mismatches == 0);
+    CHECK(of_mutant > 0);
+  }
+}
