@@ -1,70 +1,74 @@
 #include "fp8lab/gemm/dot_pack.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 
 namespace fp8lab::gemm_detail {
 namespace {
 
-/// What a code becomes; of NaN and Inf, whose outputs no kernel computes, a zero.
-struct Term {
-  float value = 0.0F;
-  std::uint8_t exponent = 0;
-  std::int8_t sign = -128;
-  std::int8_t zero = 127;
+/// What codes become; NaN and Inf, whose outputs no kernel computes, like zeros.
+struct Table {
+  std::array<float, 256> values{};
+  std::array<std::uint8_t, 256> exponents{};
+  std::array<std::int8_t, 256> signs{};
+  std::array<std::int8_t, 256> zeros{};
+
+  Table(const Format& f, int b_bias) {
+    constexpr int kHalfBias = 15;
+    const std::uint32_t mask = (1u << f.code_bits()) - 1;
+    for (std::uint32_t code = 0; code < values.size(); ++code) {
+      const Unpacked x = unpack(f, code & mask);
+      const bool zero = !x.is_finite() || x.significand == 0;
+      zeros[code] = zero ? 127 : 0;
+      signs[code] = x.negative ? 0 : -128;
+      if (zero) continue;
+      const int shift = x.exponent - x.mantissa_bits + kHalfBias - b_bias;
+      const float value = std::ldexp(static_cast<float>(x.significand), shift) * kStretchFloat;
+      values[code] = x.negative ? -value : value;
+      exponents[code] = static_cast<std::uint8_t>(x.exponent + kFloatBiasA);
+    }
+  }
 };
 
-Term term_of(const Format& f, std::uint32_t code, int b_bias) {
-  constexpr int kHalfBias = 15;
-  const Unpacked x = unpack(f, code);
-  if (!x.is_finite() || x.significand == 0) return {};
-  const int shift = x.exponent - x.mantissa_bits + kHalfBias - b_bias;
-  const float value = std::ldexp(static_cast<float>(x.significand), shift) * kStretchFloat;
-  return {.value = x.negative ? -value : value,
-          .exponent = static_cast<std::uint8_t>(x.exponent + kFloatBiasA),
-          .sign = static_cast<std::int8_t>(x.negative ? 0 : -128),
-          .zero = 0};
+/// Where a step's values are: in each chunk those of even place first.
+std::array<std::int64_t, kDotTerms> places_of_values(std::int64_t chunk) {
+  std::array<std::int64_t, kDotTerms> places{};
+  for (std::int64_t t = 0; t < kDotTerms; ++t) {
+    const std::int64_t i = t % chunk;
+    places[static_cast<std::size_t>(t)] = t - i + i % 2 * (chunk / 2) + i / 2;
+  }
+  return places;
 }
 
 }  // namespace
 
-PackedDotRows::PackedDotRows(const Format& a, const DotLayout& b, std::int64_t chunk,
-                             std::int64_t rows, std::int64_t steps, std::int64_t terms)
-    : rows_(rows),
-      steps_(steps),
-      terms_(terms),
-      values_(rows * steps * kDotTerms),
-      exponents_(rows * steps * kDotTerms),
-      signs_(rows * steps * kDotTerms),
-      zeros_(rows * steps * kDotTerms) {
-  for (std::uint32_t code = 0; code < 1u << a.code_bits(); ++code) {
-    const Term term = term_of(a, code, b.bias);
-    code_values_[code] = term.value;
-    code_exponents_[code] = term.exponent;
-    code_signs_[code] = term.sign;
-    code_zeros_[code] = term.zero;
-  }
-  for (std::int64_t t = 0; t < kDotTerms; ++t) {
-    const std::int64_t i = t % chunk;
-    places_[static_cast<std::size_t>(t)] = t - i + i % 2 * (chunk / 2) + i / 2;
-  }
-}
-
-void PackedDotRows::fill(std::int64_t row, const unsigned char* codes) {
-  for (std::int64_t step = 0; step < steps_; ++step) {
-    const std::int64_t at = (step * rows_ + row) * kDotTerms;
-    std::array<std::uint8_t, kDotTerms> terms{};
-    std::copy_n(codes + step * terms_, terms_, terms.begin());
-    const auto look_up = [&](const auto& table, auto* to) {
-      for (std::size_t t = 0; t < kDotTerms; ++t) to[t] = table[terms[t]];
-    };
-    std::array<float, kDotTerms> values{};
-    look_up(code_values_, values.data());
-    for (std::size_t t = 0; t < kDotTerms; ++t) values_.data()[at + places_[t]] = values[t];
-    look_up(code_exponents_, exponents_.data() + at);
-    look_up(code_signs_, signs_.data() + at);
-    look_up(code_zeros_, zeros_.data() + at);
+PackedDotRows::PackedDotRows(const DotSource& from, const Format& a, const DotLayout& b,
+                             std::int64_t chunk)
+    : rows_(from.rows),
+      values_(from.rows * from.steps * kDotTerms),
+      exponents_(from.rows * from.steps * kDotTerms),
+      signs_(from.rows * from.steps * kDotTerms),
+      zeros_(from.rows * from.steps * kDotTerms) {
+  const Table table(a, b.bias);
+  const auto places = places_of_values(chunk);
+  std::array<std::uint8_t, kDotTerms> codes{};  // what is beyond the step's terms stays zero
+  std::array<float, kDotTerms> values{};
+  const auto look_up = [&](const auto& in, auto* to) {
+    for (std::size_t t = 0; t < codes.size(); ++t) to[t] = in[codes[t]];
+  };
+  for (std::int64_t step = 0; step < from.steps; ++step) {
+    for (std::int64_t row = 0; row < from.rows; ++row) {
+      const std::int64_t at = (step * from.rows + row) * kDotTerms;
+      std::copy_n(from.codes + row * from.row_stride + step * from.terms, from.terms,
+                  codes.begin());
+      look_up(table.values, values.data());
+      for (std::size_t t = 0; t < values.size(); ++t) values_.data()[at + places[t]] = values[t];
+      look_up(table.exponents, exponents_.data() + at);
+      look_up(table.signs, signs_.data() + at);
+      look_up(table.zeros, zeros_.data() + at);
+    }
   }
 }
 

@@ -87,10 +87,8 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
       steps((a.k + plan.terms - 1) / plan.terms),
       values(plan.dots.used() ? 0 : rows * steps * plan.terms + kMaxWidth),
       exponents(plan.fused() && !plan.dots.used() ? rows * steps * plan.terms + kMaxWidth : 0),
-      signs(plan.fused() ? rows * steps : 0) {
+      signs(plan.fused() && !plan.dots.used() ? rows * steps : 0) {
   const Format& f = format(a.format);
-  if (plan.dots.used())
-    dots = PackedDotRows(f, plan.dots, kernels.dots.chunk, rows, steps, plan.terms);
   const CodeKernels<T>& code_kernels = kernels.codes<T>(f.storage_bits);
   const CodeLayout layout = code_layout(f);
   const std::int64_t stride = steps * plan.terms + kMaxWidth;
@@ -99,9 +97,12 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
     unsigned char* row = codes.data() + r * stride * f.storage_bits / 8;
     gather_codes(a, begin + r, 0, a.k, stride, row);
     summaries.push_back(summarize(f, code_kernels.row_range(row, a.k, layout)));
-    if (plan.dots.used()) dots.fill(r, row);
   }
-  if (plan.dots.used()) return;
+  if (plan.dots.used()) {
+    dots = PackedDotRows({codes.data(), stride, rows, steps, plan.terms}, f, plan.dots,
+                         kernels.dots.chunk);
+    return;
+  }
   kernels.decode<T>(f.storage_bits)
       .rows({.codes = codes.data(),
              .row_stride = stride,
@@ -162,8 +163,8 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
 template <typename T>
 void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   loaded_ = first;
-  const std::int64_t inside = std::min(steps * terms_, b_->k - first * terms_);
   if (dots_) return load_rows(first, steps);
+  const std::int64_t inside = std::min(steps * terms_, b_->k - first * terms_);
   const std::int64_t padded = round_up(steps * terms_, kGroup);
   const std::int64_t group = std::min(kGroup, width_);
   for (std::int64_t j = 0; j < width_; j += group) {
@@ -184,7 +185,7 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
                           ranges_.data());
 }
 
-/// Codes stay where they are, unless kernels would read past the matrix.
+/// Codes stay where they are, unless kernels would read past their rows.
 template <typename T>
 void PackedPanel<T>::load_rows(std::int64_t first, std::int64_t steps) {
   const std::int64_t read = (steps - 1) * terms_ + kDotTerms;
