@@ -62,7 +62,7 @@ struct StepRounding {
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
 inline constexpr std::int64_t kDotTerms = 32;
 
-/// 8-bit codes with the sign in the highest bit, as dot kernels take them.
+/// 8-bit codes as dot kernels take them: of all their fields FP16 has room for.
 struct DotLayout {
   int exponent_bits = 0;  ///< 4 or 5; 0: dot kernels are not used
   int bias = 0;
@@ -81,8 +81,8 @@ struct DotRows {
 };
 
 /// Some steps of some rows of A times `width` columns of B, a multiple of 8, whose codes
-/// [width][code_stride] are read as they lie in memory, kDotTerms from a step's first on:
-/// what is beyond its terms must be codes of finite values. state is as in StepBlock.
+/// [width][code_stride] are read as they lie in memory, kDotTerms from a step's first on: what
+/// is beyond its terms must be finite, or of the same column. state is as in StepBlock.
 struct DotBlock {
   std::int64_t rows = 0;
   std::int64_t steps = 0;
@@ -279,8 +279,8 @@ struct KernelTable {
 inline constexpr float kTinyFloat = 0x1p-110F;
 inline constexpr double kTinyDouble = 0x1p-500;
 
-/// What B is multiplied by for the fused kernels, so that no negative product
-/// is a whole number of units.
+/// What B (for dot kernels A) is multiplied by for the fused kernels, so that no
+/// negative product is a whole number of units.
 inline constexpr float kStretchFloat = 1.0F + 0x1p-19F;
 inline constexpr double kStretchDouble = 1.0 + 0x1p-40;
 
