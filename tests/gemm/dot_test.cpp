@@ -57,8 +57,8 @@ struct Codes {
 void check_shapes(std::span<const std::string_view> models, std::uint64_t seed) {
   for (const std::string_view name : models) {
     for (std::int64_t m = 1; m <= 5; ++m) {
-      for (const std::int64_t n : {1, 31, 32, 65, 130}) {
-        for (const std::int64_t k : {1, 15, 32, 33, 64, 100, 512, 545}) {
+      for (const std::int64_t n : {64 * m - 1, 64 * m, 64 * m + 33}) {
+        for (const std::int64_t k : {1, 32, 33, 512, 545}) {
           ++seed;
           const Data data = kAllData[seed % 7];
           const Start start = static_cast<Start>(seed / 7 % 4);
@@ -82,6 +82,7 @@ TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
     p.model = model.accumulator;
     p.a.format = model.a_format;
     p.b.format = model.b_format;
+    p.b.rows = 1000;
     return most_rows(p);
   };
   CHECK(rows_of("sm90.wgmma.e4m3") == 4);
@@ -89,6 +90,10 @@ TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
   CHECK(rows_of("sm89.mma.e4m3") == 1);
   CHECK(rows_of("sm100.tcgen05.e4m3") == 0);
   CHECK(rows_of("exact") == 0);
+  CHECK(!takes_dots(Codes({1, 63, 32}, 0, 0).problem()));
+  CHECK(takes_dots(Codes({1, 64, 32}, 0, 0).problem()));
+  CHECK(!takes_dots(Codes({4, 255, 32}, 0, 0).problem()));
+  CHECK(takes_dots(Codes({4, 256, 32}, 0, 0).problem()));
 }
 
 TEST_CASE("few rows of any shape keep the reference's bits", "[gemm]") {
@@ -103,7 +108,8 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
   struct Granularity {
     std::int64_t a_rows, b_rows, k_block;
   };
-  const Granularity granularities[] = {{0, 0, 0}, {4, 66, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
+  const Granularity granularities[] = {
+      {0, 0, 0}, {4, 258, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
   std::uint64_t seed = 21000;
   for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.mma.e5m2", "sm89.mma.e4m3"}) {
     for (const std::int64_t m : {1, 3, 4}) {
@@ -111,7 +117,7 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
         for (const std::int64_t interval : {0, 32, 64, 128}) {
           if (g.k_block != 0 && (interval == 0 || g.k_block % interval != 0)) continue;
           ++seed;
-          const Shape shape{m, 66, 160 + static_cast<std::int64_t>(seed % 2) * 5};
+          const Shape shape{m, 64 * m + 2, 160 + static_cast<std::int64_t>(seed % 2) * 5};
           Operands operands(find_instruction_model(name), shape, Data::specials,
                             seed % 3 == 0 ? Start::none : Start::extreme, seed);
           GemmProblem& p = operands.problem;
@@ -154,7 +160,8 @@ TEST_CASE("few rows keep the reference's bits for every parameter of a model", "
     INFO("terms " << model.accumulator.terms << " F " << model.accumulator.alignment_fraction_bits
                   << " M " << model.accumulator.output_fraction_bits << " m " << m << " model "
                   << i);
-    const Operands operands(model, {m, 40, 132}, kAllData[static_cast<std::size_t>(draw(6, 7))],
+    const Operands operands(model, {m, 64 * m + 8, 132},
+                            kAllData[static_cast<std::size_t>(draw(6, 7))],
                             static_cast<Start>(i % 4), i);
     if (model.accumulator.alignment_fraction_bits <= 13) CHECK(takes_dots(operands.problem));
     check_all_targets(operands.problem);
@@ -169,7 +176,7 @@ TEST_CASE("formats of A and B in any pairing take few rows", "[gemm]") {
       for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
         ++seed;
         INFO(format(a).name << " x " << format(b).name << " seed " << seed);
-        const Operands operands(with_formats("sm90.wgmma.e4m3", a, b), {2, 67, 96}, data,
+        const Operands operands(with_formats("sm90.wgmma.e4m3", a, b), {2, 131, 96}, data,
                                 Start::wide, seed);
         CHECK(takes_dots(operands.problem) == (b == e4m3fn || b == e5m2));
         check_all_targets(operands.problem);
@@ -179,7 +186,7 @@ TEST_CASE("formats of A and B in any pairing take few rows", "[gemm]") {
 }
 
 TEST_CASE("few rows: cancellation, zero steps and counts of negative products", "[gemm]") {
-  const Shape shape{4, 40, 128};
+  const Shape shape{4, 264, 128};
   Codes codes(shape, 0x38, 0x38);  // all ones
   for (std::int64_t t = 0; t < shape.k; ++t) {
     if (t % 2 == 1) codes.at_a(0, t) = 0xb8;       // pairs cancel

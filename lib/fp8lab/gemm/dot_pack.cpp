@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 namespace fp8lab::gemm_detail {
 namespace {
@@ -17,17 +18,17 @@ struct Table {
 
   Table(const Format& f, int b_bias) {
     constexpr int kHalfBias = 15;
-    const std::uint32_t mask = (1u << f.code_bits()) - 1;
-    for (std::uint32_t code = 0; code < values.size(); ++code) {
-      const Unpacked x = unpack(f, code & mask);
+    const float scale = std::ldexp(kStretchFloat, kHalfBias - b_bias);
+    const std::span<const Unpacked> unpacked = unpack_table(f.id);
+    const std::span<const float> decoded = decode_table(f.id);
+    for (std::size_t code = 0; code < values.size(); ++code) {
+      const Unpacked& x = unpacked[code % unpacked.size()];  // whatever is above a narrow code
       const bool zero = !x.is_finite() || x.significand == 0;
-      zeros[code] = zero ? 127 : 0;
+      values[code] = zero ? 0.0F : decoded[code % decoded.size()] * scale;
+      exponents[code] =
+          zero ? std::uint8_t{0} : static_cast<std::uint8_t>(x.exponent + kFloatBiasA);
       signs[code] = x.negative ? 0 : -128;
-      if (zero) continue;
-      const int shift = x.exponent - x.mantissa_bits + kHalfBias - b_bias;
-      const float value = std::ldexp(static_cast<float>(x.significand), shift) * kStretchFloat;
-      values[code] = x.negative ? -value : value;
-      exponents[code] = static_cast<std::uint8_t>(x.exponent + kFloatBiasA);
+      zeros[code] = zero ? 127 : 0;
     }
   }
 };

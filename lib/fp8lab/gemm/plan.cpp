@@ -67,12 +67,15 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
 std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 4 : terms >= 16 ? 1 : 0; }
 
 /// The layout of B for dot kernels, unless others are faster. FP16 has no room for the
-/// largest FNUZ numbers.
+/// largest FNUZ numbers. With few columns packing A, which takes longer for these, weighs more.
 DotLayout choose_dots(const GemmProblem& p) {
+  constexpr std::int64_t kColumnsPerRow = 64;
   const Format& b = format(p.b.format);
   const bool has_half_fields = b.code_bits() == 8 && b.exponent_bits >= 4 && b.exponent_bits <= 5 &&
                                b.specials != SpecialValues::fnuz;
-  if (!has_half_fields || p.a.rows > most_dot_rows(p.model.terms)) return {};
+  if (!has_half_fields || p.a.rows > most_dot_rows(p.model.terms) ||
+      p.b.rows < kColumnsPerRow * p.a.rows)
+    return {};
   return {b.exponent_bits, b.bias};
 }
 
