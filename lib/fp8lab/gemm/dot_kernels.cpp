@@ -36,10 +36,14 @@ HWY_INLINE void store_halves(hn::Vec<Codes> codes, hwy::float16_t* to) {
   const Halves dh;
   const auto words = hn::BitCast(d, codes);
   const auto fields = hn::Set(d, static_cast<std::int16_t>(kShift == 0 ? 0xff00 : 0xbf80));
-  const auto even = hn::And(hn::ShiftRight<kShift>(hn::ShiftLeft<8>(words)), fields);
-  const auto odd = hn::And(hn::ShiftRight<kShift>(words), fields);
-  hn::Store(hn::BitCast(dh, even), dh, to);
-  hn::Store(hn::BitCast(dh, odd), dh, to + kChunk / 2);
+  auto even = hn::ShiftLeft<8>(words);
+  auto odd = words;
+  if constexpr (kShift != 0) {
+    even = hn::ShiftRight<kShift>(even);
+    odd = hn::ShiftRight<kShift>(odd);
+  }
+  hn::Store(hn::BitCast(dh, hn::And(even, fields)), dh, to);
+  hn::Store(hn::BitCast(dh, hn::And(odd, fields)), dh, to + kChunk / 2);
 }
 
 /// Biased exponents of codes; 0 for zeros.
