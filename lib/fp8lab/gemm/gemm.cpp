@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kRowBlock = 64;  // rows whose state stays in L1
 constexpr std::int64_t kPanels = 8;     // a task: their slabs stay in L2 together
+constexpr std::int64_t kDotPanels = 1;  // B stays where it is, and is read once
 // Of A packed at a time: little, so that it stays in cache, but for rows enough to
 // be worth packing B again.
 constexpr std::int64_t kPackedBytes = std::int64_t{16} << 20;
@@ -79,8 +80,8 @@ struct Cut {
   std::int64_t blocks;  ///< of rows a task
 };
 
-Cut cut_tasks(std::int64_t panels, std::int64_t blocks, int threads) {
-  Cut cut{std::min(kPanels, panels), blocks};
+Cut cut_tasks(std::int64_t panels, std::int64_t blocks, int threads, std::int64_t most_panels) {
+  Cut cut{std::min(most_panels, panels), blocks};
   if (threads == 1) return cut;
   const auto tasks = [&] {
     return ceil_divide(panels, cut.panels) * ceil_divide(blocks, cut.blocks);
@@ -120,7 +121,7 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
   const CodeMatrix& a = job.problem.a;
   const std::int64_t count = ceil_divide(rows, kRowBlock);
   const std::int64_t panels = ceil_divide(job.problem.b.rows, job.width);
-  const Cut cut = cut_tasks(panels, count, threads);
+  const Cut cut = cut_tasks(panels, count, threads, job.plan.dots.used() ? kDotPanels : kPanels);
   const std::int64_t groups = ceil_divide(count, cut.blocks);
   const std::int64_t tasks = ceil_divide(panels, cut.panels) * groups;
   std::vector<std::unique_ptr<PackedRows<T>>> blocks(static_cast<std::size_t>(count));

@@ -14,6 +14,7 @@ std::optional<KernelTable> make_table(Target target) {
   const FusedKernels* fused = fused_kernels(target);
   if (fused == nullptr) return std::nullopt;
   return KernelTable{*fused,
+                     *dot_kernels(target),
                      *sum_kernels(target),
                      *float_code_kernels(target),
                      *double_code_kernels(target),

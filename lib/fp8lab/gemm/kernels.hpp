@@ -59,6 +59,45 @@ struct StepRounding {
   bool half_output = false;   ///< fused float steps only: nearest even to FP16
 };
 
+/// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
+inline constexpr std::int64_t kDotTerms = 32;
+
+/// 8-bit codes as dot kernels take them: of all their fields FP16 has room for.
+struct DotLayout {
+  int exponent_bits = 0;  ///< 4 or 5; 0: dot kernels are not used
+  int bias = 0;
+
+  [[nodiscard]] bool used() const { return exponent_bits != 0; }
+};
+
+/// Rows of A for dot kernels, each array [steps][rows][kDotTerms], a step's terms followed
+/// by zeros. `values`, stretched and times 2^(15 - bias of B), are in chunks of the kernels'
+/// `chunk` terms in the order 0, 2, 4 ... 1, 3, 5 ...; zeros are +0.
+struct DotRows {
+  const float* values = nullptr;
+  const std::uint8_t* exponents = nullptr;  ///< biased by kFloatBiasA; 0 for zeros
+  const std::int8_t* signs = nullptr;       ///< -128 for positive values, 0 for negative ones
+  const std::int8_t* zeros = nullptr;       ///< 127 for zeros, 0 for others
+};
+
+/// Some steps of some rows of A times `width` columns of B, a multiple of 8, whose codes
+/// [width][code_stride] are read as they lie in memory, kDotTerms from a step's first on: what
+/// is beyond its terms must be finite, or of the same column. state is as in StepBlock.
+struct DotBlock {
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t terms = 0;
+  DotRows a;
+  const std::uint8_t* codes = nullptr;
+  std::int64_t code_stride = 0;
+  const std::uint8_t* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
+  std::int64_t next_stride = 0;
+  std::uint8_t* largest = nullptr;  ///< [width][kDotTerms]: raised to the codes' magnitudes
+  DotLayout layout;
+  std::int64_t width = 0;
+  float* state = nullptr;
+};
+
 /// A fixed-point sum in two words of binary64: whole multiples of 2^unit in the
 /// first, the rest, in multiples of 2^lowest, in the second.
 struct TwoWords {
@@ -150,6 +189,13 @@ struct FusedKernels {
   void (*in_double)(const StepBlock<double>&, const StepRounding&);
 };
 
+/// Fused steps in binary32 whose lanes run along k: for few rows, since B is not transposed.
+struct DotKernels {
+  std::int64_t chunk = 0;  ///< terms in a vector of codes
+  /// Needs rounding toward zero.
+  void (*in_float)(const DotBlock&, const StepRounding&);
+};
+
 /// Everything else that adds.
 struct SumKernels {
   /// Needs rounding toward zero.
@@ -197,6 +243,7 @@ using DecodeKernelsByWidth = std::array<DecodeKernels<T>, 3>;
 /// The kernels of one target.
 struct KernelTable {
   FusedKernels fused;
+  DotKernels dots;
   SumKernels sums;
   CodeKernelsByWidth<float> float_codes;
   CodeKernelsByWidth<double> double_codes;
@@ -232,8 +279,8 @@ struct KernelTable {
 inline constexpr float kTinyFloat = 0x1p-110F;
 inline constexpr double kTinyDouble = 0x1p-500;
 
-/// What B is multiplied by for the fused kernels, so that no negative product
-/// is a whole number of units.
+/// What B (for dot kernels A) is multiplied by for the fused kernels, so that no
+/// negative product is a whole number of units.
 inline constexpr float kStretchFloat = 1.0F + 0x1p-19F;
 inline constexpr double kStretchDouble = 1.0 + 0x1p-40;
 
@@ -254,6 +301,7 @@ const KernelTable* kernel_table(Target target);
 
 /// What kernel_table is made of, from one file each; null alike.
 const FusedKernels* fused_kernels(Target target);
+const DotKernels* dot_kernels(Target target);
 const SumKernels* sum_kernels(Target target);
 const CodeKernelsByWidth<float>* float_code_kernels(Target target);
 const CodeKernelsByWidth<double>* double_code_kernels(Target target);

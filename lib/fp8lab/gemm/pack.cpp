@@ -85,9 +85,9 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
                           std::int64_t begin, std::int64_t count)
     : rows(count),
       steps((a.k + plan.terms - 1) / plan.terms),
-      values(rows * steps * plan.terms + kMaxWidth),
-      exponents(plan.fused() ? rows * steps * plan.terms + kMaxWidth : 0),
-      signs(plan.fused() ? rows * steps : 0) {
+      values(plan.dots.used() ? 0 : rows * steps * plan.terms + kMaxWidth),
+      exponents(plan.fused() && !plan.dots.used() ? rows * steps * plan.terms + kMaxWidth : 0),
+      signs(plan.fused() && !plan.dots.used() ? rows * steps : 0) {
   const Format& f = format(a.format);
   const CodeKernels<T>& code_kernels = kernels.codes<T>(f.storage_bits);
   const CodeLayout layout = code_layout(f);
@@ -97,6 +97,11 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
     unsigned char* row = codes.data() + r * stride * f.storage_bits / 8;
     gather_codes(a, begin + r, 0, a.k, stride, row);
     summaries.push_back(summarize(f, code_kernels.row_range(row, a.k, layout)));
+  }
+  if (plan.dots.used()) {
+    dots = PackedDotRows({codes.data(), stride, rows, steps, plan.terms}, f, plan.dots,
+                         kernels.dots.chunk);
+    return;
   }
   kernels.decode<T>(f.storage_bits)
       .rows({.codes = codes.data(),
@@ -119,25 +124,37 @@ PackedPanel<T>::PackedPanel(const KernelTable& kernels, const Plan& plan, const 
       b_(&b),
       terms_(plan.terms),
       fused_(plan.fused()),
+      dots_(plan.dots.used()),
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
-      rows_(kGroup * (round_up(slab_steps * terms_, kGroup) + kGroup) * code_bytes_),
-      codes_(round_up(slab_steps * terms_, kGroup) * width_ * code_bytes_),
-      values_(decoded_steps * terms_ * width_),
-      exponents_(fused_ ? decoded_steps * terms_ * width_ : 0),
-      signs_(fused_ ? decoded_steps * width_ : 0),
-      ranges_(static_cast<std::size_t>(width_)) {}
+      slab_terms_(slab_steps * terms_),
+      row_stride_(round_up(slab_steps * terms_, kGroup) + (dots_ ? kDotTerms : kGroup)),
+      rows_((dots_ ? width_ : kGroup) * row_stride_ * code_bytes_),
+      codes_(dots_ ? 0 : round_up(slab_steps * terms_, kGroup) * width_ * code_bytes_),
+      values_(dots_ ? 0 : decoded_steps * terms_ * width_),
+      exponents_(fused_ && !dots_ ? decoded_steps * terms_ * width_ : 0),
+      signs_(fused_ && !dots_ ? decoded_steps * width_ : 0),
+      ranges_(static_cast<std::size_t>(width_)),
+      largest_(dots_ ? width_ * kDotTerms : 0) {
+  if (dots_) std::memset(rows_.data(), 0, static_cast<std::size_t>(width_ * row_stride_));
+}
 
 template <typename T>
 void PackedPanel<T>::start(std::int64_t begin) {
   begin_ = begin;
   columns_ = std::min(width_, b_->rows - begin);
   std::ranges::fill(ranges_, CodeRange{});
+  if (dots_) std::memset(largest_.data(), 0, static_cast<std::size_t>(width_ * kDotTerms));
 }
 
 template <typename T>
 RowSummary PackedPanel<T>::summary(std::int64_t column) const {
-  return summarize(format(b_->format), ranges_[static_cast<std::size_t>(column)]);
+  const Format& f = format(b_->format);
+  if (!dots_) return summarize(f, ranges_[static_cast<std::size_t>(column)]);
+  const unsigned char* largest = largest_.data() + column * kDotTerms;
+  unsigned char most = 0;
+  for (std::int64_t i = 0; i < kDotTerms; ++i) most = std::max(most, largest[i]);
+  return summarize(f, CodeRange{.largest = most, .smallest = 1});
 }
 
 /// Rows of B are copied before they are transposed: a power of two between them
@@ -146,19 +163,19 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
 template <typename T>
 void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   loaded_ = first;
+  if (dots_) return load_rows(first, steps);
   const std::int64_t inside = std::min(steps * terms_, b_->k - first * terms_);
   const std::int64_t padded = round_up(steps * terms_, kGroup);
-  const std::int64_t stride = padded + kGroup;
   const std::int64_t group = std::min(kGroup, width_);
   for (std::int64_t j = 0; j < width_; j += group) {
     for (std::int64_t i = 0; i < group; ++i) {
       const bool exists = j + i < columns_;
       if (exists) prefetch(begin_ + j + i, first * terms_ + inside, inside);
       gather_codes(*b_, exists ? begin_ + j + i : 0, first * terms_, exists ? inside : 0, padded,
-                   rows_.data() + i * stride * code_bytes_);
+                   rows_.data() + i * row_stride_ * code_bytes_);
     }
     kernels_->transpose({.from = rows_.data(),
-                         .row_stride = stride,
+                         .row_stride = row_stride_,
                          .rows = group,
                          .terms = padded,
                          .width = width_,
@@ -166,6 +183,18 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   }
   kernels_->column_ranges(codes_.data(), steps * terms_, code_layout(format(b_->format)),
                           ranges_.data());
+}
+
+/// Codes stay where they are, unless kernels would read past their rows.
+template <typename T>
+void PackedPanel<T>::load_rows(std::int64_t first, std::int64_t steps) {
+  const std::int64_t read = (steps - 1) * terms_ + kDotTerms;
+  copied_ = b_->k_stride != 1 || columns_ < width_ || first * terms_ + read > b_->k;
+  if (!copied_) return;
+  const std::int64_t inside = std::min(steps * terms_, b_->k - first * terms_);
+  for (std::int64_t j = 0; j < columns_; ++j)
+    gather_codes(*b_, begin_ + j, first * terms_, inside, row_stride_,
+                 rows_.data() + j * row_stride_);
 }
 
 template <typename T>
@@ -179,6 +208,7 @@ void PackedPanel<T>::prefetch(std::int64_t row, std::int64_t first, std::int64_t
 
 template <typename T>
 void PackedPanel<T>::decode(std::int64_t first, std::int64_t steps) {
+  if (dots_) return;
   decoded_ = first;
   decode_kernels_->panel(
       {.codes = codes_.data() + (first - loaded_) * terms_ * width_ * code_bytes_,
@@ -197,6 +227,27 @@ void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
   block.b = values_.data() + offset * terms_ * width_;
   block.b_exponents = exponents_.data() + (fused_ ? offset * terms_ * width_ : 0);
   block.b_signs = signs_.data() + (fused_ ? offset * width_ : 0);
+}
+
+template <typename T>
+void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
+  block.width = width_;
+  block.largest = largest_.data();
+  block.codes = rows_.data() + (step - loaded_) * terms_;
+  block.code_stride = row_stride_;
+  block.next_codes = block.codes;
+  block.next_stride = block.code_stride;
+  if (copied_) return;
+  const auto* codes = static_cast<const unsigned char*>(b_->data);
+  block.codes = codes + begin_ * b_->row_stride + step * terms_;
+  block.code_stride = b_->row_stride;
+  // The same steps of the next slab, or of the panel after this one.
+  const std::int64_t term = step * terms_ + slab_terms_;
+  const bool inside = term < b_->k;
+  if (!inside && begin_ + 2 * width_ > b_->rows) return;
+  block.next_codes = inside ? codes + begin_ * b_->row_stride + term
+                            : codes + (begin_ + width_) * b_->row_stride + term % slab_terms_;
+  block.next_stride = b_->row_stride;
 }
 
 template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);

@@ -2,35 +2,15 @@
 // Packing: operands of any format and stride, decoded into the arrays that the
 // kernels read, in steps. Packing also notes what each row holds.
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <vector>
 
+#include "fp8lab/gemm/aligned_array.hpp"
+#include "fp8lab/gemm/dot_pack.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 #include "fp8lab/gemm/plan.hpp"
 
 namespace fp8lab::gemm_detail {
-
-/// Uninitialised memory aligned for any vector.
-template <typename T>
-class AlignedArray {
- public:
-  AlignedArray() = default;
-  explicit AlignedArray(std::int64_t size)
-      : data_(static_cast<T*>(::operator new (static_cast<std::size_t>(size) * sizeof(T),
-                                              std::align_val_t{kAlignment}))) {}
-  [[nodiscard]] T* data() { return data_.get(); }
-  [[nodiscard]] const T* data() const { return data_.get(); }
-
- private:
-  static constexpr std::size_t kAlignment = 128;
-  struct Free {
-    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
-  };
-  std::unique_ptr<T, Free> data_;
-};
 
 /// Where the fields of the format's codes are in its storage.
 CodeLayout code_layout(const Format& format);
@@ -58,6 +38,7 @@ struct PackedRows {
   AlignedArray<T> values;
   AlignedArray<std::uint32_t> exponents;
   AlignedArray<typename PackedTypes<T>::Word> signs;
+  PackedDotRows dots;  ///< instead of the others, for dot kernels
   std::vector<RowSummary> summaries;
 };
 
@@ -77,10 +58,13 @@ class PackedPanel {
   void decode(std::int64_t first, std::int64_t steps);
   /// The panel's arrays from step `step` of those that were decoded on.
   void place(StepBlock<T>& block, std::int64_t step) const;
+  /// Codes that were loaded, as they lie in memory, for plans with dots: from step `step` on.
+  void place(DotBlock& block, std::int64_t step);
   [[nodiscard]] RowSummary summary(std::int64_t column) const;
   [[nodiscard]] std::int64_t columns() const { return columns_; }
 
  private:
+  void load_rows(std::int64_t first, std::int64_t steps);
   void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
 
   const CodeKernels<T>* kernels_;
@@ -88,8 +72,12 @@ class PackedPanel {
   const CodeMatrix* b_;
   std::int64_t terms_;
   bool fused_;
+  bool dots_;
+  bool copied_ = false;  ///< with dots: whether `rows_` has the codes that were loaded
   std::int64_t width_;
   std::int64_t code_bytes_;
+  std::int64_t slab_terms_;
+  std::int64_t row_stride_;  ///< of `rows_`
   std::int64_t begin_ = 0;
   std::int64_t columns_ = 0;
   std::int64_t loaded_ = 0;            ///< first step of `codes_`
@@ -100,6 +88,7 @@ class PackedPanel {
   AlignedArray<typename PackedTypes<T>::Exponent> exponents_;
   AlignedArray<typename PackedTypes<T>::Word> signs_;
   std::vector<CodeRange> ranges_;
+  AlignedArray<unsigned char> largest_;  ///< instead of ranges with dots: a vector a column
 };
 
 }  // namespace fp8lab::gemm_detail

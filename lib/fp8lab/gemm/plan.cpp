@@ -62,6 +62,23 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
   return Method::reference;
 }
 
+/// Up to how many rows of A dot kernels are faster than those that transpose B: measured, see
+/// README.md. Their vectors hold 32 terms, of whatever model.
+std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 4 : terms >= 16 ? 1 : 0; }
+
+/// The layout of B for dot kernels, unless others are faster. FP16 has no room for the
+/// largest FNUZ numbers. With few columns packing A, which takes longer for these, weighs more.
+DotLayout choose_dots(const GemmProblem& p) {
+  constexpr std::int64_t kColumnsPerRow = 64;
+  const Format& b = format(p.b.format);
+  const bool has_half_fields = b.code_bits() == 8 && b.exponent_bits >= 4 && b.exponent_bits <= 5 &&
+                               b.specials != SpecialValues::fnuz;
+  if (!has_half_fields || p.a.rows > most_dot_rows(p.model.terms) ||
+      p.b.rows < kColumnsPerRow * p.a.rows)
+    return {};
+  return {b.exponent_bits, b.bias};
+}
+
 /// The widest step that promotion never interrupts.
 std::int64_t plain_terms(std::int64_t interval) {
   for (std::int64_t terms = kStepOfPlainSums; terms > 1; --terms)
@@ -85,6 +102,7 @@ Plan make_plan(const GemmProblem& p) {
   plan.rounding = {p.model.alignment_fraction_bits, p.model.output_fraction_bits,
                    p.model.rounding == RoundingMode::nearest_even,
                    p.model.output_format == FormatId::f16};
+  if (plan.method == Method::fused_float) plan.dots = choose_dots(p);
   return plan;
 }
 
@@ -143,7 +161,8 @@ bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const Ro
   switch (plan.method) {
     case Method::fused_float:
       // The magic number of the largest and of the smallest alignment must exist.
-      return exponent < 117 && exponent >= -45;
+      return exponent < 117 && exponent + 23 - plan.rounding.alignment_fraction_bits < 128 &&
+             exponent >= -45;
     case Method::exact_steps: {
       // Neither may c truncate a product nor a product c.
       const int f = plan.rounding.alignment_fraction_bits;

@@ -27,6 +27,7 @@ struct Plan {
   std::int64_t terms = 1;  ///< terms a kernel step takes
   StepRounding rounding;
   TwoWords words;  ///< for exact methods where the data need them
+  DotLayout dots;  ///< of B; for fused float where dot kernels take it
 
   [[nodiscard]] bool in_double() const {
     return method == Method::fused_double || method == Method::exact_steps ||

@@ -38,7 +38,7 @@ Job<T>::Job(const GemmProblem& p, const KernelTable& k, const Plan& chosen)
       steps((p.a.k + chosen.terms - 1) / chosen.terms),
       slab_steps(std::min(std::max<std::int64_t>(1, kSlabTerms / chosen.terms), steps)),
       decoded_steps(
-          p.a.rows > kFewRows
+          chosen.dots.used() || p.a.rows > kFewRows
               ? slab_steps
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / chosen.terms), slab_steps)),
       scaled(!p.a_scales.empty() || !p.b_scales.empty()),
@@ -128,24 +128,50 @@ void Tile<T>::run_kernel(const StepBlock<T>& block) const {
 }
 
 template <typename T>
+void Tile<T>::run_steps(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                        std::int64_t steps) {
+  StepBlock<T> s;
+  s.rows = block.rows;
+  s.steps = steps;
+  s.terms = job_.plan.terms;
+  s.a = block.values.data() + first * block.rows * s.terms;
+  if (job_.plan.fused()) {
+    s.a_exponents = block.exponents.data() + first * block.rows * s.terms;
+    s.a_signs = block.signs.data() + first * block.rows;
+  }
+  panel_.place(s, first);
+  s.state = state(row);
+  if (job_.two_word_sums()) s.low_state = low_state(row);
+  run_kernel(s);
+}
+
+template <typename T>
+void Tile<T>::run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                       std::int64_t steps) {
+  if constexpr (std::is_same_v<T, float>) {
+    DotBlock s;
+    s.rows = block.rows;
+    s.steps = steps;
+    s.terms = job_.plan.terms;
+    s.a = block.dots.from(first);
+    s.layout = job_.plan.dots;
+    panel_.place(s, first);
+    s.state = state(row);
+    const TowardZero rounding;
+    job_.kernels.dots.in_float(s, job_.plan.rounding);
+  }
+}
+
+template <typename T>
 void Tile<T>::accumulate(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                          std::int64_t steps) {
   const std::int64_t interval = job_.interval_steps();
   for (std::int64_t step = first; step < first + steps;) {
     const std::int64_t end = std::min(first + steps, (step / interval + 1) * interval);
-    StepBlock<T> s;
-    s.rows = block.rows;
-    s.steps = end - step;
-    s.terms = job_.plan.terms;
-    s.a = block.values.data() + step * block.rows * s.terms;
-    if (job_.plan.fused()) {
-      s.a_exponents = block.exponents.data() + step * block.rows * s.terms;
-      s.a_signs = block.signs.data() + step * block.rows;
-    }
-    panel_.place(s, step);
-    s.state = state(row);
-    if (job_.two_word_sums()) s.low_state = low_state(row);
-    run_kernel(s);
+    if (job_.plan.dots.used())
+      run_dots(block, row, step, end - step);
+    else
+      run_steps(block, row, step, end - step);
     step = end;
     if (job_.problem.promotion_interval != 0 && (step % interval == 0 || step == job_.steps))
       promote(row, block.rows, step);

@@ -69,6 +69,10 @@ class Tile {
  private:
   void load_c(std::int64_t rows);
   void run_kernel(const StepBlock<T>& block) const;
+  void run_steps(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                 std::int64_t steps);
+  void run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                std::int64_t steps);
   void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
   void extract(std::int64_t row, const float* c, float* out) const;
   void load_b_scales(std::int64_t k);

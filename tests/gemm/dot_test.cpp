@@ -1,0 +1,241 @@
+// Products of few rows, whose kernels do not transpose B, against gemm_reference.
+
+#include <array>
+#include <cmath>
+
+#include "catch.hpp"
+#include "fp8lab/gemm/plan.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+constexpr std::string_view kModels[] = {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2",
+                                        "sm90.wgmma.e4m3.e5m2", "sm90.wgmma.e5m2.e4m3",
+                                        "sm89.mma.e4m3"};
+constexpr std::string_view kHalfModels[] = {"sm90.mma.e4m3.f16", "sm90.mma.e5m2.f16",
+                                            "sm89.mma.e5m2.f16"};
+
+bool takes_dots(const GemmProblem& p) { return gemm_detail::make_plan(p).dots.used(); }
+
+/// The most rows that dot kernels take of a problem.
+std::int64_t most_rows(GemmProblem p) {
+  p.a.rows = 1;
+  while (takes_dots(p)) ++p.a.rows;
+  return p.a.rows - 1;
+}
+
+/// E4M3 operands that a test writes by hand.
+struct Codes {
+  Shape shape;
+  std::vector<std::uint8_t> a, b;
+  std::vector<float> c;
+
+  Codes(Shape s, std::uint8_t in_a, std::uint8_t in_b)
+      : shape(s),
+        a(static_cast<std::size_t>(s.m * s.k), in_a),
+        b(static_cast<std::size_t>(s.n * s.k), in_b) {}
+  std::uint8_t& at_a(std::int64_t row, std::int64_t k) {
+    return a[static_cast<std::size_t>(row * shape.k + k)];
+  }
+  std::uint8_t& at_b(std::int64_t row, std::int64_t k) {
+    return b[static_cast<std::size_t>(row * shape.k + k)];
+  }
+  [[nodiscard]] GemmProblem problem() const {
+    GemmProblem p;
+    p.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+    p.a = CodeMatrix::row_major(FormatId::e4m3fn, a, shape.m, shape.k);
+    p.b = CodeMatrix::row_major(FormatId::e4m3fn, b, shape.n, shape.k);
+    if (!c.empty()) p.c = c.data();
+    return p;
+  }
+};
+
+/// Shapes across all block edges, all kinds of data and of C.
+void check_shapes(std::span<const std::string_view> models, std::uint64_t seed) {
+  for (const std::string_view name : models) {
+    for (std::int64_t m = 1; m <= 5; ++m) {
+      for (const std::int64_t n : {64 * m - 1, 64 * m, 64 * m + 33}) {
+        for (const std::int64_t k : {1, 32, 33, 512, 545}) {
+          ++seed;
+          const Data data = kAllData[seed % 7];
+          const Start start = static_cast<Start>(seed / 7 % 4);
+          INFO(name << " " << m << "x" << n << "x" << k << " data " << static_cast<int>(data)
+                    << " start " << static_cast<int>(start) << " seed " << seed);
+          Operands operands(find_instruction_model(name), {m, n, k}, data, start, seed);
+          if (seed % 5 == 0) operands.problem.promotion_interval = 64;
+          check_all_targets(operands.problem);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
+  const auto rows_of = [](std::string_view name) {
+    const InstructionModel& model = find_instruction_model(name);
+    GemmProblem p;
+    p.model = model.accumulator;
+    p.a.format = model.a_format;
+    p.b.format = model.b_format;
+    p.b.rows = 1000;
+    return most_rows(p);
+  };
+  CHECK(rows_of("sm90.wgmma.e4m3") == 4);
+  CHECK(rows_of("sm90.mma.e5m2.f16") == 4);
+  CHECK(rows_of("sm89.mma.e4m3") == 1);
+  CHECK(rows_of("sm100.tcgen05.e4m3") == 0);
+  CHECK(rows_of("exact") == 0);
+  CHECK(!takes_dots(Codes({1, 63, 32}, 0, 0).problem()));
+  CHECK(takes_dots(Codes({1, 64, 32}, 0, 0).problem()));
+  CHECK(!takes_dots(Codes({4, 255, 32}, 0, 0).problem()));
+  CHECK(takes_dots(Codes({4, 256, 32}, 0, 0).problem()));
+}
+
+TEST_CASE("few rows of any shape keep the reference's bits", "[gemm]") {
+  check_shapes(kModels, 20000);
+}
+
+TEST_CASE("FP16 output of few rows keeps the reference's bits", "[gemm]") {
+  check_shapes(kHalfModels, 23000);
+}
+
+TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm]") {
+  struct Granularity {
+    std::int64_t a_rows, b_rows, k_block;
+  };
+  const Granularity granularities[] = {
+      {0, 0, 0}, {4, 258, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
+  std::uint64_t seed = 21000;
+  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.mma.e5m2", "sm89.mma.e4m3"}) {
+    for (const std::int64_t m : {1, 3, 4}) {
+      for (const auto& g : granularities) {
+        for (const std::int64_t interval : {0, 32, 64, 128}) {
+          if (g.k_block != 0 && (interval == 0 || g.k_block % interval != 0)) continue;
+          ++seed;
+          const Shape shape{m, 64 * m + 2, 160 + static_cast<std::int64_t>(seed % 2) * 5};
+          Operands operands(find_instruction_model(name), shape, Data::specials,
+                            seed % 3 == 0 ? Start::none : Start::extreme, seed);
+          GemmProblem& p = operands.problem;
+          p.promotion_interval = interval;
+          p.scale_order = static_cast<ScaleOrder>(seed % 3);
+          const std::int64_t columns = g.k_block == 0 ? 1 : (shape.k + g.k_block - 1) / g.k_block;
+          const auto scales = [&](std::int64_t rows, std::int64_t block, std::string_view stream) {
+            const std::int64_t blocks = block == 0 ? 0 : (rows + block - 1) / block;
+            std::vector<float> values(static_cast<std::size_t>(blocks * columns));
+            for (std::size_t i = 0; i < values.size(); ++i)
+              values[i] = std::exp2(static_cast<float>(RandomStream(seed, stream).normal(i)));
+            return values;
+          };
+          const std::vector<float> a_scales = scales(shape.m, g.a_rows, "scale a");
+          const std::vector<float> b_scales = scales(shape.n, g.b_rows, "scale b");
+          if (g.a_rows != 0) p.a_scales = {a_scales, g.a_rows, g.k_block};
+          if (g.b_rows != 0) p.b_scales = {b_scales, g.b_rows, g.k_block};
+          INFO(name << " m " << m << " interval " << interval << " order "
+                    << to_string(p.scale_order) << " k_block " << g.k_block << " seed " << seed);
+          check_all_targets(p);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("few rows keep the reference's bits for every parameter of a model", "[gemm]") {
+  const RandomStream random(6, "models of few rows");
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    const auto draw = [&](std::uint64_t which, std::uint64_t bound) {
+      return static_cast<int>(random.below(8 * i + which, bound));
+    };
+    InstructionModel model = find_instruction_model("sm90.wgmma.e4m3");
+    model.a_format = draw(0, 2) == 0 ? FormatId::e4m3fn : FormatId::e5m2;
+    model.b_format = draw(1, 2) == 0 ? FormatId::e4m3fn : FormatId::e5m2;
+    model.accumulator.terms = i % 2 == 0 ? 32 : 16 + draw(2, 16);
+    model.accumulator.alignment_fraction_bits = 1 + draw(3, 15);
+    model.accumulator.output_fraction_bits = 1 + draw(4, 22);
+    const std::int64_t m = i % 2 == 0 ? 1 + draw(5, 4) : 1;
+    INFO("terms " << model.accumulator.terms << " F " << model.accumulator.alignment_fraction_bits
+                  << " M " << model.accumulator.output_fraction_bits << " m " << m << " model "
+                  << i);
+    const Operands operands(model, {m, 64 * m + 8, 132},
+                            kAllData[static_cast<std::size_t>(draw(6, 7))],
+                            static_cast<Start>(i % 4), i);
+    if (model.accumulator.alignment_fraction_bits <= 13) CHECK(takes_dots(operands.problem));
+    check_all_targets(operands.problem);
+  }
+}
+
+TEST_CASE("formats of A and B in any pairing take few rows", "[gemm]") {
+  using enum FormatId;
+  std::uint64_t seed = 22000;
+  for (const FormatId a : {e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2}) {
+    for (const FormatId b : {e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e2m1}) {
+      for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
+        ++seed;
+        INFO(format(a).name << " x " << format(b).name << " seed " << seed);
+        const Operands operands(with_formats("sm90.wgmma.e4m3", a, b), {2, 131, 96}, data,
+                                Start::wide, seed);
+        CHECK(takes_dots(operands.problem) == (b == e4m3fn || b == e5m2));
+        check_all_targets(operands.problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("few rows: cancellation, zero steps and counts of negative products", "[gemm]") {
+  const Shape shape{4, 264, 128};
+  Codes codes(shape, 0x38, 0x38);  // all ones
+  for (std::int64_t t = 0; t < shape.k; ++t) {
+    if (t % 2 == 1) codes.at_a(0, t) = 0xb8;       // pairs cancel
+    codes.at_a(1, t) = 0xb8;                       // every product is negative
+    if (t / 32 % 2 == 0) codes.at_a(2, t) = 0x80;  // whole steps of -0
+    codes.at_a(3, t) = t % 32 == 7 ? 0xfe : 0x01;  // -448 hides 2^-9
+    for (std::int64_t j = 0; j < shape.n; ++j) {
+      if (j % 4 == 1 && t % 3 == 0) codes.at_b(j, t) = 0x80;
+      if (j % 4 == 2) codes.at_b(j, t) = static_cast<std::uint8_t>(1 + t % 7);  // subnormals
+      if (j % 4 == 3) codes.at_b(j, t) = static_cast<std::uint8_t>((j * 37 + t * 11) & 0xf7);
+    }
+  }
+  check_all_targets(codes.problem());
+  codes.c.assign(static_cast<std::size_t>(shape.m * shape.n), -0.0F);
+  for (std::size_t i = 0; i < codes.c.size(); i += 2) codes.c[i] = -0x1.fffffep-12F;
+  check_all_targets(codes.problem());
+}
+
+TEST_CASE("few rows: one NaN or Inf reaches its own outputs alone", "[gemm]") {
+  for (const std::int64_t terms : {16, 32}) {
+    for (const std::uint8_t special :
+         std::array<std::uint8_t, 3>{0x7c, 0xfc, 0x7e}) {  // of E5M2: both Inf, NaN
+      for (const std::int64_t k : {100, 128, 544}) {
+        const Shape shape{1, 70, k};
+        Codes codes(shape, 0x3c, 0x3c);
+        for (std::int64_t j = 0; j < shape.n; j += 3) codes.at_b(j, (j * 29 + 15) % k) = special;
+        GemmProblem p = codes.problem();
+        p.model.terms = static_cast<int>(terms);
+        p.a.format = p.b.format = FormatId::e5m2;
+        INFO(terms << " terms, code " << int{special} << ", k " << k);
+        check_all_targets(p);
+        codes.at_a(0, k - 1) = special;
+        check_all_targets(p);
+      }
+    }
+  }
+}
+
+TEST_CASE("c of any size keeps the reference's bits, at every F", "[gemm]") {
+  for (const std::int64_t m : {1, 5}) {  // both kinds of kernels
+    for (const int f : {1, 4, 10, 11, 12, 13, 14}) {
+      Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {m, 175, 64}, Data::wide,
+                        Start::normal, static_cast<std::uint64_t>(f));
+      for (std::size_t i = 0; i < operands.c.size(); ++i)
+        operands.c[i] =
+            std::ldexp(i % 2 == 0 ? 1.0F + 0x1p-12F : -1.9999999F, static_cast<int>(i % 175) - 47);
+      operands.problem.model.alignment_fraction_bits = f;
+      INFO("m " << m << " F " << f);
+      check_all_targets(operands.problem);
+    }
+  }
+}
