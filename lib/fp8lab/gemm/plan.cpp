@@ -26,6 +26,14 @@ bool sum_fits(const AccumulatorModel& m, int mantissa_bits) {
 
 bool is_narrow(const Format& f) { return f.has_sign && f.exponent_bits <= 5 && f.code_bits() <= 8; }
 
+/// Whether conversions to FP16 round to nearest under the kernels' rounding mode, which is toward
+/// zero: x86's instruction says how to round, NEON's follows the mode.
+#if defined(__x86_64__)
+constexpr bool kConvertsToNearest = true;
+#else
+constexpr bool kConvertsToNearest = false;
+#endif
+
 Method fused_method(const AccumulatorModel& m, const Format& a, const Format& b) {
   constexpr int kWordBits = 32;       // of the sign masks
   constexpr int kFloatFraction = 15;  // F <= 15: products times 1 + 2^-19 stay apart
@@ -36,7 +44,8 @@ Method fused_method(const AccumulatorModel& m, const Format& a, const Format& b)
   const bool half = m.output_format == FormatId::f16;
   if (is_narrow(a) && is_narrow(b) && a.mantissa_bits + b.mantissa_bits <= 6 &&
       m.alignment_fraction_bits <= kFloatFraction && sum_fits(m, 23)) {
-    if (half && m.rounding == RoundingMode::nearest_even) return Method::fused_float;
+    if (half && kConvertsToNearest && m.rounding == RoundingMode::nearest_even)
+      return Method::fused_float;
     if (!half && truncates && m.output_fraction_bits <= 22) return Method::fused_float;
   }
   if (half) return Method::reference;
