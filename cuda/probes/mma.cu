@@ -111,6 +111,8 @@ FP8LAB_MMA_F32(Tf32, "m16n8k8.row.col.f32.tf32.tf32.f32");
 #if FP8LAB_NVCC_12_8
 FP8LAB_MMA_F16(HalfE4E4, "m16n8k32.row.col.f16.e4m3.e4m3.f16");
 FP8LAB_MMA_F16(HalfE5E5, "m16n8k32.row.col.f16.e5m2.e5m2.f16");
+FP8LAB_MMA_F16(HalfE4E5, "m16n8k32.row.col.f16.e4m3.e5m2.f16");
+FP8LAB_MMA_F16(HalfE5E4, "m16n8k32.row.col.f16.e5m2.e4m3.f16");
 #endif
 
 // What the ptxas that comes with this nvcc makes of FP8 mma.sync.
@@ -128,6 +130,8 @@ const Probe kProbes[] = {
     {"mma.m16n8k32.f16.e4m3.e4m3", "sm90.mma.e4m3.f16", e4m3fn, e4m3fn, mma_probe<HalfE4E4>,
      kHalves},
     {"mma.m16n8k32.f16.e5m2.e5m2", "sm90.mma.e5m2.f16", e5m2, e5m2, mma_probe<HalfE5E5>, kHalves},
+    {"mma.m16n8k32.f16.e4m3.e5m2", "sm90.mma.e4m3.f16", e4m3fn, e5m2, mma_probe<HalfE4E5>, kHalves},
+    {"mma.m16n8k32.f16.e5m2.e4m3", "sm90.mma.e5m2.f16", e5m2, e4m3fn, mma_probe<HalfE5E4>, kHalves},
 #endif
 };
 

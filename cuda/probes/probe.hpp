@@ -31,12 +31,22 @@ struct Probe {
 
   /// Operand pairs that one instruction takes.
   [[nodiscard]] int terms() const { return kStepBytes * 8 / format(a_format).storage_bits; }
-  /// The model, with this probe's formats (mixed inputs share a model).
+  /// The model, with this probe's formats (mixed inputs without one of their own take that
+  /// of the unmixed ones with the same A).
   [[nodiscard]] InstructionModel instruction() const {
     InstructionModel found = find_instruction_model(model);
     found.a_format = a_format;
     found.b_format = b_format;
     return found;
+  }
+  /// How well what the chip is held to is known: as the model where that is of this very
+  /// instruction and these inputs.
+  [[nodiscard]] Standing standing() const {
+    const InstructionModel& found = find_instruction_model(model);
+    const std::string_view kind = name.substr(0, name.find('.') + 1);
+    const bool own = model.substr(model.find('.') + 1).starts_with(kind) &&
+                     found.a_format == a_format && found.b_format == b_format;
+    return own && halves == Halves::none ? found.standing : Standing::assumed;
   }
   /// What the chip is held to.
   [[nodiscard]] Prediction prediction() const {

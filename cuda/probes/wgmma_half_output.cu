@@ -1,4 +1,5 @@
-// wgmma on FP8 with FP16 sums. No published model of its own: mma.sync's is the prediction.
+// wgmma on FP8 with FP16 sums: all pairs of inputs, A from both places. No published model
+// of its own: mma.sync's is the prediction.
 
 #include "probes/probe.hpp"
 #include "probes/wgmma.cuh"
@@ -14,6 +15,8 @@ FP8LAB_WGMMA_F16_SHARED(SharedE4E5, "m64n64k32.f16.e4m3.e5m2", "");
 FP8LAB_WGMMA_F16_SHARED(SharedE5E4, "m64n64k32.f16.e5m2.e4m3", "");
 FP8LAB_WGMMA_F16_REGISTER(RegisterE4E4, "m64n64k32.f16.e4m3.e4m3", "");
 FP8LAB_WGMMA_F16_REGISTER(RegisterE5E5, "m64n64k32.f16.e5m2.e5m2", "");
+FP8LAB_WGMMA_F16_REGISTER(RegisterE4E5, "m64n64k32.f16.e4m3.e5m2", "");
+FP8LAB_WGMMA_F16_REGISTER(RegisterE5E4, "m64n64k32.f16.e5m2.e4m3", "");
 
 const Probe kProbes[] = {
     {"wgmma.m64n64k32.f16.e4m3.e4m3.shared", "sm90.mma.e4m3.f16", e4m3fn, e4m3fn,
@@ -28,6 +31,10 @@ const Probe kProbes[] = {
      wgmma_probe<RegisterE4E4>},
     {"wgmma.m64n64k32.f16.e5m2.e5m2.registers", "sm90.mma.e5m2.f16", e5m2, e5m2,
      wgmma_probe<RegisterE5E5>},
+    {"wgmma.m64n64k32.f16.e4m3.e5m2.registers", "sm90.mma.e4m3.f16", e4m3fn, e5m2,
+     wgmma_probe<RegisterE4E5>},
+    {"wgmma.m64n64k32.f16.e5m2.e4m3.registers", "sm90.mma.e5m2.f16", e5m2, e4m3fn,
+     wgmma_probe<RegisterE5E4>},
 };
 
 }  // namespace

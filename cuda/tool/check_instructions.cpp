@@ -92,8 +92,9 @@ class MismatchPrinter {
 
   void show(const VectorCase& one, std::uint32_t chip, Kind kind, int steps) {
     const char* name = kKindNames[static_cast<std::size_t>(kind)];
-    fmt::print("{}: {} mismatch {} (expected: the chip, got: {}, {})\n{}", probe_.name, name,
-               ++shown(kind), probe_.model, to_string(prediction_.halves), text(one, chip));
+    fmt::print("{}: {} mismatch {} (expected: the chip, got: {}, {}, which is {})\n{}", probe_.name,
+               name, ++shown(kind), probe_.model, to_string(prediction_.halves),
+               to_string(probe_.standing()), text(one, chip));
     if (shown(kind) != 1) return;
     ProbeRunner runner(probe_, 1, steps);
     const auto differs = [&](const VectorCase& x) {

@@ -13,6 +13,7 @@
 
 #include "catch.hpp"
 #include "cuda/emulated_model.hpp"
+#include "cuda/probes/probe.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/io/replay.hpp"
 #include "fp8lab/verify/cases.hpp"
@@ -46,11 +47,13 @@ TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "
     Halves halves = Halves::chained;
   };
   constexpr int kSteps = 3;
-  for (const Setup& s : {Setup{FormatId::e4m3fn, FormatId::e4m3fn, false},
-                         Setup{FormatId::e4m3fn, FormatId::e5m2, false},
-                         Setup{FormatId::e4m3fn, FormatId::e4m3fn, false, Halves::separate},
-                         Setup{FormatId::e5m2, FormatId::e4m3fn, true, Halves::separate},
-                         Setup{FormatId::e5m2, FormatId::e5m2, true}})
+  for (const Setup& s :
+       {Setup{FormatId::e4m3fn, FormatId::e4m3fn, false},
+        Setup{FormatId::e4m3fn, FormatId::e5m2, false},
+        Setup{FormatId::e4m3fn, FormatId::e4m3fn, false, Halves::separate},
+        Setup{FormatId::e5m2, FormatId::e4m3fn, true, Halves::separate},
+        Setup{FormatId::e5m2, FormatId::e5m2, true}, Setup{FormatId::e4m3fn, FormatId::e5m2, true},
+        Setup{FormatId::e5m2, FormatId::e4m3fn, true}})
     for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special}) {
       const Prediction prediction = prediction_by_halves(s.halves, s.a, s.b, s.half_output);
       const auto cases = cases_of(s.a, s.b, 32 * kSteps, kind);
@@ -70,7 +73,8 @@ TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "
         if (bits(tile[i]) != bits(judged)) ++wrong;
         if (i % 7 == 0 && bits(tile[i]) != predicted(prediction, one)) ++wrong;
       }
-      INFO(format(s.a).name << " " << format(s.b).name << " " << to_string(kind));
+      INFO(format(s.a).name << " " << format(s.b).name << (s.half_output ? " FP16 " : " binary32 ")
+                            << to_string(kind));
       CHECK(wrong == 0);
     }
 }
@@ -107,6 +111,42 @@ TEST_CASE("the order of the halves and the place of c decide bits", "[cuda]") {
   CHECK(other_order > 0);
   CHECK(c_within > 0);
   CHECK(native > 0);
+}
+
+TEST_CASE("a probe's prediction is assumed where the model is another instruction's", "[cuda]") {
+  constexpr FormatId kE4 = FormatId::e4m3fn;
+  constexpr FormatId kE5 = FormatId::e5m2;
+  const AccumulatorModel& half = find_instruction_model("sm90.mma.e5m2.f16").accumulator;
+  const auto standing = [](std::string_view model) {
+    return find_instruction_model(model).standing;
+  };
+
+  const Probe own{"wgmma.m64n64k32.f32.e4m3.e4m3.shared", "sm90.wgmma.e4m3", kE4, kE4, nullptr};
+  CHECK(standing(own.model) != Standing::assumed);
+  CHECK(own.standing() == standing(own.model));
+  const Probe unmixed{"mma.m16n8k32.f16.e5m2.e5m2", "sm90.mma.e5m2.f16", kE5, kE5, nullptr};
+  CHECK(standing(unmixed.model) != Standing::assumed);
+  CHECK(unmixed.standing() == standing(unmixed.model));
+
+  Probe mixed{"mma.m16n8k32.f16.e5m2.e4m3", "sm90.mma.e5m2.f16", kE5, kE4, nullptr};
+  CHECK(mixed.standing() == Standing::assumed);
+  CHECK(mixed.instruction().b_format == kE4);
+  CHECK(mixed.prediction().accumulator == half);
+  CHECK(mixed.prediction().a_format == kE5);
+  CHECK(mixed.prediction().b_format == kE4);
+  mixed.name = "wgmma.m64n64k32.f16.e5m2.e4m3.registers";
+  CHECK(mixed.standing() == Standing::assumed);
+  Probe wgmma = unmixed;
+  wgmma.name = "wgmma.m64n64k32.f16.e5m2.e5m2.registers";
+  CHECK(wgmma.standing() == Standing::assumed);
+
+  mixed.halves = Halves::chained;
+  const AccumulatorModel by_halves = mixed.prediction().accumulator;
+  CHECK(by_halves.output_format == FormatId::f16);
+  CHECK(by_halves.alignment_fraction_bits ==
+        find_instruction_model("sm90.mma.f16").accumulator.alignment_fraction_bits);
+  CHECK(Probe{own.name, own.model, kE4, kE4, nullptr, Halves::chained}.standing() ==
+        Standing::assumed);
 }
 
 // sm_100 has no FP8 mma.sync either, and gets the same halves.

@@ -78,8 +78,10 @@ TEST_CASE("a recording tells its model from the mutants and from a changed bit",
         Setup{"sm90.mma.e4m3", FormatId::e4m3fn, FormatId::e5m2, Halves::chained},
         Setup{"sm90.mma.e4m3", FormatId::e4m3fn, FormatId::e5m2, Halves::separate},
         Setup{"sm90.mma.e4m3.f16", FormatId::e4m3fn, FormatId::e4m3fn, Halves::none},
-        Setup{"sm90.mma.e5m2.f16", FormatId::e5m2, FormatId::e5m2, Halves::chained}}) {
-    INFO(s.model);
+        Setup{"sm90.mma.e5m2.f16", FormatId::e5m2, FormatId::e4m3fn, Halves::none},
+        Setup{"sm90.mma.e5m2.f16", FormatId::e5m2, FormatId::e5m2, Halves::chained},
+        Setup{"sm90.mma.e4m3.f16", FormatId::e4m3fn, FormatId::e5m2, Halves::chained}}) {
+    INFO(s.model << " " << format(s.a).name << " " << format(s.b).name);
     std::string text = recorded(s.model, s.a, s.b, s.halves);
     const TemporaryFile good(text);
     const VectorFile file = read_cases(good.path());

@@ -116,9 +116,12 @@ TEST_CASE("the tensor-core product feeds wgmma and promotes as documented", "[cu
 
 namespace {
 
-/// A probe's instruction: E4M3 by E5M2, `kColumns` columns.
-template <typename RegisterType, int kColumns, bool kRegisters_>
+/// A probe's instruction on mixed inputs, `kColumns` columns.
+template <typename RegisterType, int kColumns, bool kRegisters_, FormatId kA = FormatId::e4m3fn,
+          FormatId kB = FormatId::e5m2>
 struct HostProbe {
+  static constexpr FormatId kAFormat = kA;
+  static constexpr FormatId kBFormat = kB;
   using Register = RegisterType;
   static constexpr bool kHalf = std::is_same_v<Register, std::uint32_t>;
   static constexpr int kN = kColumns;
@@ -130,7 +133,7 @@ struct HostProbe {
   }
 
   static void issue(Register (&sums)[kRegisters], std::uint64_t a, std::uint64_t b) {
-    issue_rows(sums, b, [&](int row) { return read_row(a, FormatId::e4m3fn, row); });
+    issue_rows(sums, b, [&](int row) { return read_row(a, kA, row); });
   }
 
   // Fragments are spread over the warpgroup: every thread shows its own, and
@@ -150,7 +153,7 @@ struct HostProbe {
     issue_rows(sums, b, [&](int row) {
       std::array<Unpacked, 32> values;
       for (std::size_t i = 0; i < 32; ++i)
-        values[i] = unpack(format(FormatId::e4m3fn), rows[static_cast<std::size_t>(row)][i]);
+        values[i] = unpack(format(kA), rows[static_cast<std::size_t>(row)][i]);
       return values;
     });
     __syncthreads();
@@ -161,7 +164,7 @@ struct HostProbe {
   static void issue_rows(Register (&sums)[kRegisters], std::uint64_t b, ReadA read_a) {
     for (int i = 0; i < kColumns / 2; ++i) {
       const Place at = figure_place(static_cast<int>(threadIdx.x), i);
-      const auto columns = read_row(b, FormatId::e5m2, at.column);
+      const auto columns = read_row(b, kB, at.column);
       float c = 0.0F;
       if constexpr (kHalf)
         c = static_cast<float>(
@@ -184,8 +187,8 @@ template <typename Probe>
 void check_probe(const std::string& what) {
   shared_windows.forget();
   InstructionModel model = Probe::model();
-  model.a_format = FormatId::e4m3fn;
-  model.b_format = FormatId::e5m2;
+  model.a_format = Probe::kAFormat;
+  model.b_format = Probe::kBFormat;
   constexpr int kSteps = 6;  // one full chain of instructions, and a shorter one
   for (const CaseKind kind : {CaseKind::adversarial, CaseKind::special}) {
     std::vector<VectorCase> cases;
@@ -216,4 +219,6 @@ TEST_CASE("the probes feed wgmma the cases and read its sums back", "[cuda][slow
   check_probe<HostProbe<float, 8, false>>("binary32, 8 columns");
   check_probe<HostProbe<std::uint32_t, 64, false>>("FP16, A in shared memory");
   check_probe<HostProbe<std::uint32_t, 64, true>>("FP16, A in registers");
+  check_probe<HostProbe<std::uint32_t, 64, true, FormatId::e5m2, FormatId::e4m3fn>>(
+      "FP16, A in registers, E5M2 by E4M3");
 }
