@@ -24,7 +24,8 @@ import tempfile
 import tty
 from pathlib import Path
 
-FILTERS = ["[target]", "[cast]~[slow]", "shapes across*", "exact sums*", "small products*", "quantize: *"]
+FILTERS = ["[target]", "[cast]~[slow]", "shapes across*", "exact sums*", "small products*", "quantize: *",
+           "few rows: *", "formats of A and B*", "c of any size*"]
 PROGRAMS = ["bochs", "busybox", "grub-mkrescue", "cpio", "ldd"]
 BIOS = Path("/usr/share/bochs/BIOS-bochs-latest")
 VGA_BIOS = Path("/usr/share/vgabios/vgabios.bin")
