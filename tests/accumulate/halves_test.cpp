@@ -112,7 +112,7 @@ TEST_CASE("where halves cut, done by hand", "[accumulate]") {
 
 TEST_CASE("special values by halves follow the rule of all models", "[accumulate]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const std::size_t k : {0, 2, 31}) {
+  for (const std::size_t k : {std::size_t{0}, std::size_t{2}, std::size_t{31}}) {
     CHECK(Terms().set(k, nan).sum() == kCanonicalNan);
     CHECK(Terms().set(k, 1).sum(-kInf) == bits(-kInf));
     CHECK(Terms().set(k, 1).sum(-nan) == kCanonicalNan);
