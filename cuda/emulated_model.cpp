@@ -31,8 +31,8 @@ EmulatedModel emulated_model(const AccumulatorModel& m) {
           fmt::format("a fused dot product with alignment_fraction_bits <= {}, rounded toward zero "
                       "or to nearest even",
                       kMaxAlignmentBits),
-          fmt::format("alignment_fraction_bits {}, rounding {}", m.alignment_fraction_bits,
-                      to_string(m.rounding)));
+          fmt::format("kind {}, alignment_fraction_bits {}, rounding {}", to_string(m.kind),
+                      m.alignment_fraction_bits, to_string(m.rounding)));
   return {m.terms, m.alignment_fraction_bits, m.output_fraction_bits,
           m.rounding == RoundingMode::nearest_even, m.output_format == FormatId::f16};
 }

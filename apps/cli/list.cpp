@@ -79,7 +79,8 @@ constexpr const char* kUnused = "-";  // null in JSON
 /// A model's fields where its kind uses them.
 std::vector<Cell> model_row(const InstructionModel& model) {
   const AccumulatorModel& accumulator = model.accumulator;
-  const bool fused = accumulator.kind == AccumulationKind::fused_dot_product;
+  const bool fused = accumulator.kind == AccumulationKind::fused_dot_product ||
+                     accumulator.kind == AccumulationKind::fp16_halves;
   const bool rounds = fused || accumulator.kind == AccumulationKind::sequential;
   const auto where = [](bool used, int value) {
     return used ? Cell(std::int64_t{value}) : Cell(std::string(kUnused));

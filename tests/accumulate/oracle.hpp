@@ -98,4 +98,27 @@ inline cpp_rational fused(const fp8lab::AccumulatorModel& model, const fp8lab::F
   return sum;
 }
 
+/// c + a . b by FP16 halves: the terms k with k mod 4 < 2, then the others, then c.
+inline cpp_rational halves(const fp8lab::AccumulatorModel& model, std::span<const double> a,
+                           std::span<const double> b, float c) {
+  const fp8lab::Format& f16 = fp8lab::format(fp8lab::FormatId::f16);
+  cpp_rational result = exactly(static_cast<double>(c));
+  const auto terms = static_cast<std::size_t>(model.terms);
+  for (std::size_t begin = 0; begin < a.size(); begin += terms) {
+    cpp_rational sum = 0;
+    for (const bool upper : {false, true}) {
+      std::vector<double> a_half;
+      std::vector<double> b_half;
+      for (std::size_t k = 0; k < terms && begin + k < a.size(); ++k) {
+        if ((k % 4 >= 2) != upper) continue;
+        a_half.push_back(a[begin + k]);
+        b_half.push_back(b[begin + k]);
+      }
+      sum = fused_step(model, f16, a_half, f16, b_half, sum);
+    }
+    result = round_to(result + sum, 23, fp8lab::RoundingMode::nearest_even, -149);
+  }
+  return result;
+}
+
 }  // namespace oracle

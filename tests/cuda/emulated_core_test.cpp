@@ -143,8 +143,12 @@ TEST_CASE("the device arithmetic gives the library's bits", "[cuda]") {
 }
 
 TEST_CASE("models that the device cannot take are refused", "[cuda]") {
-  const InstructionModel& blackwell = find_instruction_model("sm100.mma.e4m3");
-  CHECK_FALSE(can_emulate(blackwell.accumulator, blackwell.a_format, blackwell.b_format));
-  CHECK_THROWS_WITH(emulated_model(blackwell.accumulator), contains("alignment_fraction_bits"));
+  for (const char* name : {"exact32", "sm100.mma.e4m3"}) {
+    const InstructionModel& model = find_instruction_model(name);
+    CHECK_FALSE(can_emulate(model.accumulator, model.a_format, model.b_format));
+    CHECK_THROWS_WITH(emulated_model(model.accumulator), contains("alignment_fraction_bits"));
+  }
+  CHECK_THROWS_WITH(emulated_model(find_instruction_model("sm100.mma.e4m3").accumulator),
+                    contains("kind fp16_halves"));
   CHECK_THROWS_WITH(emulated_format(FormatId::e4m3fnuz), contains("e4m3fnuz"));
 }

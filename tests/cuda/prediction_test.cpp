@@ -79,6 +79,23 @@ TEST_CASE("tiles, single cases and the device's judge agree on FP8 by halves", "
     }
 }
 
+// Two implementations: this one takes the tensor core's own steps apart.
+TEST_CASE("chained halves are the library's model", "[cuda]") {
+  const AccumulatorModel& model = find_instruction_model("sm100.mma.e4m3").accumulator;
+  for (const FormatId a : {FormatId::e4m3fn, FormatId::e5m2})
+    for (const FormatId b : {FormatId::e4m3fn, FormatId::e5m2})
+      for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special}) {
+        const Prediction prediction = prediction_by_halves(Halves::chained, a, b, false);
+        std::size_t wrong = 0;
+        for (const VectorCase& one : cases_of(a, b, 96, kind))
+          if (predicted(prediction, one) !=
+              bits(dot_product(model, a, one.a, b, one.b, std::bit_cast<float>(one.c))))
+            ++wrong;
+        INFO(format(a).name << " " << format(b).name << " " << to_string(kind));
+        CHECK(wrong == 0);
+      }
+}
+
 TEST_CASE("the order of the halves and the place of c decide bits", "[cuda]") {
   const Prediction prediction =
       prediction_by_halves(Halves::chained, FormatId::e4m3fn, FormatId::e4m3fn, false);

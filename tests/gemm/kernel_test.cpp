@@ -38,8 +38,8 @@ TEST_CASE("formats of 8 bits and less in any pairing run on kernels", "[gemm]") 
   std::uint64_t seed = 1000;
   for (const FormatId a : formats) {
     for (const FormatId b : formats) {
-      for (const std::string_view name :
-           {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16", "sm100.tcgen05.e4m3", "sm100.mma.e4m3"}) {
+      for (const std::string_view name : {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16",
+                                          "sm100.tcgen05.e4m3", "sm100.mma.e4m3", "exact32"}) {
         for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
           ++seed;
           INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
@@ -100,7 +100,7 @@ TEST_CASE("promotion and all scales in all orders keep the reference's bits", "[
   const Granularity granularities[] = {{5, 66, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
   std::uint64_t seed = 5000;
   for (const std::string_view name : {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3",
-                                      "exact", "fp32", "sm90.mma.e4m3.f16"}) {
+                                      "exact32", "exact", "fp32", "sm90.mma.e4m3.f16"}) {
     for (const auto& g : granularities) {
       for (const ScaleOrder order :
            {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b}) {
@@ -142,7 +142,8 @@ TEST_CASE("shapes across all block edges keep the reference's bits", "[gemm]") {
        {Shape{0, 5, 7}, Shape{5, 0, 7}, Shape{5, 7, 0}, Shape{1, 1, 1}, Shape{1, 200, 1},
         Shape{4, 64, 32}, Shape{63, 65, 31}, Shape{65, 63, 33}, Shape{130, 129, 64},
         Shape{3, 600, 40}, Shape{200, 3, 700}, Shape{2, 2, 2100}}) {
-    for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.mma.bf16", "exact", "fp32"}) {
+    for (const std::string_view name :
+         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm100.mma.e4m3", "exact", "fp32"}) {
       for (const std::int64_t interval : {0, 128}) {
         ++seed;
         Operands operands(find_instruction_model(name), shape, Data::normal,
@@ -202,7 +203,8 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
   CHECK(method("sm70.mma.f16") == "fused double");
   CHECK(method("sm90.mma.bf16") == "fused double");
   CHECK(method("sm80.mma.tf32") == "fused double");
-  CHECK(method("sm100.mma.e5m2") == "exact steps");
+  CHECK(method("sm100.mma.e5m2") == "fp16 halves");
+  CHECK(method("exact32") == "exact steps");
   CHECK(method("exact") == "exact");
   CHECK(method("fp32") == "float32");
   CHECK(method("sequential14.rz") == "reference");

@@ -60,6 +60,27 @@ TEST_CASE("budget: it is about as wide as the accumulator's errors", "[verify]")
   CHECK_FALSE(within(narrow, {}, 0x7fc00000u));
 }
 
+TEST_CASE("budget: by halves a sum can lose nearly all that it allows", "[verify]") {
+  // One product of 2^16 and, in its half, fifteen just below two units of 2^(16 - 25).
+  RandomProduct random({.model = "sm100.mma.e4m3"}, {.shape = {1, 1, 32}});
+  std::fill(random.a.begin(), random.a.end(), std::uint8_t{0});
+  for (std::size_t k = 0; k < 32; ++k)
+    if (k % 4 < 2) random.a[k] = 0x07;                              // 7 * 2^-9
+  std::fill(random.b.begin(), random.b.end(), std::uint8_t{0x29});  // 1.125 * 2^-2
+  random.a[0] = 0x78;
+  random.b[0] = 0x78;
+  // Without the large product's own bits the loss of the others stays to be seen.
+  std::vector<float> c{-65536.0F};
+  random.product.problem.c = c.data();
+  const ErrorBudget budget = error_budget(random.product, 0, 0);
+  const double got = compute(random.product)[0];
+  const double exact = 15 * 7 * 0x1p-9 * 1.125 * 0x1p-2;
+  CHECK(budget.exact == exact);
+  CHECK(exact - got <= budget.accumulation);
+  CHECK(budget.accumulation < 1.6 * (exact - got));
+  CHECK(within(budget, {}, std::bit_cast<std::uint32_t>(static_cast<float>(got))));
+}
+
 TEST_CASE("budget: quantizing the inputs is part of it", "[verify]") {
   std::vector<float> x(4 * 128);
   const RandomStream stream(1, "budget");

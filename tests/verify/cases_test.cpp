@@ -46,7 +46,8 @@ std::vector<Mutant> mutants_of(const AccumulatorModel& right) {
 }
 
 bool is_hardware(const InstructionModel& model) {
-  return model.accumulator.kind == AccumulationKind::fused_dot_product;
+  return model.accumulator.kind == AccumulationKind::fused_dot_product ||
+         model.accumulator.kind == AccumulationKind::fp16_halves;
 }
 
 }  // namespace

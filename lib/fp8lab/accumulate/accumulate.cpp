@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/kulisch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -211,6 +212,47 @@ float exact(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
   return round_to_float(sum.value(), 23, RoundingMode::nearest_even);
 }
 
+/// The binary32 sum, nearest even.
+float add(float x, float y) {
+  Specials specials;
+  note_value(specials, unpack_float(x));
+  note_value(specials, unpack_float(y));
+  if (specials.any()) return specials.result();
+  KulischAccumulator sum;
+  add(sum, as_term(unpack_float(x)));
+  add(sum, as_term(unpack_float(y)));
+  return round_to_float(sum.value(), 23, RoundingMode::nearest_even);
+}
+
+float fp16_halves(const AccumulatorModel& model, std::span<const Unpacked> a,
+                  std::span<const Unpacked> b, float c) {
+  AccumulatorModel step = model;
+  step.kind = AccumulationKind::fused_dot_product;
+  step.terms = model.terms / 2;
+  std::vector<Unpacked> a_half;
+  std::vector<Unpacked> b_half;
+  const auto terms = static_cast<std::size_t>(model.terms);
+  std::size_t begin = 0;
+  do {
+    const std::size_t count = std::min(terms, a.size() - begin);
+    float sum = 0.0F;
+    for (int place = 0; place < model.terms;) {
+      a_half.clear();
+      b_half.clear();
+      for (int i = 0; i < step.terms; ++i, ++place) {
+        const auto term = static_cast<std::size_t>(term_of_halves(place, model.terms));
+        if (term >= count) continue;
+        a_half.push_back(as_half(a[begin + term], "a"));
+        b_half.push_back(as_half(b[begin + term], "b"));
+      }
+      sum = fused(step, a_half, b_half, sum);
+    }
+    c = add(c, sum);
+    begin += count;
+  } while (begin < a.size());
+  return c;
+}
+
 /// Binary32 additions of the products, each product rounded to binary32 first
 /// where it does not fit (only BF16 and TF32 products near the range's ends).
 float float32(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
@@ -230,6 +272,7 @@ float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
   require(a.size() == b.size(), "b", fmt::format("k = {} operands, as a has", a.size()),
           fmt::format("{}", b.size()));
   if (model.kind == AccumulationKind::fused_dot_product) return fused(model, a, b, c);
+  if (model.kind == AccumulationKind::fp16_halves) return fp16_halves(model, a, b, c);
 
   Specials specials;
   note_value(specials, unpack_float(c));
@@ -248,6 +291,7 @@ float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
 float dot_product(const AccumulatorModel& model, FormatId a_format,
                   std::span<const std::uint32_t> a, FormatId b_format,
                   std::span<const std::uint32_t> b, float c) {
+  require_formats(model, a_format, b_format);
   const auto unpack_all = [](FormatId id, std::span<const std::uint32_t> codes) {
     std::vector<Unpacked> values(codes.size());
     std::transform(codes.begin(), codes.end(), values.begin(),

@@ -23,7 +23,8 @@ namespace fp8lab {
 ///
 /// a, b: k operands each. c, result: binary32 (FP16 output: an FP16 value held
 /// in binary32; c is rounded to FP16, nearest even, before the first step).
-/// Throws `Error` if the lengths differ or the model is out of range.
+/// Throws `Error` if the lengths differ, the model is out of range, or an operand is
+/// a number that the model does not take (`takes_formats`).
 float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, float c = 0.0F);
 

@@ -17,6 +17,7 @@ enum class AccumulationKind : std::uint8_t {
   sequential,         ///< one product at a time, every partial sum rounded
   float32,            ///< sequential binary32 additions, nearest even
   exact,              ///< the exact sum, rounded once to binary32, nearest even
+  fp16_halves,  ///< FP8 as FP16, two chained fused steps from zero, then a binary32 sum with c
 };
 std::string_view to_string(AccumulationKind kind);
 /// Throws `Error`.
@@ -43,6 +44,17 @@ ProductExponent find_product_exponent(std::string_view name);
 /// `rounding`, for one product after the other; the exponent is unbounded
 /// below, and products are first rounded (nearest even) to
 /// `product_fraction_bits` where that is not negative.
+///
+/// `fp16_halves`: what compilers make of FP8 `mma.sync` for chips that do not have
+/// it. An instruction takes `terms` products, a multiple of 4, of operands made FP16
+/// (so E4M3's subnormals bring the exponents of normal numbers). A fused step as above
+/// takes those with k mod 4 < 2, starting from zero; another one the rest, starting
+/// from the first one's sum; then c and the sum are added in binary32, nearest even,
+/// with subnormals. `alignment_fraction_bits`, `output_fraction_bits`, `rounding` and
+/// `product_exponent` are those of the two steps; the output is f32. A last, partial
+/// instruction is filled with zeros. Known from machine code that ptxas 12.8 to 13.0
+/// makes (two HMMA and an FADD, for sm_90 and sm_100a; 12.4 to 12.6 start both steps
+/// from zero and add them); recorded rows of a B200 replay with it.
 struct AccumulatorModel {
   AccumulationKind kind = AccumulationKind::fused_dot_product;
   int terms = 32;
@@ -58,6 +70,12 @@ struct AccumulatorModel {
 
 /// Throws `Error` unless every field is in its documented range.
 void validate(const AccumulatorModel& model);
+
+/// Whether the model takes operands of these formats: `fp16_halves` takes 8-bit formats
+/// whose values are all FP16 values (E4M3 and E5M2 among them), the others any.
+bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b);
+/// Throws `Error` naming `a` or `b` unless it does.
+void require_formats(const AccumulatorModel& model, FormatId a, FormatId b);
 
 /// How well a model is known.
 enum class Standing : std::uint8_t {

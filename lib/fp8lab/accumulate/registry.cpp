@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
@@ -11,13 +12,16 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKindNames{"fused_dot_product", "sequential", "float32",
-                                                     "exact"};
+constexpr std::array<std::string_view, 5> kKindNames{"fused_dot_product", "sequential", "float32",
+                                                     "exact", "fp16_halves"};
 constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "normalized"};
 
 using enum FormatId;
 
 constexpr std::string_view kMeasured = "Khattak and Mikaitis 2025, GPU recordings replayed";
+constexpr std::string_view kHopperRows =
+    "Khattak and Mikaitis 2025, GPU recordings replayed (c = 0 only); not what CUDA 12.4 to 13.0 "
+    "compile mma.sync to (two HMMA and an FADD), which does not give these rows";
 constexpr std::string_view kMmaSim = "MMA-Sim, arXiv 2511.10909";
 
 constexpr AccumulatorModel fused(int terms, int alignment, int output,
@@ -52,7 +56,7 @@ constexpr AccumulatorModel of_kind(AccumulationKind kind) {
 }
 
 // Wide enough that E4M3 and E5M2 products never lose a bit to each other.
-constexpr int kBlackwellAlignment = 62;
+constexpr int kExactAlignment = 62;
 constexpr AccumulatorModel kVolta16 = fused(4, 23, 23);
 constexpr AccumulatorModel kAmpere16 = fused(8, 24, 23);
 constexpr AccumulatorModel kAmpereTf32 = fused(4, 24, 23);
@@ -60,8 +64,11 @@ constexpr AccumulatorModel kAda8 = fused(16, 13, 13);
 constexpr AccumulatorModel kHopper16 = fused(16, 25, 23);
 constexpr AccumulatorModel kHopperTf32 = fused(8, 25, 23);
 constexpr AccumulatorModel kHopper8 = fused(32, 13, 13);
-constexpr AccumulatorModel kBlackwell8 =
-    fused(32, kBlackwellAlignment, 23, RoundingMode::nearest_even);
+constexpr AccumulatorModel kHalves8{.kind = AccumulationKind::fp16_halves,
+                                    .terms = 32,
+                                    .alignment_fraction_bits = kHopper16.alignment_fraction_bits,
+                                    .output_fraction_bits = kHopper16.output_fraction_bits};
+constexpr AccumulatorModel kExact32 = fused(32, kExactAlignment, 23, RoundingMode::nearest_even);
 constexpr AccumulatorModel kTcgen8 = fused(32, 25, 23);
 
 constexpr std::array kModels{
@@ -82,10 +89,8 @@ constexpr std::array kModels{
     InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, Standing::measured, kMeasured},
     InstructionModel{"sm90.mma.tf32", tf32, tf32, kHopperTf32, Standing::measured,
                      "as sm80, on 4 terms; that a step takes 8 is from MMA-Sim"},
-    InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHopper8, Standing::measured,
-                     "Khattak and Mikaitis 2025, GPU recordings replayed (c = 0 only)"},
-    InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHopper8, Standing::measured,
-                     "Khattak and Mikaitis 2025, GPU recordings replayed (c = 0 only)"},
+    InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHopper8, Standing::measured, kHopperRows},
+    InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHopper8, Standing::measured, kHopperRows},
     InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, fused_to_half(32, 13),
                      Standing::from_literature, "MATLAB model; not every H100 row replays"},
     InstructionModel{"sm90.mma.e5m2.f16", e5m2, e5m2, fused_to_half(32, 13),
@@ -103,13 +108,20 @@ constexpr std::array kModels{
                      "as the unmixed instructions"},
     InstructionModel{"sm100.mma.f16", f16, f16, kHopper16, Standing::measured, kMeasured},
     InstructionModel{"sm100.mma.bf16", bf16, bf16, kHopper16, Standing::measured, kMeasured},
-    InstructionModel{"sm100.mma.e4m3", e4m3fn, e4m3fn, kBlackwell8, Standing::measured, kMeasured},
-    InstructionModel{"sm100.mma.e5m2", e5m2, e5m2, kBlackwell8, Standing::measured, kMeasured},
+    InstructionModel{"sm100.mma.e4m3", e4m3fn, e4m3fn, kHalves8, Standing::measured,
+                     "two HMMA and an FADD in machine code of sm_100a (ptxas 13.0); Khattak and "
+                     "Mikaitis 2025, GPU recordings replayed"},
+    InstructionModel{"sm100.mma.e5m2", e5m2, e5m2, kHalves8, Standing::assumed,
+                     "two HMMA and an FADD in machine code of sm_100a (ptxas 13.0), as E4M3; no "
+                     "recording replayed"},
     InstructionModel{"sm100.tcgen05.e4m3", e4m3fn, e4m3fn, kTcgen8, Standing::from_literature,
                      kMmaSim},
     InstructionModel{"sm100.tcgen05.e5m2", e5m2, e5m2, kTcgen8, Standing::from_literature, kMmaSim},
     InstructionModel{"exact", e4m3fn, e4m3fn, of_kind(AccumulationKind::exact),
                      Standing::definition, "exact sum, one rounding to binary32"},
+    InstructionModel{
+        "exact32", e4m3fn, e4m3fn, kExact32, Standing::definition,
+        "32 terms and c in 62 bits (E4M3's products exactly), one rounding to binary32 a step"},
     InstructionModel{"fp32", e4m3fn, e4m3fn, of_kind(AccumulationKind::float32),
                      Standing::definition, "sequential binary32 additions"},
     InstructionModel{"sequential14.rne", e4m3fn, e4m3fn, sequential(13, RoundingMode::nearest_even),
@@ -145,6 +157,22 @@ void validate(const AccumulatorModel& m) {
   require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
           "f32 or f16", format(m.output_format).name);
   require(m.rounding != RoundingMode::stochastic, "rounding", "a deterministic mode", "stochastic");
+  if (m.kind != AccumulationKind::fp16_halves) return;
+  require(m.terms % 4 == 0, "terms", "a multiple of 4 (fp16_halves)", fmt::format("{}", m.terms));
+  require(m.output_format == FormatId::f32, "output_format", "f32 (fp16_halves)",
+          format(m.output_format).name);
+}
+
+bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
+  return model.kind != AccumulationKind::fp16_halves ||
+         (fits_half(format(a)) && fits_half(format(b)));
+}
+
+void require_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
+  if (takes_formats(model, a, b)) return;
+  const bool first = !fits_half(format(a));
+  throw Error(first ? "a" : "b", "an 8-bit format whose values FP16 has (fp16_halves)",
+              format(first ? a : b).name);
 }
 
 std::string_view to_string(AccumulationKind kind) {

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/halves.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/tile.hpp"
 
@@ -185,6 +186,8 @@ void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target tar
   require(threads >= 0, "threads", "a number >= 0", fmt::format("{}", threads));
   if (threads == 0) threads = omp_get_max_threads();
   const KernelTable* kernels = kernel_table(target);
+  if (kernels != nullptr && !d.empty() && problem.a.k > 0 && runs_by_halves(problem))
+    return gemm_by_halves(problem, d, target, threads);
   Plan plan = make_plan(problem);
   if (kernels == nullptr || plan.method == Method::reference || d.empty() || problem.a.k == 0)
     return gemm_reference(problem, d, threads);
@@ -200,6 +203,7 @@ void gemm(const GemmProblem& problem, std::span<float> d, int threads) {
 }
 
 std::string_view gemm_method(const GemmProblem& problem) {
+  if (gemm_detail::runs_by_halves(problem)) return "fp16 halves";
   return gemm_detail::to_string(gemm_detail::make_plan(problem).method);
 }
 

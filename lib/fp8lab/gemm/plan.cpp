@@ -66,6 +66,7 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
     case AccumulationKind::float32:
       return Method::float32;
     case AccumulationKind::sequential:
+    case AccumulationKind::fp16_halves:  // halves.cpp puts them together
       break;
   }
   return Method::reference;

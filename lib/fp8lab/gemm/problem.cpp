@@ -82,6 +82,7 @@ void validate(const GemmProblem& p, std::size_t output_size) {
   validate_matrix("b", p.b);
   require(p.b.k == p.a.k, "b", fmt::format("[n, k] with k = {}, as a has", p.a.k),
           fmt::format("[{}, {}]", p.b.rows, p.b.k));
+  require_formats(p.model, p.a.format, p.b.format);
   require(output_size == static_cast<std::size_t>(p.a.rows * p.b.rows), "d",
           fmt::format("[m, n] = [{}, {}]", p.a.rows, p.b.rows),
           fmt::format("{} elements", output_size));

@@ -4,8 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <vector>
 
+#include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -57,21 +60,51 @@ class Accumulation {
   Accumulation(const AccumulatorModel& model, double start) : model_(model) { sum_.value = start; }
 
   void run(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
+    if (model_.kind == AccumulationKind::fp16_halves) return run_halves(a, b, begin, end);
     const std::int64_t terms =
         model_.kind == AccumulationKind::fused_dot_product ? model_.terms : end - begin;
-    for (std::int64_t k = begin; k < end; k += terms) step(a, b, k, std::min(end, k + terms));
+    std::vector<std::int64_t> at;
+    for (std::int64_t k = begin; k < end; k += terms) {
+      at.resize(static_cast<std::size_t>(std::min(terms, end - k)));
+      std::iota(at.begin(), at.end(), k);
+      step(a, b, at);
+    }
   }
   [[nodiscard]] Bounded result() const { return sum_; }
 
  private:
-  void step(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
+  /// Instruction by instruction: two fused steps from zero, whose sum is added in binary32.
+  /// FP8 operands bring exponents that are not below those of their FP16 values.
+  void run_halves(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
+    AccumulatorModel half = model_;
+    half.kind = AccumulationKind::fused_dot_product;
+    half.terms = model_.terms / 2;
+    std::vector<std::int64_t> at;
+    for (std::int64_t k = begin; k < end; k += model_.terms) {
+      Accumulation both(half, 0.0);
+      for (int place = 0; place < model_.terms;) {
+        at.clear();
+        for (int i = 0; i < half.terms; ++i, ++place)
+          if (const std::int64_t term = k + term_of_halves(place, model_.terms); term < end)
+            at.push_back(term);
+        both.step(a, b, at);
+      }
+      sum_.error += both.sum_.error + kDoubleStep * std::abs(sum_.value + both.sum_.value);
+      sum_.value += both.sum_.value;
+      sum_.error += (std::abs(sum_.value) + sum_.error) * kFloatStep;
+      sum_.check_range(FormatId::f32);
+    }
+  }
+
+  /// The terms `at`, which come together where the model has steps.
+  void step(const Row& a, const Row& b, std::span<const std::int64_t> at) {
     const double reach = std::abs(sum_.value) + sum_.error;
     int largest = reach > 0.0 ? std::ilogb(reach) : std::numeric_limits<int>::min();
     int live = reach > 0.0 ? 1 : 0;
     double magnitude = 0.0;
     double partial = 0.0;
     double sequential = 0.0;
-    for (std::int64_t k = begin; k < end; ++k) {
+    for (const std::int64_t k : at) {
       const Unpacked& x = a[k];
       const Unpacked& y = b[k];
       if (x.significand == 0 || y.significand == 0) continue;
@@ -87,7 +120,7 @@ class Accumulation {
     if (live == 0) return;
     const double total = std::abs(sum_.value) + magnitude;
     sum_.value += partial;
-    sum_.error += static_cast<double>(end - begin) * kDoubleStep * total;
+    sum_.error += static_cast<double>(at.size()) * kDoubleStep * total;
     switch (model_.kind) {
       case AccumulationKind::fused_dot_product: {
         sum_.error += live * std::ldexp(1.0, largest - model_.alignment_fraction_bits);
@@ -101,6 +134,8 @@ class Accumulation {
         break;
       case AccumulationKind::float32:
         sum_.error += 2.0 * sequential * kFloatStep;
+        break;
+      case AccumulationKind::fp16_halves:  // consists of fused steps
         break;
       case AccumulationKind::exact:
         sum_.error += (std::abs(sum_.value) + sum_.error) * kFloatStep + kTiny;

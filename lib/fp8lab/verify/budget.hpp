@@ -28,8 +28,10 @@ struct ErrorBudget {
 
 /// The budget of D[row, column]. The bound on accumulation, for a fused step: of
 /// each step's products and accumulator every non-zero one may lose one unit
-/// 2^(largest exponent - F), and the sum is rounded to M bits. It holds for the
-/// terms of a step in any order, not for another cut of K into steps.
+/// 2^(largest exponent - F), and the sum is rounded to M bits. By FP16 halves, both steps'
+/// bounds, the second one's with the first one's sum as its accumulator, and half a step of
+/// binary32 for adding c. It holds for the terms of a step (of a half) in any order, not
+/// for another cut of K into steps.
 ErrorBudget error_budget(const Product& product, std::int64_t row, std::int64_t column);
 
 /// Whether a code lies in the budget.

@@ -25,7 +25,9 @@ constexpr std::array<std::string_view, 3> kKindNames{"random", "adversarial", "s
 /// The cut that exponent gaps are measured from; models that lose nothing in
 /// the alignment cut at their output instead.
 int cut_of(const AccumulatorModel& model) {
-  if (model.kind != AccumulationKind::fused_dot_product) return model.output_fraction_bits;
+  if (model.kind != AccumulationKind::fused_dot_product &&
+      model.kind != AccumulationKind::fp16_halves)
+    return model.output_fraction_bits;
   return model.alignment_fraction_bits > 30 ? model.output_fraction_bits + 1
                                             : model.alignment_fraction_bits;
 }

@@ -282,7 +282,8 @@ class ProductHypotheses {
       const bool fits = model.standing == Standing::definition ||
                         (model.a_format == own.a_format && model.b_format == own.b_format);
       const bool known = std::find(seen.begin(), seen.end(), model.accumulator) != seen.end();
-      if (!fits || known) continue;
+      const GemmProblem& p = product_.problem;
+      if (!fits || known || !takes_formats(model.accumulator, p.a.format, p.b.format)) continue;
       seen.push_back(model.accumulator);
       const Product other = with_accumulator(sampled_, model.accumulator);
       if (other.problem.promotion_interval != sampled_.problem.promotion_interval) continue;

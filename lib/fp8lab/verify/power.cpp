@@ -152,9 +152,10 @@ bool tiny_integers(const CodeMatrix& m) {
 
 /// An accumulator that a kernel could have by mistake: wide for narrow, narrow for wide.
 AccumulatorModel other_accumulator(const AccumulatorModel& model) {
-  const bool narrow = (model.kind == AccumulationKind::fused_dot_product ||
-                       model.kind == AccumulationKind::sequential) &&
-                      model.output_fraction_bits < 23;
+  const bool narrow =
+      (model.kind == AccumulationKind::fused_dot_product ||
+       model.kind == AccumulationKind::sequential || model.kind == AccumulationKind::fp16_halves) &&
+      model.output_fraction_bits < 23;
   return find_instruction_model(narrow ? "fp32" : "sm90.wgmma.e4m3").accumulator;
 }
 

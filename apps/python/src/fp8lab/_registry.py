@@ -47,8 +47,10 @@ class AccumulatorModel:
     """How a matrix unit adds products up, as a plain value: vary it with `dataclasses.replace`.
 
     `kind` is "fused_dot_product" (one step of `terms` products, aligned, truncated to
-    `alignment_fraction_bits`, rounded to `output_fraction_bits`), "sequential", "float32"
-    or "exact". Fields that a kind does not use are ignored.
+    `alignment_fraction_bits`, rounded to `output_fraction_bits`), "sequential", "float32",
+    "exact", or "fp16_halves" (`terms` products of FP8 operands as FP16, in two such steps from
+    zero, k mod 4 < 2 first, then added to c in binary32). Fields that a kind does not use are
+    ignored.
 
     >>> import dataclasses, fp8lab
     >>> hopper = fp8lab.models()["sm90.wgmma.e4m3"].accumulator

@@ -1,0 +1,133 @@
+#include "fp8lab/gemm/halves.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "fp8lab/accumulate/halves.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+/// FP16 codes [rows, k] of a matrix, k filled up with zeros to whole instructions, each
+/// of them in the order of its halves.
+class HalfCodes {
+ public:
+  HalfCodes(const CodeMatrix& matrix, int terms, int threads)
+      : rows_(matrix.rows), k_((matrix.k + terms - 1) / terms * terms) {
+    codes_.resize(static_cast<std::size_t>(rows_ * k_));
+    std::array<std::uint16_t, 256> half_of{};
+    for (std::uint32_t code = 0; code < half_of.size(); ++code)
+      half_of[code] = static_cast<std::uint16_t>(
+          cast(format(FormatId::f16), kNvidiaNosat, unpack(format(matrix.format), code)).code);
+    const auto* from = static_cast<const unsigned char*>(matrix.data);
+#pragma omp parallel for num_threads(threads)
+    for (std::int64_t row = 0; row < rows_; ++row)
+      for (std::int64_t i = 0; i < k_; ++i) {
+        const std::int64_t k =
+            i / terms * terms + term_of_halves(static_cast<int>(i % terms), terms);
+        if (k >= matrix.k) continue;
+        codes_[static_cast<std::size_t>(row * k_ + i)] =
+            half_of[from[row * matrix.row_stride + k * matrix.k_stride]];
+      }
+  }
+  /// The terms [begin, end), which stand between instructions or at the end of K.
+  [[nodiscard]] CodeMatrix part(std::int64_t begin, std::int64_t end) const {
+    return {FormatId::f16, codes_.data() + begin, rows_, std::min(end, k_) - begin, k_, 1};
+  }
+  [[nodiscard]] CodeMatrix all() const { return part(0, k_); }
+
+ private:
+  std::int64_t rows_;
+  std::int64_t k_;
+  std::vector<std::uint16_t> codes_;
+};
+
+AccumulatorModel step_of(const AccumulatorModel& model) {
+  AccumulatorModel step = model;
+  step.kind = AccumulationKind::fused_dot_product;
+  step.terms = model.terms / 2;
+  return step;
+}
+
+/// Scales that stay the same along K, whatever its length.
+void forget_k(InverseScales& scales, const CodeMatrix& matrix) {
+  if (!ScaleLookup(scales, matrix).varies_along_k()) scales.k_block = 0;
+}
+
+/// Promotion at the problem's own interval: the sums of each, added by FP32 arithmetic.
+void promote(const GemmProblem& p, GemmProblem part, const HalfCodes& a, const HalfCodes& b,
+             std::span<float> d, Target target, int threads) {
+  const ScaleLookup a_scales(p.a_scales, p.a);
+  const ScaleLookup b_scales(p.b_scales, p.b);
+  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
+  const bool in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
+  const bool c_first = !scaled || in_blocks;
+  part.c = nullptr;
+  part.a_scales = part.b_scales = {};
+  const std::int64_t n = p.b.rows;
+  const auto c_at = [&](std::int64_t at) { return p.c == nullptr ? 0.0F : p.c[at]; };
+  /// sums[i, j] = combine(sums[i, j], partial[i, j]) of all outputs.
+  const auto for_outputs = [&](const auto& combine) {
+#pragma omp parallel num_threads(threads)
+    {
+      const ScopedRounding rounding(FE_TONEAREST);
+#pragma omp for
+      for (std::int64_t i = 0; i < p.a.rows; ++i)
+        for (std::int64_t j = 0; j < n; ++j) combine(i, j, static_cast<std::size_t>(i * n + j));
+    }
+  };
+  std::vector<float> sums(d.size(), 0.0F);
+  std::vector<float> partial(d.size());
+  if (c_first && p.c != nullptr) std::copy_n(p.c, sums.size(), sums.begin());
+  for (std::int64_t k = 0; k < p.a.k; k += p.promotion_interval) {
+    part.a = a.part(k, k + p.promotion_interval);
+    part.b = b.part(k, k + p.promotion_interval);
+    gemm_with_target(part, partial, target, threads);
+    for_outputs([&](std::int64_t i, std::int64_t j, std::size_t at) {
+      sums[at] = in_blocks ? scale_into(p.scale_order, partial[at], a_scales.at(i, k),
+                                        b_scales.at(j, k), sums[at])
+                           : canonical(sums[at] + partial[at]);
+    });
+  }
+  for_outputs([&](std::int64_t i, std::int64_t j, std::size_t at) {
+    d[at] = c_first ? sums[at]
+                    : scale_into(p.scale_order, sums[at], a_scales.at(i, 0), b_scales.at(j, 0),
+                                 c_at(i * n + j));
+  });
+}
+
+}  // namespace
+
+bool runs_by_halves(const GemmProblem& problem) {
+  if (problem.model.kind != AccumulationKind::fp16_halves) return false;
+  GemmProblem steps;
+  steps.model = step_of(problem.model);
+  steps.a.format = steps.b.format = FormatId::f16;
+  return make_plan(steps).method != Method::reference;
+}
+
+void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
+  const int terms = problem.model.terms;
+  const HalfCodes a(problem.a, terms, threads);
+  const HalfCodes b(problem.b, terms, threads);
+  GemmProblem steps = problem;
+  steps.model = step_of(problem.model);
+  steps.a = a.all();
+  steps.b = b.all();
+  // The sum of an instruction starts from zero and is added in binary32: a promotion.
+  steps.promotion_interval = terms;
+  forget_k(steps.a_scales, problem.a);
+  forget_k(steps.b_scales, problem.b);
+  // One instruction an interval is added to zero first, which changes nothing.
+  if (problem.promotion_interval == 0 || problem.promotion_interval == terms)
+    gemm_with_target(steps, d, target, threads);
+  else
+    promote(problem, steps, a, b, d, target, threads);
+}
+
+}  // namespace fp8lab::gemm_detail

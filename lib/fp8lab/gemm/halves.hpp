@@ -1,0 +1,20 @@
+#pragma once
+// Products under `AccumulationKind::fp16_halves`: the steps of FP16 that the kernels have,
+// on copies of the operands, promoted after every instruction.
+
+#include <span>
+
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/gemm/gemm.hpp"
+
+namespace fp8lab::gemm_detail {
+
+/// Whether the model is `fp16_halves` and kernels have its steps.
+bool runs_by_halves(const GemmProblem& problem);
+
+/// D = a validated problem for which that holds, with k > 0, on a vector target; the
+/// bits of `gemm_reference`. Holds FP16 copies of A and B, and where the problem promotes
+/// at another interval than every instruction, two more of D.
+void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads);
+
+}  // namespace fp8lab::gemm_detail

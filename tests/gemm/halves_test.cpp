@@ -1,0 +1,88 @@
+// Products by FP16 halves: the kernels' steps against the model's own definition.
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+std::vector<std::uint32_t> codes_of(const CodeMatrix& matrix, std::int64_t row) {
+  std::vector<std::uint32_t> codes;
+  for (std::int64_t k = 0; k < matrix.k; ++k) codes.push_back(code_at(matrix, row, k));
+  return codes;
+}
+
+}  // namespace
+
+TEST_CASE("halves on kernels equal dot products, whatever the formats, K and C", "[gemm]") {
+  using enum FormatId;
+  std::uint64_t seed = 7000;
+  for (const FormatId a : {e4m3fn, e5m2})
+    for (const FormatId b : {e4m3fn, e5m2})
+      for (const std::int64_t k : {1, 2, 15, 31, 32, 33, 64, 95, 160})
+        for (const Data data : kAllData)
+          for (const Start start : {Start::none, Start::normal, Start::wide, Start::extreme}) {
+            ++seed;
+            const Operands operands(with_formats("sm100.mma.e4m3", a, b), {3, 19, k}, data, start,
+                                    seed);
+            const GemmProblem& p = operands.problem;
+            std::vector<float> expected;
+            for (std::int64_t i = 0; i < 3; ++i)
+              for (std::int64_t j = 0; j < 19; ++j)
+                expected.push_back(dot_product(p.model, a, codes_of(p.a, i), b, codes_of(p.b, j),
+                                               p.c == nullptr ? 0.0F : p.c[i * 19 + j]));
+            REQUIRE(gemm_method(p) == "fp16 halves");
+            for (const Target target : available_targets()) {
+              std::vector<float> got(expected.size());
+              gemm_with_target(p, got, target, 1 + static_cast<int>(seed % 2));
+              INFO(to_string(target) << " " << format(a).name << " x " << format(b).name << " k "
+                                     << k << " seed " << seed);
+              CHECK(compare(p, expected, got) == "equal");
+            }
+          }
+}
+
+TEST_CASE("halves with other bits in their steps keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 8000;
+  for (const int terms : {4, 16, 32, 60, 64, 128})
+    for (const int alignment : {13, 23, 36, 50})
+      for (const RoundingMode rounding : {RoundingMode::toward_zero, RoundingMode::nearest_even})
+        for (const std::int64_t instructions : {0, 1, 2, 5}) {
+          ++seed;
+          InstructionModel model = find_instruction_model("sm100.mma.e5m2");
+          model.accumulator.terms = terms;
+          model.accumulator.alignment_fraction_bits = alignment;
+          model.accumulator.rounding = rounding;
+          Operands operands(model, {5, 34, 333}, seed % 2 == 0 ? Data::finite : Data::specials,
+                            Start::wide, seed);
+          operands.problem.promotion_interval = instructions * terms;
+          INFO("terms " << terms << " F " << alignment << " " << to_string(rounding)
+                        << " promotion " << operands.problem.promotion_interval);
+          check_all_targets(operands.problem);
+        }
+}
+
+TEST_CASE("scales whose block is longer than K stay on a K that is filled up", "[gemm]") {
+  Operands operands(find_instruction_model("sm100.mma.e4m3"), {4, 33, 37}, Data::normal,
+                    Start::normal, 3);
+  const std::vector<float> scales{0.5F, 3.0F, 0.75F, 1e-20F};
+  GemmProblem& p = operands.problem;
+  for (const std::int64_t k_block : {0, 37, 50}) {
+    p.a_scales = {scales, 1, k_block};
+    check_all_targets(p);
+    p.promotion_interval = 64;
+    check_all_targets(p);
+    p.promotion_interval = 0;
+  }
+}
+
+TEST_CASE("halves refuse operands that FP16 does not hold", "[gemm]") {
+  const Operands operands(with_formats("sm100.mma.e4m3", FormatId::e4m3fn, FormatId::bf16),
+                          {2, 2, 8}, Data::normal, Start::none, 1);
+  std::vector<float> d(4);
+  CHECK_THROWS_WITH(gemm(operands.problem, d), contains("b: expected an 8-bit format"));
+}
