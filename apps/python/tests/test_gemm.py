@@ -197,6 +197,20 @@ def test_models_by_value():
     assert (fp8lab.gemm(a, b, model=finer) != d).any()
 
 
+def test_fp16_halves_by_value():
+    blackwell = fp8lab.models()["sm100.mma.e4m3"].accumulator
+    assert blackwell.kind == "fp16_halves"
+    a, b = np.zeros((1, 32), E4M3), np.ones((1, 32), E4M3)
+    # The second half, whose large products cancel, hides what the first one summed.
+    a[0, 0], a[0, 2], a[0, 3] = 2.0**-9, 448, -448
+    b[0, 0], b[0, 2], b[0, 3] = 0.5, 448, 448
+    assert fp8lab.gemm(a, b, model=blackwell)[0, 0] == 0
+    assert fp8lab.gemm(a, b, model="exact32")[0, 0] == 2.0**-10
+    wide = a.astype(ml_dtypes.bfloat16)
+    with pytest.raises(ValueError, match="a: expected an 8-bit format whose values FP16 has"):
+        fp8lab.gemm(wide, b, model=blackwell)
+
+
 def test_sizes_of_zero():
     empty = np.zeros((0, 16), E4M3)
     some = np.zeros((3, 16), E4M3)
