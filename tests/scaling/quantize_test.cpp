@@ -272,7 +272,8 @@ TEST_CASE("quantize: transposed copies of numbers that no scale makes too large"
   for (const ScaleRule rule : {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx})
     for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
       check({.format = format, .rule = rule, .row_block = 1, .k_block = 32});
-  for (const FormatId format : {FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m3, FormatId::e2m1})
+  for (const FormatId format :
+       {FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m3, FormatId::e2m1})
     check({.format = format, .row_block = 1, .k_block = 128});
   // Large enough for codes to be written around the caches, with rows on cache lines and without.
   for (const std::int64_t rows : {1024, 1040, 1088}) {
