@@ -11,6 +11,7 @@
 
 #include "emulated_model.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
@@ -20,13 +21,6 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kHalvesNames{
     "as one instruction", "as chained FP16 halves", "as separate FP16 halves"};
-
-/// Which term of its instruction stands at place `i` of the halves' order.
-int term_at(int i) {
-  const int half = i / (kHalvesTerms / 2);
-  const int within = i % (kHalvesTerms / 2);
-  return within / 2 * 4 + half * 2 + within % 2;
-}
 
 /// Every FP8 value is an FP16 value.
 std::uint32_t half_code(FormatId from, std::uint32_t code) {
@@ -40,7 +34,8 @@ std::vector<std::uint8_t> executed_rows(FormatId from, const std::vector<std::ui
   std::vector<std::uint8_t> halves(2 * codes.size());
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::size_t first = i / kHalvesTerms * kHalvesTerms;
-    const auto term = static_cast<std::size_t>(term_at(static_cast<int>(i - first)));
+    const auto term =
+        static_cast<std::size_t>(term_of_halves(static_cast<int>(i - first), kHalvesTerms));
     std::memcpy(halves.data() + 2 * i, &half_of[codes[first + term]], 2);
   }
   return halves;
@@ -147,7 +142,8 @@ std::uint32_t predicted(const Prediction& prediction, const VectorCase& one) {
     std::vector<std::uint32_t> a;
     std::vector<std::uint32_t> b;
     for (int i = 0; i < kHalvesTerms / 2; ++i) {
-      const auto term = k + static_cast<std::size_t>(term_at(i + which * kHalvesTerms / 2));
+      const auto term =
+          k + static_cast<std::size_t>(term_of_halves(i + which * kHalvesTerms / 2, kHalvesTerms));
       a.push_back(half_code(prediction.a_format, one.a[term]));
       b.push_back(half_code(prediction.b_format, one.b[term]));
     }

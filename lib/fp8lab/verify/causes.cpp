@@ -277,13 +277,9 @@ class ProductHypotheses {
 
   void accumulators() {
     std::vector<AccumulatorModel> seen{product_.problem.model};
-    const InstructionModel& own = find_instruction_model(product_.model);
     for (const InstructionModel& model : instruction_models()) {
-      const bool fits = model.standing == Standing::definition ||
-                        (model.a_format == own.a_format && model.b_format == own.b_format);
       const bool known = std::find(seen.begin(), seen.end(), model.accumulator) != seen.end();
-      const GemmProblem& p = product_.problem;
-      if (!fits || known || !takes_formats(model.accumulator, p.a.format, p.b.format)) continue;
+      if (known || !stands_beside(model, product_)) continue;
       seen.push_back(model.accumulator);
       const Product other = with_accumulator(sampled_, model.accumulator);
       if (other.problem.promotion_interval != sampled_.problem.promotion_interval) continue;

@@ -59,13 +59,9 @@ void find_terms(const Product& product, ElementReport& element) {
 
 void ask_models(const Product& product, ElementReport& element) {
   const Product one = take(product, {{element.row}, {element.column}});
-  const InstructionModel& own = find_instruction_model(product.model);
   for (const InstructionModel& model : instruction_models()) {
-    const bool fits = model.standing == Standing::definition ||
-                      (model.a_format == own.a_format && model.b_format == own.b_format);
     const bool promotes = product.problem.promotion_interval % model.accumulator.terms == 0;
-    const GemmProblem& p = product.problem;
-    if (!fits || !promotes || !takes_formats(model.accumulator, p.a.format, p.b.format)) continue;
+    if (!promotes || !stands_beside(model, product)) continue;
     const std::vector<std::byte> code = golden_output(with_accumulator(one, model.accumulator), 1);
     element.models.push_back({model.name, code_at(product.output.format, code, 0)});
   }

@@ -208,6 +208,14 @@ Product without_terms(const Product& product, std::int64_t begin, std::int64_t e
   return result;
 }
 
+bool stands_beside(const InstructionModel& model, const Product& product) {
+  const InstructionModel& own = find_instruction_model(product.model);
+  const GemmProblem& p = product.problem;
+  return (model.standing == Standing::definition ||
+          (model.a_format == own.a_format && model.b_format == own.b_format)) &&
+         takes_formats(model.accumulator, p.a.format, p.b.format);
+}
+
 Product with_accumulator(const Product& product, const AccumulatorModel& model) {
   Product result = product;
   result.problem.model = model;

@@ -33,6 +33,9 @@ std::optional<Product> with_fnuz_codes(const Product& product);
 std::optional<Product> with_flushed_inputs(const Product& product);
 /// The terms [begin, end) left out. Copies the codes: for samples.
 Product without_terms(const Product& product, std::int64_t begin, std::int64_t end);
+/// Whether a model may be asked for the product in place of its own: a definition, or an
+/// instruction that reads what the product's own one reads.
+bool stands_beside(const InstructionModel& model, const Product& product);
 /// Another accumulator; a promotion interval that it cannot have becomes 0.
 Product with_accumulator(const Product& product, const AccumulatorModel& model);
 
