@@ -2,21 +2,24 @@
 
 Usage: baselines.py PATH_OF_FP8LAB [--mebi N] [--repetitions N] [--conformance] [--json]
 
-Times the casts of ml_dtypes and, where it is installed, torch (one thread) and compares their
-codes with those of `fp8lab cast` under the profile that is nearest to them (torch changed its own
-between releases): a sample of inputs, or with --conformance all 2^32. Ratios are to the plain
-narrowing copy of `fp8lab bench cast`, run just before. Exits 77 (skipped) where neither package
-is installed. Differences are findings, not failures.
+Times the casts of ml_dtypes and, where they are installed, torch and oneDNN (PyPI's `onednn`), on
+one core, and compares their codes with those of `fp8lab cast` under the profile that is nearest to
+them (torch changed its own between releases): a sample of inputs, or with --conformance all 2^32.
+Ratios are to the plain narrowing copy of `fp8lab bench cast`, run just before. Exits 77 (skipped)
+where no such package is installed. Differences are findings, not failures.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 
 try:
     import numpy as np
+
+    import onednn_cast
 except ImportError as error:
     print(f"SKIPPED: {error} (./dev setup installs tests/python/requirements.txt)")
     sys.exit(77)
@@ -42,9 +45,15 @@ def torch_casts():
         yield f"torch {torch.__version__}", name, lambda x, t=dtype: torch.from_numpy(x).to(t).view(torch.uint8).numpy()
 
 
+def onednn_casts():
+    library = onednn_cast.Library()
+    for name in FORMATS:
+        yield f"oneDNN {library.version}", name, lambda x, t=name: library.cast(x, t)
+
+
 def baselines():
     found = []
-    for casts in (ml_dtypes_casts, torch_casts):
+    for casts in (ml_dtypes_casts, torch_casts, onednn_casts):
         try:
             found += list(casts())
         except ImportError as error:
@@ -70,18 +79,34 @@ def reference_codes(tool, name, profile):
     return np.array(codes, dtype=np.uint8).reshape(2, 65536)
 
 
-def count_differences(cast, codes, words):
+KINDS = ("zero", "below_normal", "normal", "above_max", "infinite", "nan")
+
+
+def kind_bounds(tool):
+    """For each format, the magnitudes at which the kinds of inputs but the first begin."""
+    infinity = 0x7F800000
+    bounds = {}
+    for entry in fp8lab(tool, "list", "formats")["formats"]:
+        smallest, largest = np.array([entry["min_normal"], entry["max_finite"]], np.float32).view(np.uint32)
+        bounds[entry["name"]] = np.array([1, smallest, largest + 1, infinity, infinity + 1], np.uint32)
+    return bounds
+
+
+def count_differences(cast, codes, words, bounds):
+    """Differing codes by kind of input [6], and the first input that has one."""
     upper, sticky = words >> 16, (words & 0xFFFF) != 0
-    wrong = cast(words.view(np.float32)) != codes[sticky.astype(np.intp), upper]
-    return int(wrong.sum()), (f"0x{words[wrong.argmax()]:08x}" if wrong.any() else None)
+    wrong = words[cast(words.view(np.float32)) != codes[sticky.astype(np.intp), upper]]
+    kinds = np.searchsorted(bounds, wrong & 0x7FFFFFFF, side="right")
+    return np.bincount(kinds, minlength=len(KINDS)), (f"0x{wrong[0]:08x}" if wrong.size else None)
 
 
-def conformance(cast, codes):
-    """How many of all 2^32 inputs differ, and the first that does."""
-    different, first = 0, None
+def conformance(cast, codes, bounds):
+    """The same over all 2^32 inputs."""
+    different, first = np.zeros(len(KINDS), np.int64), None
     step = 1 << 22
     for begin in range(0, 1 << 32, step):
-        count, at = count_differences(cast, codes, np.arange(begin, begin + step, dtype=np.uint32))
+        words = np.arange(begin, begin + step, dtype=np.uint32)
+        count, at = count_differences(cast, codes, words, bounds)
         different += count
         first = first or at
     return different, first
@@ -92,9 +117,9 @@ def sample_words():
     return np.concatenate([upper | lower for lower in (0, 1, 0x7FFF, 0x8000, 0xFFFF)])
 
 
-def nearest_profile(cast, references, words):
+def nearest_profile(cast, references, words, bounds):
     """The profile under which the fewest codes of a sample differ."""
-    return min(references, key=lambda profile: count_differences(cast, references[profile], words)[0])
+    return min(references, key=lambda p: count_differences(cast, references[p], words, bounds)[0].sum())
 
 
 def median_speed(cast, values, repetitions):
@@ -114,12 +139,15 @@ def measure(arguments):
     rows = []
     references = {fmt: {p: reference_codes(arguments.tool, fmt, p) for p in PROFILES} for fmt in FORMATS}
     words = sample_words()
+    bounds = kind_bounds(arguments.tool)
     for name, fmt, cast in baselines():
-        profile = nearest_profile(cast, references[fmt], words)
+        profile = nearest_profile(cast, references[fmt], words, bounds[fmt])
         codes = references[fmt][profile]
         inputs = 1 << 32 if arguments.conformance else words.size
         different, first = (
-            conformance(cast, codes) if arguments.conformance else count_differences(cast, codes, words)
+            conformance(cast, codes, bounds[fmt])
+            if arguments.conformance
+            else count_differences(cast, codes, words, bounds[fmt])
         )
         speed = median_speed(cast, values, arguments.repetitions)
         rows.append(
@@ -131,7 +159,8 @@ def measure(arguments):
                 "ceiling": copy["name"],
                 "ratio": speed / copy["gelements"],
                 "inputs": inputs,
-                "different": different,
+                "different": int(different.sum()),
+                "different_by_kind": dict(zip(KINDS, different.tolist())),
                 "first": first,
             }
         )
@@ -146,13 +175,15 @@ def main():
     parser.add_argument("--conformance", action="store_true", help="compare all 2^32 inputs")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     arguments = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with np.errstate(all="ignore"):
         rows = measure(arguments)
     if arguments.json:
         print(json.dumps({"baselines": rows}, indent=2))
     else:
         for row in rows:
-            wrong = f", first {row['first']}" if row["first"] else ""
+            kinds = [f"{kind} {count}" for kind, count in row["different_by_kind"].items() if count]
+            wrong = f": {', '.join(kinds)}; first {row['first']}" if row["first"] else ""
             print(
                 f"{row['baseline'] + ' ' + row['format']:40} {row['gelements']:6.2f} Gel/s, ratio "
                 f"{row['ratio']:.3f}; {row['different']} of {row['inputs']} codes are not those of "

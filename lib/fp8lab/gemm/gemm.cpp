@@ -12,6 +12,7 @@
 #include "fp8lab/gemm/halves.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/tile.hpp"
+#include "fp8lab/gemm/turned.hpp"
 
 namespace fp8lab {
 namespace gemm_detail {
@@ -186,11 +187,12 @@ void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target tar
   require(threads >= 0, "threads", "a number >= 0", fmt::format("{}", threads));
   if (threads == 0) threads = omp_get_max_threads();
   const KernelTable* kernels = kernel_table(target);
-  if (kernels != nullptr && !d.empty() && problem.a.k > 0 && runs_by_halves(problem))
-    return gemm_by_halves(problem, d, target, threads);
-  Plan plan = make_plan(problem);
-  if (kernels == nullptr || plan.method == Method::reference || d.empty() || problem.a.k == 0)
+  if (kernels == nullptr || d.empty() || problem.a.k == 0)
     return gemm_reference(problem, d, threads);
+  if (runs_turned(problem)) return gemm_turned(problem, d, target, threads);
+  if (runs_by_halves(problem)) return gemm_by_halves(problem, d, target, threads);
+  Plan plan = make_plan(problem);
+  if (plan.method == Method::reference) return gemm_reference(problem, d, threads);
   choose_words(problem, *kernels, threads, plan);
   if (plan.in_double())
     multiply<double>(problem, *kernels, plan, d, threads);

@@ -1,0 +1,44 @@
+#include "fp8lab/gemm/turned.hpp"
+
+#include <utility>
+#include <vector>
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+/// [columns, rows] of a row-major [rows, columns].
+void transpose(const float* from, std::int64_t rows, std::int64_t columns, float* to) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+}
+
+}  // namespace
+
+bool runs_turned(const GemmProblem& p) {
+  // Up to here a panel is not full, or a block of A is small (README.md).
+  constexpr std::int64_t kFewColumns = 64;
+  constexpr std::int64_t kRowsAColumn = 4;
+  // The one order in which the scales of A and of B are not alike.
+  const bool ordered = p.scale_order == ScaleOrder::a_then_fma_b &&
+                       (!p.a_scales.empty() || !p.b_scales.empty());
+  return p.b.rows <= kFewColumns && p.b.rows * kRowsAColumn <= p.a.rows && !ordered;
+}
+
+void gemm_turned(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
+  const std::int64_t m = problem.a.rows;
+  const std::int64_t n = problem.b.rows;
+  GemmProblem turned = problem;
+  std::swap(turned.a, turned.b);
+  std::swap(turned.a_scales, turned.b_scales);
+  std::vector<float> c;
+  if (problem.c != nullptr) {
+    c.resize(d.size());
+    transpose(problem.c, m, n, c.data());
+    turned.c = c.data();
+  }
+  std::vector<float> result(d.size());
+  gemm_with_target(turned, result, target, threads);
+  transpose(result.data(), n, m, d.data());
+}
+
+}  // namespace fp8lab::gemm_detail

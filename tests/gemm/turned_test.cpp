@@ -1,0 +1,67 @@
+// Products with few columns run as their transposes, whose rows are few: the same bits.
+
+#include "fp8lab/gemm/turned.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// Inverse scales of both operands: one a row, or one a row and 32 terms.
+struct Scales {
+  std::vector<float> a, b;
+
+  void apply(GemmProblem& p, bool along_k, std::uint64_t seed) {
+    const std::int64_t k_block = along_k ? 32 : 0;
+    const std::int64_t columns = along_k ? (p.a.k + 31) / 32 : 1;
+    a = random_c(Start::normal, p.a.rows * columns, RandomStream(seed, "scales of a"));
+    b = random_c(Start::wide, p.b.rows * columns, RandomStream(seed, "scales of b"));
+    p.a_scales = {a, 1, k_block};
+    p.b_scales = {b, 1, k_block};
+    if (along_k) p.promotion_interval = 32;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("few columns: a product is turned where that makes its rows few", "[gemm]") {
+  const InstructionModel& model = find_instruction_model("sm90.wgmma.e4m3");
+  const auto turned = [&](Shape shape, ScaleOrder order = ScaleOrder::product_then_fma,
+                          bool scaled = false) {
+    Operands operands(model, shape, Data::normal, Start::none, 1);
+    operands.problem.scale_order = order;
+    Scales scales;
+    if (scaled) scales.apply(operands.problem, false, 1);
+    return gemm_detail::runs_turned(operands.problem);
+  };
+  CHECK(turned({4, 1, 8}));
+  CHECK_FALSE(turned({3, 1, 8}));
+  CHECK(turned({256, 64, 8}));
+  CHECK_FALSE(turned({255, 64, 8}));
+  CHECK_FALSE(turned({400, 65, 8}));
+  // fma(acc * s_a, s_b, final) is not symmetric.
+  CHECK(turned({8, 2, 8}, ScaleOrder::product_then_add, true));
+  CHECK(turned({8, 2, 8}, ScaleOrder::a_then_fma_b, false));
+  CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::a_then_fma_b, true));
+}
+
+TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm]") {
+  std::uint64_t seed = 7100;
+  for (const InstructionModel& model : instruction_models()) {
+    for (const Shape shape : {Shape{131, 1, 97}, Shape{67, 3, 64}, Shape{150, 33, 70}}) {
+      ++seed;
+      const Data data = kAllData[seed % 7];
+      const Start start = static_cast<Start>(seed / 7 % 4);
+      INFO(model.name << " " << shape.m << "x" << shape.n << "x" << shape.k << " data "
+                      << static_cast<int>(data) << " start " << static_cast<int>(start)
+                      << " seed " << seed);
+      Operands operands(model, shape, data, start, seed);
+      Scales scales;
+      if (seed % 3 != 0) scales.apply(operands.problem, seed % 3 == 2, seed);
+      if (seed % 2 == 0) operands.problem.scale_order = ScaleOrder::product_then_add;
+      REQUIRE(gemm_detail::runs_turned(operands.problem));
+      check_all_targets(operands.problem);
+    }
+  }
+}
