@@ -161,6 +161,8 @@ struct NearestCounts {
     }
   }
   [[nodiscard]] float largest() const { return max_lanes(amax); }
+  [[nodiscard]] std::uint64_t overflowed() const { return sum_lanes(over) - nan; }
+  [[nodiscard]] std::uint64_t underflowed() const { return sum_lanes(small) - sum_lanes(zero); }
   [[nodiscard]] std::uint64_t nans() const { return nan; }
 };
 

@@ -96,11 +96,13 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, SmallNu
   const std::uint32_t last = detail::last_code(f, policy);
   NearestPlan plan;
   plan.small_numbers = small_numbers;
-  plan.clamp = grid_value(f, overflow_without_sign ? last + 1 : huge.code);
   plan.min_normal = power_of_two(f.min_exponent());
   plan.mantissa_bits = f.mantissa_bits;
   plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
   plan.nonzero_from = first_nonzero(scale);
+  plan.last_code = static_cast<std::uint8_t>(last);
+  plan.overflow_code = static_cast<std::uint8_t>(overflow_without_sign ? last + 1 : huge.code);
+  plan.clamp = grid_value(f, plan.overflow_code);
   plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
   plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
   plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
