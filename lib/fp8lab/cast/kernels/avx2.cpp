@@ -37,9 +37,23 @@ FP8LAB_INLINE __m256i set1(std::uint32_t v) { return _mm256_set1_epi32(static_ca
 FP8LAB_INLINE __m256i bytes(std::uint8_t v) { return _mm256_set1_epi8(static_cast<char>(v)); }
 FP8LAB_INLINE __m256i words(std::uint32_t v) { return _mm256_set1_epi16(static_cast<short>(v)); }
 
-/// Bytes that keep the signs of 32-bit lanes, with saturation; lanes of 128 bits interleaved.
+struct Block {
+  __m256 values[4];
+};
+
+FP8LAB_INLINE Block load_block(const float* in) {
+  return {{_mm256_loadu_ps(in), _mm256_loadu_ps(in + 8), _mm256_loadu_ps(in + 16),
+           _mm256_loadu_ps(in + 24)}};
+}
+
+/// 32-bit lanes as bytes, with saturation: zero, positive or negative as before. Lanes of 128 bits
+/// are interleaved.
 FP8LAB_INLINE __m256i pack_bytes(const __m256i (&v)[4]) {
   return _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+}
+FP8LAB_INLINE __m256i pack_bytes(const Block& block) {
+  return pack_bytes({as_bits(block.values[0]), as_bits(block.values[1]), as_bits(block.values[2]),
+                     as_bits(block.values[3])});
 }
 
 /// The plan in registers.
@@ -241,53 +255,84 @@ struct ElementFactors {
   }
 };
 
-struct Block {
-  __m256 values[4];
+/// A block between its two stages.
+struct NearestStage {
+  __m256i words[2];  ///< 256 times the magnitude codes, saturated; lanes of 128 bits interleaved
+  __m256i zeros;     ///< where the bytes are 0, for statistics
 };
 
-FP8LAB_INLINE Block load_block(const float* in) {
-  return {{_mm256_loadu_ps(in), _mm256_loadu_ps(in + 8), _mm256_loadu_ps(in + 16),
-           _mm256_loadu_ps(in + 24)}};
-}
-
+/// Sets `signs` to values with the signs of the products.
 template <typename Form, typename Factor>
-FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const Factor& factor,
-                                    const Block& block, NearestCounts& counts) {
-  constexpr bool kCount = Form::kStatistics == GatherStatistics::all;
+FP8LAB_INLINE NearestStage nearest_begin(const NearestConstants& c, const Factor& factor,
+                                         const Block& block, Block& signs, NearestCounts& counts) {
   const __m256i no_sign = set1(0x7fffffff);
-  __m256i signs[4];
   __m256i unscaled[4];
   __m256i wide[4];
+  signs = block;
   for (int v = 0; v < 4; ++v) {
-    const __m256 value = block.values[v];
-    unscaled[v] = _mm256_and_si256(as_bits(value), no_sign);
+    unscaled[v] = _mm256_and_si256(as_bits(block.values[v]), no_sign);
     __m256i product;
     if constexpr (Form::kBounded) {
-      // The sign of a product with no negative factor: the same under every factor.
-      signs[v] = as_bits(value);
+      // No factor is negative. The sign is the same under every factor.
       product = as_bits(factor.apply(as_floats(unscaled[v]), v));
     } else {
-      signs[v] = as_bits(factor.apply(value, v));
-      product = _mm256_and_si256(signs[v], no_sign);
+      signs.values[v] = factor.apply(block.values[v], v);
+      product = _mm256_and_si256(as_bits(signs.values[v]), no_sign);
     }
     wide[v] = nearest_words<Form>(c, Factor::kManyScales ? product : unscaled[v], product);
     if constexpr (Form::kStatistics != GatherStatistics::none) counts.add_magnitude(unscaled[v]);
   }
-  __m256i low = _mm256_packs_epi32(wide[0], wide[1]);
-  __m256i high = _mm256_packs_epi32(wide[2], wide[3]);
-  __m256i overflows = no_sign;
-  if constexpr (kCount)
-    overflows = _mm256_packs_epi16(_mm256_cmpgt_epi16(low, c.last_word),
-                                   _mm256_cmpgt_epi16(high, c.last_word));
+  NearestStage stage;
+  stage.words[0] = _mm256_packs_epi32(wide[0], wide[1]);
+  stage.words[1] = _mm256_packs_epi32(wide[2], wide[3]);
+  if constexpr (Form::kStatistics == GatherStatistics::all) stage.zeros = pack_bytes(unscaled);
+  return stage;
+}
+
+template <typename Form>
+FP8LAB_INLINE __m256i nearest_end(const NearestConstants& c, const NearestStage& stage,
+                                  const Block& signs, NearestCounts& counts) {
+  __m256i low = stage.words[0];
+  __m256i high = stage.words[1];
   if constexpr (!Form::kPlain && !Form::kBounded) {
     low = _mm256_add_epi16(low, c.overflow_wraps);
     high = _mm256_add_epi16(high, c.overflow_wraps);
   }
   __m256i magnitude = _mm256_packs_epi16(_mm256_srai_epi16(low, 8), _mm256_srai_epi16(high, 8));
   if constexpr (!Form::kBounded) magnitude = _mm256_min_epi8(magnitude, c.overflow_code);
-  if constexpr (kCount) counts.add_codes(pack_bytes(unscaled), magnitude, overflows);
+  if constexpr (Form::kStatistics == GatherStatistics::all)
+    counts.add_codes(stage.zeros, magnitude,
+                     _mm256_packs_epi16(_mm256_cmpgt_epi16(stage.words[0], c.last_word),
+                                        _mm256_cmpgt_epi16(stage.words[1], c.last_word)));
   const __m256i code = add_signs<Form>(c, magnitude, pack_bytes(signs));
   return _mm256_permutevar8x32_epi32(code, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+template <typename Form, typename Factor>
+FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const Factor& factor,
+                                    const Block& block, NearestCounts& counts) {
+  Block signs;
+  const NearestStage stage = nearest_begin<Form>(c, factor, block, signs, counts);
+  return nearest_end<Form>(c, stage, signs, counts);
+}
+
+/// Encodes consecutive blocks under one factor: `put(in, codes)` takes the codes of each. A block
+/// ends beside the beginning of the next one: whole, it is a chain of which the processor's window
+/// holds too few.
+template <typename Form, typename Put>
+FP8LAB_INLINE void nearest_blocks(const NearestConstants& c, const float* in, std::size_t blocks,
+                                  NearestCounts& counts, const Put& put) {
+  if (blocks == 0) return;
+  const CallFactor<Form::kScaled> factor(c);
+  Block products;  // their signs are those of the input
+  NearestStage stage = nearest_begin<Form>(c, factor, load_block(in), products, counts);
+  for (std::size_t i = 1; i < blocks; ++i, in += kBlock) {
+    const NearestStage next =
+        nearest_begin<Form>(c, factor, load_block(in + kBlock), products, counts);
+    put(in, nearest_end<Form>(c, stage, load_block(in), counts));
+    stage = next;
+  }
+  put(in, nearest_end<Form>(c, stage, load_block(in), counts));
 }
 
 /// The plan in registers: its address never leaves the loop, so that no store can change it.

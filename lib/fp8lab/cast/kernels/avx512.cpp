@@ -247,6 +247,15 @@ FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& fac
   return _mm512_mask_mov_epi8(nan_codes, join(keep), packed);
 }
 
+/// Encodes consecutive blocks under one factor: `put(in, codes)` takes the codes of each.
+template <typename Form, typename Put>
+FP8LAB_INLINE void nearest_blocks(const NearestConstants& c, const float* in, std::size_t blocks,
+                                  NearestCounts& counts, const Put& put) {
+  const CallFactor<Form::kScaled> factor(c);
+  for (; blocks != 0; --blocks, in += kBlock)
+    put(in, nearest_block<Form>(c, factor, load_block(in), counts));
+}
+
 /// The plan in registers: its address never leaves the loop, so that no store can change it.
 struct HalfConstants {
   __m512i magnitude_mask;
