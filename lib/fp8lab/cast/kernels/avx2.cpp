@@ -62,17 +62,17 @@ struct NearestConstants {
   __m256i min_normal;
   __m256i before_min_normal;
   __m256i before_nonzero;
-  __m256i lower_for_zero;  ///< what zero is raised to, where the numbers are: its code is 0
-  __m256 for_nan;          ///< below every magnitude, with the code kNanMark
-  __m256 magic;            ///< m times this, plus |x|: rounded, and offset to code 0
+  __m256i lower_for_zero;  ///< what zero is raised to where others are; its code is 0
+  __m256 for_nan;          ///< below every magnitude; its code is -1
+  __m256 magic;            ///< m times this, plus |x|, is rounded and counts from code 0
   __m256i weights;         ///< of the words of the rounded sum: its integer's and its exponent's
-  __m256i tie_term;        ///< rounds to nearest, ties toward zero, and offset to code 0
-  __m256i code_mask;
-  __m128i tie_shift;
+  __m256i tie_term;        ///< before a cut: to nearest, ties toward zero, from code 0
+  __m256i code_mask;       ///< that cut
+  __m128i tie_shift;       ///< leaves 256 times the code
   __m256i overflow_code;
-  __m256i last_word;  ///< the last number's word
-  __m256i overflow_wraps;
-  __m256i nan_limit;
+  __m256i last_word;       ///< the last number's word
+  __m256i overflow_wraps;  ///< makes saturated words negative where overflow is FNUZ's NaN
+  __m256i nan_limit;       ///< NaN's byte: the top bit is set where NaN has no sign
   __m256i nan_code;
   __m256i nan_sign_mask;
   __m256i sign_mask;
@@ -92,17 +92,17 @@ struct NearestConstants {
         for_nan(as_floats(set1(plan.small_numbers == SmallNumbers::raised
                                    ? ((plan.min_field - 1) << 23) - (1u << cut)
                                    : 0x80000000 | (plan.min_field + cut - 23) << 23))),
-        magic(as_floats(set1(((127 + cut) << 23) + 0x10000 -
-                             ((plan.min_field + cut) << plan.mantissa_bits)))),
+        magic(as_floats(
+            set1(((127 + cut) << 23) + 0x10000 - ((plan.min_field + cut) << plan.mantissa_bits)))),
         weights(set1((2u << plan.mantissa_bits) << 16 | 0x100)),
         tie_term(set1((1u << (cut - 1)) - 1 - ((plan.min_field - 1) << 23))),
         code_mask(set1(0 - (1u << cut))),
         tie_shift(_mm_cvtsi32_si128(static_cast<int>(cut) - 8)),
         overflow_code(bytes(std::min<std::uint8_t>(plan.overflow_code, 0x7f))),
         last_word(words(plan.last_code * 0x100u)),
-        overflow_wraps(words(plan.overflow_code == 0x80 ? 0xff : 0)),
-        nan_limit(bytes(static_cast<std::uint8_t>(
-            plan.nan_sign_mask != 0 ? plan.nan_code : plan.nan_code | 0x80))),
+        overflow_wraps(words(plan.overflow_code == 0x80 ? 1 : 0)),
+        nan_limit(bytes(static_cast<std::uint8_t>(plan.nan_sign_mask != 0 ? plan.nan_code
+                                                                          : plan.nan_code | 0x80))),
         nan_code(bytes(plan.nan_code)),
         nan_sign_mask(bytes(plan.nan_sign_mask)),
         sign_mask(bytes(plan.sign_mask)),
@@ -150,7 +150,7 @@ template <typename Form>
 FP8LAB_INLINE __m256i add_signs(const NearestConstants& c, __m256i magnitude, __m256i sign) {
   const __m256i top = bytes(0x80);
   if constexpr (Form::kPlain) {
-    // A NaN that has no sign has it set before it is flipped.
+    // NaN that has no sign comes with the top bit set, and gets it flipped whatever its sign.
     if constexpr (!Form::kBounded) {
       magnitude = _mm256_min_epu8(magnitude, c.nan_limit);
       sign = _mm256_or_si256(sign, magnitude);
@@ -164,7 +164,7 @@ FP8LAB_INLINE __m256i add_signs(const NearestConstants& c, __m256i magnitude, __
   return _mm256_blendv_epi8(code, nan_code, magnitude);
 }
 
-/// Counts bytes that are all ones or zero, in lanes of a byte as long as these last.
+/// Counts bytes that are all ones, 255 vectors of them before lanes must widen.
 class ByteCounter {
  public:
   FP8LAB_INLINE ByteCounter() : narrow_(set1(0)), wide_(set1(0)) {}

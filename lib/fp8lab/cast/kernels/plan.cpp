@@ -179,7 +179,8 @@ HalfPlan make_half_plan(const Format& f, float inverse_scale) {
 }
 
 EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
-  // The reference is asked once where calls are alike; a few hundred cycles are a short call's half.
+  // The reference is asked once where calls are alike; a few hundred cycles are a short call's
+  // half.
   static thread_local EncodePlan last;
   if (last.format != &f || last.policy != policy) last = make_scaleless_plan(f, policy);
   EncodePlan plan = last;
