@@ -37,6 +37,7 @@ FP8LAB_INLINE __m256i set1(std::uint32_t v) { return _mm256_set1_epi32(static_ca
 FP8LAB_INLINE __m256i bytes(std::uint8_t v) { return _mm256_set1_epi8(static_cast<char>(v)); }
 FP8LAB_INLINE __m256i words(std::uint32_t v) { return _mm256_set1_epi16(static_cast<short>(v)); }
 
+/// Element i is in vector i / 8.
 struct Block {
   __m256 values[4];
 };
@@ -64,7 +65,7 @@ struct NearestConstants {
   __m256i before_nonzero;
   __m256i lower_for_zero;  ///< what zero is raised to where others are; its code is 0
   __m256 for_nan;          ///< below every magnitude; its code is -1
-  __m256 magic;            ///< m times this, plus |x|, is rounded and counts from code 0
+  __m256 magic;            ///< m times this, plus |x|: the rounded sum, from code 0 on
   __m256i weights;         ///< of the words of the rounded sum: its integer's and its exponent's
   __m256i tie_term;        ///< before a cut: to nearest, ties toward zero, from code 0
   __m256i code_mask;       ///< that cut
