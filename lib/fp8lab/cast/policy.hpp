@@ -67,6 +67,8 @@ struct CastPolicy {
   NanPolicy nan = NanPolicy::positive_all_ones;
   UnsignedPolicy unsigned_target = UnsignedPolicy::ignore_sign;
   double max_magnitude = 0.0;  ///< a grid that ends early; 0 means at the format's max finite
+
+  friend bool operator==(const CastPolicy&, const CastPolicy&) = default;
 };
 
 /// A policy under the name of the system that uses it.

@@ -37,25 +37,43 @@ FP8LAB_INLINE __m256i set1(std::uint32_t v) { return _mm256_set1_epi32(static_ca
 FP8LAB_INLINE __m256i bytes(std::uint8_t v) { return _mm256_set1_epi8(static_cast<char>(v)); }
 FP8LAB_INLINE __m256i words(std::uint32_t v) { return _mm256_set1_epi16(static_cast<short>(v)); }
 
-/// Bytes that keep the sign of each 32-bit lane, lanes of 128 bits interleaved.
-FP8LAB_INLINE __m256i pack_signs(const __m256i (&v)[4]) {
+/// Element i is in vector i / 8.
+struct Block {
+  __m256 values[4];
+};
+
+FP8LAB_INLINE Block load_block(const float* in) {
+  return {{_mm256_loadu_ps(in), _mm256_loadu_ps(in + 8), _mm256_loadu_ps(in + 16),
+           _mm256_loadu_ps(in + 24)}};
+}
+
+/// 32-bit lanes as bytes, with saturation: zero, positive or negative as before. Lanes of 128 bits
+/// are interleaved.
+FP8LAB_INLINE __m256i pack_bytes(const __m256i (&v)[4]) {
   return _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+}
+FP8LAB_INLINE __m256i pack_bytes(const Block& block) {
+  return pack_bytes({as_bits(block.values[0]), as_bits(block.values[1]), as_bits(block.values[2]),
+                     as_bits(block.values[3])});
 }
 
 /// The plan in registers.
 struct NearestConstants {
   __m256 scale;
-  __m256 clamp;
   __m256i min_normal;
   __m256i before_min_normal;
   __m256i before_nonzero;
-  __m256 unit;
-  __m256i weights;    ///< of the words of the rounded sum: its integer's and its exponent's
-  __m256i tie_term;   ///< added before a cut that rounds to nearest, ties toward zero
-  __m256i first;      ///< the word of code 0
-  __m256i word_step;  ///< shifts a word down to its code as the upper half of a product
-  __m256i overflow_after;
-  __m256i zero_below;
+  __m256i lower_for_zero;  ///< what zero is raised to where others are; its code is 0
+  __m256 for_nan;          ///< below every magnitude; its code is -1
+  __m256 magic;            ///< m times this, plus |x|: the rounded sum, from code 0 on
+  __m256i weights;         ///< of the words of the rounded sum: its integer's and its exponent's
+  __m256i tie_term;        ///< before a cut: to nearest, ties toward zero, from code 0
+  __m256i code_mask;       ///< that cut
+  __m128i tie_shift;       ///< leaves 256 times the code
+  __m256i overflow_code;
+  __m256i last_word;       ///< the last number's word
+  __m256i overflow_wraps;  ///< makes saturated words negative where overflow is FNUZ's NaN
+  __m256i nan_limit;       ///< NaN's byte: the top bit is set where NaN has no sign
   __m256i nan_code;
   __m256i nan_sign_mask;
   __m256i sign_mask;
@@ -63,19 +81,29 @@ struct NearestConstants {
   bool no_negative_zero;
 
   FP8LAB_INLINE NearestConstants(const NearestPlan& plan, float factor)
+      : NearestConstants(plan, factor, static_cast<std::uint32_t>(23 - plan.mantissa_bits)) {}
+
+ private:
+  FP8LAB_INLINE NearestConstants(const NearestPlan& plan, float factor, std::uint32_t cut)
       : scale(_mm256_set1_ps(factor)),
-        clamp(_mm256_set1_ps(plan.clamp)),
         min_normal(set1(plan.min_field << 23)),
         before_min_normal(set1((plan.min_field << 23) - 1)),
         before_nonzero(set1(plan.nonzero_from - 1)),
-        unit(as_floats(set1(static_cast<std::uint32_t>(127 + plan.mantissa_bits - 23) << 23))),
-        weights(set1(1u << 16 | 1u << (7 - plan.mantissa_bits))),
-        tie_term(set1((1u << (22 - plan.mantissa_bits)) - 1)),
-        // The rounded sum's integer holds the hidden bit, a cut magnitude does not.
-        first(words((plan.min_field - (plan.small_numbers == SmallNumbers::raised ? 1 : 0)) << 7)),
-        word_step(words(1u << (9 + plan.mantissa_bits))),
-        overflow_after(set1(plan.overflow_from - 1)),
-        zero_below(set1(plan.zero_below)),
+        lower_for_zero(set1((plan.min_field - 1) << 23)),
+        for_nan(as_floats(set1(plan.small_numbers == SmallNumbers::raised
+                                   ? ((plan.min_field - 1) << 23) - (1u << cut)
+                                   : 0x80000000 | (plan.min_field + cut - 23) << 23))),
+        magic(as_floats(
+            set1(((127 + cut) << 23) + 0x10000 - ((plan.min_field + cut) << plan.mantissa_bits)))),
+        weights(set1((2u << plan.mantissa_bits) << 16 | 0x100)),
+        tie_term(set1((1u << (cut - 1)) - 1 - ((plan.min_field - 1) << 23))),
+        code_mask(set1(0 - (1u << cut))),
+        tie_shift(_mm_cvtsi32_si128(static_cast<int>(cut) - 8)),
+        overflow_code(bytes(std::min<std::uint8_t>(plan.overflow_code, 0x7f))),
+        last_word(words(plan.last_code * 0x100u)),
+        overflow_wraps(words(plan.overflow_code == 0x80 ? 1 : 0)),
+        nan_limit(bytes(static_cast<std::uint8_t>(plan.nan_sign_mask != 0 ? plan.nan_code
+                                                                          : plan.nan_code | 0x80))),
         nan_code(bytes(plan.nan_code)),
         nan_sign_mask(bytes(plan.nan_sign_mask)),
         sign_mask(bytes(plan.sign_mask)),
@@ -83,44 +111,31 @@ struct NearestConstants {
         no_negative_zero(plan.no_negative_zero) {}
 };
 
-/// Flushes or raises what is below min normal.
-template <SmallNumbers kSmallNumbers>
-FP8LAB_INLINE __m256i without_small(const NearestConstants& c, __m256i unscaled,
+/// NaN becomes `for_nan`: the second operand is the result.
+FP8LAB_INLINE __m256i replace_nan(const NearestConstants& c, __m256i magnitude) {
+  return as_bits(_mm256_max_ps(as_floats(magnitude), c.for_nan));
+}
+
+/// 256 times the magnitude code, above every number's where that overflows; NaN has code -1.
+template <typename Form>
+FP8LAB_INLINE __m256i nearest_words(const NearestConstants& c, __m256i unscaled,
                                     __m256i magnitude) {
-  if constexpr (kSmallNumbers == SmallNumbers::flushed)
-    return _mm256_and_si256(magnitude, _mm256_cmpgt_epi32(magnitude, c.before_min_normal));
-  if constexpr (kSmallNumbers == SmallNumbers::raised)
-    return _mm256_and_si256(_mm256_max_epi32(magnitude, c.min_normal),
-                            _mm256_cmpgt_epi32(unscaled, c.before_nonzero));
-  return magnitude;
-}
-
-/// The magnitude code, less that of code 0 and times 2^(7-M), which fits a word. NaN has the
-/// exponent of an infinity, far above every code's; a zero that was flushed or not raised
-/// has exponent 0, far below.
-template <SmallNumbers kSmallNumbers, bool kBounded>
-FP8LAB_INLINE __m256i nearest_words(const NearestConstants& c, __m256i magnitude) {
-  // The second operand's NaN is the result: this clamp keeps NaN.
-  const __m256i or_nan =
-      kBounded ? magnitude : as_bits(_mm256_min_ps(c.clamp, as_floats(magnitude)));
-  if constexpr (kSmallNumbers == SmallNumbers::raised)
-    return _mm256_srli_epi32(_mm256_add_epi32(or_nan, c.tie_term), 16);
-  const __m256i clamped = kBounded ? magnitude : _mm256_min_epi32(magnitude, as_bits(c.clamp));
-  const __m256i normal =
-      kSmallNumbers == SmallNumbers::gradual ? _mm256_max_epi32(or_nan, c.min_normal) : or_nan;
-  const __m256 magic = as_floats(_mm256_and_si256(normal, set1(0x7f800000)));
-  const __m256 sum = _mm256_fmadd_ps(as_floats(clamped), c.unit, magic);
+  if constexpr (Form::kSmallNumbers == SmallNumbers::raised) {
+    const __m256i lower = _mm256_blendv_epi8(c.lower_for_zero, c.min_normal,
+                                             _mm256_cmpgt_epi32(unscaled, c.before_nonzero));
+    const __m256i raised = replace_nan(c, _mm256_max_epi32(magnitude, lower));
+    __m256i sum = _mm256_add_epi32(raised, c.tie_term);
+    if constexpr (!Form::kPlain || Form::kStatistics == GatherStatistics::all)
+      sum = _mm256_and_si256(sum, c.code_mask);
+    return _mm256_sra_epi32(sum, c.tie_shift);
+  }
+  if constexpr (Form::kSmallNumbers == SmallNumbers::flushed)
+    magnitude = _mm256_and_si256(magnitude, _mm256_cmpgt_epi32(magnitude, c.before_min_normal));
+  if constexpr (!Form::kBounded) magnitude = replace_nan(c, magnitude);
+  const __m256i normal = _mm256_max_epi32(magnitude, c.min_normal);
+  const __m256 binade = as_floats(_mm256_and_si256(normal, set1(0x7f800000)));
+  const __m256 sum = _mm256_fmadd_ps(binade, c.magic, as_floats(magnitude));
   return _mm256_madd_epi16(as_bits(sum), c.weights);
-}
-
-/// The codes of 16 words, before they are cut to bytes: negative ones are 0, those of NaN large.
-FP8LAB_INLINE __m256i wide_codes(const NearestConstants& c, __m256i a, __m256i b) {
-  return _mm256_mulhi_epi16(_mm256_sub_epi16(_mm256_packs_epi32(a, b), c.first), c.word_step);
-}
-
-/// 32 magnitude codes from their words, lanes of 128 bits interleaved; NaN gives 0xff.
-FP8LAB_INLINE __m256i pack_codes(const NearestConstants& c, const __m256i (&v)[4]) {
-  return _mm256_packus_epi16(wide_codes(c, v[0], v[1]), wide_codes(c, v[2], v[3]));
 }
 
 /// Where narrow formats have their sign, and none for FNUZ zeros.
@@ -130,34 +145,78 @@ FP8LAB_INLINE __m256i adjust_signs(const NearestConstants& c, __m256i magnitude,
   return _mm256_andnot_si256(_mm256_cmpeq_epi8(magnitude, _mm256_setzero_si256()), sign);
 }
 
+/// Codes from magnitude codes, of which those of NaN, and of FNUZ's overflow, are negative, and
+/// from bytes with the signs.
+template <typename Form>
+FP8LAB_INLINE __m256i add_signs(const NearestConstants& c, __m256i magnitude, __m256i sign) {
+  const __m256i top = bytes(0x80);
+  if constexpr (Form::kPlain) {
+    // NaN that has no sign comes with the top bit set, and gets it flipped whatever its sign.
+    if constexpr (!Form::kBounded) {
+      magnitude = _mm256_min_epu8(magnitude, c.nan_limit);
+      sign = _mm256_or_si256(sign, magnitude);
+    }
+    return _mm256_xor_si256(magnitude, _mm256_and_si256(sign, top));
+  }
+  sign = adjust_signs(c, magnitude, _mm256_and_si256(sign, top));
+  const __m256i code = _mm256_or_si256(magnitude, sign);
+  if constexpr (Form::kBounded) return code;
+  const __m256i nan_code = _mm256_xor_si256(_mm256_and_si256(sign, c.nan_sign_mask), c.nan_code);
+  return _mm256_blendv_epi8(code, nan_code, magnitude);
+}
+
+/// Counts bytes that are all ones, 255 vectors of them before lanes must widen.
+class ByteCounter {
+ public:
+  FP8LAB_INLINE ByteCounter() : narrow_(set1(0)), wide_(set1(0)) {}
+  FP8LAB_INLINE void add(__m256i mask) { narrow_ = _mm256_sub_epi8(narrow_, mask); }
+  FP8LAB_INLINE void widen() {
+    wide_ = _mm256_add_epi64(wide_, _mm256_sad_epu8(narrow_, set1(0)));
+    narrow_ = set1(0);
+  }
+  [[nodiscard]] std::uint64_t total() const {
+    alignas(32) std::array<std::uint64_t, 4> sums;
+    Ops::store(sums.data(), _mm256_add_epi64(wide_, _mm256_sad_epu8(narrow_, set1(0))));
+    return sums[0] + sums[1] + sums[2] + sums[3];
+  }
+
+ private:
+  __m256i narrow_;
+  __m256i wide_;
+};
+
 struct NearestCounts {
   /// Added to magnitudes, it makes those of NaN negative.
   static constexpr std::uint32_t kNanWraps = 0x007fffff;
 
   __m256i amax;
-  __m256i over;   ///< NaN elements are in it
-  __m256i small;  ///< zeros are in it
-  __m256i zero;
-  __m256i nan;
+  ByteCounter over;
+  ByteCounter small;  ///< not zeros
+  ByteCounter nan;
+  int room = 255;  ///< blocks until the counters are full
 
-  FP8LAB_INLINE NearestCounts()
-      : amax(set1(kNanWraps)), over(set1(0)), small(set1(0)), zero(set1(0)), nan(set1(0)) {}
+  FP8LAB_INLINE NearestCounts() : amax(set1(kNanWraps)) {}
 
-  template <GatherStatistics kStatistics>
-  FP8LAB_INLINE void add(const NearestConstants& c, __m256i unscaled, __m256i magnitude) {
-    if constexpr (kStatistics != GatherStatistics::none) {
-      const __m256i wrapped = _mm256_add_epi32(unscaled, set1(kNanWraps));
-      amax = _mm256_max_epi32(amax, wrapped);
-      if constexpr (kStatistics == GatherStatistics::all) {
-        over = Ops::count(over, _mm256_cmpgt_epi32(magnitude, c.overflow_after));
-        small = Ops::count(small, _mm256_cmpgt_epi32(c.zero_below, magnitude));
-        zero = Ops::count(zero, _mm256_cmpeq_epi32(unscaled, set1(0)));
-        nan = Ops::count(nan, _mm256_srai_epi32(wrapped, 31));
-      }
-    }
+  FP8LAB_INLINE void add_magnitude(__m256i unscaled) {
+    amax = _mm256_max_epi32(amax, _mm256_add_epi32(unscaled, set1(kNanWraps)));
+  }
+  FP8LAB_INLINE void add_codes(__m256i zeros, __m256i codes, __m256i overflows) {
+    const __m256i none = set1(0);
+    over.add(overflows);
+    small.add(_mm256_andnot_si256(_mm256_cmpeq_epi8(zeros, none), _mm256_cmpeq_epi8(codes, none)));
+    nan.add(_mm256_cmpeq_epi8(codes, bytes(0xff)));
+    if (--room == 0) widen();
+  }
+  FP8LAB_INLINE void widen() {
+    over.widen();
+    small.widen();
+    nan.widen();
+    room = 255;
   }
   [[nodiscard]] float largest() const { return max_lanes(_mm256_sub_epi32(amax, set1(kNanWraps))); }
-  [[nodiscard]] std::uint64_t nans() const { return sum_lanes(nan); }
+  [[nodiscard]] std::uint64_t overflowed() const { return over.total(); }
+  [[nodiscard]] std::uint64_t underflowed() const { return small.total(); }
+  [[nodiscard]] std::uint64_t nans() const { return nan.total(); }
 };
 
 template <bool kDivide>
@@ -197,48 +256,84 @@ struct ElementFactors {
   }
 };
 
-struct Block {
-  __m256 values[4];
+/// A block between its two stages.
+struct NearestStage {
+  __m256i words[2];  ///< 256 times the magnitude codes, saturated; lanes of 128 bits interleaved
+  __m256i zeros;     ///< where the bytes are 0, for statistics
 };
 
-FP8LAB_INLINE Block load_block(const float* in) {
-  return {{_mm256_loadu_ps(in), _mm256_loadu_ps(in + 8), _mm256_loadu_ps(in + 16),
-           _mm256_loadu_ps(in + 24)}};
+/// Sets `signs` to values with the signs of the products.
+template <typename Form, typename Factor>
+FP8LAB_INLINE NearestStage nearest_begin(const NearestConstants& c, const Factor& factor,
+                                         const Block& block, Block& signs, NearestCounts& counts) {
+  const __m256i no_sign = set1(0x7fffffff);
+  __m256i unscaled[4];
+  __m256i wide[4];
+  signs = block;
+  for (int v = 0; v < 4; ++v) {
+    unscaled[v] = _mm256_and_si256(as_bits(block.values[v]), no_sign);
+    __m256i product;
+    if constexpr (Form::kBounded) {
+      // No factor is negative. The sign is the same under every factor.
+      product = as_bits(factor.apply(as_floats(unscaled[v]), v));
+    } else {
+      signs.values[v] = factor.apply(block.values[v], v);
+      product = _mm256_and_si256(as_bits(signs.values[v]), no_sign);
+    }
+    wide[v] = nearest_words<Form>(c, Factor::kManyScales ? product : unscaled[v], product);
+    if constexpr (Form::kStatistics != GatherStatistics::none) counts.add_magnitude(unscaled[v]);
+  }
+  NearestStage stage;
+  stage.words[0] = _mm256_packs_epi32(wide[0], wide[1]);
+  stage.words[1] = _mm256_packs_epi32(wide[2], wide[3]);
+  if constexpr (Form::kStatistics == GatherStatistics::all) stage.zeros = pack_bytes(unscaled);
+  return stage;
+}
+
+template <typename Form>
+FP8LAB_INLINE __m256i nearest_end(const NearestConstants& c, const NearestStage& stage,
+                                  const Block& signs, NearestCounts& counts) {
+  __m256i low = stage.words[0];
+  __m256i high = stage.words[1];
+  if constexpr (!Form::kPlain && !Form::kBounded) {
+    low = _mm256_add_epi16(low, c.overflow_wraps);
+    high = _mm256_add_epi16(high, c.overflow_wraps);
+  }
+  __m256i magnitude = _mm256_packs_epi16(_mm256_srai_epi16(low, 8), _mm256_srai_epi16(high, 8));
+  if constexpr (!Form::kBounded) magnitude = _mm256_min_epi8(magnitude, c.overflow_code);
+  if constexpr (Form::kStatistics == GatherStatistics::all)
+    counts.add_codes(stage.zeros, magnitude,
+                     _mm256_packs_epi16(_mm256_cmpgt_epi16(stage.words[0], c.last_word),
+                                        _mm256_cmpgt_epi16(stage.words[1], c.last_word)));
+  const __m256i code = add_signs<Form>(c, magnitude, pack_bytes(signs));
+  return _mm256_permutevar8x32_epi32(code, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 template <typename Form, typename Factor>
 FP8LAB_INLINE __m256i nearest_block(const NearestConstants& c, const Factor& factor,
                                     const Block& block, NearestCounts& counts) {
-  const __m256i no_sign = set1(0x7fffffff);
-  __m256i x[4];
-  __m256i codes[4];
-  for (int v = 0; v < 4; ++v) {
-    const __m256 value = block.values[v];
-    const __m256i unscaled = _mm256_and_si256(as_bits(value), no_sign);
-    __m256i product;
-    if constexpr (Form::kBounded) {
-      // The sign of a product with no negative factor: the same under every factor.
-      x[v] = as_bits(value);
-      product = as_bits(factor.apply(as_floats(unscaled), v));
-    } else {
-      x[v] = as_bits(factor.apply(value, v));
-      product = _mm256_and_si256(x[v], no_sign);
-    }
-    const __m256i magnitude =
-        without_small<Form::kSmallNumbers>(c, Factor::kManyScales ? product : unscaled, product);
-    codes[v] = nearest_words<Form::kSmallNumbers, Form::kBounded>(c, magnitude);
-    counts.template add<Form::kStatistics>(c, unscaled, magnitude);
+  Block signs;
+  const NearestStage stage = nearest_begin<Form>(c, factor, block, signs, counts);
+  return nearest_end<Form>(c, stage, signs, counts);
+}
+
+/// Encodes consecutive blocks under one factor: `put(in, codes)` takes the codes of each. A block
+/// ends beside the beginning of the next one: whole, it is a chain of which the processor's window
+/// holds too few.
+template <typename Form, typename Put>
+FP8LAB_INLINE void nearest_blocks(const NearestConstants& c, const float* in, std::size_t blocks,
+                                  NearestCounts& counts, const Put& put) {
+  if (blocks == 0) return;
+  const CallFactor<Form::kScaled> factor(c);
+  Block products;  // their signs are those of the input
+  NearestStage stage = nearest_begin<Form>(c, factor, load_block(in), products, counts);
+  for (std::size_t i = 1; i < blocks; ++i, in += kBlock) {
+    const NearestStage next =
+        nearest_begin<Form>(c, factor, load_block(in + kBlock), products, counts);
+    put(in, nearest_end<Form>(c, stage, load_block(in), counts));
+    stage = next;
   }
-  const __m256i magnitude = pack_codes(c, codes);
-  __m256i sign = _mm256_and_si256(pack_signs(x), bytes(0x80));
-  if constexpr (!Form::kPlain) sign = adjust_signs(c, magnitude, sign);
-  __m256i code = _mm256_or_si256(magnitude, sign);
-  if constexpr (!Form::kBounded) {
-    // Codes of NaN, and of FNUZ's overflow, have the top bit set.
-    const __m256i nan_code = _mm256_xor_si256(_mm256_and_si256(sign, c.nan_sign_mask), c.nan_code);
-    code = _mm256_blendv_epi8(code, nan_code, magnitude);
-  }
-  return _mm256_permutevar8x32_epi32(code, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  put(in, nearest_end<Form>(c, stage, load_block(in), counts));
 }
 
 /// The plan in registers: its address never leaves the loop, so that no store can change it.

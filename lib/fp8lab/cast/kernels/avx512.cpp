@@ -161,6 +161,8 @@ struct NearestCounts {
     }
   }
   [[nodiscard]] float largest() const { return max_lanes(amax); }
+  [[nodiscard]] std::uint64_t overflowed() const { return sum_lanes(over) - nan; }
+  [[nodiscard]] std::uint64_t underflowed() const { return sum_lanes(small) - sum_lanes(zero); }
   [[nodiscard]] std::uint64_t nans() const { return nan; }
 };
 
@@ -243,6 +245,15 @@ FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& fac
   if constexpr (Form::kBounded) return packed;
   const __m512i nan_codes = _mm512_ternarylogic_epi32(packed, c.nan_sign_mask, c.nan_code, kXorAnd);
   return _mm512_mask_mov_epi8(nan_codes, join(keep), packed);
+}
+
+/// Encodes consecutive blocks under one factor: `put(in, codes)` takes the codes of each.
+template <typename Form, typename Put>
+FP8LAB_INLINE void nearest_blocks(const NearestConstants& c, const float* in, std::size_t blocks,
+                                  NearestCounts& counts, const Put& put) {
+  const CallFactor<Form::kScaled> factor(c);
+  for (; blocks != 0; --blocks, in += kBlock)
+    put(in, nearest_block<Form>(c, factor, load_block(in), counts));
 }
 
 /// The plan in registers: its address never leaves the loop, so that no store can change it.

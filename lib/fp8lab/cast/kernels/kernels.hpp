@@ -27,6 +27,8 @@ struct NearestPlan {
   std::uint32_t min_field = 0;     ///< biased binary32 exponent of min normal
   std::uint32_t nonzero_from = 0;  ///< smallest binary32 magnitude whose scaled value is not zero
   std::uint32_t nan_above = 0;     ///< binary32 magnitudes above this become `nan_code`
+  std::uint8_t last_code = 0;      ///< largest code of the grid
+  std::uint8_t overflow_code = 0;  ///< that of `clamp`: the last one or the next
   std::uint8_t nan_code = 0;       ///< what a positive NaN becomes
   std::uint8_t nan_sign_mask = 0;  ///< the bit that a negative NaN flips, if any
   std::uint8_t sign_mask = 0;

@@ -89,25 +89,25 @@ std::uint32_t zero_below(const Format& f, const NearestPlan& plan) {
   return 1;
 }
 
-NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy, SmallNumbers small_numbers,
-                              float scale) {
+NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy,
+                              SmallNumbers small_numbers) {
   const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
   const bool overflow_without_sign = huge.nan && f.specials == SpecialValues::fnuz;
   const std::uint32_t last = detail::last_code(f, policy);
   NearestPlan plan;
   plan.small_numbers = small_numbers;
-  plan.clamp = grid_value(f, overflow_without_sign ? last + 1 : huge.code);
   plan.min_normal = power_of_two(f.min_exponent());
   plan.mantissa_bits = f.mantissa_bits;
   plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
-  plan.nonzero_from = first_nonzero(scale);
+  plan.last_code = static_cast<std::uint8_t>(last);
+  plan.overflow_code = static_cast<std::uint8_t>(overflow_without_sign ? last + 1 : huge.code);
+  plan.clamp = grid_value(f, plan.overflow_code);
   plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
   plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
   plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
   plan.no_negative_zero = f.specials == SpecialValues::fnuz;
   plan.plain = f.code_bits() == 8 && !plan.no_negative_zero;
   plan.overflow_is_nan = huge.nan;
-  plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
   plan.overflow_from = first_above(f, policy.rounding, last);
   plan.zero_below = zero_below(f, plan);
   plan.nan_above = overflow_without_sign ? plan.overflow_from - 1 : kInfinityBits;
@@ -143,6 +143,20 @@ GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
   return plan;
 }
 
+/// All but what depends on the scale.
+EncodePlan make_scaleless_plan(const Format& f, const CastPolicy& policy) {
+  EncodePlan plan;
+  plan.format = &f;
+  plan.policy = policy;
+  const std::optional<SmallNumbers> small_numbers = nearest_kernel(f, policy);
+  plan.nearest = small_numbers.has_value();
+  if (small_numbers)
+    plan.nearest_plan = make_nearest_plan(f, policy, *small_numbers);
+  else
+    plan.general_plan = make_general_plan(f, policy);
+  return plan;
+}
+
 }  // namespace
 
 bool half_plan_fits(const Format& f, float inverse_scale) {
@@ -165,15 +179,13 @@ HalfPlan make_half_plan(const Format& f, float inverse_scale) {
 }
 
 EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
-  EncodePlan plan;
-  plan.format = &f;
-  plan.policy = policy;
-  const std::optional<SmallNumbers> small_numbers = nearest_kernel(f, policy);
-  plan.nearest = small_numbers.has_value();
-  if (small_numbers)
-    plan.nearest_plan = make_nearest_plan(f, policy, *small_numbers, scale);
-  else
-    plan.general_plan = make_general_plan(f, policy);
+  // The reference is asked once where calls are alike; a few hundred cycles are a short call's
+  // half.
+  static thread_local EncodePlan last;
+  if (last.format != &f || last.policy != policy) last = make_scaleless_plan(f, policy);
+  EncodePlan plan = last;
+  plan.nearest_plan.nonzero_from = first_nonzero(scale);
+  plan.nearest_plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
   return plan;
 }
 
