@@ -132,11 +132,8 @@ TEST_CASE("stochastic rounding carries exactly where fraction and draw reach one
           "[cast][encode][stochastic]") {
   const RandomStream draws(31, "carries");
   constexpr std::size_t kCount = 40000;
-  const auto policies = [](CastPolicy policy) {
+  for (CastPolicy policy : {kNvidiaSatfinite, kNvidiaNosat}) {
     policy.rounding = RoundingMode::stochastic;
-    return policy;
-  };
-  for (const CastPolicy& policy : {policies(kNvidiaSatfinite), policies(kNvidiaNosat)}) {
     for (const FormatId id : byte_formats()) {
       if (format(id).is_scale_only()) continue;
       check_all_targets(beside_carries(format(id), draws, kCount),
@@ -147,6 +144,12 @@ TEST_CASE("stochastic rounding carries exactly where fraction and draw reach one
       check_all_targets<std::uint16_t>(beside_carries(format(id), draws, kCount),
                                        {.format = id, .policy = policy, .random = draws},
                                        std::string(format(id).name));
+    // Binary32 subnormals that a scale brings back to where they carry.
+    std::vector<float> in = beside_carries(format(FormatId::e5m2fnuz), draws, kCount);
+    for (float& x : in) x *= 0x1p-100f;
+    check_all_targets(
+        in, {.format = FormatId::e5m2fnuz, .policy = policy, .scale = 0x1p100f, .random = draws},
+        "e5m2fnuz, scaled subnormals");
   }
 }
 
