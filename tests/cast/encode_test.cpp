@@ -1,6 +1,7 @@
 #include "fp8lab/cast/encode.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cfenv>
 #include <cstring>
 
@@ -26,6 +27,32 @@ std::vector<float> mixed_values(std::size_t count, std::uint64_t seed) {
                              std::bit_cast<float>(0xff800000u),
                              std::bit_cast<float>(bits | 0x7f800000u)};
     values[i] = kind < 5 ? special[kind] : kind < 10 ? std::bit_cast<float>(bits) : near_one;
+  }
+  return values;
+}
+
+constexpr std::array<RoundingMode, 7> kModes{
+    RoundingMode::nearest_even, RoundingMode::nearest_away, RoundingMode::nearest_toward_zero,
+    RoundingMode::toward_zero,  RoundingMode::upward,       RoundingMode::downward,
+    RoundingMode::stochastic};
+
+/// One number an element whose discarded fraction, with the draw of that element, reaches the next
+/// code by a hair or misses it by one: those around code + (1 - draw / 2^32) steps. A quarter of
+/// them lie below the smallest subnormal.
+std::vector<float> beside_carries(const Format& f, const RandomStream& draws, std::size_t count) {
+  const RandomStream choices(21, "beside carries");
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t choice = choices.bits32(i);
+    const auto code = choice % 4 == 0 ? 0 : (choice >> 8) % f.max_finite_code();
+    const double below = decode(f, code);
+    const double missing = 0x1p32 - static_cast<double>(draws.bits32(i));
+    const double value = below + (decode(f, code + 1) - below) * (missing * 0x1p-32);
+    auto x = static_cast<float>(value);
+    if (static_cast<double>(x) < value)
+      x = std::nextafter(x, std::numeric_limits<float>::infinity());
+    if ((choice & 0x10) != 0) x = std::nextafter(x, 0.0f);
+    values[i] = (choice & 0x20) != 0 ? -x : x;
   }
   return values;
 }
@@ -59,11 +86,9 @@ TEST_CASE("every rounding mode and odd policy encodes as the reference does", "[
     std::vector<float> in = neighbourhoods(f);
     const std::vector<float> random = mixed_values(10000, 1);
     in.insert(in.end(), random.begin(), random.end());
-    for (const RoundingMode mode :
-         {RoundingMode::nearest_even, RoundingMode::nearest_away, RoundingMode::nearest_toward_zero,
-          RoundingMode::toward_zero, RoundingMode::upward, RoundingMode::downward,
-          RoundingMode::stochastic}) {
-      for (CastPolicy policy : {kNvidiaSatfinite, kMlDtypes, kFlush, mixed, early}) {
+    for (const RoundingMode mode : kModes) {
+      for (CastPolicy policy :
+           {kNvidiaSatfinite, kNvidiaNosat, kMlDtypes, kFlush, kSeedToy, mixed, early}) {
         policy.rounding = mode;
         EncodeOptions options{.format = id, .policy = policy};
         if (mode == RoundingMode::stochastic) options.random.emplace(7, 3);
@@ -73,10 +98,64 @@ TEST_CASE("every rounding mode and odd policy encodes as the reference does", "[
   }
 }
 
+TEST_CASE("every rounding mode of every upper half is the reference's", "[cast][encode]") {
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2fnuz, FormatId::e2m1}) {
+    for (const RoundingMode mode : kModes) {
+      EncodeOptions options{.format = id, .policy = kOcpNonsaturating};
+      options.policy.rounding = mode;
+      if (mode == RoundingMode::stochastic) options.random.emplace(7, 3);
+      check_all_targets(all_upper_halves(), options,
+                        std::string(format(id).name) + " " + std::string(to_string(mode)));
+    }
+  }
+}
+
+TEST_CASE("scaling comes before every rounding mode", "[cast][encode]") {
+  std::vector<float> in = mixed_values(2000, 8);
+  // Products that are binary32 subnormals or zeros still round upward, and may carry.
+  for (std::uint32_t i = 0; i < 500; ++i)
+    in.push_back(std::bit_cast<float>((i % 2 << 31) + 1u + i * 16411u));
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::e5m2fnuz, FormatId::e3m2})
+    for (const RoundingMode mode : kModes)
+      for (CastPolicy policy : {kNvidiaSatfinite, kMlDtypes, kFlush, kSeedToy})
+        for (const float scale : {0.37f, 0x1p-40f, 0x1p-99f, 0x1p-110f, 0x1p-149f, 0x1p70f,
+                                  0x1.8p71f, 0x1p100f, 0x1p127f}) {
+          policy.rounding = mode;
+          EncodeOptions options{.format = id, .policy = policy, .scale = scale};
+          if (mode == RoundingMode::stochastic) options.random.emplace(7, 3);
+          check_all_targets(in, options,
+                            std::string(format(id).name) + " " + std::string(to_string(mode)));
+        }
+}
+
+TEST_CASE("stochastic rounding carries exactly where fraction and draw reach one",
+          "[cast][encode][stochastic]") {
+  const RandomStream draws(31, "carries");
+  constexpr std::size_t kCount = 40000;
+  for (CastPolicy policy : {kNvidiaSatfinite, kNvidiaNosat}) {
+    policy.rounding = RoundingMode::stochastic;
+    for (const FormatId id : byte_formats()) {
+      if (format(id).is_scale_only()) continue;
+      check_all_targets(beside_carries(format(id), draws, kCount),
+                        {.format = id, .policy = policy, .random = draws},
+                        std::string(format(id).name));
+    }
+    for (const FormatId id : {FormatId::f16, FormatId::bf16})
+      check_all_targets<std::uint16_t>(beside_carries(format(id), draws, kCount),
+                                       {.format = id, .policy = policy, .random = draws},
+                                       std::string(format(id).name));
+    // Binary32 subnormals that a scale brings back to where they carry.
+    std::vector<float> in = beside_carries(format(FormatId::e5m2fnuz), draws, kCount);
+    for (float& x : in) x *= 0x1p-100f;
+    check_all_targets(
+        in, {.format = FormatId::e5m2fnuz, .policy = policy, .scale = 0x1p100f, .random = draws},
+        "e5m2fnuz, scaled subnormals");
+  }
+}
+
 TEST_CASE("FP16 and BF16 are encoded as the reference does", "[cast][encode]") {
   for (const FormatId id : {FormatId::f16, FormatId::bf16}) {
-    for (const RoundingMode mode :
-         {RoundingMode::nearest_even, RoundingMode::toward_zero, RoundingMode::stochastic}) {
+    for (const RoundingMode mode : kModes) {
       for (CastPolicy policy : {kNvidiaSatfinite, kMlDtypes, kFlush}) {
         policy.rounding = mode;
         EncodeOptions options{.format = id, .policy = policy};
@@ -108,9 +187,9 @@ TEST_CASE("amax of data that holds nothing but subnormals is exact", "[cast][enc
 
 TEST_CASE("any length and alignment encodes the same and touches nothing else", "[cast][encode]") {
   const std::vector<float> in = mixed_values(400, 3);
-  CastPolicy toward_zero = kNvidiaSatfinite;
-  toward_zero.rounding = RoundingMode::toward_zero;
-  for (const CastPolicy& policy : {kNvidiaSatfinite, kFlush, kSeedToy, toward_zero}) {
+  CastPolicy upward = kNvidiaSatfinite;
+  upward.rounding = RoundingMode::upward;
+  for (const CastPolicy& policy : {kNvidiaSatfinite, kFlush, kSeedToy, upward}) {
     const EncodeOptions whole{.policy = policy, .target = Target::scalar};
     const Expected expected = expect(in, whole);
     for (const Target target : available_targets()) {
@@ -136,11 +215,16 @@ TEST_CASE("calls too large for the caches give the same bits for any thread coun
           "[cast][encode]") {
   constexpr std::size_t kCount = (std::size_t{1} << 21) + 77;
   const std::vector<float> in = mixed_values(kCount, 4);
+  CastPolicy toward_zero = kNvidiaSatfinite;
+  toward_zero.rounding = RoundingMode::toward_zero;
+  CastPolicy downward = kMlDtypes;
+  downward.rounding = RoundingMode::downward;
   for (const auto& [id, policy] :
        {std::pair{FormatId::e4m3fn, kNvidiaSatfinite}, std::pair{FormatId::e5m2, kNvidiaSatfinite},
         std::pair{FormatId::e2m1, kNvidiaSatfinite},
         std::pair{FormatId::e4m3fnuz, kNvidiaSatfinite}, std::pair{FormatId::e4m3fn, kFlush},
-        std::pair{FormatId::e4m3fn, kSeedToy}}) {
+        std::pair{FormatId::e4m3fn, kSeedToy}, std::pair{FormatId::e4m3fn, toward_zero},
+        std::pair{FormatId::e5m2, downward}, std::pair{FormatId::e8m0fnu, downward}}) {
     EncodeOptions options{.format = id, .policy = policy, .statistics = GatherStatistics::all};
     const Expected expected = expect(in, options);
     for (const Target target : available_targets()) {
@@ -208,8 +292,10 @@ TEST_CASE("stochastic rounding of any length begins at any draw", "[cast][encode
 
 TEST_CASE("draws in bulk are the stream's", "[cast][stochastic]") {
   const RandomStream stream(0x123456789abcdef0u, "bulk");
+  // The lower counter word wraps inside a block, between blocks, and in its first or last lane.
   for (const std::uint64_t first :
-       {0ull, 1ull, 3ull, 4ull * 0xffffffffull - 5ull, (1ull << 40) + 2ull}) {
+       {0ull, 1ull, 3ull, 4ull * 0xffffffffull - 5ull, 4ull * 0xfffffff8ull, 4ull * 0xfffffff9ull,
+        4ull * 0xfffffff0ull, 4ull * 0xfffffff1ull, (1ull << 40) + 2ull}) {
     for (const std::size_t count : {0u, 1u, 3u, 4u, 63u, 64u, 65u, 300u}) {
       std::vector<std::uint32_t> expected(count);
       for (std::size_t i = 0; i < count; ++i) expected[i] = stream.bits32(first + i);

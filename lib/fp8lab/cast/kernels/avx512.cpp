@@ -27,6 +27,8 @@ FP8LAB_BEGIN_TARGET("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512cd")
 
 #include "fp8lab/cast/kernels/general_kernel.inc"
 
+#include "fp8lab/cast/kernels/rounding_kernel.inc"
+
 #include "fp8lab/cast/kernels/tile_cursor.inc"
 
 namespace fp8lab::cast_kernels {

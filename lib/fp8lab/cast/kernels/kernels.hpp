@@ -59,11 +59,32 @@ struct GeneralPlan {
   bool unsigned_nan = false;  ///< zeros and negative numbers become NaN
 };
 
+/// Constants of the kernel for every rounding mode into signed formats of at most eight bits, where
+/// overflow is one more step of the grid or stays at its end.
+struct RoundingPlan {
+  float past_last = 0.0f;  ///< the value that `last_code` + 1 would have; larger ones become it
+  int mantissa_bits = 0;
+  std::uint32_t min_field = 0;     ///< biased binary32 exponent of min normal
+  std::uint32_t nonzero_from = 0;  ///< smallest binary32 magnitude whose scaled value is not zero
+  std::uint32_t small_value = 0;   ///< binary32 that small numbers become where not preserved
+  std::uint8_t last_code = 0;      ///< largest code of the grid
+  std::uint8_t overflow_code = 0;  ///< `last_code` or the one after it
+  std::uint8_t nan_code = 0;       ///< what a positive NaN becomes
+  std::uint8_t nan_sign_mask = 0;  ///< the bit that a negative NaN flips, if any
+  std::uint8_t sign_mask = 0;
+  bool preserves_subnormals = false;
+  bool ignores_subnormals = false;  ///< as in `NearestPlan`
+  bool no_negative_zero = false;
+  bool overflow_is_nan = false;
+};
+
 struct EncodePlan {
   const Format* format = nullptr;
   CastPolicy policy;
-  bool nearest = false;  ///< which of the two plans applies
+  bool nearest = false;   ///< `nearest_plan` applies
+  bool rounding = false;  ///< `rounding_plan` applies; where neither does, `general_plan`
   NearestPlan nearest_plan;
+  RoundingPlan rounding_plan;
   GeneralPlan general_plan;
 };
 

@@ -114,6 +114,31 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy,
   return plan;
 }
 
+bool rounding_kernel_fits(const Format& f, const CastPolicy& policy) {
+  return f.has_sign && f.mantissa_bits >= 1 && f.mantissa_bits <= 3 && f.code_bits() <= 8 &&
+         overflow_fits_nearest(f, policy);
+}
+
+RoundingPlan make_rounding_plan(const Format& f, const CastPolicy& policy) {
+  const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
+  const std::uint32_t last = detail::last_code(f, policy);
+  RoundingPlan plan;
+  plan.past_last = grid_value(f, last + 1);
+  plan.mantissa_bits = f.mantissa_bits;
+  plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  plan.preserves_subnormals = policy.subnormals == SubnormalPolicy::preserve;
+  if (policy.subnormals == SubnormalPolicy::raise_to_min_normal)
+    plan.small_value = plan.min_field << 23;
+  plan.last_code = static_cast<std::uint8_t>(last);
+  plan.overflow_code = static_cast<std::uint8_t>(huge.code);
+  plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
+  plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
+  plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
+  plan.no_negative_zero = f.specials == SpecialValues::fnuz;
+  plan.overflow_is_nan = huge.nan;
+  return plan;
+}
+
 GeneralPlan make_general_plan(const Format& f, const CastPolicy& policy) {
   const std::uint32_t last = detail::last_code(f, policy);
   const CastResult overflow = policy.overflow == OverflowPolicy::non_saturating
@@ -150,8 +175,11 @@ EncodePlan make_scaleless_plan(const Format& f, const CastPolicy& policy) {
   plan.policy = policy;
   const std::optional<SmallNumbers> small_numbers = nearest_kernel(f, policy);
   plan.nearest = small_numbers.has_value();
+  plan.rounding = !plan.nearest && rounding_kernel_fits(f, policy);
   if (small_numbers)
     plan.nearest_plan = make_nearest_plan(f, policy, *small_numbers);
+  else if (plan.rounding)
+    plan.rounding_plan = make_rounding_plan(f, policy);
   else
     plan.general_plan = make_general_plan(f, policy);
   return plan;
@@ -184,8 +212,10 @@ EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
   static thread_local EncodePlan last;
   if (last.format != &f || last.policy != policy) last = make_scaleless_plan(f, policy);
   EncodePlan plan = last;
-  plan.nearest_plan.nonzero_from = first_nonzero(scale);
+  plan.nearest_plan.nonzero_from = plan.rounding_plan.nonzero_from = first_nonzero(scale);
   plan.nearest_plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
+  // Products below 2^-49 round stochastically to zero in every format.
+  plan.rounding_plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p70f;
   return plan;
 }
 
