@@ -38,8 +38,9 @@ TEST_CASE("formats of 8 bits and less in any pairing run on kernels", "[gemm]") 
   std::uint64_t seed = 1000;
   for (const FormatId a : formats) {
     for (const FormatId b : formats) {
-      for (const std::string_view name : {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16",
-                                          "sm100.tcgen05.e4m3", "sm100.mma.e4m3", "exact32"}) {
+      for (const std::string_view name :
+           {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16", "sm100.tcgen05.e4m3", "sm100.mma.e4m3",
+            "exact32", "sequential14.rne", "sequential14.rz", "seed.listing"}) {
         for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
           ++seed;
           INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
@@ -99,8 +100,9 @@ TEST_CASE("promotion and all scales in all orders keep the reference's bits", "[
   // Per tensor, rowwise, 1x128 by 128x128, MX.
   const Granularity granularities[] = {{5, 66, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
   std::uint64_t seed = 5000;
-  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3",
-                                      "exact32", "exact", "fp32", "sm90.mma.e4m3.f16"}) {
+  for (const std::string_view name :
+       {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3", "exact32", "exact", "fp32",
+        "sm90.mma.e4m3.f16", "sequential14.rne", "sequential14.rz"}) {
     for (const auto& g : granularities) {
       for (const ScaleOrder order :
            {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b}) {
@@ -143,7 +145,8 @@ TEST_CASE("shapes across all block edges keep the reference's bits", "[gemm]") {
         Shape{4, 64, 32}, Shape{63, 65, 31}, Shape{65, 63, 33}, Shape{130, 129, 64},
         Shape{3, 600, 40}, Shape{200, 3, 700}, Shape{2, 2, 2100}}) {
     for (const std::string_view name :
-         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm100.mma.e4m3", "exact", "fp32"}) {
+         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm100.mma.e4m3", "exact", "fp32", "sequential14.rne",
+          "sequential14.rz", "seed.listing"}) {
       for (const std::int64_t interval : {0, 128}) {
         ++seed;
         Operands operands(find_instruction_model(name), shape, Data::normal,
@@ -207,7 +210,9 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
   CHECK(method("exact32") == "exact steps");
   CHECK(method("exact") == "exact");
   CHECK(method("fp32") == "float32");
-  CHECK(method("sequential14.rz") == "reference");
+  CHECK(method("sequential14.rne") == "sequential");
+  CHECK(method("sequential14.rz") == "sequential");
+  CHECK(method("seed.listing") == "sequential");
 }
 
 TEST_CASE("a target that this machine lacks is refused", "[gemm]") {

@@ -59,6 +59,12 @@ struct StepRounding {
   bool half_output = false;   ///< fused float steps only: nearest even to FP16
 };
 
+/// What of a sequential model the kernels need.
+struct SequentialRounding {
+  int fraction_bits = 13;
+  int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
+};
+
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
 inline constexpr std::int64_t kDotTerms = 32;
 
@@ -214,6 +220,17 @@ struct SumKernels {
   void (*combine)(const Combine&, std::int64_t width);
 };
 
+/// Sums rounded to `fraction_bits` after every product.
+struct SequentialKernels {
+  /// Truncation. Need rounding toward zero.
+  void (*truncated_float)(const StepBlock<float>&, const SequentialRounding&);
+  void (*truncated_double)(const StepBlock<double>&, const SequentialRounding&);
+  /// Nearest even, where products have no more bits than sums keep. Needs rounding to nearest.
+  void (*nearest_double)(const StepBlock<double>&, const SequentialRounding&);
+  /// The same for exact products of any bits. Needs rounding toward zero.
+  void (*nearest_of_odd_double)(const StepBlock<double>&, const SequentialRounding&);
+};
+
 /// Moves codes of one storage width into panels for kernels of type T, and says what
 /// they reach.
 template <typename T>
@@ -245,6 +262,7 @@ struct KernelTable {
   FusedKernels fused;
   DotKernels dots;
   SumKernels sums;
+  SequentialKernels sequential;
   CodeKernelsByWidth<float> float_codes;
   CodeKernelsByWidth<double> double_codes;
   DecodeKernelsByWidth<float> float_decode;
@@ -303,6 +321,7 @@ const KernelTable* kernel_table(Target target);
 const FusedKernels* fused_kernels(Target target);
 const DotKernels* dot_kernels(Target target);
 const SumKernels* sum_kernels(Target target);
+const SequentialKernels* sequential_kernels(Target target);
 const CodeKernelsByWidth<float>* float_code_kernels(Target target);
 const CodeKernelsByWidth<double>* double_code_kernels(Target target);
 const DecodeKernelsByWidth<float>* float_decode_kernels(Target target);

@@ -110,14 +110,23 @@ void Tile<T>::run_kernel(const StepBlock<T>& block) const {
   const Plan& plan = job_.plan;
   const KernelTable& kernels = job_.kernels;
   if constexpr (std::is_same_v<T, float>) {
-    if (!plan.fused()) return kernels.sums.plain_float(block);
+    if (plan.method == Method::float32) return kernels.sums.plain_float(block);
     const TowardZero rounding;
-    kernels.fused.in_float(block, plan.rounding);
+    if (plan.fused())
+      kernels.fused.in_float(block, plan.rounding);
+    else
+      kernels.sequential.truncated_float(block, plan.sums);
   } else {
     if (plan.method == Method::exact && !plan.words.used()) return kernels.sums.plain_double(block);
+    if (plan.method == Method::nearest_double)
+      return kernels.sequential.nearest_double(block, plan.sums);
     const TowardZero rounding;
     if (plan.fused())
       kernels.fused.in_double(block, plan.rounding);
+    else if (plan.method == Method::truncated_double)
+      kernels.sequential.truncated_double(block, plan.sums);
+    else if (plan.method == Method::nearest_of_odd)
+      kernels.sequential.nearest_of_odd_double(block, plan.sums);
     else if (plan.method == Method::exact)
       kernels.sums.two_word_sums(block, plan.words);
     else if (plan.words.used())
