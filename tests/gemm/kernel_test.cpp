@@ -71,6 +71,30 @@ TEST_CASE("16-bit formats run on the wide kernel, also at the ends of their rang
   }
 }
 
+TEST_CASE("fused sums of products below binary32's normal numbers are aligned to these", "[gemm]") {
+  constexpr std::int64_t kTerms = 40;
+  for (const char* name : {"sm80.mma.bf16", "sm90.mma.bf16"}) {
+    for (int exponent = -170; exponent < -120; ++exponent) {
+      for (const float c : {0.0F, 0x1p-149F, -0x1.8p-130F}) {
+        // 1.75 * 2^exponent each, of both signs: what one drops, several carry.
+        const auto code = [](float x) {
+          return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+        };
+        std::vector<std::uint16_t> a(kTerms, code(std::ldexp(1.75F, exponent / 2)));
+        std::vector<std::uint16_t> b(kTerms, code(std::ldexp(1.0F, exponent - exponent / 2)));
+        for (std::size_t i = 32; i < b.size(); ++i) b[i] |= 0x8000;
+        GemmProblem p;
+        p.model = find_instruction_model(name).accumulator;
+        p.a = {FormatId::bf16, a.data(), 1, kTerms, kTerms, 1};
+        p.b = {FormatId::bf16, b.data(), 1, kTerms, kTerms, 1};
+        if (c != 0.0F) p.c = &c;
+        INFO(name << " products near 2^" << exponent << " c " << c);
+        check_all_targets(p);
+      }
+    }
+  }
+}
+
 TEST_CASE("every parameter of a fused model keeps the reference's bits", "[gemm]") {
   const RandomStream random(5, "models");
   for (std::uint64_t i = 0; i < 400; ++i) {

@@ -15,7 +15,7 @@
 namespace fp8lab::gemm_detail {
 
 /// Types that go with the real type a kernel computes in: biased exponents of
-/// a quarter of its width, and a word of signs as wide as it.
+/// a quarter of its width, and a word as wide as it.
 template <typename T>
 struct PackedTypes;
 template <>
@@ -43,10 +43,10 @@ struct StepBlock {
   std::int64_t terms = 0;
   const T* a = nullptr;
   const std::uint32_t* a_exponents = nullptr;
-  const typename PackedTypes<T>::Word* a_signs = nullptr;
+  const std::uint32_t* a_signs = nullptr;
   const T* b = nullptr;
   const typename PackedTypes<T>::Exponent* b_exponents = nullptr;
-  const typename PackedTypes<T>::Word* b_signs = nullptr;
+  const std::uint32_t* b_signs = nullptr;
   T* state = nullptr;
   T* low_state = nullptr;  ///< the second word of exact sums in two words
 };
@@ -168,7 +168,7 @@ struct PanelCodes {
   bool fused = true;
   T* values = nullptr;
   typename PackedTypes<T>::Exponent* exponents = nullptr;
-  typename PackedTypes<T>::Word* signs = nullptr;
+  std::uint32_t* signs = nullptr;
 };
 
 /// The same for rows of A, [rows][row_stride] with zeros up to steps * terms and
@@ -184,7 +184,7 @@ struct RowCodes {
   bool fused = true;
   T* values = nullptr;
   std::uint32_t* exponents = nullptr;
-  typename PackedTypes<T>::Word* signs = nullptr;
+  std::uint32_t* signs = nullptr;
 };
 
 /// Fused steps of either type; need rounding toward zero (see ScopedRounding).
