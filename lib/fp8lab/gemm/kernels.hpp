@@ -218,6 +218,10 @@ struct SumKernels {
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);
+  /// final[i] += state[i] in binary32 for accumulators of fused steps, which start over; NaN is
+  /// canonical. count is a multiple of the panel's width.
+  void (*promote_float)(float* state, float* final, std::int64_t count);
+  void (*promote_double)(double* state, float* final, std::int64_t count);
 };
 
 /// Sums rounded to `fraction_bits` after every product.
@@ -292,8 +296,8 @@ struct KernelTable {
   }
 };
 
-/// What the accumulators of the fused kernels hold instead of zero, so that a
-/// sign bit has something to act on: small enough to vanish in any alignment.
+/// What operands of the fused kernels are instead of zero, so that a sign bit has
+/// something to act on: small enough to vanish in any alignment.
 inline constexpr float kTinyFloat = 0x1p-110F;
 inline constexpr double kTinyDouble = 0x1p-500;
 
