@@ -38,8 +38,9 @@ TEST_CASE("formats of 8 bits and less in any pairing run on kernels", "[gemm]") 
   std::uint64_t seed = 1000;
   for (const FormatId a : formats) {
     for (const FormatId b : formats) {
-      for (const std::string_view name : {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16",
-                                          "sm100.tcgen05.e4m3", "sm100.mma.e4m3", "exact32"}) {
+      for (const std::string_view name :
+           {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16", "sm100.tcgen05.e4m3", "sm100.mma.e4m3",
+            "exact32", "sequential14.rne", "sequential14.rz", "seed.listing"}) {
         for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
           ++seed;
           INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
@@ -65,6 +66,30 @@ TEST_CASE("16-bit formats run on the wide kernel, also at the ends of their rang
           CHECK(gemm_method(operands.problem) == "fused double");
           check_all_targets(operands.problem);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("fused sums of products below binary32's normal numbers are aligned to these", "[gemm]") {
+  constexpr std::int64_t kTerms = 40;
+  for (const char* name : {"sm80.mma.bf16", "sm90.mma.bf16"}) {
+    for (int exponent = -170; exponent < -120; ++exponent) {
+      for (const float c : {0.0F, 0x1p-149F, -0x1.8p-130F}) {
+        // 1.75 * 2^exponent each, of both signs: what one drops, several carry.
+        const auto code = [](float x) {
+          return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+        };
+        std::vector<std::uint16_t> a(kTerms, code(std::ldexp(1.75F, exponent / 2)));
+        std::vector<std::uint16_t> b(kTerms, code(std::ldexp(1.0F, exponent - exponent / 2)));
+        for (std::size_t i = 32; i < b.size(); ++i) b[i] |= 0x8000;
+        GemmProblem p;
+        p.model = find_instruction_model(name).accumulator;
+        p.a = {FormatId::bf16, a.data(), 1, kTerms, kTerms, 1};
+        p.b = {FormatId::bf16, b.data(), 1, kTerms, kTerms, 1};
+        if (c != 0.0F) p.c = &c;
+        INFO(name << " products near 2^" << exponent << " c " << c);
+        check_all_targets(p);
       }
     }
   }
@@ -99,8 +124,9 @@ TEST_CASE("promotion and all scales in all orders keep the reference's bits", "[
   // Per tensor, rowwise, 1x128 by 128x128, MX.
   const Granularity granularities[] = {{5, 66, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
   std::uint64_t seed = 5000;
-  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3",
-                                      "exact32", "exact", "fp32", "sm90.mma.e4m3.f16"}) {
+  for (const std::string_view name :
+       {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3", "exact32", "exact", "fp32",
+        "sm90.mma.e4m3.f16", "sequential14.rne", "sequential14.rz"}) {
     for (const auto& g : granularities) {
       for (const ScaleOrder order :
            {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b}) {
@@ -143,7 +169,8 @@ TEST_CASE("shapes across all block edges keep the reference's bits", "[gemm]") {
         Shape{4, 64, 32}, Shape{63, 65, 31}, Shape{65, 63, 33}, Shape{130, 129, 64},
         Shape{3, 600, 40}, Shape{200, 3, 700}, Shape{2, 2, 2100}}) {
     for (const std::string_view name :
-         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm100.mma.e4m3", "exact", "fp32"}) {
+         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm100.mma.e4m3", "exact", "fp32", "sequential14.rne",
+          "sequential14.rz", "seed.listing"}) {
       for (const std::int64_t interval : {0, 128}) {
         ++seed;
         Operands operands(find_instruction_model(name), shape, Data::normal,
@@ -207,7 +234,9 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
   CHECK(method("exact32") == "exact steps");
   CHECK(method("exact") == "exact");
   CHECK(method("fp32") == "float32");
-  CHECK(method("sequential14.rz") == "reference");
+  CHECK(method("sequential14.rne") == "sequential");
+  CHECK(method("sequential14.rz") == "sequential");
+  CHECK(method("seed.listing") == "sequential");
 }
 
 TEST_CASE("a target that this machine lacks is refused", "[gemm]") {

@@ -31,6 +31,12 @@ HWY_INLINE Vector<std::uint64_t> load_words(Tag<std::uint64_t> d, const Code* fr
   return hn::PromoteTo(d, hn::PromoteTo(d32, hn::LoadU(dc, from)));
 }
 
+HWY_INLINE Vector<std::uint32_t> low_words(Vector<std::uint32_t> x) { return x; }
+HWY_INLINE hn::Vec<hn::Rebind<std::uint32_t, Tag<std::uint64_t>>> low_words(
+    Vector<std::uint64_t> x) {
+  return hn::TruncateTo(hn::Rebind<std::uint32_t, Tag<std::uint64_t>>(), x);
+}
+
 /// Decodes vectors of codes of one layout, all set up once.
 template <typename T>
 class Decoder {
@@ -132,6 +138,7 @@ HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
   const Tag<T> d;
   const Tag<Word<T>> du;
   [[maybe_unused]] const hn::Rebind<Exponent<T>, Tag<T>> de;
+  const hn::Rebind<std::uint32_t, Tag<T>> dw;
   // Copies: what the loop stores might be part of `s` for all the compiler knows.
   const CodeLayout layout = s.layout;
   const std::int64_t terms = s.terms;
@@ -161,7 +168,8 @@ HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
   const int unused = static_cast<int>(8 * sizeof(T)) - static_cast<int>(terms);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v)
-    hn::Store(hn::ShiftRightSame(signs[v], unused), du, s.signs + step * width + v * lanes);
+    hn::StoreU(low_words(hn::ShiftRightSame(signs[v], unused)), dw,
+               s.signs + step * width + v * lanes);
 }
 
 template <typename T, typename Code>
@@ -226,7 +234,7 @@ void decode_rows(const RowCodes<T>& s) {
       values += s.terms;
       if (!s.fused) continue;
       exponents += s.terms;
-      s.signs[step * s.rows + r] = static_cast<Word<T>>(
+      s.signs[step * s.rows + r] = static_cast<std::uint32_t>(
           sign_bits(codes, s.terms, s.layout.sign_bit + s.layout.dropped_bits));
     }
   }

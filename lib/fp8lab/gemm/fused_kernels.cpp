@@ -12,27 +12,124 @@ namespace fp8lab::gemm_detail {
 namespace HWY_NAMESPACE {
 #if FP8LAB_HAS_KERNELS
 
-HWY_INLINE hn::Vec<hn::ScalableTag<std::uint32_t>> load_exponents(
-    const hn::ScalableTag<std::uint32_t> d, const std::uint8_t* from) {
-  return hn::PromoteTo(d, hn::Load(hn::Rebind<std::uint8_t, decltype(d)>(), from));
-}
-HWY_INLINE hn::Vec<hn::ScalableTag<std::uint64_t>> load_exponents(
-    const hn::ScalableTag<std::uint64_t> d, const std::uint16_t* from) {
-  const hn::Rebind<std::uint32_t, decltype(d)> d32;
-  return hn::PromoteTo(
-      d, hn::PromoteTo(d32, hn::Load(hn::Rebind<std::uint16_t, decltype(d)>(), from)));
+using Words = Tag<std::uint32_t>;
+
+HWY_INLINE Vector<std::uint32_t> count_bits(Vector<std::uint32_t> x) {
+#if HWY_TARGET == HWY_AVX2
+  // Without an instruction for words a product adds up the counts of their bytes.
+  const Words d;
+  const auto bytes = hn::BitCast(d, hn::PopulationCount(hn::BitCast(Tag<std::uint8_t>(), x)));
+  return hn::ShiftRight<24>(hn::Mul(bytes, hn::Set(d, 0x01010101u)));
+#else
+  return hn::PopulationCount(x);
+#endif
 }
 
-/// The exponent field of c; a subnormal binary32 c in binary64 takes part with
-/// binary32's smallest exponent.
-HWY_INLINE Vector<std::uint32_t> alignment_field(Vector<std::uint32_t> c) {
-  return hn::And(c, hn::Set(Tag<std::uint32_t>(), kExponentMask<float>));
+/// What a step adds to before its products: magic numbers, and the number of negative products.
+struct Starts {
+  Vector<std::uint32_t> magic;
+  Vector<std::uint32_t> negatives;
+};
+
+/// For the columns whose exponents and signs follow the pointers, for accumulators c; of
+/// binary64 c and magic numbers are the upper words.
+template <typename T>
+HWY_INLINE Starts starts(const StepRounding& rounding, const Exponent<T>* largest,
+                         Vector<std::uint32_t> c, Vector<std::uint32_t> a_signs,
+                         const std::uint32_t* b_signs) {
+  const Words d;
+  constexpr int kBits = sizeof(T) == 4 ? 23 : 20;  // of the mantissa in such words
+  auto field = hn::And(c, hn::Set(d, (1u << 31) - (1u << kBits)));
+  if constexpr (sizeof(T) == 8) {
+    // A subnormal binary32 c takes part with binary32's smallest exponent, a zero not at all.
+    const hn::Rebind<std::int32_t, Words> di;
+    const auto smallest = hn::Set(d, static_cast<std::uint32_t>(1023 - 126) << kBits);
+    const auto zeros = hn::Set(di, kDoubleExponentFloor << kBits);
+    field = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(hn::BitCast(di, field), zeros)),
+                               hn::Max(field, smallest));
+  }
+  const auto exponents = hn::PromoteTo(d, hn::Load(hn::Rebind<Exponent<T>, Words>(), largest));
+  const auto to_magic = hn::Set(
+      d,
+      (static_cast<std::uint32_t>(kMantissaBits<T> - rounding.alignment_fraction_bits) << kBits) |
+          (1u << (kBits - 1)));
+  return {hn::Add(hn::Max(hn::ShiftLeft<kBits>(exponents), field), to_magic),
+          hn::Add(count_bits(hn::Xor(a_signs, hn::Load(d, b_signs))), hn::ShiftRight<31>(c))};
 }
-HWY_INLINE Vector<std::uint64_t> alignment_field(Vector<std::uint64_t> c) {
-  const Tag<std::uint64_t> d;
-  const auto field = hn::And(c, hn::Set(d, kExponentMask<double>));
-  const auto smallest = hn::Set(d, std::uint64_t{1023 - 126} << 52);
-  return hn::IfThenElse(hn::Eq(field, hn::Zero(d)), hn::Zero(d), hn::Max(field, smallest));
+
+/// A vector of magic numbers.
+template <typename T>
+HWY_INLINE Vector<T> load_magic(const std::uint32_t* magic) {
+  const hn::Rebind<std::uint32_t, Tag<T>> d;
+  if constexpr (sizeof(T) == 4) {
+    return hn::BitCast(Tag<T>(), hn::Load(d, magic));
+  } else {
+    const auto words = hn::PromoteTo(Tag<std::uint64_t>(), hn::Load(d, magic));
+    return hn::BitCast(Tag<T>(), hn::ShiftLeft<32>(words));
+  }
+}
+
+/// c + magic + negatives units of R rows, and the magic numbers (of binary64 their upper words).
+template <int R>
+HWY_INLINE void start(const StepBlock<float>& s, const StepRounding& rounding, std::int64_t step,
+                      std::int64_t row, const std::uint8_t* largest, std::uint32_t* magic,
+                      Vector<float> (&acc)[R][kVectors]) {
+  const Tag<float> d;
+  const Words dw;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const auto a_signs = hn::Set(dw, s.a_signs[step * s.rows + row + r]);
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t i = r * width + v * lanes;
+      const auto c = hn::Load(d, s.state + row * width + i);
+      const Starts from = starts<float>(rounding, largest + i, hn::BitCast(dw, c), a_signs,
+                                        s.b_signs + step * width + v * lanes);
+      hn::Store(from.magic, dw, magic + i);
+      acc[r][v] = hn::Add(hn::BitCast(d, hn::Add(from.magic, from.negatives)), c);
+    }
+  }
+}
+
+/// The same; words take two vectors of columns at once.
+template <int R>
+HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, std::int64_t step,
+                      std::int64_t row, const std::uint16_t* largest, std::uint32_t* magic,
+                      Vector<double> (&acc)[R][kVectors]) {
+  const Tag<double> d;
+  const Tag<std::uint64_t> du;
+  const Words dw;
+  const hn::Rebind<std::uint32_t, Tag<double>> dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  const double* state = s.state + row * width;
+  HWY_ALIGN std::uint32_t negatives[R * kMaxWidth];
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const auto a_signs = hn::Set(dw, s.a_signs[step * s.rows + row + r]);
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; v += 2) {
+      const std::int64_t i = r * width + v * lanes;
+      const auto upper = hn::ConcatOdd(dw, hn::BitCast(dw, hn::Load(d, state + i + lanes)),
+                                       hn::BitCast(dw, hn::Load(d, state + i)));
+      const Starts from = starts<double>(rounding, largest + i, upper, a_signs,
+                                         s.b_signs + step * width + v * lanes);
+      hn::Store(from.magic, dw, magic + i);
+      hn::Store(from.negatives, dw, negatives + i);
+    }
+  }
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t i = r * width + v * lanes;
+      const auto magic_bits = hn::BitCast(du, load_magic<double>(magic + i));
+      const auto count = hn::PromoteTo(du, hn::Load(dh, negatives + i));
+      acc[r][v] = hn::Add(hn::BitCast(d, hn::Add(magic_bits, count)), hn::Load(d, state + i));
+    }
+  }
 }
 
 /// A finished sum as the next step's c: truncated to the output's fraction
@@ -91,46 +188,23 @@ template <typename T, int R>
 HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, std::int64_t step,
                            std::int64_t row) {
   const Tag<T> d;
-  const Tag<Word<T>> du;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = lanes * kVectors;
   const std::int64_t at = step * s.rows + row;
-  HWY_ALIGN Exponent<T> exponents[R * kMaxWidth];
-  HWY_ALIGN T magic[R * kMaxWidth];
-  largest_exponents<T, R>(s.terms, s.a_exponents + at * s.terms,
-                          s.b_exponents + step * s.terms * width, exponents);
-
-  const auto to_magic =
-      hn::Set(du, (static_cast<Word<T>>(kMantissaBits<T> - rounding.alignment_fraction_bits)
-                   << kMantissaBits<T>) |
-                      (Word<T>{1} << (kMantissaBits<T> - 1)));
-  T* state = s.state + row * width;
+  HWY_ALIGN Exponent<T> largest[R * kMaxWidth];
+  HWY_ALIGN std::uint32_t magic[R * kMaxWidth];
   Vector<T> acc[R][kVectors];
-  FP8LAB_UNROLL
-  for (int r = 0; r < R; ++r) {
-    const auto a_signs = hn::Set(du, s.a_signs[at + r]);
-    FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t i = r * width + v * lanes;
-      const auto c = hn::Load(d, state + i);
-      const auto c_bits = hn::BitCast(du, c);
-      const auto field = hn::Max(hn::ShiftLeft<kMantissaBits<T>>(load_exponents(du, exponents + i)),
-                                 alignment_field(c_bits));
-      const auto m = hn::Add(field, to_magic);
-      hn::Store(hn::BitCast(d, m), d, magic + i);
-      const auto b_signs = hn::Load(du, s.b_signs + step * width + v * lanes);
-      const auto negatives = hn::Add(hn::PopulationCount(hn::Xor(a_signs, b_signs)),
-                                     hn::ShiftRight<8 * sizeof(T) - 1>(c_bits));
-      acc[r][v] = hn::Add(hn::BitCast(d, hn::Add(m, negatives)), c);
-    }
-  }
+  largest_exponents<T, R>(s.terms, s.a_exponents + at * s.terms,
+                          s.b_exponents + step * s.terms * width, largest);
+  start<R>(s, rounding, step, row, largest, magic, acc);
   multiply_add<T, R>(s.terms, s.a + at * s.terms, s.b + step * s.terms * width, acc);
+  T* state = s.state + row * width;
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t i = r * width + v * lanes;
-      const auto sum = hn::Sub(acc[r][v], hn::Load(d, magic + i));
+      const auto sum = hn::Sub(acc[r][v], load_magic<T>(magic + i));
       hn::Store(next_state(sum, hn::Load(d, state + i), rounding), d, state + i);
     }
   }

@@ -98,7 +98,8 @@ void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target tar
                       int threads = 0);
 
 /// How vector targets compute the problem: "fused float", "fused double",
-/// "exact steps", "exact", "float32", "fp16 halves", or "reference" where no kernel exists.
+/// "exact steps", "exact", "float32", "sequential", "fp16 halves", or "reference" where no
+/// kernel exists.
 std::string_view gemm_method(const GemmProblem& problem);
 
 }  // namespace fp8lab

@@ -6,6 +6,7 @@
 
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/gemm/aligned_array.hpp"
 #include "fp8lab/gemm/plan.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/scaling.hpp"
@@ -18,22 +19,29 @@ namespace {
 class HalfCodes {
  public:
   HalfCodes(const CodeMatrix& matrix, int terms, int threads)
-      : rows_(matrix.rows), k_((matrix.k + terms - 1) / terms * terms) {
-    codes_.resize(static_cast<std::size_t>(rows_ * k_));
+      : rows_(matrix.rows), k_((matrix.k + terms - 1) / terms * terms), codes_(rows_ * k_) {
     std::array<std::uint16_t, 256> half_of{};
     for (std::uint32_t code = 0; code < half_of.size(); ++code)
       half_of[code] = static_cast<std::uint16_t>(
           cast(format(FormatId::f16), kNvidiaNosat, unpack(format(matrix.format), code)).code);
-    const auto* from = static_cast<const unsigned char*>(matrix.data);
+    std::vector<std::int64_t> term_at;
+    for (int place = 0; place < terms; ++place) term_at.push_back(term_of_halves(place, terms));
 #pragma omp parallel for num_threads(threads)
-    for (std::int64_t row = 0; row < rows_; ++row)
-      for (std::int64_t i = 0; i < k_; ++i) {
-        const std::int64_t k =
-            i / terms * terms + term_of_halves(static_cast<int>(i % terms), terms);
-        if (k >= matrix.k) continue;
-        codes_[static_cast<std::size_t>(row * k_ + i)] =
-            half_of[from[row * matrix.row_stride + k * matrix.k_stride]];
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const auto* from = static_cast<const unsigned char*>(matrix.data) + row * matrix.row_stride;
+      std::uint16_t* to = codes_.data() + row * k_;
+      for (std::int64_t first = 0; first < k_; first += terms, to += terms) {
+        if (first + terms <= matrix.k) {
+          for (std::size_t i = 0; i < term_at.size(); ++i)
+            to[i] = half_of[from[(first + term_at[i]) * matrix.k_stride]];
+          continue;
+        }
+        for (std::size_t i = 0; i < term_at.size(); ++i) {
+          const std::int64_t k = first + term_at[i];
+          to[i] = k < matrix.k ? half_of[from[k * matrix.k_stride]] : std::uint16_t{0};
+        }
       }
+    }
   }
   /// The terms [begin, end), which stand between instructions or at the end of K.
   [[nodiscard]] CodeMatrix part(std::int64_t begin, std::int64_t end) const {
@@ -44,7 +52,7 @@ class HalfCodes {
  private:
   std::int64_t rows_;
   std::int64_t k_;
-  std::vector<std::uint16_t> codes_;
+  AlignedArray<std::uint16_t> codes_;
 };
 
 AccumulatorModel step_of(const AccumulatorModel& model) {

@@ -16,6 +16,7 @@ std::optional<KernelTable> make_table(Target target) {
   return KernelTable{*fused,
                      *dot_kernels(target),
                      *sum_kernels(target),
+                     *sequential_kernels(target),
                      *float_code_kernels(target),
                      *double_code_kernels(target),
                      *float_decode_kernels(target),

@@ -15,7 +15,7 @@
 namespace fp8lab::gemm_detail {
 
 /// Types that go with the real type a kernel computes in: biased exponents of
-/// a quarter of its width, and a word of signs as wide as it.
+/// a quarter of its width, and a word as wide as it.
 template <typename T>
 struct PackedTypes;
 template <>
@@ -43,10 +43,10 @@ struct StepBlock {
   std::int64_t terms = 0;
   const T* a = nullptr;
   const std::uint32_t* a_exponents = nullptr;
-  const typename PackedTypes<T>::Word* a_signs = nullptr;
+  const std::uint32_t* a_signs = nullptr;
   const T* b = nullptr;
   const typename PackedTypes<T>::Exponent* b_exponents = nullptr;
-  const typename PackedTypes<T>::Word* b_signs = nullptr;
+  const std::uint32_t* b_signs = nullptr;
   T* state = nullptr;
   T* low_state = nullptr;  ///< the second word of exact sums in two words
 };
@@ -57,6 +57,12 @@ struct StepRounding {
   int output_fraction_bits = 13;
   bool nearest_even = false;  ///< exact steps only: binary32 nearest even instead of truncation
   bool half_output = false;   ///< fused float steps only: nearest even to FP16
+};
+
+/// What of a sequential model the kernels need.
+struct SequentialRounding {
+  int fraction_bits = 13;
+  int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
 };
 
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
@@ -162,7 +168,7 @@ struct PanelCodes {
   bool fused = true;
   T* values = nullptr;
   typename PackedTypes<T>::Exponent* exponents = nullptr;
-  typename PackedTypes<T>::Word* signs = nullptr;
+  std::uint32_t* signs = nullptr;
 };
 
 /// The same for rows of A, [rows][row_stride] with zeros up to steps * terms and
@@ -178,7 +184,7 @@ struct RowCodes {
   bool fused = true;
   T* values = nullptr;
   std::uint32_t* exponents = nullptr;
-  typename PackedTypes<T>::Word* signs = nullptr;
+  std::uint32_t* signs = nullptr;
 };
 
 /// Fused steps of either type; need rounding toward zero (see ScopedRounding).
@@ -212,6 +218,21 @@ struct SumKernels {
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);
+  /// final[i] += state[i] in binary32 for accumulators of fused steps, which start over; NaN is
+  /// canonical. count is a multiple of the panel's width.
+  void (*promote_float)(float* state, float* final, std::int64_t count);
+  void (*promote_double)(double* state, float* final, std::int64_t count);
+};
+
+/// Sums rounded to `fraction_bits` after every product.
+struct SequentialKernels {
+  /// Truncation. Need rounding toward zero.
+  void (*truncated_float)(const StepBlock<float>&, const SequentialRounding&);
+  void (*truncated_double)(const StepBlock<double>&, const SequentialRounding&);
+  /// Nearest even, where products have no more bits than sums keep. Needs rounding to nearest.
+  void (*nearest_double)(const StepBlock<double>&, const SequentialRounding&);
+  /// The same for exact products of any bits. Needs rounding toward zero.
+  void (*nearest_of_odd_double)(const StepBlock<double>&, const SequentialRounding&);
 };
 
 /// Moves codes of one storage width into panels for kernels of type T, and says what
@@ -245,6 +266,7 @@ struct KernelTable {
   FusedKernels fused;
   DotKernels dots;
   SumKernels sums;
+  SequentialKernels sequential;
   CodeKernelsByWidth<float> float_codes;
   CodeKernelsByWidth<double> double_codes;
   DecodeKernelsByWidth<float> float_decode;
@@ -274,8 +296,8 @@ struct KernelTable {
   }
 };
 
-/// What the accumulators of the fused kernels hold instead of zero, so that a
-/// sign bit has something to act on: small enough to vanish in any alignment.
+/// What operands of the fused kernels are instead of zero, so that a sign bit has
+/// something to act on: small enough to vanish in any alignment.
 inline constexpr float kTinyFloat = 0x1p-110F;
 inline constexpr double kTinyDouble = 0x1p-500;
 
@@ -303,6 +325,7 @@ const KernelTable* kernel_table(Target target);
 const FusedKernels* fused_kernels(Target target);
 const DotKernels* dot_kernels(Target target);
 const SumKernels* sum_kernels(Target target);
+const SequentialKernels* sequential_kernels(Target target);
 const CodeKernelsByWidth<float>* float_code_kernels(Target target);
 const CodeKernelsByWidth<double>* double_code_kernels(Target target);
 const DecodeKernelsByWidth<float>* float_decode_kernels(Target target);

@@ -37,7 +37,7 @@ struct PackedRows {
   std::int64_t steps;
   AlignedArray<T> values;
   AlignedArray<std::uint32_t> exponents;
-  AlignedArray<typename PackedTypes<T>::Word> signs;
+  AlignedArray<std::uint32_t> signs;
   PackedDotRows dots;  ///< instead of the others, for dot kernels
   std::vector<RowSummary> summaries;
 };
@@ -86,7 +86,7 @@ class PackedPanel {
   AlignedArray<unsigned char> codes_;  ///< [terms][width]
   AlignedArray<T> values_;
   AlignedArray<typename PackedTypes<T>::Exponent> exponents_;
-  AlignedArray<typename PackedTypes<T>::Word> signs_;
+  AlignedArray<std::uint32_t> signs_;
   std::vector<CodeRange> ranges_;
   AlignedArray<unsigned char> largest_;  ///< instead of ranges with dots: a vector a column
 };

@@ -9,6 +9,7 @@ namespace fp8lab::gemm_detail {
 namespace {
 
 constexpr int kStepOfPlainSums = 32;
+constexpr int kDoubleBits = 53;
 
 int ceil_log2(std::int64_t x) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x - 1)));
@@ -56,6 +57,25 @@ Method fused_method(const AccumulatorModel& m, const Format& a, const Format& b)
                                                                    : Method::reference;
 }
 
+/// To how many fraction bits products are rounded; negative where they have no more.
+int rounded_product_bits(const AccumulatorModel& m, const Format& a, const Format& b) {
+  const int exact = a.mantissa_bits + b.mantissa_bits + 1;
+  return m.product_fraction_bits < exact ? m.product_fraction_bits : -1;
+}
+
+Method sequential_method(const AccumulatorModel& m, const Format& a, const Format& b) {
+  const int rounded = rounded_product_bits(m, a, b);
+  if (m.rounding == RoundingMode::nearest_even) {
+    const int bits = rounded >= 0 ? rounded : a.mantissa_bits + b.mantissa_bits + 1;
+    if (bits <= m.output_fraction_bits) return Method::nearest_double;
+    return rounded >= 0 ? Method::reference : Method::nearest_of_odd;
+  }
+  if (m.rounding != RoundingMode::toward_zero || rounded >= 0) return Method::reference;
+  // Sums of such products are no subnormals of binary32, and far from its end.
+  return a.exponent_bits <= 5 && b.exponent_bits <= 5 ? Method::truncated_float
+                                                      : Method::truncated_double;
+}
+
 Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
   if (!a.has_sign || !b.has_sign) return Method::reference;
   switch (m.kind) {
@@ -66,6 +86,7 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
     case AccumulationKind::float32:
       return Method::float32;
     case AccumulationKind::sequential:
+      return sequential_method(m, a, b);
     case AccumulationKind::fp16_halves:  // halves.cpp puts them together
       break;
   }
@@ -99,19 +120,23 @@ std::int64_t plain_terms(std::int64_t interval) {
 }  // namespace
 
 std::string_view to_string(Method method) {
-  constexpr std::array<std::string_view, 6> kNames{"reference",   "fused float", "fused double",
-                                                   "exact steps", "exact",       "float32"};
+  constexpr std::array<std::string_view, 10> kNames{
+      "reference", "fused float", "fused double", "exact steps", "exact",
+      "float32",   "sequential",  "sequential",   "sequential",  "sequential"};
   return kNames[static_cast<std::size_t>(method)];
 }
 
 Plan make_plan(const GemmProblem& p) {
   Plan plan;
   plan.method = choose(p.model, format(p.a.format), format(p.b.format));
-  const bool plain = plan.method == Method::exact || plan.method == Method::float32;
+  const bool plain =
+      plan.method == Method::exact || plan.method == Method::float32 || plan.sequential();
   plan.terms = plain ? plain_terms(p.promotion_interval) : p.model.terms;
   plan.rounding = {p.model.alignment_fraction_bits, p.model.output_fraction_bits,
                    p.model.rounding == RoundingMode::nearest_even,
                    p.model.output_format == FormatId::f16};
+  plan.sums = {p.model.output_fraction_bits,
+               rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};
   if (plan.method == Method::fused_float) plan.dots = choose_dots(p);
   return plan;
 }
@@ -142,7 +167,6 @@ TwoWords find_two_words(const Plan& plan, const Format& a, const Format& b, std:
 }
 
 bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, std::int64_t k) {
-  constexpr int kDoubleBits = 53;
   if (plan.words.used()) return true;
   const int top = a.largest + b.largest + 2;  // products are below 2^top
   const int low = a.lowest + b.lowest;        // and multiples of 2^low
@@ -179,6 +203,14 @@ bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const Ro
       return exponent + 2 - f <= a.lowest + b.lowest &&
              exponent - 23 >= a.largest + b.largest - f && exponent > -100 && exponent < 120;
     }
+    case Method::truncated_float:
+      return exponent - 23 >= -126 && exponent < 120;
+    case Method::nearest_double:
+      // c may have more bits than a sum: its first sum must be exact if products are the smaller.
+      return exponent < 128 && exponent + 2 - (a.lowest + b.lowest) <= kDoubleBits;
+    case Method::truncated_double:
+    case Method::nearest_of_odd:
+      return exponent < 128;
     default:
       return exponent < 120;
   }

@@ -13,12 +13,16 @@
 namespace fp8lab::gemm_detail {
 
 enum class Method : std::uint8_t {
-  reference,     ///< gemm_reference for everything
-  fused_float,   ///< fused steps in binary32: FP8 and narrower, small F
-  fused_double,  ///< fused steps in binary64: any input, F <= 36
-  exact_steps,   ///< steps that lose no product bit, in binary64
-  exact,         ///< one exact sum in binary64
-  float32,       ///< sequential binary32 FMAs
+  reference,         ///< gemm_reference for everything
+  fused_float,       ///< fused steps in binary32: FP8 and narrower, small F
+  fused_double,      ///< fused steps in binary64: any input, F <= 36
+  exact_steps,       ///< steps that lose no product bit, in binary64
+  exact,             ///< one exact sum in binary64
+  float32,           ///< sequential binary32 FMAs
+  truncated_float,   ///< sequential sums, truncated, in binary32
+  truncated_double,  ///< the same in binary64
+  nearest_double,    ///< sequential sums to nearest even, in binary64
+  nearest_of_odd,    ///< the same of products that have more bits than the sums
 };
 std::string_view to_string(Method method);
 
@@ -26,12 +30,17 @@ struct Plan {
   Method method = Method::reference;
   std::int64_t terms = 1;  ///< terms a kernel step takes
   StepRounding rounding;
-  TwoWords words;  ///< for exact methods where the data need them
-  DotLayout dots;  ///< of B; for fused float where dot kernels take it
+  SequentialRounding sums;  ///< of sequential methods
+  TwoWords words;           ///< for exact methods where the data need them
+  DotLayout dots;           ///< of B; for fused float where dot kernels take it
 
   [[nodiscard]] bool in_double() const {
     return method == Method::fused_double || method == Method::exact_steps ||
-           method == Method::exact;
+           method == Method::exact || (sequential() && method != Method::truncated_float);
+  }
+  [[nodiscard]] bool sequential() const {
+    return method == Method::truncated_float || method == Method::truncated_double ||
+           method == Method::nearest_double || method == Method::nearest_of_odd;
   }
   [[nodiscard]] bool fused() const {
     return method == Method::fused_float || method == Method::fused_double;

@@ -249,6 +249,30 @@ void combine(const Combine& c, std::int64_t width) {
   }
 }
 
+/// Accumulators of fused steps as binary32, without the mark in their lowest bits.
+HWY_INLINE Vector<float> load_fused(const float* state) {
+  const Tag<float> d;
+  const Tag<std::uint32_t> du;
+  const auto bits = hn::BitCast(du, hn::Load(d, state));
+  return hn::BitCast(d, hn::AndNot(hn::Set(du, 1u), bits));
+}
+HWY_INLINE hn::Vec<hn::Rebind<float, Tag<double>>> load_fused(const double* state) {
+  return hn::DemoteTo(hn::Rebind<float, Tag<double>>(), hn::Load(Tag<double>(), state));
+}
+
+template <typename T>
+void promote(T* state, float* final, std::int64_t count) {
+  const Tag<T> d;
+  const hn::Rebind<float, Tag<T>> df;
+  const auto nan = hn::BitCast(df, hn::Set(hn::Rebind<std::uint32_t, Tag<T>>(), kCanonicalNan));
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto sum = hn::Add(hn::LoadU(df, final + i), load_fused(state + i));
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, final + i);
+    hn::Store(hn::Zero(d), d, state + i);
+  }
+}
+
 /// A sum that was rounded to odd as binary32, nearest even; zeros are +0.
 HWY_INLINE void store_rounded(Vector<double> sum, float* out) {
   const hn::Rebind<float, Tag<double>> df;
@@ -280,8 +304,9 @@ void round_two_words(const double* high, const double* low, const float* c, cons
 }
 
 const SumKernels* sum_kernels() {
-  static const SumKernels kTable{exact_steps,     round_exact,  two_word_steps, two_word_sums,
-                                 round_two_words, plain<float>, plain<double>,  combine};
+  static const SumKernels kTable{exact_steps,     round_exact,    two_word_steps, two_word_sums,
+                                 round_two_words, plain<float>,   plain<double>,  combine,
+                                 promote<float>,  promote<double>};
   return &kTable;
 }
 

@@ -62,9 +62,7 @@ float Tile<T>::start_value(std::int64_t row, std::int64_t column) const {
 
 template <typename T>
 void Tile<T>::reset(std::int64_t row, std::int64_t rows) {
-  T zero = 0;
-  if (job_.plan.fused()) zero = std::is_same_v<T, float> ? T(kTinyFloat) : T(kTinyDouble);
-  std::fill_n(state(row), rows * job_.width, zero);
+  std::fill_n(state(row), rows * job_.width, T{0});
   if (job_.two_word_sums()) std::fill_n(low_state(row), rows * job_.width, T{0});
 }
 
@@ -110,14 +108,23 @@ void Tile<T>::run_kernel(const StepBlock<T>& block) const {
   const Plan& plan = job_.plan;
   const KernelTable& kernels = job_.kernels;
   if constexpr (std::is_same_v<T, float>) {
-    if (!plan.fused()) return kernels.sums.plain_float(block);
+    if (plan.method == Method::float32) return kernels.sums.plain_float(block);
     const TowardZero rounding;
-    kernels.fused.in_float(block, plan.rounding);
+    if (plan.fused())
+      kernels.fused.in_float(block, plan.rounding);
+    else
+      kernels.sequential.truncated_float(block, plan.sums);
   } else {
     if (plan.method == Method::exact && !plan.words.used()) return kernels.sums.plain_double(block);
+    if (plan.method == Method::nearest_double)
+      return kernels.sequential.nearest_double(block, plan.sums);
     const TowardZero rounding;
     if (plan.fused())
       kernels.fused.in_double(block, plan.rounding);
+    else if (plan.method == Method::truncated_double)
+      kernels.sequential.truncated_double(block, plan.sums);
+    else if (plan.method == Method::nearest_of_odd)
+      kernels.sequential.nearest_of_odd_double(block, plan.sums);
     else if (plan.method == Method::exact)
       kernels.sums.two_word_sums(block, plan.words);
     else if (plan.words.used())
@@ -207,6 +214,13 @@ void Tile<T>::load_b_scales(std::int64_t k) {
 
 template <typename T>
 void Tile<T>::promote(std::int64_t row, std::int64_t rows, std::int64_t last_step) {
+  if (job_.plan.fused() && !job_.scaled_in_blocks) {
+    if constexpr (std::is_same_v<T, float>)
+      job_.kernels.sums.promote_float(state(row), final(row), rows * job_.width);
+    else
+      job_.kernels.sums.promote_double(state(row), final(row), rows * job_.width);
+    return;
+  }
   static constexpr std::array<float, kMaxWidth> kZeros{};
   const std::int64_t interval = job_.interval_steps();
   const std::int64_t k = (last_step - 1) / interval * interval * job_.plan.terms;
