@@ -107,9 +107,8 @@ nlohmann::json bench_one(const InstructionModel& model, const std::string& text,
       },
       options.repetitions);
   for (const EigenCase& one : eigen_cases) one.check();
-  const std::string_view method = current_target() == Target::scalar
-                                      ? "reference"
-                                      : gemm_method(cases.front().problem());
+  const std::string_view method =
+      current_target() == Target::scalar ? "reference" : gemm_method(cases.front().problem());
   nlohmann::json row{{"model", model.name},
                      {"method", method},
                      {"shape", text},

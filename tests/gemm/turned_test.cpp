@@ -54,8 +54,8 @@ TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm]")
       const Data data = kAllData[seed % 7];
       const Start start = static_cast<Start>(seed / 7 % 4);
       INFO(model.name << " " << shape.m << "x" << shape.n << "x" << shape.k << " data "
-                      << static_cast<int>(data) << " start " << static_cast<int>(start)
-                      << " seed " << seed);
+                      << static_cast<int>(data) << " start " << static_cast<int>(start) << " seed "
+                      << seed);
       Operands operands(model, shape, data, start, seed);
       Scales scales;
       if (seed % 3 != 0) scales.apply(operands.problem, seed % 3 == 2, seed);

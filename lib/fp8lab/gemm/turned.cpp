@@ -19,8 +19,8 @@ bool runs_turned(const GemmProblem& p) {
   constexpr std::int64_t kFewColumns = 64;
   constexpr std::int64_t kRowsAColumn = 4;
   // The one order in which the scales of A and of B are not alike.
-  const bool ordered = p.scale_order == ScaleOrder::a_then_fma_b &&
-                       (!p.a_scales.empty() || !p.b_scales.empty());
+  const bool ordered =
+      p.scale_order == ScaleOrder::a_then_fma_b && (!p.a_scales.empty() || !p.b_scales.empty());
   return p.b.rows <= kFewColumns && p.b.rows * kRowsAColumn <= p.a.rows && !ordered;
 }
 
