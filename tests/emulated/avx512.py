@@ -25,7 +25,8 @@ import tty
 from pathlib import Path
 
 FILTERS = ["[target]", "[cast]~[slow]", "shapes across*", "exact sums*", "small products*", "quantize: *",
-           "few rows: *", "formats of A and B*", "c of any size*"]
+           "few rows: *", "formats of A and B*", "c of any size*", "few columns: every model*", "sequential sums*",
+           "fused sums*", "halves on*", "promotion and*"]
 PROGRAMS = ["bochs", "busybox", "grub-mkrescue", "cpio", "ldd"]
 BIOS = Path("/usr/share/bochs/BIOS-bochs-latest")
 VGA_BIOS = Path("/usr/share/vgabios/vgabios.bin")
