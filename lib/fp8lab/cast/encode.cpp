@@ -137,9 +137,7 @@ EncodeStatistics encode_with(const EncodeOptions& options, std::size_t count, Co
   const Target target = chosen(options.target);
   const Kernels& kernels = kernels_of(target);
   const int threads = thread_count(options.threads, count);
-  const bool ignore_subnormals =
-      target != Target::scalar && ((plan.nearest && plan.nearest_plan.ignores_subnormals) ||
-                                   (plan.rounding && plan.rounding_plan.ignores_subnormals));
+  const bool ignore_subnormals = plan.ignores_subnormals && target != Target::scalar;
   const auto run = [&](std::size_t begin, std::size_t end) {
     EncodeStatistics part;
     for (std::size_t at = begin; at < end; at += std::min(chunk, end - at)) {

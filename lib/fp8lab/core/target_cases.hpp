@@ -1,6 +1,7 @@
 #pragma once
 // The cases of a switch over Target that call `function` of each compiled
-// target; for files that Highway compiles once for each.
+// target, and the switch whose targets return tables; for files that Highway compiles
+// once for each.
 
 #include "fp8lab/core/target.hpp"
 #include "hwy/highway.h"
@@ -41,3 +42,13 @@
   FP8LAB_AVX2_CASE(function)          \
   FP8LAB_AVX512_CASE(function)        \
   FP8LAB_NEON_CASE(function)
+
+/// Defines `const Table* function(Target)`: that of a compiled target, or null.
+#define FP8LAB_TABLE_OF_TARGET(Table, function) \
+  const Table* function(Target target) {        \
+    switch (target) {                           \
+      FP8LAB_TARGET_CASES(function)             \
+      default:                                  \
+        return nullptr;                         \
+    }                                           \
+  }

@@ -144,21 +144,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace fp8lab::gemm_detail {
 
-const CodeKernelsByWidth<float>* float_code_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(float_code_kernels)
-    default:
-      return nullptr;
-  }
-}
-
-const CodeKernelsByWidth<double>* double_code_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(double_code_kernels)
-    default:
-      return nullptr;
-  }
-}
+FP8LAB_TABLE_OF_TARGET(CodeKernelsByWidth<float>, float_code_kernels)
+FP8LAB_TABLE_OF_TARGET(CodeKernelsByWidth<double>, double_code_kernels)
 
 }  // namespace fp8lab::gemm_detail
 #endif

@@ -268,21 +268,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace fp8lab::gemm_detail {
 
-const DecodeKernelsByWidth<float>* float_decode_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(float_decode_kernels)
-    default:
-      return nullptr;
-  }
-}
-
-const DecodeKernelsByWidth<double>* double_decode_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(double_decode_kernels)
-    default:
-      return nullptr;
-  }
-}
+FP8LAB_TABLE_OF_TARGET(DecodeKernelsByWidth<float>, float_decode_kernels)
+FP8LAB_TABLE_OF_TARGET(DecodeKernelsByWidth<double>, double_decode_kernels)
 
 }  // namespace fp8lab::gemm_detail
 #endif

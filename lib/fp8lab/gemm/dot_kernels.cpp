@@ -310,13 +310,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace fp8lab::gemm_detail {
 
-const DotKernels* dot_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(dot_kernels)
-    default:
-      return nullptr;
-  }
-}
+FP8LAB_TABLE_OF_TARGET(DotKernels, dot_kernels)
 
 }  // namespace fp8lab::gemm_detail
 #endif

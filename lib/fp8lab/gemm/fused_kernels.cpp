@@ -238,13 +238,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace fp8lab::gemm_detail {
 
-const FusedKernels* fused_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(fused_kernels)
-    default:
-      return nullptr;
-  }
-}
+FP8LAB_TABLE_OF_TARGET(FusedKernels, fused_kernels)
 
 }  // namespace fp8lab::gemm_detail
 #endif

@@ -161,13 +161,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace fp8lab::gemm_detail {
 
-const SequentialKernels* sequential_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(sequential_kernels)
-    default:
-      return nullptr;
-  }
-}
+FP8LAB_TABLE_OF_TARGET(SequentialKernels, sequential_kernels)
 
 }  // namespace fp8lab::gemm_detail
 #endif

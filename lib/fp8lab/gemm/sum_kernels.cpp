@@ -322,13 +322,7 @@ HWY_AFTER_NAMESPACE();
 
 namespace fp8lab::gemm_detail {
 
-const SumKernels* sum_kernels(Target target) {
-  switch (target) {
-    FP8LAB_TARGET_CASES(sum_kernels)
-    default:
-      return nullptr;
-  }
-}
+FP8LAB_TABLE_OF_TARGET(SumKernels, sum_kernels)
 
 }  // namespace fp8lab::gemm_detail
 #endif

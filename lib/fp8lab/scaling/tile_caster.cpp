@@ -31,7 +31,7 @@ TileCaster::~TileCaster() {
 void TileCaster::add(const float* x, std::size_t count, std::size_t block, const float* factors,
                      std::size_t ahead, std::uint8_t* codes) {
   const bool fits = block == 1 || block % cast_kernels::kTileStep == 0 || block >= count;
-  if (!plan_.nearest || (!fits && block < kCallBlock))
+  if (plan_.kernel != cast_kernels::EncodeKernel::nearest || (!fits && block < kCallBlock))
     return add_scaled(x, count, block, factors, codes);
   const std::size_t step = fits ? count : block;
   for (std::size_t begin = 0; begin < count; begin += step)
@@ -47,7 +47,8 @@ void TileCaster::add(const float* x, std::size_t count, std::size_t block, const
 }
 
 bool TileCaster::takes_crossed() const {
-  return plan_.nearest && plan_.nearest_plan.small_numbers == cast_kernels::SmallNumbers::gradual;
+  return plan_.kernel == cast_kernels::EncodeKernel::nearest &&
+         plan_.nearest_plan.small_numbers == cast_kernels::SmallNumbers::gradual;
 }
 
 void TileCaster::add_crossed(cast_kernels::CrossTask task) const {

@@ -239,10 +239,8 @@ FP8LAB_INLINE __m512i nearest_block(const NearestConstants& c, const Factor& fac
   if constexpr (Form::kStatistics == GatherStatistics::all)
     counts.nan +=
         64 - static_cast<std::uint64_t>(std::popcount(static_cast<std::uint64_t>(join(number))));
-  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-  __m512i packed = _mm512_packus_epi16(_mm512_packus_epi32(codes[0], codes[1]),
-                                       _mm512_packus_epi32(codes[2], codes[3]));
-  packed = _mm512_permutexvar_epi32(order, packed);
+  __m512i packed = Ops::in_order(_mm512_packus_epi16(_mm512_packus_epi32(codes[0], codes[1]),
+                                                     _mm512_packus_epi32(codes[2], codes[3])));
   if constexpr (!Form::kPlain) packed = adjust_codes(c, packed);
   if constexpr (Form::kBounded) return packed;
   const __m512i nan_codes = _mm512_ternarylogic_epi32(packed, c.nan_sign_mask, c.nan_code, kXorAnd);

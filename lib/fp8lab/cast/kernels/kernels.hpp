@@ -16,26 +16,30 @@ enum class SmallNumbers : std::uint8_t {
   raised,   ///< to nearest, ties toward zero, 0 < |x| < min normal becomes min normal
 };
 
-/// Constants of the kernels for rounding to nearest. The rounding is one fused multiply-add:
-/// |x| 2^-(23-M) + m, where m is the power of two at the top of x's binade (or at min
-/// normal), leaves the rounded significand in the low bits of the sum.
-struct NearestPlan {
-  SmallNumbers small_numbers = SmallNumbers::gradual;
-  float clamp = 0.0f;  ///< magnitudes above become this; it rounds to the overflow code
-  float min_normal = 0.0f;
+/// What every kernel for signed formats of at most eight bits needs, where overflow is one more
+/// step of the grid or stays at its end.
+struct NarrowPlan {
   int mantissa_bits = 0;
   std::uint32_t min_field = 0;     ///< biased binary32 exponent of min normal
   std::uint32_t nonzero_from = 0;  ///< smallest binary32 magnitude whose scaled value is not zero
-  std::uint32_t nan_above = 0;     ///< binary32 magnitudes above this become `nan_code`
   std::uint8_t last_code = 0;      ///< largest code of the grid
-  std::uint8_t overflow_code = 0;  ///< that of `clamp`: the last one or the next
+  std::uint8_t overflow_code = 0;  ///< `last_code` or the one after it
   std::uint8_t nan_code = 0;       ///< what a positive NaN becomes
   std::uint8_t nan_sign_mask = 0;  ///< the bit that a negative NaN flips, if any
   std::uint8_t sign_mask = 0;
-  bool plain = false;  ///< eight bits wide with a negative zero: no epilogue
   bool no_negative_zero = false;
   bool overflow_is_nan = false;
-  bool ignores_subnormals = false;  ///< binary32 subnormals (of x and of x * scale) become zero
+};
+
+/// Constants of the kernels for rounding to nearest. The rounding is one fused multiply-add:
+/// |x| 2^-(23-M) + m, where m is the power of two at the top of x's binade (or at min
+/// normal), leaves the rounded significand in the low bits of the sum.
+struct NearestPlan : NarrowPlan {
+  SmallNumbers small_numbers = SmallNumbers::gradual;
+  float clamp = 0.0f;  ///< magnitudes above become this; it rounds to the overflow code
+  float min_normal = 0.0f;
+  std::uint32_t nan_above = 0;      ///< binary32 magnitudes above this become `nan_code`
+  bool plain = false;               ///< eight bits wide with a negative zero: no epilogue
   std::uint32_t overflow_from = 0;  ///< smallest binary32 magnitude that overflows
   std::uint32_t zero_below = 0;     ///< smallest binary32 magnitude that does not become zero
 };
@@ -59,30 +63,21 @@ struct GeneralPlan {
   bool unsigned_nan = false;  ///< zeros and negative numbers become NaN
 };
 
-/// Constants of the kernel for every rounding mode into signed formats of at most eight bits, where
-/// overflow is one more step of the grid or stays at its end.
-struct RoundingPlan {
+/// Constants of the kernel for every rounding mode.
+struct RoundingPlan : NarrowPlan {
   float past_last = 0.0f;  ///< the value that `last_code` + 1 would have; larger ones become it
-  int mantissa_bits = 0;
-  std::uint32_t min_field = 0;     ///< biased binary32 exponent of min normal
-  std::uint32_t nonzero_from = 0;  ///< smallest binary32 magnitude whose scaled value is not zero
-  std::uint32_t small_value = 0;   ///< binary32 that small numbers become where not preserved
-  std::uint8_t last_code = 0;      ///< largest code of the grid
-  std::uint8_t overflow_code = 0;  ///< `last_code` or the one after it
-  std::uint8_t nan_code = 0;       ///< what a positive NaN becomes
-  std::uint8_t nan_sign_mask = 0;  ///< the bit that a negative NaN flips, if any
-  std::uint8_t sign_mask = 0;
+  std::uint32_t small_value = 0;  ///< binary32 that small numbers become where not preserved
   bool preserves_subnormals = false;
-  bool ignores_subnormals = false;  ///< as in `NearestPlan`
-  bool no_negative_zero = false;
-  bool overflow_is_nan = false;
 };
+
+/// The kernels, and which plan applies.
+enum class EncodeKernel : std::uint8_t { nearest, rounding, general };
 
 struct EncodePlan {
   const Format* format = nullptr;
   CastPolicy policy;
-  bool nearest = false;   ///< `nearest_plan` applies
-  bool rounding = false;  ///< `rounding_plan` applies; where neither does, `general_plan`
+  EncodeKernel kernel = EncodeKernel::general;
+  bool ignores_subnormals = false;  ///< binary32 subnormals (of x and of x * scale) become zero
   NearestPlan nearest_plan;
   RoundingPlan rounding_plan;
   GeneralPlan general_plan;

@@ -52,7 +52,7 @@ std::uint32_t nan_code(const Format& f, const CastPolicy& policy, bool negative)
 }
 
 /// Whether overflow is one more step of the grid, or a clamp at its end, or FNUZ's only NaN.
-bool overflow_fits_nearest(const Format& f, const CastPolicy& policy) {
+bool overflow_is_a_step(const Format& f, const CastPolicy& policy) {
   const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
   const CastResult infinite = cast(f, policy, std::numeric_limits<float>::infinity());
   const std::uint32_t last = detail::last_code(f, policy);
@@ -60,11 +60,28 @@ bool overflow_fits_nearest(const Format& f, const CastPolicy& policy) {
          (huge.code == last || huge.code == last + 1);
 }
 
-/// Which kernel for rounding to nearest serves the policy, if any does.
-std::optional<SmallNumbers> nearest_kernel(const Format& f, const CastPolicy& policy) {
-  if (!f.has_sign || f.mantissa_bits < 1 || f.mantissa_bits > 3 || f.code_bits() > 8 ||
-      !overflow_fits_nearest(f, policy))
-    return std::nullopt;
+bool narrow_plan_fits(const Format& f, const CastPolicy& policy) {
+  return f.has_sign && f.mantissa_bits >= 1 && f.mantissa_bits <= 3 && f.code_bits() <= 8 &&
+         overflow_is_a_step(f, policy);
+}
+
+NarrowPlan make_narrow_plan(const Format& f, const CastPolicy& policy) {
+  const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
+  NarrowPlan plan;
+  plan.mantissa_bits = f.mantissa_bits;
+  plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  plan.last_code = static_cast<std::uint8_t>(detail::last_code(f, policy));
+  plan.overflow_code = static_cast<std::uint8_t>(huge.code);
+  plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
+  plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
+  plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
+  plan.no_negative_zero = f.specials == SpecialValues::fnuz;
+  plan.overflow_is_nan = huge.nan;
+  return plan;
+}
+
+/// Which kernel for rounding to nearest serves the policy, if any does, where a narrow plan fits.
+std::optional<SmallNumbers> nearest_kernel(const CastPolicy& policy) {
   if (policy.rounding == RoundingMode::nearest_even) {
     if (policy.subnormals == SubnormalPolicy::preserve) return SmallNumbers::gradual;
     if (policy.subnormals == SubnormalPolicy::flush_to_zero) return SmallNumbers::flushed;
@@ -91,51 +108,24 @@ std::uint32_t zero_below(const Format& f, const NearestPlan& plan) {
 
 NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy,
                               SmallNumbers small_numbers) {
-  const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
-  const bool overflow_without_sign = huge.nan && f.specials == SpecialValues::fnuz;
-  const std::uint32_t last = detail::last_code(f, policy);
-  NearestPlan plan;
+  NearestPlan plan{make_narrow_plan(f, policy)};
   plan.small_numbers = small_numbers;
   plan.min_normal = power_of_two(f.min_exponent());
-  plan.mantissa_bits = f.mantissa_bits;
-  plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
-  plan.last_code = static_cast<std::uint8_t>(last);
-  plan.overflow_code = static_cast<std::uint8_t>(overflow_without_sign ? last + 1 : huge.code);
   plan.clamp = grid_value(f, plan.overflow_code);
-  plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
-  plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
-  plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
-  plan.no_negative_zero = f.specials == SpecialValues::fnuz;
   plan.plain = f.code_bits() == 8 && !plan.no_negative_zero;
-  plan.overflow_is_nan = huge.nan;
-  plan.overflow_from = first_above(f, policy.rounding, last);
+  plan.overflow_from = first_above(f, policy.rounding, plan.last_code);
   plan.zero_below = zero_below(f, plan);
+  const bool overflow_without_sign = plan.overflow_is_nan && plan.no_negative_zero;
   plan.nan_above = overflow_without_sign ? plan.overflow_from - 1 : kInfinityBits;
   return plan;
 }
 
-bool rounding_kernel_fits(const Format& f, const CastPolicy& policy) {
-  return f.has_sign && f.mantissa_bits >= 1 && f.mantissa_bits <= 3 && f.code_bits() <= 8 &&
-         overflow_fits_nearest(f, policy);
-}
-
 RoundingPlan make_rounding_plan(const Format& f, const CastPolicy& policy) {
-  const CastResult huge = cast(f, policy, std::numeric_limits<float>::max());
-  const std::uint32_t last = detail::last_code(f, policy);
-  RoundingPlan plan;
-  plan.past_last = grid_value(f, last + 1);
-  plan.mantissa_bits = f.mantissa_bits;
-  plan.min_field = static_cast<std::uint32_t>(f.min_exponent() + 127);
+  RoundingPlan plan{make_narrow_plan(f, policy)};
+  plan.past_last = grid_value(f, plan.last_code + 1u);
   plan.preserves_subnormals = policy.subnormals == SubnormalPolicy::preserve;
   if (policy.subnormals == SubnormalPolicy::raise_to_min_normal)
     plan.small_value = plan.min_field << 23;
-  plan.last_code = static_cast<std::uint8_t>(last);
-  plan.overflow_code = static_cast<std::uint8_t>(huge.code);
-  plan.nan_code = static_cast<std::uint8_t>(nan_code(f, policy, false));
-  plan.nan_sign_mask = static_cast<std::uint8_t>(plan.nan_code ^ nan_code(f, policy, true));
-  plan.sign_mask = static_cast<std::uint8_t>(f.sign_mask());
-  plan.no_negative_zero = f.specials == SpecialValues::fnuz;
-  plan.overflow_is_nan = huge.nan;
   return plan;
 }
 
@@ -173,15 +163,15 @@ EncodePlan make_scaleless_plan(const Format& f, const CastPolicy& policy) {
   EncodePlan plan;
   plan.format = &f;
   plan.policy = policy;
-  const std::optional<SmallNumbers> small_numbers = nearest_kernel(f, policy);
-  plan.nearest = small_numbers.has_value();
-  plan.rounding = !plan.nearest && rounding_kernel_fits(f, policy);
-  if (small_numbers)
-    plan.nearest_plan = make_nearest_plan(f, policy, *small_numbers);
-  else if (plan.rounding)
-    plan.rounding_plan = make_rounding_plan(f, policy);
-  else
+  if (!narrow_plan_fits(f, policy)) {
     plan.general_plan = make_general_plan(f, policy);
+  } else if (const std::optional<SmallNumbers> small_numbers = nearest_kernel(policy)) {
+    plan.kernel = EncodeKernel::nearest;
+    plan.nearest_plan = make_nearest_plan(f, policy, *small_numbers);
+  } else {
+    plan.kernel = EncodeKernel::rounding;
+    plan.rounding_plan = make_rounding_plan(f, policy);
+  }
   return plan;
 }
 
@@ -212,10 +202,11 @@ EncodePlan make_plan(const Format& f, const CastPolicy& policy, float scale) {
   static thread_local EncodePlan last;
   if (last.format != &f || last.policy != policy) last = make_scaleless_plan(f, policy);
   EncodePlan plan = last;
+  if (plan.kernel == EncodeKernel::general) return plan;
   plan.nearest_plan.nonzero_from = plan.rounding_plan.nonzero_from = first_nonzero(scale);
-  plan.nearest_plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p100f;
   // Products below 2^-49 round stochastically to zero in every format.
-  plan.rounding_plan.ignores_subnormals = scale >= 0x1p-100f && scale <= 0x1p70f;
+  const float largest = plan.kernel == EncodeKernel::nearest ? 0x1p100f : 0x1p70f;
+  plan.ignores_subnormals = scale >= 0x1p-100f && scale <= largest;
   return plan;
 }
 
