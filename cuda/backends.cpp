@@ -8,6 +8,7 @@
 #include "device_buffer.hpp"
 #include "device_gemm.hpp"
 #include "emulated_model.hpp"
+#include "fp8lab/gemm/c_placement.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 bool is_fp8(FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; }
 
 bool gemm_on_chip(const GemmProblem& problem, std::span<float> d, int threads) {
-  if (!has_tensor_core_product(problem)) return false;
+  if (!has_tensor_core_product(problem) || !gemm_detail::enters_in_passing(problem)) return false;
   require_hopper();
   gemm_on_tensor_cores(problem, d, threads);
   return true;
@@ -23,6 +24,7 @@ bool gemm_on_chip(const GemmProblem& problem, std::span<float> d, int threads) {
 
 bool gemm_on_emulator(const GemmProblem& problem, std::span<float> d, int threads) {
   if (!can_emulate(problem.model, problem.a.format, problem.b.format)) return false;
+  if (!gemm_detail::enters_in_passing(problem)) return false;
   require_device();
   gemm_emulated(problem, d, threads);
   return true;

@@ -1,12 +1,21 @@
 #include "device_gemm.hpp"
 
+#include <fmt/format.h>
+
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/c_placement.hpp"
 #include "host_arguments.hpp"
 
 namespace fp8lab::cuda {
 namespace {
 
-void check_problem(const GemmProblem& problem, std::span<float> d) { validate(problem, d.size()); }
+void check_problem(const GemmProblem& problem, std::span<float> d) {
+  validate(problem, d.size());
+  const CPlacement place = gemm_detail::passing_place(problem);
+  require(gemm_detail::enters_in_passing(problem), "c_enters",
+          fmt::format("{}, the only place that the device has", to_string(place)),
+          to_string(problem.c_enters));
+}
 
 bool has_elements(const GemmProblem& p) { return p.a.rows > 0 && p.b.rows > 0 && p.a.k > 0; }
 

@@ -23,8 +23,10 @@ struct EmulatedModel {
   int terms = 32;
   int alignment_fraction_bits = 13;
   int output_fraction_bits = 13;
-  bool nearest_even = false;  ///< else toward zero
-  bool half_output = false;   ///< FP16 out, and c rounded to FP16
+  bool nearest_even = false;    ///< else toward zero
+  bool half_output = false;     ///< FP16 out, and c rounded to FP16
+  int exponent_floor = -1024;   ///< no alignment is below it
+  int c_exponent_floor = -126;  ///< what a non-zero c brings at least: -14 for FP16's own exponent
 };
 
 /// The parts of fp8lab::Format that the device needs.
@@ -184,7 +186,9 @@ FP8LAB_HD float fused_step_integer(const EmulatedModel& model, int a_mantissa_bi
   bool nan = c.nan;
   bool plus = c.infinite && !c.negative;
   bool minus = c.infinite && c.negative;
-  int top = c.significand != 0 && !c.nan ? c.exponent : kNoExponent;
+  int top = kNoExponent;
+  if (c.significand != 0 && !c.nan)
+    top = c.exponent > model.c_exponent_floor ? c.exponent : model.c_exponent_floor;
   for (int i = 0; i < count; ++i) {
     const Operand a = load_a(i);
     const Operand b = load_b(i);
@@ -204,6 +208,7 @@ FP8LAB_HD float fused_step_integer(const EmulatedModel& model, int a_mantissa_bi
   if (nan || (plus && minus)) return float_of(kNanBits);
   if (plus || minus) return float_of(plus ? 0x7f800000u : 0xff800000u);
   if (top == kNoExponent) return 0.0F;
+  if (top < model.exponent_floor) top = model.exponent_floor;
 
   const int unit = top - model.alignment_fraction_bits;
   std::int64_t sum = cut(c.significand, c.exponent - 23 - unit, c.negative);
@@ -252,12 +257,16 @@ FP8LAB_HD constexpr int fma_path_top(const EmulatedModel& model) {
   return 254 - 23 + model.alignment_fraction_bits;
 }
 
-/// The field that c brings to the alignment, where at least kLowestField counts: a
+/// The field that c brings to the alignment, where at least lowest_field counts: a
 /// subnormal has the exponent of the smallest normal, and zero changes nothing.
-FP8LAB_HD inline int accumulator_field(float c) {
-  return static_cast<int>((bits_of(c) >> 23) & 0xffu);
+FP8LAB_HD inline int accumulator_field(const EmulatedModel& model, float c) {
+  const int field = static_cast<int>((bits_of(c) >> 23) & 0xffu);
+  const int floor = model.c_exponent_floor + 127;
+  return c == 0.0F || field > floor ? field : floor;
 }
-inline constexpr int kLowestField = 1;
+FP8LAB_HD constexpr int lowest_field(const EmulatedModel& model) {
+  return model.exponent_floor > -126 ? model.exponent_floor + 127 : 1;
+}
 
 /// An operand as the FMA path wants it.
 struct SplitOperand {

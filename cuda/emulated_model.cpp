@@ -33,8 +33,15 @@ EmulatedModel emulated_model(const AccumulatorModel& m) {
                       kMaxAlignmentBits),
           fmt::format("kind {}, alignment_fraction_bits {}, rounding {}", to_string(m.kind),
                       m.alignment_fraction_bits, to_string(m.rounding)));
-  return {m.terms, m.alignment_fraction_bits, m.output_fraction_bits,
-          m.rounding == RoundingMode::nearest_even, m.output_format == FormatId::f16};
+  const bool half = m.output_format == FormatId::f16;
+  const bool stored_half = half && m.half_c_exponent == HalfCExponent::stored;
+  return {m.terms,
+          m.alignment_fraction_bits,
+          m.output_fraction_bits,
+          m.rounding == RoundingMode::nearest_even,
+          half,
+          m.min_alignment_exponent,
+          format(stored_half ? FormatId::f16 : FormatId::f32).min_exponent()};
 }
 
 EmulatedFormat emulated_format(FormatId id) {

@@ -69,6 +69,10 @@ FP8LAB_HD inline float scale_partial(ScaleOrder order, float partial, float s_a,
       return canonical_nan(final + (s_a * s_b) * partial);
     case ScaleOrder::a_then_fma_b:
       return canonical_nan(fma_nearest(partial * s_a, s_b, final));
+    case ScaleOrder::b_then_fma_a:
+      return canonical_nan(fma_nearest(partial * s_b, s_a, final));
+    case ScaleOrder::a_then_b_then_add:
+      return canonical_nan(final + (partial * s_a) * s_b);
   }
   return final;
 }

@@ -44,13 +44,13 @@ struct FieldPair {
   }
   static __device__ int decode(std::uint32_t half) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    return static_cast<int>(half & 0xffffu);  // never below kLowestField
+    return static_cast<int>(half & 0xffffu);  // never below lowest_field
 #else
     return __half2int_rn(__ushort_as_half(static_cast<unsigned short>(half & 0xffffu)));
 #endif
   }
-  static __device__ FieldPair lowest() {
-    const std::uint32_t low = encode(kLowestField);
+  static __device__ FieldPair lowest(const EmulatedModel& model) {
+    const std::uint32_t low = encode(lowest_field(model));
     return {low | (low << 16)};
   }
   /// max(*this, a + b) in both halves.
@@ -136,12 +136,12 @@ __device__ bool split_step(const std::uint8_t* rows, int row_bytes, const Emulat
 }
 
 /// The largest field of each output's products.
-__device__ void largest_fields(const StepTile& tile, int terms, int row, int column,
-                               FieldPair (&top)[kRows][kColumns / 2]) {
+__device__ void largest_fields(const EmulatedModel& model, const StepTile& tile, int row,
+                               int column, FieldPair (&top)[kRows][kColumns / 2]) {
   FP8LAB_UNROLL
   for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL
-  for (int j = 0; j < kColumns / 2; ++j) top[i][j] = FieldPair::lowest();
-  for (int term = 0; term < terms; ++term) {
+  for (int j = 0; j < kColumns / 2; ++j) top[i][j] = FieldPair::lowest(model);
+  for (int term = 0; term < model.terms; ++term) {
     std::uint32_t a[kRows];
     std::uint32_t b[kColumns / 2];
     FP8LAB_UNROLL
@@ -280,11 +280,11 @@ __global__ void __launch_bounds__(kThreads, 2)
     bool by_integers = __syncthreads_or(a_special || b_special) != 0;
 
     FieldPair pairs[kRows][kColumns / 2];
-    largest_fields(tile, terms, row, column, pairs);
+    largest_fields(model, tile, row, column, pairs);
     int highest = INT_MIN;
     const auto top = [&](int i, int j) {
       return max(FieldPair::decode(pairs[i][j / 2].bits >> (16 * (j % 2))),
-                 accumulator_field(sums[i][j]));
+                 accumulator_field(model, sums[i][j]));
     };
     FP8LAB_UNROLL
     for (int i = 0; i < kRows; ++i) FP8LAB_UNROLL

@@ -1,7 +1,6 @@
 #include "prediction.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -15,12 +14,10 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/io/replay.hpp"
 
 namespace fp8lab::cuda {
 namespace {
-
-constexpr std::array<std::string_view, 3> kHalvesNames{
-    "as one instruction", "as chained FP16 halves", "as separate FP16 halves"};
 
 /// Every FP8 value is an FP16 value.
 std::uint32_t half_code(FormatId from, std::uint32_t code) {
@@ -74,21 +71,19 @@ void add_by_halves(const EmulatedModel& model, Halves halves, GemmProblem proble
 }  // namespace
 
 Prediction prediction_by_halves(Halves halves, FormatId a, FormatId b, bool half_output) {
-  AccumulatorModel model = find_instruction_model("sm90.mma.f16").accumulator;
-  if (half_output) {
-    model.output_format = FormatId::f16;
-    model.output_fraction_bits = 10;
-    model.rounding = RoundingMode::nearest_even;
-  }
-  return {model, a, b, halves};
+  const std::string_view step = half_output ? "sm90.mma.f16.f16" : "sm90.mma.f16";
+  return {find_instruction_model(step).accumulator, a, b, halves};
 }
 
-std::string_view to_string(Halves halves) { return kHalvesNames[static_cast<std::size_t>(halves)]; }
+std::string_view to_string(Halves halves) {
+  if (halves == Halves::none) return executed_name(std::nullopt);
+  return executed_name(halves == Halves::chained ? HalvesOrder::chained : HalvesOrder::separate);
+}
 
 Halves find_halves(std::string_view name) {
-  for (const Halves halves : {Halves::none, Halves::chained, Halves::separate})
-    if (to_string(halves) == name) return halves;
-  throw Error("executed", fmt::format("{}", fmt::join(kHalvesNames, ", ")), std::string(name));
+  const std::optional<HalvesOrder> order = find_executed(name);
+  if (!order) return Halves::none;
+  return *order == HalvesOrder::chained ? Halves::chained : Halves::separate;
 }
 
 FormatId executed_format(const Prediction& prediction, FormatId given) {

@@ -23,8 +23,7 @@ struct Prediction {
   Halves halves = Halves::none;
 };
 
-/// FP8 mma.sync on chips without it. FP16 sums: as binary32 ones up to their last
-/// rounding (*assumed*).
+/// FP8 mma.sync on chips without it.
 Prediction prediction_by_halves(Halves halves, FormatId a, FormatId b, bool half_output);
 
 /// What recordings say of it in their header, `executed`; throws `Error` for another text.

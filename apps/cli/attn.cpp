@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/verify/product.hpp"
 #include "json_number.hpp"
@@ -49,6 +50,8 @@ Loaded load(const std::string& name, const std::string& scale, const Options& op
   if (shape.size() == 2) shape.insert(shape.begin(), 1);
   require(shape.size() == 3 && !tensor.fortran_order, name,
           "row-major [heads, rows, columns] or [rows, columns]", shape_text(tensor.shape));
+  require(shape[0] > 0 && shape[1] > 0 && shape[2] > 0, name, "[heads, rows, columns], all above 0",
+          shape_text(tensor.shape));
   const std::optional<FormatId> id = format_of(tensor.type);
   require(id.has_value(), name, "floats or FP8 codes; uint8 codes need --dtype e4m3fn",
           to_string(tensor.type));
@@ -188,7 +191,7 @@ void add_attn(CLI::App& app, Action& action) {
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for O");
   command->add_option("--out-dtype", options->output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
       ->capture_default_str();
-  command->add_option("--threads", o.threads, "0: all")->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -99,9 +99,9 @@ std::int64_t wrong_codes(const FloatMatrix& x, const QuantizedTensor& q, const R
     const auto at = static_cast<std::size_t>(i);
     const auto tile =
         static_cast<std::size_t>(i / x.k / q.row_block * q.tile_columns() + i % x.k / q.k_block);
-    const float scaled = recipe.rule == ScaleRule::deepseek ? x.values[at] / q.inverse_scales[tile]
-                                                            : x.values[at] * q.scales[tile];
-    wrong += q.codes[at] != encode(f, recipe.policy, canonical(scaled));
+    const float scaled =
+        scaled_element(recipe.rule, x.values[at], {q.scales[tile], q.inverse_scales[tile], 0});
+    wrong += q.codes[at] != encode(f, recipe.policy, scaled);
   }
   return wrong;
 }

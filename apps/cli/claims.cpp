@@ -1,7 +1,6 @@
 #include "claims/claim.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <exception>
 #include <map>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/threads.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -19,7 +19,7 @@ using namespace experiments;
 
 struct Options {
   std::vector<std::string> ids;
-  ClaimContext context{.threads = omp_get_max_threads()};
+  ClaimContext context{.threads = 0};
   bool json = false;
 };
 
@@ -68,7 +68,8 @@ std::vector<const Claim*> chosen_claims(const Options& options) {
   return claims;
 }
 
-int run(const Options& options) {
+int run(Options options) {
+  options.context.threads = team_size(options.context.threads);
   nlohmann::ordered_json measured = nlohmann::ordered_json::array();
   std::map<Verdict, int> counts;
   int failed = 0;
@@ -93,7 +94,7 @@ int run(const Options& options) {
     fmt::print("{} hold, {} with a correction, {} do not, {} could not be measured (seed {})\n",
                counts[Verdict::holds], counts[Verdict::holds_with_correction],
                counts[Verdict::does_not_hold], failed, options.context.seed);
-  return failed == 0 ? kPass : kMismatch;
+  return failed == 0 ? kPass : kUsage;
 }
 
 }  // namespace
@@ -106,8 +107,7 @@ void add_claims(CLI::App& app, Action& action) {
   command->add_option("--seed", options->context.seed, "seed of all random draws")
       ->capture_default_str();
   command->add_option("--threads", options->context.threads, "threads; figures do not depend on it")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, kMostThreads));
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

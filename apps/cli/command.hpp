@@ -10,6 +10,10 @@ namespace fp8lab::cli {
 /// Exit codes of every command.
 enum ExitCode : int { kPass = 0, kMismatch = 1, kUsage = 2, kNoPower = 3 };
 
+/// Says that the code with which the process now ends is meant. An end without that or without
+/// `main` having returned, by a library that calls exit(1) say, becomes `kUsage`.
+void keep_exit_code();
+
 /// What the chosen subcommand does; returns an exit code.
 using Action = std::function<int()>;
 

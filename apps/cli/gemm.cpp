@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "json_number.hpp"
+#include "non_finite.hpp"
 #include "operands.hpp"
 
 namespace fp8lab::cli {
@@ -19,28 +20,45 @@ struct Options {
   bool json = false;
 };
 
-void print(const Product& product, const Options& options, const std::vector<float>& d) {
+std::string c_text(const GemmProblem& problem) {
+  if (problem.c == nullptr) return "";
+  return fmt::format(", C in the {}", c_placement(problem) == CPlacement::promoted_sum
+                                          ? "promoted sum"
+                                          : to_string(c_placement(problem)));
+}
+
+/// What went in, and D as it is written.
+NonFiniteReport non_finite_of(const Product& product, const std::vector<std::byte>& d) {
+  NonFiniteReport report = count_non_finite(product);
+  report.push_back({"D", count_non_finite(product.output.format, d)});
+  return report;
+}
+
+void print(const Product& product, const Options& options, const std::vector<float>& d,
+           const NonFiniteReport& non_finite) {
   const TensorStatistics s = tensor_statistics(d);
   const std::string_view dtype = format(product.output.format).name;
   const std::string_view method = gemm_method(product.problem);
   if (options.json) {
-    const nlohmann::json report{{"model", product.model},
-                                {"m", product.rows()},
-                                {"n", product.columns()},
-                                {"k", product.problem.a.k},
-                                {"promotion", product.problem.promotion_interval},
-                                {"out_dtype", dtype},
-                                {"output", options.output},
-                                {"method", method},
-                                {"amax", json_number(s.amax)},
-                                {"zeros", s.zeros},
-                                {"non_finite", s.non_finite}};
+    nlohmann::json report{{"model", product.model},
+                          {"m", product.rows()},
+                          {"n", product.columns()},
+                          {"k", product.problem.a.k},
+                          {"promotion", product.problem.promotion_interval},
+                          {"out_dtype", dtype},
+                          {"output", options.output},
+                          {"method", method},
+                          {"amax", json_number(s.amax)},
+                          {"zeros", s.zeros},
+                          {"non_finite", s.non_finite},
+                          {"non_finite_counts", to_json(non_finite)}};
+    if (product.problem.c != nullptr) report["c_enters"] = to_string(c_placement(product.problem));
     fmt::print("{}\n", report.dump(2));
     return;
   }
-  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}, {} ({})\n", product.model,
+  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({})\n", product.model,
              product.rows(), product.columns(), product.problem.a.k,
-             product.problem.promotion_interval, dtype, method);
+             product.problem.promotion_interval, c_text(product.problem), dtype, method);
   fmt::print("  amax {:.6g}, {} zeros, {} not finite, D[0, 0] = {}\n", s.amax, s.zeros,
              s.non_finite, d.empty() ? "none" : fmt::format("{:.9g}", d.front()));
 }
@@ -49,15 +67,17 @@ int run(const Options& options) {
   if (!options.output.empty()) require_savable(options.output);
   const Product product = load_product(options.operands);
   const std::vector<float> d = compute(product, options.operands.threads);
+  const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
   if (!options.output.empty()) {
-    const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
     save_tensor(options.output, "d",
                 {element_type_of(product.output.format),
                  {product.rows(), product.columns()},
                  codes,
                  false});
   }
-  print(product, options, d);
+  const NonFiniteReport non_finite = non_finite_of(product, codes);
+  print(product, options, d, non_finite);
+  warn_of_non_finite(non_finite);
   return kPass;
 }
 
@@ -65,8 +85,8 @@ int run(const Options& options) {
 
 void add_gemm(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("gemm", "The golden result of a matrix product: D = scales * A . B^T + C");
+  CLI::App* command = app.add_subcommand(
+      "gemm", "The golden result of a matrix product: D = scales * A . B^T and C");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("B", options->operands.b, "B [n, k]")->required();

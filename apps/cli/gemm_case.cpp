@@ -13,6 +13,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
+#include "fp8lab/core/threads.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -22,7 +23,7 @@ std::vector<unsigned char> random_codes(const Format& f, std::int64_t count, std
                                         const RandomStream& stream) {
   const auto width = static_cast<std::size_t>(f.storage_bits / 8);
   std::vector<unsigned char> bytes(static_cast<std::size_t>(count) * width);
-#pragma omp parallel for
+#pragma omp parallel for num_threads(team_size(0))
   for (std::int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<std::uint64_t>(i);
     std::uint32_t code = 0;

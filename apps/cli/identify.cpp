@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/code_hex.hpp"
+#include "non_finite.hpp"
 #include "operands.hpp"
 
 namespace fp8lab::cli {
@@ -26,11 +27,13 @@ struct Options {
 };
 
 json to_json(const Explanation& one) {
-  return {{"models", one.models},
-          {"promotion", one.promotion_interval},
-          {"scale_order", to_string(one.scale_order)},
-          {"split_k", one.split_k},
-          {"rounding", one.rounding}};
+  json result{{"models", one.models},
+              {"promotion", one.promotion_interval},
+              {"scale_order", to_string(one.scale_order)},
+              {"split_k", one.split_k},
+              {"rounding", one.rounding}};
+  if (one.c_enters != CPlacement::unnamed) result["c_enters"] = to_string(one.c_enters);
+  return result;
 }
 
 json to_json(const Identification& r, std::size_t top) {
@@ -72,6 +75,9 @@ int run(const Options& options) {
   const Product product =
       make_product_of_unknown_model(load_operands(options.operands), default_output(*id));
   const Identification result = identify(product, got, options.operands.threads);
+  NonFiniteReport non_finite = count_non_finite(product);
+  non_finite.push_back({options.got, count_non_finite(*id, d.bytes)});
+  warn_of_non_finite(non_finite);
   if (options.json)
     fmt::print("{}\n", to_json(result, options.top).dump(2));
   else
@@ -92,7 +98,7 @@ void add_identify(CLI::App& app, Action& action) {
   add_input_options(*command, options->operands);
   command->add_option("--out-dtype", options->output_dtype, "what uint8 codes of D are");
   command->add_option("--top", options->top, "ranks to show")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -12,6 +12,7 @@
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/table.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -76,6 +77,15 @@ Table profiles() {
 
 constexpr const char* kUnused = "-";  // null in JSON
 
+/// The recordings that a measured model replays, with their rows.
+std::string evidence_of(const InstructionModel& model) {
+  std::string text;
+  for (const ReplayedRows& one : model.evidence)
+    text += fmt::format("{}{} ({}, {} rows)", text.empty() ? "" : ", ", one.recording, one.gpu,
+                        one.rows);
+  return text.empty() ? kUnused : text;
+}
+
 /// A model's fields where its kind uses them.
 std::vector<Cell> model_row(const InstructionModel& model) {
   const AccumulatorModel& accumulator = model.accumulator;
@@ -95,8 +105,11 @@ std::vector<Cell> model_row(const InstructionModel& model) {
           where(rounds, accumulator.output_fraction_bits),
           rounds ? std::string(to_string(accumulator.rounding)) : kUnused,
           std::string(format(accumulator.output_format).name),
+          where(fused && accumulator.min_alignment_exponent != kNoMinAlignmentExponent,
+                accumulator.min_alignment_exponent),
           std::string(to_string(model.standing)),
-          std::string(model.source)};
+          std::string(model.source),
+          evidence_of(model)};
 }
 
 Table models() {
@@ -109,9 +122,55 @@ Table models() {
                {"output_bits", "bits", "fraction bits of the sum"},
                {"rounding", "", "rounding of the sum"},
                {"output", "", "format of the result"},
+               {"min_exponent", "", "exponent that no alignment is below"},
                {"standing", "", "how well it is known"},
-               {"source", "", "who says so"}});
+               {"source", "", "who says so"},
+               {"evidence", "", "recordings that replay without a mismatch"}});
   for (const InstructionModel& model : instruction_models()) table.add_row(model_row(model));
+  return table;
+}
+
+std::string tile_text(const Recipe& recipe) {
+  const auto side = [](std::int64_t size) { return size == 0 ? "all" : std::to_string(size); };
+  return side(recipe.row_block) + " x " + side(recipe.k_block);
+}
+
+/// One row an operand that has a recipe of its own.
+void add_recipe(Table& table, const Preset& preset, std::string_view operand,
+                const Recipe& recipe) {
+  table.add_row({std::string(preset.name), std::string(operand),
+                 std::string(format(recipe.format).name), std::string(to_string(recipe.rule)),
+                 std::string(to_string(recipe.source)), tile_text(recipe),
+                 std::string(takes_bf16(recipe.rule)               ? "bf16"
+                             : computes_in_fp32_input(recipe.rule) ? "fp32"
+                                                                   : "any"),
+                 std::string(preset.used_by), std::string(preset.source),
+                 std::string(to_string(preset.evidence))});
+}
+
+Table recipes() {
+  Table table("recipes", "Recipes",
+              {{"name", "", "name in every option"},
+               {"operand", "", "operand of a linear layer"},
+               {"format", "", "format of the codes"},
+               {"rule", "", "formula from amax to scale"},
+               {"scale_from", "", "where the amax comes from"},
+               {"tile", "", "rows and columns under one scale"},
+               {"input", "", "type of the tensor that the rule is for"},
+               {"used_by", "", "system"},
+               {"source", "", "version and file that it was read from"},
+               {"known", "", "how it is known to have the system's bits"}});
+  for (const Preset& preset : presets()) {
+    add_recipe(table, preset, "activation", preset.activation);
+    if (preset.activation_for_wgrad)
+      add_recipe(table, preset, "activation in wgrad", *preset.activation_for_wgrad);
+    add_recipe(table, preset, "weight", preset.weight);
+    if (preset.weight_for_dgrad)
+      add_recipe(table, preset, "weight in dgrad", *preset.weight_for_dgrad);
+    add_recipe(table, preset, "gradient", preset.gradient);
+    if (preset.gradient_for_wgrad)
+      add_recipe(table, preset, "gradient in wgrad", *preset.gradient_for_wgrad);
+  }
   return table;
 }
 
@@ -140,6 +199,7 @@ nlohmann::ordered_json to_json(const Table& table) {
 int run(const Options& options) {
   constexpr std::pair<std::string_view, Table (*)()> kKinds[] = {{"formats", formats},
                                                                  {"profiles", profiles},
+                                                                 {"recipes", recipes},
                                                                  {"models", models},
                                                                  {"experiments", experiments}};
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
@@ -160,9 +220,10 @@ int run(const Options& options) {
 
 void add_list(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("list", "Show every format, profile, model, experiment");
+  CLI::App* command =
+      app.add_subcommand("list", "Show every format, profile, recipe, model, experiment");
   command->add_option("WHAT", options->what, "one of these alone")
-      ->check(CLI::IsMember({"formats", "profiles", "models", "experiments"}));
+      ->check(CLI::IsMember({"formats", "profiles", "recipes", "models", "experiments"}));
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

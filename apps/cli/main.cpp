@@ -1,12 +1,10 @@
-#include <fmt/format.h>
-
 #include <cctype>
-#include <cstdio>
-#include <exception>
 #include <string>
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "process.hpp"
 
 namespace {
 
@@ -24,9 +22,16 @@ std::vector<std::string> arguments(int argc, char** argv) {
   return result;
 }
 
-}  // namespace
+/// Options and arguments whose value is empty: none means anything, and ignoring one loses what
+/// was asked for (a shell's empty variable, most often).
+void require_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option->results())
+      if (value.empty()) throw fp8lab::Error(option->get_name(), "a value", "''");
+  for (const CLI::App* command : app.get_subcommands()) require_values(*command);
+}
 
-int main(int argc, char** argv) {
+int parse_and_run(int argc, char** argv) {
   using namespace fp8lab::cli;
   CLI::App app{"fp8lab: what FP8 hardware computes, bit for bit, on a CPU"};
   app.require_subcommand(1);
@@ -53,11 +58,17 @@ int main(int argc, char** argv) {
   add_vectors(app, action);
   try {
     app.parse(arguments(argc, argv));
+    require_values(app);
     return action();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kPass : kUsage;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "fp8lab: {}\n", error.what());
-    return kUsage;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace fp8lab::cli;
+  prepare_process();
+  return finish_output(guarded([&] { return parse_and_run(argc, argv); }));
 }

@@ -1,4 +1,5 @@
 #include "operands.hpp"
+#include "fp8lab/core/threads.hpp"
 
 #include <utility>
 #include <vector>
@@ -15,9 +16,10 @@ std::string recipe_names() {
   return names;
 }
 
-std::optional<TensorView> load_optional(const std::string& name, std::vector<Operand>& loaded) {
+std::optional<TensorView> load_optional(const std::string& name, std::vector<Operand>& loaded,
+                                        const std::string& dtype = "") {
   if (name.empty()) return std::nullopt;
-  loaded.push_back(load_operand(name));
+  loaded.push_back(load_operand(name, element_type(dtype)));
   return loaded.back().tensor();
 }
 
@@ -25,15 +27,20 @@ std::optional<TensorView> load_optional(const std::string& name, std::vector<Ope
 
 void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--scale-a", o.scale_a,
-                     "file of A's inverse scales: one, one a row, or one a tile of [m, k]");
+                     "file of A's inverse scales: one, [m], [m, 1], or a grid of tiles of [m, k]");
   command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
-  command.add_option("--c", o.c, "file of C [m, n], floats, added in the units of D");
+  command.add_option("--tiles-a", o.tiles_a,
+                     "tiles of A's scales, as 1x128 (0: all); needed where a side is not 1, 32, "
+                     "128 or all");
+  command.add_option("--tiles-b", o.tiles_b, "the same for B's");
+  command.add_option("--scale-format", o.scale_format, "what uint8 scales are: e8m0fnu");
+  command.add_option("--c", o.c, "file of C [m, n], floats");
   command.add_option("--dtype", o.dtype,
                      "what uint8 codes of A (and B) are: e4m3fn, e5m2, e4m3fnuz ...");
   command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
-  command.add_option("--threads", o.threads, "0: all")->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
 }
 
 void add_operand_options(CLI::App& command, OperandOptions& o) {
@@ -46,8 +53,12 @@ void add_operand_options(CLI::App& command, OperandOptions& o) {
       ->capture_default_str();
   command
       .add_option("--scale-order", o.scale_order,
-                  "product_then_fma, product_then_add or a_then_fma_b")
+                  "product_then_fma, product_then_add, a_then_fma_b, b_then_fma_a or "
+                  "a_then_b_then_add")
       ->capture_default_str();
+  command.add_option("--c-enters", o.c_enters,
+                     "where C enters: accumulator (the instruction's c), promoted_sum or epilogue; "
+                     "needed with promotion or scales");
   command
       .add_option("--out-dtype", o.output_dtype,
                   "f32, bf16, f16, e4m3fn, e5m2; with a definition also e4m3fnuz, e5m2fnuz")
@@ -60,6 +71,11 @@ std::optional<ElementType> element_type(const std::string& name) {
   return find_element_type(name);
 }
 
+std::optional<ScaleTiles> scale_tiles(std::string_view option, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  return parse_scale_tiles(option, text);
+}
+
 GemmOperands load_operands(const OperandOptions& o) {
   auto loaded = std::make_shared<std::vector<Operand>>();
   const std::optional<ElementType> dtype = element_type(o.dtype);
@@ -69,8 +85,10 @@ GemmOperands load_operands(const OperandOptions& o) {
   operands.a = (*loaded)[0].tensor();
   operands.b = (*loaded)[1].tensor();
   operands.transpose_b = o.transpose_b;
-  operands.scale_a = load_optional(o.scale_a, *loaded);
-  operands.scale_b = load_optional(o.scale_b, *loaded);
+  operands.scale_a = load_optional(o.scale_a, *loaded, o.scale_format);
+  operands.scale_b = load_optional(o.scale_b, *loaded, o.scale_format);
+  operands.tiles_a = scale_tiles("--tiles-a", o.tiles_a);
+  operands.tiles_b = scale_tiles("--tiles-b", o.tiles_b);
   operands.c = load_optional(o.c, *loaded);
   operands.recipe = o.recipe;
   operands.owner = loaded;
@@ -82,6 +100,7 @@ Product load_product(const OperandOptions& o) {
   spec.model = o.model;
   spec.promotion_interval = o.promotion;
   spec.scale_order = find_scale_order(o.scale_order);
+  if (!o.c_enters.empty()) spec.c_enters = find_c_placement(o.c_enters);
   spec.output = default_output(find_format(o.output_dtype).id);
   if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
   return make_product(load_operands(o), spec);

@@ -17,7 +17,11 @@ struct OperandOptions {
   std::string b;
   std::string scale_a;
   std::string scale_b;
+  std::string tiles_a;
+  std::string tiles_b;
+  std::string scale_format;
   std::string c;
+  std::string c_enters;
   std::string dtype;
   std::string dtype_b;
   std::string recipe;
@@ -35,6 +39,9 @@ void add_input_options(CLI::App& command, OperandOptions& options);
 
 /// The same, and the options that say how they are multiplied.
 void add_operand_options(CLI::App& command, OperandOptions& options);
+
+/// The tiles that an option names, if it names some.
+std::optional<ScaleTiles> scale_tiles(std::string_view option, const std::string& text);
 
 /// The type that `--dtype` names, if it names one.
 std::optional<ElementType> element_type(const std::string& name);

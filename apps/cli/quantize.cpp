@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
 #include "json_number.hpp"
+#include "non_finite.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -24,6 +26,7 @@ struct Options {
   std::string output;
   std::vector<std::string> tensors;
   std::string role = "activation";
+  std::string product;
   std::string dtype;
   std::vector<std::string> history;
   bool transpose = false;
@@ -34,6 +37,7 @@ struct Options {
 /// dimension is k, all others are rows.
 struct Loaded {
   std::string name;
+  ElementType type = ElementType::f32;
   std::vector<float> values;
   std::vector<std::int64_t> shape;
 
@@ -47,6 +51,18 @@ struct Loaded {
   }
 };
 
+/// Elements that binary32 does not hold would be rounded here and once more by the cast.
+Loaded load_exact(const std::string& name, const TensorView& view) {
+  using enum ElementType;
+  const bool exact = view.type != f64 && view.type != u32 && view.type != u64 && view.type != i32 &&
+                     view.type != i64;
+  require(
+      exact, "tensor " + name,
+      "elements that FP32 holds exactly (another type would be rounded twice: convert it first)",
+      to_string(view.type));
+  return {name, view.type, to_float(view), view.shape};
+}
+
 std::vector<Loaded> load(const std::string& path, const Options& options) {
   const std::filesystem::path file(path);
   std::vector<Loaded> loaded;
@@ -55,19 +71,17 @@ std::vector<Loaded> load(const std::string& path, const Options& options) {
     std::optional<ElementType> dtype;
     if (!options.dtype.empty()) dtype = find_element_type(options.dtype);
     const NpyFile npy(file, dtype);
-    loaded.push_back({file.stem().string(), to_float(npy.tensor()), npy.tensor().shape});
+    loaded.push_back(load_exact(file.stem().string(), npy.tensor()));
     return loaded;
   }
   require(file.extension() == ".safetensors", "IN", "a .npy or .safetensors file", path);
   require(options.dtype.empty(), "--dtype", "a .npy file", path);
   const SafetensorsFile tensors(file);
-  for (const std::string& name : options.tensors) {
-    const TensorView& view = tensors.find(name);
-    loaded.push_back({name, to_float(view), view.shape});
-  }
+  for (const std::string& name : options.tensors)
+    loaded.push_back(load_exact(name, tensors.find(name)));
   if (options.tensors.empty())
     for (const NamedTensor& item : tensors.tensors())
-      loaded.push_back({item.name, to_float(item.tensor), item.tensor.shape});
+      loaded.push_back(load_exact(item.name, item.tensor));
   return loaded;
 }
 
@@ -85,9 +99,18 @@ void append(std::vector<NamedTensor>& out, const std::string& name, const Quanti
                    view_of(ElementType::e8m0fnu, tiles, std::span<const std::uint8_t>(q.e8m0))});
 }
 
+/// Of the tensor, its codes and its scales: a tile of zeros may give NaN, by the recipe's rule.
+NonFiniteReport non_finite_of(const Loaded& tensor, const QuantizedTensor& q) {
+  return {{tensor.name, count_non_finite(std::span(tensor.values))},
+          {tensor.name + "'s codes", count_non_finite(q.format, std::as_bytes(std::span(q.codes)))},
+          {tensor.name + "'s scales", count_non_finite(std::span(q.scales))},
+          {tensor.name + "'s inverse scales", count_non_finite(std::span(q.inverse_scales))}};
+}
+
 nlohmann::json to_json(const Loaded& tensor, const QuantizedTensor& q,
-                       const QuantizationStatistics& s) {
+                       const QuantizationStatistics& s, const NonFiniteReport& non_finite) {
   return {{"tensor", tensor.name},
+          {"non_finite_counts", cli::to_json(non_finite)},
           {"shape", tensor.shape},
           {"format", format(q.format).name},
           {"tile", {q.row_block, q.k_block}},
@@ -118,19 +141,43 @@ void print(const Loaded& tensor, const QuantizedTensor& q, const QuantizationSta
              s.tile_range_mean, s.tile_range_max, s.scale_overhead_percent);
 }
 
+/// Systems that compute in the type of the tensor have other bits for another type.
+void require_type(const Recipe& recipe, const std::string& name, const Loaded& tensor) {
+  if (computes_in_fp32_input(recipe.rule)) {
+    const bool narrow = tensor.type == ElementType::bf16 || tensor.type == ElementType::f16;
+    require(!narrow, "recipe",
+            fmt::format("{}-bf16 for BF16 (FP16 has none): {} computes in the tensor's type, FP32",
+                        name, name),
+            fmt::format("{} elements", to_string(tensor.type)));
+  }
+  if (!takes_bf16(recipe.rule)) return;
+  for (const float x : tensor.values)
+    if (!std::isnan(x) && rounded_to_bf16(x) != x)
+      throw Error("recipe", "BF16 elements for " + name, fmt::format("{}", x));
+}
+
 /// One tensor by the recipe, after its own past. Throws `Error` that names the tensor.
-QuantizedTensor quantize(const Recipe& recipe, const std::vector<std::vector<Loaded>>& past,
-                         const std::vector<Loaded>& inputs, std::size_t i, bool transpose) try {
+QuantizedTensor quantize(const Recipe& recipe, const Options& options,
+                         const std::vector<std::vector<Loaded>>& past,
+                         const std::vector<Loaded>& inputs, std::size_t i) try {
   Quantizer quantizer(recipe);
-  for (const std::vector<Loaded>& step : past) quantizer.observe(step[i].matrix());
-  return quantizer.quantize(inputs[i].matrix(), transpose);
+  require_type(recipe, options.recipe, inputs[i]);
+  for (const std::vector<Loaded>& step : past) {
+    require_type(recipe, options.recipe, step[i]);
+    quantizer.observe(step[i].matrix());
+  }
+  return quantizer.quantize(inputs[i].matrix(), options.transpose);
 } catch (const Error& error) {
   throw Error(fmt::format("tensor {} {}: {}{}", inputs[i].name, shape_text(inputs[i].shape),
                           error.what(), inputs.size() > 1 ? " (--tensor takes some only)" : ""));
 }
 
 int run(const Options& options) {
-  const Recipe& recipe = find_preset(options.recipe).recipe(find_tensor_role(options.role));
+  const Preset& preset = find_preset(options.recipe);
+  const TensorRole role = find_tensor_role(options.role);
+  const Recipe& recipe = options.product.empty()
+                             ? preset.recipe(role)
+                             : preset.recipe(role, find_linear_product(options.product));
   const bool has_past = recipe.source != ScaleSource::current;
   require(has_past || options.history.empty(), "--history", "a delayed, windowed or static recipe",
           options.recipe);
@@ -145,11 +192,13 @@ int run(const Options& options) {
   std::vector<QuantizedTensor> results;
   nlohmann::json report = nlohmann::json::array();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    results.push_back(quantize(recipe, past, inputs, i, options.transpose));
+    results.push_back(quantize(recipe, options, past, inputs, i));
     const QuantizationStatistics statistics =
         quantization_statistics(inputs[i].matrix(), results.back());
+    const NonFiniteReport non_finite = non_finite_of(inputs[i], results.back());
+    warn_of_non_finite(non_finite);
     if (options.json)
-      report.push_back(to_json(inputs[i], results.back(), statistics));
+      report.push_back(to_json(inputs[i], results.back(), statistics, non_finite));
     else
       print(inputs[i], results.back(), statistics);
   }
@@ -160,8 +209,10 @@ int run(const Options& options) {
       append(out, inputs[i].name, q, inputs[i].shape);
       if (q.transposed) append(out, inputs[i].name + ".transposed", *q.transposed, {q.k, q.rows});
     }
-    write_safetensors(options.output, std::move(out),
-                      {{"fp8lab.recipe", options.recipe}, {"fp8lab.role", options.role}});
+    std::map<std::string, std::string> metadata{{"fp8lab.recipe", options.recipe},
+                                                {"fp8lab.role", options.role}};
+    if (!options.product.empty()) metadata["fp8lab.product"] = options.product;
+    write_safetensors(options.output, std::move(out), metadata);
   }
   if (options.json)
     fmt::print(
@@ -172,7 +223,7 @@ int run(const Options& options) {
 }
 
 std::string recipe_help() {
-  std::string text = "recipe:";
+  std::string text = "recipe (`fp8lab list recipes` says whose):";
   for (const Preset& preset : presets()) text += " " + std::string(preset.name);
   return text;
 }
@@ -190,6 +241,9 @@ void add_quantize(CLI::App& app, Action& action) {
   command->add_option("--tensor", options->tensors, "tensors to take (default: all)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();
+  command->add_option("--product", options->product,
+                      "fprop, dgrad or wgrad, for recipes that cast an operand in two ways; IN is "
+                      "the operand as that product reads it");
   command->add_option("--dtype", options->dtype, "what a .npy's |u1, <u2 or <V2 elements are");
   command->add_option("--history", options->history,
                       "earlier steps or calibration batches, for recipes that look back");

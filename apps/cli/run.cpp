@@ -15,6 +15,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/gemm/backend.hpp"
@@ -41,7 +42,7 @@ struct Options {
   std::string out = kDefaultOut;
   std::string backend = kDefaultBackend;
   std::uint64_t seed = 1;
-  int threads = omp_get_max_threads();
+  int threads = 0;  ///< all
   bool quick = false;
   bool no_plots = false;
   bool json = false;
@@ -193,7 +194,8 @@ int run_jobs(const Options& options, const Part& part) {
   return kPass;
 }
 
-int run(const Options& options) {
+int run(Options options) {
+  options.threads = team_size(options.threads);
   if (!options.mpi) return run_jobs(options, {});
 #ifdef FP8LAB_WITH_MPI
   const mpi::Session session;
@@ -238,7 +240,7 @@ void add_run(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, kMostThreads))
       ->take_last();
   command->add_flag("--no-plots", options->no_plots, "tables only");
   command->add_flag("--mpi", options->mpi,

@@ -1,7 +1,6 @@
 #include "fp8lab/sweep/sweep.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +13,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/grid_file.hpp"
 #include "progress_bar.hpp"
@@ -28,6 +28,7 @@ using Seconds = std::chrono::duration<double>;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kShownPoints = 20;
+constexpr double kMostSeconds = 1e9;
 constexpr Seconds kEstimateBudget{3.0};
 
 struct Options {
@@ -38,7 +39,8 @@ struct Options {
   std::optional<std::uint64_t> seed;
   std::string shard = "0/1";
   std::string out = "sweep";
-  int threads = omp_get_max_threads();
+  int threads = 0;  ///< all
+  double point_seconds = 0.0;
   bool quick = false;
   bool dry_run = false;
   bool resume = false;
@@ -190,6 +192,7 @@ int run_as_root(const mpi::Session& session, const SweepPlan& plan, const Option
   if (lost_ranks > 0) {
     fmt::print(stderr, "fp8lab: {} of {} ranks did not answer: their points were run again\n",
                lost_ranks, session.size());
+    keep_exit_code();
     session.abandon(code);
   }
   return code;
@@ -209,13 +212,14 @@ int run_over_mpi(const SweepPlan& /*plan*/, const Options& /*options*/) {
 }
 #endif
 
-int run(const Options& options) {
+int run(Options options) {
+  options.threads = team_size(options.threads);
   const SweepPlan plan = plan_of(options);
   if (options.dry_run) return dry_run(plan, options);
   if (options.mpi) return run_over_mpi(plan, options);
   const SweepOutcome outcome = run_with_progress(
       plan, options, [&](const SweepPlan& of, SweepLog& log, const OnSweepProgress& call) {
-        run_points_on_threads(of, log, options.threads, call);
+        run_points_in_processes(of, log, {options.threads, options.point_seconds}, call);
       });
   return report(outcome, options.out, options.json);
 }
@@ -252,7 +256,13 @@ void add_sweep(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "points side by side; results are the same")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, kMostThreads))
+      ->take_last();
+  command
+      ->add_option("--point-seconds", options->point_seconds,
+                   "a point that runs longer fails; 0: none does. Not under --mpi")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, kMostSeconds))
       ->take_last();
   command->add_flag("--quick", options->quick, "the experiment's small form at each point");
   command->add_flag("--resume", options->resume, "go on with the sweep in the folder");

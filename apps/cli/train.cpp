@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <omp.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -11,6 +10,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/train/monitor.hpp"
 #include "fp8lab/train/trainer.hpp"
 #include "json_number.hpp"
@@ -19,6 +19,8 @@ namespace fp8lab::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kMostSteps = 1'000'000'000;
 
 struct Options {
   std::string recipe = "te-current";
@@ -34,7 +36,7 @@ struct Options {
   int outlier_log2 = 0;
   double loss_scale = 1.0;
   std::uint64_t seed = 1;
-  int threads = omp_get_max_threads();
+  int threads = 0;  ///< all
   bool json = false;
 };
 
@@ -89,10 +91,11 @@ train::TrainerOptions trainer_options(const Options& o) {
 
 /// Runs until the last step, or to a loss that is not finite.
 std::vector<train::StepRecord> run_steps(train::Trainer& trainer, const Options& o,
-                                         train::TrainingMonitor& monitor) {
+                                         train::TrainingMonitor& monitor, std::ofstream& log) {
   std::vector<train::StepRecord> records;
   const Progress progress(trainer.steps_done(), o.schedule.steps, trainer.tokens_per_step());
   while (trainer.steps_done() < o.schedule.steps) {
+    require(log.good(), "--log", "a file that can be written to the end", "'" + o.log + "'");
     train::PassContext context{.threads = o.threads, .on_cast = {}};
     if (trainer.steps_done() % o.monitor_every == 0)
       context.on_cast = [&](std::string_view name, const FloatMatrix& x, const QuantizedTensor& q) {
@@ -108,6 +111,8 @@ std::vector<train::StepRecord> run_steps(train::Trainer& trainer, const Options&
       trainer.save(o.checkpoint);
     if (!std::isfinite(r.loss)) break;
   }
+  if (log.is_open()) log.close();
+  require(log.good(), "--log", "a file that can be written to the end", "'" + o.log + "'");
   return records;
 }
 
@@ -127,7 +132,8 @@ void print_for_people(const train::Trainer& trainer, const std::vector<train::St
   }
 }
 
-int run(const Options& o) {
+int run(Options o) {
+  o.threads = team_size(o.threads);
   std::shared_ptr<const train::DataSource> data =
       o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, o.seed)
                      : train::text_file(o.text, o.seed);
@@ -140,7 +146,7 @@ int run(const Options& o) {
     require(log.good(), "--log", "a file that can be written", "'" + o.log + "'");
     monitor.log_to(&log);
   }
-  const std::vector<train::StepRecord> records = run_steps(trainer, o, monitor);
+  const std::vector<train::StepRecord> records = run_steps(trainer, o, monitor, log);
   if (!o.json) {
     print_for_people(trainer, records, monitor);
     return kPass;
@@ -166,11 +172,11 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--text", o->text, "a file whose bytes are learned; default: a language");
   command->add_option("--checkpoint", o->checkpoint, "continued where it exists, and kept up");
   command->add_option("--save-every", o->save_every, "steps between checkpoints")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command->add_option("--log", o->log, "JSON lines: casts of monitored steps, loss of every step");
   command->add_option("--monitor-every", o->monitor_every, "steps between looks at the casts")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command->add_option("--steps", o->schedule.steps, "steps of the whole run")
       ->capture_default_str();
@@ -184,11 +190,12 @@ void add_train(CLI::App& app, Action& action) {
   command->add_option("--outlier-channels", o->outlier_channels, "feature channels scaled up")
       ->capture_default_str();
   command->add_option("--outlier-log2", o->outlier_log2, "by 2 to this power")
+      ->check(CLI::Range(-60, 60))
       ->capture_default_str();
   command->add_option("--loss-scale", o->loss_scale, "a power of two")->capture_default_str();
   command->add_option("--seed", o->seed, "seed of weights and data")->capture_default_str();
   command->add_option("--threads", o->threads, "threads; results do not depend on them")
-      ->check(CLI::Range(1, 4096));
+      ->check(CLI::Range(1, kMostThreads));
   command->add_flag("--json", o->json, "machine-readable output");
   command->callback([o, &action] { action = [o] { return run(*o); }; });
 }

@@ -15,6 +15,7 @@
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/verify/gates.hpp"
+#include "non_finite.hpp"
 #include "operands.hpp"
 #include "verify_json.hpp"
 #include "verify_results.hpp"
@@ -29,6 +30,7 @@ struct Options {
   std::string golden;
   std::string cast;
   std::string scale;
+  std::string tiles;
   std::string check = "bitwise";
   std::string map;
   std::string out;
@@ -58,13 +60,13 @@ VerifyReport verify_dump(const Options& options, const VerifyOptions& how) {
   const Operand x = load_operand(options.inputs[0], element_type(options.operands.dtype));
   const Operand got = load_output(options.got, options.cast);
   if (options.scale.empty()) return verify_cast(spec, x, nullptr, got, how);
-  const Operand scale = load_operand(options.scale);
+  const Operand scale = load_operand(options.scale, element_type(options.operands.scale_format));
   return verify_cast(spec, x, &scale, got, how);
 }
 
 VerifyReport verify_as_asked(const Options& options) {
-  const VerifyOptions how{find_check(options.check), options.fault_matrix,
-                          options.operands.threads};
+  const VerifyOptions how{find_check(options.check), options.fault_matrix, options.operands.threads,
+                          scale_tiles("--tiles", options.tiles)};
   const std::size_t wanted = options.cast.empty() ? 2 : 1;
   require(options.golden.empty() != options.inputs.empty(), "verify",
           "either --inputs (A B, or X with --cast) or --golden FILE",
@@ -161,6 +163,7 @@ int run(const Options& options, const std::string& command) {
     if (options.gates) print_gates(report);
     if (options.fault_matrix) fmt::print("{}", describe_faults(*report.power));
   }
+  warn_of_non_finite(report.non_finite);
   if (!options.map.empty() && !report.map.counts.empty()) draw(report, options.map);
   if (!options.out.empty()) write_folder(report, options, command, started);
   if (report.verdict == Verdict::mismatch) return kMismatch;
@@ -181,6 +184,7 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--cast", options->cast, "GOT is a cast of X to this format");
   command->add_option("--scale", options->scale,
                       "with --cast: file of what X was multiplied by, one or one a tile");
+  command->add_option("--tiles", options->tiles, "with --scale: its tiles, as 1x128 (0: all)");
   command
       ->add_option("--check", options->check,
                    "what decides: bitwise, budget, or a gate (see --gate)")

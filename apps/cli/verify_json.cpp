@@ -5,6 +5,7 @@
 #include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "json_number.hpp"
+#include "non_finite.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -60,6 +61,17 @@ json element(const VerifyReport& r, const ElementReport& e) {
   return result;
 }
 
+json region(const Region& r) {
+  json result{{"rows", {r.row, r.row + r.rows}},
+              {"columns", {r.column, r.column + r.columns}},
+              {"mismatches", r.mismatches},
+              {"content", to_string(r.content)}};
+  if (r.content == RegionContent::elsewhere) result["copy_of"] = {r.from_row, r.from_column};
+  if (r.diagnosis && !r.diagnosis->causes.empty())
+    result["cause"] = r.diagnosis->causes.front().name;
+  return result;
+}
+
 json power_json(const PowerReport& p) {
   json faults = json::array();
   for (const FaultOutcome& fault : p.faults) {
@@ -67,6 +79,7 @@ json power_json(const PowerReport& p) {
     for (std::size_t i = 0; i < fault.detected.size(); ++i)
       detected[std::string(p.checks[i].name())] = static_cast<bool>(fault.detected[i]);
     faults.push_back({{"fault", fault.name},
+                      {"class", to_string(fault.kind)},
                       {"applies", fault.applies},
                       {"reason", fault.reason},
                       {"mismatch_rate", fault.mismatch_rate},
@@ -88,13 +101,19 @@ json to_json(const VerifyReport& r) {
               {"out_dtype", format(r.output).name},
               {"metrics", metrics(r)},
               {"gates", gate_results},
+              {"non_finite_counts", to_json(r.non_finite)},
               {"elements", json::array()}};
   for (const ElementReport& e : r.elements) result["elements"].push_back(element(r, e));
+  result["regions"] = json::array();
+  for (const Region& one : r.regions) result["regions"].push_back(region(one));
   if (r.budget)
     result["budget"] = {{"checked", r.budget->checked},
                         {"within", r.budget->within},
                         {"median", json_number(r.budget->median)}};
-  if (r.power) result["power"] = power_json(*r.power);
+  if (r.power) {
+    result["power"] = power_json(*r.power);
+    result["power"]["has_power"] = r.power->has_power(r.power_of_check);
+  }
   if (!r.diagnosis) return result;
   json causes = json::array();
   for (const Cause& cause : r.diagnosis->causes)

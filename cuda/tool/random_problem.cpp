@@ -5,6 +5,7 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/c_placement.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -95,6 +96,7 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
     set(problem_.a_scales, a_scales_, 1, 128, m * blocks(k), "gemm.a_scales");
     set(problem_.b_scales, b_scales_, 128, 128, blocks(n) * blocks(k), "gemm.b_scales");
   }
+  problem_.c_enters = gemm_detail::passing_place(problem_);
 }
 
 void RandomProblem::add_c() {
@@ -102,6 +104,7 @@ void RandomProblem::add_c() {
   c_.resize(outputs());
   for (std::size_t i = 0; i < c_.size(); ++i) c_[i] = static_cast<float>(random.normal(i) * 1000.0);
   problem_.c = c_.data();
+  problem_.c_enters = gemm_detail::passing_place(problem_);
 }
 
 std::size_t RandomProblem::outputs() const {

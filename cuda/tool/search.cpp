@@ -117,9 +117,7 @@ std::vector<Candidate> candidates_of(Recipe recipe) {
   for (const std::int64_t interval : {0, 32, 64, 128, 256, 512, 1024, 2048}) {
     // Scales that change along K need a promotion that divides their block.
     if (recipe == Recipe::blockwise && (interval == 0 || interval > 128)) continue;
-    for (const ScaleOrder order :
-         {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b})
-      candidates.push_back({0.0, interval, order});
+    for (const ScaleOrder order : scale_orders()) candidates.push_back({0.0, interval, order});
   }
   return candidates;
 }

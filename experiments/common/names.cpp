@@ -45,6 +45,10 @@ std::size_t positive(const Parameters& parameters, std::string_view key) {
 }
 
 std::vector<double> log_steps(double from, double to, double per_decade) {
+  require(std::isfinite(from) && std::isfinite(to) && from <= to, "sweep",
+          "a first exponent that is not above the last", fmt::format("{:g} to {:g}", from, to));
+  require(per_decade >= 1.0 && std::isfinite(per_decade), "sweep", "at least 1 step a decade",
+          fmt::format("{:g}", per_decade));
   std::vector<double> steps;
   // Half a step of slack, so that rounding in `to` does not lose the last one.
   for (int i = 0; from + i / per_decade <= to + 0.5 / per_decade; ++i)

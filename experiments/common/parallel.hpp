@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <exception>
 
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
@@ -17,7 +18,7 @@ void parallel_points(const RunContext& context, std::size_t count, Point point, 
                      double to = 1.0) {
   std::exception_ptr failure;
   std::size_t done = 0;
-#pragma omp parallel for schedule(dynamic) num_threads(context.threads)
+#pragma omp parallel for schedule(dynamic) num_threads(team_size(context.threads))
   for (std::size_t i = 0; i < count; ++i) {
     try {
       point(i);

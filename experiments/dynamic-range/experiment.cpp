@@ -35,6 +35,9 @@ Setup read_setup(const Parameters& p) {
   for (const std::string& name : p.texts("formats")) s.formats.push_back(&find_format(name));
   for (const std::string& name : p.texts("policies"))
     s.policies.push_back(&find_cast_profile(name));
+  require(p.real("scale_from") <= p.real("scale_to"), "scale_to",
+          fmt::format("at least scale_from = {:g}", p.real("scale_from")),
+          fmt::format("{:g}", p.real("scale_to")));
   s.scales = log_steps(p.real("scale_from"), p.real("scale_to"), p.real("scales_per_decade"));
   s.elements = positive(p, "elements");
   s.plot_decades = p.real("plot_decades");

@@ -45,6 +45,9 @@ Setup read_setup(const Parameters& p) {
   s.tensor.elements = positive(p, "elements");
   s.tensor.sigma = p.real("sigma");
   s.repeats = positive(p, "repeats");
+  require(p.real("outlier_from") <= p.real("outlier_to"), "outlier_to",
+          fmt::format("at least outlier_from = {:g}", p.real("outlier_from")),
+          fmt::format("{:g}", p.real("outlier_to")));
   s.outliers =
       log_steps(p.real("outlier_from"), p.real("outlier_to"), p.real("outliers_per_decade"));
   s.tiles = positive_list(p, "tiles");
@@ -326,6 +329,7 @@ std::string containment_finding(const Setup& s, const std::vector<Point>& points
     for (const Point& p : points)
       if (p.policy == s.policies.front() && p.tile == tile)
         damaged.push_back(p.spread.damaged.mean);
+    if (damaged.empty()) continue;  // the tile is larger than every tensor
     const Spread range = spread_of(damaged);
     figures += fmt::format("{} {:.0f} to {:.0f} {}", figures.empty() ? "" : ",", range.min,
                            range.max, sharing(tile));

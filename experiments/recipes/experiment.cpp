@@ -65,6 +65,9 @@ std::vector<float> draw(const RunContext& context, const std::string& kind, std:
     throw Error("tensors", "normal, log-normal, student-t or outlier-channels", "'" + kind + "'");
   const auto magnitude = static_cast<float>(p.real("magnitude"));
   for (float& value : x) value *= magnitude;
+  const auto beyond = std::count_if(x.begin(), x.end(), [](float v) { return !std::isfinite(v); });
+  require(beyond == 0, "magnitude", fmt::format("one under which every {} element fits FP32", kind),
+          fmt::format("{:g}, with {} elements beyond it", p.real("magnitude"), beyond));
   return x;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab::experiments {
@@ -28,7 +29,7 @@ DotRepeats repeat_dots(std::uint64_t seed, std::int64_t repeats, int threads) {
   DotRepeats result;
   result.as_written.resize(static_cast<std::size_t>(repeats));
   result.corrected.resize(static_cast<std::size_t>(repeats));
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(team_size(threads))
   for (std::int64_t i = 0; i < repeats; ++i) {
     const ListingDraws draws = listing_draws(stream, static_cast<std::uint64_t>(i));
     result.as_written[static_cast<std::size_t>(i)] = dot_as_written(draws);
@@ -52,7 +53,7 @@ std::vector<TorchListing> repeat_torch(std::uint64_t seed, std::int64_t repeats,
           fmt::format("{}", outlier));
   const RandomStream stream(seed, "seed-listings/torch");
   std::vector<TorchListing> result(static_cast<std::size_t>(repeats));
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#pragma omp parallel for schedule(dynamic) num_threads(team_size(threads))
   for (std::int64_t i = 0; i < repeats; ++i)
     result[static_cast<std::size_t>(i)] =
         run_torch_listing(stream, static_cast<std::uint64_t>(i), outlier);

@@ -197,7 +197,9 @@ class Simulation {
     if (!arrivals_.empty()) until = arrivals_.top().time;
     if (here_) until = std::min(until, here_ends_);
     if (!here_ && next_ == costs_.size()) until = std::min(until, overdue_from());
-    now_ = std::max(now_ + d_.pause, noticed(now_, until, d_.pause));
+    // Time must pass even where a pause is less than its resolution.
+    now_ =
+        std::max({now_ + d_.pause, noticed(now_, until, d_.pause), std::nextafter(now_, kNever)});
   }
 
   const Dealing& d_;

@@ -52,8 +52,8 @@ std::map<std::string, std::function<Variant(const std::string&)>> makers() {
   add("mitigation", "fix-promotion", fp8("", unscaled(kE4), unscaled(kE4), kPromotion));
   add("mitigation", "fix-tiles", find_linear_recipe("mxfp8-rceil"));
   add("mitigation", "fix-all", fp8("", per_tensor(kE4), per_tensor(kE5), kPromotion));
-  for (const char* name : {"te-delayed", "te-current", "torchao-rowwise", "deepseek-v3", "deepgemm",
-                           "te-mxfp8", "ms-amp"})
+  for (const char* name : {"te-delayed", "te-current", "torchao-rowwise", "deepseek-v3",
+                           "deepseek-v3-first", "deepgemm", "te-mxfp8", "ms-amp"})
     add("preset", name, find_linear_recipe(name));
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/verify/cases.hpp"
 
 using namespace fp8lab;
 
@@ -94,6 +96,80 @@ TEST_CASE("every fused model equals rational arithmetic on random codes", "[accu
   }
 }
 
+TEST_CASE("products at the alignment's lower limit equal rational arithmetic", "[accumulate]") {
+  for (const char* name : {"sm80.mma.bf16", "sm80.mma.tf32", "sm90.mma.bf16", "sm90.mma.tf32",
+                           "sm70.mma.f16.f16", "sm80.mma.f16.f16", "sm90.mma.f16.f16"}) {
+    const InstructionModel& model = find_instruction_model(name);
+    const bool half = model.accumulator.output_format == FormatId::f16;
+    std::array<int, 3> seen{};  // outputs that faults change
+    int failures = 0;
+    const VectorFile file = generate_cases(model, CaseKind::adversarial, 13 * 300, 5);
+    for (std::size_t i = 12; i < file.cases.size(); i += 13) {  // the cases about the limit
+      const VectorCase& one = file.cases[i];
+      const auto start = std::bit_cast<float>(one.c);
+      const auto sum_of = [&](const AccumulatorModel& m) {
+        return oracle::fused(m, format(model.a_format), decode_all(model.a_format, one.a),
+                             format(model.b_format), decode_all(model.b_format, one.b), start);
+      };
+      const oracle::cpp_rational sum = sum_of(model.accumulator);
+      // The oracle has no sign of zero: only the value of such outputs is compared.
+      const auto got = std::bit_cast<float>(one.d);
+      if (got != static_cast<float>(static_cast<double>(sum)) && ++failures <= 5)
+        UNSCOPED_INFO(fmt::format("case {} c {:a}: expected {:a}, got {:a}", i, start,
+                                  static_cast<double>(sum), got));
+      AccumulatorModel fault = model.accumulator;
+      ++fault.min_alignment_exponent;
+      seen[0] += sum_of(fault) != sum;
+      fault.min_alignment_exponent -= 2;
+      seen[1] += sum_of(fault) != sum;
+      fault = model.accumulator;
+      fault.half_c_exponent = HalfCExponent::widened;
+      seen[2] += sum_of(fault) != sum;
+    }
+    INFO(name << ": outputs changed by a limit above " << seen[0] << ", below " << seen[1]
+              << ", a widened c " << seen[2]);
+    CHECK(failures == 0);
+    CHECK(seen[0] >= 10);
+    CHECK(seen[1] >= 10);
+    CHECK((!half || seen[2] >= 10));
+  }
+}
+
+TEST_CASE("what is below the alignment's lower limit vanishes, done by hand", "[accumulate]") {
+  const auto bf16 = [](const char* name, const Codes& a, const Codes& b, float c) {
+    return bits(dot_product(find_instruction_model(name).accumulator, FormatId::bf16, a,
+                            FormatId::bf16, b, c));
+  };
+  const std::uint32_t down = 0x8000;
+  // 2^-79 * 2^-77 = 2^-156 is the last place on Ampere, 2^-157 is not; on Hopper it is 2^-158.
+  const Codes a(8, 0x1800);    // 2^-79
+  const Codes b(8, 0x1900);    // 2^-77
+  const Codes low(8, 0x1880);  // 2^-78
+  CHECK(a[0] == encode(format(FormatId::bf16), kNvidiaNosat, 0x1p-79F));
+  // Eight times 2^-156 is below 2^-149, and an output of zero keeps the sum's sign.
+  CHECK(bf16("sm80.mma.bf16", a, b, 0.0F) == bits(0.0F));
+  Codes negative = a;
+  for (std::uint32_t& code : negative) code |= down;
+  CHECK(bf16("sm80.mma.bf16", negative, b, 0.0F) == bits(-0.0F));
+  // One place lower nothing is left of the sum, and that is +0.
+  CHECK(bf16("sm80.mma.bf16", negative, low, 0.0F) == bits(0.0F));
+  CHECK(bf16("sm80.mma.bf16", negative, low, -0.0F) == bits(0.0F));
+  CHECK(bf16("sm90.mma.bf16", negative, low, 0.0F) == bits(-0.0F));
+  CHECK(bf16("sm90.mma.bf16", {down | 1}, {1}, 0.0F) == bits(0.0F));
+}
+
+TEST_CASE("a subnormal FP16 c brings its stored exponent, or the widened one", "[accumulate]") {
+  AccumulatorModel model = find_instruction_model("sm80.mma.f16.f16").accumulator;
+  // c = 2^-20 and a tie, 2^-25, above which is 2^-40: F = 24 keeps that from exponent -16 down.
+  const Codes a{0x0400, 0x0001};  // 2^-14, 2^-24
+  const Codes b{0x1000, 0x0100};  // 2^-11, 2^-16
+  const auto sum = [&] { return dot_product(model, FormatId::f16, a, FormatId::f16, b, 0x1p-20F); };
+  model.half_c_exponent = HalfCExponent::stored;
+  CHECK(sum() == 0x1p-20F);
+  model.half_c_exponent = HalfCExponent::widened;
+  CHECK(sum() == 0x1p-20F + 0x1p-24F);
+}
+
 TEST_CASE("truncation, alignment and the width of the sum on cases done by hand", "[accumulate]") {
   // 256 sets the unit to 2^(8-13) = 2^-5; 2^-6 is cut, 2^-5 stays.
   CHECK(hopper_bits({16, 0.125F}, {16, 0.125F}, 0.0F) == bits(256.0F));
@@ -145,7 +221,7 @@ TEST_CASE("zeros, subnormals and very large c", "[accumulate]") {
   const auto& bf16 = find_instruction_model("sm90.mma.bf16").accumulator;
   const Codes big{0x7f7f, 0x7f7f};
   CHECK(bits(dot_product(bf16, FormatId::bf16, big, FormatId::bf16, big)) == bits(kInf));
-  // BF16 products far below binary32's subnormals vanish toward zero.
+  // BF16 products far below binary32's subnormals vanish.
   const Codes tiny{0x0001};
   CHECK(bits(dot_product(bf16, FormatId::bf16, tiny, FormatId::bf16, tiny)) == bits(0.0F));
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -48,11 +49,14 @@ struct Terms {
   }
 };
 
-Codes finite_codes(const RandomStream& stream, const Format& f, std::size_t count) {
+/// Finite codes, of exponents up to `highest`.
+Codes finite_codes(const RandomStream& stream, const Format& f, std::size_t count,
+                   int highest = 99) {
   Codes codes;
   for (std::uint64_t draw = 0; codes.size() < count; ++draw) {
     const std::uint32_t code = stream.bits32(draw) & 0xff;
-    if (unpack(f, code).is_finite()) codes.push_back(code);
+    const Unpacked x = unpack(f, code);
+    if (x.is_finite() && x.exponent <= highest) codes.push_back(code);
   }
   return codes;
 }
@@ -67,26 +71,54 @@ std::vector<double> decode_all(const Format& f, const Codes& codes) {
 
 TEST_CASE("halves equal rational arithmetic on all finite codes and every size of c",
           "[accumulate]") {
-  for (const FormatId a_format : {FormatId::e4m3fn, FormatId::e5m2})
-    for (const FormatId b_format : {FormatId::e4m3fn, FormatId::e5m2}) {
-      int failures = 0;
-      for (std::uint64_t i = 0; i < 300; ++i) {
-        const auto k = static_cast<std::size_t>(1 + i * 7 % 70);
-        const Codes a = finite_codes({i, "a"}, format(a_format), k);
-        const Codes b = finite_codes({i, "b"}, format(b_format), k);
-        const RandomStream stream(i, "c");
-        const int scale = static_cast<int>(stream.below(0, 240)) - 140;
-        const float c = i % 5 == 0 ? 0.0F : static_cast<float>(std::ldexp(stream.normal(1), scale));
-        const auto expected = static_cast<float>(static_cast<double>(oracle::halves(
-            blackwell(), decode_all(format(a_format), a), decode_all(format(b_format), b), c)));
-        const float got = dot_product(blackwell(), a_format, a, b_format, b, c);
-        if (bits(got) != bits(expected) && ++failures <= 5)
-          UNSCOPED_INFO(fmt::format("case {} k {} c {:a}: expected {:08x}, got {:08x}", i, k, c,
-                                    bits(expected), bits(got)));
+  for (const char* name : {"sm90.mma.e4m3", "sm90.mma.e4m3.f16", "sm90.mma.e4m3.separate",
+                           "sm90.mma.e4m3.f16.separate"}) {
+    const AccumulatorModel& model = find_instruction_model(name).accumulator;
+    const bool half = model.output_format == FormatId::f16;
+    std::array<int, 4> seen{};  // outputs that faults change
+    for (const FormatId a_format : {FormatId::e4m3fn, FormatId::e5m2})
+      for (const FormatId b_format : {FormatId::e4m3fn, FormatId::e5m2}) {
+        int failures = 0;
+        for (std::uint64_t i = 0; i < 300; ++i) {
+          const auto k = static_cast<std::size_t>(1 + i * 7 % 70);
+          // The oracle has no infinities: sums stay inside FP16's range.
+          const int highest = half ? 2 : 99;
+          const Codes a = finite_codes({i, "a"}, format(a_format), k, highest);
+          const Codes b = finite_codes({i, "b"}, format(b_format), k, highest);
+          const RandomStream stream(i, "c");
+          const int scale = static_cast<int>(half ? stream.below(0, 36) : stream.below(0, 240));
+          const float c =
+              i % 5 == 0
+                  ? 0.0F
+                  : static_cast<float>(std::ldexp(stream.normal(1), scale - (half ? 24 : 140)));
+          const auto expected_with = [&](const AccumulatorModel& m, oracle::HalvesFault fault) {
+            return oracle::halves(m, decode_all(format(a_format), a),
+                                  decode_all(format(b_format), b), c, fault);
+          };
+          const oracle::cpp_rational sum = expected_with(model, {});
+          const auto expected = static_cast<float>(static_cast<double>(sum));
+          const float got = dot_product(model, a_format, a, b_format, b, c);
+          if (bits(got) != bits(expected) && ++failures <= 5)
+            UNSCOPED_INFO(fmt::format("case {} k {} c {:a}: expected {:08x}, got {:08x}", i, k, c,
+                                      bits(expected), bits(got)));
+          seen[0] += expected_with(model, {.swapped = true}) != sum;
+          seen[1] += expected_with(model, {.c_unrounded = true}) != sum;
+          seen[2] += expected_with(model, {.c_truncated = true}) != sum;
+          AccumulatorModel other = model;
+          other.halves_order = model.halves_order == HalvesOrder::chained ? HalvesOrder::separate
+                                                                          : HalvesOrder::chained;
+          seen[3] += expected_with(other, {}) != sum;
+        }
+        INFO(name << " " << format(a_format).name << " " << format(b_format).name);
+        CHECK(failures == 0);
       }
-      INFO(format(a_format).name << " " << format(b_format).name);
-      CHECK(failures == 0);
-    }
+    INFO(name << ": outputs changed by halves swapped " << seen[0] << ", c not rounded " << seen[1]
+              << ", c truncated " << seen[2] << ", the other order " << seen[3]);
+    CHECK((model.halves_order == HalvesOrder::separate || seen[0] >= 20));
+    CHECK((!half || seen[1] >= 20));
+    CHECK(seen[2] >= 20);
+    CHECK(seen[3] >= 20);
+  }
 }
 
 TEST_CASE("where halves cut, done by hand", "[accumulate]") {
@@ -189,7 +221,24 @@ TEST_CASE("what halves cannot take is refused by name", "[accumulate]") {
   AccumulatorModel model = blackwell();
   model.terms = 30;
   CHECK_THROWS_WITH(validate(model), contains("terms: expected a multiple of 4"));
-  model = blackwell();
-  model.output_format = FormatId::f16;
-  CHECK_THROWS_WITH(validate(model), contains("output_format: expected f32"));
+}
+
+TEST_CASE("FP16 sums by halves end in FP16's addition of c", "[accumulate]") {
+  const AccumulatorModel& hopper = find_instruction_model("sm90.mma.e5m2.f16").accumulator;
+  const auto sum = [&](const Codes& a, const Codes& b, float c) {
+    return bits(dot_product(hopper, FormatId::e5m2, a, FormatId::e5m2, b, c));
+  };
+  // 57344 is E5M2's largest number: twice that is an infinity of FP16, which c does not undo.
+  CHECK(sum({0x7b}, {0x3c}, 8192.0F - 20.0F) == bits(65504.0F));
+  CHECK(sum({0x7b}, {0x3c}, 8192.0F) == bits(kInf));
+  CHECK(sum({0x7b, 0x7b}, {0x3c, 0x3c}, -60000.0F) == bits(kInf));
+  CHECK(sum({0x3c}, {0x3c}, 70000.0F) == bits(kInf));
+  // Zeros have IEEE 754's signs: a product of the second half that rounds to -0 keeps c = -0
+  // negative, while a step without products gives +0.
+  CHECK(sum({0, 0, 0x81}, {0, 0, 0x02}, -0.0F) == bits(-0.0F));
+  CHECK(sum({0, 0, 0x81}, {0, 0, 0x02}, 0.0F) == bits(0.0F));
+  CHECK(sum({0x81}, {0x02}, -0.0F) == bits(0.0F));
+  CHECK(sum({0x00}, {0x3c}, -0.0F) == bits(0.0F));
+  // c = 1 + 2^-11 is a tie that goes to 1 before the products are added.
+  CHECK(sum({0x11}, {0x3c}, 1.0F + 0x1p-11F) == bits(1.0F + 0x1p-10F));
 }

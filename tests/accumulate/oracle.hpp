@@ -64,23 +64,30 @@ inline int operand_exponent(const fp8lab::Format& f, double value) {
   return std::max(std::ilogb(value), f.min_exponent());
 }
 
+/// FP16's nearest even to x, or x for binary32 output.
+inline cpp_rational entered(const fp8lab::AccumulatorModel& model, const cpp_rational& x) {
+  if (model.output_format != fp8lab::FormatId::f16) return x;
+  return round_to(x, 10, fp8lab::RoundingMode::nearest_even, -24);
+}
+
 /// One step of the fused truncated dot product on finite values.
 inline cpp_rational fused_step(const fp8lab::AccumulatorModel& model,
                                const fp8lab::Format& a_format, std::span<const double> a,
                                const fp8lab::Format& b_format, std::span<const double> b,
                                const cpp_rational& c) {
-  const fp8lab::Format& f32 = fp8lab::format(fp8lab::FormatId::f32);
+  const bool half = model.output_format == fp8lab::FormatId::f16;
+  const bool stored_half = half && model.half_c_exponent == fp8lab::HalfCExponent::stored;
   int largest = -100000;
-  if (c != 0) largest = std::max(exponent_of(c), f32.min_exponent());
+  if (c != 0) largest = std::max(exponent_of(c), stored_half ? -14 : -126);
   for (std::size_t i = 0; i < a.size(); ++i)
     if (a[i] != 0 && b[i] != 0)
       largest =
           std::max(largest, operand_exponent(a_format, a[i]) + operand_exponent(b_format, b[i]));
   if (largest == -100000) return 0;
+  largest = std::max(largest, model.min_alignment_exponent);
   const cpp_rational unit = power_of_two(largest - model.alignment_fraction_bits);
   cpp_int sum = truncate(c / unit);
   for (std::size_t i = 0; i < a.size(); ++i) sum += truncate(exactly(a[i]) * exactly(b[i]) / unit);
-  const bool half = model.output_format == fp8lab::FormatId::f16;
   return round_to(cpp_rational(sum) * unit, half ? 10 : model.output_fraction_bits, model.rounding,
                   half ? -24 : -126 - model.output_fraction_bits);
 }
@@ -89,7 +96,7 @@ inline cpp_rational fused_step(const fp8lab::AccumulatorModel& model,
 inline cpp_rational fused(const fp8lab::AccumulatorModel& model, const fp8lab::Format& a_format,
                           std::span<const double> a, const fp8lab::Format& b_format,
                           std::span<const double> b, float c) {
-  cpp_rational sum = exactly(static_cast<double>(c));
+  cpp_rational sum = entered(model, exactly(static_cast<double>(c)));
   const auto terms = static_cast<std::size_t>(model.terms);
   for (std::size_t k = 0; k < a.size(); k += terms) {
     const std::size_t count = std::min(terms, a.size() - k);
@@ -98,25 +105,42 @@ inline cpp_rational fused(const fp8lab::AccumulatorModel& model, const fp8lab::F
   return sum;
 }
 
+/// Ways of getting halves wrong, one at a time.
+struct HalvesFault {
+  bool swapped = false;      ///< the terms k with k mod 4 >= 2 come first
+  bool c_unrounded = false;  ///< c does not become FP16 before it is added
+  bool c_truncated = false;  ///< the sum with c is truncated
+};
+
 /// c + a . b by FP16 halves: the terms k with k mod 4 < 2, then the others, then c.
 inline cpp_rational halves(const fp8lab::AccumulatorModel& model, std::span<const double> a,
-                           std::span<const double> b, float c) {
+                           std::span<const double> b, float c, const HalvesFault& fault = {}) {
+  using fp8lab::RoundingMode;
   const fp8lab::Format& f16 = fp8lab::format(fp8lab::FormatId::f16);
+  const bool half = model.output_format == fp8lab::FormatId::f16;
+  const auto add = [&](const cpp_rational& x, const cpp_rational& y, RoundingMode mode) {
+    return round_to(x + y, half ? 10 : 23, mode, half ? -24 : -149);
+  };
   cpp_rational result = exactly(static_cast<double>(c));
+  if (!fault.c_unrounded) result = entered(model, result);
   const auto terms = static_cast<std::size_t>(model.terms);
   for (std::size_t begin = 0; begin < a.size(); begin += terms) {
     cpp_rational sum = 0;
-    for (const bool upper : {false, true}) {
+    for (const bool second : {false, true}) {
       std::vector<double> a_half;
       std::vector<double> b_half;
       for (std::size_t k = 0; k < terms && begin + k < a.size(); ++k) {
-        if ((k % 4 >= 2) != upper) continue;
+        if ((k % 4 >= 2) != (second != fault.swapped)) continue;
         a_half.push_back(a[begin + k]);
         b_half.push_back(b[begin + k]);
       }
-      sum = fused_step(model, f16, a_half, f16, b_half, sum);
+      if (second && model.halves_order == fp8lab::HalvesOrder::separate)
+        sum = add(sum, fused_step(model, f16, a_half, f16, b_half, 0), RoundingMode::nearest_even);
+      else
+        sum = fused_step(model, f16, a_half, f16, b_half, sum);
     }
-    result = round_to(result + sum, 23, fp8lab::RoundingMode::nearest_even, -149);
+    result = add(result, sum,
+                 fault.c_truncated ? RoundingMode::toward_zero : RoundingMode::nearest_even);
   }
   return result;
 }

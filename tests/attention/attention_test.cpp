@@ -1,7 +1,9 @@
 #include "fp8lab/attention/attention.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "catch.hpp"
@@ -233,4 +235,28 @@ TEST_CASE("attention: what does not fit is refused", "[attention]") {
   in = problem.inputs();
   in.k.heads = 3;
   CHECK_THROWS_WITH(attention(in, options), contains("K: expected codes"));
+}
+
+TEST_CASE("heads without elements are refused before anything reads them", "[attention]") {
+  for (const auto& [heads, rows, columns] :
+       {std::array<std::int64_t, 3>{0, 4, 16}, {1, 0, 16}, {1, 4, 0}}) {
+    CAPTURE(heads, rows, columns);
+    CHECK_THROWS_WITH(quantize_heads({}, heads, rows, columns),
+                      contains("values: expected [heads, rows, columns], all above 0"));
+    AttentionInputs in;
+    in.q = in.k = in.v = {FormatId::e4m3fn, {}, heads, rows, columns, {}};
+    CHECK_THROWS_WITH(attention(in, {}), contains("Q: expected [heads, rows, columns]"));
+  }
+}
+
+TEST_CASE("options that overflow are refused", "[attention]") {
+  const Problem problem(1, 1, 4, 32, 32, 1.0);
+  const auto refuse = [&](const AttentionOptions& options, const std::string& message) {
+    CHECK_THROWS_WITH(attention(problem.inputs(), options), contains(message));
+  };
+  refuse({.q_tile = std::numeric_limits<std::int64_t>::max()}, "q_tile: expected 1 to");
+  refuse({.kv_tile = std::int64_t{1} << 60}, "kv_tile: expected a multiple of");
+  refuse({.p_offset = 1e30F}, "p_offset: expected a number from -100 to 100");
+  refuse({.p_offset = std::numeric_limits<float>::quiet_NaN()}, "p_offset");
+  refuse({.threads = 1'000'000}, "threads: expected 0 (all) to 4096, got 1000000");
 }

@@ -7,7 +7,8 @@
             opened.page.click("th button")
             opened.require_clean()
 
-Without playwright or Chromium, `browser` prints why and ends the process with 77, CTest's sign of a skipped test.
+Without playwright or Chromium the import prints why and ends the process with 77, CTest's sign of a skipped test: before
+anything could fail.
 """
 
 import contextlib
@@ -19,22 +20,24 @@ SKIPPED = 77
 
 
 def skip(reason):
-    print("skipped:", reason)
+    print("SKIPPED:", reason, flush=True)
     sys.exit(SKIPPED)
+
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    skip("no playwright for this Python")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    skip("no chromium")
 
 
 @contextlib.contextmanager
 def browser():
     """Debian's Chromium, driven by playwright."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        skip("no playwright for this Python")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        skip("no chromium")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             yield chromium
         finally:

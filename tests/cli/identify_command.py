@@ -54,7 +54,7 @@ def test_identify(at):
     d = at / "d.npy"
     expect(0, "gemm", a, b, *inputs, "--promotion", 64, "--scale-order", "a_then_fma_b", "-o", d)
     expect(0, "identify", a, b, d, *inputs,
-           stdout=["explained: all 256 outputs", "sm90.mma.e4m3 (= sm90.wgmma.e4m3), promotion 64, scales a_then_fma_b",
+           stdout=["explained: all 256 outputs", "sm90.wgmma.e4m3, promotion 64, scales a_then_fma_b",
                    "the first two differ on"])
     report = json.loads(expect(0, "identify", a, b, d, *inputs, "--json").stdout)
     best = report["ranking"][0]
@@ -89,10 +89,10 @@ def test_vectors(at):
     check("NumPy computes the exact model's d", np.array_equal((np.sum(a * b, 1) + z["c"]).astype(np.float32), z["d"]))
 
     path = at / "s.npz"
-    expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.mma.e4m3", "-o", path, stderr=["16 cases", "separate"])
+    expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.wgmma.e4m3", "-o", path, stderr=["16 cases", "separate"])
     expect(0, "replay", path, stdout=["cases 16 mismatches 0"])
-    expect(1, "replay", path, "--model", "sm90.mma.e4m3", stdout=["cases 16 mismatches 16"])
-    expect(1, "vectors", "--separate", "sm90.mma.e4m3", "sm90.wgmma.e4m3", "-o", at / "none.npz",
+    expect(1, "replay", path, "--model", "sm90.wgmma.e4m3", stdout=["cases 16 mismatches 16"])
+    expect(1, "vectors", "--separate", "sm90.mma.e4m3", "sm100.mma.e4m3", "-o", at / "none.npz",
            stderr=["the same accumulator"])
     check("nothing is written then", not (at / "none.npz").exists())
     expect(1, "vectors", "--separate", "exact", "fp32", "--terms", 1, stderr=["no input found"])

@@ -74,6 +74,9 @@ with tempfile.TemporaryDirectory() as name:
         ([x, "--recipe", "inference-static", "-o", out], ["calibration"]),
         ([x, "--recipe", "te-current", "--history", x], ["--history"]),
         ([x, "--recipe", "te-current", "--role", "bias"], ["activation, weight or gradient"]),
+        ([x, "--recipe", "te-current", "--product", "forward"], ["fprop", "'forward'"]),
+        ([x, "--recipe", "te-current", "--product", "dgrad"], ["one that the activation enters"]),
+        ([x, "--recipe", "torchao-rowwise-hp-wgrad", "--product", "wgrad"], ["computes in FP8"]),
         ([x, "--recipe", "te-current", "--tensor", "x"], ["--tensor"]),
         ([out, "--recipe", "te-current", "--tensor", "y"], ["'y'", "x.scale"]),
         ([out, "--recipe", "te-current", "--dtype", "bf16"], ["--dtype"]),
@@ -92,6 +95,27 @@ with tempfile.TemporaryDirectory() as name:
     bad.write_bytes(npy("<V2", "(2,)", b"\x80\x3f\x00\x40"))
     expect([bad, "--recipe", "te-current"], 2, stderr=["name the dtype (bf16)"])
     expect([bad, "--recipe", "te-current", "--dtype", "bf16"], 0, ["bad [2]"])
+    # Systems that compute in the tensor's type.
+    for recipe in ("compressed-tensors", "torchao-inference"):
+        expect([bad, "--recipe", recipe, "--dtype", "bf16"], 2, stderr=[f"{recipe}-bf16"])
+        expect([bad, "--recipe", recipe + "-bf16", "--dtype", "bf16"], 0, ["bad [2]"])
+        expect([x, "--recipe", recipe], 0)
+    expect([x, "--recipe", "compressed-tensors-bf16"], 2, stderr=["BF16 elements", "1e-06"])
+    # binary64 would be rounded to binary32 first: 1.0625 + 2^-40 to the tie, and then to 1.
+    bad.write_bytes(npy("<f8", "(1, 2)", struct.pack("<2d", 1.0625 + 2.0**-40, 448.0)))
+    expect([bad, "--recipe", "naive"], 2, stderr=["tensor bad", "rounded twice", "f64"])
+    # An operand that is cast otherwise in its second product.
+    for product, scales in (("fprop", 2), ("dgrad", 1)):
+        report = json.loads(expect([x, "--recipe", "torchao-rowwise-hp-wgrad", "--role", "weight", "--product",
+                                    product, "--json"], 0).stdout)
+        check(f"{product}: {report}", report["tensors"][0]["scales"] == scales)
+    # 464 rounds to 448: nothing is lost. 465 would be 480.
+    bad.write_bytes(npy("<f4", "(1, 4)", floats(449.0, 464.0, 465.0, 1.0)))
+    expect([bad, "--recipe", "naive"], 0, ["overflow 25 %", "saturated 75 %"])
+    zeros = folder / "zeros.npy"
+    zeros.write_bytes(npy("<f4", "(1, 128)", floats(*[0.0] * 128)))
+    expect([zeros, "--recipe", "deepseek-v3"], 0, ["NaN 0 %"])
+    expect([zeros, "--recipe", "deepseek-v3-first"], 0, ["NaN 100 %"])
     bad.write_bytes(npy("<f4", "(0, 4)", b""))
     expect([bad, "--recipe", "te-current", "-o", folder / "empty.safetensors"], 0, ["bad [0, 4]"])
 

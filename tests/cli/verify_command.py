@@ -90,8 +90,8 @@ def test_gemm(at):
     np.savez(at / "in.npz", a=a, b=b, sa=sa)
     np.savez_compressed(at / "more.npz", sb=sb, c=c)
     expect(0, "gemm", at / "in.npz:a", str(at / "in.npz") + ":b", "--dtype", "e4m3fn", "--scale-a", at / "in.npz:sa",
-           "--scale-b", at / "more.npz:sb", "--c", at / "more.npz:c", "--promotion", 128, "--model", "sm100.mma.e4m3",
-           "-o", at / "d.npz")
+           "--scale-b", at / "more.npz:sb", "--c", at / "more.npz:c", "--c-enters", "promoted_sum", "--promotion", 128,
+           "--model", "sm100.mma.e4m3", "-o", at / "d.npz", stdout=["C in the promoted sum"])
     av, bv = (x.view(ml_dtypes.float8_e4m3fn).astype(np.float64) for x in (a, b))
     scaled = c + sum(av[:, k:k + 128] @ bv[:, k:k + 128].T * sa[:, None] * sb[:, k // 128] for k in (0, 128))
     got = np.load(at / "d.npz")["d"]
@@ -192,7 +192,10 @@ def test_verify(at):
     wrong[17, 33] = np.nextafter(wrong[17, 33], np.float32(np.inf))
     p.verify(1, wrong, stdout=["1 of 1920 outputs differ", "row 17 column 33", "1 ulp", "sm90.mma.e4m3", "K-block [",
                                "1 of 1 mismatches looked at are within the budget"])
-    p.verify(3, wrong, "--check", "budget", stdout=["1 of 1 mismatches looked at are within", "missed: accumulator"])
+    p.verify(0, wrong, "--check", "budget", stdout=["1 of 1 mismatches looked at", "are within", "cannot see: accumulator",
+                                                    "output 4 of 4, operands 4 of 4"])
+    p.verify(0, golden, "--check", "budget", stdout=["pass: all 1920", "cannot see: accumulator"])
+    p.verify(0, wrong, "--check", "deepgemm", stdout=["power of deepgemm", "cannot see: accumulator"])
     p.verify(1, golden * np.float32(1.5), "--check", "budget", stdout=["mismatch: 1920 of 1920"])
     p.verify(1, np.zeros_like(golden), stdout=["100 %", "cosine 0"])
     p.verify(1, -golden)
@@ -205,6 +208,9 @@ def test_verify(at):
     p.verify(1, wrong, "--map", at / "map")
     check("the map's data is written", (at / "map" / "mismatches.dat").exists())
     test_results(at, p, wrong)
+    report = json.loads(p.verify(0, wrong, "--check", "budget", "--json").stdout)
+    check("--json says which faults are of which class", report["power"]["has_power"] and
+          {f["class"] for f in report["power"]["faults"]} == {"output", "operands", "rounding"}, report["power"])
     path = at.save("file.npy", golden)
     expect(0, "verify", path, "--golden", at.save("same.npy", golden), stdout=["4 of 4 applicable faults"])
     expect(1, "verify", at.save("wrong.npy", wrong), "--golden", path, stdout=["row 17 column 33"])
@@ -255,7 +261,7 @@ def test_causes(at):
         ("no_promotion", p.gemm("--dtype", "e4m3fn")),
         ("promotion_256", p.gemm("--dtype", "e4m3fn", "--promotion", 256)),
         ("dropped_last_k_tile", p.gemm(*base, a=at.save("dropped.npy", dropped))),
-        ("accumulator_sm100.mma.e4m3", p.gemm("--dtype", "e4m3fn", "--promotion", 128, "--model", "sm100.mma.e4m3")),
+        ("accumulator_sm90.mma.e4m3", p.gemm("--dtype", "e4m3fn", "--promotion", 128, "--model", "sm100.mma.e4m3")),
         ("scale_order_a_then_fma_b", p.gemm(*base, "--scale-order", "a_then_fma_b")),
     ]:
         p.verify(1, got, stdout=[f"cause: {name}"])
@@ -281,6 +287,124 @@ def test_causes(at):
     q.verify(1, codes(exact), stdout=["cause: not_saturated"])
     fnuz = np.clip(exact, -240, 240).astype(ml_dtypes.float8_e4m3fnuz).view(np.uint8)
     q.verify(1, fnuz, stdout=["cause: fnuz_output"])
+
+
+def test_scales(at):
+    """A scale tensor of another shape, or of codes read as numbers, is refused and not read in memory order."""
+    rng = np.random.default_rng(8)
+    a, b = at.save("a.npy", normal(rng, 64, 256)), at.save("b.npy", normal(rng, 48, 256))
+    e = ["--dtype", "e4m3fn"]
+    right = rng.random((64, 2)).astype(np.float32)
+    scale = lambda values: ["--scale-a", at.save("s.npy", values)]
+    ones = at.save("d.npy", np.zeros((64, 48), np.float32))
+    for command in (["gemm", a, b], ["identify", a, b, ones], ["verify", ones, "--inputs", a, b]):
+        promotion = [] if command[0] == "identify" else ["--promotion", 128]
+        expect(2, *command, *e, *promotion, *scale(right.T.copy()), stderr=["[64, 2] (1x128 tiles)", "got [2, 64]"])
+        expect(2, *command, *e, *promotion, *scale(np.ones((4, 32), np.float32)), stderr=["got [4, 32]"])
+        expect(2, *command, *e, *promotion, *scale(np.ones((1, 64), np.float32)),
+               stderr=["[64] or [64, 1]", "torch's form"])
+        expect(2, *command, *e, *promotion, *scale(np.full((64, 2), 127, np.uint8)),
+               stderr=["scale_a: expected floats, or E8M0 codes", "--scale-format e8m0fnu", "got u8"])
+    expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(right), "-o", at / "d.npy")
+    powers = np.exp2(rng.integers(-3, 3, (64, 2))).astype(np.float32)
+    expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(powers), "-o", at / "d.npy")
+    codes_of_powers = (np.log2(powers) + 127).astype(np.uint8)
+    expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(codes_of_powers), "--scale-format", "e8m0fnu", "-o",
+           at / "e.npy")
+    check("E8M0 codes are powers of two", np.array_equal(np.load(at / "d.npy"), np.load(at / "e.npy")))
+    # Of 128x128 tiles too, where the transpose was read as 64x256 ones.
+    a2, b2 = at.save("a2.npy", normal(rng, 4, 1024)), at.save("b2.npy", normal(rng, 512, 1024))
+    blocks = rng.random((4, 8)).astype(np.float32)
+    how = [a2, b2, *e, "--promotion", 128, "--scale-b", at / "s.npy"]
+    at.save("s.npy", blocks)
+    expect(0, "gemm", *how)
+    at.save("s.npy", np.ascontiguousarray(blocks.T))
+    expect(2, "gemm", *how, stderr=["[4, 8] (128x128 tiles)", "got [8, 4]"])
+    # Tiles of another side are named.
+    blocks = rng.random((4, 4)).astype(np.float32)
+    expect(2, "gemm", a, b, *e, "--promotion", 64, *scale(blocks), stderr=["other tiles need their sides, as 64x64"])
+    expect(0, "gemm", a, b, *e, "--promotion", 64, *scale(blocks), "--tiles-a", "16x64", "-o", at / "d.npy")
+    expect(0, "gemm", a, b, *e, "--promotion", 64, *scale(np.repeat(blocks, 16, 0)), "--tiles-a", "1x64", "-o",
+           at / "e.npy")
+    check("named tiles", np.array_equal(np.load(at / "d.npy"), np.load(at / "e.npy")))
+    expect(2, "gemm", a, b, *e, "--promotion", 64, *scale(blocks), "--tiles-a", "16x128",
+           stderr=["[ceil(64/16), ceil(256/128)] = [4, 2], got [4, 4]"])
+    expect(2, "gemm", a, b, *e, *scale(blocks), "--tiles-a", "16", stderr=["--tiles-a: expected ROWSxK"])
+    x = at.save("x.npy", rng.standard_normal((8, 256)).astype(np.float32))
+    q = at.save("q.npy", codes(np.load(x)))
+    cast = ["verify", q, "--inputs", x, "--cast", "e4m3fn"]
+    expect(2, *cast, "--scale", at.save("s.npy", np.uint8([127])), stderr=["--scale-format e8m0fnu"])
+    expect(0, *cast, "--scale", at / "s.npy", "--scale-format", "e8m0fnu")
+    expect(2, *cast, "--scale", at.save("s.npy", np.ones((2, 8), np.float32)), stderr=["got [2, 8]"])
+    expect(0, *cast, "--scale", at.save("s.npy", np.ones((8, 2), np.float32)))
+
+
+def test_c(at):
+    """C = 16385 loses its last bit in Hopper's accumulator and not in FP32: the place is asked for."""
+    ones = at.save("ones.npy", codes(np.ones((1, 32))))
+    c = ["--c", at.save("c.npy", np.float32([[16385]]))]
+    one = ["--scale-a", at.save("s.npy", np.float32([1]))]
+    base = ["gemm", ones, ones, "--dtype", "e4m3fn", *c, "-o", at / "d.npy"]
+
+    def d(*arguments):
+        expect(0, *base, *arguments)
+        return np.load(at / "d.npy")[0, 0]
+
+    check("the instruction's c", d() == d("--c-enters", "accumulator") == 16384)
+    for more in (one, ["--promotion", 32]):
+        expect(2, *base, *more, stderr=["c_enters: expected accumulator or", "got nothing"])
+        check("a named place stays what it is", d(*more, "--c-enters", "accumulator") == 16384 and
+              d(*more, "--c-enters", "epilogue") == 16417, more)
+    report = json.loads(expect(0, *base, *one, "--c-enters", "epilogue", "--json").stdout)
+    check("--json has the place", report["c_enters"] == "epilogue", report)
+    expect(2, *base, *one, "--c-enters", "promoted_sum", stderr=["accumulator or epilogue"])
+    expect(2, *base, "--c-enters", "middle", stderr=["accumulator, promoted_sum, epilogue"])
+    expect(0, *base, *one, "--c-enters", "epilogue")
+    identified = expect(0, "identify", ones, ones, at / "d.npy", "--dtype", "e4m3fn", *c, *one)
+    check("identify finds it", "C in the epilogue" in identified.stdout and "C in the accumulator" not in
+          identified.stdout.split("the first two")[0].split("%")[1], identified.stdout)
+
+
+def test_orders(at):
+    """The order of Triton's block kernels, and cuBLASLt's other one."""
+    rng = np.random.default_rng(9)
+    a, b = at.save("a.npy", normal(rng, 16, 512)), at.save("b.npy", normal(rng, 16, 512))
+    sa, sb = rng.random((16, 4)).astype(np.float32), rng.random((16, 4)).astype(np.float32)
+    scales = ["--dtype", "e4m3fn", "--scale-a", at.save("sa.npy", sa), "--scale-b", at.save("sb.npy", sb)]
+    total = np.zeros((16, 16), np.float32)
+    for k in range(4):
+        part = slice(128 * k, 128 * k + 128)
+        expect(0, "gemm", at.save("pa.npy", np.load(a)[:, part]), at.save("pb.npy", np.load(b)[:, part]), "--dtype",
+               "e4m3fn", "-o", at / "p.npy")
+        total = total + np.load(at / "p.npy") * sa[:, k:k + 1] * sb[:, k]
+    expect(0, "gemm", a, b, *scales, "--promotion", 128, "--scale-order", "a_then_b_then_add", "-o", at / "d.npy")
+    check("dot(a, b) * s_a * s_b, then add", np.array_equal(np.load(at / "d.npy").view(np.uint32), total.view(np.uint32)))
+    expect(0, "identify", a, b, at / "d.npy", *scales, stdout=["promotion 128, scales a_then_b_then_add"])
+    expect(0, "gemm", a, b, *scales, "--promotion", 128, "--scale-order", "b_then_fma_a", "-o", at / "d.npy")
+    expect(0, "identify", a, b, at / "d.npy", *scales, stdout=["promotion 128, scales b_then_fma_a"])
+
+
+def test_non_finite(at):
+    """NaN from tiles of zeros: told on stderr and counted in --json, by every command that meets them."""
+    rng = np.random.default_rng(10)
+    x = rng.standard_normal((128, 256)).astype(np.float32)
+    x[:, :128] = 0
+    px = at.save("x.npy", x)
+    recipe = ["--recipe", "deepseek-v3-first", "--promotion", 128]
+    expect(0, "gemm", px, px, *recipe, "-o", at / "d.npy", stderr=["warning: A has", "NaN", "D has 16384 NaN"])
+    report = json.loads(expect(0, "gemm", px, px, *recipe, "--json").stdout)["non_finite_counts"]
+    check("gemm --json counts them", report["D"] == {"nan": 16384, "infinite": 0} and report["A"]["nan"] == 16384 and
+          report["A before quantization"]["nan"] == 0, report)
+    done = expect(0, "quantize", px, "--recipe", "deepseek-v3-first", "--json", stderr=["warning: x's codes has 16384 NaN"])
+    report = json.loads(done.stdout)["tensors"][0]["non_finite_counts"]
+    check("quantize --json counts them", report["x's codes"]["nan"] == 16384 and report["x"]["nan"] == 0, report)
+    done = subprocess.run([TOOL, "verify", at / "d.npy", "--inputs", px, px, *map(str, recipe), "--json"],
+                          capture_output=True, text=True)
+    check("verify warns", "the golden output has 16384 NaN" in done.stderr, done.stderr)
+    report = json.loads(done.stdout)["non_finite_counts"]
+    check("verify --json counts them", report["the golden output"]["nan"] == report["A"]["nan"] == 16384, report)
+    finite = at.save("f.npy", rng.standard_normal((128, 256)).astype(np.float32))
+    check("nothing is said where there are none", expect(0, "gemm", finite, finite, *recipe).stderr == "")
 
 
 def test_casts(at):
@@ -416,7 +540,8 @@ def peak_memory(at, code, *arguments):
 
 
 def main():
-    for test in (test_gemm, test_files, test_verify, test_causes, test_casts, test_fnuz, test_power, test_memory):
+    for test in (test_gemm, test_files, test_scales, test_c, test_orders, test_non_finite, test_verify, test_causes,
+                 test_casts, test_fnuz, test_power, test_memory):
         with tempfile.TemporaryDirectory() as folder:
             test(Folder(folder))
     print("gemm and verify:", "all as expected" if failures == 0 else f"{failures} failures")

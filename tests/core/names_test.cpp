@@ -30,8 +30,10 @@ void check_names(int count, Enum (*find)(std::string_view)) {
 TEST_CASE("names: every value is found by its own name", "[core]") {
   check_names<AccumulationKind>(5, find_accumulation_kind);
   check_names<ProductExponent>(2, find_product_exponent);
-  check_names<ScaleSource>(4, find_scale_source);
-  check_names<ScaleRule>(11, find_scale_rule);
+  check_names<HalfCExponent>(2, find_half_c_exponent);
+  check_names<HalvesOrder>(2, find_halves_order);
+  check_names<ScaleSource>(5, find_scale_source);
+  check_names<ScaleRule>(25, find_scale_rule);
   check_names<ZeroAmax>(2, find_zero_amax);
   check_names<RoundingMode>(7, find_rounding_mode);
 }
@@ -46,8 +48,9 @@ TEST_CASE("names: those of policies and specials", "[core]") {
 }
 
 TEST_CASE("names: an unknown one is refused with those that there are", "[core]") {
-  CHECK_THROWS_WITH(find_scale_source("past"),
-                    "source: expected one of current, delayed, ms_amp, calibration, got 'past'");
+  CHECK_THROWS_WITH(
+      find_scale_source("past"),
+      "source: expected one of current, delayed, ms_amp, calibration, momentum, got 'past'");
   CHECK_THROWS_WITH(find_accumulation_kind(""),
                     contains("kind: expected one of fused_dot_product"));
 }

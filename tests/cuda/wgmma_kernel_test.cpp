@@ -129,7 +129,7 @@ struct HostProbe {
   static constexpr bool kAInRegisters = kRegisters_;
 
   static const InstructionModel& model() {
-    return find_instruction_model(kHalf ? "sm90.mma.e4m3.f16" : "sm90.wgmma.e4m3.e5m2");
+    return find_instruction_model(kHalf ? "sm90.wgmma.e4m3.f16" : "sm90.wgmma.e4m3.e5m2");
   }
 
   static void issue(Register (&sums)[kRegisters], std::uint64_t a, std::uint64_t b) {

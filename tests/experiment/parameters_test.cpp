@@ -141,3 +141,84 @@ TEST_CASE("to_toml writes text that sets the same value", "[experiment]") {
   CHECK(again.reals("sigmas")[4] == 5e-324);
   CHECK(std::isnan(again.reals("sigmas")[2]));
 }
+
+namespace {
+
+constexpr const char* kRanged = R"(
+question = "?"
+elements = 64
+magnitude = 1.0
+decades = [1.0, 2.0]
+ranks = [1, 2]
+names = ["a"]
+
+[quick]
+elements = 8
+
+[range]
+elements = "[1, 16777216]"
+magnitude = "(0, 1e30]"
+decades = "1 to 3 of [0, 30]"
+ranks = "0 to 2 of [1, 8]"
+names = "1 to 2"
+)";
+
+}  // namespace
+
+TEST_CASE("a value outside of its range is refused with the range", "[experiment]") {
+  const auto [assignment, message] = GENERATE(table<std::string, std::string>({
+      {"magnitude=nan", "magnitude: expected a finite number in (0, 1e30], got nan"},
+      {"magnitude=inf", "magnitude: expected a finite number in (0, 1e30], got inf"},
+      {"magnitude=0", "got 0.0"},
+      {"magnitude=-1", "got -1.0"},
+      {"magnitude=1.1e30", "got 1.1e+30"},
+      {"elements=0", "elements: expected an integer in [1, 16777216], got 0"},
+      {"elements=1e8", "elements: expected an integer in [1, 16777216], got 100000000"},
+      {"elements=1.5", "set elements: expected an integer, got '1.5'"},
+      {"elements=1e300", "set elements: expected an integer"},
+      {"elements=nan", "set elements: expected an integer"},
+      {"decades=", "decades: expected 1 to 3 values, got 0"},
+      {"decades=1,2,3,4", "decades: expected 1 to 3 values, got 4"},
+      {"decades=1,nan", "decades: expected a finite number in [0, 30], got nan"},
+      {"ranks=1,9", "ranks: expected an integer in [1, 8], got 9"},
+      {"ranks=1,2,3", "ranks: expected 0 to 2 values, got 3"},
+      {"names=[]", "names: expected 1 to 2 values, got 0"},
+  }));
+  Parameters p = Parameters::from_toml(kRanged, false);
+  INFO(assignment);
+  CHECK_THROWS_WITH(p.set(assignment), contains(message));
+  CHECK(p.values() == Parameters::from_toml(kRanged, false).values());
+}
+
+TEST_CASE("values at the ends of their range are taken, and whole reals as integers",
+          "[experiment]") {
+  Parameters p = Parameters::from_toml(kRanged, true);
+  CHECK(p.integer("elements") == 8);
+  p.set("elements=1e4");
+  CHECK(p.integer("elements") == 10000);
+  p.set("elements=1.6777216e7");
+  p.set("magnitude=1e30");
+  p.set("decades=0,30");
+  p.set("ranks=");
+  p.set("ranks=1e0,8");
+  CHECK(p.integers("ranks") == std::vector<std::int64_t>{1, 8});
+  CHECK(p.ranges().at("elements").high == 16777216.0);
+}
+
+TEST_CASE("a range that cannot be read or that a default breaks is refused", "[experiment]") {
+  const auto [range, message] = GENERATE(table<std::string, std::string>({
+      {"k = \"1 .. 5\"", "range: expected '[LOW, HIGH]'"},
+      {"k = \"[5, 1]\"", "range: expected"},
+      {"k = \"(1, 1]\"", "range: expected"},
+      {"k = \"2 to 1 of [0, 9]\"", "range: expected"},
+      {"k = \"[5, 9]\"", "k: expected an integer in [5, 9], got 4"},
+      {"k = 5", "[range] k: expected text"},
+      {"j = \"[5, 9]\"", "[range]: expected one of k"},
+  }));
+  INFO(range);
+  CHECK_THROWS_WITH(Parameters::from_toml("k = 4\n[range]\n" + range + "\n", false),
+                    contains(message));
+  CHECK_THROWS_WITH(
+      Parameters::from_toml("k = 4\n[quick]\nk = 9\n[range]\nk = \"[1, 8]\"\n", false),
+      contains("k: expected an integer in [1, 8], got 9"));
+}

@@ -123,7 +123,29 @@ TEST_CASE("malformed results name file and reason", "[experiment]") {
   write_file(path, run.result_json);
   CHECK_NOTHROW(report_of(run.folder));
   write_file(run.folder / "error.csv", "k,error\n1,2,3\n");
+  CHECK_THROWS_WITH(report_of(run.folder),
+                    contains("error.csv: crc32: expected ") && contains("the file was changed"));
+  // A folder of before there were checksums.
+  Json older = good;
+  older["tables"][0].erase("crc32");
+  write_file(path, older.dump());
   CHECK_THROWS_WITH(report_of(run.folder), contains("error.csv: row 2: expected 2 cells, got 3"));
+  write_file(run.folder / "error.csv", "");
+  CHECK_THROWS_WITH(report_of(run.folder), contains("a heading and its rows, got an empty file"));
+  older["tables"][0]["rows"] = 0;
+  write_file(path, older.dump());
+  CHECK_THROWS_WITH(report_of(run.folder), contains("a heading and its rows, got an empty file"));
   fs::remove(path);
   CHECK_THROWS_WITH(report_of(run.folder), contains(place + ": cannot read: No such file"));
+}
+
+TEST_CASE("a table without rows is shown with its heading", "[experiment]") {
+  const TemporaryFolder out("no_rows");
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+  const Table table("none", "Nothing measured", {{"i", "1", "row"}, {"x", "%", "value"}});
+  const WrittenRun run =
+      write_results({{table}, {}, {}, {}}, sample_record(context), out.path(), Plots::skip);
+  const std::string html = report_of(run.folder);
+  CHECK_THAT(html, contains("Nothing measured"));
+  CHECK(table.text() == "Nothing measured\n  i  x [%]\n");
 }

@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "experiment/sample_results.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 
 using namespace fp8lab;
@@ -44,6 +45,7 @@ TEST_CASE("a run leaves what result.json lists, and nothing else", "[experiment]
   CHECK(json["duration_seconds"] == 0.5);
   CHECK(json["findings"].size() == 1);
   CHECK(json["tables"][0]["rows"] == 3);
+  CHECK(json["tables"][0]["crc32"] == crc32_text(read_file(run.folder / "error.csv")));
   CHECK(json["tables"][0]["columns"][1]["unit"] == "%");
   CHECK(json["plots_note"] == "plots were not asked for");
   CHECK(json["files"] == nlohmann::json{"error.csv", "result.json"});

@@ -151,12 +151,16 @@ TEST_CASE("accumulator-drift and seed-listings refuse what they cannot run", "[e
   };
   CHECK_NOTHROW(run_quick("accumulator-drift", 1, with("running_sum_k=256")));
   CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("running_sum_step=0")),
+                    contains("running_sum_step: expected an integer in [1, 1048576], got 0"));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("running_sum_step=33")),
                     contains("step: expected a positive multiple of 32"));
   CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("running_sum_k=64")), contains("k: "));
-  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("rows=0")), contains("operands"));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("rows=0")),
+                    contains("rows: expected an integer in [1, 1024], got 0"));
   CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, with("accumulators=[\"sm91\"]")),
                     contains("'sm91'"));
-  CHECK_THROWS_WITH(run_quick("seed-listings", 1, {"torch_outliers=[1e39]"}), contains("BF16"));
+  CHECK_THROWS_WITH(run_quick("seed-listings", 1, {"torch_outliers=[1e39]"}),
+                    contains("torch_outliers: expected a finite number in [1e-3, 1e30]"));
   CHECK_THROWS_WITH(run_quick("seed-listings", 1, {"listing_repeats=0"}), contains("repeats"));
 }
 

@@ -123,7 +123,8 @@ TEST_CASE("sweep-efficiency: quick form, threads, parameters", "[experiments][sw
   CHECK(table_named(one, "efficiency").rows().size() == 3 * 2 * 3);
   CHECK_THROWS_WITH(run_quick("sweep-efficiency", 1, {"ranks=0"}), contains("ranks"));
   CHECK_THROWS_WITH(run_quick("sweep-efficiency", 1, {"in_hand=0"}), contains("in_hand"));
-  CHECK_THROWS_WITH(run_quick("sweep-efficiency", 1, {"pareto_alpha=1.0"}), contains("above 1"));
+  CHECK_THROWS_WITH(run_quick("sweep-efficiency", 1, {"pareto_alpha=1.0"}),
+                    contains("pareto_alpha: expected a finite number in (1, 1000], got 1.0"));
   CHECK_THROWS_WITH(run_quick("sweep-efficiency", 1, {"distributions=gaussian"}),
                     contains("gaussian"));
   CHECK_THROWS_WITH(run_quick("sweep-efficiency", 1, {"service_seconds=-1.0"}),

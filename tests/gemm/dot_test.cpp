@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kModels[] = {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2",
                                         "sm90.wgmma.e4m3.e5m2", "sm90.wgmma.e5m2.e4m3",
                                         "sm89.mma.e4m3"};
-constexpr std::string_view kHalfModels[] = {"sm90.mma.e4m3.f16", "sm90.mma.e5m2.f16",
+constexpr std::string_view kHalfModels[] = {"sm90.wgmma.e4m3.f16", "sm90.wgmma.e5m2.f16",
                                             "sm89.mma.e5m2.f16"};
 
 bool takes_dots(const GemmProblem& p) { return gemm_detail::make_plan(p).dots.used(); }
@@ -86,7 +86,7 @@ TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
     return most_rows(p);
   };
   CHECK(rows_of("sm90.wgmma.e4m3") == 4);
-  CHECK(rows_of("sm90.mma.e5m2.f16") == 4);
+  CHECK(rows_of("sm90.wgmma.e5m2.f16") == 4);
   CHECK(rows_of("sm89.mma.e4m3") == 1);
   CHECK(rows_of("sm100.tcgen05.e4m3") == 0);
   CHECK(rows_of("exact") == 0);
@@ -111,7 +111,7 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
   const Granularity granularities[] = {
       {0, 0, 0}, {4, 258, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
   std::uint64_t seed = 21000;
-  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.mma.e5m2", "sm89.mma.e4m3"}) {
+  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2", "sm89.mma.e4m3"}) {
     for (const std::int64_t m : {1, 3, 4}) {
       for (const auto& g : granularities) {
         for (const std::int64_t interval : {0, 32, 64, 128}) {
@@ -122,7 +122,7 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
                             seed % 3 == 0 ? Start::none : Start::extreme, seed);
           GemmProblem& p = operands.problem;
           p.promotion_interval = interval;
-          p.scale_order = static_cast<ScaleOrder>(seed % 3);
+          p.scale_order = scale_orders()[seed % scale_orders().size()];
           const std::int64_t columns = g.k_block == 0 ? 1 : (shape.k + g.k_block - 1) / g.k_block;
           const auto scales = [&](std::int64_t rows, std::int64_t block, std::string_view stream) {
             const std::int64_t blocks = block == 0 ? 0 : (rows + block - 1) / block;

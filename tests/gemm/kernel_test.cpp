@@ -40,7 +40,8 @@ TEST_CASE("formats of 8 bits and less in any pairing run on kernels", "[gemm]") 
     for (const FormatId b : formats) {
       for (const std::string_view name :
            {"sm90.wgmma.e4m3", "sm89.mma.e4m3.f16", "sm100.tcgen05.e4m3", "sm100.mma.e4m3",
-            "exact32", "sequential14.rne", "sequential14.rz", "seed.listing"}) {
+            "sm90.mma.e4m3.f16", "exact32", "sequential14.rne", "sequential14.rz",
+            "seed.listing"}) {
         for (const Data data : {Data::finite, Data::codes, Data::sparse}) {
           ++seed;
           INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
@@ -58,7 +59,9 @@ TEST_CASE("16-bit formats run on the wide kernel, also at the ends of their rang
   std::uint64_t seed = 3000;
   for (const FormatId a : {f16, bf16, tf32}) {
     for (const FormatId b : {f16, bf16, tf32, e4m3fn, e5m2}) {
-      for (const std::string_view name : {"sm70.mma.f16", "sm80.mma.f16", "sm90.mma.f16"}) {
+      for (const std::string_view name :
+           {"sm70.mma.f16", "sm80.mma.f16", "sm90.mma.f16", "sm70.mma.f16.f16", "sm80.mma.f16.f16",
+            "sm90.mma.f16.f16"}) {
         for (const Data data : {Data::normal, Data::finite, Data::sparse}) {
           ++seed;
           INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
@@ -126,10 +129,10 @@ TEST_CASE("promotion and all scales in all orders keep the reference's bits", "[
   std::uint64_t seed = 5000;
   for (const std::string_view name :
        {"sm90.wgmma.e4m3", "sm100.tcgen05.e5m2", "sm100.mma.e4m3", "exact32", "exact", "fp32",
-        "sm90.mma.e4m3.f16", "sequential14.rne", "sequential14.rz"}) {
+        "sm90.wgmma.e4m3.f16", "sm90.mma.e4m3.f16", "sm90.mma.e4m3.separate", "sequential14.rne",
+        "sequential14.rz"}) {
     for (const auto& g : granularities) {
-      for (const ScaleOrder order :
-           {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b}) {
+      for (const ScaleOrder order : scale_orders()) {
         for (const std::int64_t interval : {0, 32, 64, 128}) {
           if (g.k_block != 0 && (interval == 0 || g.k_block % interval != 0)) continue;
           for (const Data data : {Data::normal, Data::specials}) {
@@ -169,7 +172,8 @@ TEST_CASE("shapes across all block edges keep the reference's bits", "[gemm]") {
         Shape{4, 64, 32}, Shape{63, 65, 31}, Shape{65, 63, 33}, Shape{130, 129, 64},
         Shape{3, 600, 40}, Shape{200, 3, 700}, Shape{2, 2, 2100}}) {
     for (const std::string_view name :
-         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm100.mma.e4m3", "exact", "fp32", "sequential14.rne",
+         {"sm90.wgmma.e4m3", "sm90.mma.bf16", "sm90.mma.f16.f16", "sm100.mma.e4m3",
+          "sm90.mma.e5m2.f16", "sm90.mma.e5m2.f16.separate", "exact", "fp32", "sequential14.rne",
           "sequential14.rz", "seed.listing"}) {
       for (const std::int64_t interval : {0, 128}) {
         ++seed;
@@ -225,12 +229,15 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
   };
   CHECK(method("sm90.wgmma.e4m3") == "fused float");
   CHECK(method("sm89.mma.e5m2") == "fused float");
-  CHECK(method("sm90.mma.e4m3.f16") == "fused float");
+  CHECK(method("sm90.wgmma.e4m3.f16") == "fused float");
   CHECK(method("sm100.tcgen05.e4m3") == "fused double");
   CHECK(method("sm70.mma.f16") == "fused double");
   CHECK(method("sm90.mma.bf16") == "fused double");
   CHECK(method("sm80.mma.tf32") == "fused double");
+  CHECK(method("sm90.mma.f16.f16") == "fused double");
   CHECK(method("sm100.mma.e5m2") == "fp16 halves");
+  CHECK(method("sm90.mma.e5m2.f16") == "fp16 halves");
+  CHECK(method("sm90.mma.e5m2.f16.separate") == "fp16 halves");
   CHECK(method("exact32") == "exact steps");
   CHECK(method("exact") == "exact");
   CHECK(method("fp32") == "float32");

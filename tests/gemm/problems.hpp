@@ -18,6 +18,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
+#include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab::test {
@@ -30,6 +31,8 @@ enum class Data {
   finite,    ///< all finite codes, zeros of both signs and subnormals among them
   sparse,    ///< nine tenths zeros
   specials,  ///< N(0, 1) with a rare NaN or Inf
+  tiny,      ///< products about where units stop to align: subnormals, of 8 exponent bits 2^-80 to
+             ///< 2^-65
 };
 inline constexpr Data kAllData[] = {Data::normal, Data::positive, Data::wide,    Data::codes,
                                     Data::finite, Data::sparse,   Data::specials};
@@ -54,6 +57,14 @@ inline std::uint32_t random_code(const Format& f, Data data, const RandomStream&
       if (other % 997 == 0) return f.magnitude_mask() & bits;
       if (other % 997 == 1) return f.infinity_code() & bits;
       return encode(f, kNvidiaSatfinite, static_cast<float>(stream.normal(index)));
+    case Data::tiny: {
+      const bool long_range = f.exponent_bits == 8;
+      const std::uint32_t low =
+          long_range ? static_cast<std::uint32_t>(f.bias - 80) << f.mantissa_bits : 0;
+      const std::uint32_t binades = long_range ? 16 : 2;
+      const std::uint32_t code = low + word % (binades << f.mantissa_bits);
+      return code == 0 ? 0 : code | (other & f.sign_mask());
+    }
     case Data::wide:
     case Data::finite:
       return negative_zero ? 0 : finite;
@@ -84,7 +95,7 @@ struct OwnedMatrix {
 };
 
 /// What C holds.
-enum class Start { none, normal, wide, extreme };
+enum class Start { none, normal, wide, extreme, tiny };
 
 inline std::vector<float> random_c(Start start, std::int64_t size, const RandomStream& stream) {
   std::vector<float> c(static_cast<std::size_t>(size));
@@ -93,6 +104,10 @@ inline std::vector<float> random_c(Start start, std::int64_t size, const RandomS
     c[i] = static_cast<float>(stream.normal(i));
     if (start == Start::wide) c[i] = std::ldexp(c[i], static_cast<int>(word % 60) - 30);
     if (start == Start::extreme) c[i] = std::bit_cast<float>(word);
+    if (start == Start::tiny)  // FP16's subnormals, zeros of both signs, and binary32's subnormals
+      c[i] = word % 4 == 0   ? std::copysign(0.0F, c[i])
+             : word % 4 == 1 ? std::ldexp(c[i], -140)
+                             : std::ldexp(std::round(8.0F * c[i]), -24);
     if (start == Start::extreme && word % 7 == 0)
       c[i] = word % 2 == 0 ? -0.0F : std::numeric_limits<float>::infinity();
   }
@@ -121,8 +136,11 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
-/// Runs the problem on every target with one and three threads.
-inline void check_all_targets(const GemmProblem& p) {
+/// Runs the problem on every target with one and three threads. A C whose place is not named
+/// enters where the kernels take it along.
+inline void check_all_targets(const GemmProblem& given) {
+  GemmProblem p = given;
+  if (p.c_enters == CPlacement::unnamed) p.c_enters = gemm_detail::passing_place(p);
   const auto size = static_cast<std::size_t>(p.a.rows * p.b.rows);
   std::vector<float> expected(size);
   gemm_reference(p, expected);

@@ -83,12 +83,13 @@ TEST_CASE("all ones: 16384 without promotion, 32768 with 128", "[gemm]") {
   CHECK(d == 32768.0F);
 }
 
-TEST_CASE("the three scale orders, block by block", "[gemm]") {
+TEST_CASE("the scale orders, block by block", "[gemm]") {
   OneElement one(256);
   const std::vector<float> s_a{0.3F, 0.7F};
   const std::vector<float> s_b{1.1F, 0.9F};
   const float c = 0.1F;
   one.problem.c = &c;
+  one.problem.c_enters = CPlacement::promoted_sum;
   one.problem.a_scales = {s_a, 1, 128};
   one.problem.b_scales = {s_b, 128, 128};
   one.problem.promotion_interval = 128;
@@ -103,6 +104,13 @@ TEST_CASE("the three scale orders, block by block", "[gemm]") {
         bits(std::fma(p1 * s_a[1], s_b[1], std::fma(p0 * s_a[0], s_b[0], c))));
   one.problem.scale_order = ScaleOrder::product_then_add;
   CHECK(bits(one.result()) == bits((c + (s_a[0] * s_b[0]) * p0) + (s_a[1] * s_b[1]) * p1));
+  one.problem.scale_order = ScaleOrder::b_then_fma_a;
+  CHECK(bits(one.result()) ==
+        bits(std::fma(p1 * s_b[1], s_a[1], std::fma(p0 * s_b[0], s_a[0], c))));
+  one.problem.scale_order = ScaleOrder::a_then_b_then_add;
+  CHECK(bits(one.result()) == bits((c + (p0 * s_a[0]) * s_b[0]) + (p1 * s_a[1]) * s_b[1]));
+  CHECK(find_scale_order("a_then_b_then_add") == ScaleOrder::a_then_b_then_add);
+  CHECK_THROWS_WITH(find_scale_order("b_then_a"), contains("b_then_fma_a, a_then_b_then_add"));
 }
 
 TEST_CASE("scales that do not change along K apply once, to the whole sum", "[gemm]") {
@@ -112,6 +120,7 @@ TEST_CASE("scales that do not change along K apply once, to the whole sum", "[ge
   one.problem.a_scales = {s_a, 1, 0};
   CHECK(bits(one.result()) == bits(s_a[0] * one.partial(0, 96)));
   one.problem.c = &c;
+  one.problem.c_enters = CPlacement::epilogue;
   CHECK(bits(one.result()) == bits(std::fma(s_a[0], one.partial(0, 96), c)));
 }
 

@@ -44,6 +44,8 @@ TEST_CASE("few columns: a product is turned where that makes its rows few", "[ge
   CHECK(turned({8, 2, 8}, ScaleOrder::product_then_add, true));
   CHECK(turned({8, 2, 8}, ScaleOrder::a_then_fma_b, false));
   CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::a_then_fma_b, true));
+  CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::b_then_fma_a, true));
+  CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::a_then_b_then_add, true));
 }
 
 TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm]") {

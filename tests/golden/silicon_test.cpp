@@ -1,75 +1,75 @@
-// Recordings of real GPUs, from the folder that FP8LAB_SILICON_DIR names.
-
-#include <cstdlib>
-#include <filesystem>
-#include <vector>
+// Models against recordings of real GPUs: those kept here, and those beside the project.
 
 #include "catch.hpp"
+#include "fp8lab/formats/format.hpp"
 #include "fp8lab/io/replay.hpp"
+#include "golden/mutants.hpp"
+#include "golden/recordings.hpp"
 
 using namespace fp8lab;
 
 namespace {
 
-std::vector<VectorFile> silicon_files() {
-  std::vector<VectorFile> files;
-  const char* folder = std::getenv("FP8LAB_SILICON_DIR");
-  if (folder == nullptr) return files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".txt") files.push_back(read_vectors(entry.path()));
-  return files;
+/// Each of them counts: one that cannot be replayed does not keep the others from it.
+template <typename Check>
+void for_each_recording(const std::vector<Recording>& recordings, const Check& check) {
+  for (const Recording& recording : recordings) {
+    INFO(recording.name << ", " << recording.file.model);
+    try {
+      check(recording.file);
+    } catch (const Error& error) {
+      FAIL_CHECK(error.what());
+    }
+  }
 }
 
-bool skipped(const std::vector<VectorFile>& files) {
-  if (!files.empty()) return false;
-  WARN("SKIPPED: FP8LAB_SILICON_DIR is not set or holds no vector files");
-  return true;
+void require_right_models(const std::vector<Recording>& recordings) {
+  for_each_recording(recordings, [](const VectorFile& file) {
+    const ReplayReport report = replay(file);
+    CHECK(report.cases > 0);
+    if (!report.shown.empty()) UNSCOPED_INFO(describe(report.shown.front()));
+    CHECK(report.mismatches == 0);
+  });
 }
 
-std::size_t mismatches(const VectorFile& file, const AccumulatorModel& model) {
-  return replay(file, model).mismatches;
+/// Up to the last product of any case that is not zero.
+int terms_in_use(const VectorFile& file) {
+  std::size_t most = 0;
+  for (const VectorCase& one : file.cases)
+    for (std::size_t i = most; i < one.a.size(); ++i)
+      if (decode(format(file.a_format), one.a[i]) * decode(format(file.b_format), one.b[i]) != 0)
+        most = i + 1;
+  return static_cast<int>(most);
+}
+
+void require_wrong_mutants(const std::vector<Recording>& recordings) {
+  for_each_recording(recordings, [](const VectorFile& file) {
+    const Mutants mutants(find_instruction_model(file.model).accumulator, terms_in_use(file));
+    for (const Mutant& mutant : mutants.all()) {
+      INFO(mutant.change);
+      CHECK(replay(file, mutant.model).mismatches > 0);
+    }
+  });
+}
+
+std::vector<Recording> kept() {
+  return recordings_in(std::filesystem::path(FP8LAB_GOLDEN_DIR) / "silicon");
 }
 
 }  // namespace
 
-TEST_CASE("every silicon file replays without a mismatch", "[silicon]") {
-  const auto files = silicon_files();
-  if (skipped(files)) return;
-  for (const VectorFile& file : files) {
-    const ReplayReport report = replay(file);
-    INFO(file.model << " on " << file.header.at("gpu") << ", " << report.cases << " cases");
-    for (const ReplayMismatch& mismatch : report.shown) UNSCOPED_INFO(describe(mismatch));
-    CHECK(report.cases > 0);
-    CHECK(report.mismatches == 0);
-  }
+TEST_CASE("every recording kept here replays without a mismatch", "[golden]") {
+  require_right_models(kept());
 }
 
-TEST_CASE("mutants of the models fail on silicon", "[silicon]") {
-  const auto files = silicon_files();
-  if (skipped(files)) return;
-  for (const VectorFile& file : files) {
-    const AccumulatorModel& right = find_instruction_model(file.model).accumulator;
-    INFO(file.model);
+TEST_CASE("mutants of the models fail on the recordings kept here", "[golden]") {
+  require_wrong_mutants(kept());
+}
 
-    AccumulatorModel fewer_bits = right;
-    // The rows of a B200 tell 20 bits and more from fewer.
-    const bool halves = right.kind == AccumulationKind::fp16_halves;
-    fewer_bits.alignment_fraction_bits = halves ? 19 : right.alignment_fraction_bits - 1;
-    CHECK(mismatches(file, fewer_bits) > 0);
+TEST_CASE("every recording beside the project replays without a mismatch", "[silicon]") {
+  require_right_models(recordings_beside());
+}
 
-    AccumulatorModel other_rounding = right;
-    other_rounding.rounding = right.rounding == RoundingMode::toward_zero
-                                  ? RoundingMode::nearest_even
-                                  : RoundingMode::toward_zero;
-    // No half of its rows has a sum of more than 24 bits.
-    if (!halves) CHECK(mismatches(file, other_rounding) > 0);
-
-    AccumulatorModel half_the_terms = right;
-    half_the_terms.terms = right.terms / 2;
-    CHECK(mismatches(file, half_the_terms) > 0);
-
-    AccumulatorModel normalized = right;
-    normalized.product_exponent = ProductExponent::normalized;
-    if (!halves) CHECK(mismatches(file, normalized) > 0);
-  }
+TEST_CASE("mutants of the models fail on the recordings beside the project", "[silicon]") {
+  require_wrong_mutants(recordings_beside());
 }

@@ -56,16 +56,16 @@ TEST_CASE("quantiles interpolate between magnitudes", "[metrics]") {
 
 TEST_CASE("quantization loss counts what a cast took", "[metrics]") {
   const Format& f = format(FormatId::e4m3fn);
-  // With scale 2: 449 overflows and saturates, 448 fits exactly, 460 saturates by
-  // rounding, 2^-11 underflows, 2^-9 is the smallest subnormal.
-  const std::vector<float> x{224.5F, 224.0F, 230.0F, 0x1p-12F, 0x1p-10F, 0.0F, kInf, kNaN};
+  // With scale 2: 464 rounds to 448, 448 fits exactly, 465 overflows and saturates,
+  // 2^-11 underflows, 2^-9 is the smallest subnormal.
+  const std::vector<float> x{232.0F, 224.0F, 232.5F, 0x1p-12F, 0x1p-10F, 0.0F, kInf, kNaN};
   std::vector<std::uint8_t> codes;
   for (const float element : x)
     codes.push_back(static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, element * 2.0F)));
   const QuantizationLoss loss = quantization_loss(x, codes, f, std::vector<float>{2.0F});
   CHECK(loss.count == 8);
   CHECK(loss.underflow_percent == 100.0 / 8.0);
-  CHECK(loss.overflow_percent == 300.0 / 8.0);
+  CHECK(loss.overflow_percent == 200.0 / 8.0);
   CHECK(loss.saturated_percent == 400.0 / 8.0);
   CHECK(loss.nan_percent == 100.0 / 8.0);
 }
@@ -79,11 +79,32 @@ TEST_CASE("a zero that became NaN is no underflow", "[metrics]") {
   CHECK(loss.nan_percent == 50.0);
 }
 
+TEST_CASE("what rounds to max finite has not overflowed", "[metrics]") {
+  const std::vector<float> one{1.0F};
+  const auto overflows = [&](FormatId id, float value) {
+    const std::vector<float> x{value};
+    const std::vector<std::uint8_t> codes{0};
+    return quantization_loss(x, codes, format(id), one).overflow_percent == 100.0;
+  };
+  const std::vector<std::pair<FormatId, float>> first{
+      {FormatId::e4m3fn, std::nextafter(464.0F, 500.0F)},
+      {FormatId::e5m2, 61440.0F},
+      {FormatId::e4m3fnuz, 248.0F}};
+  for (const auto& [id, value] : first) {
+    INFO(format(id).name);
+    CHECK(overflows(id, value));
+    CHECK(!overflows(id, std::nextafter(value, 0.0F)));
+    // The cast says the same.
+    CHECK(cast(format(id), kNvidiaSatfinite, value).overflowed);
+    CHECK(!cast(format(id), kNvidiaSatfinite, std::nextafter(value, 0.0F)).overflowed);
+  }
+}
+
 TEST_CASE("quantization loss uses the scale of an element's tile", "[metrics]") {
   const Format& f = format(FormatId::e5m2);
-  const std::vector<float> x{1.0F, 60000.0F, 1.0F, 60000.0F, 1.0F};
+  const std::vector<float> x{1.0F, 62000.0F, 1.0F, 62000.0F, 1.0F};
   const std::vector<std::uint8_t> codes(5, 0x3c);
-  const std::vector<float> scales{1.0F, 0.5F, 60000.0F};
+  const std::vector<float> scales{1.0F, 0.5F, 62000.0F};
   CHECK(quantization_loss(x, codes, f, scales, 2).overflow_percent == 200.0 / 5.0);
   CHECK(quantization_loss({}, {}, f, {}, 2).count == 0);
   CHECK_THROWS_WITH(quantization_loss(x, codes, f, scales, 3),

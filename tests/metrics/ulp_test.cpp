@@ -21,6 +21,7 @@ TEST_CASE("ulp distance counts the numbers between two codes", "[metrics]") {
       if (!std::isnan(decode(f, code))) values.push_back(decode(f, code));
     std::sort(values.begin(), values.end());
     values.erase(std::unique(values.begin(), values.end()), values.end());
+    REQUIRE(values.size() > 1);
     const auto position = [&](std::uint32_t code) {
       return std::lower_bound(values.begin(), values.end(), decode(f, code)) - values.begin();
     };

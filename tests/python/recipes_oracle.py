@@ -92,9 +92,40 @@ def torchao(fmt, pow2=False):
     return recipe
 
 
-def deepseek(x):
+def deepseek(floor):
+    def recipe(x):
+        inverse = max(amax_dropping_nan(x), F32(floor)) / F32(448)
+        return F32(1) / inverse, inverse, cast(x / inverse, "e4m3", saturate=False), None
+
+    return recipe
+
+
+def deepgemm_first(x):
+    amax = amax_keeping_nan(x)
+    amax = amax if np.isnan(amax) else max(amax, F32(1e-4))
+    scale = F32(1) / amax * F32(448)
+    return scale, amax / F32(448), cast(x * scale, "e4m3", saturate=False), None
+
+
+def fmax_fmin(y, first):
+    """CUDA's clamps drop NaN: it becomes the limit that is compared with first."""
+    return np.where(np.isnan(y), F32(first), np.clip(y, -448, 448)).astype(F32)
+
+
+def vllm_tensor(x):
     inverse = amax_dropping_nan(x) / F32(448)
-    return F32(1) / inverse, inverse, cast(x / inverse, "e4m3", saturate=False), None
+    scale = F32(1) / inverse
+    return scale, inverse, saturated(fmax_fmin(x * scale, 448), "e4m3"), None
+
+
+def vllm_token(x):
+    inverse = max(amax_dropping_nan(x) / F32(448), F32(1) / F32(448 * 512))
+    return F32(1) / inverse, inverse, saturated(fmax_fmin(x / inverse, 448), "e4m3"), None
+
+
+def vllm_group(x):
+    inverse = max(amax_dropping_nan(x), F32(1e-10)) / F32(448)
+    return F32(1) / inverse, inverse, saturated(fmax_fmin(x / inverse, -448), "e4m3"), None
 
 
 def deepgemm(ue8m0):
@@ -186,8 +217,16 @@ RECIPES = [
     ("torchao-tensorwise", "gradient", WHOLE, torchao("e5m2")),
     ("torchao-rowwise", "weight", ROW, torchao("e4m3", pow2=True)),
     ("torchao-rowwise-hp-wgrad", "activation", ROW, torchao("e4m3", pow2=True)),
-    ("deepseek-v3", "activation", VECTOR, deepseek),
-    ("deepseek-v3", "weight", SQUARE, deepseek),
+    ("deepseek-v3", "activation", VECTOR, deepseek(1e-4)),
+    ("deepseek-v3", "weight", SQUARE, deepseek(1e-4)),
+    ("deepseek-v3-first", "activation", VECTOR, deepseek(0)),
+    ("deepseek-v3-first", "weight", SQUARE, deepseek(0)),
+    ("deepgemm-first", "activation", VECTOR, deepgemm_first),
+    ("deepgemm-first", "weight", SQUARE, deepgemm_first),
+    ("vllm-per-tensor", "activation", WHOLE, vllm_tensor),
+    ("vllm-per-token", "activation", ROW, vllm_token),
+    ("vllm-group", "activation", VECTOR, vllm_group),
+    ("ocp-mxfp8", "activation", GROUP, mx("floor")),
     ("deepgemm", "activation", VECTOR, deepgemm(False)),
     ("deepgemm", "weight", SQUARE, deepgemm(False)),
     ("deepgemm-ue8m0", "activation", VECTOR, deepgemm(True)),

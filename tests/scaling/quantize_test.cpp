@@ -50,8 +50,7 @@ void check_elementwise(const Recipe& recipe, const FloatMatrix& x, const Quantiz
     for (std::int64_t r = r0; r < r1; ++r)
       for (std::int64_t c = c0; c < c1; ++c) {
         const float value = x.values[at(r, c)];
-        const float scaled =
-            recipe.rule == ScaleRule::deepseek ? value / s.inverse_scale : value * s.scale;
+        const float scaled = scaled_element(recipe.rule, value, s);
         const std::uint32_t expected = encode(format(recipe.format), recipe.policy, scaled);
         if (q.codes[at(r, c)] == expected) continue;
         INFO("[" << r << ", " << c << "] = " << value << " scale " << s.scale);
@@ -72,6 +71,10 @@ std::vector<float> any_bits(std::int64_t size) {
     if (i % 4096 < 512) x[i] = 0.0F * x[i];
   }
   return x;
+}
+
+bool is_calibrated(const Recipe& recipe) {
+  return recipe.source == ScaleSource::calibration || recipe.source == ScaleSource::momentum;
 }
 
 std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
@@ -150,7 +153,7 @@ TEST_CASE("quantize: targets and threads change nothing", "[scaling]") {
       const Recipe& recipe = preset.recipe(role);
       INFO(preset.name << " " << to_string(role));
       check_targets(recipe, {finite, 128, 384});
-      if (recipe.source != ScaleSource::calibration) check_targets(recipe, {special, 128, 384});
+      if (!is_calibrated(recipe)) check_targets(recipe, {special, 128, 384});
     }
 }
 
@@ -265,11 +268,14 @@ TEST_CASE("quantize: transposed copies of numbers that no scale makes too large"
     check_transposed(recipe, std::span(values).subspan(1), 100, 33);
   };
   using enum ScaleRule;
-  for (const ScaleRule rule : {te, torchao, deepseek, deepgemm})
+  for (const ScaleRule rule : {te, torchao, deepseek, deepgemm, quotient, quotient_bf16,
+                               quotient_eps_bf16, vllm_token, vllm_tensor})
     for (const bool power_of_two : {false, true})
       for (const std::int64_t block : {32, 96, 128, 192, 352, 0})
-        check({.rule = rule, .row_block = 1, .k_block = block, .power_of_two = power_of_two});
-  for (const ScaleRule rule : {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx})
+        if (!power_of_two || has_power_of_two(rule))
+          check({.rule = rule, .row_block = 1, .k_block = block, .power_of_two = power_of_two});
+  for (const ScaleRule rule : {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx, torchao_mx_floor,
+                               torchao_mx_even, torchao_mx_rceil})
     for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
       check({.format = format, .rule = rule, .row_block = 1, .k_block = 32});
   for (const FormatId format :
@@ -308,8 +314,10 @@ TEST_CASE("quantize: MX scales of every binade", "[scaling]") {
       values.insert(values.end(), 31, 0.0F);
     }
   const auto rows = static_cast<std::int64_t>(values.size() / 416);
-  for (const ScaleRule rule : {ScaleRule::mx_floor, ScaleRule::mx_ceil, ScaleRule::mx_even,
-                               ScaleRule::mx_rceil, ScaleRule::te_mx})
+  for (const ScaleRule rule :
+       {ScaleRule::mx_floor, ScaleRule::mx_ceil, ScaleRule::mx_even, ScaleRule::mx_rceil,
+        ScaleRule::te_mx, ScaleRule::torchao_mx_floor, ScaleRule::torchao_mx_ceil,
+        ScaleRule::torchao_mx_even, ScaleRule::torchao_mx_rceil})
     for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
       for (const Target target : available_targets()) {
         const Recipe recipe{.format = format, .rule = rule, .row_block = 1, .k_block = 32};
@@ -375,12 +383,13 @@ TEST_CASE("quantize: NaN, Inf and empty tensors give the documented result", "[s
   CHECK(inf.codes == CodeVector{0x38, 0xfe, 0x40, 0x00});
 
   const std::vector<float> zeros(128, 0.0F);
-  const QuantizedTensor ds = quantize(find_preset("deepseek-v3").activation, {zeros, 1, 128});
-  CHECK((ds.codes[0] & 0x7f) == 0x7f);  // 0 / 0, as its kernel has it
+  const QuantizedTensor ds = quantize(find_preset("deepseek-v3-first").activation, {zeros, 1, 128});
+  CHECK((ds.codes[0] & 0x7f) == 0x7f);  // 0 / 0, as its kernel had it
+  CHECK(quantize(find_preset("deepseek-v3").activation, {zeros, 1, 128}).codes[0] == 0);
   CHECK(quantize(find_preset("deepgemm").activation, {zeros, 1, 128}).codes[0] == 0);
 
   for (const Preset& preset : presets()) {
-    if (preset.activation.source == ScaleSource::calibration) continue;
+    if (is_calibrated(preset.activation)) continue;
     const QuantizedTensor none = Quantizer(preset.activation).quantize({{}, 0, 128});
     INFO(preset.name);
     CHECK(none.codes.empty());
@@ -413,6 +422,65 @@ TEST_CASE("quantize: static recipes use the calibration", "[scaling]") {
   CHECK(quantizer.quantize({a, 1, 2}).scales[0] == 112.0F);
   const std::vector<float> bad{1.0F, std::numeric_limits<float>::quiet_NaN()};
   CHECK_THROWS_WITH(quantizer.observe({bad, 1, 2}), contains("NaN or Inf"));
+}
+
+TEST_CASE("quantize: quanto averages the inverse scales of its batches", "[scaling]") {
+  Quantizer quantizer(find_preset("quanto").activation);
+  const std::vector<float> a{448.0F * 4.0F};
+  const std::vector<float> b{448.0F * 2.0F};
+  CHECK_THROWS_WITH(quantizer.quantize({a, 1, 1}), contains("calibration"));
+  quantizer.observe({a, 1, 1});
+  CHECK(quantizer.quantize({a, 1, 1}).inverse_scales[0] == 4.0F);
+  quantizer.observe({b, 1, 1});
+  CHECK(quantizer.quantize({a, 1, 1}).inverse_scales[0] ==
+        0.9F * 4.0F + 2.0F * static_cast<float>(1.0 - 0.9));
+}
+
+TEST_CASE("quantize: a field that a recipe's source does not heed is refused", "[scaling]") {
+  CHECK_THROWS_WITH(Quantizer(Recipe{.source = ScaleSource::delayed, .power_of_two = true}),
+                    contains("power_of_two"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.source = ScaleSource::delayed, .amax_floor = 1.0F}),
+                    contains("amax_floor"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.delayed = {.history = 8}}), contains("delayed"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.window = 2}), contains("window"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.rule = ScaleRule::torchao, .source = ScaleSource::delayed}),
+                    contains("rule: expected te"));
+  CHECK_THROWS_WITH(Quantizer(Recipe{.rule = ScaleRule::deepseek, .power_of_two = true}),
+                    contains("power_of_two"));
+  Recipe floored = find_preset("deepseek-v3-first").activation;
+  floored.amax_floor = 8.0F;
+  const std::vector<float> ones(128, 1.0F);
+  CHECK(quantize(floored, {ones, 1, 128}).inverse_scales[0] == 8.0F / 448.0F);
+}
+
+TEST_CASE("quantize: vLLM's clamps turn NaN into numbers", "[scaling]") {
+  std::vector<float> x(128, 1.0F);
+  x[5] = std::numeric_limits<float>::quiet_NaN();
+  const FloatMatrix row{x, 1, 128};
+  CHECK(quantize(find_preset("vllm-per-token").activation, row).codes[5] == 0x7e);
+  CHECK(quantize(find_preset("vllm-per-tensor").activation, row).codes[5] == 0x7e);
+  CHECK(quantize(find_preset("vllm-group").activation, row).codes[5] == 0xfe);
+  const std::vector<float> zeros(128, 0.0F);
+  CHECK(quantize(find_preset("vllm-per-tensor").activation, {zeros, 1, 128}).codes[0] == 0x7e);
+  CHECK(quantize(find_preset("vllm-per-token").activation, {zeros, 1, 128}).codes[0] == 0x00);
+}
+
+TEST_CASE("presets: operands of a second product, origins", "[scaling]") {
+  using enum TensorRole;
+  using enum LinearProduct;
+  const Preset& hp = find_preset("torchao-rowwise-hp-wgrad");
+  CHECK(hp.recipe(weight, fprop).row_block == 1);
+  CHECK(hp.recipe(weight, dgrad).row_block == 0);
+  CHECK(hp.recipe(gradient, dgrad).row_block == 1);
+  CHECK_THROWS_WITH(hp.recipe(gradient, wgrad), contains("wgrad"));
+  CHECK_THROWS_WITH(hp.recipe(activation, dgrad), contains("activation enters"));
+  CHECK(find_preset("te-current").recipe(gradient, wgrad).format == FormatId::e5m2);
+  CHECK(find_linear_product("dgrad") == dgrad);
+  for (const Preset& preset : presets()) {
+    INFO(preset.name);
+    CHECK(!preset.used_by.empty());
+    CHECK(!preset.source.empty());
+  }
 }
 
 TEST_CASE("quantize: bad arguments are named", "[scaling]") {

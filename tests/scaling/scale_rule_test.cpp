@@ -79,6 +79,15 @@ TEST_CASE("scale rules: torchao's edge cases", "[scaling]") {
 TEST_CASE("scale rules: DeepSeek's and DeepGEMM's edge cases", "[scaling]") {
   check({.rule = ScaleRule::deepseek},
         {{448.0F, 1.0F, 1.0F}, {0.0F, kInf, 0.0F}, {kInf, 0.0F, kInf}, {kNan, kNan, kNan}});
+  check({.rule = ScaleRule::deepseek, .amax_floor = 1e-4F},
+        {{448.0F, 1.0F, 1.0F},
+         {0.0F, 1.0F / (1e-4F / 448.0F), 1e-4F / 448.0F},
+         {1e-3F, 1.0F / (1e-3F / 448.0F), 1e-3F / 448.0F},
+         {kNan, kNan, kNan}});
+  // The first release multiplies by M / amax, as PyTorch divides a number by a tensor.
+  check({.rule = ScaleRule::deepgemm_first}, {{448.0F, 1.0F / 448.0F * 448.0F, 1.0F},
+                                              {3.1F, 1.0F / 3.1F * 448.0F, 3.1F / 448.0F},
+                                              {0.0F, 1.0F / 1e-4F * 448.0F, 1e-4F / 448.0F}});
   const float least = 1e-4F / 448.0F;
   check({.rule = ScaleRule::deepgemm},
         {{448.0F, 1.0F, 1.0F}, {0.0F, 1.0F / least, least}, {1e-5F, 1.0F / least, least}});
@@ -132,6 +141,101 @@ TEST_CASE("scale rules: the MX exponents of each rule", "[scaling]") {
   CHECK(std::isnan(tile_scale({.rule = ScaleRule::mx_floor}, kInf).scale));
   CHECK_THROWS_WITH(tile_scale({.rule = ScaleRule::mx_floor, .format = FormatId::e2m1}, 1.0F),
                     contains("e4m3fn or e5m2"));
+}
+
+TEST_CASE("scale rules: torchao's MX codes and multipliers at their ends", "[scaling]") {
+  struct Row {
+    float amax;
+    int floor, ceil, even, rceil;  // E8M0 codes
+  };
+  const std::vector<Row> rows{
+      {448.0F, 127, 128, 127, 127},     {257.0F, 127, 128, 127, 127},
+      {496.0F, 127, 128, 128, 128},     {0.0F, 0, 0, 0, 0},
+      {0x1p-119F, 0, 0, 0, 0},          {kFloatMax, 246, 247, 247, 247},
+      {0x1.fp127F, 246, 247, 247, 247}, {kInf, 247, 247, 247, 254},
+      {kNan, 255, 255, 255, 255},
+  };
+  for (const Row& row : rows) {
+    const auto code = [&](ScaleRule rule) {
+      return static_cast<int>(tile_scale({.rule = rule}, row.amax).e8m0);
+    };
+    INFO(fmt::format("amax {:a}", row.amax));
+    CHECK(code(ScaleRule::torchao_mx_floor) == row.floor);
+    CHECK(code(ScaleRule::torchao_mx_ceil) == row.ceil);
+    CHECK(code(ScaleRule::torchao_mx_even) == row.even);
+    CHECK(code(ScaleRule::torchao_mx_rceil) == row.rceil);
+  }
+  for (const ScaleRule rule :
+       {ScaleRule::torchao_mx_floor, ScaleRule::torchao_mx_ceil, ScaleRule::torchao_mx_even}) {
+    CHECK(tile_scale({.rule = rule}, 0.0F).scale == 0x1p126F);
+    CHECK(tile_scale({.rule = rule}, 0.0F).inverse_scale == 0x1p-127F);
+    CHECK(tile_scale({.rule = rule}, kNan).scale == 0.0F);
+    CHECK(std::isnan(tile_scale({.rule = rule}, kNan).inverse_scale));
+  }
+  CHECK(tile_scale({.rule = ScaleRule::torchao_mx_rceil}, 0.0F).scale == 1.0F);
+  CHECK(tile_scale({.rule = ScaleRule::torchao_mx_rceil}, kInf).scale == 0x1p-127F);
+  CHECK(std::isnan(tile_scale({.rule = ScaleRule::torchao_mx_rceil}, kNan).scale));
+  // Just above 2^10 the binary32 log2 is 10: the exponent is not rounded up.
+  const float above = std::nextafter(448.0F * 1024.0F, kInf);
+  CHECK(tile_scale({.rule = ScaleRule::torchao_mx_rceil}, above).e8m0 == 137);
+  CHECK(tile_scale({.rule = ScaleRule::mx_rceil}, above).e8m0 == 138);
+}
+
+TEST_CASE("scale rules: systems that serve models", "[scaling]") {
+  check({.rule = ScaleRule::quotient},
+        {{448.0F, 1.0F, 1.0F}, {0.0F, kInf, 0.0F}, {kInf, 0.0F, kInf}, {kNan, kNan, kNan}});
+  check({.rule = ScaleRule::quotient_eps}, {{448.0F, 1.0F, 1.0F}, {0.0F, 0x1p23F, 0x1p-23F}});
+  check({.rule = ScaleRule::quotient_eps_bf16}, {{448.0F, 1.0F, 1.0F}, {0.0F, 128.0F, 0x1p-7F}});
+  // 3 / 448 = 0x1.b6db6dp-8 has eight bits in BF16.
+  check({.rule = ScaleRule::quotient_bf16}, {{3.0F, 1.0F / 0x1.b6p-8F, 0x1.b6p-8F}});
+  check({.rule = ScaleRule::scale_bf16}, {{3.0F, 1.0F / 0x1.b6p-8F, 0x1.b6p-8F}});
+  check({.rule = ScaleRule::modelopt},
+        {{448.0F, 1.0F / 448.0F * 448.0F, 1.0F},
+         {0.0F, 448.0F, 1.0F / 448.0F},
+         {0x1p-24F, 448.0F, 1.0F / 448.0F},
+         {0x1.8p-24F, 1.0F / 0x1.8p-24F * 448.0F, 1.0F / (1.0F / 0x1.8p-24F * 448.0F)}});
+  check({.rule = ScaleRule::vllm_tensor}, {{448.0F, 1.0F, 1.0F}, {0.0F, kInf, 0.0F}});
+  const float floor = 1.0F / (448.0F * 512.0F);
+  check({.rule = ScaleRule::vllm_token},
+        {{448.0F, 1.0F, 1.0F}, {0.0F, 1.0F / floor, floor}, {1e-4F, 1.0F / floor, floor}});
+  const float least = 1e-10F / 448.0F;
+  check({.rule = ScaleRule::vllm_group}, {{448.0F, 1.0F, 1.0F}, {0.0F, 1.0F / least, least}});
+  check({.rule = ScaleRule::vllm_group, .power_of_two = true},
+        {{448.0F, 1.0F, 1.0F}, {449.0F, 0.5F, 2.0F}, {0.0F, 0x1p33F, 0x1p-33F}});
+}
+
+TEST_CASE("scale rules: elements in the type of their system", "[scaling]") {
+  const TileScale s{1.0F / 3.0F, 3.0F, 0};
+  const float x = 0x1.01p0F;  // a tie in BF16, to even: 1
+  CHECK(scaled_element(ScaleRule::torchao, x, s) == x * s.scale);
+  CHECK(scaled_element(ScaleRule::quotient, x, s) == x / 3.0F);
+  CHECK(scaled_element(ScaleRule::scale_bf16, x, s) == 1.0F / 3.0F);
+  CHECK(scaled_element(ScaleRule::quotient_bf16, x, s) == 0x1.56p-2F);
+  CHECK(std::signbit(scaled_element(ScaleRule::quotient, -0.0F, s)));
+  CHECK(!std::signbit(scaled_element(ScaleRule::quotient_eps, -0.0F, s)));
+  CHECK(!std::signbit(scaled_element(ScaleRule::quotient, -kNan, s)));
+  CHECK(rounded_to_bf16(kFloatMax) == kInf);
+  CHECK(std::isnan(rounded_to_bf16(kNan)));
+}
+
+TEST_CASE("scale rules: an option that a rule does not heed is refused", "[scaling]") {
+  for (int i = 0; i <= static_cast<int>(ScaleRule::deepgemm_first); ++i) {
+    const auto rule = static_cast<ScaleRule>(i);
+    INFO(to_string(rule));
+    CHECK(find_scale_rule(to_string(rule)) == rule);
+    const ScaleOptions plain{.rule = rule};
+    const ScaleOptions power{.rule = rule, .power_of_two = true};
+    const ScaleOptions floored{.rule = rule, .amax_floor = 7.0F};
+    if (has_power_of_two(rule))
+      CHECK(tile_scale(power, 3.0F).inverse_scale != tile_scale(plain, 3.0F).inverse_scale);
+    else
+      CHECK_THROWS_WITH(tile_scale(power, 3.0F), contains("power_of_two"));
+    if (has_amax_floor(rule))
+      CHECK(tile_scale(floored, 3.0F).inverse_scale == tile_scale(plain, 7.0F).inverse_scale);
+    else
+      CHECK_THROWS_WITH(tile_scale(floored, 3.0F), contains("amax_floor"));
+  }
+  CHECK_THROWS_WITH(tile_scale({.amax_floor = -1.0F}, 3.0F), contains("0 or more"));
 }
 
 TEST_CASE("scale rules: a power-of-two scale never lets the amax overflow", "[scaling]") {

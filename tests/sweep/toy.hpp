@@ -45,7 +45,7 @@ inline SweepPlan toy_plan(const std::vector<std::string>& axes, std::int64_t rep
 
 inline PointRunner on_threads(int threads) {
   return [threads](const SweepPlan& plan, SweepLog& log, const OnSweepProgress& call) {
-    run_points_on_threads(plan, log, threads, call);
+    run_points_in_processes(plan, log, {threads, 0.0}, call);
   };
 }
 

@@ -117,9 +117,30 @@ TEST_CASE("linear layer: wgrad in high precision takes the original tensors", "[
   const LayerRun mixed = run(find_linear_recipe("torchao-rowwise-hp-wgrad"), c);
   const LayerRun bf16 = run(find_linear_recipe("bf16"), c);
   CHECK(same_bits(mixed.y.values, fp8.y.values));
-  CHECK(same_bits(mixed.dx.values, fp8.dx.values));
   CHECK(same_bits(mixed.dw, bf16.dw));
   CHECK(!same_bits(mixed.dw, fp8.dw));
+}
+
+TEST_CASE("linear layer: an operand may be cast otherwise in its second product", "[train]") {
+  LinearRecipe recipe = find_linear_recipe("torchao-rowwise-hp-wgrad");
+  REQUIRE(recipe.weight_for_dgrad.has_value());
+  CHECK(recipe.weight_for_dgrad->row_block == 0);  // one scale, where fprop has one a row
+  recipe.wgrad = recipe.dgrad;
+  recipe.activation_for_wgrad = recipe.activation;
+  recipe.activation_for_wgrad->format = FormatId::e5m2;
+  recipe.gradient_for_wgrad = recipe.weight_for_dgrad;
+  Case c;
+  // Powers of two as scales show only where small weights are lost: those of one input channel.
+  for (std::int64_t r = 0; r < c.w.rows; ++r) c.w.row(r)[7] *= 0x1p-14F;
+  const LayerRun got = run(recipe, c);
+  CHECK(same_bits(got.y.values,
+                  product(recipe.forward, recipe.activation, c.x, recipe.weight, c.w, true)));
+  CHECK(same_bits(got.dx.values, product(recipe.dgrad, recipe.gradient, c.dy,
+                                         *recipe.weight_for_dgrad, turned(c.w), true)));
+  CHECK(!same_bits(got.dx.values,
+                   product(recipe.dgrad, recipe.gradient, c.dy, recipe.weight, turned(c.w), true)));
+  CHECK(same_bits(got.dw, product(recipe.wgrad, *recipe.gradient_for_wgrad, turned(c.dy),
+                                  *recipe.activation_for_wgrad, turned(c.x), false)));
 }
 
 TEST_CASE("linear layer: BF16 operands, sums of the accumulator", "[train]") {
@@ -151,7 +172,9 @@ TEST_CASE("linear layer: every preset runs, nearer to FP32 than no product at al
   const Case c;
   const LayerRun exact = run(fp32_recipe(), c);
   for (const Preset& preset : presets()) {
-    if (preset.activation.source == ScaleSource::calibration) continue;
+    if (preset.activation.source == ScaleSource::calibration ||
+        preset.activation.source == ScaleSource::momentum)
+      continue;
     const LinearRecipe recipe = find_linear_recipe(preset.name);
     const LayerRun got = run(recipe, c);
     INFO(preset.name);
@@ -193,8 +216,10 @@ TEST_CASE("linear layer: sizes and multipliers that do not fit are refused", "[t
 TEST_CASE("operand cast: amaxes bring a delayed scale back", "[train]") {
   const std::string name = GENERATE("te-delayed", "ms-amp");
   Recipe recipe = find_linear_recipe(name).activation;
-  recipe.delayed.history = 4;
-  recipe.window = 3;
+  if (recipe.source == ScaleSource::delayed)
+    recipe.delayed.history = 4;
+  else
+    recipe.window = 3;
   OperandCast cast("x", recipe);
   for (int step = 0; step < 9; ++step) {
     const Matrix<float> x =

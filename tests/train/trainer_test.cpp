@@ -10,6 +10,10 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/io/checksum.hpp"
+#include "fp8lab/io/safetensors.hpp"
 #include "io/temporary.hpp"
 #include "train/same_bits.hpp"
 
@@ -41,6 +45,21 @@ std::vector<float> weights_of(Trainer& trainer) {
   return all;
 }
 
+/// The metadata of a checkpoint, with the checksum of these tensors: what only a program writes.
+std::map<std::string, std::string> checkpoint_metadata(
+    std::vector<NamedTensor> tensors, std::map<std::string, std::string> metadata) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+  std::string all = metadata["fp8lab.checkpoint"] + "\n" + metadata["fingerprint"] + "\n";
+  for (const NamedTensor& item : tensors) {
+    all += item.name + " " + std::string(to_string(item.tensor.type)) + " " +
+           shape_text(item.tensor.shape) + "\n";
+    all.append(reinterpret_cast<const char*>(item.tensor.bytes.data()), item.tensor.bytes.size());
+  }
+  metadata["crc32"] = crc32_text(all);
+  return metadata;
+}
+
 constexpr std::int64_t kSteps = 24;
 constexpr std::int64_t kSaveEvery = 3;
 constexpr const char* kWorkerFolder = "FP8LAB_TRAIN_WORKER";
@@ -59,6 +78,29 @@ TEST_CASE("training learns: FP32 and FP8 runs end far below the first loss", "[t
     CHECK(std::abs(first - std::log(64.0)) < 0.1);
     CHECK(last < first - 0.5);
   }
+}
+
+TEST_CASE("a trainer refuses shapes and schedules that make no sense", "[train]") {
+  const auto refuse = [](const auto& change, const std::string& message) {
+    TrainerOptions options = small_options();
+    change(options, std::get<TransformerShape>(options.model));
+    CHECK_THROWS_WITH(Trainer(options, language()), contains(message));
+  };
+  using Options = TrainerOptions;
+  using Shape = TransformerShape;
+  refuse([](Options&, Shape& s) { s.length = 0; }, "length: expected 1 to");
+  refuse([](Options& o, Shape&) { o.length = -1; }, "length: expected 1 to");
+  refuse([](Options&, Shape& s) { s.layers = -1; }, "layers: expected 1 to");
+  refuse([](Options&, Shape& s) { s.hidden = 0; }, "hidden: expected 1 to");
+  refuse([](Options&, Shape& s) { s.width = std::int64_t{1} << 60; }, "width: expected 1 to");
+  refuse([](Options& o, Shape&) { o.sequences = 0; }, "sequences: expected 1 to");
+  refuse([](Options& o, Shape&) { o.sequences = 1 << 24; }, "sequences * length: expected 1 to");
+  refuse([](Options& o, Shape&) { o.schedule.steps = 0; }, "steps: expected 1 to");
+  refuse([](Options& o, Shape&) { o.schedule.warmup = -1; }, "warmup: expected 0 to");
+  refuse([](Options& o, Shape&) { o.schedule.peak = std::nan(""); }, "learning_rate: expected");
+  refuse([](Options& o, Shape&) { o.clip_norm = std::nan(""); }, "clip_norm: expected");
+  refuse([](Options& o, Shape&) { o.loss_scale = 0x1p-1000; },
+         "loss_scale: expected a power of two");
 }
 
 TEST_CASE("training gives the same bits for any thread count", "[train]") {
@@ -130,6 +172,75 @@ TEST_CASE("a checkpoint of another run is refused", "[train]") {
   Trainer same(small_options(), language());
   CHECK_THROWS_WITH(same.resume(folder / "none.safetensors"), contains("none.safetensors"));
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a checkpoint with any flipped bit is refused", "[train]") {
+  const TemporaryFolder folder("checkpoint_bits");
+  const auto path = folder / "run.safetensors";
+  Trainer trainer(small_options(), language());
+  for (int i = 0; i < 2; ++i) (void)trainer.step({});
+  trainer.save(path);
+  const std::string good = read_text(path);
+  Trainer reader(small_options(), language());
+  reader.resume(path);
+  const auto refuses = [&](std::size_t byte, int bit) {
+    std::string bad = good;
+    bad[byte] = static_cast<char>(bad[byte] ^ (1 << bit));
+    write_text(path, bad);
+    INFO("byte " << byte << " bit " << bit);
+    CHECK_THROWS_AS(reader.resume(path), Error);
+  };
+  const RandomStream random(7, "bits");
+  for (std::uint64_t i = 0; i < 80; ++i)
+    refuses(random.below(2 * i, good.size()), static_cast<int>(random.below(2 * i + 1, 8)));
+  // The checksum's own digits: another case of a letter is another text.
+  const std::size_t digits = good.find("crc32\":\"") + 8;
+  for (std::size_t i = 0; i < 8; ++i)
+    for (int bit = 0; bit < 8; ++bit) refuses(digits + i, bit);
+  write_text(path, good);
+  CHECK_NOTHROW(reader.resume(path));
+}
+
+TEST_CASE("a checkpoint's fields are looked at, and its version", "[train]") {
+  const TemporaryFolder folder("checkpoint_fields");
+  const auto path = folder / "run.safetensors";
+  Trainer trainer(small_options(), language());
+  (void)trainer.step({});
+  trainer.save(path);
+  const SafetensorsFile file(path);
+  auto metadata = file.metadata();
+  for (const std::int64_t step : {INT64_MIN, std::int64_t{-1}, INT64_MAX}) {
+    std::vector<NamedTensor> tensors = file.tensors();
+    for (NamedTensor& item : tensors)
+      if (item.name == "trainer.step")
+        item.tensor = view_of<std::int64_t>(ElementType::i64, {}, {&step, 1});
+    write_safetensors(folder / "bad.safetensors", tensors, checkpoint_metadata(tensors, metadata));
+    Trainer reader(small_options(), language());
+    CHECK_THROWS_WITH(reader.resume(folder / "bad.safetensors"),
+                      contains("trainer.step") && contains(std::to_string(step)));
+  }
+  metadata.erase("crc32");
+  write_safetensors(folder / "bad.safetensors", file.tensors(), metadata);
+  Trainer reader(small_options(), language());
+  CHECK_THROWS_WITH(reader.resume(folder / "bad.safetensors"), contains("no crc32"));
+  metadata.erase("fp8lab.checkpoint");
+  write_safetensors(folder / "bad.safetensors", file.tensors(), metadata);
+  CHECK_THROWS_WITH(reader.resume(folder / "bad.safetensors"),
+                    contains("format 2") && contains("begin the run again") &&
+                        contains("format 1, which has no checksum"));
+}
+
+TEST_CASE("runs whose accumulators differ in one field are told apart", "[train]") {
+  const TrainerOptions options = small_options("te-current");
+  const auto differs = [&](auto change) {
+    TrainerOptions other = options;
+    change(other.recipe.blocks.forward.accumulator);
+    CHECK(describe(other) != describe(options));
+  };
+  differs([](AccumulatorModel& m) { m.output_format = FormatId::f16; });
+  differs([](AccumulatorModel& m) { m.product_exponent = ProductExponent::normalized; });
+  differs([](AccumulatorModel& m) { ++m.terms; });
+  differs([](AccumulatorModel& m) { ++m.product_fraction_bits; });
 }
 
 // Runs in a process of its own, for the test below to kill: hidden from other runs.

@@ -20,11 +20,23 @@ struct Mutant {
   AccumulatorModel model;
 };
 
-/// The wrong models that generated cases must tell from `right`. Left out are
+/// Whether the inputs have products so small that the limit of the alignment cuts them.
+bool reaches_limit(const InstructionModel& model) {
+  const auto lowest = [](FormatId id) {
+    const Format& f = format(id);
+    return f.min_exponent() - f.mantissa_bits;
+  };
+  const AccumulatorModel& m = model.accumulator;
+  return m.min_alignment_exponent - m.alignment_fraction_bits >
+         lowest(model.a_format) + lowest(model.b_format);
+}
+
+/// The wrong models that generated cases must tell from the right one. Left out are
 /// those that are no different: an alignment that never loses a bit cannot lose
 /// one fewer, and an FP16 output has its own width.
-std::vector<Mutant> mutants_of(const AccumulatorModel& right) {
+std::vector<Mutant> mutants_of(const InstructionModel& instruction) {
   constexpr int kLosesNothing = 40;
+  const AccumulatorModel& right = instruction.accumulator;
   std::vector<Mutant> mutants;
   const auto add = [&](std::string name, auto change) {
     mutants.push_back({std::move(name), right});
@@ -42,6 +54,15 @@ std::vector<Mutant> mutants_of(const AccumulatorModel& right) {
                                                          : RoundingMode::toward_zero;
   });
   add("half the terms", [](AccumulatorModel& m) { m.terms /= 2; });
+  if (right.kind == AccumulationKind::fp16_halves)
+    add("the other order of halves", [](AccumulatorModel& m) {
+      m.halves_order =
+          m.halves_order == HalvesOrder::chained ? HalvesOrder::separate : HalvesOrder::chained;
+    });
+  if (reaches_limit(instruction)) {
+    add("a limit one higher", [](AccumulatorModel& m) { ++m.min_alignment_exponent; });
+    add("a limit one lower", [](AccumulatorModel& m) { --m.min_alignment_exponent; });
+  }
   return mutants;
 }
 
@@ -57,7 +78,7 @@ TEST_CASE("adversarial cases tell every hardware model from its mutants", "[veri
     if (!is_hardware(model)) continue;
     const VectorFile file = generate_cases(model, CaseKind::adversarial, 2600, 7);
     CHECK(replay(file, model.accumulator).mismatches == 0);
-    for (const Mutant& mutant : mutants_of(model.accumulator)) {
+    for (const Mutant& mutant : mutants_of(model)) {
       const ReplayReport report = replay(file, mutant.model);
       INFO(model.name << ", mutant: " << mutant.name << ": " << report.mismatches << " of "
                       << report.cases << " cases differ, expected at least 5");

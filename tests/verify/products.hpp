@@ -56,10 +56,21 @@ struct RandomProduct {
       c = random_c(Start::normal, o.shape.m * o.shape.n, RandomStream(o.seed, "c"));
       operands.c = view_of(ElementType::f32, {o.shape.m, o.shape.n}, std::span<const float>(c));
     }
-    product = make_product(operands, spec);
+    GemmSpec named = spec;
+    if (o.with_c && spec.c_enters == CPlacement::unnamed) named.c_enters = place_of_c(spec, o);
+    product = make_product(operands, named);
   }
 
  private:
+  /// Where the kernels take C along.
+  static CPlacement place_of_c(const GemmSpec& spec, const Options& o) {
+    const auto along_k = [](const std::vector<std::int64_t>& tiles) {
+      return tiles.size() == 2 && tiles[1] > 1;
+    };
+    const bool scaled = !o.tiles_a.empty() || !o.tiles_b.empty();
+    if (scaled && !along_k(o.tiles_a) && !along_k(o.tiles_b)) return CPlacement::epilogue;
+    return spec.promotion_interval > 0 ? CPlacement::promoted_sum : CPlacement::accumulator;
+  }
   static std::optional<TensorView> scales(const std::vector<std::int64_t>& shape,
                                           std::vector<float>& values, std::uint64_t seed,
                                           const std::string& name) {

@@ -75,3 +75,27 @@ TEST_CASE("broken recordings are refused with file, line and reason", "[verify]"
   check(good.substr(0, good.size() - 1), "truncated");
   check(with("sm90.mma.e4m3", "sm91.mma.e4m3"), "'sm91.mma.e4m3'");
 }
+
+TEST_CASE("a recording is replayed as its instruction was executed", "[verify]") {
+  const InstructionModel& chained = find_instruction_model("sm90.mma.e4m3.f16");
+  VectorFile file = generate_cases(chained, CaseKind::adversarial, 600, 3);
+  file.header["executed"] = "as separate FP16 halves";
+  const std::size_t others = replay(file).mismatches;
+  CHECK(others >= 20);
+  fill_results(file, find_instruction_model("sm90.mma.e4m3.f16.separate").accumulator);
+  CHECK(replay(file).mismatches == 0);
+  CHECK(replay(file).model == "sm90.mma.e4m3.f16");
+  // A model that is named is taken as it is registered.
+  CHECK(replay(file, "sm90.mma.e4m3.f16").mismatches == others);
+  file.header["executed"] = "as chained FP16 halves";
+  CHECK(replay(file).mismatches == others);
+  file.header["executed"] = "as one instruction";
+  CHECK_THROWS_WITH(replay(file), contains("executed: expected what sm90.mma.e4m3.f16 is, FP16"));
+  file.header["executed"] = "by hand";
+  CHECK_THROWS_WITH(replay(file), contains("executed: expected one of as one instruction"));
+  file = generate_cases(find_instruction_model("sm90.wgmma.e4m3"), CaseKind::random, 5, 3);
+  file.header["executed"] = "as one instruction";
+  CHECK(replay(file).mismatches == 0);
+  file.header["executed"] = "as chained FP16 halves";
+  CHECK_THROWS_WITH(replay(file), contains("one instruction (fused_dot_product)"));
+}

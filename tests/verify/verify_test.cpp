@@ -82,7 +82,7 @@ TEST_CASE("verify: the golden model is among the models of an element", "[verify
   }
   CHECK(own);
   CHECK(named);
-  CHECK(first_cause(report) == "accumulator_sm100.mma.e4m3");
+  CHECK(first_cause(report) == "accumulator_sm90.mma.e4m3");
 }
 
 TEST_CASE("verify: every fault that is made is diagnosed as itself", "[verify]") {
@@ -179,6 +179,166 @@ TEST_CASE("power: a golden output of zeros", "[verify]") {
   CHECK_THAT(describe(report), contains("the right output is all zeros"));
 }
 
+namespace {
+
+Product with_model(const Product& product, std::string_view name) {
+  return with_accumulator(product, find_instruction_model(name).accumulator);
+}
+
+}  // namespace
+
+TEST_CASE("budget: right outputs of any accumulator inside it pass", "[verify][budget]") {
+  for (const FormatId output : {FormatId::f32, FormatId::bf16, FormatId::e4m3fn})
+    for (const RandomProduct::Options& options :
+         {RandomProduct::Options{}, RandomProduct::Options{.tiles_a = {24}, .tiles_b = {1}},
+          RandomProduct::Options{.tiles_a = {24, 4}, .tiles_b = {1, 4}}}) {
+      const RandomProduct random({.promotion_interval = 128, .output = default_output(output)},
+                                 options);
+      const VerifyOptions budget{.check = find_check("budget")};
+      for (const char* model : {"sm90.wgmma.e4m3", "exact", "fp32", "sm100.mma.e4m3"}) {
+        const VerifyReport report =
+            verify_codes(random.product, golden_output(with_model(random.product, model)), budget);
+        INFO(model << " " << format(output).name << "\n" << describe(report));
+        CHECK(report.verdict == Verdict::pass);
+        CHECK(report.power->seen(report.power_of_check, FaultClass::operands).seen > 0);
+      }
+      const VerifyReport own = verify_codes(random.product, golden_output(random.product), budget);
+      CHECK_THAT(describe(own), contains("power of budget: ") && contains("output 4 of 4"));
+      if (output == FormatId::f32) CHECK_THAT(describe(own), contains("cannot see: accumulator"));
+    }
+}
+
+TEST_CASE("budget: wrong outputs fail, and the cause is sought outside of the budget",
+          "[verify][budget]") {
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {20, 4}});
+  const VerifyOptions budget{.check = find_check("budget")};
+  // A kernel with another accumulator, whose every bit is allowed to differ, and a mistake.
+  const Product p = with_model(random.product, "exact");
+  const auto report_of = [&](const Product& wrong) {
+    return verify_codes(random.product, golden_output(wrong), budget);
+  };
+  for (const auto& [wrong, name] :
+       {std::pair{*without_scales(p, Side::a), "missing_scale_a"},
+        std::pair{*with_transposed_scales(p, Side::b), "wrong_scale_axis_b"},
+        std::pair{*with_transposed_b(p), "transposed_b"},
+        std::pair{without_terms(p, 384, 512), "dropped_last_k_tile"}}) {
+    const VerifyReport report = report_of(wrong);
+    INFO(name << "\n" << describe(report));
+    CHECK(report.verdict == Verdict::mismatch);
+    CHECK(first_cause(report) == name);
+  }
+  // A NaN tile: nothing that differs inside of the budget is called its cause.
+  std::vector<float> d = compute(p);
+  for (std::size_t i = 3; i < 6; ++i)
+    for (std::size_t j = 4; j < 9; ++j) d[i * 20 + j] = std::nanf("");
+  const VerifyReport nan = verify_codes(random.product, bytes_of(d), budget);
+  INFO(describe(nan));
+  CHECK(nan.verdict == Verdict::mismatch);
+  CHECK(nan.budget->outside.size() == 15);
+  CHECK(first_cause(nan) == "none");
+  CHECK(nan.diagnosis->mismatches == 15);
+}
+
+TEST_CASE("budget: few elements far off among many that are allowed to differ are found",
+          "[verify][budget]") {
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {256, 512, 512}});
+  std::vector<float> d = compute(with_model(random.product, "exact"));
+  const VerifyOptions budget{.check = find_check("budget")};
+  CHECK(verify_codes(random.product, bytes_of(d), budget).verdict == Verdict::pass);
+  d[100 * 512 + 77] *= 1.25F;
+  const VerifyReport report = verify_codes(random.product, bytes_of(d), budget);
+  CHECK(report.verdict == Verdict::mismatch);
+  CHECK(report.budget->outside == std::vector<std::int64_t>{100 * 512 + 77});
+}
+
+TEST_CASE("power: a gate passes on what it can see", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {80, 200, 512}});
+  const VerifyOptions deepgemm{.check = find_check("deepgemm")};
+  const std::vector<std::byte> codes = golden_output(with_model(random.product, "exact"));
+  const VerifyReport report = verify_codes(random.product, codes, deepgemm);
+  CHECK(report.verdict == Verdict::pass);
+  CHECK_THAT(describe(report), contains("cannot see: accumulator"));
+  CHECK(report.power->undetected(report.power_of_check) != nullptr);
+  // Of outputs that a tolerance swallows it sees nothing.
+  RandomProduct tiny({.promotion_interval = 128}, {});
+  for (std::uint8_t& code : tiny.a) code = 1;  // 2^-9
+  for (std::uint8_t& code : tiny.b) code = 1;
+  const VerifyReport blind =
+      verify_codes(tiny.product, golden_output(tiny.product), {.check = find_check("torchao")});
+  CHECK(blind.verdict == Verdict::no_power);
+  CHECK_THAT(describe(blind), contains("missed: zeros"));
+}
+
+TEST_CASE("verify: wrong regions are found and described", "[verify][regions]") {
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {96, 160, 512}});
+  const std::vector<float> golden = compute(random.product);
+  const auto report_of = [&](const auto& change, const char* check = "bitwise") {
+    std::vector<float> d = golden;
+    for (std::size_t i = 0; i < 16; ++i)
+      for (std::size_t j = 0; j < 32; ++j) change(d[(32 + i) * 160 + 100 + j], i, j);
+    return verify_codes(random.product, bytes_of(d), {.check = find_check(check)});
+  };
+  const std::string place = "rows 32-47, columns 100-131: ";
+  for (const char* check : {"bitwise", "budget"}) {
+    const VerifyReport zeros = report_of([](float& x, auto, auto) { x = 0.0F; }, check);
+    CHECK_THAT(describe(zeros), contains("region: " + place + "all zero"));
+    REQUIRE(zeros.regions.size() == 1);
+    CHECK(zeros.regions[0].content == RegionContent::zeros);
+    CHECK(
+        describe(report_of([](float& x, auto, auto) { x = std::nanf(""); }, check).regions.at(0)) ==
+        place + "all NaN");
+  }
+  CHECK(describe(report_of([](float& x, auto, auto) { x = 7.5F; }).regions.at(0)) ==
+        place + "one value everywhere");
+  CHECK(describe(report_of([&](float& x, std::size_t i, std::size_t j) {
+                   x = golden[(48 + i) * 160 + 20 + j];
+                 }).regions.at(0)) == place + "a copy of rows 48-63, columns 20-51");
+  // Causes are tried in the region alone: the rest is right.
+  const std::vector<float> dropped = compute(without_terms(random.product, 384, 512));
+  const VerifyReport last = report_of(
+      [&](float& x, std::size_t i, std::size_t j) { x = dropped[(32 + i) * 160 + 100 + j]; });
+  CHECK_THAT(describe(last.regions.at(0)),
+             contains(place) && contains("cause: dropped_last_k_tile"));
+  // Half of N with another accumulator: not every element there differs.
+  std::vector<float> half = golden;
+  const std::vector<float> exact = compute(with_model(random.product, "exact"));
+  for (std::size_t i = 0; i < half.size(); ++i)
+    if (i % 160 >= 80) half[i] = exact[i];
+  const VerifyReport of_half = verify_codes(random.product, bytes_of(half));
+  CHECK_THAT(describe(of_half.regions.at(0)),
+             contains("columns 80-159: ") && contains("cause: accumulator_"));
+  // One wrong element, or ones strewn about, are no regions.
+  std::vector<float> strewn = golden;
+  for (std::size_t i = 0; i < strewn.size(); i += 97) strewn[i] = 0.0F;
+  CHECK(verify_codes(random.product, bytes_of(strewn)).regions.empty());
+  strewn = golden;
+  strewn[5] = 0.0F;
+  CHECK(verify_codes(random.product, bytes_of(strewn)).regions.empty());
+}
+
+TEST_CASE("verify: C in another place is named", "[verify]") {
+  RandomProduct random({.promotion_interval = 128, .c_enters = CPlacement::accumulator},
+                       {.with_c = true});
+  for (float& x : random.c) x *= 1000.0F;
+  Product wrong = random.product;
+  wrong.problem.c = random.product.problem.c;
+  for (const CPlacement place : {CPlacement::promoted_sum, CPlacement::epilogue}) {
+    wrong.problem.c_enters = place;
+    CHECK(first_cause(verify_codes(random.product, golden_output(wrong))) ==
+          "c_in_" + std::string(to_string(place)));
+  }
+  wrong.problem.c = nullptr;
+  CHECK(first_cause(verify_codes(random.product, golden_output(wrong))) == "missing_c");
+}
+
+TEST_CASE("verify: NaN in a golden output that matches is told", "[verify]") {
+  RandomProduct random({}, {});
+  random.a[3] = 0x7f;
+  const VerifyReport report = verify_codes(random.product, golden_output(random.product));
+  CHECK(report.comparison.bitwise());
+  CHECK(describe(report.non_finite) == "A has 1 NaN; the golden output has 20 NaN; got has 20 NaN");
+}
+
 TEST_CASE("gates: their limits", "[verify]") {
   CHECK(gates().size() == 7);
   CHECK(find_gate("deepgemm").limit == 1e-3);
@@ -250,9 +410,15 @@ TEST_CASE("verify: a cast under scales by tile", "[verify]") {
   const Operand scale{"s", view_of(ElementType::f32, {2, 2}, std::span<const float>(scales)),
                       nullptr};
   const Operand got{"got", {ElementType::e4m3fn, {2, 4}, codes}, nullptr};
-  CHECK(verify_cast({}, input, &scale, got).comparison.bitwise());
+  const VerifyOptions tiles{.scale_tiles = ScaleTiles{1, 2}};
+  CHECK(verify_cast({}, input, &scale, got, tiles).comparison.bitwise());
+  CHECK_THROWS_WITH(verify_cast({}, input, &scale, got), contains("other tiles need their sides"));
+  const std::vector<std::uint8_t> e8m0{127};
+  const Operand raw{"s", view_of(ElementType::u8, {1}, std::span<const std::uint8_t>(e8m0)),
+                    nullptr};
+  CHECK_THROWS_WITH(verify_cast({}, input, &raw, got), contains("--scale-format e8m0fnu"));
   CHECK(verify_cast({}, input, nullptr, got).comparison.bit_mismatches == 6);
   const Operand odd{"s", view_of(ElementType::f32, {3}, std::span<const float>(scales).first(3)),
                     nullptr};
-  CHECK_THROWS_WITH(verify_cast({}, input, &odd, got), contains("grid of tiles"));
+  CHECK_THROWS_WITH(verify_cast({}, input, &odd, got), contains("expected one value, [2]"));
 }

@@ -57,7 +57,7 @@ bool is_zero(const Format& f, std::uint8_t code) {
 /// binary32: casts are monotone. Infinity if there is none.
 double smallest_survivor(const Recipe& recipe, const TileScale& scale) {
   const Format& f = format(recipe.format);
-  const bool divide = recipe.rule == ScaleRule::deepseek;
+  const bool divide = divides(recipe.rule);
   const auto survives = [&](std::uint32_t bits) {
     const std::array<float, 1> x{std::bit_cast<float>(bits)};
     std::array<std::uint8_t, 1> code{};

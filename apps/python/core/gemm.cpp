@@ -4,6 +4,7 @@
 
 #include "bindings.hpp"
 #include "fp8lab/gemm/backend.hpp"
+#include "fp8lab/verify/non_finite.hpp"
 #include "problem.hpp"
 #ifdef FP8LAB_WITH_CUDA
 #include "backends.hpp"
@@ -35,7 +36,8 @@ Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_
                      const std::optional<Matrix<const float>>& c, const Scales& a_scales,
                      std::int64_t a_row_block, std::int64_t a_k_block, const Scales& b_scales,
                      std::int64_t b_row_block, std::int64_t b_k_block,
-                     std::int64_t promotion_interval, std::string_view scale_order) {
+                     std::int64_t promotion_interval, std::string_view scale_order,
+                     std::optional<std::string_view> c_enters) {
   Problem made{{}, a, b, c, a_scales, b_scales};
   GemmProblem& problem = made.problem;
   problem.model = model;
@@ -51,6 +53,7 @@ Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_
   problem.b_scales = scales_of(b_scales, b_row_block, b_k_block);
   problem.promotion_interval = promotion_interval;
   problem.scale_order = find_scale_order(scale_order);
+  if (c_enters) problem.c_enters = find_c_placement(*c_enters);
   return made;
 }
 
@@ -84,7 +87,27 @@ void bind_gemm(nb::module_& m) {
            "b"_a.noconvert(), "b_format"_a, "c"_a.noconvert().none(),
            "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a,
            "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a, "promotion_interval"_a,
-           "scale_order"_a);
+           "scale_order"_a, "c_enters"_a.none());
+  m.def(
+      "warning_of_product",
+      [](const Problem& problem, const std::optional<Matrix<const float>>& d) {
+        Product product;
+        product.problem = problem.problem;
+        NonFiniteReport report = count_non_finite(product);
+        if (d) report.push_back({"D", count_non_finite(span_of(*d))});
+        return describe(report);
+      },
+      "problem"_a, "d"_a.noconvert().none(), WithoutGil());
+  m.def(
+      "warning_of_quantization",
+      [](const Matrix<const float>& x, std::string_view name,
+         const Matrix<const std::uint8_t>& codes) {
+        const FormatId id = find_format(name).id;
+        return describe(
+            {{"x", count_non_finite(span_of(x))},
+             {"its quantized form", count_non_finite(id, std::as_bytes(span_of(codes)))}});
+      },
+      "x"_a.noconvert(), "format"_a, "codes"_a.noconvert(), WithoutGil());
 #ifdef FP8LAB_WITH_CUDA
   cuda::add_backends();
 #endif

@@ -25,6 +25,8 @@ nb::dict to_dict(const Explanation& one) {
   d["scale_order"] = to_string(one.scale_order);
   d["split_k"] = one.split_k;
   d["rounding"] = one.rounding;
+  d["c_enters"] =
+      one.c_enters == CPlacement::unnamed ? nb::none() : nb::cast(to_string(one.c_enters));
   return d;
 }
 

@@ -3,6 +3,8 @@
 
 NB_MODULE(_core, m) {
   using namespace fp8lab::python;  // NOLINT(google-build-using-namespace)
+  // What lives on when the interpreter ends (in a traceback, in a cache) goes with the process.
+  nb::set_leak_warnings(false);
   m.doc() = "The compiled part of fp8lab. Use the package, not this.";
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {

@@ -45,6 +45,12 @@ nb::dict to_dict(const AccumulatorModel& model) {
   d["output_format"] = format(model.output_format).name;
   d["product_exponent"] = to_string(model.product_exponent);
   d["product_fraction_bits"] = model.product_fraction_bits;
+  if (model.min_alignment_exponent == kNoMinAlignmentExponent)
+    d["min_alignment_exponent"] = nb::none();
+  else
+    d["min_alignment_exponent"] = model.min_alignment_exponent;
+  d["half_c_exponent"] = to_string(model.half_c_exponent);
+  d["halves_order"] = to_string(model.halves_order);
   return d;
 }
 
@@ -56,6 +62,10 @@ nb::dict to_dict(const InstructionModel& model) {
   d["accumulator"] = to_dict(model.accumulator);
   d["standing"] = to_string(model.standing);
   d["source"] = model.source;
+  nb::list evidence;
+  for (const ReplayedRows& one : model.evidence)
+    evidence.append(nb::make_tuple(one.recording, one.gpu, one.rows));
+  d["evidence"] = nb::tuple(evidence);
   return d;
 }
 
@@ -69,7 +79,8 @@ nb::list to_list(const Range& range) {
 AccumulatorModel make_model(std::string_view kind, int terms, int alignment_fraction_bits,
                             int output_fraction_bits, std::string_view rounding,
                             std::string_view output_format, std::string_view product_exponent,
-                            int product_fraction_bits) {
+                            int product_fraction_bits, std::optional<int> min_alignment_exponent,
+                            std::string_view half_c_exponent, std::string_view halves_order) {
   AccumulatorModel model;
   model.kind = find_accumulation_kind(kind);
   model.terms = terms;
@@ -79,6 +90,9 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
   model.output_format = find_format(output_format).id;
   model.product_exponent = find_product_exponent(product_exponent);
   model.product_fraction_bits = product_fraction_bits;
+  model.min_alignment_exponent = min_alignment_exponent.value_or(kNoMinAlignmentExponent);
+  model.half_c_exponent = find_half_c_exponent(half_c_exponent);
+  model.halves_order = find_halves_order(halves_order);
   validate(model);
   return model;
 }
@@ -94,7 +108,8 @@ void bind_registry(nb::module_& m) {
   nb::class_<AccumulatorModel>(m, "AccumulatorModel")
       .def(nb::new_(&make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
            "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
-           "product_fraction_bits"_a);
+           "product_fraction_bits"_a, "min_alignment_exponent"_a.none(), "half_c_exponent"_a,
+           "halves_order"_a);
   m.def(
       "find_model", [](std::string_view name) { return to_dict(find_instruction_model(name)); },
       "name"_a);

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 
+#include <bit>
 #include <cstring>
 
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/io/replay.hpp"
 #include "fp8lab/verify/cases.hpp"
 #include "fp8lab/verify/recording.hpp"
@@ -56,6 +58,53 @@ nb::object operand_of(FormatId id, const std::vector<std::byte>& bytes, std::siz
   }
 }
 
+/// The codes of row `row`, from storage words.
+std::vector<std::uint32_t> codes_of(FormatId id, const Words& words, std::size_t row) {
+  const CodeMatrix matrix{id,
+                          words.data(),
+                          static_cast<std::int64_t>(words.shape(0)),
+                          static_cast<std::int64_t>(words.shape(1)),
+                          words.stride(0),
+                          words.stride(1)};
+  std::vector<std::uint32_t> codes(words.shape(1));
+  for (std::size_t k = 0; k < codes.size(); ++k)
+    codes[k] = code_at(matrix, static_cast<std::int64_t>(row), static_cast<std::int64_t>(k));
+  return codes;
+}
+
+void require_words(std::string_view name, const Words& words, FormatId id, std::size_t cases,
+                   std::size_t terms) {
+  require(words.shape(0) == cases && words.shape(1) == terms, name,
+          fmt::format("[n, terms] = [{}, {}]", cases, terms),
+          fmt::format("[{}, {}]", words.shape(0), words.shape(1)));
+  require(words.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), name,
+          fmt::format("words of {} bits, as {} has", format(id).storage_bits, format(id).name),
+          fmt::format("{} bits", words.itemsize() * 8));
+}
+
+/// The arrays of the Python class as the library's cases: what they hold now, not what they
+/// were made from.
+VectorFile file_of(const std::string& model, std::string_view a_format, std::string_view b_format,
+                   const std::map<std::string, std::string>& header, const Words& a, const Words& b,
+                   const Vector<const float>& c, const Vector<const float>& d) {
+  VectorFile file;
+  file.model = model;
+  file.a_format = find_format(a_format).id;
+  file.b_format = find_format(b_format).id;
+  file.terms = static_cast<int>(a.shape(1));
+  file.header = header;
+  const std::size_t cases = d.size();
+  require(c.size() == cases, "c", fmt::format("[n] = [{}]", cases), fmt::format("[{}]", c.size()));
+  require_words("a", a, file.a_format, cases, a.shape(1));
+  require_words("b", b, file.b_format, cases, a.shape(1));
+  for (std::size_t i = 0; i < cases; ++i)
+    file.cases.push_back({codes_of(file.a_format, a, i), codes_of(file.b_format, b, i),
+                          std::bit_cast<std::uint32_t>(c.data()[i]),
+                          std::bit_cast<std::uint32_t>(d.data()[i]), static_cast<int>(i) + 1});
+  file.header = header_of(file);
+  return file;
+}
+
 /// Keyword arguments of the Python class: words, which it shows as its formats' dtypes.
 nb::dict fields_of(const VectorFile& file) {
   VectorArrays arrays = arrays_of(file);
@@ -97,6 +146,8 @@ void bind_vectors(nb::module_& m) {
           "load", [](const std::string& path) { return read_cases(path); }, "path"_a, WithoutGil())
       .def_static("generate", generate, "model"_a, "count"_a, "kind"_a, "seed"_a, "terms"_a,
                   WithoutGil())
+      .def_static("of", file_of, nb::kw_only(), "model"_a, "a_format"_a, "b_format"_a, "header"_a,
+                  "a"_a.noconvert(), "b"_a.noconvert(), "c"_a.noconvert(), "d"_a.noconvert())
       .def("fields", fields_of)
       .def(
           "save", [](const VectorFile& self, const std::string& path) { save_vectors(path, self); },

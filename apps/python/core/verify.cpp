@@ -41,6 +41,13 @@ nb::list undetected_of(const VerifyReport& report) {
   return list;
 }
 
+nb::dict non_finite_of(const VerifyReport& report) {
+  nb::dict d;
+  for (const auto& [name, counts] : report.non_finite)
+    d[nb::cast(name)] = nb::make_tuple(counts.nan, counts.infinite);
+  return d;
+}
+
 nb::dict gates_of(const VerifyReport& report) {
   nb::dict d;
   for (std::size_t i = 0; i < gates().size(); ++i)
@@ -56,7 +63,9 @@ nb::dict fields_of(const VerifyReport& report) {
   d["causes"] = causes_of(report);
   d["undetected"] = undetected_of(report);
   d["gates"] = gates_of(report);
+  d["non_finite"] = non_finite_of(report);
   d["text"] = describe(report);
+  d["warning"] = describe(report.non_finite);
   d["faults"] = report.power ? describe_faults(*report.power) : std::string();
   return d;
 }

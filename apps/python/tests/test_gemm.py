@@ -4,6 +4,7 @@ import dataclasses
 import math
 import threading
 import time
+import warnings
 from fractions import Fraction
 
 import ml_dtypes
@@ -69,11 +70,33 @@ def test_start_and_promotion():
     promoted = c.copy()
     for begin in range(0, 256, 128):
         promoted += fp8lab.gemm(a[:, begin : begin + 128], b[:, begin : begin + 128], model=HOPPER)
-    d = fp8lab.gemm(a, b, model=HOPPER, promotion_interval=128, c=c)
+    how = {"model": HOPPER, "promotion_interval": 128, "c": c}
+    d = fp8lab.gemm(a, b, **how, c_enters="promoted_sum")
     np.testing.assert_array_equal(d, promoted)
+    sums = fp8lab.gemm(a, b, model=HOPPER, promotion_interval=128)
+    np.testing.assert_array_equal(fp8lab.gemm(a, b, **how, c_enters="epilogue"), sums + c)
+    first = fp8lab.gemm(a[:, :128], b[:, :128], model=HOPPER, c=c)
+    second = fp8lab.gemm(a[:, 128:], b[:, 128:], model=HOPPER)
+    np.testing.assert_array_equal(fp8lab.gemm(a, b, **how, c_enters="accumulator"), first + second)
     assert (
         fp8lab.gemm(a, b, model=HOPPER) != fp8lab.gemm(a, b, model=HOPPER, promotion_interval=128)
     ).any()
+
+
+def test_c_means_the_same_whatever_comes_beside_it():
+    ones = np.ones((1, 32), E4M3)
+    c = np.array([[16385.0]], f32)  # 15 bits: one more than Hopper's accumulator has
+    how = {"model": HOPPER, "c": c}
+    plain = fp8lab.gemm(ones, ones, **how)
+    assert plain[0, 0] == 16384
+    for more in ({"a_scales": 1.0}, {"promotion_interval": 32}, {"b_scales": [1.0]}):
+        with pytest.raises(ValueError, match="c_enters: expected accumulator or .*, got nothing"):
+            fp8lab.gemm(ones, ones, **how, **more)
+        d = fp8lab.gemm(ones, ones, **how, **more, c_enters="accumulator")
+        assert d[0, 0] == plain[0, 0]
+        assert fp8lab.gemm(ones, ones, **how, **more, c_enters="epilogue")[0, 0] == 16417
+    with pytest.raises(ValueError, match="c_enters: expected one of accumulator, promoted_sum, "):
+        fp8lab.gemm(ones, ones, **how, c_enters="final")
 
 
 def fma(x, y, z):
@@ -85,6 +108,8 @@ ORDERS = {
     "product_then_fma": lambda p, s, t, z: fma(s * t, p, z),
     "product_then_add": lambda p, s, t, z: z + (s * t) * p,
     "a_then_fma_b": lambda p, s, t, z: fma(p * s, t, z),
+    "b_then_fma_a": lambda p, s, t, z: fma(p * t, s, z),
+    "a_then_b_then_add": lambda p, s, t, z: z + p * s * t,
 }
 
 
@@ -128,6 +153,100 @@ def test_numbers_and_rows_of_scales():
         np.testing.assert_array_equal(
             fp8lab.gemm(a, b, model=HOPPER, a_scales=scales), plain * rows[:, None]
         )
+
+
+@pytest.mark.parametrize(
+    ("values", "row_block", "k_block"),
+    [((8, 2), 1, 128), ((2, 2), 4, 128), ((1, 2), 0, 128), ((8, 1), 1, 0), ((2, 4), 4, 64)],
+)
+def test_scales_are_read_by_their_shape(values, row_block, k_block):
+    a, b = random_codes(8, 256, 20), random_codes(3, 256, 21)
+    scales = np.random.default_rng(22).random(values).astype(f32)
+    how = {"model": HOPPER, "promotion_interval": 64}
+    rows = np.repeat(scales, 8 // values[0], 0)
+    spread = fp8lab.Scales(np.repeat(rows, 4 // values[1], 1), 1, 64)
+    d = fp8lab.gemm(a, b, a_scales=fp8lab.Scales(scales, row_block, k_block), **how)
+    if values[1] > 1:  # else the scale comes last, and rounds elsewhere
+        np.testing.assert_array_equal(d, fp8lab.gemm(a, b, a_scales=spread, **how))
+    fortran = np.asfortranarray(scales)
+    np.testing.assert_array_equal(
+        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(fortran, row_block, k_block), **how), d
+    )
+    if 1 in values:
+        vector = fp8lab.Scales(scales.reshape(-1), row_block, k_block)
+        np.testing.assert_array_equal(fp8lab.gemm(a, b, a_scales=vector, **how), d)
+    wrong = [scales.T, scales[None], scales.reshape(-1, 1, 1)]
+    if 1 not in values:
+        wrong.append(scales.reshape(-1))
+    for other in wrong:
+        if other.shape == scales.shape:
+            continue
+        with pytest.raises(ValueError, match=r"a_scales: expected \[ceil\(8/.*\] = \["):
+            fp8lab.gemm(a, b, a_scales=fp8lab.Scales(other, row_block, k_block), **how)
+
+
+def test_a_transposed_scale_tensor_is_refused():
+    """[2, 64] for [64, 2] has as many values, and was read in memory order."""
+    a, b = random_codes(64, 256, 23), random_codes(8, 256, 24)
+    scales = np.random.default_rng(25).random((64, 2)).astype(f32)
+    how = {"model": HOPPER, "promotion_interval": 128}
+    with pytest.raises(
+        ValueError, match=r"a_scales: expected \[ceil\(64/1\), ceil\(256/128\)\] = \[64, 2\], got \[2, 64\]"
+    ):
+        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(scales.T, 1, 128), **how)
+    with pytest.raises(ValueError, match=r"= \[64, 2\], got \[4, 32\]"):
+        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(np.ones((4, 32), f32), 1, 128), **how)
+    q = fp8lab.quantize(np.random.default_rng(26).standard_normal((64, 256), f32), "deepgemm")
+    turned = dataclasses.replace(q, inverse_scales=q.inverse_scales.T)
+    for call in (fp8lab.gemm, lambda x, y, **h: fp8lab.verify(np.zeros((64, 8), f32), (x, y), **h)):
+        with pytest.raises(ValueError, match=r"a_scales: .* got \[2, 64\]"):
+            call(turned, b, **how)
+    with pytest.raises(ValueError, match=r"b_scales: expected a number, \[8\] or \[8, 1\].*torch's form"):
+        fp8lab.gemm(a, b, b_scales=np.ones((1, 8), f32), model=HOPPER)
+
+
+def test_e8m0_scales_need_to_say_so():
+    a, b = random_codes(8, 256, 27), random_codes(3, 256, 28)
+    powers = np.exp2(np.random.default_rng(29).integers(-4, 4, (8, 8))).astype(f32)
+    codes = (np.log2(powers) + 127).astype(np.uint8)
+    how = {"model": HOPPER, "promotion_interval": 32}
+    d = fp8lab.gemm(a, b, a_scales=fp8lab.Scales(powers, 1, 32), **how)
+    typed = codes.view(ml_dtypes.float8_e8m0fnu)
+    np.testing.assert_array_equal(
+        fp8lab.gemm(a, b, a_scales=fp8lab.Scales(typed, 1, 32), **how), d
+    )
+    raw = {"a_scales": fp8lab.Scales(codes, 1, 32), **how}
+    np.testing.assert_array_equal(fp8lab.gemm(a, b, scale_format="e8m0fnu", **raw), d)
+    with pytest.raises(ValueError, match="a_scales: expected floats, or E8M0 codes .* uint8"):
+        fp8lab.gemm(a, b, **raw)
+    with pytest.raises(ValueError, match="scale_format: expected e8m0fnu"):
+        fp8lab.gemm(a, b, scale_format="e5m2", **raw)
+    for packed in (np.uint32, np.int32, np.uint16):  # as DeepGEMM packs four of them
+        with pytest.raises(ValueError, match="a_scales: expected floats"):
+            fp8lab.gemm(a, b, a_scales=np.ones(8, packed), **how)
+    with pytest.raises(ValueError, match="b_scales: expected floats"):
+        fp8lab.identify(np.zeros((8, 3), f32), (a, b), b_scales=np.uint8([127, 127, 127]))
+
+
+def test_nan_is_told_once_a_call():
+    x = np.random.default_rng(30).standard_normal((128, 256)).astype(f32)
+    x[:, :128] = 0  # DeepSeek's first recipe divides by the amax of a tile of zeros
+    with pytest.warns(fp8lab.NonFiniteWarning, match="its quantized form has 16384 NaN") as seen:
+        q = fp8lab.quantize(x, "deepseek-v3-first")
+    assert len(seen) == 1 and seen[0].filename == __file__
+    w = random_codes(4, 256, 31)
+    how = {"model": HOPPER, "promotion_interval": 128}
+    with pytest.warns(fp8lab.NonFiniteWarning, match="A has 16384 NaN.*D has 512 NaN") as seen:
+        d = fp8lab.gemm(q, w, **how)
+    assert len(seen) == 1 and seen[0].filename == __file__
+    with pytest.warns(fp8lab.NonFiniteWarning, match="the golden output has 512 NaN") as seen:
+        report = fp8lab.verify(d, (q, w), **how)
+    assert len(seen) == 1 and seen[0].filename == __file__
+    assert report.non_finite["A"] == (16384, 0) and report.non_finite["B"] == (0, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fp8lab.gemm(w, w, model=HOPPER)
+        fp8lab.quantize(x[:, 128:], "deepseek-v3-first")
 
 
 def test_quantized_tensors_bring_their_scales():
@@ -245,14 +364,17 @@ def test_sizes_of_zero():
             {"promotion_interval": 48},
             "promotion_interval: expected 0 or a multiple of the model's 32 terms, got 48",
         ),
-        ({"scale_order": "b_then_a"}, "scale_order: expected product_then_fma, .*, got 'b_then_a'"),
+        (
+            {"scale_order": "b_then_a"},
+            "scale_order: expected one of product_then_fma, .*, got 'b_then_a'",
+        ),
         (
             {"a_scales": np.ones(2, f32)},
-            r"a_scales: expected \[ceil\(3/1\), ceil\(64/64\)\] = \[3, 1\], got 2 values",
+            r"a_scales: expected a number, \[3\] or \[3, 1\], or fp8lab.Scales.*, got \[2\]",
         ),
         (
             {"a_scales": np.ones((3, 2), f32)},
-            "a_scales: expected a number, one scale a row, or fp8lab.Scales",
+            r"a_scales: expected a number, \[3\] or .*, or fp8lab.Scales.*, got \[3, 2\]",
         ),
         (
             {"a_scales": fp8lab.Scales(np.ones((3, 2), f32), 1, 32)},
@@ -260,6 +382,9 @@ def test_sizes_of_zero():
         ),
         ({"a_scales": []}, "a_scales: expected at least one scale, got none"),
         ({"threads": -2}, "threads: expected 0"),
+        ({"threads": "all"}, "^threads: expected a whole number, got 'all'$"),
+        ({"promotion_interval": 1.5}, "^promotion_interval: expected a whole number, got 1.5$"),
+        ({"scale_order": None}, "^scale_order: expected a name, got None$"),
         ({"model": fp8lab.AccumulatorModel(terms=0)}, "terms"),
         (
             {"model": fp8lab.AccumulatorModel(kind="fused")},

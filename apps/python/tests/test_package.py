@@ -41,7 +41,8 @@ def test_everything_public_is_documented(name):
         assert doctest.DocTestParser().get_examples(item.__doc__), "no example"
         assert all(p.annotation is not p.empty for p in inspect.signature(item).parameters.values())
     else:
-        assert dataclasses.is_dataclass(item) or issubclass(item, tuple) or name == "Quantizer"
+        kinds = (tuple, Warning, fp8lab.Quantizer)
+        assert dataclasses.is_dataclass(item) or issubclass(item, kinds)
 
 
 def test_pins_agree():
@@ -56,8 +57,10 @@ def test_pins_agree():
 def test_registries():
     assert fp8lab.formats()["e5m2"].max_finite == 57344.0
     assert fp8lab.profiles()["ml_dtypes"].nan == "signed_quiet"
-    hopper = fp8lab.models()["sm90.mma.e4m3"]
-    assert hopper.a_format == "e4m3fn" and hopper.accumulator == fp8lab.AccumulatorModel()
+    hopper = fp8lab.models()["sm90.wgmma.e4m3"]
+    assert hopper.a_format == "e4m3fn" and hopper.standing == "measured"
+    assert hopper.accumulator == fp8lab.AccumulatorModel(min_alignment_exponent=-139)
+    assert hopper.evidence == (("h100_wgmma_e4m3", "H100", 2000),)
     assert fp8lab.presets()["deepseek-v3"].weight.row_block == 128
     for model in fp8lab.models().values():
         model.accumulator._core()

@@ -60,7 +60,7 @@ def test_presets_by_name_and_by_value(name):
         recipe = getattr(preset, role)
         by_name, by_value = fp8lab.Quantizer(name, role), fp8lab.Quantizer(recipe)
         assert by_name.recipe == recipe
-        if recipe.source == "calibration":
+        if recipe.source in ("calibration", "momentum"):
             by_name.observe(x), by_value.observe(x)
         for step in (x, x * f32(5), x):
             p, q = by_name.quantize(step), by_value.quantize(step)

@@ -65,6 +65,12 @@ def test_malformed_folders_are_refused(tmp_path):
         read(sweep_folder(tmp_path, ROWS[: ROWS.rindex("32")] + "32,0\n"))
     with pytest.raises(ValueError, match=r"schema: expected fp8lab.sweep.1, got fp8lab.sweep.9"):
         read(sweep_folder(tmp_path, schema="fp8lab.sweep.9"))
+    changed = sweep_folder(tmp_path)
+    description = json.loads((changed / "sweep.json").read_text())
+    description["tables"][0]["crc32"] = "00000000"
+    (changed / "sweep.json").write_text(json.dumps(description))
+    with pytest.raises(ValueError, match=r"t.csv: crc32: expected 00000000 .*, got [0-9a-f]{8}"):
+        read(changed)
     results = read(sweep_folder(tmp_path))
     with pytest.raises(ValueError, match=r"table: expected one of t, got 'u'"):
         results["u"]

@@ -97,7 +97,7 @@ def test_products_and_their_checks():
     np.testing.assert_array_equal(d, words)
     weight = b.T.contiguous()  # [k, n]
     np.testing.assert_array_equal(fp8lab.gemm(a, weight.T, **how, **scales), d)
-    with_c = fp8lab.gemm(a, b, c=normal(16, 24), **how)
+    with_c = fp8lab.gemm(a, b, c=normal(16, 24), c_enters="epilogue", **how)
     assert not np.array_equal(with_c, fp8lab.gemm(a, b, **how))
 
     got = torch.from_numpy(d)

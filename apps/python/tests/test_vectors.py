@@ -1,5 +1,6 @@
 """Golden vectors, inputs that separate models, and replays that must and must not match."""
 
+import dataclasses
 import json
 
 import ml_dtypes
@@ -9,7 +10,7 @@ import pytest
 import fp8lab
 
 TEXT = """# fp8lab vectors 1
-# model: sm90.mma.e4m3
+# model: sm90.wgmma.e4m3
 # input: e4m3
 # terms: 2
 3838 3838 00000000 40000000
@@ -61,12 +62,75 @@ def test_files(tmp_path, ending):
         np.testing.assert_array_equal(z["a"], golden.a.view(np.uint8))
 
 
+def hopper_kernel(a, b, c):
+    """A right kernel: each case is one product of one row by one column."""
+    return np.concatenate(
+        [
+            fp8lab.gemm(a[i : i + 1], b[i : i + 1], model="sm90.wgmma.e4m3", c=c[i : i + 1, None])[0]
+            for i in range(len(c))
+        ]
+    )
+
+
+def fp32_kernel(a, b, c):
+    """A wrong one: FP32 sums."""
+    f32 = np.float32
+    return c + (a.astype(f32) * b.astype(f32)).sum(1, dtype=f32)
+
+
+@pytest.mark.parametrize("ending", [None, "npz", "jsonl", "txt"])
+def test_your_kernel_on_our_vectors(tmp_path, ending):
+    golden = fp8lab.vectors("sm90.wgmma.e4m3", 200)
+    if ending is not None:
+        golden.save(tmp_path / f"golden.{ending}")
+        golden = fp8lab.load_vectors(tmp_path / f"golden.{ending}")
+
+    def mismatches(kernel):
+        mine = dataclasses.replace(golden, d=kernel(golden.a, golden.b, golden.c))
+        mine.save(tmp_path / "mine.npz")
+        report = fp8lab.replay(mine)
+        assert fp8lab.replay(tmp_path / "mine.npz").mismatches == report.mismatches
+        return report.mismatches
+
+    assert mismatches(hopper_kernel) == 0
+    wrong = fp32_kernel(golden.a, golden.b, golden.c).view(np.uint32) != golden.d.view(np.uint32)
+    assert mismatches(fp32_kernel) == wrong.sum() > 100
+    assert mismatches(lambda a, b, c: np.zeros(200, np.float32)) == (golden.d.view(np.uint32) != 0).sum()
+
+
+def test_the_arrays_are_what_counts(tmp_path):
+    golden = fp8lab.vectors("sm90.wgmma.e4m3", 50)
+    golden.d[:] = 0
+    assert fp8lab.replay(golden).mismatches > 40
+    golden = fp8lab.vectors("sm90.wgmma.e4m3", 50)
+    golden.c[7] += 1024
+    golden.save(tmp_path / "c.txt")
+    assert fp8lab.load_vectors(tmp_path / "c.txt").c[7] == golden.c[7]
+    assert "line 8" in fp8lab.replay(golden).shown[0]
+    fewer = dataclasses.replace(
+        golden, a=golden.a[::5], b=golden.b[::5], c=golden.c[::5], d=golden.d[::5]
+    )
+    assert len(fewer) == 10 and fp8lab.replay(fewer) == fp8lab.ReplayReport(
+        "sm90.wgmma.e4m3", 10, 0, ()
+    )
+    for name, value, message in [
+        ("d", golden.d[:3], r"c: expected \[n\] = \[3\], got \[50\]"),
+        ("d", np.zeros((50, 1), np.float32), r"d: expected one float32 a case, \[n\]"),
+        ("d", golden.d.astype(np.float64) + 1e-12, "d: expected float32"),
+        ("a", golden.a[:, :16], r"b: expected \[n, terms\] = \[50, 16\]"),
+        ("a", golden.a.astype(ml_dtypes.float8_e5m2), "a_format: expected e5m2"),
+        ("b", golden.b[0], r"b: expected a matrix \[n, terms\]"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            fp8lab.replay(dataclasses.replace(golden, **{name: value}))
+
+
 def test_separate():
-    found = fp8lab.separate("sm89.mma.e4m3", "sm90.mma.e4m3", 4)
+    found = fp8lab.separate("sm89.mma.e4m3", "sm90.wgmma.e4m3", 4)
     assert len(found.vectors) == 4 <= found.tried
     assert fp8lab.replay(found.vectors).mismatches == 0
-    assert fp8lab.replay(found.vectors, "sm90.mma.e4m3").mismatches == 4
-    same = fp8lab.separate("sm90.mma.e4m3", "sm90.wgmma.e4m3")
+    assert fp8lab.replay(found.vectors, "sm90.wgmma.e4m3").mismatches == 4
+    same = fp8lab.separate("sm90.mma.e4m3", "sm100.mma.e4m3")
     assert len(same.vectors) == 0 == same.tried and same.vectors.a.shape == (0, 32)
 
 
@@ -74,7 +138,7 @@ def test_replay(tmp_path):
     right, wrong = tmp_path / "right.txt", tmp_path / "wrong.txt"
     right.write_text(TEXT.format(d="43e08000"))
     wrong.write_text(TEXT.format(d="43e08001"))
-    assert fp8lab.replay(right) == fp8lab.ReplayReport("sm90.mma.e4m3", 2, 0, ())
+    assert fp8lab.replay(right) == fp8lab.ReplayReport("sm90.wgmma.e4m3", 2, 0, ())
     report = fp8lab.replay(str(wrong), "exact")
     assert (report.model, report.cases, report.mismatches) == ("exact", 2, 1)
     assert "43e08001" in report.shown[0] and "43e08000" in report.shown[0]

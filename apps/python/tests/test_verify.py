@@ -94,7 +94,13 @@ def test_a_test_that_cannot_fail_fails():
 def test_gates_and_budget():
     a, b = operands()
     exact = fp8lab.gemm(a, b, model="exact")
-    assert_matches(exact, (a, b), model=HOPPER, check="budget", require_power=False)
+    assert_matches(exact, (a, b), model=HOPPER, check="budget")
+    assert_matches(fp8lab.gemm(a, b, model=HOPPER), (a, b), model=HOPPER, check="budget")
+    report = fp8lab.verify(exact, (a, b), model=HOPPER, check="budget")
+    assert report.verdict == "pass" and report.undetected == ("accumulator",)
+    with pytest.raises(AssertionError, match="cause: dropped_last_k_tile"):
+        dropped = fp8lab.gemm(a[:, :384], b[:, :384], model="exact")
+        assert_matches(dropped, (a, b), model=HOPPER, check="budget")
     report = fp8lab.verify(exact, (a, b), model=HOPPER, check="deepgemm", fault_matrix=True)
     assert report.verdict != "mismatch" and report.bit_mismatches > 0
     assert "MISSED" in report.faults and "detected" in report.faults
@@ -107,8 +113,13 @@ def test_quantized_tensors_and_start():
     a = fp8lab.quantize(rng.standard_normal((8, 256), f32), "deepgemm")
     b = fp8lab.quantize(rng.standard_normal((8, 256), f32), "deepgemm", "weight")
     c = rng.standard_normal((8, 8), f32)
-    d = fp8lab.gemm(a, b, model=HOPPER, promotion_interval=128, c=c)
-    assert_matches(d, (a, b), model=HOPPER, promotion_interval=128, c=c)
+    how = {"model": HOPPER, "promotion_interval": 128, "c": c}
+    d = fp8lab.gemm(a, b, **how, c_enters="promoted_sum")
+    assert_matches(d, (a, b), **how, c_enters="promoted_sum")
+    with pytest.raises(AssertionError, match="c_in_promoted_sum"):
+        assert_matches(d, (a, b), **how, c_enters="epilogue")
+    found = fp8lab.identify(d, (a, b), c=c)
+    assert any(one.c_enters == "promoted_sum" for one in found.ranking[0].members)
     with pytest.raises(AssertionError, match="mismatch"):
         assert_matches(d, (a, b), model=HOPPER, promotion_interval=128)
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "fp8lab/accumulate/kulisch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab {
 namespace {
@@ -131,14 +133,28 @@ Wide truncated(const Term& t, int unit_exponent) {
   return t.negative ? -magnitude : magnitude;
 }
 
+float rounded_to_half(float x) {
+  const Format& half = format(FormatId::f16);
+  return static_cast<float>(decode(half, encode(half, kNvidiaNosat, x)));
+}
+
+/// The exponent that the accumulator brings to the alignment.
+int alignment_exponent_of_c(const AccumulatorModel& model, const Term& c) {
+  if (c.significand == 0) return kNoExponent;
+  const bool stored_half =
+      model.output_format == FormatId::f16 && model.half_c_exponent == HalfCExponent::stored;
+  return stored_half ? std::max(c.exponent, format(FormatId::f16).min_exponent()) : c.exponent;
+}
+
 /// One step: at most `model.terms` finite products and a finite c.
 float fused_step(const AccumulatorModel& model, std::span<const Unpacked> a,
                  std::span<const Unpacked> b, float c) {
   const Term c_term = as_term(unpack_float(c));
-  int largest = c_term.significand == 0 ? kNoExponent : c_term.exponent;
+  int largest = alignment_exponent_of_c(model, c_term);
   for (std::size_t i = 0; i < a.size(); ++i)
     largest = std::max(largest, alignment_exponent(model, product(a[i], b[i])));
   if (largest == kNoExponent) return 0.0F;
+  largest = std::max(largest, model.min_alignment_exponent);
 
   const int unit_exponent = largest - model.alignment_fraction_bits;
   Wide sum = truncated(c_term, unit_exponent);
@@ -152,10 +168,7 @@ float fused_step(const AccumulatorModel& model, std::span<const Unpacked> a,
 
 float fused(const AccumulatorModel& model, std::span<const Unpacked> a, std::span<const Unpacked> b,
             float c) {
-  if (model.output_format == FormatId::f16) {
-    const Format& half = format(FormatId::f16);
-    c = static_cast<float>(decode(half, encode(half, kNvidiaNosat, c)));
-  }
+  if (model.output_format == FormatId::f16) c = rounded_to_half(c);
   const auto terms = static_cast<std::size_t>(model.terms);
   std::size_t begin = 0;
   do {
@@ -212,23 +225,24 @@ float exact(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
   return round_to_float(sum.value(), 23, RoundingMode::nearest_even);
 }
 
-/// The binary32 sum, nearest even.
-float add(float x, float y) {
+/// The IEEE 754 sum of two numbers of `output`, nearest even.
+float add(FormatId output, float x, float y) {
   Specials specials;
   note_value(specials, unpack_float(x));
   note_value(specials, unpack_float(y));
   if (specials.any()) return specials.result();
+  if (x == 0.0F && y == 0.0F && std::signbit(x) && std::signbit(y)) return -0.0F;
   KulischAccumulator sum;
   add(sum, as_term(unpack_float(x)));
   add(sum, as_term(unpack_float(y)));
-  return round_to_float(sum.value(), 23, RoundingMode::nearest_even);
+  return output == FormatId::f16 ? round_to_half(sum.value(), RoundingMode::nearest_even)
+                                 : round_to_float(sum.value(), 23, RoundingMode::nearest_even);
 }
 
 float fp16_halves(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, float c) {
-  AccumulatorModel step = model;
-  step.kind = AccumulationKind::fused_dot_product;
-  step.terms = model.terms / 2;
+  const AccumulatorModel step = step_of_halves(model);
+  if (model.output_format == FormatId::f16) c = rounded_to_half(c);
   std::vector<Unpacked> a_half;
   std::vector<Unpacked> b_half;
   const auto terms = static_cast<std::size_t>(model.terms);
@@ -237,6 +251,7 @@ float fp16_halves(const AccumulatorModel& model, std::span<const Unpacked> a,
     const std::size_t count = std::min(terms, a.size() - begin);
     float sum = 0.0F;
     for (int place = 0; place < model.terms;) {
+      const bool first = place == 0;
       a_half.clear();
       b_half.clear();
       for (int i = 0; i < step.terms; ++i, ++place) {
@@ -245,9 +260,12 @@ float fp16_halves(const AccumulatorModel& model, std::span<const Unpacked> a,
         a_half.push_back(as_half(a[begin + term], "a"));
         b_half.push_back(as_half(b[begin + term], "b"));
       }
-      sum = fused(step, a_half, b_half, sum);
+      if (first || model.halves_order == HalvesOrder::chained)
+        sum = fused(step, a_half, b_half, sum);
+      else
+        sum = add(model.output_format, sum, fused(step, a_half, b_half, 0.0F));
     }
-    c = add(c, sum);
+    c = add(model.output_format, c, sum);
     begin += count;
   } while (begin < a.size());
   return c;
@@ -268,6 +286,7 @@ float float32(std::span<const Unpacked> a, std::span<const Unpacked> b, float c)
 
 float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, float c) {
+  const FloatEnvironment environment;
   validate(model);
   require(a.size() == b.size(), "b", fmt::format("k = {} operands, as a has", a.size()),
           fmt::format("{}", b.size()));

@@ -6,10 +6,12 @@
 // tests/golden says otherwise):
 // - a NaN operand or c, Inf x 0, or infinities of both signs: NaN 0x7fffffff;
 // - otherwise any infinity (operand product or c): Inf of that sign;
-// - an exact sum of zero, also of negative zeros only: +0;
+// - an exact sum of zero, also of negative zeros only: +0; a sum that rounds to zero
+//   keeps its sign;
 // - a finite sum too large for binary32 (FP16 output: for FP16): Inf of its sign;
 // - subnormal operands and c take part with the smallest normal exponent,
-//   unnormalised; results below the smallest normal keep binary32's spacing.
+//   unnormalised; results below the smallest normal number are multiples of
+//   2^(-126 - output_fraction_bits), of FP16 output of 2^-24.
 
 #include <cstdint>
 #include <span>

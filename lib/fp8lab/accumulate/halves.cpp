@@ -10,6 +10,13 @@
 
 namespace fp8lab {
 
+AccumulatorModel step_of_halves(const AccumulatorModel& model) {
+  AccumulatorModel step = model;
+  step.kind = AccumulationKind::fused_dot_product;
+  step.terms = model.terms / 2;
+  return step;
+}
+
 Unpacked as_half(const Unpacked& x, std::string_view argument) {
   if (x.significand == 0 || !x.is_finite()) return x;
   const Format& half = format(FormatId::f16);

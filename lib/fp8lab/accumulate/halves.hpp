@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab {
@@ -15,6 +16,9 @@ constexpr int term_of_halves(int place, int terms) {
   const int within = place % (terms / 2);
   return within / 2 * 4 + half * 2 + within % 2;
 }
+
+/// The fused dot product that each half of an instruction is.
+AccumulatorModel step_of_halves(const AccumulatorModel& model);
 
 /// The same value as an FP16 operand: E4M3's subnormals become normal numbers.
 /// Throws `Error` naming `argument` for a value that FP16 does not have.

@@ -6,6 +6,7 @@
 
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 
@@ -118,6 +119,7 @@ class Block {
     pv.c = o_.data();
     // One promotion interval over the tile: its sum starts from zero, O is added in FP32.
     if (options_.two_level) pv.promotion_interval = options_.kv_tile;
+    pv.c_enters = options_.two_level ? CPlacement::promoted_sum : CPlacement::accumulator;
     next_.resize(o_.size());
     gemm(pv, next_, 1);
     std::copy(next_.begin(), next_.end(), o_.begin());
@@ -178,6 +180,7 @@ AttentionTile& AttentionTile::operator+=(const AttentionTile& other) {
 }
 
 AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options) {
+  const FloatEnvironment environment;
   validate(inputs, options);
   const AttentionShape shape = attention_shape(inputs);
   AttentionResult result;

@@ -10,6 +10,8 @@ namespace fp8lab {
 
 QuantizedHeads quantize_heads(std::span<const float> values, std::int64_t heads, std::int64_t rows,
                               std::int64_t columns) {
+  require(heads > 0 && rows > 0 && columns > 0, "values", "[heads, rows, columns], all above 0",
+          fmt::format("[{}, {}, {}]", heads, rows, columns));
   require(static_cast<std::int64_t>(values.size()) == heads * rows * columns, "values",
           fmt::format("[{}, {}, {}] values", heads, rows, columns),
           fmt::format("{}", values.size()));

@@ -6,6 +6,7 @@
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab {
 namespace {
@@ -52,6 +53,7 @@ std::vector<double> attention_reference(const AttentionInputs& inputs, std::span
   std::vector<double> o(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v), 0.0);
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
   for (std::int64_t i = 0; i < shape.heads * shape.m; ++i) {
+    const FloatEnvironment environment;
     const std::int64_t kv_head = i / shape.m / shape.group;
     const std::int64_t row = i % shape.m;
     const std::int64_t seen =
@@ -64,6 +66,7 @@ std::vector<double> attention_reference(const AttentionInputs& inputs, std::span
 }
 
 std::vector<float> dequantize(const AttentionOperand& operand) {
+  const FloatEnvironment environment;
   const std::span<const float> table = decode_table(operand.format);
   const auto size = static_cast<std::size_t>(operand.rows * operand.columns);
   std::vector<float> values(operand.codes.size());

@@ -1,16 +1,20 @@
 #include "fp8lab/attention/shape.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 
 namespace fp8lab {
 namespace {
+
+constexpr std::int64_t kMostTile = std::int64_t{1} << 40;
+constexpr float kMostOffset = 100.0F;
 
 void validate_operand(std::string_view name, const AttentionOperand& operand) {
   const std::string shape =
@@ -61,18 +65,23 @@ void validate(const AttentionInputs& inputs, const AttentionOptions& options) {
           fmt::format("{}", inputs.k.heads));
   validate_model("qk_model", options.qk_model, inputs.q.format, inputs.k.format);
   validate_model("pv_model", options.pv_model, FormatId::e4m3fn, inputs.v.format);
-  require(options.q_tile > 0, "q_tile", "a number above 0", fmt::format("{}", options.q_tile));
+  require(options.q_tile > 0 && options.q_tile <= kMostTile, "q_tile",
+          fmt::format("1 to {}", kMostTile), fmt::format("{}", options.q_tile));
   const int terms = find_instruction_model(options.pv_model).accumulator.terms;
-  require(options.kv_tile > 0 && options.kv_tile % terms == 0, "kv_tile",
-          fmt::format("a multiple of {}'s {} terms", options.pv_model, terms),
+  require(options.kv_tile > 0 && options.kv_tile <= kMostTile && options.kv_tile % terms == 0,
+          "kv_tile",
+          fmt::format("a multiple of {}'s {} terms, up to {}", options.pv_model, terms, kMostTile),
           fmt::format("{}", options.kv_tile));
-  const auto finite = [](std::string_view name, float value, bool positive) {
-    require(std::isfinite(value) && (!positive || value >= 0.0F), name,
-            positive ? "a finite number >= 0" : "a finite number", fmt::format("{}", value));
+  const auto finite = [](std::string_view name, float value) {
+    require(std::isfinite(value) && value >= 0.0F, name, "a finite number >= 0",
+            fmt::format("{}", value));
   };
-  finite("softmax_scale", options.softmax_scale, true);
-  finite("p_offset", options.p_offset, false);
-  finite("rescale_threshold", options.rescale_threshold, true);
+  finite("softmax_scale", options.softmax_scale);
+  // 2^p_offset is a binary32 number, and so is what it multiplies.
+  require(std::abs(options.p_offset) <= kMostOffset, "p_offset",
+          fmt::format("a number from -{0:g} to {0:g}", kMostOffset),
+          fmt::format("{}", options.p_offset));
+  finite("rescale_threshold", options.rescale_threshold);
 }
 
 CodeMatrix matrix_of(const AttentionOperand& operand, std::int64_t head, std::int64_t begin,
@@ -89,6 +98,7 @@ float scale_of(const AttentionOperand& operand, std::int64_t head) {
 }
 
 float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options) {
+  const FloatEnvironment environment;
   if (options.softmax_scale > 0.0F) return options.softmax_scale;
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(inputs.q.columns)));
 }
@@ -100,8 +110,6 @@ float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
          scale_of(inputs.k, kv_head);
 }
 
-int threads_of(const AttentionOptions& options) {
-  return options.threads > 0 ? options.threads : omp_get_max_threads();
-}
+int threads_of(const AttentionOptions& options) { return team_size(options.threads); }
 
 }  // namespace fp8lab

@@ -33,6 +33,8 @@ struct Exact {
 namespace detail {
 
 constexpr std::uint32_t nan_code(const Format& f, NanPolicy policy, bool negative) {
+  if (policy == NanPolicy::positive_max) return f.max_finite_code();
+  if (policy == NanPolicy::negative_max) return f.max_finite_code() | f.sign_mask();
   if (f.specials == SpecialValues::fnuz) return f.sign_mask();
   if (!f.has_nan()) {
     if (policy == NanPolicy::signed_quiet) return negative ? 0 : f.sign_mask();

@@ -1,7 +1,5 @@
 #include "fp8lab/cast/encode.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -15,6 +13,7 @@
 
 #include "fp8lab/cast/kernels/kernels.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
 
 namespace fp8lab {
 namespace {
@@ -94,8 +93,9 @@ constexpr std::size_t kStreamBytes = std::size_t{4} << 20;
 
 int thread_count(int requested, std::size_t count) {
   if (requested < 0) throw Error("threads", "0 (all) or more", std::to_string(requested));
-  const auto wanted = static_cast<std::size_t>(requested == 0 ? omp_get_max_threads() : requested);
-  return static_cast<int>(std::clamp<std::size_t>(count / kElementsPerThread, 1, wanted));
+  const std::size_t useful = count / kElementsPerThread;
+  if (useful <= 1) return 1;
+  return static_cast<int>(std::min(useful, static_cast<std::size_t>(team_size(requested))));
 }
 
 /// Calls `run(begin, end)` for contiguous parts of [0, count), one a thread.

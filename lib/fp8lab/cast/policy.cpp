@@ -30,8 +30,8 @@ constexpr std::array<std::pair<std::string_view, RoundingMode>, 6> kShortRoundin
 constexpr std::array<std::string_view, 2> kOverflowNames{"saturate", "non_saturating"};
 constexpr std::array<std::string_view, 3> kSubnormalNames{"preserve", "flush_to_zero",
                                                           "raise_to_min_normal"};
-constexpr std::array<std::string_view, 3> kNanNames{"positive_all_ones", "signed_all_ones",
-                                                    "signed_quiet"};
+constexpr std::array<std::string_view, 5> kNanNames{"positive_all_ones", "signed_all_ones",
+                                                    "signed_quiet", "positive_max", "negative_max"};
 
 }  // namespace
 

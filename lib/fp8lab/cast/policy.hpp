@@ -50,6 +50,8 @@ enum class NanPolicy : std::uint8_t {
   signed_all_ones,    ///< 0x7f or 0xff
   signed_quiet,       ///< sign kept, only the top mantissa bit set (E5M2: 0x7e, 0xfe): ml_dtypes;
                       ///< formats without NaN give a zero of the other sign, as ml_dtypes does
+  positive_max,       ///< +max finite: a clamp by fmax(-max, fmin(x, max)), which drops NaN (vLLM)
+  negative_max,       ///< -max finite: a clamp by fmin(fmax(x, -max), max)
 };
 std::string_view to_string(NanPolicy policy);
 
@@ -96,15 +98,21 @@ inline constexpr CastPolicy kSeedToy{.rounding = RoundingMode::nearest_toward_ze
                                      .max_magnitude = 240.0};
 inline constexpr CastPolicy kFlush{.subnormals = SubnormalPolicy::flush_to_zero};
 
-inline constexpr std::array<CastProfile, 7> kCastProfiles{{
+inline constexpr CastPolicy kVllm{.nan = NanPolicy::positive_max};
+inline constexpr CastPolicy kVllmGroup{.nan = NanPolicy::negative_max};
+
+inline constexpr std::array<CastProfile, 9> kCastProfiles{{
     {"nvidia_satfinite", kNvidiaSatfinite,
      "cvt.rn.satfinite, CUDA __NV_SATFINITE, TransformerEngine"},
     {"nvidia_nosat", kNvidiaNosat, "CUDA __NV_NOSAT"},
-    {"ocp_saturating", kOcpSaturating, "OCP OFP8 1.0, saturating mode"},
-    {"ocp_nonsaturating", kOcpNonsaturating, "OCP OFP8 1.0, non-saturating mode"},
+    {"ocp_saturating", kOcpSaturating, "OCP OFP8 1.0, saturating mode; PyTorch >= 2.12 to E4M3"},
+    {"ocp_nonsaturating", kOcpNonsaturating,
+     "OCP OFP8 1.0, non-saturating mode; PyTorch >= 2.12 to E5M2"},
     {"ml_dtypes", kMlDtypes, "ml_dtypes, JAX, older PyTorch eager casts"},
     {"seed_toy", kSeedToy, "the NumPy listing of seed 002 (E4M3 grid that ends at 240)"},
     {"flush", kFlush, "satfinite with subnormals flushed, as seed 002 describes"},
+    {"vllm", kVllm, "vLLM's scaled_fp8_conversion, whose clamp makes NaN +448"},
+    {"vllm_group", kVllmGroup, "vLLM's per_token_group_quant, whose clamp makes NaN -448"},
 }};
 
 /// The profile called `name`. Throws `Error`.

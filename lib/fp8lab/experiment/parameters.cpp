@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::string_view kQuestionKey = "question";
 constexpr std::string_view kQuickKey = "quick";
+constexpr std::string_view kRangeKey = "range";
+// Up to here every integer is a binary64 number.
+constexpr double kMostExact = 9007199254740992.0;
 constexpr std::string_view kTypeNames[] = {
     "an integer",         "a real number",          "true or false",  "text",
     "a list of integers", "a list of real numbers", "a list of texts"};
@@ -60,6 +63,21 @@ std::optional<ParameterValue> natural_value(const toml::node& node) {
   return std::nullopt;
 }
 
+std::optional<std::int64_t> exact_integer(double value) {
+  if (!(std::abs(value) <= kMostExact) || value != std::trunc(value)) return std::nullopt;
+  return static_cast<std::int64_t>(value);
+}
+
+std::optional<ParameterValue> exact_integers(const std::vector<double>& values) {
+  std::vector<std::int64_t> integers;
+  for (const double value : values) {
+    const std::optional<std::int64_t> integer = exact_integer(value);
+    if (!integer) return std::nullopt;
+    integers.push_back(*integer);
+  }
+  return integers;
+}
+
 /// The value with the type of `like`, or nothing where it has another one.
 std::optional<ParameterValue> value_like(const ParameterValue& like, const toml::node& node) {
   if (const toml::array* array = node.as_array(); array != nullptr && array->empty()) {
@@ -76,6 +94,12 @@ std::optional<ParameterValue> value_like(const ParameterValue& like, const toml:
   if (const auto* integers = std::get_if<std::vector<std::int64_t>>(&*value);
       integers != nullptr && std::holds_alternative<std::vector<double>>(like))
     return std::vector<double>(integers->begin(), integers->end());
+  if (const auto* real = std::get_if<double>(&*value);
+      real != nullptr && std::holds_alternative<std::int64_t>(like))
+    return exact_integer(*real);
+  if (const auto* reals = std::get_if<std::vector<double>>(&*value);
+      reals != nullptr && std::holds_alternative<std::vector<std::int64_t>>(like))
+    return exact_integers(*reals);
   return std::nullopt;
 }
 
@@ -145,6 +169,60 @@ std::string toml_of(const std::vector<T>& values) {
   return "[" + list + "]";
 }
 
+void check_number(std::string_view key, const ParameterRange& range, std::int64_t value) {
+  require(range.holds(static_cast<double>(value)), key,
+          range.interval.empty() ? "an integer" : "an integer in " + range.interval,
+          toml_of(value));
+}
+void check_number(std::string_view key, const ParameterRange& range, double value) {
+  require(range.holds(value), key,
+          range.interval.empty() ? "a finite number" : "a finite number in " + range.interval,
+          toml_of(value));
+}
+
+/// Throws `Error` for a value that its range does not hold.
+void check(std::string_view key, const ParameterRange& range, const ParameterValue& parameter) {
+  const auto check_list = [&](const auto& list) {
+    const auto count = static_cast<std::int64_t>(list.size());
+    require(count >= range.fewest && count <= range.most, key,
+            fmt::format("{} to {} values", range.fewest, range.most), fmt::format("{}", count));
+    if constexpr (!std::is_same_v<decltype(list), const std::vector<std::string>&>)
+      for (const auto value : list) check_number(key, range, value);
+  };
+  std::visit(
+      [&](const auto& value) {
+        using Value = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<Value, std::int64_t> || std::is_same_v<Value, double>)
+          check_number(key, range, value);
+        else if constexpr (!std::is_same_v<Value, bool> && !std::is_same_v<Value, std::string>)
+          check_list(value);
+      },
+      parameter);
+}
+
+using Ranges = std::map<std::string, ParameterRange, std::less<>>;
+
+void check(std::string_view key, const Ranges& ranges, const ParameterValue& value) {
+  if (const auto range = ranges.find(key); range != ranges.end()) check(key, range->second, value);
+}
+
+template <class Values>
+Ranges read_ranges(const toml::table& document, const Values& values) {
+  Ranges ranges;
+  const toml::node* node = document.get(kRangeKey);
+  if (node == nullptr) return ranges;
+  if (!node->is_table())
+    throw Error(fmt::format("{}: range", position(node->source())), "a table", "a value");
+  for (const auto& [key, text] : *node->as_table()) {
+    const std::string where = fmt::format("{}: [range]", position(text.source()));
+    if (values.find(key.str()) == values.end())
+      throw Error(where, known_keys(values), fmt::format("'{}'", key.str()));
+    require(text.is_string(), fmt::format("{} {}", where, key.str()), "text", "another type");
+    ranges.emplace(key.str(), ParameterRange::parse(*text.template value<std::string>()));
+  }
+  return ranges;
+}
+
 template <class Map>
 const ParameterValue& find(const Map& values, std::string_view key) {
   const auto found = values.find(key);
@@ -172,7 +250,7 @@ Parameters Parameters::from_toml(std::string_view toml, bool quick) {
   const toml::table document = parse(toml);
   Parameters parameters;
   for (const auto& [key, node] : document) {
-    if (key.str() == kQuestionKey || key.str() == kQuickKey) continue;
+    if (key.str() == kQuestionKey || key.str() == kQuickKey || key.str() == kRangeKey) continue;
     std::optional<ParameterValue> value = natural_value(node);
     if (!value)
       throw Error(fmt::format("{}: {}", position(node.source()), key.str()),
@@ -180,6 +258,8 @@ Parameters Parameters::from_toml(std::string_view toml, bool quick) {
                   "something else");
     parameters.values_.emplace(key.str(), *std::move(value));
   }
+  parameters.ranges_ = read_ranges(document, parameters.values_);
+  for (const auto& [key, value] : parameters.values_) check(key, parameters.ranges_, value);
   const toml::node* quick_node = document.get(kQuickKey);
   if (quick_node == nullptr) return parameters;
   if (!quick_node->is_table())
@@ -193,6 +273,7 @@ Parameters Parameters::from_toml(std::string_view toml, bool quick) {
     if (!value)
       throw Error(fmt::format("{} {}", where, key.str()), type_name(known->second),
                   "a value of another type");
+    check(key.str(), parameters.ranges_, *value);
     if (quick) known->second = *std::move(value);
   }
   return parameters;
@@ -217,6 +298,7 @@ void Parameters::set(std::string_view assignment) {
   } catch (const toml::parse_error&) {
   }
   if (!value) throw Error(argument, expected, fmt::format("'{}'", text));
+  check(key, ranges_, *value);
   known->second = *std::move(value);
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // An experiment's parameters. `default.toml` is the schema: it names every
-// parameter, gives its type and default, and its `[quick]` table says what the
-// quick form changes. Nothing else can be set.
+// parameter, gives its type and default, its `[quick]` table says what the
+// quick form changes, and its `[range]` table which values make sense
+// (parameter_range.hpp). Nothing else can be set.
 
 #include <cstdint>
 #include <map>
@@ -9,6 +10,8 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "fp8lab/experiment/parameter_range.hpp"
 
 namespace fp8lab {
 
@@ -22,13 +25,15 @@ std::string read_question(std::string_view toml);
 
 class Parameters {
  public:
-  /// Reads the top-level keys of a TOML document (but `question` and `quick`),
+  /// Reads the top-level keys of a TOML document (but `question`, `quick` and `range`),
   /// then applies `[quick]` if asked to. Throws `Error` with the TOML position,
-  /// for an unknown key in [quick], or for one of another type.
+  /// for an unknown key in [quick] or [range], for a value of another type, and for a
+  /// default outside of its range.
   static Parameters from_toml(std::string_view toml, bool quick);
 
   /// `key=value`, the value in TOML; texts may be bare, and lists without their
-  /// brackets (`recipes=a,b`, `k=128,256`). Throws `Error` that lists the known keys or the type.
+  /// brackets (`recipes=a,b`, `k=128,256`). A real number that is an integer may stand for one
+  /// (`elements=1e4`). Throws `Error` that lists the known keys, the type or the range.
   void set(std::string_view assignment);
 
   [[nodiscard]] std::int64_t integer(std::string_view key) const;
@@ -42,11 +47,16 @@ class Parameters {
   [[nodiscard]] const std::map<std::string, ParameterValue, std::less<>>& values() const {
     return values_;
   }
+  /// Of parameters that have one.
+  [[nodiscard]] const std::map<std::string, ParameterRange, std::less<>>& ranges() const {
+    return ranges_;
+  }
   /// The value as TOML text, so that `key=text` sets it again.
   [[nodiscard]] std::string to_toml(std::string_view key) const;
 
  private:
   std::map<std::string, ParameterValue, std::less<>> values_;
+  std::map<std::string, ParameterRange, std::less<>> ranges_;
 };
 
 }  // namespace fp8lab

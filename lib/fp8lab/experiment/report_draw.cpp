@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -7,37 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/report_plots.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/partial.hpp"
 
 namespace fp8lab {
-namespace {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "fp8lab-report-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw Error(name + ": cannot make it");
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-}  // namespace
 
 void add_sweep_plots(StoredRun& sweep) {
-  const TemporaryFolder folder;
+  const PartialFolder folder(std::filesystem::temp_directory_path(), "fp8lab-report");
   std::vector<std::string> names;
   const auto stage = [&](auto plot) {
     names.push_back(fmt::format("plot{}", names.size() + 1));

@@ -9,6 +9,8 @@
 
 #include "fp8lab/experiment/json_node.hpp"
 #include "fp8lab/experiment/report_plots.hpp"
+#include "fp8lab/io/checksum.hpp"
+#include "fp8lab/io/json_text.hpp"
 
 namespace fp8lab {
 namespace {
@@ -19,6 +21,17 @@ namespace fs = std::filesystem;
 constexpr const char* kRunFile = "result.json";
 constexpr const char* kSweepFile = "sweep.json";
 
+/// Folders written before tables had checksums are read as they are.
+void require_checksum(const fs::path& path, std::string_view csv, const JsonNode& node) {
+  if (!node.has("crc32")) return;
+  const std::string expected = node["crc32"].text();
+  const std::string got = crc32_text(csv);
+  require(got == expected, path.string() + ": crc32",
+          fmt::format("{} as listed (the file was changed, or another run wrote it: run again)",
+                      expected),
+          got);
+}
+
 StoredTable read_table(const fs::path& folder, const JsonNode& node) {
   StoredTable table;
   table.title = node["title"].text();
@@ -28,13 +41,15 @@ StoredTable read_table(const fs::path& folder, const JsonNode& node) {
         {column["name"].text(), column["unit"].text(), column["description"].text()});
   const fs::path path = folder / table.file;
   table.csv = read_file(path);
+  require_checksum(path, table.csv, node);
   try {
     table.rows = parse_csv(table.csv);
   } catch (const Error& error) {
     throw Error(fmt::format("{}: {}", path.string(), error.what()));
   }
-  const std::size_t rows = table.rows.empty() ? 0 : table.rows.size() - 1;
-  const std::size_t columns = table.rows.empty() ? 0 : table.rows.front().size();
+  require(!table.rows.empty(), path.string(), "a heading and its rows", "an empty file");
+  const std::size_t rows = table.rows.size() - 1;
+  const std::size_t columns = table.rows.front().size();
   if (rows != node["rows"].count() || columns != table.columns.size())
     throw Error(
         path.string(),
@@ -64,13 +79,7 @@ StoredPairs facts_of(const JsonNode& root) {
   return facts;
 }
 
-Json read_json(const fs::path& path) {
-  try {
-    return Json::parse(read_file(path));
-  } catch (const Json::parse_error& error) {
-    throw Error(fmt::format("{}: {}", path.string(), error.what()));
-  }
-}
+Json read_json(const fs::path& path) { return parse_json<Json>(read_file(path), path.string()); }
 
 void require_schema(const JsonNode& root, const fs::path& path, std::string_view expected) {
   const std::string schema = root["schema"].text();

@@ -1,17 +1,25 @@
 #include "fp8lab/experiment/result_files.hpp"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <system_error>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/column_json.hpp"
 #include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/machine.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/partial.hpp"
+#include "fp8lab/io/special_files.hpp"
 
 namespace fp8lab {
 namespace {
@@ -21,40 +29,16 @@ namespace fs = std::filesystem;
 
 constexpr const char* kResultFile = "result.json";
 
-/// A folder beside the results where they come to be; gone when this is.
-class Staging {
- public:
-  Staging(const fs::path& out, const std::string& name) : folder_(out / ("." + name + ".partial")) {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-    fs::create_directories(folder_, error);
-    if (error)
-      throw Error(fmt::format("{}: cannot write results there: {}", out.string(), error.message()));
-  }
-  ~Staging() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  const fs::path& folder() const { return folder_; }
-
- private:
-  fs::path folder_;
-};
-
 void require_unique(std::set<std::string>& names, const std::string& kind,
                     const std::string& name) {
   require_file_name(kind + " name", name);
   require(names.insert(name).second, kind + " name", "each name once", fmt::format("'{}'", name));
 }
 
-Json json_of(const Table& table) {
-  return {{"name", table.name()},
-          {"title", table.title()},
-          {"file", table.name() + ".csv"},
-          {"rows", table.rows().size()},
-          {"columns", columns_json(table.columns())}};
+Json json_of(const Table& table, std::string_view csv) {
+  return {{"name", table.name()},          {"title", table.title()},
+          {"file", table.name() + ".csv"}, {"crc32", crc32_text(csv)},
+          {"rows", table.rows().size()},   {"columns", columns_json(table.columns())}};
 }
 
 template <class T>
@@ -110,9 +94,10 @@ void stage_tables(const Results& results, const fs::path& folder, Staged& staged
   std::set<std::string> names;
   for (const Table& table : results.tables) {
     require_unique(names, "table", table.name());
-    write_file(folder / (table.name() + ".csv"), table.csv());
+    const std::string csv = table.csv();
+    write_file(folder / (table.name() + ".csv"), csv);
     staged.files.push_back(table.name() + ".csv");
-    staged.tables.push_back(json_of(table));
+    staged.tables.push_back(json_of(table, csv));
   }
 }
 
@@ -153,10 +138,38 @@ std::set<std::string> files_of_earlier_run(const fs::path& folder) {
   return files;
 }
 
+/// A folder that one run writes at a time: two that end together would leave tables of both.
+class WritingFolder {
+ public:
+  explicit WritingFolder(const fs::path& path)
+      : path_(path), folder_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (!folder_.is_open()) fail();
+    int locked = -1;
+    do {
+      locked = ::flock(folder_.value(), LOCK_EX);
+    } while (locked != 0 && errno == EINTR);
+    // Some network file systems have no locks.
+    if (locked != 0 && errno != ENOTSUP && errno != ENOSYS && errno != ENOLCK) fail();
+  }
+  void sync() const {
+    if (::fsync(folder_.value()) != 0 && errno != EINVAL && errno != ENOTSUP) fail();
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    const std::error_code reason(errno, std::generic_category());
+    throw Error(fmt::format("{}: cannot write: {}", path_.string(), reason.message()));
+  }
+
+  fs::path path_;
+  Descriptor folder_;
+};
+
 void move_in(const fs::path& from, const fs::path& to, const std::vector<std::string>& files) {
   std::error_code error;
   fs::create_directories(to, error);
   if (error) throw Error(fmt::format("{}: cannot write: {}", to.string(), error.message()));
+  const WritingFolder alone(to);
   std::set<std::string> stale = files_of_earlier_run(to);
   for (const std::string& file : files) {
     stale.erase(file);
@@ -165,6 +178,7 @@ void move_in(const fs::path& from, const fs::path& to, const std::vector<std::st
       throw Error(fmt::format("{}: cannot write: {}", (to / file).string(), error.message()));
   }
   for (const std::string& file : stale) fs::remove(to / file, error);
+  alone.sync();
 }
 
 }  // namespace
@@ -172,10 +186,10 @@ void move_in(const fs::path& from, const fs::path& to, const std::vector<std::st
 WrittenRun write_results(const Results& results, const RunRecord& record, const fs::path& out,
                          Plots plots) {
   require_file_name("experiment name", record.experiment);
-  const Staging staging(out, record.experiment);
+  const PartialFolder staging(out, record.experiment);
   Staged staged;
-  stage_tables(results, staging.folder(), staged);
-  stage_plots(results, staging.folder(), plots, staged);
+  stage_tables(results, staging.path(), staged);
+  stage_plots(results, staging.path(), plots, staged);
   staged.files.emplace_back(kResultFile);
 
   Json json = header_of(record);
@@ -185,8 +199,8 @@ WrittenRun write_results(const Results& results, const RunRecord& record, const 
   if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;
   json["files"] = staged.files;
   WrittenRun run{out / record.experiment, staged.files, staged.plots_note, json.dump(2) + "\n"};
-  write_file(staging.folder() / kResultFile, run.result_json);
-  move_in(staging.folder(), run.folder, run.files);
+  write_file(staging.path() / kResultFile, run.result_json);
+  move_in(staging.path(), run.folder, run.files);
   return run;
 }
 

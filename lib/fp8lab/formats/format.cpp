@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab {
 namespace {
@@ -84,8 +85,12 @@ std::span<const Unpacked> unpack_table(FormatId id) {
 }
 
 std::span<const float> decode_table(FormatId id) {
-  static const auto kTables = all_tables<float>(
-      [](const Format& f, std::uint32_t code) { return static_cast<float>(decode(f, code)); });
+  static const auto kTables = [] {
+    // The first caller may flush subnormals: the tables are everyone's.
+    const FloatEnvironment environment;
+    return all_tables<float>(
+        [](const Format& f, std::uint32_t code) { return static_cast<float>(decode(f, code)); });
+  }();
   require(format(id).code_bits() <= 16, "format", "at most 16 code bits", format(id).name);
   return kTables[static_cast<std::size_t>(id)];
 }

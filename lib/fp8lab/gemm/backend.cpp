@@ -53,8 +53,8 @@ bool fits_satfinite(FormatId id, const CastPolicy& policy, std::span<const float
   const auto largest = static_cast<float>(format(id).max_finite());
   return std::ranges::all_of(values, [&](float x) {
     if (!std::isnan(x)) return saturates || std::abs(x) <= largest;
-    if (policy.nan == NanPolicy::signed_quiet) return false;
-    return policy.nan == NanPolicy::positive_all_ones || !std::signbit(x);
+    if (policy.nan == NanPolicy::signed_all_ones) return !std::signbit(x);
+    return policy.nan == NanPolicy::positive_all_ones;
   });
 }
 

@@ -131,6 +131,15 @@ HWY_INLINE void fetch(const DotBlock& s, std::int64_t step, std::int64_t steps, 
   }
 }
 
+/// What c brings to the alignment: a subnormal FP16 number its format's smallest exponent, a zero
+/// none.
+HWY_INLINE hn::Vec<Words> field_of_c(hn::Vec<Words> field, const StepRounding& rounding) {
+  const Words d;
+  if (!rounding.half_output) return field;
+  const auto smallest = hn::Set(d, static_cast<std::uint32_t>(rounding.c_exponent_floor) << 23);
+  return hn::IfThenZeroElse(hn::Eq(field, hn::Zero(d)), hn::Max(field, smallest));
+}
+
 /// The largest exponents of the products of R rows with eight columns and of c, as magic
 /// numbers, and how many products are negative.
 template <int kExponentBits, int R>
@@ -176,9 +185,10 @@ HWY_INLINE void align_columns(const DotBlock& s, const StepRounding& rounding, s
     for (int p = 0; p < kParts; ++p) {
       const std::int64_t j = column + p * kWords;
       const auto c = hn::BitCast(du, hn::Load(df, s.state + (row + r) * s.width + j));
-      const auto floor = hn::Set(du, std::uint32_t{kFloatExponentFloor});
-      const auto field = hn::Max(hn::ShiftLeft<23>(hn::Max(largest[p], floor)),
-                                 hn::And(c, hn::Set(du, kExponentMask<float>)));
+      const auto floor = hn::Set(du, static_cast<std::uint32_t>(rounding.exponent_floor));
+      const auto field =
+          hn::Max(hn::ShiftLeft<23>(hn::Max(largest[p], floor)),
+                  field_of_c(hn::And(c, hn::Set(du, kExponentMask<float>)), rounding));
       hn::Store(hn::BitCast(df, hn::Add(field, to_magic)), df, &to.magic[r][j]);
     }
   }

@@ -33,18 +33,20 @@ struct Starts {
 
 /// For the columns whose exponents and signs follow the pointers, for accumulators c; of
 /// binary64 c and magic numbers are the upper words.
-template <typename T>
+template <typename T, bool kHalf>
 HWY_INLINE Starts starts(const StepRounding& rounding, const Exponent<T>* largest,
                          Vector<std::uint32_t> c, Vector<std::uint32_t> a_signs,
                          const std::uint32_t* b_signs) {
   const Words d;
   constexpr int kBits = sizeof(T) == 4 ? 23 : 20;  // of the mantissa in such words
   auto field = hn::And(c, hn::Set(d, (1u << 31) - (1u << kBits)));
-  if constexpr (sizeof(T) == 8) {
-    // A subnormal binary32 c takes part with binary32's smallest exponent, a zero not at all.
+  if constexpr (sizeof(T) == 8 || kHalf) {
+    // A subnormal c takes part with its format's smallest exponent, a zero, whose marked field
+    // is below all others, not at all.
     const hn::Rebind<std::int32_t, Words> di;
-    const auto smallest = hn::Set(d, static_cast<std::uint32_t>(1023 - 126) << kBits);
-    const auto zeros = hn::Set(di, kDoubleExponentFloor << kBits);
+    const auto smallest =
+        hn::Set(d, static_cast<std::uint32_t>(rounding.c_exponent_floor) << kBits);
+    const auto zeros = hn::Set(di, (sizeof(T) == 8 ? kDoubleExponentFloor : 0) << kBits);
     field = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(hn::BitCast(di, field), zeros)),
                                hn::Max(field, smallest));
   }
@@ -70,7 +72,7 @@ HWY_INLINE Vector<T> load_magic(const std::uint32_t* magic) {
 }
 
 /// c + magic + negatives units of R rows, and the magic numbers (of binary64 their upper words).
-template <int R>
+template <bool kHalf, int R>
 HWY_INLINE void start(const StepBlock<float>& s, const StepRounding& rounding, std::int64_t step,
                       std::int64_t row, const std::uint8_t* largest, std::uint32_t* magic,
                       Vector<float> (&acc)[R][kVectors]) {
@@ -85,8 +87,8 @@ HWY_INLINE void start(const StepBlock<float>& s, const StepRounding& rounding, s
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t i = r * width + v * lanes;
       const auto c = hn::Load(d, s.state + row * width + i);
-      const Starts from = starts<float>(rounding, largest + i, hn::BitCast(dw, c), a_signs,
-                                        s.b_signs + step * width + v * lanes);
+      const Starts from = starts<float, kHalf>(rounding, largest + i, hn::BitCast(dw, c), a_signs,
+                                               s.b_signs + step * width + v * lanes);
       hn::Store(from.magic, dw, magic + i);
       acc[r][v] = hn::Add(hn::BitCast(d, hn::Add(from.magic, from.negatives)), c);
     }
@@ -94,7 +96,7 @@ HWY_INLINE void start(const StepBlock<float>& s, const StepRounding& rounding, s
 }
 
 /// The same; words take two vectors of columns at once.
-template <int R>
+template <bool kHalf, int R>
 HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, std::int64_t step,
                       std::int64_t row, const std::uint16_t* largest, std::uint32_t* magic,
                       Vector<double> (&acc)[R][kVectors]) {
@@ -114,8 +116,8 @@ HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, 
       const std::int64_t i = r * width + v * lanes;
       const auto upper = hn::ConcatOdd(dw, hn::BitCast(dw, hn::Load(d, state + i + lanes)),
                                        hn::BitCast(dw, hn::Load(d, state + i)));
-      const Starts from = starts<double>(rounding, largest + i, upper, a_signs,
-                                         s.b_signs + step * width + v * lanes);
+      const Starts from = starts<double, kHalf>(rounding, largest + i, upper, a_signs,
+                                                s.b_signs + step * width + v * lanes);
       hn::Store(from.magic, dw, magic + i);
       hn::Store(from.negatives, dw, negatives + i);
     }
@@ -132,43 +134,63 @@ HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, 
   }
 }
 
-/// A finished sum as the next step's c: truncated to the output's fraction
-/// bits, with the lowest bit set (see README.md, "one FMA per product").
+/// FP16's value nearest to a sum, for binary32 that was rounded to odd or not at all.
+template <class D>
+HWY_INLINE hn::Vec<D> nearest_half(D d, hn::Vec<D> sum) {
+  return hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), sum));
+}
+
+/// A finished sum as the next step's c: rounded to the output, with the lowest bit set (see
+/// README.md, "one FMA per product"). An infinite c of FP16 stays.
+template <bool kHalf>
 HWY_INLINE Vector<float> next_state(Vector<float> sum, Vector<float> c, const StepRounding& r) {
   const Tag<float> d;
   const Tag<std::uint32_t> du;
   const auto one = hn::Set(du, 1u);
-  if (!r.half_output) {
+  if constexpr (!kHalf) {
     const auto kept = hn::Set(du, ~((1u << (23 - r.output_fraction_bits)) - 1u));
     return hn::BitCast(d, hn::OrAnd(one, hn::BitCast(du, sum), kept));
+  } else {
+    const auto next = hn::BitCast(d, hn::Or(hn::BitCast(du, nearest_half(d, sum)), one));
+    const auto field = hn::Set(du, kExponentMask<float>);
+    const auto infinite = hn::Eq(hn::And(hn::BitCast(du, c), field), field);
+    return hn::IfThenElse(hn::RebindMask(d, infinite), c, next);
   }
-  const auto half = hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, Tag<float>>(), sum));
-  const auto next = hn::BitCast(d, hn::Or(hn::BitCast(du, half), one));
-  const auto field = hn::Set(du, kExponentMask<float>);
-  const auto infinite = hn::Eq(hn::And(hn::BitCast(du, c), field), field);
-  return hn::IfThenElse(hn::RebindMask(d, infinite), c, next);
 }
-HWY_INLINE Vector<double> next_state(Vector<double> sum, Vector<double> /*c*/,
-                                     const StepRounding& r) {
+template <bool kHalf>
+HWY_INLINE Vector<double> next_state(Vector<double> sum, Vector<double> c, const StepRounding& r) {
   const Tag<double> d;
   const Tag<std::uint64_t> du;
   const hn::Rebind<float, Tag<double>> df;
-  const hn::Rebind<std::uint32_t, Tag<double>> df_bits;
-  const auto kept = hn::Set(df_bits, ~((1u << (23 - r.output_fraction_bits)) - 1u));
-  const auto rounded = hn::BitCast(df, hn::And(hn::BitCast(df_bits, hn::DemoteTo(df, sum)), kept));
-  return hn::BitCast(
-      d, hn::Or(hn::BitCast(du, hn::PromoteTo(d, rounded)), hn::Set(du, Word<double>{1})));
+  const auto one = hn::Set(du, Word<double>{1});
+  if constexpr (!kHalf) {
+    const hn::Rebind<std::uint32_t, Tag<double>> df_bits;
+    const auto kept = hn::Set(df_bits, ~((1u << (23 - r.output_fraction_bits)) - 1u));
+    const auto rounded =
+        hn::BitCast(df, hn::And(hn::BitCast(df_bits, hn::DemoteTo(df, sum)), kept));
+    return hn::BitCast(d, hn::Or(hn::BitCast(du, hn::PromoteTo(d, rounded)), one));
+  } else {
+    // To odd in binary32: the lowest bit that is kept is set where bits below it are.
+    const auto rest = hn::Set(du, (Word<double>{1} << 29) - 1);
+    const auto bits = hn::BitCast(du, sum);
+    const auto sticky =
+        hn::And(hn::Add(hn::And(bits, rest), rest), hn::Set(du, Word<double>{1} << 29));
+    const auto odd = hn::DemoteTo(df, hn::BitCast(d, hn::Or(bits, sticky)));
+    const auto half = hn::PromoteTo(d, nearest_half(df, odd));
+    const auto marked = hn::BitCast(d, hn::Or(hn::BitCast(du, half), one));
+    const auto next = hn::IfThenElse(hn::IsInf(half), half, marked);
+    return hn::IfThenElse(hn::IsInf(c), c, next);
+  }
 }
 
 /// The largest exponent among the products of each row with each column.
 template <typename T, int R>
 HWY_INLINE void largest_exponents(std::int64_t terms, const std::uint32_t* a, const Exponent<T>* b,
-                                  Exponent<T>* largest) {
+                                  int exponent_floor, Exponent<T>* largest) {
   const Tag<Exponent<T>> d;
   const Tag<std::uint32_t> d32;
   const auto width = static_cast<std::int64_t>(hn::Lanes(d));
-  const auto floor = hn::Set(
-      d, static_cast<Exponent<T>>(sizeof(T) == 4 ? kFloatExponentFloor : kDoubleExponentFloor));
+  const auto floor = hn::Set(d, static_cast<Exponent<T>>(exponent_floor));
   Vector<Exponent<T>> m[R];
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) m[r] = floor;
@@ -184,7 +206,7 @@ HWY_INLINE void largest_exponents(std::int64_t terms, const std::uint32_t* a, co
 }
 
 /// One fused step of R rows.
-template <typename T, int R>
+template <typename T, bool kHalf, int R>
 HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, std::int64_t step,
                            std::int64_t row) {
   const Tag<T> d;
@@ -195,8 +217,8 @@ HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, 
   HWY_ALIGN std::uint32_t magic[R * kMaxWidth];
   Vector<T> acc[R][kVectors];
   largest_exponents<T, R>(s.terms, s.a_exponents + at * s.terms,
-                          s.b_exponents + step * s.terms * width, largest);
-  start<R>(s, rounding, step, row, largest, magic, acc);
+                          s.b_exponents + step * s.terms * width, rounding.exponent_floor, largest);
+  start<kHalf, R>(s, rounding, step, row, largest, magic, acc);
   multiply_add<T, R>(s.terms, s.a + at * s.terms, s.b + step * s.terms * width, acc);
   T* state = s.state + row * width;
   FP8LAB_UNROLL
@@ -205,18 +227,26 @@ HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, 
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t i = r * width + v * lanes;
       const auto sum = hn::Sub(acc[r][v], load_magic<T>(magic + i));
-      hn::Store(next_state(sum, hn::Load(d, state + i), rounding), d, state + i);
+      hn::Store(next_state<kHalf>(sum, hn::Load(d, state + i), rounding), d, state + i);
     }
+  }
+}
+
+template <typename T, bool kHalf>
+void fused_steps(const StepBlock<T>& s, const StepRounding& rounding) {
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    std::int64_t row = 0;
+    for (; row + kRows <= s.rows; row += kRows) fused_rows<T, kHalf, kRows>(s, rounding, step, row);
+    for (; row < s.rows; ++row) fused_rows<T, kHalf, 1>(s, rounding, step, row);
   }
 }
 
 template <typename T>
 void fused(const StepBlock<T>& s, const StepRounding& rounding) {
-  for (std::int64_t step = 0; step < s.steps; ++step) {
-    std::int64_t row = 0;
-    for (; row + kRows <= s.rows; row += kRows) fused_rows<T, kRows>(s, rounding, step, row);
-    for (; row < s.rows; ++row) fused_rows<T, 1>(s, rounding, step, row);
-  }
+  if (rounding.half_output)
+    fused_steps<T, true>(s, rounding);
+  else
+    fused_steps<T, false>(s, rounding);
 }
 
 const FusedKernels* fused_kernels() {

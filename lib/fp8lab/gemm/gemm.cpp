@@ -1,14 +1,14 @@
 #include "fp8lab/gemm/gemm.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <mutex>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/threads.hpp"
+#include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/halves.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/tile.hpp"
@@ -95,27 +95,6 @@ Cut cut_tasks(std::int64_t panels, std::int64_t blocks, int threads, std::int64_
   return cut;
 }
 
-/// Rethrows the first exception of a parallel region after it.
-class FirstError {
- public:
-  template <typename Work>
-  void guard(const Work& work) noexcept {
-    try {
-      work();
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-    }
-  }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
 /// Rows [begin, begin + rows) of the product, tile by tile.
 template <typename T>
 void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std::span<float> d,
@@ -165,11 +144,11 @@ void choose_words(const GemmProblem& p, const KernelTable& kernels, int threads,
 }
 
 template <typename T>
-void multiply(const GemmProblem& problem, const KernelTable& kernels, const Plan& plan,
-              std::span<float> d, int threads) {
-  const Job<T> job(problem, kernels, plan);
-  const std::int64_t m = problem.a.rows;
-  const auto row_bytes = job.steps * plan.terms * static_cast<std::int64_t>(sizeof(T) + 4);
+void multiply(const PlannedProduct& product, const KernelTable& kernels, std::span<float> d,
+              int threads) {
+  const Job<T> job(product, kernels);
+  const std::int64_t m = product.problem.a.rows;
+  const auto row_bytes = job.steps * product.plan.terms * static_cast<std::int64_t>(sizeof(T) + 4);
   const std::int64_t rows =
       std::max(kPackedBytes / row_bytes, std::min(kChunkRows, kMostPackedBytes / row_bytes));
   const std::int64_t chunk = std::max<std::int64_t>(1, rows / kRowBlock) * kRowBlock;
@@ -178,26 +157,31 @@ void multiply(const GemmProblem& problem, const KernelTable& kernels, const Plan
 }
 
 }  // namespace
+
+void gemm_planned(PlannedProduct product, std::span<float> d, Target target, int threads) {
+  const KernelTable& kernels = *kernel_table(target);
+  choose_words(product.problem, kernels, threads, product.plan);
+  if (product.plan.in_double())
+    multiply<double>(product, kernels, d, threads);
+  else
+    multiply<float>(product, kernels, d, threads);
+}
+
 }  // namespace gemm_detail
 
 void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
   using namespace gemm_detail;
   validate(problem, d.size());
   require_available(target);
-  require(threads >= 0, "threads", "a number >= 0", fmt::format("{}", threads));
-  if (threads == 0) threads = omp_get_max_threads();
-  const KernelTable* kernels = kernel_table(target);
-  if (kernels == nullptr || d.empty() || problem.a.k == 0)
+  threads = team_size(threads);
+  if (kernel_table(target) == nullptr || d.empty() || problem.a.k == 0)
     return gemm_reference(problem, d, threads);
+  if (!enters_in_passing(problem)) return gemm_with_c(problem, d, target, threads);
   if (runs_turned(problem)) return gemm_turned(problem, d, target, threads);
   if (runs_by_halves(problem)) return gemm_by_halves(problem, d, target, threads);
-  Plan plan = make_plan(problem);
+  const Plan plan = make_plan(problem);
   if (plan.method == Method::reference) return gemm_reference(problem, d, threads);
-  choose_words(problem, *kernels, threads, plan);
-  if (plan.in_double())
-    multiply<double>(problem, *kernels, plan, d, threads);
-  else
-    multiply<float>(problem, *kernels, plan, d, threads);
+  gemm_planned({problem, problem, plan}, d, target, threads);
 }
 
 void gemm(const GemmProblem& problem, std::span<float> d, int threads) {

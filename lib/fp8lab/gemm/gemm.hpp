@@ -1,10 +1,11 @@
 #pragma once
-// Matrix products under an accumulator model: D[m,n] = scales * (C + A . B^T),
-// with promotion and scale order as the real kernels apply them.
+// Matrix products under an accumulator model: D[m,n] = scales * A . B^T and C, with
+// promotion, scale order and the place where C enters as the real kernels have them.
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/target.hpp"
@@ -47,27 +48,50 @@ struct InverseScales {
 
 /// In which order FP32 arithmetic applies the scales of a promoted partial sum.
 enum class ScaleOrder : std::uint8_t {
-  product_then_fma,  ///< final = fma(s_a * s_b, acc, final): DeepGEMM as nvcc compiles it
-  product_then_add,  ///< final = final + (s_a * s_b) * acc, two roundings
-  a_then_fma_b,      ///< final = fma(acc * s_a, s_b, final): cuBLAS blockwise
+  product_then_fma,   ///< final = fma(s_a * s_b, acc, final): DeepGEMM as nvcc compiles it
+  product_then_add,   ///< final = final + (s_a * s_b) * acc, three roundings
+  a_then_fma_b,       ///< final = fma(acc * s_a, s_b, final): cuBLAS blockwise
+  b_then_fma_a,       ///< final = fma(acc * s_b, s_a, final): the same with A and B exchanged
+  a_then_b_then_add,  ///< final = final + (acc * s_a) * s_b: Triton's dot(a, b) * s_a * s_b
 };
+/// All of them.
+std::span<const ScaleOrder> scale_orders();
 std::string_view to_string(ScaleOrder order);
+/// Throws `Error` that lists them.
 ScaleOrder find_scale_order(std::string_view name);
 
+/// Where C enters a product.
+enum class CPlacement : std::uint8_t {
+  /// Nobody said. Right where there is one place only: without promotion and without
+  /// scales, where it means `accumulator`. Refused elsewhere.
+  unnamed,
+  /// The instruction's own c: what the (first) accumulator starts from, before any
+  /// scale. D = scales * (C + A . B^T) with the model's rounding.
+  accumulator,
+  /// What the FP32 `final` starts from: each promoted partial sum, scaled if the scales
+  /// change along K, is added to it in order. Needs promotion, and no scale of the whole sum.
+  promoted_sum,
+  /// Added to the finished FP32 sum, in the units of D: D = scales * A . B^T + C. Scales of
+  /// the whole sum are applied in `scale_order` with C in the place of `final` (*assumed* of
+  /// epilogues); else it is one FP32 addition to nearest even.
+  epilogue,
+};
+std::string_view to_string(CPlacement placement);
+/// accumulator, promoted_sum or epilogue. Throws `Error`.
+CPlacement find_c_placement(std::string_view name);
+
 /// The inputs of one product. A [m,k], B [n,k] (both K-major in meaning; any
-/// strides), C [m,n] row-major binary32 in the units of D, or null (+0).
+/// strides), C [m,n] row-major binary32, or null (none).
 ///
 /// promotion_interval N_C > 0 (a multiple of the model's terms): the
 /// accumulator restarts from +0 every N_C terms and each partial sum is added
 /// to an FP32 `final` (nearest even). N_C = 0: one accumulator for all of K.
 ///
-/// Without scales C is where the accumulation starts: the accumulator itself
-/// without promotion, `final` with it. Scales that change along K need a
-/// promotion_interval that divides their k_block; each partial sum is then
-/// scaled into `final`, which starts from C, in `scale_order`. Scales that do
-/// not change along K are applied once, to the whole sum, in the same order
-/// with C in the place of `final` (*assumed* of epilogues). A NaN is always
-/// kCanonicalNan.
+/// Scales that change along K need a promotion_interval that divides their
+/// k_block; each partial sum is then scaled into `final` in `scale_order`. Scales
+/// that do not change along K are applied once, to the whole sum, in the same
+/// order. `c_enters` says where C comes in: a C with promotion or scales needs a name,
+/// since the bits depend on it. A NaN is always kCanonicalNan.
 struct GemmProblem {
   AccumulatorModel model;
   CodeMatrix a;
@@ -77,7 +101,14 @@ struct GemmProblem {
   InverseScales b_scales;
   std::int64_t promotion_interval = 0;
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
+  CPlacement c_enters = CPlacement::unnamed;
 };
+
+/// Where C of this problem enters: `c_enters`, or `accumulator` where that is unnamed.
+CPlacement c_placement(const GemmProblem& problem);
+
+/// The places that C of a problem with these scales and this promotion can have.
+std::vector<CPlacement> possible_c_placements(const GemmProblem& problem);
 
 /// Throws `Error` naming the first argument that does not fit.
 void validate(const GemmProblem& problem, std::size_t output_size);

@@ -8,6 +8,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/gemm/aligned_array.hpp"
 #include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/reference.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -55,28 +56,50 @@ class HalfCodes {
   AlignedArray<std::uint16_t> codes_;
 };
 
-AccumulatorModel step_of(const AccumulatorModel& model) {
-  AccumulatorModel step = model;
-  step.kind = AccumulationKind::fused_dot_product;
-  step.terms = model.terms / 2;
-  return step;
-}
-
 /// Scales that stay the same along K, whatever its length.
 void forget_k(InverseScales& scales, const CodeMatrix& matrix) {
   if (!ScaleLookup(scales, matrix).varies_along_k()) scales.k_block = 0;
 }
 
+/// What the copies of `given` are multiplied as: fused steps with a promotion after every
+/// instruction, whose sum starts from zero and is added to `final`.
+GemmProblem as_steps(const GemmProblem& given, const CodeMatrix& a, const CodeMatrix& b) {
+  GemmProblem steps = given;
+  steps.model = step_of_halves(given.model);
+  steps.a = a;
+  steps.b = b;
+  steps.promotion_interval = given.model.terms;
+  if (given.promotion_interval == 0 && c_placement(given) == CPlacement::accumulator)
+    steps.c_enters = CPlacement::promoted_sum;
+  forget_k(steps.a_scales, given.a);
+  forget_k(steps.b_scales, given.b);
+  return steps;
+}
+
+/// `given` on copies of its operands. One instruction an interval is added to zero first, which
+/// changes nothing, so that promotion every instruction is FP32's alone.
+void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMatrix& b,
+                     std::span<float> d, Target target, int threads) {
+  const GemmProblem steps = as_steps(given, a, b);
+  Plan plan = make_plan(steps);
+  plan.promotes_to_half =
+      given.model.output_format == FormatId::f16 && given.promotion_interval == 0;
+  plan.separate_steps = given.model.halves_order == HalvesOrder::separate;
+  gemm_planned({steps, given, plan}, d, target, threads);
+}
+
 /// Promotion at the problem's own interval: the sums of each, added by FP32 arithmetic.
-void promote(const GemmProblem& p, GemmProblem part, const HalfCodes& a, const HalfCodes& b,
-             std::span<float> d, Target target, int threads) {
+void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::span<float> d,
+             Target target, int threads) {
   const ScaleLookup a_scales(p.a_scales, p.a);
   const ScaleLookup b_scales(p.b_scales, p.b);
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
   const bool in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
   const bool c_first = !scaled || in_blocks;
-  part.c = nullptr;
+  GemmProblem part = p;
+  part.c = nullptr;  // which is the epilogue's, or what the promoted sum starts from
   part.a_scales = part.b_scales = {};
+  part.promotion_interval = 0;
   const std::int64_t n = p.b.rows;
   const auto c_at = [&](std::int64_t at) { return p.c == nullptr ? 0.0F : p.c[at]; };
   /// sums[i, j] = combine(sums[i, j], partial[i, j]) of all outputs.
@@ -93,9 +116,10 @@ void promote(const GemmProblem& p, GemmProblem part, const HalfCodes& a, const H
   std::vector<float> partial(d.size());
   if (c_first && p.c != nullptr) std::copy_n(p.c, sums.size(), sums.begin());
   for (std::int64_t k = 0; k < p.a.k; k += p.promotion_interval) {
-    part.a = a.part(k, k + p.promotion_interval);
-    part.b = b.part(k, k + p.promotion_interval);
-    gemm_with_target(part, partial, target, threads);
+    const std::int64_t end = k + p.promotion_interval;
+    part.a = part_of(p.a, k, end);
+    part.b = part_of(p.b, k, end);
+    multiply_copies(part, a.part(k, end), b.part(k, end), partial, target, threads);
     for_outputs([&](std::int64_t i, std::int64_t j, std::size_t at) {
       sums[at] = in_blocks ? scale_into(p.scale_order, partial[at], a_scales.at(i, k),
                                         b_scales.at(j, k), sums[at])
@@ -114,28 +138,29 @@ void promote(const GemmProblem& p, GemmProblem part, const HalfCodes& a, const H
 bool runs_by_halves(const GemmProblem& problem) {
   if (problem.model.kind != AccumulationKind::fp16_halves) return false;
   GemmProblem steps;
-  steps.model = step_of(problem.model);
+  steps.model = step_of_halves(problem.model);
   steps.a.format = steps.b.format = FormatId::f16;
-  return make_plan(steps).method != Method::reference;
+  const Plan plan = make_plan(steps);
+  // Only fused steps meet in other ways than FP32 promotion.
+  const bool fp32_promotion = problem.model.halves_order == HalvesOrder::chained &&
+                              problem.model.output_format == FormatId::f32;
+  return plan.fused() || (plan.method != Method::reference && fp32_promotion);
 }
 
 void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
   const int terms = problem.model.terms;
   const HalfCodes a(problem.a, terms, threads);
   const HalfCodes b(problem.b, terms, threads);
-  GemmProblem steps = problem;
-  steps.model = step_of(problem.model);
-  steps.a = a.all();
-  steps.b = b.all();
-  // The sum of an instruction starts from zero and is added in binary32: a promotion.
-  steps.promotion_interval = terms;
-  forget_k(steps.a_scales, problem.a);
-  forget_k(steps.b_scales, problem.b);
-  // One instruction an interval is added to zero first, which changes nothing.
-  if (problem.promotion_interval == 0 || problem.promotion_interval == terms)
-    gemm_with_target(steps, d, target, threads);
+  // Scales along K have no kernel that adds separate steps first.
+  const bool in_blocks = ScaleLookup(problem.a_scales, problem.a).varies_along_k() ||
+                         ScaleLookup(problem.b_scales, problem.b).varies_along_k();
+  const bool every_instruction =
+      problem.promotion_interval == terms &&
+      !(in_blocks && problem.model.halves_order == HalvesOrder::separate);
+  if (problem.promotion_interval == 0 || every_instruction)
+    multiply_copies(problem, a.all(), b.all(), d, target, threads);
   else
-    promote(problem, steps, a, b, d, target, threads);
+    promote(problem, a, b, d, target, threads);
 }
 
 }  // namespace fp8lab::gemm_detail

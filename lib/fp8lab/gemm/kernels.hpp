@@ -56,7 +56,11 @@ struct StepRounding {
   int alignment_fraction_bits = 13;
   int output_fraction_bits = 13;
   bool nearest_even = false;  ///< exact steps only: binary32 nearest even instead of truncation
-  bool half_output = false;   ///< fused float steps only: nearest even to FP16
+  bool half_output = false;   ///< fused steps only: nearest even to FP16
+  /// Of fused steps, biased as the kernel's type: what no alignment is below, and what a
+  /// non-zero c brings at least.
+  int exponent_floor = 0;
+  int c_exponent_floor = 0;
 };
 
 /// What of a sequential model the kernels need.
@@ -202,6 +206,20 @@ struct DotKernels {
   void (*in_float)(const DotBlock&, const StepRounding&);
 };
 
+/// final[i] += state[i] for accumulators of fused steps, which start over; NaN is canonical.
+/// count is a multiple of the panel's width.
+template <typename T>
+struct Promotion {
+  T* state = nullptr;
+  float* final = nullptr;
+  /// Not null: `state` is added to this first. With `stash` it goes here instead, and no sum is
+  /// made.
+  float* first = nullptr;
+  bool stash = false;
+  bool to_half = false;  ///< sums are FP16's, else binary32's; nearest even
+  std::int64_t count = 0;
+};
+
 /// Everything else that adds.
 struct SumKernels {
   /// Needs rounding toward zero.
@@ -218,10 +236,8 @@ struct SumKernels {
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
   void (*combine)(const Combine&, std::int64_t width);
-  /// final[i] += state[i] in binary32 for accumulators of fused steps, which start over; NaN is
-  /// canonical. count is a multiple of the panel's width.
-  void (*promote_float)(float* state, float* final, std::int64_t count);
-  void (*promote_double)(double* state, float* final, std::int64_t count);
+  void (*promote_float)(const Promotion<float>&);
+  void (*promote_double)(const Promotion<double>&);
 };
 
 /// Sums rounded to `fraction_bits` after every product.

@@ -49,12 +49,19 @@ Method fused_method(const AccumulatorModel& m, const Format& a, const Format& b)
       return Method::fused_float;
     if (!half && truncates && m.output_fraction_bits <= 22) return Method::fused_float;
   }
-  if (half) return Method::reference;
+  if (half)
+    return kConvertsToNearest && m.rounding == RoundingMode::nearest_even &&
+                   m.alignment_fraction_bits <= kDoubleFraction && sum_fits(m, 52)
+               ? Method::fused_double
+               : Method::reference;
   if (truncates && m.alignment_fraction_bits <= kDoubleFraction && sum_fits(m, 52))
     return Method::fused_double;
   const bool nearest = m.rounding == RoundingMode::nearest_even && m.output_fraction_bits == 23;
-  return (truncates || nearest) && m.alignment_fraction_bits >= 23 ? Method::exact_steps
-                                                                   : Method::reference;
+  const int lowest = a.min_exponent() - a.mantissa_bits + b.min_exponent() - b.mantissa_bits;
+  const bool keeps_tiny = m.min_alignment_exponent - m.alignment_fraction_bits <= lowest;
+  return (truncates || nearest) && m.alignment_fraction_bits >= 23 && keeps_tiny
+             ? Method::exact_steps
+             : Method::reference;
 }
 
 /// To how many fraction bits products are rounded; negative where they have no more.
@@ -110,6 +117,21 @@ DotLayout choose_dots(const GemmProblem& p) {
   return {b.exponent_bits, b.bias};
 }
 
+StepRounding step_rounding(const AccumulatorModel& m, bool in_double) {
+  const bool half = m.output_format == FormatId::f16;
+  const bool stored_half = half && m.half_c_exponent == HalfCExponent::stored;
+  const int bias = in_double ? 1023 : 127;
+  const int floor = in_double ? kDoubleExponentFloor : kFloatExponentFloor;
+  // A binary32 c that kernels in binary32 take is no subnormal.
+  const int smallest_c = stored_half ? format(FormatId::f16).min_exponent() : -126;
+  return {.alignment_fraction_bits = m.alignment_fraction_bits,
+          .output_fraction_bits = m.output_fraction_bits,
+          .nearest_even = m.rounding == RoundingMode::nearest_even,
+          .half_output = half,
+          .exponent_floor = std::max(floor, m.min_alignment_exponent + bias),
+          .c_exponent_floor = smallest_c + bias};
+}
+
 /// The widest step that promotion never interrupts.
 std::int64_t plain_terms(std::int64_t interval) {
   for (std::int64_t terms = kStepOfPlainSums; terms > 1; --terms)
@@ -132,9 +154,7 @@ Plan make_plan(const GemmProblem& p) {
   const bool plain =
       plan.method == Method::exact || plan.method == Method::float32 || plan.sequential();
   plan.terms = plain ? plain_terms(p.promotion_interval) : p.model.terms;
-  plan.rounding = {p.model.alignment_fraction_bits, p.model.output_fraction_bits,
-                   p.model.rounding == RoundingMode::nearest_even,
-                   p.model.output_format == FormatId::f16};
+  plan.rounding = step_rounding(p.model, plan.in_double());
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};
   if (plan.method == Method::fused_float) plan.dots = choose_dots(p);

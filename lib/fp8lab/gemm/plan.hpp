@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 
 #include "fp8lab/gemm/gemm.hpp"
@@ -33,6 +34,10 @@ struct Plan {
   SequentialRounding sums;  ///< of sequential methods
   TwoWords words;           ///< for exact methods where the data need them
   DotLayout dots;           ///< of B; for fused float where dot kernels take it
+  /// Of the steps of `fp16_halves`: promotion rounds to FP16; the two steps of an interval start
+  /// from zero each.
+  bool promotes_to_half = false;
+  bool separate_steps = false;
 
   [[nodiscard]] bool in_double() const {
     return method == Method::fused_double || method == Method::exact_steps ||
@@ -49,6 +54,17 @@ struct Plan {
 
 /// The fastest method whose kernel computes the model's bits for these formats.
 Plan make_plan(const GemmProblem& problem);
+
+/// A problem as the kernels compute it, and as it was given: the same but for `fp16_halves`, whose
+/// kernels take FP16 copies and promote after every instruction. m, n and C are the same.
+struct PlannedProduct {
+  const GemmProblem& problem;
+  const GemmProblem& specified;
+  Plan plan;
+};
+
+/// D = the product, on a target with kernels, with a plan that is not `reference`.
+void gemm_planned(PlannedProduct product, std::span<float> d, Target target, int threads);
 
 /// What a row of an operand holds, over all of K.
 struct RowSummary {

@@ -5,13 +5,20 @@
 #include <string>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
 namespace {
 
-constexpr std::array<std::string_view, 3> kOrderNames{"product_then_fma", "product_then_add",
-                                                      "a_then_fma_b"};
+constexpr std::array<ScaleOrder, 5> kOrders{
+    ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b,
+    ScaleOrder::b_then_fma_a, ScaleOrder::a_then_b_then_add};
+constexpr std::array<std::string_view, 5> kOrderNames{
+    "product_then_fma", "product_then_add", "a_then_fma_b", "b_then_fma_a", "a_then_b_then_add"};
+constexpr std::array<std::string_view, 4> kPlacementNames{"unnamed", "accumulator", "promoted_sum",
+                                                          "epilogue"};
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -44,6 +51,32 @@ void validate_scales(std::string_view name, const InverseScales& scales, const C
         fmt::format("{}", promotion_interval));
 }
 
+bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
+
+bool scaled_as_a_whole(const GemmProblem& p) {
+  return scaled(p) && !ScaleLookup(p.a_scales, p.a).varies_along_k() &&
+         !ScaleLookup(p.b_scales, p.b).varies_along_k();
+}
+
+void validate_c_placement(const GemmProblem& p) {
+  if (p.c == nullptr) return;
+  const bool promoted = p.promotion_interval > 0;
+  if (p.c_enters == CPlacement::unnamed && (promoted || scaled(p))) {
+    std::string places;
+    for (const CPlacement place : possible_c_placements(p))
+      places += fmt::format("{}{}", places.empty() ? "" : " or ", to_string(place));
+    throw Error("c_enters",
+                fmt::format("{} (where C enters decides the bits of a product with {})", places,
+                            promoted ? "promotion" : "scales"),
+                "nothing");
+  }
+  if (p.c_enters != CPlacement::promoted_sum) return;
+  require(promoted, "c_enters", "accumulator or epilogue, without promotion", "promoted_sum");
+  require(!scaled_as_a_whole(p), "c_enters",
+          "accumulator or epilogue, since these scales are applied to the whole sum",
+          "promoted_sum");
+}
+
 }  // namespace
 
 CodeMatrix CodeMatrix::row_major(FormatId id, std::span<const std::uint8_t> codes,
@@ -70,10 +103,28 @@ std::string_view to_string(ScaleOrder order) {
 }
 
 ScaleOrder find_scale_order(std::string_view name) {
-  for (std::size_t i = 0; i < kOrderNames.size(); ++i)
-    if (kOrderNames[i] == name) return static_cast<ScaleOrder>(i);
-  throw Error("scale_order", "product_then_fma, product_then_add or a_then_fma_b",
-              "'" + std::string(name) + "'");
+  return find_enumerator<ScaleOrder>(kOrderNames, "scale_order", name);
+}
+
+std::span<const ScaleOrder> scale_orders() { return kOrders; }
+
+std::string_view to_string(CPlacement placement) {
+  return kPlacementNames[static_cast<std::size_t>(placement)];
+}
+
+CPlacement find_c_placement(std::string_view name) {
+  const auto named = std::span(kPlacementNames).subspan(1);
+  return static_cast<CPlacement>(find_name(named, "c_enters", name) + 1);
+}
+
+CPlacement c_placement(const GemmProblem& p) {
+  return p.c_enters == CPlacement::unnamed ? CPlacement::accumulator : p.c_enters;
+}
+
+std::vector<CPlacement> possible_c_placements(const GemmProblem& p) {
+  if (p.promotion_interval > 0 && !scaled_as_a_whole(p))
+    return {CPlacement::accumulator, CPlacement::promoted_sum, CPlacement::epilogue};
+  return {CPlacement::accumulator, CPlacement::epilogue};
 }
 
 void validate(const GemmProblem& p, std::size_t output_size) {
@@ -92,6 +143,7 @@ void validate(const GemmProblem& p, std::size_t output_size) {
           fmt::format("{}", p.promotion_interval));
   validate_scales("a_scales", p.a_scales, p.a, p.promotion_interval);
   validate_scales("b_scales", p.b_scales, p.b, p.promotion_interval);
+  validate_c_placement(p);
 }
 
 }  // namespace fp8lab

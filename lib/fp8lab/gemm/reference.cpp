@@ -1,5 +1,9 @@
 #include "fp8lab/gemm/reference.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/threads.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "fp8lab/accumulate/accumulate.hpp"
@@ -17,29 +21,43 @@ std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row) {
   return values;
 }
 
+CodeMatrix part_of(const CodeMatrix& m, std::int64_t begin, std::int64_t end) {
+  const std::int64_t bytes = format(m.format).storage_bits / 8;
+  CodeMatrix part = m;
+  part.data = static_cast<const std::byte*>(m.data) + begin * m.k_stride * bytes;
+  part.k = std::min(end, m.k) - begin;
+  return part;
+}
+
 float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
                         const ScaleLookup& b_scales, std::span<const Unpacked> a,
                         std::span<const Unpacked> b, std::int64_t row, std::int64_t column) {
   const float c = p.c == nullptr ? 0.0F : p.c[row * p.b.rows + column];
+  if (p.a.k == 0) return canonical(c);
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
   const bool scaled_in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
-  const bool c_first = !scaled || scaled_in_blocks;
-  float sum = c_first ? c : 0.0F;
+  const CPlacement place = c_placement(p);
+  const float start = place == CPlacement::accumulator ? c : 0.0F;
+  float sum = place == CPlacement::promoted_sum ? c : 0.0F;
   if (p.promotion_interval == 0) {
-    sum = dot_product(p.model, a, b, sum);
+    sum = dot_product(p.model, a, b, start);
   } else {
     const auto interval = static_cast<std::size_t>(p.promotion_interval);
     for (std::size_t k = 0; k < a.size(); k += interval) {
       const std::size_t count = std::min(interval, a.size() - k);
-      const float partial = dot_product(p.model, a.subspan(k, count), b.subspan(k, count));
+      const float partial =
+          dot_product(p.model, a.subspan(k, count), b.subspan(k, count), k == 0 ? start : 0.0F);
       const auto at = static_cast<std::int64_t>(k);
       sum = scaled_in_blocks ? scale_into(p.scale_order, partial, a_scales.at(row, at),
                                           b_scales.at(column, at), sum)
                              : canonical(sum + partial);
     }
   }
-  if (c_first || p.a.k == 0) return canonical(p.a.k == 0 ? c : sum);
-  return scale_into(p.scale_order, sum, a_scales.at(row, 0), b_scales.at(column, 0), c);
+  const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
+  if (scaled && !scaled_in_blocks)
+    return scale_into(p.scale_order, sum, a_scales.at(row, 0), b_scales.at(column, 0),
+                      c_last ? c : 0.0F);
+  return canonical(c_last ? sum + c : sum);
 }
 
 }  // namespace gemm_detail
@@ -54,14 +72,17 @@ void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads)
   const std::int64_t n = problem.b.rows;
   std::vector<std::vector<Unpacked>> b(static_cast<std::size_t>(n));
   for (std::int64_t j = 0; j < n; ++j) b[static_cast<std::size_t>(j)] = unpack_row(problem.b, j);
-#pragma omp parallel for schedule(dynamic) num_threads(threads > 0 ? threads : 1)
-  for (std::int64_t i = 0; i < m; ++i) {
-    const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
-    const std::vector<Unpacked> a = unpack_row(problem.a, i);
-    for (std::int64_t j = 0; j < n; ++j)
-      d[static_cast<std::size_t>(i * n + j)] =
-          reference_element(problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j);
-  }
+  FirstError error;
+#pragma omp parallel for schedule(dynamic) num_threads(team_size(threads > 0 ? threads : 1))
+  for (std::int64_t i = 0; i < m; ++i)
+    error.guard([&] {
+      const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
+      const std::vector<Unpacked> a = unpack_row(problem.a, i);
+      for (std::int64_t j = 0; j < n; ++j)
+        d[static_cast<std::size_t>(i * n + j)] =
+            reference_element(problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j);
+    });
+  error.rethrow();
 }
 
 }  // namespace fp8lab

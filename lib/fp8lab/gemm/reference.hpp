@@ -9,6 +9,9 @@
 
 namespace fp8lab::gemm_detail {
 
+/// The terms [begin, end) of a matrix, as far as it has them.
+CodeMatrix part_of(const CodeMatrix& m, std::int64_t begin, std::int64_t end);
+
 /// Row `row` of a matrix, taken apart.
 std::vector<Unpacked> unpack_row(const CodeMatrix& matrix, std::int64_t row);
 

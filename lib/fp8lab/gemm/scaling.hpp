@@ -20,6 +20,10 @@ inline float scale_into(ScaleOrder order, float partial, float s_a, float s_b, f
       return canonical(final + (s_a * s_b) * partial);
     case ScaleOrder::a_then_fma_b:
       return canonical(std::fma(partial * s_a, s_b, final));
+    case ScaleOrder::b_then_fma_a:
+      return canonical(std::fma(partial * s_b, s_a, final));
+    case ScaleOrder::a_then_b_then_add:
+      return canonical(final + (partial * s_a) * s_b);
   }
   return final;
 }

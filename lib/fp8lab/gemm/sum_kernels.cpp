@@ -242,8 +242,12 @@ void combine(const Combine& c, std::int64_t width) {
         sum = hn::MulAdd(hn::Mul(a_scale, b_scale), partial, sum);
       else if (c.order == ScaleOrder::product_then_add)
         sum = hn::Add(sum, hn::Mul(hn::Mul(a_scale, b_scale), partial));
-      else
+      else if (c.order == ScaleOrder::a_then_fma_b)
         sum = hn::MulAdd(hn::Mul(partial, a_scale), b_scale, sum);
+      else if (c.order == ScaleOrder::b_then_fma_a)
+        sum = hn::MulAdd(hn::Mul(partial, b_scale), a_scale, sum);
+      else
+        sum = hn::Add(sum, hn::Mul(hn::Mul(partial, a_scale), b_scale));
     }
     hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), d, c.final + j);
   }
@@ -260,17 +264,49 @@ HWY_INLINE hn::Vec<hn::Rebind<float, Tag<double>>> load_fused(const double* stat
   return hn::DemoteTo(hn::Rebind<float, Tag<double>>(), hn::Load(Tag<double>(), state));
 }
 
-template <typename T>
-void promote(T* state, float* final, std::int64_t count) {
+/// x + y to nearest even. FP16's sum goes through binary32, whose bits are enough for two roundings
+/// to be one.
+template <bool kHalf, class D>
+HWY_INLINE hn::Vec<D> add_nearest(D d, hn::Vec<D> x, hn::Vec<D> y) {
+  const auto sum = hn::Add(x, y);
+  if constexpr (!kHalf) return sum;
+  return hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), sum));
+}
+
+template <typename T, bool kHalf>
+void promote_to(const Promotion<T>& p) {
   const Tag<T> d;
   const hn::Rebind<float, Tag<T>> df;
   const auto nan = hn::BitCast(df, hn::Set(hn::Rebind<std::uint32_t, Tag<T>>(), kCanonicalNan));
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t i = 0; i < count; i += lanes) {
-    const auto sum = hn::Add(hn::LoadU(df, final + i), load_fused(state + i));
-    hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, final + i);
-    hn::Store(hn::Zero(d), d, state + i);
+  for (std::int64_t i = 0; i < p.count; i += lanes) {
+    auto sum = load_fused(p.state + i);
+    if (p.first != nullptr) sum = add_nearest<kHalf>(df, hn::LoadU(df, p.first + i), sum);
+    sum = add_nearest<kHalf>(df, hn::LoadU(df, p.final + i), sum);
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
+    hn::Store(hn::Zero(d), d, p.state + i);
   }
+}
+
+template <typename T>
+void stash(const Promotion<T>& p) {
+  const Tag<T> d;
+  const hn::Rebind<float, Tag<T>> df;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t i = 0; i < p.count; i += lanes) {
+    hn::StoreU(load_fused(p.state + i), df, p.first + i);
+    hn::Store(hn::Zero(d), d, p.state + i);
+  }
+}
+
+template <typename T>
+void promote(const Promotion<T>& p) {
+  if (p.stash)
+    stash(p);
+  else if (p.to_half)
+    promote_to<T, true>(p);
+  else
+    promote_to<T, false>(p);
 }
 
 /// A sum that was rounded to odd as binary32, nearest even; zeros are +0.

@@ -28,20 +28,21 @@ T marked(float c) {
 }  // namespace
 
 template <typename T>
-Job<T>::Job(const GemmProblem& p, const KernelTable& k, const Plan& chosen)
-    : problem(p),
+Job<T>::Job(const PlannedProduct& product, const KernelTable& k)
+    : problem(product.problem),
+      specified(product.specified),
       kernels(k),
-      plan(chosen),
-      a_scales(p.a_scales, p.a),
-      b_scales(p.b_scales, p.b),
+      plan(product.plan),
+      a_scales(problem.a_scales, problem.a),
+      b_scales(problem.b_scales, problem.b),
       width(k.width<T>()),
-      steps((p.a.k + chosen.terms - 1) / chosen.terms),
-      slab_steps(std::min(std::max<std::int64_t>(1, kSlabTerms / chosen.terms), steps)),
+      steps((problem.a.k + plan.terms - 1) / plan.terms),
+      slab_steps(std::min(std::max<std::int64_t>(1, kSlabTerms / plan.terms), steps)),
       decoded_steps(
-          chosen.dots.used() || p.a.rows > kFewRows
+          plan.dots.used() || problem.a.rows > kFewRows
               ? slab_steps
-              : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / chosen.terms), slab_steps)),
-      scaled(!p.a_scales.empty() || !p.b_scales.empty()),
+              : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / plan.terms), slab_steps)),
+      scaled(!problem.a_scales.empty() || !problem.b_scales.empty()),
       scaled_in_blocks(a_scales.varies_along_k() || b_scales.varies_along_k()) {}
 
 template <typename T>
@@ -51,11 +52,13 @@ Tile<T>::Tile(const Job<T>& job)
       b_scales_(static_cast<std::size_t>(job.width)),
       partial_(static_cast<std::size_t>(job.width)) {}
 
-/// The accumulator's start as the model sees it: FP16 models round c first.
+/// C as the model sees it: FP16 models round it first, unless FP32 arithmetic adds to it.
 template <typename T>
 float Tile<T>::start_value(std::int64_t row, std::int64_t column) const {
   const float c = job_.problem.c[(row_ + row) * job_.problem.b.rows + column_ + column];
-  if (!job_.plan.rounding.half_output || !job_.plan.fused()) return c;
+  const Plan& plan = job_.plan;
+  const bool in_fp32 = job_.promotes_from_c() && !plan.promotes_to_half;
+  if (!plan.rounding.half_output || !plan.fused() || in_fp32) return c;
   const Format& half = format(FormatId::f16);
   return static_cast<float>(fp8lab::decode(half, encode(half, kNvidiaNosat, c)));
 }
@@ -81,22 +84,21 @@ void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
   const bool exact = job_.plan.method == Method::exact;
   if (job_.problem.promotion_interval != 0 || exact)
     final_.assign(static_cast<std::size_t>(size), 0.0F);
+  if (job_.plan.separate_steps) first_.resize(static_cast<std::size_t>(size));
   if (job_.problem.c != nullptr) load_c(rows);
 }
 
 template <typename T>
 void Tile<T>::load_c(std::int64_t rows) {
-  const GemmProblem& p = job_.problem;
-  const bool exact = job_.plan.method == Method::exact;
-  const bool c_in_final = p.promotion_interval != 0 && (!job_.scaled || job_.scaled_in_blocks);
-  if (!job_.starts_from_c() && !c_in_final) return;
+  const bool c_in_final = job_.promotes_from_c() || job_.plan.method == Method::exact;
+  if (!job_.starts_from_c() && !job_.promotes_from_c()) return;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t j = 0; j < panel_.columns(); ++j) {
-      if (c_in_final || exact) {
-        final(r)[j] = p.c[(row_ + r) * p.b.rows + column_ + j];
+      const float c = start_value(r, j);
+      if (c_in_final) {
+        final(r)[j] = c;
         continue;
       }
-      const float c = start_value(r, j);
       if (c == 0.0F || !std::isfinite(c)) continue;
       state(r)[j] = job_.plan.fused() ? marked<T>(c) : static_cast<T>(c);
     }
@@ -173,14 +175,17 @@ template <typename T>
 void Tile<T>::accumulate(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                          std::int64_t steps) {
   const std::int64_t interval = job_.interval_steps();
+  const std::int64_t most = job_.plan.separate_steps ? 1 : interval;  // from one start
   for (std::int64_t step = first; step < first + steps;) {
-    const std::int64_t end = std::min(first + steps, (step / interval + 1) * interval);
+    const std::int64_t end = std::min(first + steps, (step / most + 1) * most);
     if (job_.plan.dots.used())
       run_dots(block, row, step, end - step);
     else
       run_steps(block, row, step, end - step);
     step = end;
-    if (job_.problem.promotion_interval != 0 && (step % interval == 0 || step == job_.steps))
+    if (job_.plan.separate_steps && step % interval != 0)
+      promote_fused(row, block.rows, true);
+    else if (job_.problem.promotion_interval != 0 && (step % interval == 0 || step == job_.steps))
       promote(row, block.rows, step);
   }
 }
@@ -213,14 +218,22 @@ void Tile<T>::load_b_scales(std::int64_t k) {
 }
 
 template <typename T>
+void Tile<T>::promote_fused(std::int64_t row, std::int64_t rows, bool stash) {
+  Promotion<T> promotion{.state = state(row),
+                         .final = final(row),
+                         .stash = stash,
+                         .to_half = job_.plan.promotes_to_half,
+                         .count = rows * job_.width};
+  if (job_.plan.separate_steps) promotion.first = first_.data() + row * job_.width;
+  if constexpr (std::is_same_v<T, float>)
+    job_.kernels.sums.promote_float(promotion);
+  else
+    job_.kernels.sums.promote_double(promotion);
+}
+
+template <typename T>
 void Tile<T>::promote(std::int64_t row, std::int64_t rows, std::int64_t last_step) {
-  if (job_.plan.fused() && !job_.scaled_in_blocks) {
-    if constexpr (std::is_same_v<T, float>)
-      job_.kernels.sums.promote_float(state(row), final(row), rows * job_.width);
-    else
-      job_.kernels.sums.promote_double(state(row), final(row), rows * job_.width);
-    return;
-  }
+  if (job_.plan.fused() && !job_.scaled_in_blocks) return promote_fused(row, rows, false);
   static constexpr std::array<float, kMaxWidth> kZeros{};
   const std::int64_t interval = job_.interval_steps();
   const std::int64_t k = (last_step - 1) / interval * interval * job_.plan.terms;
@@ -298,10 +311,11 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
           (!job_.starts_from_c() || kernel_takes_start(job_.plan, start_value(row + r, j), a, b)))
         continue;
       auto& b_row = b_rows[static_cast<std::size_t>(j)];
-      if (a_row.empty()) a_row = unpack_row(p.a, row_ + row + r);
-      if (b_row.empty()) b_row = unpack_row(p.b, column_ + j);
-      d[static_cast<std::size_t>(at)] = reference_element(p, job_.a_scales, job_.b_scales, a_row,
-                                                          b_row, row_ + row + r, column_ + j);
+      const GemmProblem& given = job_.specified;
+      if (a_row.empty()) a_row = unpack_row(given.a, row_ + row + r);
+      if (b_row.empty()) b_row = unpack_row(given.b, column_ + j);
+      d[static_cast<std::size_t>(at)] = reference_element(
+          given, job_.a_scales, job_.b_scales, a_row, b_row, row_ + row + r, column_ + j);
     }
   }
 }

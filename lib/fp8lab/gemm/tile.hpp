@@ -17,9 +17,10 @@ namespace fp8lab::gemm_detail {
 /// What is the same for all tiles of one product.
 template <typename T>
 struct Job {
-  Job(const GemmProblem& p, const KernelTable& k, const Plan& chosen);
+  Job(const PlannedProduct& product, const KernelTable& k);
 
   const GemmProblem& problem;
+  const GemmProblem& specified;  ///< what the reference computes: see PlannedProduct
   const KernelTable& kernels;
   Plan plan;
   ScaleLookup a_scales;
@@ -31,6 +32,10 @@ struct Job {
   bool scaled;
   bool scaled_in_blocks;
 
+  /// C is what FP32 promotion adds to.
+  [[nodiscard]] bool promotes_from_c() const {
+    return problem.c != nullptr && problem.promotion_interval != 0 && (!scaled || scaled_in_blocks);
+  }
   /// C is what the accumulator itself starts from.
   [[nodiscard]] bool starts_from_c() const {
     return problem.c != nullptr && !scaled && problem.promotion_interval == 0;
@@ -74,6 +79,8 @@ class Tile {
   void run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                 std::int64_t steps);
   void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
+  /// The same of fused steps without scales, by one kernel for all rows.
+  void promote_fused(std::int64_t row, std::int64_t rows, bool stash);
   void extract(std::int64_t row, const float* c, float* out) const;
   void load_b_scales(std::int64_t k);
   [[nodiscard]] float start_value(std::int64_t row, std::int64_t column) const;
@@ -95,6 +102,7 @@ class Tile {
   AlignedArray<T> state_;
   AlignedArray<T> low_state_;  ///< of exact sums in two words
   std::vector<float> final_;   ///< FP32 sums of promoted partials, or C where it starts from C
+  std::vector<float> first_;   ///< of separate steps, the first ones' sums
   std::vector<float> b_scales_;
   std::vector<float> partial_;
 };

@@ -18,9 +18,10 @@ bool runs_turned(const GemmProblem& p) {
   // Up to here a panel is not full, or a block of A is small (README.md).
   constexpr std::int64_t kFewColumns = 64;
   constexpr std::int64_t kRowsAColumn = 4;
-  // The one order in which the scales of A and of B are not alike.
-  const bool ordered =
-      p.scale_order == ScaleOrder::a_then_fma_b && (!p.a_scales.empty() || !p.b_scales.empty());
+  // Orders in which the scales of A and of B are alike.
+  const bool alike = p.scale_order == ScaleOrder::product_then_fma ||
+                     p.scale_order == ScaleOrder::product_then_add;
+  const bool ordered = !alike && (!p.a_scales.empty() || !p.b_scales.empty());
   return p.b.rows <= kFewColumns && p.b.rows * kRowsAColumn <= p.a.rows && !ordered;
 }
 

@@ -1,88 +1,136 @@
 #include "fp8lab/io/files.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
+#include <ostream>
+#include <streambuf>
 #include <system_error>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/output_file.hpp"
+#include "fp8lab/io/special_files.hpp"
 
 namespace fp8lab {
 namespace {
 
-[[noreturn]] void fail(std::string_view what, const std::filesystem::path& path) {
-  const std::error_code reason(errno, std::generic_category());
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostOfStream = std::size_t{1} << 30;
+
+[[noreturn]] void fail(std::string_view what, const fs::path& path, int reason) {
   throw Error(fmt::format("{}: cannot {}: {}", path.string(), what,
-                          errno == 0 ? "unknown reason" : reason.message()));
+                          std::error_code(reason, std::generic_category()).message()));
 }
 
-/// A file beside `path` that is removed on every way out but `become`.
-class Temporary {
+/// Collects what is put into a stream and hands it on in large parts.
+class OutputBuffer : public std::streambuf {
  public:
-  explicit Temporary(const std::filesystem::path& path) : path_(path) { path_ += ".partial"; }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  ~Temporary() {
-    std::error_code ignored;
-    if (!renamed_) std::filesystem::remove(path_, ignored);
-  }
+  explicit OutputBuffer(OutputFile& file) : file_(file) { start(); }
 
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  void become(const std::filesystem::path& path) {
-    std::error_code error;
-    std::filesystem::rename(path_, path, error);
-    if (error) throw Error(fmt::format("{}: cannot write: {}", path.string(), error.message()));
-    renamed_ = true;
+ protected:
+  int_type overflow(int_type c) override {
+    sync();
+    if (!traits_type::eq_int_type(c, traits_type::eof())) sputc(traits_type::to_char_type(c));
+    return traits_type::not_eof(c);
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    if (size <= epptr() - pptr()) return std::streambuf::xsputn(text, size);
+    sync();
+    file_.write({text, static_cast<std::size_t>(size)});
+    return size;
+  }
+  int sync() override {
+    file_.write({pbase(), static_cast<std::size_t>(pptr() - pbase())});
+    start();
+    return 0;
   }
 
  private:
-  std::filesystem::path path_;
-  bool renamed_ = false;
+  void start() { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
+
+  OutputFile& file_;
+  std::array<char, 1 << 16> buffer_;
 };
+
+/// Opens for reading without waiting for a pipe's other end.
+int open_input(const fs::path& path) {
+  const std::optional<int> own = descriptor_named_by(path);
+  return own ? ::fcntl(*own, F_DUPFD_CLOEXEC, 0)
+             : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
+/// Whether `file` is a regular one. Streams are taken from this process's own
+/// descriptors only: a pipe that is named may never be written.
+bool require_readable(const fs::path& path, const Descriptor& file) {
+  struct stat status {};
+  if (::fstat(file.value(), &status) != 0) fail("read", path, errno);
+  if (S_ISREG(status.st_mode)) return true;
+  if (S_ISDIR(status.st_mode))
+    throw Error(fmt::format("{}: cannot read: it is a folder", path.string()));
+  const bool stream =
+      S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || ::isatty(file.value());
+  if (!stream || !descriptor_named_by(path))
+    throw Error(fmt::format(
+        "{}: cannot read: not a regular file (a pipe can be read as /dev/stdin)", path.string()));
+  return false;
+}
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
-  errno = 0;
-  if (std::filesystem::is_directory(path))
-    throw Error(fmt::format("{}: cannot read: it is a folder", path.string()));
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail("read", path);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) fail("read", path);
-  return text;
+std::string read_file(const fs::path& path) {
+  const Descriptor file(open_input(path));
+  if (!file.is_open()) fail("read", path, errno);
+  const std::size_t most = require_readable(path, file) ? std::string::npos : kMostOfStream;
+  std::string text;
+  struct stat status {};
+  if (::fstat(file.value(), &status) == 0 && status.st_size > 0)
+    text.reserve(static_cast<std::size_t>(status.st_size) + 1);
+  std::array<char, 1 << 16> buffer;
+  while (true) {
+    const ssize_t count = ::read(file.value(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read", path, errno);
+    if (count == 0) return text;
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+    if (text.size() > most)
+      throw Error(
+          fmt::format("{}: cannot read: more than {} bytes from a stream; write them to a "
+                      "file first",
+                      path.string(), most));
+  }
 }
 
-void write_file(const std::filesystem::path& path, std::string_view text) {
-  write_file(path, [&](std::ostream& out) {
-    out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  });
+void write_file(const fs::path& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(text);
+  file.commit();
 }
 
-void write_file(const std::filesystem::path& path,
-                const std::function<void(std::ostream&)>& write) {
-  Temporary temporary(path);
-  errno = 0;
-  std::ofstream out(temporary.path(), std::ios::binary | std::ios::trunc);
-  if (!out) fail("write", path);
+void write_file(const fs::path& path, const std::function<void(std::ostream&)>& write) {
+  OutputFile file(path);
+  OutputBuffer buffer(file);
+  std::ostream out(&buffer);
+  out.exceptions(std::ios::badbit);  // hands on what the buffer throws
   write(out);
-  out.close();
-  if (!out) fail("write", path);
-  temporary.become(path);
+  out.flush();
+  if (!out) throw Error(fmt::format("{}: cannot write: the stream failed", path.string()));
+  file.commit();
 }
 
-void make_writable_folder(const std::filesystem::path& folder) {
+void make_writable_folder(const fs::path& folder) {
+  require(!folder.empty(), "folder", "the name of a folder", "''");
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  fs::create_directories(folder, error);
   if (error)
     throw Error(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
-  const std::filesystem::path probe = folder / ".fp8lab.probe";
-  write_file(probe, "");
-  std::filesystem::remove(probe, error);
+  const OutputFile probe(folder / "probe");  // never takes its place
 }
 
 void require_file_name(std::string_view argument, std::string_view name) {

@@ -1,6 +1,6 @@
 #pragma once
-// Whole files in and out. A file that is written is never seen half done: it
-// comes to be under a temporary name and is renamed when it is complete.
+// Whole files in and out. A file that is written is never seen half done (see
+// output_file.hpp).
 
 #include <filesystem>
 #include <functional>
@@ -10,7 +10,9 @@
 
 namespace fp8lab {
 
-/// Reads a whole file. Throws `Error` with the path and the system's reason.
+/// Reads a whole file, or a stream that this process was given (/dev/stdin, a
+/// shell's <(...)) of at most 1 GiB. Throws `Error` with the path and the reason;
+/// folders, devices and named pipes are refused.
 std::string read_file(const std::filesystem::path& path);
 
 /// Writes a whole file, replacing one that is there. Throws `Error` with the

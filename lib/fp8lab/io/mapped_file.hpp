@@ -1,15 +1,22 @@
 #pragma once
-// A whole file, mapped read-only: large tensors are read without a copy.
+// A whole file, read-only: large tensors are mapped and read without a copy.
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 
 namespace fp8lab {
 
 /// The bytes live as long as the object.
+///
+/// Files of at most `kReadWhole` bytes are copied: what happens to them later
+/// does not matter. A larger one is mapped, and must not become shorter
+/// meanwhile: the system ends a process that reads behind the end (SIGBUS).
 class MappedFile {
  public:
+  static constexpr std::size_t kReadWhole = std::size_t{16} << 20;
+
   /// Throws `Error` with the file and the reason if it cannot be opened, is not
   /// a regular file, or cannot be mapped. An empty file maps to no bytes.
   explicit MappedFile(const std::filesystem::path& path);
@@ -26,6 +33,7 @@ class MappedFile {
 
  private:
   std::span<const std::byte> bytes_;
+  std::unique_ptr<std::byte[]> copy_;  ///< null: mapped
 };
 
 }  // namespace fp8lab

@@ -5,11 +5,10 @@
 
 #include <charconv>
 #include <cstring>
-#include <ostream>
 #include <string>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/files.hpp"
+#include "fp8lab/io/output_file.hpp"
 
 namespace fp8lab {
 namespace {
@@ -115,7 +114,8 @@ class HeaderParser {
       if (error != std::errc{} || dimension < 0) fail("expected a dimension from 0 to 2^63 - 1");
       at_ += static_cast<std::size_t>(end - first);
       header_.shape.push_back(dimension);
-      if (header_.shape.size() > 32) fail("more than 32 dimensions");
+      if (header_.shape.size() > kMostDimensions)
+        fail(fmt::format("more than {} dimensions", kMostDimensions));
       if (!accept(',')) {
         expect(')');
         break;
@@ -245,13 +245,18 @@ NpyFile::NpyFile(const std::filesystem::path& path, std::optional<ElementType> i
     : file_(std::make_unique<MappedFile>(path)),
       tensor_(parse_npy(file_->bytes(), path.string(), interpret_as)) {}
 
-void write_npy(const std::filesystem::path& path, const TensorView& tensor) {
+std::unique_ptr<OutputFile> prepare_npy(const std::filesystem::path& path,
+                                        const TensorView& tensor) {
   const std::string preamble = npy_preamble(tensor);
-  write_file(path, [&](std::ostream& out) {
-    out << preamble;
-    out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
-              static_cast<std::streamsize>(tensor.bytes.size()));
-  });
+  auto file = std::make_unique<OutputFile>(path);
+  file->write(preamble);
+  file->write({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
+  file->finish();
+  return file;
+}
+
+void write_npy(const std::filesystem::path& path, const TensorView& tensor) {
+  prepare_npy(path, tensor)->commit();
 }
 
 }  // namespace fp8lab

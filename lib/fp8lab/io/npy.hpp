@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fp8lab/io/mapped_file.hpp"
+#include "fp8lab/io/output_file.hpp"
 #include "fp8lab/io/tensor.hpp"
 
 namespace fp8lab {
@@ -48,5 +49,9 @@ class NpyFile {
 /// bytes. FP8 and E8M0 are written as `|u1`, BF16 as `<V2`, which is what
 /// `NpyFile` and `ndarray.view` read back.
 void write_npy(const std::filesystem::path& path, const TensorView& tensor);
+
+/// The same, complete but not in its place yet.
+std::unique_ptr<OutputFile> prepare_npy(const std::filesystem::path& path,
+                                        const TensorView& tensor);
 
 }  // namespace fp8lab

@@ -5,11 +5,14 @@
 #include <zip.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <set>
+#include <unordered_set>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/npy.hpp"
+#include "fp8lab/io/output_file.hpp"
 
 namespace fp8lab {
 namespace {
@@ -17,6 +20,7 @@ namespace {
 constexpr std::string_view kEnding = ".npy";
 constexpr std::uint64_t kMostDeflated = 1032;  // bytes that one deflated byte can stand for
 constexpr zip_uint16_t kFirstOfJanuary1980 = 0x21;
+constexpr std::size_t kMostShown = 20;
 
 std::string zip_message(int code) {
   zip_error_t error;
@@ -26,27 +30,39 @@ std::string zip_message(int code) {
   return text;
 }
 
-zip_t* open_archive(const std::filesystem::path& path, int flags, std::string_view what) {
+zip_t* open_archive(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored))
+    throw Error(path.string() + ": cannot be read: not a regular file");
   int code = 0;
-  zip_t* archive = zip_open(path.c_str(), flags, &code);
+  zip_t* archive = zip_open(path.c_str(), ZIP_RDONLY | ZIP_CHECKCONS, &code);
   if (archive == nullptr)
-    throw Error(fmt::format("{}: {}: {}", path.string(), what, zip_message(code)));
+    throw Error(fmt::format("{}: not a readable .npz file: {}", path.string(), zip_message(code)));
   return archive;
 }
 
-/// An archive that is being written; what is not closed is thrown away.
+/// An archive that comes to be in memory, since the library would replace files by its own rules.
 class NewArchive {
  public:
-  explicit NewArchive(const std::filesystem::path& path)
-      : path_(path.string()),
-        archive_(open_archive(path, ZIP_CREATE | ZIP_TRUNCATE, "cannot be written")) {}
+  explicit NewArchive(const std::filesystem::path& path) : path_(path.string()) {
+    zip_error_t error;
+    zip_error_init(&error);
+    bytes_ = zip_source_buffer_create(nullptr, 0, 0, &error);
+    if (bytes_ != nullptr) archive_ = zip_open_from_source(bytes_, ZIP_TRUNCATE, &error);
+    if (archive_ == nullptr) {
+      if (bytes_ != nullptr) zip_source_free(bytes_);
+      throw Error(fmt::format("{}: cannot be written: {}", path_, zip_error_strerror(&error)));
+    }
+    zip_source_keep(bytes_);
+  }
   ~NewArchive() {
     if (archive_ != nullptr) zip_discard(archive_);
+    zip_source_free(bytes_);
   }
   NewArchive(const NewArchive&) = delete;
   NewArchive& operator=(const NewArchive&) = delete;
 
-  /// `preamble` and the tensor's bytes must live until `close`.
+  /// `preamble` and the tensor's bytes must live until `write_to`.
   void add(const std::string& name, const std::string& preamble, const TensorView& tensor) {
     const auto part = [](const void* data, std::size_t size) {
       return zip_buffer_fragment_t{static_cast<zip_uint8_t*>(const_cast<void*>(data)), size};
@@ -68,26 +84,37 @@ class NewArchive {
       fail();
   }
 
-  void close() {
+  void write_to(OutputFile& file) {
     if (zip_close(archive_) != 0) fail();
     archive_ = nullptr;
+    if (zip_source_open(bytes_) != 0) fail_reading();
+    std::array<char, 1 << 16> buffer;
+    zip_int64_t count = 0;
+    while ((count = zip_source_read(bytes_, buffer.data(), buffer.size())) > 0)
+      file.write({buffer.data(), static_cast<std::size_t>(count)});
+    zip_source_close(bytes_);
+    if (count < 0) fail_reading();
   }
 
  private:
   [[noreturn]] void fail() const {
     throw Error(fmt::format("{}: cannot be written: {}", path_, zip_strerror(archive_)));
   }
+  [[noreturn]] void fail_reading() const {
+    throw Error(fmt::format("{}: cannot be written: {}", path_,
+                            zip_error_strerror(zip_source_error(bytes_))));
+  }
 
   std::string path_;
-  zip_t* archive_;
+  zip_source_t* bytes_ = nullptr;
+  zip_t* archive_ = nullptr;
 };
 
 }  // namespace
 
 struct NpzFile::Archive {
   zip_t* zip;
-  explicit Archive(const std::filesystem::path& path)
-      : zip(open_archive(path, ZIP_RDONLY | ZIP_CHECKCONS, "not a readable .npz file")) {}
+  explicit Archive(const std::filesystem::path& path) : zip(open_archive(path)) {}
   ~Archive() { zip_discard(zip); }
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
@@ -96,6 +123,7 @@ struct NpzFile::Archive {
 NpzFile::NpzFile(const std::filesystem::path& path)
     : path_(path.string()), archive_(std::make_unique<Archive>(path)) {
   const zip_int64_t count = zip_get_num_entries(archive_->zip, 0);
+  std::unordered_set<std::string> unique;
   for (zip_int64_t i = 0; i < count; ++i) {
     const char* raw = zip_get_name(archive_->zip, static_cast<zip_uint64_t>(i), 0);
     std::string name = raw == nullptr ? "" : raw;
@@ -103,7 +131,7 @@ NpzFile::NpzFile(const std::filesystem::path& path)
       throw Error(
           fmt::format("{}: member '{}': expected NAME.npy members", path_, name.substr(0, 80)));
     name.resize(name.size() - kEnding.size());
-    if (std::find(names_.begin(), names_.end(), name) != names_.end())
+    if (!unique.insert(name).second)
       throw Error(fmt::format("{}: member '{}' stands twice", path_, name.substr(0, 80)));
     names_.push_back(std::move(name));
   }
@@ -113,9 +141,13 @@ NpzFile::~NpzFile() = default;
 
 NpzTensor NpzFile::read(std::string_view name, std::optional<ElementType> interpret_as) const {
   const auto found = std::find(names_.begin(), names_.end(), name);
-  if (found == names_.end())
-    throw Error(path_ + ": tensor", fmt::format("one of {}", fmt::join(names_, ", ")),
+  if (found == names_.end()) {
+    const auto shown = static_cast<std::ptrdiff_t>(std::min(kMostShown, names_.size()));
+    throw Error(path_ + ": tensor",
+                fmt::format("one of {}{}", fmt::join(names_.begin(), names_.begin() + shown, ", "),
+                            names_.size() > kMostShown ? ", ..." : ""),
                 fmt::format("'{}'", name));
+  }
   const auto index = static_cast<zip_uint64_t>(found - names_.begin());
   const std::string where = fmt::format("{}: member '{}'", path_, name.substr(0, 80));
   zip_stat_t status;
@@ -140,7 +172,8 @@ NpzTensor NpzFile::read(std::string_view name, std::optional<ElementType> interp
   return {parse_npy(*bytes, where, interpret_as), bytes};
 }
 
-void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
+std::unique_ptr<OutputFile> prepare_npz(const std::filesystem::path& path,
+                                        const std::vector<NamedTensor>& tensors) {
   std::set<std::string> names;
   std::deque<std::string> preambles;
   for (const NamedTensor& item : tensors) {
@@ -152,7 +185,14 @@ void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>
   NewArchive archive(path);
   for (std::size_t i = 0; i < tensors.size(); ++i)
     archive.add(tensors[i].name, preambles[i], tensors[i].tensor);
-  archive.close();
+  auto file = std::make_unique<OutputFile>(path);
+  archive.write_to(*file);
+  file->finish();
+  return file;
+}
+
+void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors) {
+  prepare_npz(path, tensors)->commit();
 }
 
 }  // namespace fp8lab

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8lab/io/output_file.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/io/tensor.hpp"
 
@@ -49,5 +50,9 @@ class NpzFile {
 /// the same tensors give the same bytes. Throws `Error` for a name that is
 /// empty, stands twice or has a '/' in it.
 void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
+
+/// The same, complete but not in its place yet.
+std::unique_ptr<OutputFile> prepare_npz(const std::filesystem::path& path,
+                                        const std::vector<NamedTensor>& tensors);
 
 }  // namespace fp8lab

@@ -7,8 +7,10 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/npz.hpp"
+#include "fp8lab/io/output_file.hpp"
 #include "fp8lab/io/safetensors.hpp"
 
 namespace fp8lab {
@@ -33,6 +35,9 @@ path sidecar_path(const path& file) { return path(file) += ".json"; }
 std::vector<std::int64_t> parse_shape(const path& file, const nlohmann::json& value) {
   std::vector<std::int64_t> shape;
   if (!value.is_array()) fail(file, "shape: expected a list of integers");
+  if (value.size() > kMostDimensions)
+    fail(file, fmt::format("shape: expected at most {} dimensions, got {}", kMostDimensions,
+                           value.size()));
   for (const nlohmann::json& item : value) {
     if (!item.is_number_unsigned() || item.get<std::uint64_t>() > (std::uint64_t{1} << 62))
       fail(file, fmt::format("shape: expected integers from 0 to 2^62, got {}", item.dump()));
@@ -45,12 +50,7 @@ std::vector<std::int64_t> parse_shape(const path& file, const nlohmann::json& va
 std::optional<Sidecar> read_sidecar(const path& file) {
   Sidecar sidecar{sidecar_path(file), {}, {}};
   if (!std::filesystem::exists(sidecar.file)) return std::nullopt;
-  nlohmann::json parsed;
-  try {
-    parsed = nlohmann::json::parse(read_file(sidecar.file));
-  } catch (const nlohmann::json::exception& error) {
-    fail(sidecar.file, fmt::format("not JSON: {}", error.what()));
-  }
+  const auto parsed = parse_json<nlohmann::json>(read_file(sidecar.file), sidecar.file.string());
   if (!parsed.is_object())
     fail(sidecar.file, fmt::format("expected an object like {}", kSidecarExample));
   for (const auto& [key, value] : parsed.items()) {
@@ -164,6 +164,21 @@ Operand load_raw(const std::string& name, const path& file, std::optional<Elemen
   return {name, tensor, mapped, mapped};
 }
 
+/// The sidecar of an output, complete but not in its place; nothing where none is needed.
+std::unique_ptr<OutputFile> prepare_sidecar(const path& where, const TensorView& tensor) {
+  const bool opaque = element_bytes(tensor.type) == 1 || tensor.type == ElementType::bf16;
+  // One that an earlier output left would now be wrong.
+  const bool stale = std::filesystem::exists(where);
+  if (!(opaque && format_of(tensor.type)) && !stale) return nullptr;
+  const std::string text = fmt::format(
+      "{}\n", nlohmann::json{{"dtype", to_string(tensor.type)}, {"shape", tensor.shape}}.dump());
+  if (stale && read_file(where) == text) return nullptr;
+  auto sidecar = std::make_unique<OutputFile>(where);
+  sidecar->write(text);
+  sidecar->finish();
+  return sidecar;
+}
+
 }  // namespace
 
 Operand load_operand(const std::string& name, std::optional<ElementType> dtype) {
@@ -194,18 +209,16 @@ void save_tensor(const path& file, const std::string& name, const TensorView& te
   require_savable(file);
   const std::string ending = file.extension().string();
   if (ending == ".safetensors") return write_safetensors(file, {{name, tensor}});
-  if (ending == ".npz")
-    write_npz(file, {{name, tensor}});
-  else
-    write_npy(file, tensor);
-  const bool opaque = element_bytes(tensor.type) == 1 || tensor.type == ElementType::bf16;
-  // One that an earlier output left would now be wrong.
-  if ((opaque && format_of(tensor.type)) || std::filesystem::exists(sidecar_path(file)))
-    write_file(
-        sidecar_path(file),
-        fmt::format(
-            "{}\n",
-            nlohmann::json{{"dtype", to_string(tensor.type)}, {"shape", tensor.shape}}.dump()));
+  const path where = sidecar_path(file);
+  const std::unique_ptr<OutputFile> sidecar = prepare_sidecar(where, tensor);
+  const std::unique_ptr<OutputFile> output =
+      ending == ".npz" ? prepare_npz(file, {{name, tensor}}) : prepare_npy(file, tensor);
+  // Between the two renames no file may say what the other does not hold.
+  std::error_code error;
+  if (sidecar && !std::filesystem::remove(where, error) && error)
+    fail(where, "cannot be replaced: " + error.message());
+  output->commit();
+  if (sidecar) sidecar->commit();
 }
 
 }  // namespace fp8lab

@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {
+
+constexpr std::array<std::string_view, 3> kExecutedNames{
+    "as one instruction", "as chained FP16 halves", "as separate FP16 halves"};
 
 std::string describe_operand(const char* name, FormatId id,
                              const std::vector<std::uint32_t>& codes) {
@@ -25,6 +30,31 @@ std::string describe_float(const char* name, std::uint32_t bits) {
 }
 
 }  // namespace
+
+std::string_view executed_name(std::optional<HalvesOrder> halves) {
+  return halves ? kExecutedNames[1 + static_cast<std::size_t>(*halves)] : kExecutedNames[0];
+}
+
+std::optional<HalvesOrder> find_executed(std::string_view name) {
+  const std::size_t at = find_name(kExecutedNames, "executed", name);
+  if (at == 0) return std::nullopt;
+  return static_cast<HalvesOrder>(at - 1);
+}
+
+AccumulatorModel executed_model(const VectorFile& file) {
+  const InstructionModel& registered = find_instruction_model(file.model);
+  AccumulatorModel model = registered.accumulator;
+  const auto line = file.header.find("executed");
+  if (line == file.header.end()) return model;
+  const std::optional<HalvesOrder> halves = find_executed(line->second);
+  const bool by_halves = model.kind == AccumulationKind::fp16_halves;
+  require(halves.has_value() == by_halves, "executed",
+          fmt::format("what {} is, {} ({})", registered.name,
+                      by_halves ? "FP16 halves" : "one instruction", to_string(model.kind)),
+          fmt::format("'{}'", line->second));
+  if (halves) model.halves_order = *halves;
+  return model;
+}
 
 ReplayReport replay(const VectorFile& file, const AccumulatorModel& model) {
   ReplayReport report;
@@ -50,7 +80,7 @@ ReplayReport replay(const VectorFile& file, const std::string& model_name) {
           fmt::format("one for {}-bit inputs, as the file holds {}", file_width,
                       format(file.a_format).name),
           fmt::format("{} ({})", model.name, format(model.a_format).name));
-  ReplayReport report = replay(file, model.accumulator);
+  ReplayReport report = replay(file, model_name.empty() ? executed_model(file) : model.accumulator);
   report.model = model.name;
   return report;
 }

@@ -2,7 +2,9 @@
 // Replays a vector file through a model and counts the cases whose bits differ.
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8lab/accumulate/model.hpp"
@@ -28,9 +30,21 @@ struct ReplayReport {
 
 inline constexpr std::size_t kMaxShown = 20;
 
-/// Replays under the registered model `model_name`, or the file's own if it is
-/// empty. Throws `Error` for an unknown model, or one for inputs of another
-/// storage width than the file's.
+/// What a recording's header line `executed` says of FP8 instructions that the chip does not
+/// have: "as chained FP16 halves", "as separate FP16 halves", or, nothing here, "as one
+/// instruction".
+std::string_view executed_name(std::optional<HalvesOrder> halves);
+/// Throws `Error` for another text.
+std::optional<HalvesOrder> find_executed(std::string_view name);
+
+/// The accumulator of the file's own model, as the compiler put the instruction together that
+/// the file was recorded with (`executed`; files without that line: as registered). Throws
+/// `Error` for an unknown model, or one that is never executed so.
+AccumulatorModel executed_model(const VectorFile& file);
+
+/// Replays under the registered model `model_name`, or, if it is empty, under the file's own as
+/// it was executed. Throws `Error` for an unknown model, or one for inputs of another storage
+/// width than the file's.
 ReplayReport replay(const VectorFile& file, const std::string& model_name = "");
 
 /// Replays under any accumulator, for sweeps and mutants.

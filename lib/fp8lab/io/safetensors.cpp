@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
+#include <unordered_set>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/json_text.hpp"
 
 namespace fp8lab {
 namespace {
@@ -50,28 +52,61 @@ std::string_view dtype_name(ElementType type) {
   return "";
 }
 
-/// Parses JSON and refuses what the format does not allow at any depth:
-/// a key that stands twice, and nesting beyond {"name": {"shape": [...]}}.
-json parse_header(std::string_view text, const std::string& file) {
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      if (depth > 2) throw Error(file + ": header: nested too deeply");
-      if (event == json::parse_event_t::object_start) keys.emplace_back();
-    } else if (event == json::parse_event_t::object_end) {
-      keys.pop_back();
-    } else if (event == json::parse_event_t::key) {
-      const auto key = parsed.get<std::string>();
-      if (!keys.back().insert(key).second)
-        throw Error(fmt::format("{}: header: the key '{}' stands twice", file, key.substr(0, 80)));
-    }
+/// Refuses what the format does not allow at any depth: a key that stands twice, and nesting
+/// beyond {"name": {"shape": [...]}}. A pass of its own: the library's parser with a callback
+/// looks through all earlier keys at the end of every object.
+class HeaderCheck final : public json::json_sax_t {
+ public:
+  explicit HeaderCheck(const std::string& file) : file_(file) {}
+
+  bool start_object(std::size_t) override {
+    go_down();
+    keys_.emplace_back();
     return true;
-  };
-  try {
-    return json::parse(text.begin(), text.end(), check);
-  } catch (const json::exception& error) {
-    throw Error(fmt::format("{}: header is not JSON: {}", file, error.what()));
   }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    go_down();
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second)
+      throw Error(fmt::format("{}: header: the key '{}' stands twice", file_, key.substr(0, 80)));
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
+    throw Error(fmt::format("{}: header is not JSON: {}", file_, json_reason(error)));
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+
+ private:
+  void go_down() {
+    if (++depth_ > 3) throw Error(file_ + ": header: nested too deeply");
+  }
+
+  const std::string& file_;
+  std::vector<std::unordered_set<std::string>> keys_;
+  int depth_ = 0;
+};
+
+json parse_header(std::string_view text, const std::string& file) {
+  HeaderCheck check(file);
+  json::sax_parse(text.begin(), text.end(), &check);
+  return parse_json<json>(text, file + ": header");
 }
 
 class EntryParser {
@@ -86,9 +121,9 @@ class EntryParser {
       fail("expected exactly dtype, shape and data_offsets");
     NamedTensor result{name, {}};
     result.tensor.type = dtype(entry["dtype"]);
-    for (const std::uint64_t dimension : integers(entry["shape"], "shape"))
+    for (const std::uint64_t dimension : integers(entry["shape"], "shape", kMostDimensions))
       result.tensor.shape.push_back(static_cast<std::int64_t>(dimension));
-    const std::vector<std::uint64_t> offsets = integers(entry["data_offsets"], "data_offsets");
+    const std::vector<std::uint64_t> offsets = integers(entry["data_offsets"], "data_offsets", 2);
     if (offsets.size() != 2) fail("data_offsets: expected [begin, end]");
     if (offsets[0] > offsets[1] || offsets[1] > data_.size())
       fail(fmt::format("data_offsets [{}, {}] lie outside the {} bytes of data", offsets[0],
@@ -114,8 +149,11 @@ class EntryParser {
       if (known.name == value.get_ref<const std::string&>()) return known.type;
     fail(fmt::format("unknown dtype '{}'", value.get<std::string>().substr(0, 40)));
   }
-  std::vector<std::uint64_t> integers(const json& value, std::string_view key) const {
+  std::vector<std::uint64_t> integers(const json& value, std::string_view key,
+                                      std::size_t most) const {
     if (!value.is_array()) fail(fmt::format("{}: expected a list of integers", key));
+    if (value.size() > most)
+      fail(fmt::format("{}: expected at most {} integers, got {}", key, most, value.size()));
     std::vector<std::uint64_t> result;
     for (const json& item : value) {
       if (!item.is_number_unsigned() || item.get<std::uint64_t>() > (std::uint64_t{1} << 62))
@@ -203,14 +241,15 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     return std::pair(a.tensor.bytes.data(), end(a)) < std::pair(b.tensor.bytes.data(), end(b));
   });
   check_cover(tensors_, data, name_);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
 }
 
 const TensorView& SafetensorsFile::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  if (found != index_.end()) return tensors_[found->second].tensor;
   std::string known;
-  for (const NamedTensor& item : tensors_) {
-    if (item.name == name) return item.tensor;
+  for (const NamedTensor& item : tensors_)
     if (known.size() < 200) known += (known.empty() ? "" : ", ") + item.name;
-  }
   throw Error(name_ + ": tensor",
               known.empty() ? "a name (the file holds none)" : "one of " + known,
               "'" + std::string(name) + "'");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "fp8lab/io/mapped_file.hpp"
@@ -43,6 +44,7 @@ class SafetensorsFile {
   std::string name_;
   std::unique_ptr<MappedFile> file_;
   std::vector<NamedTensor> tensors_;
+  std::unordered_map<std::string_view, std::size_t> index_;  ///< of names in `tensors_`
   std::map<std::string, std::string> metadata_;
 };
 

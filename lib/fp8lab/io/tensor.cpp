@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab {
@@ -145,6 +146,8 @@ ElementType element_type_of(FormatId id) {
 
 std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view argument) {
   constexpr std::int64_t kLimit = std::int64_t{1} << 62;
+  require(shape.size() <= kMostDimensions, argument,
+          fmt::format("at most {} dimensions", kMostDimensions), fmt::format("{}", shape.size()));
   std::int64_t count = 1;
   for (const std::int64_t dimension : shape) {
     require(dimension >= 0, argument, "dimensions >= 0", shape_text(shape));
@@ -158,6 +161,7 @@ std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view
 std::int64_t TensorView::size() const { return element_count(shape, "shape"); }
 
 std::vector<float> to_float(const TensorView& tensor) {
+  const FloatEnvironment environment;
   const std::int64_t count = tensor.size();
   const std::size_t expected = static_cast<std::size_t>(count) * element_bytes(tensor.type);
   require(

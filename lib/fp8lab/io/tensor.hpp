@@ -63,8 +63,11 @@ struct TensorView {
   [[nodiscard]] std::int64_t size() const;  ///< elements
 };
 
+/// As many as NumPy allows.
+inline constexpr std::size_t kMostDimensions = 64;
+
 /// The product of a shape. Throws `Error` naming `argument` for a negative
-/// dimension or a product above 2^62.
+/// dimension, a product above 2^62 or more than `kMostDimensions`.
 std::int64_t element_count(std::span<const std::int64_t> shape, std::string_view argument);
 
 /// A row-major view of typed data: `view_of(ElementType::f32, {m, k}, values)`.

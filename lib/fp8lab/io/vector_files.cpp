@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -240,8 +239,8 @@ std::uint32_t bits_of_line(const std::string& where, const nlohmann::json& row, 
   return found->get<std::uint32_t>();
 }
 
-VectorFile load_lines(const path& where) {
-  std::istringstream in(read_file(where));
+VectorFile parse_lines(const path& where, std::string whole) {
+  std::istringstream in(std::move(whole));
   std::string text;
   std::getline(in, text);
   VectorFile file = from_header(where.string() + ":1", parse_header(where.string() + ":1", text));
@@ -286,8 +285,17 @@ VectorFile load_vectors(const path& where) {
   const std::string ending = where.extension().string();
   if (ending == ".npz") return load_npz(where);
   if (ending == ".safetensors") return load_safetensors(where);
-  if (ending == ".jsonl") return load_lines(where);
-  return read_vectors(where);
+  return parse_vectors(where, read_file(where));
+}
+
+VectorFile parse_vectors(const path& where, std::string text) {
+  if (where.extension() == ".jsonl") return parse_lines(where, std::move(text));
+  std::istringstream in(std::move(text));
+  return read_vectors(in, where.string());
+}
+
+bool holds_arrays(const path& where) {
+  return where.extension() == ".npz" || where.extension() == ".safetensors";
 }
 
 void save_vectors(const path& where, const VectorFile& file) {

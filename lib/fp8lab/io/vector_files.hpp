@@ -32,6 +32,12 @@ namespace fp8lab {
 /// what is missing, of another type or shape, or no code of its format.
 VectorFile load_vectors(const std::filesystem::path& path);
 
+/// The same of the text of a file that is neither .npz nor .safetensors.
+VectorFile parse_vectors(const std::filesystem::path& path, std::string text);
+
+/// Whether `load_vectors` takes a file of this name as .npz or .safetensors.
+bool holds_arrays(const std::filesystem::path& path);
+
 /// The cases of a file as arrays, row-major: what .npz holds.
 struct VectorArrays {
   std::vector<std::byte> a;  ///< [n, terms] storage words, little endian

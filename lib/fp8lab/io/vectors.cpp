@@ -5,11 +5,11 @@
 
 #include <array>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 #include <string_view>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
 
 namespace fp8lab {
 namespace {
@@ -167,9 +167,7 @@ VectorFile read_vectors(std::istream& in, const std::string& name) {
 }
 
 VectorFile read_vectors(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path))
-    throw Error(fmt::format("{}: cannot be opened", path.string()));
+  std::istringstream in(read_file(path));
   return read_vectors(in, path.string());
 }
 

@@ -1,7 +1,6 @@
 #include "fp8lab/metrics/code_comparison.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +9,8 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/metrics/sum.hpp"
 
 namespace fp8lab {
@@ -245,6 +246,7 @@ void merge(Partial& into, const Partial& part) {
 }
 
 CodeComparison finished(const Partial& all) {
+  const FloatEnvironment environment;
   CodeComparison r = all.result;
   Comparison& c = r.values;
   if (c.non_finite_mismatches > 0) {
@@ -300,7 +302,7 @@ struct CodeComparer::State {
         options(std::move(with)),
         reader(f),
         comparer(f, reader, options),
-        threads(options.threads > 0 ? options.threads : omp_get_max_threads()) {
+        threads(team_size(options.threads)) {
     all.result.far.assign(options.tolerances.size(), 0);
   }
 };
@@ -314,6 +316,7 @@ CodeComparer::CodeComparer(const Format& f, CodeComparisonOptions options) {
 CodeComparer::~CodeComparer() = default;
 
 void CodeComparer::add(std::span<const std::byte> expected, std::span<const std::byte> got) {
+  const FloatEnvironment environment;
   State& s = *state_;
   require(expected.size() == got.size(), "got", fmt::format("{} bytes", expected.size()),
           fmt::format("{}", got.size()));
@@ -326,6 +329,7 @@ void CodeComparer::add(std::span<const std::byte> expected, std::span<const std:
     const auto chunks = static_cast<std::int64_t>((end - begin + kChunk - 1) / kChunk);
 #pragma omp parallel for num_threads(s.threads) schedule(dynamic)
     for (std::int64_t i = 0; i < chunks; ++i) {
+      const FloatEnvironment of_thread;
       const std::size_t first = begin + static_cast<std::size_t>(i) * kChunk;
       parts[static_cast<std::size_t>(i)] = s.comparer.run(expected.data(), got.data(), first,
                                                           std::min(end, first + kChunk), s.count);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/metrics/sum.hpp"
 
 namespace fp8lab {
@@ -51,6 +52,7 @@ void poison(Comparison& c, std::size_t index) {
 
 template <typename Reference, typename Actual>
 Comparison compare_elements(std::span<const Reference> reference, std::span<const Actual> actual) {
+  const FloatEnvironment environment;
   require_same_size(reference.size(), actual.size());
   Comparison c;
   c.count = reference.size();
@@ -105,6 +107,7 @@ Comparison compare(std::span<const float> reference, std::span<const float> actu
 
 double mismatch_rate(std::span<const float> reference, std::span<const float> actual,
                      double relative, double absolute) {
+  const FloatEnvironment environment;
   require_same_size(reference.size(), actual.size());
   require(relative >= 0.0, "relative", "a tolerance >= 0", fmt::format("{}", relative));
   require(absolute >= 0.0, "absolute", "a tolerance >= 0", fmt::format("{}", absolute));

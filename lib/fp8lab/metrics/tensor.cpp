@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/metrics/sum.hpp"
 
 namespace fp8lab {
@@ -16,6 +17,15 @@ double percent(std::size_t part, std::size_t count) {
   return count == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(count);
 }
 
+/// The largest magnitude that rounds to max finite or below, to nearest even on an unbounded grid.
+double overflow_limit(const Format& f) {
+  const double last = f.max_finite();
+  const double step = last - decode(f, f.max_finite_code() - 1);
+  const double middle = last + step / 2.0;
+  const bool last_is_even = (f.max_finite_code() & 1) == 0;
+  return last_is_even ? middle : std::nextafter(middle, 0.0);
+}
+
 }  // namespace
 
 double TensorStatistics::zero_share() const {
@@ -23,6 +33,7 @@ double TensorStatistics::zero_share() const {
 }
 
 TensorStatistics tensor_statistics(std::span<const float> x) {
+  const FloatEnvironment environment;
   TensorStatistics s;
   s.count = x.size();
   PairwiseSum squares;
@@ -48,6 +59,7 @@ TensorStatistics tensor_statistics(std::span<const float> x) {
 
 std::vector<double> magnitude_quantiles(std::span<const float> x,
                                         std::span<const double> probabilities) {
+  const FloatEnvironment environment;
   std::vector<double> magnitudes;
   for (const float element : x)
     if (std::isfinite(element)) magnitudes.push_back(std::abs(static_cast<double>(element)));
@@ -71,6 +83,7 @@ std::vector<double> magnitude_quantiles(std::span<const float> x,
 QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std::uint8_t> codes,
                                    const Format& f, std::span<const float> scales,
                                    std::size_t tile) {
+  const FloatEnvironment environment;
   require(f.storage_bits == 8, "format", "an 8-bit format", f.name);
   require(codes.size() == x.size(), "codes", fmt::format("{} codes, one for each x", x.size()),
           fmt::format("{}", codes.size()));
@@ -81,6 +94,7 @@ QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std
           fmt::format("{}", scales.size()));
 
   const double max_finite = f.max_finite();
+  const double overflow_from = overflow_limit(f);
   std::size_t underflowed = 0;
   std::size_t overflowed = 0;
   std::size_t saturated = 0;
@@ -90,7 +104,7 @@ QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std
     const double scaled = static_cast<double>(x[i]) * static_cast<double>(scales[i / tile]);
     const double q = std::abs(decode(f, codes[i]));
     underflowed += x[i] != 0.0F && q == 0.0 ? 1 : 0;
-    overflowed += std::abs(scaled) > max_finite ? 1 : 0;
+    overflowed += std::abs(scaled) > overflow_from ? 1 : 0;
     saturated += q == max_finite ? 1 : 0;
     nan += std::isnan(q) ? 1 : 0;
   }

@@ -40,7 +40,9 @@ std::vector<double> magnitude_quantiles(std::span<const float> x,
 struct QuantizationLoss {
   std::size_t count = 0;
   double underflow_percent = 0.0;  ///< non-zeros whose q is zero
-  double overflow_percent = 0.0;   ///< |x| * scale > max finite, exactly; +-Inf counts, NaN not
+  /// |x| * scale is above max finite also after rounding to nearest even: for E4M3 above 464.
+  /// What rounds to max finite is not lost. Decided exactly; +-Inf counts, NaN not.
+  double overflow_percent = 0.0;
   double saturated_percent = 0.0;  ///< |q| equals max finite, whether it overflowed or not
   double nan_percent = 0.0;        ///< q is NaN
 };

@@ -1,7 +1,6 @@
 #include "fp8lab/optim/adamw.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,8 @@
 #include <set>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 
 namespace fp8lab {
 namespace {
@@ -87,9 +88,8 @@ AdamW::AdamW(const AdamWOptions& options, std::span<const Parameter> parameters)
 bool AdamW::stores_gradients() const { return options_.gradient.format != FormatId::f32; }
 
 int AdamW::threads() const {
-  const int wanted = options_.threads > 0 ? options_.threads : omp_get_max_threads();
-  return static_cast<int>(
-      std::clamp<std::size_t>(chunks_.size(), 1, static_cast<std::size_t>(wanted)));
+  return static_cast<int>(std::clamp<std::size_t>(
+      chunks_.size(), 1, static_cast<std::size_t>(team_size(options_.threads))));
 }
 
 void AdamW::check(std::span<const std::span<const float>> gradients, double lr) const {
@@ -153,6 +153,7 @@ void AdamW::find_scales(std::span<const std::span<const float>> gradients, const
   const auto count = static_cast<std::int64_t>(chunks_.size());
 #pragma omp parallel num_threads(threads())
   {
+    const FloatEnvironment of_thread;
     Buffers b;
 #pragma omp for schedule(static)
     for (std::int64_t i = 0; i < count; ++i) {
@@ -178,6 +179,7 @@ void AdamW::find_scales(std::span<const std::span<const float>> gradients, const
 }
 
 void AdamW::step(std::span<const std::span<const float>> gradients, double lr) {
+  const FloatEnvironment environment;
   check(gradients, lr);
   given_gradient_bytes_ = 0;
   for (std::size_t i = 0; i < states_.size(); ++i) {
@@ -192,6 +194,7 @@ void AdamW::step(std::span<const std::span<const float>> gradients, double lr) {
   const auto count = static_cast<std::int64_t>(chunks_.size());
 #pragma omp parallel num_threads(threads())
   {
+    const FloatEnvironment of_thread;
     Buffers b;
 #pragma omp for schedule(static)
     for (std::int64_t i = 0; i < count; ++i) {
@@ -246,7 +249,9 @@ void AdamW::restore(std::span<const NamedTensor> tensors) {
           found == tensors.end() ? "none" : std::string(to_string(found->tensor.type)));
   std::int64_t steps = 0;
   std::memcpy(&steps, found->tensor.bytes.data(), sizeof steps);
-  require(steps >= 0, kStepsName, "0 or more", fmt::format("{}", steps));
+  constexpr std::int64_t kMostSteps = 1'000'000'000;  // each is taken again below
+  require(steps >= 0 && steps <= kMostSteps, kStepsName, fmt::format("0 to {}", kMostSteps),
+          fmt::format("{}", steps));
   for (State& state : states_) {
     state.master.restore(tensors, state.name + ".master", state.shape);
     state.m.restore(tensors, state.name + ".m", state.shape);

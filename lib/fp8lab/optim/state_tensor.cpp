@@ -1,7 +1,6 @@
 #include "fp8lab/optim/state_tensor.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +8,8 @@
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/optim/expansion.hpp"
 
 namespace fp8lab {
@@ -194,11 +195,11 @@ void StateTensor::end_store() {
 }
 
 void StateTensor::assign(std::span<const float> values, int threads) {
+  const FloatEnvironment environment;
   require(values.size() == size_, "values", fmt::format("{} elements", size_),
           fmt::format("{}", values.size()));
   const auto chunks = static_cast<std::int64_t>((size_ + kChunk - 1) / kChunk);
-  const std::int64_t wanted = threads > 0 ? threads : omp_get_max_threads();
-  const auto used = static_cast<int>(std::clamp<std::int64_t>(chunks, 1, wanted));
+  const auto used = static_cast<int>(std::clamp<std::int64_t>(chunks, 1, team_size(threads)));
   const auto chunk = [&](std::int64_t c) {
     const std::size_t begin = static_cast<std::size_t>(c) * kChunk;
     return values.subspan(begin, std::min(kChunk, size_ - begin));
@@ -206,12 +207,17 @@ void StateTensor::assign(std::span<const float> values, int threads) {
   if (needs_amax()) {
     std::vector<float> partial(static_cast<std::size_t>(chunks));
 #pragma omp parallel for num_threads(used) schedule(static)
-    for (std::int64_t c = 0; c < chunks; ++c)
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      const FloatEnvironment of_thread;
       partial[static_cast<std::size_t>(c)] = amax(chunk(c), true);
+    }
     begin_store(amax(partial, true));
   }
 #pragma omp parallel for num_threads(used) schedule(static)
-  for (std::int64_t c = 0; c < chunks; ++c) store(static_cast<std::size_t>(c) * kChunk, chunk(c));
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const FloatEnvironment of_thread;
+    store(static_cast<std::size_t>(c) * kChunk, chunk(c));
+  }
   end_store();
 }
 

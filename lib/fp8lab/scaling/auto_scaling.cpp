@@ -7,6 +7,7 @@
 #include <string>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
 namespace fp8lab {
@@ -45,6 +46,7 @@ AutoScaler::AutoScaler(AutoScalingOptions options, double mu) : options_(options
 }
 
 void AutoScaler::update(double saturated_share) {
+  const FloatEnvironment environment;
   require(saturated_share >= 0.0 && saturated_share <= 1.0, "saturated_share", "0 to 1",
           fmt::format("{}", saturated_share));
   if (saturated_share > options_.threshold) {
@@ -57,6 +59,7 @@ void AutoScaler::update(double saturated_share) {
 }
 
 ShippedScaling shipped_scaling(float amax, std::int64_t ranks, float previous_scale) {
+  const FloatEnvironment environment;
   require(ranks >= 1, "ranks", "at least 1", fmt::format("{}", ranks));
   const ScaleOptions options{.rule = ScaleRule::ms_amp, .previous_scale = previous_scale};
   float scale = std::isfinite(amax) ? tile_scale(options, amax).scale : previous_scale;

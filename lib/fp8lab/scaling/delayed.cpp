@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -60,6 +61,7 @@ DelayedScaling::DelayedScaling(FormatId id, DelayedOptions options)
 void DelayedScaling::record(float amax) { current_ = std::fmax(current_, std::abs(amax)); }
 
 void DelayedScaling::update() {
+  const FloatEnvironment environment;
   if (current_ == 0.0F && options_.zero_amax == ZeroAmax::keep_history) return;
   float amax = current_;
   if (options_.algorithm == AmaxAlgorithm::max)
@@ -93,6 +95,7 @@ bool MsAmpScaling::is_just_in_time() const {
 }
 
 float MsAmpScaling::scale_for(float amax) {
+  const FloatEnvironment environment;
   window_[0] = amax;
   if (is_just_in_time())
     scale_ =
@@ -102,6 +105,7 @@ float MsAmpScaling::scale_for(float amax) {
 }
 
 void MsAmpScaling::update() {
+  const FloatEnvironment environment;
   const ScaleOptions options{
       .rule = ScaleRule::ms_amp, .format = format_, .previous_scale = scale_};
   const bool valid = std::isfinite(window_[0]);

@@ -26,7 +26,7 @@ constexpr std::size_t kAhead = 2048;
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 float factor_of(const Recipe& recipe, const TileScale& scale) {
-  return divides(recipe) ? scale.inverse_scale : scale.scale;
+  return divides(recipe.rule) ? scale.inverse_scale : scale.scale;
 }
 
 /// A NaN product has no sign left: what GPUs multiply gives the canonical NaN.
@@ -56,8 +56,8 @@ void keep_largest(std::int32_t bits, std::int32_t& largest) {
 /// Whether `encode` gives the same bits with the scale in its kernel. It takes no scale of 0,
 /// Inf or NaN, and keeps the sign of a NaN where the policy does.
 bool fits_encode(const Recipe& recipe, const TileScale& scale) {
-  return !divides(recipe) && std::isfinite(scale.scale) && scale.scale > 0.0F &&
-         recipe.policy.nan != NanPolicy::signed_quiet;
+  return !divides(recipe.rule) && !adjusts_elements(recipe.rule) && std::isfinite(scale.scale) &&
+         scale.scale > 0.0F && recipe.policy.nan != NanPolicy::signed_quiet;
 }
 
 }  // namespace

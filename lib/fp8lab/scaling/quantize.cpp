@@ -1,14 +1,15 @@
 #include "fp8lab/scaling/quantize.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/scaling/backend_cast.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/encode_turned.hpp"
@@ -19,13 +20,12 @@ namespace {
 
 using namespace scaling_detail;
 
-constexpr std::array<std::string_view, 4> kSourceNames{"current", "delayed", "ms_amp",
-                                                       "calibration"};
+constexpr std::array<std::string_view, 5> kSourceNames{"current", "delayed", "ms_amp",
+                                                       "calibration", "momentum"};
 
 Execution execution_of(int threads, std::optional<Target> target) {
-  require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
   if (target) require_available(*target);
-  return {target.value_or(current_target()), threads > 0 ? threads : omp_get_max_threads()};
+  return {target.value_or(current_target()), team_size(threads)};
 }
 
 void validate(const Recipe& recipe, const FloatMatrix& x) {
@@ -38,6 +38,31 @@ void validate(const Recipe& recipe, const FloatMatrix& x) {
           fmt::format("rows divisible by {}", recipe.rows_multiple), fmt::format("{}", x.rows));
   require(x.k % recipe.k_multiple == 0, "x", fmt::format("k divisible by {}", recipe.k_multiple),
           fmt::format("{}", x.k));
+}
+
+/// Fields that say nothing under a recipe's source are not to be set.
+void require_heeded(const Recipe& recipe) {
+  const auto unless = [&](bool heeded, std::string_view field, bool is_default) {
+    require(
+        heeded || is_default, field,
+        fmt::format("its default for source {}, which does not heed it", to_string(recipe.source)),
+        "another");
+  };
+  const bool delayed = recipe.source == ScaleSource::delayed;
+  const bool ms_amp = recipe.source == ScaleSource::ms_amp;
+  const DelayedOptions defaults;
+  const DelayedOptions& d = recipe.delayed;
+  unless(delayed, "delayed",
+         d.history == defaults.history && d.margin == defaults.margin &&
+             d.algorithm == defaults.algorithm && d.zero_amax == defaults.zero_amax);
+  unless(ms_amp, "window", recipe.window == Recipe{}.window);
+  unless(!delayed && !ms_amp, "power_of_two", !recipe.power_of_two);
+  unless(!delayed && !ms_amp, "amax_floor", recipe.amax_floor == 0.0F);
+  const ScaleRule own = delayed ? ScaleRule::te : ScaleRule::ms_amp;
+  require((!delayed && !ms_amp) || recipe.rule == own, "rule",
+          fmt::format("{} for source {}, which has that rule", to_string(own),
+                      to_string(recipe.source)),
+          to_string(recipe.rule));
 }
 
 /// Codes and scales of the right sizes; the memory that `q` has is kept.
@@ -83,6 +108,7 @@ ScaleSource find_scale_source(std::string_view name) {
 
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
+  const FloatEnvironment environment;
   require(x.size() == codes.size(), "codes", fmt::format("{} codes, as x", x.size()),
           fmt::format("{}", codes.size()));
   const Recipe recipe{
@@ -98,6 +124,7 @@ std::int64_t QuantizedTensor::scale_bytes() const {
 }
 
 std::vector<float> dequantize(const QuantizedTensor& q) {
+  const FloatEnvironment environment;
   const std::span<const float> table = decode_table(q.format);
   std::vector<float> values(q.codes.size());
   for (std::int64_t r = 0; r < q.rows; ++r)
@@ -123,6 +150,7 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
           "format", "an 8-bit element format", format(recipe.format).name);
   require(recipe.policy.rounding != RoundingMode::stochastic, "policy",
           "a rounding mode without random bits", "stochastic");
+  require_heeded(recipe);
   (void)tile_scale(scale_options(recipe), 1.0F);  // throws for a format that the rule does not know
   if (recipe.source == ScaleSource::current) return;
   require(recipe.row_block == 0 && recipe.k_block == 0, "block",
@@ -133,20 +161,38 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
 }
 
 TileScale Quantizer::calibrated_scale() const {
-  require(calibrated_amax_.has_value(), "calibration", "at least one tensor", "none");
+  require(calibrated_amax_ || average_inverse_, "calibration", "at least one tensor", "none");
+  if (average_inverse_) return {1.0F / *average_inverse_, *average_inverse_, 0};
   return tile_scale(scale_options(recipe_), *calibrated_amax_);
 }
 
 void Quantizer::observe(const FloatMatrix& x) {
+  const FloatEnvironment environment;
   validate(recipe_, x);
   require(recipe_.source != ScaleSource::current, "recipe",
           "one with a past (delayed, windowed or static)", "one that looks at the tensor itself");
   const float largest = whole_amax(x.values, delayed_.has_value(), execution_of(0, {}));
   if (delayed_) delayed_->record(largest);
   if (ms_amp_) (void)ms_amp_->scale_for(largest);
-  if (recipe_.source != ScaleSource::calibration) return take_step();
+  if (delayed_ || ms_amp_) return take_step();
   require(std::isfinite(largest), "calibration", "finite values", "NaN or Inf in a batch");
-  calibrated_amax_ = std::max(calibrated_amax_.value_or(0.0F), largest);
+  calibrate(largest);
+}
+
+void Quantizer::calibrate(float amax) {
+  if (recipe_.source == ScaleSource::calibration) {
+    calibrated_amax_ = std::max(calibrated_amax_.value_or(0.0F), amax);
+    return;
+  }
+  const float inverse = tile_scale(scale_options(recipe_), amax).inverse_scale;
+  // A scale of 1 is one that was never set.
+  if (average_inverse_.value_or(1.0F) == 1.0F) {
+    average_inverse_ = inverse;
+    return;
+  }
+  const auto rounded = [&](float x) { return takes_bf16(recipe_.rule) ? rounded_to_bf16(x) : x; };
+  constexpr auto kNew = static_cast<float>(1.0 - 0.9);
+  average_inverse_ = rounded(rounded(0.9F * *average_inverse_) + rounded(inverse * kNew));
 }
 
 void Quantizer::take_step() {
@@ -176,6 +222,7 @@ void Quantizer::encode_by_past(const FloatMatrix& x, int threads, Target target,
 
 void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool with_transpose,
                               int threads, std::optional<Target> target) {
+  const FloatEnvironment environment;
   validate(recipe_, x);
   const Execution execution = execution_of(threads, target);
   allocate(recipe_, x.rows, x.k, q);

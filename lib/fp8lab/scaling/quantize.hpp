@@ -60,7 +60,8 @@ enum class ScaleSource : std::uint8_t {
   current,      ///< the amax of the tile itself
   delayed,      ///< DelayedScaling
   ms_amp,       ///< MsAmpScaling
-  calibration,  ///< fixed by the tensors that `Quantizer::observe` was shown
+  calibration,  ///< fixed by the tensors that `Quantizer::observe` was shown: their amax
+  momentum,     ///< the same, with quanto's moving average of their inverse scales: 0.9 of the old
 };
 std::string_view to_string(ScaleSource source);
 /// Throws `Error`.
@@ -72,14 +73,14 @@ struct Recipe {
   CastPolicy policy = kNvidiaSatfinite;
   ScaleRule rule = ScaleRule::te;
   ScaleSource source = ScaleSource::current;
-  std::int64_t row_block = 0;  ///< rows of a tile; 0: all
-  std::int64_t k_block = 0;    ///< columns of a tile; 0: all of k
-  bool power_of_two = false;
-  float amax_floor = 0.0F;
+  std::int64_t row_block = 0;      ///< rows of a tile; 0: all
+  std::int64_t k_block = 0;        ///< columns of a tile; 0: all of k
+  bool power_of_two = false;       ///< rules with `has_power_of_two`
+  float amax_floor = 0.0F;         ///< rules with `has_amax_floor`
   std::int64_t rows_multiple = 1;  ///< the system refuses other sizes
   std::int64_t k_multiple = 1;
   DelayedOptions delayed{};
-  std::int64_t window = 16;  ///< ms_amp
+  std::int64_t window = 16;  ///< source ms_amp
 };
 
 /// Applies a recipe to one tensor, step after step.
@@ -87,7 +88,7 @@ class Quantizer {
  public:
   /// Throws `Error` for a recipe that cannot work (a past-based scale with more
   /// than one tile, block sizes below 0, stochastic rounding, a format that the
-  /// rule does not know).
+  /// rule does not know), and for a field that is set but not heeded.
   explicit Quantizer(Recipe recipe);
 
   /// Shows the tensor to the recipe without casting it: a calibration batch of
@@ -114,6 +115,7 @@ class Quantizer {
 
  private:
   [[nodiscard]] TileScale calibrated_scale() const;
+  void calibrate(float amax);
   void encode_by_past(const FloatMatrix& x, int threads, Target target, QuantizedTensor& q);
   void take_step();
 
@@ -121,6 +123,7 @@ class Quantizer {
   std::optional<DelayedScaling> delayed_;
   std::optional<MsAmpScaling> ms_amp_;
   std::optional<float> calibrated_amax_;
+  std::optional<float> average_inverse_;  ///< source momentum
 };
 
 /// One use of a recipe without a past. Throws `Error` for one that needs it.

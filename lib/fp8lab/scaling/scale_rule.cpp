@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
@@ -18,9 +19,31 @@ constexpr std::uint32_t kExponentMask = 0x7f800000;
 constexpr std::uint32_t kMantissaMask = 0x007fffff;
 constexpr std::uint8_t kE8m0Nan = 255;
 
-constexpr std::array<std::string_view, 11> kNames{"unit",     "te",       "torchao",  "deepseek",
-                                                  "deepgemm", "ms_amp",   "mx_floor", "mx_ceil",
-                                                  "mx_even",  "mx_rceil", "te_mx"};
+constexpr std::array<std::string_view, 25> kNames{"unit",
+                                                  "te",
+                                                  "torchao",
+                                                  "deepseek",
+                                                  "deepgemm",
+                                                  "ms_amp",
+                                                  "mx_floor",
+                                                  "mx_ceil",
+                                                  "mx_even",
+                                                  "mx_rceil",
+                                                  "te_mx",
+                                                  "torchao_mx_floor",
+                                                  "torchao_mx_ceil",
+                                                  "torchao_mx_even",
+                                                  "torchao_mx_rceil",
+                                                  "quotient",
+                                                  "quotient_bf16",
+                                                  "scale_bf16",
+                                                  "quotient_eps",
+                                                  "quotient_eps_bf16",
+                                                  "modelopt",
+                                                  "vllm_tensor",
+                                                  "vllm_token",
+                                                  "vllm_group",
+                                                  "deepgemm_first"};
 
 std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -43,20 +66,64 @@ TileScale te_scale(const ScaleOptions& options, float max_finite, float amax) {
 
 TileScale torchao_scale(const ScaleOptions& options, float max_finite, float amax) {
   const double wide = static_cast<double>(amax);
-  const double floored = std::isnan(wide) ? wide : std::max(wide, 1e-12);
+  const double least = std::max(1e-12, static_cast<double>(options.amax_floor));
+  const double floored = std::isnan(wide) ? wide : std::max(wide, least);
   auto scale = static_cast<float>(static_cast<double>(max_finite) / floored);
   if (options.power_of_two) scale = std::exp2(floor_log2(scale));
   return {scale, 1.0F / scale, 0};
 }
 
+/// The amax, but not less than `least`; a NaN stays.
+float at_least(float least, float amax) { return amax < least ? least : amax; }
+
+TileScale deepseek_scale(const ScaleOptions& options, float max_finite, float amax) {
+  const float inverse = at_least(options.amax_floor, amax) / max_finite;
+  return {1.0F / inverse, inverse, 0};
+}
+
+/// The next power of two that is not below x > 0, as an exponent of binary32.
+std::uint32_t exponent_above(float x) {
+  const std::uint32_t bits = bits_of(x) & 0x7fffffff;
+  return (bits >> 23) + ((bits & kMantissaMask) != 0 ? 1 : 0);
+}
+
 TileScale deepgemm_scale(const ScaleOptions& options, float max_finite, float amax) {
-  const float floored = std::isnan(amax) ? amax : std::max(amax, 1e-4F);
-  float inverse = floored / max_finite;
-  if (options.power_of_two) {
-    const std::uint32_t bits = bits_of(inverse) & 0x7fffffff;
-    const std::uint32_t up = (bits >> 23) + ((bits & kMantissaMask) != 0 ? 1 : 0);
-    inverse = float_of(std::clamp<std::uint32_t>(up, 1, 254) << 23);
-  }
+  float inverse = at_least(std::max(1e-4F, options.amax_floor), amax) / max_finite;
+  if (options.power_of_two)
+    inverse = float_of(std::clamp<std::uint32_t>(exponent_above(inverse), 1, 254) << 23);
+  return {1.0F / inverse, inverse, 0};
+}
+
+/// PyTorch divides a number by a tensor as the tensor's reciprocal times the number.
+float python_quotient(float number, float tensor) { return 1.0F / tensor * number; }
+
+TileScale deepgemm_first_scale(float max_finite, float amax) {
+  const float floored = at_least(1e-4F, amax);
+  return {python_quotient(max_finite, floored), floored / max_finite, 0};
+}
+
+TileScale modelopt_scale(float max_finite, float amax) {
+  const float scale = python_quotient(max_finite, amax <= 0x1p-24F ? 1.0F : amax);
+  return {scale, 1.0F / scale, 0};
+}
+
+TileScale vllm_group_scale(const ScaleOptions& options, float max_finite, float amax) {
+  float inverse = at_least(1e-10F, amax) / max_finite;
+  if (options.power_of_two) inverse = float_of(exponent_above(std::max(inverse, 1e-10F)) << 23);
+  return {1.0F / inverse, inverse, 0};
+}
+
+TileScale vllm_token_scale(float max_finite, float amax) {
+  const float inverse = at_least(1.0F / (max_finite * 512.0F), amax / max_finite);
+  return {1.0F / inverse, inverse, 0};
+}
+
+/// The rules that serve models in the type of their tensor.
+TileScale quotient_scale(ScaleRule rule, float max_finite, float amax) {
+  const bool bf16 = takes_bf16(rule);
+  float inverse = bf16 ? rounded_to_bf16(rounded_to_bf16(amax) / max_finite) : amax / max_finite;
+  if (rule == ScaleRule::quotient_eps || rule == ScaleRule::quotient_eps_bf16)
+    if (inverse == 0.0F) inverse = bf16 ? 0x1p-7F : 0x1p-23F;
   return {1.0F / inverse, inverse, 0};
 }
 
@@ -104,6 +171,32 @@ float e8m0_value(std::uint32_t code) {
   return float_of(code == 0 ? kSmallest : code << 23);
 }
 
+/// torchao's `to_mx` up to its casts.
+TileScale torchao_mx_scale(ScaleRule rule, const Format& f, float amax) {
+  if (std::isnan(amax)) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
+  std::uint32_t bits = bits_of(amax);
+  if (rule == ScaleRule::torchao_mx_even)
+    bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
+  int exponent = static_cast<int>(bits >> 23);
+  if (rule == ScaleRule::torchao_mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
+  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  const auto code = static_cast<std::uint32_t>(std::max(exponent - element_exponent, 0));
+  return {e8m0_value(254 - std::max<std::uint32_t>(code, 1)), e8m0_value(code),
+          static_cast<std::uint8_t>(code)};
+}
+
+TileScale torchao_mx_rceil_scale(float max_finite, float amax) {
+  const float descale = amax / max_finite;
+  if (std::isnan(descale)) return {e8m0_value(kE8m0Nan), e8m0_value(kE8m0Nan), kE8m0Nan};
+  std::uint32_t code = 254;
+  if (std::isfinite(descale)) {
+    const auto log2 = static_cast<float>(std::log2(static_cast<double>(descale)));
+    code = static_cast<std::uint32_t>(std::clamp(std::ceil(log2), -127.0F, 127.0F) + 127.0F);
+  }
+  return {code == 0 ? 1.0F : e8m0_value(254 - code), e8m0_value(code),
+          static_cast<std::uint8_t>(code)};
+}
+
 inline TileScale mx_scale(ScaleRule rule, float max_finite, const Format& f, float amax) {
   const std::uint8_t code = mx_code(rule, max_finite, f, amax);
   TileScale result;
@@ -130,6 +223,14 @@ TileScaler::TileScaler(const ScaleOptions& options)
       format_(&format(options.format)),
       max_finite_(static_cast<float>(options.max_magnitude > 0.0 ? options.max_magnitude
                                                                  : format_->max_finite())) {
+  require(!options.power_of_two || has_power_of_two(options.rule), "power_of_two",
+          fmt::format("false for rule {}, which has no such option", to_string(options.rule)),
+          "true");
+  require(options.amax_floor == 0.0F || has_amax_floor(options.rule), "amax_floor",
+          fmt::format("0 for rule {}, which has no such option", to_string(options.rule)),
+          fmt::format("{}", options.amax_floor));
+  require(std::isfinite(options.amax_floor) && options.amax_floor >= 0.0F, "amax_floor",
+          "a finite number, 0 or more", fmt::format("{}", options.amax_floor));
   if (is_mx(options.rule))
     require(format_->id == FormatId::e4m3fn || format_->id == FormatId::e5m2, "format",
             "e4m3fn or e5m2", format_->name);
@@ -154,9 +255,7 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
     case ScaleRule::torchao:
       return each([&](float amax) { return torchao_scale(options_, max_finite_, amax); });
     case ScaleRule::deepseek:
-      return each([&](float amax) {
-        return TileScale{1.0F / (amax / max_finite_), amax / max_finite_, 0};
-      });
+      return each([&](float amax) { return deepseek_scale(options_, max_finite_, amax); });
     case ScaleRule::deepgemm:
       return each([&](float amax) { return deepgemm_scale(options_, max_finite_, amax); });
     case ScaleRule::ms_amp:
@@ -171,19 +270,50 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
       return each(mx(ScaleRule::mx_rceil));
     case ScaleRule::te_mx:
       return each(mx(ScaleRule::te_mx));
+    case ScaleRule::torchao_mx_floor:
+    case ScaleRule::torchao_mx_ceil:
+    case ScaleRule::torchao_mx_even:
+      return each([&](float amax) { return torchao_mx_scale(options_.rule, *format_, amax); });
+    case ScaleRule::torchao_mx_rceil:
+      return each([&](float amax) { return torchao_mx_rceil_scale(max_finite_, amax); });
+    case ScaleRule::quotient:
+    case ScaleRule::quotient_bf16:
+    case ScaleRule::scale_bf16:
+    case ScaleRule::quotient_eps:
+    case ScaleRule::quotient_eps_bf16:
+    case ScaleRule::vllm_tensor:
+      return each([&](float amax) { return quotient_scale(options_.rule, max_finite_, amax); });
+    case ScaleRule::modelopt:
+      return each([&](float amax) { return modelopt_scale(max_finite_, amax); });
+    case ScaleRule::vllm_token:
+      return each([&](float amax) { return vllm_token_scale(max_finite_, amax); });
+    case ScaleRule::vllm_group:
+      return each([&](float amax) { return vllm_group_scale(options_, max_finite_, amax); });
+    case ScaleRule::deepgemm_first:
+      return each([&](float amax) { return deepgemm_first_scale(max_finite_, amax); });
   }
 }
 
 TileScale tile_scale(const ScaleOptions& options, float amax) {
+  const FloatEnvironment environment;
   TileScale scale;
   const TileScaler scaler(options);
   scaler(std::span(&amax, 1), std::span(&scale, 1));
   return scale;
 }
 
+float scaled_element(ScaleRule rule, float x, const TileScale& scale) {
+  if (takes_bf16(rule)) x = rounded_to_bf16(x);
+  float y = divides(rule) ? x / scale.inverse_scale : x * scale.scale;
+  if (takes_bf16(rule) && rule != ScaleRule::scale_bf16) y = rounded_to_bf16(y);
+  if (rule == ScaleRule::quotient_eps || rule == ScaleRule::quotient_eps_bf16) y += 0.0F;
+  return std::isnan(y) ? float_of(0x7fffffff) : y;
+}
+
 bool amax_ignores_nan(ScaleRule rule) {
   return rule == ScaleRule::te || rule == ScaleRule::te_mx || rule == ScaleRule::deepseek ||
-         rule == ScaleRule::unit;
+         rule == ScaleRule::unit || rule == ScaleRule::vllm_tensor ||
+         rule == ScaleRule::vllm_token || rule == ScaleRule::vllm_group;
 }
 
 float amax(std::span<const float> x, bool ignore_nan) {

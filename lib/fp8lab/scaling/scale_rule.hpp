@@ -4,6 +4,7 @@
 //
 // `scale` multiplies into FP8; `inverse_scale` multiplies back. NUMERICS 4.
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -21,23 +22,77 @@ enum class ScaleRule : std::uint8_t {
   torchao,   ///< torchao: M / max(amax, 1e-12) in binary64, rounded once; Inf gives 0, NaN NaN;
              ///< power_of_two is 2^floor(log2 s), whose log2 rounds *up* next to powers of two
   deepseek,  ///< DeepSeek-V3's kernel: inverse = amax / M, elements are *divided* by it;
-             ///< amax 0 gives inverse 0 and NaN codes
+             ///< without amax_floor amax 0 gives inverse 0 and NaN codes
   deepgemm,  ///< DeepGEMM: inverse = max(amax, 1e-4) / M, elements times 1 / inverse;
              ///< power_of_two takes the next E8M0 power above (exponent clamped to 1..254)
   ms_amp,    ///< 2^floor(log2(M / amax)), which may be Inf; amax 0 and NaN keep the previous
              ///< scale; amax Inf gives the *reciprocal* of the previous one (as shipped)
-  mx_floor,  ///< OCP MX, torchao FLOOR: 2^(floor(log2 amax) - emax); finite overflow saturates
-  mx_ceil,   ///< torchao CEIL: exponent of amax rounded up, minus emax
-  mx_even,   ///< torchao EVEN: amax rounded to the element's mantissa first, then as floor
-  mx_rceil,  ///< torchao RCEIL, cuBLAS: amax * (1 / M), exponent rounded up
+  // OCP's E8M0 in all four: code 0 is 2^-127, an amax that is not finite gives 255, which is NaN.
+  mx_floor,  ///< OCP MX: 2^(floor(log2 amax) - emax); finite overflow saturates
+  mx_ceil,   ///< exponent of amax rounded up, minus emax
+  mx_even,   ///< amax rounded to the element's mantissa first, then as floor
+  mx_rceil,  ///< cuBLAS: amax * (1 / M), exponent rounded up
   te_mx,     ///< TransformerEngine MXFP8: as rceil, but amax Inf gives E8M0 254, whose
              ///< reciprocal it computes as 0, and E8M0 0 multiplies by 1
+  // torchao's to_mx: code 0 divides by 2^-126; Inf counts as 2^128, so that the code stays a
+  // number; NaN gives code 255, and finite elements beside it become zeros.
+  torchao_mx_floor,
+  torchao_mx_ceil,
+  torchao_mx_even,
+  torchao_mx_rceil,  ///< ceil(log2(amax / M)), whose log2 rounds *down* next to powers of two;
+                     ///< Inf gives 254, NaN a NaN scale, and code 0 multiplies by 1
+  // Systems that serve models. Elements are divided by `inverse` unless said otherwise.
+  quotient,           ///< inverse = amax / M; amax 0 gives NaN codes
+  quotient_bf16,      ///< the same in BF16: x, inverse and quotients are rounded to it
+  scale_bf16,         ///< x and inverse are BF16, quotients binary32
+  quotient_eps,       ///< as quotient; inverse 0 becomes 2^-23, and a quotient of -0 becomes +0
+  quotient_eps_bf16,  ///< the same in BF16: inverse 0 becomes 2^-7
+  modelopt,           ///< scale = M * (1 / amax), each rounded; amax <= 2^-24 counts as 1
+  vllm_tensor,        ///< inverse = amax / M, elements *times* 1 / inverse; amax 0: 0 times Inf
+  vllm_token,         ///< inverse = max(amax / M, 1 / (512 M))
+  vllm_group,         ///< inverse = max(amax, 1e-10) / M; power_of_two takes the next one above
+  deepgemm_first,     ///< inverse = max(amax, 1e-4) / M, elements times M * (1 / max(amax, 1e-4))
 };
 
 std::string_view to_string(ScaleRule rule);
 /// Throws `Error`.
 ScaleRule find_scale_rule(std::string_view name);
-constexpr bool is_mx(ScaleRule rule) { return rule >= ScaleRule::mx_floor; }
+constexpr bool is_mx(ScaleRule rule) {
+  return rule >= ScaleRule::mx_floor && rule <= ScaleRule::torchao_mx_rceil;
+}
+
+/// Whether elements are divided by `inverse_scale` rather than multiplied by `scale`.
+constexpr bool divides(ScaleRule rule) {
+  return rule == ScaleRule::deepseek || rule == ScaleRule::vllm_token ||
+         rule == ScaleRule::vllm_group ||
+         (rule >= ScaleRule::quotient && rule <= ScaleRule::quotient_eps_bf16);
+}
+
+/// Whether the tensor is BF16 in the system: elements are rounded to it first.
+constexpr bool takes_bf16(ScaleRule rule) {
+  return rule == ScaleRule::quotient_bf16 || rule == ScaleRule::scale_bf16 ||
+         rule == ScaleRule::quotient_eps_bf16;
+}
+
+/// Whether the system computes in the type of its tensor, here FP32: another one has other bits.
+constexpr bool computes_in_fp32_input(ScaleRule rule) {
+  return rule == ScaleRule::quotient || rule == ScaleRule::quotient_eps;
+}
+
+/// Whether something happens to an element between its product (or quotient) and its cast.
+constexpr bool adjusts_elements(ScaleRule rule) {
+  return takes_bf16(rule) || rule == ScaleRule::quotient_eps;
+}
+
+/// Which fields of `ScaleOptions` a rule heeds.
+constexpr bool has_power_of_two(ScaleRule rule) {
+  return rule == ScaleRule::te || rule == ScaleRule::torchao || rule == ScaleRule::deepgemm ||
+         rule == ScaleRule::vllm_group;
+}
+constexpr bool has_amax_floor(ScaleRule rule) {
+  return rule == ScaleRule::te || rule == ScaleRule::torchao || rule == ScaleRule::deepseek ||
+         rule == ScaleRule::deepgemm;
+}
 
 struct TileScale {
   float scale = 1.0F;          ///< what the elements are multiplied by (deepseek: 1 / inverse)
@@ -48,8 +103,10 @@ struct TileScale {
 struct ScaleOptions {
   ScaleRule rule = ScaleRule::te;
   FormatId format = FormatId::e4m3fn;
-  bool power_of_two = false;    ///< te, torchao, deepgemm
-  float amax_floor = 0.0F;      ///< te: TransformerEngine's amax_epsilon
+  bool power_of_two = false;  ///< `has_power_of_two`
+  /// `has_amax_floor`: smaller amaxes count as this one. Where the rule has a floor of its own, the
+  /// larger of the two. te: TransformerEngine's amax_epsilon; deepseek: 1e-4 in today's release.
+  float amax_floor = 0.0F;
   float previous_scale = 1.0F;  ///< ms_amp
   double max_magnitude = 0.0;   ///< where a cast policy's grid ends early; 0: the format's max
 };
@@ -57,7 +114,8 @@ struct ScaleOptions {
 /// A rule made ready for many tiles.
 class TileScaler {
  public:
-  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2).
+  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2) or does not heed an
+  /// option that is set.
   explicit TileScaler(const ScaleOptions& options);
 
   /// scales[i] is that of a tile whose largest magnitude is amaxes[i] (>= 0, Inf
@@ -72,6 +130,18 @@ class TileScaler {
 
 /// The scale of one tile. Throws `Error` where `TileScaler` does.
 TileScale tile_scale(const ScaleOptions& options, float amax);
+
+/// What is cast: the element x times the scale, or divided by the inverse, as `rule` has it. A
+/// NaN has no sign left, as on GPUs. Needs rounding to nearest, with subnormals.
+float scaled_element(ScaleRule rule, float x, const TileScale& scale);
+
+/// `x` rounded to BF16, to nearest even; a NaN stays what it is.
+inline float rounded_to_bf16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
+  const bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+  return std::bit_cast<float>(is_nan ? bits : rounded);
+}
 
 /// True where an amax reduction of the system drops NaN (CUDA's fmaxf) and
 /// false where one NaN makes the amax NaN (torch.amax).

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/metrics/tensor.hpp"
@@ -73,6 +74,7 @@ void add_tile_ranges(const FloatMatrix& x, const QuantizedTensor& q, Quantizatio
 }  // namespace
 
 QuantizationStatistics quantization_statistics(const FloatMatrix& x, const QuantizedTensor& q) {
+  const FloatEnvironment environment;
   require(x.rows == q.rows && x.k == q.k && x.values.size() == q.codes.size(), "x",
           fmt::format("[{}, {}], as the quantized tensor", q.rows, q.k),
           fmt::format("[{}, {}]", x.rows, x.k));

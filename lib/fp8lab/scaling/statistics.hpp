@@ -12,7 +12,7 @@ namespace fp8lab {
 struct QuantizationStatistics {
   std::size_t count = 0;
   double underflow_percent = 0.0;  ///< non-zeros whose q is zero
-  double overflow_percent = 0.0;   ///< |x| * scale above max finite, +-Inf included
+  double overflow_percent = 0.0;   ///< rounded above max finite (`QuantizationLoss`), +-Inf too
   double saturated_percent = 0.0;  ///< |q| equals max finite
   double nan_percent = 0.0;        ///< q is NaN
   double relative_l2 = 0.0;  ///< of the dequantized tensor; NaN if it is not finite where x is

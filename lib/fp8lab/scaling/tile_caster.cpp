@@ -19,9 +19,10 @@ const cast_kernels::Kernels& cast_kernels_of([[maybe_unused]] Target target) {
 
 TileCaster::TileCaster(const Recipe& recipe, Target target, bool stream)
     : casts_(cast_kernels_of(target)),
-      scale_(divides(recipe) ? tile_kernels(target).divide : tile_kernels(target).multiply),
+      rule_(recipe.rule),
+      scale_(divides(recipe.rule) ? tile_kernels(target).divide : tile_kernels(target).multiply),
       plan_(cast_kernels::make_plan(format(recipe.format), recipe.policy, 1.0F)),
-      divide_(divides(recipe)),
+      divide_(divides(recipe.rule)),
       stream_(stream) {}
 
 TileCaster::~TileCaster() {
@@ -31,7 +32,8 @@ TileCaster::~TileCaster() {
 void TileCaster::add(const float* x, std::size_t count, std::size_t block, const float* factors,
                      std::size_t ahead, std::uint8_t* codes) {
   const bool fits = block == 1 || block % cast_kernels::kTileStep == 0 || block >= count;
-  if (plan_.kernel != cast_kernels::EncodeKernel::nearest || (!fits && block < kCallBlock))
+  if (plan_.kernel != cast_kernels::EncodeKernel::nearest || adjusts_elements(rule_) ||
+      (!fits && block < kCallBlock))
     return add_scaled(x, count, block, factors, codes);
   const std::size_t step = fits ? count : block;
   for (std::size_t begin = 0; begin < count; begin += step)
@@ -47,7 +49,7 @@ void TileCaster::add(const float* x, std::size_t count, std::size_t block, const
 }
 
 bool TileCaster::takes_crossed() const {
-  return plan_.kernel == cast_kernels::EncodeKernel::nearest &&
+  return plan_.kernel == cast_kernels::EncodeKernel::nearest && !adjusts_elements(rule_) &&
          plan_.nearest_plan.small_numbers == cast_kernels::SmallNumbers::gradual;
 }
 
@@ -58,6 +60,20 @@ void TileCaster::add_crossed(cast_kernels::CrossTask task) const {
   casts_.encode_crossed(task);
 }
 
+/// Scaled elements to `values_`, adjusted as `scaled_element` has it.
+void TileCaster::scale(const float* x, std::size_t count, std::size_t block, const float* factors) {
+  if (takes_bf16(rule_)) {
+    for (std::size_t i = 0; i < count; ++i) values_[i] = rounded_to_bf16(x[i]);
+    x = values_.data();
+  }
+  scale_(x, count, block, factors, values_.data());
+  if (takes_bf16(rule_) && rule_ != ScaleRule::scale_bf16)
+    for (std::size_t i = 0; i < count; ++i) values_[i] = rounded_to_bf16(values_[i]);
+  // -0 becomes +0.
+  if (rule_ == ScaleRule::quotient_eps || rule_ == ScaleRule::quotient_eps_bf16)
+    for (std::size_t i = 0; i < count; ++i) values_[i] += 0.0F;
+}
+
 void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block,
                             const float* factors, std::uint8_t* codes) {
   // Pieces end where a tile ends, or lie inside one.
@@ -66,7 +82,7 @@ void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block
   for (std::size_t begin = 0; begin < count;) {
     const std::size_t left = small ? piece : block - begin % block;
     const std::size_t size = std::min({piece, left, count - begin});
-    scale_(x + begin, size, std::min(block, size), factors + begin / block, values_.data());
+    scale(x + begin, size, std::min(block, size), factors + begin / block);
     casts_.encode({.plan = &plan_, .in = values_.data(), .out = codes + begin, .count = size});
     begin += size;
   }

@@ -46,12 +46,14 @@ class TileCaster {
  private:
   void add_scaled(const float* x, std::size_t count, std::size_t block, const float* factors,
                   std::uint8_t* codes);
+  void scale(const float* x, std::size_t count, std::size_t block, const float* factors);
 
   /// From this tile on a call a tile is cheaper than values that are scaled ahead.
   static constexpr std::size_t kCallBlock = 128;
   static constexpr std::size_t kBuffer = 2048;
 
   const cast_kernels::Kernels& casts_;
+  ScaleRule rule_;
   decltype(TileKernels::multiply) scale_;
   cast_kernels::EncodePlan plan_;
   bool divide_;

@@ -161,7 +161,13 @@ void cross_amax(const CrossRows& rows, std::int32_t* row_largest, std::int32_t* 
   }
 }
 
-/// The E8M0 code of a tile's inverse scale: `mx_code` of scale_rule.cpp in lanes.
+constexpr bool is_torchao_mx(ScaleRule rule) {
+  return rule == ScaleRule::torchao_mx_floor || rule == ScaleRule::torchao_mx_ceil ||
+         rule == ScaleRule::torchao_mx_even;
+}
+
+/// The E8M0 code of a tile's inverse scale: `mx_code` and `torchao_mx_scale` of
+/// scale_rule.cpp in lanes.
 template <ScaleRule kRule>
 HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
   const Words d;
@@ -183,11 +189,11 @@ HWY_INLINE hn::Vec<Words> mx_codes(const Format& f, hn::Vec<Words> amax) {
   } else {
     const auto is_nan = hn::Gt(amax, hn::Set(d, kInfinity));
     auto bits = amax;
-    if constexpr (kRule == ScaleRule::mx_even)
+    if constexpr (kRule == ScaleRule::mx_even || kRule == ScaleRule::torchao_mx_even)
       bits = hn::Add(bits, hn::Set(d, std::int32_t{1} << (22 - f.mantissa_bits)));
     auto exponent = hn::ShiftRight<23>(bits);
-    const auto special = hn::Or(is_nan, hn::Eq(exponent, nan_code));
-    if constexpr (kRule == ScaleRule::mx_ceil)
+    const auto special = is_torchao_mx(kRule) ? is_nan : hn::Or(is_nan, hn::Eq(exponent, nan_code));
+    if constexpr (kRule == ScaleRule::mx_ceil || kRule == ScaleRule::torchao_mx_ceil)
       exponent = hn::Add(
           exponent, hn::IfThenElseZero(hn::Gt(hn::And(bits, mantissa_mask), hn::Zero(d)), one));
     const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
@@ -213,6 +219,8 @@ HWY_INLINE hn::Vec<Words> mx_multipliers(hn::Vec<Words> code) {
     return hn::IfThenElse(hn::Eq(code, hn::Zero(d)), hn::Set(d, 0x3f800000),
                           hn::ShiftLeft<23>(opposite));
   const auto is_nan = hn::Eq(code, hn::Set(d, 255));
+  if constexpr (is_torchao_mx(kRule))
+    return hn::IfThenZeroElse(is_nan, e8m0_values(hn::Min(opposite, hn::Set(d, 253))));
   return e8m0_values(hn::IfThenElse(is_nan, code, opposite));
 }
 
@@ -250,7 +258,8 @@ HWY_INLINE void quotient_scale(const ScaleOptions& options, hn::Vec<Floats> max_
     scale = hn::IfThenElse(has_one, scale, one);
     inverse = hn::Div(one, scale);
   } else {
-    inverse = hn::Div(kRule == ScaleRule::deepgemm ? at_least(1e-4F) : amax, max_finite);
+    const float least = kRule == ScaleRule::deepgemm ? 1e-4F : 0.0F;
+    inverse = hn::Div(at_least(std::max(least, options.amax_floor)), max_finite);
     if (kRule == ScaleRule::deepgemm && options.power_of_two) {
       const auto bits = hn::BitCast(w, hn::Abs(inverse));
       const auto rest = hn::And(bits, hn::Set(w, 0x007fffff));
@@ -289,6 +298,10 @@ void scales(const ScaleOptions& options, const std::int32_t* largest, std::size_
   if (options.rule == mx_ceil) return mx_scales_of<mx_ceil>(f, largest, count, to);
   if (options.rule == mx_even) return mx_scales_of<mx_even>(f, largest, count, to);
   if (options.rule == mx_rceil) return mx_scales_of<mx_rceil>(f, largest, count, to);
+  if (options.rule == torchao_mx_floor)
+    return mx_scales_of<torchao_mx_floor>(f, largest, count, to);
+  if (options.rule == torchao_mx_ceil) return mx_scales_of<torchao_mx_ceil>(f, largest, count, to);
+  if (options.rule == torchao_mx_even) return mx_scales_of<torchao_mx_even>(f, largest, count, to);
   mx_scales_of<te_mx>(f, largest, count, to);
 }
 

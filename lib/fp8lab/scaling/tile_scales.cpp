@@ -14,13 +14,14 @@ ScaleOptions scale_options(const Recipe& recipe) {
 
 TileScales::TileScales(const Recipe& recipe, Target target, std::size_t tiles)
     : options_(scale_options(recipe)),
-      scale_of_(options_),
+      scaler_(options_),
       kernels_(tile_kernels(target)),
-      divides_(divides(recipe)),
+      divides_(divides(recipe.rule)),
       largest_(tiles + kScalePadding),
       scale_(tiles + kScalePadding),
       inverse_scale_(tiles + kScalePadding),
-      e8m0_(tiles + kScalePadding) {}
+      e8m0_(tiles + kScalePadding),
+      scalar_(has_kernel(recipe.rule) ? 0 : tiles) {}
 
 std::int32_t* TileScales::clear(std::size_t tiles) {
   tiles_ = tiles;
@@ -33,12 +34,14 @@ void TileScales::make(std::size_t from, std::size_t count) {
     return kernels_.scales(
         options_, largest_.data() + from, count,
         {scale_.data() + from, inverse_scale_.data() + from, e8m0_.data() + from});
-  for (std::size_t t = from; t < from + count; ++t) {
-    const float amax = std::bit_cast<float>(largest_[t]);
-    TileScale scale;
-    scale_of_(std::span(&amax, 1), std::span(&scale, 1));
-    scale_[t] = scale.scale;
-    inverse_scale_[t] = scale.inverse_scale;
+  // The amaxes are put where their scales will stand.
+  for (std::size_t t = from; t < from + count; ++t) scale_[t] = std::bit_cast<float>(largest_[t]);
+  const std::span<TileScale> scales = std::span(scalar_).subspan(0, count);
+  scaler_({scale_.data() + from, count}, scales);
+  for (std::size_t t = 0; t < count; ++t) {
+    scale_[from + t] = scales[t].scale;
+    inverse_scale_[from + t] = scales[t].inverse_scale;
+    e8m0_[from + t] = scales[t].e8m0;
   }
 }
 

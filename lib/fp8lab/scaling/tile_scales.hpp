@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "fp8lab/core/cache_line.hpp"
 #include "fp8lab/core/target.hpp"
@@ -11,8 +12,6 @@
 #include "fp8lab/scaling/tile_kernels.hpp"
 
 namespace fp8lab::scaling_detail {
-
-inline bool divides(const Recipe& recipe) { return recipe.rule == ScaleRule::deepseek; }
 
 ScaleOptions scale_options(const Recipe& recipe);
 
@@ -65,7 +64,7 @@ class TileScales {
   void put_all(QuantizedTensor& q, const Put& put) const;
 
   ScaleOptions options_;
-  TileScaler scale_of_;
+  TileScaler scaler_;
   const TileKernels& kernels_;
   bool divides_;
   std::size_t tiles_ = 0;
@@ -73,6 +72,7 @@ class TileScales {
   CacheLineVector<float> scale_;
   CacheLineVector<float> inverse_scale_;
   CacheLineVector<std::uint8_t> e8m0_;
+  std::vector<TileScale> scalar_;  ///< where the rule has no kernel
 };
 
 }  // namespace fp8lab::scaling_detail

@@ -5,7 +5,6 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <boost/crc.hpp>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -13,7 +12,10 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/column_json.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/json_text.hpp"
+#include "fp8lab/io/partial.hpp"
 
 namespace fp8lab {
 namespace {
@@ -27,24 +29,18 @@ constexpr std::string_view kChecksumMember = ",\"crc32\":\"";
 constexpr auto kSyncInterval = std::chrono::seconds(2);
 constexpr std::size_t kChecksumSize = kChecksumMember.size() + 8 + 2;
 
-std::uint32_t crc32(std::string_view text) {
-  boost::crc_32_type crc;
-  crc.process_bytes(text.data(), text.size());
-  return crc.checksum();
-}
-
 /// The line of a JSON object: the checksum is of its text before `,"crc32"`.
 std::string line_of(const Json& json) {
   std::string text = json.dump();
   text.pop_back();
-  return fmt::format("{}{}{:08x}\"}}\n", text, kChecksumMember, crc32(text));
+  return fmt::format("{}{}{}\"}}\n", text, kChecksumMember, crc32_text(text));
 }
 
 /// The object of a line without its end, or nothing where the line is damaged.
 std::optional<Json> json_of_line(std::string_view line) {
   if (line.size() <= kChecksumSize) return std::nullopt;
   const std::string_view text = line.substr(0, line.size() - kChecksumSize);
-  if (line.substr(text.size()) != fmt::format("{}{:08x}\"}}", kChecksumMember, crc32(text)))
+  if (line.substr(text.size()) != fmt::format("{}{}\"}}", kChecksumMember, crc32_text(text)))
     return std::nullopt;
   Json json = Json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
@@ -56,9 +52,7 @@ Json json_of(const TableHead& head) {
 }
 
 /// What rows call their head.
-std::string id_of(const TableHead& head) {
-  return fmt::format("{:08x}", crc32(json_of(head).dump()));
-}
+std::string id_of(const TableHead& head) { return crc32_text(json_of(head).dump()); }
 
 TableHead head_of(const Json& json) {
   TableHead head{json.at("table"), json.at("title"), {}};
@@ -180,7 +174,12 @@ void SweepLog::scan(bool repair) {
     const std::size_t next = whole ? newline + 1 : text.size();
     const std::string_view line = std::string_view(text).substr(start, next - start);
     if (whole && json_of_line(line.substr(0, line.size() - 1))) {
-      take_line(line.substr(0, line.size() - 1), static_cast<std::int64_t>(start));
+      try {
+        take_line(line.substr(0, line.size() - 1), static_cast<std::int64_t>(start));
+      } catch (const Json::exception& error) {
+        throw Error(fmt::format("{}: byte {}: not a line of a sweep: {}", path_.string(), start,
+                                json_reason(error)));
+      }
     } else {
       damaged += line;
       if (next == text.size())
@@ -264,6 +263,11 @@ void SweepLog::sync() {
   synced_ = std::chrono::steady_clock::now();
 }
 
+void SweepLog::close_here() {
+  ::close(file_);
+  file_ = -1;
+}
+
 bool SweepLog::done(std::int64_t point) const {
   require(point >= 0 && point < static_cast<std::int64_t>(offsets_.size()), "point",
           fmt::format("0 to {}", static_cast<std::int64_t>(offsets_.size()) - 1),
@@ -289,25 +293,29 @@ PointResult SweepLog::result(std::int64_t point) const {
   require(done(point), "point", "one that is done", std::to_string(point));
   const std::optional<Json> json = json_of_line(line_at(offsets_[static_cast<std::size_t>(point)]));
   if (!json) throw Error(fmt::format("{}: changed while it was read", path_.string()));
-  PointResult result{point, {}, {}, json->value("error", "")};
-  if (json->contains("rows"))
-    for (const auto& [id, rows] : (*json)["rows"].items()) {
-      result.heads.push_back(heads_.at(id));
-      result.rows.push_back(rows);
-    }
+  PointResult result{point, {}, {}, {}};
+  try {
+    result.error = json->value("error", "");
+    if (json->contains("rows"))
+      for (const auto& [id, rows] : (*json)["rows"].items()) {
+        result.heads.push_back(heads_.at(id));
+        result.rows.push_back(rows);
+      }
+  } catch (const Json::exception& error) {
+    throw Error(fmt::format("{}: point {}: not what a point gives: {}", path_.string(), point,
+                            json_reason(error)));
+  }
   return result;
 }
 
 void SweepLog::sort() {
-  const fs::path sorted = path_.string() + ".sorted";
-  std::error_code error;
-  fs::remove(sorted, error);
-  SweepLog out = create(sorted, identity_, static_cast<std::int64_t>(offsets_.size()));
+  Partial sorted(partial_name(path_));
+  SweepLog out = create(sorted.path(), identity_, static_cast<std::int64_t>(offsets_.size()));
   for (std::int64_t point = 0; point < static_cast<std::int64_t>(offsets_.size()); ++point)
     if (done(point)) out.append(result(point));
   out.sync();
-  fs::rename(sorted, path_, error);
-  if (error) throw Error(fmt::format("{}: cannot replace: {}", path_.string(), error.message()));
+  if (::rename(sorted.path().c_str(), path_.c_str()) != 0) throw_system(path_, "replace", errno);
+  sorted.keep();
   std::swap(file_, out.file_);
   std::swap(offsets_, out.offsets_);
   std::swap(heads_, out.heads_);

@@ -81,6 +81,9 @@ class SweepLog {
   /// Hands what is written to the disk.
   void sync();
 
+  /// Gives the file up in a process that was forked from the writer's.
+  void close_here();
+
   [[nodiscard]] bool done(std::int64_t point) const;
   [[nodiscard]] std::int64_t done_count() const { return done_count_; }
   /// Of the points that are done: those with an error.

@@ -5,6 +5,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/experiment/result_files.hpp"
+#include "fp8lab/io/json_text.hpp"
 #include "fp8lab/sweep/sweep.hpp"
 
 namespace fp8lab {
@@ -74,7 +75,9 @@ SweepPlan plan_of_identity(std::string_view identity, FindExperiment find) {
     const auto slash = shard.find('/');
     plan.shard = {std::stoll(shard.substr(0, slash)), std::stoll(shard.substr(slash + 1))};
   } catch (const Json::exception& error) {
-    throw Error("sweep", "what a sweep's log states", error.what());
+    throw Error("sweep", "what a sweep's log states", json_reason(error));
+  } catch (const std::logic_error&) {  // of std::stoll
+    throw Error("sweep: shard", "INDEX/COUNT", json.at("shard").dump());
   }
   plan.grid.validate();
   return plan;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <mutex>
+#include <new>
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
@@ -40,51 +40,20 @@ SweepOutcome finish(const SweepPlan& plan, SweepLog& log, const fs::path& folder
 }  // namespace
 
 PointResult run_point(const SweepPlan& plan, std::int64_t point, int threads) {
-  GridPoint at = plan.grid.at(point);
   PointResult result{point, {}, {}, {}};
   try {
+    GridPoint at = plan.grid.at(point);
     const Results results = plan.experiment->run({std::move(at.parameters), at.seed, threads, {}});
     for (const Table& table : results.tables) {
       result.heads.push_back({table.name(), table.title(), table.columns()});
       result.rows.push_back(csv_rows(table));
     }
-  } catch (const Error& error) {
-    result.error = error.what();
+  } catch (const std::bad_alloc&) {
+    result = {point, {}, {}, "out of memory"};
+  } catch (const std::exception& error) {
+    result = {point, {}, {}, error.what()};
   }
   return result;
-}
-
-void run_points_on_threads(const SweepPlan& plan, SweepLog& log, int threads,
-                           const OnSweepProgress& on_progress) {
-  std::vector<std::int64_t> missing;
-  for (std::int64_t point = plan.shard.index; point < plan.grid.size(); point += plan.shard.count)
-    if (!log.done(point)) missing.push_back(point);
-  const std::int64_t resumed = log.done_count();
-  std::mutex writing;
-  std::exception_ptr failure;
-  bool stop = false;
-
-  const auto keep = [&](const PointResult& result) {
-    log.append(result);
-    if (on_progress) on_progress({log.done_count(), plan.points(), resumed});
-  };
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::int64_t point : missing) {
-    {
-      const std::lock_guard lock(writing);
-      if (stop) continue;
-    }
-    try {
-      const PointResult result = run_point(plan, point, 1);
-      const std::lock_guard lock(writing);
-      if (!stop) keep(result);
-    } catch (...) {
-      const std::lock_guard lock(writing);
-      if (!stop) failure = std::current_exception();
-      stop = true;
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
 }
 
 SweepOutcome run_sweep(const SweepPlan& plan, const fs::path& folder, bool resume,

@@ -44,7 +44,7 @@ using FindExperiment = const Experiment& (*)(std::string_view name);
 /// of the library, or that is damaged.
 SweepPlan plan_of_identity(std::string_view identity, FindExperiment find);
 
-/// Runs one point, on `threads` threads. An `Error` of the experiment becomes the
+/// Runs one point, on `threads` threads. An exception of the experiment becomes the
 /// result's error: some corners of a grid may make no sense.
 PointResult run_point(const SweepPlan& plan, std::int64_t point, int threads);
 
@@ -60,9 +60,15 @@ using OnSweepProgress = std::function<void(const SweepProgress&)>;
 using PointRunner =
     std::function<void(const SweepPlan& plan, SweepLog& log, const OnSweepProgress& on_progress)>;
 
-/// Points side by side on `threads` threads, one thread a point.
-void run_points_on_threads(const SweepPlan& plan, SweepLog& log, int threads,
-                           const OnSweepProgress& on_progress);
+struct WorkerOptions {
+  int processes = 1;
+  double seconds = 0.0;  ///< that a point may take; 0: any time
+};
+
+/// Points side by side in worker processes, one thread each. A point that ends its process (by a
+/// signal or an exit) or runs past the limit fails with that as its error, and costs no other.
+void run_points_in_processes(const SweepPlan& plan, SweepLog& log, const WorkerOptions& options,
+                             const OnSweepProgress& on_progress);
 
 struct SweepOutcome {
   SweepProgress progress;

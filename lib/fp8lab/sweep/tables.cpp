@@ -7,6 +7,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/column_json.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/sweep.hpp"
 
@@ -104,7 +105,7 @@ std::vector<TableFile> files_of(const SweepPlan& plan, const SweepLog& log) {
             table.name);
   }
   if (log.failed_count() > 0)
-    tables.push_back({kFailures, "Points that gave an error", {{"error", "", "its message"}}});
+    tables.push_back({kFailures, "Points that failed", {{"error", "", "its message"}}});
   std::vector<TableFile> files;
   for (SweepTable& table : tables) {
     std::vector<Column> columns = point_columns(plan, table.columns);
@@ -144,12 +145,10 @@ void write_files(const SweepPlan& plan, const SweepLog& log, const fs::path& fol
   });
 }
 
-Json json_of(const TableFile& file) {
-  return {{"name", file.table.name},
-          {"title", file.table.title},
-          {"file", file.name()},
-          {"rows", file.rows},
-          {"columns", columns_json(file.columns)}};
+Json json_of(const TableFile& file, const fs::path& folder) {
+  return {{"name", file.table.name}, {"title", file.table.title},
+          {"file", file.name()},     {"crc32", crc32_text(read_file(folder / file.name()))},
+          {"rows", file.rows},       {"columns", columns_json(file.columns)}};
 }
 
 }  // namespace
@@ -165,7 +164,7 @@ std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLo
   Json tables = Json::array();
   std::vector<std::string> files;
   for (const TableFile& file : table_files) {
-    tables.push_back(json_of(file));
+    tables.push_back(json_of(file, folder));
     files.push_back(file.name());
   }
   files.emplace_back("sweep.json");

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <deque>
 #include <nlohmann/json.hpp>
 
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/checksum.hpp"
+#include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/train/trainer.hpp"
 
 namespace fp8lab::train {
@@ -13,29 +18,40 @@ namespace {
 constexpr const char* kStep = "trainer.step";
 constexpr const char* kFingerprint = "fingerprint";
 constexpr const char* kAmaxes = ".amaxes";
+constexpr const char* kVersionKey = "fp8lab.checkpoint";
+constexpr const char* kVersion = "2";
+constexpr const char* kChecksum = "crc32";
+constexpr std::int64_t kMostSteps = 1'000'000'000;
 
 std::string text_of(const Recipe& r) {
-  return fmt::format("{}/{}/{}/{}x{}/{}/{:a}/{}-{}-{}/{}-{:a}-{}-{}/{}", format(r.format).name,
-                     to_string(r.rule), static_cast<int>(r.source), r.row_block, r.k_block,
-                     r.power_of_two, r.amax_floor, to_string(r.policy.rounding),
-                     static_cast<int>(r.policy.overflow), static_cast<int>(r.policy.subnormals),
-                     r.delayed.history, r.delayed.margin, to_string(r.delayed.algorithm),
-                     static_cast<int>(r.delayed.zero_amax), r.window);
+  return fmt::format(
+      "{}/{}/{}/{}x{}/{}/{:a}/{}-{}-{}-{}-{}-{:a}/{}-{:a}-{}-{}/{}", format(r.format).name,
+      to_string(r.rule), static_cast<int>(r.source), r.row_block, r.k_block, r.power_of_two,
+      r.amax_floor, to_string(r.policy.rounding), static_cast<int>(r.policy.overflow),
+      static_cast<int>(r.policy.subnormals), to_string(r.policy.infinity), to_string(r.policy.nan),
+      r.policy.max_magnitude, r.delayed.history, r.delayed.margin, to_string(r.delayed.algorithm),
+      static_cast<int>(r.delayed.zero_amax), r.window);
 }
 
 std::string text_of(const GemmSettings& s) {
-  return fmt::format("{}/{}-{}-{}-{}-{}-{}/{}/{}", to_string(s.arithmetic),
-                     static_cast<int>(s.accumulator.kind), s.accumulator.terms,
-                     s.accumulator.alignment_fraction_bits, s.accumulator.output_fraction_bits,
-                     to_string(s.accumulator.rounding), s.accumulator.product_fraction_bits,
-                     s.promotion_interval, to_string(s.scale_order));
+  const AccumulatorModel& m = s.accumulator;
+  return fmt::format("{}/{}-{}-{}-{}-{}-{}-{}-{}-{}-{}-{}/{}/{}", to_string(s.arithmetic),
+                     to_string(m.kind), m.terms, m.alignment_fraction_bits, m.output_fraction_bits,
+                     to_string(m.rounding), m.product_fraction_bits, format(m.output_format).name,
+                     to_string(m.product_exponent), m.min_alignment_exponent,
+                     to_string(m.half_c_exponent), to_string(m.halves_order), s.promotion_interval,
+                     to_string(s.scale_order));
 }
 
 nlohmann::json json_of(const LinearRecipe& r) {
-  return {{"activation", text_of(r.activation)}, {"weight", text_of(r.weight)},
-          {"gradient", text_of(r.gradient)},     {"forward", text_of(r.forward)},
-          {"dgrad", text_of(r.dgrad)},           {"wgrad", text_of(r.wgrad)},
-          {"bf16_outputs", r.bf16_outputs}};
+  nlohmann::json json{{"activation", text_of(r.activation)}, {"weight", text_of(r.weight)},
+                      {"gradient", text_of(r.gradient)},     {"forward", text_of(r.forward)},
+                      {"dgrad", text_of(r.dgrad)},           {"wgrad", text_of(r.wgrad)},
+                      {"bf16_outputs", r.bf16_outputs}};
+  if (r.weight_for_dgrad) json["weight_for_dgrad"] = text_of(*r.weight_for_dgrad);
+  if (r.activation_for_wgrad) json["activation_for_wgrad"] = text_of(*r.activation_for_wgrad);
+  if (r.gradient_for_wgrad) json["gradient_for_wgrad"] = text_of(*r.gradient_for_wgrad);
+  return json;
 }
 
 nlohmann::json json_of(const TransformerShape& s) {
@@ -64,6 +80,67 @@ void require_same(const std::string& path, const std::string& expected, const st
   const nlohmann::json::json_pointer at(difference[0]["path"].get<std::string>());
   const auto text = [&](const nlohmann::json& j) { return j.contains(at) ? j[at].dump() : "none"; };
   throw Error(fmt::format("{}: {}", path, at.to_string()), text(here), text(there));
+}
+
+/// Of everything in a checkpoint, in the order of the names.
+std::string checksum_of(std::vector<NamedTensor> tensors, std::string_view fingerprint) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const NamedTensor& a, const NamedTensor& b) { return a.name < b.name; });
+  std::deque<std::string> heads;
+  std::vector<std::string_view> parts{kVersion, "\n", fingerprint, "\n"};
+  for (const NamedTensor& item : tensors) {
+    heads.push_back(fmt::format("{} {} {}\n", item.name, to_string(item.tensor.type),
+                                shape_text(item.tensor.shape)));
+    parts.push_back(heads.back());
+    parts.emplace_back(reinterpret_cast<const char*>(item.tensor.bytes.data()),
+                       item.tensor.bytes.size());
+  }
+  return crc32_text(parts);
+}
+
+const std::string& metadata_of(const std::string& path, const SafetensorsFile& file,
+                               const char* key) {
+  const auto found = file.metadata().find(key);
+  require(found != file.metadata().end(), path, "a checkpoint of a training run",
+          fmt::format("no {}", key));
+  return found->second;
+}
+
+/// Throws `Error` unless the file is as it was written. Its fingerprint.
+const std::string& require_whole(const std::string& path, const SafetensorsFile& file) {
+  const std::string& fingerprint = metadata_of(path, file, kFingerprint);
+  const auto version = file.metadata().find(kVersionKey);
+  if (version == file.metadata().end() || version->second != kVersion)
+    throw Error(path,
+                fmt::format("a checkpoint of format {} (begin the run again with another file, or "
+                            "end it with the version that wrote this one)",
+                            kVersion),
+                version == file.metadata().end() ? "format 1, which has no checksum"
+                                                 : fmt::format("'{}'", version->second));
+  const std::string& expected = metadata_of(path, file, kChecksum);
+  const std::string got = checksum_of(file.tensors(), fingerprint);
+  require(got == expected, path + ": crc32", expected + " as recorded (the file is damaged)", got);
+  return fingerprint;
+}
+
+std::int64_t step_of(const std::string& path, const TensorView& tensor) {
+  std::int64_t step = 0;
+  require(tensor.type == ElementType::i64 && tensor.bytes.size() == sizeof step,
+          path + ": " + kStep, "one i64",
+          fmt::format("{} {}", to_string(tensor.type), shape_text(tensor.shape)));
+  std::memcpy(&step, tensor.bytes.data(), sizeof step);
+  require(step >= 0 && step <= kMostSteps, path + ": " + kStep, fmt::format("0 to {}", kMostSteps),
+          fmt::format("{}", step));
+  return step;
+}
+
+std::vector<float> amaxes_of(const std::string& path, const SafetensorsFile& file,
+                             const std::string& name) {
+  std::vector<float> amaxes = to_float(file.find(name));
+  const std::string where = fmt::format("{}: {}", path, name);
+  for (const float amax : amaxes)
+    require(!(amax < 0.0F), where, "numbers that are not negative", fmt::format("{}", amax));
+  return amaxes;
 }
 
 }  // namespace
@@ -103,22 +180,21 @@ void Trainer::save(const std::filesystem::path& path) const {
         {cast->name() + kAmaxes,
          view_of<float>(ElementType::f32, {static_cast<std::int64_t>(amaxes.size())}, amaxes)});
   }
-  write_safetensors(path, std::move(tensors), {{kFingerprint, fingerprint()}});
+  const std::string text = fingerprint();
+  const std::string checksum = checksum_of(tensors, text);
+  write_safetensors(path, std::move(tensors),
+                    {{kFingerprint, text}, {kVersionKey, kVersion}, {kChecksum, checksum}});
 }
 
 void Trainer::resume(const std::filesystem::path& path) {
   const SafetensorsFile file(path);
-  const auto found = file.metadata().find(kFingerprint);
-  require(found != file.metadata().end(), path.string(), "a checkpoint of a training run",
-          "no fingerprint");
-  require_same(path.string(), fingerprint(), found->second);
+  const std::string name = path.string();
+  require_same(name, fingerprint(), require_whole(name, file));
+  const std::int64_t step = step_of(name, file.find(kStep));
   optimizer_->restore(file.tensors());
   for (OperandCast* cast : model_->casts())
-    if (cast->has_past()) cast->restore(to_float(file.find(cast->name() + kAmaxes)));
-  const TensorView& step = file.find(kStep);
-  require(step.bytes.size() == sizeof steps_, kStep, "one 64-bit integer",
-          fmt::format("{} bytes", step.bytes.size()));
-  std::memcpy(&steps_, step.bytes.data(), sizeof steps_);
+    if (cast->has_past()) cast->restore(amaxes_of(name, file, cast->name() + kAmaxes));
+  steps_ = step;
   load_weights();
 }
 

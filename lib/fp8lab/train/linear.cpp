@@ -123,14 +123,20 @@ LinearProducts<float>::LinearProducts(const std::string& name, LinearRecipe reci
                                       std::vector<float> channel_multipliers)
     : recipe_(std::move(recipe)),
       multipliers_(std::move(channel_multipliers)),
-      activation_(name + ".activation", recipe_.activation),
-      weight_(name + ".weight", recipe_.weight),
-      gradient_(name + ".gradient", recipe_.gradient) {
+      activation_(name + ".activation", recipe_.activation, recipe_.activation_for_wgrad, "wgrad"),
+      weight_(name + ".weight", recipe_.weight, recipe_.weight_for_dgrad, "dgrad"),
+      gradient_(name + ".gradient", recipe_.gradient, recipe_.gradient_for_wgrad, "wgrad") {
   for (const float m : multipliers_) {
     int exponent = 0;
     require(std::isfinite(m) && m > 0.0F && std::frexp(m, &exponent) == 0.5F, "channel_multipliers",
             "powers of two", fmt::format("{}", m));
   }
+}
+
+std::vector<OperandCast*> LinearProducts<float>::casts() {
+  std::vector<OperandCast*> all;
+  for (TwoCasts* operand : {&activation_, &weight_, &gradient_}) operand->list(all);
+  return all;
 }
 
 void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>& w,
@@ -146,11 +152,10 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
   }
   const Matrix<float>& x_used = multipliers_.empty() ? x : x_scaled;
   const Matrix<float>& w_used = multipliers_.empty() ? w : w_scaled;
-  QuantizedTensor x_codes;
-  if (is_fp8(recipe_.forward) || is_fp8(recipe_.wgrad))
-    x_codes = activation_.cast(float_matrix(x_used), is_fp8(recipe_.wgrad), context);
-  if (is_fp8(recipe_.forward) || is_fp8(recipe_.dgrad))
-    weight_codes_ = weight_.cast(float_matrix(w_used), is_fp8(recipe_.dgrad), context);
+  QuantizedTensor x_codes = activation_.cast(
+      float_matrix(x_used), {is_fp8(recipe_.forward), is_fp8(recipe_.wgrad)}, context);
+  weight_codes_ =
+      weight_.cast(float_matrix(w_used), {is_fp8(recipe_.forward), is_fp8(recipe_.dgrad)}, context);
   if (is_fp8(recipe_.forward))
     fp8_product(recipe_.forward, x_codes, weight_codes_, y, context.threads);
   else
@@ -163,9 +168,8 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
 void LinearProducts<float>::backward(const Matrix<float>& dy, const Matrix<float>& w,
                                      Matrix<float>& dx, Matrix<float>& dw,
                                      const PassContext& context) {
-  QuantizedTensor dy_codes;
-  if (is_fp8(recipe_.dgrad) || is_fp8(recipe_.wgrad))
-    dy_codes = gradient_.cast(float_matrix(dy), is_fp8(recipe_.wgrad), context);
+  QuantizedTensor dy_codes =
+      gradient_.cast(float_matrix(dy), {is_fp8(recipe_.dgrad), is_fp8(recipe_.wgrad)}, context);
   if (is_fp8(recipe_.dgrad))
     fp8_product(recipe_.dgrad, dy_codes, *weight_codes_.transposed, dx, context.threads);
   else

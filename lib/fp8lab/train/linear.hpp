@@ -49,15 +49,16 @@ class LinearProducts<float> {
   void backward(const Matrix<float>& dy, const Matrix<float>& w, Matrix<float>& dx,
                 Matrix<float>& dw, const PassContext& context);
 
-  /// What the casts remember, for checkpoints: activation, weight, gradient.
-  [[nodiscard]] std::vector<OperandCast*> casts() { return {&activation_, &weight_, &gradient_}; }
+  /// What the casts remember, for checkpoints: activation, weight, gradient, each followed by
+  /// that of its second product where it is cast otherwise there.
+  [[nodiscard]] std::vector<OperandCast*> casts();
 
  private:
   LinearRecipe recipe_;
   std::vector<float> multipliers_;
-  OperandCast activation_;
-  OperandCast weight_;
-  OperandCast gradient_;
+  TwoCasts activation_;
+  TwoCasts weight_;
+  TwoCasts gradient_;
   Matrix<float> x_;  ///< where wgrad needs the original
   QuantizedTensor weight_codes_;
   std::shared_ptr<const QuantizedTensor> x_transposed_;

@@ -22,7 +22,10 @@ LinearRecipe from_preset(const Preset& preset) {
   LinearRecipe r{.name = std::string(preset.name),
                  .activation = preset.activation,
                  .weight = preset.weight,
-                 .gradient = preset.gradient};
+                 .gradient = preset.gradient,
+                 .weight_for_dgrad = preset.weight_for_dgrad,
+                 .activation_for_wgrad = preset.activation_for_wgrad,
+                 .gradient_for_wgrad = preset.gradient_for_wgrad};
   const std::int64_t block = preset.activation.k_block;
   const std::string_view model = block == kMxBlock ? "sm100.tcgen05.e4m3" : "sm90.wgmma.e4m3";
   const std::int64_t backward = block == 0 ? kSplitAccumulation : block;

@@ -2,6 +2,7 @@
 // How a linear layer computes its three products, as values.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,12 +37,16 @@ using Float32Multiply = void (*)(Operand<float>, Operand<float>, Output<float>, 
 ///   dgrad    dX [tokens, in]  = dY [tokens, out] . W^T [in, out]^T
 ///   wgrad    dW [out, in]     = dY^T [out, tokens] . X^T [in, tokens]^T
 /// An FP8 operand of dgrad or wgrad that is a transpose is cast from the
-/// original values with the tiles along its own summed dimension.
+/// original values with the tiles along its own summed dimension. Each operand enters two
+/// products; the second one may have a recipe of its own.
 struct LinearRecipe {
   std::string name = "fp32";
   Recipe activation{};
   Recipe weight{};
   Recipe gradient{};
+  std::optional<Recipe> weight_for_dgrad{};  ///< unset: that of the other product
+  std::optional<Recipe> activation_for_wgrad{};
+  std::optional<Recipe> gradient_for_wgrad{};
   GemmSettings forward{};
   GemmSettings dgrad{};
   GemmSettings wgrad{};

@@ -28,4 +28,24 @@ void OperandCast::restore(const std::vector<float>& amaxes) {
   amaxes_ = amaxes;
 }
 
+TwoCasts::TwoCasts(const std::string& name, const Recipe& first,
+                   const std::optional<Recipe>& second, const std::string& second_product)
+    : first_(name, first) {
+  if (second) second_.emplace(name + "." + second_product, *second);
+}
+
+QuantizedTensor TwoCasts::cast(const FloatMatrix& x, OperandUse use, const PassContext& context) {
+  if (!use.first && !use.second) return {};
+  if (!second_) return first_.cast(x, use.second, context);
+  QuantizedTensor q;
+  if (use.first) q = first_.cast(x, false, context);
+  if (use.second) q.transposed = second_->cast(x, true, context).transposed;
+  return q;
+}
+
+void TwoCasts::list(std::vector<OperandCast*>& casts) {
+  casts.push_back(&first_);
+  if (second_) casts.push_back(&*second_);
+}
+
 }  // namespace fp8lab::train

@@ -35,6 +35,36 @@ std::unique_ptr<AdamW> make_optimizer(const TrainerOptions& options, Model<float
   return std::make_unique<AdamW>(options.optimizer, tensors);
 }
 
+void require_count(std::string_view name, std::int64_t value, std::int64_t least,
+                   std::int64_t most) {
+  require(value >= least && value <= most, name, fmt::format("{} to {}", least, most),
+          fmt::format("{}", value));
+}
+
+void check(const TrainerOptions& options) {
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+  constexpr std::int64_t kMostSteps = 1'000'000'000;
+  // A scale and its inverse are binary32 numbers with room for gradients above and below.
+  constexpr int kMostExponent = 120;
+  int exponent = 0;
+  const bool power = std::frexp(options.loss_scale, &exponent) == 0.5;
+  require(power && std::abs(exponent - 1) <= kMostExponent, "loss_scale",
+          fmt::format("a power of two from 2^-{0} to 2^{0}", kMostExponent),
+          fmt::format("{:g}", options.loss_scale));
+  require_count("sequences", options.sequences, 1, kMostTokens);
+  require_count("length", options.length, 1, kMostTokens);
+  require_count("sequences * length", options.sequences * options.length, 1, kMostTokens);
+  require_count("steps", options.schedule.steps, 1, kMostSteps);
+  require_count("warmup", options.schedule.warmup, 0, kMostSteps);
+  const auto require_positive = [](std::string_view name, double value) {
+    require(std::isfinite(value) && value >= 0.0, name, "a finite number >= 0",
+            fmt::format("{:g}", value));
+  };
+  require_positive("learning_rate", options.schedule.peak);
+  require_positive("final_share", options.schedule.final_share);
+  require_positive("clip_norm", options.clip_norm);
+}
+
 }  // namespace
 
 double Schedule::at(std::int64_t step) const {
@@ -50,10 +80,7 @@ Trainer::Trainer(TrainerOptions options, std::shared_ptr<const DataSource> data)
   require(data_->vocabulary() <= vocabulary(options_), "vocabulary",
           fmt::format("at least the data's {}", data_->vocabulary()),
           fmt::format("{}", vocabulary(options_)));
-  int exponent = 0;
-  require(std::frexp(options_.loss_scale, &exponent) == 0.5, "loss_scale", "a power of two",
-          fmt::format("{:g}", options_.loss_scale));
-  require(options_.sequences > 0, "sequences", "at least 1", fmt::format("{}", options_.sequences));
+  check(options_);
   model_ = make_model(options_);
   optimizer_ = make_optimizer(options_, *model_);
 }

@@ -8,6 +8,24 @@
 namespace fp8lab::train {
 namespace {
 
+// Products of two sizes fit into 64 bits with room to spare.
+constexpr std::int64_t kMostSize = std::int64_t{1} << 24;
+
+void require_size(std::string_view name, std::int64_t value, std::int64_t least) {
+  require(value >= least && value <= kMostSize, name, fmt::format("{} to {}", least, kMostSize),
+          fmt::format("{}", value));
+}
+
+const TransformerShape& checked(const TransformerShape& shape) {
+  require_size("vocabulary", shape.vocabulary, 2);
+  require_size("length", shape.length, 1);
+  require_size("width", shape.width, 1);
+  require_size("layers", shape.layers, 1);
+  require_size("heads", shape.heads, 1);
+  require_size("hidden", shape.hidden, 1);
+  return shape;
+}
+
 template <typename T>
 void initialize_linear(Linear<T>& linear, double factor, std::uint64_t seed) {
   const auto inputs = static_cast<double>(linear.weight().shape[1]);
@@ -81,7 +99,7 @@ std::vector<Parameter<T>*> TransformerBlock<T>::parameters() {
 template <typename T>
 Transformer<T>::Transformer(const TransformerShape& shape, const ModelRecipe& recipe,
                             std::uint64_t seed)
-    : shape_(shape),
+    : shape_(checked(shape)),
       embedding_("embedding", shape.vocabulary, shape.length, shape.width),
       norm_("norm", shape.norm, shape.width),
       head_("head", shape.width, shape.vocabulary, recipe.head) {

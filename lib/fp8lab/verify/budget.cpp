@@ -10,6 +10,7 @@
 
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
@@ -57,7 +58,10 @@ class Row {
 /// Follows one accumulator over [begin, end) of K.
 class Accumulation {
  public:
-  Accumulation(const AccumulatorModel& model, double start) : model_(model) { sum_.value = start; }
+  Accumulation(const AccumulatorModel& model, double start) : model_(model) {
+    sum_.value = start;
+    if (model.output_format == FormatId::f16) round_to_output();  // c enters as FP16
+  }
 
   void run(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
     if (model_.kind == AccumulationKind::fp16_halves) return run_halves(a, b, begin, end);
@@ -76,9 +80,7 @@ class Accumulation {
   /// Instruction by instruction: two fused steps from zero, whose sum is added in binary32.
   /// FP8 operands bring exponents that are not below those of their FP16 values.
   void run_halves(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
-    AccumulatorModel half = model_;
-    half.kind = AccumulationKind::fused_dot_product;
-    half.terms = model_.terms / 2;
+    const AccumulatorModel half = step_of_halves(model_);
     std::vector<std::int64_t> at;
     for (std::int64_t k = begin; k < end; k += model_.terms) {
       Accumulation both(half, 0.0);
@@ -87,13 +89,30 @@ class Accumulation {
         for (int i = 0; i < half.terms; ++i, ++place)
           if (const std::int64_t term = k + term_of_halves(place, model_.terms); term < end)
             at.push_back(term);
-        both.step(a, b, at);
+        if (model_.halves_order == HalvesOrder::chained) {
+          both.step(a, b, at);
+        } else {
+          Accumulation one(half, 0.0);
+          one.step(a, b, at);
+          both.add(one.sum_);
+        }
       }
-      sum_.error += both.sum_.error + kDoubleStep * std::abs(sum_.value + both.sum_.value);
-      sum_.value += both.sum_.value;
-      sum_.error += (std::abs(sum_.value) + sum_.error) * kFloatStep;
-      sum_.check_range(FormatId::f32);
+      add(both.sum_);
     }
+  }
+
+  /// An ordinary addition in the output's format, nearest even.
+  void add(const Bounded& sum) {
+    sum_.error += sum.error + kDoubleStep * std::abs(sum_.value + sum.value);
+    sum_.value += sum.value;
+    sum_.overflows |= sum.overflows;
+    round_to_output();
+    sum_.check_range(model_.output_format);
+  }
+  void round_to_output() {
+    const bool half = model_.output_format == FormatId::f16;
+    sum_.error += (std::abs(sum_.value) + sum_.error) * (half ? 0x1p-11 : kFloatStep);
+    if (half) sum_.error += 0x1p-25;  // half a step of its subnormals
   }
 
   /// The terms `at`, which come together where the model has steps.
@@ -118,6 +137,9 @@ class Accumulation {
         sum_.error += std::ldexp(std::abs(p), -model_.product_fraction_bits);
     }
     if (live == 0) return;
+    largest = std::max(largest, model_.min_alignment_exponent);
+    if (model_.output_format == FormatId::f16 && reach > 0.0)
+      largest = std::max(largest, format(FormatId::f16).min_exponent());  // a subnormal c
     const double total = std::abs(sum_.value) + magnitude;
     sum_.value += partial;
     sum_.error += static_cast<double>(at.size()) * kDoubleStep * total;
@@ -171,23 +193,28 @@ Bounded accumulate(const GemmProblem& p, const Row& a, const Row& b, std::int64_
                    std::int64_t column) {
   const Scales scales{{p.a_scales, p.a}, {p.b_scales, p.b}};
   const double c = p.c == nullptr ? 0.0 : p.c[row * p.b.rows + column];
+  if (p.a.k == 0) return {c, 0.0};
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
   const bool in_blocks = scales.a.varies_along_k() || scales.b.varies_along_k();
-  Bounded final{scaled && !in_blocks ? 0.0 : c, 0.0};
+  const CPlacement place = c_placement(p);
+  const double start = place == CPlacement::accumulator ? c : 0.0;
+  Bounded final{place == CPlacement::promoted_sum ? c : 0.0, 0.0};
   if (p.promotion_interval == 0) {
-    Accumulation sum(p.model, final.value);
+    Accumulation sum(p.model, start);
     sum.run(a, b, 0, p.a.k);
     final = sum.result();
   } else {
     for (std::int64_t k = 0; k < p.a.k; k += p.promotion_interval) {
-      Accumulation sum(p.model, 0.0);
+      Accumulation sum(p.model, k == 0 ? start : 0.0);
       sum.run(a, b, k, std::min(p.a.k, k + p.promotion_interval));
       scale_into(sum.result(), in_blocks ? scales.at(row, column, k) : 1.0, final);
     }
   }
-  if (!scaled || in_blocks || p.a.k == 0) return final;
-  Bounded out{c, 0.0};
-  scale_into(final, scales.at(row, column, 0), out);
+  const bool scaled_last = scaled && !in_blocks;
+  const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
+  if (!scaled_last && !c_last) return final;
+  Bounded out{c_last ? c : 0.0, 0.0};
+  scale_into(final, scaled_last ? scales.at(row, column, 0) : 1.0, out);
   return out;
 }
 
@@ -231,6 +258,7 @@ double half_step(const Format& f, double x) {
 }  // namespace
 
 ErrorBudget error_budget(const Product& product, std::int64_t row, std::int64_t column) {
+  const FloatEnvironment environment;
   const Row a(product.problem.a, row);
   const Row b(product.problem.b, column);
   ErrorBudget budget;
@@ -256,6 +284,15 @@ bool within(const ErrorBudget& budget, const OutputCast& output, std::uint32_t c
   // An end that overflowed to NaN has no order; the code must then be that NaN or beyond the other.
   if (std::isnan(x)) return std::isnan(low) || std::isnan(high);
   return !(x < low) && !(x > high);
+}
+
+bool allowed(const ErrorBudget& budget, const OutputCast& output, std::uint32_t golden,
+             std::uint32_t code) {
+  const auto is_nan = [&](std::uint32_t x) {
+    return unpack(format(output.format), x).value_class == ValueClass::nan;
+  };
+  if (golden == code || (is_nan(golden) && is_nan(code))) return true;
+  return within(budget, output, code);  // nothing is within a special element's
 }
 
 }  // namespace fp8lab

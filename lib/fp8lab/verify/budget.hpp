@@ -11,7 +11,7 @@ namespace fp8lab {
 /// The error budget of one output. Every part is a bound on an absolute error, in
 /// the units of D, derived in FP64 from this element's own operands.
 struct ErrorBudget {
-  double exact = 0.0;         ///< the exact sum of the codes, scaled, plus C
+  double exact = 0.0;         ///< the exact sum of the codes and C, each scaled as it enters
   double quantization = 0.0;  ///< what quantizing A and B can move it; 0 where they came as codes
   /// What truncation and rounding inside the accumulator, its promotion and the scales can.
   double accumulation = 0.0;
@@ -36,5 +36,10 @@ ErrorBudget error_budget(const Product& product, std::int64_t row, std::int64_t 
 
 /// Whether a code lies in the budget.
 bool within(const ErrorBudget& budget, const OutputCast& output, std::uint32_t code);
+
+/// Whether a right output may have this code where the golden one has `golden`: the same, any NaN
+/// for a NaN, or one within the budget.
+bool allowed(const ErrorBudget& budget, const OutputCast& output, std::uint32_t golden,
+             std::uint32_t code);
 
 }  // namespace fp8lab

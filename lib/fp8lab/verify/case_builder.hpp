@@ -78,6 +78,10 @@ struct Builder {
   }
 
   [[nodiscard]] int lowest_product() const { return a.min_exponent() + b.min_exponent(); }
+  /// The place of the last bit of the smallest product.
+  [[nodiscard]] int lowest_bit() const {
+    return lowest_product() - a.mantissa_bits - b.mantissa_bits;
+  }
   [[nodiscard]] int highest_product() const { return max_exponent(a) + max_exponent(b); }
   [[nodiscard]] int any_index() { return draws.between(0, terms - 1); }
 
@@ -96,6 +100,16 @@ struct Builder {
     const bool flip = draws.coin();
     set(i, normal_code(a, negative != flip, at, a_mantissa),
         normal_code(b, flip, exponent - at, b_mantissa));
+  }
+  /// Makes term i +-2^exponent, of subnormals where normal numbers do not reach so low.
+  void set_power(int i, bool negative, int exponent) {
+    if (exponent >= lowest_product()) return set_product(i, negative, exponent, 0, 0);
+    const int b_exponent = exponent - (a.min_exponent() - a.mantissa_bits);
+    const std::uint32_t b_code =
+        b_exponent >= b.min_exponent()
+            ? normal_code(b, false, b_exponent, 0)
+            : std::uint32_t{1} << std::max(b_exponent - (b.min_exponent() - b.mantissa_bits), 0);
+    set(i, 1u | (negative ? a.sign_mask() : 0), b_code);
   }
   void set_random_product(int i, bool negative, int exponent) {
     set_product(i, negative, exponent, draws.bits(), draws.bits());

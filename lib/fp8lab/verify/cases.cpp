@@ -162,9 +162,27 @@ void large_zeros(Builder& c) {
   if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - 12, c.draws.bits());
 }
 
+// An FP16 sum at the middle between two outputs, or beside it by about the last bit that the
+// alignment keeps.
+void half_ties(Builder& c) {
+  const int cut = cut_of(c.model);
+  const int top = std::min(c.top_exponent(cut + 1), 14);
+  const bool wide = c.draws.coin();  // the large product reaches [2, 4)
+  const auto leading = [&](const Format& f) {
+    return wide ? std::uint32_t{1} << (f.mantissa_bits - 1) : 0;
+  };
+  c.set_product(0, c.draws.coin(), top, leading(c.a), leading(c.b));
+  if (c.terms > 1) c.set_product(1, c.draws.coin(), top - (wide ? 10 : 11), 0, 0);
+  // Of FP16 halves the terms 0, 1 and 4 are in one.
+  if (c.terms > 2)
+    c.set_product(c.terms > 4 ? 4 : 2, c.draws.coin(), top - cut + c.draws.between(-1, 1), 0, 0);
+}
+
 // A sum that lies at, or one bit beside, the middle between two outputs.
 void ties(Builder& c) {
-  const int output = c.model.output_format == FormatId::f16 ? 10 : c.model.output_fraction_bits;
+  const bool half = c.model.output_format == FormatId::f16;
+  if (half && c.draws.coin()) return half_ties(c);
+  const int output = half ? 10 : c.model.output_fraction_bits;
   const int top = c.top_exponent(output + 2);
   c.set_product(0, false, top, 0, 0);
   if (c.terms > 1) c.set_product(1, c.draws.coin(), top - output - 1, 0, 0);
@@ -195,10 +213,47 @@ void truncated_signs(Builder& c) {
   c.set_product(c.any_index(), c.draws.coin(), top, 0, 0);
 }
 
+/// Positive products that add up to (2^bits - 1) * 2^unit, from term `i` on; returns the next term.
+int set_ones(Builder& c, int i, int bits, int unit) {
+  const int most = c.a.mantissa_bits + 1;
+  for (int left = bits; left > 0 && i < c.terms; ++i) {
+    const int ones = std::min(left, most);
+    const std::uint32_t mantissa = ((std::uint32_t{1} << (ones - 1)) - 1) << (most - ones);
+    c.set_product(i, false, unit + left - 1, mantissa, 0);
+    left -= ones;
+  }
+  return i;
+}
+
+// Sums so small that the unit's lower limit aligns them, one last place away from another output:
+// places just above and below the limit's last one decide.
+void lower_limit(Builder& c) {
+  const int unit = c.model.min_alignment_exponent - c.model.alignment_fraction_bits;
+  const bool half = c.model.output_format == FormatId::f16;
+  const int step = half ? -24 : -126 - c.model.output_fraction_bits;  // the smallest output
+  if (unit < c.lowest_bit() || unit >= step) return subnormals(c);
+  c.out.c = c.draws.coin() ? 0x80000000u : 0;
+  int next = 0;
+  int lowest_tail = unit - 1;
+  if (half) {
+    c.set_product(next++, false, step - 1, 0, 0);  // a tie
+    // A subnormal c cuts at the last place of FP16's smallest exponent, or of its own.
+    if (c.draws.coin()) {
+      c.out.c = float_bits(false, step + c.draws.between(0, 9), 0);
+      lowest_tail = c.draws.between(unit - 1, -14 - c.model.alignment_fraction_bits);
+    }
+  } else {
+    next = set_ones(c, next, step - unit, unit);
+  }
+  const int tail = lowest_tail + c.draws.between(0, 1);
+  for (int n = c.draws.between(1, 2); n > 0 && next < c.terms; --n)
+    c.set_power(next++, half && c.draws.coin(), tail);
+}
+
 using Strategy = void (*)(Builder&);
 constexpr std::array<Strategy, 13> kAdversarial{
-    cancellation, swamping,    wide_products, split_halves,  far_c,           extreme_c, constant,
-    subnormals,   large_zeros, ties,          near_overflow, truncated_signs, swamping};
+    cancellation, swamping,    wide_products, split_halves,  far_c,           extreme_c,  constant,
+    subnormals,   large_zeros, ties,          near_overflow, truncated_signs, lower_limit};
 
 std::uint32_t special_code(const Format& f, detail::Draws& draws) {
   const std::uint32_t sign = draws.coin() ? f.sign_mask() : 0;

@@ -10,7 +10,11 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/codes.hpp"
 #include "fp8lab/verify/variants.hpp"
 
@@ -89,20 +93,25 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
 /// Counts what a hypothesis gets right and sorts the ones that explain enough.
 class Judge {
  public:
-  Judge(FormatId id, std::vector<std::uint32_t> golden, std::vector<std::uint32_t> got)
-      : nan_(is_nan_table(id)), golden_(std::move(golden)), got_(std::move(got)) {
+  /// With budgets, one an element, codes within them are right.
+  Judge(const OutputCast& output, std::vector<std::uint32_t> golden, std::vector<std::uint32_t> got,
+        std::vector<ErrorBudget> budgets = {})
+      : output_(output),
+        golden_(std::move(golden)),
+        got_(std::move(got)),
+        budgets_(std::move(budgets)) {
     for (std::size_t i = 0; i < golden_.size(); ++i)
-      (same(golden_[i], got_[i]) ? diagnosis_.right : diagnosis_.mismatches) += 1;
+      (right(i, got_[i]) ? diagnosis_.right : diagnosis_.mismatches) += 1;
   }
 
   void consider(std::string name, std::string text, std::span<const std::uint32_t> codes) {
     ++diagnosis_.tried;
     Cause cause{std::move(name), std::move(text), 0, 0};
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      const bool right = same(golden_[i], got_[i]);
-      const bool given = same(codes[i], got_[i]);
-      cause.explained += !right && given ? 1 : 0;
-      cause.contradicted += right && !given ? 1 : 0;
+      if (right(i, got_[i]))
+        cause.contradicted += contradicts(i, codes[i]) ? 1 : 0;
+      else
+        cause.explained += explains(i, codes[i]) ? 1 : 0;
     }
     const auto share = [](std::uint64_t part, double of, std::uint64_t all) {
       return static_cast<double>(part) - of * static_cast<double>(all);
@@ -120,11 +129,18 @@ class Judge {
   [[nodiscard]] std::vector<std::size_t> some_mismatches(std::size_t most) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < golden_.size() && places.size() < most; ++i)
-      if (!same(golden_[i], got_[i])) places.push_back(i);
+      if (!right(i, got_[i])) places.push_back(i);
     return places;
   }
-  [[nodiscard]] bool got_at(std::size_t place, std::uint32_t code) const {
-    return same(got_[place], code);
+  /// The mismatch there is what a mistake gives that gives `code`.
+  [[nodiscard]] bool explains(std::size_t place, std::uint32_t code) const {
+    if (same(got_[place], code)) return true;
+    if (budgets_.empty() || is_nan(code) || is_nan(got_[place])) return false;
+    // Both may be off by as much as the budget allows.
+    const ErrorBudget& budget = budgets_[place];
+    const Format& f = format(output_.format);
+    const double off = std::abs(decode(f, got_[place]) - decode(f, code));
+    return !budget.special && off <= 2.0 * budget.total();
   }
 
   Diagnosis finish() {
@@ -137,17 +153,25 @@ class Judge {
   }
 
  private:
-  static std::function<bool(std::uint32_t)> is_nan_table(FormatId id) {
-    const Format& f = format(id);
-    return [&f](std::uint32_t code) { return unpack(f, code).value_class == ValueClass::nan; };
+  [[nodiscard]] bool is_nan(std::uint32_t code) const {
+    return unpack(format(output_.format), code).value_class == ValueClass::nan;
   }
   [[nodiscard]] bool same(std::uint32_t a, std::uint32_t b) const {
-    return a == b || (nan_(a) && nan_(b));
+    return a == b || (is_nan(a) && is_nan(b));
+  }
+  [[nodiscard]] bool right(std::size_t place, std::uint32_t code) const {
+    return budgets_.empty() ? same(golden_[place], code)
+                            : allowed(budgets_[place], output_, golden_[place], code);
+  }
+  /// A mistake that gives `code` there would have made the element, which is right, wrong.
+  [[nodiscard]] bool contradicts(std::size_t place, std::uint32_t code) const {
+    return budgets_.empty() ? !same(got_[place], code) : !right(place, code);
   }
 
-  std::function<bool(std::uint32_t)> nan_;
+  OutputCast output_;
   std::vector<std::uint32_t> golden_;
   std::vector<std::uint32_t> got_;
+  std::vector<ErrorBudget> budgets_;  // one an element, or none
   Diagnosis diagnosis_;
 };
 
@@ -182,6 +206,7 @@ class ProductHypotheses {
   void run(const std::vector<float>& golden) {
     casts(golden);
     scales();
+    places_of_c();
     operands();
     promotions();
     accumulators();
@@ -231,14 +256,28 @@ class ProductHypotheses {
             with_power_of_two_scales(product_, side));
     }
     whole("swapped_scales", "A's scales on B and B's on A", with_swapped_scales(product_));
-    for (const ScaleOrder order :
-         {ScaleOrder::product_then_fma, ScaleOrder::product_then_add, ScaleOrder::a_then_fma_b}) {
+    for (const ScaleOrder order : scale_orders()) {
       if (order == product_.problem.scale_order || product_.problem.a_scales.empty()) continue;
       Product other = sampled_;
       other.problem.scale_order = order;
       add(fmt::format("scale_order_{}", to_string(order)),
           fmt::format("scales applied in the order {}", to_string(order)), other);
     }
+  }
+
+  void places_of_c() {
+    const GemmProblem& p = sampled_.problem;
+    if (p.c == nullptr) return;
+    for (const CPlacement place : possible_c_placements(p)) {
+      if (place == c_placement(p)) continue;
+      Product other = sampled_;
+      other.problem.c_enters = place;
+      add(fmt::format("c_in_{}", to_string(place)),
+          fmt::format("C entered elsewhere: as c_enters={}", to_string(place)), other);
+    }
+    Product other = sampled_;
+    other.problem.c = nullptr;
+    add("missing_c", "C left out", other);
   }
 
   void operands() {
@@ -268,6 +307,9 @@ class ProductHypotheses {
       if (in_blocks || interval == p.promotion_interval || !possible) continue;
       Product other = sampled_;
       other.problem.promotion_interval = interval;
+      other.problem.c_enters = c_placement(p);
+      if (interval == 0 && p.c_enters == CPlacement::promoted_sum)
+        other.problem.c_enters = CPlacement::epilogue;
       add(interval == 0 ? "no_promotion" : fmt::format("promotion_{}", interval),
           interval == 0 ? "no promotion to FP32 at all"
                         : fmt::format("promotion to FP32 every {} terms", interval),
@@ -298,7 +340,7 @@ class ProductHypotheses {
     return std::any_of(places.begin(), places.end(), [&](std::size_t place) {
       const auto at = static_cast<std::int64_t>(place);
       const Product one = take(other, {{at / other.columns()}, {at % other.columns()}});
-      return judge_.got_at(place, code_at(one.output.format, golden_output(one, 1), 0));
+      return judge_.explains(place, code_at(one.output.format, golden_output(one, 1), 0));
     });
   }
 
@@ -309,6 +351,19 @@ class ProductHypotheses {
   int threads_;
 };
 
+std::vector<ErrorBudget> budgets_of(const Product& product, int threads) {
+  std::vector<ErrorBudget> budgets(product.size());
+  FirstError error;
+#pragma omp parallel for schedule(dynamic) num_threads(team_size(threads))
+  for (std::size_t i = 0; i < budgets.size(); ++i)
+    error.guard([&] {
+      const auto at = static_cast<std::int64_t>(i);
+      budgets[i] = error_budget(product, at / product.columns(), at % product.columns());
+    });
+  error.rethrow();
+  return budgets;
+}
+
 float scaled(float x, std::span<const float> scale, std::size_t i) {
   return canonical(x * scale[scale.size() == 1 ? 0 : i]);
 }
@@ -316,9 +371,14 @@ float scaled(float x, std::span<const float> scale, std::size_t i) {
 }  // namespace
 
 Diagnosis diagnose(const Product& product, std::span<const std::byte> got,
-                   std::span<const std::int64_t> mismatches, int threads) {
+                   std::span<const std::int64_t> mismatches, int threads, Closeness closeness) {
   if (mismatches.empty()) return {};
-  const Sample sample = sample_of(product, mismatches);
+  return diagnose(product, got, sample_of(product, mismatches), threads, closeness);
+}
+
+Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const Sample& sample,
+                   int threads, Closeness closeness) {
+  const FloatEnvironment environment;
   const Product sampled = take(product, sample);
   const FormatId id = product.output.format;
   const std::vector<float> golden = compute(sampled, threads);
@@ -327,13 +387,16 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got,
     for (const std::int64_t column : sample.columns)
       got_codes.push_back(
           code_at(id, got, static_cast<std::size_t>(row * product.columns() + column)));
-  Judge judge(id, words(id, cast_output(golden, product.output, threads)), std::move(got_codes));
+  Judge judge(
+      product.output, words(id, cast_output(golden, product.output, threads)), std::move(got_codes),
+      closeness == Closeness::budget ? budgets_of(sampled, threads) : std::vector<ErrorBudget>{});
   ProductHypotheses(product, sample, sampled, judge, threads).run(golden);
   return judge.finish();
 }
 
 Diagnosis diagnose_cast(const CastSpec& spec, std::span<const float> x,
                         std::span<const float> scale, std::span<const std::byte> got) {
+  const FloatEnvironment environment;
   const std::vector<std::uint32_t> got_codes = words(spec.format, got);
   require(got_codes.size() == x.size(), "got", fmt::format("{} codes, as x", x.size()),
           fmt::format("{}", got_codes.size()));
@@ -345,8 +408,8 @@ Diagnosis diagnose_cast(const CastSpec& spec, std::span<const float> x,
     return codes;
   };
   const auto cast = cast_as(spec.format, spec.policy);
-  Judge judge(spec.format, codes_of([&](std::size_t i) { return cast(scaled(x[i], scale, i)); }),
-              got_codes);
+  Judge judge({spec.format, spec.policy},
+              codes_of([&](std::size_t i) { return cast(scaled(x[i], scale, i)); }), got_codes);
   for (const CastMistake& mistake : cast_mistakes(spec.format, spec.policy))
     judge.consider(mistake.name, mistake.text,
                    codes_of([&](std::size_t i) { return mistake.code(scaled(x[i], scale, i)); }));

@@ -34,10 +34,21 @@ inline constexpr double kExplainedShare = 0.95;
 /// ... and would change at most this share of the right elements.
 inline constexpr double kContradictedShare = 0.05;
 
+/// What counts as a mismatch, and as explained.
+enum class Closeness : std::uint8_t {
+  bits,    ///< another code than the golden one; the same code
+  budget,  ///< outside of the error budget; as near to it as the budget is wide
+};
+
 /// Diagnoses `got`, the codes of the whole output [m, n], on at most 16 rows and
 /// 256 columns in which mismatches lie. `mismatches`: indices of some, ascending.
 Diagnosis diagnose(const Product& product, std::span<const std::byte> got,
-                   std::span<const std::int64_t> mismatches, int threads = 0);
+                   std::span<const std::int64_t> mismatches, int threads = 0,
+                   Closeness closeness = Closeness::bits);
+
+/// The same on the elements of `sample`, whether they differ or not.
+Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const Sample& sample,
+                   int threads = 0, Closeness closeness = Closeness::bits);
 
 /// What a quantized dump should be: codes of x[i] * scale[i] under a policy.
 struct CastSpec {

@@ -32,8 +32,14 @@ std::vector<std::int64_t> promotion_intervals(const GemmProblem& p, int terms) {
   const std::int64_t end = tile > 0 ? tile : p.a.k - 1;
   for (std::int64_t interval = 16; interval <= end; interval *= 2) add(interval);
   if (tile > 0) add(tile);
-  if (tile == 0 && p.c != nullptr) add((p.a.k + terms - 1) / terms * terms);
   return intervals;
+}
+
+std::vector<CPlacement> places_of_c(const GemmProblem& p, std::int64_t interval) {
+  if (p.c == nullptr) return {CPlacement::unnamed};
+  GemmProblem promoted = p;
+  promoted.promotion_interval = interval;
+  return possible_c_placements(promoted);
 }
 
 std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byte> codes) {
@@ -102,11 +108,8 @@ std::vector<std::uint32_t> round_output(std::span<const float> d, const OutputRo
 std::vector<Accumulation> accumulations(const GemmProblem& p,
                                         std::span<const NamedAccumulator> accumulators) {
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
-  std::vector<ScaleOrder> orders{ScaleOrder::product_then_fma};
-  if (scaled) {
-    orders.push_back(ScaleOrder::product_then_add);
-    orders.push_back(ScaleOrder::a_then_fma_b);
-  }
+  const std::span<const ScaleOrder> orders =
+      scale_orders().first(scaled ? scale_orders().size() : 1);
   std::vector<Accumulation> result;
   for (const int parts : {1, 2, 4, 8, 16})
     for (std::size_t i = 0; i < accumulators.size(); ++i) {
@@ -114,7 +117,9 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
       for (const std::int64_t interval : promotion_intervals(p, terms)) {
         const std::int64_t step = interval > 0 ? interval : terms;
         if (parts > 1 && (p.a.k + step - 1) / step < parts) continue;
-        for (const ScaleOrder order : orders) result.push_back({i, interval, order, parts});
+        for (const CPlacement place : places_of_c(p, interval))
+          for (const ScaleOrder order : orders)
+            result.push_back({i, interval, order, parts, place});
       }
     }
   return result;
@@ -126,6 +131,7 @@ std::vector<float> compute(const Product& product, const Accumulation& accumulat
   changed.problem.model = accumulators[accumulation.accumulator].accumulator;
   changed.problem.promotion_interval = accumulation.promotion_interval;
   changed.problem.scale_order = accumulation.scale_order;
+  changed.problem.c_enters = accumulation.c_enters;
   if (accumulation.split_k == 1) return compute(changed, threads);
   return compute_split_k(changed, accumulation.split_k).value();
 }

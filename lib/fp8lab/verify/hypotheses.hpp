@@ -46,12 +46,13 @@ struct Accumulation {
   std::int64_t promotion_interval = 0;
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   int split_k = 1;
+  CPlacement c_enters = CPlacement::unnamed;  ///< where there is a C
 };
 
 /// Every way to accumulate the problem's operands: promotion never, or every 16, 32 ...
-/// terms below K (with scales that change along K: what divides their tiles); with C also
-/// one interval over all of K, where C is added to the finished sum; the three scale
-/// orders where there are scales; K whole or in 2, 4, 8 or 16 parts. Unsplit ones first.
+/// terms below K (with scales that change along K: what divides their tiles); all scale
+/// orders where there are scales; all places of C where there is one; K whole or in 2, 4, 8
+/// or 16 parts. Unsplit ones first.
 std::vector<Accumulation> accumulations(const GemmProblem& problem,
                                         std::span<const NamedAccumulator> accumulators);
 

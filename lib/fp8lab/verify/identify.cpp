@@ -1,13 +1,15 @@
 #include "fp8lab/verify/identify.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/verify/codes.hpp"
 #include "fp8lab/verify/hypotheses.hpp"
 
@@ -34,7 +36,7 @@ class Search {
   Search(const Product& product, std::span<const std::byte> got, int threads)
       : product_(product),
         got_(got),
-        threads_(threads > 0 ? threads : omp_get_max_threads()),
+        threads_(team_size(threads)),
         accumulators_(accumulators_for(product.problem.a.format, product.problem.b.format)),
         roundings_(output_roundings(product.output.format)),
         accumulations_(accumulations(product.problem, accumulators_)) {
@@ -80,9 +82,14 @@ class Search {
     std::vector<std::size_t> begins;
     for (std::size_t i = 0; i < alive_.size(); ++i)
       if (i == 0 || alive_[i].accumulation != alive_[i - 1].accumulation) begins.push_back(i);
+    FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)
     for (std::size_t i = 0; i < begins.size(); ++i)
-      judge(sampled, begins[i], i + 1 < begins.size() ? begins[i + 1] : alive_.size());
+      error.guard([&] {
+        const FloatEnvironment environment;
+        judge(sampled, begins[i], i + 1 < begins.size() ? begins[i + 1] : alive_.size());
+      });
+    error.rethrow();
   }
 
   void judge(const Product& sampled, std::size_t begin, std::size_t end) {
@@ -117,8 +124,12 @@ class Search {
 
   [[nodiscard]] Explanation explanation_of(const Hypothesis& one) const {
     const Accumulation& how = accumulations_[one.accumulation];
-    return {accumulators_[how.accumulator].names, how.promotion_interval, how.scale_order,
-            how.split_k, roundings_[one.rounding].name};
+    return {accumulators_[how.accumulator].names,
+            how.promotion_interval,
+            how.scale_order,
+            how.split_k,
+            roundings_[one.rounding].name,
+            how.c_enters};
   }
 
   /// Groups hypotheses by what they give; within a group they stay in the order tried.
@@ -200,6 +211,7 @@ class Search {
 }  // namespace
 
 Identification identify(const Product& product, std::span<const std::byte> got, int threads) {
+  const FloatEnvironment environment;
   const FormatId id = product.output.format;
   const std::size_t bytes = product.size() * static_cast<std::size_t>(format(id).storage_bits / 8);
   require(got.size() == bytes, "got",

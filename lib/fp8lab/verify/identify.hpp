@@ -22,6 +22,7 @@ struct Explanation {
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   int split_k = 1;            ///< parts of K, summed alone and added in FP32 in order
   std::string_view rounding;  ///< of the output, see hypotheses.hpp
+  CPlacement c_enters = CPlacement::unnamed;  ///< where there is a C
 
   friend bool operator==(const Explanation&, const Explanation&) = default;
 };
@@ -72,7 +73,7 @@ inline constexpr std::size_t kSeparatingShown = 8;
 /// Identifies `got`, the codes of the whole output [m, n], row-major.
 ///
 /// Of `product` the operands, scales, C and the output's format count; its own model,
-/// promotion, scale order and output policy do not. Hypotheses are first computed on a
+/// promotion, scale order, place of C and output policy do not. Hypotheses are first computed on a
 /// few outputs, those that are right there (and the next best) on more, and those that
 /// are right on at most 64 x 64 outputs on all of them; at most 32 of these. NaN codes
 /// count as equal. The result does not depend on `threads` (0: all).
@@ -81,7 +82,7 @@ Identification identify(const Product& product, std::span<const std::byte> got, 
 /// The same for a tensor: throws `Error` unless it is row-major [m, n] of the output's type.
 Identification identify(const Product& product, const Operand& got, int threads = 0);
 
-/// `sm90.mma.e4m3 (= sm90.wgmma.e4m3), promotion 128, scales product_then_fma`.
+/// `sm90.mma.e4m3 (= sm100.mma.e4m3), promotion 128, scales product_then_fma`.
 std::string describe(const Explanation& explanation, bool scaled);
 
 /// The ranking for people: at most `most` classes.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/identify.hpp"
 
@@ -17,6 +18,11 @@ std::string code_text(FormatId id, std::uint32_t code) {
   if (id == FormatId::f32)
     return fmt::format("{} ({:.9g})", code_hex(f, code), std::bit_cast<float>(code));
   return fmt::format("{} ({:.6g})", code_hex(f, code), decode(f, code));
+}
+
+std::string_view place_text(CPlacement place) {
+  if (place == CPlacement::accumulator) return "the accumulator";
+  return place == CPlacement::epilogue ? "the epilogue" : "the promoted sum";
 }
 
 std::string describe_class(const Identification& result, const ExplanationClass& one) {
@@ -51,11 +57,14 @@ std::string describe(const Explanation& one, bool scaled) {
   text += one.promotion_interval == 0 ? ", no promotion"
                                       : fmt::format(", promotion {}", one.promotion_interval);
   if (scaled) text += fmt::format(", scales {}", to_string(one.scale_order));
+  if (one.c_enters != CPlacement::unnamed)
+    text += fmt::format(", C in {}", place_text(one.c_enters));
   if (one.split_k > 1) text += fmt::format(", K in {} parts", one.split_k);
   return text + fmt::format(", output {}", one.rounding);
 }
 
 std::string describe(const Identification& result, std::size_t most) {
+  const FloatEnvironment environment;
   std::string text = fmt::format("D [{}, {}] over k = {}, {}\n", result.rows, result.columns,
                                  result.k, format(result.output).name);
   if (result.ranking.empty()) return text + "no hypothesis fits these operands\n";

@@ -1,6 +1,11 @@
 #pragma once
 // Could the test have failed? Known faults are made from the problem itself and
-// put through the very check in use. A check that lets one pass has no power.
+// put through the very check in use.
+//
+// Faults come in classes. A bitwise check claims that nothing is wrong: it has power if it
+// sees every fault that applies. A check with a tolerance (the budget, a gate) says nothing of
+// errors that it allows: how sums and casts round is not its business. It has power if it
+// sees wrong outputs and wrong operands, some fault of each class that applies.
 
 #include <cstdint>
 #include <optional>
@@ -31,10 +36,18 @@ Check find_check(std::string_view name);
 /// All of them.
 std::vector<Check> all_checks();
 
+enum class FaultClass : std::uint8_t {
+  output,    ///< zeros, noise, signs, gain
+  operands,  ///< another operand or scale, or a part of K, was read
+  rounding,  ///< the right sum, accumulated or cast in another way
+};
+std::string_view to_string(FaultClass kind);
+
 /// One fault and which checks saw it.
 struct FaultOutcome {
   std::string name;
-  std::string text;            ///< what goes wrong
+  std::string text;  ///< what goes wrong
+  FaultClass kind = FaultClass::output;
   bool applies = true;         ///< false: the problem has no place for it, see `reason`
   std::string reason;          ///< why it does not apply, or why a check cannot see it
   double mismatch_rate = 0.0;  ///< share of output codes that the fault changes
@@ -49,6 +62,14 @@ struct PowerReport {
 
   /// The first applicable fault that check number `index` lets pass.
   [[nodiscard]] const FaultOutcome* undetected(std::size_t index) const;
+  /// Faults of this class that apply, and those of them that the check sees.
+  struct Seen {
+    std::size_t applicable = 0;
+    std::size_t seen = 0;
+  };
+  [[nodiscard]] Seen seen(std::size_t index, FaultClass kind) const;
+  /// Check number `index` could have failed for what it claims, see above.
+  [[nodiscard]] bool has_power(std::size_t index) const;
 };
 
 /// Tries the faults on at most 64 x 512 outputs, evenly spread: zeros, random

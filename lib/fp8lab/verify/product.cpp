@@ -14,8 +14,6 @@
 namespace fp8lab {
 namespace {
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 std::string shape_of(const TensorView& tensor) {
   return fmt::format("{} {}", to_string(tensor.type), shape_text(tensor.shape));
 }
@@ -66,31 +64,12 @@ CodeMatrix code_matrix(FormatId id, const TensorView& tensor, bool transposed) {
   return m;
 }
 
-/// The side of the tiles when `tiles` of them cover `size`.
-std::int64_t tile_side(std::string_view name, std::int64_t size, std::int64_t tiles) {
-  if (tiles == 1) return std::max<std::int64_t>(size, 1);
-  if (tiles == size) return 1;
-  for (const std::int64_t side : {128, 32})
-    if (tiles == ceil_divide(size, side)) return side;
-  require(tiles > 0 && size % tiles == 0, name,
-          fmt::format("1, {} (one each), {} (tiles of 128) or another even part of {}", size,
-                      ceil_divide(size, 128), size),
-          fmt::format("{}", tiles));
-  return size / tiles;
-}
-
-InverseScales inverse_scales(std::string_view name, const TensorView& tensor, const CodeMatrix& m,
+InverseScales inverse_scales(std::string_view name, const TensorView& tensor,
+                             const std::optional<ScaleTiles>& named, const CodeMatrix& m,
                              Product& product) {
-  std::vector<std::int64_t> shape = tensor.shape;
-  if (tensor.size() == 1) shape = {1, 1};
-  if (shape.size() == 1) shape.push_back(1);
-  require(shape.size() == 2, name, fmt::format("[], [{}] or a grid of tiles", m.rows),
-          shape_of(tensor));
-  const bool is_scale = is_float(tensor.type) || tensor.type == ElementType::e8m0fnu;
-  require(is_scale, name, "floats or e8m0fnu codes", shape_of(tensor));
-  const std::int64_t row_block = tile_side(fmt::format("{}: rows", name), m.rows, shape[0]);
-  const std::int64_t k_block = tile_side(fmt::format("{}: columns", name), m.k, shape[1]);
-  return {product.keep(to_float(tensor)), row_block, k_block};
+  require_scale_type(name, tensor.type);
+  const ScaleTiles tiles = checked_tiles(name, tensor.shape, named, m.rows, m.k);
+  return {product.keep(to_float(tensor)), tiles.rows, tiles.columns};
 }
 
 /// Float operands, quantized by one side of a preset.
@@ -135,8 +114,10 @@ void use_codes(const GemmOperands& operands, const InstructionModel& model, Prod
   p.a = code_matrix(operand_format("A", operands.a, model, model.a_format), operands.a, false);
   p.b = code_matrix(operand_format("B", operands.b, model, model.b_format), operands.b,
                     operands.transpose_b);
-  if (operands.scale_a) p.a_scales = inverse_scales("scale_a", *operands.scale_a, p.a, product);
-  if (operands.scale_b) p.b_scales = inverse_scales("scale_b", *operands.scale_b, p.b, product);
+  if (operands.scale_a)
+    p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.tiles_a, p.a, product);
+  if (operands.scale_b)
+    p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.tiles_b, p.b, product);
 }
 
 /// Scales of some rows, one a row.
@@ -241,6 +222,7 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   p.model = model.accumulator;
   p.promotion_interval = spec.promotion_interval;
   p.scale_order = spec.scale_order;
+  p.c_enters = spec.c_enters;
   const std::int64_t b_k = operands.b.shape[operands.transpose_b ? 0 : 1];
   const std::int64_t b_n = operands.b.shape[operands.transpose_b ? 1 : 0];
   const std::int64_t k = operands.a.shape[1];
@@ -288,6 +270,7 @@ Product make_product_of_unknown_model(const GemmOperands& operands, const Output
 GemmProblem of_unknown_model(GemmProblem p) {
   p.model = find_instruction_model("exact").accumulator;
   p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  p.c_enters = possible_c_placements(p).front();
   return p;
 }
 
@@ -349,6 +332,7 @@ Product take_k(const Product& product, std::int64_t begin, std::int64_t end) {
   result.a_original = result.b_original = nullptr;
   GemmProblem& p = result.problem;
   p.c = nullptr;
+  p.c_enters = CPlacement::unnamed;
   p.a_scales = take_scales_k(p.a_scales, p.a, begin, end, result);
   p.b_scales = take_scales_k(p.b_scales, p.b, begin, end, result);
   narrow_k(p.a, begin, end);

@@ -14,6 +14,7 @@
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/io/tensor.hpp"
+#include "fp8lab/verify/scale_shapes.hpp"
 
 namespace fp8lab {
 
@@ -37,6 +38,7 @@ struct GemmSpec {
   std::int64_t promotion_interval = 0;    ///< as in `GemmProblem`
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   OutputCast output{};
+  CPlacement c_enters = CPlacement::unnamed;  ///< with C and promotion or scales it must be named
 };
 
 /// The tensors of a product.
@@ -45,11 +47,13 @@ struct GemmOperands {
   TensorView b;  ///< [n, k], or [k, n] with `transpose_b`
   bool transpose_b = false;
   /// What codes are multiplied by to get values back (inverse scales), as floats
-  /// or E8M0 codes: one value; [rows] or [rows, 1]; or a grid of tiles over
-  /// [rows, k], whose tile sides are 128 or 32 where that fits, else even parts.
+  /// or E8M0 codes: one value; [rows] or [rows, 1]; or a grid over [rows, k] of the tiles that
+  /// are named, [ceil(rows / tile rows), ceil(k / tile k)]. Unnamed ones: `tiles_of_shape`.
   std::optional<TensorView> scale_a{};
   std::optional<TensorView> scale_b{};
-  std::optional<TensorView> c{};  ///< [m, n], added in the units of D
+  std::optional<ScaleTiles> tiles_a{};
+  std::optional<ScaleTiles> tiles_b{};
+  std::optional<TensorView> c{};  ///< [m, n], which enters where `GemmSpec::c_enters` says
   std::string recipe{};           ///< a preset that quantizes float A (activation) and B (weight)
   std::shared_ptr<const void> owner{};  ///< what the views point into; null if the caller keeps it
 };

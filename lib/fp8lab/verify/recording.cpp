@@ -3,24 +3,28 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <charconv>
-#include <fstream>
+#include <numeric>
 #include <sstream>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/io/vector_files.hpp"
 
 namespace fp8lab {
 namespace {
 
-constexpr std::string_view kMagic = "# fp8lab recording 1";
+const std::string kMagic = "# fp8lab recording 1";
 constexpr std::array<CaseKind, 3> kKinds{CaseKind::random, CaseKind::adversarial,
                                          CaseKind::special};
 constexpr std::size_t kMostCases = 10'000'000;
+constexpr std::size_t kMostTerms = std::size_t{1} << 29;  // of all cases: 4 GiB of operands
 
 class RecordingReader {
  public:
-  RecordingReader(std::istream& in, std::string name) : in_(in), name_(std::move(name)) {}
+  RecordingReader(std::istream& in, std::string name, std::size_t lines)
+      : in_(in), name_(std::move(name)), lines_(lines) {}
 
   VectorFile read() {
     next();  // the magic line, which the caller has seen
@@ -99,7 +103,21 @@ class RecordingReader {
       if (count > kMostCases)
         fail(fmt::format("{}: expected at most {}, got {}", to_string(kind), kMostCases, count));
     }
+    require_results(plan);
     return plan;
+  }
+
+  /// Before a small file can ask for the memory of a large one.
+  void require_results(const RecordingPlan& plan) const {
+    const std::size_t cases =
+        std::accumulate(plan.counts.begin(), plan.counts.end(), std::size_t{});
+    const std::size_t header = static_cast<std::size_t>(line_) - (in_ ? 1 : 0);
+    if (cases > lines_ - header)
+      fail(fmt::format("expected {} results, got {}", cases, lines_ - header));
+    const auto terms = static_cast<std::size_t>(plan.terms);
+    if (cases > kMostTerms / terms)
+      fail(
+          fmt::format("expected at most {} terms in all cases, got {}", kMostTerms, cases * terms));
   }
 
   void read_results() {
@@ -118,6 +136,7 @@ class RecordingReader {
 
   std::istream& in_;
   std::string name_;
+  std::size_t lines_;  ///< of the whole file
   VectorFile file_;
   std::string text_;
   int line_ = 0;
@@ -165,13 +184,13 @@ void write_recording(std::ostream& out, const RecordingPlan& plan,
 }
 
 VectorFile read_cases(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string first;
-  std::getline(in, first);
-  if (first != kMagic) return load_vectors(path);
-  in.clear();
-  in.seekg(0);
-  return RecordingReader(in, path.string()).read();
+  if (holds_arrays(path)) return load_vectors(path);
+  std::string text = read_file(path);
+  if (!text.starts_with(kMagic + "\n")) return parse_vectors(path, std::move(text));
+  const std::size_t lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) +
+                            (text.ends_with('\n') ? 0 : 1);
+  std::istringstream in(std::move(text));
+  return RecordingReader(in, path.string(), lines).read();
 }
 
 }  // namespace fp8lab

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/formats/code_hex.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "fp8lab/verify/verify.hpp"
@@ -159,34 +160,47 @@ std::string gates_text(const VerifyReport& r) {
 
 std::string power_text(const VerifyReport& r) {
   const PowerReport& p = *r.power;
-  std::string missed;
-  std::size_t seen = 0;
-  std::size_t applicable = 0;
-  for (const FaultOutcome& fault : p.faults) {
-    if (!fault.applies) continue;
-    ++applicable;
-    if (fault.detected[r.power_of_check])
-      ++seen;
-    else
-      missed += fmt::format("  missed: {} ({}): {}\n", fault.name, fault.text, fault.reason);
+  PowerReport::Seen all;
+  std::string classes;
+  for (const FaultClass kind : {FaultClass::output, FaultClass::operands, FaultClass::rounding}) {
+    const PowerReport::Seen one = p.seen(r.power_of_check, kind);
+    if (one.applicable == 0) continue;
+    all.applicable += one.applicable;
+    all.seen += one.seen;
+    classes += fmt::format("{}{} {} of {}", classes.empty() ? "" : ", ", to_string(kind), one.seen,
+                           one.applicable);
   }
-  return fmt::format("  power of {}: {} of {} applicable faults seen, on {} x {} outputs\n{}",
-                     r.check.name(), seen, applicable, p.rows, p.columns, missed);
+  std::string text =
+      fmt::format("  power of {}: {} of {} applicable faults seen ({}), on {} x {} outputs\n",
+                  r.check.name(), all.seen, all.applicable, classes, p.rows, p.columns);
+  const bool tolerant = r.check.kind != Check::Kind::bitwise;
+  for (const FaultOutcome& fault : p.faults) {
+    if (!fault.applies || fault.detected[r.power_of_check]) continue;
+    const bool not_its_business = tolerant && fault.kind == FaultClass::rounding;
+    text += fmt::format("  {}: {} ({}): {}\n", not_its_business ? "cannot see" : "missed",
+                        fault.name, fault.text, fault.reason);
+  }
+  return text;
 }
 
 }  // namespace
 
 std::string describe(const VerifyReport& r) {
+  const FloatEnvironment environment;
   std::string text = headline(r);
   if (!r.comparison.bitwise()) {
     text += metrics_text(r);
     for (const ElementReport& element : r.elements) text += element_text(r, element);
     text += map_text(r);
+    for (const Region& region : r.regions) text += fmt::format("  region: {}\n", describe(region));
     if (r.budget)
       text += fmt::format(
-          "  {} of {} mismatches looked at are within the budget of the exact result (median "
+          "  {} of {} mismatches looked at{} are within the budget of the exact result (median "
           "budget {:.3g} of it)\n",
-          r.budget->within, r.budget->checked, r.budget->median);
+          r.budget->within, r.budget->checked,
+          r.check.kind == Check::Kind::budget ? " (those farthest off, and evenly spread ones)"
+                                              : "",
+          r.budget->median);
     if (r.diagnosis) text += diagnosis_text(*r.diagnosis);
     text += gates_text(r);
   }
@@ -195,6 +209,7 @@ std::string describe(const VerifyReport& r) {
 }
 
 std::string describe_faults(const PowerReport& power) {
+  const FloatEnvironment environment;
   std::size_t widest = 5;
   for (const FaultOutcome& fault : power.faults) widest = std::max(widest, fault.name.size());
   std::string text = fmt::format("{:<{}}  changed", "fault", widest);

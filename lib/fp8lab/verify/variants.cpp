@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
@@ -109,15 +110,34 @@ void refine(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block, Pr
   scales = {product.keep(std::move(values)), scales.row_block, k_block};
 }
 
-/// scale * sums + C where scales are applied to the whole sum.
-void scale_sums(const GemmProblem& p, std::vector<float>& sums) {
+bool enters_at(const GemmProblem& p, CPlacement place) {
+  return p.c != nullptr && c_placement(p) == place;
+}
+
+/// The part of a product that has C with it, if C enters at its beginning.
+void begin_with_c(Product& part, const GemmProblem& whole) {
+  if (enters_at(whole, CPlacement::epilogue)) return;
+  part.problem.c = whole.c;
+  part.problem.c_enters = c_placement(whole);
+  // A part with one tile of scales has no promoted sum but its epilogue, which is the same.
+  if (part.problem.c_enters == CPlacement::promoted_sum)
+    part.problem.c_enters = gemm_detail::passing_place(part.problem);
+}
+
+/// What comes after the sums over K: scales of the whole sum, and C in the epilogue.
+void finish_sums(const GemmProblem& p, std::vector<float>& sums) {
+  const bool c_last = enters_at(p, CPlacement::epilogue);
+  const bool scaled_last = scaled(p) && !scaled_in_blocks(p);
+  if (!c_last && !scaled_last) return;
   const ScaleLookup a(p.a_scales, p.a);
   const ScaleLookup b(p.b_scales, p.b);
   for (std::int64_t i = 0; i < p.a.rows; ++i)
     for (std::int64_t j = 0; j < p.b.rows; ++j) {
       const std::int64_t at = i * p.b.rows + j;
       float& sum = sums[static_cast<std::size_t>(at)];
-      sum = scale_into(p.scale_order, sum, a.at(i, 0), b.at(j, 0), p.c == nullptr ? 0.0F : p.c[at]);
+      const float c = c_last ? p.c[at] : 0.0F;
+      sum = scaled_last ? scale_into(p.scale_order, sum, a.at(i, 0), b.at(j, 0), c)
+                        : canonical(sum + c);
     }
 }
 
@@ -218,8 +238,12 @@ bool stands_beside(const InstructionModel& model, const Product& product) {
 
 Product with_accumulator(const Product& product, const AccumulatorModel& model) {
   Product result = product;
-  result.problem.model = model;
-  if (result.problem.promotion_interval % model.terms != 0) result.problem.promotion_interval = 0;
+  GemmProblem& p = result.problem;
+  p.model = model;
+  if (p.promotion_interval % model.terms == 0) return result;
+  p.promotion_interval = 0;
+  // Of one sum, added to C: the same.
+  if (p.c_enters == CPlacement::promoted_sum) p.c_enters = CPlacement::epilogue;
   return result;
 }
 
@@ -236,6 +260,7 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
   Product head = take_k(refined, 0, head_end);
   head.problem.promotion_interval = 0;
   drop_scales(head);
+  if (enters_at(p, CPlacement::accumulator)) begin_with_c(head, p);
   std::vector<float> sums = compute(head);
   const ScaleLookup a(p.a_scales, p.a);
   const ScaleLookup b(p.b_scales, p.b);
@@ -243,19 +268,20 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
     for (std::int64_t j = 0; j < p.b.rows; ++j) {
       const std::int64_t at = i * p.b.rows + j;
       float& sum = sums[static_cast<std::size_t>(at)];
-      const float c = p.c == nullptr ? 0.0F : p.c[at];
+      const float c = enters_at(p, CPlacement::promoted_sum) ? p.c[at] : 0.0F;
       if (in_blocks)
         sum = scale_into(p.scale_order, sum, a.at(i, head_end - 1), b.at(j, head_end - 1), c);
-      else if (!scaled(p))
+      else
         sum = canonical(c + sum);
     }
   if (head_end < p.a.k) {
     Product tail = take_k(refined, head_end, p.a.k);
     if (!in_blocks) drop_scales(tail);
     tail.problem.c = sums.data();
+    tail.problem.c_enters = gemm_detail::passing_place(tail.problem);
     sums = compute(tail);
   }
-  if (scaled(p) && !in_blocks) scale_sums(p, sums);
+  finish_sums(p, sums);
   return sums;
 }
 
@@ -274,14 +300,11 @@ std::optional<std::vector<float>> compute_split_k(const Product& product, int pa
   for (std::int64_t k = 0; k < p.a.k; k += length) {
     Product part = take_k(refined, k, std::min(k + length, p.a.k));
     if (!in_blocks) drop_scales(part);
+    if (k == 0 && p.c != nullptr) begin_with_c(part, p);
     const std::vector<float> partial = compute(part);
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = canonical(sums[i] + partial[i]);
   }
-  if (scaled(p) && !in_blocks) {
-    scale_sums(p, sums);
-  } else if (p.c != nullptr) {
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = canonical(sums[i] + p.c[i]);
-  }
+  finish_sums(p, sums);
   return sums;
 }
 

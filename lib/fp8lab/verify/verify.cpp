@@ -5,9 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <queue>
+#include <utility>
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/verify/codes.hpp"
 #include "fp8lab/verify/element.hpp"
@@ -56,35 +61,140 @@ std::vector<std::int64_t> some_mismatches(FormatId id, std::span<const std::byte
   return indices;
 }
 
+double norm_of_row(const CodeMatrix& m, const ScaleLookup& scales, std::int64_t row) {
+  double sum = 0.0;
+  for (std::int64_t k = 0; k < m.k; ++k) {
+    const double x =
+        decode(format(m.format), code_at(m, row, k)) * static_cast<double>(scales.at(row, k));
+    sum += x * x;
+  }
+  return std::sqrt(sum);
+}
+
+std::vector<double> norms_of_rows(const CodeMatrix& m, const InverseScales& scales, int threads) {
+  const ScaleLookup lookup(scales, m);
+  std::vector<double> norms(static_cast<std::size_t>(m.rows));
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::int64_t row = 0; row < m.rows; ++row) {
+    const FloatEnvironment environment;
+    norms[static_cast<std::size_t>(row)] = norm_of_row(m, lookup, row);
+  }
+  return norms;
+}
+
+/// The elements that are farthest from the golden ones, beside the norms of what they sum up:
+/// of all elements these are the likeliest to lie outside of their budgets.
+std::vector<std::int64_t> farthest_off(const Product& product, std::span<const std::byte> golden,
+                                       std::span<const std::byte> got, std::int64_t most,
+                                       int threads) {
+  const GemmProblem& p = product.problem;
+  const FormatId id = product.output.format;
+  const std::vector<double> a = norms_of_rows(p.a, p.a_scales, threads);
+  const std::vector<double> b = norms_of_rows(p.b, p.b_scales, threads);
+  using Entry = std::pair<double, std::int64_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> kept;
+  for (std::int64_t row = 0; row < product.rows(); ++row)
+    for (std::int64_t column = 0; column < product.columns(); ++column) {
+      const std::int64_t at = row * product.columns() + column;
+      const std::uint32_t x_code = code_at(id, golden, static_cast<std::size_t>(at));
+      const std::uint32_t y_code = code_at(id, got, static_cast<std::size_t>(at));
+      if (x_code == y_code) continue;
+      const double x = decode(format(id), x_code);
+      const double y = decode(format(id), y_code);
+      if (x == y) continue;  // zeros of both signs
+      const double reach =
+          a[static_cast<std::size_t>(row)] * b[static_cast<std::size_t>(column)] + std::abs(x);
+      double off = std::abs(y - x) / reach;
+      if (std::isnan(off)) off = std::isnan(x) && std::isnan(y) ? 0.0 : INFINITY;
+      if (kept.size() == static_cast<std::size_t>(most)) {
+        if (kept.top().first >= off) continue;
+        kept.pop();
+      }
+      kept.emplace(off, at);
+    }
+  std::vector<std::int64_t> places;
+  for (; !kept.empty(); kept.pop()) places.push_back(kept.top().second);
+  return places;
+}
+
 BudgetSummary check_budgets(const Product& product, std::span<const std::byte> golden,
                             std::span<const std::byte> got,
-                            std::span<const std::int64_t> mismatches) {
+                            std::span<const std::int64_t> mismatches,
+                            const VerifyOptions& options) {
+  const int threads = team_size(options.threads);
   const double terms = static_cast<double>(std::max<std::int64_t>(product.problem.a.k, 1));
   const auto most = static_cast<std::int64_t>(std::clamp(kBudgetWork / terms, 64.0, 4096.0));
-  const std::vector<std::int64_t> chosen =
-      spread(static_cast<std::int64_t>(mismatches.size()), most);
   const FormatId id = product.output.format;
+  std::vector<std::int64_t> chosen;
+  if (options.check.kind == Check::Kind::budget)
+    chosen = farthest_off(product, golden, got, most, threads);
+  for (const std::int64_t i : spread(static_cast<std::int64_t>(mismatches.size()), most))
+    chosen.push_back(mismatches[static_cast<std::size_t>(i)]);
+  std::ranges::sort(chosen);
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   std::vector<double> relative(chosen.size());
   std::vector<char> inside(chosen.size());
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const std::int64_t at = mismatches[static_cast<std::size_t>(chosen[i])];
+    const FloatEnvironment environment;
+    const std::int64_t at = chosen[i];
     const ErrorBudget budget =
         error_budget(product, at / product.columns(), at % product.columns());
     const auto index = static_cast<std::size_t>(at);
-    const std::uint32_t code = code_at(id, got, index);
-    inside[i] =
-        budget.special ? code == code_at(id, golden, index) : within(budget, product.output, code);
+    const bool fits =
+        allowed(budget, product.output, code_at(id, golden, index), code_at(id, got, index));
+    inside[i] = fits ? 1 : 0;
     relative[i] = budget.exact == 0.0 ? INFINITY : budget.total() / std::abs(budget.exact);
   }
-  BudgetSummary summary{chosen.size(), 0, 0.0};
-  for (const char one : inside) summary.within += one != 0 ? 1 : 0;
+  BudgetSummary summary{.checked = chosen.size()};
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    if (inside[i] == 0) summary.outside.push_back(chosen[i]);
+  summary.within = chosen.size() - summary.outside.size();
   if (!relative.empty()) {
     const auto middle = relative.begin() + static_cast<std::ptrdiff_t>(relative.size() / 2);
     std::nth_element(relative.begin(), middle, relative.end());
     summary.median = *middle;
   }
   return summary;
+}
+
+/// What the causes are fitted to: with a budget, only elements outside of theirs, since
+/// what lies inside is allowed to differ.
+void diagnose_what_counts(const Product& product, std::span<const std::byte> got,
+                          std::span<const std::int64_t> mismatches, const VerifyOptions& options,
+                          VerifyReport& report) {
+  if (options.check.kind != Check::Kind::budget) {
+    report.diagnosis = diagnose(product, got, mismatches, options.threads);
+  } else if (!report.budget->outside.empty()) {
+    report.diagnosis =
+        diagnose(product, got, report.budget->outside, options.threads, Closeness::budget);
+  }
+}
+
+/// The regions that are wrong (with a budget: outside of it), with the causes of those whose
+/// content does not say what they are.
+std::vector<Region> look_at_regions(const Product& product, std::span<const std::byte> golden,
+                                    std::span<const std::byte> got, const VerifyOptions& options,
+                                    const VerifyReport& report) {
+  constexpr std::int64_t kRows = 16;
+  constexpr std::int64_t kColumns = 64;
+  const bool budget = options.check.kind == Check::Kind::budget;
+  std::vector<bool> wrong(budget ? product.size() : 0);
+  if (budget)
+    for (const std::int64_t at : report.budget->outside) wrong[static_cast<std::size_t>(at)] = true;
+  else
+    wrong = differing(product.output.format, golden, got);
+  std::vector<Region> regions =
+      find_regions(product.output.format, golden, got, product.rows(), product.columns(), wrong);
+  for (Region& region : regions) {
+    if (region.content != RegionContent::other) continue;
+    Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};
+    for (std::int64_t& row : sample.rows) row += region.row;
+    for (std::int64_t& column : sample.columns) column += region.column;
+    region.diagnosis = diagnose(product, got, sample, options.threads,
+                                budget ? Closeness::budget : Closeness::bits);
+  }
+  return regions;
 }
 
 bool passes(const VerifyReport& report) {
@@ -124,8 +234,7 @@ void decide(VerifyReport& report, const VerifyOptions& options, bool with_budget
   const std::vector<Check>& checks = report.power->checks;
   for (std::size_t i = 0; i < checks.size(); ++i)
     if (checks[i].name() == report.check.name()) report.power_of_check = i;
-  if (passed && report.power->undetected(report.power_of_check) != nullptr)
-    report.verdict = Verdict::no_power;
+  if (passed && !report.power->has_power(report.power_of_check)) report.verdict = Verdict::no_power;
 }
 
 VerifyReport new_report(const VerifyOptions& options, FormatId output, std::int64_t rows,
@@ -165,38 +274,32 @@ void add_elements(VerifyReport& report) {
 /// The scale of every element of a dump.
 class DumpScale {
  public:
-  DumpScale(const Operand* scale, std::int64_t rows, std::int64_t columns) : columns_(columns) {
+  DumpScale(const Operand* scale, const std::optional<ScaleTiles>& tiles, std::int64_t rows,
+            std::int64_t columns)
+      : columns_(columns) {
     if (scale == nullptr) {
       values_ = {1.0F};
       return;
     }
-    values_ = to_float(scale->tensor());
-    if (values_.size() == 1) return;
-    std::vector<std::int64_t> shape = scale->tensor().shape;
-    if (shape.size() == 1) shape.push_back(1);
-    const bool fits = shape.size() == 2 && shape[0] > 0 && shape[1] > 0 && rows % shape[0] == 0 &&
-                      columns % shape[1] == 0;
-    require(fits, scale->name(),
-            fmt::format("one value, [{}], or a grid of tiles over [{}, {}]", rows, rows, columns),
-            shape_text(scale->tensor().shape));
-    row_block_ = rows / shape[0];
-    column_block_ = columns / shape[1];
-    tiles_ = shape[1];
+    const TensorView& tensor = scale->tensor();
+    require_scale_type(scale->name(), tensor.type);
+    tiles_ = checked_tiles(scale->name(), tensor.shape, tiles, rows, columns);
+    values_ = to_float(tensor);
+    grid_columns_ = grid_shape(tensor.shape)[1];
   }
 
   [[nodiscard]] float at(std::size_t index) const {
     if (values_.size() == 1) return values_[0];
     const auto i = static_cast<std::int64_t>(index);
-    return values_[static_cast<std::size_t>(i / columns_ / row_block_ * tiles_ +
-                                            i % columns_ / column_block_)];
+    return values_[static_cast<std::size_t>(i / columns_ / tiles_.rows * grid_columns_ +
+                                            i % columns_ / tiles_.columns)];
   }
 
  private:
   std::vector<float> values_;
   std::int64_t columns_;
-  std::int64_t row_block_ = 1;
-  std::int64_t column_block_ = 1;
-  std::int64_t tiles_ = 1;
+  std::int64_t grid_columns_ = 1;
+  ScaleTiles tiles_;
 };
 
 /// Elements [begin, begin + count) as floats.
@@ -233,6 +336,7 @@ std::string_view to_string(Verdict verdict) {
 }
 
 VerifyReport verify(const Product& product, const Operand& got, const VerifyOptions& options) {
+  const FloatEnvironment environment;
   require_output(got, product.output.format, {product.rows(), product.columns()});
   const std::vector<std::byte> golden = golden_output(product, options.threads);
   const std::span<const std::byte> codes = got.tensor().bytes;
@@ -244,13 +348,17 @@ VerifyReport verify(const Product& product, const Operand& got, const VerifyOpti
                                     {.tolerances = gate_tolerances(report.output),
                                      .map = &report.map,
                                      .threads = options.threads});
+  report.non_finite = count_non_finite(product);
+  report.non_finite.push_back({"the golden output", count_non_finite(report.output, golden)});
+  report.non_finite.push_back({got.name(), count_non_finite(report.output, codes)});
   judge_gates(report);
   if (!report.comparison.bitwise()) {
     const std::vector<std::int64_t> mismatches =
         some_mismatches(report.output, golden, codes,
                         report.comparison.bit_mismatches + report.comparison.nan_payloads);
-    report.budget = check_budgets(product, golden, codes, mismatches);
-    report.diagnosis = diagnose(product, codes, mismatches, options.threads);
+    report.budget = check_budgets(product, golden, codes, mismatches, options);
+    report.regions = look_at_regions(product, golden, codes, options, report);
+    diagnose_what_counts(product, codes, mismatches, options, report);
     add_elements(report);
     for (ElementReport& element : report.elements) explain_element(product, element);
   }
@@ -260,6 +368,7 @@ VerifyReport verify(const Product& product, const Operand& got, const VerifyOpti
 }
 
 VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptions& options) {
+  const FloatEnvironment environment;
   const TensorView& expected = golden.tensor();
   const std::optional<FormatId> id = format_of(expected.type);
   require(id.has_value(), golden.name(), "f32, f16, bf16 or FP8 elements (--out-dtype)",
@@ -279,6 +388,8 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
   const std::vector<std::int64_t> places = spread(expected.size(), kPowerSample);
   auto place = places.begin();
   std::vector<std::byte> sample;
+  NonFinite in_golden;
+  NonFinite in_got;
   for (std::size_t begin = 0; begin < expected.bytes.size(); begin += step) {
     const std::size_t size = std::min(step, expected.bytes.size() - begin);
     for (; place != places.end(); ++place) {
@@ -287,10 +398,13 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
       sample.insert(sample.end(), &expected.bytes[at], &expected.bytes[at] + width);
     }
     comparer.add(expected.bytes.subspan(begin, size), got.tensor().bytes.subspan(begin, size));
+    in_golden += count_non_finite(*id, expected.bytes.subspan(begin, size));
+    in_got += count_non_finite(*id, got.tensor().bytes.subspan(begin, size));
     golden.release(expected.bytes.subspan(begin, size));
     got.release(got.tensor().bytes.subspan(begin, size));
   }
   report.comparison = comparer.finish();
+  report.non_finite = {{golden.name(), in_golden}, {got.name(), in_got}};
   judge_gates(report);
   add_elements(report);
   decide(report, options, false, [&](const std::vector<Check>& checks) {
@@ -301,6 +415,7 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
 
 VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* scale,
                          const Operand& got, const VerifyOptions& options) {
+  const FloatEnvironment environment;
   const TensorView& input = x.tensor();
   const bool is_float = input.type == ElementType::f32 || input.type == ElementType::f16 ||
                         input.type == ElementType::bf16 || input.type == ElementType::f64;
@@ -314,12 +429,15 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
   const auto [rows, columns] = matrix_shape(input);
   VerifyReport report = new_report(options, spec.format, rows, columns);
   report.subject = fmt::format("cast of {} to {}", x.name(), format(spec.format).name);
-  const DumpScale scales(scale, rows, columns);
+  const DumpScale scales(scale, options.scale_tiles, rows, columns);
   const OutputCast output{spec.format, spec.policy};
   CodeComparer comparer(
       format(spec.format),
       {.tolerances = gate_tolerances(spec.format), .map = &report.map, .threads = options.threads});
   DumpSample sample;
+  NonFinite in_x;
+  NonFinite in_golden;
+  NonFinite in_got;
   const std::span<const std::byte> codes = got.tensor().bytes;
   const std::size_t stride = std::max<std::size_t>(1, codes.size() / kMostRight);
   for (std::size_t begin = 0; begin < codes.size(); begin += kPart) {
@@ -330,6 +448,9 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
     const std::vector<std::byte> golden = cast_output(scaled, output, options.threads);
     const std::span<const std::byte> part = codes.subspan(begin, size);
     comparer.add(golden, part);
+    in_x += count_non_finite(values);
+    in_golden += count_non_finite(spec.format, golden);
+    in_got += count_non_finite(spec.format, part);
     for (std::size_t i = 0; i < size; ++i) {
       const bool wrong = golden[i] != part[i] && sample.wrong < kMostWrong;
       if (!wrong && (begin + i) % stride != 0) continue;
@@ -341,6 +462,7 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
     got.release(part);
   }
   report.comparison = comparer.finish();
+  report.non_finite = {{x.name(), in_x}, {"the golden cast", in_golden}, {got.name(), in_got}};
   judge_gates(report);
   add_elements(report);
   if (!report.comparison.bitwise())

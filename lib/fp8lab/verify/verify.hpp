@@ -13,15 +13,17 @@
 #include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/causes.hpp"
+#include "fp8lab/verify/non_finite.hpp"
 #include "fp8lab/verify/power.hpp"
 #include "fp8lab/verify/product.hpp"
+#include "fp8lab/verify/regions.hpp"
 
 namespace fp8lab {
 
 enum class Verdict : std::uint8_t {
-  pass,      ///< the check passed, and saw every fault that applies
+  pass,      ///< the check passed, and could have failed: see power.hpp
   mismatch,  ///< the check failed
-  no_power,  ///< the check passed, but so would a wrong output
+  no_power,  ///< the check passed, but so would outputs that it must see as wrong
 };
 std::string_view to_string(Verdict verdict);
 
@@ -56,9 +58,10 @@ struct ElementReport {
 
 /// How many of the wrong elements lie in their budget.
 struct BudgetSummary {
-  std::uint64_t checked = 0;  ///< of the mismatches, evenly spread
+  std::uint64_t checked = 0;  ///< of the mismatches: those farthest off, and evenly spread ones
   std::uint64_t within = 0;
-  double median = 0.0;  ///< of total budget over |exact|, where that is not 0
+  double median = 0.0;                  ///< of total budget over |exact|, where that is not 0
+  std::vector<std::int64_t> outside{};  ///< indices of those that do not, ascending
 };
 
 struct VerifyReport {
@@ -70,10 +73,12 @@ struct VerifyReport {
   FormatId output = FormatId::f32;
   CodeComparison comparison;
   MismatchMap map;
+  std::vector<Region> regions;  ///< with a product's inputs: where it is wrong, see regions.hpp
   std::vector<ElementReport> elements;
   std::optional<BudgetSummary> budget;
   std::vector<bool> gates;  ///< one a gate of `gates()`: whether it would have passed
   std::optional<PowerReport> power;
+  NonFiniteReport non_finite;  ///< of the inputs, the golden output and the one that was checked
   std::size_t power_of_check = 0;  ///< index of `check` in `power->checks`
   std::optional<Diagnosis> diagnosis;
 };
@@ -82,6 +87,7 @@ struct VerifyOptions {
   Check check{};              ///< what decides
   bool fault_matrix = false;  ///< every fault against every check, also after a failure
   int threads = 0;
+  std::optional<ScaleTiles> scale_tiles{};  ///< of a cast's scales; unnamed: `tiles_of_shape`
 };
 
 /// Checks `got` [m, n] against the golden output of a product. Throws `Error` for
@@ -94,7 +100,7 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
 
 /// Checks a quantized dump: got[i] must be cast(x[i] * scale), part by part. `scale`
 /// multiplies into the format: one value, one a row, or a grid of tiles over x as
-/// a matrix [rows, last dimension]; null for 1.
+/// a matrix [rows, last dimension], see `tiles_of_shape`; null for 1.
 VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* scale,
                          const Operand& got, const VerifyOptions& options = {});
 

@@ -51,6 +51,7 @@ from fp8lab._vectors import (
     vectors,
 )
 from fp8lab._verify import Cause, VerifyReport, verify
+from fp8lab._warnings import NonFiniteWarning
 
 __all__ = [
     "AccumulatorModel",
@@ -65,6 +66,7 @@ __all__ = [
     "Format",
     "Identification",
     "InstructionModel",
+    "NonFiniteWarning",
     "Preset",
     "QuantizationStatistics",
     "QuantizedTensor",

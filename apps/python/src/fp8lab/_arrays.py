@@ -6,6 +6,7 @@ A view costs nothing, so nothing here copies unless it must; what must copy says
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import ml_dtypes
@@ -38,6 +39,20 @@ _WORDS: dict[int, np.dtype[Any]] = {
 def bad(argument: str, expected: str, got: object) -> ValueError:
     """The library's message for an argument that does not fit."""
     return ValueError(f"{argument}: expected {expected}, got {got}")
+
+
+def whole(argument: str, x: Any) -> int:
+    """A whole number, NumPy's too."""
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise bad(argument, "a whole number", repr(x)) from None
+
+
+def text(argument: str, x: Any) -> str:
+    if not isinstance(x, str):
+        raise bad(argument, "a name", repr(x))
+    return x
 
 
 def as_array(argument: str, x: Any) -> NDArray[Any]:

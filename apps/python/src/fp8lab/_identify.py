@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fp8lab import _core
+from fp8lab._arrays import whole
 from fp8lab._products import make_problem
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import find_model
 from fp8lab._verify import output_of
+from fp8lab._warnings import warn
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Explanation:
     scale_order: str  #: tried where there are scales
     split_k: int  #: parts of K, summed alone and added in FP32 in order
     rounding: str  #: of the output: "kept" for FP32, "nearest_even", "through_bf16", ...
+    c_enters: str | None = None  #: tried where there is a C
 
 
 @dataclass(frozen=True)
@@ -83,9 +86,10 @@ def identify(
     b_scales: ArrayLike | Scales | None = None,
     a_format: str | None = None,
     b_format: str | None = None,
+    scale_format: str | None = None,
     threads: int = 0,
 ) -> Identification:
-    """Search instruction, promotion interval, scale order, split of K and output rounding.
+    """Search instruction, promotion, scale order, place of C, split of K and output rounding.
 
     got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
     as for `gemm`. Every registered instruction that reads these
@@ -100,7 +104,7 @@ def identify(
     >>> found = fp8lab.identify(d, (a, b))
     >>> best = found.ranking[0].members[0]
     >>> found.explained, best.models, best.promotion_interval
-    (True, ('sm90.mma.e4m3', 'sm90.wgmma.e4m3'), 128)
+    (True, ('sm90.wgmma.e4m3',), 128)
     """
     a, b = inputs
     # Searched below: any registered accumulator does.
@@ -113,10 +117,16 @@ def identify(
         b_scales=b_scales,
         a_format=a_format,
         b_format=b_format,
+        scale_format=scale_format,
+        c_enters=None if c is None else "accumulator",  # searched, too
     )
+    warn(_core.warning_of_product(problem.core, None))
     words, name = output_of(got, got_format)
     fields = _core.identify(
-        problem=problem.core, got=np.ascontiguousarray(words), output=name, threads=threads
+        problem=problem.core,
+        got=np.ascontiguousarray(words),
+        output=name,
+        threads=whole("threads", threads),
     )
     fields["ranking"] = tuple(_class(one) for one in fields["ranking"])
     fields["separating"] = tuple(SeparatingElement(**one) for one in fields["separating"])

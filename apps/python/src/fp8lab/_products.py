@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_float32, bad, codes_of
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, text, whole
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
+from fp8lab._warnings import warn
 
 
 class _Operand(NamedTuple):
@@ -21,18 +23,52 @@ class _Operand(NamedTuple):
     k_block: int
 
 
-def _tile_scales(argument: str, scales: ArrayLike | Scales) -> Scales:
-    """A number or one scale a row, as tiles."""
-    if isinstance(scales, Scales):
-        return scales
-    values = as_float32(argument, scales)
-    if values.ndim > 1 and values.size != len(values):
-        expected = "a number, one scale a row, or fp8lab.Scales(values, row_block, k_block)"
-        raise bad(argument, expected, f"an array {list(values.shape)}")
-    return Scales(values, 0 if values.size == 1 else 1)
+def _scale_values(argument: str, x: Any, stated: str | None) -> NDArray[np.float32]:
+    """Scales as numbers. Integers are refused: they may be E8M0 codes, where 127 is 1.0."""
+    array = as_array(argument, x)
+    if array.dtype == np.uint8 and stated is not None:
+        if _core.format_name(stated) != "e8m0fnu":
+            raise bad("scale_format", "e8m0fnu, the one format of scales in uint8", stated)
+        array = array.view(DTYPES["e8m0fnu"])
+    if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 8):
+        expected = 'floats, or E8M0 codes that say so (scale_format="e8m0fnu", or their dtype)'
+        raise bad(argument, expected, f"an array of {array.dtype}")
+    return as_float32(argument, array)
 
 
-def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand:
+def _tile_scales(
+    argument: str, scales: Any, stated: str | None, shape: tuple[int, int]
+) -> tuple[NDArray[np.float32], int, int]:
+    """Values in the order of their tiles, and the sides of these."""
+    rows, k = shape
+    if not isinstance(scales, Scales):
+        values = _scale_values(argument, scales, stated)
+        if values.size == 0 and rows * k > 0:
+            raise bad(argument, "at least one scale", "none")
+        if values.size > 1 and values.shape not in ((rows,), (rows, 1)):
+            grid = "fp8lab.Scales(values, row_block, k_block)"
+            hint = ""
+            if values.shape == (1, rows):
+                hint = f" (torch's form of one scale a row of {argument[0]}: pass scales.T)"
+            expected = f"a number, [{rows}] or [{rows}, 1], or {grid}"
+            raise bad(argument, expected, f"{list(values.shape)}{hint}")
+        return values.reshape(-1), (max(rows, 1) if values.size == 1 else 1), 0
+    values = _scale_values(argument, scales.values, stated)
+    row_block, k_block = scales.row_block or max(rows, 1), scales.k_block or max(k, 1)
+    if row_block < 0 or k_block < 0:
+        raise bad(argument, "blocks of 0 (all) or more", f"{scales.row_block}, {scales.k_block}")
+    tiles = (-(-rows // row_block), -(-k // k_block))
+    vector = values.ndim < 2 and 1 in tiles and values.size == math.prod(tiles)
+    one = values.size == 1 and tiles == (1, 1)
+    if rows * k > 0 and values.shape != tiles and not vector and not one:
+        expected = f"[ceil({rows}/{row_block}), ceil({k}/{k_block})] = {list(tiles)}"
+        raise bad(argument, expected, list(values.shape))
+    return values.reshape(-1), row_block, scales.k_block
+
+
+def _operand(
+    argument: str, x: Any, stated: str | None, scales: Any, scale_format: str | None
+) -> _Operand:
     if isinstance(x, QuantizedTensor):
         if scales is not None:
             expected = "None, since a QuantizedTensor brings its own"
@@ -44,11 +80,10 @@ def _operand(argument: str, x: Any, stated: str | None, scales: Any) -> _Operand
         raise bad(argument, f"a matrix {shape}", list(words.shape))
     if scales is None:
         return _Operand(words, name, None, 1, 0)
-    tiles = _tile_scales(f"{argument}_scales", scales)
-    values = as_float32(f"{argument}_scales", tiles.values).reshape(-1)
-    if values.size == 0 and words.size > 0:
-        raise bad(f"{argument}_scales", "at least one scale", "none")
-    return _Operand(words, name, values, tiles.row_block or max(len(words), 1), tiles.k_block)
+    values, row_block, k_block = _tile_scales(
+        f"{argument}_scales", scales, scale_format, (words.shape[0], words.shape[1])
+    )
+    return _Operand(words, name, values, row_block, k_block)
 
 
 def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:
@@ -74,8 +109,10 @@ class ProductOptions(TypedDict, total=False):
     b_scales: ArrayLike | Scales | None
     a_format: str | None
     b_format: str | None
+    scale_format: str | None
     promotion_interval: int
     scale_order: str
+    c_enters: str | None
 
 
 def make_problem(
@@ -88,12 +125,14 @@ def make_problem(
     b_scales: ArrayLike | Scales | None = None,
     a_format: str | None = None,
     b_format: str | None = None,
+    scale_format: str | None = None,
     promotion_interval: int = 0,
     scale_order: str = "product_then_fma",
+    c_enters: str | None = None,
 ) -> Problem:
     """The arguments of `gemm` as the library takes them."""
-    left = _operand("a", a, a_format, a_scales)
-    right = _operand("b", b, b_format, b_scales)
+    left = _operand("a", a, a_format, a_scales, scale_format)
+    right = _operand("b", b, b_format, b_scales, scale_format)
     if isinstance(model, str):
         model = find_model(model)
     if isinstance(model, InstructionModel):
@@ -113,8 +152,9 @@ def make_problem(
         b_scales=right.scales,
         b_row_block=right.row_block,
         b_k_block=right.k_block,
-        promotion_interval=promotion_interval,
-        scale_order=scale_order,
+        promotion_interval=whole("promotion_interval", promotion_interval),
+        scale_order=text("scale_order", scale_order),
+        c_enters=None if c_enters is None else text("c_enters", c_enters),
     )
     return Problem(core, len(left.words), len(right.words))
 
@@ -158,26 +198,34 @@ def gemm(
     b_scales: ArrayLike | Scales | None = None,
     a_format: str | None = None,
     b_format: str | None = None,
+    scale_format: str | None = None,
     promotion_interval: int = 0,
     scale_order: str = "product_then_fma",
+    c_enters: str | None = None,
     threads: int = 0,
     backend: str = "cpu",
 ) -> NDArray[np.float32]:
-    """D = scales * (C + A . B^T): float32 [m, n] with the bits that the instruction gives.
+    """D = scales * A . B^T, and C: float32 [m, n] with the bits that the instruction gives.
 
     a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format
     or b_format ("e4m3fn", ...; tf32 in float32 arrays), or quantized tensors, which bring
     their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`.
-    c [m, n]: float32, where the accumulation starts.
+    c [m, n]: float32. c_enters says where it comes in, which decides the bits:
+    "accumulator", the instruction's own c, before any scale; "promoted_sum", what the FP32 sum
+    of promoted partial sums starts from; "epilogue", added to the finished sum in the units of
+    D. Without promotion and scales it is the accumulator; with either it must be said.
 
     a_scales, b_scales: what codes are multiplied by to get values back (inverse scales): a
-    number, one a row, or `Scales` for tiles. Scales that change along k need a
+    number, one a row ([rows] or [rows, 1]), or `Scales` for tiles; floats, or E8M0 codes of
+    their dtype or in uint8 with scale_format="e8m0fnu". Scales that change along k need a
     promotion_interval that divides their k_block. promotion_interval: the accumulator
     restarts every so many terms and partial sums are added in FP32; 0 is never.
-    scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise) or
+    scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise),
+    "b_then_fma_a", "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or
     "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of
-    hardware). The bits do not depend on threads. backend: where it runs, one of `backends()`.
-    ValueError for shapes that do not fit, and for a product that the backend does not have.
+    hardware). The bits do not depend on threads, nor on the caller's floating-point mode.
+    backend: where it runs, one of `backends()`. ValueError for shapes that do not fit, and for
+    a product that the backend does not have; a `NonFiniteWarning` tells of NaN and infinities.
 
     >>> import fp8lab, numpy as np
     >>> ones = fp8lab.encode(np.ones((1, 32768), np.float32))
@@ -198,7 +246,10 @@ def gemm(
         b_format=b_format,
         promotion_interval=promotion_interval,
         scale_order=scale_order,
+        scale_format=scale_format,
+        c_enters=c_enters,
     )
     d = np.empty((problem.m, problem.n), np.float32)
-    _core.gemm(problem.core, d, threads, backend)
+    _core.gemm(problem.core, d, whole("threads", threads), backend)
+    warn(_core.warning_of_product(problem.core, d))
     return d

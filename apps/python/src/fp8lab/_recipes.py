@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
 from fp8lab._arrays import DTYPES, as_matrix
+from fp8lab._warnings import warn
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Recipe:
     """How one tensor is quantized, as a plain value: vary it with `dataclasses.replace`.
 
     Blocks are tile sides; 0 means all rows, or all of k. `rule` is the formula from amax to
-    scale, `source` where the amax comes from: "current", "delayed", "ms_amp", "calibration".
+    scale, `source` where the amax comes from: "current", "delayed", "ms_amp", "calibration",
+    or "momentum", quanto's moving average of calibrated scales.
 
     >>> import dataclasses, fp8lab
     >>> te = fp8lab.presets()["te-current"].activation
@@ -77,7 +79,9 @@ class Scales(NamedTuple):
     """Inverse scales of a matrix [rows, k]: value = code * scale.
 
     `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
-    rows, or all of k. DeepSeek's 1x128 tiles: `Scales(values, 1, 128)`; MX: 1, 32.
+    rows, or all of k. Of a grid that is one row or one column a vector will do. Another shape
+    is refused even if it has as many values: it may be the transpose. DeepSeek's 1x128 tiles:
+    `Scales(values, 1, 128)`; MX: `Scales(e8m0, 1, 32)`, of dtype float8_e8m0fnu.
     """
 
     values: ArrayLike
@@ -195,7 +199,13 @@ class Quantizer:
         self, x: ArrayLike, *, transpose: bool = False, threads: int = 0
     ) -> QuantizedTensor:
         """Quantize and take one step. See `fp8lab.quantize`."""
-        return _tensor(self._quantizer.quantize(as_matrix("x", x), transpose, threads))
+        return self._quantize(x, transpose, threads)
+
+    def _quantize(self, x: ArrayLike, transpose: bool, threads: int) -> QuantizedTensor:
+        values = as_matrix("x", x)
+        fields = self._quantizer.quantize(values, transpose, threads)
+        warn(_core.warning_of_quantization(values, fields["format"], fields["codes"]), 4)
+        return _tensor(fields)
 
 
 def quantize(
@@ -220,4 +230,4 @@ def quantize(
     >>> q.inverse_scales
     array([[0.0078125]], dtype=float32)
     """
-    return Quantizer(preset, role).quantize(x, transpose=transpose, threads=threads)
+    return Quantizer(preset, role)._quantize(x, transpose, threads)

@@ -48,9 +48,9 @@ class AccumulatorModel:
 
     `kind` is "fused_dot_product" (one step of `terms` products, aligned, truncated to
     `alignment_fraction_bits`, rounded to `output_fraction_bits`), "sequential", "float32",
-    "exact", or "fp16_halves" (`terms` products of FP8 operands as FP16, in two such steps from
-    zero, k mod 4 < 2 first, then added to c in binary32). Fields that a kind does not use are
-    ignored.
+    "exact", or "fp16_halves" (`terms` products of FP8 operands as FP16, in two such steps, k mod
+    4 < 2 first, whose sum is added to c in the output's format). Fields that a kind does not use
+    are ignored.
 
     >>> import dataclasses, fp8lab
     >>> hopper = fp8lab.models()["sm90.wgmma.e4m3"].accumulator
@@ -66,6 +66,9 @@ class AccumulatorModel:
     output_format: str = "f32"  #: "f32", or "f16" (c enters rounded to FP16)
     product_exponent: str = "stored"
     product_fraction_bits: int = -1
+    min_alignment_exponent: int | None = None  #: no alignment is below it
+    half_c_exponent: str = "stored"  #: of a subnormal FP16 c: "stored" (-14) or "widened"
+    halves_order: str = "chained"  #: of "fp16_halves": "chained", or "separate" (both from zero)
 
     def _core(self) -> _core.AccumulatorModel:
         return _core.AccumulatorModel(**dataclasses.asdict(self))
@@ -81,6 +84,7 @@ class InstructionModel:
     accumulator: AccumulatorModel
     standing: str  #: "measured", "from literature", "assumed" or "definition"
     source: str
+    evidence: tuple[tuple[str, str, int], ...] = ()  #: recordings that replay: name, GPU, rows
 
 
 def _instruction_model(fields: dict[str, object]) -> InstructionModel:

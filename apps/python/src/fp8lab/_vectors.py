@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES
+from fp8lab._arrays import DTYPES, as_float32, bad, codes_of
 
 
 @dataclass(frozen=True, eq=False)
 class Vectors:
-    """n dot products: d = c + a . b under the model that the header names."""
+    """n dot products: d = c + a . b under the model that the header names.
+
+    The arrays are what counts: change them, or put a kernel's own results in the place of d,
+    and `replay` and `save` see that.
+
+    >>> import dataclasses, fp8lab, numpy as np
+    >>> golden = fp8lab.vectors("sm90.wgmma.e4m3", 100)
+    >>> def my_kernel(a, b, c):  # yours: one dot product a row
+    ...     return c + (a.astype(np.float32) * b.astype(np.float32)).sum(1, dtype=np.float32)
+    >>> mine = dataclasses.replace(golden, d=my_kernel(golden.a, golden.b, golden.c))
+    >>> fp8lab.replay(mine).mismatches > 0  # plain FP32 sums are not what Hopper computes
+    True
+    """
 
     model: str
     a_format: str
@@ -25,7 +37,6 @@ class Vectors:
     b: NDArray[Any]
     c: NDArray[np.float32]  #: [n]
     d: NDArray[np.float32]
-    _file: _core.VectorFile = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.d)
@@ -36,11 +47,37 @@ class Vectors:
         >>> import fp8lab, pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = pathlib.Path(folder, "golden.npz")
-        ...     fp8lab.vectors("sm90.mma.e4m3", 8).save(file)
+        ...     fp8lab.vectors("sm90.wgmma.e4m3", 8).save(file)
         ...     len(fp8lab.load_vectors(file))
         8
         """
-        self._file.save(os.fspath(path))
+        self._core().save(os.fspath(path))
+
+    def _core(self) -> _core.VectorFile:
+        return _core.VectorFile.of(
+            model=self.model,
+            a_format=self.a_format,
+            b_format=self.b_format,
+            header=self.header,
+            a=_operand("a", self.a, self.a_format),
+            b=_operand("b", self.b, self.b_format),
+            c=_results("c", self.c),
+            d=_results("d", self.d),
+        )
+
+
+def _operand(argument: str, x: Any, name: str) -> NDArray[Any]:
+    words, _ = codes_of(argument, x, name)
+    if words.ndim != 2:
+        raise bad(argument, "a matrix [n, terms]", list(words.shape))
+    return words
+
+
+def _results(argument: str, x: Any) -> NDArray[np.float32]:
+    values = as_float32(argument, x)
+    if values.ndim != 1:
+        raise bad(argument, "one float32 a case, [n]", list(values.shape))
+    return values
 
 
 def _typed(words: NDArray[Any], name: str) -> NDArray[Any]:
@@ -53,7 +90,7 @@ def _vectors(file: _core.VectorFile) -> Vectors:
     fields["b"] = _typed(fields["b"], fields["b_format"])
     for name in "cd":
         fields[name] = fields[name].view(np.float32)
-    return Vectors(_file=file, **fields)
+    return Vectors(**fields)
 
 
 def vectors(
@@ -81,7 +118,7 @@ def load_vectors(path: str | os.PathLike[str]) -> Vectors:
 
     >>> import fp8lab, pathlib, tempfile
     >>> text = '''# fp8lab vectors 1
-    ... # model: sm90.mma.e4m3
+    ... # model: sm90.wgmma.e4m3
     ... # input: e4m3
     ... # terms: 2
     ... 3838 3838 00000000 40000000
@@ -113,10 +150,10 @@ def separate(
     one step of the model with more terms. ValueError for models that read different formats.
 
     >>> import fp8lab
-    >>> found = fp8lab.separate("sm89.mma.e4m3", "sm90.mma.e4m3")
+    >>> found = fp8lab.separate("sm89.mma.e4m3", "sm90.wgmma.e4m3")
     >>> len(found.vectors)
     16
-    >>> fp8lab.replay(found.vectors, "sm90.mma.e4m3").mismatches
+    >>> fp8lab.replay(found.vectors, "sm90.wgmma.e4m3").mismatches
     16
     """
     file, tried = _core.separate(first, second, count, seed, terms)
@@ -136,9 +173,12 @@ class ReplayReport:
 def replay(cases: str | os.PathLike[str] | Vectors, model: str = "") -> ReplayReport:
     """Replay vectors, a vector file or a recording through `model`, or their own if empty.
 
+    A mismatch is a case whose d is not what the model gives: with a kernel's results in d,
+    what is `expected` is the kernel's, and what was `got` is the model's. NaN payloads count.
+
     >>> import fp8lab, pathlib, tempfile
     >>> text = '''# fp8lab vectors 1
-    ... # model: sm90.mma.e4m3
+    ... # model: sm90.wgmma.e4m3
     ... # input: e4m3
     ... # terms: 2
     ... 3838 3838 00000000 40000000
@@ -147,7 +187,7 @@ def replay(cases: str | os.PathLike[str] | Vectors, model: str = "") -> ReplayRe
     ...     file = pathlib.Path(folder, "two_ones.txt")
     ...     _ = file.write_text(text)
     ...     fp8lab.replay(file)
-    ReplayReport(model='sm90.mma.e4m3', cases=1, mismatches=0, shown=())
+    ReplayReport(model='sm90.wgmma.e4m3', cases=1, mismatches=0, shown=())
     """
-    file = cases._file if isinstance(cases, Vectors) else _core.VectorFile.load(os.fspath(cases))
+    file = cases._core() if isinstance(cases, Vectors) else _core.VectorFile.load(os.fspath(cases))
     return ReplayReport(**file.replay(model))

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_array, codes_of
+from fp8lab._arrays import as_array, codes_of, text, whole
 from fp8lab._checks import Comparison
 from fp8lab._products import ProductOptions, make_problem
 from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
+from fp8lab._warnings import warn
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class VerifyReport:
     causes: tuple[Cause, ...]  #: best first; empty where no known mistake explains it
     undetected: tuple[str, ...]  #: faults that the check would let pass
     gates: dict[str, bool]  #: acceptance rules of public projects that would pass this
+    non_finite: dict[str, tuple[int, int]]  #: (NaN, infinities) of each operand and output
     faults: str  #: every fault against the checks that were tried, as a table
     text: str
 
@@ -66,12 +68,15 @@ def verify(
 
     got [m, n]: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2 (uint8 with
     got_format), to which the golden FP32 result is cast as kernels do: FP8 saturates, FP16
-    and BF16 overflow to infinity. inputs: A [m, k] and B [n, k]; options: c, a_scales,
-    b_scales, a_format, b_format, promotion_interval, scale_order, all as for `gemm`. model: a
-    registered instruction. check: "bitwise", "budget" (the error budget of each element), or
-    a gate that a public project ships. fault_matrix tries every known fault on every check.
+    and BF16 overflow to infinity. inputs: A [m, k] and B [n, k]; options: c, c_enters,
+    a_scales, b_scales, scale_format, a_format, b_format, promotion_interval, scale_order, all
+    as for `gemm`. model: a registered instruction. check: "bitwise", "budget" (the error budget
+    of each element), or a gate that a public project ships. fault_matrix tries every known fault
+    on every check.
 
-    A check that would also pass a known fault has no power: a test on such inputs cannot fail.
+    A test that cannot fail has no power. "bitwise" must see every known fault on these inputs.
+    "budget" and the gates allow other roundings, and so other accumulators: they must see wrong
+    outputs and wrong operands. `undetected` has what the check does not see.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -91,11 +96,12 @@ def verify(
         model=model if isinstance(model, str) else model.name,
         got=np.ascontiguousarray(words),
         output=name,
-        check=check,
-        fault_matrix=fault_matrix,
-        threads=threads,
+        check=text("check", check),
+        fault_matrix=bool(fault_matrix),
+        threads=whole("threads", threads),
     )
     fields["comparison"] = Comparison(**fields["comparison"])
     fields["causes"] = tuple(Cause(**cause) for cause in fields["causes"])
     fields["undetected"] = tuple(fields["undetected"])
+    warn(fields.pop("warning"))
     return VerifyReport(**fields)

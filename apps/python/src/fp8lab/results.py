@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import csv
 import importlib
+import io
 import json
 import os
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,8 +132,12 @@ def _array(cells: list[str], is_seed: bool) -> NDArray[Any]:
 def _read_table(folder: Path, head: Mapping[str, Any], of_sweep: bool) -> Table:
     columns = tuple(Column(c["name"], c["unit"], c["description"]) for c in head["columns"])
     path = folder / head["file"]
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
+    data = path.read_bytes()
+    checksum = f"{zlib.crc32(data):08x}"
+    # Folders written before tables had checksums are read as they are.
+    if head.get("crc32", checksum) != checksum:
+        raise bad(f"{path}: crc32", f"{head['crc32']} (the file was changed)", checksum)
+    rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
     names = [column.name for column in columns]
     if not rows or rows[0] != names:
         raise bad(str(path), f"the columns {', '.join(names)}", ", ".join(rows[0] if rows else []))

@@ -112,7 +112,9 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy,
   plan.small_numbers = small_numbers;
   plan.min_normal = power_of_two(f.min_exponent());
   plan.clamp = grid_value(f, plan.overflow_code);
-  plan.plain = f.code_bits() == 8 && !plan.no_negative_zero;
+  // A NaN without a sign of its own that is negative (vLLM's) needs the epilogue too.
+  const bool negative_nan = plan.nan_sign_mask == 0 && (plan.nan_code & 0x80) != 0;
+  plan.plain = f.code_bits() == 8 && !plan.no_negative_zero && !negative_nan;
   plan.overflow_from = first_above(f, policy.rounding, plan.last_code);
   plan.zero_below = zero_below(f, plan);
   const bool overflow_without_sign = plan.overflow_is_nan && plan.no_negative_zero;

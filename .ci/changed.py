@@ -1,0 +1,121 @@
+"""What a change touches, so that lint and sanitizers look at that; `./dev nightly` looks at everything.
+
+Usage: changed.py files             the changed files
+       changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
+       changed.py rooms [SEED]      the rooms of tests to build: those of the change, the ones changed last first,
+                                    and two more drawn by SEED
+
+A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
+origin/main. A clone of main has left it nowhere: there the commits of the twelve hours before the
+newest count as the change, by the commits' own dates. A history that does not reach back so far
+(a new project, a shallow clone) is a change of everything.
+"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HOURS = 12
+MOST_SOURCES = 40  # of one lint: some four minutes on two cores
+INCLUDERS = 2
+MOST_ROOMS = 8  # of one build with sanitizers: beside the library's, some ten minutes
+LINTED = re.compile(r"(lib|experiments|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
+HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
+EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
+
+
+def git(*arguments):
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def base():
+    named = os.environ.get("FP8LAB_BASE")
+    if named:
+        commit = git("rev-parse", "--verify", "--quiet", named + "^{commit}")
+        return commit or sys.exit(f"FP8LAB_BASE: expected a commit, got '{named}'")
+    left = git("merge-base", "HEAD", "origin/main")
+    if left and left != git("rev-parse", "HEAD"):
+        return left
+    before = int(git("log", "-1", "--format=%ct")) - HOURS * 3600
+    return git("rev-list", "-1", f"--before=@{before}", "HEAD") or EVERYTHING
+
+
+def changed_files():
+    """Those of the change that still exist, the ones changed last first."""
+    since = base()
+    files = set(git("diff", "--name-only", "--diff-filter=d", since).splitlines())
+    files |= set(git("ls-files", "--others", "--exclude-standard").splitlines())
+    range_of = ["HEAD"] if since == EVERYTHING else [f"{since}..HEAD"]
+    order = git("log", "--format=", "--name-only", *range_of).splitlines()
+    place = {name: i for i, name in reversed(list(enumerate(order)))}
+    return sorted(files, key=lambda name: (place.get(name, -1), name))
+
+
+def includers(build):
+    """Sources by the header of this repository that they include, as ninja knows it."""
+    root = Path.cwd()
+    said = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
+    found = {}
+    for entry in said.split("\n\n"):
+        paths = []
+        for line in entry.splitlines()[1:]:
+            path = Path(os.path.normpath(Path(build).resolve() / line.strip()))
+            if path.is_relative_to(root):
+                paths.append(str(path.relative_to(root)))
+        for path in paths[1:]:
+            found.setdefault(path, []).append(paths[0])
+    return found
+
+
+def lint_sources(build):
+    files = changed_files()
+    linted = [name for name in git("ls-files").splitlines() if LINTED.fullmatch(name)]
+    if ".clang-tidy" in files:
+        return linted
+    users = includers(build)
+    sources = []
+    for name in files:
+        if HEADER.fullmatch(name):
+            own = [source for source in users.get(name, []) if source in linted]
+            own.sort(key=lambda source: (Path(source).stem != Path(name).stem, source))
+            sources += own[:INCLUDERS]
+        elif LINTED.fullmatch(name):
+            sources.append(name)
+    sources = list(dict.fromkeys(sources))
+    if len(sources) > MOST_SOURCES:
+        print(f"{len(sources) - MOST_SOURCES} sources that changed earlier are left to ./dev nightly", file=sys.stderr)
+    return sources[:MOST_SOURCES]
+
+
+def rooms(seed):
+    """Folders of tests/ with unit tests."""
+    every = sorted({path.parts[1] for path in Path("tests").glob("*/*_test.cpp")})
+    touched = []
+    for name in changed_files():
+        match = re.match(r"(?:tests|lib/fp8lab)/(\w+)/|(experiments|cuda)/", name)
+        touched += [room for room in every if match and room in match.groups() and room not in touched]
+    if len(touched) > MOST_ROOMS:
+        print(f"left to ./dev nightly: {' '.join(sorted(touched[MOST_ROOMS:]))}", file=sys.stderr)
+    touched = touched[:MOST_ROOMS]
+    rest = [room for room in every if room not in touched]
+    return sorted([*touched, *random.Random(seed).sample(rest, min(2, len(rest)))])
+
+
+def main(arguments):
+    os.chdir(git("rev-parse", "--show-toplevel") or ".")
+    if arguments == ["files"]:
+        lines = changed_files()
+    elif arguments[:1] == ["lint"] and len(arguments) == 2:
+        lines = lint_sources(arguments[1])
+    elif arguments[:1] == ["rooms"]:
+        lines = rooms(arguments[1] if len(arguments) > 1 else None)
+    else:
+        sys.exit(__doc__)
+    print("\n".join(lines))
+
+
+main(sys.argv[1:])

@@ -1,0 +1,15 @@
+"""NaN and infinities are defined bits, but seldom what anyone meant: they are told."""
+
+from __future__ import annotations
+
+import warnings
+
+
+class NonFiniteWarning(RuntimeWarning):
+    """NaN or infinities among the operands or the results of a call."""
+
+
+def warn(text: str, stacklevel: int = 3) -> None:
+    """Warn with this text, if there is one, at the line that called the caller."""
+    if text:
+        warnings.warn(text, NonFiniteWarning, stacklevel)

@@ -1,0 +1,35 @@
+#pragma once
+// Exceptions of parallel regions: none may leave one.
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+
+namespace fp8lab {
+
+/// Rethrows the first exception of a parallel region after it. What comes later in the region is
+/// left out: it would use what was not made.
+class FirstError {
+ public:
+  template <typename Work>
+  void guard(const Work& work) noexcept {
+    if (failed_) return;
+    try {
+      work();
+    } catch (...) {
+      failed_ = true;
+      const std::scoped_lock lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::atomic<bool> failed_{false};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace fp8lab

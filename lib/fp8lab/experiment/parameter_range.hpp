@@ -1,0 +1,29 @@
+#pragma once
+// What values a parameter may have: an interval for its numbers, and how many a list may hold.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+namespace fp8lab {
+
+/// The text is `INTERVAL`, `FEWEST to MOST of INTERVAL` or, for texts, `FEWEST to MOST`; an
+/// interval is `[1, 64]`, `(0, 1e30]` and the like, as in mathematics. Numbers are always finite.
+struct ParameterRange {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;
+  bool high_open = false;
+  std::string interval;     ///< as written; empty where none was
+  std::int64_t fewest = 1;  ///< values of a list
+  std::int64_t most = 1000;
+
+  /// Throws `Error` for text of another form and for an interval that holds nothing.
+  static ParameterRange parse(std::string_view text);
+
+  /// Whether a number is finite and in the interval.
+  [[nodiscard]] bool holds(double value) const;
+};
+
+}  // namespace fp8lab

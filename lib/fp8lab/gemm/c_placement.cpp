@@ -1,0 +1,124 @@
+#include "fp8lab/gemm/c_placement.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/gemm/reference.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
+
+bool scaled_in_blocks(const GemmProblem& p) {
+  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
+         ScaleLookup(p.b_scales, p.b).varies_along_k();
+}
+
+/// d[i, j] = change(d[i, j], i, j) in FP32 to nearest.
+template <typename Change>
+void for_outputs(const GemmProblem& p, std::span<float> d, int threads, const Change& change) {
+  const std::int64_t n = p.b.rows;
+#pragma omp parallel num_threads(threads)
+  {
+    const FloatEnvironment environment;
+#pragma omp for
+    for (std::int64_t i = 0; i < p.a.rows; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        float& value = d[static_cast<std::size_t>(i * n + j)];
+        value = change(value, i, j);
+      }
+  }
+}
+
+/// The scales of the terms from `begin` on, in tiles of `k_block` terms, which divides theirs.
+InverseScales scales_from(const InverseScales& scales, const CodeMatrix& m, std::int64_t begin,
+                          std::int64_t k_block, std::vector<float>& values) {
+  const ScaleLookup lookup(scales, m);
+  if (!lookup.varies_along_k()) return {scales.values, scales.row_block, 0};
+  for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
+    for (std::int64_t k = begin; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
+  return {values, scales.row_block, k_block};
+}
+
+void drop_scales(GemmProblem& p) { p.a_scales = p.b_scales = {}; }
+
+/// All promotion intervals but the first one, added to what `d` holds.
+void add_later_intervals(const GemmProblem& p, std::span<float> d, Target target, int threads) {
+  const std::int64_t interval = p.promotion_interval;
+  const std::vector<float> begun(d.begin(), d.end());
+  std::vector<float> a_values;
+  std::vector<float> b_values;
+  GemmProblem tail = p;
+  tail.a = part_of(p.a, interval, p.a.k);
+  tail.b = part_of(p.b, interval, p.a.k);
+  tail.c = begun.data();
+  if (scaled_in_blocks(p)) {
+    tail.a_scales = scales_from(p.a_scales, p.a, interval, interval, a_values);
+    tail.b_scales = scales_from(p.b_scales, p.b, interval, interval, b_values);
+    // Of one interval the scale does not change: it is of the whole sum, which C joins.
+    if (!scaled_in_blocks(tail)) tail.promotion_interval = 0;
+  } else {
+    drop_scales(tail);
+  }
+  tail.c_enters = passing_place(tail);
+  gemm_with_target(tail, d, target, threads);
+}
+
+/// C is the instruction's own c: of the first interval, which is computed apart.
+void begin_with_c(const GemmProblem& p, std::span<float> d, Target target, int threads) {
+  const bool in_blocks = scaled_in_blocks(p);
+  const bool promoted = p.promotion_interval > 0;
+  const std::int64_t end = promoted ? std::min(p.promotion_interval, p.a.k) : p.a.k;
+  GemmProblem head = p;
+  head.a = part_of(p.a, 0, end);
+  head.b = part_of(p.b, 0, end);
+  head.promotion_interval = 0;
+  drop_scales(head);
+  gemm_with_target(head, d, target, threads);
+  const ScaleLookup a(p.a_scales, p.a);
+  const ScaleLookup b(p.b_scales, p.b);
+  const auto scale = [&](float sum, std::int64_t i, std::int64_t j) {
+    return scale_into(p.scale_order, sum, a.at(i, 0), b.at(j, 0), 0.0F);
+  };
+  if (in_blocks)
+    for_outputs(p, d, threads, scale);
+  else if (promoted)
+    for_outputs(p, d, threads, [](float sum, auto, auto) { return canonical(0.0F + sum); });
+  if (end < p.a.k) add_later_intervals(p, d, target, threads);
+  if (scaled(p) && !in_blocks) for_outputs(p, d, threads, scale);
+}
+
+/// C is added to what the product without it gives.
+void end_with_c(const GemmProblem& p, std::span<float> d, Target target, int threads) {
+  GemmProblem without = p;
+  without.c = nullptr;
+  gemm_with_target(without, d, target, threads);
+  const std::int64_t n = p.b.rows;
+  for_outputs(p, d, threads, [&](float sum, std::int64_t i, std::int64_t j) {
+    return canonical(sum + p.c[i * n + j]);
+  });
+}
+
+}  // namespace
+
+CPlacement passing_place(const GemmProblem& p) {
+  if (scaled(p) && !scaled_in_blocks(p)) return CPlacement::epilogue;
+  return p.promotion_interval > 0 ? CPlacement::promoted_sum : CPlacement::accumulator;
+}
+
+bool enters_in_passing(const GemmProblem& p) {
+  return p.c == nullptr || c_placement(p) == passing_place(p);
+}
+
+void gemm_with_c(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
+  if (c_placement(problem) == CPlacement::accumulator)
+    begin_with_c(problem, d, target, threads);
+  else
+    end_with_c(problem, d, target, threads);
+}
+
+}  // namespace fp8lab::gemm_detail

@@ -1,0 +1,154 @@
+#include "fp8lab/io/partial.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <system_error>
+#include <vector>
+
+#include "fp8lab/core/error.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::atomic_flag names_locked = ATOMIC_FLAG_INIT;
+
+std::vector<std::string>& names() {
+  static auto* const list = new std::vector<std::string>;  // handlers may run during exit
+  return *list;
+}
+
+void lock_names() noexcept {
+  while (names_locked.test_and_set(std::memory_order_acquire)) {
+  }
+}
+
+/// Holds the names. Signals wait meanwhile: a handler on this thread could not
+/// get them.
+class NamesLock {
+ public:
+  NamesLock() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    lock_names();
+  }
+  ~NamesLock() {
+    names_locked.clear(std::memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NamesLock(const NamesLock&) = delete;
+  NamesLock& operator=(const NamesLock&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// As the kernel writes it; `readdir` may not be called in a handler.
+struct Entry {
+  std::uint64_t inode;
+  std::int64_t offset;
+  std::uint16_t length;
+  unsigned char type;
+  char name[1];
+};
+
+void remove_files_of(int folder) noexcept {
+  alignas(Entry) std::array<char, 4096> buffer;
+  for (long size = 0; (size = ::syscall(SYS_getdents64, folder, buffer.data(), buffer.size())) > 0;)
+    for (long at = 0; at < size;) {
+      std::uint16_t length = 0;
+      std::memcpy(&length, buffer.data() + at + offsetof(Entry, length), sizeof length);
+      ::unlinkat(folder, buffer.data() + at + offsetof(Entry, name), 0);
+      at += length;
+    }
+}
+
+void remove_name(const char* name) noexcept {
+  if (::unlink(name) == 0) return;
+  const int folder = ::open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return;
+  remove_files_of(folder);
+  ::close(folder);
+  ::rmdir(name);
+}
+
+void end_by(int signal) {
+  remove_partials();
+  std::signal(signal, SIG_DFL);
+  ::kill(::getpid(), signal);  // comes when this handler returns
+}
+
+}  // namespace
+
+Partial::Partial(std::filesystem::path path) : path_(std::move(path)) {
+  const NamesLock lock;
+  names().push_back(path_.string());
+}
+
+Partial::~Partial() {
+  if (!known_) return;
+  remove_name(path_.c_str());
+  forget();
+}
+
+void Partial::forget() {
+  if (!known_) return;
+  const NamesLock lock;
+  const auto at = std::find(names().begin(), names().end(), path_.native());
+  if (at != names().end()) names().erase(at);
+  known_ = false;
+}
+
+PartialFolder::PartialFolder(const std::filesystem::path& folder, const std::string& name)
+    : partial_(partial_name(folder / name)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && !std::filesystem::create_directory(path(), error) && !error)
+    error = std::make_error_code(std::errc::file_exists);
+  if (!error) return;
+  if (error == std::errc::file_exists) partial_.keep();
+  throw Error(fmt::format("{}: cannot write there: {}", folder.string(), error.message()));
+}
+
+std::filesystem::path partial_name(const std::filesystem::path& path) {
+  // Whole names would be longer than a file system allows.
+  constexpr std::size_t kMostOfName = 200;
+  std::random_device random;
+  const std::string name = path.filename().string().substr(0, kMostOfName);
+  return path.parent_path() / fmt::format(".{}.{:08x}.partial", name, random());
+}
+
+void remove_partials() noexcept {
+  // A signal between here and the process's end would wait for the names forever.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  lock_names();  // for good: the process ends
+  for (const std::string& name : names()) remove_name(name.c_str());
+}
+
+void remove_partials_on_signals() {
+  names();
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) continue;
+    action = {};
+    action.sa_handler = end_by;
+    sigfillset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace fp8lab

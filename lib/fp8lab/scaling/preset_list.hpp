@@ -1,0 +1,44 @@
+#pragma once
+// What the lists of presets are made of.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/scaling/presets.hpp"
+
+namespace fp8lab::scaling_detail {
+
+/// Version and file that a preset was read from, and how its bits are known.
+struct Origin {
+  std::string_view used_by;
+  std::string_view source;
+  Evidence evidence = Evidence::read;
+};
+
+inline Recipe tiles(Recipe recipe, std::int64_t row_block, std::int64_t k_block) {
+  recipe.row_block = row_block;
+  recipe.k_block = k_block;
+  return recipe;
+}
+
+inline Preset operands(std::string_view name, const Recipe& activation, const Recipe& weight,
+                       const Recipe& gradient, const Origin& origin) {
+  return {.name = name,
+          .activation = activation,
+          .weight = weight,
+          .gradient = gradient,
+          .used_by = origin.used_by,
+          .source = origin.source,
+          .evidence = origin.evidence};
+}
+
+inline Preset same(std::string_view name, const Recipe& recipe, const Origin& origin) {
+  return operands(name, recipe, recipe, recipe, origin);
+}
+
+std::vector<Preset> training_presets();
+std::vector<Preset> mx_presets();
+std::vector<Preset> serving_presets();
+
+}  // namespace fp8lab::scaling_detail

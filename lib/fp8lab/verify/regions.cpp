@@ -1,0 +1,231 @@
+#include "fp8lab/verify/regions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fp8lab/metrics/code_comparison.hpp"
+#include "fp8lab/verify/codes.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr double kDense = 0.5;  // of a region differs; less is a scatter
+constexpr std::uint64_t kSmallest = 4;
+
+struct Box {
+  std::int64_t top, bottom, left, right;  // of map tiles, the ends included
+};
+
+MismatchMap map_of(std::int64_t rows, std::int64_t columns, const std::vector<bool>& wrong) {
+  MismatchMap map = make_map(rows, columns);
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t column = 0; column < columns; ++column)
+      if (wrong[static_cast<std::size_t>(row * columns + column)])
+        ++map.counts[static_cast<std::size_t>(row / map.tile_rows * map.columns +
+                                              column / map.tile_columns)];
+  return map;
+}
+
+/// Boxes around tiles with mismatches that touch each other, by side or corner.
+std::vector<Box> boxes_of(const MismatchMap& map) {
+  std::vector<bool> seen(map.counts.size());
+  std::vector<Box> boxes;
+  const auto wrong = [&](std::int64_t row, std::int64_t column) {
+    const auto at = static_cast<std::size_t>(row * map.columns + column);
+    return map.counts[at] > 0 && !seen[at];
+  };
+  for (std::int64_t row = 0; row < map.rows; ++row)
+    for (std::int64_t column = 0; column < map.columns; ++column) {
+      if (!wrong(row, column)) continue;
+      Box box{row, row, column, column};
+      std::vector<std::array<std::int64_t, 2>> next{{row, column}};
+      seen[static_cast<std::size_t>(row * map.columns + column)] = true;
+      while (!next.empty()) {
+        const auto [r, c] = next.back();
+        next.pop_back();
+        box = {std::min(box.top, r), std::max(box.bottom, r), std::min(box.left, c),
+               std::max(box.right, c)};
+        for (std::int64_t y = std::max<std::int64_t>(r - 1, 0); y <= std::min(r + 1, map.rows - 1);
+             ++y)
+          for (std::int64_t x = std::max<std::int64_t>(c - 1, 0);
+               x <= std::min(c + 1, map.columns - 1); ++x) {
+            if (!wrong(y, x)) continue;
+            seen[static_cast<std::size_t>(y * map.columns + x)] = true;
+            next.push_back({y, x});
+          }
+      }
+      boxes.push_back(box);
+    }
+  return boxes;
+}
+
+class Finder {
+ public:
+  Finder(FormatId id, std::span<const std::byte> golden, std::span<const std::byte> got,
+         std::int64_t rows, std::int64_t columns, const std::vector<bool>& wrong)
+      : id_(id),
+        golden_(golden),
+        got_(got),
+        rows_(rows),
+        columns_(columns),
+        wrong_(wrong),
+        width_(static_cast<std::size_t>(format(id).storage_bits / 8)) {}
+
+  /// The rows and columns inside a box of map tiles that have mismatches.
+  [[nodiscard]] Region tighten(const Box& box, const MismatchMap& map) const {
+    const std::int64_t bottom = std::min((box.bottom + 1) * map.tile_rows, rows_);
+    const std::int64_t right = std::min((box.right + 1) * map.tile_columns, columns_);
+    std::int64_t top = bottom;
+    std::int64_t left = right;
+    std::int64_t last_row = -1;
+    std::int64_t last_column = -1;
+    Region region;
+    for (std::int64_t row = box.top * map.tile_rows; row < bottom; ++row)
+      for (std::int64_t column = box.left * map.tile_columns; column < right; ++column) {
+        if (!wrong_[static_cast<std::size_t>(row * columns_ + column)]) continue;
+        ++region.mismatches;
+        top = std::min(top, row);
+        last_row = row;
+        left = std::min(left, column);
+        last_column = std::max(last_column, column);
+      }
+    region.row = top;
+    region.rows = last_row - top + 1;
+    region.column = left;
+    region.columns = last_column - left + 1;
+    return region;
+  }
+
+  void find_content(Region& region) const {
+    const std::uint32_t first = got_at(region.row, region.column);
+    bool zeros = true;
+    bool nan = true;
+    bool constant = true;
+    for (std::int64_t row = region.row; row < region.row + region.rows; ++row)
+      for (std::int64_t column = region.column; column < region.column + region.columns; ++column) {
+        const std::uint32_t code = got_at(row, column);
+        const ValueClass kind = unpack(format(id_), code).value_class;
+        zeros = zeros && kind == ValueClass::zero;
+        nan = nan && kind == ValueClass::nan;
+        constant = constant && code == first;
+      }
+    if (zeros) region.content = RegionContent::zeros;
+    if (nan) region.content = RegionContent::nan;
+    if (!zeros && !nan && constant) region.content = RegionContent::constant;
+    if (!zeros && !nan && !constant) find_source(region);
+  }
+
+ private:
+  [[nodiscard]] std::size_t at(std::int64_t row, std::int64_t column) const {
+    return static_cast<std::size_t>(row * columns_ + column) * width_;
+  }
+  [[nodiscard]] std::uint32_t got_at(std::int64_t row, std::int64_t column) const {
+    return code_at(id_, got_, static_cast<std::size_t>(row * columns_ + column));
+  }
+  /// The golden output has at (row, column) what a row of the region begins with, or has.
+  [[nodiscard]] bool equal(const Region& region, std::int64_t i, std::int64_t row,
+                           std::int64_t column) const {
+    return std::memcmp(&golden_[at(row, column)], &got_[at(region.row + i, region.column)],
+                       static_cast<std::size_t>(region.columns) * width_) == 0;
+  }
+
+  /// The place of the golden output that the region is a copy of, if there is one.
+  void find_source(Region& region) const {
+    for (std::int64_t row = 0; row + region.rows <= rows_; ++row)
+      for (std::int64_t column = 0; column + region.columns <= columns_; ++column) {
+        std::int64_t i = 0;
+        while (i < region.rows && equal(region, i, row + i, column)) ++i;
+        if (i < region.rows) continue;
+        region.content = RegionContent::elsewhere;
+        region.from_row = row;
+        region.from_column = column;
+        return;
+      }
+  }
+
+  FormatId id_;
+  std::span<const std::byte> golden_;
+  std::span<const std::byte> got_;
+  std::int64_t rows_;
+  std::int64_t columns_;
+  const std::vector<bool>& wrong_;
+  std::size_t width_;
+};
+
+std::string range(std::string_view name, std::int64_t first, std::int64_t count) {
+  if (count == 1) return fmt::format("{} {}", name, first);
+  return fmt::format("{}s {}-{}", name, first, first + count - 1);
+}
+
+}  // namespace
+
+std::string_view to_string(RegionContent content) {
+  constexpr std::array<std::string_view, 5> kNames{"other", "zeros", "nan", "constant",
+                                                   "elsewhere"};
+  return kNames[static_cast<std::size_t>(content)];
+}
+
+std::vector<bool> differing(FormatId id, std::span<const std::byte> golden,
+                            std::span<const std::byte> got) {
+  const Format& f = format(id);
+  const auto is_nan = [&](std::uint32_t code) {
+    return unpack(f, code).value_class == ValueClass::nan;
+  };
+  std::vector<bool> wrong(golden.size() / static_cast<std::size_t>(f.storage_bits / 8));
+  for (std::size_t i = 0; i < wrong.size(); ++i) {
+    const std::uint32_t x = code_at(id, golden, i);
+    const std::uint32_t y = code_at(id, got, i);
+    wrong[i] = x != y && !(is_nan(x) && is_nan(y));
+  }
+  return wrong;
+}
+
+std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
+                                 std::span<const std::byte> got, std::int64_t rows,
+                                 std::int64_t columns, const std::vector<bool>& wrong) {
+  const MismatchMap map = map_of(rows, columns, wrong);
+  const std::vector<Box> boxes = boxes_of(map);
+  if (boxes.size() > kMostRegions) return {};
+  const Finder finder(id, golden, got, rows, columns, wrong);
+  std::vector<Region> regions;
+  for (const Box& box : boxes) {
+    Region region = finder.tighten(box, map);
+    const bool dense =
+        static_cast<double>(region.mismatches) >= kDense * static_cast<double>(region.size());
+    // A lone element is told as such; the whole output is no part of it.
+    if (region.mismatches < kSmallest || !dense) continue;
+    finder.find_content(region);
+    const bool whole = region.rows == rows && region.columns == columns;
+    if (whole && region.content == RegionContent::other) continue;
+    regions.push_back(std::move(region));
+  }
+  return regions;
+}
+
+std::string describe(const Region& region) {
+  std::string text = fmt::format("{}, {}: ", range("row", region.row, region.rows),
+                                 range("column", region.column, region.columns));
+  switch (region.content) {
+    case RegionContent::zeros:
+      return text + "all zero";
+    case RegionContent::nan:
+      return text + "all NaN";
+    case RegionContent::constant:
+      return text + "one value everywhere";
+    case RegionContent::elsewhere:
+      return text + fmt::format("a copy of {}, {}", range("row", region.from_row, region.rows),
+                                range("column", region.from_column, region.columns));
+    case RegionContent::other:
+      break;
+  }
+  text += fmt::format("{} of {} differ", region.mismatches, region.size());
+  if (!region.diagnosis || region.diagnosis->causes.empty()) return text;
+  const Cause& cause = region.diagnosis->causes.front();
+  return text + fmt::format("; cause: {}: {} ({} of {} sampled)", cause.name, cause.text,
+                            cause.explained, region.diagnosis->mismatches);
+}
+
+}  // namespace fp8lab

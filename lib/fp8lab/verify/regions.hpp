@@ -1,0 +1,58 @@
+#pragma once
+// Where an output is wrong: rectangles of rows and columns, and what stands in them.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8lab/verify/causes.hpp"
+#include "fp8lab/verify/product.hpp"
+
+namespace fp8lab {
+
+/// What is in a region instead of the right values.
+enum class RegionContent : std::uint8_t {
+  other,      ///< none of these
+  zeros,      ///< of either sign
+  nan,        ///< NaN alone
+  constant,   ///< one code everywhere
+  elsewhere,  ///< the right values of another place of the output
+};
+std::string_view to_string(RegionContent content);
+
+/// Rows [row, row + rows) x columns [column, column + columns), most of whose elements differ.
+struct Region {
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+  std::int64_t column = 0;
+  std::int64_t columns = 0;
+  std::uint64_t mismatches = 0;
+  RegionContent content = RegionContent::other;
+  std::int64_t from_row = 0;  ///< of `elsewhere`: where its first element comes from
+  std::int64_t from_column = 0;
+  std::optional<Diagnosis> diagnosis{};  ///< of this region alone, where the content says nothing
+
+  [[nodiscard]] std::uint64_t size() const { return static_cast<std::uint64_t>(rows * columns); }
+};
+
+/// Regions that are looked at.
+inline constexpr std::size_t kMostRegions = 8;
+
+/// Elements of an output that are wrong, one a flag.
+std::vector<bool> differing(FormatId format, std::span<const std::byte> golden,
+                            std::span<const std::byte> got);
+
+/// The rectangles in which an output [rows, columns] is wrong, in the order of their first
+/// elements: at most kMostRegions. None where wrong elements are all over the output, alone,
+/// or scattered so that rectangles would not say where they are.
+std::vector<Region> find_regions(FormatId format, std::span<const std::byte> golden,
+                                 std::span<const std::byte> got, std::int64_t rows,
+                                 std::int64_t columns, const std::vector<bool>& wrong);
+
+/// `rows 16-31, columns 0-63: all zero`.
+std::string describe(const Region& region);
+
+}  // namespace fp8lab

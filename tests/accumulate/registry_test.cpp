@@ -1,0 +1,132 @@
+// The registry against a second table, written from the literature that it cites: kernels and
+// reference read one and the same row, and cannot tell where it is wrong.
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/model.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr int kNone = kNoMinAlignmentExponent;
+constexpr auto kFused = AccumulationKind::fused_dot_product;
+constexpr auto kHalves = AccumulationKind::fp16_halves;
+constexpr auto kMeasured = Standing::measured;
+constexpr auto kLiterature = Standing::from_literature;
+constexpr auto kAssumed = Standing::assumed;
+
+/// Kind, terms, fraction bits of the alignment and of the output, lower limit, FP16 output,
+/// standing.
+using Row = std::tuple<AccumulationKind, int, int, int, int, bool, Standing>;
+
+const std::map<std::string_view, Row> kTable{
+    {"sm70.mma.f16", {kFused, 4, 23, 23, kNone, false, kMeasured}},
+    {"sm70.mma.f16.f16", {kFused, 4, 23, 10, -19, true, kMeasured}},
+    {"sm80.mma.f16", {kFused, 8, 24, 23, -132, false, kMeasured}},
+    {"sm80.mma.f16.f16", {kFused, 8, 24, 10, -20, true, kMeasured}},
+    {"sm80.mma.bf16", {kFused, 8, 24, 23, -132, false, kMeasured}},
+    {"sm80.mma.tf32", {kFused, 4, 24, 23, -132, false, kMeasured}},
+    {"sm89.mma.e4m3", {kFused, 16, 13, 13, -132, false, kMeasured}},
+    {"sm89.mma.e5m2", {kFused, 16, 13, 13, -132, false, kMeasured}},
+    {"sm89.mma.f16", {kFused, 8, 24, 23, -132, false, kMeasured}},
+    {"sm89.mma.f16.f16", {kFused, 8, 24, 10, -20, true, kMeasured}},
+    {"sm89.mma.bf16", {kFused, 8, 24, 23, -132, false, kMeasured}},
+    {"sm89.mma.tf32", {kFused, 4, 24, 23, -132, false, kMeasured}},
+    {"sm89.mma.e4m3.f16", {kFused, 16, 13, 10, kNone, true, kMeasured}},
+    {"sm89.mma.e5m2.f16", {kFused, 16, 13, 10, kNone, true, kMeasured}},
+    {"sm90.mma.f16", {kFused, 16, 25, 23, -133, false, kMeasured}},
+    {"sm90.mma.f16.f16", {kFused, 16, 25, 10, -21, true, kMeasured}},
+    {"sm90.mma.bf16", {kFused, 16, 25, 23, -133, false, kMeasured}},
+    {"sm90.mma.tf32", {kFused, 8, 25, 23, -133, false, kMeasured}},
+    {"sm90.mma.e4m3", {kHalves, 32, 25, 23, -133, false, kMeasured}},
+    {"sm90.mma.e5m2", {kHalves, 32, 25, 23, -133, false, kMeasured}},
+    {"sm90.mma.e4m3.f16", {kHalves, 32, 25, 10, -21, true, kMeasured}},
+    {"sm90.mma.e5m2.f16", {kHalves, 32, 25, 10, -21, true, kMeasured}},
+    {"sm90.mma.e4m3.separate", {kHalves, 32, 25, 23, -133, false, kAssumed}},
+    {"sm90.mma.e5m2.separate", {kHalves, 32, 25, 23, -133, false, kAssumed}},
+    {"sm90.mma.e4m3.f16.separate", {kHalves, 32, 25, 10, -21, true, kAssumed}},
+    {"sm90.mma.e5m2.f16.separate", {kHalves, 32, 25, 10, -21, true, kAssumed}},
+    {"sm90.wgmma.f16", {kFused, 16, 25, 23, -133, false, kLiterature}},
+    {"sm90.wgmma.bf16", {kFused, 16, 25, 23, -133, false, kLiterature}},
+    {"sm90.wgmma.tf32", {kFused, 8, 25, 23, -133, false, kLiterature}},
+    {"sm90.wgmma.e4m3", {kFused, 32, 13, 13, -139, false, kMeasured}},
+    {"sm90.wgmma.e5m2", {kFused, 32, 13, 13, -139, false, kMeasured}},
+    {"sm90.wgmma.e4m3.e5m2", {kFused, 32, 13, 13, -139, false, kAssumed}},
+    {"sm90.wgmma.e5m2.e4m3", {kFused, 32, 13, 13, -139, false, kAssumed}},
+    {"sm90.wgmma.e4m3.f16", {kFused, 32, 13, 10, kNone, true, kLiterature}},
+    {"sm90.wgmma.e5m2.f16", {kFused, 32, 13, 10, kNone, true, kLiterature}},
+    {"sm100.mma.f16", {kFused, 16, 25, 23, -133, false, kMeasured}},
+    {"sm100.mma.f16.f16", {kFused, 16, 25, 10, -21, true, kMeasured}},
+    {"sm100.mma.bf16", {kFused, 16, 25, 23, -133, false, kMeasured}},
+    {"sm100.mma.tf32", {kFused, 8, 25, 23, -133, false, kMeasured}},
+    {"sm100.mma.e4m3", {kHalves, 32, 25, 23, -133, false, kMeasured}},
+    {"sm100.mma.e5m2", {kHalves, 32, 25, 23, -133, false, kMeasured}},
+    {"sm100.mma.e4m3.f16", {kHalves, 32, 25, 10, -21, true, kMeasured}},
+    {"sm100.mma.e5m2.f16", {kHalves, 32, 25, 10, -21, true, kMeasured}},
+    {"sm100.tcgen05.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e5m2", {kFused, 32, 25, 23, -133, false, kLiterature}},
+};
+
+/// The formats of a and b that a name tells: one for both, or one each.
+std::pair<FormatId, FormatId> formats_of(const std::string& name) {
+  std::vector<FormatId> found;
+  for (std::size_t at = name.find('.', name.find('.') + 1); at != std::string::npos;
+       at = name.find('.', at + 1)) {
+    const std::string part = name.substr(at + 1, name.find('.', at + 1) - at - 1);
+    if (part == "e4m3") found.push_back(FormatId::e4m3fn);
+    if (part == "e5m2") found.push_back(FormatId::e5m2);
+    if (found.empty() && part == "f16") found.push_back(FormatId::f16);
+    if (part == "bf16") found.push_back(FormatId::bf16);
+    if (part == "tf32") found.push_back(FormatId::tf32);
+  }
+  return {found.at(0), found.size() > 1 ? found[1] : found[0]};
+}
+
+}  // namespace
+
+TEST_CASE("registered instructions are those of the second table", "[accumulate]") {
+  std::size_t instructions = 0;
+  for (const InstructionModel& model : instruction_models()) {
+    if (model.standing == Standing::definition) continue;
+    ++instructions;
+    INFO(model.name);
+    REQUIRE(kTable.contains(model.name));
+    const auto& [kind, terms, alignment, output, floor, half, standing] = kTable.at(model.name);
+    const AccumulatorModel& m = model.accumulator;
+    CHECK(m.kind == kind);
+    CHECK(m.terms == terms);
+    CHECK(m.alignment_fraction_bits == alignment);
+    CHECK(m.output_fraction_bits == output);
+    CHECK(m.min_alignment_exponent == floor);
+    CHECK(m.output_format == (half ? FormatId::f16 : FormatId::f32));
+    CHECK(m.rounding == (half ? RoundingMode::nearest_even : RoundingMode::toward_zero));
+    CHECK(m.product_exponent == ProductExponent::stored);
+    CHECK(m.half_c_exponent == HalfCExponent::stored);
+    CHECK((m.halves_order == HalvesOrder::separate) == model.name.ends_with(".separate"));
+    CHECK(model.standing == standing);
+    CHECK(std::pair(model.a_format, model.b_format) == formats_of(std::string(model.name)));
+  }
+  CHECK(instructions == kTable.size());
+}
+
+TEST_CASE("measured models, and no others, name what they replay", "[accumulate]") {
+  for (const InstructionModel& model : instruction_models()) {
+    INFO(model.name);
+    for (const ReplayedRows& one : model.evidence) {
+      CHECK(model.standing == Standing::measured);
+      CHECK(one.rows > 0);
+      CHECK(!one.gpu.empty());
+    }
+    if (model.standing == Standing::measured)
+      CHECK((!model.evidence.empty() ||
+             model.source.find("not kept here") != std::string_view::npos ||
+             model.name == "sm90.mma.tf32"));
+  }
+}

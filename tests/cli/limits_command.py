@@ -1,0 +1,179 @@
+"""Limits as users meet them: threads and memory that cannot be had, and arguments beyond any sense.
+
+Each command ends by itself, with exit code 2 and one line, or with the right result.
+Usage: limits_command.py PATH_OF_FP8LAB
+"""
+
+import os
+import random
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+TOOL = sys.argv[1]
+NOBODY = 65534
+failures = 0
+
+
+def check(what, condition, seen):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED: {what}\n  saw: {seen}")
+
+
+def run(*arguments, tool=TOOL, **options):
+    return subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+
+
+def refused(arguments, *parts, **options):
+    """Exit 2 and a short text on stderr that holds every part."""
+    result = run(*arguments, **options)
+    name = " ".join(map(str, arguments))
+    seen = (result.returncode, result.stderr[:400])
+    check(f"`{name}` exits 2", result.returncode == 2, seen)
+    lines = [line for line in result.stderr.splitlines() if not line.endswith(": running")]
+    check(f"`{name}` says it shortly", 0 < len(lines) <= 2 and len(result.stderr) < 600, seen)
+    for part in parts:
+        check(f"`{name}` says {part!r}", part in result.stderr, seen)
+
+
+def save(path, shape, value=None):
+    """A .npy file of binary32: normal draws, or one value."""
+    count = 1
+    for size in shape:
+        count *= size
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    draws = random.Random(1)
+    data = b"".join(struct.pack("<f", draws.gauss(0, 1) if value is None else value) for _ in range(count))
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+
+
+def test_threads(folder):
+    a, d = folder / "a.npy", folder / "d.npy"
+    save(a, (96, 64))
+    product = ["gemm", a, a, "--recipe", "te-current"]
+    made = run(*product, "-o", d)
+    check("gemm runs", made.returncode == 0, made.stderr)
+    refused([*product, "--threads", "1000000"], "--threads", "4096")
+    refused([*product, "--threads", "-1"], "--threads", "4096")
+    for command in (["claims", "F1"], ["train"], ["run", "walkthrough"], ["sweep", "walkthrough"]):
+        refused([*command, "--threads", "-1"], "--threads", "4096")
+        refused([*command, "--threads", "1000000"], "--threads", "4096")
+    many = dict(os.environ, OMP_NUM_THREADS="1000000")
+    refused(product, "OMP_NUM_THREADS: expected 1 to 4096, got 1000000", env=many)
+
+    # Limits of threads do not bind root, and nobody may not reach the tool where it was built.
+    tool = Path(shutil.copy(TOOL, folder / "tool"))
+    tool.chmod(0o755)
+
+    def few_threads():
+        if os.getuid() == 0:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
+
+    for name in (folder, a, d):
+        name.chmod(0o755)
+    for threads in ("4", "0"):
+        eight = dict(os.environ, OMP_NUM_THREADS="8")
+        alone = run(*verify_of(a, d), "--threads", threads, tool=tool, preexec_fn=few_threads, env=eight)
+        check("a right output passes without threads", alone.returncode == 0, (alone.returncode, alone.stderr))
+        check("what is missing is told", "threads could be started" in alone.stderr, alone.stderr)
+    wrong = folder / "wrong.npy"
+    save(wrong, (96, 96), 3.0)
+    wrong.chmod(0o755)
+    mismatch = run(*verify_of(a, wrong), tool=tool, preexec_fn=few_threads)
+    check("a wrong output is a mismatch there too", mismatch.returncode == 1, (mismatch.returncode, mismatch.stderr))
+    for kib in range(20_000, 200_000, 20_000):
+        limit = kib * 1024
+        small = run(
+            *verify_of(a, d), "--threads", "8",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        )  # fmt: skip
+        check(f"{kib} KiB: pass, error or a loader that cannot start", small.returncode in (0, 2, 127), (small.returncode, small.stderr))
+
+
+def verify_of(a, got):
+    return ["verify", got, "--inputs", a, a, "--recipe", "te-current"]
+
+
+def test_memory(folder):
+    limit = 1 << 30
+    refused(
+        ["train", "--width", "16384", "--heads", "4", "--steps", "1"],
+        "not enough memory", "bytes",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )  # fmt: skip
+
+
+def test_parameters(folder):
+    for name, change, part in [
+        ("recipes", "magnitude=nan", "magnitude: expected a finite number in [1e-30, 1e30], got nan"),
+        ("outlier", "outliers_per_decade=0", "outliers_per_decade: expected an integer in [1, 100], got 0"),
+        ("outlier", "outlier_to=inf", "got inf"),
+        ("outlier", "containment_elements=", "1 to 64 values, got 0"),
+        ("auto-scaling", "ranks=", "1 to 64 values, got 0"),
+        ("adam-states", "decades=", "1 to 64 values, got 0"),
+        ("dynamic-range", "scales_per_decade=-1", "got -1"),
+    ]:
+        refused(["run", name, "--quick", "--set", change, "--out", folder / "none"], part)
+        axis = change if not change.endswith("=") else change + "[]"
+        refused(["sweep", name, "--quick", "--axis", axis, "--out", folder / "none"])
+        check("nothing is written", not (folder / "none").exists(), change)
+    taken = run("run", "walkthrough", "--set", "curve_points=1e1", "--no-plots", "--out", folder / "some")
+    check("1e1 is an integer", taken.returncode == 0, taken.stderr)
+    tensor = folder / "nan.npy"
+    save(tensor, (32, 32), float("nan"))
+    for name in ("recipes", "int8-vs-fp8"):
+        refused(["run", name, "--quick", "--set", f"file={tensor}", "--out", folder / "nan"], "1024 NaN and 0 Inf of 1024 elements")
+
+
+def test_attention(folder):
+    full = folder / "full.npy"
+    save(full, (1, 4, 16))
+    for shape in ((0, 4, 16), (1, 0, 16), (1, 4, 0)):
+        empty = folder / "empty.npy"
+        save(empty, shape)
+        refused(["attn", empty, empty, empty], "all above 0")
+        refused(["attn", full, empty, empty], "all above 0")
+
+
+def test_train():
+    for arguments, part in [
+        (["--length", "0"], "length: expected 1 to"),
+        (["--length", "-1"], "length: expected 1 to"),
+        (["--layers", "-1"], "layers: expected 1 to"),
+        (["--steps", "0"], "steps: expected 1 to"),
+        (["--steps", "-1"], "steps: expected 1 to"),
+        (["--width", "0"], "width: expected 1 to"),
+        (["--heads", "0"], "heads: expected 1 to"),
+        (["--hidden", "-1"], "hidden: expected 1 to"),
+        (["--sequences", "0"], "sequences: expected 1 to"),
+        (["--sequences", "100000000000"], "sequences: expected 1 to"),
+        (["--learning-rate", "nan"], "learning_rate: expected a finite number"),
+        (["--loss-scale", "inf"], "loss_scale: expected a power of two"),
+        (["--loss-scale", "1e-300"], "loss_scale: expected a power of two"),
+        (["--outlier-channels", "-1"], "outliers.count"),
+        (["--outlier-log2", "100000"], "--outlier-log2"),
+        (["--save-every", "0"], "--save-every"),
+        (["--monitor-every", "-1"], "--monitor-every"),
+    ]:
+        refused(["train", *arguments], part)
+
+
+with tempfile.TemporaryDirectory() as name:
+    root = Path(name)
+    root.chmod(0o755)
+    test_threads(root)
+    test_memory(root)
+    test_parameters(root)
+    test_attention(root)
+    test_train()
+print(f"{failures} failures")
+sys.exit(1 if failures else 0)

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# usage: run.sh BUILD SECONDS
+# Runs every fuzzer of BUILD for SECONDS, two at a time, from the kept inputs (corpus/). New inputs
+# gather in BUILD/fuzz/TARGET, crashes are BUILD/fuzz/TARGET-crash-*: add them to corpus/TARGET.
+set -euo pipefail
+corpus=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/corpus
+build=$(realpath "$1") seconds=$2
+found=$build/fuzz
+mkdir -p "$found"
+
+fuzz_one() {
+  local name=$1 log=$2/$1.log
+  mkdir -p "$2/$name"
+  if "$4/tests/fuzz/fuzz_$name" -max_total_time="$5" -timeout=30 -seed="${FP8LAB_SEED:-0}" -rss_limit_mb=2048 -max_len=4096 \
+    -print_final_stats=1 -artifact_prefix="$2/$name-" "$2/$name" "$3/$name" >"$log" 2>&1; then
+    echo "$name: $(sed -n 's/stat::number_of_executed_units: *//p' "$log") inputs, no finding"
+  else
+    echo "FAILED: $name"
+    tail -n 60 "$log"
+    for input in "$2/$name"-*; do [ -f "$input" ] && { echo "$input"; base64 "$input"; }; done
+    return 1
+  fi
+}
+export -f fuzz_one
+
+for target in "$corpus"/*; do basename "$target"; done |
+  xargs -P 2 -I{} bash -c 'fuzz_one "$@"' _ {} "$found" "$corpus" "$build" "$seconds"

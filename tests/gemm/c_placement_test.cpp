@@ -1,0 +1,164 @@
+// Where C enters a product: the instruction's own c, the promoted sum, or the epilogue.
+
+#include "fp8lab/gemm/c_placement.hpp"
+
+#include <bit>
+#include <cmath>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+/// A product of one element, all ones, on Hopper.
+struct Ones {
+  std::vector<std::uint8_t> codes;
+  float c;
+  GemmProblem problem;
+
+  Ones(std::int64_t k, float start) : codes(static_cast<std::size_t>(k), 0x38), c(start) {
+    problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+    problem.a = problem.b = CodeMatrix::row_major(FormatId::e4m3fn, codes, 1, k);
+    problem.c = &c;
+  }
+  [[nodiscard]] float result(CPlacement place) {
+    problem.c_enters = place;
+    float d = 0.0F;
+    gemm(problem, {&d, 1});
+    return d;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("C = 16385: the accumulator holds 14 bits of it, FP32 all", "[gemm]") {
+  Ones plain(32, 16385.0F);
+  const float kept = plain.result(CPlacement::unnamed);
+  CHECK(kept == 16384.0F);  // units of 2: C and each 1 lose what is below
+  CHECK(plain.result(CPlacement::accumulator) == kept);
+  CHECK(plain.result(CPlacement::epilogue) == 16417.0F);
+
+  // Scales of 1, or an interval that promotes once, do not change what a named place means.
+  const std::vector<float> one{1.0F};
+  Ones scaled(32, 16385.0F);
+  scaled.problem.a_scales = {one, 1, 0};
+  CHECK(scaled.result(CPlacement::accumulator) == kept);
+  CHECK(scaled.result(CPlacement::epilogue) == 16417.0F);
+  Ones promoted(32, 16385.0F);
+  promoted.problem.promotion_interval = 32;
+  CHECK(promoted.result(CPlacement::accumulator) == kept);
+  CHECK(promoted.result(CPlacement::promoted_sum) == 16417.0F);
+  CHECK(promoted.result(CPlacement::epilogue) == 16417.0F);
+}
+
+TEST_CASE("C with promotion or scales needs a place that they have", "[gemm]") {
+  const std::vector<float> one{1.0F};
+  Ones scaled(64, 1.0F);
+  scaled.problem.a_scales = {one, 1, 0};
+  CHECK_THROWS_WITH(scaled.result(CPlacement::unnamed),
+                    contains("c_enters: expected accumulator or epilogue (where C enters decides "
+                             "the bits of a product with scales), got nothing"));
+  CHECK_THROWS_WITH(scaled.result(CPlacement::promoted_sum), contains("without promotion"));
+  scaled.problem.promotion_interval = 32;
+  CHECK_THROWS_WITH(scaled.result(CPlacement::promoted_sum), contains("the whole sum"));
+  Ones promoted(64, 1.0F);
+  promoted.problem.promotion_interval = 32;
+  CHECK_THROWS_WITH(
+      promoted.result(CPlacement::unnamed),
+      contains("accumulator or promoted_sum or epilogue") && contains("with promotion"));
+  promoted.problem.c = nullptr;
+  CHECK_NOTHROW(promoted.result(CPlacement::unnamed));
+  CHECK(find_c_placement("epilogue") == CPlacement::epilogue);
+  CHECK_THROWS_WITH(find_c_placement("unnamed"), contains("accumulator, promoted_sum, epilogue"));
+}
+
+TEST_CASE("C in its place, step by step", "[gemm]") {
+  const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {1, 1, 300}, Data::normal,
+                          Start::normal, 5);
+  GemmProblem p = operands.problem;
+  const std::vector<float> s_a{0.3F, 0.7F, 1.9F};
+  const std::vector<float> s_b{1.1F, 0.9F, 0.6F};
+  std::vector<Unpacked> a;
+  std::vector<Unpacked> b;
+  for (std::int64_t k = 0; k < 300; ++k) {
+    a.push_back(unpack(format(p.a.format), code_at(p.a, 0, k)));
+    b.push_back(unpack(format(p.b.format), code_at(p.b, 0, k)));
+  }
+  const auto part = [&](std::size_t from, std::size_t count, float c = 0.0F) {
+    return dot_product(p.model, std::span(a).subspan(from, count),
+                       std::span(b).subspan(from, count), c);
+  };
+  const auto result = [&](CPlacement place) {
+    p.c_enters = place;
+    float d = 0.0F;
+    gemm_reference(p, {&d, 1});
+    return bits(d);
+  };
+  const float c = p.c[0];
+  const float p0 = part(0, 128);
+  const float p1 = part(128, 128);
+  const float p2 = part(256, 44);
+
+  p.promotion_interval = 128;
+  CHECK(result(CPlacement::accumulator) == bits(part(0, 128, c) + p1 + p2));
+  CHECK(result(CPlacement::promoted_sum) == bits(c + p0 + p1 + p2));
+  CHECK(result(CPlacement::epilogue) == bits((p0 + p1 + p2) + c));
+
+  p.a_scales = {s_a, 1, 128};
+  p.b_scales = {s_b, 1, 128};
+  const auto scaled = [&](float first, float start) {
+    const float one = std::fma(s_a[0] * s_b[0], first, start);
+    return std::fma(s_a[2] * s_b[2], p2, std::fma(s_a[1] * s_b[1], p1, one));
+  };
+  CHECK(result(CPlacement::accumulator) == bits(scaled(part(0, 128, c), 0.0F)));
+  CHECK(result(CPlacement::promoted_sum) == bits(scaled(p0, c)));
+  CHECK(result(CPlacement::epilogue) == bits(scaled(p0, 0.0F) + c));
+
+  p.a_scales = {std::span(s_a).first(1), 1, 0};
+  p.b_scales = {};
+  CHECK(result(CPlacement::accumulator) == bits(s_a[0] * (part(0, 128, c) + p1 + p2)));
+  CHECK(result(CPlacement::epilogue) == bits(std::fma(s_a[0], p0 + p1 + p2, c)));
+  p.promotion_interval = 0;
+  CHECK(result(CPlacement::accumulator) == bits(s_a[0] * part(0, 300, c)));
+  p.a.k = p.b.k = 0;
+  for (const CPlacement place : {CPlacement::accumulator, CPlacement::epilogue})
+    CHECK(result(place) == bits(c));
+}
+
+TEST_CASE("every place of C keeps the reference's bits on every target", "[gemm]") {
+  std::uint64_t seed = 9100;
+  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm100.mma.e4m3", "exact", "fp32",
+                                      "sm90.mma.e4m3.f16", "sequential14.rz"})
+    for (const std::int64_t k_block : {-1, 0, 64})  // no scales, of the whole sum, of tiles
+      for (const std::int64_t interval : {0, 32, 64, 256})
+        for (const CPlacement place :
+             {CPlacement::accumulator, CPlacement::promoted_sum, CPlacement::epilogue}) {
+          if (k_block > 0 && (interval == 0 || k_block % interval != 0)) continue;
+          ++seed;
+          const Shape shape{6, 70, seed % 2 == 0 ? 224 : 96};
+          Operands operands(find_instruction_model(name), shape,
+                            seed % 4 < 2 ? Data::specials : Data::finite, Start::extreme, seed);
+          GemmProblem& p = operands.problem;
+          p.promotion_interval = interval;
+          const std::int64_t tiles = k_block > 0 ? (shape.k + k_block - 1) / k_block : 1;
+          const std::vector<float> s_a =
+              random_c(Start::normal, shape.m * tiles, RandomStream(seed, "scale a"));
+          const std::vector<float> s_b =
+              random_c(Start::normal, (shape.n + 31) / 32 * tiles, RandomStream(seed, "scale b"));
+          if (k_block >= 0) p.a_scales = {s_a, 1, k_block};
+          if (k_block >= 0) p.b_scales = {s_b, 32, k_block};
+          p.scale_order = scale_orders()[seed % scale_orders().size()];
+          const std::vector<CPlacement> possible = possible_c_placements(p);
+          if (std::find(possible.begin(), possible.end(), place) == possible.end()) continue;
+          p.c_enters = place;
+          INFO(name << " k_block " << k_block << " interval " << interval << " " << to_string(place)
+                    << " " << to_string(p.scale_order) << " seed " << seed);
+          check_all_targets(p);
+        }
+}

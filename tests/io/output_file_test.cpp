@@ -1,0 +1,208 @@
+#include "fp8lab/io/output_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <ostream>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/checksum.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/io/mapped_file.hpp"
+#include "fp8lab/io/operand.hpp"
+#include "io/temporary.hpp"
+
+using namespace fp8lab;
+namespace fs = std::filesystem;
+
+namespace {
+
+mode_t mode_of(const fs::path& path) {
+  struct stat status {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_mode & 07777;
+}
+
+}  // namespace
+
+TEST_CASE("output: what is not committed leaves the old file and nothing else", "[io]") {
+  const TemporaryFolder folder("output");
+  write_text(folder / "a", "old");
+  {
+    OutputFile file(folder / "a");
+    file.write("half");
+    file.finish();
+    CHECK(folder.files() == 2);
+    CHECK(read_text(folder / "a") == "old");
+  }
+  CHECK(folder.files() == 1);
+  CHECK(read_text(folder / "a") == "old");
+  CHECK_THROWS_WITH(OutputFile(""), contains("the name of a file"));
+  CHECK_THROWS_WITH(OutputFile(folder.path()), contains("cannot write"));
+  CHECK_THROWS_WITH(OutputFile(folder / "none/a"), contains("cannot write: No such file"));
+}
+
+TEST_CASE("output: two writers of one name do not meet", "[io]") {
+  const TemporaryFolder folder("output_two");
+  OutputFile one(folder / "a");
+  OutputFile two(folder / "a");
+  one.write("one, which is longer");
+  two.write("two");
+  one.commit();
+  CHECK(read_text(folder / "a") == "one, which is longer");
+  two.commit();
+  CHECK(read_text(folder / "a") == "two");
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("output: the mode of a replaced file stays, and links stay links", "[io]") {
+  const TemporaryFolder folder("output_mode");
+  const mode_t umask_before = ::umask(0027);
+  write_file(folder / "new", "x");
+  CHECK(mode_of(folder / "new") == 0640);
+  for (const mode_t mode : {0600U, 0755U, 0444U}) {
+    REQUIRE(::chmod((folder / "new").c_str(), mode) == 0);
+    write_file(folder / "new", "y");
+    CHECK(mode_of(folder / "new") == mode);
+  }
+  ::umask(umask_before);
+  fs::create_directory(folder / "sub");
+  fs::create_symlink("../new", folder / "sub/inner");
+  fs::create_symlink("sub/inner", folder / "outer");
+  write_file(folder / "outer", "through two links");
+  CHECK(fs::is_symlink(folder / "outer"));
+  CHECK(fs::is_symlink(folder / "sub/inner"));
+  CHECK(read_text(folder / "new") == "through two links");
+  fs::create_symlink("loop", folder / "loop");
+  CHECK_THROWS_WITH(write_file(folder / "loop", "x"), contains("loop"));
+  // A name of the greatest length leaves no room for more.
+  const std::string longest(255, 'n');
+  write_file(folder / longest, "x");
+  CHECK(read_text(folder / longest) == "x");
+}
+
+TEST_CASE("output: devices and pipes are written into and stay what they are", "[io]") {
+  const TemporaryFolder folder("output_special");
+  fs::create_symlink("/dev/null", folder / "null");
+  write_file(folder / "null", "x");
+  CHECK(fs::is_character_file("/dev/null"));
+  fs::create_symlink("/dev/full", folder / "full");
+  CHECK_THROWS_WITH(write_file(folder / "full", "x"), contains("No space left"));
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  write_file("/proc/self/fd/" + std::to_string(ends[1]), "piped");
+  std::array<char, 16> got{};
+  CHECK(::read(ends[0], got.data(), got.size()) == 5);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  CHECK(folder.files() == 2);
+}
+
+TEST_CASE("output: large and small parts of a stream come in order", "[io]") {
+  const TemporaryFolder folder("output_stream");
+  std::string expected;
+  for (int i = 0; i < 300; ++i)
+    expected +=
+        std::string(static_cast<std::size_t>(i * i % 9001), static_cast<char>('a' + i % 26));
+  expected += std::string(200'000, '#');
+  write_file(folder / "a", [&](std::ostream& out) {
+    for (std::size_t at = 0, size = 1; at < expected.size(); at += size, size = size * 3 % 70'001)
+      out << std::string_view(expected).substr(at, size) << std::flush;
+  });
+  CHECK(read_text(folder / "a") == expected);
+  write_file(folder / "b", [](std::ostream& out) { out.put('x').put('y'); });
+  CHECK(read_text(folder / "b") == "xy");
+  CHECK_THROWS_WITH(
+      write_file(folder / "b", [](std::ostream& out) { out.setstate(std::ios::failbit); }),
+      contains("the stream failed"));
+  CHECK(read_text(folder / "b") == "xy");
+}
+
+TEST_CASE("partial names are gone at the end of a program that a signal ends", "[io]") {
+  const TemporaryFolder folder("partial");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::signal(SIGTERM, SIG_DFL);
+    std::signal(SIGHUP, SIG_IGN);
+    remove_partials_on_signals();
+    OutputFile file(folder / "a");
+    file.write("half");
+    const PartialFolder results(folder.path(), "results");
+    write_text(results.path() / "t.csv", "1\n");
+    write_text(results.path() / "u.csv", "2\n");
+    ::raise(SIGHUP);  // ignored before, and still
+    if (folder.files() == 2) ::raise(SIGTERM);
+    ::_exit(1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("input: what is not a regular file is refused", "[io]") {
+  const TemporaryFolder folder("input");
+  REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+  for (const fs::path& path : {folder / "fifo", fs::path("/dev/zero"), fs::path("/dev/null")}) {
+    CHECK_THROWS_WITH(read_file(path), contains("not a regular file"));
+    CHECK_THROWS_WITH(MappedFile(path), contains("not a regular file"));
+  }
+  CHECK_THROWS_WITH(read_file(folder.path()), contains("it is a folder"));
+  CHECK_THROWS_WITH(MappedFile(folder.path()), contains("it is a folder"));
+  CHECK_THROWS_WITH(read_file(folder / "none"), contains("cannot read: No such file"));
+  write_text(folder / "text", "text");
+  CHECK(read_file(folder / "text") == "text");
+}
+
+TEST_CASE("input: a small file is kept as it was read", "[io]") {
+  const TemporaryFolder folder("input_kept");
+  const std::string text(10'000, 'x');
+  write_text(folder / "a", text);
+  const MappedFile file(folder / "a");
+  file.release(file.bytes());
+  write_text(folder / "a", "shorter");
+  const auto* bytes = reinterpret_cast<const char*>(file.bytes().data());
+  CHECK(std::string(bytes, file.bytes().size()) == text);
+}
+
+TEST_CASE("input: a large file is mapped and read again after a release", "[io]") {
+  const TemporaryFolder folder("input_mapped");
+  const std::string text(MappedFile::kReadWhole + 5, 'x');
+  write_text(folder / "a", text);
+  const MappedFile file(folder / "a");
+  REQUIRE(file.bytes().size() == text.size());
+  file.release(file.bytes());
+  CHECK(std::all_of(file.bytes().begin(), file.bytes().end(),
+                    [](std::byte b) { return b == std::byte{'x'}; }));
+}
+
+TEST_CASE("output: a stale sidecar never describes a new tensor", "[io]") {
+  const TemporaryFolder folder("output_sidecar");
+  const std::vector<std::uint8_t> codes(6, 0x38);
+  const auto save = [&](ElementType type, std::vector<std::int64_t> shape) {
+    save_tensor(folder / "d.npy", "d",
+                view_of(type, std::move(shape), std::span<const std::uint8_t>(codes)));
+  };
+  save(ElementType::e4m3fn, {2, 3});
+  save(ElementType::e5m2, {3, 2});
+  const Operand loaded = load_operand(folder / "d.npy");
+  CHECK(loaded.tensor().type == ElementType::e5m2);
+  CHECK(loaded.tensor().shape == std::vector<std::int64_t>{3, 2});
+  save(ElementType::u8, {6});
+  CHECK(load_operand(folder / "d.npy").tensor().type == ElementType::u8);
+  CHECK(folder.files() == 2);
+}
+
+TEST_CASE("checksum: that of zlib", "[io]") {
+  CHECK(crc32_text("") == "00000000");
+  CHECK(crc32_text("123456789") == "cbf43926");
+  const std::array<std::string_view, 3> parts{"1234", "", "56789"};
+  CHECK(crc32_text(parts) == "cbf43926");
+}

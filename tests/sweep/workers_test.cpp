@@ -1,0 +1,110 @@
+// Points that end their process cost themselves and nothing else.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <new>
+#include <thread>
+
+#include "catch.hpp"
+#include "fp8lab/io/files.hpp"
+#include "io/temporary.hpp"
+#include "sweep/toy.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// Ends its process in another way at each k from 5 to 9.
+Results fragile(const RunContext& context) {
+  switch (context.parameters.integer("k")) {
+    case 5:
+      std::signal(SIGSEGV, SIG_DFL);  // the test runner's own handler would write a report
+      ::raise(SIGSEGV);
+      break;
+    case 6:
+      ::_exit(7);
+    case 7:
+      throw std::bad_alloc();
+    case 8:
+      throw std::runtime_error("not an error of ours");
+    case 9:
+      std::this_thread::sleep_for(std::chrono::hours(1));
+      break;
+    default:
+      break;
+  }
+  return toy(context);
+}
+
+const Experiment kFragile{"toy", kToyToml, fragile};
+
+SweepPlan fragile_plan(const std::string& axis) {
+  SweepPlan plan = toy_plan({axis});
+  plan.experiment = &kFragile;
+  return plan;
+}
+
+PointRunner in_processes(int processes, double seconds) {
+  return [=](const SweepPlan& plan, SweepLog& log, const OnSweepProgress& call) {
+    run_points_in_processes(plan, log, {processes, seconds}, call);
+  };
+}
+
+TEST_CASE("a point that ends its process is recorded with its reason", "[sweep][workers]") {
+  const std::map<std::int64_t, std::string> expected{
+      {5, "ended by signal 11"},   {6, "ended with exit code 7"}, {7, "out of memory"},
+      {8, "not an error of ours"}, {9, "ran longer than 3 s"},    {13, "any number but 13"}};
+  std::string first;
+  for (const int processes : {1, 3}) {
+    const TemporaryFolder folder("workers");
+    const SweepPlan plan = fragile_plan("k=1:20");
+    const SweepOutcome outcome =
+        run_sweep(plan, folder.path(), false, in_processes(processes, 3.0), {});
+    CHECK(outcome.progress.done == 20);
+    CHECK(outcome.failed == 6);
+    const std::string failures = read_file(folder.path() / "failures.csv");
+    for (const auto& [k, reason] : expected) CHECK_THAT(failures, contains(reason));
+    const std::string csv = read_file(folder.path() / "toy.csv");
+    CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 14 * 3);
+    const std::string all = failures + csv + read_file(folder.path() / "points.jsonl");
+    if (first.empty()) first = all;
+    CHECK(all == first);
+  }
+}
+
+TEST_CASE("a sweep that crashed at each point is complete, and resumes as such",
+          "[sweep][workers]") {
+  const TemporaryFolder folder("workers");
+  const SweepPlan plan = fragile_plan("k=5");
+  CHECK(run_sweep(plan, folder.path(), false, in_processes(2, 0.0), {}).failed == 1);
+  const SweepOutcome again = run_sweep(plan, folder.path(), true, in_processes(2, 0.0), {});
+  CHECK(again.progress.resumed == 1);
+  CHECK(again.failed == 1);
+}
+
+TEST_CASE("workers refuse numbers that make no sense", "[sweep][workers]") {
+  const TemporaryFolder folder("workers");
+  const SweepPlan plan = fragile_plan("k=1");
+  CHECK_THROWS_WITH(run_sweep(plan, folder.path() / "a", false, in_processes(0, 0.0), {}),
+                    contains("processes"));
+  CHECK_THROWS_WITH(run_sweep(plan, folder.path() / "b", false, in_processes(1, -1.0), {}),
+                    contains("seconds"));
+}
+
+TEST_CASE("results larger than a pipe arrive whole", "[sweep][workers]") {
+  const TemporaryFolder folder("workers");
+  SweepPlan plan = toy_plan({"k=1:4"});
+  std::string tiles = "tiles=";
+  for (int i = 1; i <= 30'000; ++i) tiles += std::to_string(i) + (i < 30'000 ? "," : "");
+  plan.grid.base.set(tiles);
+  const SweepOutcome outcome = run_sweep(plan, folder.path(), false, in_processes(2, 0.0), {});
+  CHECK(outcome.failed == 0);
+  const std::string csv = read_file(folder.path() / "toy.csv");
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 1 + 4 * 30'000);
+}
+
+}  // namespace
+}  // namespace fp8lab
