@@ -14,7 +14,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
-#include "fp8lab/io/replay.hpp"
+#include "fp8lab/vectors/replay.hpp"
 
 namespace fp8lab::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "emulated_core.hpp"
 #include "fp8lab/accumulate/model.hpp"
-#include "fp8lab/io/vectors.hpp"
+#include "fp8lab/vectors/vectors.hpp"
 #include "tiles.hpp"
 
 namespace fp8lab::cuda {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fp8lab/formats/format.hpp"
-#include "fp8lab/io/vectors.hpp"
+#include "fp8lab/vectors/vectors.hpp"
 #include "host_device.hpp"
 #include "layout.hpp"
 

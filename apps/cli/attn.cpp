@@ -12,7 +12,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
-#include "fp8lab/verify/product.hpp"
+#include "fp8lab/product/product.hpp"
 #include "json_number.hpp"
 
 namespace fp8lab::cli {

@@ -1,4 +1,4 @@
-#include "fp8lab/verify/identify.hpp"
+#include "fp8lab/identify/identify.hpp"
 
 #include <fmt/format.h>
 

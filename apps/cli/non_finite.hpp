@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "fp8lab/verify/non_finite.hpp"
+#include "fp8lab/product/non_finite.hpp"
 
 namespace fp8lab::cli {
 

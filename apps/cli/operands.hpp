@@ -8,7 +8,7 @@
 #include <string>
 
 #include "fp8lab/io/operand.hpp"
-#include "fp8lab/verify/product.hpp"
+#include "fp8lab/product/product.hpp"
 
 namespace fp8lab::cli {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "command.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/recording.hpp"
+#include "fp8lab/vectors/recording.hpp"
+#include "fp8lab/vectors/replay.hpp"
 
 namespace fp8lab::cli {
 namespace {

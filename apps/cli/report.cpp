@@ -9,8 +9,8 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/experiment.hpp"
-#include "fp8lab/experiment/report.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/report/report.hpp"
 
 namespace fp8lab::cli {
 namespace {

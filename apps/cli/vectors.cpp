@@ -8,10 +8,10 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/vector_files.hpp"
-#include "fp8lab/verify/cases.hpp"
-#include "fp8lab/verify/reduce.hpp"
-#include "fp8lab/verify/separate.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/reduce.hpp"
+#include "fp8lab/vectors/separate.hpp"
+#include "fp8lab/vectors/vector_files.hpp"
 
 namespace fp8lab::cli {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/plots/draw.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"

@@ -11,9 +11,9 @@
 #include <cstdio>
 
 #include "command.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/cases.hpp"
-#include "fp8lab/verify/reduce.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/reduce.hpp"
+#include "fp8lab/vectors/replay.hpp"
 #include "probe_runner.hpp"
 
 namespace fp8lab::cuda {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "command.hpp"
-#include "fp8lab/verify/recording.hpp"
+#include "fp8lab/vectors/recording.hpp"
 #include "probe_runner.hpp"
 
 namespace fp8lab::cuda {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "fp8lab/experiment/plot.hpp"
+#include "fp8lab/plots/plot.hpp"
 
 namespace fp8lab::experiments {
 

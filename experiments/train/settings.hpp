@@ -2,7 +2,7 @@
 // What every experiment that trains reads from its parameters.
 
 #include "fp8lab/experiment/parameters.hpp"
-#include "fp8lab/experiment/plot.hpp"
+#include "fp8lab/plots/plot.hpp"
 #include "train/study.hpp"
 
 namespace fp8lab::experiments {

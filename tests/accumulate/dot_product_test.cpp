@@ -14,7 +14,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/verify/cases.hpp"
+#include "fp8lab/vectors/cases.hpp"
 
 using namespace fp8lab;
 

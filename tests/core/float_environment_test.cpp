@@ -19,16 +19,16 @@
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/io/replay.hpp"
+#include "fp8lab/identify/identify.hpp"
 #include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
-#include "fp8lab/verify/cases.hpp"
-#include "fp8lab/verify/identify.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/replay.hpp"
 #include "fp8lab/verify/verify.hpp"
-#include "verify/products.hpp"
+#include "product/products.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

@@ -12,8 +12,8 @@
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/kulisch.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/cases.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/replay.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::cuda;

@@ -13,8 +13,8 @@
 #include "cuda/emulated_model.hpp"
 #include "cuda/probes/probe.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/cases.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/replay.hpp"
 #include "golden/recordings.hpp"
 
 using namespace fp8lab;

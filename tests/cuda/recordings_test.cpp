@@ -11,9 +11,9 @@
 
 #include "catch.hpp"
 #include "cuda/prediction.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/recording.hpp"
-#include "verify/temporary_file.hpp"
+#include "fp8lab/vectors/recording.hpp"
+#include "fp8lab/vectors/replay.hpp"
+#include "vectors/temporary_file.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::cuda;

@@ -22,7 +22,7 @@
 #include "cuda/tool/random_problem.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/verify/cases.hpp"
+#include "fp8lab/vectors/cases.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::cuda;

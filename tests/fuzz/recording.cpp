@@ -1,4 +1,4 @@
-#include "fp8lab/verify/recording.hpp"
+#include "fp8lab/vectors/recording.hpp"
 
 #include "target.hpp"
 

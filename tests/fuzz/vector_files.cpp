@@ -1,4 +1,4 @@
-#include "fp8lab/io/vector_files.hpp"
+#include "fp8lab/vectors/vector_files.hpp"
 
 #include "target.hpp"
 

@@ -1,4 +1,4 @@
-#include "fp8lab/io/vectors.hpp"
+#include "fp8lab/vectors/vectors.hpp"
 
 #include <sstream>
 

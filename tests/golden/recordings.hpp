@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/vectors.hpp"
+#include "fp8lab/vectors/vectors.hpp"
 #include "skip.hpp"
 
 struct Recording {

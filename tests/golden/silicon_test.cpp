@@ -2,7 +2,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/formats/format.hpp"
-#include "fp8lab/io/replay.hpp"
+#include "fp8lab/vectors/replay.hpp"
 #include "golden/mutants.hpp"
 #include "golden/recordings.hpp"
 

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
-#include "fp8lab/experiment/report.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/report/report.hpp"
 #include "io/temporary.hpp"
 #include "sweep/toy.hpp"
 

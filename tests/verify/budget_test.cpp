@@ -1,8 +1,8 @@
 #include "fp8lab/verify/budget.hpp"
 
 #include "catch.hpp"
-#include "fp8lab/verify/codes.hpp"
-#include "verify/products.hpp"
+#include "fp8lab/tensors/codes.hpp"
+#include "product/products.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

@@ -4,10 +4,10 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/verify/codes.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/gates.hpp"
-#include "fp8lab/verify/variants.hpp"
-#include "verify/products.hpp"
+#include "product/products.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;

@@ -4,7 +4,7 @@
 
 #include "bindings.hpp"
 #include "fp8lab/gemm/backend.hpp"
-#include "fp8lab/verify/non_finite.hpp"
+#include "fp8lab/product/non_finite.hpp"
 #include "problem.hpp"
 #ifdef FP8LAB_WITH_CUDA
 #include "backends.hpp"

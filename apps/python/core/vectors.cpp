@@ -1,4 +1,4 @@
-#include "fp8lab/io/vector_files.hpp"
+#include "fp8lab/vectors/vector_files.hpp"
 
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
@@ -9,10 +9,10 @@
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
-#include "fp8lab/io/replay.hpp"
-#include "fp8lab/verify/cases.hpp"
-#include "fp8lab/verify/recording.hpp"
-#include "fp8lab/verify/separate.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/recording.hpp"
+#include "fp8lab/vectors/replay.hpp"
+#include "fp8lab/vectors/separate.hpp"
 
 namespace fp8lab::python {
 namespace {

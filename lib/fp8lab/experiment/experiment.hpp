@@ -9,8 +9,8 @@
 
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/experiment/parameters.hpp"
-#include "fp8lab/experiment/plot.hpp"
 #include "fp8lab/experiment/table.hpp"
+#include "fp8lab/plots/plot.hpp"
 
 namespace fp8lab {
 

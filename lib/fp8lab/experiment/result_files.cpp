@@ -14,12 +14,12 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/column_json.hpp"
-#include "fp8lab/experiment/draw.hpp"
 #include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/partial.hpp"
 #include "fp8lab/io/special_files.hpp"
+#include "fp8lab/plots/draw.hpp"
 
 namespace fp8lab {
 namespace {

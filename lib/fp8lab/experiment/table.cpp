@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/short_number.hpp"
 
 namespace fp8lab {
 namespace {
@@ -72,13 +73,6 @@ std::string csv_line(const std::vector<Cell>& cells) {
     line += to_csv(cell);
   }
   return line;
-}
-
-std::string short_number(double value) {
-  if (!std::isfinite(value)) return csv_real(value);
-  const double magnitude = std::abs(value);
-  return magnitude >= 9999.5 && magnitude < 1e6 ? fmt::format("{:.0f}", value)
-                                                : fmt::format("{:.4g}", value);
 }
 
 Table::Table(std::string name, std::string title, std::vector<Column> columns)

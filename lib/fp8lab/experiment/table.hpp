@@ -23,10 +23,6 @@ std::string to_csv(const Cell& cell);
 /// The cells of a row as a CSV line, without its end.
 std::string csv_line(const std::vector<Cell>& cells);
 
-/// A real for people: 4 significant digits, with an exponent only below 1e-4
-/// and from 1e6 on; integers below that in full.
-std::string short_number(double value);
-
 class Table {
  public:
   Table(std::string name, std::string title, std::vector<Column> columns);

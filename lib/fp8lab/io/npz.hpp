@@ -10,7 +10,7 @@
 
 #include "fp8lab/io/output_file.hpp"
 #include "fp8lab/io/safetensors.hpp"
-#include "fp8lab/io/tensor.hpp"
+#include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
 

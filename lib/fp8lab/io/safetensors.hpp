@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fp8lab/io/mapped_file.hpp"
-#include "fp8lab/io/tensor.hpp"
+#include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
 

@@ -6,7 +6,7 @@
 #include <cctype>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/tensor.hpp"
+#include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
 namespace {

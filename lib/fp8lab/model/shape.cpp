@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/io/tensor.hpp"
+#include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
 namespace {

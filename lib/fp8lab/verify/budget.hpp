@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "fp8lab/verify/product.hpp"
+#include "fp8lab/product/product.hpp"
 
 namespace fp8lab {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/verify/product.hpp"
+#include "fp8lab/product/product.hpp"
 
 namespace fp8lab {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "fp8lab/gemm/scaling.hpp"
-#include "fp8lab/verify/codes.hpp"
-#include "fp8lab/verify/variants.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
 namespace {

@@ -13,10 +13,10 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/threads.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/budget.hpp"
-#include "fp8lab/verify/codes.hpp"
 #include "fp8lab/verify/gates.hpp"
-#include "fp8lab/verify/variants.hpp"
 
 namespace fp8lab {
 namespace {

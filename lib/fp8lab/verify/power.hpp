@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fp8lab/verify/product.hpp"
+#include "fp8lab/product/product.hpp"
 
 namespace fp8lab {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "fp8lab/metrics/code_comparison.hpp"
-#include "fp8lab/verify/codes.hpp"
+#include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
 namespace {

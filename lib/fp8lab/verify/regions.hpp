@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "fp8lab/product/product.hpp"
 #include "fp8lab/verify/causes.hpp"
-#include "fp8lab/verify/product.hpp"
 
 namespace fp8lab {
 

@@ -14,7 +14,7 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
-#include "fp8lab/verify/codes.hpp"
+#include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/element.hpp"
 #include "fp8lab/verify/gates.hpp"
 

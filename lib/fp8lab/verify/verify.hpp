@@ -11,11 +11,11 @@
 
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/metrics/code_comparison.hpp"
+#include "fp8lab/product/non_finite.hpp"
+#include "fp8lab/product/product.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/causes.hpp"
-#include "fp8lab/verify/non_finite.hpp"
 #include "fp8lab/verify/power.hpp"
-#include "fp8lab/verify/product.hpp"
 #include "fp8lab/verify/regions.hpp"
 
 namespace fp8lab {

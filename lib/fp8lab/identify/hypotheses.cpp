@@ -1,0 +1,139 @@
+#include "fp8lab/identify/hypotheses.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "fp8lab/tensors/codes.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::int64_t side_along_k(const InverseScales& scales, const CodeMatrix& m) {
+  return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : 0;
+}
+
+/// Largest number of terms that have the same scales; 0 where scales never change along K.
+std::int64_t scale_tile(const GemmProblem& p) {
+  return std::gcd(side_along_k(p.a_scales, p.a), side_along_k(p.b_scales, p.b));
+}
+
+std::vector<std::int64_t> promotion_intervals(const GemmProblem& p, int terms) {
+  const std::int64_t tile = scale_tile(p);
+  std::vector<std::int64_t> intervals;
+  const auto add = [&](std::int64_t interval) {
+    const bool known = std::find(intervals.begin(), intervals.end(), interval) != intervals.end();
+    const bool fits =
+        interval % terms == 0 && (tile == 0 || (interval > 0 && tile % interval == 0));
+    if (fits && !known) intervals.push_back(interval);
+  };
+  add(0);
+  const std::int64_t end = tile > 0 ? tile : p.a.k - 1;
+  for (std::int64_t interval = 16; interval <= end; interval *= 2) add(interval);
+  if (tile > 0) add(tile);
+  return intervals;
+}
+
+std::vector<CPlacement> places_of_c(const GemmProblem& p, std::int64_t interval) {
+  if (p.c == nullptr) return {CPlacement::unnamed};
+  GemmProblem promoted = p;
+  promoted.promotion_interval = interval;
+  return possible_c_placements(promoted);
+}
+
+std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byte> codes) {
+  const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
+  std::vector<std::uint32_t> result(codes.size() / width);
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = canonical_code(id, code_at(id, codes, i));
+  return result;
+}
+
+}  // namespace
+
+std::vector<NamedAccumulator> accumulators_for(FormatId a, FormatId b) {
+  std::vector<NamedAccumulator> result;
+  for (const InstructionModel& model : instruction_models()) {
+    const bool reads = model.a_format == a && model.b_format == b;
+    if (!reads && model.standing != Standing::definition) continue;
+    const auto known = std::find_if(result.begin(), result.end(), [&](const NamedAccumulator& one) {
+      return one.accumulator == model.accumulator;
+    });
+    if (known == result.end())
+      result.push_back({model.accumulator, {model.name}});
+    else
+      known->names.push_back(model.name);
+  }
+  return result;
+}
+
+std::vector<OutputRounding> output_roundings(FormatId output) {
+  const OutputCast usual = default_output(output);
+  if (output == FormatId::f32)
+    return {{"kept", usual},
+            {"through_bf16", usual, FormatId::bf16},
+            {"through_f16", usual, FormatId::f16}};
+  std::vector<OutputRounding> result{{"nearest_even", usual}};
+  OutputCast other = usual;
+  other.policy.rounding = RoundingMode::toward_zero;
+  result.push_back({"toward_zero", other});
+  other.policy.rounding = RoundingMode::nearest_away;
+  result.push_back({"nearest_away", other});
+  const bool narrow = format(output).storage_bits == 8;
+  other = {output, narrow ? kNvidiaNosat : kNvidiaSatfinite};
+  result.push_back({narrow ? "nearest_even_not_saturating" : "nearest_even_saturating", other});
+  if (output != FormatId::f16) result.push_back({"through_f16", usual, FormatId::f16});
+  if (output != FormatId::bf16) result.push_back({"through_bf16", usual, FormatId::bf16});
+  return result;
+}
+
+std::uint32_t nan_code(FormatId id) {
+  const Format& f = format(id);
+  return f.specials == SpecialValues::fnuz ? f.sign_mask() : f.magnitude_mask();
+}
+
+std::uint32_t canonical_code(FormatId id, std::uint32_t code) {
+  return unpack(format(id), code).value_class == ValueClass::nan ? nan_code(id) : code;
+}
+
+std::vector<std::uint32_t> round_output(std::span<const float> d, const OutputRounding& rounding) {
+  const FormatId id = rounding.cast.format;
+  if (!rounding.through) return canonical_words(id, cast_output(d, rounding.cast, 1));
+  const OutputCast first = default_output(*rounding.through);
+  const std::vector<float> narrow = decode_codes(first.format, cast_output(d, first, 1));
+  return canonical_words(id, cast_output(narrow, rounding.cast, 1));
+}
+
+std::vector<Accumulation> accumulations(const GemmProblem& p,
+                                        std::span<const NamedAccumulator> accumulators) {
+  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
+  const std::span<const ScaleOrder> orders =
+      scale_orders().first(scaled ? scale_orders().size() : 1);
+  std::vector<Accumulation> result;
+  for (const int parts : {1, 2, 4, 8, 16})
+    for (std::size_t i = 0; i < accumulators.size(); ++i) {
+      const int terms = accumulators[i].accumulator.terms;
+      for (const std::int64_t interval : promotion_intervals(p, terms)) {
+        const std::int64_t step = interval > 0 ? interval : terms;
+        if (parts > 1 && (p.a.k + step - 1) / step < parts) continue;
+        for (const CPlacement place : places_of_c(p, interval))
+          for (const ScaleOrder order : orders)
+            result.push_back({i, interval, order, parts, place});
+      }
+    }
+  return result;
+}
+
+std::vector<float> compute(const Product& product, const Accumulation& accumulation,
+                           std::span<const NamedAccumulator> accumulators, int threads) {
+  Product changed = product;
+  changed.problem.model = accumulators[accumulation.accumulator].accumulator;
+  changed.problem.promotion_interval = accumulation.promotion_interval;
+  changed.problem.scale_order = accumulation.scale_order;
+  changed.problem.c_enters = accumulation.c_enters;
+  if (accumulation.split_k == 1) return compute(changed, threads);
+  return compute_split_k(changed, accumulation.split_k).value();
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,63 @@
+#pragma once
+// The grid that `identify` searches: accumulators, promotion intervals, scale
+// orders, split-K and output roundings that a kernel could have used.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/product/product.hpp"
+
+namespace fp8lab {
+
+/// An accumulator with every registered name that it has.
+struct NamedAccumulator {
+  AccumulatorModel accumulator;
+  std::vector<std::string_view> names;
+};
+
+/// The accumulators of all registered models that read these operands, and the
+/// definitions, each once, in the registry's order.
+std::vector<NamedAccumulator> accumulators_for(FormatId a, FormatId b);
+
+/// How an FP32 result becomes the output: directly, or through another format.
+struct OutputRounding {
+  std::string_view name;  ///< `nearest_even`, `toward_zero`, `through_bf16` ...
+  OutputCast cast;
+  std::optional<FormatId> through{};
+};
+
+/// The roundings that are tried for an output format, the usual one first.
+std::vector<OutputRounding> output_roundings(FormatId output);
+
+/// FP32 results as codes of the output, every NaN as `nan_code` of its format.
+std::vector<std::uint32_t> round_output(std::span<const float> d, const OutputRounding& rounding);
+
+/// What stands for every NaN of a format when outputs are compared.
+std::uint32_t nan_code(FormatId id);
+/// `code`, or `nan_code` if it is a NaN.
+std::uint32_t canonical_code(FormatId id, std::uint32_t code);
+
+/// One way to accumulate.
+struct Accumulation {
+  std::size_t accumulator = 0;  ///< index into `accumulators_for`
+  std::int64_t promotion_interval = 0;
+  ScaleOrder scale_order = ScaleOrder::product_then_fma;
+  int split_k = 1;
+  CPlacement c_enters = CPlacement::unnamed;  ///< where there is a C
+};
+
+/// Every way to accumulate the problem's operands: promotion never, or every 16, 32 ...
+/// terms below K (with scales that change along K: what divides their tiles); all scale
+/// orders where there are scales; all places of C where there is one; K whole or in 2, 4, 8
+/// or 16 parts. Unsplit ones first.
+std::vector<Accumulation> accumulations(const GemmProblem& problem,
+                                        std::span<const NamedAccumulator> accumulators);
+
+/// The FP32 result of one of them.
+std::vector<float> compute(const Product& product, const Accumulation& accumulation,
+                           std::span<const NamedAccumulator> accumulators, int threads);
+
+}  // namespace fp8lab

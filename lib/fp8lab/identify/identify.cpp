@@ -1,0 +1,236 @@
+#include "fp8lab/identify/identify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
+#include "fp8lab/identify/hypotheses.hpp"
+#include "fp8lab/tensors/codes.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// A sample, and how many hypotheses are kept beside those that are right on it.
+struct Stage {
+  std::int64_t side;  // rows and columns
+  std::size_t others;
+};
+constexpr std::array<Stage, 3> kStages{{{2, 64}, {8, 16}, {64, 8}}};
+constexpr std::size_t kMostWhole = 32;  // hypotheses that are computed on a larger output
+
+struct Hypothesis {
+  std::size_t accumulation = 0;
+  std::size_t rounding = 0;
+  std::uint64_t matches = 0;
+  std::vector<std::uint32_t> codes;  // on the last sample
+};
+
+class Search {
+ public:
+  Search(const Product& product, std::span<const std::byte> got, int threads)
+      : product_(product),
+        got_(got),
+        threads_(team_size(threads)),
+        accumulators_(accumulators_for(product.problem.a.format, product.problem.b.format)),
+        roundings_(output_roundings(product.output.format)),
+        accumulations_(accumulations(product.problem, accumulators_)) {
+    const GemmProblem& p = product.problem;
+    result_.rows = product.rows();
+    result_.columns = product.columns();
+    result_.k = p.a.k;
+    result_.output = product.output.format;
+    result_.scaled = !p.a_scales.empty() || !p.b_scales.empty();
+    for (std::size_t a = 0; a < accumulations_.size(); ++a)
+      for (std::size_t r = 0; r < roundings_.size(); ++r) alive_.push_back({a, r, 0, {}});
+    result_.tried = alive_.size();
+  }
+
+  Identification run() {
+    for (const Stage& stage : kStages) {
+      const Sample next{spread(result_.rows, stage.side), spread(result_.columns, stage.side)};
+      const std::size_t size = next.rows.size() * next.columns.size();
+      if (size == got_codes_.size()) break;
+      sample_ = next;
+      judge_sample();
+      prune(stage.others);
+    }
+    make_classes();
+    separate();
+    if (got_codes_.size() < product_.size()) judge_whole();
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] std::uint32_t got_at(std::size_t index) const {
+    return canonical_code(result_.output, code_at(result_.output, got_, index));
+  }
+
+  /// Computes every hypothesis that is alive on the sample. One accumulation serves
+  /// all roundings of its result, which stand together.
+  void judge_sample() {
+    const Product sampled = take(product_, sample_);
+    got_codes_.clear();
+    for (const std::int64_t row : sample_.rows)
+      for (const std::int64_t column : sample_.columns)
+        got_codes_.push_back(got_at(static_cast<std::size_t>(row * result_.columns + column)));
+    std::vector<std::size_t> begins;
+    for (std::size_t i = 0; i < alive_.size(); ++i)
+      if (i == 0 || alive_[i].accumulation != alive_[i - 1].accumulation) begins.push_back(i);
+    FirstError error;
+#pragma omp parallel for schedule(dynamic) num_threads(threads_)
+    for (std::size_t i = 0; i < begins.size(); ++i)
+      error.guard([&] {
+        const FloatEnvironment environment;
+        judge(sampled, begins[i], i + 1 < begins.size() ? begins[i + 1] : alive_.size());
+      });
+    error.rethrow();
+  }
+
+  void judge(const Product& sampled, std::size_t begin, std::size_t end) {
+    const Accumulation& accumulation = accumulations_[alive_[begin].accumulation];
+    const std::vector<float> d = compute(sampled, accumulation, accumulators_, 1);
+    for (std::size_t i = begin; i < end; ++i) {
+      Hypothesis& one = alive_[i];
+      one.codes = round_output(d, roundings_[one.rounding]);
+      one.matches = 0;
+      for (std::size_t j = 0; j < one.codes.size(); ++j)
+        one.matches += one.codes[j] == got_codes_[j] ? 1 : 0;
+    }
+  }
+
+  [[nodiscard]] bool right(const Hypothesis& one) const { return one.matches == got_codes_.size(); }
+
+  /// Keeps what is right so far, and the next best, the first tried among equals.
+  void prune(std::size_t others) {
+    std::vector<std::size_t> wrong;
+    for (std::size_t i = 0; i < alive_.size(); ++i)
+      if (!right(alive_[i])) wrong.push_back(i);
+    std::stable_sort(wrong.begin(), wrong.end(), [&](std::size_t a, std::size_t b) {
+      return alive_[a].matches > alive_[b].matches;
+    });
+    wrong.resize(std::min(wrong.size(), others));
+    std::vector<Hypothesis> kept;
+    for (std::size_t i = 0; i < alive_.size(); ++i)
+      if (right(alive_[i]) || std::find(wrong.begin(), wrong.end(), i) != wrong.end())
+        kept.push_back(std::move(alive_[i]));
+    alive_ = std::move(kept);
+  }
+
+  [[nodiscard]] Explanation explanation_of(const Hypothesis& one) const {
+    const Accumulation& how = accumulations_[one.accumulation];
+    return {accumulators_[how.accumulator].names,
+            how.promotion_interval,
+            how.scale_order,
+            how.split_k,
+            roundings_[one.rounding].name,
+            how.c_enters};
+  }
+
+  /// Groups hypotheses by what they give; within a group they stay in the order tried.
+  void make_classes() {
+    std::map<std::vector<std::uint32_t>, std::vector<std::size_t>> groups;
+    for (std::size_t i = 0; i < alive_.size(); ++i) groups[alive_[i].codes].push_back(i);
+    for (auto& [codes, members] : groups) classes_.push_back(std::move(members));
+    std::sort(classes_.begin(), classes_.end(), [&](const auto& a, const auto& b) {
+      const std::uint64_t of_a = alive_[a.front()].matches;
+      const std::uint64_t of_b = alive_[b.front()].matches;
+      return of_a != of_b ? of_a > of_b : a.front() < b.front();
+    });
+    for (const std::vector<std::size_t>& members : classes_) {
+      result_.ranking.push_back({{}, alive_[members.front()].matches, got_codes_.size()});
+      for (const std::size_t member : members)
+        result_.ranking.back().members.push_back(explanation_of(alive_[member]));
+    }
+  }
+
+  void separate() {
+    result_.separating_compared = got_codes_.size();
+    if (classes_.size() < 2) return;
+    const std::vector<std::uint32_t>& first = alive_[classes_[0].front()].codes;
+    const std::vector<std::uint32_t>& second = alive_[classes_[1].front()].codes;
+    for (std::size_t i = 0; i < first.size(); ++i) {
+      if (first[i] == second[i] || ++result_.separating_count > kSeparatingShown) continue;
+      result_.separating.push_back({sample_.rows[i / sample_.columns.size()],
+                                    sample_.columns[i % sample_.columns.size()], got_codes_[i],
+                                    first[i], second[i]});
+    }
+  }
+
+  [[nodiscard]] std::uint64_t matches_whole(const Hypothesis& one) const {
+    const std::vector<float> d =
+        compute(product_, accumulations_[one.accumulation], accumulators_, threads_);
+    const std::vector<std::uint32_t> codes = round_output(d, roundings_[one.rounding]);
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i < codes.size(); ++i) count += codes[i] == got_at(i) ? 1 : 0;
+    return count;
+  }
+
+  /// Computes what is right on the sample on all of the output: those that are right
+  /// there too are one class, each other one is a class of its own behind it.
+  void judge_whole() {
+    if (classes_.empty() || !right(alive_[classes_.front().front()])) return;
+    const std::vector<std::size_t>& members = classes_.front();
+    const std::size_t computed = std::min(members.size(), kMostWhole);
+    std::vector<ExplanationClass> whole(1);
+    whole.front() = {{}, product_.size(), product_.size()};
+    for (std::size_t i = 0; i < computed; ++i) {
+      const Hypothesis& one = alive_[members[i]];
+      const std::uint64_t matches = matches_whole(one);
+      if (matches == product_.size())
+        whole.front().members.push_back(explanation_of(one));
+      else
+        whole.push_back({{explanation_of(one)}, matches, product_.size()});
+    }
+    result_.beyond = members.size() - computed;
+    if (whole.front().members.empty()) whole.erase(whole.begin());
+    std::stable_sort(whole.begin(), whole.end(),
+                     [](const auto& a, const auto& b) { return a.matches > b.matches; });
+    result_.ranking.erase(result_.ranking.begin());
+    result_.ranking.insert(result_.ranking.begin(), whole.begin(), whole.end());
+  }
+
+  const Product& product_;
+  std::span<const std::byte> got_;
+  int threads_;
+  std::vector<NamedAccumulator> accumulators_;
+  std::vector<OutputRounding> roundings_;
+  std::vector<Accumulation> accumulations_;
+  std::vector<Hypothesis> alive_;
+  Sample sample_;                                  // the last one
+  std::vector<std::uint32_t> got_codes_;           // on it
+  std::vector<std::vector<std::size_t>> classes_;  // indices into alive_
+  Identification result_;
+};
+
+}  // namespace
+
+Identification identify(const Product& product, std::span<const std::byte> got, int threads) {
+  const FloatEnvironment environment;
+  const FormatId id = product.output.format;
+  const std::size_t bytes = product.size() * static_cast<std::size_t>(format(id).storage_bits / 8);
+  require(got.size() == bytes, "got",
+          fmt::format("{} bytes, [{}, {}] codes of {}", bytes, product.rows(), product.columns(),
+                      format(id).name),
+          fmt::format("{}", got.size()));
+  require(bytes > 0, "got", "at least one output", "none");
+  return Search(product, got, threads).run();
+}
+
+Identification identify(const Product& product, const Operand& got, int threads) {
+  const TensorView& d = got.tensor();
+  const ElementType type = element_type_of(product.output.format);
+  const std::vector<std::int64_t> shape{product.rows(), product.columns()};
+  require(d.type == type && d.shape == shape && !d.fortran_order, got.name(),
+          fmt::format("row-major {} [m, n] = {}", to_string(type), shape_text(shape)),
+          fmt::format("{} {}{}", to_string(d.type), shape_text(d.shape),
+                      d.fortran_order ? " in Fortran order" : ""));
+  return identify(product, d.bytes, threads);
+}
+
+}  // namespace fp8lab

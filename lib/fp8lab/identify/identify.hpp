@@ -1,0 +1,91 @@
+#pragma once
+// Which model explains an output bit for bit? Every hypothesis (instruction,
+// promotion interval, scale order, split-K, output rounding) computes outputs
+// again and is ranked by how many it gives exactly.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/io/operand.hpp"
+#include "fp8lab/product/product.hpp"
+
+namespace fp8lab {
+
+/// One hypothesis about a kernel.
+struct Explanation {
+  std::vector<std::string_view> models;  ///< registered names of this accumulator, never empty
+  std::int64_t promotion_interval = 0;
+  ScaleOrder scale_order = ScaleOrder::product_then_fma;
+  int split_k = 1;            ///< parts of K, summed alone and added in FP32 in order
+  std::string_view rounding;  ///< of the output, see hypotheses.hpp
+  CPlacement c_enters = CPlacement::unnamed;  ///< where there is a C
+
+  friend bool operator==(const Explanation&, const Explanation&) = default;
+};
+
+/// Hypotheses whose outputs are equal on all elements that were compared: this
+/// data cannot tell them apart.
+struct ExplanationClass {
+  std::vector<Explanation> members;  ///< hardware first, then without split-K, then as tried
+  std::uint64_t matches = 0;         ///< elements that they give exactly
+  std::uint64_t compared = 0;        ///< elements that they were compared on
+
+  [[nodiscard]] double rate() const {
+    return compared == 0 ? 0.0 : static_cast<double>(matches) / static_cast<double>(compared);
+  }
+};
+
+/// An element on which the two best classes differ; codes of the output format.
+struct SeparatingElement {
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  std::uint32_t got = 0;
+  std::uint32_t first = 0;   ///< what the best class gives
+  std::uint32_t second = 0;  ///< what the next one gives
+};
+
+struct Identification {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t k = 0;
+  FormatId output = FormatId::f32;
+  bool scaled = false;       ///< scale orders were tried
+  std::uint64_t tried = 0;   ///< hypotheses
+  std::uint64_t beyond = 0;  ///< hypotheses right on the sample that were not computed whole
+  std::vector<ExplanationClass> ranking;      ///< best first, only the last survivors
+  std::vector<SeparatingElement> separating;  ///< the first of them, at most kSeparatingShown
+  std::uint64_t separating_count = 0;         ///< among `separating_compared` elements
+  std::uint64_t separating_compared = 0;
+
+  /// The best class gives every element of the output.
+  [[nodiscard]] bool explained() const {
+    return !ranking.empty() && ranking.front().matches == ranking.front().compared &&
+           ranking.front().compared == static_cast<std::uint64_t>(rows * columns);
+  }
+};
+
+inline constexpr std::size_t kSeparatingShown = 8;
+
+/// Identifies `got`, the codes of the whole output [m, n], row-major.
+///
+/// Of `product` the operands, scales, C and the output's format count; its own model,
+/// promotion, scale order, place of C and output policy do not. Hypotheses are first computed on a
+/// few outputs, those that are right there (and the next best) on more, and those that
+/// are right on at most 64 x 64 outputs on all of them; at most 32 of these. NaN codes
+/// count as equal. The result does not depend on `threads` (0: all).
+Identification identify(const Product& product, std::span<const std::byte> got, int threads = 0);
+
+/// The same for a tensor: throws `Error` unless it is row-major [m, n] of the output's type.
+Identification identify(const Product& product, const Operand& got, int threads = 0);
+
+/// `sm90.mma.e4m3 (= sm100.mma.e4m3), promotion 128, scales product_then_fma`.
+std::string describe(const Explanation& explanation, bool scaled);
+
+/// The ranking for people: at most `most` classes.
+std::string describe(const Identification& result, std::size_t most = 5);
+
+}  // namespace fp8lab

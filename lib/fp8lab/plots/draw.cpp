@@ -1,0 +1,165 @@
+#include "fp8lab/plots/draw.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/plots/gnuplot_text.hpp"
+#include "fp8lab/plots/tics.hpp"
+
+namespace fp8lab {
+namespace {
+
+// Okabe and Ito's colours, told apart by people of every colour vision; their
+// yellow is left out, it is too pale on white.
+constexpr std::array kColours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                              "#E69F00", "#56B4E9", "#000000"};
+constexpr std::array kPoints{7, 5, 9, 13, 11, 6, 4, 8, 12, 10};
+
+/// The points of a series that its axes can show; the others, counted.
+struct Drawable {
+  const Series* series = nullptr;
+  std::size_t shown = 0;
+};
+
+struct LeftOut {
+  std::size_t not_positive = 0;
+  std::size_t infinite = 0;
+
+  void count(const Axis& axis, double value) {
+    if (std::isinf(value)) ++infinite;
+    if (axis.log && value <= 0.0 && std::isfinite(value)) ++not_positive;
+  }
+};
+
+std::string style_of(const Series& series, std::size_t index) {
+  const char* colour = kColours[index % kColours.size()];
+  const int point = kPoints[index % kPoints.size()];
+  // Colours come back after seven series; then the dash tells them apart.
+  const bool again = index >= kColours.size();
+  const std::string line = fmt::format("lw 2 dt {}", series.style == Series::Style::dashed ? "(8,5)"
+                                                     : again                               ? "(2,3)"
+                                                                                           : "1");
+  const std::size_t interval = 1 + series.x.size() / 24;
+  switch (series.style) {
+    case Series::Style::lines:
+    case Series::Style::dashed:
+      return fmt::format("with lines lc rgb '{}' {}", colour, line);
+    case Series::Style::steps:
+      return fmt::format("with steps lc rgb '{}' {}", colour, line);
+    case Series::Style::points:
+      return fmt::format("with points lc rgb '{}' pt {} ps 0.8", colour, point);
+    case Series::Style::lines_points:
+      return fmt::format("with linespoints lc rgb '{}' {} pt {} ps 0.8 pi {}", colour, line, point,
+                         interval);
+  }
+  return "";
+}
+
+/// One block a series: gnuplot reads `nan` as a gap.
+std::string data_of(const Plot& plot, std::vector<Drawable>& drawables, LeftOut& left_out) {
+  std::string data = fmt::format("# {}\n# x: {}\n# y: {}\n", one_line(plot.title),
+                                 one_line(plot.x.label), one_line(plot.y.label));
+  for (const Series& series : plot.series) {
+    require(series.x.size() == series.y.size(),
+            fmt::format("plot {}: series '{}'", plot.name, series.label),
+            fmt::format("{} y values", series.x.size()), std::to_string(series.y.size()));
+    std::string block = fmt::format("\n\n# {}\n", one_line(series.label));
+    std::size_t shown = 0;
+    for (std::size_t i = 0; i < series.x.size(); ++i) {
+      left_out.count(plot.x, series.x[i]);
+      left_out.count(plot.y, series.y[i]);
+      const bool show = can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]);
+      shown += show ? 1 : 0;
+      block += show ? fmt::format("{} {}\n", series.x[i], series.y[i]) : "nan nan\n";
+    }
+    drawables.push_back({&series, shown});
+    if (shown > 0) data += block;
+  }
+  return data;
+}
+
+std::string note_of(const std::vector<Drawable>& drawables, const LeftOut& left_out) {
+  std::vector<std::string> notes;
+  if (left_out.not_positive > 0)
+    notes.push_back(fmt::format("{} value{} ≤ 0 left out (log axis)", left_out.not_positive,
+                                left_out.not_positive == 1 ? "" : "s"));
+  if (left_out.infinite > 0)
+    notes.push_back(fmt::format("{} infinite value{} left out", left_out.infinite,
+                                left_out.infinite == 1 ? "" : "s"));
+  std::vector<std::string> empty;
+  for (const Drawable& drawable : drawables)
+    if (drawable.shown == 0) empty.push_back(drawable.series->label);
+  if (!empty.empty())
+    notes.push_back(fmt::format("nothing to show of: {}", fmt::join(empty, ", ")));
+  return fmt::format("{}", fmt::join(notes, "; "));
+}
+
+std::string axis_script(std::string_view which, const Axis& axis, const AxisLayout& layout) {
+  std::string script =
+      fmt::format("set {}label {}{}\nset {}range [{}:{}]\n", which, enhanced(axis.label),
+                  which == "x" ? " offset 0,0.4" : "", which, layout.low, layout.high);
+  if (axis.log) script += fmt::format("set logscale {} {}\n", which, axis.log_base);
+  return script + tics_script(which, layout);
+}
+
+/// Beside the curves while the labels are short, else below them: never on top.
+std::string key_script(const Plot& plot) {
+  std::size_t widest = 0;
+  for (const Series& series : plot.series) widest = std::max(widest, columns_of(series.label));
+  if (widest == 0) return "unset key\n";
+  const bool beside = widest <= 18 && plot.series.size() <= 20;
+  return beside
+             ? "set key outside right top vertical Left reverse samplen 2.5 spacing 1.25\n"
+             : "set key below center horizontal Left reverse samplen 2.5 spacing 1.2 height 0.7\n";
+}
+
+std::vector<double> shown_values(const Plot& plot, const std::vector<double> Series::*which) {
+  std::vector<double> values;
+  for (const Series& series : plot.series)
+    for (std::size_t i = 0; i < series.x.size(); ++i)
+      if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]))
+        values.push_back((series.*which)[i]);
+  return values;
+}
+
+}  // namespace
+
+void write_plot(const Plot& plot, const std::filesystem::path& folder) {
+  require_file_name("plot name", plot.name);
+  std::vector<Drawable> drawables;
+  LeftOut left_out;
+  const std::string data = data_of(plot, drawables, left_out);
+  const std::string note = note_of(drawables, left_out);
+
+  std::string body = title_script(plot.title, note);
+  body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x), 0.1));
+  body += axis_script("y", plot.y, lay_out(plot.y, shown_values(plot, &Series::y), 0.4));
+  body += key_script(plot);
+  body +=
+      "set grid xtics ytics back lt 1 lw 1 lc rgb '#e0e0e0'\n"
+      "set xtics nomirror\nset ytics nomirror\nset border 3 lw 1 lc rgb '#444444'\n";
+  std::vector<std::string> curves;
+  std::size_t block = 0;
+  for (std::size_t i = 0; i < drawables.size(); ++i) {
+    if (drawables[i].shown == 0) continue;
+    curves.push_back(fmt::format("  '{}.dat' index {} using 1:2 {} title {}", plot.name, block++,
+                                 style_of(*drawables[i].series, i),
+                                 enhanced(drawables[i].series->label)));
+  }
+  if (curves.empty()) {
+    body += "set label 3 'no value to show' at graph 0.5,0.5 center\n";
+    curves.push_back("  1/0 notitle");
+  }
+  body += fmt::format("plot \\\n{}\n", fmt::join(curves, ", \\\n"));
+  write_file(folder / (plot.name + ".dat"), data);
+  write_file(folder / (plot.name + ".gp"), script_for_both(plot.name, body));
+}
+
+}  // namespace fp8lab

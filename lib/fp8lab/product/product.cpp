@@ -1,0 +1,343 @@
+#include "fp8lab/product/product.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/scaling/presets.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::string shape_of(const TensorView& tensor) {
+  return fmt::format("{} {}", to_string(tensor.type), shape_text(tensor.shape));
+}
+
+void require_matrix(std::string_view name, std::string_view shape, const TensorView& tensor) {
+  require(tensor.shape.size() == 2, name, fmt::format("a matrix {}", shape), shape_of(tensor));
+}
+
+bool is_float(ElementType type) {
+  return type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16 ||
+         type == ElementType::f64;
+}
+
+/// The format of an operand's elements as the model sees them.
+FormatId operand_format(std::string_view name, const TensorView& tensor,
+                        const InstructionModel& model, FormatId wanted) {
+  if (wanted == FormatId::tf32 && tensor.type == ElementType::f32) return FormatId::tf32;
+  const std::string expected = fmt::format("{} for {}", format(wanted).name, model.name);
+  require(tensor.type != ElementType::u8, name,
+          expected + "; uint8 codes need their format (--dtype e4m3fn, or a sidecar)",
+          shape_of(tensor));
+  const std::optional<FormatId> id = format_of(tensor.type);
+  const bool takes_any = model.standing == Standing::definition;
+  require(takes_any || !id || format(*id).specials != SpecialValues::fnuz, name,
+          expected +
+              "; FNUZ codes are AMD's, no registered instruction reads them (--model exact "
+              "or fp32 does)",
+          shape_of(tensor));
+  const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
+  require(fits, name,
+          is_float(tensor.type) ? expected + "; floats need a recipe to quantize them (--recipe)"
+                                : expected,
+          shape_of(tensor));
+  return *id;
+}
+
+/// A view of the file's elements: B as [n, k], whatever the file's order.
+CodeMatrix code_matrix(FormatId id, const TensorView& tensor, bool transposed) {
+  CodeMatrix m{id, tensor.bytes.data(), tensor.shape[0], tensor.shape[1], tensor.shape[1], 1};
+  if (tensor.fortran_order) {
+    m.row_stride = 1;
+    m.k_stride = tensor.shape[0];
+  }
+  if (transposed) {
+    std::swap(m.rows, m.k);
+    std::swap(m.row_stride, m.k_stride);
+  }
+  return m;
+}
+
+InverseScales inverse_scales(std::string_view name, const TensorView& tensor,
+                             const std::optional<ScaleTiles>& named, const CodeMatrix& m,
+                             Product& product) {
+  require_scale_type(name, tensor.type);
+  const ScaleTiles tiles = checked_tiles(name, tensor.shape, named, m.rows, m.k);
+  return {product.keep(to_float(tensor)), tiles.rows, tiles.columns};
+}
+
+/// Float operands, quantized by one side of a preset.
+void quantize_operand(std::string_view name, const Recipe& recipe, const TensorView& tensor,
+                      bool transposed, Product& product, CodeMatrix& matrix, InverseScales& scales,
+                      Originals& original) {
+  require(is_float(tensor.type), name, "floats, since a recipe quantizes them", shape_of(tensor));
+  auto values = std::make_shared<std::vector<float>>(to_float(tensor));
+  std::int64_t rows = tensor.shape[0];
+  std::int64_t k = tensor.shape[1];
+  if (transposed) {
+    *values = transpose({*values, rows, k});
+    std::swap(rows, k);
+  }
+  const auto quantized =
+      std::make_shared<QuantizedTensor>(quantize(recipe, FloatMatrix{*values, rows, k}));
+  matrix = quantized->matrix();
+  scales = quantized->inverse();
+  original = values;
+  product.owners.push_back(quantized);
+}
+
+void use_recipe(const GemmOperands& operands, const InstructionModel& model, Product& product) {
+  require(!operands.scale_a && !operands.scale_b, "scales", "none, since the recipe makes them",
+          "scales of your own");
+  const Preset& preset = find_preset(operands.recipe);
+  GemmProblem& p = product.problem;
+  quantize_operand("A", preset.activation, operands.a, false, product, p.a, p.a_scales,
+                   product.a_original);
+  quantize_operand("B", preset.weight, operands.b, operands.transpose_b, product, p.b, p.b_scales,
+                   product.b_original);
+  const bool takes_any = model.standing == Standing::definition;
+  require(takes_any || (p.a.format == model.a_format && p.b.format == model.b_format), "recipe",
+          fmt::format("one that gives {} and {} for {}", format(model.a_format).name,
+                      format(model.b_format).name, model.name),
+          fmt::format("{} and {} from {}", format(p.a.format).name, format(p.b.format).name,
+                      operands.recipe));
+}
+
+void use_codes(const GemmOperands& operands, const InstructionModel& model, Product& product) {
+  GemmProblem& p = product.problem;
+  p.a = code_matrix(operand_format("A", operands.a, model, model.a_format), operands.a, false);
+  p.b = code_matrix(operand_format("B", operands.b, model, model.b_format), operands.b,
+                    operands.transpose_b);
+  if (operands.scale_a)
+    p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.tiles_a, p.a, product);
+  if (operands.scale_b)
+    p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.tiles_b, p.b, product);
+}
+
+/// Scales of some rows, one a row.
+InverseScales take_scales(const InverseScales& scales, const CodeMatrix& m,
+                          std::span<const std::int64_t> rows, Product& product) {
+  if (scales.empty()) return {};
+  const std::int64_t k_block = scales.k_block == 0 ? m.k : scales.k_block;
+  const ScaleLookup lookup(scales, m);
+  std::vector<float> values;
+  for (const std::int64_t row : rows)
+    for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
+  return {product.keep(std::move(values)), 1, k_block};
+}
+
+CodeMatrix take_codes(const CodeMatrix& m, std::span<const std::int64_t> rows, Product& product) {
+  const auto width = static_cast<std::size_t>(format(m.format).storage_bits / 8);
+  const auto count = static_cast<std::int64_t>(rows.size());
+  auto codes =
+      std::make_shared<std::vector<std::byte>>(rows.size() * static_cast<std::size_t>(m.k) * width);
+  const auto* from = static_cast<const std::byte*>(m.data);
+  std::byte* to = codes->data();
+  for (const std::int64_t row : rows) {
+    const std::byte* at = from + static_cast<std::size_t>(row * m.row_stride) * width;
+    if (m.k_stride == 1) {
+      std::memcpy(to, at, static_cast<std::size_t>(m.k) * width);
+      to += static_cast<std::size_t>(m.k) * width;
+      continue;
+    }
+    for (std::int64_t k = 0; k < m.k; ++k, to += width)
+      std::memcpy(to, at + static_cast<std::size_t>(k * m.k_stride) * width, width);
+  }
+  product.owners.push_back(codes);
+  return {m.format, codes->data(), count, m.k, m.k, 1};
+}
+
+InverseScales take_scales_k(const InverseScales& scales, const CodeMatrix& m, std::int64_t begin,
+                            std::int64_t end, Product& product) {
+  if (scales.empty() || scales.k_block == 0 || scales.k_block >= m.k) return scales;
+  require(begin % scales.k_block == 0, "begin", fmt::format("a multiple of {}", scales.k_block),
+          fmt::format("{}", begin));
+  const ScaleLookup lookup(scales, m);
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
+    for (std::int64_t k = begin; k < end; k += scales.k_block) values.push_back(lookup.at(row, k));
+  return {product.keep(std::move(values)), scales.row_block, scales.k_block};
+}
+
+void narrow_k(CodeMatrix& m, std::int64_t begin, std::int64_t end) {
+  const auto width = static_cast<std::int64_t>(format(m.format).storage_bits / 8);
+  m.data = static_cast<const std::byte*>(m.data) + begin * m.k_stride * width;
+  m.k = end - begin;
+}
+
+}  // namespace
+
+OutputCast default_output(FormatId id) {
+  switch (id) {
+    case FormatId::f32:
+      return {};
+    case FormatId::f16:
+    case FormatId::bf16:
+      return {id, kNvidiaNosat};
+    case FormatId::e4m3fn:
+    case FormatId::e5m2:
+    case FormatId::e4m3fnuz:
+    case FormatId::e5m2fnuz:
+      return {id, kNvidiaSatfinite};
+    default:
+      throw Error("output dtype", "f32, f16, bf16, e4m3fn, e5m2 or a FNUZ form of them",
+                  format(id).name);
+  }
+}
+
+void require_output_of(std::string_view model, FormatId output) {
+  const bool fnuz = format(output).specials == SpecialValues::fnuz;
+  const bool hardware = find_instruction_model(model).standing != Standing::definition;
+  require(!fnuz || !hardware, "output dtype",
+          fmt::format("one that NVIDIA's chips have, for {} (FNUZ is AMD's: --model exact or fp32)",
+                      model),
+          format(output).name);
+}
+
+std::span<const float> Product::keep(std::vector<float> values) {
+  const auto kept = std::make_shared<const std::vector<float>>(std::move(values));
+  owners.push_back(kept);
+  return *kept;
+}
+
+namespace {
+
+/// The product as asked for, its promotion interval not yet checked.
+Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
+  const InstructionModel& model = find_instruction_model(spec.model);
+  require_output_of(spec.model, spec.output.format);
+  require_matrix("A", "[m, k]", operands.a);
+  require_matrix("B", operands.transpose_b ? "[k, n]" : "[n, k]", operands.b);
+  Product product;
+  product.model = spec.model;
+  product.output = spec.output;
+  if (operands.owner) product.owners.push_back(operands.owner);
+  GemmProblem& p = product.problem;
+  p.model = model.accumulator;
+  p.promotion_interval = spec.promotion_interval;
+  p.scale_order = spec.scale_order;
+  p.c_enters = spec.c_enters;
+  const std::int64_t b_k = operands.b.shape[operands.transpose_b ? 0 : 1];
+  const std::int64_t b_n = operands.b.shape[operands.transpose_b ? 1 : 0];
+  const std::int64_t k = operands.a.shape[1];
+  require(b_k == k, "B",
+          fmt::format("{} with k = {}, as A has{}", operands.transpose_b ? "[k, n]" : "[n, k]", k,
+                      b_n != k               ? ""
+                      : operands.transpose_b ? "; it is [n, k]: leave out --transpose-b"
+                                             : "; it is [k, n]: give --transpose-b"),
+          shape_text(operands.b.shape));
+  if (operands.recipe.empty())
+    use_codes(operands, model, product);
+  else
+    use_recipe(operands, model, product);
+  if (operands.c) {
+    const std::vector<std::int64_t> expected{p.a.rows, p.b.rows};
+    require(operands.c->shape == expected && is_float(operands.c->type), "C",
+            fmt::format("floats [m, n] = {}", shape_text(expected)), shape_of(*operands.c));
+    p.c = product.keep(to_float(*operands.c)).data();
+  }
+  return product;
+}
+
+/// The side of an operand's scale tiles along K; 0 where its scales do not change there.
+std::int64_t tile_along_k(const InverseScales& scales, const CodeMatrix& m) {
+  return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : 0;
+}
+
+}  // namespace
+
+Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
+  Product product = assemble(operands, spec);
+  validate(product.problem, product.size());
+  return product;
+}
+
+Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output) {
+  const bool tf32 = operands.a.type == ElementType::f32 && operands.recipe.empty();
+  Product product =
+      assemble(operands, {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output});
+  product.problem = of_unknown_model(product.problem);
+  validate(product.problem, product.size());
+  return product;
+}
+
+GemmProblem of_unknown_model(GemmProblem p) {
+  p.model = find_instruction_model("exact").accumulator;
+  p.promotion_interval = std::gcd(tile_along_k(p.a_scales, p.a), tile_along_k(p.b_scales, p.b));
+  p.c_enters = possible_c_placements(p).front();
+  return p;
+}
+
+std::vector<float> compute(const Product& product, int threads) {
+  std::vector<float> d(product.size());
+  gemm(product.problem, d, threads);
+  return d;
+}
+
+std::vector<std::byte> cast_output(std::span<const float> values, const OutputCast& output,
+                                   int threads) {
+  const Format& f = format(output.format);
+  const auto width = static_cast<std::size_t>(f.storage_bits / 8);
+  std::vector<std::byte> codes(values.size() * width);
+  const EncodeOptions options{.format = f.id, .policy = output.policy, .threads = threads};
+  if (f.id == FormatId::f32) {
+    if (!values.empty()) std::memcpy(codes.data(), values.data(), codes.size());
+  } else if (width == 1) {
+    encode(values, std::span(reinterpret_cast<std::uint8_t*>(codes.data()), values.size()),
+           options);
+  } else {
+    encode(values, std::span(reinterpret_cast<std::uint16_t*>(codes.data()), values.size()),
+           options);
+  }
+  return codes;
+}
+
+std::vector<std::byte> golden_output(const Product& product, int threads) {
+  return cast_output(compute(product, threads), product.output, threads);
+}
+
+std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
+  std::vector<std::int64_t> positions;
+  const std::int64_t taken = std::min(count, most);
+  for (std::int64_t i = 0; i < taken; ++i)
+    positions.push_back(taken == 1 ? 0 : i * (count - 1) / (taken - 1));
+  return positions;
+}
+
+Product take(const Product& product, const Sample& sample) {
+  const GemmProblem& p = product.problem;
+  Product result{product.model, p, product.output, nullptr, nullptr, product.owners};
+  GemmProblem& q = result.problem;
+  q.a = take_codes(p.a, sample.rows, result);
+  q.b = take_codes(p.b, sample.columns, result);
+  q.a_scales = take_scales(p.a_scales, p.a, sample.rows, result);
+  q.b_scales = take_scales(p.b_scales, p.b, sample.columns, result);
+  if (p.c != nullptr) {
+    std::vector<float> c;
+    for (const std::int64_t row : sample.rows)
+      for (const std::int64_t column : sample.columns) c.push_back(p.c[row * p.b.rows + column]);
+    q.c = result.keep(std::move(c)).data();
+  }
+  return result;
+}
+
+Product take_k(const Product& product, std::int64_t begin, std::int64_t end) {
+  Product result = product;
+  result.a_original = result.b_original = nullptr;
+  GemmProblem& p = result.problem;
+  p.c = nullptr;
+  p.c_enters = CPlacement::unnamed;
+  p.a_scales = take_scales_k(p.a_scales, p.a, begin, end, result);
+  p.b_scales = take_scales_k(p.b_scales, p.b, begin, end, result);
+  narrow_k(p.a, begin, end);
+  narrow_k(p.b, begin, end);
+  return result;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,30 @@
+#pragma once
+// What to draw of a sweep, chosen from its tables alone.
+
+#include <string>
+#include <vector>
+
+#include "fp8lab/plots/plot.hpp"
+#include "fp8lab/report/input.hpp"
+
+namespace fp8lab {
+
+struct ChosenPlots {
+  std::vector<Plot> plots;
+  std::vector<HeatMap> heat_maps;
+  std::vector<std::string> findings;  ///< where the first measure is least and most
+};
+
+/// Chooses for one table of a sweep. Of its measures (numeric columns after those that tell a
+/// point's rows apart) up to two, errors first. A plot has the numeric axis of most values as x
+/// (log where that is geometric), a line for each value of another axis and for each row of a
+/// point, the mean over repeats; axes and rows that are too many for one picture are held at one
+/// value (the middle number, or the first label), which the title names. With two axes there is a
+/// heat map too; with one axis of labels there is only that. A failures table gives nothing.
+ChosenPlots choose_plots(const StoredTable& table);
+
+/// Adds to a sweep what `choose_plots` says, drawn, and its findings. Without gnuplot only
+/// `plots_note` says what is missing.
+void add_sweep_plots(StoredRun& sweep);
+
+}  // namespace fp8lab

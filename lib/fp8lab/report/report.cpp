@@ -1,0 +1,62 @@
+#include "fp8lab/report/report.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "fp8lab/report/html.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::size_t kSummaryFindings = 2;  ///< of each experiment, more are folded
+
+/// The first findings in sight, the rest folded: a summary is there to be read.
+std::string short_list_of(const std::vector<std::string>& findings) {
+  if (findings.size() <= kSummaryFindings + 1) return html_list(findings);
+  const std::span<const std::string> all(findings);
+  return html_list(all.first(kSummaryFindings)) +
+         html_fold(false, fmt::format("{} more findings", all.size() - kSummaryFindings),
+                   html_list(all.subspan(kSummaryFindings)));
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string summary_of(std::span<const StoredRun> runs) {
+  std::string html = "<section id=summary>\n<h2>What was found</h2>\n";
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    html += fmt::format("<h3><a href=\"#run-{}\">{}</a>{}</h3>\n<p class=quiet>{}</p>\n{}", i + 1,
+                        html_escaped(runs[i].experiment), html_badges(runs[i]),
+                        html_escaped(runs[i].question), short_list_of(runs[i].findings));
+  return html + "</section>\n";
+}
+
+std::string contents_of(std::span<const StoredRun> runs) {
+  std::string html = "<nav aria-label=Contents><strong>Contents</strong><ol>\n";
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    html +=
+        fmt::format("<li><a href=\"#run-{}\">{}</a>{}: {}, {}</li>\n", i + 1,
+                    html_escaped(runs[i].experiment), html_badges(runs[i]),
+                    counted(runs[i].plots.size(), "plot"), counted(runs[i].tables.size(), "table"));
+  return html + "</ol></nav>\n";
+}
+
+}  // namespace
+
+std::string html_report(std::span<const StoredRun> runs) {
+  std::string body = summary_of(runs) + contents_of(runs);
+  // Ids count, since one experiment may come twice, with other parameters.
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    body += fmt::format(
+        "<section class=run id=run-{}>\n<h2>{}{}</h2>\n<p class=question>{}</p>\n{}</section>\n",
+        i + 1, html_escaped(runs[i].experiment), html_badges(runs[i]),
+        html_escaped(runs[i].question), html_run(runs[i]));
+  return html_page("What FP8 does: fp8lab report",
+                   counted(runs.size(), "experiment") +
+                       ". Each section ends with the command that gives the same bytes again.",
+                   body);
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,356 @@
+#include "fp8lab/vectors/cases.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/vectors/case_builder.hpp"
+
+namespace fp8lab {
+namespace {
+
+using detail::Builder;
+using detail::float_bits;
+using detail::max_exponent;
+using detail::normal_code;
+
+constexpr int kMaxTerms = 1 << 15;
+constexpr std::array<std::string_view, 3> kKindNames{"random", "adversarial", "special"};
+
+/// The cut that exponent gaps are measured from; models that lose nothing in
+/// the alignment cut at their output instead.
+int cut_of(const AccumulatorModel& model) {
+  if (model.kind != AccumulationKind::fused_dot_product &&
+      model.kind != AccumulationKind::fp16_halves)
+    return model.output_fraction_bits;
+  return model.alignment_fraction_bits > 30 ? model.output_fraction_bits + 1
+                                            : model.alignment_fraction_bits;
+}
+
+std::uint32_t finite_code(const Format& f, detail::Draws& draws, int spread) {
+  const int low = std::max(f.min_exponent() - f.mantissa_bits, -spread);
+  const int exponent = draws.between(low, std::min(max_exponent(f), spread));
+  const bool negative = draws.coin();
+  if (exponent >= f.min_exponent()) return normal_code(f, negative, exponent, draws.bits());
+  const std::uint32_t top = std::uint32_t{1} << (f.mantissa_bits - 1);
+  return (draws.bits() & (top - 1)) | (negative ? f.sign_mask() : 0);
+}
+
+// Spreads from one binade to the whole format, so that some cases align within
+// a few bits and others lose most of their terms.
+void build_random(Builder& c) {
+  constexpr std::array<int, 4> kSpreads{1, 4, 8, 200};
+  const int spread = kSpreads[static_cast<std::size_t>(c.draws.between(0, 3))];
+  for (int i = 0; i < c.terms; ++i)
+    c.set(i, finite_code(c.a, c.draws, spread), finite_code(c.b, c.draws, spread));
+  if (c.draws.one_in(4)) return;
+  const int reach = std::min(2 * spread, 40);
+  c.out.c = float_bits(c.draws.coin(), c.draws.between(-reach, reach), c.draws.bits());
+}
+
+// Every product has its negative, but for one small term that decides the result.
+void cancellation(Builder& c) {
+  const int top = c.top_exponent(cut_of(c.model));
+  for (int i = 0; i + 1 < c.terms; i += 2) {
+    const int exponent = top - c.draws.between(0, 4);
+    c.set_random_product(i, false, exponent);
+    const auto at = static_cast<std::size_t>(i);
+    c.set(i + 1, c.out.a[at] ^ c.a.sign_mask(), c.out.b[at]);
+  }
+  const int gap = c.draws.between(cut_of(c.model) - 4, cut_of(c.model) + 1);
+  c.set_random_product(c.any_index(), c.draws.coin(), top - gap);
+}
+
+// One large term, and the rest exactly one gap below it: at, just above and
+// just under the cut, or at the gaps where published models disagree.
+void swamping(Builder& c) {
+  constexpr std::array<int, 6> kGaps{12, 13, 14, 24, 25, 26};
+  const int cut = cut_of(c.model);
+  const int gap = c.draws.coin() ? cut + c.draws.between(-3, 2)
+                                 : kGaps[static_cast<std::size_t>(c.draws.between(0, 5))];
+  const int top = c.top_exponent(gap);
+  const bool one_sign = c.draws.coin();
+  for (int i = 0; i < c.terms; ++i) c.set_random_product(i, !one_sign && c.draws.coin(), top - gap);
+  c.set_random_product(c.any_index(), c.draws.coin(), top);
+}
+
+// The large products reach [2, 4): an alignment to the normalised product
+// would cut the small ones one bit earlier.
+void wide_products(Builder& c) {
+  const int cut = cut_of(c.model);
+  const int top = c.top_exponent(cut);
+  for (int i = 0; i < c.terms; ++i)
+    c.set_random_product(i, c.draws.one_in(4), top - c.draws.between(cut - 8, cut));
+  c.set_product(c.any_index(), c.draws.coin(), top, ~0u, ~0u);
+}
+
+// The two halves of a step meet only in one alignment: the small terms of one
+// half survive if the halves are summed one after the other.
+void split_halves(Builder& c) {
+  const int step = std::min(c.model.terms, c.terms);
+  const int gap = cut_of(c.model) + c.draws.between(-5, 1);
+  const int top = c.top_exponent(gap);
+  const bool large_first = c.draws.coin();
+  const bool positive = c.draws.coin();
+  for (int i = 0; i < c.terms; ++i) {
+    const bool first = i % step < step / 2;
+    c.set_random_product(i, !positive && c.draws.coin(),
+                         first == large_first ? top - c.draws.between(0, 2) : top - gap);
+  }
+  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - gap + 2, c.draws.bits());
+}
+
+// c far above the products, among them or far below, with a full significand
+// or a short one.
+void far_c(Builder& c) {
+  const int cut = cut_of(c.model);
+  const int top = c.top_exponent(cut);
+  for (int i = 0; i < c.terms; ++i)
+    c.set_random_product(i, c.draws.one_in(3), top - c.draws.between(0, 6));
+  const int offset = c.draws.between(-cut - 3, cut + 3);
+  const std::uint32_t mask = c.draws.coin() ? 0x7ffc00u : 0x7fffffu;
+  c.out.c = float_bits(c.draws.coin(), top + offset, c.draws.bits() & mask);
+}
+
+// c subnormal, tiny or huge while the products stay where they are.
+void extreme_c(Builder& c) {
+  for (int i = 0; i < c.terms; ++i)
+    if (!c.draws.one_in(4))
+      c.set_random_product(
+          i, c.draws.coin(),
+          std::max(c.floor_exponent() + 6, -20) + c.draws.between(0, 3) - c.draws.between(0, 6));
+  constexpr std::array<int, 6> kExponents{-149, -140, -127, -126, 100, 126};
+  const int exponent = kExponents[static_cast<std::size_t>(c.draws.between(0, 5))];
+  c.out.c = float_bits(c.draws.coin(), exponent, c.draws.bits());
+}
+
+// All ones and all of one value: the running sum that sticks.
+void constant(Builder& c) {
+  const std::uint32_t one = normal_code(c.a, false, 0, 0);
+  const std::uint32_t value = c.draws.coin() ? one : finite_code(c.a, c.draws, 4);
+  const std::uint32_t other = normal_code(c.b, false, 0, c.draws.coin() ? 0 : c.draws.bits());
+  for (int i = 0; i < c.terms; ++i) c.set(i, value, other);
+  c.out.c = float_bits(c.draws.one_in(4), c.draws.between(0, 26), c.draws.bits() & 0x7ffc00u);
+}
+
+void subnormals(Builder& c) {
+  const std::uint32_t a_mask = (std::uint32_t{1} << c.a.mantissa_bits) - 1;
+  const std::uint32_t b_mask = (std::uint32_t{1} << c.b.mantissa_bits) - 1;
+  for (int i = 0; i < c.terms; ++i) {
+    const std::uint32_t tiny = (c.draws.bits() & a_mask) | (c.draws.coin() ? c.a.sign_mask() : 0);
+    const std::uint32_t small = c.draws.bits() & b_mask;
+    c.set(i, tiny, c.draws.coin() ? small : finite_code(c.b, c.draws, 10));
+  }
+  if (c.draws.coin())
+    c.out.c =
+        float_bits(c.draws.coin(), c.lowest_product() + c.draws.between(-16, 12), c.draws.bits());
+}
+
+// Zero times the largest value: a zero product must not take part in the alignment.
+void large_zeros(Builder& c) {
+  const int top = std::min(c.floor_exponent() + 12, c.highest_product());
+  for (int i = 0; i < c.terms; ++i) c.set_random_product(i, c.draws.coin(), top);
+  for (int n = 0; n < 1 + c.terms / 4; ++n) {
+    const std::uint32_t zero = c.draws.coin() ? c.a.sign_mask() : 0;
+    c.set(c.any_index(), zero, c.b.max_finite_code());
+  }
+  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - 12, c.draws.bits());
+}
+
+// An FP16 sum at the middle between two outputs, or beside it by about the last bit that the
+// alignment keeps.
+void half_ties(Builder& c) {
+  const int cut = cut_of(c.model);
+  const int top = std::min(c.top_exponent(cut + 1), 14);
+  const bool wide = c.draws.coin();  // the large product reaches [2, 4)
+  const auto leading = [&](const Format& f) {
+    return wide ? std::uint32_t{1} << (f.mantissa_bits - 1) : 0;
+  };
+  c.set_product(0, c.draws.coin(), top, leading(c.a), leading(c.b));
+  if (c.terms > 1) c.set_product(1, c.draws.coin(), top - (wide ? 10 : 11), 0, 0);
+  // Of FP16 halves the terms 0, 1 and 4 are in one.
+  if (c.terms > 2)
+    c.set_product(c.terms > 4 ? 4 : 2, c.draws.coin(), top - cut + c.draws.between(-1, 1), 0, 0);
+}
+
+// A sum that lies at, or one bit beside, the middle between two outputs.
+void ties(Builder& c) {
+  const bool half = c.model.output_format == FormatId::f16;
+  if (half && c.draws.coin()) return half_ties(c);
+  const int output = half ? 10 : c.model.output_fraction_bits;
+  const int top = c.top_exponent(output + 2);
+  c.set_product(0, false, top, 0, 0);
+  if (c.terms > 1) c.set_product(1, c.draws.coin(), top - output - 1, 0, 0);
+  if (c.terms > 2) c.set_product(2, false, top - output + c.draws.between(0, 2), 0, 0);
+  if (c.terms > 3 && c.draws.coin())
+    c.set_product(3, c.draws.coin(), top - output - c.draws.between(2, 4), 0, 0);
+  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - output - 1, 0);
+}
+
+// Values at the top of the formats: results that overflow a narrow output.
+void near_overflow(Builder& c) {
+  for (int i = 0; i < c.terms; ++i)
+    c.set_random_product(i, c.draws.one_in(8),
+                         std::min(c.highest_product(), 127) - c.draws.between(0, 3));
+  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), c.draws.between(12, 17), c.draws.bits());
+}
+
+// Many terms that lose a fraction each, with both signs: truncation toward
+// zero, floor and rounding part ways.
+void truncated_signs(Builder& c) {
+  const int cut = cut_of(c.model);
+  const int bits = c.a.mantissa_bits + c.b.mantissa_bits;
+  const int top = c.top_exponent(cut);
+  const int negative_share = c.draws.between(1, 4);
+  for (int i = 0; i < c.terms; ++i)
+    c.set_random_product(i, c.draws.one_in(negative_share),
+                         top - std::max(1, cut - bits + c.draws.between(0, bits)));
+  c.set_product(c.any_index(), c.draws.coin(), top, 0, 0);
+}
+
+/// Positive products that add up to (2^bits - 1) * 2^unit, from term `i` on; returns the next term.
+int set_ones(Builder& c, int i, int bits, int unit) {
+  const int most = c.a.mantissa_bits + 1;
+  for (int left = bits; left > 0 && i < c.terms; ++i) {
+    const int ones = std::min(left, most);
+    const std::uint32_t mantissa = ((std::uint32_t{1} << (ones - 1)) - 1) << (most - ones);
+    c.set_product(i, false, unit + left - 1, mantissa, 0);
+    left -= ones;
+  }
+  return i;
+}
+
+// Sums so small that the unit's lower limit aligns them, one last place away from another output:
+// places just above and below the limit's last one decide.
+void lower_limit(Builder& c) {
+  const int unit = c.model.min_alignment_exponent - c.model.alignment_fraction_bits;
+  const bool half = c.model.output_format == FormatId::f16;
+  const int step = half ? -24 : -126 - c.model.output_fraction_bits;  // the smallest output
+  if (unit < c.lowest_bit() || unit >= step) return subnormals(c);
+  c.out.c = c.draws.coin() ? 0x80000000u : 0;
+  int next = 0;
+  int lowest_tail = unit - 1;
+  if (half) {
+    c.set_product(next++, false, step - 1, 0, 0);  // a tie
+    // A subnormal c cuts at the last place of FP16's smallest exponent, or of its own.
+    if (c.draws.coin()) {
+      c.out.c = float_bits(false, step + c.draws.between(0, 9), 0);
+      lowest_tail = c.draws.between(unit - 1, -14 - c.model.alignment_fraction_bits);
+    }
+  } else {
+    next = set_ones(c, next, step - unit, unit);
+  }
+  const int tail = lowest_tail + c.draws.between(0, 1);
+  for (int n = c.draws.between(1, 2); n > 0 && next < c.terms; --n)
+    c.set_power(next++, half && c.draws.coin(), tail);
+}
+
+using Strategy = void (*)(Builder&);
+constexpr std::array<Strategy, 13> kAdversarial{
+    cancellation, swamping,    wide_products, split_halves,  far_c,           extreme_c,  constant,
+    subnormals,   large_zeros, ties,          near_overflow, truncated_signs, lower_limit};
+
+std::uint32_t special_code(const Format& f, detail::Draws& draws) {
+  const std::uint32_t sign = draws.coin() ? f.sign_mask() : 0;
+  switch (draws.between(0, 5)) {
+    case 0:
+      return sign;
+    case 1:
+      return sign | f.max_finite_code();
+    case 2:
+      return sign | 1;
+    case 3:
+      return sign | (f.has_infinity() ? f.infinity_code() : f.max_finite_code());
+    case 4:
+      return sign | (f.specials == SpecialValues::fnuz || !f.has_nan() ? 0 : f.magnitude_mask());
+    default:
+      return normal_code(f, sign != 0, 0, 0);
+  }
+}
+
+std::uint32_t special_c(detail::Draws& draws) {
+  constexpr std::array<std::uint32_t, 9> kMagnitudes{
+      0, 0x7f800000u, 0x7fc00000u, 0x7f800001u, 0x7f7fffffu, 0x00800000u, 1u, 0x3f800000u, 0u};
+  const std::uint32_t magnitude = kMagnitudes[static_cast<std::size_t>(draws.between(0, 8))];
+  return magnitude | (draws.coin() ? 0x80000000u : 0);
+}
+
+// Few special operands among zeros or ordinary values, so that each rule shows alone.
+void build_special(Builder& c) {
+  if (!c.draws.one_in(3))
+    for (int i = 0; i < c.terms; ++i)
+      c.set(i, finite_code(c.a, c.draws, 3), finite_code(c.b, c.draws, 3));
+  else if (c.draws.coin())
+    for (int i = 0; i < c.terms; ++i) c.set(i, c.a.sign_mask(), 0);
+  const int specials = c.draws.between(0, 3);
+  for (int n = 0; n < specials; ++n) {
+    const bool both = c.draws.coin();
+    c.set(c.any_index(), special_code(c.a, c.draws),
+          both ? special_code(c.b, c.draws) : finite_code(c.b, c.draws, 3));
+  }
+  if (specials == 0 || c.draws.coin()) c.out.c = special_c(c.draws);
+}
+
+void check_terms(int terms, int lowest) {
+  require(terms >= lowest && terms <= kMaxTerms, "terms",
+          fmt::format("{} .. {}", lowest, kMaxTerms), fmt::format("{}", terms));
+}
+
+}  // namespace
+
+std::string_view to_string(CaseKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+
+CaseKind find_case_kind(std::string_view name) {
+  for (std::size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<CaseKind>(i);
+  throw Error("kind", "random, adversarial or special", "'" + std::string(name) + "'");
+}
+
+VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
+                         std::uint64_t seed, std::uint64_t index) {
+  check_terms(terms, 1);
+  const RandomStream stream(seed, fmt::format("cases.{}.{}", model.name, to_string(kind)));
+  Builder builder(model, terms, {stream, index});
+  switch (kind) {
+    case CaseKind::random:
+      build_random(builder);
+      break;
+    case CaseKind::adversarial:
+      kAdversarial[index % kAdversarial.size()](builder);
+      break;
+    case CaseKind::special:
+      build_special(builder);
+      break;
+  }
+  return std::move(builder.out);
+}
+
+VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::size_t count,
+                          std::uint64_t seed, int terms) {
+  check_terms(terms, 0);
+  VectorFile file;
+  file.model = model.name;
+  file.a_format = model.a_format;
+  file.b_format = model.b_format;
+  file.terms = terms == 0 ? model.accumulator.terms : terms;
+  file.header["kind"] = to_string(kind);
+  file.header["seed"] = fmt::format("{}", seed);
+  file.cases.reserve(count);
+  for (std::size_t i = 0; i < count; ++i)
+    file.cases.push_back(generate_case(model, file.terms, kind, seed, i));
+  fill_results(file, model.accumulator);
+  return file;
+}
+
+void fill_results(VectorFile& file, const AccumulatorModel& model) {
+  for (VectorCase& one : file.cases)
+    one.d = std::bit_cast<std::uint32_t>(dot_product(model, file.a_format, one.a, file.b_format,
+                                                     one.b, std::bit_cast<float>(one.c)));
+}
+
+}  // namespace fp8lab

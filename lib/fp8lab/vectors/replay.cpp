@@ -1,0 +1,98 @@
+#include "fp8lab/vectors/replay.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::array<std::string_view, 3> kExecutedNames{
+    "as one instruction", "as chained FP16 halves", "as separate FP16 halves"};
+
+std::string describe_operand(const char* name, FormatId id,
+                             const std::vector<std::uint32_t>& codes) {
+  const Format& f = format(id);
+  std::string text = fmt::format("  {} ({}):", name, f.name);
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    text += fmt::format("{}{:0{}x} {:.6g}", i % 8 == 0 ? "\n    " : "   ", codes[i],
+                        (f.code_bits() + 3) / 4, decode(f, codes[i]));
+  return text + "\n";
+}
+
+std::string describe_float(const char* name, std::uint32_t bits) {
+  return fmt::format("  {:<9}{:08x} {:.9g}\n", name, bits, std::bit_cast<float>(bits));
+}
+
+}  // namespace
+
+std::string_view executed_name(std::optional<HalvesOrder> halves) {
+  return halves ? kExecutedNames[1 + static_cast<std::size_t>(*halves)] : kExecutedNames[0];
+}
+
+std::optional<HalvesOrder> find_executed(std::string_view name) {
+  const std::size_t at = find_name(kExecutedNames, "executed", name);
+  if (at == 0) return std::nullopt;
+  return static_cast<HalvesOrder>(at - 1);
+}
+
+AccumulatorModel executed_model(const VectorFile& file) {
+  const InstructionModel& registered = find_instruction_model(file.model);
+  AccumulatorModel model = registered.accumulator;
+  const auto line = file.header.find("executed");
+  if (line == file.header.end()) return model;
+  const std::optional<HalvesOrder> halves = find_executed(line->second);
+  const bool by_halves = model.kind == AccumulationKind::fp16_halves;
+  require(halves.has_value() == by_halves, "executed",
+          fmt::format("what {} is, {} ({})", registered.name,
+                      by_halves ? "FP16 halves" : "one instruction", to_string(model.kind)),
+          fmt::format("'{}'", line->second));
+  if (halves) model.halves_order = *halves;
+  return model;
+}
+
+ReplayReport replay(const VectorFile& file, const AccumulatorModel& model) {
+  ReplayReport report;
+  for (const VectorCase& one : file.cases) {
+    const float got =
+        dot_product(model, file.a_format, one.a, file.b_format, one.b, std::bit_cast<float>(one.c));
+    const auto got_bits = std::bit_cast<std::uint32_t>(got);
+    ++report.cases;
+    if (got_bits == one.d) continue;
+    ++report.mismatches;
+    if (report.shown.size() < kMaxShown)
+      report.shown.push_back({one.line, file.a_format, file.b_format, one, one.d, got_bits});
+  }
+  return report;
+}
+
+ReplayReport replay(const VectorFile& file, const std::string& model_name) {
+  const InstructionModel& model =
+      find_instruction_model(model_name.empty() ? file.model : model_name);
+  const int file_width = format(file.a_format).storage_bits;
+  const int model_width = format(model.a_format).storage_bits;
+  require(file_width == model_width, "model",
+          fmt::format("one for {}-bit inputs, as the file holds {}", file_width,
+                      format(file.a_format).name),
+          fmt::format("{} ({})", model.name, format(model.a_format).name));
+  ReplayReport report = replay(file, model_name.empty() ? executed_model(file) : model.accumulator);
+  report.model = model.name;
+  return report;
+}
+
+std::string describe(const ReplayMismatch& mismatch) {
+  std::string text = fmt::format("line {}:\n", mismatch.line);
+  text += describe_operand("a", mismatch.a_format, mismatch.inputs.a);
+  text += describe_operand("b", mismatch.b_format, mismatch.inputs.b);
+  text += describe_float("c", mismatch.inputs.c);
+  text += describe_float("expected", mismatch.expected);
+  text += describe_float("got", mismatch.got);
+  return text;
+}
+
+}  // namespace fp8lab

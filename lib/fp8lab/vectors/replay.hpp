@@ -1,0 +1,56 @@
+#pragma once
+// Replays a vector file through a model and counts the cases whose bits differ.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/vectors/vectors.hpp"
+
+namespace fp8lab {
+
+struct ReplayMismatch {
+  int line = 0;
+  FormatId a_format = FormatId::e4m3fn;
+  FormatId b_format = FormatId::e4m3fn;
+  VectorCase inputs;
+  std::uint32_t expected = 0;  ///< binary32 bits in the file
+  std::uint32_t got = 0;       ///< binary32 bits of the model
+};
+
+struct ReplayReport {
+  std::string model;
+  std::size_t cases = 0;
+  std::size_t mismatches = 0;
+  std::vector<ReplayMismatch> shown;  ///< the first ones, at most kMaxShown
+};
+
+inline constexpr std::size_t kMaxShown = 20;
+
+/// What a recording's header line `executed` says of FP8 instructions that the chip does not
+/// have: "as chained FP16 halves", "as separate FP16 halves", or, nothing here, "as one
+/// instruction".
+std::string_view executed_name(std::optional<HalvesOrder> halves);
+/// Throws `Error` for another text.
+std::optional<HalvesOrder> find_executed(std::string_view name);
+
+/// The accumulator of the file's own model, as the compiler put the instruction together that
+/// the file was recorded with (`executed`; files without that line: as registered). Throws
+/// `Error` for an unknown model, or one that is never executed so.
+AccumulatorModel executed_model(const VectorFile& file);
+
+/// Replays under the registered model `model_name`, or, if it is empty, under the file's own as
+/// it was executed. Throws `Error` for an unknown model, or one for inputs of another storage
+/// width than the file's.
+ReplayReport replay(const VectorFile& file, const std::string& model_name = "");
+
+/// Replays under any accumulator, for sweeps and mutants.
+ReplayReport replay(const VectorFile& file, const AccumulatorModel& model);
+
+/// A mismatch for people: line, inputs in hex and decoded, expected and got.
+std::string describe(const ReplayMismatch& mismatch);
+
+}  // namespace fp8lab

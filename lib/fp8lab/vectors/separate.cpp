@@ -1,0 +1,76 @@
+#include "fp8lab/vectors/separate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/vectors/cases.hpp"
+#include "fp8lab/vectors/reduce.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// Both models on the formats that the hardware one of them reads.
+std::array<InstructionModel, 2> on_common_formats(InstructionModel first, InstructionModel second) {
+  const auto adopt = [](InstructionModel& one, const InstructionModel& other) {
+    if (one.standing != Standing::definition) return;
+    one.a_format = other.a_format;
+    one.b_format = other.b_format;
+  };
+  adopt(first, second);
+  adopt(second, first);
+  require(first.a_format == second.a_format && first.b_format == second.b_format, "models",
+          fmt::format("two that read the same formats; {} reads {} and {}", first.name,
+                      format(first.a_format).name, format(first.b_format).name),
+          fmt::format("{}, which reads {} and {}", second.name, format(second.a_format).name,
+                      format(second.b_format).name));
+  return {first, second};
+}
+
+/// One step of the model with more terms; two sequential ones need several.
+int default_terms(const AccumulatorModel& first, const AccumulatorModel& second) {
+  const int terms = std::max(first.terms, second.terms);
+  return terms > 1 ? terms : 32;
+}
+
+std::uint32_t result(const InstructionModel& model, const VectorCase& one) {
+  return std::bit_cast<std::uint32_t>(dot_product(model.accumulator, model.a_format, one.a,
+                                                  model.b_format, one.b,
+                                                  std::bit_cast<float>(one.c)));
+}
+
+}  // namespace
+
+Separation separate(const InstructionModel& first, const InstructionModel& second,
+                    std::size_t count, std::uint64_t seed, int terms, std::size_t budget) {
+  const std::array<InstructionModel, 2> models = on_common_formats(first, second);
+  Separation separation;
+  VectorFile& file = separation.file;
+  file.model = first.name;
+  file.a_format = models[0].a_format;
+  file.b_format = models[0].b_format;
+  file.terms = terms > 0 ? terms : default_terms(first.accumulator, second.accumulator);
+  file.header["separates_from"] = second.name;
+  file.header["seed"] = fmt::format("{}", seed);
+  if (first.accumulator == second.accumulator) return separation;
+  const auto differ = [&](const VectorCase& one) {
+    return result(models[0], one) != result(models[1], one);
+  };
+  constexpr std::array kKinds{CaseKind::adversarial, CaseKind::random, CaseKind::special};
+  for (; file.cases.size() < count && separation.tried < budget; ++separation.tried) {
+    const std::size_t i = separation.tried;
+    const CaseKind kind = kKinds[i / 2 % kKinds.size()];
+    VectorCase one = generate_case(models[i % 2], file.terms, kind, seed, i / (2 * kKinds.size()));
+    if (!differ(one)) continue;
+    if (file.cases.empty()) one = reduce_case(one, file.a_format, file.b_format, differ).smallest;
+    one.d = result(models[0], one);
+    file.cases.push_back(std::move(one));
+  }
+  return separation;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,240 @@
+#include "fp8lab/product/product.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/non_finite.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+const std::vector<RandomProduct::Options>& kinds() {
+  static const std::vector<RandomProduct::Options> kKinds{
+      {},
+      {.with_c = true},
+      {.tiles_a = {24}, .tiles_b = {1}},
+      {.tiles_a = {24, 4}, .tiles_b = {1, 4}, .with_c = true},
+      {.tiles_a = {24, 4}, .tiles_b = {20, 4}}};
+  return kKinds;
+}
+
+}  // namespace
+
+TEST_CASE("product: a sample has the bits of the whole", "[verify]") {
+  for (const RandomProduct::Options& options : kinds()) {
+    const RandomProduct random({.promotion_interval = 128}, options);
+    const std::vector<float> whole = compute(random.product);
+    const Sample sample{{0, 7, 23}, {1, 2, 19}};
+    const std::vector<float> part = compute(take(random.product, sample));
+    for (std::size_t i = 0; i < 9; ++i) {
+      const auto at = static_cast<std::size_t>(sample.rows[i / 3] * 20 + sample.columns[i % 3]);
+      CHECK(std::bit_cast<std::uint32_t>(part[i]) == std::bit_cast<std::uint32_t>(whole[at]));
+    }
+  }
+}
+
+TEST_CASE("product: one part of a split sum is the sum itself", "[verify]") {
+  for (const RandomProduct::Options& options : kinds()) {
+    const RandomProduct random({.promotion_interval = 128}, options);
+    const GemmProblem& p = random.product.problem;
+    const std::vector<float> whole = compute(take_k(random.product, 0, 512));
+    Product no_c = random.product;
+    no_c.problem.c = nullptr;
+    CHECK(compare(p, compute(no_c), whole) == "equal");
+    const std::vector<float> halves = *compute_split_k(random.product, 2);
+    const std::vector<float> golden = compute(random.product);
+    for (std::size_t i = 0; i < halves.size(); ++i) CHECK(std::abs(halves[i] - golden[i]) < 1e-2F);
+  }
+}
+
+TEST_CASE("product: without promotion, two halves are two accumulators", "[verify]") {
+  const RandomProduct random({}, {});
+  Product promoted = random.product;
+  promoted.problem.promotion_interval = 256;
+  const std::vector<float> halves = *compute_split_k(random.product, 2);
+  CHECK(compare(promoted.problem, compute(promoted), halves) == "equal");
+  CHECK(compare(promoted.problem, compute(random.product), halves) != "equal");
+}
+
+TEST_CASE("product: C goes where it is named, in every variant", "[verify]") {
+  for (const RandomProduct::Options& options :
+       {RandomProduct::Options{.with_c = true},
+        RandomProduct::Options{.tiles_a = {24}, .with_c = true},
+        RandomProduct::Options{.tiles_a = {24, 4}, .tiles_b = {1, 4}, .with_c = true}}) {
+    const RandomProduct random({.promotion_interval = 128}, options);
+    Product p = random.product;
+    std::vector<std::vector<float>> seen;
+    for (const CPlacement place : possible_c_placements(p.problem)) {
+      p.problem.c_enters = place;
+      INFO(to_string(place));
+      const Sample sample{{0, 7, 23}, {1, 2, 19}};
+      const std::vector<float> whole = compute(p);
+      const std::vector<float> part = compute(take(p, sample));
+      for (std::size_t i = 0; i < 9; ++i)
+        CHECK(part[i] ==
+              whole[static_cast<std::size_t>(sample.rows[i / 3] * 20 + sample.columns[i % 3])]);
+      Product without = p;
+      without.problem.c = nullptr;
+      const std::vector<float> split = *compute_split_k(p, 2);
+      CHECK_NOTHROW(compute_split_k(p, 4));  // parts of one tile
+      const std::vector<float> missing = *compute_missing_promotion(p);
+      const std::vector<float> split_without = *compute_split_k(without, 2);
+      const std::vector<float> scale =
+          options.tiles_a.size() == 1 ? random.scale_a : std::vector<float>(24, 1.0F);
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        // Of tiles the scale of the first one: C is in its accumulator.
+        float unit = place == CPlacement::accumulator ? scale[i / 20] : 1.0F;
+        if (options.tiles_a.size() == 2 && place == CPlacement::accumulator)
+          unit = random.scale_a[i / 20 * 4] * random.scale_b[0];
+        const float c = unit * random.c[i];
+        CHECK(std::abs(split[i] - split_without[i] - c) < 0.05F * (1.0F + std::abs(c)));
+        // With tiles the first interval comes under the second one's scale.
+        if (options.tiles_a.size() < 2)
+          CHECK(std::abs(missing[i] - whole[i]) < 0.1F * (1.0F + std::abs(whole[i])));
+      }
+      CHECK(std::find(seen.begin(), seen.end(), whole) == seen.end());
+      seen.push_back(whole);
+    }
+    p.problem.c_enters = CPlacement::unnamed;
+    CHECK_THROWS_WITH(compute(p), contains("c_enters: expected accumulator or"));
+  }
+}
+
+TEST_CASE("product: a missing promotion is two intervals in one accumulator", "[verify]") {
+  // With 256 terms and promotion every 128, that is the product without promotion.
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {16, 16, 256}});
+  Product unpromoted = random.product;
+  unpromoted.problem.promotion_interval = 0;
+  CHECK(compare(random.product.problem, compute(unpromoted),
+                *compute_missing_promotion(random.product)) == "equal");
+  // Beyond the second interval everything is promoted as before.
+  const RandomProduct longer({.promotion_interval = 128},
+                             {.shape = {16, 16, 512}, .tiles_a = {16, 4}, .tiles_b = {1, 4}});
+  const std::vector<float> missing = *compute_missing_promotion(longer.product);
+  const std::vector<float> golden = compute(longer.product);
+  CHECK(compare(longer.product.problem, golden, missing) != "equal");
+  CHECK_FALSE(compute_missing_promotion(take_k(longer.product, 0, 128)));
+}
+
+TEST_CASE("product: scales need the shape that their tiles give", "[verify]") {
+  const auto tiles = [](const std::vector<std::int64_t>& shape, std::int64_t rows,
+                        std::int64_t k) -> std::string {
+    try {
+      const ScaleTiles found = tiles_of_shape("scale_a", shape, rows, k);
+      return fmt::format("{}x{}", found.rows, found.columns);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CHECK(tiles({}, 64, 256) == "64x256");
+  CHECK(tiles({1}, 64, 256) == "64x256");
+  CHECK(tiles({1, 1}, 64, 256) == "64x256");
+  CHECK(tiles({64}, 64, 256) == "1x256");
+  CHECK(tiles({64, 1}, 64, 256) == "1x256");
+  CHECK(tiles({64, 2}, 64, 256) == "1x128");
+  CHECK(tiles({1, 2}, 64, 256) == "64x128");
+  CHECK(tiles({2, 3}, 200, 300) == "128x128");
+  CHECK(tiles({64, 8}, 64, 256) == "1x32");
+  // The transposes, which have as many values.
+  CHECK_THAT(tiles({2, 64}, 64, 256), contains("[64, 2] (1x128 tiles)") && contains("got [2, 64]"));
+  CHECK_THAT(tiles({8, 4}, 512, 1024), contains("[4, 8] (128x128 tiles)") && contains("[8, 4]"));
+  CHECK_THAT(tiles({3, 2}, 200, 300), contains("got [3, 2]"));
+  // Tiles that nobody named, of a side that no recipe has.
+  CHECK_THAT(tiles({4, 32}, 64, 128),
+             contains("other tiles need their sides") && contains("got [4, 32]"));
+  CHECK_THAT(tiles({1, 64}, 64, 256),
+             contains("expected [64] or [64, 1] for one scale a row") && contains("torch's form"));
+  CHECK_THAT(tiles({1, 4}, 4, 512), contains("or the tiles named (0x128) for scales along k"));
+  CHECK_THAT(tiles({4, 2, 1}, 4, 256), contains("got [4, 2, 1]"));
+
+  const ScaleTiles named{64, 4};
+  CHECK(checked_tiles("scale_a", std::vector<std::int64_t>{2, 64}, named, 128, 256) == named);
+  CHECK_THROWS_WITH(checked_tiles("scale_a", std::vector<std::int64_t>{64, 2}, named, 128, 256),
+                    contains("[ceil(128/64), ceil(256/4)] = [2, 64], got [64, 2]"));
+  CHECK(parse_scale_tiles("--tiles-a", "1x128") == ScaleTiles{1, 128});
+  CHECK(parse_scale_tiles("--tiles-a", "0x32") == ScaleTiles{0, 32});
+  for (const char* text : {"", "1", "1x", "x128", "1x128x2", "-1x128", "1 x 128"})
+    CHECK_THROWS_WITH(parse_scale_tiles("--tiles-a", text), contains("--tiles-a: expected ROWSxK"));
+  CHECK_NOTHROW(require_scale_type("scale_a", ElementType::e8m0fnu));
+  CHECK_THROWS_WITH(require_scale_type("scale_a", ElementType::u8),
+                    contains("--scale-format e8m0fnu"));
+}
+
+TEST_CASE("product: NaN and infinities are counted wherever they are", "[verify]") {
+  RandomProduct random({.model = "sm90.wgmma.e5m2"}, {.tiles_a = {24}, .with_c = true});
+  CHECK(describe(count_non_finite(random.product)).empty());
+  random.a[5] = 0x7d;   // NaN
+  random.b[7] = 0xfc;   // -Inf
+  random.b[99] = 0x7f;  // NaN
+  std::vector<float> c(480, 0.0F);
+  c[3] = INFINITY;
+  random.product.problem.c = c.data();
+  CHECK(describe(count_non_finite(random.product)) ==
+        "A has 1 NaN; B has 1 NaN and 1 infinite; C has 1 infinite");
+  // Whatever the strides.
+  CodeMatrix turned = random.product.problem.b;
+  std::swap(turned.rows, turned.k);
+  std::swap(turned.row_stride, turned.k_stride);
+  CHECK(count_non_finite(turned) == NonFinite{1, 1});
+  turned.k /= 2;
+  turned.k_stride *= 2;
+  CHECK(count_non_finite(turned) == NonFinite{1, 1});  // they are in the first of the even rows
+  turned.data = random.b.data() + 512;
+  CHECK(count_non_finite(turned) == NonFinite{0, 0});
+  const std::vector<std::uint16_t> words{0x7c00, 0x7c01, 0xfc00, 0x7bff};
+  CHECK(count_non_finite(FormatId::f16, std::as_bytes(std::span(words))) == NonFinite{1, 2});
+}
+
+TEST_CASE("product: operands that do not fit are refused with the way out", "[verify]") {
+  const std::vector<std::uint8_t> codes(64 * 32, 0x38);
+  const std::vector<float> floats(64 * 32, 1.0F);
+  const auto matrix = [&](ElementType type, std::int64_t rows, std::int64_t k) {
+    if (type == ElementType::f32)
+      return view_of(type, {rows, k},
+                     std::span<const float>(floats).first(static_cast<std::size_t>(rows * k)));
+    return view_of(type, {rows, k},
+                   std::span<const std::uint8_t>(codes).first(static_cast<std::size_t>(rows * k)));
+  };
+  const auto message = [](const GemmOperands& operands, const GemmSpec& spec = {}) -> std::string {
+    try {
+      (void)make_product(operands, spec);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const ElementType e4m3fn = ElementType::e4m3fn;
+  const TensorView a = matrix(e4m3fn, 32, 64);
+  CHECK(message({.a = a, .b = a}) == "accepted");
+  CHECK(message({.a = a, .b = matrix(e4m3fn, 64, 32), .transpose_b = true}) == "accepted");
+  CHECK_THAT(message({.a = a, .b = matrix(e4m3fn, 64, 32)}), contains("give --transpose-b"));
+  CHECK_THAT(message({.a = matrix(ElementType::u8, 32, 64), .b = a}), contains("--dtype e4m3fn"));
+  CHECK_THAT(message({.a = matrix(ElementType::f32, 32, 64), .b = a}), contains("--recipe"));
+  CHECK_THAT(message({.a = matrix(ElementType::e5m2, 32, 64), .b = a}), contains("e4m3fn for"));
+  const TensorView fnuz = matrix(ElementType::e4m3fnuz, 32, 64);
+  CHECK_THAT(message({.a = fnuz, .b = fnuz}), contains("no registered instruction reads them"));
+  CHECK(message({.a = fnuz, .b = fnuz}, {.model = "exact"}) == "accepted");
+  const OutputCast fnuz_output = default_output(FormatId::e4m3fnuz);
+  CHECK_THAT(message({.a = a, .b = a}, {.output = fnuz_output}), contains("FNUZ is AMD's"));
+  CHECK(message({.a = a, .b = a}, {.model = "fp32", .output = fnuz_output}) == "accepted");
+  CHECK_THAT(message({.a = a, .b = a, .recipe = "te-current"}), contains("floats"));
+  CHECK_THAT(
+      message({.a = a,
+               .b = a,
+               .scale_a = view_of(ElementType::f32, {5}, std::span<const float>(floats).first(5))}),
+      contains("scale_a: expected one value, [32] or [32, 1]") && contains("got [5]"));
+  CHECK_THAT(message({.a = a, .b = a, .c = matrix(ElementType::f32, 32, 64)}),
+             contains("[m, n] = [32, 32]"));
+  CHECK_THAT(message({.a = a, .b = a}, {.promotion_interval = 100}), contains("multiple"));
+  const TensorView f = matrix(ElementType::f32, 32, 64);
+  CHECK_THAT(message({.a = f, .b = f, .recipe = "te-current"}, {.model = "sm90.wgmma.e5m2"}),
+             contains("e5m2"));
+  CHECK_THROWS_WITH(default_output(FormatId::e8m0fnu), contains("e8m0fnu"));
+}

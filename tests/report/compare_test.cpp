@@ -1,0 +1,148 @@
+#include "fp8lab/report/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/report/report.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+StoredTable table_of(const std::string& csv) {
+  StoredTable table{"Title", "error.csv", {}, parse_csv(csv), csv, 0};
+  for (const std::string& name : table.rows.front()) table.columns.push_back({name, "1", "of it"});
+  table.rows.erase(table.rows.begin());
+  return table;
+}
+
+StoredRun run_of(const std::string& csv, const std::vector<std::string>& findings = {}) {
+  StoredRun run;
+  run.folder = "folder";
+  run.experiment = "sample";
+  run.parameters = {{"k", "128"}};
+  run.facts = {{"seed", "1"}, {"started", "today"}};
+  run.findings = findings;
+  run.tables = {table_of(csv)};
+  return run;
+}
+
+using Words = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("the same bytes are said to be the same", "[report]") {
+  const StoredRun a = run_of("k,error\n1,0.5\n", {"Error 0.5."});
+  StoredRun b = a;
+  b.facts[1] = {"started", "tomorrow"};
+  CHECK(compare_runs(a, b).words == Words{"Identical to the last byte: 1 table and 1 finding.",
+                                          "The same parameters and seed."});
+  b.facts[0] = {"seed", "2"};
+  CHECK(compare_runs(a, b).words[1] == "Other inputs: seed (1 in A, 2 in B).");
+  CHECK(compare_runs(a, b).tables[0].same_bytes);
+}
+
+TEST_CASE("rows are joined by what tells them apart, in any order", "[report]") {
+  const StoredRun a = run_of("format,k,error\ne4m3,1,0.5\ne4m3,2,0.25\ne5m2,1,1\n");
+  const StoredRun b = run_of("format,k,error\ne5m2,1,3\ne4m3,1,0.5\ne5m2,2,7\n");
+  const RunComparison runs = compare_runs(a, b);
+  const TableComparison& table = runs.tables[0];
+  CHECK_FALSE(table.by_position);
+  REQUIRE(table.rows.size() == 4);
+  CHECK_FALSE(table.rows[0].differs);
+  CHECK(table.rows[1].b == nullptr);
+  CHECK(table.rows[2].differs);
+  CHECK((*table.rows[2].b)[2] == "3");
+  CHECK(table.rows[3].a == nullptr);
+  CHECK(table.counts == "1 of 2 rows differ, 1 more only in A, 1 more only in B");
+  CHECK(table.changes ==
+        Words{"error in 1 row, most where format = e5m2, k = 1: 1 became 3 (x 3)"});
+  CHECK(runs.words[0] == "1 of 1 tables differ, and 0 of 0 findings.");
+  CHECK(runs.words[2] == fmt::format("error.csv: {}; {}.", table.counts, table.changes[0]));
+}
+
+TEST_CASE("the largest change is named, spreads and lesser ones are not", "[report]") {
+  const StoredRun a = run_of("k,error,error_max,note\n1,1,1,x\n2,10,10,y\n");
+  const StoredRun b = run_of("k,error,error_max,note\n1,2,9,x\n2,11,11,z\n");
+  const TableComparison table = compare_runs(a, b).tables[0];
+  CHECK(table.changes == Words{"error in 2 rows, most where k = 1: 1 became 2 (x 2)",
+                               "note in 1 row, first where k = 2: 'y' became 'z'"});
+}
+
+TEST_CASE("rows that nothing tells apart are joined by their order", "[report]") {
+  const StoredRun a = run_of("error\n1\n1\n");
+  const StoredRun b = run_of("error\n1\n2\n");
+  const TableComparison table = compare_runs(a, b).tables[0];
+  CHECK(table.by_position);
+  CHECK(table.counts == "1 of 2 rows differ");
+  CHECK(table.changes == Words{"error in 1 row, most where row 2: 1 became 2 (x 2)"});
+}
+
+TEST_CASE("findings of one wording stand side by side", "[report]") {
+  const StoredRun a = run_of("k\n1\n", {"Error 0.5 at K = 16.", "Only here."});
+  const StoredRun b = run_of("k\n1\n", {"Something else.", "Error 1e-05 at K = 16."});
+  const RunComparison runs = compare_runs(a, b);
+  REQUIRE(runs.findings.size() == 4);
+  const StoredRun c = run_of("k\n1\n", {"Error 0.75 at K = 16."});
+  const RunComparison alike = compare_runs(a, c);
+  REQUIRE(alike.findings.size() == 2);
+  CHECK(alike.findings[0].b == "Error 0.75 at K = 16.");
+  CHECK_FALSE(alike.findings[1].b);
+}
+
+TEST_CASE("tables and columns of one side are named", "[report]") {
+  StoredRun a = run_of("k,old\n1,2\n");
+  StoredRun b = run_of("k,new\n1,2\n");
+  CHECK(compare_runs(a, b).tables[0].changes ==
+        Words{"column old only in A", "column new only in B"});
+  b.tables[0].file = "other.csv";
+  const RunComparison runs = compare_runs(a, b);
+  CHECK(runs.tables[0].counts == "only in A");
+  CHECK(runs.tables[1].counts == "only in B");
+  CHECK(runs.words.back() == "other.csv: only in B.");
+}
+
+TEST_CASE("differences and ratios of cells", "[report]") {
+  CHECK(difference_of("1.5", "2") == 0.5);
+  CHECK(ratio_of("2", "3") == 1.5);
+  CHECK(std::isnan(difference_of("x", "2")));
+  CHECK(std::isnan(ratio_of("1", "")));
+}
+
+TEST_CASE("a comparison is a page of its own", "[report]") {
+  const std::vector<StoredRun> a{run_of("k,error\n1,0.5\n2,<b>\n")};
+  std::vector<StoredRun> b{run_of("k,error\n1,0.75\n2,<b>\n")};
+  REQUIRE(comparable(a, b));
+  const std::string html = html_comparison(a, b);
+  CHECK_THAT(html, contains("<tr class=differs><td>differs</td><td class=n>1</td>"));
+  CHECK_THAT(html, contains("&lt;b&gt;"));
+  CHECK(html.find("<b>") == std::string::npos);
+  CHECK(html == html_comparison(a, b));
+
+  b.push_back(b[0]);
+  CHECK_FALSE(comparable(a, b));
+  b.pop_back();
+  b[0].sweep = true;
+  CHECK_FALSE(comparable(a, b));
+  CHECK_THROWS_AS(html_comparison(a, b), Error);
+}
+
+TEST_CASE("a cut comparison shows what differs first", "[report]") {
+  std::string csv_a = "k,error\n";
+  std::string csv_b = "k,error\n";
+  for (int k = 0; k < 1000; ++k) {
+    csv_a += fmt::format("{},1\n", k);
+    csv_b += fmt::format("{},{}\n", k, k == 900 ? 2 : 1);
+  }
+  const std::string html =
+      html_comparison(std::vector<StoredRun>{run_of(csv_a)}, std::vector<StoredRun>{run_of(csv_b)});
+  CHECK_THAT(html, contains("300 of 1000 rows, first those that differ"));
+  CHECK_THAT(html, contains("<td>differs</td><td class=n>900</td>"));
+  CHECK_THAT(html, contains("<td class=n>298</td>"));
+  CHECK(html.find("<td class=n>299</td>") == std::string::npos);
+}

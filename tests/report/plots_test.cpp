@@ -1,0 +1,123 @@
+#include "fp8lab/report/plots.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/report/slice.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+/// A sweep's table: `axes` columns, repeat and seed, then its own.
+StoredTable sweep_table(const std::string& csv, std::size_t axes) {
+  StoredTable table{"Title", "error.csv", {}, parse_csv(csv), csv, axes + 2};
+  for (const std::string& name : table.rows.front()) table.columns.push_back({name, "1", ""});
+  table.rows.erase(table.rows.begin());
+  return table;
+}
+
+using Labels = std::vector<std::string>;
+using Numbers = std::vector<double>;
+
+Labels labels_of(const Plot& plot) {
+  Labels labels;
+  for (const Series& series : plot.series) labels.push_back(series.label);
+  return labels;
+}
+
+}  // namespace
+
+TEST_CASE("a line for each value of the other axis, the mean over repeats", "[report]") {
+  const StoredTable table = sweep_table(
+      "k,recipe,repeat,seed,error,count\n"
+      "16,mx,0,1,1,5\n16,mx,1,2,3,5\n16,te,0,3,4,5\n16,te,1,4,4,5\n"
+      "32,mx,0,5,2,5\n32,mx,1,6,2,5\n32,te,0,7,100,5\n32,te,1,8,300,5\n"
+      "64,mx,0,9,3,5\n64,mx,1,10,5,5\n64,te,0,11,6,5\n64,te,1,12,8,5\n",
+      2);
+  const ChosenPlots chosen = choose_plots(table);
+  REQUIRE(chosen.plots.size() == 1);  // `count` never varies
+  const Plot& plot = chosen.plots[0];
+  CHECK(plot.title == "error: error against k (mean of 2 repeats)");
+  CHECK(plot.x.log);
+  CHECK(plot.x.log_base == 2);
+  CHECK(plot.y.log);
+  CHECK(labels_of(plot) == Labels{"mx", "te"});
+  CHECK(plot.series[0].x == Numbers{16, 32, 64});
+  CHECK(plot.series[0].y == Numbers{2, 2, 4});
+  CHECK(plot.series[1].y == Numbers{4, 200, 7});
+  REQUIRE(chosen.heat_maps.size() == 1);
+  CHECK(chosen.heat_maps[0].columns == Labels{"16", "32", "64"});
+  CHECK(chosen.heat_maps[0].rows == Labels{"mx", "te"});
+  CHECK(chosen.heat_maps[0].values == Numbers{2, 2, 4, 4, 200, 7});
+  CHECK(chosen.findings == Labels{"error: error is least, 2 at k = 16, recipe = mx, and most, 200 "
+                                  "at k = 32, recipe = te (mean of 2 repeats)."});
+}
+
+TEST_CASE("an axis that is not geometric is linear, its numbers sorted", "[report]") {
+  const ChosenPlots chosen =
+      choose_plots(sweep_table("k,repeat,seed,error\n3,0,1,0.3\n1,0,2,0.1\n2,0,3,0.2\n", 1));
+  REQUIRE(chosen.plots.size() == 1);
+  CHECK(chosen.heat_maps.empty());
+  CHECK_FALSE(chosen.plots[0].x.log);
+  CHECK_FALSE(chosen.plots[0].y.log);
+  CHECK(chosen.plots[0].series[0].x == Numbers{1, 2, 3});
+  CHECK(chosen.plots[0].series[0].y == Numbers{0.1, 0.2, 0.3});
+  CHECK(labels_of(chosen.plots[0]) == Labels{""});
+}
+
+TEST_CASE("rows of a point that are too many are held at the middle number", "[report]") {
+  std::string csv = "k,repeat,seed,outlier,scales,error\n";
+  for (const int k : {1, 2})
+    for (int outlier = 1; outlier <= 9; ++outlier)
+      for (const char* scales : {"tensor", "tile"})
+        csv += fmt::format("{},0,{},{},{},{}\n", k, k, outlier, scales, 100 * k + outlier);
+  const ChosenPlots chosen = choose_plots(sweep_table(csv, 1));
+  REQUIRE(chosen.plots.size() == 1);
+  CHECK(chosen.plots[0].title == "error: error against k (outlier = 5)");
+  CHECK(labels_of(chosen.plots[0]) == Labels{"tensor", "tile"});
+  CHECK(chosen.plots[0].series[0].y == Numbers{105, 205});
+}
+
+TEST_CASE("a key that an axis sets is one line, not a point each", "[report]") {
+  const StoredTable table = sweep_table(
+      "tile,repeat,seed,scales,error\n"
+      "16,0,1,per tensor,0.5\n16,0,1,per tile of 16,0.1\n"
+      "32,0,2,per tensor,0.5\n32,0,2,per tile of 32,0.2\n",
+      1);
+  const Plot plot = choose_plots(table).plots.at(0);
+  CHECK(labels_of(plot) == Labels{"per tensor", "scales varies"});
+  CHECK(plot.series[1].y == Numbers{0.1, 0.2});
+}
+
+TEST_CASE("an axis of labels gives a map with the rows of a point", "[report]") {
+  const StoredTable table = sweep_table(
+      "recipe,repeat,seed,tensor,error\n"
+      "mx,0,1,a,0.5\nmx,0,1,b,0.1\nte,0,2,a,0.25\nte,0,2,b,0.75\n",
+      1);
+  const ChosenPlots chosen = choose_plots(table);
+  CHECK(chosen.plots.empty());
+  REQUIRE(chosen.heat_maps.size() == 1);
+  CHECK(chosen.heat_maps[0].columns == Labels{"mx", "te"});
+  CHECK(chosen.heat_maps[0].rows == Labels{"a", "b"});
+  CHECK(chosen.heat_maps[0].values == Numbers{0.5, 0.25, 0.1, 0.75});
+}
+
+TEST_CASE("points that failed leave a gap, and text alone nothing to draw", "[report]") {
+  const ChosenPlots gap = choose_plots(
+      sweep_table("k,m,repeat,seed,error\n1,1,0,1,0.5\n1,2,0,1,0.5\n2,2,0,1,nan\n", 2));
+  REQUIRE(gap.heat_maps.size() == 1);
+  CHECK(gap.heat_maps[0].values[0] == 0.5);
+  CHECK(std::isnan(gap.heat_maps[0].values[1]));
+  CHECK(std::isnan(gap.heat_maps[0].values[3]));
+  const ChosenPlots none =
+      choose_plots(sweep_table("k,repeat,seed,error\n1,0,1,bad k\n2,0,1,worse k\n", 1));
+  CHECK(none.plots.empty());
+  CHECK(none.heat_maps.empty());
+  CHECK(none.findings.empty());
+  CHECK(choose_plots(sweep_table("k,repeat,seed,error\n", 1)).plots.empty());
+}

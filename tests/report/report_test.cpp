@@ -1,0 +1,151 @@
+#include "fp8lab/report/report.hpp"
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "experiment/sample_results.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
+#include "fp8lab/report/html.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string report_of(const fs::path& folder) {
+  return html_report(std::vector<StoredRun>{read_run(folder)});
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("a report escapes all text and loads nothing", "[experiment]") {
+  const TemporaryFolder out("report");
+  const WrittenRun run = write_sample(out.path(), Plots::draw);
+  const std::string html = report_of(run.folder);
+  CHECK_THAT(html, contains("Is it &lt;so&gt; &amp; why?"));
+  CHECK_THAT(html, contains("Error falls like 1/K &lt;script&gt;alert(1)&lt;/script&gt;"));
+  CHECK_THAT(html, contains("Error &lt;b&gt;against&lt;/b&gt; K"));
+  CHECK_THAT(html, contains("alt=\"Error_{x} &#39;`against`&#39; K\""));
+  CHECK_THAT(html, contains("title=\"terms &amp; more\""));
+  CHECK_THAT(html, contains("--set &#39;k=[128]&#39;"));
+  CHECK(count(html, "<script>") == 1);
+  CHECK(count(html, "alert(1)") == 2);
+  CHECK(count(html, "src=\"data:image/svg+xml;base64,") == 2);
+  CHECK(count(html, "src=") == 2);
+  CHECK(count(html, "http") == 0);
+  CHECK(html == report_of(run.folder));
+}
+
+TEST_CASE("attributes are safe from every quote", "[experiment]") {
+  CHECK(html_escaped("<a href='x' id=\"y\">&amp;") ==
+        "&lt;a href=&#39;x&#39; id=&quot;y&quot;&gt;&amp;amp;");
+}
+
+TEST_CASE("long tables are cut with a note that names the file", "[experiment]") {
+  const TemporaryFolder out("long");
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+  Table table("long", "Long", {{"i", "1", "row"}});
+  for (std::int64_t i = 0; i < 1000; ++i) table.add_row({i});
+  const WrittenRun run =
+      write_results({{table}, {}, {}, {}}, sample_record(context), out.path(), Plots::skip);
+  const std::string html = report_of(run.folder);
+  CHECK_THAT(html, contains("The first 300 of 1000 rows; all are in long.csv."));
+  CHECK_THAT(html, contains("<td class=n>299</td>"));
+  CHECK(count(html, "<td class=n>300</td>") == 0);
+}
+
+TEST_CASE("a summary folds what is too much to read at once", "[experiment]") {
+  const TemporaryFolder out("summary");
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+  const WrittenRun run = write_results({{}, {}, {}, {"1", "2", "3", "4", "5", "6"}},
+                                       sample_record(context), out.path(), Plots::skip);
+  const std::string html = report_of(run.folder);
+  CHECK_THAT(html, contains("<summary>4 more findings</summary>\n<ul>\n<li>3</li>\n<li>4</li>"));
+  CHECK(count(html, "<li>6</li>") == 2);
+}
+
+TEST_CASE("one experiment can come twice", "[experiment]") {
+  const TemporaryFolder out("twice");
+  const WrittenRun run = write_sample(out.path(), Plots::skip);
+  const std::string html = html_report(std::vector<StoredRun>(2, read_run(run.folder)));
+  CHECK(count(html, "id=run-1>") == 1);
+  CHECK(count(html, "id=run-2>") == 1);
+}
+
+TEST_CASE("malformed results name file and reason", "[experiment]") {
+  using Json = nlohmann::json;
+  const TemporaryFolder out("malformed");
+  const WrittenRun run = write_sample(out.path(), Plots::draw);
+  const fs::path path = run.folder / "result.json";
+  const std::string place = path.string();
+  const Json good = Json::parse(run.result_json);
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json json = good;
+    json[Json::json_pointer(pointer)] = value;
+    return json.dump();
+  };
+  const auto without = [&](const char* key) {
+    Json json = good;
+    json.erase(key);
+    return json.dump();
+  };
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"", place + ": "},
+      {"{\"schema\": ", "parse error"},
+      {"[]", place + ": expected an object, got array"},
+      {with("/schema", "other"), place + ": schema: expected fp8lab.result.1, got 'other'"},
+      {without("question"), place + ": question is missing"},
+      {with("/quick", 1), place + ": quick: expected true or false, got number"},
+      {with("/findings", "none"), place + ": findings: expected a list, got string"},
+      {with("/findings/0", 3), place + ": findings[0]: expected text, got number"},
+      {with("/seed", -1), place + ": seed: expected a number that is not negative"},
+      {with("/tables/0/rows", 4), "error.csv: expected 4 rows of 2 columns"},
+      {with("/tables/0/file", "missing.csv"), "missing.csv: cannot read"},
+      {with("/tables/0/file", "../error.csv"), "got '../error.csv'"},
+      {with("/plots/0/files/0", "missing.svg"), "missing.svg: cannot read"},
+      {with("/machine", Json::array()), place + ": machine: expected an object"},
+  };
+  for (const auto& [text, message] : cases) {
+    INFO(text);
+    write_file(path, text);
+    CHECK_THROWS_WITH(report_of(run.folder), contains(message));
+  }
+  write_file(path, run.result_json);
+  CHECK_NOTHROW(report_of(run.folder));
+  write_file(run.folder / "error.csv", "k,error\n1,2,3\n");
+  CHECK_THROWS_WITH(report_of(run.folder),
+                    contains("error.csv: crc32: expected ") && contains("the file was changed"));
+  // A folder of before there were checksums.
+  Json older = good;
+  older["tables"][0].erase("crc32");
+  write_file(path, older.dump());
+  CHECK_THROWS_WITH(report_of(run.folder), contains("error.csv: row 2: expected 2 cells, got 3"));
+  write_file(run.folder / "error.csv", "");
+  CHECK_THROWS_WITH(report_of(run.folder), contains("a heading and its rows, got an empty file"));
+  older["tables"][0]["rows"] = 0;
+  write_file(path, older.dump());
+  CHECK_THROWS_WITH(report_of(run.folder), contains("a heading and its rows, got an empty file"));
+  fs::remove(path);
+  CHECK_THROWS_WITH(report_of(run.folder), contains(place + ": cannot read: No such file"));
+}
+
+TEST_CASE("a table without rows is shown with its heading", "[experiment]") {
+  const TemporaryFolder out("no_rows");
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+  const Table table("none", "Nothing measured", {{"i", "1", "row"}, {"x", "%", "value"}});
+  const WrittenRun run =
+      write_results({{table}, {}, {}, {}}, sample_record(context), out.path(), Plots::skip);
+  const std::string html = report_of(run.folder);
+  CHECK_THAT(html, contains("Nothing measured"));
+  CHECK(table.text() == "Nothing measured\n  i  x [%]\n");
+}

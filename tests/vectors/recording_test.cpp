@@ -1,0 +1,101 @@
+#include "fp8lab/vectors/recording.hpp"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/vectors/replay.hpp"
+#include "io/temporary_file.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+const RecordingPlan kPlan{"sm90.mma.e4m3", FormatId::e4m3fn, FormatId::e5m2, 64, 9, {30, 40, 20}};
+
+std::string recorded() {
+  std::vector<VectorCase> cases = planned_cases(kPlan);
+  VectorFile file{kPlan.model, kPlan.a_format, kPlan.b_format, kPlan.terms, {}, std::move(cases)};
+  fill_results(file, find_instruction_model(kPlan.model).accumulator);
+  std::ostringstream out;
+  write_recording(out, kPlan, file.cases, {{"gpu", "none: results of the model"}});
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("a recording replays with its inputs generated again", "[verify]") {
+  const TemporaryFile file(recorded());
+  const VectorFile read = read_cases(file.path());
+  CHECK(read.cases.size() == 90);
+  CHECK(read.a_format == FormatId::e4m3fn);
+  CHECK(read.b_format == FormatId::e5m2);
+  CHECK(read.header.at("gpu") == "none: results of the model");
+  CHECK(replay(read).mismatches == 0);
+  AccumulatorModel mutant = find_instruction_model(kPlan.model).accumulator;
+  mutant.rounding = RoundingMode::nearest_even;
+  CHECK(replay(read, mutant).mismatches > 0);
+}
+
+TEST_CASE("one changed result is one mismatch, at its line", "[verify]") {
+  std::string text = recorded();
+  text[text.size() - 2] = text[text.size() - 2] == '0' ? '1' : '0';
+  const TemporaryFile file(text);
+  const ReplayReport report = replay(read_cases(file.path()));
+  REQUIRE(report.mismatches == 1);
+  CHECK(report.shown[0].line == 100);  // ten lines of header, 90 results
+}
+
+TEST_CASE("vector files are read as before", "[verify]") {
+  std::ostringstream out;
+  write_vectors(out, generate_cases(find_instruction_model("exact"), CaseKind::random, 5, 1));
+  const TemporaryFile file(out.str());
+  CHECK(read_cases(file.path()).cases.size() == 5);
+}
+
+TEST_CASE("broken recordings are refused with file, line and reason", "[verify]") {
+  const std::string good = recorded();
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  const auto check = [](const std::string& text, const std::string& message) {
+    const TemporaryFile file(text);
+    CHECK_THROWS_WITH(read_cases(file.path()), contains(message));
+  };
+  check(with("# seed: 9", "# seed: 8"), "the generator gives other inputs than were recorded");
+  check(with("# terms: 64", "# terms: 0"), "terms: expected 1 .. 2^15, got 0");
+  check(with("# seed: 9", "# sed: 9"), "missing header line '# seed: ...'");
+  check(with("# special: 20", "# special: x"), "special: expected a number in base 10, got 'x'");
+  check(good.substr(0, good.size() - 9), "expected 90 results, got 89");
+  check(good + "00000000\n", "expected 90 results, got more");
+  check(good.substr(0, good.size() - 1), "truncated");
+  check(with("sm90.mma.e4m3", "sm91.mma.e4m3"), "'sm91.mma.e4m3'");
+}
+
+TEST_CASE("a recording is replayed as its instruction was executed", "[verify]") {
+  const InstructionModel& chained = find_instruction_model("sm90.mma.e4m3.f16");
+  VectorFile file = generate_cases(chained, CaseKind::adversarial, 600, 3);
+  file.header["executed"] = "as separate FP16 halves";
+  const std::size_t others = replay(file).mismatches;
+  CHECK(others >= 20);
+  fill_results(file, find_instruction_model("sm90.mma.e4m3.f16.separate").accumulator);
+  CHECK(replay(file).mismatches == 0);
+  CHECK(replay(file).model == "sm90.mma.e4m3.f16");
+  // A model that is named is taken as it is registered.
+  CHECK(replay(file, "sm90.mma.e4m3.f16").mismatches == others);
+  file.header["executed"] = "as chained FP16 halves";
+  CHECK(replay(file).mismatches == others);
+  file.header["executed"] = "as one instruction";
+  CHECK_THROWS_WITH(replay(file), contains("executed: expected what sm90.mma.e4m3.f16 is, FP16"));
+  file.header["executed"] = "by hand";
+  CHECK_THROWS_WITH(replay(file), contains("executed: expected one of as one instruction"));
+  file = generate_cases(find_instruction_model("sm90.wgmma.e4m3"), CaseKind::random, 5, 3);
+  file.header["executed"] = "as one instruction";
+  CHECK(replay(file).mismatches == 0);
+  file.header["executed"] = "as chained FP16 halves";
+  CHECK_THROWS_WITH(replay(file), contains("one instruction (fused_dot_product)"));
+}

@@ -1,0 +1,46 @@
+#include "fp8lab/vectors/separate.hpp"
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/vectors/reduce.hpp"
+#include "fp8lab/vectors/replay.hpp"
+
+using namespace fp8lab;
+
+TEST_CASE("separate: every two accumulators that read the same formats", "[verify][separate]") {
+  for (const InstructionModel& first : instruction_models())
+    for (const InstructionModel& second : instruction_models()) {
+      const bool same_formats =
+          first.a_format == second.a_format && first.b_format == second.b_format;
+      if (!same_formats) continue;
+      INFO(first.name << " from " << second.name);
+      const Separation found = separate(first, second, 3, 1);
+      if (first.accumulator == second.accumulator) {
+        CHECK(found.file.cases.empty());
+        CHECK(found.tried == 0);
+        continue;
+      }
+      REQUIRE(found.file.cases.size() == 3);
+      CHECK(replay(found.file).mismatches == 0);
+      CHECK(replay(found.file, std::string(second.name)).mismatches == 3);
+      CHECK(live_terms(found.file.cases[0]) <= live_terms(found.file.cases[1]));
+    }
+}
+
+TEST_CASE("separate: a definition reads the formats of the other model", "[verify][separate]") {
+  const Separation found =
+      separate(find_instruction_model("exact"), find_instruction_model("sm80.mma.bf16"), 2, 1);
+  CHECK(found.file.a_format == FormatId::bf16);
+  CHECK(replay(found.file, find_instruction_model("sm80.mma.bf16").accumulator).mismatches == 2);
+}
+
+TEST_CASE("separate: what cannot be compared or found is said", "[verify][separate]") {
+  CHECK_THROWS_WITH(separate(find_instruction_model("sm90.mma.e4m3"),
+                             find_instruction_model("sm90.mma.e5m2"), 1, 1),
+                    contains("read the same formats"));
+  // c + one product is rounded once, to nearest even, by both.
+  const Separation none =
+      separate(find_instruction_model("fp32"), find_instruction_model("exact"), 1, 1, 1, 500);
+  CHECK(none.file.cases.empty());
+  CHECK(none.tried == 500);
+}
