@@ -13,7 +13,7 @@
 #include "cuda/prediction.hpp"
 #include "fp8lab/vectors/recording.hpp"
 #include "fp8lab/vectors/replay.hpp"
-#include "vectors/temporary_file.hpp"
+#include "io/temporary_file.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::cuda;
