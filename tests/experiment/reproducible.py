@@ -1,4 +1,4 @@
-"""Runs every experiment in its quick form and asks for the same bytes again.
+"""Runs every experiment in its quick form, compares it with kept tables, and asks for the same bytes again.
 
 Each runs with one thread, with three, and by the command that its result.json
 recorded; every CSV must agree. Usage: reproducible.py FP8LAB SCRATCH_FOLDER
@@ -10,6 +10,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+
+import kept_tables
 
 
 def run(arguments, folder):
@@ -48,7 +50,7 @@ def main():
     names = [experiment["name"] for experiment in listed["experiments"]]
     if not names:
         sys.exit("no experiment is registered")
-    problems = []
+    problems = kept_tables.planted_are_seen()
     compared = 0
     for name in names:
         options = ["run", name, "--quick", "--no-plots"]
@@ -63,6 +65,7 @@ def main():
         if not expected:
             problems.append(f"{name}: wrote no CSV")
         compared += len(expected)
+        problems += kept_tables.compare(name, scratch / name / "one" / "out" / name)
         for folder, what in (("three", "3 threads"), ("recorded", "recorded command")):
             got = csv_files(scratch / name / folder / "out" / name)
             problems += complain(name, what, expected, got)

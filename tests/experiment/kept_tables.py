@@ -1,0 +1,149 @@
+"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell.
+
+Text, integers and truth values must agree exactly; reals to a relative 1e-9, because the C library's
+functions differ in the last place between processors. What holds whatever the figures are is checked
+too: a mean lies between its least and largest value, a ratio against itself is one.
+
+Where a table changes on purpose: kept_tables.py FP8LAB writes the new ones, and the change of the
+files in version control is what to read.
+"""
+
+import csv
+import io
+import math
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KEPT = Path(__file__).parent / "tables"
+TOLERANCE = 1e-9
+MOST_SHOWN = 20
+
+# (experiment, table, {column: value that selects rows}, column, what it must hold there)
+CONSTANT = [
+    ("cost", "traffic", {"scheme": "bf16"}, "saving", 0.0),
+    ("cost", "traffic", {"scheme": "bf16"}, "gradient_saving", 0.0),
+    ("cost", "traffic", {"scheme": "bf16"}, "activation_saving", 0.0),
+    ("data-parallel", "runs", {"wire": "f32", "scaling": "none"}, "gap", 0.0),
+    ("dynamic-range", "formats", {"format": "e4m3fn"}, "max_finite", 448.0),
+    ("dynamic-range", "formats", {"format": "e5m2"}, "max_finite", 57344.0),
+]
+
+
+def rows_of(text):
+    return list(csv.reader(io.StringIO(text)))
+
+
+def same(kept, got):
+    if kept == got:
+        return True
+    try:
+        a, b = float(kept), float(got)
+    except ValueError:
+        return False
+    # Integers have no point and no exponent, and are exact.
+    if not (set(kept) & set(".en")) or not (set(got) & set(".en")):
+        return False
+    return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=0.0)
+
+
+def differences(name, kept, got):
+    """`kept` and `got`: the text of one table."""
+    old, new = rows_of(kept), rows_of(got)
+    if old[0] != new[0]:
+        return [f"{name}: columns: expected {old[0]}, got {new[0]}"]
+    found = []
+    if len(old) != len(new):
+        found.append(f"{name}: rows: expected {len(old) - 1}, got {len(new) - 1}")
+    for line, (a, b) in enumerate(zip(old[1:], new[1:]), 1):
+        found += [f"{name}: row {line} ({', '.join(b[:3])}), {column}: expected {x}, got {y}"
+                  for column, x, y in zip(old[0], a, b) if not same(x, y)]
+    return found
+
+
+def broken_invariants(experiment, table, text):
+    head, *rows = rows_of(text)
+    found = []
+    for column in head:
+        if not {column + "_min", column + "_max"} <= set(head):
+            continue
+        for line, row in enumerate(rows, 1):
+            least, middle, most = (float(row[head.index(c)])
+                                   for c in (column + "_min", column, column + "_max"))
+            slack = TOLERANCE * max(abs(least), abs(most))
+            if not math.isnan(middle) and not least - slack <= middle <= most + slack:
+                found.append(f"{experiment}/{table}: row {line}: expected {column}_min <= {column} <= {column}_max, "
+                             f"got {least}, {middle}, {most}")
+    for name, of, where, column, value in CONSTANT:
+        if (name, of) != (experiment, table):
+            continue
+        chosen = [row for row in rows if all(row[head.index(c)] == v for c, v in where.items())]
+        if not chosen:
+            found.append(f"{experiment}/{table}: no row with {where}")
+        found += [f"{experiment}/{table}: {where}: {column}: expected {value}, got {row[head.index(column)]}"
+                  for row in chosen if float(row[head.index(column)]) != value]
+    return found
+
+
+def compare(experiment, folder):
+    """What is wrong with the tables of `experiment` in `folder`, at most `MOST_SHOWN` lines."""
+    kept = {path.name: path.read_text() for path in (KEPT / experiment).glob("*.csv")}
+    got = {path.name: path.read_text() for path in Path(folder).glob("*.csv")}
+    found = [f"{experiment}/{name} is {'kept' if name in kept else 'written'} only"
+             for name in sorted(kept.keys() ^ got.keys())]
+    for name in sorted(kept.keys() & got.keys()):
+        found += differences(f"{experiment}/{name}", kept[name], got[name])
+    for name, text in sorted(got.items()):
+        found += broken_invariants(experiment, name.removesuffix(".csv"), text)
+    if len(found) > MOST_SHOWN:
+        found = found[:MOST_SHOWN] + [f"{experiment}: {len(found) - MOST_SHOWN} more"]
+    return found
+
+
+def planted_are_seen():
+    """Faults planted in a kept table that nobody sees: none, or the comparison is worth nothing."""
+    text = (KEPT / "format-asymmetry" / "tensors.csv").read_text()
+    head, *rows = rows_of(text)
+    missed = []
+    for column in range(len(head)):
+        changed = [row[:] for row in rows]
+        cell = changed[1][column]
+        try:
+            changed[1][column] = repr(float(cell) * (1 + 1e-6) + 1e-300)
+        except ValueError:
+            changed[1][column] = cell + "?"
+        if not differences("planted", text, text_of([head, *changed])):
+            missed.append(f"a change of column {head[column]} was not seen")
+    swapped = head[:]
+    low, high = head.index("relative_l2_min"), head.index("relative_l2_max")
+    swapped[low], swapped[high] = head[high], head[low]
+    if not broken_invariants("format-asymmetry", "tensors", text_of([swapped, *rows])):
+        missed.append("least and largest values that changed places were not seen")
+    if not differences("planted", text, text_of([head, rows[1], rows[0], *rows[2:]])):
+        missed.append("rows that changed places were not seen")
+    if not differences("planted", text, text_of([head, *rows[:-1]])):
+        missed.append("a lost row was not seen")
+    return missed
+
+
+def text_of(rows):
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue()
+
+
+def write(tool):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([tool, "run", "all", "--quick", "--no-plots", "--out", folder], check=True,
+                       stdout=subprocess.DEVNULL)
+        for experiment in sorted(path for path in Path(folder).iterdir() if path.is_dir()):
+            (KEPT / experiment.name).mkdir(parents=True, exist_ok=True)
+            for old in (KEPT / experiment.name).glob("*.csv"):
+                old.unlink()
+            for table in experiment.glob("*.csv"):
+                (KEPT / experiment.name / table.name).write_bytes(table.read_bytes())
+
+
+if __name__ == "__main__":
+    write(str(Path(sys.argv[1]).resolve()))
