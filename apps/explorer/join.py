@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Joins the page's sources and the compiled library into one HTML file.
+"""Joins the page's sources and the compiled library into one HTML file, which may load nothing and run nothing else.
 
 usage: join.py PAGE_FOLDER MODULE_JS OUTPUT_HTML
 """
 
+import base64
+import hashlib
 import pathlib
 import re
 import sys
@@ -21,6 +23,12 @@ def main() -> int:
                   lambda m: f"<style>\n{read(m[1])}</style>", html)
     html = re.sub(r'<script src="([^"]+)"></script>',
                   lambda m: f"<script>\n{read(m[1])}</script>", html)
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+                      for script in re.findall(r"<script>(.*?)</script>", html, re.DOTALL))
+    policy = ("default-src 'none'; img-src data: blob:; connect-src data:; style-src 'unsafe-inline'; "
+              f"script-src 'wasm-unsafe-eval' {hashes}; base-uri 'none'; form-action 'none'")
+    html = html.replace('<meta charset="utf-8">',
+                        f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)
     left = re.findall(r'(?:src|href)="(?!#|data:)([^"]+)"', html)
     if left:
         print(f"join.py: {folder}: expected a page that needs nothing else, got {left}",

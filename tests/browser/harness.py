@@ -86,3 +86,22 @@ def open_offline(chromium, path, *, dark=False, width=1200, height=1000, script=
         yield opened
     finally:
         context.close()
+
+
+def runs_foreign_scripts(chromium, path):
+    """Whether the page would run a script that something brought into it, or fetch a picture from elsewhere."""
+    with open_offline(chromium, path) as opened:
+        kept_out = opened.page.evaluate("""async () => {
+            const kept_out = [];
+            addEventListener("securitypolicyviolation", event => kept_out.push(event.effectiveDirective));
+            const script = document.createElement("script");
+            script.textContent = "window.planted = true";
+            document.body.append(script);
+            const picture = document.createElement("img");
+            const over = new Promise(done => { picture.onerror = picture.onload = done; });
+            picture.src = "https://example.org/picture.png";
+            document.body.append(picture);
+            await over;
+            return window.planted === true ? [] : kept_out.sort();
+        }""")
+        return kept_out != ["img-src", "script-src-elem"]

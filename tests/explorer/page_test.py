@@ -173,6 +173,8 @@ def main() -> int:
             dark = phone.page.evaluate("getComputedStyle(document.body).backgroundColor")
             phone.check(light != dark, f"light and dark have the same background, {light}")
             wrong += phone.wrong
+        if harness.runs_foreign_scripts(chromium, path):
+            wrong.append("the policy lets foreign scripts in")
     for text in wrong[:20]:
         print(text)
     print(f"{len(wrong)} things wrong")

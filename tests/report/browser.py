@@ -178,6 +178,8 @@ def main():
             check(opened.page.locator("section.run").count() == 2, "--separate lists both, and without a script too")
             check(opened.page.locator("table.sortable tbody tr").count() > 50, "tables are there without a script")
             opened.require_clean()
+        for name in ("runs", "comparison"):
+            check(not harness.runs_foreign_scripts(chromium, pages[name]), f"{name}: the policy keeps foreign scripts out")
         svg = root / "checked" / "verify" / "mismatches.svg"
         check(ElementTree.parse(svg).getroot().tag.endswith("svg"), "the mismatch map is XML")
         with harness.open_offline(chromium, svg) as opened:

@@ -178,11 +178,14 @@ std::string html_run(const StoredRun& run) {
 std::string html_page(std::string_view heading, std::string_view lead, std::string_view body) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+      "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; img-src data:; "
+      "style-src 'unsafe-inline'; script-src '{5}'; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n"
       "<header><h1>{0}</h1>\n<p class=quiet>{2}</p></header>\n<main>\n{3}</main>\n"
       "<script>{4}</script>\n</body>\n</html>\n",
-      html_escaped(heading), kReportCss, html_escaped(lead), body, kReportScript);
+      html_escaped(heading), kReportCss, html_escaped(lead), body, kReportScript,
+      kReportScriptHash);
 }
 
 }  // namespace fp8lab
