@@ -47,8 +47,8 @@ def build(tree):
 def look(fault, tree):
     """Whether what the fault names passes."""
     if "unit" in fault:
-        done = run([tree / "build" / "fp8lab_tests", fault["unit"] + "~[slow]~[silicon]~[train-worker]~[planted]"])
-        return done.returncode == 0
+        left_out = "~[slow]~[silicon]~[train-worker]~[planted]" if fault["unit"].startswith("[") else ""
+        return run([tree / "build" / "fp8lab_tests", fault["unit"] + left_out]).returncode == 0
     if "command_line" in fault:
         return run([sys.executable, tree / "tests" / "cli" / fault["command_line"],
                     tree / "build" / "fp8lab"]).returncode == 0
