@@ -2,7 +2,8 @@
 // From the largest magnitude (amax) of a tile to its scale, as each real
 // system computes it, quirks included.
 //
-// `scale` multiplies into FP8; `inverse_scale` multiplies back. NUMERICS 4.
+// `scale` multiplies into FP8; `inverse_scale` multiplies back. Specified in
+// docs/specification/scaling.md.
 
 #include <bit>
 #include <cstdint>
