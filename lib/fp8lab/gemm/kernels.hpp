@@ -161,7 +161,7 @@ struct CodeRange {
 };
 
 /// Codes of some steps of a panel, [steps][terms][width], and where their values
-/// go: see StepBlock. NaN and Inf codes give whatever; not `fused`: plain
+/// go: see StepBlock. NaN and Inf codes give undefined results; not `fused`: plain
 /// values, no exponents or signs.
 template <typename T>
 struct PanelCodes {
