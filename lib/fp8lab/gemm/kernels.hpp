@@ -1,6 +1,6 @@
 #pragma once
 // The vector kernels behind gemm, and the packed operands that they read.
-// README.md of this folder explains the method; every kernel equals
+// docs/lab/gemm.md explains the method; every kernel equals
 // gemm_reference bit for bit on the inputs that plan.hpp lets through.
 
 #include <algorithm>
