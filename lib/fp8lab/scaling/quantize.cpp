@@ -154,7 +154,7 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
   (void)tile_scale(scale_options(recipe), 1.0F);  // throws for a format that the rule does not know
   if (recipe.source == ScaleSource::current) return;
   require(recipe.row_block == 0 && recipe.k_block == 0, "block",
-          "one tile (0x0) for a scale from the past",
+          "one tile (0x0), since the scale comes from earlier tensors",
           fmt::format("{}x{}", recipe.row_block, recipe.k_block));
   if (recipe.source == ScaleSource::delayed) delayed_.emplace(recipe.format, recipe.delayed);
   if (recipe.source == ScaleSource::ms_amp) ms_amp_.emplace(recipe.format, recipe.window);
