@@ -8,7 +8,13 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
-OTHERS = {"python": "apps/python", "explorer": "apps/explorer", "slurm": "apps/slurm", "cuda": "cuda", "notebooks": "notebooks"}
+OTHERS = {
+    "python": "apps/python",
+    "explorer": "apps/explorer",
+    "slurm": "apps/slurm",
+    "cuda": "cuda",
+    "notebooks": "notebooks",
+}
 
 
 def pages():
