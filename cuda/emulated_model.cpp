@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::cuda {
 namespace {
 
 bool covers(const AccumulatorModel& m) {
-  return m.kind == AccumulationKind::fused_dot_product &&
+  return traits_of(m).arithmetic == Arithmetic::fused_steps &&
          m.product_exponent == ProductExponent::stored &&
          m.alignment_fraction_bits <= kMaxAlignmentBits &&
          (m.rounding == RoundingMode::toward_zero || m.rounding == RoundingMode::nearest_even);

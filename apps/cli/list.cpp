@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/table.hpp"
@@ -89,9 +90,7 @@ std::string evidence_of(const InstructionModel& model) {
 /// A model's fields where its kind uses them.
 std::vector<Cell> model_row(const InstructionModel& model) {
   const AccumulatorModel& accumulator = model.accumulator;
-  const bool fused = accumulator.kind == AccumulationKind::fused_dot_product ||
-                     accumulator.kind == AccumulationKind::fp16_halves;
-  const bool rounds = fused || accumulator.kind == AccumulationKind::sequential;
+  const UnitTraits traits = traits_of(accumulator);
   const auto where = [](bool used, int value) {
     return used ? Cell(std::int64_t{value}) : Cell(std::string(kUnused));
   };
@@ -100,13 +99,15 @@ std::vector<Cell> model_row(const InstructionModel& model) {
   return {std::string(model.name),
           one_format ? a : a + " " + std::string(format(model.b_format).name),
           std::string(to_string(accumulator.kind)),
-          where(fused, accumulator.terms),
-          where(fused, accumulator.alignment_fraction_bits),
-          where(rounds, accumulator.output_fraction_bits),
-          rounds ? std::string(to_string(accumulator.rounding)) : kUnused,
+          where(traits.has_steps, accumulator.terms),
+          where(traits.aligns, accumulator.alignment_fraction_bits),
+          where(traits.rounds_sums, accumulator.output_fraction_bits),
+          traits.rounds_sums ? std::string(to_string(accumulator.rounding)) : kUnused,
           std::string(format(accumulator.output_format).name),
-          where(fused && accumulator.min_alignment_exponent != kNoMinAlignmentExponent,
+          where(traits.aligns && accumulator.min_alignment_exponent != kNoMinAlignmentExponent,
                 accumulator.min_alignment_exponent),
+          where(traits.has_second_stage, accumulator.second_stage_fraction_bits),
+          traits.takes_scales ? unit_of(accumulator.kind).scale_forms(accumulator) : kUnused,
           std::string(to_string(model.standing)),
           std::string(model.source),
           evidence_of(model)};
@@ -123,6 +124,8 @@ Table models() {
                {"rounding", "", "rounding of the sum"},
                {"output", "", "format of the result"},
                {"min_exponent", "", "exponent that no alignment is below"},
+               {"second_stage_bits", "bits", "fraction bits of the products' sum where c joins"},
+               {"block_scales", "", "scales that the instruction applies"},
                {"standing", "", "how well it is known"},
                {"source", "", "who says so"},
                {"evidence", "", "recordings that replay without a mismatch"}});

@@ -10,6 +10,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 
 using namespace fp8lab;
 
@@ -18,12 +19,14 @@ namespace {
 constexpr int kNone = kNoMinAlignmentExponent;
 constexpr auto kFused = AccumulationKind::fused_dot_product;
 constexpr auto kHalves = AccumulationKind::fp16_halves;
+constexpr auto kScaled = AccumulationKind::scaled_dot_product;
+constexpr auto kScaledGroups = AccumulationKind::scaled_group_dot_product;
 constexpr auto kMeasured = Standing::measured;
 constexpr auto kLiterature = Standing::from_literature;
 constexpr auto kAssumed = Standing::assumed;
 
-/// Kind, terms, fraction bits of the alignment and of the output, lower limit, FP16 output,
-/// standing.
+/// Kind, terms, fraction bits of the alignment (0 where the unit does not align) and of the output,
+/// lower limit, FP16 output, standing.
 using Row = std::tuple<AccumulationKind, int, int, int, int, bool, Standing>;
 
 const std::map<std::string_view, Row> kTable{
@@ -72,6 +75,76 @@ const std::map<std::string_view, Row> kTable{
     {"sm100.mma.e5m2.f16", {kHalves, 32, 25, 10, -21, true, kMeasured}},
     {"sm100.tcgen05.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
     {"sm100.tcgen05.e5m2", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm75.mma.f16", {kFused, 8, 24, 23, -132, false, kLiterature}},
+    {"sm75.mma.f16.f16", {kFused, 8, 24, 10, -20, true, kLiterature}},
+    {"sm89.mma.e4m3.e5m2", {kFused, 16, 13, 13, -132, false, kLiterature}},
+    {"sm89.mma.e4m3.e5m2.f16", {kFused, 16, 13, 10, kNone, true, kLiterature}},
+    {"sm89.mma.e5m2.e4m3", {kFused, 16, 13, 13, -132, false, kLiterature}},
+    {"sm89.mma.e5m2.e4m3.f16", {kFused, 16, 13, 10, kNone, true, kLiterature}},
+    {"sm90.wgmma.f16.f16", {kFused, 16, 25, 10, -21, true, kLiterature}},
+    {"sm90.wgmma.e4m3.e5m2.f16", {kFused, 32, 13, 10, kNone, true, kLiterature}},
+    {"sm90.wgmma.e5m2.e4m3.f16", {kFused, 32, 13, 10, kNone, true, kLiterature}},
+    {"sm100.tcgen05.f16", {kFused, 16, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.f16.f16", {kFused, 16, 25, 10, -21, true, kLiterature}},
+    {"sm100.tcgen05.bf16", {kFused, 16, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.tf32", {kFused, 8, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e4m3.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm100.tcgen05.mxf8f6f4.e4m3", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e5m2.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm100.tcgen05.mxf8f6f4.e5m2", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e4m3.e5m2", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e4m3.e5m2.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm100.tcgen05.mxf8f6f4.e4m3.e5m2", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e5m2.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.e5m2.e4m3.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm100.tcgen05.mxf8f6f4.e5m2.e4m3", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.mxf4nvf4", {kScaledGroups, 64, 35, 23, -139, false, kLiterature}},
+    {"sm120.mma.f16", {kFused, 16, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.f16.f16", {kFused, 16, 25, 10, -21, true, kLiterature}},
+    {"sm120.mma.bf16", {kFused, 16, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.tf32", {kFused, 8, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e4m3.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm120.mma.mxf8f6f4.e4m3", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e5m2", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e5m2.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm120.mma.mxf8f6f4.e5m2", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e4m3.e5m2", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e4m3.e5m2.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm120.mma.mxf8f6f4.e4m3.e5m2", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e5m2.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.e5m2.e4m3.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
+    {"sm120.mma.mxf8f6f4.e5m2.e4m3", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.mxf4nvf4", {kScaledGroups, 64, 35, 23, -139, false, kLiterature}},
+    {"gfx908.mfma.f16", {AccumulationKind::exact_dot_product, 4, 0, 23, kNone, false, kLiterature}},
+    {"gfx908.mfma.bf16",
+     {AccumulationKind::exact_dot_product, 2, 0, 23, kNone, false, kLiterature}},
+    {"gfx908.mfma.f32",
+     {AccumulationKind::fused_multiply_add, 1, 0, 23, kNone, false, kLiterature}},
+    {"gfx90a.mfma.f16",
+     {AccumulationKind::flushed_pairwise_sum, 4, 0, 23, kNone, false, kLiterature}},
+    {"gfx90a.mfma.bf16",
+     {AccumulationKind::flushed_pairwise_sum, 2, 0, 23, kNone, false, kLiterature}},
+    {"gfx90a.mfma.bf16_1k",
+     {AccumulationKind::flushed_pairwise_sum, 4, 0, 23, kNone, false, kLiterature}},
+    {"gfx90a.mfma.f32",
+     {AccumulationKind::fused_multiply_add, 1, 0, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.f16",
+     {AccumulationKind::two_stage_dot_product, 8, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.bf16",
+     {AccumulationKind::two_stage_dot_product, 8, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.xf32",
+     {AccumulationKind::two_stage_dot_product, 4, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.fp8",
+     {AccumulationKind::even_odd_dot_product, 16, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.bf8",
+     {AccumulationKind::even_odd_dot_product, 16, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.fp8.bf8",
+     {AccumulationKind::even_odd_dot_product, 16, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.bf8.fp8",
+     {AccumulationKind::even_odd_dot_product, 16, 24, 23, kNone, false, kLiterature}},
+    {"gfx942.mfma.f32",
+     {AccumulationKind::fused_multiply_add, 1, 0, 23, kNone, false, kLiterature}},
 };
 
 /// The formats of a and b that a name tells: one for both, or one each.
@@ -84,7 +157,12 @@ std::pair<FormatId, FormatId> formats_of(const std::string& name) {
     if (part == "e5m2") found.push_back(FormatId::e5m2);
     if (found.empty() && part == "f16") found.push_back(FormatId::f16);
     if (part == "bf16") found.push_back(FormatId::bf16);
-    if (part == "tf32") found.push_back(FormatId::tf32);
+    if (part == "bf16_1k") found.push_back(FormatId::bf16);
+    if (part == "tf32" || part == "xf32") found.push_back(FormatId::tf32);
+    if (part == "f32") found.push_back(FormatId::f32);
+    if (part == "fp8") found.push_back(FormatId::e4m3fnuz);
+    if (part == "bf8") found.push_back(FormatId::e5m2fnuz);
+    if (part == "mxf4nvf4") found.push_back(FormatId::e2m1);
   }
   return {found.at(0), found.size() > 1 ? found[1] : found[0]};
 }
@@ -102,11 +180,18 @@ TEST_CASE("registered instructions are those of the second table", "[accumulate]
     const AccumulatorModel& m = model.accumulator;
     CHECK(m.kind == kind);
     CHECK(m.terms == terms);
-    CHECK(m.alignment_fraction_bits == alignment);
+    if (alignment == 0)
+      CHECK_FALSE(traits_of(m).aligns);
+    else
+      CHECK(m.alignment_fraction_bits == alignment);
     CHECK(m.output_fraction_bits == output);
     CHECK(m.min_alignment_exponent == floor);
     CHECK(m.output_format == (half ? FormatId::f16 : FormatId::f32));
-    CHECK(m.rounding == (half ? RoundingMode::nearest_even : RoundingMode::toward_zero));
+    const bool amd = model.vendor == Vendor::amd;
+    CHECK(amd == model.name.starts_with("gfx"));
+    CHECK(m.second_stage_fraction_bits == 31);
+    CHECK(m.takes_ue4m3_per_32 == (model.name == "sm120.mma.mxf4nvf4"));
+    CHECK(m.rounding == (half || amd ? RoundingMode::nearest_even : RoundingMode::toward_zero));
     CHECK(m.product_exponent == ProductExponent::stored);
     CHECK(m.half_c_exponent == HalfCExponent::stored);
     CHECK((m.halves_order == HalvesOrder::separate) == model.name.ends_with(".separate"));

@@ -18,17 +18,18 @@ using namespace fp8lab;
 
 namespace {
 
-/// Normal Q, K and V; Q is scaled so that softmax_scale * Q K^T has this deviation.
+/// Normal Q, K and V; Q is scaled so that softmax_scale * Q K^T has this deviation in the first
+/// head. Each head is `unlike` times as large as the one before it.
 struct Problem {
   QuantizedHeads q;
   QuantizedHeads k;
   QuantizedHeads v;
 
   Problem(std::int64_t heads, std::int64_t kv_heads, std::int64_t m, std::int64_t n, std::int64_t d,
-          double deviation, std::uint64_t seed = 1)
-      : q(draw("q", heads, m, d, deviation, seed)),
-        k(draw("k", kv_heads, n, d, 1.0, seed)),
-        v(draw("v", kv_heads, n, d, 1.0, seed)) {}
+          double deviation, double unlike = 1.0)
+      : q(draw("q", heads, m, d, deviation, unlike)),
+        k(draw("k", kv_heads, n, d, 1.0, unlike)),
+        v(draw("v", kv_heads, n, d, 1.0, unlike)) {}
 
   [[nodiscard]] AttentionInputs inputs() const { return {q.operand(), k.operand(), v.operand()}; }
   [[nodiscard]] Comparison error(const AttentionOptions& options) const {
@@ -40,12 +41,13 @@ struct Problem {
 
  private:
   static QuantizedHeads draw(const std::string& name, std::int64_t heads, std::int64_t rows,
-                             std::int64_t columns, double deviation, std::uint64_t seed) {
-    const RandomStream stream(seed, name);
+                             std::int64_t columns, double deviation, double unlike) {
+    const RandomStream stream(1, name);
     std::vector<float> values;
-    for (std::int64_t i = 0; i < heads * rows * columns; ++i)
-      values.push_back(
-          static_cast<float>(deviation * stream.normal(static_cast<std::uint64_t>(i))));
+    for (std::int64_t i = 0; i < heads * rows * columns; ++i) {
+      const double size = deviation * std::pow(unlike, static_cast<double>(i / (rows * columns)));
+      values.push_back(static_cast<float>(size * stream.normal(static_cast<std::uint64_t>(i))));
+    }
     return quantize_heads(values, heads, rows, columns);
   }
 };
@@ -58,16 +60,21 @@ std::uint64_t saturated(const AttentionResult& result) {
 
 /// One row of one head by scalar dot products: the specification in attention.hpp.
 std::vector<float> specified_row(const AttentionInputs& in, const AttentionOptions& o,
-                                 std::int64_t row) {
+                                 std::int64_t head, std::int64_t row) {
   const Format& f = format(FormatId::e4m3fn);
   const AccumulatorModel& model = find_instruction_model(o.pv_model).accumulator;
   const std::int64_t n = in.k.rows;
   const std::int64_t d = in.q.columns;
+  const std::int64_t kv_head = head / (in.q.heads / in.k.heads);
+  const auto head_of = [&](const AttentionOperand& x) { return &x == &in.q ? head : kv_head; };
   const auto unpacked = [&](const AttentionOperand& x, std::int64_t r, std::int64_t c) {
-    return unpack(f, x.codes[static_cast<std::size_t>(r * x.columns + c)]);
+    return unpack(f, x.codes[static_cast<std::size_t>((head_of(x) * x.rows + r) * x.columns + c)]);
+  };
+  const auto scale_of = [&](const AttentionOperand& x) {
+    return x.inverse_scales[static_cast<std::size_t>(head_of(x))];
   };
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))) * 1.44269504F *
-                      in.q.inverse_scales[0] * in.k.inverse_scales[0];
+                      scale_of(in.q) * scale_of(in.k);
   const auto exp2 = [](float x) { return static_cast<float>(std::exp2(double{x})); };
   std::vector<float> out(static_cast<std::size_t>(in.v.columns), 0.0F);
   float maximum = -INFINITY;
@@ -107,34 +114,54 @@ std::vector<float> specified_row(const AttentionInputs& in, const AttentionOptio
                            : dot_product(model, p, column, out[c]);
     }
   }
-  for (float& x : out) x *= 1.0F / sum * in.v.inverse_scales[0];
+  for (float& x : out) x *= 1.0F / sum * scale_of(in.v);
   return out;
 }
 
 }  // namespace
 
 TEST_CASE("attention: the bits of the specification, row by row", "[attention]") {
-  const Problem problem(1, 1, 5, 100, 32, 2.0);
+  // Tiles of two instructions, heads whose scales differ.
+  const Problem problem(4, 2, 3, 100, 32, 2.0, 1.5);
   const AttentionInputs in = problem.inputs();
   for (const bool two_level : {false, true})
     for (const float threshold : {0.0F, 4.0F})
       for (const float offset : {0.0F, 8.0F}) {
         AttentionOptions options;
-        options.kv_tile = 32;
+        options.kv_tile = 64;
         options.two_level = two_level;
         options.rescale_threshold = threshold;
         options.p_offset = offset;
         const std::vector<float> o = attention(in, options).o;
-        for (std::int64_t row = 0; row < 5; ++row) {
-          const std::vector<float> expected = specified_row(in, options, row);
+        for (std::int64_t i = 0; i < 4 * 3; ++i) {
+          const std::vector<float> expected = specified_row(in, options, i / 3, i % 3);
           for (std::size_t c = 0; c < expected.size(); ++c) {
-            INFO("row " << row << " column " << c << ", two_level " << two_level << ", threshold "
-                        << threshold << ", offset " << offset);
-            CHECK(std::bit_cast<std::uint32_t>(o[static_cast<std::size_t>(row) * 32 + c]) ==
+            INFO("head " << i / 3 << " row " << i % 3 << " column " << c << ", two_level "
+                         << two_level << ", threshold " << threshold << ", offset " << offset);
+            CHECK(std::bit_cast<std::uint32_t>(o[static_cast<std::size_t>(i) * 32 + c]) ==
                   std::bit_cast<std::uint32_t>(expected[c]));
           }
         }
       }
+}
+
+TEST_CASE("attention: P saturates from halfway between 448 and 480 on", "[attention]") {
+  // Equal scores: every p is 2^p_offset, which no other rounding touches.
+  const auto counts = [](float p) {
+    AttentionOptions options;
+    options.p_offset = std::log2(p);
+    const std::vector<std::uint8_t> zero(32 * 32, 0);
+    const std::array<float, 1> one{1.0F};
+    const AttentionOperand x{FormatId::e4m3fn, zero, 1, 32, 32, one};
+    const AttentionResult result = attention({x, x, x}, options);
+    return std::pair(saturated(result), result.tiles[0].p_max);
+  };
+  for (const float p : {440.0F, 456.0F, 463.0F, 465.0F, 472.0F, 480.0F}) {
+    const auto [count, largest] = counts(p);
+    INFO("p " << p << " became " << largest);
+    CHECK(std::abs(largest / p - 1.0F) < 1e-6F);
+    CHECK(count == (p > 464.0F ? 32 * 32 : 0));
+  }
 }
 
 TEST_CASE("attention: near FP64 with heads, groups, tiles and a causal mask", "[attention]") {

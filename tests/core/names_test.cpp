@@ -28,7 +28,7 @@ void check_names(int count, Enum (*find)(std::string_view)) {
 }  // namespace
 
 TEST_CASE("names: every value is found by its own name", "[core]") {
-  check_names<AccumulationKind>(5, find_accumulation_kind);
+  check_names<AccumulationKind>(kAccumulationKinds, find_accumulation_kind);
   check_names<ProductExponent>(2, find_product_exponent);
   check_names<HalfCExponent>(2, find_half_c_exponent);
   check_names<HalvesOrder>(2, find_halves_order);

@@ -70,6 +70,18 @@ TEST_CASE("a rerun gives the same bytes, plots included, and clears what is stal
   CHECK(names_in(first.folder) == std::set<std::string>{"error.csv", "notes.txt", "result.json"});
 }
 
+TEST_CASE("a rerun removes nothing outside its folder, whatever result.json lists",
+          "[experiment]") {
+  const TemporaryFolder out("outside");
+  const WrittenRun run = write_sample(out.path(), Plots::skip);
+  std::ofstream(out.path() / "mine.csv") << "1";
+  nlohmann::json json = nlohmann::json::parse(read_file(run.folder / "result.json"));
+  json["files"] = {"../mine.csv", (out.path() / "mine.csv").string(), "..", "", 7};
+  std::ofstream(run.folder / "result.json") << json;
+  write_sample(out.path(), Plots::skip);
+  CHECK(std::filesystem::exists(out.path() / "mine.csv"));
+}
+
 TEST_CASE("a folder that cannot be written is named", "[experiment]") {
   const TemporaryFolder out("unwritable");
   std::ofstream(out.path() / "file") << "";

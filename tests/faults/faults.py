@@ -161,6 +161,11 @@ def prepare_quantize(folder):
     run(folder, ["quantize", "b.npy", "--recipe", "te-current", "-o", "q.safetensors"])
 
 
+def prepare_attention(folder):
+    inputs(folder)
+    run(folder, ["attn", "b.npy", "a.npy", "a.npy", "-o", "o.npy"])
+
+
 def prepare_report(folder):
     run(folder, ["run", "walkthrough", "--quick", "--no-plots", "--out", "."])
     (folder / "report.html").write_text("old")
@@ -178,6 +183,9 @@ COMMANDS = [
             ["out/verify/result.json"], volatile=["out/verify/result.json"]),
     Command("quantize", ["quantize", "a.npy", "--recipe", "te-current", "-o", "q.safetensors"], prepare_quantize,
             ["q.safetensors"]),
+    Command("quantize tiles", ["quantize", "a.npy", "--recipe", "deepgemm", "-o", "q.safetensors"], prepare_quantize,
+            ["q.safetensors"]),
+    Command("attn", ["attn", "a.npy", "b.npy", "b.npy", "-o", "o.npy"], prepare_attention, ["o.npy"]),
     # Its log grows point by point: what counts is that it can be continued.
     Command("sweep", SWEEP, lambda folder: None, ["s/sweep.json"], again=[*SWEEP, "--resume"]),
     Command("train", TRAIN, lambda folder: None, ["c.safetensors"], again=TRAIN),

@@ -113,6 +113,24 @@ TEST_CASE("a gated block has the 14 operations of the FP8 guide", "[model]") {
   CHECK(row(block_operations(mixtral), "up = x W_up").gemm_flops == 2.0 * 2048 * 4096 * 14336 * 2);
 }
 
+TEST_CASE("a layer keeps what its backward pass reads, by hand", "[model]") {
+  const auto elements = [](const char* model, const char* scheme) {
+    std::vector<std::int64_t> counts;
+    for (const KeptActivation& kept :
+         kept_activations(find_training_setup(model).shape, find_training_scheme(scheme)))
+      counts.push_back(kept.elements);
+    return counts;
+  };
+  const std::int64_t h = 4096;
+  const std::int64_t f = 11008;
+  // Gated: the activation reads two products.
+  CHECK(elements("llama-7b", "bf16") == std::vector<std::int64_t>{h, h, 3 * h, h, h, h, 2 * f, f});
+  // FP8 keeps the projection's input beside the output of attention.
+  CHECK(elements("llama-7b", "fp8-lm") ==
+        std::vector<std::int64_t>{h, h, 3 * h, h, h, h, 2 * f, f, h});
+  CHECK(elements("7b", "bf16")[6] == 4 * h);
+}
+
 TEST_CASE("unknown schemes are named with the known ones", "[model]") {
   CHECK_THROWS_WITH(find_training_scheme("fp4"), contains("'fp4'") && contains("fp8-lm"));
 }

@@ -60,6 +60,48 @@ TEST_CASE("synthetic language: frequencies fall, contexts repeat, segments are c
   CHECK(repeats(batch) > 10 * (1 + repeats(synthetic_language(plain, 1)->batch(0, 64, 128))));
 }
 
+TEST_CASE("synthetic language: copies are as long and as frequent as asked for", "[train]") {
+  // Tokens hardly repeat by chance here: a token that follows its predecessor's copy is a copy.
+  const LanguageOptions options{.vocabulary = 50000,
+                                .zipf_exponent = 0.01,
+                                .markov_share = 0.0,
+                                .copy_share = 0.1,
+                                .copy_length = 16};
+  const Batch batch = synthetic_language(options, 1)->batch(0, 64, 512);
+  std::map<std::int64_t, int> lengths;
+  std::int64_t copied = 0;
+  for (std::int64_t s = 0; s < 64; ++s) {
+    std::map<std::int32_t, std::int64_t> last;
+    std::int64_t run = 0;
+    std::int64_t from = -2;
+    for (std::int64_t t = 0; t < 512; ++t) {
+      const std::int32_t token = batch.inputs[static_cast<std::size_t>(s * 512 + t)];
+      const auto seen = last.find(token);
+      const std::int64_t source = seen == last.end() ? -1 : seen->second;
+      copied += source >= 0 ? 1 : 0;
+      if (source >= 0 && source == from + 1) {
+        ++run;
+      } else {
+        if (run > 0) ++lengths[run + 1];
+        run = 0;
+      }
+      from = source >= 0 ? source : -2;
+      if (seen == last.end()) last[token] = t;
+    }
+  }
+  // Two copies may follow each other without a seam, and a copy may be of copies.
+  int whole = 0;
+  int all = 0;
+  for (const auto& [length, count] : lengths) {
+    all += count;
+    whole += length == 16 ? count : 0;
+  }
+  CHECK(whole > all / 2);
+  const double share = static_cast<double>(copied) / (64.0 * 512.0);
+  CHECK(share > 0.06);
+  CHECK(share < 0.1);
+}
+
 TEST_CASE("text: bytes of a file, around its end", "[train]") {
   const TemporaryFolder folder("text");
   write_text(folder / "abc.txt", "abc");

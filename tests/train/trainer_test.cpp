@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <thread>
 
 #include "catch.hpp"
@@ -78,6 +79,56 @@ TEST_CASE("training learns: FP32 and FP8 runs end far below the first loss", "[t
     CHECK(std::abs(first - std::log(64.0)) < 0.1);
     CHECK(last < first - 0.5);
   }
+}
+
+TEST_CASE("matrices of linear layers decay; embeddings and norms do not", "[train]") {
+  const auto after = [](double weight_decay) {
+    TrainerOptions options = small_options("fp32");
+    options.optimizer.weight_decay = weight_decay;
+    Trainer trainer(options, language());
+    trainer.compute_gradients(0, {});
+    // Without gradients all that moves a weight is its decay.
+    for (auto* p : trainer.model().parameters())
+      std::fill(p->gradient.begin(), p->gradient.end(), 0.0F);
+    trainer.apply_gradients(0.0);
+    std::map<std::string, std::vector<float>> weights;
+    for (const auto* p : trainer.model().parameters()) weights[p->name] = p->value;
+    return weights;
+  };
+  const auto kept = after(0.0);
+  const auto decayed = after(0.1);
+  int matrices = 0;
+  for (const auto& [name, value] : kept) {
+    const bool linear =
+        name.find("embedding") == std::string::npos && name.find("norm") == std::string::npos;
+    INFO(name);
+    CHECK((decayed.at(name) != value) == linear);
+    matrices += linear ? 1 : 0;
+  }
+  CHECK(matrices == 5);
+}
+
+TEST_CASE("layers that end in the residual stream start smaller by sqrt(2 layers)", "[train]") {
+  TrainerOptions options = small_options("fp32");
+  std::get<TransformerShape>(options.model) = {
+      .vocabulary = 64, .length = 16, .width = 64, .layers = 8, .heads = 2, .hidden = 256};
+  Trainer trainer(options, language());
+  std::map<std::string, std::pair<double, double>> of;  // sum of squares and count
+  for (const auto* p : trainer.model().parameters()) {
+    const std::string kind = p->name.substr(p->name.find('.') + 1);
+    for (const float x : p->value)
+      of[kind].first += static_cast<double>(x) * static_cast<double>(x);
+    of[kind].second += static_cast<double>(p->value.size());
+  }
+  const auto deviation = [&](const std::string& kind) {
+    REQUIRE(of.count(kind) == 1);
+    return std::sqrt(of[kind].first / of[kind].second);
+  };
+  // 1 / sqrt(inputs), and a quarter of that after 8 layers of two such layers each.
+  CHECK(std::abs(deviation("qkv.weight") * 8.0 - 1.0) < 0.02);
+  CHECK(std::abs(deviation("projection.weight") * 8.0 - 0.25) < 0.005);
+  CHECK(std::abs(deviation("up.weight") * 8.0 - 1.0) < 0.02);
+  CHECK(std::abs(deviation("down.weight") * 16.0 - 0.25) < 0.005);
 }
 
 TEST_CASE("a trainer refuses shapes and schedules that make no sense", "[train]") {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/metrics/comparison.hpp"
@@ -82,7 +83,7 @@ void validate(const AccumulationQuestion& q, const AccumulatorModel& model) {
   require(q.promotion_interval >= 0 && q.promotion_interval % model.terms == 0,
           "promotion_interval", fmt::format("0 or a multiple of the model's {} terms", model.terms),
           fmt::format("{}", q.promotion_interval));
-  require(model.kind != AccumulationKind::exact, "model", "one that rounds on the way", "exact");
+  require(!traits_of(model).keeps_all, "model", "one that rounds on the way", "exact");
 }
 
 /// One dot product from term to term; notes it in `shots`, and in `record` unless that is null.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -55,7 +56,7 @@ std::string describe_model(const InstructionModel& model) {
 /// Whether running sums can be cut between two steps of the model.
 bool adds_stepwise(const InstructionModel& model) {
   return format(model.a_format).storage_bits == 8 && format(model.b_format).storage_bits == 8 &&
-         model.accumulator.kind != AccumulationKind::exact;
+         !traits_of(model.accumulator).keeps_all;
 }
 
 std::string_view fate_of(const CastResult& result, const Unpacked& decoded) {

@@ -51,6 +51,8 @@ nb::dict to_dict(const AccumulatorModel& model) {
     d["min_alignment_exponent"] = model.min_alignment_exponent;
   d["half_c_exponent"] = to_string(model.half_c_exponent);
   d["halves_order"] = to_string(model.halves_order);
+  d["second_stage_fraction_bits"] = model.second_stage_fraction_bits;
+  d["takes_ue4m3_per_32"] = model.takes_ue4m3_per_32;
   return d;
 }
 
@@ -80,7 +82,8 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
                             int output_fraction_bits, std::string_view rounding,
                             std::string_view output_format, std::string_view product_exponent,
                             int product_fraction_bits, std::optional<int> min_alignment_exponent,
-                            std::string_view half_c_exponent, std::string_view halves_order) {
+                            std::string_view half_c_exponent, std::string_view halves_order,
+                            int second_stage_fraction_bits, bool takes_ue4m3_per_32) {
   AccumulatorModel model;
   model.kind = find_accumulation_kind(kind);
   model.terms = terms;
@@ -93,6 +96,8 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
   model.min_alignment_exponent = min_alignment_exponent.value_or(kNoMinAlignmentExponent);
   model.half_c_exponent = find_half_c_exponent(half_c_exponent);
   model.halves_order = find_halves_order(halves_order);
+  model.second_stage_fraction_bits = second_stage_fraction_bits;
+  model.takes_ue4m3_per_32 = takes_ue4m3_per_32;
   validate(model);
   return model;
 }
@@ -109,7 +114,7 @@ void bind_registry(nb::module_& m) {
       .def(nb::new_(&make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
            "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
            "product_fraction_bits"_a, "min_alignment_exponent"_a.none(), "half_c_exponent"_a,
-           "halves_order"_a);
+           "halves_order"_a, "second_stage_fraction_bits"_a, "takes_ue4m3_per_32"_a);
   m.def(
       "find_model", [](std::string_view name) { return to_dict(find_instruction_model(name)); },
       "name"_a);

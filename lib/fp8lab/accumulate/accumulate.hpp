@@ -17,6 +17,7 @@
 #include <span>
 
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/scales.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab {
@@ -35,6 +36,15 @@ float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
 float dot_product(const AccumulatorModel& model, FormatId a_format,
                   std::span<const std::uint32_t> a, FormatId b_format,
                   std::span<const std::uint32_t> b, float c = 0.0F);
+
+/// The same of a unit that applies block scales itself, one of A and one of B for every
+/// `scales.block` terms (`AccumulatorUnit::takes_scales` says which it takes). Empty scales
+/// are 1. Throws `Error` for scales of another format, block or number.
+float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
+                  std::span<const Unpacked> b, const BlockScales& scales, float c = 0.0F);
+float dot_product(const AccumulatorModel& model, FormatId a_format,
+                  std::span<const std::uint32_t> a, FormatId b_format,
+                  std::span<const std::uint32_t> b, const BlockScales& scales, float c = 0.0F);
 
 /// The NaN that every model returns.
 inline constexpr std::uint32_t kCanonicalNan = 0x7fffffff;

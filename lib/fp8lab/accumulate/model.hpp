@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -18,7 +20,15 @@ enum class AccumulationKind : std::uint8_t {
   float32,            ///< sequential binary32 additions, nearest even
   exact,              ///< the exact sum, rounded once to binary32, nearest even
   fp16_halves,  ///< FP8 as FP16, two chained fused steps from zero, then a binary32 sum with c
+  exact_dot_product,         ///< the exact sum of c and `terms` products, rounded once a step
+  flushed_pairwise_sum,      ///< binary32 sums of pairs, everything subnormal made zero
+  two_stage_dot_product,     ///< products aligned and truncated, then their sum and c rounded down
+  even_odd_dot_product,      ///< the same of the sums of even and of odd products
+  fused_multiply_add,        ///< binary32, one term after the other, nearest even
+  scaled_dot_product,        ///< the fused step of products whose scales enter the alignment
+  scaled_group_dot_product,  ///< the same of scaled exact sums of 16 products each
 };
+inline constexpr int kAccumulationKinds = 12;
 std::string_view to_string(AccumulationKind kind);
 /// Throws `Error`.
 AccumulationKind find_accumulation_kind(std::string_view name);
@@ -79,6 +89,23 @@ inline constexpr int kNoMinAlignmentExponent = -1024;
 /// The other fields are those of the two steps. A last, partial instruction is filled
 /// with zeros. Known from machine code that ptxas makes for sm_90 and sm_100a (two HMMA,
 /// and FADD or HADD2); recorded rows of H100 and B200 replay with chained halves.
+///
+/// The kinds below are from the literature on AMD's and on block-scaled units; each is told in
+/// full where its class is, in `units/`.
+///
+/// `exact_dot_product` (CDNA1): c + `terms` products exactly, rounded to binary32, nearest even.
+/// `flushed_pairwise_sum` (CDNA2): `terms` 2 or 4 products, each rounded to binary32, summed in
+/// pairs, then added to c; subnormal operands, c, and every result below 2^-126 become zero.
+/// `two_stage_dot_product` (CDNA3): products aligned to the largest of them and truncated to
+/// `alignment_fraction_bits`; their sum, rounded down to `second_stage_fraction_bits` at the
+/// larger exponent of both, and c, rounded down to `alignment_fraction_bits`, are added and
+/// rounded to binary32, nearest even.
+/// `even_odd_dot_product` (CDNA3, FP8): the first stage for even and for odd products apart.
+/// `fused_multiply_add` (MFMA of binary32): c = fma(a, b, c) of one term after the other.
+/// `scaled_dot_product` (mxf8f6f4): `fused_dot_product` of products whose exponents include those
+/// of one UE8M0 scale an operand and step. Without scales they are 1.
+/// `scaled_group_dot_product` (mxf4nvf4): exact sums of 16 products of E2M1, each times its two
+/// scales and with the scales' exponent, and c are the terms of a fused step.
 struct AccumulatorModel {
   AccumulationKind kind = AccumulationKind::fused_dot_product;
   int terms = 32;
@@ -91,6 +118,10 @@ struct AccumulatorModel {
   int min_alignment_exponent = kNoMinAlignmentExponent;
   HalfCExponent half_c_exponent = HalfCExponent::stored;
   HalvesOrder halves_order = HalvesOrder::chained;
+  /// Of `two_stage_dot_product` and `even_odd_dot_product`: 31, or 32, where the sum with c is
+  /// rounded down to 31 before the last rounding. Sources disagree, see registry.cpp.
+  int second_stage_fraction_bits = 31;
+  bool takes_ue4m3_per_32 = false;  ///< of `scaled_group_dot_product`: else UE4M3 per 16 only
 
   friend bool operator==(const AccumulatorModel&, const AccumulatorModel&) = default;
 };
@@ -98,8 +129,18 @@ struct AccumulatorModel {
 /// Throws `Error` unless every field is in its documented range.
 void validate(const AccumulatorModel& model);
 
+/// The model's parameters by name, as text, `kind` first: what tells one model from another, in
+/// checkpoints, lists and reports. The oldest parameters are always there; one that only some
+/// units have is there for these.
+struct ModelParameter {
+  std::string_view name;
+  std::string text;
+};
+std::vector<ModelParameter> parameters_of(const AccumulatorModel& model);
+
 /// Whether the model takes operands of these formats: `fp16_halves` takes 8-bit formats
-/// whose values are all FP16 values (E4M3 and E5M2 among them), the others any.
+/// whose values are all FP16 values (E4M3 and E5M2 among them), `fused_multiply_add` binary32,
+/// block-scaled ones what their scales are for, the others any tensor-core input.
 bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b);
 /// Throws `Error` naming `a` or `b` unless it does.
 void require_formats(const AccumulatorModel& model, FormatId a, FormatId b);
@@ -120,6 +161,9 @@ struct ReplayedRows {
   int rows;  ///< of the whole file
 };
 
+/// Whose chips have an instruction: AMD's read and write FNUZ codes, NVIDIA's OCP's.
+enum class Vendor : std::uint8_t { nvidia, amd };
+
 /// A named instruction: its inputs, how it accumulates, and how that is known.
 struct InstructionModel {
   std::string_view name;
@@ -129,6 +173,7 @@ struct InstructionModel {
   Standing standing;
   std::string_view source;
   std::span<const ReplayedRows> evidence = {};
+  Vendor vendor = Vendor::nvidia;  ///< of a definition it says nothing
 };
 
 /// Every registered model, hardware first.

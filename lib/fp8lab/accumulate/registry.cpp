@@ -1,22 +1,11 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <string>
-#include <vector>
 
-#include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/names.hpp"
 
 namespace fp8lab {
 namespace {
-
-constexpr std::array<std::string_view, 5> kKindNames{"fused_dot_product", "sequential", "float32",
-                                                     "exact", "fp16_halves"};
-constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "normalized"};
-constexpr std::array<std::string_view, 2> kHalfCExponentNames{"stored", "widened"};
-constexpr std::array<std::string_view, 2> kHalvesOrderNames{"chained", "separate"};
 
 using enum FormatId;
 
@@ -44,6 +33,25 @@ constexpr std::string_view kHalvesRows =
 constexpr std::string_view kSeparate =
     "two HMMA and two additions in machine code of sm_90a (ptxas 12.4 to 12.6)";
 constexpr std::string_view kMmaSim = "MMA-Sim, arXiv 2511.10909";
+constexpr std::string_view kTuring =
+    "MMA-Sim, arXiv 2511.10909 (the m16n8k8 shape; m8n8k4 takes 4 terms a step)";
+constexpr std::string_view kTuringHalf =
+    "MMA-Sim, arXiv 2511.10909; that its lower limit is Ampere's is assumed";
+constexpr std::string_view kMxf8Source =
+    "MMA-Sim, arXiv 2511.10909: scales enter the exponents before the alignment";
+constexpr std::string_view kMxf4Source =
+    "MMA-Sim, arXiv 2511.10909: 35 bits (a report from a B200, DeepGEMM issue 176, says 34 to 37)";
+constexpr std::string_view kCdna1Source =
+    "MMA-Sim's later state and the MATLAB models of Khattak and Mikaitis; MMA-Sim's release adds "
+    "pairs of products in binary32 instead";
+constexpr std::string_view kCdna2Source = "MMA-Sim, arXiv 2511.10909, both states";
+constexpr std::string_view kCdna2OldBf16 =
+    "MMA-Sim, arXiv 2511.10909, both states: groups of 2 (the MATLAB models' code takes 4)";
+constexpr std::string_view kCdna3Source =
+    "MMA-Sim's release and the MATLAB models: 31 bits in the second stage; MMA-Sim's later state "
+    "has 32, then 31";
+constexpr std::string_view kCdnaFloatSource =
+    "MMA-Sim, arXiv 2511.10909: one IEEE 754 fused multiply-add a term, in order";
 
 // The files that stand behind a measured model. The rows of each are of one GPU.
 constexpr std::array kVolta{ReplayedRows{"v100_mma_f16", "V100", 500}};
@@ -68,6 +76,7 @@ constexpr std::array kBlackwellE5m2{ReplayedRows{"b200_mma_e5m2", "B200", 1000}}
 constexpr int kAmpereFloor = -132;
 constexpr int kHopperFloor = -133;
 constexpr int kWgmma8Floor = -139;
+constexpr int kMxf4Floor = -139;  // MMA-Sim's later state
 /// FP16 output, by the MATLAB models; MMA-Sim's are lower by one.
 constexpr int kVoltaHalfFloor = -19;
 constexpr int kAmpereHalfFloor = -20;
@@ -139,12 +148,64 @@ constexpr AccumulatorModel kHalves8Half = halves_of(kHopper16Half);
 constexpr AccumulatorModel kSeparate8 = halves_of(kHopper16, HalvesOrder::separate);
 constexpr AccumulatorModel kSeparate8Half = halves_of(kHopper16Half, HalvesOrder::separate);
 constexpr AccumulatorModel kTcgen8 = fused(32, 25, 23, kHopperFloor);
+// No sum of FP8 products is so small that a limit of FP16 outputs could matter to these.
+constexpr AccumulatorModel kTcgen8Half = fused_to_half(32, 25);
+
+constexpr AccumulatorModel scaled(AccumulationKind kind, int terms, int alignment, int floor) {
+  AccumulatorModel model = fused(terms, alignment, 23, floor);
+  model.kind = kind;
+  return model;
+}
+
+constexpr AccumulatorModel kMxf8f6f4 =
+    scaled(AccumulationKind::scaled_dot_product, 32, 25, kHopperFloor);
+constexpr AccumulatorModel kMxf4nvf4 =
+    scaled(AccumulationKind::scaled_group_dot_product, 64, 35, kMxf4Floor);
+constexpr AccumulatorModel kMxf4nvf4Wide = [] {
+  AccumulatorModel model = kMxf4nvf4;
+  model.takes_ue4m3_per_32 = true;
+  return model;
+}();
+
+/// AMD's units: binary32 sums of `terms` a step, rounded to nearest even.
+constexpr AccumulatorModel cdna(AccumulationKind kind, int terms) {
+  return {.kind = kind,
+          .terms = terms,
+          .alignment_fraction_bits = 24,
+          .output_fraction_bits = 23,
+          .rounding = RoundingMode::nearest_even};
+}
+
+constexpr AccumulatorModel kCdna1Four = cdna(AccumulationKind::exact_dot_product, 4);
+constexpr AccumulatorModel kCdna1Two = cdna(AccumulationKind::exact_dot_product, 2);
+constexpr AccumulatorModel kCdna2Four = cdna(AccumulationKind::flushed_pairwise_sum, 4);
+constexpr AccumulatorModel kCdna2Two = cdna(AccumulationKind::flushed_pairwise_sum, 2);
+constexpr AccumulatorModel kCdna3Eight = cdna(AccumulationKind::two_stage_dot_product, 8);
+constexpr AccumulatorModel kCdna3Four = cdna(AccumulationKind::two_stage_dot_product, 4);
+constexpr AccumulatorModel kCdna3Fp8 = cdna(AccumulationKind::even_odd_dot_product, 16);
+constexpr AccumulatorModel kCdnaFloat = cdna(AccumulationKind::fused_multiply_add, 1);
 
 using enum Standing;
+
+/// An instruction that is known from publications alone.
+constexpr InstructionModel literature(std::string_view name, FormatId a, FormatId b,
+                                      const AccumulatorModel& accumulator,
+                                      std::string_view source = kMmaSim) {
+  return {name, a, b, accumulator, from_literature, source};
+}
+
+constexpr InstructionModel amd(std::string_view name, FormatId a, FormatId b,
+                               const AccumulatorModel& accumulator, std::string_view source) {
+  InstructionModel model = literature(name, a, b, accumulator, source);
+  model.vendor = Vendor::amd;
+  return model;
+}
 
 constexpr std::array kModels{
     InstructionModel{"sm70.mma.f16", f16, f16, kVolta16, measured, kRecorded, kVolta},
     InstructionModel{"sm70.mma.f16.f16", f16, f16, kVolta16Half, measured, kRecorded, kVoltaHalf},
+    literature("sm75.mma.f16", f16, f16, kAmpere16, kTuring),
+    literature("sm75.mma.f16.f16", f16, f16, kAmpere16Half, kTuringHalf),
     InstructionModel{"sm80.mma.f16", f16, f16, kAmpere16, measured, kRecorded, kAmpere},
     InstructionModel{"sm80.mma.f16.f16", f16, f16, kAmpere16Half, measured, kRecorded, kAmpereHalf},
     InstructionModel{"sm80.mma.bf16", bf16, bf16, kAmpere16, measured, kAmpereElsewhere},
@@ -157,6 +218,10 @@ constexpr std::array kModels{
     InstructionModel{"sm89.mma.tf32", tf32, tf32, kAmpereTf32, measured, kAdaElsewhere},
     InstructionModel{"sm89.mma.e4m3.f16", e4m3fn, e4m3fn, kAda8Half, measured, kRecorded, kAdaHalf},
     InstructionModel{"sm89.mma.e5m2.f16", e5m2, e5m2, kAda8Half, measured, kAdaElsewhere},
+    literature("sm89.mma.e4m3.e5m2", e4m3fn, e5m2, kAda8),
+    literature("sm89.mma.e5m2.e4m3", e5m2, e4m3fn, kAda8),
+    literature("sm89.mma.e4m3.e5m2.f16", e4m3fn, e5m2, kAda8Half),
+    literature("sm89.mma.e5m2.e4m3.f16", e5m2, e4m3fn, kAda8Half),
     InstructionModel{"sm90.mma.f16", f16, f16, kHopper16, measured, kHopperElsewhere},
     InstructionModel{"sm90.mma.f16.f16", f16, f16, kHopper16Half, measured, kRecorded, kHopperHalf},
     InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, measured, kRecorded, kHopperBf16},
@@ -174,6 +239,7 @@ constexpr std::array kModels{
                      kSeparate},
     InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, kSeparate8Half, assumed, kSeparate},
     InstructionModel{"sm90.wgmma.f16", f16, f16, kHopper16, from_literature, kMmaSim},
+    literature("sm90.wgmma.f16.f16", f16, f16, kHopper16Half),
     InstructionModel{"sm90.wgmma.bf16", bf16, bf16, kHopper16, from_literature, kMmaSim},
     InstructionModel{"sm90.wgmma.tf32", tf32, tf32, kHopperTf32, from_literature, kMmaSim},
     InstructionModel{"sm90.wgmma.e4m3", e4m3fn, e4m3fn, kWgmma8, measured, kWgmmaRows, kWgmmaE4m3},
@@ -184,6 +250,8 @@ constexpr std::array kModels{
                      "as the unmixed instructions"},
     InstructionModel{"sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn, kWgmma8Half, from_literature, kMmaSim},
     InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, kWgmma8Half, from_literature, kMmaSim},
+    literature("sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, kWgmma8Half),
+    literature("sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, kWgmma8Half),
     InstructionModel{"sm100.mma.f16", f16, f16, kHopper16, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.mma.f16.f16", f16, f16, kHopper16Half, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.mma.bf16", bf16, bf16, kHopper16, measured, kBlackwellElsewhere},
@@ -196,6 +264,53 @@ constexpr std::array kModels{
     InstructionModel{"sm100.mma.e5m2.f16", e5m2, e5m2, kHalves8Half, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.tcgen05.e4m3", e4m3fn, e4m3fn, kTcgen8, from_literature, kMmaSim},
     InstructionModel{"sm100.tcgen05.e5m2", e5m2, e5m2, kTcgen8, from_literature, kMmaSim},
+    literature("sm100.tcgen05.f16", f16, f16, kHopper16),
+    literature("sm100.tcgen05.f16.f16", f16, f16, kHopper16Half),
+    literature("sm100.tcgen05.bf16", bf16, bf16, kHopper16),
+    literature("sm100.tcgen05.tf32", tf32, tf32, kHopperTf32),
+    literature("sm100.tcgen05.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),
+    literature("sm100.tcgen05.e5m2.f16", e5m2, e5m2, kTcgen8Half),
+    literature("sm100.tcgen05.e4m3.e5m2", e4m3fn, e5m2, kTcgen8),
+    literature("sm100.tcgen05.e5m2.e4m3", e5m2, e4m3fn, kTcgen8),
+    literature("sm100.tcgen05.e4m3.e5m2.f16", e4m3fn, e5m2, kTcgen8Half),
+    literature("sm100.tcgen05.e5m2.e4m3.f16", e5m2, e4m3fn, kTcgen8Half),
+    literature("sm100.tcgen05.mxf8f6f4.e4m3", e4m3fn, e4m3fn, kMxf8f6f4, kMxf8Source),
+    literature("sm100.tcgen05.mxf8f6f4.e5m2", e5m2, e5m2, kMxf8f6f4, kMxf8Source),
+    literature("sm100.tcgen05.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, kMxf8f6f4, kMxf8Source),
+    literature("sm100.tcgen05.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, kMxf8f6f4, kMxf8Source),
+    literature("sm100.tcgen05.mxf4nvf4", e2m1, e2m1, kMxf4nvf4, kMxf4Source),
+    literature("sm120.mma.f16", f16, f16, kHopper16),
+    literature("sm120.mma.f16.f16", f16, f16, kHopper16Half),
+    literature("sm120.mma.bf16", bf16, bf16, kHopper16),
+    literature("sm120.mma.tf32", tf32, tf32, kHopperTf32),
+    literature("sm120.mma.e4m3", e4m3fn, e4m3fn, kTcgen8),
+    literature("sm120.mma.e5m2", e5m2, e5m2, kTcgen8),
+    literature("sm120.mma.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),
+    literature("sm120.mma.e5m2.f16", e5m2, e5m2, kTcgen8Half),
+    literature("sm120.mma.e4m3.e5m2", e4m3fn, e5m2, kTcgen8),
+    literature("sm120.mma.e5m2.e4m3", e5m2, e4m3fn, kTcgen8),
+    literature("sm120.mma.e4m3.e5m2.f16", e4m3fn, e5m2, kTcgen8Half),
+    literature("sm120.mma.e5m2.e4m3.f16", e5m2, e4m3fn, kTcgen8Half),
+    literature("sm120.mma.mxf8f6f4.e4m3", e4m3fn, e4m3fn, kMxf8f6f4, kMxf8Source),
+    literature("sm120.mma.mxf8f6f4.e5m2", e5m2, e5m2, kMxf8f6f4, kMxf8Source),
+    literature("sm120.mma.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, kMxf8f6f4, kMxf8Source),
+    literature("sm120.mma.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, kMxf8f6f4, kMxf8Source),
+    literature("sm120.mma.mxf4nvf4", e2m1, e2m1, kMxf4nvf4Wide, kMxf4Source),
+    amd("gfx908.mfma.f16", f16, f16, kCdna1Four, kCdna1Source),
+    amd("gfx908.mfma.bf16", bf16, bf16, kCdna1Two, kCdna1Source),
+    amd("gfx908.mfma.f32", f32, f32, kCdnaFloat, kCdnaFloatSource),
+    amd("gfx90a.mfma.f16", f16, f16, kCdna2Four, kCdna2Source),
+    amd("gfx90a.mfma.bf16", bf16, bf16, kCdna2Two, kCdna2OldBf16),
+    amd("gfx90a.mfma.bf16_1k", bf16, bf16, kCdna2Four, kCdna2Source),
+    amd("gfx90a.mfma.f32", f32, f32, kCdnaFloat, kCdnaFloatSource),
+    amd("gfx942.mfma.f16", f16, f16, kCdna3Eight, kCdna3Source),
+    amd("gfx942.mfma.bf16", bf16, bf16, kCdna3Eight, kCdna3Source),
+    amd("gfx942.mfma.xf32", tf32, tf32, kCdna3Four, kCdna3Source),
+    amd("gfx942.mfma.fp8", e4m3fnuz, e4m3fnuz, kCdna3Fp8, kCdna3Source),
+    amd("gfx942.mfma.bf8", e5m2fnuz, e5m2fnuz, kCdna3Fp8, kCdna3Source),
+    amd("gfx942.mfma.fp8.bf8", e4m3fnuz, e5m2fnuz, kCdna3Fp8, kCdna3Source),
+    amd("gfx942.mfma.bf8.fp8", e5m2fnuz, e4m3fnuz, kCdna3Fp8, kCdna3Source),
+    amd("gfx942.mfma.f32", f32, f32, kCdnaFloat, kCdnaFloatSource),
     InstructionModel{"exact", e4m3fn, e4m3fn, of_kind(AccumulationKind::exact), definition,
                      "exact sum, one rounding to binary32"},
     InstructionModel{
@@ -222,74 +337,6 @@ std::string join_names() {
 }
 
 }  // namespace
-
-void validate(const AccumulatorModel& m) {
-  const auto check = [](std::string_view field, int value, int low, int high) {
-    require(value >= low && value <= high, field, fmt::format("{} .. {}", low, high),
-            fmt::format("{}", value));
-  };
-  check("terms", m.terms, 1, 256);
-  check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 64);
-  check("output_fraction_bits", m.output_fraction_bits, 1, 23);
-  check("product_fraction_bits", m.product_fraction_bits, -1, 23);
-  if (m.min_alignment_exponent != kNoMinAlignmentExponent)
-    check("min_alignment_exponent", m.min_alignment_exponent, -300, 100);
-  require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
-          "f32 or f16", format(m.output_format).name);
-  require(m.rounding != RoundingMode::stochastic, "rounding", "a deterministic mode", "stochastic");
-  if (m.kind == AccumulationKind::fp16_halves)
-    require(m.terms % 4 == 0, "terms", "a multiple of 4 (fp16_halves)", fmt::format("{}", m.terms));
-}
-
-bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
-  return model.kind != AccumulationKind::fp16_halves ||
-         (fits_half(format(a)) && fits_half(format(b)));
-}
-
-void require_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
-  if (takes_formats(model, a, b)) return;
-  const bool first = !fits_half(format(a));
-  throw Error(first ? "a" : "b", "an 8-bit format whose values FP16 has (fp16_halves)",
-              format(first ? a : b).name);
-}
-
-std::string_view to_string(AccumulationKind kind) {
-  return kKindNames[static_cast<std::size_t>(kind)];
-}
-
-AccumulationKind find_accumulation_kind(std::string_view name) {
-  return find_enumerator<AccumulationKind>(kKindNames, "kind", name);
-}
-
-std::string_view to_string(ProductExponent exponent) {
-  return kProductExponentNames[static_cast<std::size_t>(exponent)];
-}
-
-ProductExponent find_product_exponent(std::string_view name) {
-  return find_enumerator<ProductExponent>(kProductExponentNames, "product_exponent", name);
-}
-
-std::string_view to_string(HalfCExponent exponent) {
-  return kHalfCExponentNames[static_cast<std::size_t>(exponent)];
-}
-
-HalfCExponent find_half_c_exponent(std::string_view name) {
-  return find_enumerator<HalfCExponent>(kHalfCExponentNames, "half_c_exponent", name);
-}
-
-std::string_view to_string(HalvesOrder order) {
-  return kHalvesOrderNames[static_cast<std::size_t>(order)];
-}
-
-HalvesOrder find_halves_order(std::string_view name) {
-  return find_enumerator<HalvesOrder>(kHalvesOrderNames, "halves_order", name);
-}
-
-std::string_view to_string(Standing standing) {
-  constexpr std::array<std::string_view, 4> kNames{"measured", "from literature", "assumed",
-                                                   "definition"};
-  return kNames[static_cast<std::size_t>(standing)];
-}
 
 std::span<const InstructionModel> instruction_models() { return kModels; }
 

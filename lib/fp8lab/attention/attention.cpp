@@ -6,6 +6,7 @@
 
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
@@ -187,21 +188,23 @@ AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions&
   result.o.resize(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v));
   result.tiles = empty_tiles(shape.n, options.kv_tile);
   const std::int64_t blocks = (shape.m + options.q_tile - 1) / options.q_tile;
+  FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
-  for (std::int64_t i = 0; i < shape.heads * blocks; ++i) {
-    const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
-    const std::int64_t head = i / blocks;
-    const std::int64_t begin = i % blocks * options.q_tile;
-    const std::int64_t rows = std::min(options.q_tile, shape.m - begin);
-    std::vector<AttentionTile> tiles = empty_tiles(shape.n, options.kv_tile);
-    Block(
-        inputs, options, head, begin,
-        std::span(result.o).subspan(static_cast<std::size_t>((head * shape.m + begin) * shape.d_v),
-                                    static_cast<std::size_t>(rows * shape.d_v)))
-        .run(tiles);
+  for (std::int64_t i = 0; i < shape.heads * blocks; ++i)
+    error.guard([&] {
+      const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
+      const std::int64_t head = i / blocks;
+      const std::int64_t begin = i % blocks * options.q_tile;
+      const std::int64_t rows = std::min(options.q_tile, shape.m - begin);
+      std::vector<AttentionTile> tiles = empty_tiles(shape.n, options.kv_tile);
+      const auto o = std::span(result.o).subspan(
+          static_cast<std::size_t>((head * shape.m + begin) * shape.d_v),
+          static_cast<std::size_t>(rows * shape.d_v));
+      Block(inputs, options, head, begin, o).run(tiles);
 #pragma omp critical(fp8lab_attention_tiles)
-    for (std::size_t t = 0; t < tiles.size(); ++t) result.tiles[t] += tiles[t];
-  }
+      for (std::size_t t = 0; t < tiles.size(); ++t) result.tiles[t] += tiles[t];
+    });
+  error.rethrow();
   return result;
 }
 

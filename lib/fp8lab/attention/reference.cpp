@@ -7,6 +7,7 @@
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/parallel.hpp"
 
 namespace fp8lab {
 namespace {
@@ -51,9 +52,7 @@ std::vector<double> attention_reference(const AttentionInputs& inputs, std::span
   const AttentionShape shape = attention_shape(inputs);
   const double scale = static_cast<double>(softmax_scale(inputs, options));
   std::vector<double> o(static_cast<std::size_t>(shape.heads * shape.m * shape.d_v), 0.0);
-#pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
-  for (std::int64_t i = 0; i < shape.heads * shape.m; ++i) {
-    const FloatEnvironment environment;
+  parallel_for(shape.heads * shape.m, threads_of(options), [&](std::int64_t i) {
     const std::int64_t kv_head = i / shape.m / shape.group;
     const std::int64_t row = i % shape.m;
     const std::int64_t seen =
@@ -61,7 +60,7 @@ std::vector<double> attention_reference(const AttentionInputs& inputs, std::span
                        : shape.n;
     reference_row(shape, q.data() + i * shape.d, k.data() + kv_head * shape.n * shape.d,
                   v.data() + kv_head * shape.n * shape.d_v, scale, seen, o.data() + i * shape.d_v);
-  }
+  });
   return o;
 }
 

@@ -176,6 +176,7 @@ void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target tar
   threads = team_size(threads);
   if (kernel_table(target) == nullptr || d.empty() || problem.a.k == 0)
     return gemm_reference(problem, d, threads);
+  if (applies_scales(problem)) return gemm_reference(problem, d, threads);
   if (!enters_in_passing(problem)) return gemm_with_c(problem, d, target, threads);
   if (runs_turned(problem)) return gemm_turned(problem, d, target, threads);
   if (runs_by_halves(problem)) return gemm_by_halves(problem, d, target, threads);

@@ -42,6 +42,9 @@ struct InverseScales {
   std::span<const float> values;
   std::int64_t row_block = 1;
   std::int64_t k_block = 0;  ///< 0 means all of K
+  /// Of scales that the instruction itself applies: e8m0fnu, or e4m3fn for UE4M3. f32: not
+  /// said, which means e8m0fnu for tiles of 32 terms and UE4M3 for tiles of 16.
+  FormatId format = FormatId::f32;
 
   [[nodiscard]] bool empty() const { return values.empty(); }
 };
@@ -92,6 +95,11 @@ CPlacement find_c_placement(std::string_view name);
 /// that do not change along K are applied once, to the whole sum, in the same
 /// order. `c_enters` says where C comes in: a C with promotion or scales needs a name,
 /// since the bits depend on it. A NaN is always kCanonicalNan.
+///
+/// A block-scaled instruction (mxf8f6f4, mxf4nvf4) applies scales of its own block lengths, 32 or
+/// 16 terms, itself: they enter its alignment, need no promotion, and are no scales in the sense
+/// of the paragraph above. Each must be a value of their format. Other scales of such an
+/// instruction are applied after it, as those of all others; without block scales they are 1.
 struct GemmProblem {
   AccumulatorModel model;
   CodeMatrix a;
@@ -103,6 +111,9 @@ struct GemmProblem {
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   CPlacement c_enters = CPlacement::unnamed;
 };
+
+/// Whether the instruction applies these scales itself.
+bool applies_scales(const GemmProblem& problem);
 
 /// Where C of this problem enters: `c_enters`, or `accumulator` where that is unnamed.
 CPlacement c_placement(const GemmProblem& problem);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fp8lab/accumulate/halves.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/gemm/aligned_array.hpp"
 #include "fp8lab/gemm/plan.hpp"
@@ -136,7 +137,7 @@ void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::
 }  // namespace
 
 bool runs_by_halves(const GemmProblem& problem) {
-  if (problem.model.kind != AccumulationKind::fp16_halves) return false;
+  if (traits_of(problem.model).arithmetic != Arithmetic::halves) return false;
   GemmProblem steps;
   steps.model = step_of_halves(problem.model);
   steps.a.format = steps.b.format = FormatId::f16;

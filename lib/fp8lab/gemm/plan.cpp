@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "fp8lab/accumulate/unit.hpp"
+
 namespace fp8lab::gemm_detail {
 namespace {
 
@@ -85,16 +87,17 @@ Method sequential_method(const AccumulatorModel& m, const Format& a, const Forma
 
 Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
   if (!a.has_sign || !b.has_sign) return Method::reference;
-  switch (m.kind) {
-    case AccumulationKind::fused_dot_product:
+  switch (traits_of(m).arithmetic) {
+    case Arithmetic::fused_steps:
       return fused_method(m, a, b);
-    case AccumulationKind::exact:
+    case Arithmetic::exact:
       return Method::exact;
-    case AccumulationKind::float32:
+    case Arithmetic::float32:
       return Method::float32;
-    case AccumulationKind::sequential:
+    case Arithmetic::sequential:
       return sequential_method(m, a, b);
-    case AccumulationKind::fp16_halves:  // halves.cpp puts them together
+    case Arithmetic::halves:  // halves.cpp puts them together
+    case Arithmetic::other:
       break;
   }
   return Method::reference;

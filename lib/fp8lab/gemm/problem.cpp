@@ -6,6 +6,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -22,16 +23,16 @@ constexpr std::array<std::string_view, 4> kPlacementNames{"unnamed", "accumulato
 
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-void validate_matrix(std::string_view name, const CodeMatrix& m) {
+void validate_matrix(std::string_view name, const CodeMatrix& m, const AccumulatorModel& model) {
   require(m.rows >= 0 && m.k >= 0, name, "rows >= 0 and k >= 0",
           fmt::format("[{}, {}]", m.rows, m.k));
   require(m.data != nullptr || m.rows * m.k == 0, name, "data", "a null pointer");
-  require(m.format != FormatId::f32 && m.format != FormatId::e8m13, name,
-          "a tensor-core input format", format(m.format).name);
+  const bool wide = m.format == FormatId::f32 || m.format == FormatId::e8m13;
+  require(!wide || takes_formats(model, m.format, m.format), name, "a tensor-core input format",
+          format(m.format).name);
 }
 
-void validate_scales(std::string_view name, const InverseScales& scales, const CodeMatrix& m,
-                     std::int64_t promotion_interval) {
+void validate_scale_shape(std::string_view name, const InverseScales& scales, const CodeMatrix& m) {
   if (scales.empty()) return;
   require(scales.row_block > 0, fmt::format("{}.row_block", name), "a positive number",
           fmt::format("{}", scales.row_block));
@@ -44,11 +45,18 @@ void validate_scales(std::string_view name, const InverseScales& scales, const C
           fmt::format("[ceil({}/{}), ceil({}/{})] = [{}, {}]", m.rows, scales.row_block, m.k,
                       k_block, rows, columns),
           fmt::format("{} values", scales.values.size()));
-  if (columns > 1)
+}
+
+/// Scales that change along K, and that the instruction does not apply, need promotion.
+void validate_promotion(std::string_view name, const InverseScales& scales, const CodeMatrix& m,
+                        std::int64_t promotion_interval) {
+  if (ScaleLookup(scales, m).varies_along_k()) {
+    const std::int64_t k_block = scales.k_block;
     require(
         promotion_interval > 0 && k_block % promotion_interval == 0, "promotion_interval",
         fmt::format("a divisor of {}.k_block = {}, since the scale changes along K", name, k_block),
         fmt::format("{}", promotion_interval));
+  }
 }
 
 bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
@@ -121,16 +129,18 @@ CPlacement c_placement(const GemmProblem& p) {
   return p.c_enters == CPlacement::unnamed ? CPlacement::accumulator : p.c_enters;
 }
 
-std::vector<CPlacement> possible_c_placements(const GemmProblem& p) {
+std::vector<CPlacement> possible_c_placements(const GemmProblem& given) {
+  const GemmProblem p = gemm_detail::without_unit_scales(given);
   if (p.promotion_interval > 0 && !scaled_as_a_whole(p))
     return {CPlacement::accumulator, CPlacement::promoted_sum, CPlacement::epilogue};
   return {CPlacement::accumulator, CPlacement::epilogue};
 }
 
-void validate(const GemmProblem& p, std::size_t output_size) {
-  validate(p.model);
-  validate_matrix("a", p.a);
-  validate_matrix("b", p.b);
+void validate(const GemmProblem& given, std::size_t output_size) {
+  validate(given.model);
+  const GemmProblem p = gemm_detail::without_unit_scales(given);
+  validate_matrix("a", p.a, p.model);
+  validate_matrix("b", p.b, p.model);
   require(p.b.k == p.a.k, "b", fmt::format("[n, k] with k = {}, as a has", p.a.k),
           fmt::format("[{}, {}]", p.b.rows, p.b.k));
   require_formats(p.model, p.a.format, p.b.format);
@@ -141,9 +151,12 @@ void validate(const GemmProblem& p, std::size_t output_size) {
           "promotion_interval",
           fmt::format("0 or a multiple of the model's {} terms", p.model.terms),
           fmt::format("{}", p.promotion_interval));
-  validate_scales("a_scales", p.a_scales, p.a, p.promotion_interval);
-  validate_scales("b_scales", p.b_scales, p.b, p.promotion_interval);
+  validate_scale_shape("a_scales", given.a_scales, given.a);
+  validate_scale_shape("b_scales", given.b_scales, given.b);
+  validate_promotion("a_scales", p.a_scales, p.a, p.promotion_interval);
+  validate_promotion("b_scales", p.b_scales, p.b, p.promotion_interval);
   validate_c_placement(p);
+  gemm_detail::validate_unit_scales(given);
 }
 
 }  // namespace fp8lab

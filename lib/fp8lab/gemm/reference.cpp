@@ -31,7 +31,8 @@ CodeMatrix part_of(const CodeMatrix& m, std::int64_t begin, std::int64_t end) {
 
 float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
                         const ScaleLookup& b_scales, std::span<const Unpacked> a,
-                        std::span<const Unpacked> b, std::int64_t row, std::int64_t column) {
+                        std::span<const Unpacked> b, std::int64_t row, std::int64_t column,
+                        const BlockScaleRows& unit_scales) {
   const float c = p.c == nullptr ? 0.0F : p.c[row * p.b.rows + column];
   if (p.a.k == 0) return canonical(c);
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
@@ -40,14 +41,15 @@ float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
   const float start = place == CPlacement::accumulator ? c : 0.0F;
   float sum = place == CPlacement::promoted_sum ? c : 0.0F;
   if (p.promotion_interval == 0) {
-    sum = dot_product(p.model, a, b, start);
+    sum = dot_product(p.model, a, b, unit_scales.at(row, column, 0, p.a.k), start);
   } else {
     const auto interval = static_cast<std::size_t>(p.promotion_interval);
     for (std::size_t k = 0; k < a.size(); k += interval) {
       const std::size_t count = std::min(interval, a.size() - k);
-      const float partial =
-          dot_product(p.model, a.subspan(k, count), b.subspan(k, count), k == 0 ? start : 0.0F);
       const auto at = static_cast<std::int64_t>(k);
+      const float partial = dot_product(
+          p.model, a.subspan(k, count), b.subspan(k, count),
+          unit_scales.at(row, column, at, static_cast<std::int64_t>(count)), k == 0 ? start : 0.0F);
       sum = scaled_in_blocks ? scale_into(p.scale_order, partial, a_scales.at(row, at),
                                           b_scales.at(column, at), sum)
                              : canonical(sum + partial);
@@ -62,10 +64,12 @@ float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
 
 }  // namespace gemm_detail
 
-void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads) {
+void gemm_reference(const GemmProblem& given, std::span<float> d, int threads) {
   using gemm_detail::reference_element;
   using gemm_detail::unpack_row;
-  validate(problem, d.size());
+  validate(given, d.size());
+  const BlockScaleRows unit_scales(given);
+  const GemmProblem problem = gemm_detail::without_unit_scales(given);
   const ScaleLookup a_scales(problem.a_scales, problem.a);
   const ScaleLookup b_scales(problem.b_scales, problem.b);
   const std::int64_t m = problem.a.rows;
@@ -79,8 +83,8 @@ void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads)
       const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
       const std::vector<Unpacked> a = unpack_row(problem.a, i);
       for (std::int64_t j = 0; j < n; ++j)
-        d[static_cast<std::size_t>(i * n + j)] =
-            reference_element(problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j);
+        d[static_cast<std::size_t>(i * n + j)] = reference_element(
+            problem, a_scales, b_scales, a, b[static_cast<std::size_t>(j)], i, j, unit_scales);
     });
   error.rethrow();
 }

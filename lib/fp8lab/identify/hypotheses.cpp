@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
@@ -35,6 +36,11 @@ std::vector<std::int64_t> promotion_intervals(const GemmProblem& p, int terms) {
   return intervals;
 }
 
+GemmProblem under(GemmProblem p, const AccumulatorModel& model) {
+  p.model = model;
+  return p;
+}
+
 std::vector<CPlacement> places_of_c(const GemmProblem& p, std::int64_t interval) {
   if (p.c == nullptr) return {CPlacement::unnamed};
   GemmProblem promoted = p;
@@ -52,11 +58,15 @@ std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byt
 
 }  // namespace
 
-std::vector<NamedAccumulator> accumulators_for(FormatId a, FormatId b) {
+std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p) {
   std::vector<NamedAccumulator> result;
   for (const InstructionModel& model : instruction_models()) {
-    const bool reads = model.a_format == a && model.b_format == b;
+    const bool reads = model.a_format == p.a.format && model.b_format == p.b.format;
     if (!reads && model.standing != Standing::definition) continue;
+    if (!takes_formats(model.accumulator, p.a.format, p.b.format)) continue;
+    // Without scales of its own a block-scaled instruction is its unscaled neighbour.
+    if (traits_of(model.accumulator).takes_scales && !applies_scales(under(p, model.accumulator)))
+      continue;
     const auto known = std::find_if(result.begin(), result.end(), [&](const NamedAccumulator& one) {
       return one.accumulator == model.accumulator;
     });
@@ -113,12 +123,17 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
   std::vector<Accumulation> result;
   for (const int parts : {1, 2, 4, 8, 16})
     for (std::size_t i = 0; i < accumulators.size(); ++i) {
+      const GemmProblem problem = under(p, accumulators[i].accumulator);
+      // Scales inside the instruction have no order, and need no promotion.
+      const bool inside = applies_scales(problem);
+      if (inside && parts > 1) continue;
       const int terms = accumulators[i].accumulator.terms;
-      for (const std::int64_t interval : promotion_intervals(p, terms)) {
+      for (const std::int64_t interval :
+           inside ? std::vector<std::int64_t>{0} : promotion_intervals(p, terms)) {
         const std::int64_t step = interval > 0 ? interval : terms;
         if (parts > 1 && (p.a.k + step - 1) / step < parts) continue;
-        for (const CPlacement place : places_of_c(p, interval))
-          for (const ScaleOrder order : orders)
+        for (const CPlacement place : places_of_c(problem, interval))
+          for (const ScaleOrder order : inside ? orders.first(1) : orders)
             result.push_back({i, interval, order, parts, place});
       }
     }

@@ -18,9 +18,9 @@ struct NamedAccumulator {
   std::vector<std::string_view> names;
 };
 
-/// The accumulators of all registered models that read these operands, and the
-/// definitions, each once, in the registry's order.
-std::vector<NamedAccumulator> accumulators_for(FormatId a, FormatId b);
+/// The accumulators of all registered models that read the operands of this problem, and the
+/// definitions, each once, in the registry's order; block-scaled ones where they apply its scales.
+std::vector<NamedAccumulator> accumulators_for(const GemmProblem& problem);
 
 /// How an FP32 result becomes the output: directly, or through another format.
 struct OutputRounding {

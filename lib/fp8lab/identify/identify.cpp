@@ -37,7 +37,7 @@ class Search {
       : product_(product),
         got_(got),
         threads_(team_size(threads)),
-        accumulators_(accumulators_for(product.problem.a.format, product.problem.b.format)),
+        accumulators_(accumulators_for(product.problem)),
         roundings_(output_roundings(product.output.format)),
         accumulations_(accumulations(product.problem, accumulators_)) {
     const GemmProblem& p = product.problem;

@@ -36,10 +36,42 @@ struct Sums {
   }
 };
 
+/// Counts mismatches for a map. Elements of one tile in one row follow each other, so that its
+/// place is worked out, and the shared count changed, once for all of them.
+class MapCounter {
+ public:
+  void add(std::int64_t index, MismatchMap& map) {
+    if (index < begin_ || index >= end_) {
+      flush(map);
+      const std::int64_t row = index / map.row_length;
+      const std::int64_t column = index % map.row_length;
+      const std::int64_t tile = column / map.tile_columns;
+      begin_ = row * map.row_length + tile * map.tile_columns;
+      end_ = row * map.row_length + std::min((tile + 1) * map.tile_columns, map.row_length);
+      at_ = static_cast<std::size_t>(row / map.tile_rows * map.columns + tile);
+    }
+    ++pending_;
+  }
+  void flush(MismatchMap& map) {
+    if (pending_ == 0) return;
+    std::uint64_t& count = map.counts[at_];
+#pragma omp atomic
+    count += pending_;
+    pending_ = 0;
+  }
+
+ private:
+  std::int64_t begin_ = 0;
+  std::int64_t end_ = 0;
+  std::size_t at_ = 0;
+  std::uint64_t pending_ = 0;
+};
+
 struct Partial {
   Sums sums;
   CodeComparison result;
   std::size_t first_non_finite = 0;
+  MapCounter counter;
 };
 
 double ratio(double numerator, double denominator) {
@@ -144,6 +176,7 @@ class ChunkComparer {
       if (!std::isfinite(value)) continue;
       add_values(value, value, part.sums);
     }
+    if (options_.map != nullptr) part.counter.flush(*options_.map);
     CodeComparison& r = part.result;
     r.values.count = r.ulp.total = r.fp8.total = end - begin;
     r.ulp.counts[0] += same;
@@ -171,7 +204,7 @@ class ChunkComparer {
       ++r.nan_payloads;
       return;
     }
-    note_mismatch({static_cast<std::int64_t>(index), x_code, y_code, distance}, r);
+    note_mismatch({static_cast<std::int64_t>(index), x_code, y_code, distance}, part);
     if (x != y) ++r.values.mismatches;
     if (std::isfinite(x) && std::isfinite(y)) {
       finite_pair(x, y, index, part);
@@ -181,17 +214,12 @@ class ChunkComparer {
     for (std::uint64_t& far : r.far) ++far;
   }
 
-  void note_mismatch(const CodeMismatch& mismatch, CodeComparison& r) const {
+  void note_mismatch(const CodeMismatch& mismatch, Partial& part) const {
+    CodeComparison& r = part.result;
     ++r.bit_mismatches;
     if (!r.first) r.first = mismatch;
     if (!r.worst || mismatch.ulp > r.worst->ulp) r.worst = mismatch;
-    if (options_.map == nullptr) return;
-    MismatchMap& map = *options_.map;
-    const std::int64_t row = mismatch.index / map.row_length / map.tile_rows;
-    const std::int64_t column = mismatch.index % map.row_length / map.tile_columns;
-    std::uint64_t& count = map.counts[static_cast<std::size_t>(row * map.columns + column)];
-#pragma omp atomic
-    ++count;
+    if (options_.map != nullptr) part.counter.add(mismatch.index, *options_.map);
   }
 
   void finite_pair(double x, double y, std::size_t index, Partial& part) const {
@@ -205,10 +233,12 @@ class ChunkComparer {
       c.max_absolute = std::abs(d);
       c.max_absolute_index = index;
     }
-    if (const double relative = ratio(std::abs(d), std::abs(x)); relative > c.max_relative) {
-      c.max_relative = relative;
-      c.max_relative_index = index;
-    }
+    // The quotient is worked out only where it may be the largest: it costs more than all else.
+    if (!(std::abs(d) < c.max_relative * std::abs(x) * (1.0 - 0x1p-50)))
+      if (const double relative = ratio(std::abs(d), std::abs(x)); relative > c.max_relative) {
+        c.max_relative = relative;
+        c.max_relative_index = index;
+      }
     for (std::size_t t = 0; t < options_.tolerances.size(); ++t) {
       const Tolerance& tolerance = options_.tolerances[t];
       if (std::abs(d) > tolerance.absolute + tolerance.relative * std::abs(x)) ++part.result.far[t];

@@ -27,6 +27,15 @@ bool is_float(ElementType type) {
          type == ElementType::f64;
 }
 
+/// The instructions whose operands have this format.
+std::vector<std::string_view> readers_of(FormatId id) {
+  std::vector<std::string_view> names;
+  for (const InstructionModel& model : instruction_models())
+    if (model.standing != Standing::definition && model.a_format == id && model.b_format == id)
+      names.push_back(model.name);
+  return names;
+}
+
 /// The format of an operand's elements as the model sees them.
 FormatId operand_format(std::string_view name, const TensorView& tensor,
                         const InstructionModel& model, FormatId wanted) {
@@ -37,12 +46,11 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
           shape_of(tensor));
   const std::optional<FormatId> id = format_of(tensor.type);
   const bool takes_any = model.standing == Standing::definition;
-  require(takes_any || !id || format(*id).specials != SpecialValues::fnuz, name,
-          expected +
-              "; FNUZ codes are AMD's, no registered instruction reads them (--model exact "
-              "or fp32 does)",
-          shape_of(tensor));
   const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
+  require(fits || !id || format(*id).specials != SpecialValues::fnuz, name,
+          fmt::format("{}; FNUZ codes are AMD's: {} read them, as --model exact or fp32 does",
+                      expected, fmt::join(readers_of(*id), " and ")),
+          shape_of(tensor));
   require(fits, name,
           is_float(tensor.type) ? expected + "; floats need a recipe to quantize them (--recipe)"
                                 : expected,
@@ -69,7 +77,9 @@ InverseScales inverse_scales(std::string_view name, const TensorView& tensor,
                              Product& product) {
   require_scale_type(name, tensor.type);
   const ScaleTiles tiles = checked_tiles(name, tensor.shape, named, m.rows, m.k);
-  return {product.keep(to_float(tensor)), tiles.rows, tiles.columns};
+  const FormatId id = format_of(tensor.type).value_or(FormatId::f32);
+  const bool coded = id == FormatId::e8m0fnu;
+  return {product.keep(to_float(tensor)), tiles.rows, tiles.columns, coded ? id : FormatId::f32};
 }
 
 /// Float operands, quantized by one side of a preset.
@@ -129,7 +139,7 @@ InverseScales take_scales(const InverseScales& scales, const CodeMatrix& m,
   std::vector<float> values;
   for (const std::int64_t row : rows)
     for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), 1, k_block};
+  return {product.keep(std::move(values)), 1, k_block, scales.format};
 }
 
 CodeMatrix take_codes(const CodeMatrix& m, std::span<const std::int64_t> rows, Product& product) {
@@ -162,7 +172,7 @@ InverseScales take_scales_k(const InverseScales& scales, const CodeMatrix& m, st
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = begin; k < end; k += scales.k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), scales.row_block, scales.k_block};
+  return {product.keep(std::move(values)), scales.row_block, scales.k_block, scales.format};
 }
 
 void narrow_k(CodeMatrix& m, std::int64_t begin, std::int64_t end) {
@@ -192,9 +202,11 @@ OutputCast default_output(FormatId id) {
 }
 
 void require_output_of(std::string_view model, FormatId output) {
+  const InstructionModel& instruction = find_instruction_model(model);
   const bool fnuz = format(output).specials == SpecialValues::fnuz;
-  const bool hardware = find_instruction_model(model).standing != Standing::definition;
-  require(!fnuz || !hardware, "output dtype",
+  const bool nvidia =
+      instruction.standing != Standing::definition && instruction.vendor == Vendor::nvidia;
+  require(!fnuz || !nvidia, "output dtype",
           fmt::format("one that NVIDIA's chips have, for {} (FNUZ is AMD's: --model exact or fp32)",
                       model),
           format(output).name);

@@ -29,7 +29,7 @@ struct OutputCast {
 OutputCast default_output(FormatId format);
 
 /// Throws `Error` where no kernel around this instruction has such an output: NVIDIA's chips
-/// neither read nor write FNUZ codes. Definitions may have any.
+/// neither read nor write FNUZ codes. AMD's instructions and definitions may have any.
 void require_output_of(std::string_view model, FormatId output);
 
 /// What a kernel was asked to compute, beside its operands.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <functional>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -231,6 +232,13 @@ Product without_terms(const Product& product, std::int64_t begin, std::int64_t e
 bool stands_beside(const InstructionModel& model, const Product& product) {
   const InstructionModel& own = find_instruction_model(product.model);
   const GemmProblem& p = product.problem;
+  GemmProblem under = p;
+  under.model = model.accumulator;
+  // Scales inside an instruction have no place in another one's product; without them a
+  // block-scaled instruction is its unscaled neighbour.
+  if (applies_scales(under) != applies_scales(p)) return false;
+  if (traits_of(model.accumulator).takes_scales && !applies_scales(p) && &model != &own)
+    return false;
   return (model.standing == Standing::definition ||
           (model.a_format == own.a_format && model.b_format == own.b_format)) &&
          takes_formats(model.accumulator, p.a.format, p.b.format);

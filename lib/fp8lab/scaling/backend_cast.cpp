@@ -2,6 +2,7 @@
 
 #include <cfenv>
 
+#include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 
@@ -22,9 +23,9 @@ void scale_row(ScaleRule rule, const QuantizedTensor& q, std::int64_t row, const
 void recast(const Recipe& recipe, const float* x, std::int64_t row_stride, std::int64_t stride,
             int threads, QuantizedTensor& q) {
   std::vector<float> values(q.codes.size());
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t row = 0; row < q.rows; ++row)
+  parallel_for(q.rows, threads, [&](std::int64_t row) {
     scale_row(recipe.rule, q, row, x + row * row_stride, stride, values.data() + row * q.k);
+  });
   cast_on_backend(recipe.format, recipe.policy, values, q.codes);
 }
 

@@ -1,15 +1,12 @@
 #include "fp8lab/scaling/encode_tiles.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cfenv>
 #include <cmath>
 
 #include "fp8lab/cast/encode.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/core/parallel.hpp"
 #include "fp8lab/scaling/strip_encoder.hpp"
 #include "fp8lab/scaling/tile_caster.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
@@ -40,11 +37,10 @@ CastPolicy policy_of(const Recipe& recipe) {
 template <typename Part>
 void for_each_chunk(std::size_t size, int threads, const Part& part) {
   const std::int64_t chunks = ceil_divide(static_cast<std::int64_t>(size), kChunk);
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t c = 0; c < chunks; ++c) {
+  parallel_for(chunks, threads, [&](std::int64_t c) {
     const auto begin = static_cast<std::size_t>(c * kChunk);
     part(begin, std::min<std::size_t>(kChunk, size - begin));
-  }
+  });
 }
 
 /// The larger of amax bits of chunks that finish in any order.
@@ -98,7 +94,6 @@ float encode_whole(const Recipe& recipe, std::span<const float> x, const TileSca
   for_each_chunk(x.size(), execution.threads, [&](std::size_t begin, std::size_t size) {
     std::int32_t bits = 0;
     if (ignore_nan) kernels.amax(x.data() + begin, size, size, *ignore_nan, kAhead, &bits);
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
     TileCaster(recipe, execution.target, codes.size() >= kLargeCodes)
         .add(x.data() + begin, size, size, &factor, size, codes.data() + begin);
     if (ignore_nan) keep_largest(bits, largest);
@@ -110,14 +105,11 @@ void encode_tiles(const Recipe& recipe, const FloatMatrix& x, Source source, Qua
                   const Execution& execution) {
   const Strips strips(q, source);
   const std::int64_t count = strips.down * strips.across;
-#pragma omp parallel num_threads(execution.threads)
-  {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    StripEncoder encoder(recipe, x, source, strips, execution.target, q.codes.size() >= kLargeCodes,
-                         q);
-#pragma omp for schedule(static)
-    for (std::int64_t strip = 0; strip < count; ++strip) encoder.run(strip);
-  }
+  const bool stream = q.codes.size() >= kLargeCodes;
+  parallel_for_with(
+      count, execution.threads,
+      [&] { return StripEncoder(recipe, x, source, strips, execution.target, stream, q); },
+      [](StripEncoder& encoder, std::int64_t strip) { encoder.run(strip); });
 }
 
 void transpose_blocks(const float* from, std::int64_t rows, std::int64_t columns, float* to) {

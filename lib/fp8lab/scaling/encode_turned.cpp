@@ -1,13 +1,11 @@
 #include "fp8lab/scaling/encode_turned.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
-#include <cfenv>
+#include <optional>
 #include <vector>
 
 #include "fp8lab/core/cache_line.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/core/parallel.hpp"
 #include "fp8lab/scaling/code_turner.hpp"
 #include "fp8lab/scaling/cross_encoder.hpp"
 #include "fp8lab/scaling/strip_encoder.hpp"
@@ -57,19 +55,23 @@ void encode_and_move(const Recipe& recipe, const FloatMatrix& x, bool with_origi
                      QuantizedTensor& q, QuantizedTensor& turned, const Execution& execution) {
   const Strips strips(q, Source::as_is);
   const std::int64_t height = band_rows(x, with_original ? q.row_block : 1, execution.threads);
-#pragma omp parallel num_threads(execution.threads)
-  {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    StripEncoder original(recipe, x, Source::as_is, strips, execution.target, false, q);
-    CodeTurner turner(execution.target, turned);
-#pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < q.rows; row += height) {
-      const std::int64_t end = std::min(row + height, q.rows);
-      if (with_original) original.run_rows(row, end - row);
-      for (std::int64_t r = row; r < end; r += CodeTurner::kRows)
-        turner.run(q.codes.data() + r * q.k, q.k, r, std::min(CodeTurner::kRows, end - r), 0, q.k);
-    }
-  }
+  struct Encoders {
+    StripEncoder original;
+    CodeTurner turner;
+  };
+  const auto make = [&] {
+    return Encoders{StripEncoder(recipe, x, Source::as_is, strips, execution.target, false, q),
+                    CodeTurner(execution.target, turned)};
+  };
+  const auto encode_band = [&](Encoders& encoders, std::int64_t band) {
+    const std::int64_t row = band * height;
+    const std::int64_t end = std::min(row + height, q.rows);
+    if (with_original) encoders.original.run_rows(row, end - row);
+    for (std::int64_t r = row; r < end; r += CodeTurner::kRows)
+      encoders.turner.run(q.codes.data() + r * q.k, q.k, r, std::min(CodeTurner::kRows, end - r), 0,
+                          q.k);
+  };
+  parallel_for_with(ceil_divide(q.rows, height), execution.threads, make, encode_band);
   move_scales(q, turned);
 }
 
@@ -77,14 +79,13 @@ void encode_and_move(const Recipe& recipe, const FloatMatrix& x, bool with_origi
 void encode_crossed(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& q,
                     QuantizedTensor& turned, const Execution& execution) {
   const CrossBlocks blocks(q, turned, execution.threads);
-#pragma omp parallel num_threads(execution.threads)
-  {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    CrossEncoder encoder(recipe, x, blocks, execution.target, q, turned);
-#pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < x.rows; row += blocks.rows)
-      encoder.run_rows(row, std::min(blocks.rows, x.rows - row));
-  }
+  parallel_for_with(
+      ceil_divide(x.rows, blocks.rows), execution.threads,
+      [&] { return CrossEncoder(recipe, x, blocks, execution.target, q, turned); },
+      [&](CrossEncoder& encoder, std::int64_t block) {
+        const std::int64_t row = block * blocks.rows;
+        encoder.run_rows(row, std::min(blocks.rows, x.rows - row));
+      });
 }
 
 /// The transpose under a scale a row of it: here they are whole columns. One thread's memory. Needs
@@ -142,31 +143,42 @@ void encode_columns(const Recipe& recipe, const FloatMatrix& x, bool with_origin
   const std::int64_t tiles = ceil_divide(kAmaxRows, q.row_block);
   const std::int64_t height = tiles * q.row_block;
   std::vector<std::int32_t> largest(static_cast<std::size_t>(x.k));
+  FirstError error;
 #pragma omp parallel num_threads(execution.threads)
   {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
-    StripEncoder original(recipe, x, Source::as_is, strips, execution.target,
-                          q.codes.size() >= kLargeCodes, q);
-    ColumnEncoder encoder(recipe, x, execution.target, turned);
-    TileScales& scales = encoder.scales();
-    std::int32_t* mine = scales.clear(encoder.columns());
+    const FloatEnvironment environment;
+    std::optional<StripEncoder> original;
+    std::optional<ColumnEncoder> encoder;
+    std::int32_t* mine = nullptr;
+    error.guard([&] {
+      original.emplace(recipe, x, Source::as_is, strips, execution.target,
+                       q.codes.size() >= kLargeCodes, q);
+      encoder.emplace(recipe, x, execution.target, turned);
+      mine = encoder->scales().clear(encoder->columns());
+    });
 #pragma omp for schedule(static)
-    for (std::int64_t row = 0; row < x.rows; row += height) {
-      const std::int64_t rows = std::min(height, x.rows - row);
-      if (with_original) original.run_rows(row, rows);
-      encoder.add_amaxes(row, rows, mine);
-    }
+    for (std::int64_t row = 0; row < x.rows; row += height)
+      error.guard([&] {
+        const std::int64_t rows = std::min(height, x.rows - row);
+        if (with_original) original->run_rows(row, rows);
+        encoder->add_amaxes(row, rows, mine);
+      });
+    error.guard([&] {
 #pragma omp critical(fp8lab_scaling_columns)
-    for (std::size_t c = 0; c < largest.size(); ++c) largest[c] = std::max(largest[c], mine[c]);
+      for (std::size_t c = 0; c < largest.size(); ++c) largest[c] = std::max(largest[c], mine[c]);
+    });
 #pragma omp barrier
-    std::copy(largest.begin(), largest.end(), mine);
-    scales.make();
+    error.guard([&] {
+      std::copy(largest.begin(), largest.end(), mine);
+      encoder->scales().make();
+    });
 #pragma omp single
-    scales.store(0, turned);
+    error.guard([&] { encoder->scales().store(0, turned); });
 #pragma omp for schedule(static)
     for (std::int64_t row = 0; row < x.rows; row += CodeTurner::kRows)
-      encoder.encode(row, std::min(CodeTurner::kRows, x.rows - row));
+      error.guard([&] { encoder->encode(row, std::min(CodeTurner::kRows, x.rows - row)); });
   }
+  error.rethrow();
 }
 
 }  // namespace

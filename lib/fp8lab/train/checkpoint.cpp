@@ -34,12 +34,10 @@ std::string text_of(const Recipe& r) {
 }
 
 std::string text_of(const GemmSettings& s) {
-  const AccumulatorModel& m = s.accumulator;
-  return fmt::format("{}/{}-{}-{}-{}-{}-{}-{}-{}-{}-{}-{}/{}/{}", to_string(s.arithmetic),
-                     to_string(m.kind), m.terms, m.alignment_fraction_bits, m.output_fraction_bits,
-                     to_string(m.rounding), m.product_fraction_bits, format(m.output_format).name,
-                     to_string(m.product_exponent), m.min_alignment_exponent,
-                     to_string(m.half_c_exponent), to_string(m.halves_order), s.promotion_interval,
+  std::string accumulator;
+  for (const ModelParameter& one : parameters_of(s.accumulator))
+    accumulator += (accumulator.empty() ? "" : "-") + one.text;
+  return fmt::format("{}/{}/{}/{}", to_string(s.arithmetic), accumulator, s.promotion_interval,
                      to_string(s.scale_order));
 }
 

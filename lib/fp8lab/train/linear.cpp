@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/gemm/backend.hpp"
 
@@ -50,7 +51,8 @@ CodeMatrix bf16_operand(const std::vector<std::uint16_t>& codes, const Matrix<fl
 /// A BF16 product fits binary32, so that an FMA rounds what `fp32` rounds: the sum.
 /// No tensor core adds so, nor multiplies FP32: these references run on no backend.
 bool sums_in_float32(const GemmSettings& settings) {
-  return settings.accumulator.kind == AccumulationKind::float32 && settings.promotion_interval == 0;
+  return traits_of(settings.accumulator).arithmetic == fp8lab::Arithmetic::float32 &&
+         settings.promotion_interval == 0;
 }
 
 void float32_product(const LinearRecipe& recipe, const Matrix<float>& a, bool a_transposed,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/case_builder.hpp"
 
@@ -22,15 +23,8 @@ using detail::normal_code;
 constexpr int kMaxTerms = 1 << 15;
 constexpr std::array<std::string_view, 3> kKindNames{"random", "adversarial", "special"};
 
-/// The cut that exponent gaps are measured from; models that lose nothing in
-/// the alignment cut at their output instead.
-int cut_of(const AccumulatorModel& model) {
-  if (model.kind != AccumulationKind::fused_dot_product &&
-      model.kind != AccumulationKind::fp16_halves)
-    return model.output_fraction_bits;
-  return model.alignment_fraction_bits > 30 ? model.output_fraction_bits + 1
-                                            : model.alignment_fraction_bits;
-}
+/// The cut that exponent gaps are measured from.
+int cut_of(const AccumulatorModel& model) { return traits_of(model).cut_fraction_bits; }
 
 std::uint32_t finite_code(const Format& f, detail::Draws& draws, int spread) {
   const int low = std::max(f.min_exponent() - f.mantissa_bits, -spread);

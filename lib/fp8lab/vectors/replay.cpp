@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
 
@@ -47,7 +48,7 @@ AccumulatorModel executed_model(const VectorFile& file) {
   const auto line = file.header.find("executed");
   if (line == file.header.end()) return model;
   const std::optional<HalvesOrder> halves = find_executed(line->second);
-  const bool by_halves = model.kind == AccumulationKind::fp16_halves;
+  const bool by_halves = traits_of(model).arithmetic == Arithmetic::halves;
   require(halves.has_value() == by_halves, "executed",
           fmt::format("what {} is, {} ({})", registered.name,
                       by_halves ? "FP16 halves" : "one instruction", to_string(model.kind)),

@@ -4,32 +4,16 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
-#include <span>
 #include <vector>
 
-#include "fp8lab/accumulate/halves.hpp"
+#include "fp8lab/accumulate/bound.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
 namespace {
-
-constexpr double kFloatStep = 0x1p-24;   // of a binary32 operation, relative
-constexpr double kDoubleStep = 0x1p-52;  // of this file's own FP64 sums, relative
-constexpr double kTiny = 0x1p-149;       // binary32's smallest step
-
-/// A sum with a bound on how far hardware may be from it.
-struct Bounded {
-  double value = 0.0;
-  double error = 0.0;
-  bool overflows = false;  ///< it may have passed the accumulator's largest number
-
-  void check_range(FormatId id) {
-    overflows |= !(std::abs(value) + error < format(id).max_finite());
-  }
-};
 
 double value_of(const Unpacked& x) {
   const double magnitude = std::ldexp(x.significand, x.exponent - x.mantissa_bits);
@@ -55,123 +39,28 @@ class Row {
   std::vector<Unpacked> values_;
 };
 
-/// Follows one accumulator over [begin, end) of K.
-class Accumulation {
- public:
-  Accumulation(const AccumulatorModel& model, double start) : model_(model) {
-    sum_.value = start;
-    if (model.output_format == FormatId::f16) round_to_output();  // c enters as FP16
+/// The exact products of [begin, end) of K, as a unit meets them, with the scales that it applies
+/// itself.
+std::vector<BoundedTerm> terms_of(const Row& a, const Row& b, std::int64_t begin, std::int64_t end,
+                                  const BlockScales& scales) {
+  std::vector<BoundedTerm> terms;
+  terms.reserve(static_cast<std::size_t>(end - begin));
+  for (std::int64_t k = begin; k < end; ++k) {
+    const Unpacked& x = a[k];
+    const Unpacked& y = b[k];
+    const bool subnormal =
+        x.value_class == ValueClass::subnormal || y.value_class == ValueClass::subnormal;
+    const auto at = static_cast<std::size_t>(k - begin);
+    const Unpacked sx = scale_at(scales, scales.a, at);
+    const Unpacked sy = scale_at(scales, scales.b, at);
+    terms.push_back({value_of(x) * value_of(y) * (value_of(sx) * value_of(sy)),
+                     x.exponent + y.exponent + sx.exponent + sy.exponent, subnormal});
   }
-
-  void run(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
-    if (model_.kind == AccumulationKind::fp16_halves) return run_halves(a, b, begin, end);
-    const std::int64_t terms =
-        model_.kind == AccumulationKind::fused_dot_product ? model_.terms : end - begin;
-    std::vector<std::int64_t> at;
-    for (std::int64_t k = begin; k < end; k += terms) {
-      at.resize(static_cast<std::size_t>(std::min(terms, end - k)));
-      std::iota(at.begin(), at.end(), k);
-      step(a, b, at);
-    }
-  }
-  [[nodiscard]] Bounded result() const { return sum_; }
-
- private:
-  /// Instruction by instruction: two fused steps from zero, whose sum is added in binary32.
-  /// FP8 operands bring exponents that are not below those of their FP16 values.
-  void run_halves(const Row& a, const Row& b, std::int64_t begin, std::int64_t end) {
-    const AccumulatorModel half = step_of_halves(model_);
-    std::vector<std::int64_t> at;
-    for (std::int64_t k = begin; k < end; k += model_.terms) {
-      Accumulation both(half, 0.0);
-      for (int place = 0; place < model_.terms;) {
-        at.clear();
-        for (int i = 0; i < half.terms; ++i, ++place)
-          if (const std::int64_t term = k + term_of_halves(place, model_.terms); term < end)
-            at.push_back(term);
-        if (model_.halves_order == HalvesOrder::chained) {
-          both.step(a, b, at);
-        } else {
-          Accumulation one(half, 0.0);
-          one.step(a, b, at);
-          both.add(one.sum_);
-        }
-      }
-      add(both.sum_);
-    }
-  }
-
-  /// An ordinary addition in the output's format, nearest even.
-  void add(const Bounded& sum) {
-    sum_.error += sum.error + kDoubleStep * std::abs(sum_.value + sum.value);
-    sum_.value += sum.value;
-    sum_.overflows |= sum.overflows;
-    round_to_output();
-    sum_.check_range(model_.output_format);
-  }
-  void round_to_output() {
-    const bool half = model_.output_format == FormatId::f16;
-    sum_.error += (std::abs(sum_.value) + sum_.error) * (half ? 0x1p-11 : kFloatStep);
-    if (half) sum_.error += 0x1p-25;  // half a step of its subnormals
-  }
-
-  /// The terms `at`, which come together where the model has steps.
-  void step(const Row& a, const Row& b, std::span<const std::int64_t> at) {
-    const double reach = std::abs(sum_.value) + sum_.error;
-    int largest = reach > 0.0 ? std::ilogb(reach) : std::numeric_limits<int>::min();
-    int live = reach > 0.0 ? 1 : 0;
-    double magnitude = 0.0;
-    double partial = 0.0;
-    double sequential = 0.0;
-    for (const std::int64_t k : at) {
-      const Unpacked& x = a[k];
-      const Unpacked& y = b[k];
-      if (x.significand == 0 || y.significand == 0) continue;
-      ++live;
-      largest = std::max(largest, x.exponent + y.exponent);
-      const double p = value_of(x) * value_of(y);
-      partial += p;
-      magnitude += std::abs(p);
-      sequential += std::abs(sum_.value + partial) + sum_.error;
-      if (model_.product_fraction_bits >= 0)
-        sum_.error += std::ldexp(std::abs(p), -model_.product_fraction_bits);
-    }
-    if (live == 0) return;
-    largest = std::max(largest, model_.min_alignment_exponent);
-    if (model_.output_format == FormatId::f16 && reach > 0.0)
-      largest = std::max(largest, format(FormatId::f16).min_exponent());  // a subnormal c
-    const double total = std::abs(sum_.value) + magnitude;
-    sum_.value += partial;
-    sum_.error += static_cast<double>(at.size()) * kDoubleStep * total;
-    switch (model_.kind) {
-      case AccumulationKind::fused_dot_product: {
-        sum_.error += live * std::ldexp(1.0, largest - model_.alignment_fraction_bits);
-        sum_.error += std::ldexp(std::abs(sum_.value) + sum_.error, -model_.output_fraction_bits);
-        sum_.error += model_.output_format == FormatId::f16 ? 0x1p-24 : kTiny;
-        break;
-      }
-      case AccumulationKind::sequential:
-        // Errors of earlier partial sums enter later ones: a factor (1 + u)^n, below 2 here.
-        sum_.error += 2.0 * std::ldexp(sequential, -model_.output_fraction_bits);
-        break;
-      case AccumulationKind::float32:
-        sum_.error += 2.0 * sequential * kFloatStep;
-        break;
-      case AccumulationKind::fp16_halves:  // consists of fused steps
-        break;
-      case AccumulationKind::exact:
-        sum_.error += (std::abs(sum_.value) + sum_.error) * kFloatStep + kTiny;
-        break;
-    }
-    sum_.check_range(model_.output_format);
-  }
-
-  const AccumulatorModel& model_;
-  Bounded sum_;
-};
+  return terms;
+}
 
 /// `sum` times `scale`, two binary32 roundings, added to `final` with one more.
-void scale_into(const Bounded& sum, double scale, Bounded& final) {
+void scale_into(const BoundedSum& sum, double scale, BoundedSum& final) {
   const double product = sum.value * scale;
   final.error += sum.error * std::abs(scale) +
                  2.0 * kFloatStep * (std::abs(product) + sum.error * std::abs(scale)) + kTiny;
@@ -189,31 +78,45 @@ struct Scales {
   }
 };
 
-Bounded accumulate(const GemmProblem& p, const Row& a, const Row& b, std::int64_t row,
-                   std::int64_t column) {
+/// Whether a scale that the unit applies to this element is NaN.
+bool has_nan_scale(const BlockScales& scales) {
+  const auto nan = [&](std::uint32_t code) {
+    return unpack_scale(scales.format, code).value_class == ValueClass::nan;
+  };
+  return std::any_of(scales.a.begin(), scales.a.end(), nan) ||
+         std::any_of(scales.b.begin(), scales.b.end(), nan);
+}
+
+BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std::int64_t row,
+                      std::int64_t column) {
+  const BlockScaleRows unit_scales(given);
+  const GemmProblem p = gemm_detail::without_unit_scales(given);
   const Scales scales{{p.a_scales, p.a}, {p.b_scales, p.b}};
   const double c = p.c == nullptr ? 0.0 : p.c[row * p.b.rows + column];
   if (p.a.k == 0) return {c, 0.0};
+  const BlockScales all_scales = unit_scales.at(row, column, 0, p.a.k);
+  if (has_nan_scale(all_scales)) return {.overflows = true};
   const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
   const bool in_blocks = scales.a.varies_along_k() || scales.b.varies_along_k();
   const CPlacement place = c_placement(p);
   const double start = place == CPlacement::accumulator ? c : 0.0;
-  Bounded final{place == CPlacement::promoted_sum ? c : 0.0, 0.0};
+  BoundedSum final{place == CPlacement::promoted_sum ? c : 0.0, 0.0};
   if (p.promotion_interval == 0) {
-    Accumulation sum(p.model, start);
-    sum.run(a, b, 0, p.a.k);
-    final = sum.result();
+    final = bounded_start(p.model, start);
+    bounded_dot_product(p.model, terms_of(a, b, 0, p.a.k, all_scales), final);
   } else {
     for (std::int64_t k = 0; k < p.a.k; k += p.promotion_interval) {
-      Accumulation sum(p.model, k == 0 ? start : 0.0);
-      sum.run(a, b, k, std::min(p.a.k, k + p.promotion_interval));
-      scale_into(sum.result(), in_blocks ? scales.at(row, column, k) : 1.0, final);
+      BoundedSum sum = bounded_start(p.model, k == 0 ? start : 0.0);
+      const std::int64_t end = std::min(p.a.k, k + p.promotion_interval);
+      bounded_dot_product(p.model, terms_of(a, b, k, end, unit_scales.at(row, column, k, end - k)),
+                          sum);
+      scale_into(sum, in_blocks ? scales.at(row, column, k) : 1.0, final);
     }
   }
   const bool scaled_last = scaled && !in_blocks;
   const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
   if (!scaled_last && !c_last) return final;
-  Bounded out{c_last ? c : 0.0, 0.0};
+  BoundedSum out{c_last ? c : 0.0, 0.0};
   scale_into(final, scaled_last ? scales.at(row, column, 0) : 1.0, out);
   return out;
 }
@@ -262,7 +165,7 @@ ErrorBudget error_budget(const Product& product, std::int64_t row, std::int64_t 
   const Row a(product.problem.a, row);
   const Row b(product.problem.b, column);
   ErrorBudget budget;
-  const Bounded sum = accumulate(product.problem, a, b, row, column);
+  const BoundedSum sum = accumulate(product.problem, a, b, row, column);
   budget.special = !a.finite() || !b.finite() || sum.overflows;
   if (budget.special) return budget;
   budget.exact = sum.value;

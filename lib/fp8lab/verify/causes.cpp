@@ -23,6 +23,8 @@ namespace {
 
 constexpr std::size_t kRows = 16;
 constexpr std::size_t kColumns = 256;
+constexpr std::int64_t kProbeSide = 4;  // rows and columns that a hypothesis is tried on first
+constexpr double kProbeShare = 0.25;    // of their mismatches that it must explain to be computed
 
 /// What a finished number becomes on its way into the output format.
 struct CastMistake {
@@ -125,13 +127,7 @@ class Judge {
   /// A hypothesis that cannot explain even a few mismatches and was not computed.
   void dismiss() { ++diagnosis_.tried; }
 
-  /// Places of some mismatches in the sample.
-  [[nodiscard]] std::vector<std::size_t> some_mismatches(std::size_t most) const {
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < golden_.size() && places.size() < most; ++i)
-      if (!right(i, got_[i])) places.push_back(i);
-    return places;
-  }
+  [[nodiscard]] bool is_right(std::size_t place) const { return right(place, got_[place]); }
   /// The mismatch there is what a mistake gives that gives `code`.
   [[nodiscard]] bool explains(std::size_t place, std::uint32_t code) const {
     if (same(got_[place], code)) return true;
@@ -196,12 +192,43 @@ Sample sample_of(const Product& product, std::span<const std::int64_t> mismatche
   return {{rows.begin(), rows.end()}, {columns.begin(), columns.end()}};
 }
 
-/// Puts every mistake that a product can have before a judge.
+/// Some rows and columns of the sample, each with a mismatch where there are any.
+Sample probe_of(const Judge& judge, std::int64_t rows, std::int64_t columns) {
+  Sample all;
+  std::vector<bool> wrong_columns(static_cast<std::size_t>(columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    bool any = false;
+    for (std::int64_t column = 0; column < columns; ++column) {
+      if (judge.is_right(static_cast<std::size_t>(row * columns + column))) continue;
+      any = true;
+      wrong_columns[static_cast<std::size_t>(column)] = true;
+    }
+    if (any) all.rows.push_back(row);
+  }
+  for (std::int64_t column = 0; column < columns; ++column)
+    if (wrong_columns[static_cast<std::size_t>(column)]) all.columns.push_back(column);
+  const auto some = [](const std::vector<std::int64_t>& from) {
+    std::vector<std::int64_t> chosen;
+    for (const std::int64_t i : spread(static_cast<std::int64_t>(from.size()), kProbeSide))
+      chosen.push_back(from[static_cast<std::size_t>(i)]);
+    return chosen;
+  };
+  return {some(all.rows), some(all.columns)};
+}
+
+/// Puts every mistake that a product can have before a judge. Each is computed on a few elements
+/// first, and on the sample if it explains some of their mismatches.
 class ProductHypotheses {
  public:
   ProductHypotheses(const Product& product, const Sample& sample, const Product& sampled,
                     Judge& judge, int threads)
-      : product_(product), sample_(sample), sampled_(sampled), judge_(judge), threads_(threads) {}
+      : product_(product),
+        sample_(sample),
+        sampled_(sampled),
+        judge_(judge),
+        threads_(threads),
+        probe_(probe_of(judge, sampled.rows(), sampled.columns())),
+        probed_(take(sampled, probe_)) {}
 
   void run(const std::vector<float>& golden) {
     casts(golden);
@@ -213,22 +240,53 @@ class ProductHypotheses {
     for (const int parts : {2, 4, 8, 16})
       add(fmt::format("split_k_{}", parts),
           fmt::format("K split in {} parts, summed in FP32 in order", parts),
-          compute_split_k(sampled_, parts));
+          [=](const Product& p) { return compute_split_k(p, parts); });
   }
 
  private:
+  using Result = std::optional<std::vector<float>>;
+
+  /// `output` gives the wrong result of the elements of a product, or nothing.
   void add(const std::string& name, const std::string& text,
-           const std::optional<std::vector<float>>& output) {
-    if (!output) return;
-    judge_.consider(name, text,
-                    words(product_.output.format, cast_output(*output, product_.output, threads_)));
+           const std::function<Result(const Product&)>& output) {
+    const Result few = output(probed_);
+    if (!few) return;
+    if (!plausible(*few)) return judge_.dismiss();
+    consider(name, text, *output(sampled_));
   }
+  /// A product that went wrong, of these elements or of whichever are asked for.
   void add(const std::string& name, const std::string& text, const Product& wrong) {
-    add(name, text, compute(wrong, threads_));
+    if (!plausible(compute(take(wrong, probe_), threads_))) return judge_.dismiss();
+    consider(name, text, compute(wrong, threads_));
   }
   void whole(const std::string& name, const std::string& text,
              const std::optional<Product>& wrong) {
     if (wrong) add(name, text, take(*wrong, sample_));
+  }
+
+  [[nodiscard]] std::vector<std::uint32_t> codes_of(const std::vector<float>& output) const {
+    return words(product_.output.format, cast_output(output, product_.output, threads_));
+  }
+  void consider(const std::string& name, const std::string& text,
+                const std::vector<float>& output) {
+    judge_.consider(name, text, codes_of(output));
+  }
+  /// Whether it explains enough of the mismatches that were looked at first.
+  [[nodiscard]] bool plausible(const std::vector<float>& few) const {
+    const std::vector<std::uint32_t> codes = codes_of(few);
+    std::size_t mismatches = 0;
+    std::size_t explained = 0;
+    std::size_t at = 0;
+    for (const std::int64_t row : probe_.rows)
+      for (const std::int64_t column : probe_.columns) {
+        const auto place = static_cast<std::size_t>(row * sampled_.columns() + column);
+        const std::uint32_t code = codes[at++];
+        if (judge_.is_right(place)) continue;
+        ++mismatches;
+        explained += judge_.explains(place, code) ? 1 : 0;
+      }
+    return explained > 0 &&
+           static_cast<double>(explained) >= kProbeShare * static_cast<double>(mismatches);
   }
 
   void casts(const std::vector<float>& golden) {
@@ -297,8 +355,7 @@ class ProductHypotheses {
   }
 
   void promotions() {
-    add("missing_promotion", "the first promotion does not happen",
-        compute_missing_promotion(sampled_));
+    add("missing_promotion", "the first promotion does not happen", compute_missing_promotion);
     const GemmProblem& p = sampled_.problem;
     const bool in_blocks = ScaleLookup(p.a_scales, p.a).varies_along_k() ||
                            ScaleLookup(p.b_scales, p.b).varies_along_k();
@@ -325,23 +382,9 @@ class ProductHypotheses {
       seen.push_back(model.accumulator);
       const Product other = with_accumulator(sampled_, model.accumulator);
       if (other.problem.promotion_interval != sampled_.problem.promotion_interval) continue;
-      if (gemm_method(other.problem) == "reference" && !plausible(other)) {
-        judge_.dismiss();
-        continue;
-      }
       add(fmt::format("accumulator_{}", model.name),
           fmt::format("accumulated as {} does", model.name), other);
     }
-  }
-
-  /// Whether a slow model explains any of a few mismatches.
-  [[nodiscard]] bool plausible(const Product& other) const {
-    const std::vector<std::size_t> places = judge_.some_mismatches(8);
-    return std::any_of(places.begin(), places.end(), [&](std::size_t place) {
-      const auto at = static_cast<std::int64_t>(place);
-      const Product one = take(other, {{at / other.columns()}, {at % other.columns()}});
-      return judge_.explains(place, code_at(one.output.format, golden_output(one, 1), 0));
-    });
   }
 
   const Product& product_;
@@ -349,6 +392,8 @@ class ProductHypotheses {
   const Product& sampled_;
   Judge& judge_;
   int threads_;
+  Sample probe_;  ///< rows and columns of `sampled_`
+  Product probed_;
 };
 
 std::vector<ErrorBudget> budgets_of(const Product& product, int threads) {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
@@ -159,10 +160,7 @@ bool tiny_integers(const CodeMatrix& m) {
 
 /// An accumulator that a kernel could have by mistake: wide for narrow, narrow for wide.
 AccumulatorModel other_accumulator(const AccumulatorModel& model) {
-  const bool narrow =
-      (model.kind == AccumulationKind::fused_dot_product ||
-       model.kind == AccumulationKind::sequential || model.kind == AccumulationKind::fp16_halves) &&
-      model.output_fraction_bits < 23;
+  const bool narrow = traits_of(model).rounds_sums && model.output_fraction_bits < 23;
   return find_instruction_model(narrow ? "fp32" : "sm90.wgmma.e4m3").accumulator;
 }
 
@@ -228,10 +226,12 @@ class InputFaults {
 
   void accumulator() {
     const AccumulatorModel other = other_accumulator(product_.problem.model);
-    const bool wide = other.kind == AccumulationKind::float32;
+    const bool wide = traits_of(other).arithmetic == Arithmetic::float32;
     FaultOutcome fault =
         outcome(FaultClass::rounding, "accumulator",
                 wide ? "an FP32 accumulator" : "an accumulator of 14 bits, as Hopper's");
+    if (applies_scales(sampled_.problem))
+      return add(std::move(fault), std::nullopt, "the instruction applies the scales itself");
     const Product changed = with_accumulator(sampled_, other);
     // Terms that do not fit between promotions leave scales along K without a place.
     if (changed.problem.promotion_interval != sampled_.problem.promotion_interval)

@@ -14,20 +14,11 @@ namespace {
 
 constexpr double kDense = 0.5;  // of a region differs; less is a scatter
 constexpr std::uint64_t kSmallest = 4;
+constexpr std::int64_t kSourceWork = std::int64_t{1} << 29;  // codes compared, all regions together
 
 struct Box {
   std::int64_t top, bottom, left, right;  // of map tiles, the ends included
 };
-
-MismatchMap map_of(std::int64_t rows, std::int64_t columns, const std::vector<bool>& wrong) {
-  MismatchMap map = make_map(rows, columns);
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t column = 0; column < columns; ++column)
-      if (wrong[static_cast<std::size_t>(row * columns + column)])
-        ++map.counts[static_cast<std::size_t>(row / map.tile_rows * map.columns +
-                                              column / map.tile_columns)];
-  return map;
-}
 
 /// Boxes around tiles with mismatches that touch each other, by side or corner.
 std::vector<Box> boxes_of(const MismatchMap& map) {
@@ -65,7 +56,7 @@ std::vector<Box> boxes_of(const MismatchMap& map) {
 class Finder {
  public:
   Finder(FormatId id, std::span<const std::byte> golden, std::span<const std::byte> got,
-         std::int64_t rows, std::int64_t columns, const std::vector<bool>& wrong)
+         std::int64_t rows, std::int64_t columns, const WrongElements& wrong)
       : id_(id),
         golden_(golden),
         got_(got),
@@ -74,37 +65,35 @@ class Finder {
         wrong_(wrong),
         width_(static_cast<std::size_t>(format(id).storage_bits / 8)) {}
 
-  /// The rows and columns inside a box of map tiles that have mismatches.
+  /// The rows and columns inside a box of map tiles that have mismatches. Each edge lies in the
+  /// box's outermost tiles, so that little is looked at.
   [[nodiscard]] Region tighten(const Box& box, const MismatchMap& map) const {
-    const std::int64_t bottom = std::min((box.bottom + 1) * map.tile_rows, rows_);
-    const std::int64_t right = std::min((box.right + 1) * map.tile_columns, columns_);
-    std::int64_t top = bottom;
-    std::int64_t left = right;
-    std::int64_t last_row = -1;
-    std::int64_t last_column = -1;
     Region region;
-    for (std::int64_t row = box.top * map.tile_rows; row < bottom; ++row)
-      for (std::int64_t column = box.left * map.tile_columns; column < right; ++column) {
-        if (!wrong_[static_cast<std::size_t>(row * columns_ + column)]) continue;
-        ++region.mismatches;
-        top = std::min(top, row);
-        last_row = row;
-        left = std::min(left, column);
-        last_column = std::max(last_column, column);
-      }
+    for (std::int64_t row = box.top; row <= box.bottom; ++row)
+      for (std::int64_t column = box.left; column <= box.right; ++column)
+        region.mismatches += map.counts[static_cast<std::size_t>(row * map.columns + column)];
+    std::int64_t top = box.top * map.tile_rows;
+    std::int64_t left = box.left * map.tile_columns;
+    std::int64_t bottom = std::min((box.bottom + 1) * map.tile_rows, rows_);
+    std::int64_t right = std::min((box.right + 1) * map.tile_columns, columns_);
+    while (!any_wrong(top, top + 1, left, right)) ++top;
+    while (!any_wrong(bottom - 1, bottom, left, right)) --bottom;
+    while (!any_wrong(top, bottom, left, left + 1)) ++left;
+    while (!any_wrong(top, bottom, right - 1, right)) --right;
     region.row = top;
-    region.rows = last_row - top + 1;
+    region.rows = bottom - top;
     region.column = left;
-    region.columns = last_column - left + 1;
+    region.columns = right - left;
     return region;
   }
 
-  void find_content(Region& region) const {
+  void find_content(Region& region) {
     const std::uint32_t first = got_at(region.row, region.column);
     bool zeros = true;
     bool nan = true;
     bool constant = true;
-    for (std::int64_t row = region.row; row < region.row + region.rows; ++row)
+    const std::int64_t end = region.row + region.rows;
+    for (std::int64_t row = region.row; row < end && (zeros || nan || constant); ++row)
       for (std::int64_t column = region.column; column < region.column + region.columns; ++column) {
         const std::uint32_t code = got_at(row, column);
         const ValueClass kind = unpack(format(id_), code).value_class;
@@ -125,20 +114,34 @@ class Finder {
   [[nodiscard]] std::uint32_t got_at(std::int64_t row, std::int64_t column) const {
     return code_at(id_, got_, static_cast<std::size_t>(row * columns_ + column));
   }
-  /// The golden output has at (row, column) what a row of the region begins with, or has.
-  [[nodiscard]] bool equal(const Region& region, std::int64_t i, std::int64_t row,
-                           std::int64_t column) const {
-    return std::memcmp(&golden_[at(row, column)], &got_[at(region.row + i, region.column)],
-                       static_cast<std::size_t>(region.columns) * width_) == 0;
+  [[nodiscard]] bool any_wrong(std::int64_t top, std::int64_t bottom, std::int64_t left,
+                               std::int64_t right) const {
+    for (std::int64_t row = top; row < bottom; ++row)
+      for (std::int64_t column = left; column < right; ++column)
+        if (wrong_.at(row * columns_ + column)) return true;
+    return false;
+  }
+
+  /// The golden output has at (row, column) what the region has. Counts its work.
+  [[nodiscard]] bool is_source(const Region& region, std::int64_t row, std::int64_t column) {
+    ++work_;
+    if (std::memcmp(&golden_[at(row, column)], &got_[at(region.row, region.column)], width_) != 0)
+      return false;
+    for (std::int64_t i = 0; i < region.rows; ++i) {
+      work_ += region.columns;
+      if (std::memcmp(&golden_[at(row + i, column)], &got_[at(region.row + i, region.column)],
+                      static_cast<std::size_t>(region.columns) * width_) != 0)
+        return false;
+    }
+    return true;
   }
 
   /// The place of the golden output that the region is a copy of, if there is one.
-  void find_source(Region& region) const {
+  void find_source(Region& region) {
     for (std::int64_t row = 0; row + region.rows <= rows_; ++row)
       for (std::int64_t column = 0; column + region.columns <= columns_; ++column) {
-        std::int64_t i = 0;
-        while (i < region.rows && equal(region, i, row + i, column)) ++i;
-        if (i < region.rows) continue;
+        if (work_ > kSourceWork) return;
+        if (!is_source(region, row, column)) continue;
         region.content = RegionContent::elsewhere;
         region.from_row = row;
         region.from_column = column;
@@ -151,8 +154,9 @@ class Finder {
   std::span<const std::byte> got_;
   std::int64_t rows_;
   std::int64_t columns_;
-  const std::vector<bool>& wrong_;
+  const WrongElements& wrong_;
   std::size_t width_;
+  std::int64_t work_ = 0;
 };
 
 std::string range(std::string_view name, std::int64_t first, std::int64_t count) {
@@ -168,28 +172,31 @@ std::string_view to_string(RegionContent content) {
   return kNames[static_cast<std::size_t>(content)];
 }
 
-std::vector<bool> differing(FormatId id, std::span<const std::byte> golden,
-                            std::span<const std::byte> got) {
-  const Format& f = format(id);
+bool WrongElements::at(std::int64_t index) const {
+  if (golden_.empty()) return std::ranges::binary_search(listed_, index);
+  const std::uint32_t x = code_at(format_, golden_, static_cast<std::size_t>(index));
+  const std::uint32_t y = code_at(format_, got_, static_cast<std::size_t>(index));
   const auto is_nan = [&](std::uint32_t code) {
-    return unpack(f, code).value_class == ValueClass::nan;
+    return unpack(format(format_), code).value_class == ValueClass::nan;
   };
-  std::vector<bool> wrong(golden.size() / static_cast<std::size_t>(f.storage_bits / 8));
-  for (std::size_t i = 0; i < wrong.size(); ++i) {
-    const std::uint32_t x = code_at(id, golden, i);
-    const std::uint32_t y = code_at(id, got, i);
-    wrong[i] = x != y && !(is_nan(x) && is_nan(y));
-  }
-  return wrong;
+  return x != y && !(is_nan(x) && is_nan(y));
+}
+
+MismatchMap map_of(std::int64_t rows, std::int64_t columns, std::span<const std::int64_t> indices) {
+  MismatchMap map = make_map(rows, columns);
+  for (const std::int64_t at : indices)
+    ++map.counts[static_cast<std::size_t>(at / columns / map.tile_rows * map.columns +
+                                          at % columns / map.tile_columns)];
+  return map;
 }
 
 std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
                                  std::span<const std::byte> got, std::int64_t rows,
-                                 std::int64_t columns, const std::vector<bool>& wrong) {
-  const MismatchMap map = map_of(rows, columns, wrong);
+                                 std::int64_t columns, const MismatchMap& map,
+                                 const WrongElements& wrong) {
   const std::vector<Box> boxes = boxes_of(map);
   if (boxes.size() > kMostRegions) return {};
-  const Finder finder(id, golden, got, rows, columns, wrong);
+  Finder finder(id, golden, got, rows, columns, wrong);
   std::vector<Region> regions;
   for (const Box& box : boxes) {
     Region region = finder.tighten(box, map);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/product/product.hpp"
 #include "fp8lab/verify/causes.hpp"
 
@@ -41,16 +42,35 @@ struct Region {
 /// Regions that are looked at.
 inline constexpr std::size_t kMostRegions = 8;
 
-/// Elements of an output that are wrong, one a flag.
-std::vector<bool> differing(FormatId format, std::span<const std::byte> golden,
-                            std::span<const std::byte> got);
+/// Which elements of an output count as wrong.
+class WrongElements {
+ public:
+  /// Those whose codes differ; two NaN codes do not.
+  WrongElements(FormatId format, std::span<const std::byte> golden, std::span<const std::byte> got)
+      : format_(format), golden_(golden), got_(got) {}
+  /// Those of a list, ascending.
+  explicit WrongElements(std::vector<std::int64_t> indices) : listed_(std::move(indices)) {}
+
+  [[nodiscard]] bool at(std::int64_t index) const;
+
+ private:
+  FormatId format_ = FormatId::f32;
+  std::span<const std::byte> golden_;
+  std::span<const std::byte> got_;
+  std::vector<std::int64_t> listed_;
+};
+
+/// Counts of the elements `indices` of an output [rows, columns].
+MismatchMap map_of(std::int64_t rows, std::int64_t columns, std::span<const std::int64_t> indices);
 
 /// The rectangles in which an output [rows, columns] is wrong, in the order of their first
 /// elements: at most kMostRegions. None where wrong elements are all over the output, alone,
-/// or scattered so that rectangles would not say where they are.
+/// or scattered so that rectangles would not say where they are. `map` counts `wrong`.
+/// The place that a region is a copy of is searched as far as a bound on the work allows.
 std::vector<Region> find_regions(FormatId format, std::span<const std::byte> golden,
                                  std::span<const std::byte> got, std::int64_t rows,
-                                 std::int64_t columns, const std::vector<bool>& wrong);
+                                 std::int64_t columns, const MismatchMap& map,
+                                 const WrongElements& wrong);
 
 /// `rows 16-31, columns 0-63: all zero`.
 std::string describe(const Region& region);

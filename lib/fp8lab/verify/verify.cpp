@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <queue>
 #include <utility>
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
@@ -23,7 +25,8 @@ namespace {
 
 constexpr std::size_t kPart = std::size_t{1} << 22;  // elements read at a time
 constexpr std::uint64_t kMostMismatches = 4096;      // that are looked at one by one
-constexpr double kBudgetWork = 1e7;                  // terms, over all budgets
+constexpr double kBudgetWork = 1e7;                  // terms, over all budgets, where they decide
+constexpr double kBudgetWorkTold = 2e6;              // and where they are told only
 
 std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).storage_bits / 8); }
 
@@ -44,21 +47,36 @@ void require_output(const Operand& got, FormatId id, const std::vector<std::int6
   require_row_major(got.name(), tensor);
 }
 
-/// Indices of mismatches, evenly spread among all of them.
-std::vector<std::int64_t> some_mismatches(FormatId id, std::span<const std::byte> expected,
+/// Indices of `count` mismatches (payloads of NaN too), evenly spread: every so many-th one.
+template <typename Word>
+std::vector<std::int64_t> some_mismatches(std::span<const std::byte> expected,
                                           std::span<const std::byte> got, std::uint64_t count) {
   std::vector<std::int64_t> indices;
   const std::uint64_t step = std::max<std::uint64_t>(1, count / kMostMismatches);
-  const std::size_t width = width_of(id);
-  std::uint64_t seen = 0;
-  for (std::size_t i = 0; i < expected.size() / width; ++i) {
-    if (std::equal(expected.begin() + static_cast<std::ptrdiff_t>(i * width),
-                   expected.begin() + static_cast<std::ptrdiff_t>((i + 1) * width),
-                   got.begin() + static_cast<std::ptrdiff_t>(i * width)))
-      continue;
-    if (seen++ % step == 0) indices.push_back(static_cast<std::int64_t>(i));
+  std::uint64_t left = 1;
+  for (std::size_t at = 0; at < expected.size(); at += sizeof(Word)) {
+    Word x = 0;
+    Word y = 0;
+    std::memcpy(&x, &expected[at], sizeof(Word));
+    std::memcpy(&y, &got[at], sizeof(Word));
+    left -= x != y ? 1 : 0;
+    if (left != 0) continue;
+    indices.push_back(static_cast<std::int64_t>(at / sizeof(Word)));
+    left = step;
   }
   return indices;
+}
+
+std::vector<std::int64_t> some_mismatches(FormatId id, std::span<const std::byte> expected,
+                                          std::span<const std::byte> got, std::uint64_t count) {
+  switch (width_of(id)) {
+    case 1:
+      return some_mismatches<std::uint8_t>(expected, got, count);
+    case 2:
+      return some_mismatches<std::uint16_t>(expected, got, count);
+    default:
+      return some_mismatches<std::uint32_t>(expected, got, count);
+  }
 }
 
 double norm_of_row(const CodeMatrix& m, const ScaleLookup& scales, std::int64_t row) {
@@ -74,11 +92,14 @@ double norm_of_row(const CodeMatrix& m, const ScaleLookup& scales, std::int64_t 
 std::vector<double> norms_of_rows(const CodeMatrix& m, const InverseScales& scales, int threads) {
   const ScaleLookup lookup(scales, m);
   std::vector<double> norms(static_cast<std::size_t>(m.rows));
+  FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::int64_t row = 0; row < m.rows; ++row) {
-    const FloatEnvironment environment;
-    norms[static_cast<std::size_t>(row)] = norm_of_row(m, lookup, row);
-  }
+  for (std::int64_t row = 0; row < m.rows; ++row)
+    error.guard([&] {
+      const FloatEnvironment environment;
+      norms[static_cast<std::size_t>(row)] = norm_of_row(m, lookup, row);
+    });
+  error.rethrow();
   return norms;
 }
 
@@ -123,29 +144,33 @@ BudgetSummary check_budgets(const Product& product, std::span<const std::byte> g
                             const VerifyOptions& options) {
   const int threads = team_size(options.threads);
   const double terms = static_cast<double>(std::max<std::int64_t>(product.problem.a.k, 1));
-  const auto most = static_cast<std::int64_t>(std::clamp(kBudgetWork / terms, 64.0, 4096.0));
+  const bool decides = options.check.kind == Check::Kind::budget;
+  const double work = decides ? kBudgetWork : kBudgetWorkTold;
+  const auto most = static_cast<std::int64_t>(std::clamp(work / terms, 64.0, 4096.0));
   const FormatId id = product.output.format;
   std::vector<std::int64_t> chosen;
-  if (options.check.kind == Check::Kind::budget)
-    chosen = farthest_off(product, golden, got, most, threads);
+  if (decides) chosen = farthest_off(product, golden, got, most, threads);
   for (const std::int64_t i : spread(static_cast<std::int64_t>(mismatches.size()), most))
     chosen.push_back(mismatches[static_cast<std::size_t>(i)]);
   std::ranges::sort(chosen);
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   std::vector<double> relative(chosen.size());
   std::vector<char> inside(chosen.size());
+  FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const FloatEnvironment environment;
-    const std::int64_t at = chosen[i];
-    const ErrorBudget budget =
-        error_budget(product, at / product.columns(), at % product.columns());
-    const auto index = static_cast<std::size_t>(at);
-    const bool fits =
-        allowed(budget, product.output, code_at(id, golden, index), code_at(id, got, index));
-    inside[i] = fits ? 1 : 0;
-    relative[i] = budget.exact == 0.0 ? INFINITY : budget.total() / std::abs(budget.exact);
-  }
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    error.guard([&] {
+      const FloatEnvironment environment;
+      const std::int64_t at = chosen[i];
+      const ErrorBudget budget =
+          error_budget(product, at / product.columns(), at % product.columns());
+      const auto index = static_cast<std::size_t>(at);
+      const bool fits =
+          allowed(budget, product.output, code_at(id, golden, index), code_at(id, got, index));
+      inside[i] = fits ? 1 : 0;
+      relative[i] = budget.exact == 0.0 ? INFINITY : budget.total() / std::abs(budget.exact);
+    });
+  error.rethrow();
   BudgetSummary summary{.checked = chosen.size()};
   for (std::size_t i = 0; i < chosen.size(); ++i)
     if (inside[i] == 0) summary.outside.push_back(chosen[i]);
@@ -179,13 +204,14 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
   constexpr std::int64_t kRows = 16;
   constexpr std::int64_t kColumns = 64;
   const bool budget = options.check.kind == Check::Kind::budget;
-  std::vector<bool> wrong(budget ? product.size() : 0);
-  if (budget)
-    for (const std::int64_t at : report.budget->outside) wrong[static_cast<std::size_t>(at)] = true;
-  else
-    wrong = differing(product.output.format, golden, got);
-  std::vector<Region> regions =
-      find_regions(product.output.format, golden, got, product.rows(), product.columns(), wrong);
+  const FormatId id = product.output.format;
+  const std::int64_t rows = product.rows();
+  const std::int64_t columns = product.columns();
+  std::vector<Region> regions = budget ? find_regions(id, golden, got, rows, columns,
+                                                      map_of(rows, columns, report.budget->outside),
+                                                      WrongElements(report.budget->outside))
+                                       : find_regions(id, golden, got, rows, columns, report.map,
+                                                      WrongElements(id, golden, got));
   for (Region& region : regions) {
     if (region.content != RegionContent::other) continue;
     Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};

@@ -49,8 +49,11 @@ class AccumulatorModel:
     `kind` is "fused_dot_product" (one step of `terms` products, aligned, truncated to
     `alignment_fraction_bits`, rounded to `output_fraction_bits`), "sequential", "float32",
     "exact", or "fp16_halves" (`terms` products of FP8 operands as FP16, in two such steps, k mod
-    4 < 2 first, whose sum is added to c in the output's format). Fields that a kind does not use
-    are ignored.
+    4 < 2 first, whose sum is added to c in the output's format). Of AMD's units:
+    "exact_dot_product" (CDNA1), "flushed_pairwise_sum" (CDNA2), "two_stage_dot_product" and
+    "even_odd_dot_product" (CDNA3), "fused_multiply_add" (binary32). With block scales:
+    "scaled_dot_product" (mxf8f6f4) and "scaled_group_dot_product" (mxf4nvf4). Fields that a kind
+    does not use are ignored.
 
     >>> import dataclasses, fp8lab
     >>> hopper = fp8lab.models()["sm90.wgmma.e4m3"].accumulator
@@ -69,6 +72,8 @@ class AccumulatorModel:
     min_alignment_exponent: int | None = None  #: no alignment is below it
     half_c_exponent: str = "stored"  #: of a subnormal FP16 c: "stored" (-14) or "widened"
     halves_order: str = "chained"  #: of "fp16_halves": "chained", or "separate" (both from zero)
+    second_stage_fraction_bits: int = 31  #: of the CDNA3 kinds: 31, or 32 and then 31
+    takes_ue4m3_per_32: bool = False  #: of "scaled_group_dot_product": UE4M3 per 32, not only per 16
 
     def _core(self) -> _core.AccumulatorModel:
         return _core.AccumulatorModel(**dataclasses.asdict(self))

@@ -1,0 +1,73 @@
+#pragma once
+// What the scalar steps of matrix units are made of: exact terms, what special values decide,
+// and the rounding of exact sums. For the files of `units/`.
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "fp8lab/accumulate/kulisch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab::accumulate_detail {
+
+__extension__ using Wide = __int128;
+
+/// The exponent of what takes no part in an alignment.
+inline constexpr int kNoExponent = std::numeric_limits<int>::min();
+
+/// A finite product or accumulator: (-1)^negative * significand * 2^(exponent - fraction_bits).
+struct Term {
+  std::uint64_t significand = 0;
+  int exponent = 0;
+  int fraction_bits = 0;
+  bool negative = false;
+
+  /// What it brings to an alignment: its stored exponent, of zero nothing.
+  [[nodiscard]] int alignment_exponent() const { return significand == 0 ? kNoExponent : exponent; }
+};
+
+Term product(const Unpacked& a, const Unpacked& b);
+Term as_term(const Unpacked& c);
+Unpacked unpack_float(float x);
+
+/// What specials among the operands decide before any arithmetic.
+struct Specials {
+  bool nan = false;
+  bool positive_infinity = false;
+  bool negative_infinity = false;
+
+  void note_infinity(bool negative) { (negative ? negative_infinity : positive_infinity) = true; }
+  void note_value(const Unpacked& c);
+  void note_product(const Unpacked& a, const Unpacked& b);
+  void note_products(std::span<const Unpacked> a, std::span<const Unpacked> b);
+  [[nodiscard]] bool any() const { return nan || positive_infinity || negative_infinity; }
+  /// NaN for a NaN or infinities of both signs, else the infinity.
+  [[nodiscard]] float result() const;
+};
+
+/// `t` in units of 2^unit_exponent, the rest dropped toward zero. The value is below 2^100 units.
+Wide aligned_toward_zero(const Term& t, int unit_exponent);
+
+/// `sum` of units of 2^exponent in units of 2^unit_exponent, the rest dropped toward -Inf. The
+/// value is below 2^100 units.
+Wide aligned_down(Wide sum, int exponent, int unit_exponent);
+
+/// An integer times a power of two as a 64-bit significand with sticky bit.
+Exact exact_of(Wide sum, int exponent);
+Exact exact_of(const Term& t);
+
+/// Rounds to binary32's exponents with `fraction_bits`, a sum too large to an infinity. A sum of
+/// exactly zero is +0 whatever the signs of its terms.
+float round_to_float(const Exact& x, int fraction_bits, RoundingMode mode);
+/// The same to FP16, as binary32.
+float round_to_half(const Exact& x, RoundingMode mode);
+/// FP16's nearest number to x, as binary32.
+float rounded_to_half(float x);
+/// Rounds to `fraction_bits` with an exponent that has no bounds.
+Term rounded(const Exact& x, int fraction_bits, RoundingMode mode);
+
+void add(KulischAccumulator& sum, const Term& t);
+
+}  // namespace fp8lab::accumulate_detail

@@ -1,0 +1,122 @@
+#include "fp8lab/accumulate/model.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::array<std::string_view, kAccumulationKinds> kKindNames{"fused_dot_product",
+                                                                      "sequential",
+                                                                      "float32",
+                                                                      "exact",
+                                                                      "fp16_halves",
+                                                                      "exact_dot_product",
+                                                                      "flushed_pairwise_sum",
+                                                                      "two_stage_dot_product",
+                                                                      "even_odd_dot_product",
+                                                                      "fused_multiply_add",
+                                                                      "scaled_dot_product",
+                                                                      "scaled_group_dot_product"};
+constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "normalized"};
+constexpr std::array<std::string_view, 2> kHalfCExponentNames{"stored", "widened"};
+constexpr std::array<std::string_view, 2> kHalvesOrderNames{"chained", "separate"};
+
+}  // namespace
+
+void validate(const AccumulatorModel& m) {
+  const auto check = [](std::string_view field, int value, int low, int high) {
+    require(value >= low && value <= high, field, fmt::format("{} .. {}", low, high),
+            fmt::format("{}", value));
+  };
+  check("terms", m.terms, 1, 256);
+  check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 64);
+  check("output_fraction_bits", m.output_fraction_bits, 1, 23);
+  check("product_fraction_bits", m.product_fraction_bits, -1, 23);
+  if (m.min_alignment_exponent != kNoMinAlignmentExponent)
+    check("min_alignment_exponent", m.min_alignment_exponent, -300, 100);
+  require(m.output_format == FormatId::f32 || m.output_format == FormatId::f16, "output_format",
+          "f32 or f16", format(m.output_format).name);
+  require(m.rounding != RoundingMode::stochastic, "rounding", "a deterministic mode", "stochastic");
+  unit_of(m.kind).validate(m);
+}
+
+bool takes_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
+  const AccumulatorUnit& unit = unit_of(model.kind);
+  return unit.takes(format(a)) && unit.takes(format(b));
+}
+
+void require_formats(const AccumulatorModel& model, FormatId a, FormatId b) {
+  if (takes_formats(model, a, b)) return;
+  const AccumulatorUnit& unit = unit_of(model.kind);
+  const bool first = !unit.takes(format(a));
+  throw Error(first ? "a" : "b", std::string(unit.operands()), format(first ? a : b).name);
+}
+
+std::vector<ModelParameter> parameters_of(const AccumulatorModel& m) {
+  const auto number = [](int value) { return fmt::format("{}", value); };
+  const auto text = [](std::string_view value) { return std::string(value); };
+  std::vector<ModelParameter> all{{"kind", text(to_string(m.kind))},
+                             {"terms", number(m.terms)},
+                             {"alignment_fraction_bits", number(m.alignment_fraction_bits)},
+                             {"output_fraction_bits", number(m.output_fraction_bits)},
+                             {"rounding", text(to_string(m.rounding))},
+                             {"product_fraction_bits", number(m.product_fraction_bits)},
+                             {"output_format", text(format(m.output_format).name)},
+                             {"product_exponent", text(to_string(m.product_exponent))},
+                             {"min_alignment_exponent", number(m.min_alignment_exponent)},
+                             {"half_c_exponent", text(to_string(m.half_c_exponent))},
+                             {"halves_order", text(to_string(m.halves_order))}};
+  const UnitTraits traits = traits_of(m);
+  if (traits.has_second_stage)
+    all.push_back({"second_stage_fraction_bits", number(m.second_stage_fraction_bits)});
+  if (m.kind == AccumulationKind::scaled_group_dot_product)
+    all.push_back({"takes_ue4m3_per_32", m.takes_ue4m3_per_32 ? "true" : "false"});
+  return all;
+}
+
+std::string_view to_string(AccumulationKind kind) {
+  return kKindNames[static_cast<std::size_t>(kind)];
+}
+
+AccumulationKind find_accumulation_kind(std::string_view name) {
+  return find_enumerator<AccumulationKind>(kKindNames, "kind", name);
+}
+
+std::string_view to_string(ProductExponent exponent) {
+  return kProductExponentNames[static_cast<std::size_t>(exponent)];
+}
+
+ProductExponent find_product_exponent(std::string_view name) {
+  return find_enumerator<ProductExponent>(kProductExponentNames, "product_exponent", name);
+}
+
+std::string_view to_string(HalfCExponent exponent) {
+  return kHalfCExponentNames[static_cast<std::size_t>(exponent)];
+}
+
+HalfCExponent find_half_c_exponent(std::string_view name) {
+  return find_enumerator<HalfCExponent>(kHalfCExponentNames, "half_c_exponent", name);
+}
+
+std::string_view to_string(HalvesOrder order) {
+  return kHalvesOrderNames[static_cast<std::size_t>(order)];
+}
+
+HalvesOrder find_halves_order(std::string_view name) {
+  return find_enumerator<HalvesOrder>(kHalvesOrderNames, "halves_order", name);
+}
+
+std::string_view to_string(Standing standing) {
+  constexpr std::array<std::string_view, 4> kNames{"measured", "from literature", "assumed",
+                                                   "definition"};
+  return kNames[static_cast<std::size_t>(standing)];
+}
+
+}  // namespace fp8lab

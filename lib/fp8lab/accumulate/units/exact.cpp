@@ -1,0 +1,84 @@
+#include <cmath>
+
+#include "fp8lab/accumulate/arithmetic.hpp"
+#include "fp8lab/accumulate/units/units.hpp"
+
+namespace fp8lab::accumulate_detail {
+namespace {
+
+/// c + a . b of finite numbers, rounded once.
+float exact_sum(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
+  KulischAccumulator sum;
+  add(sum, as_term(unpack_float(c)));
+  for (std::size_t i = 0; i < a.size(); ++i) add(sum, product(a[i], b[i]));
+  return round_to_float(sum.value(), 23, RoundingMode::nearest_even);
+}
+
+float exact_step(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
+  Specials specials;
+  specials.note_value(unpack_float(c));
+  specials.note_products(a, b);
+  return specials.any() ? specials.result() : exact_sum(a, b, c);
+}
+
+void bound_step(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+                BoundedSum& sum) {
+  if (bounded_alignment(terms, sum).live == 0) return;
+  sum.add_exactly(terms);
+  sum.error += (std::abs(sum.value) + sum.error) * kFloatStep + kTiny;
+  sum.check_range(model.output_format);
+}
+
+/// One rounding of the sum over all of K.
+class ExactSum final : public AccumulatorUnit {
+ public:
+  [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
+    return {.arithmetic = Arithmetic::exact,
+            .cut_fraction_bits = model.output_fraction_bits,
+            .keeps_all = true};
+  }
+  [[nodiscard]] float dot_product(const AccumulatorModel& /*model*/, std::span<const Unpacked> a,
+                                  std::span<const Unpacked> b, const BlockScales& /*scales*/,
+                                  float c) const override {
+    return exact_step(a, b, c);
+  }
+  void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+             BoundedSum& sum) const override {
+    bound_step(model, terms, sum);
+  }
+};
+
+/// One rounding a step.
+class ExactDotProduct final : public AccumulatorUnit {
+ public:
+  [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
+    return {.has_steps = true, .rounds_sums = true, .cut_fraction_bits = 24};
+  }
+  [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
+                                  std::span<const Unpacked> b, const BlockScales& /*scales*/,
+                                  float c) const override {
+    for_steps(model, a, [&](auto step) {
+      c = exact_step(step, b.subspan(static_cast<std::size_t>(step.data() - a.data()), step.size()),
+                     c);
+    });
+    return c;
+  }
+  void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+             BoundedSum& sum) const override {
+    for_steps(model, terms, [&](auto step) { bound_step(model, step, sum); });
+  }
+};
+
+}  // namespace
+
+const AccumulatorUnit& exact_unit() {
+  static const ExactSum unit;
+  return unit;
+}
+
+const AccumulatorUnit& exact_dot_product_unit() {
+  static const ExactDotProduct unit;
+  return unit;
+}
+
+}  // namespace fp8lab::accumulate_detail

@@ -1,0 +1,62 @@
+#include "fp8lab/accumulate/units/float32.hpp"
+
+#include <cmath>
+
+#include "fp8lab/accumulate/arithmetic.hpp"
+#include "fp8lab/accumulate/units/units.hpp"
+
+namespace fp8lab::accumulate_detail {
+namespace {
+
+class Float32 final : public AccumulatorUnit {
+ public:
+  [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
+    return {.arithmetic = Arithmetic::float32, .cut_fraction_bits = model.output_fraction_bits};
+  }
+
+  /// Binary32 additions of the products, each product rounded to binary32 first where it does not
+  /// fit (only BF16 and TF32 products near the range's ends).
+  [[nodiscard]] float dot_product(const AccumulatorModel& /*model*/, std::span<const Unpacked> a,
+                                  std::span<const Unpacked> b, const BlockScales& /*scales*/,
+                                  float c) const override {
+    Specials specials;
+    specials.note_value(unpack_float(c));
+    specials.note_products(a, b);
+    if (specials.any()) return specials.result();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const Term p = product(a[i], b[i]);
+      if (p.significand == 0) continue;
+      c += round_to_float(exact_of(p), 23, RoundingMode::nearest_even);
+    }
+    return c == 0.0F ? 0.0F : c;
+  }
+
+  void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+             BoundedSum& sum) const override {
+    bound_float32(model, terms, sum);
+  }
+};
+
+}  // namespace
+
+void bound_float32(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+                   BoundedSum& sum) {
+  if (bounded_alignment(terms, sum).live == 0) return;
+  double partial = 0.0;
+  double reached = 0.0;
+  for (const BoundedTerm& term : terms) {
+    if (term.value == 0.0) continue;
+    partial += term.value;
+    reached += std::abs(sum.value + partial) + sum.error;
+  }
+  sum.add_exactly(terms);
+  sum.error += 2.0 * reached * kFloatStep;
+  sum.check_range(model.output_format);
+}
+
+const AccumulatorUnit& float32_unit() {
+  static const Float32 unit;
+  return unit;
+}
+
+}  // namespace fp8lab::accumulate_detail

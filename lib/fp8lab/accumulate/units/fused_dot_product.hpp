@@ -1,0 +1,18 @@
+#pragma once
+// The fused truncated dot product, as one class and as the step that other units consist of.
+
+#include "fp8lab/accumulate/unit.hpp"
+
+namespace fp8lab::accumulate_detail {
+
+/// All steps of the fused truncated dot product of `model`'s parameters, whatever its kind.
+float fused_chain(const AccumulatorModel& model, std::span<const Unpacked> a,
+                  std::span<const Unpacked> b, float c);
+
+/// Its bound over one step.
+void bound_fused_step(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+                      BoundedSum& sum);
+
+UnitTraits fused_traits(const AccumulatorModel& model);
+
+}  // namespace fp8lab::accumulate_detail

@@ -1,0 +1,110 @@
+#include "fp8lab/gemm/block_scales.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// How the scales of a problem are coded; those of one operand alone, or those of both, which must
+/// be alike.
+struct Coding {
+  std::int64_t block = 0;
+  FormatId format = FormatId::e8m0fnu;
+  friend bool operator==(const Coding&, const Coding&) = default;
+};
+
+Coding coding_of(const InverseScales& scales) {
+  if (scales.format != FormatId::f32) return {scales.k_block, scales.format};
+  return {scales.k_block, scales.k_block == 16 ? FormatId::e4m3fn : FormatId::e8m0fnu};
+}
+
+std::optional<Coding> unit_coding(const GemmProblem& p) {
+  if (!traits_of(p.model).takes_scales) return std::nullopt;
+  std::optional<Coding> found;
+  for (const InverseScales* scales : {&p.a_scales, &p.b_scales}) {
+    if (scales->empty()) continue;
+    const Coding coding = coding_of(*scales);
+    const bool fits =
+        (coding.block == 16 || coding.block == 32) &&
+        unit_of(p.model.kind).takes_scales(p.model, coding.format, static_cast<int>(coding.block));
+    if (!fits || (found && *found != coding)) return std::nullopt;
+    found = coding;
+  }
+  return found;
+}
+
+/// The code whose value is `scale`; nothing where there is none.
+std::optional<std::uint32_t> code_of_scale(FormatId id, float scale) {
+  const Format& f = format(id);
+  if (std::isnan(scale)) return f.magnitude_mask();
+  if (std::signbit(scale)) return std::nullopt;
+  const std::uint32_t code = encode(f, kNvidiaNosat, scale);
+  if (decode(f, code) != static_cast<double>(scale)) return std::nullopt;
+  return code;
+}
+
+std::vector<std::uint32_t> codes_of(const InverseScales& scales, const CodeMatrix& m,
+                                    const Coding& coding, std::string_view name) {
+  const ScaleLookup lookup(scales, m);
+  std::vector<std::uint32_t> codes;
+  for (std::int64_t row = 0; row < m.rows; ++row)
+    for (std::int64_t k = 0; k < m.k; k += coding.block) {
+      const std::optional<std::uint32_t> code = code_of_scale(coding.format, lookup.at(row, k));
+      if (!code)
+        throw Error(
+            name,
+            fmt::format("values of {}, which the instruction reads",
+                        coding.format == FormatId::e4m3fn ? "UE4M3" : format(coding.format).name),
+            fmt::format("{} (row {}, term {})", lookup.at(row, k), row, k));
+      codes.push_back(*code);
+    }
+  return codes;
+}
+
+}  // namespace
+
+bool applies_scales(const GemmProblem& problem) { return unit_coding(problem).has_value(); }
+
+BlockScaleRows::BlockScaleRows(const GemmProblem& p) {
+  const std::optional<Coding> coding = unit_coding(p);
+  if (!coding) return;
+  block_ = coding->block;
+  blocks_ = (p.a.k + block_ - 1) / block_;
+  format_ = coding->format;
+  a_ = codes_of(p.a_scales, p.a, *coding, "a_scales");
+  b_ = codes_of(p.b_scales, p.b, *coding, "b_scales");
+}
+
+BlockScales BlockScaleRows::at(std::int64_t row, std::int64_t column, std::int64_t begin,
+                               std::int64_t count) const {
+  if (empty()) return {};
+  const auto part = [&](const std::vector<std::uint32_t>& codes, std::int64_t line) {
+    return std::span(codes).subspan(static_cast<std::size_t>(line * blocks_ + begin / block_),
+                                    static_cast<std::size_t>((count + block_ - 1) / block_));
+  };
+  return {format_, static_cast<int>(block_), part(a_, row), part(b_, column)};
+}
+
+namespace gemm_detail {
+
+GemmProblem without_unit_scales(const GemmProblem& problem) {
+  GemmProblem rest = problem;
+  if (applies_scales(problem)) rest.a_scales = rest.b_scales = {};
+  return rest;
+}
+
+void validate_unit_scales(const GemmProblem& problem) {
+  static_cast<void>(BlockScaleRows(problem));
+}
+
+}  // namespace gemm_detail
+}  // namespace fp8lab

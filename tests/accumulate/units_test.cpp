@@ -1,0 +1,232 @@
+// Units of AMD and with block scales: rows worked out by hand from the specification, and the
+// rules that each unit has for itself.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+const AccumulatorModel& model(std::string_view name) {
+  return find_instruction_model(name).accumulator;
+}
+
+std::vector<std::uint32_t> codes(FormatId id, const std::vector<float>& values) {
+  std::vector<std::uint32_t> result;
+  for (const float x : values) {
+    result.push_back(encode(format(id), kNvidiaNosat, x));
+    REQUIRE((std::isnan(x) || decode(format(id), result.back()) == static_cast<double>(x)));
+  }
+  return result;
+}
+
+/// c + a . b of values that the instruction's formats have.
+std::uint32_t run(std::string_view name, const std::vector<float>& a, const std::vector<float>& b,
+                  float c) {
+  const InstructionModel& m = find_instruction_model(name);
+  return bits(dot_product(m.accumulator, m.a_format, codes(m.a_format, a), m.b_format,
+                          codes(m.b_format, b), c));
+}
+
+float power(int exponent) { return std::ldexp(1.0F, exponent); }
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+}  // namespace
+
+TEST_CASE("CDNA1: a step is exact, rounded once", "[accumulate][units]") {
+  // 2^24 + 1 + 1 - 2^24 loses nothing in one step of four; BF16 steps of two round between.
+  CHECK(run("gfx908.mfma.f16", {power(12), 1, 1, -power(12)}, {power(12), 1, 1, power(12)}, 0) ==
+        bits(2.0F));
+  CHECK(run("gfx908.mfma.bf16", {power(12), 1, 1, -power(12)}, {power(12), 1, 1, power(12)}, 0) ==
+        bits(1.0F));
+  // A tie between two steps goes to the even one.
+  CHECK(run("gfx908.mfma.f16", {1}, {1}, power(24)) == bits(power(24)));
+  CHECK(run("gfx908.mfma.f16", {1, power(-24)}, {1, 1}, power(24)) == bits(power(24) + 2.0F));
+  // Subnormal sums and c stay.
+  CHECK(run("gfx908.mfma.bf16", {power(-70)}, {power(-70)}, power(-149)) == 513u);
+}
+
+TEST_CASE("CDNA2: pairs, every subnormal zero", "[accumulate][units]") {
+  // (2^24 + 1) rounds to 2^24 in the pair; 1 + 1 = 2 in the other one.
+  CHECK(run("gfx90a.mfma.f16", {power(12), 1, 1, 1}, {power(12), 1, 1, 1}, 0) ==
+        bits(power(24) + 2.0F));
+  // Groups of two: the second 1 + 1 comes after.
+  CHECK(run("gfx90a.mfma.bf16", {power(12), 1, 1, 1}, {power(12), 1, 1, 1}, 0) ==
+        bits(power(24) + 2.0F));
+  CHECK(run("gfx90a.mfma.bf16_1k", {1, -1, power(12), 1}, {1, 1, power(12), 1}, 0) ==
+        bits(power(24)));
+  CHECK(run("gfx90a.mfma.f16", {power(-15)}, {1}, 0) == bits(0.0F));  // a subnormal operand
+  CHECK(run("gfx90a.mfma.f16", {power(-14)}, {1}, 0) == bits(power(-14)));
+  CHECK(run("gfx90a.mfma.f16", {0}, {0}, power(-127)) == bits(0.0F));  // a subnormal c
+  CHECK(run("gfx90a.mfma.bf16", {power(-70)}, {power(-57)}, 0) == bits(0.0F));
+  CHECK(run("gfx90a.mfma.bf16", {power(-70)}, {power(-56)}, 0) == bits(power(-126)));
+  CHECK(run("gfx90a.mfma.bf16", {power(100), -power(100)}, {power(100), power(100)}, 0) ==
+        kCanonicalNan);
+}
+
+TEST_CASE("CDNA3: the row that tells 31 bits of the second stage from 32", "[accumulate][units]") {
+  const std::vector<float> a{-power(-4), power(-12), power(-16)};
+  const std::vector<float> b{power(-4), power(-13), power(-16)};
+  CHECK(run("gfx942.mfma.f16", a, b, 1.0F) == 0x3f7f0000u);
+  AccumulatorModel wide = model("gfx942.mfma.f16");
+  wide.second_stage_fraction_bits = 32;
+  CHECK(bits(dot_product(wide, FormatId::f16, codes(FormatId::f16, a), FormatId::f16,
+                         codes(FormatId::f16, b), 1.0F)) == 0x3f7f0001u);
+}
+
+TEST_CASE("CDNA3: products toward zero, then down", "[accumulate][units]") {
+  // A negative c far below the sum still takes one unit of 2^-24: 1 - 2^-24 is a number.
+  CHECK(run("gfx942.mfma.f16", {1}, {1}, -power(-100)) == bits(1.0F - power(-24)));
+  CHECK(run("gfx942.mfma.f16", {1}, {1}, power(-100)) == bits(1.0F));
+  // A negative product beside a larger one is cut toward zero.
+  CHECK(run("gfx942.mfma.f16", {1, -power(-13)}, {1, power(-13)}, 0) == bits(1.0F));
+  // A negative sum of products beside a larger c loses a unit of 2^-31, which nearest hides.
+  CHECK(run("gfx942.mfma.f16", {-power(-24)}, {power(-24)}, 1.0F) == bits(1.0F));
+  // Products past binary32 are infinite, also against c and in later steps.
+  CHECK(run("gfx942.mfma.bf16", {power(100)}, {power(28)}, 0) == bits(kInfinity));
+  CHECK(run("gfx942.mfma.bf16", {power(100)}, {power(28)}, -kInfinity) == kCanonicalNan);
+  CHECK(run("gfx942.mfma.bf16", {power(100), 0, 0, 0, 0, 0, 0, 0, -power(100)},
+            {power(28), 0, 0, 0, 0, 0, 0, 0, power(100)}, 0) == kCanonicalNan);
+  CHECK(run("gfx942.mfma.bf16", {power(100)}, {power(27)}, 0) == bits(power(127)));
+}
+
+TEST_CASE("CDNA3 FP8: even and odd products, and a c that is too small", "[accumulate][units]") {
+  const float tiny = power(-10);  // E4M3FNUZ's smallest number
+  // In one group 2^14 * 1 and 2^-20 meet: the small one is 2^-34 of it and lost. In another group
+  // it survives to the second alignment, which rounds it down: -2^-20 takes one unit of 2^-10.
+  const std::vector<float> same{128, 0, -tiny};
+  const std::vector<float> other{128, -tiny, 0};
+  const std::vector<float> b{128, tiny, tiny};
+  CHECK(run("gfx942.mfma.fp8", same, b, 0) == bits(16384.0F));
+  CHECK(run("gfx942.mfma.fp8", other, b, 0) == bits(16384.0F - power(-10)));
+  // A small negative c takes one unit of 2^-24 down to 2^-25 of the sum, and nothing below.
+  CHECK(run("gfx942.mfma.fp8", {1}, {1}, -power(-25)) == bits(1.0F - power(-24)));
+  CHECK(run("gfx942.mfma.fp8", {1}, {1}, -power(-26)) == bits(1.0F));
+  const AccumulatorModel& fp8 = model("gfx942.mfma.fp8");
+  CHECK(bits(dot_product(fp8, FormatId::e4m3fnuz, std::vector<std::uint32_t>{0x80},
+                         FormatId::e5m2fnuz, std::vector<std::uint32_t>{0}, 1.0F)) ==
+        kCanonicalNan);
+}
+
+TEST_CASE("CDNA binary32: one fused multiply-add a term", "[accumulate][units]") {
+  const float above = 1.0F + power(-23);
+  // The product's 2^-46 decides, which a rounded product would have lost.
+  CHECK(run("gfx908.mfma.f32", {above}, {above}, -(1.0F + power(-22))) == bits(power(-46)));
+  CHECK(run("gfx942.mfma.f32", {power(24), 1, -power(24)}, {1, 1, 1}, 0) == bits(0.0F));
+  CHECK(run("gfx90a.mfma.f32", {power(-100)}, {power(-49)}, 0) == 1u);
+  CHECK(run("gfx90a.mfma.f32", {-0.0F}, {1.0F}, -0.0F) == 0x80000000u);
+  CHECK_THROWS_WITH(run("gfx908.mfma.f16", {1}, {1, 2}, 0), contains("b"));
+  CHECK_FALSE(takes_formats(model("gfx908.mfma.f32"), FormatId::f16, FormatId::f16));
+  CHECK_FALSE(takes_formats(model("gfx908.mfma.f16"), FormatId::f32, FormatId::f32));
+}
+
+TEST_CASE("mxf8f6f4: scales enter the alignment, and c is not scaled", "[accumulate][units]") {
+  const InstructionModel& m = find_instruction_model("sm100.tcgen05.mxf8f6f4.e4m3");
+  const auto scaled = [&](const std::vector<float>& a, const std::vector<float>& b,
+                          std::vector<std::uint32_t> sa, std::vector<std::uint32_t> sb, float c) {
+    return bits(dot_product(m.accumulator, m.a_format, codes(m.a_format, a), m.b_format,
+                            codes(m.b_format, b), {.a = sa, .b = sb}, c));
+  };
+  CHECK(scaled({1.5F}, {1}, {127}, {127}, 0.25F) == bits(1.75F));
+  CHECK(scaled({1.5F}, {1}, {130}, {128}, 1) == bits(25.0F));
+  CHECK(scaled({1}, {1}, {255}, {127}, 1) == kCanonicalNan);
+  CHECK(scaled({0}, {0}, {127}, {255}, 1) == kCanonicalNan);
+  // 2^-127 twice: far below binary32, but not where c is: it sits at the limit 2^-133.
+  CHECK(scaled({1}, {1}, {0}, {127}, 0) == bits(power(-127)));
+  CHECK(scaled({1}, {1}, {0}, {0}, 0) == bits(0.0F));
+  CHECK(scaled({1}, {1}, {254}, {254}, 0) == bits(kInfinity));
+  CHECK(scaled({1}, {1}, {254}, {0}, 0) == bits(1.0F));
+  // A scaled product of 2^30 leaves c = 1 no place among 25 bits; unscaled it has one.
+  CHECK(scaled({1}, {1}, {142}, {142}, 1) == bits(power(30)));
+  // Two steps, each under its own scales.
+  std::vector<float> ones(64, 1.0F);
+  CHECK(scaled(ones, ones, {127, 128}, {127, 129}, 0) == bits(32.0F + 256.0F));
+  CHECK(bits(dot_product(m.accumulator, m.a_format, codes(m.a_format, ones), m.b_format,
+                         codes(m.b_format, ones))) == bits(64.0F));
+  CHECK_THROWS_WITH(scaled({1}, {1}, {127, 127}, {127}, 0), contains("a scales"));
+}
+
+TEST_CASE("mxf4nvf4: exact groups of 16 under their scales", "[accumulate][units]") {
+  const InstructionModel& m = find_instruction_model("sm100.tcgen05.mxf4nvf4");
+  const InstructionModel& wide = find_instruction_model("sm120.mma.mxf4nvf4");
+  const auto scaled = [&](const InstructionModel& which, const std::vector<float>& a,
+                          const std::vector<float>& b, FormatId id, int block,
+                          std::vector<std::uint32_t> sa, std::vector<std::uint32_t> sb, float c) {
+    return bits(dot_product(which.accumulator, which.a_format, codes(which.a_format, a),
+                            which.b_format, codes(which.b_format, b),
+                            {.format = id, .block = block, .a = sa, .b = sb}, c));
+  };
+  const std::vector<float> six(64, 6.0F);
+  const std::vector<std::uint32_t> one(4, 0x38);  // UE4M3's 1
+  CHECK(scaled(m, six, six, FormatId::e4m3fn, 16, one, one, 0) == bits(2304.0F));
+  // The sign of UE4M3 is ignored, both of its NaN are NaN; 0x01 is 2^-9.
+  CHECK(scaled(m, six, six, FormatId::e4m3fn, 16, {0xb8, 0xb8, 0xb8, 0xb8}, one, 0) ==
+        bits(2304.0F));
+  CHECK(scaled(m, six, six, FormatId::e4m3fn, 16, {0x38, 0xff, 0x38, 0x38}, one, 0) ==
+        kCanonicalNan);
+  CHECK(scaled(m, {1}, {1}, FormatId::e4m3fn, 16, {1}, {1}, 0) == bits(power(-18)));
+  CHECK(scaled(m, six, six, FormatId::e8m0fnu, 32, {127, 128}, {127, 127}, 0) == bits(3456.0F));
+  CHECK(scaled(m, six, six, FormatId::e8m0fnu, 32, {127, 128}, {127, 127}, kInfinity) ==
+        bits(kInfinity));
+  // A group's exponent is that of its scales: 576 under 2^0 counts as 2^0, so that 2^-35 beside
+  // it stays, and takes part in the truncation of the whole.
+  const std::vector<std::uint32_t> a_scales{127, 127 - 35, 127, 127};
+  const std::vector<std::uint32_t> b_scales(4, 127);
+  std::vector<float> a(64, 0.0F);
+  std::vector<float> b(64, 0.0F);
+  for (std::size_t i = 0; i < 4; ++i) a[i] = b[i] = 6.0F;
+  a[16] = -1.0F;
+  b[16] = 1.0F;
+  CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, a_scales, b_scales, 0) ==
+        bits(std::nextafter(144.0F, 0.0F)));
+  a[16] = -0.5F;
+  CHECK(scaled(m, a, b, FormatId::e8m0fnu, 16, a_scales, b_scales, 0) == bits(144.0F));
+  CHECK_THROWS_WITH(scaled(m, six, six, FormatId::e4m3fn, 32, {0x38, 0x38}, {0x38, 0x38}, 0),
+                    contains("scales"));
+  CHECK(scaled(wide, six, six, FormatId::e4m3fn, 32, {0x38, 0x38}, {0x38, 0x38}, 0) ==
+        bits(2304.0F));
+}
+
+TEST_CASE("what a unit does not take is named", "[accumulate][units]") {
+  CHECK_THROWS_WITH(
+      require_formats(model("sm100.tcgen05.mxf4nvf4"), FormatId::e2m1, FormatId::e4m3fn),
+      contains("e2m1"));
+  AccumulatorModel odd = model("gfx90a.mfma.f16");
+  odd.terms = 3;
+  CHECK_THROWS_WITH(validate(odd), contains("2 or 4"));
+  const std::vector<std::uint32_t> scale{127};
+  CHECK_THROWS_WITH(dot_product(model("sm90.wgmma.e4m3"), FormatId::e4m3fn,
+                                std::vector<std::uint32_t>{0x38}, FormatId::e4m3fn,
+                                std::vector<std::uint32_t>{0x38}, {.a = scale, .b = scale}, 0.0F),
+                    contains("no block scales"));
+}
+
+TEST_CASE("parameters tell models apart that differ in one of them", "[accumulate][units]") {
+  const auto text = [](const AccumulatorModel& m) {
+    std::string all;
+    for (const ModelParameter& one : parameters_of(m)) all += std::string(one.name) + one.text + " ";
+    return all;
+  };
+  AccumulatorModel second = model("gfx942.mfma.fp8");
+  second.second_stage_fraction_bits = 32;
+  CHECK(text(second) != text(model("gfx942.mfma.fp8")));
+  CHECK(text(model("sm100.tcgen05.mxf4nvf4")) != text(model("sm120.mma.mxf4nvf4")));
+  CHECK(text(model("sm90.wgmma.e4m3")).find("second_stage") == std::string::npos);
+  for (const InstructionModel& a : instruction_models())
+    for (const InstructionModel& b : instruction_models())
+      CHECK((a.accumulator == b.accumulator) == (text(a.accumulator) == text(b.accumulator)));
+}

@@ -1,0 +1,106 @@
+"""Plants each fault of faults.toml in a copy of the sources and asks for a test that sees it.
+
+Usage: mutate.py SOURCE_DIR SCRATCH_DIR [PART_OF_A_NAME]
+
+The copy is built once, and again for each fault: what the fault names must pass before and fail after.
+A fault whose text does not stand exactly once in its file, that does not compile, or that nothing sees
+is an error: the list ages with the sources, and a test that stopped looking shows here.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+TARGETS = ["fp8lab_tests", "fp8lab_cli"]
+
+
+def run(arguments, **options):
+    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, **options)
+
+
+def copy_sources(source, tree):
+    """Brings the copy to the state of the sources, and leaves alone what is the same: less is built."""
+    names = run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=source).stdout
+    for name in filter(None, names.split("\0")):
+        old, new = tree / name, source / name
+        if new.is_file() and not (old.is_file() and old.read_bytes() == new.read_bytes()):
+            old.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(new, old)
+
+
+def configure(tree):
+    # As ./dev builds.
+    quick = "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if shutil.which("ccache") else "-DFP8LAB_QUICK_COMPILE=ON"
+    options = ["-DFP8LAB_BUILD_TESTS=ON", "-DFP8LAB_BUILD_EXPLORER=OFF", quick]
+    done = run(["cmake", "--preset", "release", *options], cwd=tree)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
+
+
+def build(tree):
+    return run(["cmake", "--build", tree / "build", "--target", *TARGETS])
+
+
+def look(fault, tree):
+    """Whether what the fault names passes."""
+    if "unit" in fault:
+        done = run([tree / "build" / "fp8lab_tests", fault["unit"] + "~[slow]~[silicon]~[train-worker]~[planted]"])
+        return done.returncode == 0
+    if "command_line" in fault:
+        return run([sys.executable, tree / "tests" / "cli" / fault["command_line"],
+                    tree / "build" / "fp8lab"]).returncode == 0
+    name = fault["experiment"]
+    out = tree / "build" / "mutation-out"
+    if run([tree / "build" / "fp8lab", "run", name, "--quick", "--no-plots", "--out", out]).returncode != 0:
+        return False
+    compare = "import sys, kept_tables; sys.exit(1 if kept_tables.compare(*sys.argv[1:]) else 0)"
+    return run([sys.executable, "-c", compare, name, out / name], cwd=tree / "tests" / "experiment").returncode == 0
+
+
+def plant(fault, tree):
+    """What became of the fault: seen, survived, or why it cannot be planted."""
+    path = tree / fault["file"]
+    text = path.read_text()
+    if text.count(fault["find"]) != 1:
+        return f"its text stands {text.count(fault['find'])} times in {fault['file']}"
+    path.write_text(text.replace(fault["find"], fault["replace"]))
+    try:
+        built = build(tree)
+        if built.returncode != 0:
+            return "does not compile:\n" + built.stdout[-2000:]
+        return "survived" if look(fault, tree) else "seen"
+    finally:
+        path.write_text(text)
+
+
+def main():
+    source, scratch = (Path(argument).resolve() for argument in sys.argv[1:3])
+    part = sys.argv[3] if len(sys.argv) > 3 else ""
+    faults = [fault for fault in tomllib.loads((Path(__file__).parent / "faults.toml").read_text())["fault"]
+              if part in fault["name"]]
+    if not faults:
+        sys.exit(f"no fault has '{part}' in its name")
+    copy_sources(source, scratch)
+    configure(scratch)
+    first = build(scratch)
+    if first.returncode != 0:
+        sys.exit("the sources do not build:\n" + first.stdout[-4000:])
+    wrong = 0
+    for fault in faults:
+        start = time.monotonic()
+        what = plant(fault, scratch)
+        wrong += what != "seen"
+        print(f"{what:9} {time.monotonic() - start:6.1f} s  {fault['name']}", flush=True)
+    built = build(scratch)
+    for seer in {(key, fault[key]) for fault in faults for key in ("unit", "command_line", "experiment") if key in fault}:
+        if built.returncode != 0 or not look(dict([seer]), scratch):
+            wrong += 1
+            print(f"fails without any fault: {seer[0]} {seer[1]}")
+    print(f"{len(faults)} faults, {wrong} not as they should be")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
