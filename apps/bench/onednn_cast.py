@@ -64,7 +64,7 @@ class Library:
         return made
 
     def reorder(self, count, kind):
-        """The primitive for so many elements, and its two memory descriptors."""
+        """The primitive for this number of elements, and its two memory descriptors."""
         if (count, kind) not in self.reorders:
             shape = (c_int64 * 1)(count)
             descriptors = [

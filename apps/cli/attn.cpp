@@ -170,15 +170,16 @@ void add_attn(CLI::App& app, Action& action) {
   command->add_option("K", options->files.k, "[kv_heads, n, d]")->required();
   command->add_option("V", options->files.v, "[kv_heads, n, d_v]")->required();
   command->add_option("--dtype", options->dtype, "what uint8 codes are: e4m3fn, e5m2");
-  command->add_option("--scale-q", options->scales.q,
-                      "file of Q's inverse scales, one or one a head; floats are quantized to "
-                      "e4m3fn, each head by its amax");
+  command->add_option(
+      "--scale-q", options->scales.q,
+      "file of Q's inverse scales, one, or one for each head; floats are quantized to "
+      "e4m3fn, each head by its amax");
   command->add_option("--scale-k", options->scales.k, "the same for K");
   command->add_option("--scale-v", options->scales.v, "the same for V");
   command->add_option("--qk-model", o.qk_model, "instruction of Q K^T")->capture_default_str();
   command->add_option("--pv-model", o.pv_model, "instruction of P V")->capture_default_str();
-  command->add_option("--q-tile", o.q_tile, "rows a block")->capture_default_str();
-  command->add_option("--kv-tile", o.kv_tile, "columns a tile")->capture_default_str();
+  command->add_option("--q-tile", o.q_tile, "rows in a block")->capture_default_str();
+  command->add_option("--kv-tile", o.kv_tile, "columns in a tile")->capture_default_str();
   command->add_option("--softmax-scale", o.softmax_scale, "0: 1 / sqrt(d)")->capture_default_str();
   command->add_option("--p-offset", o.p_offset, "P is scaled by 2 to this before its cast")
       ->capture_default_str();

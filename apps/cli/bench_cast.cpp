@@ -366,7 +366,7 @@ void print(const nlohmann::json& result) {
       "of best");
   print_rows(result["encode"]);
   print_rows(result["decode"]);
-  fmt::print("what one could use instead, on one thread:\n");
+  fmt::print("alternatives, on one thread:\n");
   print_rows(result["baselines"]);
   const nlohmann::json& cache = result["in_cache"];
   fmt::print(

@@ -143,7 +143,8 @@ void add_cast(CLI::App& app, Action& action) {
   command->add_option("VALUE", options->values, "numbers, inf, nan, or binary32 bits (0x3f800000)")
       ->required();
   command->add_option("--format", options->format, "target format")->capture_default_str();
-  command->add_option("--profile", options->profile, "whose cast")->capture_default_str();
+  command->add_option("--profile", options->profile, "cast profile (`fp8lab list profiles`)")
+      ->capture_default_str();
   command->add_option("--rounding", options->rounding, "rounding mode instead of the profile's");
   command->add_option("--random-bits", options->random_bits, "32 bits for stochastic rounding");
   command->add_flag("--json", options->json, "machine-readable output");

@@ -102,8 +102,8 @@ int run(Options options) {
 void add_claims(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("claims", "Measure what is said about FP8 and tell what holds");
-  command->add_option("ID", options->ids, "claims, F1 say; all if none is given");
+      app.add_subcommand("claims", "Measure published claims about FP8 and say which hold");
+  command->add_option("ID", options->ids, "claims, for example F1; all if none is given");
   command->add_option("--seed", options->context.seed, "seed of all random draws")
       ->capture_default_str();
   command->add_option("--threads", options->context.threads, "threads; figures do not depend on it")

@@ -79,8 +79,8 @@ void add_cost(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   std::string known;
   for (const TrainingSetup& setup : training_setups()) known += setup.shape.name + ", ";
-  CLI::App* command =
-      app.add_subcommand("cost", "Bytes and FLOPs of training a model shape, scheme by scheme");
+  CLI::App* command = app.add_subcommand(
+      "cost", "Bytes, traffic and FLOPs of training a model shape under several schemes");
   command
       ->add_option("--model", options->model,
                    known +

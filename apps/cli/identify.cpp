@@ -90,7 +90,7 @@ int run(const Options& options) {
 void add_identify(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "identify", "Which model explains an output bit for bit? Exit 0 one does, 1 none does");
+      "identify", "Which model explains an output bit for bit? Exit 0: one does; 1: none does");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("B", options->operands.b, "B [n, k]")->required();

@@ -169,7 +169,7 @@ QuantizedTensor quantize(const Recipe& recipe, const Options& options,
   return quantizer.quantize(inputs[i].matrix(), options.transpose);
 } catch (const Error& error) {
   throw Error(fmt::format("tensor {} {}: {}{}", inputs[i].name, shape_text(inputs[i].shape),
-                          error.what(), inputs.size() > 1 ? " (--tensor takes some only)" : ""));
+                          error.what(), inputs.size() > 1 ? " (--tensor selects tensors)" : ""));
 }
 
 int run(const Options& options) {
@@ -223,7 +223,7 @@ int run(const Options& options) {
 }
 
 std::string recipe_help() {
-  std::string text = "recipe (`fp8lab list recipes` says whose):";
+  std::string text = "recipe (`fp8lab list recipes` names the systems):";
   for (const Preset& preset : presets()) text += " " + std::string(preset.name);
   return text;
 }
@@ -232,8 +232,8 @@ std::string recipe_help() {
 
 void add_quantize(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("quantize", "Quantize tensors by a system's recipe and say what was lost");
+  CLI::App* command = app.add_subcommand(
+      "quantize", "Quantize tensors by a system's recipe, with statistics of what was lost");
   command->add_option("IN", options->input, ".npy or .safetensors file")->required();
   command->add_option("--recipe", options->recipe, recipe_help())->required();
   command->add_option("-o,--output", options->output,

@@ -61,8 +61,8 @@ int run(const Options& options) {
 
 void add_replay(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("replay", "Replay vector files of real chips through a model");
+  CLI::App* command = app.add_subcommand(
+      "replay", "Compare vector files, such as recordings of chips, with a model");
   command
       ->add_option("FILE", options->files,
                    "vector files: text, .npz, .safetensors, .jsonl; recordings")

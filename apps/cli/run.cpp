@@ -213,10 +213,11 @@ int run(Options options) {
 
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Run experiments and keep what they find");
+  CLI::App* command =
+      app.add_subcommand("run", "Run experiments and write their tables, plots and result.json");
   command->add_option("NAME", options->names, "experiments, or all")->required();
   command->add_flag("--quick", options->quick, "the small form, for a first look");
-  command->add_option("--seed", options->seed, "seed of every random number")
+  command->add_option("--seed", options->seed, "seed of all random numbers")
       ->capture_default_str()
       ->check([](const std::string& text) {
         const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
@@ -230,12 +231,12 @@ void add_run(CLI::App& app, Action& action) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
-  command->add_option("--out", options->out, "folder that gets one folder an experiment")
+  command->add_option("--out", options->out, "folder in which each experiment gets a folder")
       ->capture_default_str()
       ->take_last();
   command
       ->add_option("--backend", options->backend,
-                   fmt::format("what matrix products and casts run on: {}",
+                   fmt::format("what computes matrix products and casts: {}",
                                fmt::join(backend_names(), ", ")))
       ->capture_default_str()
       ->take_last();

@@ -228,8 +228,8 @@ int run(Options options) {
 
 void add_sweep(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("sweep", "Run an experiment at every point of a grid; lose nothing");
+  CLI::App* command = app.add_subcommand(
+      "sweep", "Run an experiment at every point of a grid; --resume continues it");
   command->add_option("EXPERIMENT", options->name, "an experiment, or a grid file (.toml)")
       ->required();
   command
@@ -244,7 +244,9 @@ void add_sweep(CLI::App& app, Action& action) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
-  command->add_option("--repeat", options->repeats, "times each point runs, with seeds of its own")
+  command
+      ->add_option("--repeat", options->repeats,
+                   "how often each point runs, each time with another seed")
       ->take_last();
   command->add_option("--seed", options->seed, "seed from which each point's is derived")
       ->take_last();
@@ -255,7 +257,9 @@ void add_sweep(CLI::App& app, Action& action) {
   command->add_option("--out", options->out, "folder of the sweep")
       ->capture_default_str()
       ->take_last();
-  command->add_option("--threads", options->threads, "points side by side; results are the same")
+  command
+      ->add_option("--threads", options->threads,
+                   "points that run at the same time; results do not depend on it")
       ->check(CLI::Range(1, kMostThreads))
       ->take_last();
   command
@@ -265,9 +269,9 @@ void add_sweep(CLI::App& app, Action& action) {
       ->check(CLI::Range(0.0, kMostSeconds))
       ->take_last();
   command->add_flag("--quick", options->quick, "the experiment's small form at each point");
-  command->add_flag("--resume", options->resume, "go on with the sweep in the folder");
+  command->add_flag("--resume", options->resume, "continue the sweep in the folder");
   command->add_flag("--mpi", options->mpi,
-                    "under mpirun: points on all its ranks, one thread a rank; the same bytes");
+                    "under mpirun: points on all its ranks, one thread each; the same bytes");
   command->add_flag("--dry-run", options->dry_run, "show points and an estimate of the time");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

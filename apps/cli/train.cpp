@@ -166,30 +166,38 @@ int run(Options o) {
 void add_train(CLI::App& app, Action& action) {
   auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "train", "Train a small transformer whose products run as a recipe's hardware would");
+      "train", "Train a small transformer whose matrix products are emulated under a recipe");
   command->add_option("--recipe", o->recipe, "linear recipe: fp32, bf16 or a quantize recipe")
       ->capture_default_str();
-  command->add_option("--text", o->text, "a file whose bytes are learned; default: a language");
-  command->add_option("--checkpoint", o->checkpoint, "continued where it exists, and kept up");
+  command->add_option("--text", o->text,
+                      "file whose bytes are the training text; default: a synthetic language");
+  command->add_option("--checkpoint", o->checkpoint,
+                      "checkpoint file: continued if it exists, updated during the run");
   command->add_option("--save-every", o->save_every, "steps between checkpoints")
       ->check(CLI::Range(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command->add_option("--log", o->log, "JSON lines: casts of monitored steps, loss of every step");
-  command->add_option("--monitor-every", o->monitor_every, "steps between looks at the casts")
+  command
+      ->add_option("--monitor-every", o->monitor_every, "steps between measurements of the casts")
       ->check(CLI::Range(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command->add_option("--steps", o->schedule.steps, "steps of the whole run")
       ->capture_default_str();
-  command->add_option("--learning-rate", o->schedule.peak, "peak")->capture_default_str();
+  command->add_option("--learning-rate", o->schedule.peak, "peak learning rate")
+      ->capture_default_str();
   command->add_option("--width", o->shape.width, "channels")->capture_default_str();
   command->add_option("--layers", o->shape.layers, "transformer blocks")->capture_default_str();
   command->add_option("--heads", o->shape.heads, "attention heads")->capture_default_str();
   command->add_option("--hidden", o->shape.hidden, "feed-forward channels")->capture_default_str();
   command->add_option("--length", o->shape.length, "tokens of a sequence")->capture_default_str();
   command->add_option("--sequences", o->sequences, "sequences of a step")->capture_default_str();
-  command->add_option("--outlier-channels", o->outlier_channels, "feature channels scaled up")
+  command
+      ->add_option("--outlier-channels", o->outlier_channels,
+                   "number of feature channels that are scaled up")
       ->capture_default_str();
-  command->add_option("--outlier-log2", o->outlier_log2, "by 2 to this power")
+  command
+      ->add_option("--outlier-log2", o->outlier_log2,
+                   "log2 of the factor by which --outlier-channels are scaled")
       ->check(CLI::Range(-60, 60))
       ->capture_default_str();
   command->add_option("--loss-scale", o->loss_scale, "a power of two")->capture_default_str();

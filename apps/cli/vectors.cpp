@@ -85,12 +85,15 @@ void add_vectors(CLI::App& app, Action& action) {
   command->add_option("--kind", options->kind, "random, adversarial or special")
       ->capture_default_str();
   command
-      ->add_option("-n,--count", options->count,
-                   fmt::format("number of cases; with --separate at most so many, {} if left out",
-                               kSeparatingCases))
+      ->add_option(
+          "-n,--count", options->count,
+          fmt::format("number of cases; with --separate the largest number of them, {} if left out",
+                      kSeparatingCases))
       ->check(CLI::Range(1, 10'000'000));
   command->add_option("--seed", options->seed, "seed of the stream")->capture_default_str();
-  command->add_option("--terms", options->terms, "operand pairs a case; 0: one step of the model")
+  command
+      ->add_option("--terms", options->terms,
+                   "operand pairs in each case; 0: one step of the model")
       ->capture_default_str();
   command
       ->add_option("-o,--output", options->output,

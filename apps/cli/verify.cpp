@@ -175,15 +175,17 @@ int run(const Options& options, const std::string& command) {
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "verify", "Is this output right? Exit 0 yes, 1 no, 3 the test could not have failed");
+      "verify",
+      "Is this output right? Exit 0: yes; 1: no; 3: wrong outputs would pass this check too");
   command->add_option("GOT", options->got, "the output: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("--inputs", options->inputs, "A and B of the product, or X with --cast")
       ->expected(1, 2);
   command->add_option("--golden", options->golden, "a golden output instead of inputs");
   command->add_option("--cast", options->cast, "GOT is a cast of X to this format");
-  command->add_option("--scale", options->scale,
-                      "with --cast: file of what X was multiplied by, one or one a tile");
+  command->add_option(
+      "--scale", options->scale,
+      "with --cast: file of the scales that X was multiplied by: one, or one for each tile");
   command->add_option("--tiles", options->tiles, "with --scale: its tiles, as 1x128 (0: all)");
   command
       ->add_option("--check", options->check,

@@ -83,7 +83,8 @@ int main(int argc, char** argv) {
         add(name, help, [&options, parts] { return run_and_print(parts(), options); });
     command->add_option("--seed", options.check.seed, "seed of every stream")
         ->capture_default_str();
-    command->add_option("--minutes", options.minutes, "when to stop; what is left over is named")
+    command
+        ->add_option("--minutes", options.minutes, "time limit; parts that did not run are listed")
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     command->add_flag("--in-process", options.in_process,

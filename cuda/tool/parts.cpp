@@ -69,7 +69,7 @@ void write_all(int file, const std::string& text) {
     } catch (const std::exception& error) {
       problem = *error.what() != '\0' ? error.what() : "an exception without a text";
     } catch (...) {
-      problem = "an exception that is none of std's";
+      problem = "an exception that is not a std::exception";
     }
     std::fflush(nullptr);
     write_all(report, to_line(rows, problem));
@@ -157,7 +157,7 @@ std::vector<CheckRow> run_parts(std::span<const Part> parts, const PartLimits& l
   for (std::size_t next = 0; next < parts.size();) {
     if (left() <= 0.0) {
       for (; next < parts.size(); ++next)
-        rows.push_back({parts[next].name, 0, 0, "not run: the time was over"});
+        rows.push_back({parts[next].name, 0, 0, "not run: out of time"});
       break;
     }
     Child child(parts.subspan(next));

@@ -60,7 +60,7 @@ struct QuantizedOperands {
   }
 };
 QuantizedOperands quantize(const Bf16Operands& operands);
-/// The same through a cast policy and without scales, as seed 002's listing casts.
+/// The same through a cast policy and without scales, as the naive-FP8 tutorial's listing casts.
 QuantizedOperands quantize_unscaled(const Bf16Operands& operands, const CastPolicy& policy);
 
 /// The sums of all products [m,n], row-major, in code units. Exact: products are

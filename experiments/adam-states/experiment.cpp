@@ -266,7 +266,7 @@ std::vector<ListingRun> run_listings(const RunContext& context, const Setup& s) 
 }
 
 Table listing_table(const std::vector<ListingRun>& runs) {
-  Table table("listing", "The FP8Adam of seed 000 on a quadratic",
+  Table table("listing", "The FP8Adam of the FP8-LM summary on a quadratic",
               {{"variant", "", "how m_scale is treated"},
                {"steps", "1", "that ran"},
                {"loss", "1", "mean x^2 at the end"},
@@ -294,10 +294,11 @@ void add_findings(const Setup& s, const std::vector<Run>& runs,
       results.findings.push_back(fmt::format("v in {}, beta2 = {:g}: stored at {:.3g} of FP32's.",
                                              point.format->name, point.beta2, point.ratio));
   for (const ListingRun& run : listings)
-    results.findings.push_back(fmt::format(
-        "Seed 000's FP8Adam, {}: {} of {} steps, mean x^2 {:.3g}, {:.3g} % of the updates lost in "
-        "FP16 weights.",
-        to_string(run.variant), run.steps, s.steps, run.loss, run.lost_percent));
+    results.findings.push_back(
+        fmt::format("The FP8-LM summary's FP8Adam, {}: {} of {} steps, mean x^2 {:.3g}, {:.3g} % "
+                    "of the updates lost in "
+                    "FP16 weights.",
+                    to_string(run.variant), run.steps, s.steps, run.loss, run.lost_percent));
 }
 
 }  // namespace

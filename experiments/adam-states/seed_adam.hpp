@@ -1,5 +1,5 @@
 #pragma once
-// The FP8Adam class of seed 000, line by line, with the two repairs that let
+// The FP8Adam class of the FP8-LM summary, line by line, with the two repairs that let
 // it run past its first step.
 
 #include <cstdint>

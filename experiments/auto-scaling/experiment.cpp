@@ -147,7 +147,7 @@ Plot reduction_plot(const Setup& s, const std::vector<Point>& points, const std:
 /// One variant's mu over the steps, with no other scale than mu itself.
 struct Dynamics {
   AutoScaling variant = AutoScaling::as_paper;
-  bool amax_scaled = false;  ///< the amax scale follows mu, as in the seed's listing
+  bool amax_scaled = false;  ///< the amax scale follows mu, as in the summary's listing
   std::vector<double> mu;
   std::vector<double> overflow;
   std::vector<double> underflow;

@@ -11,7 +11,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "seed 002";
+constexpr std::string_view kSource = "naive-FP8 tutorial";
 constexpr std::int64_t kSide = 16;
 constexpr std::int64_t kInterval = 128;
 

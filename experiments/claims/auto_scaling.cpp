@@ -1,4 +1,4 @@
-// A1 - A4 and A8: FP8-LM's automatic scaling, as seed 000 tells it.
+// A1 - A4 and A8: FP8-LM's automatic scaling, as the FP8-LM summary tells it.
 
 #include "fp8lab/scaling/auto_scaling.hpp"
 
@@ -16,7 +16,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "seed 000";
+constexpr std::string_view kSource = "FP8-LM summary";
 
 const Format& e4m3() { return format(FormatId::e4m3fn); }
 
@@ -83,7 +83,7 @@ Measurement measure_a2(const ClaimContext& context) {
   const double seed = 100.0 * auto_scaling_options(AutoScaling::as_seed).threshold;
   Measurement m;
   m.figure = fmt::format(
-      "the paper's threshold is {:g} %, the seed's {:g} %; on the same gradients mu settles at "
+      "the paper's threshold is {:g} %, the summary's {:g} %; on the same gradients mu settles at "
       "{:.3g} with {:.3g} % of the sums saturated, or at {:.3g} with {:.3g} %",
       paper, seed, paper_mu, 100.0 * paper_share, seed_mu, 100.0 * seed_share);
   m.values = {{"paper_threshold", "%", paper},

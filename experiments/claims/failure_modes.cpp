@@ -17,7 +17,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "seed 002";
+constexpr std::string_view kSource = "naive-FP8 tutorial";
 constexpr double kNothingLost = 0.999;
 
 const Format& e4m3() { return format(FormatId::e4m3fn); }

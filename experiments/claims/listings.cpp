@@ -1,4 +1,4 @@
-// L1 - L8: the listings, the walk-through and the arithmetic of seed 002.
+// L1 - L8: the listings, the walk-through and the arithmetic of the naive-FP8 tutorial.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "seed 002";
+constexpr std::string_view kSource = "naive-FP8 tutorial";
 
 const Format& e4m3() { return format(FormatId::e4m3fn); }
 

@@ -1,4 +1,4 @@
-// A6, A7, A9 and S11: the optimizer of seed 000, and what FP8 saves.
+// A6, A7, A9 and S11: the optimizer of the FP8-LM summary, and what FP8 saves.
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "seed 000";
+constexpr std::string_view kSource = "FP8-LM summary";
 constexpr float kLearningRate = 0.01F;
 constexpr std::int64_t kSteps = 200;
 
@@ -240,7 +240,7 @@ std::vector<Claim> optimizer_claims() {
        "holds if the arithmetic does and both runs have the same micro-batch; with a correction if "
        "only the arithmetic does",
        measure_a9},
-      {"S11", "seed 001",
+      {"S11", "FP8 guide",
        "8 of a block's 14 operations are FP8 GEMMs, with more than 95 % of the FLOPs",
        "FLOPs of a gated dense and a gated expert block at 2048 and 8192 tokens, counted as listed "
        "and as TransformerEngine and DeepSeek-V3 run them",

@@ -1,4 +1,5 @@
-// S1 - S10, S12: what seeds 001, 003 and 004 say about scaling.
+// S1 - S10, S12: what the FP8 guide, the LLaMA-Factory page and the
+// TransformerEngine guide say about scaling.
 
 #include <fmt/format.h>
 
@@ -360,52 +361,54 @@ Measurement measure_s12(const ClaimContext&) {
 
 std::vector<Claim> scaling_claims() {
   return {
-      {"S1", "seed 001",
+      {"S1", "FP8 guide",
        "INT8 has the smaller error on Gaussian elements (1.2e-5 against 1.8e-5), FP8 with outliers "
        "(8.4e-4 / 3.1e-4 at 1 %, 4.2e-3 / 9.8e-4 at 5 %)",
        "10000 elements of N(0, 0.5^2), 0, 1 and 5 % of them 20 times larger, one amax scale",
        "holds if each of the six errors is within a factor of 2; with a correction if the same "
        "format wins each time",
        measure_s1},
-      {"S2", "seed 001", "E4M3 has 240 values", "all 256 codes decoded",
+      {"S2", "FP8 guide", "E4M3 has 240 values", "all 256 codes decoded",
        "holds if 240 distinct finite values are found", measure_s2},
-      {"S3", "seed 001", "a stale scale that is too small overflows (x * scale is cast)",
+      {"S3", "FP8 guide", "a stale scale that is too small overflows (x * scale is cast)",
        "delayed scaling, E4M3, 4096 normal elements; the amax grows or shrinks 8 times",
        "holds if only the scale that is too small overflows, with a correction if both do",
        measure_s3},
-      {"S4", "seed 001", "an amax of zero resets the scale to 1",
+      {"S4", "FP8 guide", "an amax of zero resets the scale to 1",
        "TransformerEngine's delayed and current rules, amax 4, then 0",
        "holds if both give 1, with a correction if only the current rule does", measure_s4},
-      {"S5", "seed 001",
+      {"S5", "FP8 guide",
        "delayed scaling survives spikes by its history, and a margin adds headroom",
        "E4M3, 4096 normal elements, amax 1 with spikes of 64 at steps 20 and 30",
        "holds if no spike overflows; with a correction if the first does, and neither the second "
        "nor one within the margin",
        measure_s5},
-      {"S6", "seed 001", "FP8 weights can be cached until their scale changes",
+      {"S6", "FP8 guide", "FP8 weights can be cached until their scale changes",
        "4096 weights, delayed scaling with a history of 16, 32 steps of decay and noise",
        "holds if the cached codes always equal fresh ones", measure_s6},
-      {"S7", "seeds 001, 004", "current scaling reads the tensor twice, other recipes once",
+      {"S7", "FP8 guide, TransformerEngine guide",
+       "current scaling reads the tensor twice, other recipes once",
        "pages of a [1024, 1024] tensor that come from memory past a cache of 1 MiB; processor time "
        "on "
        "[1024, 16384], one thread, against te-delayed (time is no part of the verdict)",
        "holds if te-current reads twice and the others once", measure_s7},
-      {"S8", "seed 003", "torchao's rowwise backend scales per tensor",
+      {"S8", "LLaMA-Factory page", "torchao's rowwise backend scales per tensor",
        "the recipe's scales of an [8, 64] tensor, each row 8 times the one before",
        "holds if there is one", measure_s8},
-      {"S9", "seed 003", "the default amax history is 16",
+      {"S9", "LLaMA-Factory page", "the default amax history is 16",
        "TransformerEngine's recipe after a spike of 64, and both lengths on 3000 noisy steps",
        "holds if it remembers the spike for 16 steps; with a correction if it does once it is told "
        "to",
        measure_s9},
-      {"S10", "seeds 001, 002", "DeepSeek's backward runs in BF16 (001) or E5M2 (002)",
+      {"S10", "FP8 guide, naive-FP8 tutorial",
+       "DeepSeek's backward runs in BF16 (guide) or E5M2 (tutorial)",
        "the recipe of its report on dx = dy w with a log-normal dy [128, 256] of 8 decades, and "
        "the "
        "same product with E5M2 and BF16 gradients",
        "holds unless its gradients become E4M3 codes for both backward products; with a correction "
        "if those do worse than E5M2",
        measure_s10},
-      {"S12", "seed 004", "an overflow of E5M2 always gives Inf or NaN",
+      {"S12", "TransformerEngine guide", "an overflow of E5M2 always gives Inf or NaN",
        "1e6 through every cast profile",
        "holds if all give Inf or NaN, with a correction if some do", measure_s12},
   };

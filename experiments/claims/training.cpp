@@ -17,7 +17,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSeed002 = "seed 002";
+constexpr std::string_view kTutorial = "naive-FP8 tutorial";
 
 /// A transformer of 53 440 parameters, 64 tokens a step, that learns within `steps`.
 StudySettings small_study(std::int64_t steps) {
@@ -311,27 +311,27 @@ Measurement measure_t5(const ClaimContext& context) {
 
 std::vector<Claim> training_claims() {
   return {
-      {"A5", "seed 000", "v in FP8 diverges, v in FP16 does not; FP8 master weights diverge",
+      {"A5", "FP8-LM summary", "v in FP8 diverges, v in FP16 does not; FP8 master weights diverge",
        "rows of FP8-LM's Table 6 on a transformer of 53440 parameters, BF16 GEMMs, 120 steps of 64 "
        "tokens, with tensor scales and without",
        "holds if with tensor scales FP16 states end within 0.02 nats of FP32 AdamW and both FP8 v "
        "and FP8 master diverge; with a correction if both end above 0.02 nats",
        measure_a5},
-      {"T1", kSeed002, "naive FP8 training leaves the BF16 curve after 150 to 300 steps",
+      {"T1", kTutorial, "naive FP8 training leaves the BF16 curve after 150 to 300 steps",
        "53440 parameters, 320 steps of 64 tokens, four naive variants; leaving is a mean gap over "
        "25 "
        "steps that stays above 0.02 nats",
        "holds if every naive variant leaves within those steps and ends 0.22 nats above; with a "
        "correction if some variant leaves at any step",
        measure_t1},
-      {"T2", kSeed002, "each mitigation removes its own failure",
+      {"T2", kTutorial, "each mitigation removes its own failure",
        "53440 parameters, 120 steps; scales and E5M2 gradients against unscaled E4M3, tiles of 32 "
        "against outlier channels set up at 2^17, promotion against an accumulator cut to 3 "
        "fraction bits",
        "holds if each of the four failures costs more than 0.02 nats and each mitigation brings it "
        "below; with a correction if every failure that shows loses at least half of its gap",
        measure_t2},
-      {"T3", kSeed002,
+      {"T3", kTutorial,
        "gradient amax ratio, second-moment ratio and 0.01 nats of loss show trouble before the "
        "loss "
        "leaves",
@@ -340,7 +340,7 @@ std::vector<Claim> training_claims() {
        "holds if in each run that leaves each indicator comes first and a healthy run raises none; "
        "with a correction if at least one indicator comes first in each",
        measure_t3},
-      {"T4", kSeed002, "a NaN guard that rolls the optimizer back is cheap insurance",
+      {"T4", kTutorial, "a NaN guard that rolls the optimizer back is cheap insurance",
        "te-delayed, 40 steps, one NaN gradient, a snapshot every 5 steps; costs are counted, not "
        "timed",
        "holds if the NaN ends the unguarded run, and the guarded one ends with the bits of a run "
@@ -348,7 +348,7 @@ std::vector<Claim> training_claims() {
        "step; "
        "with a correction if it only stays finite",
        measure_t4},
-      {"T5", kSeed002, "FP8 training cannot be made bit-exact reproducible",
+      {"T5", kTutorial, "FP8 training cannot be made bit-exact reproducible",
        "two recipes, 6 steps on 1 and 2 threads, and resumed halfway from a snapshot",
        "holds if any weight differs in any bit", measure_t5},
   };

@@ -146,11 +146,11 @@ Table activation_table(std::span<const ModelCosts> models) {
 Table block_table(std::span<const ModelShape> shapes) {
   Table table("block", "Operations of one transformer block, forward, one sequence",
               {{"model", "", "shape"},
-               {"operation", "", "as seed 001 lists it"},
+               {"operation", "", "as the FP8 guide lists it"},
                {"gemm", "GFLOP", "multiplications and additions of products"},
                {"other", "GFLOP", "element-wise work and reductions"},
                {"share", "%", "of the block's FLOPs"},
-               {"listed_fp8", "", "an FP8 GEMM in the list of seed 001"},
+               {"listed_fp8", "", "an FP8 GEMM in the FP8 guide's list"},
                {"deployed_fp8", "", "in FP8 in TransformerEngine and DeepSeek-V3"}});
   for (const ModelShape& shape : shapes) {
     const std::vector<BlockOperation> operations = block_operations(shape);

@@ -78,7 +78,7 @@ std::string setup(const Study& study) {
 
 Table run_table(const Study& study) {
   Table table("runs", fmt::format("Wires of the gradient all-reduce ({})", setup(study)),
-              {{"workers", "1", "ranks with a model and batches of their own"},
+              {{"workers", "1", "ranks, each with its own model and batches"},
                {"wire", "", "format between ranks"},
                {"scaling", "", "of gradients before the sum"},
                {"verdict", "", "follows, stalls or diverges, against FP32 wires"},

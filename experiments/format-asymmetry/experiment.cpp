@@ -326,7 +326,8 @@ std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors
                              short_name(format(p.recipe->backward)),
                              p.recipe->fine_scales ? "fine scales" : "one scale");
   return fmt::format(
-      "Of a gradient become zero, subnormals {}:{} ({} x {} log-normal, {:g} decades, fine scales "
+      "Share of a gradient's elements that become zero, subnormals {}:{} ({} x {} log-normal, {:g} "
+      "decades, fine scales "
       "1 x {}, repeats: {}).",
       subnormal_name(policy->policy), figures, s.shape.tokens, s.shape.outputs,
       s.shape.gradient_decades, s.product.tile, s.tensor_repeats);

@@ -44,15 +44,16 @@ std::vector<DesyncPoint> measure_desync(const Setup& s) {
 }
 
 Table desync_table(const std::vector<DesyncPoint>& points) {
-  Table table("desync", "Ranks whose scale is not the one that the others assume (E4M3, ring)",
-              {{"collective", "",
-                "all-reduce of gradients, scaled unified-over-n; all-gather of "
-                "weights, cast before with the reduced amax"},
-               {"case", "", "one rank off by so many octaves, or each with its own amax"},
-               {"ranks", "1", ""},
-               {"octaves", "log2", "by which one rank's scale is too large"},
-               {"relative_l2", "1", "of the result, against its exact value"},
-               {"sqnr", "dB", "of the result"}});
+  Table table(
+      "desync", "Ranks whose scale is not the one that the others assume (E4M3, ring)",
+      {{"collective", "",
+        "all-reduce of gradients, scaled unified-over-n; all-gather of "
+        "weights, cast before with the reduced amax"},
+       {"case", "", "one rank's scale is off by this many octaves, or each rank uses its own amax"},
+       {"ranks", "1", ""},
+       {"octaves", "log2", "by which one rank's scale is too large"},
+       {"relative_l2", "1", "of the result, against its exact value"},
+       {"sqnr", "dB", "of the result"}});
   for (const DesyncPoint& p : points)
     table.add_row({p.collective, p.case_name, std::int64_t{p.ranks}, p.octaves, p.loss.relative_l2,
                    p.loss.sqnr_db});

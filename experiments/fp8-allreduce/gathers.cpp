@@ -69,7 +69,7 @@ std::string gather_finding(const std::vector<GatherPoint>& points) {
     if (p.ranks == most)
       text += fmt::format("{}{}: {:.3g}, {:.3g} % of codes differ", text.empty() ? "" : "; ",
                           to_string(p.cast), p.gathered.loss.relative_l2, p.differing_percent);
-  return fmt::format("All-gather over {} ranks, relative L2 error by where the cast stands: {}.",
+  return fmt::format("All-gather over {} ranks, relative L2 error by the place of the cast: {}.",
                      most, text);
 }
 

@@ -44,7 +44,7 @@ GridLoss loss_at(const Grid& grid, std::span<const float> x, double clip);
 GridLoss best_loss(const Grid& grid, std::span<const float> x, int per_octave, int octaves);
 
 /// N(0, 0.5^2) of `count` elements, `outliers` of which, at random places, are multiplied by
-/// 20: the tensor of seed 001. At most `count` outliers.
+/// 20: the tensor of the FP8 guide. At most `count` outliers.
 std::vector<float> normal_with_outliers(std::uint64_t seed, std::size_t count,
                                         std::size_t outliers);
 

@@ -318,8 +318,8 @@ std::string sweep_finding(const Setup& s, const std::vector<Point>& sweep, std::
     figures += fmt::format("{} {} at {:g} ({} zero)", figures.empty() ? "" : ",",
                            percent(decades[i]->spread.bulk_relative_l2), decades[i]->tensor.outlier,
                            percent(decades[i]->spread.crushed_share));
-  return fmt::format("Error of all but the outlier {}, subnormals {}:{} {}.", sharing(tile),
-                     subnormal_name(policy->policy), figures, setup_of(s));
+  return fmt::format("Relative L2 error of all elements but the outlier {}, subnormals {}:{} {}.",
+                     sharing(tile), subnormal_name(policy->policy), figures, setup_of(s));
 }
 
 std::string containment_finding(const Setup& s, const std::vector<Point>& points) {

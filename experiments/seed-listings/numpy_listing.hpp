@@ -1,5 +1,5 @@
 #pragma once
-// The NumPy listing of seed 002, once as it is written and once corrected. "As
+// The NumPy listing of the naive-FP8 tutorial, once as it is written and once corrected. "As
 // written" is a line-by-line transcription in double arithmetic, on the draws
 // that NumPy's default_rng(0) gives, and prints the listing's own figures.
 

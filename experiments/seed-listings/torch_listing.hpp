@@ -1,5 +1,5 @@
 #pragma once
-// The PyTorch listing of seed 002: a BF16 activation tensor [64, 1024] with one
+// The PyTorch listing of the naive-FP8 tutorial: a BF16 activation tensor [64, 1024] with one
 // outlier, cast to E4M3 per row and per 128-tile, and per tensor. The draws are
 // our own, so the distribution is the listing's and the bits are not.
 

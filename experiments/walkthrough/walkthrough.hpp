@@ -1,5 +1,5 @@
 #pragma once
-// Seed 002's five-value walk-through, computed: every step per tensor and per
+// The naive-FP8 tutorial's five-value walk-through, computed: every step per tensor and per
 // tile, with subnormals (as hardware casts) and with them flushed to zero (as
 // the text says), beside the figures that the text prints.
 

@@ -48,7 +48,7 @@ TEST_CASE("overflow is decided after rounding", "[cast]") {
   CHECK(code("nvidia_nosat", e5m2, 61440.0F) == 0x7c);
 }
 
-TEST_CASE("subnormals preserved, flushed, or raised as the seed's listing does", "[cast]") {
+TEST_CASE("subnormals preserved, flushed, or raised as the tutorial's listing does", "[cast]") {
   using enum FormatId;
   const float largest_subnormal = 7.0F / 512.0F;
   CHECK(code("nvidia_satfinite", e4m3fn, largest_subnormal) == 0x07);

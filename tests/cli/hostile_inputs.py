@@ -127,7 +127,7 @@ def test_many_tensors(folder):
     check("50 000 tensors", result.returncode == 0 and len(json.loads(result.stdout)["weights"]) == 50_000, result.stderr)
     text = json.dumps(tensors).replace('"layer.49999.weight"', '"layer.7.weight"').encode()
     path.write_bytes(safetensors(text, bytes(50_000)))
-    refused("the last of them twice", run("layers", path, "--rule", "all", timeout=12), "'layer.7.weight' stands twice")
+    refused("the last of them twice", run("layers", path, "--rule", "all", timeout=12), "'layer.7.weight' appears twice")
 
     archive = folder / "many.npz"
     member = npy("(1, 1)", b"\x38", "|u1")

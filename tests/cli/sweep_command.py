@@ -35,7 +35,7 @@ def contents(folder):
 
 
 def killed_and_resumed(folder, whole, moments):
-    """kill -9 at so many random moments, then resume to the end."""
+    """kill -9 at several random moments, then resume to the end."""
     rng = random.Random(1)
     landed = 0
     for _ in range(moments):

@@ -9,7 +9,7 @@
 using namespace fp8lab;
 using namespace fp8lab::experiments;
 
-TEST_CASE("every claim of seed 002 is there exactly once", "[experiments]") {
+TEST_CASE("every claim of the naive-FP8 tutorial is there exactly once", "[experiments]") {
   for (const std::string id : {"F1", "F1a", "F2", "F2a", "F3", "F4", "F4a", "F4b", "L1", "L2", "L3",
                                "L4", "L5", "L6", "L7", "L8"}) {
     INFO(id);
@@ -58,7 +58,8 @@ TEST_CASE("claims measure the same with one thread and two", "[experiments]") {
   }
 }
 
-TEST_CASE("verdicts of seed 002 stay as measured for other seeds", "[experiments][slow]") {
+TEST_CASE("verdicts of the naive-FP8 tutorial stay as measured for other seeds",
+          "[experiments][slow]") {
   using enum Verdict;
   const std::vector<std::pair<const char*, Verdict>> expected{
       {"F1", holds_with_correction}, {"F1a", holds_with_correction},

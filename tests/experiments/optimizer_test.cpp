@@ -78,7 +78,7 @@ TEST_CASE("v in few bits stops where its step is less than half of its last bit"
   CHECK(std::abs(ratio(FormatId::e4m3fn, 0.5F) - 1.0) < 0.1);
 }
 
-TEST_CASE("the listing of seed 000 ends in its second step", "[experiments]") {
+TEST_CASE("the listing of the FP8-LM summary ends in its second step", "[experiments]") {
   const std::vector<float> w{1.0F, -1.0F};
   const std::vector<float> g{0.5F, 0.25F};
   SeedAdam written(SeedAdamVariant::as_written, w, 0.01F);

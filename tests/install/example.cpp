@@ -1,5 +1,5 @@
-// A user of the installed library: products whose results are known, and the README's check of
-// outputs that are right, wrong, and right by no merit.
+// A user of the installed library: products whose results are known, and the check in docs/cpp.md
+// of outputs that are right, wrong, and right by no merit.
 #include <cstdint>
 #include <cstdio>
 #include <span>

@@ -1,4 +1,4 @@
-# The README shows check_kernel.cpp, which the install test compiles and runs, as it is.
+# docs/cpp.md shows check_kernel.cpp, which the install test compiles and runs, as it is.
 file(READ ${SOURCE_DIR}/check_kernel.cpp example)
 file(READ ${README} readme)
 string(FIND "${readme}" "```cpp\n${example}```\n" place)

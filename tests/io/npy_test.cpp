@@ -130,7 +130,7 @@ TEST_CASE("npy: files that cannot be read say why", "[io]") {
       message(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,), }", data)),
       contains("structured"));
   CHECK_THAT(message(npy("{'descr': '<f4', 'descr': '<f4', 'shape': (4,), }", data)),
-             contains("stands twice"));
+             contains("appears twice"));
   CHECK_THAT(message(npy("{'descr': '<f4', 'shape': (4,), }", data)),
              contains("expected the keys"));
   CHECK_THAT(message("NUMPY"), contains("not an .npy file"));

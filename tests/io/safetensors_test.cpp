@@ -62,7 +62,7 @@ TEST_CASE("safetensors: what cannot be written is refused", "[io]") {
   const Sample sample;
   auto twice = sample.tensors();
   twice[1].name = "codes";
-  CHECK_THROWS_WITH(write_safetensors(folder / "a", twice), contains("a name of its own"));
+  CHECK_THROWS_WITH(write_safetensors(folder / "a", twice), contains("a unique name"));
   auto reserved = sample.tensors();
   reserved[0].name = "__metadata__";
   CHECK_THROWS_AS(write_safetensors(folder / "a", reserved), Error);
@@ -102,8 +102,8 @@ TEST_CASE("safetensors: hostile headers say what is wrong", "[io]") {
   CHECK_THAT(message(safetensors(
                  "{\"w\":{\"dtype\":\"F32\"" + tail + ",\"w\":{\"dtype\":\"F32\"" + tail + "}",
                  std::string(8, '\0'))),
-             contains("'w' stands twice"));
-  CHECK_THAT(one("{\"dtype\":\"F32\",\"dtype\":\"F32\"" + tail, 8), contains("stands twice"));
+             contains("'w' appears twice"));
+  CHECK_THAT(one("{\"dtype\":\"F32\",\"dtype\":\"F32\"" + tail, 8), contains("appears twice"));
   CHECK_THAT(one("{\"dtype\":\"F4\"" + tail, 8), contains("unknown dtype 'F4'"));
   CHECK_THAT(one("{\"dtype\":4" + tail, 8), contains("dtype: expected a string"));
   CHECK_THAT(one("{\"dtype\":\"F16\"" + tail, 8), contains("expected 2 elements of 2 bytes"));

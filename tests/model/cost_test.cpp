@@ -89,7 +89,7 @@ TEST_CASE("ZeRO keeps scaled tensors whole and splits the others", "[model]") {
   CHECK(training_cost(setup, find_training_scheme("fp8-lm")).zero.imbalance() > 0.5);
 }
 
-TEST_CASE("a gated block has the 14 operations of seed 001", "[model]") {
+TEST_CASE("a gated block has the 14 operations of the FP8 guide", "[model]") {
   ModelShape shape = find_training_setup("llama-7b").shape;
   const std::vector<BlockOperation> rows = block_operations(shape);
   CHECK(rows.size() == 14);

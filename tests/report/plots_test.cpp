@@ -54,8 +54,9 @@ TEST_CASE("a line for each value of the other axis, the mean over repeats", "[re
   CHECK(chosen.heat_maps[0].columns == Labels{"16", "32", "64"});
   CHECK(chosen.heat_maps[0].rows == Labels{"mx", "te"});
   CHECK(chosen.heat_maps[0].values == Numbers{2, 2, 4, 4, 200, 7});
-  CHECK(chosen.findings == Labels{"error: error is least, 2 at k = 16, recipe = mx, and most, 200 "
-                                  "at k = 32, recipe = te (mean of 2 repeats)."});
+  CHECK(chosen.findings ==
+        Labels{"error: error is smallest, 2 at k = 16, recipe = mx, and largest, 200 "
+               "at k = 32, recipe = te (mean of 2 repeats)."});
 }
 
 TEST_CASE("an axis that is not geometric is linear, its numbers sorted", "[report]") {

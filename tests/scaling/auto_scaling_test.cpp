@@ -18,7 +18,7 @@ TEST_CASE("auto-scaling: the paper's mu doubles in 1000 clean steps and halves a
   CHECK(scaler.mu() > 1.0);
 }
 
-TEST_CASE("auto-scaling: the seed's mu waits 1000 clean steps, then never stops", "[scaling]") {
+TEST_CASE("auto-scaling: the summary's mu waits 1000 clean steps, then never stops", "[scaling]") {
   AutoScaler scaler(auto_scaling_options(AutoScaling::as_seed));
   for (int step = 0; step < 999; ++step) scaler.update(1e-3);
   CHECK(scaler.mu() == 1.0);

@@ -436,7 +436,7 @@ TEST_CASE("quantize: quanto averages the inverse scales of its batches", "[scali
         0.9F * 4.0F + 2.0F * static_cast<float>(1.0 - 0.9));
 }
 
-TEST_CASE("quantize: a field that a recipe's source does not heed is refused", "[scaling]") {
+TEST_CASE("quantize: a field that a recipe's source does not use is refused", "[scaling]") {
   CHECK_THROWS_WITH(Quantizer(Recipe{.source = ScaleSource::delayed, .power_of_two = true}),
                     contains("power_of_two"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.source = ScaleSource::delayed, .amax_floor = 1.0F}),

@@ -218,7 +218,7 @@ TEST_CASE("scale rules: elements in the type of their system", "[scaling]") {
   CHECK(std::isnan(rounded_to_bf16(kNan)));
 }
 
-TEST_CASE("scale rules: an option that a rule does not heed is refused", "[scaling]") {
+TEST_CASE("scale rules: an option that a rule does not use is refused", "[scaling]") {
   for (int i = 0; i <= static_cast<int>(ScaleRule::deepgemm_first); ++i) {
     const auto rule = static_cast<ScaleRule>(i);
     INFO(to_string(rule));

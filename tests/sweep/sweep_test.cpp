@@ -119,7 +119,8 @@ TEST_CASE("damage inside the log is found, and its points run again", "[sweep]")
 TEST_CASE("another sweep's log is refused", "[sweep]") {
   const TemporaryFolder folder("sweep");
   sweep(toy_plan({"k=1:6"}), folder.path());
-  CHECK_THROWS_WITH(sweep(toy_plan({"k=1:6"}), folder.path()), contains("go on with --resume"));
+  CHECK_THROWS_WITH(sweep(toy_plan({"k=1:6"}), folder.path()),
+                    contains("continue it with --resume"));
   CHECK_THROWS_WITH(sweep(toy_plan({"k=1:7"}), folder.path(), true), contains("axes"));
   SweepPlan reseeded = toy_plan({"k=1:6"});
   reseeded.grid.seed = 5;

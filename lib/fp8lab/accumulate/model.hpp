@@ -1,7 +1,7 @@
 #pragma once
 // How a matrix unit adds products up: the parameters of one accumulation step,
-// and the registry of instructions whose parameters are known. NUMERICS of the
-// field in one sentence: model instructions, not GPUs.
+// and the registry of instructions whose parameters are known. Models are of
+// instructions, not of GPUs. Specified in docs/specification/accumulation.md.
 
 #include <cstdint>
 #include <span>

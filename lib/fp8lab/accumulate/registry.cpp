@@ -323,7 +323,8 @@ constexpr std::array kModels{
     InstructionModel{"sequential14.rz", e4m3fn, e4m3fn, sequential(13, RoundingMode::toward_zero),
                      definition, "14 significant bits after every addition, truncated"},
     InstructionModel{"seed.listing", e4m3fn, e4m3fn, sequential(14, RoundingMode::nearest_even, 3),
-                     definition, "seed 002: products rounded to 3 bits, sums to 14 fraction bits"},
+                     definition,
+                     "naive-FP8 tutorial: products rounded to 3 bits, sums to 14 fraction bits"},
 };
 
 std::string join_names() {

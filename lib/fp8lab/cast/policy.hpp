@@ -34,7 +34,8 @@ std::string_view to_string(OverflowPolicy policy);
 enum class SubnormalPolicy : std::uint8_t {
   preserve,             ///< gradual underflow
   flush_to_zero,        ///< |x| < min normal becomes a zero with x's sign, before rounding
-  raise_to_min_normal,  ///< 0 < |x| < min normal becomes +-min normal (seed 002's listing)
+  raise_to_min_normal,  ///< 0 < |x| < min normal becomes +-min normal (a listing of the naive-FP8
+                        ///< tutorial)
 };
 std::string_view to_string(SubnormalPolicy policy);
 
@@ -109,8 +110,9 @@ inline constexpr std::array<CastProfile, 9> kCastProfiles{{
     {"ocp_nonsaturating", kOcpNonsaturating,
      "OCP OFP8 1.0, non-saturating mode; PyTorch >= 2.12 to E5M2"},
     {"ml_dtypes", kMlDtypes, "ml_dtypes, JAX, older PyTorch eager casts"},
-    {"seed_toy", kSeedToy, "the NumPy listing of seed 002 (E4M3 grid that ends at 240)"},
-    {"flush", kFlush, "satfinite with subnormals flushed, as seed 002 describes"},
+    {"seed_toy", kSeedToy,
+     "the NumPy listing of the naive-FP8 tutorial (E4M3 grid that ends at 240)"},
+    {"flush", kFlush, "satfinite with subnormals flushed, as the naive-FP8 tutorial describes"},
     {"vllm", kVllm, "vLLM's scaled_fp8_conversion, whose clamp makes NaN +448"},
     {"vllm_group", kVllmGroup, "vLLM's per_token_group_quant, whose clamp makes NaN -448"},
 }};

@@ -1,7 +1,7 @@
 #pragma once
 // FP8 tensors of ranks whose scales differ, brought to one scale before a
-// collective that cannot carry scales (FP8-LM, arXiv 2310.18313, section 2.1;
-// NUMERICS 4).
+// collective that cannot carry scales (FP8-LM, arXiv 2310.18313, section 2.1).
+// Specified in docs/specification/collectives.md.
 
 #include <cstdint>
 #include <span>

@@ -1,7 +1,7 @@
 #pragma once
 // What travels between ranks, and how two of it are added at a hop: NCCL's
 // FP8 sum (pairs are added in FP16, each sum is cast to FP8 again) and the
-// wider wires. NUMERICS 4; *read* in NCCL's reduce_kernel.h.
+// wider wires. Specified in docs/specification/collectives.md; *read* in NCCL's reduce_kernel.h.
 
 #include <array>
 #include <cstddef>

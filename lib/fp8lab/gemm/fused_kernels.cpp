@@ -141,7 +141,7 @@ HWY_INLINE hn::Vec<D> nearest_half(D d, hn::Vec<D> sum) {
 }
 
 /// A finished sum as the next step's c: rounded to the output, with the lowest bit set (see
-/// README.md, "one FMA per product"). An infinite c of FP16 stays.
+/// docs/lab/gemm.md, "one FMA per product"). An infinite c of FP16 stays.
 template <bool kHalf>
 HWY_INLINE Vector<float> next_state(Vector<float> sum, Vector<float> c, const StepRounding& r) {
   const Tag<float> d;

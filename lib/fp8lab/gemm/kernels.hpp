@@ -1,6 +1,6 @@
 #pragma once
 // The vector kernels behind gemm, and the packed operands that they read.
-// README.md of this folder explains the method; every kernel equals
+// docs/lab/gemm.md explains the method; every kernel equals
 // gemm_reference bit for bit on the inputs that plan.hpp lets through.
 
 #include <algorithm>
@@ -161,7 +161,7 @@ struct CodeRange {
 };
 
 /// Codes of some steps of a panel, [steps][terms][width], and where their values
-/// go: see StepBlock. NaN and Inf codes give whatever; not `fused`: plain
+/// go: see StepBlock. NaN and Inf codes give undefined results; not `fused`: plain
 /// values, no exponents or signs.
 template <typename T>
 struct PanelCodes {

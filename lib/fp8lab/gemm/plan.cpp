@@ -104,7 +104,7 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
 }
 
 /// Up to how many rows of A dot kernels are faster than those that transpose B: measured, see
-/// README.md. Their vectors hold 32 terms, of whatever model.
+/// docs/lab/gemm.md. Their vectors hold 32 terms, of whatever model.
 std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 4 : terms >= 16 ? 1 : 0; }
 
 /// The layout of B for dot kernels, unless others are faster. FP16 has no room for the

@@ -1,6 +1,6 @@
 #pragma once
 // Which kernel computes a problem, and which of its outputs the kernel must
-// leave to the reference. README.md derives every bound used here.
+// leave to the reference. docs/lab/gemm.md derives every bound used here.
 
 #include <algorithm>
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 // A sum waits for the one before, roundings included: 16 registers hold the sums of three rows.
 constexpr int kSumRows = HWY_TARGET == HWY_AVX2 ? 3 : 4;
 
-// What follows rounds one binary64 (or binary32) sum c + a * b after the other; README.md,
+// What follows rounds one binary64 (or binary32) sum c + a * b after the other; docs/lab/gemm.md,
 // "Sequential sums", says why each is exact.
 
 /// Toward zero. Needs rounding toward zero.

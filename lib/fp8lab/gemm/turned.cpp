@@ -15,7 +15,7 @@ void transpose(const float* from, std::int64_t rows, std::int64_t columns, float
 }  // namespace
 
 bool runs_turned(const GemmProblem& p) {
-  // Up to here a panel is not full, or a block of A is small (README.md).
+  // Up to here a panel is not full, or a block of A is small (docs/lab/gemm.md).
   constexpr std::int64_t kFewColumns = 64;
   constexpr std::int64_t kRowsAColumn = 4;
   // Orders in which the scales of A and of B are alike.

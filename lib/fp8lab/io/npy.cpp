@@ -70,7 +70,7 @@ class HeaderParser {
     if (!accept(c)) fail(fmt::format("expected '{}'", c));
   }
   void once(bool& seen, std::string_view key) {
-    if (seen) fail(fmt::format("the key '{}' stands twice", key));
+    if (seen) fail(fmt::format("the key '{}' appears twice", key));
     seen = true;
   }
 

@@ -132,7 +132,7 @@ NpzFile::NpzFile(const std::filesystem::path& path)
           fmt::format("{}: member '{}': expected NAME.npy members", path_, name.substr(0, 80)));
     name.resize(name.size() - kEnding.size());
     if (!unique.insert(name).second)
-      throw Error(fmt::format("{}: member '{}' stands twice", path_, name.substr(0, 80)));
+      throw Error(fmt::format("{}: member '{}' appears twice", path_, name.substr(0, 80)));
     names_.push_back(std::move(name));
   }
 }
@@ -178,8 +178,8 @@ std::unique_ptr<OutputFile> prepare_npz(const std::filesystem::path& path,
   std::deque<std::string> preambles;
   for (const NamedTensor& item : tensors) {
     const bool plain = !item.name.empty() && item.name.find('/') == std::string::npos;
-    require(plain && names.insert(item.name).second, "tensor name",
-            "a name of its own, without '/'", fmt::format("'{}'", item.name));
+    require(plain && names.insert(item.name).second, "tensor name", "a unique name without '/'",
+            fmt::format("'{}'", item.name));
     preambles.push_back(npy_preamble(item.tensor));
   }
   NewArchive archive(path);

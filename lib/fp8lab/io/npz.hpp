@@ -48,7 +48,7 @@ class NpzFile {
 
 /// Writes every tensor as a stored (not deflated) member, whole or not at all;
 /// the same tensors give the same bytes. Throws `Error` for a name that is
-/// empty, stands twice or has a '/' in it.
+/// empty, appears twice or has a '/' in it.
 void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
 /// The same, complete but not in its place yet.

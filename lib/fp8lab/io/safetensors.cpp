@@ -52,7 +52,7 @@ std::string_view dtype_name(ElementType type) {
   return "";
 }
 
-/// Refuses what the format does not allow at any depth: a key that stands twice, and nesting
+/// Refuses what the format does not allow at any depth: a key that appears twice, and nesting
 /// beyond {"name": {"shape": [...]}}. A pass of its own: the library's parser with a callback
 /// looks through all earlier keys at the end of every object.
 class HeaderCheck final : public json::json_sax_t {
@@ -79,7 +79,7 @@ class HeaderCheck final : public json::json_sax_t {
   }
   bool key(string_t& key) override {
     if (!keys_.back().insert(key).second)
-      throw Error(fmt::format("{}: header: the key '{}' stands twice", file_, key.substr(0, 80)));
+      throw Error(fmt::format("{}: header: the key '{}' appears twice", file_, key.substr(0, 80)));
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
@@ -198,7 +198,7 @@ void check_writable(const std::vector<NamedTensor>& tensors) {
   std::set<std::string> names;
   for (const NamedTensor& item : tensors) {
     const std::string argument = "tensor '" + item.name + "'";
-    require(item.name != kMetadata && names.insert(item.name).second, argument, "a name of its own",
+    require(item.name != kMetadata && names.insert(item.name).second, argument, "a unique name",
             item.name);
     require(!item.tensor.fortran_order || item.tensor.shape.size() < 2, argument, "row-major order",
             "Fortran order");

@@ -1,6 +1,6 @@
 #pragma once
 // The operations of one transformer block and their FLOPs: the table of 14 rows
-// that seed 001 gives for a gated block, computed for a shape.
+// that the FP8 guide (docs/sources.md) gives for a gated block, computed for a shape.
 
 #include <string>
 #include <string_view>
@@ -16,7 +16,7 @@ struct BlockOperation {
   std::string_view name;
   double gemm_flops = 0.0;   ///< 2 m n k
   double other_flops = 0.0;  ///< see `block_operations`
-  bool listed_fp8 = false;   ///< seed 001 calls it an FP8 GEMM
+  bool listed_fp8 = false;   ///< the FP8 guide calls it an FP8 GEMM
   /// TransformerEngine and DeepSeek-V3 run it in FP8: GEMMs with a weight, not
   /// the products inside attention and not the router.
   bool deployed_fp8 = false;

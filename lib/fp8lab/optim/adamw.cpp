@@ -69,7 +69,7 @@ AdamW::AdamW(const AdamWOptions& options, std::span<const Parameter> parameters)
   std::set<std::string> names;
   for (const Parameter& parameter : parameters) {
     require(!parameter.name.empty() && names.insert(parameter.name).second, "parameter name",
-            "a new one that is not empty", "'" + parameter.name + "'");
+            "a unique name that is not empty", "'" + parameter.name + "'");
     const std::size_t size = checked_size(parameter);
     State state{parameter.name,
                 parameter.shape,

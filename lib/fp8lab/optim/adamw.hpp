@@ -1,6 +1,7 @@
 #pragma once
 // AdamW with every state in a storage format of its own ("precision-decoupled":
-// FP8-LM, MS-AMP), FP32 AdamW included. NUMERICS 5.
+// FP8-LM, MS-AMP), FP32 AdamW included. Specified in
+// docs/specification/optimizer.md.
 //
 // One step, element by element, in binary32 with one rounding to nearest even an
 // operation, left to right, no contraction. Before, once a step in binary64:

@@ -1,6 +1,6 @@
 #pragma once
 // One optimizer state in its storage format: codes, and the scales that its
-// system keeps beside them. NUMERICS 5.
+// system keeps beside them. Specified in docs/specification/optimizer.md.
 
 #include <array>
 #include <cstddef>

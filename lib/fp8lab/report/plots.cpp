@@ -266,7 +266,7 @@ std::string extremes(const StoredTable& table, std::size_t measure, const Layout
     return fmt::format("{} at {}", short_number(point->second.value()), fmt::join(at, ", "));
   };
   const std::string setup = setup_of(layout, slice);
-  return fmt::format("{}: {} is least, {}, and most, {}{}.",
+  return fmt::format("{}: {} is smallest, {}, and largest, {}{}.",
                      table.file.substr(0, table.file.rfind('.')), label_of(table.columns[measure]),
                      text(least), text(most), setup.empty() ? "" : fmt::format(" ({})", setup));
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Amaxes, scales and codes of a tensor, tile by tile and thread by thread.
-// README.md says how memory is read.
+// docs/lab/scaling.md says how memory is read.
 
 #include <optional>
 #include <span>

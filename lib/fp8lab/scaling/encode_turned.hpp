@@ -1,5 +1,5 @@
 #pragma once
-// The transposed copy of a quantized tensor. README.md says how memory is read.
+// The transposed copy of a quantized tensor. docs/lab/scaling.md says how memory is read.
 
 #include "fp8lab/scaling/encode_tiles.hpp"
 

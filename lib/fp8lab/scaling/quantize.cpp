@@ -41,11 +41,11 @@ void validate(const Recipe& recipe, const FloatMatrix& x) {
 }
 
 /// Fields that say nothing under a recipe's source are not to be set.
-void require_heeded(const Recipe& recipe) {
-  const auto unless = [&](bool heeded, std::string_view field, bool is_default) {
+void require_used(const Recipe& recipe) {
+  const auto unless = [&](bool used, std::string_view field, bool is_default) {
     require(
-        heeded || is_default, field,
-        fmt::format("its default for source {}, which does not heed it", to_string(recipe.source)),
+        used || is_default, field,
+        fmt::format("its default for source {}, which does not use it", to_string(recipe.source)),
         "another");
   };
   const bool delayed = recipe.source == ScaleSource::delayed;
@@ -150,11 +150,11 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
           "format", "an 8-bit element format", format(recipe.format).name);
   require(recipe.policy.rounding != RoundingMode::stochastic, "policy",
           "a rounding mode without random bits", "stochastic");
-  require_heeded(recipe);
+  require_used(recipe);
   (void)tile_scale(scale_options(recipe), 1.0F);  // throws for a format that the rule does not know
   if (recipe.source == ScaleSource::current) return;
   require(recipe.row_block == 0 && recipe.k_block == 0, "block",
-          "one tile (0x0) for a scale from the past",
+          "one tile (0x0), since the scale comes from earlier tensors",
           fmt::format("{}x{}", recipe.row_block, recipe.k_block));
   if (recipe.source == ScaleSource::delayed) delayed_.emplace(recipe.format, recipe.delayed);
   if (recipe.source == ScaleSource::ms_amp) ms_amp_.emplace(recipe.format, recipe.window);
@@ -170,7 +170,8 @@ void Quantizer::observe(const FloatMatrix& x) {
   const FloatEnvironment environment;
   validate(recipe_, x);
   require(recipe_.source != ScaleSource::current, "recipe",
-          "one with a past (delayed, windowed or static)", "one that looks at the tensor itself");
+          "a recipe whose scale comes from earlier tensors (delayed, windowed or static)",
+          "a recipe that uses only the current tensor");
   const float largest = whole_amax(x.values, delayed_.has_value(), execution_of(0, {}));
   if (delayed_) delayed_->record(largest);
   if (ms_amp_) (void)ms_amp_->scale_for(largest);
@@ -256,7 +257,8 @@ QuantizedTensor Quantizer::quantize(const FloatMatrix& x, bool with_transpose, i
 
 QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose,
                          int threads, std::optional<Target> target) {
-  require(recipe.source == ScaleSource::current, "recipe", "one without a past",
+  require(recipe.source == ScaleSource::current, "recipe",
+          "a recipe that uses only the current tensor",
           "a delayed, windowed or static one; use Quantizer");
   return Quantizer(recipe).quantize(x, with_transpose, threads, target);
 }

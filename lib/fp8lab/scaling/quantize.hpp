@@ -88,7 +88,7 @@ class Quantizer {
  public:
   /// Throws `Error` for a recipe that cannot work (a past-based scale with more
   /// than one tile, block sizes below 0, stochastic rounding, a format that the
-  /// rule does not know), and for a field that is set but not heeded.
+  /// rule does not know), and for a field that is set but not used.
   explicit Quantizer(Recipe recipe);
 
   /// Shows the tensor to the recipe without casting it: a calibration batch of
@@ -126,7 +126,7 @@ class Quantizer {
   std::optional<float> average_inverse_;  ///< source momentum
 };
 
-/// One use of a recipe without a past. Throws `Error` for one that needs it.
+/// One use of a recipe that uses only the current tensor. Throws `Error` for one that needs it.
 QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose = false,
                          int threads = 0, std::optional<Target> target = {});
 

@@ -2,7 +2,8 @@
 // From the largest magnitude (amax) of a tile to its scale, as each real
 // system computes it, quirks included.
 //
-// `scale` multiplies into FP8; `inverse_scale` multiplies back. NUMERICS 4.
+// `scale` multiplies into FP8; `inverse_scale` multiplies back. Specified in
+// docs/specification/scaling.md.
 
 #include <bit>
 #include <cstdint>
@@ -84,7 +85,7 @@ constexpr bool adjusts_elements(ScaleRule rule) {
   return takes_bf16(rule) || rule == ScaleRule::quotient_eps;
 }
 
-/// Which fields of `ScaleOptions` a rule heeds.
+/// Which fields of `ScaleOptions` a rule uses.
 constexpr bool has_power_of_two(ScaleRule rule) {
   return rule == ScaleRule::te || rule == ScaleRule::torchao || rule == ScaleRule::deepgemm ||
          rule == ScaleRule::vllm_group;
@@ -114,7 +115,7 @@ struct ScaleOptions {
 /// A rule made ready for many tiles.
 class TileScaler {
  public:
-  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2) or does not heed an
+  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2) or does not use an
   /// option that is set.
   explicit TileScaler(const ScaleOptions& options);
 

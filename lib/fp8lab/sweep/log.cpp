@@ -216,8 +216,8 @@ void SweepLog::take_line(std::string_view line, std::int64_t offset) {
   std::int64_t& known = offsets_[static_cast<std::size_t>(point)];
   if (known >= 0) {
     if (line_at(known) != line)
-      throw Error(fmt::format("{}: point {} is there twice, with different results", path_.string(),
-                              point));
+      throw Error(
+          fmt::format("{}: point {} appears twice, with different results", path_.string(), point));
     return;
   }
   // Rows whose table's head was in a damaged line cannot be told from others.
@@ -302,7 +302,7 @@ PointResult SweepLog::result(std::int64_t point) const {
         result.rows.push_back(rows);
       }
   } catch (const Json::exception& error) {
-    throw Error(fmt::format("{}: point {}: not what a point gives: {}", path_.string(), point,
+    throw Error(fmt::format("{}: point {}: not the result of a point: {}", path_.string(), point,
                             json_reason(error)));
   }
   return result;
@@ -327,7 +327,7 @@ std::string read_identity(const fs::path& path) {
   const std::string text = read_file(path);
   const std::optional<Json> json = json_of_line(text.substr(0, text.find('\n')));
   if (!json || !json->contains("sweep"))
-    throw Error(fmt::format("{}: its first line is damaged or is no sweep's", path.string()));
+    throw Error(fmt::format("{}: its first line is damaged or not that of a sweep", path.string()));
   return (*json)["sweep"].dump();
 }
 

@@ -63,8 +63,7 @@ SweepOutcome run_sweep(const SweepPlan& plan, const fs::path& folder, bool resum
   const fs::path path = folder / kLogFile;
   if (!resume && fs::exists(path))
     throw Error(
-        fmt::format("{}: a sweep is there already: go on with --resume, or name another "
-                    "folder",
+        fmt::format("{}: holds a sweep already: continue it with --resume, or name another folder",
                     path.string()));
   SweepLog log = resume ? SweepLog::resume(path, plan.identity(), plan.grid.size())
                         : SweepLog::create(path, plan.identity(), plan.grid.size());

@@ -101,7 +101,7 @@ std::vector<TableFile> files_of(const SweepPlan& plan, const SweepLog& log) {
   std::vector<SweepTable> tables = tables_of(log);
   for (const SweepTable& table : tables) {
     require_file_name("table name", table.name);
-    require(table.name != kFailures, "table name", "another name than that of the sweep's own",
+    require(table.name != kFailures, "table name", "a name that no column of the sweep itself has",
             table.name);
   }
   if (log.failed_count() > 0)

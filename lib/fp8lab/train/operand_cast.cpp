@@ -21,7 +21,8 @@ QuantizedTensor OperandCast::cast(const FloatMatrix& x, bool with_transpose,
 }
 
 void OperandCast::restore(const std::vector<float>& amaxes) {
-  require(has_past() || amaxes.empty(), name_, "no amaxes for a scale without a past",
+  require(has_past() || amaxes.empty(), name_,
+          "no amaxes, since the recipe uses only the current tensor",
           std::to_string(amaxes.size()));
   quantizer_ = Quantizer(recipe());
   for (const float& amax : amaxes) quantizer_.observe({{&amax, 1}, 1, 1});

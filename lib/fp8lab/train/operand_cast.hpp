@@ -26,7 +26,7 @@ class OperandCast {
   /// True for a delayed or windowed scale.
   [[nodiscard]] bool has_past() const;
 
-  /// The amax of every step so far; empty for a scale without a past.
+  /// The amax of every step so far; empty for a scale that uses only the current tensor.
   [[nodiscard]] const std::vector<float>& amaxes() const { return amaxes_; }
 
   /// Starts anew and takes the steps again that `amaxes` records: the scale that

@@ -67,7 +67,7 @@ class TrainerSnapshot {
       : optimizer_(optimizer), steps_(steps), fingerprint_(std::move(fingerprint)) {}
 
   AdamW optimizer_;
-  std::vector<OperandCast> casts_;  ///< those with a past
+  std::vector<OperandCast> casts_;  ///< those whose scale comes from earlier tensors
   std::int64_t steps_;
   std::string fingerprint_;
 };

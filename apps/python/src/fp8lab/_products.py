@@ -219,7 +219,7 @@ def gemm(
     number, one a row ([rows] or [rows, 1]), or `Scales` for tiles; floats, or E8M0 codes of
     their dtype or in uint8 with scale_format="e8m0fnu". Scales that change along k need a
     promotion_interval that divides their k_block. promotion_interval: the accumulator
-    restarts every so many terms and partial sums are added in FP32; 0 is never.
+    restarts after this number of terms, and partial sums are added in FP32; 0: never.
     scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise),
     "b_then_fma_a", "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or
     "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of

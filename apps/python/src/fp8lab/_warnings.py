@@ -1,4 +1,4 @@
-"""NaN and infinities are defined bits, but seldom what anyone meant: they are told."""
+"""NaN and infinities are defined bits, but seldom intended: a warning counts them."""
 
 from __future__ import annotations
 
