@@ -19,6 +19,7 @@ struct ReplayMismatch {
   VectorCase inputs;
   std::uint32_t expected = 0;  ///< binary32 bits in the file
   std::uint32_t got = 0;       ///< binary32 bits of the model
+  std::optional<BlockScales> scales = std::nullopt;
 };
 
 struct ReplayReport {
