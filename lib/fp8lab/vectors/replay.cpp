@@ -67,14 +67,26 @@ AccumulatorModel executed_model(const VectorFile& file) {
   return model;
 }
 
+std::uint32_t result_bits(const AccumulatorModel& model, const VectorFile& file,
+                          const VectorCase& one) {
+  const auto c = std::bit_cast<float>(one.c);
+  if (!file.scales)
+    return std::bit_cast<std::uint32_t>(
+        dot_product(model, file.a_format, one.a, file.b_format, one.b, c));
+  const std::vector<std::uint32_t> a(one.scales_a.begin(), one.scales_a.end());
+  const std::vector<std::uint32_t> b(one.scales_b.begin(), one.scales_b.end());
+  const BlockScales scales{magnitude_format(file.scales->format).id, file.scales->block, a, b};
+  return std::bit_cast<std::uint32_t>(
+      dot_product(model, file.a_format, one.a, file.b_format, one.b, scales, c));
+}
+
 ReplayReport replay(const VectorFile& file, const AccumulatorModel& model) {
-  require(!file.scales, "scales", "none: this accumulator takes no scales",
+  require(!file.scales || traits_of(model).takes_scales, "scales",
+          "none: this accumulator takes no scales",
           file.scales ? to_string(file.scales->format) : "none");
   ReplayReport report;
   for (const VectorCase& one : file.cases) {
-    const float got =
-        dot_product(model, file.a_format, one.a, file.b_format, one.b, std::bit_cast<float>(one.c));
-    const auto got_bits = std::bit_cast<std::uint32_t>(got);
+    const std::uint32_t got_bits = result_bits(model, file, one);
     ++report.cases;
     if (is_same_result(file, one.d, got_bits)) continue;
     ++report.mismatches;
@@ -94,8 +106,8 @@ ReplayReport replay(const VectorFile& file, const std::string& model_name) {
           fmt::format("one for {}-bit inputs, as the file holds {}", file_width,
                       format(file.a_format).name),
           fmt::format("{} ({})", model.name, format(model.a_format).name));
-  require(!file.scales, "model", "one that takes block scales",
-          fmt::format("{}, which takes no scales", model.name));
+  require(!file.scales || traits_of(model.accumulator).takes_scales, "model",
+          "one that takes block scales", fmt::format("{}, which takes no scales", model.name));
   ReplayReport report = replay(file, model_name.empty() ? executed_model(file) : model.accumulator);
   report.model = model.name;
   return report;

@@ -49,7 +49,7 @@ void apply_scales(VectorFile& file, const std::string& value) {
   if (!known)
     fail("scales",
          fmt::format("expected a format, ue8m0 or ue4m3, and a block, 16 or 32, got '{}'", value));
-  file.scales = BlockScales{find_scale_format(words[0], "scales"), words[1] == "16" ? 16 : 32};
+  file.scales = ScaleBlocks{find_scale_format(words[0], "scales"), words[1] == "16" ? 16 : 32};
 }
 
 /// The rest of an `output` line is free: it says where the bits come from.

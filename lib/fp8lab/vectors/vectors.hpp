@@ -42,11 +42,11 @@ struct VectorCase {
 };
 
 /// How the scales of a file read.
-struct BlockScales {
+struct ScaleBlocks {
   ScaleFormat format = ScaleFormat::ue8m0;
   int block = 32;  ///< elements along k that share a scale
 
-  friend bool operator==(const BlockScales&, const BlockScales&) = default;
+  friend bool operator==(const ScaleBlocks&, const ScaleBlocks&) = default;
 };
 
 struct VectorFile {
@@ -56,7 +56,7 @@ struct VectorFile {
   int terms = 0;
   std::map<std::string, std::string> header;  ///< every `# key: value`, those held apart included
   std::vector<VectorCase> cases;
-  std::optional<BlockScales> scales = std::nullopt;
+  std::optional<ScaleBlocks> scales = std::nullopt;
   bool any_nan = false;                    ///< a NaN in d stands for any NaN
   FormatId output_format = FormatId::f32;  ///< f32, or f16: d is such a value
 

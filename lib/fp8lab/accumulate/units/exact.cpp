@@ -52,7 +52,10 @@ class ExactSum final : public AccumulatorUnit {
 class ExactDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.has_steps = true, .rounds_sums = true, .cut_fraction_bits = 24};
+    return {.arithmetic = Arithmetic::exact_steps,
+            .has_steps = true,
+            .rounds_sums = true,
+            .cut_fraction_bits = 24};
   }
   [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                                   std::span<const Unpacked> b, const BlockScales& /*scales*/,
