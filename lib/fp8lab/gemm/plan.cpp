@@ -166,6 +166,7 @@ std::string_view to_string(Method method) {
 Plan make_plan(const GemmProblem& p) {
   const AccumulatorModel model = planned_model(p.model);
   Plan plan;
+  plan.keeps_negative_zero = traits_of(p.model).arithmetic == Arithmetic::exact_steps;
   plan.method = choose(model, format(p.a.format), format(p.b.format));
   const bool plain =
       plan.method == Method::exact || plan.method == Method::float32 || plan.sequential();
@@ -223,7 +224,7 @@ bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, st
 }
 
 bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
-  if (c == 0.0F) return true;
+  if (c == 0.0F) return !(plan.keeps_negative_zero && std::signbit(c));
   if (plan.words.used())
     return std::fabs(c) < plan.words.limit && std::fmod(c, plan.words.lowest) == 0.0;
   // 128 for NaN and Inf, -127 for subnormals: outside of what each method asks of them.

@@ -61,8 +61,9 @@ class ExactDotProduct final : public AccumulatorUnit {
                                   std::span<const Unpacked> b, const BlockScales& /*scales*/,
                                   float c) const override {
     for_steps(model, a, [&](auto step) {
-      c = exact_step(step, b.subspan(static_cast<std::size_t>(step.data() - a.data()), step.size()),
-                     c);
+      const auto first = static_cast<std::size_t>(step.data() - a.data());
+      const auto b_step = b.subspan(first, step.size());
+      c = all_negative_zeros(step, b_step, c) ? -0.0F : exact_step(step, b_step, c);
     });
     return c;
   }
