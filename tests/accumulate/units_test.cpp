@@ -201,6 +201,22 @@ TEST_CASE("mxf4nvf4: exact groups of 16 under their scales", "[accumulate][units
         bits(2304.0F));
 }
 
+TEST_CASE("AMD: a sum of zeros is -0 only if all are", "[accumulate][units]") {
+  for (const std::string_view name : {"gfx908.mfma.f16", "gfx908.mfma.bf16", "gfx942.mfma.f16",
+                                      "gfx942.mfma.xf32", "gfx942.mfma.fp8", "gfx942.mfma.f32"}) {
+    INFO(name);
+    const std::vector<float> ones(4, 1.0F);
+    const std::vector<float> minus(4, -1.0F);
+    const std::vector<float> zeros(4, 0.0F);
+    CHECK(run(name, minus, zeros, -0.0F) == 0x80000000u);
+    CHECK(run(name, minus, zeros, 0.0F) == 0u);
+    CHECK(run(name, ones, zeros, -0.0F) == 0u);
+    CHECK(run(name, {1, -1, 1, -1}, ones, -0.0F) == 0u);
+  }
+  // CDNA2 makes +0 of every operand and c below the smallest normal number, -0 among them.
+  CHECK(run("gfx90a.mfma.bf16_1k", {-1, -1}, {0, 0}, -0.0F) == 0u);
+}
+
 TEST_CASE("what a unit does not take is named", "[accumulate][units]") {
   CHECK_THROWS_WITH(
       require_formats(model("sm100.tcgen05.mxf4nvf4"), FormatId::e2m1, FormatId::e4m3fn),
@@ -218,7 +234,8 @@ TEST_CASE("what a unit does not take is named", "[accumulate][units]") {
 TEST_CASE("parameters tell models apart that differ in one of them", "[accumulate][units]") {
   const auto text = [](const AccumulatorModel& m) {
     std::string all;
-    for (const ModelParameter& one : parameters_of(m)) all += std::string(one.name) + one.text + " ";
+    for (const ModelParameter& one : parameters_of(m))
+      all += std::string(one.name) + one.text + " ";
     return all;
   };
   AccumulatorModel second = model("gfx942.mfma.fp8");

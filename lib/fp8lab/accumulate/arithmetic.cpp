@@ -1,6 +1,7 @@
 #include "fp8lab/accumulate/arithmetic.hpp"
 
 #include <bit>
+#include <cmath>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 
@@ -74,6 +75,15 @@ Wide aligned_down(Wide sum, int exponent, int unit_exponent) {
   if (shift >= 0) return sum * (Wide{1} << shift);
   if (shift <= -127) return sum < 0 ? -1 : 0;
   return sum >> -shift;  // C++20: an arithmetic shift, which rounds down
+}
+
+bool all_negative_zeros(std::span<const Unpacked> a, std::span<const Unpacked> b, float c) {
+  if (c != 0.0F || !std::signbit(c)) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Term p = product(a[i], b[i]);
+    if (p.significand != 0 || !p.negative) return false;
+  }
+  return true;
 }
 
 Exact exact_of(Wide sum, int exponent) {

@@ -54,6 +54,10 @@ Wide aligned_toward_zero(const Term& t, int unit_exponent);
 /// value is below 2^100 units.
 Wide aligned_down(Wide sum, int exponent, int unit_exponent);
 
+/// Whether c and all products are -0: then so is their sum by IEEE 754's rules, which AMD's units
+/// follow.
+bool all_negative_zeros(std::span<const Unpacked> a, std::span<const Unpacked> b, float c);
+
 /// An integer times a power of two as a 64-bit significand with sticky bit.
 Exact exact_of(Wide sum, int exponent);
 Exact exact_of(const Term& t);

@@ -63,16 +63,16 @@ std::vector<ModelParameter> parameters_of(const AccumulatorModel& m) {
   const auto number = [](int value) { return fmt::format("{}", value); };
   const auto text = [](std::string_view value) { return std::string(value); };
   std::vector<ModelParameter> all{{"kind", text(to_string(m.kind))},
-                             {"terms", number(m.terms)},
-                             {"alignment_fraction_bits", number(m.alignment_fraction_bits)},
-                             {"output_fraction_bits", number(m.output_fraction_bits)},
-                             {"rounding", text(to_string(m.rounding))},
-                             {"product_fraction_bits", number(m.product_fraction_bits)},
-                             {"output_format", text(format(m.output_format).name)},
-                             {"product_exponent", text(to_string(m.product_exponent))},
-                             {"min_alignment_exponent", number(m.min_alignment_exponent)},
-                             {"half_c_exponent", text(to_string(m.half_c_exponent))},
-                             {"halves_order", text(to_string(m.halves_order))}};
+                                  {"terms", number(m.terms)},
+                                  {"alignment_fraction_bits", number(m.alignment_fraction_bits)},
+                                  {"output_fraction_bits", number(m.output_fraction_bits)},
+                                  {"rounding", text(to_string(m.rounding))},
+                                  {"product_fraction_bits", number(m.product_fraction_bits)},
+                                  {"output_format", text(format(m.output_format).name)},
+                                  {"product_exponent", text(to_string(m.product_exponent))},
+                                  {"min_alignment_exponent", number(m.min_alignment_exponent)},
+                                  {"half_c_exponent", text(to_string(m.half_c_exponent))},
+                                  {"halves_order", text(to_string(m.halves_order))}};
   const UnitTraits traits = traits_of(m);
   if (traits.has_second_stage)
     all.push_back({"second_stage_fraction_bits", number(m.second_stage_fraction_bits)});

@@ -25,6 +25,7 @@ enum class Arithmetic : std::uint8_t {
   sequential,   ///< one product at a time, every sum rounded
   float32,      ///< one binary32 addition a product
   exact,        ///< one rounding of the exact sum
+  exact_steps,  ///< one rounding a step of the exact sum of it and c
   other,        ///< only the scalar step knows
 };
 

@@ -12,7 +12,7 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, FormatId>, 17> kAliases{{
+constexpr std::array<std::pair<std::string_view, FormatId>, 18> kAliases{{
     {"e4m3", FormatId::e4m3fn},
     {"fp8_e4m3", FormatId::e4m3fn},
     {"fp8_e5m2", FormatId::e5m2},
@@ -22,6 +22,7 @@ constexpr std::array<std::pair<std::string_view, FormatId>, 17> kAliases{{
     {"float8_e5m2fnuz", FormatId::e5m2fnuz},
     {"float8_e8m0fnu", FormatId::e8m0fnu},
     {"e8m0", FormatId::e8m0fnu},
+    {"xf32", FormatId::tf32},
     {"float4_e2m1fn", FormatId::e2m1},
     {"float6_e2m3fn", FormatId::e2m3},
     {"float6_e3m2fn", FormatId::e3m2},

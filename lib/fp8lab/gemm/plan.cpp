@@ -96,7 +96,8 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
       return Method::float32;
     case Arithmetic::sequential:
       return sequential_method(m, a, b);
-    case Arithmetic::halves:  // halves.cpp puts them together
+    case Arithmetic::halves:       // halves.cpp puts them together
+    case Arithmetic::exact_steps:  // planned as fused steps
     case Arithmetic::other:
       break;
   }
@@ -135,6 +136,17 @@ StepRounding step_rounding(const AccumulatorModel& m, bool in_double) {
           .c_exponent_floor = smallest_c + bias};
 }
 
+/// The model whose parameters the kernels take: an exact step is an alignment so wide that what
+/// it would drop is left to the reference.
+AccumulatorModel planned_model(const AccumulatorModel& model) {
+  constexpr int kWidest = 62;
+  AccumulatorModel planned = model;
+  if (traits_of(model).arithmetic != Arithmetic::exact_steps) return planned;
+  planned.kind = AccumulationKind::fused_dot_product;
+  planned.alignment_fraction_bits = kWidest;
+  return planned;
+}
+
 /// The widest step that promotion never interrupts.
 std::int64_t plain_terms(std::int64_t interval) {
   for (std::int64_t terms = kStepOfPlainSums; terms > 1; --terms)
@@ -152,12 +164,14 @@ std::string_view to_string(Method method) {
 }
 
 Plan make_plan(const GemmProblem& p) {
+  const AccumulatorModel model = planned_model(p.model);
   Plan plan;
-  plan.method = choose(p.model, format(p.a.format), format(p.b.format));
+  plan.keeps_negative_zero = traits_of(p.model).arithmetic == Arithmetic::exact_steps;
+  plan.method = choose(model, format(p.a.format), format(p.b.format));
   const bool plain =
       plan.method == Method::exact || plan.method == Method::float32 || plan.sequential();
-  plan.terms = plain ? plain_terms(p.promotion_interval) : p.model.terms;
-  plan.rounding = step_rounding(p.model, plan.in_double());
+  plan.terms = plain ? plain_terms(p.promotion_interval) : model.terms;
+  plan.rounding = step_rounding(model, plan.in_double());
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};
   if (plan.method == Method::fused_float) plan.dots = choose_dots(p);
@@ -210,7 +224,7 @@ bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, st
 }
 
 bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
-  if (c == 0.0F) return true;
+  if (c == 0.0F) return !(plan.keeps_negative_zero && std::signbit(c));
   if (plan.words.used())
     return std::fabs(c) < plan.words.limit && std::fmod(c, plan.words.lowest) == 0.0;
   // 128 for NaN and Inf, -127 for subnormals: outside of what each method asks of them.

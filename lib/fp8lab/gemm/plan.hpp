@@ -38,6 +38,7 @@ struct Plan {
   /// from zero each.
   bool promotes_to_half = false;
   bool separate_steps = false;
+  bool keeps_negative_zero = false;  ///< a c of -0 may stay: the kernels' sums of zero are +0
 
   [[nodiscard]] bool in_double() const {
     return method == Method::fused_double || method == Method::exact_steps ||

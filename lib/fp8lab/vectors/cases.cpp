@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/case_builder.hpp"
+#include "fp8lab/vectors/replay.hpp"
 
 namespace fp8lab {
 namespace {
@@ -290,6 +290,23 @@ void build_special(Builder& c) {
   if (specials == 0 || c.draws.coin()) c.out.c = special_c(c.draws);
 }
 
+/// Scales near 1, so that blocks stay within reach of each other; a special case may have NaN, the
+/// largest or the smallest one.
+std::vector<std::uint8_t> scale_codes(const ScaleBlocks& scales, int terms, bool special,
+                                      detail::Draws& draws) {
+  const bool exponents = scales.format == ScaleFormat::ue8m0;
+  const int one = exponents ? 127 : 0x38;
+  std::vector<std::uint8_t> codes(
+      static_cast<std::size_t>((terms + scales.block - 1) / scales.block));
+  for (std::uint8_t& code : codes) {
+    const int offset = exponents ? draws.between(-8, 8) : draws.between(-0x30, 0x30);
+    code = static_cast<std::uint8_t>(draws.one_in(3) ? one : one + offset);
+    constexpr std::array<std::uint8_t, 5> kSpecial{0, 1, 0x7f, 0xfe, 0xff};
+    if (special && draws.one_in(8)) code = kSpecial[static_cast<std::size_t>(draws.between(0, 4))];
+  }
+  return codes;
+}
+
 void check_terms(int terms, int lowest) {
   require(terms >= lowest && terms <= kMaxTerms, "terms",
           fmt::format("{} .. {}", lowest, kMaxTerms), fmt::format("{}", terms));
@@ -303,6 +320,15 @@ CaseKind find_case_kind(std::string_view name) {
   for (std::size_t i = 0; i < kKindNames.size(); ++i)
     if (kKindNames[i] == name) return static_cast<CaseKind>(i);
   throw Error("kind", "random, adversarial or special", "'" + std::string(name) + "'");
+}
+
+std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model) {
+  const AccumulatorUnit& unit = unit_of(model.accumulator.kind);
+  for (const ScaleBlocks scales :
+       {ScaleBlocks{ScaleFormat::ue4m3, 16}, ScaleBlocks{ScaleFormat::ue8m0, 32}})
+    if (unit.takes_scales(model.accumulator, magnitude_format(scales.format).id, scales.block))
+      return scales;
+  return std::nullopt;
 }
 
 VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
@@ -321,6 +347,11 @@ VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind
       build_special(builder);
       break;
   }
+  if (const std::optional<ScaleBlocks> scales = scales_of_cases(model)) {
+    const bool special = kind == CaseKind::special;
+    builder.out.scales_a = scale_codes(*scales, terms, special, builder.draws);
+    builder.out.scales_b = scale_codes(*scales, terms, special, builder.draws);
+  }
   return std::move(builder.out);
 }
 
@@ -332,6 +363,7 @@ VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::siz
   file.a_format = model.a_format;
   file.b_format = model.b_format;
   file.terms = terms == 0 ? model.accumulator.terms : terms;
+  file.scales = scales_of_cases(model);
   file.header["kind"] = to_string(kind);
   file.header["seed"] = fmt::format("{}", seed);
   file.cases.reserve(count);
@@ -342,9 +374,7 @@ VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::siz
 }
 
 void fill_results(VectorFile& file, const AccumulatorModel& model) {
-  for (VectorCase& one : file.cases)
-    one.d = std::bit_cast<std::uint32_t>(dot_product(model, file.a_format, one.a, file.b_format,
-                                                     one.b, std::bit_cast<float>(one.c)));
+  for (VectorCase& one : file.cases) one.d = result_bits(model, file, one);
 }
 
 }  // namespace fp8lab

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "fp8lab/accumulate/model.hpp"
@@ -21,11 +22,16 @@ std::string_view to_string(CaseKind kind);
 /// Throws `Error` for a name that is none of random, adversarial and special.
 CaseKind find_case_kind(std::string_view name);
 
+/// The scales of a block-scaled model's cases: UE4M3 per 16 terms where it takes them, else
+/// UE8M0 per 32. Nothing for all other models.
+std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model);
+
 /// Case `index` of a stream of inputs for `model`; d is left at 0.
 ///
 /// A pure function of its arguments. `terms` operand pairs (at most 2^15); `a`
 /// and `b` hold codes of the model's formats. Cases are built from the model's
-/// own alignment and output widths, so that they stand close to its cuts.
+/// own alignment and output widths, so that they stand close to its cuts. Those of a block-scaled
+/// model have scales, most of them within eight binades of 1.
 VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
                          std::uint64_t seed, std::uint64_t index);
 

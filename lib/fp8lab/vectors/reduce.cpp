@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,8 @@ namespace {
 class Reducer {
  public:
   Reducer(VectorCase start, const Format& a, const Format& b, const FailurePredicate& fails,
-          std::size_t budget)
-      : best_(std::move(start)), a_(a), b_(b), fails_(fails), budget_(budget) {
+          std::size_t budget, std::optional<ScaleFormat> scales)
+      : best_(std::move(start)), a_(a), b_(b), scales_(scales), fails_(fails), budget_(budget) {
     require(keep(best_), "failing", "a case for which the predicate holds", "one that passes");
   }
 
@@ -24,6 +25,10 @@ class Reducer {
     while (changed && tried_ < budget_) {
       changed = drop_runs();
       changed |= simplify_c();
+      if (scales_) {
+        changed |= simplify_scales(&VectorCase::scales_a);
+        changed |= simplify_scales(&VectorCase::scales_b);
+      }
       for (std::size_t i = 0; i < best_.a.size(); ++i) {
         if (best_.a[i] == 0 && best_.b[i] == 0) continue;
         changed |= simplify_sign(i);
@@ -46,7 +51,9 @@ class Reducer {
   bool attempt(Change change) {
     VectorCase candidate = best_;
     change(candidate);
-    if (candidate.a == best_.a && candidate.b == best_.b && candidate.c == best_.c) return false;
+    if (candidate.a == best_.a && candidate.b == best_.b && candidate.c == best_.c &&
+        candidate.scales_a == best_.scales_a && candidate.scales_b == best_.scales_b)
+      return false;
     if (!keep(candidate)) return false;
     best_ = std::move(candidate);
     return true;
@@ -88,26 +95,50 @@ class Reducer {
 
   bool simplify_code(std::vector<std::uint32_t>& codes, std::size_t i, const Format& f) {
     const bool is_a = &codes == &best_.a;
-    const auto code = [&](VectorCase& one) -> std::uint32_t& { return (is_a ? one.a : one.b)[i]; };
+    return simplify_magnitude(
+        f, [is_a, i](VectorCase& one) -> std::uint32_t& { return (is_a ? one.a : one.b)[i]; });
+  }
+
+  bool simplify_scales(std::vector<std::uint8_t> VectorCase::*scales) {
+    const Format& f = magnitude_format(*scales_);
+    bool changed = false;
+    for (std::size_t i = 0; i < (best_.*scales).size(); ++i) {
+      const auto code = [scales, i](VectorCase& one) -> std::uint8_t& { return (one.*scales)[i]; };
+      changed |= attempt([&](VectorCase& one) {
+        code(one) = static_cast<std::uint8_t>(code(one) & f.magnitude_mask());
+      });
+      changed |= simplify_magnitude(f, code);
+    }
+    return changed;
+  }
+
+  /// Toward 1.0: at once, or by one mantissa bit and one binade. `code` finds the code in a case.
+  template <typename Code>
+  bool simplify_magnitude(const Format& f, const Code& code) {
+    using Word = std::remove_reference_t<decltype(code(best_))>;
     const std::uint32_t one_point_zero = static_cast<std::uint32_t>(f.bias) << f.mantissa_bits;
     const std::uint32_t current = code(best_);
-    const std::uint32_t sign = current & f.sign_mask();
+    const std::uint32_t sign = current & ~f.magnitude_mask();
     const std::uint32_t magnitude = current & f.magnitude_mask();
     if (magnitude == one_point_zero) return false;
-    bool changed = attempt([&](VectorCase& one) { code(one) = sign | one_point_zero; });
+    const auto become = [&](std::uint32_t next) {
+      return attempt([&](VectorCase& one) { code(one) = static_cast<Word>(next); });
+    };
+    bool changed = become(sign | one_point_zero);
     for (int bit = 0; !changed && bit < f.mantissa_bits; ++bit)
-      changed = attempt([&](VectorCase& one) { code(one) &= ~(std::uint32_t{1} << bit); });
+      changed = become(code(best_) & ~(std::uint32_t{1} << bit));
     const std::uint32_t binade = std::uint32_t{1} << f.mantissa_bits;
     if (magnitude > one_point_zero + binade)
-      changed |= attempt([&](VectorCase& one) { code(one) -= binade; });
+      changed |= become(code(best_) - binade);
     else if (magnitude >= binade && magnitude < one_point_zero)
-      changed |= attempt([&](VectorCase& one) { code(one) += binade; });
+      changed |= become(code(best_) + binade);
     return changed;
   }
 
   VectorCase best_;
   const Format& a_;
   const Format& b_;
+  std::optional<ScaleFormat> scales_;
   const FailurePredicate& fails_;
   std::size_t budget_;
   std::size_t tried_ = 0;
@@ -116,8 +147,9 @@ class Reducer {
 }  // namespace
 
 Reduction reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
-                      const FailurePredicate& fails, std::size_t budget) {
-  return Reducer(failing, format(a_format), format(b_format), fails, budget).run();
+                      const FailurePredicate& fails, std::size_t budget,
+                      std::optional<ScaleFormat> scales) {
+  return Reducer(failing, format(a_format), format(b_format), fails, budget, scales).run();
 }
 
 std::size_t live_terms(const VectorCase& one) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "fp8lab/vectors/vectors.hpp"
 
@@ -24,8 +25,11 @@ struct Reduction {
 /// bits, exponents toward 0, signs to +, bits of c away; repeated until nothing
 /// changes or `budget` questions have been asked. `d` of the result is left as
 /// it came. Throws `Error` if `failing` does not fail to begin with.
+/// Block scales, if the case has them, go to 1.0, or step by step toward it; `scales` is their
+/// format.
 Reduction reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
-                      const FailurePredicate& fails, std::size_t budget = 20000);
+                      const FailurePredicate& fails, std::size_t budget = 20000,
+                      std::optional<ScaleFormat> scales = std::nullopt);
 
 /// Terms with a non-zero operand.
 std::size_t live_terms(const VectorCase& one);

@@ -26,6 +26,16 @@ std::string describe_operand(const char* name, FormatId id,
   return text + "\n";
 }
 
+/// "  scales of a (ue8m0):" and every code with its value.
+std::string describe_scales(const char* name, ScaleFormat scale,
+                            const std::vector<std::uint8_t>& codes) {
+  std::string text = fmt::format("  scales of {} ({}):", name, to_string(scale));
+  const Format& f = magnitude_format(scale);
+  for (const std::uint8_t code : codes)
+    text += fmt::format("   {:02x} {:.6g}", code, decode(f, code & f.magnitude_mask()));
+  return text + "\n";
+}
+
 std::string describe_float(const char* name, std::uint32_t bits) {
   return fmt::format("  {:<9}{:08x} {:.9g}\n", name, bits, std::bit_cast<float>(bits));
 }
@@ -57,17 +67,32 @@ AccumulatorModel executed_model(const VectorFile& file) {
   return model;
 }
 
+std::uint32_t result_bits(const AccumulatorModel& model, const VectorFile& file,
+                          const VectorCase& one) {
+  const auto c = std::bit_cast<float>(one.c);
+  if (!file.scales)
+    return std::bit_cast<std::uint32_t>(
+        dot_product(model, file.a_format, one.a, file.b_format, one.b, c));
+  const std::vector<std::uint32_t> a(one.scales_a.begin(), one.scales_a.end());
+  const std::vector<std::uint32_t> b(one.scales_b.begin(), one.scales_b.end());
+  const BlockScales scales{magnitude_format(file.scales->format).id, file.scales->block, a, b};
+  return std::bit_cast<std::uint32_t>(
+      dot_product(model, file.a_format, one.a, file.b_format, one.b, scales, c));
+}
+
 ReplayReport replay(const VectorFile& file, const AccumulatorModel& model) {
+  require(!file.scales || traits_of(model).takes_scales, "scales",
+          "none: this accumulator takes no scales",
+          file.scales ? to_string(file.scales->format) : "none");
   ReplayReport report;
   for (const VectorCase& one : file.cases) {
-    const float got =
-        dot_product(model, file.a_format, one.a, file.b_format, one.b, std::bit_cast<float>(one.c));
-    const auto got_bits = std::bit_cast<std::uint32_t>(got);
+    const std::uint32_t got_bits = result_bits(model, file, one);
     ++report.cases;
-    if (got_bits == one.d) continue;
+    if (is_same_result(file, one.d, got_bits)) continue;
     ++report.mismatches;
     if (report.shown.size() < kMaxShown)
-      report.shown.push_back({one.line, file.a_format, file.b_format, one, one.d, got_bits});
+      report.shown.push_back(
+          {one.line, file.a_format, file.b_format, one, one.d, got_bits, file.scales});
   }
   return report;
 }
@@ -81,6 +106,8 @@ ReplayReport replay(const VectorFile& file, const std::string& model_name) {
           fmt::format("one for {}-bit inputs, as the file holds {}", file_width,
                       format(file.a_format).name),
           fmt::format("{} ({})", model.name, format(model.a_format).name));
+  require(!file.scales || traits_of(model.accumulator).takes_scales, "model",
+          "one that takes block scales", fmt::format("{}, which takes no scales", model.name));
   ReplayReport report = replay(file, model_name.empty() ? executed_model(file) : model.accumulator);
   report.model = model.name;
   return report;
@@ -90,6 +117,10 @@ std::string describe(const ReplayMismatch& mismatch) {
   std::string text = fmt::format("line {}:\n", mismatch.line);
   text += describe_operand("a", mismatch.a_format, mismatch.inputs.a);
   text += describe_operand("b", mismatch.b_format, mismatch.inputs.b);
+  if (mismatch.scales) {
+    text += describe_scales("a", mismatch.scales->format, mismatch.inputs.scales_a);
+    text += describe_scales("b", mismatch.scales->format, mismatch.inputs.scales_b);
+  }
   text += describe_float("c", mismatch.inputs.c);
   text += describe_float("expected", mismatch.expected);
   text += describe_float("got", mismatch.got);

@@ -19,6 +19,7 @@ struct ReplayMismatch {
   VectorCase inputs;
   std::uint32_t expected = 0;  ///< binary32 bits in the file
   std::uint32_t got = 0;       ///< binary32 bits of the model
+  std::optional<ScaleBlocks> scales = std::nullopt;
 };
 
 struct ReplayReport {
@@ -41,6 +42,12 @@ std::optional<HalvesOrder> find_executed(std::string_view name);
 /// the file was recorded with (`executed`; files without that line: as registered). Throws
 /// `Error` for an unknown model, or one that is never executed so.
 AccumulatorModel executed_model(const VectorFile& file);
+
+/// What the model gives for a case of the file, with the scales that the case has: binary32 bits.
+/// Throws `Error` for formats, or scales, that it does not take. Without scales a block-scaled
+/// model's are 1.
+std::uint32_t result_bits(const AccumulatorModel& model, const VectorFile& file,
+                          const VectorCase& one);
 
 /// Replays under the registered model `model_name`, or, if it is empty, under the file's own as
 /// it was executed. Throws `Error` for an unknown model, or one for inputs of another storage

@@ -6,13 +6,16 @@
 #include <array>
 #include <bit>
 
-#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/reduce.hpp"
+#include "fp8lab/vectors/replay.hpp"
 
 namespace fp8lab {
 namespace {
+
+constexpr std::size_t kReductions = 20000;
 
 /// Both models on the formats that the hardware one of them reads.
 std::array<InstructionModel, 2> on_common_formats(InstructionModel first, InstructionModel second) {
@@ -37,12 +40,6 @@ int default_terms(const AccumulatorModel& first, const AccumulatorModel& second)
   return terms > 1 ? terms : 32;
 }
 
-std::uint32_t result(const InstructionModel& model, const VectorCase& one) {
-  return std::bit_cast<std::uint32_t>(dot_product(model.accumulator, model.a_format, one.a,
-                                                  model.b_format, one.b,
-                                                  std::bit_cast<float>(one.c)));
-}
-
 }  // namespace
 
 Separation separate(const InstructionModel& first, const InstructionModel& second,
@@ -57,17 +54,24 @@ Separation separate(const InstructionModel& first, const InstructionModel& secon
   file.header["separates_from"] = second.name;
   file.header["seed"] = fmt::format("{}", seed);
   if (first.accumulator == second.accumulator) return separation;
+  // Both have them, or neither: what reads scales has nothing to say of a file without.
+  if (traits_of(first.accumulator).takes_scales && traits_of(second.accumulator).takes_scales)
+    file.scales = scales_of_cases(first);
   const auto differ = [&](const VectorCase& one) {
-    return result(models[0], one) != result(models[1], one);
+    return result_bits(first.accumulator, file, one) != result_bits(second.accumulator, file, one);
   };
   constexpr std::array kKinds{CaseKind::adversarial, CaseKind::random, CaseKind::special};
   for (; file.cases.size() < count && separation.tried < budget; ++separation.tried) {
     const std::size_t i = separation.tried;
     const CaseKind kind = kKinds[i / 2 % kKinds.size()];
     VectorCase one = generate_case(models[i % 2], file.terms, kind, seed, i / (2 * kKinds.size()));
+    if (!file.scales) one.scales_a = one.scales_b = {};
     if (!differ(one)) continue;
-    if (file.cases.empty()) one = reduce_case(one, file.a_format, file.b_format, differ).smallest;
-    one.d = result(models[0], one);
+    if (file.cases.empty())
+      one = reduce_case(one, file.a_format, file.b_format, differ, kReductions,
+                        file.scales ? std::optional(file.scales->format) : std::nullopt)
+                .smallest;
+    one.d = result_bits(first.accumulator, file, one);
     file.cases.push_back(std::move(one));
   }
   return separation;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -17,8 +17,6 @@ namespace {
 
 using std::filesystem::path;
 using Header = std::map<std::string, std::string>;
-
-constexpr int kMostTerms = 1 << 20;
 
 [[noreturn]] void fail(const std::string& where, const std::string& reason) {
   throw Error(fmt::format("{}: {}", where, reason));
@@ -40,29 +38,15 @@ std::uint32_t checked_code(const Format& f, std::uint64_t word, const Place& pla
 
 /// A file without cases.
 VectorFile from_header(const std::string& where, const Header& header) {
-  const auto field = [&](const std::string& key) -> const std::string& {
-    const auto found = header.find(key);
-    if (found == header.end()) fail(where, fmt::format("the header lacks '{}'", key));
-    return found->second;
-  };
   VectorFile file;
   file.header = header;
-  file.model = field("model");
-  std::istringstream names(field("input"));
-  std::string a;
-  std::string b;
-  names >> a >> b;
+  for (const std::string_view key : kRequiredKeys)
+    if (!header.contains(std::string(key))) fail(where, fmt::format("the header lacks '{}'", key));
   try {
-    file.a_format = find_format(a).id;
-    file.b_format = b.empty() ? file.a_format : find_format(b).id;
+    for (const auto& [key, value] : header) apply_header_line(file, key, value);
   } catch (const Error& error) {
-    fail(where, fmt::format("header 'input': {}", error.what()));
+    fail(where, error.what());
   }
-  const std::string& terms = field("terms");
-  const auto* end = terms.data() + terms.size();
-  const auto [stop, error] = std::from_chars(terms.data(), end, file.terms);
-  if (error != std::errc{} || stop != end || file.terms < 1 || file.terms > kMostTerms)
-    fail(where, fmt::format("header 'terms': expected a number from 1 to 2^20, got '{}'", terms));
   return file;
 }
 
@@ -99,17 +83,28 @@ ElementType unsigned_type(const Format& f) {
 
 /// The type that .safetensors has for a format's elements.
 ElementType typed(const Format& f) {
-  return f.storage_bits == 32 ? ElementType::f32 : element_type_of(f.id);
+  if (f.storage_bits == 32) return ElementType::f32;
+  const bool has_type = f.id != FormatId::e2m1 && f.id != FormatId::e2m3 && f.id != FormatId::e3m2;
+  return has_type ? element_type_of(f.id) : ElementType::u8;
 }
 
 std::vector<NamedTensor> tensors_of(const VectorFile& file, const VectorArrays& arrays,
                                     ElementType (*type)(const Format&)) {
   const auto cases = static_cast<std::int64_t>(file.cases.size());
   const std::vector<std::int64_t> matrix{cases, file.terms};
-  return {{"a", {type(format(file.a_format)), matrix, arrays.a, false}},
-          {"b", {type(format(file.b_format)), matrix, arrays.b, false}},
-          {"c", view_of(ElementType::f32, {cases}, std::span<const std::uint32_t>(arrays.c))},
-          {"d", view_of(ElementType::f32, {cases}, std::span<const std::uint32_t>(arrays.d))}};
+  const std::vector<std::int64_t> scales{cases, static_cast<std::int64_t>(file.scale_count())};
+  std::vector<NamedTensor> tensors{
+      {"a", {type(format(file.a_format)), matrix, arrays.a, false}},
+      {"b", {type(format(file.b_format)), matrix, arrays.b, false}},
+      {"c", view_of(ElementType::f32, {cases}, std::span<const std::uint32_t>(arrays.c))},
+      {"d", view_of(ElementType::f32, {cases}, std::span<const std::uint32_t>(arrays.d))}};
+  if (!file.scales) return tensors;
+  const auto view = [&](const std::vector<std::uint8_t>& codes) {
+    return view_of(ElementType::u8, scales, std::span<const std::uint8_t>(codes));
+  };
+  tensors.push_back({"sa", view(arrays.scales_a)});
+  tensors.push_back({"sb", view(arrays.scales_b)});
+  return tensors;
 }
 
 void require_tensor(const std::string& where, const TensorView& tensor, ElementType type,
@@ -120,7 +115,16 @@ void require_tensor(const std::string& where, const TensorView& tensor, ElementT
                             tensor.fortran_order ? " in Fortran order" : ""));
 }
 
-/// Fills the cases of `file`, of which the header is known, from its four tensors.
+/// Checks the d of the case read last.
+void check_output(const std::string& where, const VectorFile& file) {
+  try {
+    require_output_value(file, file.cases.back().d);
+  } catch (const Error& error) {
+    fail(where, error.what());
+  }
+}
+
+/// Fills the cases of `file`, of which the header is known, from its tensors.
 template <class Find>
 void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)(const Format&),
                   const Find& find) {
@@ -152,10 +156,23 @@ void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)
                               [&] { return fmt::format("{}: case {}", name, one + 1); });
     return codes;
   };
-  for (std::size_t i = 0; i < static_cast<std::size_t>(cases); ++i)
+  for (std::size_t i = 0; i < static_cast<std::size_t>(cases); ++i) {
     file.cases.push_back(
         {operand(a, fa, i), operand(b, fb, i), word(c, i), word(d, i), static_cast<int>(i) + 1});
+    check_output(fmt::format("{}: case {}", name, i + 1), file);
+  }
   if (file.cases.empty()) fail(name, "no cases");
+  if (!file.scales) return;
+  const std::size_t blocks = file.scale_count();
+  const auto read_scales = [&](const char* tensor, std::vector<std::uint8_t> VectorCase::*codes) {
+    const TensorView view =
+        check(tensor, ElementType::u8, {cases, static_cast<std::int64_t>(blocks)});
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(view.bytes.data());
+    for (std::size_t i = 0; i < file.cases.size(); ++i)
+      (file.cases[i].*codes).assign(bytes + i * blocks, bytes + (i + 1) * blocks);
+  };
+  read_scales("sa", &VectorCase::scales_a);
+  read_scales("sb", &VectorCase::scales_b);
 }
 
 void save_npz(const path& where, const VectorFile& file) {
@@ -208,13 +225,18 @@ void save_lines(const path& where, const VectorFile& file) {
   };
   write_file(where, [&](std::ostream& out) {
     out << nlohmann::json(header_of(file)).dump() << '\n';
-    for (const VectorCase& one : file.cases)
-      out << nlohmann::json{{"a", words(format(file.a_format), one.a)},
-                            {"b", words(format(file.b_format), one.b)},
-                            {"c", one.c},
-                            {"d", one.d}}
-                 .dump()
-          << '\n';
+    for (const VectorCase& one : file.cases) {
+      require_scales(file, one);
+      nlohmann::json row{{"a", words(format(file.a_format), one.a)},
+                         {"b", words(format(file.b_format), one.b)},
+                         {"c", one.c},
+                         {"d", one.d}};
+      if (file.scales) {
+        row["sa"] = one.scales_a;
+        row["sb"] = one.scales_b;
+      }
+      out << row.dump() << '\n';
+    }
   });
 }
 
@@ -230,6 +252,20 @@ std::vector<std::uint32_t> operand_of_line(const std::string& where, const nlohm
                                  [&] { return fmt::format("{}: '{}'", where, key); }));
   }
   return codes;
+}
+
+std::vector<std::uint8_t> scales_of_line(const std::string& where, const nlohmann::json& row,
+                                         const char* key, const VectorFile& file) {
+  if (!file.scales) return {};
+  const auto found = row.find(key);
+  const auto is_code = [](const nlohmann::json& item) {
+    return item.is_number_unsigned() && item.get<std::uint64_t>() <= 0xff;
+  };
+  if (found == row.end() || !found->is_array() || found->size() != file.scale_count() ||
+      !std::all_of(found->begin(), found->end(), is_code))
+    fail(where, fmt::format("'{}': expected {} scale codes, 0 to 255, got {}", key,
+                            file.scale_count(), found == row.end() ? "none" : found->dump()));
+  return found->get<std::vector<std::uint8_t>>();
 }
 
 std::uint32_t bits_of_line(const std::string& where, const nlohmann::json& row, const char* key) {
@@ -251,7 +287,10 @@ VectorFile parse_lines(const path& where, std::string whole) {
     if (!row.is_object()) fail(at, "expected a JSON object");
     file.cases.push_back({operand_of_line(at, row, "a", format(file.a_format), file.terms),
                           operand_of_line(at, row, "b", format(file.b_format), file.terms),
-                          bits_of_line(at, row, "c"), bits_of_line(at, row, "d"), line});
+                          bits_of_line(at, row, "c"), bits_of_line(at, row, "d"), line,
+                          scales_of_line(at, row, "sa", file),
+                          scales_of_line(at, row, "sb", file)});
+    check_output(at, file);
   }
   if (file.cases.empty()) fail(where.string(), "no cases after the header");
   return file;
@@ -259,22 +298,17 @@ VectorFile parse_lines(const path& where, std::string whole) {
 
 }  // namespace
 
-std::map<std::string, std::string> header_of(const VectorFile& file) {
-  Header header = file.header;
-  const std::string_view a = format(file.a_format).name;
-  const std::string_view b = format(file.b_format).name;
-  header["model"] = file.model;
-  header["input"] = a == b ? std::string(a) : fmt::format("{} {}", a, b);
-  header["terms"] = fmt::format("{}", file.terms);
-  return header;
-}
-
 VectorArrays arrays_of(const VectorFile& file) {
   VectorArrays arrays{operand_bytes(file, format(file.a_format), &VectorCase::a),
                       operand_bytes(file, format(file.b_format), &VectorCase::b),
                       {},
+                      {},
+                      {},
                       {}};
   for (const VectorCase& one : file.cases) {
+    require_scales(file, one);
+    arrays.scales_a.insert(arrays.scales_a.end(), one.scales_a.begin(), one.scales_a.end());
+    arrays.scales_b.insert(arrays.scales_b.end(), one.scales_b.begin(), one.scales_b.end());
     arrays.c.push_back(one.c);
     arrays.d.push_back(one.d);
   }

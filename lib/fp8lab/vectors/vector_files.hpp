@@ -4,25 +4,27 @@
 //   .npz          members, n cases of `terms` operand pairs:
 //                   a, b    [n, terms]  storage codes: uint8; uint16 for FP16 and BF16;
 //                                       uint32 for TF32 (binary32 words)
+//                   sa, sb  [n, blocks] scale codes: uint8; only with block scales
 //                   c, d    [n]         float32; d = c + a . b under the model
 //                   header  [bytes]     uint8, a JSON object: model, input, terms and the other
 //                                       `# key: value` lines of the text form, all strings
 //                 z = numpy.load(f); z["a"].view(ml_dtypes.float8_e4m3fn);
 //                 json.loads(bytes(z["header"]))
-//   .safetensors  a, b, c, d as above, a and b as F8_E4M3, F8_E5M2, F16, BF16 or (TF32) F32;
-//                 the header as metadata
+//   .safetensors  the same tensors, a and b as F8_E4M3, F8_E5M2, F16, BF16, (TF32) F32, or U8
+//                 where there is no such type (E2M1), scales as U8; the header as metadata
 //   .jsonl        JSON-lines: the header object, then one object a case:
 //                 {"a": [56, ...], "b": [...], "c": 0, "d": 1073741824}: storage codes, and the
-//                 binary32 bits of c and d as unsigned integers, which keep NaN
+//                 binary32 bits of c and d as unsigned integers, which keep NaN; scales as
+//                 "sa" and "sb"
 //   else          the text form of vectors.hpp
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "fp8lab/vectors/vector_header.hpp"
 #include "fp8lab/vectors/vectors.hpp"
 
 namespace fp8lab {
@@ -42,13 +44,12 @@ bool holds_arrays(const std::filesystem::path& path);
 struct VectorArrays {
   std::vector<std::byte> a;  ///< [n, terms] storage words, little endian
   std::vector<std::byte> b;
+  std::vector<std::uint8_t> scales_a;  ///< [n, blocks] codes
+  std::vector<std::uint8_t> scales_b;
   std::vector<std::uint32_t> c;  ///< [n] binary32 bits
   std::vector<std::uint32_t> d;
 };
 VectorArrays arrays_of(const VectorFile& file);
-
-/// Every `# key: value` of a file: its header, and the fields that `VectorFile` holds apart.
-std::map<std::string, std::string> header_of(const VectorFile& file);
 
 /// Writes one, whole or not at all. Throws `Error`.
 void save_vectors(const std::filesystem::path& path, const VectorFile& file);

@@ -6,30 +6,47 @@
 //   # model: sm90.wgmma.e4m3
 //   # input: e4m3            (or: a and b, `e4m3 e5m2`)
 //   # terms: 32
+//   # scales: ue8m0 32       (only with block scales: ue8m0 or ue4m3, and 16 or 32 elements a
+//   block) # nan: any               (only where the bits of a NaN are not known: any NaN matches
+//   one in d) # output: f16            (only where d is an FP16 value)
 //   ... further `# key: value` lines
-//   a b c d
+//   a b c d                  (with block scales: a b sa sb c d)
 //
 // a, b: storage codes in hex, element 0 first, 2 digits an element for formats
-// of at most 8 bits, 4 for FP16 and BF16, 8 for TF32 (held in binary32, low
-// bits ignored). c, d: binary32 bits, 8 digits. d = c + a . b under the model.
+// of at most 8 bits, E2M1 among them, 4 for FP16 and BF16, 8 for TF32 and XF32 (held in
+// binary32, low bits ignored). sa, sb: codes of the scales, 2 digits each, block 0 first, the last
+// block may be short. c, d: binary32 bits, 8 digits; in a file of FP16 outputs also FP16 bits, 4
+// digits. d = c + a . b under the model, where c has no scale.
 
 #include <cstdint>
 #include <filesystem>
 #include <iosfwd>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/formats/scale_code.hpp"
 
 namespace fp8lab {
 
 struct VectorCase {
   std::vector<std::uint32_t> a;  ///< codes of a's format, not storage words
   std::vector<std::uint32_t> b;
-  std::uint32_t c = 0;  ///< binary32 bits
-  std::uint32_t d = 0;  ///< binary32 bits
-  int line = 0;         ///< where the case stands in its file, from 1
+  std::uint32_t c = 0;                      ///< binary32 bits
+  std::uint32_t d = 0;                      ///< binary32 bits
+  int line = 0;                             ///< where the case stands in its file, from 1
+  std::vector<std::uint8_t> scales_a = {};  ///< codes, one a block; empty without block scales
+  std::vector<std::uint8_t> scales_b = {};
+};
+
+/// How the scales of a file read.
+struct ScaleBlocks {
+  ScaleFormat format = ScaleFormat::ue8m0;
+  int block = 32;  ///< elements along k that share a scale
+
+  friend bool operator==(const ScaleBlocks&, const ScaleBlocks&) = default;
 };
 
 struct VectorFile {
@@ -37,18 +54,37 @@ struct VectorFile {
   FormatId a_format = FormatId::e4m3fn;
   FormatId b_format = FormatId::e4m3fn;
   int terms = 0;
-  std::map<std::string, std::string> header;  ///< every `# key: value`, these four included
+  std::map<std::string, std::string> header;  ///< every `# key: value`, those held apart included
   std::vector<VectorCase> cases;
+  std::optional<ScaleBlocks> scales = std::nullopt;
+  bool any_nan = false;                    ///< a NaN in d stands for any NaN
+  FormatId output_format = FormatId::f32;  ///< f32, or f16: d is such a value
+
+  /// Scales of an operand of one case.
+  [[nodiscard]] std::size_t scale_count() const {
+    return scales ? static_cast<std::size_t>((terms + scales->block - 1) / scales->block) : 0;
+  }
 };
+
+/// Whether `got` is the `expected` d of a case. Bits decide; but any NaN matches one where the file
+/// says so, and two NaNs of FP16 outputs match if they are the same FP16 code.
+bool is_same_result(const VectorFile& file, std::uint32_t expected, std::uint32_t got);
+
+/// Throws `Error` unless a case has the scales that its file states.
+void require_scales(const VectorFile& file, const VectorCase& one);
+
+/// Throws `Error` unless d, binary32 bits, is a value of the file's output format.
+void require_output_value(const VectorFile& file, std::uint32_t d);
 
 /// Reads a vector file. Throws `Error` with file, line and reason if it is
 /// empty, lacks the magic line or a header field, names an unknown format, or
-/// has a line that is not four hex fields of the stated widths, ended by a
-/// newline (a last line without one is truncated).
+/// has a line that is not four hex fields (six with scales) of the stated widths, ended by a
+/// newline (a last line without one is truncated), or a d that the stated output format lacks.
 VectorFile read_vectors(const std::filesystem::path& path);
 VectorFile read_vectors(std::istream& in, const std::string& name);
 
-/// Writes the header (magic, model, input, terms, then the other keys) and the cases.
+/// Writes the header (magic, model, input, terms, then the other keys) and the cases. Throws
+/// `Error` for a case without the scales that the file's header states.
 void write_vectors(std::ostream& out, const VectorFile& file);
 
 }  // namespace fp8lab

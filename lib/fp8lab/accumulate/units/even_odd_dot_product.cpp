@@ -26,6 +26,7 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
   specials.note_value(unpack_float(c));
   specials.note_products(a, b);
   if (specials.any()) return specials.result();
+  if (all_negative_zeros(a, b, c)) return -0.0F;
   ProductSum even(model);
   ProductSum odd(model);
   for (std::size_t i = 0; i < a.size(); ++i) (i % 2 == 0 ? even : odd).add(product(a[i], b[i]));

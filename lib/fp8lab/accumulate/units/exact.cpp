@@ -52,14 +52,18 @@ class ExactSum final : public AccumulatorUnit {
 class ExactDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.has_steps = true, .rounds_sums = true, .cut_fraction_bits = 24};
+    return {.arithmetic = Arithmetic::exact_steps,
+            .has_steps = true,
+            .rounds_sums = true,
+            .cut_fraction_bits = 24};
   }
   [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                                   std::span<const Unpacked> b, const BlockScales& /*scales*/,
                                   float c) const override {
     for_steps(model, a, [&](auto step) {
-      c = exact_step(step, b.subspan(static_cast<std::size_t>(step.data() - a.data()), step.size()),
-                     c);
+      const auto first = static_cast<std::size_t>(step.data() - a.data());
+      const auto b_step = b.subspan(first, step.size());
+      c = all_negative_zeros(step, b_step, c) ? -0.0F : exact_step(step, b_step, c);
     });
     return c;
   }

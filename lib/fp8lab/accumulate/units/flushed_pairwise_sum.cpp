@@ -17,7 +17,7 @@ namespace {
 
 float flushed(float x) { return std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x; }
 
-/// An operand's value; a subnormal one is +0.
+/// An operand's value; one below the smallest normal number is +0.
 float value_of(const Unpacked& x) {
   float magnitude = 0.0F;
   switch (x.value_class) {
@@ -26,6 +26,7 @@ float value_of(const Unpacked& x) {
     case ValueClass::infinity:
       magnitude = std::numeric_limits<float>::infinity();
       break;
+    case ValueClass::zero:
     case ValueClass::subnormal:
       return 0.0F;
     default:

@@ -22,6 +22,7 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
       products.add(p);
   }
   if (specials.any()) return specials.result();
+  if (all_negative_zeros(a, b, c)) return -0.0F;
   return add_second_stage(model, products.sum(), c, false);
 }
 

@@ -1,0 +1,159 @@
+"""Units that are nearly right: one parameter or rule changed. Rows have power if each of them fails some row.
+
+What no input can tell is left out, with the reason.
+"""
+
+from dataclasses import replace
+
+from exact import F16, F32, FORMATS
+from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot
+
+
+def smallest_product(entry):
+    """Exponent of the smallest product that is not zero."""
+    if entry.scales:
+        return -254
+    return sum(FORMATS[name].min_exponent - FORMATS[name].mantissa_bits for name in (entry.a, entry.b))
+
+
+def fused_mutants(entry):
+    unit, smallest = entry.unit, smallest_product(entry)
+    wide = entry.scales or "bf16" in entry.a or "tf32" in entry.a
+    yield "one bit more", replace(unit, fraction_bits=unit.fraction_bits + 1)
+    yield "one bit less", replace(unit, fraction_bits=unit.fraction_bits - 1)
+    yield "cut down", replace(unit, cut="down")
+    yield "other rounding", replace(unit, rounding="nearest" if unit.rounding == "zero" else "zero")
+    yield "subnormals flushed", replace(unit, flush_operands=True)
+    yield "products normalised", replace(unit, normalize=True)
+    yield "c added last", replace(unit, c_joins=False)
+    yield "zero products aligned", replace(unit, zero_products_join=True)
+    if wide or unit.output == F16:  # other products are lost beside a c near 2^128
+        yield "saturating", replace(unit, saturate=True)
+    if not isinstance(unit, Fp4Dot):
+        yield "half the terms", replace(unit, terms=unit.terms // 2)
+        yield "twice the terms", replace(unit, terms=unit.terms * 2)
+    if unit.output == F32:
+        yield "one bit less kept", replace(unit, output=F32._replace(fraction_bits=22))
+    elif unit.output == F16:
+        yield "c not rounded", replace(unit, round_c=False)
+        if smallest < F16.min_exponent - unit.fraction_bits:  # else no product is cut beside such a c
+            yield "c's exponent widened", replace(unit, c_exponent="widened")
+        yield "binary32 output", replace(unit, output=F32)
+    else:
+        yield "binary32 output", replace(unit, output=F32)
+    if unit.floor is not None and smallest < unit.floor - unit.fraction_bits - 1:
+        yield "no lower limit", replace(unit, floor=None)
+        yield "lower limit one higher", replace(unit, floor=unit.floor + 1)
+        yield "lower limit one lower", replace(unit, floor=unit.floor - 1)
+    if smallest < unit.output.min_exponent - unit.output.fraction_bits:
+        yield "sign of what rounds to zero dropped", replace(unit, keep_sign=False)
+
+
+def scaled_mutants(entry):
+    unit = entry.unit
+    yield from fused_mutants(entry)
+    yield "scales after the sum", replace(unit, late_scales=True)
+    yield "c scaled", replace(unit, c_scaled=True)
+
+
+def fp4_mutants(entry):
+    unit = entry.unit
+    yield "one bit more", replace(unit, fraction_bits=unit.fraction_bits + 1)
+    yield "one bit less", replace(unit, fraction_bits=unit.fraction_bits - 1)
+    yield "cut down", replace(unit, cut="down")
+    yield "other rounding", replace(unit, rounding="nearest")
+    yield "one bit less kept", replace(unit, output=F32._replace(fraction_bits=22))
+    yield "magnitude in the exponent", replace(unit, magnitude_in_exponent=True)
+    yield "groups of 8", replace(unit, group=8)
+    yield "groups of 32", replace(unit, group=32)
+    yield "cancelled groups left out", replace(unit, cancelled_joins=False)
+    yield "steps of 32", replace(unit, terms=32)
+    yield "steps of 128", replace(unit, terms=128)
+    if entry.scales[0] == "ue4m3":
+        yield "sign of a scale", replace(unit, sign_of_scale=True)
+        yield "subnormal scales normalised", replace(unit, subnormal_scale_exponent=False)
+    else:
+        yield "saturating", replace(unit, saturate=True)
+        yield "no lower limit", replace(unit, floor=None)
+        yield "lower limit one higher", replace(unit, floor=unit.floor + 1)
+        yield "sign of what rounds to zero dropped", replace(unit, keep_sign=False)
+
+
+def halves_mutants(entry):
+    # Operands that are not widened bring exponents 3 higher at most, and no bit of such products is cut.
+    unit, inner = entry.unit, entry.unit.inner
+    yield "one bit more", replace(unit, inner=replace(inner, fraction_bits=inner.fraction_bits + 1))
+    yield "one bit less", replace(unit, inner=replace(inner, fraction_bits=inner.fraction_bits - 1))
+    yield "other rounding", replace(unit, inner=replace(inner, rounding="nearest" if inner.rounding == "zero" else "zero"))
+    yield "cut down", replace(unit, inner=replace(inner, cut="down"))
+    yield "contiguous halves", replace(unit, contiguous=True)
+    yield "c first", replace(unit, c_first=True)
+    yield "half the terms", replace(unit, terms=unit.terms // 2)
+    yield "other order of halves", replace(unit, chained=not unit.chained)
+    if unit.chained:
+        yield "halves swapped", replace(unit, swapped=True)
+
+
+def fma_mutants(entry):
+    yield "product rounded", replace(entry.unit, fused=False)
+    yield "results flushed", replace(entry.unit, flush=True)
+    yield "from the end", replace(entry.unit, reverse=True)
+    yield "toward zero", replace(entry.unit, rounding="zero")
+
+
+def exact_mutants(entry):
+    unit = entry.unit
+    yield "pairwise additions", replace(unit, pairwise=True)
+    yield "results flushed", replace(unit, flush=True)
+    yield "toward zero", replace(unit, rounding="zero")
+    yield "half the terms", replace(unit, terms=unit.terms // 2)
+    yield "twice the terms", replace(unit, terms=unit.terms * 2)
+
+
+def group_mutants(entry):
+    unit = entry.unit
+    yield "operands not flushed", replace(unit, flush_operands=False)
+    yield "c not flushed", replace(unit, flush_c=False)
+    yield "half the terms", replace(unit, terms=unit.terms // 2)
+    yield "twice the terms", replace(unit, terms=unit.terms * 2)
+    if entry.a != "f16":  # products of normal FP16 numbers are no smaller than 2^-28
+        yield "products not flushed", replace(unit, flush_products=False)
+        yield "sums not flushed", replace(unit, flush_sums=False)
+        yield "results not flushed", replace(unit, flush_results=False)
+    if unit.terms == 4:
+        yield "added in order", replace(unit, in_order=True)
+
+
+def down_mutants(entry):
+    unit = entry.unit
+    yield "one bit more in products", replace(unit, fraction_bits=unit.fraction_bits + 1)
+    yield "one bit less in products", replace(unit, fraction_bits=unit.fraction_bits - 1)
+    yield "32 bits in the sum", replace(unit, sum_bits=32)
+    yield "30 bits in the sum", replace(unit, sum_bits=30)
+    yield "one bit more in c", replace(unit, c_bits=unit.c_bits + 1)
+    yield "one bit less in c", replace(unit, c_bits=unit.c_bits - 1)
+    yield "products cut down", replace(unit, product_cut="down")
+    yield "sum cut toward zero", replace(unit, sum_cut="toward zero")
+    yield "c cut toward zero", replace(unit, c_cut="toward zero")
+    yield "toward zero at the end", replace(unit, rounding="zero")
+    yield "subnormal c flushed", replace(unit, flush_c=True)
+    yield "half the terms", replace(unit, terms=unit.terms // 2)
+    yield "twice the terms", replace(unit, terms=unit.terms * 2)
+    if unit.two_groups:
+        yield "groups cut toward zero", replace(unit, group_cut="toward zero")
+        yield "groups by halves", replace(unit, split="halves")
+        yield "one group", replace(unit, two_groups=False)
+        yield "far c kept", replace(unit, far_c=None)
+        yield "c left out one earlier", replace(unit, far_c=unit.far_c - 1)
+        yield "c left out one later", replace(unit, far_c=unit.far_c + 1)
+    else:
+        yield "far c left out", replace(unit, far_c=25)
+    if "bf16" in entry.a or "tf32" in entry.a:
+        yield "large products finite", replace(unit, product_limit=False)
+
+
+def mutants(entry):
+    """Name and unit of each mutant of an entry of the table."""
+    kinds = ((ScaledDot, scaled_mutants), (Fp4Dot, fp4_mutants), (FusedDot, fused_mutants), (Halves, halves_mutants),
+             (Fma, fma_mutants), (ExactSum, exact_mutants), (FlushedGroups, group_mutants), (RoundDown, down_mutants))
+    return dict(next(make for kind, make in kinds if isinstance(entry.unit, kind))(entry))

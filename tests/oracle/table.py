@@ -1,0 +1,114 @@
+"""Names of units, with the formats, the scales and the parameters of each."""
+
+from typing import NamedTuple
+
+from exact import E8M13, F16, F32
+from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot, Unit
+
+
+class Entry(NamedTuple):
+    unit: Unit
+    a: str
+    b: str
+    scales: tuple[str, int] | None = None  # format and block
+    any_nan: bool = False  # the bits of its NaN are not known
+
+    @property
+    def half_output(self):
+        return self.unit.output == F16
+
+
+def fused(terms, bits, floor, output=F32):
+    return FusedDot(terms, output, bits, "nearest" if output == F16 else "zero", floor)
+
+
+def plain(chip, formats, terms, bits, floor, half_floor=None, output=F32):
+    """Entries `chip.format`, and `chip.format.f16` where the unit has FP16 outputs."""
+    found = {}
+    for label, (a, b) in formats.items():
+        found[f"{chip}.{label}"] = Entry(fused(terms, bits, floor, output), a, b)
+        if half_floor is not None:
+            found[f"{chip}.{label}.f16"] = Entry(fused(terms, bits, half_floor, F16), a, b)
+    return found
+
+
+SAME = {"f16": ("f16", "f16"), "bf16": ("bf16", "bf16"), "tf32": ("tf32", "tf32"),
+        "e4m3": ("e4m3fn", "e4m3fn"), "e5m2": ("e5m2", "e5m2")}
+HALF = {"f16": SAME["f16"]}
+BRAIN = {"bf16": SAME["bf16"]}
+TENSOR = {"tf32": SAME["tf32"]}
+UNMIXED8 = {key: SAME[key] for key in ("e4m3", "e5m2")}
+MIXED8 = {"e4m3.e5m2": ("e4m3fn", "e5m2"), "e5m2.e4m3": ("e5m2", "e4m3fn")}
+FP8 = UNMIXED8 | MIXED8
+
+
+def nvidia():
+    found = {}
+    for chip, terms, bits, floor, half_floor in (("sm70.mma", 4, 23, None, -19), ("sm75.mma", 8, 24, -132, -20),
+                                                 ("sm80.mma", 8, 24, -132, -20), ("sm89.mma", 8, 24, -132, -20),
+                                                 ("sm90.mma", 16, 25, -133, -21), ("sm90.wgmma", 16, 25, -133, -21),
+                                                 ("sm100.mma", 16, 25, -133, -21), ("sm100.tcgen05", 16, 25, -133, -21),
+                                                 ("sm120.mma", 16, 25, -133, -21)):
+        found |= plain(chip, HALF, terms, bits, floor, half_floor)
+        if chip in ("sm70.mma", "sm75.mma"):
+            continue
+        found |= plain(chip, BRAIN, terms, bits, floor)
+        found |= plain(chip, TENSOR, terms // 2, bits, floor)
+    # FP8 products have no exponent near the floors, which say nothing here.
+    found |= plain("sm89.mma", FP8, 16, 13, None, None, E8M13) | plain("sm90.wgmma", FP8, 32, 13, None, None, E8M13)
+    for chip, terms, formats in (("sm89.mma", 16, FP8), ("sm90.wgmma", 32, UNMIXED8)):
+        found |= {f"{chip}.{label}.f16": Entry(fused(terms, 13, None, F16), *pair) for label, pair in formats.items()}
+    found |= plain("sm100.tcgen05", FP8, 32, 25, None, -21) | plain("sm120.mma", FP8, 32, 25, None, -21)
+    return found
+
+
+def halves():
+    found = {}
+    for label, pair in UNMIXED8.items():
+        wide = Halves(32, F32, fused(16, 25, -133))
+        half = Halves(32, F16, fused(16, 25, -21, F16))
+        for chip in ("sm90.mma", "sm100.mma"):
+            found |= {f"{chip}.{label}": Entry(wide, *pair), f"{chip}.{label}.f16": Entry(half, *pair)}
+        found[f"sm90.mma.{label}.separate"] = Entry(Halves(32, F32, wide.inner, chained=False), *pair)
+        found[f"sm90.mma.{label}.f16.separate"] = Entry(Halves(32, F16, half.inner, chained=False), *pair)
+    return found
+
+
+def scaled():
+    found = {}
+    for chip in ("sm100.tcgen05", "sm120.mma"):
+        for label, pair in FP8.items():
+            unit = ScaledDot(32, F32, 25, "zero", -133)
+            found[f"{chip}.mxf8f6f4.{label}"] = Entry(unit, *pair, ("ue8m0", 32))
+        for scales in (("ue8m0", 32), ("ue8m0", 16), ("ue4m3", 16), ("ue4m3", 32)):
+            if chip == "sm120.mma" or scales != ("ue4m3", 32):
+                found[f"{chip}.mxf4nvf4 {scales[0]} {scales[1]}"] = Entry(Fp4Dot(), "e2m1", "e2m1", scales)
+    return found
+
+
+def amd():
+    fp8 = {"fp8": "e4m3fnuz", "bf8": "e5m2fnuz"}
+    found = {f"{chip}.mfma.f32": Entry(Fma(), "f32", "f32") for chip in ("gfx908", "gfx90a", "gfx942")}
+    found |= {
+        "gfx908.mfma.f16": Entry(ExactSum(4), "f16", "f16"),
+        "gfx908.mfma.bf16": Entry(ExactSum(2), "bf16", "bf16"),
+        "gfx90a.mfma.f16": Entry(FlushedGroups(4), "f16", "f16"),
+        "gfx90a.mfma.bf16": Entry(FlushedGroups(2), "bf16", "bf16"),
+        "gfx90a.mfma.bf16_1k": Entry(FlushedGroups(4), "bf16", "bf16"),
+        "gfx942.mfma.f16": Entry(RoundDown(8), "f16", "f16"),
+        "gfx942.mfma.bf16": Entry(RoundDown(8), "bf16", "bf16"),
+        "gfx942.mfma.xf32": Entry(RoundDown(4), "tf32", "tf32"),
+    }
+    for left, a in fp8.items():
+        for right, b in fp8.items():
+            name = f"gfx942.mfma.{left}" + ("" if left == right else f".{right}")
+            found[name] = Entry(RoundDown(16, two_groups=True, far_c=25), a, b)
+    return {name: entry._replace(any_nan=True) for name, entry in found.items()}
+
+
+def model_of(name):
+    """The registered model of a table name: mxf4nvf4 has a row for each kind of scales."""
+    return name.split()[0]
+
+
+UNITS = nvidia() | halves() | scaled() | amd()
