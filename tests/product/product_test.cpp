@@ -219,7 +219,11 @@ TEST_CASE("product: operands that do not fit are refused with the way out", "[ve
   CHECK_THAT(message({.a = matrix(ElementType::f32, 32, 64), .b = a}), contains("--recipe"));
   CHECK_THAT(message({.a = matrix(ElementType::e5m2, 32, 64), .b = a}), contains("e4m3fn for"));
   const TensorView fnuz = matrix(ElementType::e4m3fnuz, 32, 64);
-  CHECK_THAT(message({.a = fnuz, .b = fnuz}), contains("no registered instruction reads them"));
+  CHECK_THAT(message({.a = fnuz, .b = fnuz}), contains("--model exact, fp32 or gfx942.mfma.fp8"));
+  CHECK(message({.a = fnuz, .b = fnuz},
+                {.model = "gfx942.mfma.fp8", .output = default_output(FormatId::e4m3fnuz)}) ==
+        "accepted");
+  CHECK_THAT(message({.a = a, .b = a}, {.model = "gfx942.mfma.fp8"}), contains("e4m3fnuz for"));
   CHECK(message({.a = fnuz, .b = fnuz}, {.model = "exact"}) == "accepted");
   const OutputCast fnuz_output = default_output(FormatId::e4m3fnuz);
   CHECK_THAT(message({.a = a, .b = a}, {.output = fnuz_output}), contains("FNUZ is AMD's"));

@@ -15,7 +15,8 @@ TEST_CASE("budget: every FP8 model's own output lies within it", "[verify]") {
       {.shape = {6, 5, 512}, .tiles_a = {6}, .tiles_b = {5}, .with_c = true}};
   int ordinary = 0;
   for (const InstructionModel& model : instruction_models()) {
-    if (format(model.a_format).storage_bits != 8) continue;
+    // Files have no type of E2M1.
+    if (format(model.a_format).storage_bits != 8 || model.a_format == FormatId::e2m1) continue;
     for (const std::int64_t promotion : {0, 128})
       for (const FormatId output : {FormatId::f32, FormatId::bf16, FormatId::e4m3fn})
         for (const RandomProduct::Options& options : kinds) {

@@ -36,8 +36,13 @@ std::vector<std::int64_t> promotion_intervals(const GemmProblem& p, int terms) {
   return intervals;
 }
 
+/// The problem under another model. What a model of TF32 reads of binary32 words is all of them for
+/// one of binary32.
 GemmProblem under(GemmProblem p, const AccumulatorModel& model) {
   p.model = model;
+  const bool words = p.a.format == FormatId::tf32 && p.b.format == FormatId::tf32;
+  if (words && !takes_formats(model, FormatId::tf32, FormatId::tf32))
+    p.a.format = p.b.format = FormatId::f32;
   return p;
 }
 
@@ -61,12 +66,12 @@ std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byt
 std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p) {
   std::vector<NamedAccumulator> result;
   for (const InstructionModel& model : instruction_models()) {
-    const bool reads = model.a_format == p.a.format && model.b_format == p.b.format;
+    const GemmProblem asked = under(p, model.accumulator);
+    const bool reads = model.a_format == asked.a.format && model.b_format == asked.b.format;
     if (!reads && model.standing != Standing::definition) continue;
-    if (!takes_formats(model.accumulator, p.a.format, p.b.format)) continue;
+    if (!takes_formats(model.accumulator, asked.a.format, asked.b.format)) continue;
     // Without scales of its own a block-scaled instruction is its unscaled neighbour.
-    if (traits_of(model.accumulator).takes_scales && !applies_scales(under(p, model.accumulator)))
-      continue;
+    if (traits_of(model.accumulator).takes_scales && !applies_scales(asked)) continue;
     const auto known = std::find_if(result.begin(), result.end(), [&](const NamedAccumulator& one) {
       return one.accumulator == model.accumulator;
     });
@@ -143,7 +148,7 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
 std::vector<float> compute(const Product& product, const Accumulation& accumulation,
                            std::span<const NamedAccumulator> accumulators, int threads) {
   Product changed = product;
-  changed.problem.model = accumulators[accumulation.accumulator].accumulator;
+  changed.problem = under(product.problem, accumulators[accumulation.accumulator].accumulator);
   changed.problem.promotion_interval = accumulation.promotion_interval;
   changed.problem.scale_order = accumulation.scale_order;
   changed.problem.c_enters = accumulation.c_enters;

@@ -48,8 +48,8 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
   const bool takes_any = model.standing == Standing::definition;
   const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
   require(fits || !id || format(*id).specials != SpecialValues::fnuz, name,
-          fmt::format("{}; FNUZ codes are AMD's: {} read them, as --model exact or fp32 does",
-                      expected, fmt::join(readers_of(*id), " and ")),
+          fmt::format("{}; FNUZ codes are AMD's, this one for --model exact, fp32 or {}", expected,
+                      fmt::join(readers_of(*id), ", ")),
           shape_of(tensor));
   require(fits, name,
           is_float(tensor.type) ? expected + "; floats need a recipe to quantize them (--recipe)"

@@ -47,6 +47,11 @@ constexpr std::uint32_t normal_code(const Format& f, bool negative, int exponent
   return magnitude | (negative ? f.sign_mask() : 0);
 }
 
+/// A code that is finite but for a zero with a sign, which FNUZ formats have as NaN: +0 there.
+constexpr std::uint32_t with_zero(const Format& f, std::uint32_t code) {
+  return f.specials == SpecialValues::fnuz && code == f.sign_mask() ? 0 : code;
+}
+
 /// A binary32 with that exponent (subnormal below -126, clamped above 127).
 inline std::uint32_t float_bits(bool negative, int exponent, std::uint32_t mantissa) {
   const std::uint32_t sign = negative ? 0x80000000u : 0;

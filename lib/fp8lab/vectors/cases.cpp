@@ -32,7 +32,7 @@ std::uint32_t finite_code(const Format& f, detail::Draws& draws, int spread) {
   const bool negative = draws.coin();
   if (exponent >= f.min_exponent()) return normal_code(f, negative, exponent, draws.bits());
   const std::uint32_t top = std::uint32_t{1} << (f.mantissa_bits - 1);
-  return (draws.bits() & (top - 1)) | (negative ? f.sign_mask() : 0);
+  return detail::with_zero(f, (draws.bits() & (top - 1)) | (negative ? f.sign_mask() : 0));
 }
 
 // Spreads from one binade to the whole format, so that some cases align within
@@ -136,7 +136,8 @@ void subnormals(Builder& c) {
   const std::uint32_t a_mask = (std::uint32_t{1} << c.a.mantissa_bits) - 1;
   const std::uint32_t b_mask = (std::uint32_t{1} << c.b.mantissa_bits) - 1;
   for (int i = 0; i < c.terms; ++i) {
-    const std::uint32_t tiny = (c.draws.bits() & a_mask) | (c.draws.coin() ? c.a.sign_mask() : 0);
+    const std::uint32_t tiny =
+        detail::with_zero(c.a, (c.draws.bits() & a_mask) | (c.draws.coin() ? c.a.sign_mask() : 0));
     const std::uint32_t small = c.draws.bits() & b_mask;
     c.set(i, tiny, c.draws.coin() ? small : finite_code(c.b, c.draws, 10));
   }
@@ -150,7 +151,7 @@ void large_zeros(Builder& c) {
   const int top = std::min(c.floor_exponent() + 12, c.highest_product());
   for (int i = 0; i < c.terms; ++i) c.set_random_product(i, c.draws.coin(), top);
   for (int n = 0; n < 1 + c.terms / 4; ++n) {
-    const std::uint32_t zero = c.draws.coin() ? c.a.sign_mask() : 0;
+    const std::uint32_t zero = detail::with_zero(c.a, c.draws.coin() ? c.a.sign_mask() : 0);
     c.set(c.any_index(), zero, c.b.max_finite_code());
   }
   if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - 12, c.draws.bits());
@@ -280,7 +281,7 @@ void build_special(Builder& c) {
     for (int i = 0; i < c.terms; ++i)
       c.set(i, finite_code(c.a, c.draws, 3), finite_code(c.b, c.draws, 3));
   else if (c.draws.coin())
-    for (int i = 0; i < c.terms; ++i) c.set(i, c.a.sign_mask(), 0);
+    for (int i = 0; i < c.terms; ++i) c.set(i, detail::with_zero(c.a, c.a.sign_mask()), 0);
   const int specials = c.draws.between(0, 3);
   for (int n = 0; n < specials; ++n) {
     const bool both = c.draws.coin();

@@ -232,6 +232,8 @@ class InputFaults {
                 wide ? "an FP32 accumulator" : "an accumulator of 14 bits, as Hopper's");
     if (applies_scales(sampled_.problem))
       return add(std::move(fault), std::nullopt, "the instruction applies the scales itself");
+    if (!takes_formats(other, sampled_.problem.a.format, sampled_.problem.b.format))
+      return add(std::move(fault), std::nullopt, "it does not take such operands");
     const Product changed = with_accumulator(sampled_, other);
     // Terms that do not fit between promotions leave scales along K without a place.
     if (changed.problem.promotion_interval != sampled_.problem.promotion_interval)

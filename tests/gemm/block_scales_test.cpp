@@ -1,0 +1,112 @@
+// Scales that a block-scaled instruction applies itself: gemm against the scalar step of every
+// element, with the scales' own codes.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// Scales of a matrix, and their codes.
+struct Scales {
+  std::vector<float> values;
+  std::vector<std::uint32_t> codes;
+
+  Scales(FormatId id, std::int64_t count, std::uint64_t seed) {
+    const RandomStream stream(seed, "block scales");
+    for (std::int64_t i = 0; i < count; ++i) {
+      const int low = id == FormatId::e8m0fnu ? 110 : 1;
+      const int range = id == FormatId::e8m0fnu ? 34 : 0x7e;
+      codes.push_back(static_cast<std::uint32_t>(low) +
+                      stream.bits32(static_cast<std::uint64_t>(i)) %
+                          static_cast<std::uint32_t>(range));
+      values.push_back(static_cast<float>(decode(format(id), codes.back())));
+    }
+  }
+};
+
+struct Kind {
+  std::string_view model;
+  FormatId format;
+  int block;
+};
+
+}  // namespace
+
+TEST_CASE("block scales enter the instruction, on every target and with promotion", "[gemm]") {
+  const Shape shape{5, 6, 200};
+  std::uint64_t seed = 40;
+  for (const Kind& kind : {Kind{"sm100.tcgen05.mxf8f6f4.e4m3", FormatId::e8m0fnu, 32},
+                           Kind{"sm120.mma.mxf8f6f4.e5m2.e4m3", FormatId::e8m0fnu, 32},
+                           Kind{"sm100.tcgen05.mxf4nvf4", FormatId::e4m3fn, 16},
+                           Kind{"sm100.tcgen05.mxf4nvf4", FormatId::e8m0fnu, 32}})
+    for (const std::int64_t interval : {0, 128}) {
+      const InstructionModel& model = find_instruction_model(kind.model);
+      Operands operands(model, shape, Data::finite, Start::none, ++seed);
+      GemmProblem& p = operands.problem;
+      p.promotion_interval = interval;
+      const std::int64_t blocks = (shape.k + kind.block - 1) / kind.block;
+      const Scales a(kind.format, shape.m * blocks, seed);
+      const Scales b(kind.format, shape.n * blocks, seed + 1000);
+      p.a_scales = {a.values, 1, kind.block};
+      p.b_scales = {b.values, 1, kind.block};
+      CHECK(applies_scales(p));
+      check_all_targets(p);
+      std::vector<float> d(static_cast<std::size_t>(shape.m * shape.n));
+      gemm(p, d);
+      for (std::int64_t i = 0; i < shape.m; ++i)
+        for (std::int64_t j = 0; j < shape.n; ++j) {
+          float expected = 0.0F;
+          const std::int64_t step = interval == 0 ? shape.k : interval;
+          for (std::int64_t k = 0; k < shape.k; k += step) {
+            const std::int64_t end = std::min(k + step, shape.k);
+            std::vector<std::uint32_t> a_codes;
+            std::vector<std::uint32_t> b_codes;
+            for (std::int64_t t = k; t < end; ++t) {
+              a_codes.push_back(code_at(p.a, i, t));
+              b_codes.push_back(code_at(p.b, j, t));
+            }
+            const auto part = [&](const Scales& scales, std::int64_t row) {
+              return std::span(scales.codes)
+                  .subspan(static_cast<std::size_t>(row * blocks + k / kind.block),
+                           static_cast<std::size_t>((end - k + kind.block - 1) / kind.block));
+            };
+            const float sum =
+                dot_product(model.accumulator, model.a_format, a_codes, model.b_format, b_codes,
+                            {kind.format, kind.block, part(a, i), part(b, j)});
+            expected = interval == 0 ? sum : expected + sum;
+          }
+          INFO(kind.model << " interval " << interval << " at " << i << ", " << j);
+          CHECK(std::bit_cast<std::uint32_t>(d[static_cast<std::size_t>(i * shape.n + j)]) ==
+                std::bit_cast<std::uint32_t>(expected));
+        }
+    }
+}
+
+TEST_CASE("block scales that the instruction does not take are said", "[gemm]") {
+  Operands operands(find_instruction_model("sm100.tcgen05.mxf8f6f4.e4m3"), {2, 2, 64}, Data::normal,
+                    Start::none, 9);
+  GemmProblem& p = operands.problem;
+  std::vector<float> d(4);
+  std::vector<float> scales(4, 0.25F);
+  p.a_scales = {scales, 1, 32};
+  gemm(p, d);  // of one operand alone: the other one's are 1
+  scales[3] = 0.3F;
+  CHECK_THROWS_WITH(gemm(p, d), contains("a_scales") && contains("row 1, term 32"));
+  scales[3] = 0.25F;
+  p.a_scales.k_block = 16;
+  const std::vector<float> finer(8, 0.25F);
+  p.a_scales.values = finer;
+  CHECK_FALSE(applies_scales(p));  // ordinary scales along K then, which need promotion
+  CHECK_THROWS_WITH(gemm(p, d), contains("promotion_interval"));
+}
