@@ -26,6 +26,19 @@ std::function<std::uint32_t(float)> cast_through(FormatId between, FormatId to,
   };
 }
 
+/// Right results, changed before the cast.
+void add_wrong_results(const std::function<std::uint32_t(float)>& cast,
+                       std::vector<CastMistake>& mistakes) {
+  const auto add = [&](std::string name, std::string text,
+                       std::function<std::uint32_t(float)> code) {
+    mistakes.push_back({std::move(name), std::move(text), std::move(code)});
+  };
+  add("negated_output", "every sign is wrong", [=](float x) { return cast(-x); });
+  add("relu", "negative results became zero", [=](float x) { return cast(x < 0.0F ? 0.0F : x); });
+  add("doubled_output", "twice the right results", [=](float x) { return cast(2.0F * x); });
+  add("halved_output", "half the right results", [=](float x) { return cast(0.5F * x); });
+}
+
 float scaled(float x, std::span<const float> scale, std::size_t i) {
   return canonical(x * scale[scale.size() == 1 ? 0 : i]);
 }
@@ -47,11 +60,6 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
     mistakes.push_back({std::move(name), std::move(text), std::move(code)});
   };
   const auto cast = cast_as(id, policy);
-  add_code("negated_output", "every sign is wrong", [=](float x) { return cast(-x); });
-  add_code("relu", "negative results became zero",
-           [=](float x) { return cast(x < 0.0F ? 0.0F : x); });
-  add_code("doubled_output", "twice the right results", [=](float x) { return cast(2.0F * x); });
-  add_code("halved_output", "half the right results", [=](float x) { return cast(0.5F * x); });
   for (const FormatId between : {FormatId::f16, FormatId::bf16})
     if (between != id)
       add_code(fmt::format("double_rounding_{}", format(between).name),
@@ -63,6 +71,7 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
       const bool subnormal = std::fpclassify(x) == FP_SUBNORMAL;
       return std::bit_cast<std::uint32_t>(subnormal ? std::copysign(0.0F, x) : x);
     });
+    add_wrong_results(cast, mistakes);
     return mistakes;
   }
   CastPolicy changed = policy;
@@ -87,6 +96,7 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
     else
       add("fnuz_output", "encoded as FNUZ (bias one higher), read as FN", *other, policy);
   }
+  add_wrong_results(cast, mistakes);
   return mistakes;
 }
 

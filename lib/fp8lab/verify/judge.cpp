@@ -36,8 +36,7 @@ void Judge::consider(std::string name, std::string text, std::span<const std::ui
   const auto share = [](std::uint64_t part, double of, std::uint64_t all) {
     return static_cast<double>(part) - of * static_cast<double>(all);
   };
-  // What would change more right elements than it explains wrong ones is chance.
-  if (cause.explained > cause.contradicted &&
+  if (cause.explained > 0 &&
       share(cause.explained, kExplainedShare, diagnosis_.mismatches) >= 0.0 &&
       share(cause.contradicted, kContradictedShare, diagnosis_.right) <= 0.0)
     diagnosis_.causes.push_back(std::move(cause));
