@@ -78,10 +78,10 @@ class Finder {
     std::int64_t left = box.left * map.tile_columns;
     std::int64_t bottom = std::min((box.bottom + 1) * map.tile_rows, rows_);
     std::int64_t right = std::min((box.right + 1) * map.tile_columns, columns_);
-    while (!any_wrong(top, top + 1, left, right)) ++top;
-    while (!any_wrong(bottom - 1, bottom, left, right)) --bottom;
-    while (!any_wrong(top, bottom, left, left + 1)) ++left;
-    while (!any_wrong(top, bottom, right - 1, right)) --right;
+    while (top + 1 < bottom && !any_wrong(top, top + 1, left, right)) ++top;
+    while (top + 1 < bottom && !any_wrong(bottom - 1, bottom, left, right)) --bottom;
+    while (left + 1 < right && !any_wrong(top, bottom, left, left + 1)) ++left;
+    while (left + 1 < right && !any_wrong(top, bottom, right - 1, right)) --right;
     region.row = top;
     region.rows = bottom - top;
     region.column = left;
