@@ -26,13 +26,14 @@ struct Options {
   bool json = false;
 };
 
-json to_json(const Explanation& one) {
+json to_json(const Explanation& one, bool scaled) {
   json result{{"models", one.models},
               {"promotion", one.promotion_interval},
               {"scale_order", to_string(one.scale_order)},
               {"split_k", one.split_k},
               {"rounding", one.rounding}};
   if (one.c_enters != CPlacement::unnamed) result["c_enters"] = to_string(one.c_enters);
+  if (const auto options = command_options(one, scaled)) result["options"] = *options;
   return result;
 }
 
@@ -41,7 +42,7 @@ json to_json(const Identification& r, std::size_t top) {
   json ranking = json::array();
   for (std::size_t i = 0; i < std::min(top, r.ranking.size()); ++i) {
     json members = json::array();
-    for (const Explanation& one : r.ranking[i].members) members.push_back(to_json(one));
+    for (const Explanation& one : r.ranking[i].members) members.push_back(to_json(one, r.scaled));
     ranking.push_back({{"matches", r.ranking[i].matches},
                        {"compared", r.ranking[i].compared},
                        {"explanations", members}});

@@ -275,7 +275,8 @@ def test_causes(at):
         parts.append(q.gemm(*q.arguments, a=a, b=b))
     q.verify(1, parts[0] + parts[1], stdout=["cause: split_k_2"])
     p = Problem(at)
-    p.verify(1, np.flip(golden, 1).copy(), stdout=["cause: none of"])
+    p.verify(1, np.flip(golden, 1).copy(), stdout=["cause: columns_exchanged"])
+    p.verify(1, golden + np.float32(1), stdout=["cause: none of"])
 
     q = Problem(at, out="e4m3fn")
     exact = q.gemm(*q.arguments[:-2])

@@ -36,6 +36,21 @@ def test_the_truth_explains_the_output():
     assert "explained: all 256 outputs" in str(found)
 
 
+def test_an_explanation_is_options_of_gemm_and_verify():
+    a, b = operands()
+    rng = np.random.default_rng(2)
+    scales = {f"{x}_scales": fp8lab.Scales(rng.random((16, 8), f32), 1, 128) for x in "ab"}
+    how = {"promotion_interval": 128, "scale_order": "a_then_b_then_add"}
+    d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", **scales, **how)
+    best = fp8lab.identify(d, (a, b), **scales).ranking[0].members[0]
+    given = {**scales, **best.options}
+    assert np.array_equal(fp8lab.gemm(a, b, **given), d)
+    assert fp8lab.verify(d, (a, b), **given).verdict == "pass"
+    for change in ({"split_k": 2}, {"rounding": "toward_zero"}):
+        with pytest.raises(ValueError, match=next(iter(change))):
+            _ = dataclasses.replace(best, **change).options
+
+
 def test_an_output_that_nothing_explains():
     a, b = operands()
     d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")

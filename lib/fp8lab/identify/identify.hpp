@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,6 +82,12 @@ Identification identify(const Product& product, std::span<const std::byte> got, 
 
 /// The same for a tensor: throws `Error` unless it is row-major [m, n] of the output's type.
 Identification identify(const Product& product, const Operand& got, int threads = 0);
+
+/// The options under which `fp8lab gemm` and `fp8lab verify` compute the hypothesis: `--model`,
+/// its name, `--promotion` ... Nothing where they have none for it: K in parts, an output that is
+/// not rounded to nearest directly.
+std::optional<std::vector<std::string>> command_options(const Explanation& explanation,
+                                                        bool scaled);
 
 /// `sm90.mma.e4m3 (= sm100.mma.e4m3), promotion 128, scales product_then_fma`.
 std::string describe(const Explanation& explanation, bool scaled);

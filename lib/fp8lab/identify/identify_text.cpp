@@ -45,10 +45,27 @@ std::string verdict(const Identification& result) {
   std::string text = fmt::format("explained: all {} outputs, bit for bit, by {} of {} hypotheses\n",
                                  size, best.members.size(), result.tried);
   if (best.members.size() > 1) text += "  which cannot be told apart by this data\n";
+  for (const Explanation& member : best.members)
+    if (const auto options = command_options(member, result.scaled))
+      return text + fmt::format("  for gemm and verify: {}\n", fmt::join(*options, " "));
   return text;
 }
 
 }  // namespace
+
+std::optional<std::vector<std::string>> command_options(const Explanation& one, bool scaled) {
+  if (one.split_k > 1 || (one.rounding != "kept" && one.rounding != "nearest_even"))
+    return std::nullopt;
+  std::vector<std::string> options{"--model", std::string(one.models.front())};
+  const auto add = [&](const char* name, std::string_view value) {
+    options.emplace_back(name);
+    options.emplace_back(value);
+  };
+  if (one.promotion_interval > 0) add("--promotion", fmt::format("{}", one.promotion_interval));
+  if (scaled) add("--scale-order", to_string(one.scale_order));
+  if (one.c_enters != CPlacement::unnamed) add("--c-enters", to_string(one.c_enters));
+  return options;
+}
 
 std::string describe(const Explanation& one, bool scaled) {
   std::string text(one.models.front());

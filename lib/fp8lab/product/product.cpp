@@ -287,8 +287,10 @@ GemmProblem of_unknown_model(GemmProblem p) {
 }
 
 std::vector<float> compute(const Product& product, int threads) {
+  constexpr double kSmallWork = 1 << 20;  // terms: threads take longer to start than to add them
   std::vector<float> d(product.size());
-  gemm(product.problem, d, threads);
+  const double work = static_cast<double>(d.size()) * static_cast<double>(product.problem.a.k);
+  gemm(product.problem, d, work < kSmallWork ? 1 : threads);
   return d;
 }
 
@@ -297,7 +299,9 @@ std::vector<std::byte> cast_output(std::span<const float> values, const OutputCa
   const Format& f = format(output.format);
   const auto width = static_cast<std::size_t>(f.storage_bits / 8);
   std::vector<std::byte> codes(values.size() * width);
-  const EncodeOptions options{.format = f.id, .policy = output.policy, .threads = threads};
+  constexpr std::size_t kSmall = 1 << 14;
+  const EncodeOptions options{
+      .format = f.id, .policy = output.policy, .threads = values.size() < kSmall ? 1 : threads};
   if (f.id == FormatId::f32) {
     if (!values.empty()) std::memcpy(codes.data(), values.data(), codes.size());
   } else if (width == 1) {

@@ -40,15 +40,21 @@ enum class Closeness : std::uint8_t {
   budget,  ///< outside of the error budget; as near to it as the budget is wide
 };
 
+struct DiagnosisOptions {
+  Closeness closeness = Closeness::bits;
+  /// The golden codes of the whole output: with them right values in wrong places are sought.
+  std::span<const std::byte> golden{};
+  int threads = 0;
+};
+
 /// Diagnoses `got`, the codes of the whole output [m, n], on at most 16 rows and
-/// 256 columns in which mismatches lie. `mismatches`: indices of some, ascending.
+/// 256 columns in most of which mismatches lie. `mismatches`: indices of some, ascending.
 Diagnosis diagnose(const Product& product, std::span<const std::byte> got,
-                   std::span<const std::int64_t> mismatches, int threads = 0,
-                   Closeness closeness = Closeness::bits);
+                   std::span<const std::int64_t> mismatches, const DiagnosisOptions& options = {});
 
 /// The same on the elements of `sample`, whether they differ or not.
 Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const Sample& sample,
-                   int threads = 0, Closeness closeness = Closeness::bits);
+                   const DiagnosisOptions& options = {});
 
 /// What a quantized dump should be: codes of x[i] * scale[i] under a policy.
 struct CastSpec {

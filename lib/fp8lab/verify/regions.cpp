@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "fp8lab/metrics/code_comparison.hpp"
+#include "fp8lab/metrics/ulp.hpp"
 #include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
@@ -76,10 +78,10 @@ class Finder {
     std::int64_t left = box.left * map.tile_columns;
     std::int64_t bottom = std::min((box.bottom + 1) * map.tile_rows, rows_);
     std::int64_t right = std::min((box.right + 1) * map.tile_columns, columns_);
-    while (!any_wrong(top, top + 1, left, right)) ++top;
-    while (!any_wrong(bottom - 1, bottom, left, right)) --bottom;
-    while (!any_wrong(top, bottom, left, left + 1)) ++left;
-    while (!any_wrong(top, bottom, right - 1, right)) --right;
+    while (top + 1 < bottom && !any_wrong(top, top + 1, left, right)) ++top;
+    while (top + 1 < bottom && !any_wrong(bottom - 1, bottom, left, right)) --bottom;
+    while (left + 1 < right && !any_wrong(top, bottom, left, left + 1)) ++left;
+    while (left + 1 < right && !any_wrong(top, bottom, right - 1, right)) --right;
     region.row = top;
     region.rows = bottom - top;
     region.column = left;
@@ -104,7 +106,15 @@ class Finder {
     if (zeros) region.content = RegionContent::zeros;
     if (nan) region.content = RegionContent::nan;
     if (!zeros && !nan && constant) region.content = RegionContent::constant;
-    if (!zeros && !nan && !constant) find_source(region);
+    if (zeros || nan || constant) return;
+    if (is_transposed(region)) region.content = RegionContent::transposed;
+    if (region.content == RegionContent::other) find_source(region);
+  }
+
+  /// A lone element, next to the right one.
+  [[nodiscard]] bool one_ulp(const Region& region) const {
+    const auto index = static_cast<std::size_t>(region.row * columns_ + region.column);
+    return ulp_distance(format(id_), code_at(id_, golden_, index), code_at(id_, got_, index)) == 1;
   }
 
  private:
@@ -133,6 +143,16 @@ class Finder {
                       static_cast<std::size_t>(region.columns) * width_) != 0)
         return false;
     }
+    return true;
+  }
+
+  [[nodiscard]] bool is_transposed(const Region& region) const {
+    if (region.rows != region.columns || region.rows < 2) return false;
+    for (std::int64_t i = 0; i < region.rows; ++i)
+      for (std::int64_t j = 0; j < region.columns; ++j)
+        if (std::memcmp(&got_[at(region.row + i, region.column + j)],
+                        &golden_[at(region.row + j, region.column + i)], width_) != 0)
+          return false;
     return true;
   }
 
@@ -167,8 +187,8 @@ std::string range(std::string_view name, std::int64_t first, std::int64_t count)
 }  // namespace
 
 std::string_view to_string(RegionContent content) {
-  constexpr std::array<std::string_view, 5> kNames{"other", "zeros", "nan", "constant",
-                                                   "elsewhere"};
+  constexpr std::array<std::string_view, 8> kNames{
+      "other", "zeros", "nan", "constant", "elsewhere", "transposed", "one_ulp", "unrelated"};
   return kNames[static_cast<std::size_t>(content)];
 }
 
@@ -200,9 +220,14 @@ std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
   std::vector<Region> regions;
   for (const Box& box : boxes) {
     Region region = finder.tighten(box, map);
+    if (boxes.size() == 1 && region.mismatches == 1 && finder.one_ulp(region)) {
+      region.content = RegionContent::one_ulp;
+      regions.push_back(std::move(region));
+      continue;
+    }
     const bool dense =
         static_cast<double>(region.mismatches) >= kDense * static_cast<double>(region.size());
-    // A lone element is told as such; the whole output is no part of it.
+    // A few elements are told as such; the whole output is no part of it.
     if (region.mismatches < kSmallest || !dense) continue;
     finder.find_content(region);
     const bool whole = region.rows == rows && region.columns == columns;
@@ -210,6 +235,37 @@ std::vector<Region> find_regions(FormatId id, std::span<const std::byte> golden,
     regions.push_back(std::move(region));
   }
   return regions;
+}
+
+bool unrelated(FormatId id, std::span<const std::byte> golden, std::span<const std::byte> got,
+               std::int64_t columns, const Region& region) {
+  constexpr std::uint64_t kEnough = 256;
+  constexpr double kCorrelated = 0.25;
+  if (region.size() < kEnough) return false;
+  std::vector<std::array<double, 2>> pairs;
+  std::array<double, 2> mean{};
+  for (std::int64_t row = region.row; row < region.row + region.rows; ++row)
+    for (std::int64_t column = region.column; column < region.column + region.columns; ++column) {
+      const auto at = static_cast<std::size_t>(row * columns + column);
+      const double x = decode(format(id), code_at(id, golden, at));
+      // Garbage has any exponent: squares of what is left must stay finite.
+      const double y = decode(format(id), code_at(id, got, at));
+      if (!std::isfinite(x) || !std::isfinite(y)) continue;
+      pairs.push_back({x, y});
+      mean[0] += x;
+      mean[1] += y;
+    }
+  if (2 * pairs.size() < region.size()) return true;
+  for (double& m : mean) m /= static_cast<double>(pairs.size());
+  double xx = 0.0;
+  double yy = 0.0;
+  double xy = 0.0;
+  for (const auto& [x, y] : pairs) {
+    xx += (x - mean[0]) * (x - mean[0]);
+    yy += (y - mean[1]) * (y - mean[1]);
+    xy += (x - mean[0]) * (y - mean[1]);
+  }
+  return xx > 0.0 && std::abs(xy) < kCorrelated * std::sqrt(xx) * std::sqrt(yy);
 }
 
 std::string describe(const Region& region) {
@@ -225,6 +281,12 @@ std::string describe(const Region& region) {
     case RegionContent::elsewhere:
       return text + fmt::format("a copy of {}, {}", range("row", region.from_row, region.rows),
                                 range("column", region.from_column, region.columns));
+    case RegionContent::transposed:
+      return text + "its own right values, transposed";
+    case RegionContent::one_ulp:
+      return text + "one ulp off, alone";
+    case RegionContent::unrelated:
+      return text + "numbers unrelated to the right ones: stale, garbage or never written";
     case RegionContent::other:
       break;
   }

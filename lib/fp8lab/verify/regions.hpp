@@ -16,11 +16,14 @@ namespace fp8lab {
 
 /// What is in a region instead of the right values.
 enum class RegionContent : std::uint8_t {
-  other,      ///< none of these
-  zeros,      ///< of either sign
-  nan,        ///< NaN alone
-  constant,   ///< one code everywhere
-  elsewhere,  ///< the right values of another place of the output
+  other,       ///< none of these
+  zeros,       ///< of either sign
+  nan,         ///< NaN alone
+  constant,    ///< one code everywhere
+  elsewhere,   ///< the right values of another place of the output
+  transposed,  ///< the right values of the region itself, rows for columns
+  one_ulp,     ///< one element, next to the right code
+  unrelated,   ///< numbers that have nothing to do with the right ones: stale, or never written
 };
 std::string_view to_string(RegionContent content);
 
@@ -71,6 +74,11 @@ std::vector<Region> find_regions(FormatId format, std::span<const std::byte> gol
                                  std::span<const std::byte> got, std::int64_t rows,
                                  std::int64_t columns, const MismatchMap& map,
                                  const WrongElements& wrong);
+
+/// Whether a region's numbers have nothing to do with the right ones: of at least 256, correlated
+/// by less than a quarter (infinities and NaN left out, which alone are nothing to do with them).
+bool unrelated(FormatId format, std::span<const std::byte> golden, std::span<const std::byte> got,
+               std::int64_t columns, const Region& region);
 
 /// `rows 16-31, columns 0-63: all zero`.
 std::string describe(const Region& region);

@@ -14,6 +14,7 @@
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/product/product.hpp"
 #include "fp8lab/verify/budget.hpp"
+#include "fp8lab/verify/budget_check.hpp"
 #include "fp8lab/verify/causes.hpp"
 #include "fp8lab/verify/power.hpp"
 #include "fp8lab/verify/regions.hpp"
@@ -54,14 +55,6 @@ struct ElementReport {
   double k_block_sum = 0.0;
   std::vector<TermReport> terms;    ///< its largest products, at most 4
   std::vector<ModelAnswer> models;  ///< every registered model of these input formats
-};
-
-/// How many of the wrong elements lie in their budget.
-struct BudgetSummary {
-  std::uint64_t checked = 0;  ///< of the mismatches: those farthest off, and evenly spread ones
-  std::uint64_t within = 0;
-  double median = 0.0;                  ///< of total budget over |exact|, where that is not 0
-  std::vector<std::int64_t> outside{};  ///< indices of those that do not, ascending
 };
 
 struct VerifyReport {

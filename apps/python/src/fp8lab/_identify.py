@@ -28,6 +28,24 @@ class Explanation:
     rounding: str  #: of the output: "kept" for FP32, "nearest_even", "through_bf16", ...
     c_enters: str | None = None  #: tried where there is a C
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keywords under which `gemm` and `verify` compute it: `verify(d, (a, b), **one.options)`.
+
+        ValueError where they have none for it: K in parts, or an output that is not rounded to
+        nearest directly.
+        """
+        if self.split_k > 1:
+            raise ValueError(f"split_k: expected 1, a product in one part, got {self.split_k}")
+        if self.rounding not in ("kept", "nearest_even"):
+            raise ValueError(f"rounding: expected kept or nearest_even, got {self.rounding}")
+        options: dict[str, Any] = {
+            "model": self.models[0],
+            "promotion_interval": self.promotion_interval,
+            "scale_order": self.scale_order,
+        }
+        return options if self.c_enters is None else options | {"c_enters": self.c_enters}
+
 
 @dataclass(frozen=True)
 class ExplanationClass:

@@ -1,0 +1,231 @@
+#include "fp8lab/product/term_variants.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::size_t width_of(FormatId id) { return static_cast<std::size_t>(format(id).storage_bits / 8); }
+
+/// A dense matrix [rows, k] of the storage words that `word(row, k)` gives.
+CodeMatrix made_of(FormatId id, std::int64_t rows, std::int64_t k, Product& product,
+                   const std::function<std::uint32_t(std::int64_t, std::int64_t)>& word) {
+  const std::size_t width = width_of(id);
+  auto codes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(rows * k) * width);
+  std::byte* to = codes->data();
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t at = 0; at < k; ++at, to += width) {
+      const std::uint32_t one = word(row, at);
+      std::memcpy(to, &one, width);
+    }
+  product.owners.push_back(codes);
+  return {id, codes->data(), rows, k, k, 1};
+}
+
+std::uint32_t word_at(const CodeMatrix& m, std::int64_t row, std::int64_t k) {
+  const std::size_t width = width_of(m.format);
+  std::uint32_t word = 0;
+  std::memcpy(&word,
+              static_cast<const std::byte*>(m.data) +
+                  static_cast<std::size_t>(row * m.row_stride + k * m.k_stride) * width,
+              width);
+  return word;
+}
+
+CodeMatrix moved(const CodeMatrix& m, std::span<const std::int64_t> rows, std::int64_t by,
+                 Product& product) {
+  return made_of(m.format, static_cast<std::int64_t>(rows.size()), m.k, product,
+                 [&](std::int64_t i, std::int64_t k) {
+                   const std::int64_t at = rows[static_cast<std::size_t>(i)] * m.k + k + by;
+                   return at < 0 || at >= m.rows * m.k ? 0 : word_at(m, at / m.k, at % m.k);
+                 });
+}
+
+/// The code of x / inverse_scale truncated: `code` is rounded to nearest.
+std::uint32_t truncated(const Format& f, std::uint32_t code, float x, float inverse_scale) {
+  const double rounded = decode(f, code);
+  const auto wanted = static_cast<double>(x / inverse_scale);  // rounded to binary32, as recipes do
+  // Codes of one sign follow each other: the next one toward zero is one less.
+  return std::isfinite(rounded) && std::abs(rounded) > std::abs(wanted) ? code - 1 : code;
+}
+
+CodeMatrix truncated(const CodeMatrix& m, const InverseScales& scales,
+                     const std::vector<float>& original, std::span<const std::int64_t> rows,
+                     Product& product) {
+  const ScaleLookup lookup(scales, m);
+  const Format& f = format(m.format);
+  return made_of(m.format, static_cast<std::int64_t>(rows.size()), m.k, product,
+                 [&](std::int64_t i, std::int64_t k) {
+                   const std::int64_t row = rows[static_cast<std::size_t>(i)];
+                   return truncated(f, code_at(m, row, k),
+                                    original[static_cast<std::size_t>(row * m.k + k)],
+                                    lookup.at(row, k));
+                 });
+}
+
+std::int64_t end_of_block(std::int64_t index, std::int64_t block, std::int64_t k) {
+  return std::min((index + 1) * block, k);
+}
+
+CodeMatrix from_blocks(const CodeMatrix& m, std::int64_t block,
+                       std::span<const std::int64_t> sources, Product& product) {
+  std::vector<std::int64_t> terms;
+  for (const std::int64_t source : sources)
+    for (std::int64_t k = source * block; k < end_of_block(source, block, m.k); ++k)
+      terms.push_back(k);
+  return made_of(m.format, m.rows, static_cast<std::int64_t>(terms.size()), product,
+                 [&](std::int64_t row, std::int64_t k) {
+                   return word_at(m, row, terms[static_cast<std::size_t>(k)]);
+                 });
+}
+
+InverseScales from_blocks(const InverseScales& scales, const CodeMatrix& m, std::int64_t block,
+                          std::span<const std::int64_t> sources, Product& product) {
+  const ScaleLookup lookup(scales, m);
+  if (!lookup.varies_along_k()) {
+    InverseScales same = scales;
+    same.k_block = 0;
+    return same;
+  }
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
+    for (const std::int64_t source : sources) values.push_back(lookup.at(row, source * block));
+  return {product.keep(std::move(values)), scales.row_block, block};
+}
+
+float rounded_to(const std::optional<FormatId>& id, float x) {
+  if (!id) return x;
+  const Format& f = format(*id);
+  return static_cast<float>(decode(f, encode(f, kNvidiaNosat, x)));
+}
+
+/// The sums of [begin, end) alone, without scales; C only in the accumulator of the first ones.
+std::vector<float> sums_of(const Product& product, std::int64_t begin, std::int64_t end) {
+  Product part = product;
+  part.problem.a_scales = {};
+  part.problem.b_scales = {};
+  part = take_k(part, begin, end);
+  part.problem.promotion_interval = 0;
+  const GemmProblem& p = product.problem;
+  if (begin == 0 && p.c != nullptr && c_placement(p) == CPlacement::accumulator) {
+    part.problem.c = p.c;
+    part.problem.c_enters = CPlacement::accumulator;
+  }
+  return compute(part);
+}
+
+}  // namespace
+
+std::optional<FormatId> other_fp8_format(FormatId id) {
+  switch (id) {
+    case FormatId::e4m3fn:
+      return FormatId::e5m2;
+    case FormatId::e5m2:
+      return FormatId::e4m3fn;
+    case FormatId::e4m3fnuz:
+      return FormatId::e5m2fnuz;
+    case FormatId::e5m2fnuz:
+      return FormatId::e4m3fnuz;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Product> with_codes_read_as(const Product& product, Side side,
+                                          std::optional<FormatId> (*as)(FormatId)) {
+  Product result = product;
+  GemmProblem& p = result.problem;
+  const std::optional<FormatId> a = as(p.a.format);
+  const std::optional<FormatId> b = as(p.b.format);
+  if ((side != Side::b && !a) || (side != Side::a && !b)) return std::nullopt;
+  if (side != Side::b) p.a.format = *a;
+  if (side != Side::a) p.b.format = *b;
+  return result;
+}
+
+Product take_with_moved_terms(const Product& product, const Sample& sample, Side side,
+                              std::int64_t by) {
+  Product result = take(product, sample);
+  GemmProblem& p = result.problem;
+  if (side != Side::b) p.a = moved(product.problem.a, sample.rows, by, result);
+  if (side != Side::a) p.b = moved(product.problem.b, sample.columns, by, result);
+  return result;
+}
+
+std::optional<Product> take_with_truncated_codes(const Product& product, const Sample& sample,
+                                                 Side side) {
+  const GemmProblem& whole = product.problem;
+  if (!product.a_original || !product.b_original) return std::nullopt;
+  Product result = take(product, sample);
+  GemmProblem& p = result.problem;
+  if (side != Side::b)
+    p.a = truncated(whole.a, whole.a_scales, *product.a_original, sample.rows, result);
+  if (side != Side::a)
+    p.b = truncated(whole.b, whole.b_scales, *product.b_original, sample.columns, result);
+  return result;
+}
+
+Product with_k_blocks(const Product& product, std::int64_t block, const BlockSources& sources) {
+  Product result = product;
+  GemmProblem& p = result.problem;
+  const GemmProblem& from = product.problem;
+  p.a = from_blocks(from.a, block, sources.a, result);
+  p.b = from_blocks(from.b, block, sources.b, result);
+  p.a_scales = from_blocks(from.a_scales, from.a, block, sources.scales, result);
+  p.b_scales = from_blocks(from.b_scales, from.b, block, sources.scales, result);
+  return result;
+}
+
+std::vector<std::int64_t> all_k_blocks(std::int64_t k, std::int64_t block) {
+  std::vector<std::int64_t> blocks(static_cast<std::size_t>((k + block - 1) / block));
+  std::iota(blocks.begin(), blocks.end(), 0);
+  return blocks;
+}
+
+std::optional<std::vector<float>> compute_in_intervals(const Product& product,
+                                                       const IntervalSums& how) {
+  const GemmProblem& p = product.problem;
+  if (how.interval <= 0 || how.interval % p.model.terms != 0) return std::nullopt;
+  const ScaleLookup a(p.a_scales, p.a);
+  const ScaleLookup b(p.b_scales, p.b);
+  const bool in_blocks = a.varies_along_k() || b.varies_along_k();
+  const auto c = [&](CPlacement place, std::int64_t at) {
+    return p.c != nullptr && c_placement(p) == place ? p.c[at] : 0.0F;
+  };
+  std::vector<float> sums(product.size());
+  for (std::int64_t at = 0; at < static_cast<std::int64_t>(sums.size()); ++at)
+    sums[static_cast<std::size_t>(at)] = c(CPlacement::promoted_sum, at);
+  for (std::int64_t k = 0; k < p.a.k; k += how.interval) {
+    const std::int64_t end = std::min(k + how.interval, p.a.k);
+    const std::int64_t scale_at = how.first_scale ? k : end - 1;
+    const std::vector<float> part = sums_of(product, k, end);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const std::int64_t row = static_cast<std::int64_t>(i) / p.b.rows;
+      const std::int64_t column = static_cast<std::int64_t>(i) % p.b.rows;
+      const float sum = in_blocks ? scale_into(p.scale_order, part[i], a.at(row, scale_at),
+                                               b.at(column, scale_at), sums[i])
+                                  : canonical(sums[i] + part[i]);
+      sums[i] = rounded_to(how.rounded, sum);
+    }
+  }
+  const bool scaled_last = !in_blocks && (!p.a_scales.empty() || !p.b_scales.empty());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    const float last = c(CPlacement::epilogue, at);
+    if (scaled_last)
+      sums[i] =
+          scale_into(p.scale_order, sums[i], a.at(at / p.b.rows, 0), b.at(at % p.b.rows, 0), last);
+    else if (p.c != nullptr && c_placement(p) == CPlacement::epilogue)
+      sums[i] = canonical(sums[i] + last);
+  }
+  return sums;
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,36 @@
+#pragma once
+// Which mismatches lie in their error budgets.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fp8lab/product/product.hpp"
+
+namespace fp8lab {
+
+/// How many of the wrong elements lie in their budget.
+struct BudgetSummary {
+  std::uint64_t checked = 0;  ///< of the mismatches: those farthest off, and evenly spread ones
+  std::uint64_t within = 0;
+  double median = 0.0;                  ///< of total budget over |exact|, where that is not 0
+  std::vector<std::int64_t> outside{};  ///< indices of those that do not, ascending
+};
+
+/// The codes of two outputs of one format.
+struct CodePair {
+  std::span<const std::byte> golden;
+  std::span<const std::byte> got;
+};
+
+/// Indices of at least 4096 of `count` mismatches (payloads of NaN too), evenly spread, or of all.
+std::vector<std::int64_t> some_mismatches(FormatId id, std::span<const std::byte> expected,
+                                          std::span<const std::byte> got, std::uint64_t count);
+
+/// Works out the budgets of some of `mismatches`; where they decide, of more of them and of the
+/// elements that are farthest off beside the norms of their operands.
+BudgetSummary check_budgets(const Product& product, const CodePair& codes,
+                            std::span<const std::int64_t> mismatches, bool decides, int threads);
+
+}  // namespace fp8lab

@@ -1,0 +1,136 @@
+#include "fp8lab/verify/cast_causes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/verify/causes.hpp"
+#include "fp8lab/verify/judge.hpp"
+
+namespace fp8lab {
+namespace {
+
+std::function<std::uint32_t(float)> cast_through(FormatId between, FormatId to,
+                                                 const CastPolicy& policy) {
+  const auto cast = cast_as(to, policy);
+  return [=](float x) {
+    const Format& f = format(between);
+    return cast(static_cast<float>(decode(f, encode(f, kNvidiaNosat, x))));
+  };
+}
+
+/// Right results, changed before the cast.
+void add_wrong_results(const std::function<std::uint32_t(float)>& cast,
+                       std::vector<CastMistake>& mistakes) {
+  const auto add = [&](std::string name, std::string text,
+                       std::function<std::uint32_t(float)> code) {
+    mistakes.push_back({std::move(name), std::move(text), std::move(code)});
+  };
+  add("negated_output", "every sign is wrong", [=](float x) { return cast(-x); });
+  add("relu", "negative results became zero", [=](float x) { return cast(x < 0.0F ? 0.0F : x); });
+  add("doubled_output", "twice the right results", [=](float x) { return cast(2.0F * x); });
+  add("halved_output", "half the right results", [=](float x) { return cast(0.5F * x); });
+}
+
+float scaled(float x, std::span<const float> scale, std::size_t i) {
+  return canonical(x * scale[scale.size() == 1 ? 0 : i]);
+}
+
+}  // namespace
+
+std::function<std::uint32_t(float)> cast_as(FormatId to, const CastPolicy& policy) {
+  if (to == FormatId::f32) return [](float x) { return std::bit_cast<std::uint32_t>(x); };
+  return [=](float x) { return encode(format(to), policy, x); };
+}
+
+std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
+  std::vector<CastMistake> mistakes;
+  const auto add = [&](std::string name, std::string text, FormatId to, CastPolicy changed) {
+    mistakes.push_back({std::move(name), std::move(text), cast_as(to, changed)});
+  };
+  const auto add_code = [&](std::string name, std::string text,
+                            std::function<std::uint32_t(float)> code) {
+    mistakes.push_back({std::move(name), std::move(text), std::move(code)});
+  };
+  const auto cast = cast_as(id, policy);
+  for (const FormatId between : {FormatId::f16, FormatId::bf16})
+    if (between != id)
+      add_code(fmt::format("double_rounding_{}", format(between).name),
+               fmt::format("double rounding: rounded to {} first, then to {}", format(between).name,
+                           format(id).name),
+               cast_through(between, id, policy));
+  if (id == FormatId::f32) {
+    add_code("flushed_subnormals", "subnormal results flushed to zero", [](float x) {
+      const bool subnormal = std::fpclassify(x) == FP_SUBNORMAL;
+      return std::bit_cast<std::uint32_t>(subnormal ? std::copysign(0.0F, x) : x);
+    });
+    add_wrong_results(cast, mistakes);
+    return mistakes;
+  }
+  CastPolicy changed = policy;
+  changed.rounding = RoundingMode::toward_zero;
+  add("rtz_cast", "truncated (round toward zero) instead of rounded to nearest", id, changed);
+  changed.rounding = RoundingMode::nearest_away;
+  add("ties_away_cast", "ties rounded away from zero instead of to even", id, changed);
+  changed = policy;
+  const bool saturates = policy.overflow == OverflowPolicy::saturate;
+  changed.overflow = saturates ? OverflowPolicy::non_saturating : OverflowPolicy::saturate;
+  changed.infinity = saturates ? InfinityPolicy::non_saturating : InfinityPolicy::saturate;
+  add(saturates ? "not_saturated" : "saturated",
+      saturates ? "values past the largest finite one became NaN or infinity, not saturated"
+                : "values past the largest finite one saturated, not NaN or infinity",
+      id, changed);
+  changed = policy;
+  changed.subnormals = SubnormalPolicy::flush_to_zero;
+  add("flushed_subnormals", "subnormal results flushed to zero", id, changed);
+  if (const std::optional<FormatId> other = fnuz_counterpart(id)) {
+    if (format(id).specials == SpecialValues::fnuz)
+      add("fn_output", "encoded as FN (bias one lower), read as FNUZ", *other, policy);
+    else
+      add("fnuz_output", "encoded as FNUZ (bias one higher), read as FN", *other, policy);
+  }
+  add_wrong_results(cast, mistakes);
+  return mistakes;
+}
+
+Diagnosis diagnose_cast(const CastSpec& spec, std::span<const float> x,
+                        std::span<const float> scale, std::span<const std::byte> got) {
+  const FloatEnvironment environment;
+  const std::vector<std::uint32_t> got_codes = code_words(spec.format, got);
+  require(got_codes.size() == x.size(), "got", fmt::format("{} codes, as x", x.size()),
+          fmt::format("{}", got_codes.size()));
+  require(scale.size() == 1 || scale.size() == x.size(), "scale",
+          fmt::format("1 or {} values", x.size()), fmt::format("{}", scale.size()));
+  const auto codes_of = [&](const std::function<std::uint32_t(std::size_t)>& code) {
+    std::vector<std::uint32_t> codes(x.size());
+    for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = code(i);
+    return codes;
+  };
+  const auto cast = cast_as(spec.format, spec.policy);
+  Judge judge({spec.format, spec.policy},
+              codes_of([&](std::size_t i) { return cast(scaled(x[i], scale, i)); }), got_codes);
+  for (const CastMistake& mistake : cast_mistakes(spec.format, spec.policy))
+    judge.consider(mistake.name, mistake.text,
+                   codes_of([&](std::size_t i) { return mistake.code(scaled(x[i], scale, i)); }));
+  const bool unit = std::all_of(scale.begin(), scale.end(), [](float s) { return s == 1.0F; });
+  if (unit) return judge.finish();
+  const auto s = [&](std::size_t i) { return scale[scale.size() == 1 ? 0 : i]; };
+  judge.consider("missing_scale", "the scale not applied",
+                 codes_of([&](std::size_t i) { return cast(x[i]); }));
+  judge.consider("doubled_scale", "the scale applied twice",
+                 codes_of([&](std::size_t i) { return cast(x[i] * s(i) * s(i)); }));
+  judge.consider("inverted_scale", "divided by the scale instead of multiplied",
+                 codes_of([&](std::size_t i) { return cast(x[i] / s(i)); }));
+  judge.consider("divided_by_the_inverse", "divided by 1 / scale, which rounds differently",
+                 codes_of([&](std::size_t i) { return cast(x[i] / (1.0F / s(i))); }));
+  return judge.finish();
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,71 @@
+// Causes on products of every kind: none throws, none is named where nothing known is wrong.
+
+#include "fp8lab/verify/causes.hpp"
+
+#include <numeric>
+
+#include "catch.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/verify/verify.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// Diagnoses `values` as the output of a product, all of whose elements count as wrong.
+Diagnosis diagnosis_of(const Product& product, const std::vector<float>& values) {
+  const std::vector<std::byte> golden = golden_output(product);
+  const std::vector<std::byte> got = cast_output(values, product.output);
+  std::vector<std::int64_t> mismatches(product.size());
+  std::iota(mismatches.begin(), mismatches.end(), 0);
+  return diagnose(product, got, mismatches, {.golden = golden});
+}
+
+}  // namespace
+
+TEST_CASE("causes: every model, with scales, C and odd sizes, has none for noise", "[verify]") {
+  const std::vector<RandomProduct::Options> kinds{
+      {.shape = {5, 7, 72}},
+      {.shape = {9, 6, 300}, .with_c = true},
+      {.shape = {6, 5, 512}, .tiles_a = {6, 4}, .tiles_b = {5, 4}},
+      {.shape = {6, 5, 448}, .tiles_a = {6, 4}, .tiles_b = {1, 4}, .with_c = true},
+      {.shape = {6, 5, 256}, .tiles_a = {6}, .tiles_b = {1}, .with_c = true},
+      {.shape = {1, 1, 32}}};
+  std::uint64_t tried = 0;
+  for (const InstructionModel& model : instruction_models()) {
+    if (format(model.a_format).storage_bits != 8) continue;
+    for (const RandomProduct::Options& options : kinds) {
+      const RandomProduct random({.model = std::string(model.name), .promotion_interval = 128},
+                                 options);
+      const RandomStream stream(17, "noise");
+      std::vector<float> noise(random.product.size());
+      for (std::size_t i = 0; i < noise.size(); ++i)
+        noise[i] = 1000.0F + static_cast<float>(stream.normal(i));
+      const Diagnosis diagnosis = diagnosis_of(random.product, noise);
+      INFO(model.name << " k = " << options.shape.k << ": "
+                      << (diagnosis.causes.empty() ? "" : diagnosis.causes.front().name));
+      CHECK(diagnosis.causes.empty());
+      tried += diagnosis.tried;
+    }
+  }
+  CHECK(tried > 4000);
+}
+
+TEST_CASE("causes: they do not depend on threads", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128},
+                             {.shape = {40, 60, 512}, .tiles_a = {40, 4}, .tiles_b = {60, 4}});
+  Product wrong = random.product;
+  wrong.problem.promotion_interval = 64;
+  const std::vector<std::byte> got = golden_output(wrong);
+  const std::vector<std::byte> golden = golden_output(random.product);
+  const std::vector<std::int64_t> mismatches{0, 1, 2, 61, 700, 2000};
+  const auto causes = [&](int threads) {
+    return diagnose(random.product, got, mismatches, {.golden = golden, .threads = threads}).causes;
+  };
+  const std::vector<Cause> one = causes(1);
+  REQUIRE_FALSE(one.empty());
+  CHECK(one.front().name == "promotion_64");
+  CHECK(one == causes(3));
+}
