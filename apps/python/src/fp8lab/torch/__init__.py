@@ -17,7 +17,7 @@ except ImportError as error:
 
 from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
-from fp8lab.torch._scaled_mm import PLATFORMS, Platform, emulate_scaled_mm, scaled_mm
+from fp8lab.torch._scaled_mm import PLATFORMS, Platform, emulate_scaled_mm, quantize, scaled_mm
 
 __all__ = [
     "Fp8Conv1D",
@@ -30,6 +30,7 @@ __all__ = [
     "decisions",
     "emulate_scaled_mm",
     "layers",
+    "quantize",
     "restore",
     "scaled_mm",
 ]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
+import json
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fp8lab import _core
 from fp8lab._arrays import words_of
 from fp8lab._casts import encode
 from fp8lab._products import make_problem
+from fp8lab._recipes import Recipe
 from fp8lab._registry import find_model
 from fp8lab.torch._ops import TORCH_FP8, require_cpu
 from fp8lab.torch._plan import threads
@@ -26,6 +31,8 @@ FORMAT_OF = {dtype: name for name, dtype in TORCH_FP8.items()} | {
     torch.float16: "f16",
     torch.float32: "f32",
 }
+
+WORD_DTYPES = {name: dtype for dtype, name in FORMAT_OF.items() if dtype.itemsize > 1}
 
 
 @dataclass(frozen=True)
@@ -122,23 +129,21 @@ def _scales(name: str, scale: Tensor, rows: int, columns: int) -> Floats:
     return scale.detach().contiguous().reshape(-1).numpy()
 
 
-def _codes(name: str, x: Tensor) -> tuple[NDArray[np.uint8], str]:
+def _codes(name: str, x: Tensor) -> tuple[Tensor, str]:
     if x.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
         raise ValueError(f"{name}: expected float8_e4m3fn or float8_e5m2, got {x.dtype}")
-    require_cpu(name, x)
     if x.dim() != 2:
         raise ValueError(f"{name}: expected a matrix, got {list(x.shape)}")
-    return x.detach().view(torch.uint8).numpy(), FORMAT_OF[x.dtype]
+    return x.view(torch.uint8), FORMAT_OF[x.dtype]
 
 
-def as_dtype(d: Floats, dtype: torch.dtype, scale: float = 1.0) -> Tensor:
-    """binary32 to nearest even: FP8 saturates, BF16 and FP16 overflow, NaN is NVIDIA's."""
-    if dtype == torch.float32:
+def as_words(d: Floats, name: str, scale: float = 1.0) -> Tensor:
+    """binary32 to nearest even: FP8 saturates (in uint8), BF16 and FP16 overflow, NaN is NVIDIA's."""
+    if name == "f32":
         return torch.from_numpy(d)
-    name = FORMAT_OF[dtype]
     profile = "nvidia_nosat" if name in ("bf16", "f16") else "nvidia_satfinite"
     words = words_of(encode(d, name, profile=profile, scale=scale, threads=threads()))
-    return torch.from_numpy(words).view(dtype)
+    return torch.from_numpy(words).view(WORD_DTYPES.get(name, torch.uint8))
 
 
 @torch.library.custom_op("fp8lab::scaled_mm", mutates_args=())
@@ -149,46 +154,47 @@ def scaled_mm_op(
     scale_b: Tensor,
     bias: Tensor | None,
     scale_result: Tensor | None,
-    out_dtype: torch.dtype,
+    formats: str,
     use_fast_accum: bool,
     platform: str,
     splits: int,
     scheme: str,
 ) -> Tensor:
-    """See `scaled_mm`."""
+    """`scaled_mm` on codes in uint8; formats: of input, mat2 and the output, which is uint8 for FP8."""
     chip = find_platform(platform)
-    a, a_format = _codes("input", input)
-    right, b_format = _codes("mat2", mat2)
-    b = right.T
+    require_cpu("input", input)
+    require_cpu("mat2", mat2)
+    a, b = input.detach().numpy(), mat2.detach().numpy().T
     (m, k), n = a.shape, len(b)
     if b.shape[1] != k:
         raise ValueError(f"mat2: expected [{k}, n], got {list(mat2.shape)}")
+    a_format, b_format, out_format = formats.split()
     a_scales, b_scales = _scales("scale_a", scale_a, m, 1), _scales("scale_b", scale_b, 1, n)
     row_wise = len(a_scales) > 1 or len(b_scales) > 1
     order = "b_then_fma_a" if row_wise else "product_then_fma"
     scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
-    formats = (a_format, b_format)
+    read = (a_format, b_format)
     if splits == 1:
-        d = _sum(chip, a, b, formats, use_fast_accum, scales)
+        d = _sum(chip, a, b, read, use_fast_accum, scales)
     else:
         parts = [
-            _sum(chip, a[:, columns], b[:, columns], formats, use_fast_accum, {})
+            _sum(chip, a[:, columns], b[:, columns], read, use_fast_accum, {})
             for columns in _split_columns(k, splits, chip, scheme)
         ]
         d = _scaled(_reduced(parts, scheme), scales)
     if bias is not None:
         _core.add_to_rows(d, bias.detach().float().contiguous().numpy())
     scale = 1.0
-    if scale_result is not None and out_dtype in TORCH_FP8.values():
+    if scale_result is not None and out_format in TORCH_FP8:
         scale = float(scale_result)
-    return as_dtype(d, out_dtype, scale)
+    return as_words(d, out_format, scale)
 
 
 def _scaled(total: Floats, scales: dict[str, Any]) -> Floats:
-    """The scales applied to a finished sum: the product of no terms that starts from it."""
-    none = [np.empty((size, 0), np.uint8) for size in total.shape]
+    """The scales applied to a finished sum: the product of zeros that starts from it."""
+    zeros = [np.zeros((size, 1), np.uint8) for size in total.shape]
     problem = make_problem(
-        *none, a_format="e4m3fn", b_format="e4m3fn", model=find_model("fp32").accumulator, c=total,
+        *zeros, a_format="e4m3fn", b_format="e4m3fn", model=find_model("fp32").accumulator, c=total,
         c_enters="accumulator", **scales,
     )
     d = np.empty_like(total)
@@ -204,13 +210,14 @@ def _(
     scale_b: Tensor,
     bias: Tensor | None,
     scale_result: Tensor | None,
-    out_dtype: torch.dtype,
+    formats: str,
     use_fast_accum: bool,
     platform: str,
     splits: int,
     scheme: str,
 ) -> Tensor:
-    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=out_dtype)
+    dtype = WORD_DTYPES.get(formats.split()[2], torch.uint8)
+    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=dtype)
 
 
 def _split_of(
@@ -285,18 +292,25 @@ def scaled_mm(
     if dtype not in FORMAT_OF:
         raise ValueError(f"out_dtype: expected float32, bfloat16, float16 or an FP8 type, got {dtype}")
     chip = find_platform(platform)
+    a, a_format = _codes("input", input)
+    b, b_format = _codes("mat2", mat2)
     splits, scheme = _split_of(splitk, chip, input, mat2, dtype, use_fast_accum)
+    formats = f"{a_format} {b_format} {FORMAT_OF[dtype]}"
     result: Tensor = torch.ops.fp8lab.scaled_mm(
-        input, mat2, scale_a, scale_b, bias, scale_result, dtype, use_fast_accum, platform, splits, scheme
+        a, b, scale_a, scale_b, bias, scale_result, formats, use_fast_accum, platform, splits, scheme
     )
-    return result
+    return result.view(dtype)
 
 
-class emulate_scaled_mm(TorchDispatchMode):
+@contextlib.contextmanager
+def emulate_scaled_mm(
+    platform: str = "h100", *, splitk: int | str | tuple[int, str] = 1
+) -> Iterator[None]:
     """A context in which `torch._scaled_mm` on CPU tensors has the bits of a platform.
 
-    Code that calls it, such as torchao's float8 modules, runs unchanged; the backward pass must run
-    inside too. platform and splitk as for `scaled_mm`.
+    Code that calls it, such as torchao's float8 modules, runs unchanged; its backward pass must run
+    inside too. It takes the place of torch's own CPU kernel, for all threads. platform and splitk as
+    for `scaled_mm`.
 
     >>> import torch, fp8lab.torch
     >>> x, one = torch.ones(16, 32768).to(torch.float8_e4m3fn), torch.ones(())
@@ -305,15 +319,35 @@ class emulate_scaled_mm(TorchDispatchMode):
     >>> float(y[0, 0])
     16384.0
     """
+    find_platform(platform)
+    call = functools.partial(scaled_mm, platform=platform, splitk=splitk)
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*[Oo]verrid")
+            library.impl("_scaled_mm", call, "CPU", allow_override=True)
+        yield
+    finally:
+        library._destroy()
 
-    def __init__(self, platform: str = "h100", *, splitk: int | str | tuple[int, str] = 1) -> None:
-        super().__init__()
-        find_platform(platform)
-        self._call = functools.partial(scaled_mm, platform=platform, splitk=splitk)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func is torch.ops.aten._scaled_mm.default:
-            return self._call(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+def quantize(
+    x: Tensor, preset: str | Recipe = "te-current", role: str = "activation"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes, scales and inverse scales of x [rows, k], as `fp8lab.quantize` gives them.
+
+    Codes are of torch's FP8 dtype and x's shape; scales have one element a tile, multiply into FP8
+    and are float32; value = code * inverse scale. ValueError for recipes with a past.
+
+    >>> import torch, fp8lab.torch
+    >>> codes, scales, inverse = fp8lab.torch.quantize(torch.tensor([[1.0, -2.0, 3.5]]))
+    >>> codes.float(), float(scales), float(inverse)
+    (tensor([[ 128., -256.,  448.]]), 128.0, 0.0078125)
+    """
+    recipe = Recipe(**_core.find_recipe(preset, role)) if isinstance(preset, str) else preset
+    if recipe.source != "current":
+        raise ValueError(f"recipe: expected one without a past, got {recipe.source}")
+    require_cpu("x", x)
+    text = json.dumps(dataclasses.asdict(recipe))
+    result: tuple[Tensor, Tensor, Tensor] = torch.ops.fp8lab.quantize(x, text)
+    return result
