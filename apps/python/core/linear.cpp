@@ -92,10 +92,10 @@ Quantizer quantizer_of(const Recipe& recipe, const Past& past) {
   return quantizer;
 }
 
-nb::object past_array(const Quantizer& quantizer) {
+OwnedArray<float> past_array(const Quantizer& quantizer) {
   std::vector<float> past = quantizer.past();
   const std::size_t size = past.size();
-  return nb::cast(array_of(std::move(past), {size}));
+  return array_of(std::move(past), {size});
 }
 
 /// Codes and what `linear_product` needs of their scales.
@@ -129,7 +129,7 @@ nb::tuple linear_cast(const Recipe& first, const std::optional<Recipe>& second, 
   const std::shared_ptr<QuantizedTensor> turned = q.transposed;
   return nb::make_tuple(for_first ? coded(std::move(q)) : nb::none(),
                         for_second ? coded(std::move(*turned)) : nb::none(), past_array(quantizer),
-                        other ? past_array(*other) : nb::none());
+                        other ? nb::cast(past_array(*other)) : nb::none());
 }
 
 train::CodedOperand operand_of(const Recipe& recipe, const Matrix<const std::uint8_t>& codes,

@@ -177,6 +177,10 @@ void bind_recipes(nb::module_& m) {
       .def(
           "observe", [](Quantizer& self, const FloatArray& x) { self.observe(matrix_of(x)); },
           "x"_a.noconvert(), WithoutGil())
+      .def(
+          "set_past",
+          [](Quantizer& self, const Vector<const float>& past) { self.set_past(span_of(past)); },
+          "past"_a.noconvert())
       .def("past",
            [](const Quantizer& self) {
              std::vector<float> past = self.past();

@@ -18,19 +18,35 @@ except ImportError as error:
 from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
 from fp8lab.torch._scaled_mm import PLATFORMS, Platform, emulate_scaled_mm, quantize, scaled_mm
+from fp8lab.torch._seeing import (
+    LayerDifference,
+    LayerStatistics,
+    ModelComparison,
+    OperandStatistics,
+    Recording,
+    compare,
+    record,
+)
 
 __all__ = [
     "Fp8Conv1D",
     "Fp8Linear",
+    "LayerDifference",
+    "LayerStatistics",
+    "ModelComparison",
+    "OperandStatistics",
     "PLATFORMS",
     "Platform",
+    "Recording",
     "autocast",
     "calibrate",
+    "compare",
     "convert",
     "decisions",
     "emulate_scaled_mm",
     "layers",
     "quantize",
+    "record",
     "restore",
     "scaled_mm",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from fp8lab import _core
 from fp8lab._linear import LinearRecipe, linear_recipe
 from fp8lab.torch import _ops  # noqa: F401  (registers the operators)
 from fp8lab.torch._plan import ROLES, plan_of, text_of
+
+if TYPE_CHECKING:
+    from fp8lab.torch._seeing import LayerStatistics
 
 _REMEMBERED = 64
 _SAMPLES = 1024
@@ -74,6 +77,7 @@ class Fp8Layer:
             "_fp8_cache": None,
             "_fp8_log": OrderedDict(),
             "_fp8_recorder": None,
+            "_fp8_recording": None,
         }
 
     def _load_from_state_dict(
@@ -104,13 +108,16 @@ class Fp8Layer:
         if self._fp8_calibrating:
             return self._fp8_calibrate(x, used, bias)
         past, weight_past = self._fp8_pasts(x)
+        recorder = None if torch.compiler.is_compiling() else self._fp8_recorder
+        if recorder is not None:
+            past, weight_past = past.clone(), weight_past.clone()
         codes = self._fp8_weight_codes(weight, used, weight_past)
         y, _, _, new_past = torch.ops.fp8lab.linear(
             x, used, bias, *codes, past, self._fp8_past("gradient"), self._fp8_text
         )
         self._fp8_step("activation", new_past)
-        if not torch.compiler.is_compiling() and self._fp8_recorder is not None:
-            self._fp8_recorder(self, x, used, y)
+        if recorder is not None:
+            recorder(self, x, used, y, past, weight_past)
         return y  # type: ignore[no-any-return]
 
     def _fp8_pasts(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,6 +194,12 @@ class Fp8Layer:
         if past.numel():
             past.copy_(plan.casts["activation"].observed(plan.matrix(x), past))
         return nn.functional.linear(x, weight, bias)
+
+    def statistics(self) -> LayerStatistics:
+        """What the last `fp8lab.torch.record` saw of this layer."""
+        from fp8lab.torch._seeing import statistics_of
+
+        return statistics_of(self)
 
     def fp8_repr(self) -> str:
         return f"recipe={self._fp8_recipe.name}"
