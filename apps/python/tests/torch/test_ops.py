@@ -31,7 +31,9 @@ def arguments(recipe, bias=True, out=32, k=64, dtype=torch.float32):
     )
 
 
-@pytest.mark.parametrize("recipe", ["te-current", "te-delayed", "deepgemm", "te-mxfp8", "bf16", "torchao-rowwise-hp-wgrad"])
+@pytest.mark.parametrize(
+    "recipe", ["te-current", "te-delayed", "deepgemm", "te-mxfp8", "bf16", "torchao-rowwise-hp-wgrad"]
+)
 def test_linear_passes_opcheck(recipe):
     torch.library.opcheck(torch.ops.fp8lab.linear.default, arguments(recipe))
     torch.library.opcheck(torch.ops.fp8lab.linear.default, arguments(recipe, False, 24, 40, torch.bfloat16))

@@ -16,6 +16,7 @@ except ImportError as error:
     ) from error
 
 from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
+from fp8lab.torch._grouped import grouped_mm
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
 from fp8lab.torch._scaled_mm import PLATFORMS, Platform, emulate_scaled_mm, quantize, scaled_mm
 from fp8lab.torch._seeing import (
@@ -44,6 +45,7 @@ __all__ = [
     "convert",
     "decisions",
     "emulate_scaled_mm",
+    "grouped_mm",
     "layers",
     "quantize",
     "record",
