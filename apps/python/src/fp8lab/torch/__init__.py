@@ -15,6 +15,7 @@ except ImportError as error:
         "fp8lab.torch: expected PyTorch 2.4 or later (pip install torch), got none"
     ) from error
 
+from fp8lab.torch._attention import sdpa
 from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
 from fp8lab.torch._grouped import grouped_mm
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
@@ -51,4 +52,5 @@ __all__ = [
     "record",
     "restore",
     "scaled_mm",
+    "sdpa",
 ]
