@@ -465,6 +465,44 @@ TEST_CASE("quantize: vLLM's clamps turn NaN into numbers", "[scaling]") {
   CHECK(quantize(find_preset("vllm-per-token").activation, {zeros, 1, 128}).codes[0] == 0x00);
 }
 
+TEST_CASE("quantizer: a past goes on elsewhere with the same bits", "[scaling]") {
+  // A history that is longer than the steps, one that wraps around, MS-AMP inside and past its
+  // warm-up, and both kinds of calibration; an Inf keeps a delayed scale at what it was.
+  Recipe wraps = find_preset("te-delayed").gradient;
+  wraps.delayed.history = 3;
+  Recipe windowed = find_preset("ms-amp").activation;
+  windowed.window = 4;
+  for (const Recipe& recipe :
+       {find_preset("te-delayed").activation, wraps, find_preset("ms-amp").weight, windowed,
+        find_preset("inference-static").activation, find_preset("quanto").activation,
+        find_preset("te-current").activation}) {
+    const bool calibrated =
+        recipe.source == ScaleSource::calibration || recipe.source == ScaleSource::momentum;
+    INFO(to_string(recipe.source) << ", window " << recipe.window);
+    Quantizer original(recipe);
+    for (std::uint64_t step = 0; step < 12; ++step) {
+      std::vector<float> x = log_normal(96, step);
+      if (step == 5 && !calibrated) x[7] = std::numeric_limits<float>::infinity();
+      if (calibrated) original.observe({x, 3, 32});
+      Quantizer other(recipe);
+      other.set_past(original.past());
+      CHECK(other.past() == original.past());
+      CHECK(same(original.quantize({x, 3, 32}), other.quantize({x, 3, 32})));
+      CHECK(other.past() == original.past());
+    }
+    CHECK(original.past().empty() == (recipe.source == ScaleSource::current));
+  }
+  Quantizer fresh(find_preset("inference-static").activation);
+  fresh.set_past(fresh.past());
+  const std::vector<float> ones(8, 1.0F);
+  CHECK_THROWS_WITH(fresh.quantize({ones, 1, 8}), contains("calibration: expected at least one"));
+  CHECK_THROWS_WITH(fresh.set_past(ones), contains("past: expected 1 values, got 8"));
+  CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn).restore(1.0F, ones),
+                    contains("history: expected 1024 slots, got 8"));
+  CHECK_THROWS_WITH(MsAmpScaling(FormatId::e4m3fn, 8).restore(1.0F, 9, ones),
+                    contains("updates: expected 0 to 8, got 9"));
+}
+
 TEST_CASE("presets: operands of a second product, origins", "[scaling]") {
   using enum TensorRole;
   using enum LinearProduct;

@@ -203,6 +203,25 @@ TEST_CASE("linear layer: accumulator and promotion are those of each product", "
   CHECK(!same_bits(run(recipe, c).dw, before.dw));
 }
 
+TEST_CASE("linear recipe: hardware changes the accumulator of FP8 products alone", "[train]") {
+  const LinearRecipe recipe = find_linear_recipe("torchao-rowwise-hp-wgrad");
+  const LinearRecipe ada = on_hardware(recipe, "sm89");
+  CHECK(ada.forward.accumulator == find_instruction_model("sm89.mma.e4m3").accumulator);
+  CHECK(ada.dgrad.accumulator == ada.forward.accumulator);
+  CHECK(ada.dgrad.promotion_interval == recipe.dgrad.promotion_interval);
+  CHECK(ada.wgrad.accumulator == recipe.wgrad.accumulator);
+  CHECK(on_hardware(recipe, "sm90").forward.accumulator == recipe.forward.accumulator);
+  CHECK(on_hardware(recipe, "exact").forward.accumulator ==
+        find_instruction_model("exact").accumulator);
+  CHECK_THROWS_WITH(on_hardware(recipe, "sm9"), contains("'sm9'"));
+  LinearRecipe odd = recipe;
+  odd.dgrad.promotion_interval = 48;
+  CHECK_THROWS_WITH(on_hardware(odd, "sm90"),
+                    contains("promotion interval of 48") && contains("'sm90' with 32 terms"));
+  CHECK(find_arithmetic("bf16") == Arithmetic::bf16);
+  CHECK_THROWS_WITH(find_arithmetic("fp4"), contains("arithmetic: expected"));
+}
+
 TEST_CASE("linear layer: sizes and multipliers that do not fit are refused", "[train]") {
   const LinearRecipe recipe = find_linear_recipe("deepseek-v3");
   Linear<float> layer("layer", 96, 128, recipe);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "bindings.hpp"
+#include "fp8lab/attention/backward.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/core/error.hpp"
 
@@ -87,6 +88,39 @@ nb::dict run(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionO
   return d;
 }
 
+nb::object heads_array(std::vector<float>&& values, const Tensor& rows, std::int64_t columns) {
+  return nb::cast(array_of(std::move(values), {static_cast<std::size_t>(rows.tensor.operand.heads),
+                                               static_cast<std::size_t>(rows.tensor.operand.rows),
+                                               static_cast<std::size_t>(columns)}));
+}
+
+AttentionInputs inputs_of(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return {q.tensor.operand, k.tensor.operand, v.tensor.operand};
+}
+
+nb::object output(const Tensor& q, const Tensor& k, const Tensor& v,
+                  const AttentionOptions& options) {
+  std::vector<float> o;
+  {
+    const nb::gil_scoped_release release;
+    o = attention(inputs_of(q, k, v), options).o;
+  }
+  return heads_array(std::move(o), q, v.tensor.operand.columns);
+}
+
+nb::tuple gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Heads<float>& o,
+                    const Heads<float>& d_o, const AttentionOptions& options) {
+  AttentionGradients g;
+  {
+    const nb::gil_scoped_release release;
+    g = attention_backward(inputs_of(q, k, v), q.tensor.values, k.tensor.values, v.tensor.values,
+                           {o.data(), o.size()}, {d_o.data(), d_o.size()}, options);
+  }
+  return nb::make_tuple(heads_array(std::move(g.dq), q, q.tensor.operand.columns),
+                        heads_array(std::move(g.dk), k, k.tensor.operand.columns),
+                        heads_array(std::move(g.dv), v, v.tensor.operand.columns));
+}
+
 }  // namespace
 
 void bind_attention(nb::module_& m) {
@@ -99,6 +133,9 @@ void bind_attention(nb::module_& m) {
            "kv_tile"_a, "softmax_scale"_a, "p_offset"_a, "rescale_threshold"_a, "causal"_a,
            "two_level"_a, "threads"_a);
   m.def("attention", run, "q"_a, "k"_a, "v"_a, "options"_a);
+  m.def("attention_output", output, "q"_a, "k"_a, "v"_a, "options"_a);
+  m.def("attention_backward", gradients, "q"_a, "k"_a, "v"_a, "o"_a.noconvert(),
+        "d_o"_a.noconvert(), "options"_a);
 }
 
 }  // namespace fp8lab::python

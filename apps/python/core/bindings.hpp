@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/metrics/comparison.hpp"
+#include "fp8lab/scaling/quantize.hpp"
 
 namespace fp8lab::python {
 
@@ -60,9 +62,12 @@ void bind_checks(nb::module_& m);  ///< compare
 void bind_verify(nb::module_& m);
 void bind_identify(nb::module_& m);
 void bind_attention(nb::module_& m);
+void bind_linear(nb::module_& m);   ///< linear layers of frameworks
 void bind_vectors(nb::module_& m);  ///< vectors, separate, replay
 
 /// Keyword arguments of the Python class.
 nb::dict to_dict(const Comparison& comparison);
+nb::dict to_dict(const Recipe& recipe);
+nb::dict to_dict(const AccumulatorModel& model);
 
 }  // namespace fp8lab::python

@@ -22,5 +22,6 @@ NB_MODULE(_core, m) {
   bind_verify(m);
   bind_identify(m);
   bind_attention(m);
+  bind_linear(m);
   bind_vectors(m);
 }

@@ -29,34 +29,14 @@ std::string_view profile_of(const CastPolicy& policy) {
   throw Error("policy", "one of the named cast profiles", "another");
 }
 
-nb::dict to_dict(const Recipe& r) {
-  nb::dict d;
-  d["format"] = format(r.format).name;
-  d["profile"] = profile_of(r.policy);
-  d["rule"] = to_string(r.rule);
-  d["source"] = to_string(r.source);
-  d["row_block"] = r.row_block;
-  d["k_block"] = r.k_block;
-  d["power_of_two"] = r.power_of_two;
-  d["amax_floor"] = r.amax_floor;
-  d["rows_multiple"] = r.rows_multiple;
-  d["k_multiple"] = r.k_multiple;
-  d["history"] = r.delayed.history;
-  d["margin"] = r.delayed.margin;
-  d["amax_algorithm"] = to_string(r.delayed.algorithm);
-  d["zero_amax"] = to_string(r.delayed.zero_amax);
-  d["window"] = r.window;
-  return d;
-}
-
 nb::list preset_list() {
   nb::list list;
   for (const Preset& preset : presets()) {
     nb::dict d;
     d["name"] = preset.name;
-    d["activation"] = to_dict(preset.activation);
-    d["weight"] = to_dict(preset.weight);
-    d["gradient"] = to_dict(preset.gradient);
+    d["activation"] = python::to_dict(preset.activation);
+    d["weight"] = python::to_dict(preset.weight);
+    d["gradient"] = python::to_dict(preset.gradient);
     d["high_precision_wgrad"] = preset.high_precision_wgrad;
     d["used_by"] = preset.used_by;
     list.append(d);
@@ -160,12 +140,32 @@ nb::dict to_dict(const QuantizationStatistics& s) {
 
 }  // namespace
 
+nb::dict to_dict(const Recipe& r) {
+  nb::dict d;
+  d["format"] = format(r.format).name;
+  d["profile"] = profile_of(r.policy);
+  d["rule"] = to_string(r.rule);
+  d["source"] = to_string(r.source);
+  d["row_block"] = r.row_block;
+  d["k_block"] = r.k_block;
+  d["power_of_two"] = r.power_of_two;
+  d["amax_floor"] = r.amax_floor;
+  d["rows_multiple"] = r.rows_multiple;
+  d["k_multiple"] = r.k_multiple;
+  d["history"] = r.delayed.history;
+  d["margin"] = r.delayed.margin;
+  d["amax_algorithm"] = to_string(r.delayed.algorithm);
+  d["zero_amax"] = to_string(r.delayed.zero_amax);
+  d["window"] = r.window;
+  return d;
+}
+
 void bind_recipes(nb::module_& m) {
   m.def("presets", preset_list);
   m.def(
       "find_recipe",
       [](std::string_view preset, std::string_view role) {
-        return to_dict(find_preset(preset).recipe(find_tensor_role(role)));
+        return python::to_dict(find_preset(preset).recipe(find_tensor_role(role)));
       },
       "preset"_a, "role"_a);
   nb::class_<Recipe>(m, "Recipe")
@@ -177,6 +177,16 @@ void bind_recipes(nb::module_& m) {
       .def(
           "observe", [](Quantizer& self, const FloatArray& x) { self.observe(matrix_of(x)); },
           "x"_a.noconvert(), WithoutGil())
+      .def(
+          "set_past",
+          [](Quantizer& self, const Vector<const float>& past) { self.set_past(span_of(past)); },
+          "past"_a.noconvert())
+      .def("past",
+           [](const Quantizer& self) {
+             std::vector<float> past = self.past();
+             const std::size_t size = past.size();
+             return array_of(std::move(past), {size});
+           })
       .def(
           "quantize",
           [](Quantizer& self, const FloatArray& x, bool with_transpose, int threads) {

@@ -35,33 +35,12 @@ nb::dict to_dict(const CastProfile& profile) {
   return d;
 }
 
-nb::dict to_dict(const AccumulatorModel& model) {
-  nb::dict d;
-  d["kind"] = to_string(model.kind);
-  d["terms"] = model.terms;
-  d["alignment_fraction_bits"] = model.alignment_fraction_bits;
-  d["output_fraction_bits"] = model.output_fraction_bits;
-  d["rounding"] = to_string(model.rounding);
-  d["output_format"] = format(model.output_format).name;
-  d["product_exponent"] = to_string(model.product_exponent);
-  d["product_fraction_bits"] = model.product_fraction_bits;
-  if (model.min_alignment_exponent == kNoMinAlignmentExponent)
-    d["min_alignment_exponent"] = nb::none();
-  else
-    d["min_alignment_exponent"] = model.min_alignment_exponent;
-  d["half_c_exponent"] = to_string(model.half_c_exponent);
-  d["halves_order"] = to_string(model.halves_order);
-  d["second_stage_fraction_bits"] = model.second_stage_fraction_bits;
-  d["takes_ue4m3_per_32"] = model.takes_ue4m3_per_32;
-  return d;
-}
-
 nb::dict to_dict(const InstructionModel& model) {
   nb::dict d;
   d["name"] = model.name;
   d["a_format"] = format(model.a_format).name;
   d["b_format"] = format(model.b_format).name;
-  d["accumulator"] = to_dict(model.accumulator);
+  d["accumulator"] = python::to_dict(model.accumulator);
   d["standing"] = to_string(model.standing);
   d["source"] = model.source;
   nb::list evidence;
@@ -103,6 +82,27 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
 }
 
 }  // namespace
+
+nb::dict to_dict(const AccumulatorModel& model) {
+  nb::dict d;
+  d["kind"] = to_string(model.kind);
+  d["terms"] = model.terms;
+  d["alignment_fraction_bits"] = model.alignment_fraction_bits;
+  d["output_fraction_bits"] = model.output_fraction_bits;
+  d["rounding"] = to_string(model.rounding);
+  d["output_format"] = format(model.output_format).name;
+  d["product_exponent"] = to_string(model.product_exponent);
+  d["product_fraction_bits"] = model.product_fraction_bits;
+  if (model.min_alignment_exponent == kNoMinAlignmentExponent)
+    d["min_alignment_exponent"] = nb::none();
+  else
+    d["min_alignment_exponent"] = model.min_alignment_exponent;
+  d["half_c_exponent"] = to_string(model.half_c_exponent);
+  d["halves_order"] = to_string(model.halves_order);
+  d["second_stage_fraction_bits"] = model.second_stage_fraction_bits;
+  d["takes_ue4m3_per_32"] = model.takes_ue4m3_per_32;
+  return d;
+}
 
 void bind_registry(nb::module_& m) {
   m.def("formats", [] { return to_list(kFormats); });

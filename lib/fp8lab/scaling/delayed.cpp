@@ -84,6 +84,15 @@ std::vector<float> DelayedScaling::history() const {
   return slots;
 }
 
+void DelayedScaling::restore(float scale, std::span<const float> history) {
+  require(history.size() == past_.size() + 1, "history", fmt::format("{} slots", past_.size() + 1),
+          fmt::format("{}", history.size()));
+  scale_ = scale;
+  current_ = history[0];
+  past_.assign(history.begin() + 1, history.end());
+  oldest_ = 0;
+}
+
 MsAmpScaling::MsAmpScaling(FormatId format, std::int64_t window) : format_(format) {
   require(window >= 1, "window", "at least 1", fmt::format("{}", window));
   window_.assign(static_cast<std::size_t>(window), 0.0F);
@@ -92,6 +101,20 @@ MsAmpScaling::MsAmpScaling(FormatId format, std::int64_t window) : format_(forma
 bool MsAmpScaling::is_just_in_time() const {
   const auto window = static_cast<std::int64_t>(window_.size());
   return window == 1 || updates_ < window;
+}
+
+std::int64_t MsAmpScaling::updates() const {
+  return std::min(updates_, static_cast<std::int64_t>(window_.size()));
+}
+
+void MsAmpScaling::restore(float scale, std::int64_t updates, std::span<const float> window) {
+  require(window.size() == window_.size(), "window", fmt::format("{} slots", window_.size()),
+          fmt::format("{}", window.size()));
+  require(updates >= 0 && updates <= static_cast<std::int64_t>(window_.size()), "updates",
+          fmt::format("0 to {}", window_.size()), fmt::format("{}", updates));
+  scale_ = scale;
+  updates_ = updates;
+  window_.assign(window.begin(), window.end());
 }
 
 float MsAmpScaling::scale_for(float amax) {

@@ -57,6 +57,10 @@ class DelayedScaling {
   /// Slot 0 first; then the oldest to the newest, as TransformerEngine stores them.
   [[nodiscard]] std::vector<float> history() const;
 
+  /// Goes on from a scale and a history as `history()` gives it. Throws `Error` for a history of
+  /// another length.
+  void restore(float scale, std::span<const float> history);
+
  private:
   DelayedOptions options_;
   float scaled_max_;
@@ -83,6 +87,16 @@ class MsAmpScaling {
   float scale_for(float amax);
 
   [[nodiscard]] float scale() const { return scale_; }
+
+  /// Clean updates in a row, no more than `window`: beyond it their number says nothing.
+  [[nodiscard]] std::int64_t updates() const;
+
+  /// Slot 0 first, then the newest to the oldest.
+  [[nodiscard]] std::span<const float> window() const { return window_; }
+
+  /// Goes on from what the three functions above gave. Throws `Error` for a window of another
+  /// length or a number of updates that `updates()` does not give.
+  void restore(float scale, std::int64_t updates, std::span<const float> window);
 
   /// The optimizer step: a new scale from the window unless slot 0 is Inf or
   /// NaN, which also restarts the warm-up; then the slots rotate by one.

@@ -20,6 +20,9 @@ namespace {
 
 using namespace scaling_detail;
 
+// No amax and no scale is negative.
+constexpr float kNoBatch = -1.0F;
+
 constexpr std::array<std::string_view, 5> kSourceNames{"current", "delayed", "ms_amp",
                                                        "calibration", "momentum"};
 
@@ -219,6 +222,35 @@ void Quantizer::encode_by_past(const FloatMatrix& x, int threads, Target target,
     const float scale = ms_amp_->scale();
     ms_amp_->scale_for(encode_with({scale, 1.0F / scale, 0}, false));
   }
+}
+
+std::vector<float> Quantizer::past() const {
+  std::vector<float> past;
+  if (delayed_) {
+    past = delayed_->history();
+    past.insert(past.begin(), delayed_->scale());
+  } else if (ms_amp_) {
+    past.assign(ms_amp_->window().begin(), ms_amp_->window().end());
+    past.insert(past.begin(), {ms_amp_->scale(), static_cast<float>(ms_amp_->updates())});
+  } else if (recipe_.source == ScaleSource::calibration) {
+    past = {calibrated_amax_.value_or(kNoBatch)};
+  } else if (recipe_.source == ScaleSource::momentum) {
+    past = {average_inverse_.value_or(kNoBatch)};
+  }
+  return past;
+}
+
+void Quantizer::set_past(std::span<const float> past) {
+  const std::size_t size = this->past().size();
+  require(past.size() == size, "past", fmt::format("{} values", size),
+          fmt::format("{}", past.size()));
+  if (delayed_) return delayed_->restore(past[0], past.subspan(1));
+  if (ms_amp_)
+    return ms_amp_->restore(past[0], static_cast<std::int64_t>(past[1]), past.subspan(2));
+  if (size == 0) return;
+  std::optional<float>& kept =
+      recipe_.source == ScaleSource::calibration ? calibrated_amax_ : average_inverse_;
+  kept = past[0] == kNoBatch ? std::nullopt : std::optional(past[0]);
 }
 
 void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool with_transpose,

@@ -113,6 +113,18 @@ class Quantizer {
 
   [[nodiscard]] const Recipe& recipe() const { return recipe_; }
 
+  /// All that the recipe remembers, in numbers that `set_past` takes:
+  ///   delayed      the scale, then the history as `DelayedScaling::history` gives it
+  ///   ms_amp       the scale, the clean updates, the window
+  ///   calibration  the amax, -1 before the first batch
+  ///   momentum     the average inverse scale, -1 before the first batch
+  /// Empty for `current`. The number of values depends on the recipe alone.
+  [[nodiscard]] std::vector<float> past() const;
+
+  /// Goes on where `past()` was taken: what follows has the same bits. Throws `Error` for another
+  /// number of values.
+  void set_past(std::span<const float> past);
+
  private:
   [[nodiscard]] TileScale calibrated_scale() const;
   void calibrate(float amax);

@@ -2,92 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <bit>
 #include <cmath>
 
-#include "fp8lab/accumulate/unit.hpp"
-#include "fp8lab/cast/encode.hpp"
-#include "fp8lab/gemm/backend.hpp"
+#include "fp8lab/train/products.hpp"
 
 namespace fp8lab::train {
 namespace {
 
 FloatMatrix float_matrix(const Matrix<float>& x) { return {x.values, x.rows, x.columns}; }
-
-std::vector<std::uint16_t> to_bf16(std::span<const float> x, int threads) {
-  std::vector<std::uint16_t> codes(x.size());
-  encode(x, std::span(codes),
-         {.format = FormatId::bf16, .policy = kNvidiaNosat, .threads = threads});
-  return codes;
-}
-
-void round_to_bf16(Matrix<float>& x, int threads) {
-  const std::vector<std::uint16_t> codes = to_bf16(x.values, threads);
-  for (std::size_t i = 0; i < codes.size(); ++i)
-    x.values[i] = std::bit_cast<float>(std::uint32_t{codes[i]} << 16);
-}
-
-void fp8_product(const GemmSettings& settings, const QuantizedTensor& a, const QuantizedTensor& b,
-                 Matrix<float>& d, int threads) {
-  GemmProblem problem;
-  problem.model = settings.accumulator;
-  problem.a = a.matrix();
-  problem.b = b.matrix();
-  problem.a_scales = a.inverse();
-  problem.b_scales = b.inverse();
-  problem.promotion_interval = settings.promotion_interval;
-  problem.scale_order = settings.scale_order;
-  gemm_on_backend(problem, d.values, threads);
-}
-
-/// A or its transpose as [rows, k] of BF16 codes.
-CodeMatrix bf16_operand(const std::vector<std::uint16_t>& codes, const Matrix<float>& x,
-                        bool transposed) {
-  if (transposed) return {FormatId::bf16, codes.data(), x.columns, x.rows, 1, x.columns};
-  return {FormatId::bf16, codes.data(), x.rows, x.columns, x.columns, 1};
-}
-
-/// A BF16 product fits binary32, so that an FMA rounds what `fp32` rounds: the sum.
-/// No tensor core adds so, nor multiplies FP32: these references run on no backend.
-bool sums_in_float32(const GemmSettings& settings) {
-  return traits_of(settings.accumulator).arithmetic == fp8lab::Arithmetic::float32 &&
-         settings.promotion_interval == 0;
-}
-
-void float32_product(const LinearRecipe& recipe, const Matrix<float>& a, bool a_transposed,
-                     const Matrix<float>& b, bool b_transposed, Matrix<float>& d, int threads) {
-  recipe.float32_multiply(a_transposed ? a.transposed_view() : a.view(),
-                          b_transposed ? b.transposed_view() : b.view(),
-                          {d.values.data(), d.columns},
-                          {d.rows, d.columns, a_transposed ? a.rows : a.columns}, threads);
-}
-
-/// D = A B^T, or with either operand transposed first, in BF16 or FP32.
-void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, const Matrix<float>& a,
-                   bool a_transposed, const Matrix<float>& b, bool b_transposed, Matrix<float>& d,
-                   int threads) {
-  if (settings.arithmetic == Arithmetic::bf16) {
-    if (sums_in_float32(settings)) {
-      Matrix<float> a_rounded = a;
-      Matrix<float> b_rounded = b;
-      round_to_bf16(a_rounded, threads);
-      round_to_bf16(b_rounded, threads);
-      float32_product(recipe, a_rounded, a_transposed, b_rounded, b_transposed, d, threads);
-      return;
-    }
-    const auto a_codes = to_bf16(a.values, threads);
-    const auto b_codes = to_bf16(b.values, threads);
-    GemmProblem problem;
-    problem.model = settings.accumulator;
-    problem.a = bf16_operand(a_codes, a, a_transposed);
-    problem.b = bf16_operand(b_codes, b, b_transposed);
-    problem.promotion_interval = settings.promotion_interval;
-    gemm_on_backend(problem, d.values, threads);
-    return;
-  }
-  float32_product(recipe, a, a_transposed, b, b_transposed, d, threads);
-}
 
 /// x with column c times multipliers[c], or divided by it.
 Matrix<float> with_multipliers(const Matrix<float>& x, const std::vector<float>& multipliers,
@@ -100,8 +22,6 @@ Matrix<float> with_multipliers(const Matrix<float>& x, const std::vector<float>&
   }
   return scaled;
 }
-
-bool is_fp8(const GemmSettings& settings) { return settings.arithmetic == Arithmetic::fp8; }
 
 }  // namespace
 
@@ -159,7 +79,8 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
   weight_codes_ =
       weight_.cast(float_matrix(w_used), {is_fp8(recipe_.forward), is_fp8(recipe_.dgrad)}, context);
   if (is_fp8(recipe_.forward))
-    fp8_product(recipe_.forward, x_codes, weight_codes_, y, context.threads);
+    fp8_product(recipe_.forward, codes_of(x_codes), codes_of(weight_codes_), y.values,
+                context.threads);
   else
     plain_product(recipe_, recipe_.forward, x_used, false, w_used, false, y, context.threads);
   if (!is_fp8(recipe_.wgrad)) x_ = x_used;
@@ -173,13 +94,15 @@ void LinearProducts<float>::backward(const Matrix<float>& dy, const Matrix<float
   QuantizedTensor dy_codes =
       gradient_.cast(float_matrix(dy), {is_fp8(recipe_.dgrad), is_fp8(recipe_.wgrad)}, context);
   if (is_fp8(recipe_.dgrad))
-    fp8_product(recipe_.dgrad, dy_codes, *weight_codes_.transposed, dx, context.threads);
+    fp8_product(recipe_.dgrad, codes_of(dy_codes), codes_of(*weight_codes_.transposed), dx.values,
+                context.threads);
   else
     plain_product(recipe_, recipe_.dgrad, dy, false,
                   multipliers_.empty() ? w : with_multipliers(w, multipliers_, true), true, dx,
                   context.threads);
   if (is_fp8(recipe_.wgrad))
-    fp8_product(recipe_.wgrad, *dy_codes.transposed, *x_transposed_, dw, context.threads);
+    fp8_product(recipe_.wgrad, codes_of(*dy_codes.transposed), codes_of(*x_transposed_), dw.values,
+                context.threads);
   else
     plain_product(recipe_, recipe_.wgrad, dy, true, x_, true, dw, context.threads);
   if (!multipliers_.empty()) {

@@ -1,8 +1,13 @@
 #include "fp8lab/train/linear_recipe.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <utility>
 
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab::train {
@@ -11,6 +16,13 @@ namespace {
 constexpr std::array<std::string_view, 3> kArithmetics{"fp32", "bf16", "fp8"};
 constexpr std::int64_t kSplitAccumulation = 128;
 constexpr std::int64_t kMxBlock = 32;
+
+struct Chip {
+  std::string_view name;
+  std::string_view model;
+};
+constexpr std::array<Chip, 3> kChips{
+    {{"sm89", "sm89.mma.e4m3"}, {"sm90", "sm90.wgmma.e4m3"}, {"sm100", "sm100.tcgen05.e4m3"}}};
 
 GemmSettings on(Arithmetic arithmetic, std::string_view model, std::int64_t promotion) {
   return {arithmetic, find_instruction_model(model).accumulator, promotion};
@@ -40,6 +52,26 @@ LinearRecipe from_preset(const Preset& preset) {
 
 std::string_view to_string(Arithmetic arithmetic) {
   return kArithmetics[static_cast<std::size_t>(arithmetic)];
+}
+
+Arithmetic find_arithmetic(std::string_view name) {
+  return find_enumerator<Arithmetic>(kArithmetics, "arithmetic", name);
+}
+
+LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware) {
+  const auto* chip =
+      std::find_if(kChips.begin(), kChips.end(), [&](const Chip& c) { return c.name == hardware; });
+  const AccumulatorModel& model =
+      find_instruction_model(chip == kChips.end() ? hardware : chip->model).accumulator;
+  for (GemmSettings* product : {&recipe.forward, &recipe.dgrad, &recipe.wgrad}) {
+    if (product->arithmetic != Arithmetic::fp8) continue;
+    require(product->promotion_interval % model.terms == 0, "hardware",
+            fmt::format("a model whose terms divide the promotion interval of {}",
+                        product->promotion_interval),
+            fmt::format("'{}' with {} terms", hardware, model.terms));
+    product->accumulator = model;
+  }
+  return recipe;
 }
 
 LinearRecipe fp32_recipe() { return {}; }

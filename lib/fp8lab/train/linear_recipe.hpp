@@ -22,6 +22,8 @@ enum class Arithmetic : std::uint8_t {
   fp8,   ///< cast by the recipe of their role; `GemmSettings::accumulator`
 };
 std::string_view to_string(Arithmetic arithmetic);
+/// Throws `Error`.
+Arithmetic find_arithmetic(std::string_view name);
 
 struct GemmSettings {
   Arithmetic arithmetic = Arithmetic::fp32;
@@ -70,6 +72,12 @@ LinearRecipe bf16_recipe();
 /// (*assumed*). wgrad of a preset with high_precision_wgrad runs in BF16.
 /// Also `fp32` and `bf16`. Throws `Error` for an unknown name.
 LinearRecipe find_linear_recipe(std::string_view name);
+
+/// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100` (the FP8
+/// instruction that libraries use there: `mma`, `wgmma`, `tcgen05`), or the name of an
+/// instruction model or definition (`exact`). Casts, scales and promotion stay. Throws `Error`
+/// for a name that is neither, or a model whose terms do not divide the promotion interval.
+LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware);
 
 /// Every name that `find_linear_recipe` knows.
 std::vector<std::string> linear_recipe_names();

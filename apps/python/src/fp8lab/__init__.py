@@ -21,6 +21,7 @@ from fp8lab._identify import (
     SeparatingElement,
     identify,
 )
+from fp8lab._linear import LinearRecipe, ProductSettings, linear_recipe, linear_recipes
 from fp8lab._products import backends, gemm
 from fp8lab._recipes import (
     Preset,
@@ -66,8 +67,10 @@ __all__ = [
     "Format",
     "Identification",
     "InstructionModel",
+    "LinearRecipe",
     "NonFiniteWarning",
     "Preset",
+    "ProductSettings",
     "QuantizationStatistics",
     "QuantizedTensor",
     "Quantizer",
@@ -87,6 +90,8 @@ __all__ = [
     "formats",
     "gemm",
     "identify",
+    "linear_recipe",
+    "linear_recipes",
     "load_vectors",
     "models",
     "presets",

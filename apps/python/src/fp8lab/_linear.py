@@ -1,0 +1,143 @@
+"""How a linear layer computes its three products, as values from the library's presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+from fp8lab import _core
+from fp8lab._recipes import Recipe
+from fp8lab._registry import AccumulatorModel, find_model
+
+
+@dataclass(frozen=True)
+class ProductSettings:
+    """One of a linear layer's three products.
+
+    arithmetic: "fp8" (operands cast by the recipe of their role), "bf16" (rounded to BF16, no
+    scales) or "fp32". The others say how it is summed, as for `gemm`; "fp32" ignores them.
+    """
+
+    arithmetic: str = "fp32"
+    accumulator: AccumulatorModel = field(default_factory=AccumulatorModel)
+    promotion_interval: int = 0
+    scale_order: str = "product_then_fma"
+
+    def _core(self) -> _core.GemmSettings:
+        return _core.GemmSettings(
+            arithmetic=self.arithmetic,
+            accumulator=self.accumulator._core(),
+            promotion_interval=self.promotion_interval,
+            scale_order=self.scale_order,
+        )
+
+
+@dataclass(frozen=True)
+class LinearRecipe:
+    """The arithmetic of a linear layer Y = X W^T: six operands, three products.
+
+    fprop: Y [tokens, out] = X [tokens, in] . W [out, in]^T; dgrad: dX = dY . W; wgrad:
+    dW = dY^T . X. An operand that enters its second product transposed is cast from the original
+    values with the tiles along its own summed dimension; the `_for_` recipes are for that second
+    cast where it is another one. bf16_outputs: Y and dX of a float32 layer are rounded to BF16.
+
+    Vary it with `dataclasses.replace`:
+
+    >>> import dataclasses, fp8lab
+    >>> recipe = fp8lab.linear_recipe("deepgemm")
+    >>> split = dataclasses.replace(recipe.fprop, promotion_interval=256)
+    >>> dataclasses.replace(recipe, fprop=split).fprop.promotion_interval
+    256
+    """
+
+    name: str
+    activation: Recipe
+    weight: Recipe
+    gradient: Recipe
+    weight_for_dgrad: Recipe | None = None
+    activation_for_wgrad: Recipe | None = None
+    gradient_for_wgrad: Recipe | None = None
+    fprop: ProductSettings = field(default_factory=ProductSettings)
+    dgrad: ProductSettings = field(default_factory=ProductSettings)
+    wgrad: ProductSettings = field(default_factory=ProductSettings)
+    bf16_outputs: bool = False
+
+    def _core(self) -> _core.LinearRecipe:
+        return _compiled(self)
+
+
+_CAST = ("activation", "weight", "gradient")
+_SECOND = ("weight_for_dgrad", "activation_for_wgrad", "gradient_for_wgrad")
+_PRODUCTS = ("fprop", "dgrad", "wgrad")
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(recipe: LinearRecipe) -> _core.LinearRecipe:
+    fields: dict[str, Any] = {"name": recipe.name, "bf16_outputs": recipe.bf16_outputs}
+    for name in (*_CAST, *_SECOND, *_PRODUCTS):
+        value = getattr(recipe, name)
+        fields[name] = None if value is None else value._core()
+    return _core.LinearRecipe(**fields)
+
+
+def recipe_of_fields(fields: dict[str, Any]) -> LinearRecipe:
+    """From nested dictionaries, as the library and `dataclasses.asdict` give them."""
+    fields = dict(fields)
+    for name in (*_CAST, *_SECOND):
+        if fields[name] is not None:
+            fields[name] = Recipe(**fields[name])
+    for name in _PRODUCTS:
+        settings = dict(fields[name])
+        settings["accumulator"] = AccumulatorModel(**settings["accumulator"])
+        fields[name] = ProductSettings(**settings)
+    return LinearRecipe(**fields)
+
+
+def linear_recipes() -> list[str]:
+    """The names that `linear_recipe` knows: "fp32", "bf16" and every preset.
+
+    >>> import fp8lab
+    >>> set(fp8lab.presets()) < set(fp8lab.linear_recipes())
+    True
+    """
+    return list(_core.linear_recipe_names())
+
+
+def linear_recipe(
+    name: str | LinearRecipe,
+    *,
+    hardware: str | None = None,
+    fprop: str | None = None,
+    dgrad: str | None = None,
+    wgrad: str | None = None,
+) -> LinearRecipe:
+    """A preset as its system runs a linear layer, with its FP8 products on given hardware.
+
+    By itself a preset runs as on Hopper: "te-*", "torchao-*" and "ms-amp" accumulate fprop
+    without promotion and both gradients with one every 128 terms (*read* in their sources); 1x128
+    scales promote every 128 terms everywhere; blocks of 32 run on sm_100 (*assumed*).
+
+    hardware: "sm89", "sm90", "sm100", or the name of an instruction model or definition
+    ("exact"): the accumulator of the FP8 products; casts, scales and promotion stay. fprop, dgrad,
+    wgrad: the name of a model for that product alone. ValueError for unknown names, and for a
+    model whose terms do not divide the promotion interval.
+
+    >>> import fp8lab
+    >>> fp8lab.linear_recipe("te-current").wgrad.promotion_interval
+    128
+    >>> fp8lab.linear_recipe("te-current", hardware="sm89").fprop.accumulator.terms
+    16
+    """
+    recipe = name
+    if not isinstance(recipe, LinearRecipe):
+        recipe = recipe_of_fields(_core.find_linear_recipe(recipe))
+    if hardware is not None:
+        recipe = recipe_of_fields(_core.on_hardware(recipe._core(), hardware))
+    for product, model in (("fprop", fprop), ("dgrad", dgrad), ("wgrad", wgrad)):
+        if model is not None:
+            settings = getattr(recipe, product)
+            changed = dataclasses.replace(settings, accumulator=find_model(model).accumulator)
+            recipe = dataclasses.replace(recipe, **{product: changed})
+    return recipe

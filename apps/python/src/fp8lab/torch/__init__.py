@@ -1,0 +1,56 @@
+"""PyTorch models as FP8 hardware would run them, bit for bit, on a CPU.
+
+>>> import torch, fp8lab.torch
+>>> model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 128))
+>>> model = fp8lab.torch.convert(model, "deepgemm", hardware="sm90")
+>>> model(torch.randn(4, 128)).sum().backward()
+
+`fp8lab` itself neither needs nor imports torch; this package does. Tensors are the CPU's.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "fp8lab.torch: expected PyTorch 2.4 or later (pip install torch), got none"
+    ) from error
+
+from fp8lab.torch._attention import sdpa
+from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
+from fp8lab.torch._grouped import grouped_mm
+from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
+from fp8lab.torch._scaled_mm import PLATFORMS, Platform, emulate_scaled_mm, quantize, scaled_mm
+from fp8lab.torch._seeing import (
+    LayerDifference,
+    LayerStatistics,
+    ModelComparison,
+    OperandStatistics,
+    Recording,
+    compare,
+    record,
+)
+
+__all__ = [
+    "Fp8Conv1D",
+    "Fp8Linear",
+    "LayerDifference",
+    "LayerStatistics",
+    "ModelComparison",
+    "OperandStatistics",
+    "PLATFORMS",
+    "Platform",
+    "Recording",
+    "autocast",
+    "calibrate",
+    "compare",
+    "convert",
+    "decisions",
+    "emulate_scaled_mm",
+    "grouped_mm",
+    "layers",
+    "quantize",
+    "record",
+    "restore",
+    "scaled_mm",
+    "sdpa",
+]

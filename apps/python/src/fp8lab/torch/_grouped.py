@@ -1,0 +1,69 @@
+"""Grouped and batched products: the experts of a mixture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fp8lab._linear import LinearRecipe, linear_recipe
+from fp8lab.torch._plan import plan_of, text_of
+
+
+def _linear(x: Tensor, weight: Tensor, text: str) -> Tensor:
+    """x [m, k] times weight [k, n], as a linear layer of its own: forward and backward."""
+    none = torch.empty(0, dtype=torch.int32)
+    turned = weight.t()
+    with torch.no_grad():
+        *codes, _ = torch.ops.fp8lab.quantize_weight(turned.detach(), none, text)
+    y: Tensor = torch.ops.fp8lab.linear(x, turned, None, *codes, none, none, text)[0]
+    return y
+
+
+def grouped_mm(
+    x: Tensor,
+    weight: Tensor,
+    offs: Tensor | None = None,
+    *,
+    recipe: str | LinearRecipe = "deepgemm",
+    hardware: str | None = None,
+) -> Tensor:
+    """Products of groups of tokens with their experts, in the shapes of `torch._grouped_mm`.
+
+    x [tokens, k], weight [groups, k, n] and offs [groups], where each group's rows end: [tokens, n];
+    rows past the last group are 0. Or x [groups, m, k] without offs: [groups, m, n]. Each group is
+    a linear layer of its own, scales included, whose gradients run under the recipe too; recipe and
+    hardware as for `fp8lab.linear_recipe`, without a past. Codes are made anew at each call.
+    ValueError for what does not fit.
+
+    >>> import torch, fp8lab.torch
+    >>> x, experts = torch.randn(6, 128), torch.randn(2, 128, 64)
+    >>> fp8lab.torch.grouped_mm(x, experts, torch.tensor([4, 6], dtype=torch.int32)).shape
+    torch.Size([6, 64])
+    """
+    text = text_of(linear_recipe(recipe, hardware=hardware))
+    for role, cast in plan_of(text).casts.items():
+        if cast.past_size:
+            raise ValueError(f"recipe: expected one without a past, got {cast.recipe.source} for {role}")
+    if weight.dim() != 3 or x.shape[-1] != weight.shape[1]:
+        raise ValueError(f"weight: expected [groups, {x.shape[-1]}, n], got {list(weight.shape)}")
+    if offs is None:
+        if x.dim() != 3 or len(x) != len(weight):
+            raise ValueError(f"x: expected [{len(weight)}, m, k] without offs, got {list(x.shape)}")
+        return torch.stack([_linear(one, expert, text) for one, expert in zip(x, weight)])
+    ends = _ends(offs, x, weight)
+    starts = [0, *ends[:-1]]
+    parts = [_linear(x[start:end], expert, text) for start, end, expert in zip(starts, ends, weight)]
+    rest = x.new_zeros((len(x) - ends[-1], weight.shape[2]))
+    return torch.cat([*parts, rest])
+
+
+def _ends(offs: Tensor, x: Tensor, weight: Tensor) -> list[Any]:
+    ends = offs.tolist()
+    if x.dim() != 2:
+        raise ValueError(f"x: expected [tokens, k] with offs, got {list(x.shape)}")
+    if len(ends) != len(weight) or not ends or sorted([0, *ends, len(x)]) != [0, *ends, len(x)]:
+        expected = f"{len(weight)} ends of groups, rising to at most {len(x)}"
+        raise ValueError(f"offs: expected {expected}, got {ends}")
+    return ends

@@ -1,0 +1,266 @@
+"""Linear layers whose products run as FP8 hardware would run them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from fp8lab import _core
+from fp8lab._linear import LinearRecipe, linear_recipe
+from fp8lab.torch import _ops  # noqa: F401  (registers the operators)
+from fp8lab.torch._plan import ROLES, plan_of, text_of
+
+if TYPE_CHECKING:
+    from fp8lab.torch._seeing import LayerStatistics
+
+_REMEMBERED = 64
+_SAMPLES = 1024
+
+
+class _WeightCodes(NamedTuple):
+    codes: Tensor
+    scales: Tensor
+    turned_codes: Tensor
+    turned_scales: Tensor
+
+
+def _fingerprint(x: Tensor) -> int:
+    return int(_core.fingerprint(x.detach().contiguous().view(-1).view(torch.uint8).numpy()))
+
+
+def _is_recomputing() -> bool:
+    """Whether this is activation checkpointing's second forward pass: inside a backward pass."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+class Fp8Layer:
+    """What a module has that runs its product under a `LinearRecipe`.
+
+    The pasts of delayed, windowed and calibrated scales are buffers, `fp8_activation_past`,
+    `fp8_weight_past` and `fp8_gradient_past`: bits of binary32 in int32, so that `.half()` keeps
+    them. Recipes that look at the tensor itself have none, so that `state_dict` keys stay.
+    """
+
+    _fp8_recipe: LinearRecipe
+    _fp8_text: str
+    training: bool
+
+    def _fp8_configure(self, recipe: LinearRecipe) -> None:
+        self._fp8_recipe, self._fp8_text = recipe, text_of(recipe)
+        self._fp8_calibrating = False
+        self._fp8_recorder: Callable[..., None] | None = None
+        self._fp8_forget()
+        for role, cast in plan_of(self._fp8_text).casts.items():
+            past = cast.initial_past()
+            self._fp8_set_past(role, past if past.numel() else None)
+
+    def _fp8_set_past(self, role: str, past: Tensor | None) -> None:
+        name = f"fp8_{role}_past"
+        assert isinstance(self, nn.Module)
+        if name in self._buffers:
+            self._buffers[name] = past
+        else:
+            self.register_buffer(name, past)
+
+    def _fp8_forget(self) -> None:
+        """Drops what can be made again."""
+        self._fp8_cache: tuple[Any, _WeightCodes] | None = None
+        self._fp8_log: OrderedDict[int, tuple[Tensor, Tensor]] = OrderedDict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **self.__dict__,
+            "_fp8_cache": None,
+            "_fp8_log": OrderedDict(),
+            "_fp8_recorder": None,
+            "_fp8_recording": None,
+        }
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """A checkpoint of the model as it was before its conversion has no pasts: they stay."""
+        for role in ROLES:
+            past = self._fp8_past(role)
+            if past.numel():
+                state_dict.setdefault(f"{prefix}fp8_{role}_past", past)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)  # type: ignore[misc]
+        self._fp8_forget()
+
+    def _fp8_past(self, role: str) -> Tensor:
+        past = getattr(self, f"fp8_{role}_past")
+        return torch.empty(0, dtype=torch.int32) if past is None else past
+
+    def _fp8_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x [..., in], weight [out, in], bias [out] or None, to [..., out] in x's dtype."""
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.get_autocast_dtype("cpu")
+            x, bias = x.to(dtype), None if bias is None else bias.to(dtype)
+            used = weight.to(dtype)
+        else:
+            used = weight
+        if x.shape[-1] != used.shape[1]:
+            raise ValueError(f"x: expected [..., {used.shape[1]}], got {list(x.shape)}")
+        if self._fp8_calibrating:
+            return self._fp8_calibrate(x, used, bias)
+        past, weight_past = self._fp8_pasts(x)
+        recorder = None if torch.compiler.is_compiling() else self._fp8_recorder
+        if recorder is not None:
+            past, weight_past = past.clone(), weight_past.clone()
+        codes = self._fp8_weight_codes(weight, used, weight_past)
+        y, _, _, new_past = torch.ops.fp8lab.linear(
+            x, used, bias, *codes, past, self._fp8_past("gradient"), self._fp8_text
+        )
+        self._fp8_step("activation", new_past)
+        if recorder is not None:
+            recorder(self, x, used, y, past, weight_past)
+        return y  # type: ignore[no-any-return]
+
+    def _fp8_pasts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The pasts to cast with. A recomputed pass casts with what the first one had."""
+        past, weight_past = self._fp8_past("activation"), self._fp8_past("weight")
+        if torch.compiler.is_compiling() or past.numel() + weight_past.numel() == 0:
+            return past, weight_past
+        if not self.training:
+            return past, weight_past
+        key = _fingerprint(x)
+        if not _is_recomputing():
+            self._fp8_log[key] = past.clone(), weight_past.clone()
+            if len(self._fp8_log) > _REMEMBERED:
+                self._fp8_log.popitem(last=False)
+            return past, weight_past
+        if key not in self._fp8_log:
+            raise RuntimeError(
+                f"x: expected one of the last {_REMEMBERED} inputs of the layer, since a checkpointed pass "
+                "computes them again with the scales that they had; got another"
+            )
+        return self._fp8_log[key]
+
+    def _fp8_step(self, role: str, new_past: Tensor) -> None:
+        """Moves a past on: in training, and once for a pass that is computed twice."""
+        if not self.training or new_past.numel() == 0:
+            return
+        if not torch.compiler.is_compiling() and _is_recomputing():
+            return
+        with torch.no_grad():
+            self._fp8_past(role).copy_(new_past)
+
+    def _fp8_weight_codes(self, weight: Tensor, used: Tensor, past: Tensor) -> _WeightCodes:
+        """The weight's codes: cast again when it has changed, or its scale has a past that moves."""
+        moves = past.numel() > 0 and self.training
+        key = None
+        if not torch.compiler.is_compiling() and not moves:
+            key = self._fp8_key(weight, used, past)
+            if self._fp8_cache is not None and self._fp8_cache[0] == key:
+                return self._fp8_cache[1]
+        with torch.no_grad():
+            *codes, new = torch.ops.fp8lab.quantize_weight(used.detach(), past, self._fp8_text)
+        self._fp8_step("weight", new)
+        made = _WeightCodes(*codes)
+        if key is not None:
+            self._fp8_cache = key, made
+        return made
+
+    def _fp8_key(self, weight: Tensor, used: Tensor, past: Tensor) -> tuple[Any, ...]:
+        """What tells a weight from its next state. `.data` changes a parameter behind its version
+        counter: in training all of it is read, else 1024 elements."""
+        if weight.is_inference():
+            version = 0
+        else:
+            version = weight._version
+        seen = weight.detach()
+        if not self.training and not (weight.requires_grad and torch.is_grad_enabled()):
+            flat = seen.reshape(-1) if seen.is_contiguous() else seen.t().reshape(-1)
+            seen = flat[:: max(1, flat.numel() // _SAMPLES)]
+        elif not seen.is_contiguous():
+            seen = seen.t()
+        return (
+            weight.data_ptr(),
+            version,
+            used.dtype,
+            tuple(weight.shape),
+            _fingerprint(seen),
+            _fingerprint(past) if past.numel() else 0,
+        )
+
+    def _fp8_calibrate(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The plain product, and its input shown to a calibrated scale."""
+        plan = plan_of(self._fp8_text)
+        past = self._fp8_past("activation")
+        if past.numel():
+            past.copy_(plan.casts["activation"].observed(plan.matrix(x), past))
+        return nn.functional.linear(x, weight, bias)
+
+    def statistics(self) -> LayerStatistics:
+        """What the last `fp8lab.torch.record` saw of this layer."""
+        from fp8lab.torch._seeing import statistics_of
+
+        return statistics_of(self)
+
+    def fp8_repr(self) -> str:
+        return f"recipe={self._fp8_recipe.name}"
+
+
+class Fp8Linear(Fp8Layer, nn.Linear):
+    """`nn.Linear` whose three products run under a recipe, bit for bit as the library's own layers.
+
+    recipe: a name from `fp8lab.linear_recipes()` or a `LinearRecipe`; hardware as for
+    `fp8lab.linear_recipe`. Takes x [..., in_features] in float32, bfloat16 or float16 and gives
+    [..., out_features] in its dtype: one rounding, to nearest even, of the FP32 sum after the bias
+    was added to it (a float32 x with BF16 outputs in the recipe: rounded to BF16). Gradients:
+    dX so too, dW and the bias's kept in FP32 until they take their parameter's dtype.
+
+    Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales move
+    on at each forward (activation, weight) and backward (gradient) pass, as TransformerEngine's
+    do with one update a pass; `eval()` freezes them. ValueError for tensors that are not on the CPU.
+
+    >>> import torch, fp8lab.torch
+    >>> layer = fp8lab.torch.Fp8Linear(64, 32, recipe="deepgemm", dtype=torch.bfloat16)
+    >>> layer(torch.ones(2, 3, 64, dtype=torch.bfloat16)).shape
+    torch.Size([2, 3, 32])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        recipe: str | LinearRecipe = "te-current",
+        hardware: str | None = None,
+    ) -> None:
+        super().__init__(in_features, out_features, bias, device, dtype)
+        self._fp8_configure(linear_recipe(recipe, hardware=hardware))
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._fp8_linear(input, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, {self.fp8_repr()}"
+
+    @property
+    def recipe(self) -> LinearRecipe:
+        return self._fp8_recipe
+
+
+class Fp8Conv1D(Fp8Layer, nn.Module):
+    """GPT-2's `Conv1D`, a linear layer that keeps its weight as [in, out]; `convert` makes it."""
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._fp8_linear(x, self.weight.t(), self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{tuple(self.weight.shape)}, {self.fp8_repr()}"
+
+    @property
+    def recipe(self) -> LinearRecipe:
+        return self._fp8_recipe

@@ -1,0 +1,300 @@
+"""The operators `fp8lab::quantize_weight`, `linear`, `linear_backward` and `quantize`.
+
+Their bodies run on the CPU through the library; shapes alone are known to the fake ones, which
+`torch.compile` and `opcheck` use. Codes travel as uint8, pasts as int32: the bits of binary32.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fp8lab import _core
+from fp8lab._casts import encode
+from fp8lab._recipes import Recipe
+from fp8lab.torch._plan import Cast, Codes, plan_of, threads, tiles
+
+TORCH_FP8 = {
+    "e4m3fn": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "e4m3fnuz": torch.float8_e4m3fnuz,
+    "e5m2fnuz": torch.float8_e5m2fnuz,
+}
+
+
+def require_cpu(name: str, x: Tensor) -> None:
+    if x.device.type != "cpu":
+        raise ValueError(f"{name}: expected a CPU tensor, got one on {x.device}")
+
+
+def _tensors(codes: Codes | None) -> tuple[Tensor, Tensor]:
+    if codes is None:
+        return torch.empty((0, 0), dtype=torch.uint8), torch.empty((0, 0))
+    return torch.from_numpy(codes[0]), torch.from_numpy(codes[1])
+
+
+def _codes(codes: Tensor, scales: Tensor) -> Codes:
+    return codes.contiguous().numpy(), scales.contiguous().numpy()
+
+
+def _fake_codes(like: Tensor, used: bool, recipe: Recipe, rows: Any, k: Any) -> list[Tensor]:
+    if not used:
+        return [like.new_empty((0, 0), dtype=torch.uint8), like.new_empty((0, 0), dtype=torch.float32)]
+    return [
+        like.new_empty((rows, k), dtype=torch.uint8),
+        like.new_empty(tiles(recipe, rows, k), dtype=torch.float32),
+    ]
+
+
+@torch.library.custom_op("fp8lab::quantize_weight", mutates_args=())
+def quantize_weight(
+    weight: Tensor, past: Tensor, recipe: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Codes and inverse scales of W [out, in] for fprop, of its transpose for dgrad, and the past.
+
+    What a product in higher precision does not need is empty.
+    """
+    require_cpu("weight", weight)
+    plan = plan_of(recipe)
+    cast = plan.casts["weight"]
+    first, second, new = cast.cast(plan.matrix(weight), past, cast.for_first, cast.for_second)
+    return (*_tensors(first), *_tensors(second), new)
+
+
+@quantize_weight.register_fake
+def _(weight: Tensor, past: Tensor, recipe: str) -> tuple[Tensor, ...]:
+    plan = plan_of(recipe)
+    cast = plan.casts["weight"]
+    out, k = plan.padded(weight.shape[0]), plan.padded(weight.shape[1])
+    first = _fake_codes(weight, cast.for_first, cast.recipe, out, k)
+    second = _fake_codes(weight, cast.for_second, cast.second_recipe, k, out)
+    return (*first, *second, torch.empty_like(past))
+
+
+@torch.library.custom_op("fp8lab::linear", mutates_args=())
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    w_codes: Tensor,
+    w_scales: Tensor,
+    wt_codes: Tensor,
+    wt_scales: Tensor,
+    past: Tensor,
+    gradient_past: Tensor,
+    recipe: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Y = X W^T + bias, X's codes for wgrad, and the past of X's scales.
+
+    The bias is added to the finished FP32 sum, which is then rounded once to X's dtype (to BF16
+    for a float32 X where the recipe has BF16 outputs). gradient_past is for the backward pass,
+    which moves it on in place.
+    """
+    require_cpu("x", x)
+    plan = plan_of(recipe)
+    cast = plan.casts["activation"]
+    values = plan.matrix(x)
+    first, second, new = cast.cast(values, past, cast.for_first, cast.for_second)
+    if plan.fp8["fprop"]:
+        assert first is not None
+        right = (plan.casts["weight"].recipe, _codes(w_codes, w_scales))
+        d = plan.product("fprop", (cast.recipe, first), right)
+    else:
+        d = plan.plain_product("fprop", values, plan.matrix(weight))
+    rows, out = x.numel() // max(x.shape[-1], 1), weight.shape[0]
+    d = d[:rows, :out]
+    if bias is not None:
+        d = np.ascontiguousarray(d)
+        _core.add_to_rows(d, bias.detach().float().contiguous().numpy())
+    y = rounded(d, x.dtype, plan.recipe.bf16_outputs)
+    return (y.reshape(*x.shape[:-1], out), *_tensors(second), new)
+
+
+def rounded(d: NDArray[np.float32], dtype: torch.dtype, bf16_outputs: bool) -> Tensor:
+    """The output of a product: one rounding, to the nearest, ties to even; NaN is NVIDIA's."""
+    if dtype == torch.float32 and not bf16_outputs:
+        return torch.from_numpy(d.copy())
+    name = "f16" if dtype == torch.float16 else "bf16"
+    codes = encode(d, name, profile="nvidia_nosat", dtype=np.uint16, threads=threads())
+    made = torch.from_numpy(codes).view(torch.float16 if name == "f16" else torch.bfloat16)
+    return made.to(dtype)
+
+
+@linear.register_fake
+def _(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    w_codes: Tensor,
+    w_scales: Tensor,
+    wt_codes: Tensor,
+    wt_scales: Tensor,
+    past: Tensor,
+    gradient_past: Tensor,
+    recipe: str,
+) -> tuple[Tensor, ...]:
+    plan = plan_of(recipe)
+    cast = plan.casts["activation"]
+    rows = 1
+    for extent in x.shape[:-1]:
+        rows = rows * extent
+    rows, k = plan.padded(rows), plan.padded(x.shape[-1])
+    y = x.new_empty((*x.shape[:-1], weight.shape[0]))
+    second = _fake_codes(x, cast.for_second, cast.second_recipe, k, rows)
+    return (y, *second, torch.empty_like(past))
+
+
+def _operand(cast: Cast, second: bool, codes: Codes) -> tuple[Recipe, Codes]:
+    return (cast.second_recipe if second else cast.recipe), codes
+
+
+@torch.library.custom_op("fp8lab::linear_backward", mutates_args=("gradient_past",))
+def linear_backward(
+    dy: Tensor,
+    x: Tensor | None,
+    weight: Tensor | None,
+    xt_codes: Tensor,
+    xt_scales: Tensor,
+    wt_codes: Tensor,
+    wt_scales: Tensor,
+    gradient_past: Tensor,
+    recipe: str,
+    in_features: int,
+    need_dx: bool,
+    need_dw: bool,
+    need_db: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """dX in dY's dtype; dW [out, in] and the bias's gradient in float32; empty what is not needed.
+
+    x and weight are given where their product is not in FP8. The bias's gradient is dY summed in
+    FP32 in the order of its rows.
+    """
+    require_cpu("dy", dy)
+    plan = plan_of(recipe)
+    cast = plan.casts["gradient"]
+    values = plan.matrix(dy)
+    rows, out = dy.numel() // max(dy.shape[-1], 1), dy.shape[-1]
+    first, second, new = cast.cast(
+        values, gradient_past, need_dx and cast.for_first, need_dw and cast.for_second
+    )
+    gradient_past.copy_(new)
+    dx, dw, db = dy.new_empty(0), torch.empty((0, 0)), torch.empty(0)
+    if need_dx:
+        if first is not None:
+            right = _operand(plan.casts["weight"], True, _codes(wt_codes, wt_scales))
+            d = plan.product("dgrad", _operand(cast, False, first), right)
+        else:
+            assert weight is not None
+            d = plan.plain_product("dgrad", values, plan.matrix(weight), b_transposed=True)
+        d = d[:rows, :in_features]
+        dx = rounded(d, dy.dtype, plan.recipe.bf16_outputs)
+        dx = dx.reshape(*dy.shape[:-1], in_features)
+    if need_dw:
+        if second is not None:
+            right = _operand(plan.casts["activation"], True, _codes(xt_codes, xt_scales))
+            d = plan.product("wgrad", _operand(cast, True, second), right)
+        else:
+            assert x is not None
+            d = plan.plain_product("wgrad", values, plan.matrix(x), True, True)
+        dw = torch.from_numpy(np.ascontiguousarray(d[:out, :in_features]))
+    if need_db:
+        db = torch.from_numpy(_core.column_sums(values)[:out].copy())
+    return dx, dw, db
+
+
+@linear_backward.register_fake
+def _(
+    dy: Tensor,
+    x: Tensor | None,
+    weight: Tensor | None,
+    xt_codes: Tensor,
+    xt_scales: Tensor,
+    wt_codes: Tensor,
+    wt_scales: Tensor,
+    gradient_past: Tensor,
+    recipe: str,
+    in_features: int,
+    need_dx: bool,
+    need_dw: bool,
+    need_db: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    out = dy.shape[-1]
+    dx = dy.new_empty((*dy.shape[:-1], in_features)) if need_dx else dy.new_empty(0)
+    dw_shape = (out, in_features) if need_dw else (0, 0)
+    return (
+        dx,
+        dy.new_empty(dw_shape, dtype=torch.float32),
+        dy.new_empty(out if need_db else 0, dtype=torch.float32),
+    )
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, bias, _, _, wt_codes, wt_scales, _, gradient_past, recipe = inputs
+    _, xt_codes, xt_scales, new_past = output
+    plan = plan_of(recipe)
+    ctx.mark_non_differentiable(xt_codes, xt_scales, new_past)
+    ctx.save_for_backward(
+        None if plan.fp8["wgrad"] else x,
+        None if plan.fp8["dgrad"] else weight,
+        xt_codes,
+        xt_scales,
+        wt_codes,
+        wt_scales,
+    )
+    # Not saved: the backward pass changes it, also that of an earlier use of the layer.
+    ctx.gradient_past = gradient_past
+    ctx.recipe = recipe
+    ctx.in_features = x.shape[-1]
+    ctx.weight_dtype = weight.dtype
+    ctx.bias_dtype = None if bias is None else bias.dtype
+
+
+def _backward(ctx: Any, dy: Tensor, *unused: Any) -> tuple[Any, ...]:
+    need_dx, need_dw, need_db = ctx.needs_input_grad[:3]
+    dx, dw, db = torch.ops.fp8lab.linear_backward(
+        dy,
+        *ctx.saved_tensors,
+        ctx.gradient_past,
+        ctx.recipe,
+        ctx.in_features,
+        need_dx,
+        need_dw,
+        need_db,
+    )
+    return (
+        dx if need_dx else None,
+        dw.to(ctx.weight_dtype) if need_dw else None,
+        db.to(ctx.bias_dtype) if need_db else None,
+        *(None,) * 7,
+    )
+
+
+linear.register_autograd(_backward, setup_context=_setup_context)
+
+
+@torch.library.custom_op("fp8lab::quantize", mutates_args=())
+def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes, scales and inverse scales of [rows, k] under one cast recipe without a past."""
+    require_cpu("x", x)
+    fields = json.loads(recipe)
+    values = x.detach().float().contiguous().numpy()
+    q = _core.Quantizer(Recipe(**fields)._core()).quantize(values, False, threads())
+    codes = torch.from_numpy(q["codes"]).view(TORCH_FP8[fields["format"]])
+    return codes, torch.from_numpy(q["scales"]), torch.from_numpy(q["inverse_scales"])
+
+
+@quantize_op.register_fake
+def _(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
+    cast = Recipe(**json.loads(recipe))
+    shape = tiles(cast, x.shape[0], x.shape[1])
+    return (
+        x.new_empty(x.shape, dtype=TORCH_FP8[cast.format]),
+        x.new_empty(shape, dtype=torch.float32),
+        x.new_empty(shape, dtype=torch.float32),
+    )
+

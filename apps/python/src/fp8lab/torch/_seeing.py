@@ -1,0 +1,300 @@
+"""What a recipe takes from each operand of each layer, and which layer moves the loss."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fp8lab._products import gemm
+from fp8lab._recipes import QuantizationStatistics, QuantizedTensor, Quantizer
+from fp8lab.torch._convert import layers, restore
+from fp8lab.torch._layers import Fp8Layer
+from fp8lab.torch._plan import plan_of, threads
+
+
+@dataclass(frozen=True)
+class OperandStatistics(QuantizationStatistics):
+    """What the cast of an operand for its first product took from it."""
+
+    amax: float
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """One pass of a layer. None for an operand that is not cast, or was not seen."""
+
+    activation: OperandStatistics | None
+    weight: OperandStatistics | None
+    gradient: OperandStatistics | None  #: of the output, after a backward pass
+    output_sqnr_db: float | None  #: FP32 sums of fprop against the product of what was not cast
+    accumulator_error: float | None  #: relative L2 of fprop's sums against exact ones of its codes
+
+
+@dataclass
+class _Pass:
+    x: Tensor
+    weight: Tensor
+    past: Tensor
+    weight_past: Tensor
+    gradient: Tensor | None = None
+    gradient_past: Tensor | None = None
+
+
+def _operand(
+    layer: Fp8Layer, role: str, x: Tensor | None, past: Tensor | None
+) -> tuple[OperandStatistics | None, QuantizedTensor | None]:
+    plan = plan_of(layer._fp8_text)
+    cast = plan.casts[role]
+    if x is None or past is None or not cast.for_first:
+        return None, None
+    values = plan.matrix(x)
+    quantizer = Quantizer(cast.recipe)
+    quantizer._quantizer.set_past(cast.split(past)[0] if past.numel() else np.empty(0, np.float32))
+    q = quantizer.quantize(values, threads=threads())
+    fields = dataclasses.asdict(q.statistics(values))
+    amax = float(np.abs(values).max()) if values.size else 0.0
+    return OperandStatistics(**fields, amax=amax), q
+
+
+def _product(
+    layer: Fp8Layer, seen: _Pass, a: QuantizedTensor, b: QuantizedTensor
+) -> tuple[float, float]:
+    fprop = layer._fp8_recipe.fprop
+    how: dict[str, Any] = {
+        "promotion_interval": fprop.promotion_interval,
+        "scale_order": fprop.scale_order,
+        "threads": threads(),
+    }
+    got = gemm(a, b, model=fprop.accumulator, **how).astype(np.float64)
+    exact = gemm(a, b, model="exact", **how).astype(np.float64)
+    plan = plan_of(layer._fp8_text)
+    x, weight = (plan.matrix(t).astype(np.float64) for t in (seen.x, seen.weight))
+    return _sqnr_db(got, x @ weight.T), _relative_l2(got, exact)
+
+
+def _relative_l2(got: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    norm = float(np.linalg.norm(expected))
+    error = float(np.linalg.norm(got - expected))
+    return error / norm if norm else (0.0 if error == 0 else float("inf"))
+
+
+def _sqnr_db(got: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    error = _relative_l2(got, expected)
+    return float("inf") if error == 0 else float(-20 * np.log10(error))
+
+
+class Recording:
+    """The last pass of every converted layer of a model, as `record` saw it."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names = {layer: name for name, layer in layers(model).items()}
+        self._passes: dict[str, _Pass] = {}
+
+    def _record(
+        self, layer: Fp8Layer, x: Tensor, weight: Tensor, y: Tensor, past: Tensor, weight_past: Tensor
+    ) -> None:
+        seen = _Pass(x.detach(), weight.detach().clone(), past.clone(), weight_past.clone())
+        self._passes[self._names[layer]] = seen
+        if y.requires_grad:
+
+            def keep(gradient: Tensor) -> None:
+                seen.gradient = gradient.detach()
+                seen.gradient_past = layer._fp8_past("gradient").clone()
+
+            y.register_hook(keep)
+
+    def statistics(self) -> dict[str, LayerStatistics]:
+        """By layer. Three products a layer: ask on the steps that you look at."""
+        by_layer = {layer_name: layer for layer, layer_name in self._names.items()}
+        return {name: self._of(by_layer[name], seen) for name, seen in self._passes.items()}
+
+    def _of(self, layer: Fp8Layer, seen: _Pass) -> LayerStatistics:
+        activation, a = _operand(layer, "activation", seen.x, seen.past)
+        weight, b = _operand(layer, "weight", seen.weight, seen.weight_past)
+        gradient, _ = _operand(layer, "gradient", seen.gradient, seen.gradient_past)
+        sqnr, error = (None, None) if a is None or b is None else _product(layer, seen, a, b)
+        return LayerStatistics(activation, weight, gradient, sqnr, error)
+
+    def scalars(self) -> dict[str, float]:
+        """`statistics` as a logger takes it: "layer/operand/figure" to a number."""
+        flat: dict[str, float] = {}
+        for name, one in self.statistics().items():
+            for part, value in dataclasses.asdict(one).items():
+                figures = value if isinstance(value, dict) else {"": value}
+                for figure, number in figures.items():
+                    if number is not None:
+                        flat["/".join(filter(None, (name, part, figure)))] = float(number)
+        return flat
+
+
+@contextlib.contextmanager
+def record(model: nn.Module) -> Iterator[Recording]:
+    """Keeps what enters the converted layers of a model, and their outputs' gradients.
+
+    Nothing is computed before `Recording.statistics`. Not seen inside `torch.compile`.
+
+    >>> import torch, fp8lab.torch
+    >>> model = fp8lab.torch.convert(torch.nn.Sequential(torch.nn.Linear(64, 32)), "te-current")
+    >>> with fp8lab.torch.record(model) as recording:
+    ...     model(torch.randn(16, 64)).sum().backward()
+    >>> one = recording.statistics()["0"]
+    >>> one.gradient.amax, one.output_sqnr_db > 20
+    (1.0, True)
+    >>> model[0].statistics() == one  # the same, asked of the layer
+    True
+    """
+    found = layers(model)
+    if not found:
+        raise ValueError("model: expected a converted layer, got none")
+    recording = Recording(model)
+    for layer in found.values():
+        layer._fp8_recorder = recording._record
+        layer.__dict__["_fp8_recording"] = recording
+    try:
+        yield recording
+    finally:
+        for layer in found.values():
+            layer._fp8_recorder = None
+
+
+def statistics_of(layer: Fp8Layer) -> LayerStatistics:
+    """What the last `record` saw of one layer."""
+    recording: Recording | None = layer.__dict__.get("_fp8_recording")
+    name = None if recording is None else recording._names[layer]
+    if recording is None or name not in recording._passes:
+        raise ValueError("layer: expected a pass inside fp8lab.torch.record(model), got none")
+    return recording._of(layer, recording._passes[name])
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """What it does to a batch that one layer runs as the second model has it."""
+
+    name: str
+    loss_change: float  #: of the first model, when this layer alone runs as in the second
+    output_error: float  #: relative L2 of the layer's output between the two models as they are
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """One batch in two models."""
+
+    loss_a: float
+    loss_b: float
+    layers: tuple[LayerDifference, ...]  #: the largest change of the loss first
+
+
+def _run(model: nn.Module, batch: Any, loss: Callable[[Any], Tensor] | None) -> float:
+    if isinstance(batch, Mapping):
+        output = model(**batch)
+    else:
+        output = model(*batch) if isinstance(batch, (tuple, list)) else model(batch)
+    value = loss(output) if loss is not None else getattr(output, "loss", None)
+    if value is None:
+        raise ValueError("loss: expected a function of the output, which has no .loss, got None")
+    return float(value)
+
+
+@contextlib.contextmanager
+def _outputs(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
+    seen: dict[str, Tensor] = {}
+    hooks = [
+        model.get_submodule(name).register_forward_hook(
+            lambda module, args, y, name=name: seen.__setitem__(name, y.detach().double())
+        )
+        for name in names
+    ]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextlib.contextmanager
+def _as_in(module: nn.Module, other: nn.Module) -> Iterator[None]:
+    """A module that computes as `other` does, with its own weight."""
+    kind, fields, buffers = type(module), dict(module.__dict__), dict(module._buffers)
+    try:
+        if isinstance(other, Fp8Layer):
+            if not isinstance(module, Fp8Layer):
+                module.__dict__["_fp8_original"] = kind
+            module.__class__ = type(other)
+            module._fp8_configure(other._fp8_recipe)  # type: ignore[operator]
+            for role in ("activation", "weight", "gradient"):
+                past = other._fp8_past(role)
+                module._fp8_set_past(role, past.clone() if past.numel() else None)  # type: ignore[operator]
+        else:
+            restore(module)
+        yield
+    finally:
+        module.__class__ = kind
+        module.__dict__.clear()
+        module.__dict__.update(fields)
+        module._buffers.clear()
+        module._buffers.update(buffers)
+
+
+def compare(
+    model_a: nn.Module,
+    model_b: nn.Module,
+    batch: Any,
+    *,
+    loss: Callable[[Any], Tensor] | None = None,
+) -> ModelComparison:
+    """Runs a batch in two models of the same weights and says which layer moves the loss.
+
+    The models differ in recipes; either may be unconverted. batch: keyword arguments as a mapping,
+    positional ones as a tuple or list, or one tensor. loss: a function of the output; None takes
+    its `.loss`. Each layer that is converted in either is run once in model_a as model_b has it:
+    layers + 2 passes, in eval mode without gradients, so that no state moves. ValueError where
+    modules do not match.
+
+    >>> import copy, torch, fp8lab.torch
+    >>> plain = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 16))
+    >>> fp8 = fp8lab.torch.convert(copy.deepcopy(plain), "te-current")
+    >>> x = torch.randn(8, 64)
+    >>> found = fp8lab.torch.compare(plain, fp8, x, loss=lambda y: y.square().mean())
+    >>> sorted(one.name for one in found.layers), found.loss_a != found.loss_b
+    (['0', '2'], True)
+    """
+    names = [n for n, _ in model_a.named_modules() if n in (layers(model_a) | layers(model_b))]
+    missing = (layers(model_a).keys() | layers(model_b).keys()) - set(names)
+    if missing or not names:
+        what = ", ".join(sorted(missing)[:4]) or "no converted layer"
+        raise ValueError(f"model_b: expected the modules of model_a, some converted, got {what}")
+    modes = [(m, m.training) for model in (model_a, model_b) for m in model.modules()]
+    try:
+        for model in (model_a, model_b):
+            model.eval()
+        with torch.no_grad():
+            return _compared(model_a, model_b, names, batch, loss)
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _compared(
+    model_a: nn.Module, model_b: nn.Module, names: list[str], batch: Any, loss: Any
+) -> ModelComparison:
+    with _outputs(model_a, names) as a:
+        loss_a = _run(model_a, batch, loss)
+    with _outputs(model_b, names) as b:
+        loss_b = _run(model_b, batch, loss)
+    found = []
+    for name in names:
+        with _as_in(model_a.get_submodule(name), model_b.get_submodule(name)):
+            changed = _run(model_a, batch, loss) - loss_a
+        error = _relative_l2(b[name].numpy(), a[name].numpy()) if name in a and name in b else 0.0
+        found.append(LayerDifference(name, changed, error))
+    found.sort(key=lambda one: -abs(one.loss_change))
+    return ModelComparison(loss_a, loss_b, tuple(found))
+

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# usage: run.sh WHEELS PYTHON
+# Installs the wheel in WHEELS into PYTHON's environment, which has torch (`./dev torch` makes it),
+# and runs the tests and examples of fp8lab.torch and those of its docstrings.
+set -euo pipefail
+tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+python=$(realpath -s "$2")
+"$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
+  --force-reinstall "$1"/fp8lab-*.whl
+
+# On a busy machine a thread that waits must give its core away.
+export OMP_WAIT_POLICY=passive
+"$python" -m pytest -q -rs --durations=5 --doctest-modules -p no:cacheprovider \
+  --rootdir "$tests" "$tests" "$tests/../test_torch.py" --pyargs fp8lab.torch
+
+for example in "$tests"/../../examples/*.py; do
+  echo "== $(basename "$example")"
+  "$python" "$example"
+done

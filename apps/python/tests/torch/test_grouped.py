@@ -1,0 +1,60 @@
+"""Grouped products against one linear layer a group."""
+
+import pytest
+import torch
+from conftest import assert_same_bits, log_normal
+
+import fp8lab.torch
+
+
+def expert(weight, recipe):
+    layer = fp8lab.torch.Fp8Linear(*weight.shape, False, recipe=recipe)
+    with torch.no_grad():
+        layer.weight.copy_(weight.t())
+    return layer
+
+
+@pytest.mark.parametrize("recipe", ["deepgemm", "te-current"])
+def test_groups_are_layers_of_their_own(recipe):
+    ends = [40, 40, 168, 200]  # the second expert sees no token
+    x = log_normal(210, 128).requires_grad_()
+    weight = log_normal(4, 128, 64, seed=1).requires_grad_()
+    dy = log_normal(210, 64, seed=2)
+    y = fp8lab.torch.grouped_mm(x, weight, torch.tensor(ends, dtype=torch.int32), recipe=recipe)
+    y.backward(dy)
+    assert y.shape == (210, 64) and not y[200:].any() and not x.grad[200:].any()
+    start = 0
+    for group, end in enumerate(ends):
+        layer = expert(weight[group], recipe)
+        part = x.detach()[start:end].clone().requires_grad_()
+        expected = layer(part)
+        expected.backward(dy[start:end])
+        assert_same_bits(y[start:end], expected)
+        assert_same_bits(x.grad[start:end], part.grad)
+        assert_same_bits(weight.grad[group], layer.weight.grad.t().contiguous())
+        start = end
+
+
+def test_batches():
+    x, weight = log_normal(3, 16, 128), log_normal(3, 128, 32, seed=1)
+    y = fp8lab.torch.grouped_mm(x, weight, recipe="deepgemm", hardware="sm100")
+    for group in range(3):
+        layer = fp8lab.torch.convert(
+            torch.nn.Sequential(torch.nn.Linear(128, 32, bias=False)), "deepgemm", hardware="sm100"
+        )
+        with torch.no_grad():
+            layer[0].weight.copy_(weight[group].t())
+        assert_same_bits(y[group], layer(x[group]).detach())
+
+
+def test_errors_name_the_argument():
+    x, weight = torch.ones(6, 16), torch.ones(2, 16, 8)
+    for offs in ([4], [4, 7], [5, 4]):
+        with pytest.raises(ValueError, match="offs: expected 2 ends of groups, rising to at most 6"):
+            fp8lab.torch.grouped_mm(x, weight, torch.tensor(offs))
+    with pytest.raises(ValueError, match=r"weight: expected \[groups, 16, n\]"):
+        fp8lab.torch.grouped_mm(x, weight.mT, torch.tensor([4, 6]))
+    with pytest.raises(ValueError, match=r"x: expected \[2, m, k\] without offs"):
+        fp8lab.torch.grouped_mm(x, weight)
+    with pytest.raises(ValueError, match="recipe: expected one without a past, got delayed"):
+        fp8lab.torch.grouped_mm(x, weight, torch.tensor([4, 6]), recipe="te-delayed")

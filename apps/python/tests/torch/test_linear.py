@@ -1,0 +1,293 @@
+"""Fp8Linear against the library's own training path, bit for bit, and its state."""
+
+import copy
+import io
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_same_bits, log_normal
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import fp8lab
+import fp8lab.torch
+from fp8lab import _core
+
+CALIBRATED = {"calibration", "momentum"}
+RECIPES = [
+    name
+    for name in fp8lab.linear_recipes()
+    if fp8lab.linear_recipe(name).activation.source not in CALIBRATED
+]
+
+
+def linear(recipe, out=128, k=256, bias=False, seed=3, **options):
+    layer = fp8lab.torch.Fp8Linear(k, out, bias, recipe=recipe, **options)
+    with torch.no_grad():
+        layer.weight.copy_(log_normal(out, k, seed=seed))
+        if bias:
+            layer.bias.copy_(log_normal(out, seed=seed + 1))
+    return layer
+
+
+def step(layer, x, dy):
+    x = x.clone().requires_grad_()
+    layer.zero_grad()
+    y = layer(x)
+    y.backward(dy)
+    return y.detach(), x.grad, layer.weight.grad
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_steps_have_the_bits_of_the_library_s_own_layer(name):
+    layer = linear(name)
+    own = _core.LinearLayer(fp8lab.linear_recipe(name)._core())
+    for i in range(3):
+        x, dy = log_normal(128, 256, seed=10 + i), log_normal(128, 128, seed=20 + i)
+        expected = own.step(x.numpy(), layer.weight.detach().numpy(), dy.numpy(), 2)
+        for what, got, value in zip(("y", "dx", "dw"), step(layer, x, dy), expected):
+            assert_same_bits(got, torch.from_numpy(value), f"{name} step {i} {what}")
+        with torch.no_grad():
+            layer.weight.add_(log_normal(128, 256, seed=30 + i), alpha=0.1)
+
+
+def test_recipes_differ():
+    x = log_normal(128, 256)
+    names = ("deepgemm", "te-current", "bf16", "fp32")
+    outputs = {linear(name)(x).detach().numpy().tobytes() for name in names}
+    assert len(outputs) == len(names)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_dimensions_bias_and_dtypes(dtype):
+    layer = linear("te-current", out=48, k=80, bias=True).to(dtype)
+    x = log_normal(2, 3, 5, 80).to(dtype).requires_grad_()
+    y = layer(x)
+    assert y.shape == (2, 3, 5, 48) and y.dtype == dtype
+    a = fp8lab.quantize(x.detach().float().numpy().reshape(30, 80), "te-current")
+    b = fp8lab.quantize(layer.weight.detach().float().numpy(), "te-current", "weight")
+    d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3") + layer.bias.detach().float().numpy()
+    rounded = torch.from_numpy(d).to(torch.bfloat16 if dtype == torch.float32 else dtype).to(dtype)
+    assert_same_bits(y.reshape(30, 48), rounded)
+
+    dy = log_normal(2, 3, 5, 48, seed=9).to(dtype)
+    y.backward(dy)
+    assert x.grad.shape == x.shape and x.grad.dtype == dtype
+    assert layer.weight.grad.dtype == dtype and layer.bias.grad.dtype == dtype
+    total = np.zeros(48, np.float32)
+    for row in dy.float().numpy().reshape(30, 48):
+        total += row
+    assert_same_bits(layer.bias.grad, torch.from_numpy(total).to(dtype))
+
+
+@pytest.mark.parametrize("recipe", ["deepgemm", "te-blockwise", "te-mxfp8"])
+def test_any_size_runs_padded(recipe):
+    """Zeros past the end change no other element: the same layer with zeros of the user's own."""
+    layer, big = linear(recipe, out=72, k=200), linear(recipe, out=128, k=256)
+    with torch.no_grad():
+        big.weight.zero_()
+        big.weight[:72, :200] = layer.weight
+    x, dy = log_normal(37, 200), log_normal(37, 72, seed=4)
+    pad = nn.functional.pad
+    wide = step(big, pad(x, (0, 56, 0, 91)), pad(dy, (0, 56, 0, 91)))
+    for got, whole in zip(step(layer, x, dy), wide):
+        assert_same_bits(got, whole[: got.shape[0], : got.shape[1]])
+
+
+def test_no_rows():
+    layer = linear("te-current", bias=True)
+    x = torch.empty(0, 256, requires_grad=True)
+    y = layer(x)
+    y.sum().backward()
+    assert y.shape == (0, 128) and x.grad.shape == (0, 256)
+    assert not layer.weight.grad.any() and not layer.bias.grad.any()
+
+
+def test_results_do_not_depend_on_threads_or_the_float_mode():
+    layer = linear("deepgemm", bias=True)
+    x, dy = log_normal(64, 256), log_normal(64, 128, seed=5)
+    expected = step(layer, x, dy)
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        got = step(layer, x, dy)
+    finally:
+        torch.set_flush_denormal(False)
+    for one, other in zip(got, expected):
+        assert_same_bits(one, other)
+
+
+def test_hardware_changes_the_accumulator_alone():
+    x = torch.rand(16, 4096)
+    results = {}
+    for hardware in ("sm89", "sm90", "sm100", "exact"):
+        layer = fp8lab.torch.Fp8Linear(4096, 16, False, recipe="te-current", hardware=hardware)
+        with torch.no_grad():
+            layer.weight.copy_(torch.linspace(0.5, 1, 16 * 4096).reshape(16, 4096))
+        results[hardware] = layer(x).detach()
+    a = fp8lab.quantize(x.numpy(), "te-current")
+    b = fp8lab.quantize(layer.weight.detach().numpy(), "te-current", "weight")
+    exact = torch.from_numpy(fp8lab.gemm(a, b, model="exact")).bfloat16().float()
+    assert_same_bits(results["exact"], exact)
+    error = {h: float(((r - exact).norm() / exact.norm())) for h, r in results.items()}
+    assert error["sm100"] < error["sm90"] and error["sm90"] > 1e-3
+    assert not torch.equal(results["sm89"], results["sm90"])
+    with pytest.raises(ValueError, match="expected .*, got 'sm9'"):
+        fp8lab.torch.Fp8Linear(16, 16, hardware="sm9")
+
+
+def casts_of(monkeypatch):
+    calls = []
+    original = torch.ops.fp8lab.quantize_weight
+
+    class Counted:
+        def __call__(self, *args):
+            calls.append(1)
+            return original(*args)
+
+    monkeypatch.setattr(torch.ops.fp8lab, "quantize_weight", Counted())
+    return calls
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_weight_is_cast_again_when_it_changes(monkeypatch, training):
+    layer = linear("te-current").train(training)
+    x = log_normal(8, 256)
+    calls = casts_of(monkeypatch)
+
+    def run():
+        with torch.set_grad_enabled(training):
+            return layer(x).detach()
+
+    first = run()
+    assert_same_bits(run(), first)
+    assert len(calls) == 1
+    changes = [
+        lambda: layer.weight.mul_(2),
+        lambda: layer.weight.data.mul_(0.5),  # behind the version counter
+        lambda: setattr(layer.weight, "data", layer.weight.data * 4),
+        lambda: layer.load_state_dict({"weight": log_normal(128, 256, seed=77)}),
+    ]
+    if training:
+        changes.append(lambda: layer.weight.data[5, 7:8].fill_(1e4))
+    for i, change in enumerate(changes):
+        with torch.no_grad():
+            change()
+        fresh = linear("te-current")
+        fresh.weight = layer.weight
+        assert_same_bits(run(), fresh(x).detach(), f"change {i}")
+        assert len(calls) == 2 + 2 * i + 1
+    assert layer._fp8_cache is not None
+
+
+def test_delayed_scales_move_in_training_and_freeze_in_eval():
+    layer = linear("te-delayed")
+    assert set(layer.state_dict()) == {
+        "weight", "fp8_activation_past", "fp8_weight_past", "fp8_gradient_past",
+    }
+    x = log_normal(16, 256)
+    before = copy.deepcopy(layer.state_dict())
+    layer.eval()(x)
+    for name, value in layer.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    layer.train()
+    layer(x).sum().backward()
+    quantizer = fp8lab.Quantizer("te-delayed")
+    quantizer.quantize(x.numpy())
+    expected = quantizer._quantizer.past()
+    np.testing.assert_array_equal(layer.fp8_activation_past.numpy().view(np.float32), expected)
+    assert layer.fp8_activation_past.view(torch.float32)[0] == 448 / x.abs().max()
+    for name, value in layer.state_dict().items():
+        assert torch.equal(value, before[name]) == (name == "weight"), name
+
+
+def test_state_is_saved_and_older_checkpoints_load():
+    layer = linear("te-delayed")
+    for i in range(3):
+        layer(log_normal(16, 256, seed=i)).sum().backward()
+    x, dy = log_normal(16, 256, seed=9), log_normal(16, 128, seed=8)
+
+    def saved(obj):
+        file = io.BytesIO()
+        torch.save(obj, file)
+        file.seek(0)
+        return torch.load(file, weights_only=False)
+
+    other = linear("te-delayed", seed=50)
+    other.load_state_dict(saved(layer.state_dict()))
+    twins = [copy.deepcopy(layer), saved(layer), other, copy.deepcopy(layer).bfloat16().float()]
+    twins[-1].weight.data.copy_(layer.weight)
+    expected = step(layer, x, dy)
+    for twin in twins:
+        for got, value in zip(step(twin, x, dy), expected):
+            assert_same_bits(got, value)
+    plain = nn.Linear(256, 128, bias=False)
+    linear("te-delayed").load_state_dict(plain.state_dict())
+    with pytest.raises(RuntimeError, match="weight"):
+        linear("te-delayed").load_state_dict({})
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("recipe", ["te-delayed", "ms-amp", "deepgemm"])
+def test_checkpointing_changes_nothing(recipe, reentrant):
+    def train(wrap):
+        torch.manual_seed(0)
+        blocks = nn.ModuleList(
+            nn.Sequential(linear(recipe, 64, 64, True, seed=i), nn.GELU(), linear(recipe, 64, 64, seed=i + 7))
+            for i in range(2)
+        )
+        optimizer = torch.optim.SGD(blocks.parameters(), 0.01)
+        for i in range(4):
+            # The first block runs twice before the backward pass.
+            h = log_normal(16, 64, seed=i).requires_grad_()
+            for block in (blocks[0], blocks[0], blocks[1]):
+                h = wrap(block, h)
+            h.square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return blocks.state_dict()
+
+    plain = train(lambda block, h: block(h))
+    again = train(lambda block, h: checkpoint(block, h, use_reentrant=reentrant))
+    for name, value in plain.items():
+        assert_same_bits(again[name], value, name)
+
+
+def test_calibrated_scales():
+    layer = fp8lab.torch.convert(nn.Sequential(nn.Linear(64, 32, bias=False)), "inference-static")
+    batches = [log_normal(8, 64, seed=i) for i in range(3)]
+    with pytest.raises(ValueError, match="calibration: expected at least one tensor"):
+        layer(batches[0])
+    with fp8lab.torch.calibrate(layer):
+        for batch in batches:
+            layer(batch)
+    quantizer = fp8lab.Quantizer("inference-static")
+    for batch in batches:
+        quantizer.observe(batch.numpy())
+    a = quantizer.quantize(batches[1].numpy())
+    b = fp8lab.quantize(layer[0].weight.detach().numpy(), "inference-static", "weight")
+    expected = torch.from_numpy(fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")).bfloat16().float()
+    assert_same_bits(layer(batches[1]).detach(), expected)
+    with pytest.raises(ValueError, match="expected a layer under a recipe that is calibrated"):
+        with fp8lab.torch.calibrate(fp8lab.torch.Fp8Linear(16, 16)):
+            pass
+
+
+def test_torch_autocast_casts_like_linear():
+    layer = linear("te-current", bias=True)
+    x = log_normal(8, 256)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = layer(x)
+    half = copy.deepcopy(layer).bfloat16()
+    assert_same_bits(y, half(x.bfloat16()))
+    y.sum().backward()
+    assert layer.weight.grad.dtype == torch.float32
+
+
+def test_bad_input_says_what_was_expected():
+    layer = linear("te-current")
+    with pytest.raises(ValueError, match=r"x: expected \[..., 256\], got \[3, 5\]"):
+        layer(torch.zeros(3, 5))
+    with pytest.raises(ValueError, match="recipe: expected one of .*, got 'nothing'"):
+        fp8lab.torch.Fp8Linear(16, 16, recipe="nothing")

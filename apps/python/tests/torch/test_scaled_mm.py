@@ -1,0 +1,137 @@
+"""`scaled_mm` against mmaemu, whose model was compared with recordings of the chips."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_same_bits, bits, log_normal
+
+import fp8lab
+import fp8lab.torch
+
+mmaemu = pytest.importorskip("mmaemu")
+
+OUTPUTS = [torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn]
+PROFILES = {"h100": "hopper", "rtx4060": "ada"}
+SPLITS = {"h100": (3, "contiguous"), "rtx4060": (3, "pairwise")}
+LEAST_OUTPUTS = 1_000_000
+
+
+def operands(m, n, k, seed, dtypes=(torch.float8_e4m3fn, torch.float8_e4m3fn)):
+    a = (log_normal(m, k, seed=seed) * 4).clamp(-448, 448).to(dtypes[0])
+    b = (log_normal(n, k, seed=seed + 1) * 4).clamp(-448, 448).to(dtypes[1])
+    return a, b.t()
+
+
+def differing(a, b, out, fast, platform, splitk, scale=2.0**-7):
+    scales = torch.tensor(scale * 1.1), torch.tensor(0.73)
+    result = torch.tensor(3.3)
+    common = dict(scale_result=result, out_dtype=out, use_fast_accum=fast, splitk=splitk)
+    ours = fp8lab.torch.scaled_mm(a, b, *scales, platform=platform, **common)
+    theirs = mmaemu.scaled_mm(a, b, *scales, profile=PROFILES[platform], **common)
+    return int((bits(ours) != bits(theirs)).sum()), ours.numel()
+
+
+def test_a_million_outputs_have_mmaemu_s_bits():
+    outputs = different = 0
+    for seed, platform in enumerate(PROFILES):
+        for fast in (True, False):
+            for out in OUTPUTS:
+                for shape, splitk in (((224, 256, 272), 1), ((96, 112, 656), SPLITS[platform])):
+                    a, b = operands(*shape, seed=10 * seed + len(str(out)))
+                    bad, count = differing(a, b, out, fast, platform, splitk)
+                    different, outputs = different + bad, outputs + count
+    print(f"{different} of {outputs} outputs differ from mmaemu {mmaemu.__version__}")
+    assert different == 0
+    assert outputs >= LEAST_OUTPUTS
+
+
+def test_more_splits_formats_and_specials():
+    for platform, scheme in (("h100", "contiguous"), ("rtx4060", "serial"), ("rtx4060", "pairwise")):
+        for parts in (2, 4, 5):
+            for fast in (True, False):
+                a, b = operands(16, 16, 592, parts)
+                assert differing(a, b, torch.float32, fast, platform, (parts, scheme))[0] == 0
+    for dtypes in ((torch.float8_e5m2, torch.float8_e4m3fn), (torch.float8_e4m3fn, torch.float8_e5m2)):
+        a, b = operands(32, 32, 256, 5, dtypes)
+        assert differing(a, b, torch.bfloat16, False, "h100", 1)[0] == 0
+    a, b = operands(32, 32, 64, 6)
+    a.view(torch.uint8)[3, 5] = 0x7F
+    for out in OUTPUTS:
+        for scale in (2.0**-140, 2.0**120):
+            assert differing(a, b, out, True, "h100", 1, scale)[0] == 0
+
+
+def test_the_comparison_can_fail():
+    """The chip's accumulator, promotion and split all show in the bits that are compared."""
+    a, b = operands(64, 64, 512, 1)
+    one = torch.tensor(1.0)
+    how = dict(out_dtype=torch.float32, splitk=1)
+    base = fp8lab.torch.scaled_mm(a, b, one, one, use_fast_accum=True, **how)
+    others = [
+        fp8lab.torch.scaled_mm(a, b, one, one, use_fast_accum=False, **how),
+        fp8lab.torch.scaled_mm(a, b, one, one, use_fast_accum=True, platform="rtx4060", **how),
+        fp8lab.torch.scaled_mm(
+            a, b, one, one, use_fast_accum=True, out_dtype=torch.float32, splitk=(2, "contiguous")
+        ),
+    ]
+    for other in others:
+        assert (bits(base) != bits(other)).mean() > 0.2
+
+
+def test_recorded_splits():
+    a, b = operands(64, 5760, 1920, 3)
+    one = torch.ones(())
+    how = dict(out_dtype=torch.bfloat16, use_fast_accum=True)
+    found = fp8lab.torch.scaled_mm(a, b, one, one, splitk="recorded", **how)
+    assert_same_bits(found, fp8lab.torch.scaled_mm(a, b, one, one, splitk=1, **how))
+
+
+def test_row_wise_scales_and_bias():
+    a, b = operands(48, 64, 256, 2)
+    scale_a, scale_b = log_normal(48, 1).abs(), log_normal(1, 64, seed=1).abs()
+    bias = log_normal(64, seed=2).bfloat16()
+    got = fp8lab.torch.scaled_mm(a, b, scale_a, scale_b, bias, out_dtype=torch.bfloat16)
+    codes = [x.view(torch.uint8).numpy() for x in (a, b.t())]
+    total = fp8lab.gemm(
+        *codes, a_format="e4m3fn", b_format="e4m3fn", model="sm90.wgmma.e4m3", promotion_interval=128
+    )
+    expected = (total * scale_b.numpy()) * scale_a.numpy() + bias.float().numpy()
+    assert_same_bits(got, torch.from_numpy(expected).bfloat16())
+
+
+def test_errors_name_the_argument():
+    a, b = operands(16, 32, 64, 0)
+    one = torch.ones(())
+    call = fp8lab.torch.scaled_mm
+    with pytest.raises(ValueError, match="platform: expected one of h100, .*, got 'h900'"):
+        call(a, b, one, one, platform="h900")
+    with pytest.raises(ValueError, match=r"scale_a: expected float32, one value or \[16, 1\], got .* \[1, 16\]"):
+        call(a, b, torch.ones(1, 16), one)
+    with pytest.raises(ValueError, match="input: expected float8_e4m3fn or float8_e5m2, got torch.float32"):
+        call(a.float(), b, one, one)
+    with pytest.raises(ValueError, match="splitk: expected a scheme of h100"):
+        call(a, b, one, one, splitk=(2, "serial"))
+    with pytest.raises(ValueError, match=r"mat2: expected \[64, n\], got \[32, 16\]"):
+        call(a, b.reshape(32, 64)[:, :16], one, one)
+
+
+def test_the_patch_gives_torchao_s_modules_hopper_s_bits():
+    float8 = pytest.importorskip("torchao.float8")
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 128, bias=False))
+    config = float8.Float8LinearConfig.from_recipe_name("tensorwise")
+    theirs = float8.convert_to_float8_training(model, config=config)
+    x = log_normal(64, 256).bfloat16().requires_grad_()
+    theirs = theirs.bfloat16()
+    with fp8lab.torch.emulate_scaled_mm("h100"):
+        y = theirs(x)
+        y.backward(log_normal(64, 128, seed=4).bfloat16())
+    ours = fp8lab.torch.Fp8Linear(256, 128, False, dtype=torch.bfloat16, recipe="torchao-tensorwise")
+    with torch.no_grad():
+        ours.weight.copy_(theirs[0].weight)
+    z = x.detach().clone().requires_grad_()
+    w = ours(z)
+    w.backward(log_normal(64, 128, seed=4).bfloat16())
+    assert_same_bits(y, w)
+    assert_same_bits(x.grad, z.grad)
+    assert_same_bits(theirs[0].weight.grad, ours.weight.grad)

@@ -1,0 +1,32 @@
+#pragma once
+// The gradients of attention for a forward pass that ran in FP8: those of exact attention at the
+// values that were given, since every cast counts as the identity (straight through).
+
+#include <span>
+#include <vector>
+
+#include "fp8lab/attention/attention.hpp"
+
+namespace fp8lab {
+
+/// In the shapes of Q, K and V.
+struct AttentionGradients {
+  std::vector<float> dq;
+  std::vector<float> dk;
+  std::vector<float> dv;
+};
+
+/// With P = softmax(softmax_scale Q K^T) of the given values and delta the row sums of dO * O:
+///   dV = P^T dO,   dS = P * (dO V^T - delta),   dQ = softmax_scale dS K,   dK = softmax_scale dS^T
+///   Q,
+/// in FP64, rounded to binary32 once. `o` [heads, m, d_v] is the forward pass's own output, as
+/// FlashAttention's backward kernels take it; dK and dV of a group of heads are summed. A row that
+/// sees nothing has no gradient. FlashAttention-3 has no FP8 backward pass; *assumed* is that one
+/// in higher precision follows an FP8 forward pass. The result does not depend on threads; the C
+/// library's `exp` decides the last bit of a P. Throws `Error` for shapes that do not fit.
+AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<const float> q,
+                                      std::span<const float> k, std::span<const float> v,
+                                      std::span<const float> o, std::span<const float> d_o,
+                                      const AttentionOptions& options);
+
+}  // namespace fp8lab
