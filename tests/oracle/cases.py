@@ -5,8 +5,12 @@ A case is drawn from the unit's formats and widths alone; what it gives is for t
 
 from dataclasses import dataclass, field
 
+from codes import code, exponents, low_code, specials
 from exact import F16, FORMATS
-from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown
+from units import ExactSum, Fma, FlushedGroups, FusedDot, Halves, RoundDown
+
+KINDS = ("codes", "spread", "cut", "far_c", "ties", "cancel", "tiny", "bottom", "subnormals", "large", "zeros",
+         "special", "down")
 
 
 @dataclass
@@ -17,47 +21,6 @@ class Case:
     c: int  # binary32 bits
     scales_a: list = field(default_factory=list)  # codes, one a block
     scales_b: list = field(default_factory=list)
-
-
-def exponents(name):
-    """Smallest and largest exponent of a normal number."""
-    f = FORMATS[name]
-    top = (1 << f.exponent_bits) - (2 if f.specials == "ieee" else 1)
-    return f.min_exponent, top - f.bias
-
-
-def code(name, negative, exponent, mantissa=0):
-    """Storage word of a number with this exponent, a power of two if `mantissa` is 0; below the normal numbers a
-    subnormal, or zero."""
-    f = FORMATS[name]
-    low, top = exponents(name)
-    mantissa &= (1 << f.mantissa_bits) - 1
-    if exponent < low:
-        magnitude = ((1 << f.mantissa_bits) | mantissa) >> min(low - exponent, 40)
-    else:
-        magnitude = (min(exponent, top) + f.bias << f.mantissa_bits) | mantissa
-    magnitude_bits = f.exponent_bits + f.mantissa_bits
-    if f.specials == "fn" and magnitude == (1 << magnitude_bits) - 1:
-        magnitude -= 1
-    if f.specials == "fnuz" and magnitude == 0:
-        negative = False
-    return (magnitude | int(negative) << magnitude_bits) << f.low_bits
-
-
-def specials(name):
-    """NaNs, infinities, zeros, the largest and the smallest numbers."""
-    f = FORMATS[name]
-    bits = f.exponent_bits + f.mantissa_bits
-    infinite = (1 << f.exponent_bits) - 1 << f.mantissa_bits
-    found = [0, 1, code(name, False, *(exponents(name)[1], -1)), code(name, False, exponents(name)[0])]
-    if f.specials == "ieee":
-        found += [infinite, infinite, infinite | 1]
-    elif f.specials == "fn":
-        found += [(1 << bits) - 1]
-    if f.specials == "fnuz":
-        return found + [x | 1 << bits for x in found]
-    return [x << f.low_bits if i not in (2, 3) else x for i, x in enumerate(found)] + \
-        [(x << f.low_bits if i not in (2, 3) else x) | 1 << bits + f.low_bits for i, x in enumerate(found)]
 
 
 def cuts_of(unit):
@@ -256,9 +219,14 @@ class Drawer:
     def cancel(self):
         """Large terms that cancel, exactly or nearly; what is left is small."""
         e = self.top_exponent(10)
-        pairs = [self.product(e - self.rng.randrange(3), self.sign()) for _ in range(self.rng.choice([1, 2, self.step // 2]))]
+        count = self.rng.choice([1, 2, self.step // 2])
+        pairs = [self.product(e - self.rng.randrange(3), self.sign()) for _ in range(count)]
         sign_bit = [1 << 4 * FORMATS[name].digits - 1 if name != "e2m1" else 8 for name in self.names]
         with_c = self.rng.random() < 0.4
+        if with_c and self.sign():
+            negative = self.sign()
+            self.put(self.power(e, negative))
+            return self.number(e, not negative, self.rng.choice([0, 0, 1 << 13, 1, -1]))
         for a, b in pairs:
             self.put((a, b))
             if not with_c:
@@ -284,18 +252,14 @@ class Drawer:
 
     def subnormals(self):
         """Subnormal operands, whose stored exponents stand above their values."""
-        def low_code(name):
-            f = FORMATS[name]
-            bits = f.exponent_bits + f.mantissa_bits + f.low_bits
-            return (self.rng.randint(0, (1 << f.mantissa_bits) - 1) << f.low_bits) | int(self.sign()) << bits
-
         def other(name, spread):
             low, top = exponents(name)
             return code(name, self.sign(), min(top, low + self.rng.randrange(spread)), self.mantissa())
+
         spread = self.rng.choice([3, 30, 250])
         for _ in range(self.rng.choice([1, 2, 4, self.step])):
-            self.put((low_code(self.names[0]), other(self.names[1], spread)) if self.sign() else
-                     (other(self.names[0], spread), low_code(self.names[1])))
+            self.put((low_code(self.names[0], self.rng), other(self.names[1], spread)) if self.sign() else
+                     (other(self.names[0], spread), low_code(self.names[1], self.rng)))
         for _ in range(self.rng.choice([0, 1, 2])):
             self.put(self.product(self.low + self.rng.randrange(2 * spread), self.sign()))
         if "fnuz" in self.names[0] + self.names[1]:
@@ -370,97 +334,5 @@ class Drawer:
             pair = [self.rng.choice(specials(name)) for name in self.names]
             side = self.rng.choice([0, 1, 2])
             self.pairs[i] = tuple(x if side in (2, j) else self.any_code(self.names[j]) for j, x in enumerate(pair))
-        return self.rng.choice([self.zero_c(), self.number(0), 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF, 0x7F800001,
-                                0x7F7FFFFF, 0xFF7FFFFF, self.number(0), self.number(5)])
-
-
-class Fp4Drawer(Drawer):
-    """E2M1 with scales, where the groups' scales decide and the elements have two bits."""
-
-    def draw_scales(self, kind):
-        blocks = self.terms // self.entry.scales[1]
-        name = self.entry.scales[0]
-        draw = getattr(self, f"{name}_{kind}", None) or getattr(self, name)
-        spread = self.rng.choice([1, 4, 12, 20])
-        sa, sb = ([draw(spread) for _ in range(blocks)] for _ in "ab")
-        self.shift = self.scale_exponent(sa[0]) + self.scale_exponent(sb[0])
-        return sa, sb
-
-    def scale_exponent(self, scale):
-        return scale - 127 if self.entry.scales[0] == "ue8m0" else max(scale >> 3 & 15, 1) - 7
-
-    def ue8m0(self, spread):
-        return 127 + self.rng.randint(-spread, spread)
-
-    def ue8m0_tiny(self, spread):
-        return self.rng.randint(0, 127)
-
-    def ue8m0_bottom(self, spread):
-        return 127 - 86 + self.rng.randint(-3, 3)
-
-    def ue8m0_large(self, spread):
-        return self.rng.randint(150, 254)
-
-    def ue8m0_special(self, spread):
-        return self.rng.choice([0, 254, 127, 127, 127, 128, 255 if spread == 1 else 120])
-
-    def ue4m3(self, spread):
-        return self.rng.choice([self.rng.randrange(0x7F), 0x38, 0x38 + self.rng.randint(-spread, spread)]) | \
-            self.rng.choice([0, 0, 0x80])
-
-    def ue4m3_tiny(self, spread):
-        return self.rng.choice([0, 1, 7, 8, self.rng.randrange(16)]) | self.rng.choice([0, 0x80])
-
-    def ue4m3_large(self, spread):
-        return self.rng.randint(0x70, 0x7E)
-
-    def ue4m3_down(self, spread):
-        """The ends, so that groups lie as far apart as they can."""
-        return self.rng.choice([1, 3, 0x7E, 0x7D])
-
-    ue4m3_bottom = ue4m3_down
-
-    def ue4m3_special(self, spread):
-        return self.rng.choice([0, 0x80, 1, 0x7E, 0xFE, 0x38, 0x38, 0x7F if spread == 1 else 8, 0xFF if spread == 4 else 9])
-
-    def elements(self, styles):
-        """Groups of few, of all, of largest and of cancelling elements."""
-        for g in range(0, self.terms, 16):
-            style = self.rng.choice(styles)
-            pairs = [(self.rng.randrange(16), self.rng.randrange(16)) for _ in range(16)]
-            if style in ("one", "least", "none"):
-                keep = -1 if style == "none" else self.rng.randrange(16)
-                pairs = [p if i == keep else (p[0] & 8, p[1]) for i, p in enumerate(pairs)]
-                if style == "least":
-                    pairs[keep] = (1 | pairs[keep][0] & 8, 1)
-            elif style == "most":
-                pairs = [(7, 7)] * 16 if self.sign() else [(7, 15)] * 16
-            elif style == "cancel":
-                pairs[8:] = [(a ^ 8, b) for a, b in pairs[:8]]
-            self.pairs[g:g + 16] = pairs
-
-    def term_exponents(self):
-        block = self.entry.scales[1]
-        return [self.scale_exponent(self.scales_a[g // block]) + self.scale_exponent(self.scales_b[g // block])
-                for g in range(0, self.terms, 16)]
-
-    def fill(self, kind):
-        """Every kind draws its elements in one way, and c relative to the scales; the scales know the kind."""
-        self.elements(["none", "none", "least", "one"] if kind == "bottom" else
-                      ["all", "all", "one", "least", "most", "cancel", "none"])
-        if kind == "bottom" and self.sign():
-            return self.zero_c()
-        self.shift = 0
-        e = self.rng.choice(self.term_exponents())
-        near = [self.number(e + self.rng.randint(-46, 46)) for _ in range(3)]
-        at_cut = [self.number(e + self.rng.choice([35, 24, 23]) + self.rng.randint(-3, 11)) for _ in range(3)]
-        rare = self.rng.choice([self.rng.getrandbits(23) | self.zero_c(), 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF])
-        return self.rng.choice([*near, *at_cut, self.zero_c(), self.zero_c(), rare])
-
-
-KINDS = ("codes", "spread", "cut", "far_c", "ties", "cancel", "tiny", "bottom", "subnormals", "large", "zeros", "special",
-         "down")
-
-
-def drawer(entry, terms, rng):
-    return (Fp4Drawer if isinstance(entry.unit, Fp4Dot) else Drawer)(entry, terms, rng)
+        return self.rng.choice([self.zero_c(), self.number(0), 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFFFFFFF,
+                                0x7F800001, 0x7F7FFFFF, 0xFF7FFFFF, self.number(0), self.number(5)])

@@ -3,10 +3,66 @@
 What no input can tell is left out, with the reason.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from exact import F16, F32, FORMATS
-from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot
+from exact import F16, F32, FORMATS, Number, decode, infinity, zero
+from units import ExactSum, Fma, FlushedGroups, Fp4Dot, FusedDot, Halves, RoundDown, ScaledDot, Unit
+
+ONE = decode("f32", 0x3F800000)
+
+
+@dataclass(frozen=True)
+class Changed(Unit):
+    """A unit that gets other operands and c, or whose result is changed."""
+
+    unit: Unit = Unit()
+    before: Callable[[list, list, Number], tuple] = lambda a, b, c: (a, b, c)
+    after: Callable[[Number], Number] = lambda d: d
+
+    def dot(self, a, b, c, *scales):
+        return self.after(self.unit.dot(*self.before(a, b, c), *scales))
+
+
+@dataclass(frozen=True)
+class FiniteScales(Unit):
+    """A unit that takes a scale of NaN for 1."""
+
+    unit: Unit = Unit()
+
+    def dot(self, a, b, c, scales_a, scales_b, block, name):
+        one, nans = (0x7F, {0xFF}) if name == "ue8m0" else (0x38, {0x7F, 0xFF})
+        scales = [[one if s in nans else s for s in side] for side in (scales_a, scales_b)]
+        return self.unit.dot(a, b, c, *scales, block, name)
+
+
+def without(kind, other):
+    def change(a, b, c):
+        a, b = ([other if x.kind == kind else x for x in side] for side in (a, b))
+        return a, b, other if c.kind == kind else c
+    return change
+
+
+def infinity_times_zero(a, b, c):
+    """Such products become zero."""
+    lost = [x.kind == "inf" and y.is_zero or y.kind == "inf" and x.is_zero for x, y in zip(a, b)]
+    return [zero() if no else x for x, no in zip(a, lost)], [zero() if no else y for y, no in zip(b, lost)], c
+
+
+def special_mutants(entry):
+    """Rules of special values and of zeros, which all units have."""
+    unit, infinite = entry.unit, any(FORMATS[name].specials == "ieee" for name in (entry.a, entry.b))
+    yield "NaN taken for 1", Changed(unit=unit, before=without("nan", ONE))
+    yield "infinities positive", Changed(unit=unit, before=without("inf", infinity(False)))
+    if infinite:
+        yield "infinity times zero is zero", Changed(unit=unit, before=infinity_times_zero)
+    if entry.scales:
+        yield "scale of NaN taken for 1", FiniteScales(unit=unit)
+    if isinstance(unit, FusedDot) and not isinstance(unit, Fp4Dot):
+        yield "sum of negative zeros negative", replace(unit, minus_zero=True)
+    elif not isinstance(unit, Fp4Dot | Halves) and not (isinstance(unit, FlushedGroups) and entry.a == "f16"):
+        # Those left out start from +0 and have no sum that rounds to zero, or hardly one.
+        yield "no negative zero", Changed(unit=unit, after=lambda d: zero() if d.is_zero else d)
 
 
 def smallest_product(entry):
@@ -84,7 +140,8 @@ def halves_mutants(entry):
     unit, inner = entry.unit, entry.unit.inner
     yield "one bit more", replace(unit, inner=replace(inner, fraction_bits=inner.fraction_bits + 1))
     yield "one bit less", replace(unit, inner=replace(inner, fraction_bits=inner.fraction_bits - 1))
-    yield "other rounding", replace(unit, inner=replace(inner, rounding="nearest" if inner.rounding == "zero" else "zero"))
+    other = "nearest" if inner.rounding == "zero" else "zero"
+    yield "other rounding", replace(unit, inner=replace(inner, rounding=other))
     yield "cut down", replace(unit, inner=replace(inner, cut="down"))
     yield "contiguous halves", replace(unit, contiguous=True)
     yield "c first", replace(unit, c_first=True)
@@ -156,4 +213,5 @@ def mutants(entry):
     """Name and unit of each mutant of an entry of the table."""
     kinds = ((ScaledDot, scaled_mutants), (Fp4Dot, fp4_mutants), (FusedDot, fused_mutants), (Halves, halves_mutants),
              (Fma, fma_mutants), (ExactSum, exact_mutants), (FlushedGroups, group_mutants), (RoundDown, down_mutants))
-    return dict(next(make for kind, make in kinds if isinstance(entry.unit, kind))(entry))
+    own = next(make for kind, make in kinds if isinstance(entry.unit, kind))
+    return dict(own(entry)) | dict(special_mutants(entry))

@@ -8,16 +8,18 @@ table with equal units, formats and scales share a file; its header line `also` 
 
 import functools
 import itertools
+import multiprocessing
 import random
 import sys
 from pathlib import Path
 
-from cases import KINDS, drawer
+from cases import KINDS
+from cases_fp4 import drawer
 from exact import FORMATS, decode, word
 from mutants import mutants
 from table import UNITS, model_of
 
-ROWS, FOR_EACH_MUTANT, POOL = 50, 2, 4000
+ROWS, FOR_EACH_MUTANT, POOL = 54, 2, 4000
 
 
 def result(unit, entry, case):
@@ -99,15 +101,17 @@ def golden_text(names):
         raise SystemExit(f"{names[0]}: no case of {POOL} tells {', '.join(survivors)}")
     entry = UNITS[names[0]]
     others = list(dict.fromkeys(model_of(name) for name in names[1:]))
-    extra = ["source: tests/oracle/rows.py, exact arithmetic, no chip"] + ([f"also: {' '.join(others)}"] if others else [])
+    extra = ["source: tests/oracle/rows.py, exact arithmetic, no chip"]
+    extra += [f"also: {' '.join(others)}"] if others else []
     return vector_text(model_of(names[0]), entry, golden_terms(entry), [row(entry, *one) for one in chosen], extra)
 
 
 def main():
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    for names in shared():
-        (folder / file_name(names[0])).write_text(golden_text(names))
+    with multiprocessing.Pool() as pool:
+        for names, text in zip(shared(), pool.imap(golden_text, shared())):
+            (folder / file_name(names[0])).write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every matrix unit, in exact integer arithmetic, written from the published descriptions and not from the library.
 
-Sources: Khattak and Mikaitis 2025 (NVIDIA, measured), MMA-Sim (arXiv 2511.10909 and its later state), their MATLAB models.
+Sources: Khattak and Mikaitis 2025 (NVIDIA, measured, and their MATLAB models), MMA-Sim (arXiv 2511.10909 and its
+later state).
 A unit computes d = c + a . b in a chain of steps of `terms` products; table.py names all of them. The fields of a
 unit are its parameters, so that a mutant is a unit with one field changed (mutants.py). Fields under "rules" are
 switches that real units all have in one position.
@@ -55,6 +56,7 @@ class FusedDot(Unit):
     round_c: bool = True
     zero_products_join: bool = False
     keep_sign: bool = True  # of a sum that rounds to zero
+    minus_zero: bool = False  # the sum of negative zeros alone would be one
     saturate: bool = False
 
     def enter(self, c):
@@ -77,6 +79,8 @@ class FusedDot(Unit):
             c = c._replace(exponent=max(binade(c), -126))
         if not self.c_joins:
             return added(c, self.sum_of(products, products), self.output)
+        if self.minus_zero and all(t.is_zero and t.negative for t in [*products, c]):
+            return zero(True)
         return self.sum_of([*products, c], products if self.zero_products_join else [])
 
     def sum_of(self, terms, also):

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
@@ -82,11 +84,30 @@ void require_words(std::string_view name, const Words& words, FormatId id, std::
           fmt::format("{} bits", words.itemsize() * 8));
 }
 
+/// Scale codes, [n, blocks].
+using Codes = Matrix<const std::uint8_t>;
+
+/// One row of scale codes for each case; nothing without block scales.
+void set_scales(VectorFile& file, const char* name, const std::optional<Codes>& scales,
+                std::vector<std::uint8_t> VectorCase::*codes) {
+  const std::size_t blocks = file.scale_count();
+  require(scales.has_value() == file.scales.has_value(), name,
+          file.scales ? "the scales that the header states" : "none: the header states no scales",
+          scales ? "scales" : "None");
+  if (!scales) return;
+  require(scales->shape(0) == file.cases.size() && scales->shape(1) == blocks, name,
+          fmt::format("[n, blocks] = [{}, {}]", file.cases.size(), blocks),
+          fmt::format("[{}, {}]", scales->shape(0), scales->shape(1)));
+  for (std::size_t i = 0; i < file.cases.size(); ++i)
+    (file.cases[i].*codes).assign(scales->data() + i * blocks, scales->data() + (i + 1) * blocks);
+}
+
 /// The arrays of the Python class as the library's cases: what they hold now, not what they
 /// were made from.
 VectorFile file_of(const std::string& model, std::string_view a_format, std::string_view b_format,
                    const std::map<std::string, std::string>& header, const Words& a, const Words& b,
-                   const Vector<const float>& c, const Vector<const float>& d) {
+                   const Vector<const float>& c, const Vector<const float>& d,
+                   const std::optional<Codes>& scales_a, const std::optional<Codes>& scales_b) {
   VectorFile file;
   file.model = model;
   file.a_format = find_format(a_format).id;
@@ -101,7 +122,12 @@ VectorFile file_of(const std::string& model, std::string_view a_format, std::str
     file.cases.push_back({codes_of(file.a_format, a, i), codes_of(file.b_format, b, i),
                           std::bit_cast<std::uint32_t>(c.data()[i]),
                           std::bit_cast<std::uint32_t>(d.data()[i]), static_cast<int>(i) + 1});
+  for (const std::string_view key : kOptionalKeys)
+    if (const auto found = header.find(std::string(key)); found != header.end())
+      apply_header_line(file, key, found->second);
   file.header = header_of(file);
+  set_scales(file, "scales_a", scales_a, &VectorCase::scales_a);
+  set_scales(file, "scales_b", scales_b, &VectorCase::scales_b);
   return file;
 }
 
@@ -117,6 +143,10 @@ nb::dict fields_of(const VectorFile& file) {
   d["header"] = header_of(file);
   d["a"] = operand_of(file.a_format, arrays.a, cases, terms);
   d["b"] = operand_of(file.b_format, arrays.b, cases, terms);
+  if (file.scales) {
+    d["scales_a"] = array_of(std::move(arrays.scales_a), {cases, file.scale_count()});
+    d["scales_b"] = array_of(std::move(arrays.scales_b), {cases, file.scale_count()});
+  }
   d["c"] = array_of(std::move(arrays.c), {cases});
   d["d"] = array_of(std::move(arrays.d), {cases});
   return d;
@@ -147,7 +177,8 @@ void bind_vectors(nb::module_& m) {
       .def_static("generate", generate, "model"_a, "count"_a, "kind"_a, "seed"_a, "terms"_a,
                   WithoutGil())
       .def_static("of", file_of, nb::kw_only(), "model"_a, "a_format"_a, "b_format"_a, "header"_a,
-                  "a"_a.noconvert(), "b"_a.noconvert(), "c"_a.noconvert(), "d"_a.noconvert())
+                  "a"_a.noconvert(), "b"_a.noconvert(), "c"_a.noconvert(), "d"_a.noconvert(),
+                  "scales_a"_a.noconvert().none(), "scales_b"_a.noconvert().none())
       .def("fields", fields_of)
       .def(
           "save", [](const VectorFile& self, const std::string& path) { save_vectors(path, self); },

@@ -43,6 +43,33 @@ def test_operands_have_the_dtype_of_their_format(model, a, b):
     assert fp8lab.replay(golden).mismatches == 0
 
 
+SCALED = """# fp8lab vectors 1
+# model: sm100.tcgen05.mxf8f6f4.e4m3
+# input: e4m3
+# terms: 2
+# scales: ue8m0 32
+3838 3838 7f 80 00000000 40800000
+3838 3838 00 ff 00000000 7fffffff
+"""
+
+
+@pytest.mark.parametrize("ending", ["txt", "npz", "safetensors", "jsonl"])
+def test_block_scales(tmp_path, ending):
+    (tmp_path / "scaled.txt").write_text(SCALED)
+    golden = fp8lab.load_vectors(tmp_path / "scaled.txt")
+    np.testing.assert_array_equal(golden.scales_a, np.array([[0x7F], [0]], np.uint8))
+    golden.save(tmp_path / f"v.{ending}")
+    again = fp8lab.load_vectors(tmp_path / f"v.{ending}")
+    np.testing.assert_array_equal(again.scales_b, np.array([[0x80], [0xFF]], np.uint8))
+    assert again.header == golden.header
+    with pytest.raises(ValueError, match="scales_a: expected the scales that the header states"):
+        dataclasses.replace(golden, scales_a=None).save(tmp_path / "w.txt")
+    with pytest.raises(ValueError, match=r"scales_b: expected \[n, blocks\] = \[2, 1\]"):
+        dataclasses.replace(golden, scales_b=golden.scales_a[:1]).save(tmp_path / "w.txt")
+    with pytest.raises(ValueError, match="scales_b: expected uint8 codes"):
+        dataclasses.replace(golden, scales_b=golden.scales_a[0]).save(tmp_path / "w.txt")
+
+
 @pytest.mark.parametrize("ending", ["txt", "npz", "safetensors", "jsonl"])
 def test_files(tmp_path, ending):
     golden = fp8lab.vectors("sm90.wgmma.e4m3", 20)

@@ -37,6 +37,9 @@ class Vectors:
     b: NDArray[Any]
     c: NDArray[np.float32]  #: [n]
     d: NDArray[np.float32]
+    #: [n, blocks] codes of the block scales that the header's line `scales` states
+    scales_a: NDArray[np.uint8] | None = None
+    scales_b: NDArray[np.uint8] | None = None
 
     def __len__(self) -> int:
         return len(self.d)
@@ -63,6 +66,8 @@ class Vectors:
             b=_operand("b", self.b, self.b_format),
             c=_results("c", self.c),
             d=_results("d", self.d),
+            scales_a=_scales("scales_a", self.scales_a),
+            scales_b=_scales("scales_b", self.scales_b),
         )
 
 
@@ -78,6 +83,15 @@ def _results(argument: str, x: Any) -> NDArray[np.float32]:
     if values.ndim != 1:
         raise bad(argument, "one float32 a case, [n]", list(values.shape))
     return values
+
+
+def _scales(argument: str, x: Any) -> NDArray[np.uint8] | None:
+    if x is None:
+        return None
+    codes = np.asarray(x)
+    if codes.ndim != 2 or codes.dtype != np.uint8:
+        raise bad(argument, "uint8 codes, [n, blocks]", f"{codes.dtype} {list(codes.shape)}")
+    return np.ascontiguousarray(codes)
 
 
 def _typed(words: NDArray[Any], name: str) -> NDArray[Any]:
