@@ -28,5 +28,5 @@ export OMP_WAIT_POLICY=passive
 export FP8LAB_TOOL
 "$python" -m mypy --config-file "$package/pyproject.toml" --python-executable "$clean" -p fp8lab
 # The tests of fp8lab.torch need torch and have a runner of their own (`./dev torch`).
-"$clean" -m pytest -q -rs --ignore "$tests/torch" --ignore-glob='*/fp8lab/torch/*' \
+"$clean" -m pytest -q -rs --ignore "$tests/pytorch" --ignore-glob='*/fp8lab/torch/*' \
   --doctest-modules --doctest-glob=README.md -p no:cacheprovider --rootdir "$package" "$tests" "$package/README.md" --pyargs fp8lab

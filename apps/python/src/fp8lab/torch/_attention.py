@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fp8lab import _core
-from fp8lab.torch._ops import require_cpu
+from fp8lab.torch._ops import require_floats
 from fp8lab.torch._plan import threads
 
 
@@ -36,9 +36,9 @@ def _heads(x: Tensor) -> Any:
 def attention_op(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, model: str) -> Tensor:
     """`sdpa` on tensors whose shapes fit."""
     for name, x in (("query", q), ("key", k), ("value", v)):
-        require_cpu(name, x)
-    tensors = [_core.AttentionTensor.of_values(_heads(x)) for x in (q, k, v)]
-    o = _core.attention_output(*tensors, _options(model, softmax_scale, causal))
+        require_floats(name, x)
+    left, keys, values = (_core.AttentionTensor.of_values(_heads(x)) for x in (q, k, v))
+    o = _core.attention_output(left, keys, values, _options(model, softmax_scale, causal))
     return torch.from_numpy(o).reshape(*q.shape[:-1], v.shape[-1]).to(q.dtype)
 
 
@@ -52,9 +52,9 @@ def attention_backward_op(
     d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, softmax_scale: float, causal: bool, model: str
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of exact attention at Q, K and V, in FP64, with the forward pass's own O."""
-    tensors = [_core.AttentionTensor.of_values(_heads(x)) for x in (q, k, v)]
+    left, keys, values = (_core.AttentionTensor.of_values(_heads(x)) for x in (q, k, v))
     options = _options(model, softmax_scale, causal)
-    found = _core.attention_backward(*tensors, _heads(o), _heads(d_o), options)
+    found = _core.attention_backward(left, keys, values, _heads(o), _heads(d_o), options)
     dq, dk, dv = (torch.from_numpy(d).reshape(x.shape).to(x.dtype) for d, x in zip(found, (q, k, v)))
     return dq, dk, dv
 

@@ -158,7 +158,7 @@ class autocast(TorchFunctionMode):
     The model is not touched. recipe and hardware as for `fp8lab.linear_recipe`; filter: called
     with a weight [out, in], false leaves its product to torch. Scales with a past and cached codes
     belong to this object, one set a weight: keep it over the steps. With activation checkpointing
-    the backward pass must run inside too, since it computes forward passes again. Not seen by
+    (use_reentrant=False) the backward pass must run inside too, since it computes forward passes again. Not seen by
     `torch.compile`, for which `convert` is the way.
 
     >>> import torch, fp8lab.torch

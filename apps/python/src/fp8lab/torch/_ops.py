@@ -32,6 +32,13 @@ def require_cpu(name: str, x: Tensor) -> None:
         raise ValueError(f"{name}: expected a CPU tensor, got one on {x.device}")
 
 
+def require_floats(name: str, x: Tensor) -> None:
+    """A wider type would be rounded twice, unseen."""
+    require_cpu(name, x)
+    if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise ValueError(f"{name}: expected float32, bfloat16 or float16, got {x.dtype}")
+
+
 def _tensors(codes: Codes | None) -> tuple[Tensor, Tensor]:
     if codes is None:
         return torch.empty((0, 0), dtype=torch.uint8), torch.empty((0, 0))
@@ -59,7 +66,7 @@ def quantize_weight(
 
     What a product in higher precision does not need is empty.
     """
-    require_cpu("weight", weight)
+    require_floats("weight", weight)
     plan = plan_of(recipe)
     cast = plan.casts["weight"]
     first, second, new = cast.cast(plan.matrix(weight), past, cast.for_first, cast.for_second)
@@ -95,7 +102,7 @@ def linear(
     for a float32 X where the recipe has BF16 outputs). gradient_past is for the backward pass,
     which moves it on in place.
     """
-    require_cpu("x", x)
+    require_floats("x", x)
     plan = plan_of(recipe)
     cast = plan.casts["activation"]
     values = plan.matrix(x)
@@ -280,7 +287,7 @@ linear.register_autograd(_backward, setup_context=_setup_context)
 @torch.library.custom_op("fp8lab::quantize", mutates_args=())
 def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
     """Codes, scales and inverse scales of [rows, k] under one cast recipe without a past."""
-    require_cpu("x", x)
+    require_floats("x", x)
     fields = json.loads(recipe)
     values = x.detach().float().contiguous().numpy()
     q = _core.Quantizer(Recipe(**fields)._core()).quantize(values, False, threads())

@@ -289,5 +289,8 @@ def test_bad_input_says_what_was_expected():
     layer = linear("te-current")
     with pytest.raises(ValueError, match=r"x: expected \[..., 256\], got \[3, 5\]"):
         layer(torch.zeros(3, 5))
+    for wide in (layer, layer.double()):
+        with pytest.raises(ValueError, match="expected float32, bfloat16 or float16, got torch.float64"):
+            wide(torch.zeros(3, 256, dtype=torch.float64))
     with pytest.raises(ValueError, match="recipe: expected one of .*, got 'nothing'"):
         fp8lab.torch.Fp8Linear(16, 16, recipe="nothing")
