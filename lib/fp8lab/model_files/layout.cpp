@@ -70,14 +70,14 @@ bool is_embedding(std::string_view module) {
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }
 
-ScaleTiles tiles_of(const Recipe& recipe) {
-  if (recipe.row_block == 0 && recipe.k_block == 0) return ScaleTiles::tensor;
-  if (recipe.row_block == 1 && recipe.k_block == 0) return ScaleTiles::row;
-  return ScaleTiles::block;
+WeightTiles tiles_of(const Recipe& recipe) {
+  if (recipe.row_block == 0 && recipe.k_block == 0) return WeightTiles::tensor;
+  if (recipe.row_block == 1 && recipe.k_block == 0) return WeightTiles::row;
+  return WeightTiles::block;
 }
 
 std::string describe_tiles(const Recipe& recipe) {
-  if (tiles_of(recipe) != ScaleTiles::block) return std::string(to_string(tiles_of(recipe)));
+  if (tiles_of(recipe) != WeightTiles::block) return std::string(to_string(tiles_of(recipe)));
   return fmt::format("block {} x {}", recipe.row_block, recipe.k_block);
 }
 
@@ -89,11 +89,11 @@ InputScheme input_of(const Preset& preset) {
           "inputs that are cast by their own scale or a calibrated one",
           fmt::format("a scale that is {}", to_string(recipe.source)));
   switch (tiles_of(recipe)) {
-    case ScaleTiles::tensor:
+    case WeightTiles::tensor:
       return InputScheme::tensor;
-    case ScaleTiles::row:
+    case WeightTiles::row:
       return InputScheme::token;
-    case ScaleTiles::block:
+    case WeightTiles::block:
       break;
   }
   require(recipe.row_block == 1, fmt::format("recipe {}", preset.name),
@@ -107,9 +107,9 @@ void require_tiles(const Layout& layout, const Preset& preset) {
   std::string taken;
   for (std::size_t i = 0; i < kTileNames.size(); ++i)
     if (layout.takes[i]) taken += (taken.empty() ? "" : " or ") + std::string(kTileNames[i]);
-  const ScaleTiles tiles = tiles_of(weight);
+  const WeightTiles tiles = tiles_of(weight);
   require(layout.takes[static_cast<std::size_t>(tiles)] &&
-              (tiles != ScaleTiles::block || (weight.row_block > 1 && weight.k_block > 1)),
+              (tiles != WeightTiles::block || (weight.row_block > 1 && weight.k_block > 1)),
           argument, "weights with a scale a " + taken, describe_tiles(weight));
   require(weight.format == FormatId::e4m3fn, argument, "E4M3 weights", format(weight.format).name);
   require(weight.source == ScaleSource::current, argument, "weights cast by their own scale",
@@ -124,7 +124,7 @@ void require_input(const Layout& layout, const Preset& preset, const WeightSchem
   const std::string argument =
       fmt::format("recipe {}'s inputs in layout {}", preset.name, layout.name);
   if (layout.family == LayoutFamily::compressed_tensors) return;
-  const bool by_tensor = scheme.tiles == ScaleTiles::tensor;
+  const bool by_tensor = scheme.tiles == WeightTiles::tensor;
   if (layout.family == LayoutFamily::modelopt)
     return require(scheme.input == (by_tensor ? calibrated : token), argument,
                    by_tensor ? "one calibrated scale (recipe modelopt)" : "a scale a row",
@@ -153,7 +153,7 @@ std::string type_fault(ElementType type) {
 /// Why a loader would misread a weight in blocks; empty where it does not.
 std::string block_fault(const Layout& layout, const WeightScheme& scheme, std::int64_t rows,
                         std::int64_t k) {
-  if (scheme.tiles != ScaleTiles::block) return {};
+  if (scheme.tiles != WeightTiles::block) return {};
   if (layout.name == "compressed-tensors" && k % scheme.k_block != 0)
     return fmt::format("{} is no multiple of the block's {}", k, scheme.k_block);
   if (layout.name != "hf-fp8") return {};
@@ -170,7 +170,9 @@ std::string block_fault(const Layout& layout, const WeightScheme& scheme, std::i
 
 }  // namespace
 
-std::string_view to_string(ScaleTiles tiles) { return kTileNames[static_cast<std::size_t>(tiles)]; }
+std::string_view to_string(WeightTiles tiles) {
+  return kTileNames[static_cast<std::size_t>(tiles)];
+}
 
 std::span<const Layout> layouts() { return kLayouts; }
 
@@ -209,9 +211,9 @@ std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& 
   const auto blocks = [](std::int64_t size, std::int64_t block) {
     return (size + block - 1) / block;
   };
-  if (scheme.tiles == ScaleTiles::block)
+  if (scheme.tiles == WeightTiles::block)
     return {blocks(rows, scheme.row_block), blocks(k, scheme.k_block)};
-  const bool by_row = scheme.tiles == ScaleTiles::row;
+  const bool by_row = scheme.tiles == WeightTiles::row;
   switch (layout.family) {
     case LayoutFamily::compressed_tensors:
       return by_row ? std::vector<std::int64_t>{rows, 1} : std::vector<std::int64_t>{1};

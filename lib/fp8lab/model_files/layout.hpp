@@ -16,8 +16,8 @@
 namespace fp8lab {
 
 /// What of a weight [rows, k] shares a scale.
-enum class ScaleTiles : std::uint8_t { tensor, row, block };
-std::string_view to_string(ScaleTiles tiles);
+enum class WeightTiles : std::uint8_t { tensor, row, block };
+std::string_view to_string(WeightTiles tiles);
 
 /// How whoever loads the files casts a layer's input.
 enum class InputScheme : std::uint8_t {
@@ -46,7 +46,7 @@ struct Layout {
   std::string_view codes;        ///< what stands behind the module's name and a dot
   std::string_view scale;        ///< the same
   std::string_view input_scale;  ///< the same; empty where it has none
-  std::array<bool, 3> takes{};   ///< by `ScaleTiles`
+  std::array<bool, 3> takes{};   ///< by `WeightTiles`
   std::string_view source;       ///< version and file that it was read from
 };
 
@@ -56,8 +56,8 @@ const Layout& find_layout(std::string_view name);
 
 /// What a recipe means in files.
 struct WeightScheme {
-  ScaleTiles tiles = ScaleTiles::row;
-  std::int64_t row_block = 0;  ///< of `ScaleTiles::block`
+  WeightTiles tiles = WeightTiles::row;
+  std::int64_t row_block = 0;  ///< of `WeightTiles::block`
   std::int64_t k_block = 0;
   InputScheme input = InputScheme::token;
   std::int64_t input_group = 0;

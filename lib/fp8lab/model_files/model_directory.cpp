@@ -62,7 +62,8 @@ std::map<std::string, std::string> weight_map(const json& index, const std::stri
     const bool plain = !name.empty() && fs::path(name).filename() == name && name != "." &&
                        name != ".." && name.ends_with(kWeightsEnding);
     require(plain, fmt::format("{}: weight_map['{}']", where, tensor.substr(0, 80)),
-            "the name of a .safetensors file in the same folder", "'" + name.substr(0, 80) + "'");
+            "the name of a .safetensors file in the same folder",
+            fmt::format("'{}'", name.substr(0, 80)));
     map[tensor] = name;
   }
   require(!map.empty(), where, "a weight_map with tensors", "an empty one");

@@ -39,7 +39,7 @@ void require_rows_are_outputs(const Json& config, const std::string& where) {
   const auto name = type->get<std::string>();
   for (const char* turned : {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"})
     require(name != turned, where + ": model_type", "a model whose matrices lie as [out, in]",
-            "'" + name + "' (transformers' Conv1D)");
+            fmt::format("'{}' (transformers' Conv1D)", name));
 }
 
 Json input_args(const WeightScheme& scheme) {
@@ -65,10 +65,10 @@ Json input_args(const WeightScheme& scheme) {
 Json weight_args(const WeightScheme& scheme) {
   Json args{{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}};
   args["group_size"] = nullptr;
-  args["strategy"] = scheme.tiles == ScaleTiles::tensor ? "tensor"
-                     : scheme.tiles == ScaleTiles::row  ? "channel"
-                                                        : "block";
-  if (scheme.tiles == ScaleTiles::block)
+  args["strategy"] = scheme.tiles == WeightTiles::tensor ? "tensor"
+                     : scheme.tiles == WeightTiles::row  ? "channel"
+                                                         : "block";
+  if (scheme.tiles == WeightTiles::block)
     args["block_structure"] = Json::array({scheme.row_block, scheme.k_block});
   return args;
 }
@@ -88,7 +88,7 @@ Json compressed_tensors(const WeightScheme& scheme, const std::vector<std::strin
 }
 
 const char* modelopt_algorithm(const WeightScheme& scheme) {
-  return scheme.tiles == ScaleTiles::tensor ? "FP8" : "FP8_PER_CHANNEL_PER_TOKEN";
+  return scheme.tiles == WeightTiles::tensor ? "FP8" : "FP8_PER_CHANNEL_PER_TOKEN";
 }
 
 Json modelopt_producer() { return {{"name", "modelopt"}, {"version", "0.47.0"}}; }
@@ -96,7 +96,7 @@ Json modelopt_producer() { return {{"name", "modelopt"}, {"version", "0.47.0"}};
 Json modelopt(const WeightScheme& scheme, const std::vector<std::string>& kept) {
   Json result = Json::object();
   // ModelOpt describes groups of its per-tensor form alone.
-  if (scheme.tiles == ScaleTiles::tensor) {
+  if (scheme.tiles == WeightTiles::tensor) {
     const Json args{{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
     result["config_groups"]["group_0"] = {
         {"input_activations", args}, {"weights", args}, {"targets", Json::array({"Linear"})}};
@@ -113,7 +113,7 @@ Json fp8(const Layout& layout, const WeightScheme& scheme, const std::vector<std
   Json result{{"quant_method", "fp8"},
               {"fmt", "e4m3"},
               {"activation_scheme", is_static ? "static" : "dynamic"}};
-  if (scheme.tiles == ScaleTiles::block)
+  if (scheme.tiles == WeightTiles::block)
     result["weight_block_size"] = Json::array({scheme.row_block, scheme.k_block});
   else
     result["weight_block_size"] = nullptr;
@@ -125,7 +125,7 @@ Json fp8(const Layout& layout, const WeightScheme& scheme, const std::vector<std
 }
 
 Json torchao(const WeightScheme& scheme, const std::vector<std::string>& kept) {
-  const bool by_row = scheme.tiles == ScaleTiles::row;
+  const bool by_row = scheme.tiles == WeightTiles::row;
   const Json granularity{{"_type", by_row ? "PerRow" : "PerTensor"},
                          {"_version", 1},
                          {"_data", by_row ? Json{{"dim", -1}} : Json::object()}};
@@ -233,7 +233,8 @@ std::optional<StoredQuantization> read_quantization(const std::string& text,
     result.family = LayoutFamily::torchao;
   else
     require(method == "fp8", argument + ": quant_method",
-            "compressed-tensors, modelopt, fp8 or torchao", "'" + method.substr(0, 40) + "'");
+            "compressed-tensors, modelopt, fp8 or torchao",
+            fmt::format("'{}'", method.substr(0, 40)));
   if (result.family == LayoutFamily::compressed_tensors) read_groups(stored, argument, result);
   if (stored.contains("weight_block_size"))
     read_block(stored["weight_block_size"], argument + ": weight_block_size", result);

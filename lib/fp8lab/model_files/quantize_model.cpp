@@ -149,7 +149,7 @@ std::string_view torch_name(ElementType type) {
 /// How torchao's reader makes its tensor class of a weight's codes and scale.
 std::string torchao_weight(const WeightScheme& scheme, const TensorSpec& weight) {
   using Json = nlohmann::ordered_json;
-  const bool by_row = scheme.tiles == ScaleTiles::row;
+  const bool by_row = scheme.tiles == WeightTiles::row;
   const Json granularity{{"_type", by_row ? "PerRow" : "PerTensor"},
                          {"_data", by_row ? Json{{"dim", -1}} : Json::object()}};
   const Json product{
