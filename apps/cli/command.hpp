@@ -22,6 +22,7 @@ void add_bench(CLI::App& app, Action& action);
 void add_cast(CLI::App& app, Action& action);
 void add_claims(CLI::App& app, Action& action);
 void add_cost(CLI::App& app, Action& action);
+void add_dequantize(CLI::App& app, Action& action);
 void add_gemm(CLI::App& app, Action& action);
 void add_identify(CLI::App& app, Action& action);
 void add_layers(CLI::App& app, Action& action);

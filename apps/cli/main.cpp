@@ -40,6 +40,7 @@ int parse_and_run(int argc, char** argv) {
   add_table(app, action);
   add_cast(app, action);
   add_quantize(app, action);
+  add_dequantize(app, action);
   add_layers(app, action);
   add_gemm(app, action);
   add_attn(app, action);

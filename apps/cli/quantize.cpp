@@ -12,10 +12,12 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
 #include "json_number.hpp"
 #include "non_finite.hpp"
+#include "quantize_model.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -29,6 +31,9 @@ struct Options {
   std::string product;
   std::string dtype;
   std::vector<std::string> history;
+  std::string layout;
+  std::string rule;
+  std::vector<std::string> calibration;
   bool transpose = false;
   bool json = false;
 };
@@ -63,26 +68,53 @@ Loaded load_exact(const std::string& name, const TensorView& view) {
   return {name, view.type, to_float(view), view.shape};
 }
 
-std::vector<Loaded> load(const std::string& path, const Options& options) {
+/// A file's tensors: those that are quantized, and those that stay.
+struct Input {
+  std::unique_ptr<NpyFile> npy;
+  std::unique_ptr<SafetensorsFile> safetensors;
+  std::vector<NamedTensor> chosen;
+  std::vector<NamedTensor> left;
+  std::vector<std::string> reasons;  ///< of `left`
+};
+
+LayerDecision decide_on(const NamedTensor& item, const Options& options) {
+  const TensorSpec spec{item.name, item.tensor.type, item.tensor.shape};
+  return options.rule.empty() ? decide_by_shape(spec) : decide(find_layer_rule(options.rule), spec);
+}
+
+void choose(const Options& options, Input& input) {
+  for (const std::string& name : options.tensors)
+    input.chosen.push_back({name, input.safetensors->find(name)});
+  if (!options.tensors.empty()) return;
+  for (const NamedTensor& item : input.safetensors->tensors()) {
+    const LayerDecision decision = decide_on(item, options);
+    (decision.converts ? input.chosen : input.left).push_back(item);
+    if (!decision.converts) input.reasons.push_back(decision.reason);
+  }
+  require(!input.chosen.empty() || input.left.empty(), "IN",
+          "a tensor that is quantized (--tensor takes any, --rule other ones)",
+          input.left.empty()
+              ? "none"
+              : fmt::format("none: {}: {}", input.left.front().name, input.reasons.front()));
+}
+
+Input open_input(const std::string& path, const Options& options) {
   const std::filesystem::path file(path);
-  std::vector<Loaded> loaded;
+  Input input;
   if (file.extension() == ".npy") {
     require(options.tensors.empty(), "--tensor", "a .safetensors file", path);
+    require(options.rule.empty(), "--rule", "a .safetensors file or a model's folder", path);
     std::optional<ElementType> dtype;
     if (!options.dtype.empty()) dtype = find_element_type(options.dtype);
-    const NpyFile npy(file, dtype);
-    loaded.push_back(load_exact(file.stem().string(), npy.tensor()));
-    return loaded;
+    input.npy = std::make_unique<NpyFile>(file, dtype);
+    input.chosen.push_back({file.stem().string(), input.npy->tensor()});
+    return input;
   }
   require(file.extension() == ".safetensors", "IN", "a .npy or .safetensors file", path);
   require(options.dtype.empty(), "--dtype", "a .npy file", path);
-  const SafetensorsFile tensors(file);
-  for (const std::string& name : options.tensors)
-    loaded.push_back(load_exact(name, tensors.find(name)));
-  if (options.tensors.empty())
-    for (const NamedTensor& item : tensors.tensors())
-      loaded.push_back(load_exact(item.name, item.tensor));
-  return loaded;
+  input.safetensors = std::make_unique<SafetensorsFile>(file);
+  choose(options, input);
+  return input;
 }
 
 void append(std::vector<NamedTensor>& out, const std::string& name, const QuantizedTensor& q,
@@ -158,73 +190,140 @@ void require_type(const Recipe& recipe, const std::string& name, const Loaded& t
 
 /// One tensor by the recipe, after its own past. Throws `Error` that names the tensor.
 QuantizedTensor quantize(const Recipe& recipe, const Options& options,
-                         const std::vector<std::vector<Loaded>>& past,
-                         const std::vector<Loaded>& inputs, std::size_t i) try {
+                         const std::vector<Input>& past, const Loaded& tensor, std::size_t i,
+                         bool alone) try {
   Quantizer quantizer(recipe);
-  require_type(recipe, options.recipe, inputs[i]);
-  for (const std::vector<Loaded>& step : past) {
-    require_type(recipe, options.recipe, step[i]);
-    quantizer.observe(step[i].matrix());
+  require_type(recipe, options.recipe, tensor);
+  for (const Input& step : past) {
+    const Loaded earlier = load_exact(step.chosen[i].name, step.chosen[i].tensor);
+    require_type(recipe, options.recipe, earlier);
+    quantizer.observe(earlier.matrix());
   }
-  return quantizer.quantize(inputs[i].matrix(), options.transpose);
+  return quantizer.quantize(tensor.matrix(), options.transpose);
 } catch (const Error& error) {
-  throw Error(fmt::format("tensor {} {}: {}{}", inputs[i].name, shape_text(inputs[i].shape),
-                          error.what(), inputs.size() > 1 ? " (--tensor selects tensors)" : ""));
+  throw Error(fmt::format("tensor {} {}: {}{}", tensor.name, shape_text(tensor.shape), error.what(),
+                          alone ? "" : " (--tensor selects tensors)"));
 }
 
-int run(const Options& options) {
+std::vector<Input> open_past(const Recipe& recipe, const Options& options, std::size_t tensors) {
+  const bool has_past = recipe.source != ScaleSource::current;
+  require(has_past || options.history.empty(), "--history", "a delayed, windowed or static recipe",
+          options.recipe);
+  std::vector<Input> past;
+  for (const std::string& file : options.history) {
+    past.push_back(open_input(file, options));
+    require(past.back().chosen.size() == tensors, "--history",
+            fmt::format("{} tensors, as IN", tensors),
+            fmt::format("{}", past.back().chosen.size()));
+  }
+  return past;
+}
+
+void write_output(const Options& options, const Input& input,
+                  const std::vector<QuantizedTensor>& results) {
+  std::vector<NamedTensor> out = input.left;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const NamedTensor& item = input.chosen[i];
+    const QuantizedTensor& q = results[i];
+    append(out, item.name, q, item.tensor.shape);
+    if (q.transposed) append(out, item.name + ".transposed", *q.transposed, {q.k, q.rows});
+  }
+  std::map<std::string, std::string> metadata{{"fp8lab.recipe", options.recipe},
+                                              {"fp8lab.role", options.role}};
+  if (!options.product.empty()) metadata["fp8lab.product"] = options.product;
+  if (input.safetensors)
+    metadata.insert(input.safetensors->metadata().begin(), input.safetensors->metadata().end());
+  write_safetensors(options.output, std::move(out), metadata);
+}
+
+/// On stderr too where stdout is for machines.
+nlohmann::json tell_left(const Options& options, const Input& input) {
+  nlohmann::json left = nlohmann::json::array();
+  for (std::size_t i = 0; i < input.left.size(); ++i) {
+    left.push_back({{"tensor", input.left[i].name}, {"reason", input.reasons[i]}});
+    fmt::print(options.json ? stderr : stdout, "{} {} stays: {}\n", input.left[i].name,
+               shape_text(input.left[i].tensor.shape), input.reasons[i]);
+  }
+  return left;
+}
+
+int quantize_file(const Options& options) {
+  require(options.calibration.empty(), "--calibration", "a model's folder and --layout",
+          options.input + " (--history is for files)");
   const Preset& preset = find_preset(options.recipe);
   const TensorRole role = find_tensor_role(options.role);
   const Recipe& recipe = options.product.empty()
                              ? preset.recipe(role)
                              : preset.recipe(role, find_linear_product(options.product));
-  const bool has_past = recipe.source != ScaleSource::current;
-  require(has_past || options.history.empty(), "--history", "a delayed, windowed or static recipe",
-          options.recipe);
-  const std::vector<Loaded> inputs = load(options.input, options);
-  std::vector<std::vector<Loaded>> past;
-  for (const std::string& file : options.history) {
-    past.push_back(load(file, options));
-    require(past.back().size() == inputs.size(), "--history",
-            fmt::format("{} tensors, as IN", inputs.size()), fmt::format("{}", past.back().size()));
-  }
-
+  const Input input = open_input(options.input, options);
+  const std::vector<Input> past = open_past(recipe, options, input.chosen.size());
   std::vector<QuantizedTensor> results;
   nlohmann::json report = nlohmann::json::array();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    results.push_back(quantize(recipe, options, past, inputs, i));
-    const QuantizationStatistics statistics =
-        quantization_statistics(inputs[i].matrix(), results.back());
-    const NonFiniteReport non_finite = non_finite_of(inputs[i], results.back());
+  for (std::size_t i = 0; i < input.chosen.size(); ++i) {
+    const Loaded tensor = load_exact(input.chosen[i].name, input.chosen[i].tensor);
+    QuantizedTensor q = quantize(recipe, options, past, tensor, i, input.chosen.size() == 1);
+    const QuantizationStatistics statistics = quantization_statistics(tensor.matrix(), q);
+    const NonFiniteReport non_finite = non_finite_of(tensor, q);
     warn_of_non_finite(non_finite);
     if (options.json)
-      report.push_back(to_json(inputs[i], results.back(), statistics, non_finite));
+      report.push_back(to_json(tensor, q, statistics, non_finite));
     else
-      print(inputs[i], results.back(), statistics);
+      print(tensor, q, statistics);
+    if (!options.output.empty()) results.push_back(std::move(q));
+    if (input.safetensors) input.safetensors->file().release(input.chosen[i].tensor.bytes);
   }
-  if (!options.output.empty()) {
-    std::vector<NamedTensor> out;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const QuantizedTensor& q = results[i];
-      append(out, inputs[i].name, q, inputs[i].shape);
-      if (q.transposed) append(out, inputs[i].name + ".transposed", *q.transposed, {q.k, q.rows});
-    }
-    std::map<std::string, std::string> metadata{{"fp8lab.recipe", options.recipe},
-                                                {"fp8lab.role", options.role}};
-    if (!options.product.empty()) metadata["fp8lab.product"] = options.product;
-    write_safetensors(options.output, std::move(out), metadata);
-  }
+  const nlohmann::json left = tell_left(options, input);
+  if (!options.output.empty()) write_output(options, input, results);
   if (options.json)
     fmt::print(
         "{}\n",
-        nlohmann::json{{"recipe", options.recipe}, {"role", options.role}, {"tensors", report}}
+        nlohmann::json{
+            {"recipe", options.recipe}, {"role", options.role}, {"tensors", report}, {"left", left}}
             .dump(2));
   return kPass;
+}
+
+/// Options of files that say nothing of a model's folder.
+void refuse_file_options(const Options& options) {
+  const auto unless = [](bool absent, std::string_view option) {
+    require(absent, option, "a .npy or .safetensors file", "a model's folder");
+  };
+  unless(options.tensors.empty(), "--tensor");
+  unless(options.role == Options().role, "--role");
+  unless(options.product.empty(), "--product");
+  unless(options.dtype.empty(), "--dtype");
+  unless(options.history.empty(), "--history");
+  unless(!options.transpose, "--transpose");
+}
+
+int run(const Options& options) {
+  if (!names_model(options.input)) {
+    require(options.layout.empty(), "--layout", "a model's folder or its index", options.input);
+    return quantize_file(options);
+  }
+  refuse_file_options(options);
+  require(!options.layout.empty(), "--layout", "the layout of who loads the model", "none");
+  require(!options.rule.empty(), "--rule", "which weights become FP8", "none");
+  require(!options.output.empty(), "--output", "a new or empty folder", "none");
+  return quantize_model({options.input, options.output, options.recipe, options.layout,
+                         options.rule, options.calibration, options.json});
 }
 
 std::string recipe_help() {
   std::string text = "recipe (`fp8lab list recipes` names the systems):";
   for (const Preset& preset : presets()) text += " " + std::string(preset.name);
+  return text;
+}
+
+std::string layout_help() {
+  std::string text = "of a model: how scales are named and config.json says it:";
+  for (const Layout& layout : layouts()) text += " " + std::string(layout.name);
+  return text;
+}
+
+std::string rule_help() {
+  std::string text = "which weights become FP8 (default for a file: all matrices):";
+  for (const LayerRule& rule : layer_rules()) text += " " + std::string(rule.name);
   return text;
 }
 
@@ -234,11 +333,18 @@ void add_quantize(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "quantize", "Quantize tensors by a system's recipe, with statistics of what was lost");
-  command->add_option("IN", options->input, ".npy or .safetensors file")->required();
+  command->add_option("IN", options->input, ".npy or .safetensors file, or a model's folder")
+      ->required();
   command->add_option("--recipe", options->recipe, recipe_help())->required();
   command->add_option("-o,--output", options->output,
-                      ".safetensors file for NAME (codes), NAME.scale, NAME.scale_inv");
-  command->add_option("--tensor", options->tensors, "tensors to take (default: all)");
+                      ".safetensors file for NAME (codes), NAME.scale, NAME.scale_inv and what "
+                      "stays; of a model: a new or empty folder");
+  command->add_option("--layout", options->layout, layout_help());
+  command->add_option("--rule", options->rule, rule_help());
+  command->add_option("--calibration", options->calibration,
+                      "of a model: .safetensors files of inputs called MODULE.input, for recipes "
+                      "whose input scale is calibrated");
+  command->add_option("--tensor", options->tensors, "tensors to take (default: by --rule)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();
   command->add_option("--product", options->product,

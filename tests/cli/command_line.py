@@ -107,14 +107,16 @@ def test_cost(folder):
 def test_layers(folder):
     header = json.dumps({
         "lm_head.weight": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
-        "mlp.up.weight": {"dtype": "F8_E4M3", "shape": [16, 32], "data_offsets": [16, 528]},
+        "mlp.up.weight": {"dtype": "BF16", "shape": [16, 32], "data_offsets": [16, 1040]},
+        "mlp.down.weight": {"dtype": "F8_E4M3", "shape": [16, 32], "data_offsets": [1040, 1552]},
     }).encode()
     path = folder / "model.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(528))
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(1552))
     expect(["layers", path, "--rule", "llama-factory"], 0,
-           ["keep  lm_head.weight [2, 2]: the name contains lm_head", "fp8   mlp.up.weight", "1 of 2 tensors"])
+           ["keep  lm_head.weight [2, 2]: the name contains lm_head", "fp8   mlp.up.weight",
+            "keep  mlp.down.weight [16, 32]: e4m3fn already", "1 of 3 tensors"])
     layers = json.loads(run("layers", path, "--rule", "all", "--json").stdout)
-    check("all converts both", [w["converts"] for w in layers["weights"]] == [True, True], layers)
+    check("all converts what is not FP8", [w["converts"] for w in layers["weights"]] == [True, True, False], layers)
     expect(["layers", path, "--rule", "te"], 2, stderr=["rule", "'te'", "llama-factory"])
     expect(["layers", folder / "none.safetensors", "--rule", "all"], 2, stderr=["none.safetensors"])
 

@@ -70,7 +70,8 @@ with tempfile.TemporaryDirectory() as name:
     for arguments, parts in [
         ([x, "--recipe", "te-curent", "-o", out], ["te-current", "'te-curent'"]),
         ([x, "--recipe", "te-mxfp8", "-o", out], ["tensor x [2, 2]", "divisible by 32"]),
-        ([out, "--recipe", "deepseek-v3"], ["tensor x", "divisible by 128", "--tensor"]),
+        ([out, "--recipe", "deepseek-v3"], ["x: e4m3fn already", "--tensor"]),
+        ([out, "--tensor", "x", "x.scale", "--recipe", "deepseek-v3"], ["tensor x", "divisible by 128", "--tensor"]),
         ([x, "--recipe", "inference-static", "-o", out], ["calibration"]),
         ([x, "--recipe", "te-current", "--history", x], ["--history"]),
         ([x, "--recipe", "te-current", "--role", "bias"], ["activation, weight or gradient"]),

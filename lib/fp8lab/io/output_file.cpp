@@ -95,6 +95,18 @@ void OutputFile::write(std::string_view bytes) {
   }
 }
 
+void OutputFile::write_at(std::uint64_t offset, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        ::pwrite(file_->value(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(errno);
+    if (count == 0) fail(ENOSPC);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+}
+
 void OutputFile::finish() {
   if (!file_->is_open()) return;
   if (!sync(file_->value())) fail(errno);

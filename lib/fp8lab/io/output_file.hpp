@@ -1,6 +1,7 @@
 #pragma once
 // The one way in which files are written.
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -22,6 +23,10 @@ class OutputFile {
   explicit OutputFile(const std::filesystem::path& path);
 
   void write(std::string_view bytes);
+
+  /// The same at a place of its own, in any order; only for files on a disk. What is never written
+  /// is zeros.
+  void write_at(std::uint64_t offset, std::string_view bytes);
 
   /// All of it has been written: it is complete on the disk, under its own name still.
   void finish();

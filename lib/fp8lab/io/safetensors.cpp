@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <set>
-#include <unordered_set>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/json_keys.hpp"
 #include "fp8lab/io/json_text.hpp"
 
 namespace fp8lab {
@@ -52,60 +52,9 @@ std::string_view dtype_name(ElementType type) {
   return "";
 }
 
-/// Refuses what the format does not allow at any depth: a key that appears twice, and nesting
-/// beyond {"name": {"shape": [...]}}. A pass of its own: the library's parser with a callback
-/// looks through all earlier keys at the end of every object.
-class HeaderCheck final : public json::json_sax_t {
- public:
-  explicit HeaderCheck(const std::string& file) : file_(file) {}
-
-  bool start_object(std::size_t) override {
-    go_down();
-    keys_.emplace_back();
-    return true;
-  }
-  bool end_object() override {
-    keys_.pop_back();
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    go_down();
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-  bool key(string_t& key) override {
-    if (!keys_.back().insert(key).second)
-      throw Error(fmt::format("{}: header: the key '{}' appears twice", file_, key.substr(0, 80)));
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    throw Error(fmt::format("{}: header is not JSON: {}", file_, json_reason(error)));
-  }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-
- private:
-  void go_down() {
-    if (++depth_ > 3) throw Error(file_ + ": header: nested too deeply");
-  }
-
-  const std::string& file_;
-  std::vector<std::unordered_set<std::string>> keys_;
-  int depth_ = 0;
-};
-
 json parse_header(std::string_view text, const std::string& file) {
-  HeaderCheck check(file);
-  json::sax_parse(text.begin(), text.end(), &check);
+  constexpr int kDepth = 3;  // {"name": {"shape": [...]}}
+  require_unique_keys(text, file + ": header", kDepth);
   return parse_json<json>(text, file + ": header");
 }
 
@@ -194,19 +143,54 @@ void check_cover(const std::vector<NamedTensor>& tensors, std::span<const std::b
                             data.data() + data.size() - next));
 }
 
-void check_writable(const std::vector<NamedTensor>& tensors) {
-  std::set<std::string> names;
-  for (const NamedTensor& item : tensors) {
+void check_names(const std::vector<TensorSpec>& tensors) {
+  std::set<std::string_view> names;
+  for (const TensorSpec& item : tensors) {
     const std::string argument = "tensor '" + item.name + "'";
     require(item.name != kMetadata && names.insert(item.name).second, argument, "a unique name",
             item.name);
-    require(!item.tensor.fortran_order || item.tensor.shape.size() < 2, argument, "row-major order",
-            "Fortran order");
-    const std::size_t bytes =
-        static_cast<std::size_t>(item.tensor.size()) * element_bytes(item.tensor.type);
-    require(item.tensor.bytes.size() == bytes, argument, fmt::format("{} bytes", bytes),
-            fmt::format("{} bytes", item.tensor.bytes.size()));
+    require(!dtype_name(item.type).empty(), argument, "a type that the format has a name for",
+            to_string(item.type));
   }
+}
+
+void check_writable(const NamedTensor& item) {
+  const std::string argument = "tensor '" + item.name + "'";
+  require(!item.tensor.fortran_order || item.tensor.shape.size() < 2, argument, "row-major order",
+          "Fortran order");
+  const std::size_t bytes =
+      static_cast<std::size_t>(item.tensor.size()) * element_bytes(item.tensor.type);
+  require(item.tensor.bytes.size() == bytes, argument, fmt::format("{} bytes", bytes),
+          fmt::format("{} bytes", item.tensor.bytes.size()));
+}
+
+void sort_by_width(std::vector<TensorSpec>& tensors) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
+    const std::size_t wide_a = element_bytes(a.type);
+    const std::size_t wide_b = element_bytes(b.type);
+    return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;
+  });
+}
+
+/// Length and text of the header of tensors that lie in this order.
+std::string preamble(const std::vector<TensorSpec>& tensors,
+                     const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json::object_t header;
+  if (!metadata.empty()) header.emplace_back(std::string(kMetadata), metadata);
+  std::uint64_t offset = 0;
+  for (const TensorSpec& item : tensors) {
+    const std::uint64_t end = offset + item.bytes();
+    header.emplace_back(item.name, nlohmann::ordered_json{{"dtype", dtype_name(item.type)},
+                                                          {"shape", item.shape},
+                                                          {"data_offsets", {offset, end}}});
+    offset = end;
+  }
+  std::string text = nlohmann::ordered_json(std::move(header)).dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  require(text.size() <= kMaxHeader, "header", fmt::format("at most {} bytes", kMaxHeader),
+          fmt::format("{}", text.size()));
+  const std::uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
 }
 
 }  // namespace
@@ -255,35 +239,73 @@ const TensorView& SafetensorsFile::find(std::string_view name) const {
               "'" + std::string(name) + "'");
 }
 
+std::uint64_t TensorSpec::bytes() const {
+  return static_cast<std::uint64_t>(element_count(shape, "tensor '" + name + "'")) *
+         element_bytes(type);
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     std::vector<TensorSpec> tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : name_(path.string()), file_(path) {
+  check_names(tensors);
+  sort_by_width(tensors);
+  const std::string start = preamble(tensors, metadata);
+  file_.write_at(0, start);
+  file_bytes_ = start.size();
+  for (const TensorSpec& item : tensors) {
+    places_.emplace(item.name, Place{file_bytes_, item.bytes()});
+    file_bytes_ += item.bytes();
+    missing_ += item.bytes();
+  }
+}
+
+void SafetensorsWriter::write(std::string_view name, std::uint64_t offset,
+                              std::span<const std::byte> bytes) {
+  const auto found = places_.find(std::string(name));
+  require(found != places_.end(), name_, "a tensor of its header", name);
+  const Place& place = found->second;
+  require(offset <= place.size && bytes.size() <= place.size - offset,
+          "tensor '" + std::string(name) + "'", fmt::format("at most {} bytes", place.size),
+          fmt::format("{} from {} on", bytes.size(), offset));
+  file_.write_at(place.begin + offset, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  missing_ -= std::min<std::uint64_t>(missing_, bytes.size());
+}
+
+void SafetensorsWriter::commit() {
+  require(missing_ == 0, name_, "all bytes of its tensors", fmt::format("{} fewer", missing_));
+  file_.commit();
+}
+
+std::uint64_t safetensors_bytes(std::vector<TensorSpec> tensors,
+                                const std::map<std::string, std::string>& metadata) {
+  check_names(tensors);
+  sort_by_width(tensors);
+  std::uint64_t bytes = preamble(tensors, metadata).size();
+  for (const TensorSpec& item : tensors) bytes += item.bytes();
+  return bytes;
+}
+
 void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {
-  check_writable(tensors);
-  std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    const std::size_t wide_a = element_bytes(a.tensor.type);
-    const std::size_t wide_b = element_bytes(b.tensor.type);
-    return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;
-  });
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[std::string(kMetadata)] = metadata;
-  std::uint64_t offset = 0;
+  std::vector<TensorSpec> specs;
   for (const NamedTensor& item : tensors) {
-    const std::uint64_t end = offset + item.tensor.bytes.size();
-    header[item.name] = {{"dtype", dtype_name(item.tensor.type)},
-                         {"shape", item.tensor.shape},
-                         {"data_offsets", {offset, end}}};
-    offset = end;
+    check_writable(item);
+    specs.push_back({item.name, item.tensor.type, item.tensor.shape});
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  require(text.size() <= kMaxHeader, "header", fmt::format("at most {} bytes", kMaxHeader),
-          fmt::format("{}", text.size()));
+  check_names(specs);
+  sort_by_width(specs);
+  std::map<std::string_view, std::span<const std::byte>> bytes;
+  for (const NamedTensor& item : tensors) bytes[item.name] = item.tensor.bytes;
+  const std::string start = preamble(specs, metadata);
+  // In order: the file may be a pipe.
   write_file(path, [&](std::ostream& out) {
-    const std::uint64_t length = text.size();
-    out.write(reinterpret_cast<const char*>(&length), sizeof length);
-    out << text;
-    for (const NamedTensor& item : tensors)
-      out.write(reinterpret_cast<const char*>(item.tensor.bytes.data()),
-                static_cast<std::streamsize>(item.tensor.bytes.size()));
+    out << start;
+    for (const TensorSpec& item : specs) {
+      const std::span<const std::byte> data = bytes.at(item.name);
+      out.write(reinterpret_cast<const char*>(data.data()),
+                static_cast<std::streamsize>(data.size()));
+    }
   });
 }
 

@@ -27,6 +27,11 @@ std::vector<LayerRule> make_rules() {
            16,
            "LLaMA-Factory with torchao or TransformerEngine"},
           {"deepseek-v3", {"embed", "head", "norm"}, {".gate"}, 1, "DeepSeek-V3"},
+          {"linear",
+           {"embed", "lm_head", "norm"},
+           {".gate", ".router", "_gate"},
+           1,
+           "LLM Compressor, ModelOpt and transformers by default: every linear layer but lm_head"},
           {"all", {}, {}, 1, "every matrix"}};
 }
 

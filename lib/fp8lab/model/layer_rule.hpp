@@ -23,6 +23,9 @@ struct LayerRule {
 /// llama-factory  not embed, lm_head, output, classifier; both dimensions multiples
 ///                of 16 (*read* in its module filter). Also skips BERT's `attention.output`.
 /// deepseek-v3    not embed, head, norm, nor the router `.gate` (its report, section 3.3.1)
+/// linear         not embed, lm_head, norm, nor routers (`.gate`, `.router`, `shared_expert_gate`):
+///                LLM Compressor 0.14, ModelOpt 0.47 and transformers 5.23 by default (*read* in
+///                their examples and default configurations)
 /// all            every matrix
 std::span<const LayerRule> layer_rules();
 

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/model_files/dequantize_model.hpp"
+#include "fp8lab/model_files/layout.hpp"
+#include "model_progress.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+struct Options {
+  std::string input;
+  std::string output;
+  std::string layout;
+  std::string dtype;
+  bool json = false;
+};
+
+int run(const Options& options) {
+  DequantizeModelOptions request{options.layout, {}};
+  if (!options.dtype.empty()) {
+    request.type = find_element_type(options.dtype);
+    const bool fits = request.type == ElementType::f32 || request.type == ElementType::bf16 ||
+                      request.type == ElementType::f16;
+    require(fits, "--dtype", "f32, bf16 or f16", options.dtype);
+  }
+  if (!options.layout.empty()) (void)find_layout(options.layout);
+  const ModelDirectory source(options.input);
+  DequantizedModel model;
+  {
+    ModelProgress progress("dequantize");
+    model = dequantize_model(source, request, options.output, progress.callback());
+  }
+  for (const std::string& name : model.without_scale)
+    fmt::print(stderr, "warning: {} stayed as it is: no scale belongs to its codes\n", name);
+  if (options.json) {
+    nlohmann::ordered_json converted = nlohmann::ordered_json::array();
+    for (const TensorSpec& tensor : model.converted)
+      converted.push_back(
+          {{"name", tensor.name}, {"dtype", to_string(tensor.type)}, {"shape", tensor.shape}});
+    fmt::print("{}\n", nlohmann::ordered_json{{"converted", converted},
+                                              {"without_scale", model.without_scale},
+                                              {"files", to_json(model.files)}}
+                           .dump(2));
+    return kPass;
+  }
+  fmt::print("{} weights became {}\n", model.converted.size(),
+             to_string(model.converted.front().type));
+  print_summary(model.files);
+  return kPass;
+}
+
+}  // namespace
+
+void add_dequantize(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  std::string layout_help = "what config.json says if left out:";
+  for (const Layout& layout : layouts()) layout_help += " " + std::string(layout.name);
+  CLI::App* command =
+      app.add_subcommand("dequantize", "Turn an FP8 model's folder back into one of floats");
+  command->add_option("MODEL", options->input, "the model's folder, or its index")->required();
+  command->add_option("-o,--output", options->output, "a new or empty folder")->required();
+  command->add_option("--layout", options->layout, layout_help);
+  command->add_option("--dtype", options->dtype, "f32, bf16 or f16 (default: the model's)");
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,85 @@
+#include "quantize_model.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/model_files/quantize_model.hpp"
+#include "model_progress.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+/// {reason: how many tensors}: a model has hundreds that stay for the same one.
+std::map<std::string, std::size_t> count_reasons(const QuantizedModel& model) {
+  std::map<std::string, std::size_t> counts;
+  for (const KeptTensor& kept : model.kept) ++counts[kept.reason];
+  return counts;
+}
+
+void warn(const QuantizedModel& model) {
+  for (const std::string& weight : model.nan_weights)
+    fmt::print(stderr, "warning: NaN codes in {}\n", weight);
+  if (!model.unused_samples.empty())
+    fmt::print(stderr, "samples of {} modules that stay as they are were not used ({})\n",
+               model.unused_samples.size(), model.unused_samples.front());
+}
+
+void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
+  fmt::print("{} of {} tensors became E4M3 (recipe {}, layout {}, rule {})\n",
+             model.converted.size(), model.converted.size() + model.kept.size(), request.recipe,
+             request.layout, request.rule);
+  for (const auto& [reason, count] : count_reasons(model))
+    fmt::print("  {} stayed: {}\n", count, reason);
+  print_summary(model.files);
+}
+
+void print_json(const QuantizedModel& model, const QuantizeModelRequest& request) {
+  nlohmann::ordered_json converted = nlohmann::ordered_json::array();
+  for (const TensorSpec& tensor : model.converted)
+    converted.push_back({{"name", tensor.name}, {"shape", tensor.shape}});
+  nlohmann::ordered_json kept = nlohmann::ordered_json::array();
+  for (const KeptTensor& item : model.kept)
+    kept.push_back({{"name", item.tensor.name},
+                    {"dtype", to_string(item.tensor.type)},
+                    {"shape", item.tensor.shape},
+                    {"reason", item.reason}});
+  const nlohmann::ordered_json report{{"recipe", request.recipe},
+                                      {"layout", request.layout},
+                                      {"rule", request.rule},
+                                      {"converted", converted},
+                                      {"kept", kept},
+                                      {"nan_weights", model.nan_weights},
+                                      {"files", to_json(model.files)}};
+  fmt::print("{}\n", report.dump(2));
+}
+
+}  // namespace
+
+bool names_model(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) || path.ends_with(".safetensors.index.json");
+}
+
+int quantize_model(const QuantizeModelRequest& request) {
+  const ModelDirectory source(request.input);
+  QuantizeModelOptions options{request.recipe, request.layout, request.rule, {}};
+  options.calibration.assign(request.calibration.begin(), request.calibration.end());
+  QuantizedModel model;
+  {
+    ModelProgress progress("quantize");
+    model = fp8lab::quantize_model(source, options, request.output, progress.callback());
+  }
+  warn(model);
+  if (request.json)
+    print_json(model, request);
+  else
+    print(model, request);
+  return kPass;
+}
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,43 @@
+#pragma once
+// What config.json says of quantized weights: written as each layout's readers want it, and read
+// back.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp8lab/model_files/layout.hpp"
+
+namespace fp8lab {
+
+/// The text of a config.json with `quantization_config`. `kept`: modules that stay as they are.
+/// `where` starts every message. Throws `Error` for text that is not a JSON object, a model that
+/// is quantized already, and one whose matrices lie as [in, out] (GPT-2's Conv1D).
+std::string with_quantization(const std::string& config, const std::string& where,
+                              const Layout& layout, const WeightScheme& scheme,
+                              const std::vector<std::string>& kept);
+
+/// hf_quant_config.json, which readers of ModelOpt's layout want beside config.json. Its producer
+/// is "modelopt", since they refuse others.
+std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept);
+
+/// What a quantized model's config.json says.
+struct StoredQuantization {
+  LayoutFamily family = LayoutFamily::fp8;
+  std::int64_t row_block = 128;  ///< of scales that are neither the tensor's nor a row's
+  std::int64_t k_block = 128;
+};
+
+/// Unset where the text has no `quantization_config`. Throws `Error` for one of another method
+/// than those of `layouts()`.
+std::optional<StoredQuantization> read_quantization(const std::string& config,
+                                                    const std::string& where);
+
+/// The text without `quantization_config`.
+std::string without_quantization(const std::string& config, const std::string& where);
+
+/// The type that the model computes in (`dtype`, or `torch_dtype` as older files have it).
+std::optional<ElementType> model_type(const std::string& config, const std::string& where);
+
+}  // namespace fp8lab

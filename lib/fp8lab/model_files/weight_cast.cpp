@@ -1,0 +1,267 @@
+#include "fp8lab/model_files/weight_cast.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
+#include "fp8lab/formats/format.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// Elements of a part: its floats and codes stay in a core's second cache.
+constexpr std::int64_t kPart = std::int64_t{1} << 16;
+
+/// Rows [first, first + rows) of a weight.
+struct Rows {
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+};
+
+/// How many rows a part has: whole blocks of `block` rows.
+std::int64_t rows_of_part(std::int64_t k, std::int64_t block) {
+  const std::int64_t blocks = kPart / std::max<std::int64_t>(1, k * block);
+  return std::max<std::int64_t>(1, blocks) * block;
+}
+
+std::span<const std::byte> bytes_of(const TensorView& weight, Rows part) {
+  const auto row = static_cast<std::size_t>(weight.shape[1]) * element_bytes(weight.type);
+  return weight.bytes.subspan(static_cast<std::size_t>(part.first) * row,
+                              static_cast<std::size_t>(part.rows) * row);
+}
+
+/// Elements at any alignment, widened exactly.
+void widen(ElementType type, std::span<const std::byte> bytes, std::span<float> values) {
+  if (type == ElementType::f32) {
+    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+    return;
+  }
+  const std::span<const float> table = decode_table(FormatId::f16);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint16_t code = 0;
+    std::memcpy(&code, bytes.data() + 2 * i, sizeof code);
+    values[i] = type == ElementType::bf16
+                    ? std::bit_cast<float>(static_cast<std::uint32_t>(code) << 16)
+                    : table[code];
+  }
+}
+
+/// Calls `work(part)` for all parts of `block` rows and more, on all threads.
+template <class Work>
+void for_each_part(std::int64_t rows, std::int64_t step, const Work& work) {
+  const int threads = team_size(0);
+  const std::int64_t parts = (rows + step - 1) / step;
+  FirstError error;
+#pragma omp parallel num_threads(threads)
+  {
+    auto local = work.make();
+#pragma omp for schedule(dynamic)
+    for (std::int64_t p = 0; p < parts; ++p)
+      error.guard([&] { work.run(local, Rows{p * step, std::min(step, rows - p * step)}); });
+  }
+  error.rethrow();
+}
+
+/// The largest magnitude of a weight whose tile it all is.
+struct AmaxWork {
+  const TensorView& weight;
+  bool ignore_nan;
+  std::span<float> largest;  ///< a place a part
+  std::int64_t step;
+
+  [[nodiscard]] std::vector<float> make() const { return {}; }
+  void run(std::vector<float>& values, Rows part) const {
+    const FloatEnvironment environment;
+    values.resize(static_cast<std::size_t>(part.rows * weight.shape[1]));
+    widen(weight.type, bytes_of(weight, part), values);
+    largest[static_cast<std::size_t>(part.first / step)] = amax(values, ignore_nan);
+  }
+};
+
+/// A thread's memory.
+struct CastMemory {
+  std::vector<float> values;
+  QuantizedTensor quantized;
+};
+
+struct CastWork {
+  const Recipe& recipe;
+  float known_amax;  ///< of a recipe that is told by calibration
+  const TensorView& weight;
+  const ReleasePart& release;
+  std::int64_t block;
+  std::int64_t tile_columns;
+  bool one_scale;  ///< all parts have the same
+  QuantizedWeight& result;
+  std::span<std::int64_t> nan_codes;  ///< a place a part
+  std::int64_t step;
+
+  [[nodiscard]] CastMemory make() const { return {}; }
+  void run(CastMemory& memory, Rows part) const {
+    const std::int64_t k = weight.shape[1];
+    const std::span<const std::byte> bytes = bytes_of(weight, part);
+    memory.values.resize(static_cast<std::size_t>(part.rows * k));
+    widen(weight.type, bytes, memory.values);
+    release(bytes);
+    Quantizer quantizer(recipe);
+    if (recipe.source == ScaleSource::calibration) quantizer.observe({{&known_amax, 1}, 1, 1});
+    quantizer.quantize_into({memory.values, part.rows, k}, memory.quantized, false, 1);
+    store(memory.quantized, part);
+  }
+  void store(const QuantizedTensor& q, Rows part) const {
+    const auto at = [](std::int64_t i) { return static_cast<std::ptrdiff_t>(i); };
+    std::copy(q.codes.begin(), q.codes.end(),
+              result.codes.begin() + at(part.first * weight.shape[1]));
+    if (!one_scale || part.first == 0)
+      std::copy(q.inverse_scales.begin(), q.inverse_scales.end(),
+                result.inverse_scales.begin() + at(part.first / block * tile_columns));
+    nan_codes[static_cast<std::size_t>(part.first / step)] = std::count_if(
+        q.codes.begin(), q.codes.end(), [](std::uint8_t code) { return (code & 0x7f) == 0x7f; });
+  }
+};
+
+void require_weight(const Recipe& recipe, const TensorView& weight) {
+  require(weight.shape.size() == 2 && !weight.fortran_order, "weight", "row-major [rows, k]",
+          shape_text(weight.shape));
+  require(weight.type == ElementType::f32 || weight.type == ElementType::bf16 ||
+              weight.type == ElementType::f16,
+          "weight", "f32, f16 or bf16 elements", to_string(weight.type));
+  require(recipe.format == FormatId::e4m3fn && (recipe.row_block > 0 || recipe.k_block == 0),
+          "recipe", "E4M3 and tiles of a row, a block or the tensor",
+          fmt::format("{} x {}", recipe.row_block, recipe.k_block));
+  require(weight.shape[0] % recipe.rows_multiple == 0, "weight",
+          fmt::format("rows divisible by {}", recipe.rows_multiple), shape_text(weight.shape));
+  require(weight.shape[1] % recipe.k_multiple == 0, "weight",
+          fmt::format("k divisible by {}", recipe.k_multiple), shape_text(weight.shape));
+}
+
+float whole_amax(const Recipe& recipe, const TensorView& weight) {
+  const std::int64_t rows = weight.shape[0];
+  const std::int64_t step = rows_of_part(weight.shape[1], 1);
+  std::vector<float> largest(static_cast<std::size_t>((rows + step - 1) / step));
+  const bool ignore_nan = amax_ignores_nan(recipe.rule);
+  for_each_part(rows, step, AmaxWork{weight, ignore_nan, largest, step});
+  return amax(largest, ignore_nan);
+}
+
+/// A scale for the whole tensor: every part gets the scale of all of them.
+Recipe with_known_amax(Recipe recipe) {
+  recipe.source = ScaleSource::calibration;
+  recipe.rows_multiple = 1;
+  recipe.k_multiple = 1;
+  return recipe;
+}
+
+}  // namespace
+
+void quantize_weight(const Recipe& recipe, const TensorView& weight, const ReleasePart& release,
+                     QuantizedWeight& result) {
+  require_weight(recipe, weight);
+  const std::int64_t rows = weight.shape[0];
+  const std::int64_t k = weight.shape[1];
+  result.codes.resize(static_cast<std::size_t>(rows * k));
+  result.nan_codes = 0;
+  const bool whole = recipe.row_block == 0;
+  const float largest = whole ? whole_amax(recipe, weight) : 0.0F;
+  if (whole && !std::isfinite(largest)) {
+    // Calibration refuses such tensors; the rule itself has an answer.
+    const std::vector<float> values = to_float(weight);
+    QuantizedTensor q = quantize(recipe, {values, rows, k});
+    result.codes = std::move(q.codes);
+    result.inverse_scales = std::move(q.inverse_scales);
+    result.nan_codes = std::count_if(result.codes.begin(), result.codes.end(),
+                                     [](std::uint8_t code) { return (code & 0x7f) == 0x7f; });
+    return;
+  }
+  const std::int64_t block = whole ? 1 : recipe.row_block;
+  const std::int64_t columns = recipe.k_block == 0 ? 1 : (k + recipe.k_block - 1) / recipe.k_block;
+  result.inverse_scales.resize(
+      whole ? 1 : static_cast<std::size_t>((rows + block - 1) / block * columns));
+  const std::int64_t step = rows_of_part(k, block);
+  std::vector<std::int64_t> nan_codes(static_cast<std::size_t>((rows + step - 1) / step));
+  Recipe parts = recipe;
+  if (whole) parts = with_known_amax(recipe);
+  for_each_part(
+      rows, step,
+      CastWork{parts, largest, weight, release, block, columns, whole, result, nan_codes, step});
+  for (const std::int64_t count : nan_codes) result.nan_codes += count;
+}
+
+namespace {
+
+void multiply_row(std::span<const std::uint8_t> codes, std::span<const float> table,
+                  const float* scales, std::int64_t k_block, std::span<float> values) {
+  const auto block = static_cast<std::size_t>(k_block);
+  for (std::size_t begin = 0; begin < codes.size(); begin += block, ++scales) {
+    const std::size_t end = std::min(codes.size(), begin + block);
+    for (std::size_t c = begin; c < end; ++c) values[c] = table[codes[c]] * *scales;
+  }
+}
+
+void narrow(std::span<const float> values, ElementType type, std::byte* bytes) {
+  if (type == ElementType::f32) {
+    std::memcpy(bytes, values.data(), values.size_bytes());
+    return;
+  }
+  std::vector<std::uint16_t> codes(values.size());
+  encode(values, std::span(codes), {.format = *format_of(type), .policy = kMlDtypes});
+  std::memcpy(bytes, codes.data(), 2 * codes.size());
+}
+
+struct BackWork {
+  const ScaledCodes& weight;
+  std::span<const float> table;
+  ElementType type;
+  std::byte* bytes;
+  std::int64_t columns;
+
+  [[nodiscard]] std::vector<float> make() const { return {}; }
+  void run(std::vector<float>& values, Rows part) const {
+    const FloatEnvironment environment;
+    const auto k = static_cast<std::size_t>(weight.codes.shape[1]);
+    values.resize(static_cast<std::size_t>(part.rows) * k);
+    for (std::int64_t r = 0; r < part.rows; ++r) {
+      const std::int64_t row = part.first + r;
+      const auto* const codes = reinterpret_cast<const std::uint8_t*>(weight.codes.bytes.data()) +
+                                static_cast<std::size_t>(row) * k;
+      multiply_row({codes, k}, table,
+                   weight.inverse_scales.data() + row / weight.row_block * columns, weight.k_block,
+                   std::span(values).subspan(static_cast<std::size_t>(r) * k, k));
+    }
+    narrow(values, type, bytes + static_cast<std::size_t>(part.first) * k * element_bytes(type));
+  }
+};
+
+}  // namespace
+
+void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<std::byte> bytes) {
+  const TensorView& codes = weight.codes;
+  const std::optional<FormatId> id = format_of(codes.type);
+  require(codes.shape.size() == 2 && id && format(*id).storage_bits == 8 && weight.row_block > 0 &&
+              weight.k_block > 0,
+          "codes", "FP8 [rows, k] in blocks", shape_text(codes.shape));
+  require(type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16, "type",
+          "f32, f16 or bf16", to_string(type));
+  const std::int64_t rows = codes.shape[0];
+  const std::int64_t k = codes.shape[1];
+  const std::int64_t columns = (k + weight.k_block - 1) / weight.k_block;
+  const auto scales =
+      static_cast<std::size_t>((rows + weight.row_block - 1) / weight.row_block * columns);
+  require(weight.inverse_scales.size() == scales, "scales", fmt::format("{}", scales),
+          fmt::format("{}", weight.inverse_scales.size()));
+  const std::size_t size = static_cast<std::size_t>(rows * k) * element_bytes(type);
+  require(bytes.size() == size && codes.bytes.size() == static_cast<std::size_t>(rows * k), "bytes",
+          fmt::format("{}", size), fmt::format("{}", bytes.size()));
+  for_each_part(rows, rows_of_part(k, 1),
+                BackWork{weight, decode_table(*id), type, bytes.data(), columns});
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,46 @@
+#pragma once
+// One weight from a file to codes and scales, and back, part by part: the weight as binary32 would
+// be two or four times what the file holds, and not fit into a cache.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fp8lab/core/cache_line.hpp"
+#include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/tensors/tensor.hpp"
+
+namespace fp8lab {
+
+struct QuantizedWeight {
+  CodeVector codes;                   ///< [rows, k]
+  std::vector<float> inverse_scales;  ///< of the recipe's tiles, row-major
+  std::int64_t nan_codes = 0;
+};
+
+/// Gives back the memory of a part of a tensor that was read for the last time.
+using ReleasePart = std::function<void(std::span<const std::byte>)>;
+
+/// Quantizes `weight` ([rows, k]; F32, F16 or BF16) with the bits of
+/// `quantize(recipe, to_float(weight))`, into memory that is used again. The tiles of `recipe` are
+/// the whole tensor or have all their rows in a block of rows. Throws `Error` as `quantize` does.
+void quantize_weight(const Recipe& recipe, const TensorView& weight, const ReleasePart& release,
+                     QuantizedWeight& result);
+
+/// Codes [rows, k] and what multiplies back: scale (r / row_block, c / k_block) of a row-major
+/// [ceil(rows / row_block), ceil(k / k_block)].
+struct ScaledCodes {
+  TensorView codes;
+  std::span<const float> inverse_scales;
+  std::int64_t row_block = 1;
+  std::int64_t k_block = 1;
+};
+
+/// Writes code * scale, a binary32 product to nearest even, rounded once more to `type` (F32, F16
+/// or BF16, to nearest even; overflow gives Inf). `bytes` holds rows * k elements. Throws `Error`
+/// for another type and for sizes that disagree.
+void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<std::byte> bytes);
+
+}  // namespace fp8lab

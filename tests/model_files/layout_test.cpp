@@ -1,0 +1,101 @@
+#include "fp8lab/model_files/layout.hpp"
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/model_files/quantization_config.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+WeightScheme scheme_of(const char* layout, const char* preset, bool calibrated = false) {
+  return make_scheme(find_layout(layout), find_preset(preset), calibrated);
+}
+
+std::vector<std::int64_t> shape_of(const char* layout, const char* preset,
+                                   bool calibrated = false) {
+  return scale_shape(find_layout(layout), scheme_of(layout, preset, calibrated), 300, 256);
+}
+
+using Shape = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("scales have the shapes that readers make room for", "[model_files]") {
+  CHECK(shape_of("compressed-tensors", "llm-compressor") == Shape{300, 1});
+  CHECK(shape_of("compressed-tensors", "vllm-per-tensor") == Shape{1});
+  CHECK(shape_of("compressed-tensors", "deepseek-v3") == Shape{3, 2});
+  CHECK(shape_of("modelopt", "modelopt", true) == Shape{});
+  CHECK(shape_of("modelopt", "vllm-per-token") == Shape{300});
+  CHECK(shape_of("hf-fp8", "deepseek-v3") == Shape{3, 2});
+  CHECK(shape_of("hf-fp8", "vllm-per-tensor") == Shape{});
+  CHECK(shape_of("deepseek", "deepgemm-ue8m0") == Shape{3, 2});
+  CHECK(shape_of("torchao", "torchao-inference-bf16") == Shape{300, 1});
+  CHECK(scheme_of("compressed-tensors", "llm-compressor-bf16").scale_type == ElementType::bf16);
+  CHECK(scheme_of("torchao", "torchao-inference-bf16").scale_type == ElementType::f32);
+}
+
+TEST_CASE("what a layout cannot say is refused", "[model_files]") {
+  CHECK_THROWS_AS(scheme_of("hf-fp8", "llm-compressor"), Error);          // a scale a row
+  CHECK_THROWS_AS(scheme_of("torchao", "deepseek-v3"), Error);            // blocks
+  CHECK_THROWS_AS(scheme_of("compressed-tensors", "ocp-mxfp8"), Error);   // E8M0
+  CHECK_THROWS_AS(scheme_of("compressed-tensors", "te-delayed"), Error);  // a weight's past
+  CHECK_THROWS_AS(scheme_of("modelopt", "modelopt"), Error);              // no samples
+  CHECK_THROWS_AS(scheme_of("compressed-tensors", "llm-compressor", true), Error);
+  CHECK_THROWS_AS(scheme_of("deepseek", "modelopt", true), Error);
+  CHECK_THROWS_WITH(find_layout("gguf"), contains("compressed-tensors"));
+}
+
+TEST_CASE("what is no linear layer's matrix stays", "[model_files]") {
+  const Layout& layout = find_layout("hf-fp8");
+  const WeightScheme scheme = scheme_of("hf-fp8", "deepseek-v3");
+  const LayerRule& all = find_layer_rule("all");
+  const auto converts = [&](const char* name, ElementType type, Shape shape) {
+    return decide(all, layout, scheme, {name, type, std::move(shape)}).converts;
+  };
+  CHECK(converts("a.weight", ElementType::bf16, {256, 128}));
+  CHECK(converts("a.weight", ElementType::f32, {64, 128}));  // one block, smaller than others
+  CHECK_FALSE(converts("a.weight", ElementType::e4m3fn, {256, 128}));
+  CHECK_FALSE(converts("a.weight", ElementType::i64, {256, 128}));
+  CHECK_FALSE(converts("a.weight", ElementType::boolean, {256, 128}));
+  CHECK_FALSE(converts("a.weight", ElementType::f64, {256, 128}));
+  CHECK_FALSE(converts("a.bias", ElementType::bf16, {256}));
+  CHECK_FALSE(converts("norm.weight", ElementType::bf16, {256}));
+  CHECK_FALSE(converts("conv.weight", ElementType::bf16, {256, 128, 3, 3}));
+  CHECK_FALSE(converts("model.embed_tokens.weight", ElementType::bf16, {256, 128}));
+  CHECK_FALSE(converts("a.weight", ElementType::bf16, {0, 128}));
+  // transformers reads ragged blocks wrongly.
+  CHECK_FALSE(converts("a.weight", ElementType::bf16, {200, 128}));
+  CHECK(decide(all, find_layout("deepseek"), scheme, {"a.weight", ElementType::bf16, {200, 128}})
+            .converts);
+}
+
+TEST_CASE("config.json is read back as it was written", "[model_files]") {
+  const std::string config =
+      R"({"model_type": "llama", "zebra": 1, "alpha": 2, "dtype": "bfloat16"})";
+  const std::vector<std::pair<const char*, const char*>> cases{
+      {"compressed-tensors", "deepseek-v3"},
+      {"hf-fp8", "deepseek-v3"},
+      {"torchao", "torchao-inference"},
+      {"deepseek", "deepgemm"},
+      {"modelopt", "vllm-per-token"}};
+  for (const auto& [layout, preset] : cases) {
+    const std::string text = with_quantization(config, "config.json", find_layout(layout),
+                                               scheme_of(layout, preset), {"lm_head"});
+    const auto stored = read_quantization(text, "config.json");
+    REQUIRE(stored.has_value());
+    CHECK(stored->family == find_layout(layout).family);
+    CHECK(stored->row_block == 128);
+    CHECK(text.find("zebra") < text.find("alpha"));  // keys stay in order
+    CHECK_FALSE(read_quantization(without_quantization(text, "config.json"), "config.json"));
+    CHECK_THROWS_WITH(
+        with_quantization(text, "config.json", find_layout(layout), scheme_of(layout, preset), {}),
+        contains("dequantize"));
+  }
+  CHECK(model_type(config, "config.json") == ElementType::bf16);
+  CHECK_THROWS_AS(read_quantization(R"({"quantization_config": {"quant_method": "gptq"}})", "c"),
+                  Error);
+  CHECK_THROWS_WITH(with_quantization(R"({"model_type": "gpt2"})", "c", find_layout("hf-fp8"),
+                                      scheme_of("hf-fp8", "deepseek-v3"), {}),
+                    contains("gpt2"));
+}

@@ -1,0 +1,163 @@
+"""A tiny Llama with random weights, quantized by `fp8lab quantize`, loaded by transformers.
+
+usage: model_files.py FP8LAB
+
+For each layout: no missing and no unexpected key, the weights of the loaded model are code * scale, its logits are as
+far from the float model's as FP8 explains, and a doubled scale would be seen. Runs in the Python of
+$FP8LAB_TORCH_PYTHON or of build/torch-venv (`./dev torch` makes it); skips with exit code 77 where there is none.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PYTHON = os.environ.get("FP8LAB_TORCH_PYTHON") or HERE.parents[1] / "build/torch-venv/bin/python"
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a CPU every layout is loaded for its values alone
+os.environ["HF_HUB_OFFLINE"] = "1"
+try:
+    import torch
+    import transformers
+except ImportError as error:
+    if not Path(PYTHON).is_file() or Path(sys.executable) == Path(PYTHON):
+        print(f"SKIPPED: {error} (./dev torch installs tests/systems/requirements.txt)")
+        sys.exit(77)
+    os.execv(PYTHON, [str(PYTHON), *sys.argv])
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+from safetensors.torch import load_file, save_file  # noqa: E402
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+TOOL = sys.argv[1]
+LINEARS = 14  # of two layers
+# Weights and inputs with 3 mantissa bits each: 2^-4 at most and some 2^-5.3 in the mean a factor, and two of them.
+MOST_FROM_FLOAT = 0.12
+failures = 0
+
+CASES = [  # layout, recipe, element type, tied embeddings, calibrated
+    ("compressed-tensors", "llm-compressor-bf16", torch.bfloat16, False, False),
+    ("compressed-tensors", "llm-compressor", torch.float32, True, False),
+    ("compressed-tensors", "deepseek-v3", torch.bfloat16, False, False),
+    ("compressed-tensors", "inference-static", torch.float32, False, True),
+    ("compressed-tensors", "vllm-per-tensor", torch.bfloat16, True, False),
+    ("hf-fp8", "deepseek-v3", torch.bfloat16, False, False),
+    ("hf-fp8", "deepseek-v3", torch.float32, True, False),
+    ("hf-fp8", "modelopt", torch.float32, False, True),
+    ("deepseek", "deepgemm-ue8m0", torch.bfloat16, False, False),
+    ("torchao", "torchao-inference-bf16", torch.bfloat16, False, False),
+]
+
+
+def check(what, condition, seen=""):
+    global failures
+    if not condition:
+        failures += 1
+        print(f"FAILED: {what}\n  saw: {str(seen)[:500]}", flush=True)
+
+
+def run(*arguments):
+    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"fp8lab {' '.join(map(str, arguments))} failed ({done.returncode}): {done.stderr[:400]}")
+
+
+def make_model(folder, dtype, tied):
+    torch.manual_seed(5)
+    config = LlamaConfig(vocab_size=96, hidden_size=256, intermediate_size=384, num_hidden_layers=2,
+                         num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=tied, dtype=dtype,
+                         initializer_range=0.3)
+    model = LlamaForCausalLM(config).to(dtype)
+    model.save_pretrained(folder, max_shard_size="700KB")
+    return model.eval()
+
+
+def record_inputs(model, tokens, file):
+    samples = {}
+    hooks = [module.register_forward_pre_hook(lambda m, x, name=name: samples.__setitem__(f"{name}.input", x[0].float()))
+             for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    model(tokens)
+    for hook in hooks:
+        hook.remove()
+    save_file({name: x.contiguous().clone() for name, x in samples.items()}, file)
+
+
+def load(folder):
+    return AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, dtype="auto")
+
+
+def plain_weight(module):
+    weight = module.weight
+    return (weight.dequantize() if hasattr(weight, "dequantize") and "Float8" in type(weight).__name__ else weight).float()
+
+
+def logits_of(model, layout, tokens):
+    if layout == "torchao":  # its products need a GPU: its weights as floats do not
+        for module in model.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.weight = torch.nn.Parameter(plain_weight(module).to(model.dtype), requires_grad=False)
+    return model(tokens).logits.double()
+
+
+def distance(a, b):
+    return float((a - b).norm() / b.norm())
+
+
+def double_scales(folder):
+    for file in folder.glob("*.safetensors"):
+        tensors = load_file(file)
+        changed = {k: v * 2 if "weight_scale" in k and "layers.0.mlp" in k else v for k, v in tensors.items()}
+        from safetensors import safe_open
+        with safe_open(file, "pt") as opened:
+            metadata = opened.metadata()
+        save_file(changed, file, metadata)
+
+
+@torch.no_grad()
+def try_case(root, layout, recipe, dtype, tied, calibrated):
+    label = f"{layout} {recipe} {str(dtype)[6:]}{' tied' if tied else ''}"
+    source, target, back = (root / part for part in ("source", "target", "back"))
+    model = make_model(source, dtype, tied)
+    check(f"{label}: the source has shards", (source / "model.safetensors.index.json").is_file())
+    tokens = torch.randint(0, 96, (2, 24), generator=torch.Generator().manual_seed(1))
+    want = model(tokens).logits.double()
+    more = []
+    if calibrated:
+        record_inputs(model, tokens, root / "samples.safetensors")
+        more = ["--calibration", root / "samples.safetensors"]
+    run("quantize", source, "-o", target, "--recipe", recipe, "--layout", layout, "--rule", "linear", *more)
+    run("dequantize", target, "-o", back, "--dtype", "f32")
+    loaded, info = load(target)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        check(f"{label}: no {kind}", not info[kind], info[kind])
+    got = logits_of(loaded.eval(), layout, tokens)
+    floats = {k: v for file in back.glob("*.safetensors") for k, v in load_file(file).items()}
+    linears = {n: m for n, m in loaded.named_modules() if isinstance(m, torch.nn.Linear) and "lm_head" not in n}
+    check(f"{label}: all linear layers", len(linears) == LINEARS, len(linears))
+    for name, module in linears.items():
+        expected = floats[f"{name}.weight"].to(module.weight.dtype).float()
+        # compressed-tensors multiplies in the type of the model's parameters.
+        close = torch.allclose(plain_weight(module), expected, rtol=2**-7 if dtype == torch.bfloat16 else 2**-22, atol=0)
+        check(f"{label}: {name} is code * scale", close, (plain_weight(module) - expected).abs().max())
+    far = distance(got, want)
+    check(f"{label}: logits", 1e-3 < far < MOST_FROM_FLOAT, far)
+    double_scales(target)
+    wrong = distance(logits_of(load(target)[0].eval(), layout, tokens), want)
+    check(f"{label}: a doubled scale is seen", wrong > MOST_FROM_FLOAT, wrong)
+    print(f"{label}: logits {far:.4f} from the float model's, {wrong:.3f} with a doubled scale", flush=True)
+
+
+def main():
+    for case in CASES:
+        with tempfile.TemporaryDirectory() as name:
+            try_case(Path(name), *case)
+    print(f"{len(CASES)} models, {failures} failures")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
