@@ -39,7 +39,7 @@ Table slope_table(const Sweep& sweep) {
                {"accumulator", "", "registered model"},
                {"promotion_interval", "1", "terms between promotions; 0 for none"},
                {"slope", "1", "least squares of log2 error on log2 K, mean over sets of operands"},
-               {"slope_half_width", "1", "95 % of single sets lie so close to the mean"},
+               {"slope_half_width", "1", "99 % of single sets lie so close to the mean"},
                {"slope_min", "1", "smallest"},
                {"slope_max", "1", "largest"},
                {"standard_error", "1", "of the first set's slope, from its residuals"},

@@ -110,7 +110,7 @@ Table reduction_table(const Setup& s, const std::vector<Point>& points) {
                {"mu_min", "1", "smallest"},
                {"mu_max", "1", "largest"},
                {"snr", "dB", "of the mean gradient, mean over repeats"},
-               {"snr_half_width", "dB", "95 % of single draws lie so close to the mean"},
+               {"snr_half_width", "dB", "99 % of single draws lie so close to the mean"},
                {"snr_min", "dB", "smallest"},
                {"snr_max", "dB", "largest"},
                {"underflow", "%", "non-zero means that became zero, mean over repeats"},
@@ -165,12 +165,14 @@ Plot reduction_plot(const Setup& s, const std::vector<Point>& points, const std:
 }
 
 std::string scheme_finding(const Setup& s, const std::vector<Point>& points, std::int64_t ranks) {
+  const double resolution = 100.0 * share_resolution(s.shape.elements);
   std::string figures;
   for (const Point& p : points)
     if (p.ranks == ranks)
       figures += fmt::format("{} {} {} dB, underflow {} %, overflow {} %",
                              figures.empty() ? "" : ";", s.name(p.scheme), interval_text(p.snr),
-                             interval_text(p.underflow), interval_text(p.overflow));
+                             interval_text(p.underflow, 1.0, resolution),
+                             interval_text(p.overflow, 1.0, resolution));
   return fmt::format("{} ranks, {} elements in {}:{} ({}; draws: {}).", ranks, s.shape.elements,
                      short_name(*s.format), figures, kIntervalMeaning, s.repeats);
 }

@@ -23,6 +23,8 @@ constexpr std::string_view kSource = "seed 000";
 const Format& e4m3() { return format(FormatId::e4m3fn); }
 
 constexpr MuRule kPaperRule{};
+constexpr std::size_t kElements = 100'000;  // one of them is the paper's threshold
+const double kResolution = 100.0 * share_resolution(kElements);  // percent
 
 /// What one draw of gradients says about A1 at one number of ranks.
 struct SchemeLosses {
@@ -31,8 +33,7 @@ struct SchemeLosses {
 
 SchemeLosses measure_schemes(const ClaimContext& context, std::int64_t ranks, int draw) {
   const RandomStream random(context.seed, fmt::format("claims/gradients/{}", draw));
-  // As many elements as make one of them delta.
-  const Gradients gradients(random, {100'000, 6.0, 2.0}, ranks, context.threads);
+  const Gradients gradients(random, {kElements, 6.0, 2.0}, ranks, context.threads);
   const std::vector<float> mean = gradients.mean();
   const double settled = settle(gradients, kPaperRule, 12, e4m3()).mu;
   return {reduce_with_mu(gradients, mean, 1.0 / static_cast<double>(ranks), e4m3()),
@@ -50,8 +51,9 @@ struct SchemeFigures {
     snr.push_back(loss.snr_db);
   }
   [[nodiscard]] std::string text() const {
-    return fmt::format("underflow {} %, overflow {} %, SNR {} dB", interval_text(underflow),
-                       interval_text(overflow), interval_text(snr));
+    return fmt::format("underflow {} %, overflow {} %, SNR {} dB",
+                       interval_text(underflow, 1.0, kResolution),
+                       interval_text(overflow, 1.0, kResolution), interval_text(snr));
   }
 };
 

@@ -30,17 +30,17 @@ inline Spread spread_of(std::span<const double> values) {
   return {sum.total() / static_cast<double>(values.size()), *low, *high};
 }
 
-/// The 97.5 % point of Student's t.
-inline double student_t_975(std::size_t degrees_of_freedom) {
-  constexpr std::array<double, 10> kFew{12.706, 4.303, 3.182, 2.776, 2.571,
-                                        2.447,  2.365, 2.306, 2.262, 2.228};
+/// The 99.5 % point of Student's t.
+inline double student_t_995(std::size_t degrees_of_freedom) {
+  constexpr std::array<double, 10> kFew{63.657, 9.925, 5.841, 4.604, 4.032,
+                                        3.707,  3.499, 3.355, 3.250, 3.169};
   if (degrees_of_freedom <= kFew.size()) return kFew[degrees_of_freedom - 1];
-  // Cornish and Fisher's expansion; off by less than 0.003 here.
+  // Cornish and Fisher's expansion; off by less than 0.011 here.
   const auto n = static_cast<double>(degrees_of_freedom);
-  return 1.95996 + 2.37227 / n + 2.82250 / (n * n);
+  return 2.57583 + 4.91655 / n + 8.83500 / (n * n);
 }
 
-/// Mean and half width of the interval that holds one further draw with a probability of 95 %, if
+/// Mean and half width of the interval that holds one further draw with a probability of 99 %, if
 /// draws are normal and independent: Student's t with the standard deviation of these draws. The
 /// mean of other repeats lies in it more often still.
 struct Interval {
@@ -55,19 +55,26 @@ inline Interval interval_of(std::span<const double> values) {
   for (const double v : values) squares.add((v - interval.mean) * (v - interval.mean));
   const auto n = static_cast<double>(values.size());
   const double deviation = std::sqrt(squares.total() / (n - 1.0));
-  interval.half_width = student_t_975(values.size() - 1) * deviation * std::sqrt(1.0 + 1.0 / n);
+  interval.half_width = student_t_995(values.size() - 1) * deviation * std::sqrt(1.0 + 1.0 / n);
   return interval;
 }
 
-/// `25.7 +- 1.2`; of a single draw its value alone.
-inline std::string interval_text(std::span<const double> values, double factor = 1.0) {
-  const Interval interval = interval_of(values);
+/// What equal draws of a share of `elements` leave open: a count of 0 in each does not make 3 in
+/// another one unlikely.
+inline double share_resolution(std::size_t elements) { return 3.0 / static_cast<double>(elements); }
+
+/// `25.7 +- 1.2`, in units of 1 / `factor`; of a single draw its value alone. `resolution`: the
+/// least half width, in the units of `values`.
+inline std::string interval_text(std::span<const double> values, double factor = 1.0,
+                                 double resolution = 0.0) {
+  Interval interval = interval_of(values);
   const std::string mean = fmt::format("{:.3g}", factor * interval.mean);
   if (std::isnan(interval.half_width)) return mean;
+  interval.half_width = std::max(interval.half_width, resolution);
   return fmt::format("{} +- {:.2g}", mean, factor * interval.half_width);
 }
 
 /// What `+-` in a finding means.
-inline constexpr std::string_view kIntervalMeaning = "+-: where 95 % of single draws lie";
+inline constexpr std::string_view kIntervalMeaning = "+-: where 99 % of single draws lie";
 
 }  // namespace fp8lab::experiments

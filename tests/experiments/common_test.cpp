@@ -120,15 +120,16 @@ TEST_CASE("an interval over repeats is Student's t of one more draw", "[experime
   const std::vector<double> draws{1.0, 2.0, 3.0};
   const Interval interval = interval_of(draws);
   CHECK(interval.mean == 2.0);
-  CHECK(std::abs(interval.half_width - 4.303 * std::sqrt(4.0 / 3.0)) < 1e-12);
+  CHECK(std::abs(interval.half_width - 9.925 * std::sqrt(4.0 / 3.0)) < 1e-12);
   CHECK(std::isnan(interval_of(std::vector{5.0}).half_width));
-  CHECK(interval_text(draws) == "2 +- 5");
-  CHECK(interval_text(draws, 100.0) == "200 +- 5e+02");
+  CHECK(interval_text(draws) == "2 +- 11");
+  CHECK(interval_text(draws, 100.0) == "200 +- 1.1e+03");
   CHECK(interval_text(std::vector{0.5}) == "0.5");
-  CHECK(std::abs(student_t_975(11) - 2.201) < 0.003);
-  CHECK(std::abs(student_t_975(20) - 2.086) < 0.002);
-  CHECK(std::abs(student_t_975(1000) - 1.962) < 0.002);
-  // Of many draws of one normal distribution, 95 % lie in the interval of five others.
+  CHECK(interval_text(std::vector{0.0, 0.0}, 100.0, share_resolution(300)) == "0 +- 1");
+  CHECK(std::abs(student_t_995(11) - 3.106) < 0.011);
+  CHECK(std::abs(student_t_995(20) - 2.845) < 0.002);
+  CHECK(std::abs(student_t_995(1000) - 2.581) < 0.002);
+  // Of many draws of one normal distribution, 99 % lie in the interval of five others.
   const RandomStream random(11, "tests/interval");
   int inside = 0;
   for (std::uint64_t trial = 0; trial < 4000; ++trial) {
@@ -137,8 +138,8 @@ TEST_CASE("an interval over repeats is Student's t of one more draw", "[experime
     const Interval of_five = interval_of(five);
     if (std::abs(random.normal(6 * trial + 5) - of_five.mean) <= of_five.half_width) ++inside;
   }
-  CHECK(inside > 3740);
-  CHECK(inside < 3860);
+  CHECK(inside > 3930);
+  CHECK(inside < 3985);
 }
 
 TEST_CASE("a thinned line keeps what lasts one step", "[experiments]") {
