@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "accumulator-drift/drift.hpp"
+#include "accumulator-drift/slopes.hpp"
 #include "accumulator-drift/sweep.hpp"
+#include "common/spread.hpp"
 #include "fp8lab/cast/policy.hpp"
 
 namespace fp8lab::experiments {
@@ -17,11 +19,11 @@ namespace {
 std::string label(const Sweep& sweep, const Curve& curve) {
   std::string text = curve.accumulator;
   if (curve.interval != 0) text += fmt::format("/{}", curve.interval);
-  const LineFit fit = sweep.slope(curve);
+  const std::vector<double> slopes = sweep.slopes(curve);
   // The exact sum has no law of its own: its only error is the rounding of its output.
-  return std::isnan(fit.slope) || curve.accumulator == "exact"
+  return slopes.empty() || curve.accumulator == "exact"
              ? text
-             : fmt::format("{}, K^{:.2f}", text, fit.slope);
+             : fmt::format("{}, K^{:.2f}", text, spread_of(slopes).mean);
 }
 
 Table error_table(const Sweep& sweep) {
@@ -44,28 +46,6 @@ Table error_table(const Sweep& sweep) {
                    point.curve.accumulator, point.curve.interval, outputs, point.error.relative_l2,
                    point.error.mean_signed_relative, point.error.max_relative,
                    1.0 - point.error.cosine});
-  return table;
-}
-
-Table slope_table(const Sweep& sweep) {
-  const Parameters& p = sweep.context().parameters;
-  Table table("slopes",
-              fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {})",
-                          p.integer("fit_k_min"), p.integer("fit_k_max")),
-              {{"operands", "", "e4m3 with amax scales, or bf16"},
-               {"distribution", "", "of the operands"},
-               {"accumulator", "", "registered model"},
-               {"promotion_interval", "1", "terms between promotions; 0 for none"},
-               {"slope", "1", "least squares of log2 error on log2 K"},
-               {"standard_error", "1", "of the slope, from the residuals"},
-               {"points", "1", "lengths fitted"}});
-  for (const Distribution d : sweep.distributions())
-    for (const Curve& curve : sweep.curves(d)) {
-      const LineFit fit = sweep.slope(curve);
-      table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
-                     curve.accumulator, curve.interval, fit.slope, fit.slope_standard_error,
-                     std::int64_t{fit.points}});
-    }
   return table;
 }
 
@@ -289,31 +269,6 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
   return table;
 }
 
-/// "sm90.wgmma.e4m3 1.23 +- 0.041, ...": the 14-bit accumulators' exponents on one distribution.
-std::string exponents_of(const Sweep& sweep, Distribution d, OperandFormat operands) {
-  std::string text;
-  for (const Curve& curve : sweep.curves(d)) {
-    const bool of_interest =
-        curve.accumulator == kHopper || curve.accumulator.starts_with("sequential14");
-    if (!of_interest || curve.interval != 0 || curve.operands != operands) continue;
-    const LineFit fit = sweep.slope(curve);
-    if (std::isnan(fit.slope)) continue;
-    text += fmt::format("{}{} {:.2f} +- {:.3f}", text.empty() ? "" : ", ", curve.accumulator,
-                        fit.slope, fit.slope_standard_error);
-  }
-  return text.empty() ? "not fitted" : text;
-}
-
-void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
-  const Parameters& p = sweep.context().parameters;
-  for (const Distribution d : sweep.distributions())
-    findings.push_back(fmt::format(
-        "Exponents of K in the relative L2 error, {} operands, no promotion: BF16 (only the "
-        "accumulator rounds) {}; E4M3, K = {} ... {}, {}.",
-        to_string(d), exponents_of(sweep, d, OperandFormat::bf16), p.integer("fit_k_min"),
-        p.integer("fit_k_max"), exponents_of(sweep, d, OperandFormat::e4m3)));
-}
-
 /// Nearest rounding stops being harmless where the sum's unit outgrows the products.
 void add_nearest_finding(const Sweep& sweep, std::vector<std::string>& findings) {
   std::string text;
@@ -363,7 +318,8 @@ Results accumulator_drift(const RunContext& context) {
   add_promotion_finding(sweep, results.findings);
   add_slope_findings(sweep, results.findings);
   add_nearest_finding(sweep, results.findings);
-  results.tables = {error_table(sweep), slope_table(sweep), split_table(sweep)};
+  results.tables = {error_table(sweep), slope_table(sweep), slope_repeat_table(sweep),
+                    split_table(sweep)};
   context.progress(0.9);
   results.tables.push_back(published_table(context, results.findings));
   for (const Distribution d : sweep.distributions())

@@ -1,6 +1,7 @@
 #include "accumulator-drift/sweep.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace fp8lab::experiments {
@@ -45,12 +46,40 @@ void Sweep::run() {
   double total = 0.0;
   for (const std::int64_t k : lengths) total += static_cast<double>(k);
   for (const std::int64_t k : bf16_k_)
-    for (const Distribution d : distributions_) measure_bf16(d, k);
+    for (const Distribution d : distributions_) measure_bf16(d, k, context_->seed, points_);
   double done = 0.0;
   for (const std::int64_t k : lengths) {
     for (const Distribution d : distributions_) measure_e4m3(d, k);
     done += static_cast<double>(k);
-    context_->progress(0.8 * done / total);
+    context_->progress(0.6 * done / total);
+  }
+  const RandomStream seeds = context_->random("accumulator-drift/repeats");
+  const auto repeats = static_cast<std::uint64_t>(context_->parameters.integer("fit_repeats"));
+  for (std::uint64_t repeat = 1; repeat < repeats; ++repeat) {
+    measure_repeat(seeds.bits64(repeat), repeats_.emplace_back());
+    context_->progress(0.6 + 0.2 * static_cast<double>(repeat) / static_cast<double>(repeats));
+  }
+}
+
+bool Sweep::fitted(OperandFormat operands, std::int64_t k) const {
+  const Parameters& p = context_->parameters;
+  if (operands == OperandFormat::bf16) return k >= p.integer("bf16_fit_k_min");
+  return k >= p.integer("fit_k_min") && k <= p.integer("fit_k_max");
+}
+
+void Sweep::measure_repeat(std::uint64_t seed, std::vector<Point>& points) const {
+  for (const Distribution d : distributions_) {
+    for (const std::int64_t k : bf16_k_)
+      if (fitted(OperandFormat::bf16, k)) measure_bf16(d, k, seed, points);
+    for (const std::int64_t k : k_) {
+      if (!fitted(OperandFormat::e4m3, k)) continue;
+      const QuantizedOperands operands = quantize(make_operands(spec(d, k), seed));
+      for (const Curve& curve : curves(d))
+        if (curve.operands == OperandFormat::e4m3)
+          points.push_back(
+              {curve, k,
+               accumulation_error(operands, model_of(curve), curve.interval, context_->threads)});
+    }
   }
 }
 
@@ -73,11 +102,12 @@ void Sweep::measure_e4m3(Distribution d, std::int64_t k) {
   }
 }
 
-void Sweep::measure_bf16(Distribution d, std::int64_t k) {
-  const Bf16Operands operands = make_operands(spec(d, k), context_->seed);
+void Sweep::measure_bf16(Distribution d, std::int64_t k, std::uint64_t seed,
+                         std::vector<Point>& points) const {
+  const Bf16Operands operands = make_operands(spec(d, k), seed);
   for (const std::string& name : bf16_accumulators_) {
     const Curve curve{OperandFormat::bf16, d, name, 0};
-    points_.push_back(
+    points.push_back(
         {curve, k, accumulation_error(operands, model_of(curve), 0, context_->threads)});
   }
 }
@@ -102,20 +132,27 @@ Series Sweep::series(const Curve& curve) const {
   return series;
 }
 
-LineFit Sweep::slope(const Curve& curve) const {
-  const Parameters& p = context_->parameters;
-  const bool e4m3 = curve.operands == OperandFormat::e4m3;
+LineFit Sweep::slope(const Curve& curve, std::size_t repeat) const {
   std::vector<double> x;
   std::vector<double> y;
-  for (const Point& point : points_) {
+  for (const Point& point : repeat == 0 ? points_ : repeats_[repeat - 1]) {
     if (!(point.curve == curve) || !(point.error.relative_l2 > 0.0)) continue;
-    if (e4m3 && (point.k < p.integer("fit_k_min") || point.k > p.integer("fit_k_max"))) continue;
+    if (!fitted(curve.operands, point.k)) continue;
     x.push_back(static_cast<double>(point.k));
     y.push_back(point.error.relative_l2);
   }
   const double none = std::numeric_limits<double>::quiet_NaN();
   if (x.size() < 2) return {none, none, none, static_cast<int>(x.size())};
   return fit_power_law(x, y);
+}
+
+std::vector<double> Sweep::slopes(const Curve& curve) const {
+  std::vector<double> slopes;
+  for (std::size_t repeat = 0; repeat <= repeats_.size(); ++repeat) {
+    const double slope = this->slope(curve, repeat).slope;
+    if (!std::isnan(slope)) slopes.push_back(slope);
+  }
+  return slopes;
 }
 
 const Comparison* Sweep::find(const Curve& curve, std::int64_t k) const {

@@ -55,14 +55,20 @@ class Sweep {
 
   /// The points of `curve` in the order of K as a plot's series, without a label.
   [[nodiscard]] Series series(const Curve& curve) const;
-  /// The exponent of error ~ K^slope within the fit window; slope NaN below 2 points.
-  [[nodiscard]] LineFit slope(const Curve& curve) const;
+  /// The exponent of error ~ K^slope within the fit window of its operands, on one set of
+  /// operands; slope NaN below 2 points.
+  [[nodiscard]] LineFit slope(const Curve& curve, std::size_t repeat = 0) const;
+  /// The exponents of every set of operands; those that are NaN are left out.
+  [[nodiscard]] std::vector<double> slopes(const Curve& curve) const;
   /// The point's error, or null where the sweep has no such point.
   [[nodiscard]] const Comparison* find(const Curve& curve, std::int64_t k) const;
 
  private:
   void measure_e4m3(Distribution distribution, std::int64_t k);
-  void measure_bf16(Distribution distribution, std::int64_t k);
+  void measure_bf16(Distribution distribution, std::int64_t k, std::uint64_t seed,
+                    std::vector<Point>& points) const;
+  void measure_repeat(std::uint64_t seed, std::vector<Point>& points) const;
+  [[nodiscard]] bool fitted(OperandFormat operands, std::int64_t k) const;
 
   const RunContext* context_;
   std::vector<Distribution> distributions_;
@@ -73,6 +79,7 @@ class Sweep {
   std::vector<std::string> promoted_;
   std::vector<std::string> bf16_accumulators_;
   std::vector<Point> points_;
+  std::vector<std::vector<Point>> repeats_;  ///< what is fitted, on further operands
 };
 
 }  // namespace fp8lab::experiments

@@ -1,12 +1,15 @@
 #include "auto-scaling/reduction.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "common/cast.hpp"
+#include "common/parallel.hpp"
 #include "common/tensors.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/encode.hpp"
 #include "fp8lab/collectives/wire.hpp"
-#include "fp8lab/metrics/comparison.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -16,25 +19,24 @@ namespace {
 /// NCCL's sum of two FP8 codes, and whether it saturated, for every pair.
 class HopTable {
  public:
-  explicit HopTable(const Format& f) : codes_(65536), overflowed_(65536) {
+  explicit HopTable(const Format& f) : entries_(65536) {
     const WireFormat& wire = find_wire_format(f.name);
     for (std::uint32_t a = 0; a < 256; ++a)
       for (std::uint32_t b = 0; b < 256; ++b) {
         const CastResult result = add_codes(wire, a, b);
-        codes_[a << 8 | b] = static_cast<std::uint8_t>(result.code);
-        overflowed_[a << 8 | b] = result.overflowed;
+        const std::uint32_t overflowed = result.overflowed ? 256U : 0U;
+        entries_[a << 8 | b] = static_cast<std::uint16_t>(overflowed | result.code);
       }
   }
   /// Adds `code` to element i of the sum.
   void add(std::uint8_t code, std::size_t i, RingSum& sum) const {
-    const std::size_t at = static_cast<std::size_t>(sum.codes[i]) << 8 | code;
-    sum.codes[i] = codes_[at];
-    if (overflowed_[at]) sum.overflowed[i] = true;
+    const std::uint16_t entry = entries_[static_cast<std::size_t>(sum.codes[i]) << 8 | code];
+    sum.codes[i] = static_cast<std::uint8_t>(entry);
+    sum.overflowed[i] = static_cast<std::uint8_t>(sum.overflowed[i] | entry >> 8);
   }
 
  private:
-  std::vector<std::uint8_t> codes_;
-  std::vector<bool> overflowed_;
+  std::vector<std::uint16_t> entries_;  ///< the sum's code; bit 8: it overflowed
 };
 
 const HopTable& hop_table(const Format& f) {
@@ -43,19 +45,39 @@ const HopTable& hop_table(const Format& f) {
   return f.id == FormatId::e5m2 ? kE5m2 : kE4m3;
 }
 
+/// The codes of `scaled`, on the backend that the run has chosen where that has the cast.
+void cast_codes(const Format& f, const std::vector<float>& scaled,
+                std::vector<std::uint8_t>& codes) {
+  if (backend_casts() && cast_on_backend(f.id, kNvidiaSatfinite, scaled, codes)) return;
+  encode(scaled, codes, {.format = f.id});
+}
+
+/// Marks the elements whose cast rounded above max finite: only codes there can have.
+void mark_overflows(const Format& f, const std::vector<float>& scaled,
+                    const std::vector<std::uint8_t>& codes, RingSum& sum) {
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    if ((codes[i] & f.magnitude_mask()) == f.max_finite_code() &&
+        cast(f, kNvidiaSatfinite, scaled[i]).overflowed)
+      sum.overflowed[i] = 1;
+}
+
 }  // namespace
 
-Gradients::Gradients(const RandomStream& random, const GradientShape& shape, std::int64_t ranks) {
+Gradients::Gradients(const RandomStream& random, const GradientShape& shape, std::int64_t ranks,
+                     int threads)
+    : ranks_(static_cast<std::size_t>(ranks)) {
   const std::vector<float> common = log_normal(random, shape.elements, shape.decades);
-  for (std::int64_t r = 0; r < ranks; ++r) {
+  RunContext quiet;
+  quiet.threads = threads;
+  parallel_points(quiet, ranks_.size(), [&](std::size_t r) {
     // Far from the counters that the common part has used.
     const std::uint64_t first = (static_cast<std::uint64_t>(r) + 1) << 32;
-    std::vector<float> x(shape.elements);
+    std::vector<float>& x = ranks_[r];
+    x.resize(shape.elements);
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(static_cast<double>(common[i]) *
                                 (1.0 + shape.noise_to_signal * random.normal(first + i)));
-    ranks_.push_back(std::move(x));
-  }
+  });
 }
 
 std::vector<float> Gradients::mean() const {
@@ -77,21 +99,19 @@ float Gradients::amax() const {
 RingSum ring_sum(const Gradients& gradients, double factor, const Format& f) {
   const HopTable& hop = hop_table(f);
   const auto scale = static_cast<float>(factor);
-  const std::size_t size = gradients.of_rank(0).size();
-  RingSum sum{std::vector<std::uint8_t>(size), std::vector<bool>(size)};
+  const std::size_t size = gradients.elements();
+  RingSum sum{std::vector<std::uint8_t>(size), std::vector<std::uint8_t>(size)};
   std::vector<float> scaled(size);
+  std::vector<std::uint8_t> codes(size);
   for (std::int64_t r = 0; r < gradients.ranks(); ++r) {
     const std::vector<float>& x = gradients.of_rank(r);
     std::transform(x.begin(), x.end(), scaled.begin(), [&](float v) { return v * scale; });
-    const std::vector<CastResult> results = cast_all(f, kNvidiaSatfinite, scaled);
-    for (std::size_t i = 0; i < size; ++i) {
-      if (results[i].overflowed) sum.overflowed[i] = true;
-      const auto code = static_cast<std::uint8_t>(results[i].code);
-      if (r == 0)
-        sum.codes[i] = code;
-      else
-        hop.add(code, i, sum);
-    }
+    cast_codes(f, scaled, codes);
+    mark_overflows(f, scaled, codes, sum);
+    if (r == 0)
+      sum.codes = codes;
+    else
+      for (std::size_t i = 0; i < size; ++i) hop.add(codes[i], i, sum);
   }
   return sum;
 }
@@ -103,20 +123,27 @@ double share_at_max(const std::vector<std::uint8_t>& codes, const Format& f) {
   return static_cast<double>(count) / static_cast<double>(codes.size());
 }
 
-ReductionLoss measure_reduction(const Gradients& gradients, const RingSum& sum, double inverse,
+ReductionLoss measure_reduction(const std::vector<float>& mean, const RingSum& sum, double inverse,
                                 const Format& f) {
-  const std::vector<float> mean = gradients.mean();
-  std::vector<float> got(mean.size());
-  ReductionLoss loss;
-  const double percent = 100.0 / static_cast<double>(mean.size());
+  std::array<double, 256> values{};
+  for (std::uint32_t code = 0; code < 256; ++code)
+    values[code] = static_cast<double>(static_cast<float>(decode(f, code) * inverse));
+  PairwiseSum signal;
+  PairwiseSum noise;
+  std::size_t underflowed = 0;
+  std::size_t overflowed = 0;
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    got[i] = static_cast<float>(decode(f, sum.codes[i]) * inverse);
-    if (mean[i] != 0.0F && (sum.codes[i] & f.magnitude_mask()) == 0)
-      loss.underflow_percent += percent;
-    if (sum.overflowed[i]) loss.overflow_percent += percent;
+    const auto exact = static_cast<double>(mean[i]);
+    const double error = values[sum.codes[i]] - exact;
+    signal.add(exact * exact);
+    noise.add(error * error);
+    if (mean[i] != 0.0F && (sum.codes[i] & f.magnitude_mask()) == 0) ++underflowed;
+    overflowed += sum.overflowed[i];
   }
-  loss.snr_db = compare(mean, got).sqnr_db;
-  return loss;
+  const double percent = 100.0 / static_cast<double>(mean.size());
+  const bool equal = noise.total() == 0.0;
+  return {equal ? INFINITY : 10.0 * std::log10(signal.total() / noise.total()),
+          percent * static_cast<double>(underflowed), percent * static_cast<double>(overflowed)};
 }
 
 }  // namespace fp8lab::experiments

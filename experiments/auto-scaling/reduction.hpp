@@ -18,12 +18,16 @@ struct GradientShape {
 /// One step's gradients: element i of rank r is a function of stream, r and i.
 class Gradients {
  public:
-  Gradients(const RandomStream& random, const GradientShape& shape, std::int64_t ranks);
+  Gradients(const RandomStream& random, const GradientShape& shape, std::int64_t ranks,
+            int threads = 1);
+  /// Given ones: at least one rank, all of one length.
+  explicit Gradients(std::vector<std::vector<float>> ranks) : ranks_(std::move(ranks)) {}
 
   [[nodiscard]] const std::vector<float>& of_rank(std::int64_t rank) const {
     return ranks_[static_cast<std::size_t>(rank)];
   }
   [[nodiscard]] std::int64_t ranks() const { return static_cast<std::int64_t>(ranks_.size()); }
+  [[nodiscard]] std::size_t elements() const { return ranks_.front().size(); }
   /// The mean over the ranks in FP64, rounded once.
   [[nodiscard]] std::vector<float> mean() const;
   [[nodiscard]] float amax() const;  ///< over all ranks
@@ -35,12 +39,12 @@ class Gradients {
 /// A sum in FP8, element by element.
 struct RingSum {
   std::vector<std::uint8_t> codes;
-  std::vector<bool> overflowed;  ///< some cast or hop rounded above max finite and saturated
+  std::vector<std::uint8_t> overflowed;  ///< 1: some cast or hop rounded above max finite
 };
 
 /// Each rank casts `gradient * factor`; along the ring, rank after rank, two
 /// codes are added in FP16 and the sum is cast to FP8 again (saturating).
-/// `factor` multiplies into FP8.
+/// `factor` multiplies into FP8, in binary32.
 RingSum ring_sum(const Gradients& gradients, double factor, const Format& f);
 
 /// The share, 0 to 1, of codes at max finite: what a system can count.
@@ -53,8 +57,8 @@ struct ReductionLoss {
   double overflow_percent = 0.0;   ///< sums that saturated at some hop, even if they came back
 };
 
-/// `inverse` multiplies the summed codes to give the mean.
-ReductionLoss measure_reduction(const Gradients& gradients, const RingSum& sum, double inverse,
+/// `mean`: of `Gradients::mean`. `inverse` multiplies the summed codes to give the mean.
+ReductionLoss measure_reduction(const std::vector<float>& mean, const RingSum& sum, double inverse,
                                 const Format& f);
 
 }  // namespace fp8lab::experiments

@@ -2,6 +2,7 @@
 // Lines of a plot from points in any order.
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,27 @@ template <typename Point, typename Label, typename Position>
 std::vector<Series> series_by(const std::vector<Point>& points, Label label, Position position) {
   return series_by(points, label, position,
                    [](const Point&) { return Series::Style::lines_points; });
+}
+
+/// Values against their index in some 1000 points: of each stretch its smallest and largest, so
+/// that a spike of one step stays.
+inline Series thinned(const std::string& label, const std::vector<double>& y,
+                      Series::Style style = Series::Style::lines) {
+  constexpr std::size_t kStretches = 500;
+  Series series{label, {}, {}, style};
+  const std::size_t stride = std::max<std::size_t>(1, y.size() / kStretches);
+  for (std::size_t begin = 0; begin < y.size(); begin += stride) {
+    const auto first = y.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = y.begin() + static_cast<std::ptrdiff_t>(std::min(begin + stride, y.size()));
+    const auto [low, high] = std::minmax_element(first, last);
+    for (const auto at : {std::min(low, high), std::max(low, high)}) {
+      const auto x = static_cast<double>(at - y.begin());
+      if (!series.x.empty() && series.x.back() == x) continue;
+      series.x.push_back(x);
+      series.y.push_back(*at);
+    }
+  }
+  return series;
 }
 
 }  // namespace fp8lab::experiments

@@ -7,6 +7,7 @@
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/series.hpp"
+#include "common/spread.hpp"
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "fp8lab/core/error.hpp"
@@ -22,6 +23,7 @@ struct Setup {
   std::vector<const CastProfile*> policies;
   std::vector<double> scales;
   std::size_t elements = 0;
+  std::size_t repeats = 1;
   double plot_decades = 0.0;
 };
 
@@ -40,30 +42,45 @@ Setup read_setup(const Parameters& p) {
           fmt::format("{:g}", p.real("scale_to")));
   s.scales = log_steps(p.real("scale_from"), p.real("scale_to"), p.real("scales_per_decade"));
   s.elements = positive(p, "elements");
+  s.repeats = positive(p, "repeats");
   s.plot_decades = p.real("plot_decades");
   return s;
 }
 
 std::vector<float> make_tensor(const RunContext& context, const std::string& distribution,
-                               double decades, std::size_t elements) {
-  const RandomStream random = context.random(fmt::format("{} {}", distribution, decades));
+                               double decades, std::size_t elements, std::size_t repeat) {
+  std::string stream = fmt::format("{} {}", distribution, decades);
+  if (repeat > 0) stream += fmt::format(" {}", repeat);
+  const RandomStream random = context.random(stream);
   std::vector<float> x = distribution == "log_uniform" ? log_uniform(random, elements, decades)
                                                        : log_normal(random, elements, decades);
   normalize_amax(x);
   return x;
 }
 
-/// One tensor cast into one format under one policy, at every scale.
+/// What one draw keeps.
+struct Kept {
+  double measured_decades = 0.0;
+  double best_scale = 0.0;
+  double representable = 0.0;  ///< share at the best scale
+  double accurate = 0.0;
+  double at_amax = 0.0;  ///< share at scale = max_finite / amax
+};
+
+/// Draws of a tensor cast into one format under one policy, at every scale.
 struct Case {
   std::string distribution;
   double decades = 0.0;
   const Format* format = nullptr;
   const CastProfile* policy = nullptr;
-  double measured_decades = 0.0;
-  std::vector<SurvivalShares> shares;
-  BestScale best;
-  SurvivalShares at_amax;  ///< scale = max_finite / amax
+  std::vector<SurvivalShares> shares;  ///< of the first draw, scale by scale
+  std::vector<Kept> draws;
 
+  [[nodiscard]] std::vector<double> all(double Kept::*field) const {
+    std::vector<double> values;
+    for (const Kept& draw : draws) values.push_back(draw.*field);
+    return values;
+  }
   [[nodiscard]] std::string label() const {
     return fmt::format("{}, subnormals {}", short_name(*format), subnormal_name(policy->policy));
   }
@@ -83,11 +100,16 @@ std::vector<Case> measure(const RunContext& context, const Setup& setup) {
         }
   parallel_points(context, cases.size(), [&](std::size_t i) {
     Case& c = cases[i];
-    const std::vector<float> x = make_tensor(context, c.distribution, c.decades, setup.elements);
-    c.measured_decades = tensor_statistics(x).decades;
-    c.shares = sweep(x, setup.scales, *c.format, c.policy->policy);
-    c.best = best_of(setup.scales, c.shares);
-    c.at_amax = survival(x, c.format->max_finite(), *c.format, c.policy->policy);
+    for (std::size_t repeat = 0; repeat < setup.repeats; ++repeat) {
+      const std::vector<float> x =
+          make_tensor(context, c.distribution, c.decades, setup.elements, repeat);
+      std::vector<SurvivalShares> shares = sweep(x, setup.scales, *c.format, c.policy->policy);
+      const BestScale best = best_of(setup.scales, shares);
+      c.draws.push_back(
+          {tensor_statistics(x).decades, best.scale, best.shares.representable, best.accurate,
+           survival(x, c.format->max_finite(), *c.format, c.policy->policy).representable});
+      if (repeat == 0) c.shares = std::move(shares);
+    }
   });
   return cases;
 }
@@ -158,7 +180,8 @@ void add_spacing(const RunContext& context, Results& results) {
 }
 
 Table survival_table(const Setup& setup, const std::vector<Case>& cases) {
-  Table table("survival", "What becomes of the non-zero elements of a tensor with amax 1",
+  Table table("survival",
+              "What becomes of the non-zero elements of a tensor with amax 1 (first draw)",
               {{"distribution", "", "of the magnitudes"},
                {"decades", "decades", "that the distribution spans"},
                {"format", "", "cast into"},
@@ -182,17 +205,44 @@ Table best_table(const std::vector<Case>& cases) {
   Table table("best_scale", "The best that one scale can do for a tensor",
               {{"distribution", "", "of the magnitudes"},
                {"decades", "decades", "that the distribution spans"},
-               {"measured_decades", "decades", "log10(amax / smallest) of the tensor drawn"},
+               {"measured_decades", "decades", "log10(amax / smallest), mean over draws"},
                {"format", "", "cast into"},
                {"subnormals", "", "kept or flushed"},
+               {"best_scale", "1", "with the largest representable share, of the first draw"},
+               {"representable", "1",
+                "share that neither became zero nor saturated at a draw's best scale, mean"},
+               {"representable_min", "1", "smallest"},
+               {"representable_max", "1", "largest"},
+               {"accurate", "1", "largest share within the format's normal error bound, mean"},
+               {"representable_at_amax", "1", "representable share at scale = max / amax, mean"},
+               {"representable_at_amax_min", "1", "smallest"},
+               {"representable_at_amax_max", "1", "largest"}});
+  for (const Case& c : cases) {
+    const Spread best = spread_of(c.all(&Kept::representable));
+    const Spread at_amax = spread_of(c.all(&Kept::at_amax));
+    table.add_row({c.distribution, c.decades, spread_of(c.all(&Kept::measured_decades)).mean,
+                   std::string(c.format->name), subnormal_name(c.policy->policy),
+                   c.draws.front().best_scale, best.mean, best.min, best.max,
+                   spread_of(c.all(&Kept::accurate)).mean, at_amax.mean, at_amax.min, at_amax.max});
+  }
+  return table;
+}
+
+Table draw_table(const std::vector<Case>& cases) {
+  Table table("best_scale_repeats", "The best that one scale can do, draw by draw",
+              {{"distribution", "", "of the magnitudes"},
+               {"decades", "decades", "that the distribution spans"},
+               {"format", "", "cast into"},
+               {"subnormals", "", "kept or flushed"},
+               {"repeat", "1", "draw, from 0"},
                {"best_scale", "1", "with the largest representable share"},
                {"representable", "1", "share that neither became zero nor saturated, there"},
-               {"accurate", "1", "largest share within the format's normal error bound"},
                {"representable_at_amax", "1", "representable share at scale = max / amax"}});
   for (const Case& c : cases)
-    table.add_row({c.distribution, c.decades, c.measured_decades, std::string(c.format->name),
-                   subnormal_name(c.policy->policy), c.best.scale, c.best.shares.representable,
-                   c.best.accurate, c.at_amax.representable});
+    for (std::size_t i = 0; i < c.draws.size(); ++i)
+      table.add_row({c.distribution, c.decades, std::string(c.format->name),
+                     subnormal_name(c.policy->policy), static_cast<std::int64_t>(i),
+                     c.draws[i].best_scale, c.draws[i].representable, c.draws[i].at_amax});
   return table;
 }
 
@@ -225,7 +275,9 @@ Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
             {}};
   plot.series = series_by(
       cases, [&](const Case& c) { return c.distribution == name ? c.label() : ""; },
-      [](const Case& c) { return std::pair(c.decades, 100.0 * c.best.shares.representable); });
+      [](const Case& c) {
+        return std::pair(c.decades, 100.0 * spread_of(c.all(&Kept::representable)).mean);
+      });
   return plot;
 }
 
@@ -262,10 +314,12 @@ void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& r
   for (const Case& c : cases)
     if (c.decades == setup.plot_decades)
       results.findings.push_back(fmt::format(
-          "{}, {:g} decades {}: the best scale keeps {:.1f} %, the amax scale {:.1f} % ({} "
-          "elements).",
-          c.label(), c.decades, plain_name(c.distribution), 100.0 * c.best.shares.representable,
-          100.0 * c.at_amax.representable, setup.elements));
+          "{}, {:g} decades {}: the best scale keeps {} %, the amax scale {} % ({} "
+          "elements; {}; draws: {}).",
+          c.label(), c.decades, plain_name(c.distribution),
+          interval_text(c.all(&Kept::representable), 100.0, share_resolution(setup.elements)),
+          interval_text(c.all(&Kept::at_amax), 100.0, share_resolution(setup.elements)),
+          setup.elements, kIntervalMeaning, setup.repeats));
 }
 
 }  // namespace
@@ -276,6 +330,7 @@ Results dynamic_range(const RunContext& context) {
   Results results;
   results.tables.push_back(format_table());
   results.tables.push_back(best_table(cases));
+  results.tables.push_back(draw_table(cases));
   add_spacing(context, results);
   results.tables.push_back(survival_table(setup, cases));
   for (const std::string& name : setup.distributions) {

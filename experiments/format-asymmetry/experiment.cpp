@@ -239,6 +239,23 @@ Table sweep_table(const std::vector<SweepPoint>& points) {
   return table;
 }
 
+/// Every draw behind the means of `tensors`.
+Table tensor_repeat_table(const std::vector<TensorPoint>& points) {
+  Table table("tensor_repeats", "What each recipe does to each tensor, draw by draw",
+              {{"tensor", "", "activation [tokens, inputs], weight, gradient of the output"},
+               {"recipe", "", "which formats and scales"},
+               {"subnormals", "", "kept or flushed"},
+               {"repeat", "1", "draw, from 0"},
+               {"zero_share", "1", "share of the non-zero elements that became zero"},
+               {"relative_l2", "1", "error of the tensor"}});
+  for (const TensorPoint& p : points)
+    for (std::size_t i = 0; i < p.figures.zero_share.size(); ++i)
+      table.add_row({p.tensor, std::string(p.recipe->name), subnormal_name(p.policy->policy),
+                     static_cast<std::int64_t>(i), p.figures.zero_share[i],
+                     p.figures.relative_l2[i]});
+  return table;
+}
+
 std::string gradient_label(const Recipe& recipe, const CastProfile& policy) {
   return fmt::format("{} {}{}", short_name(format(recipe.backward)),
                      recipe.fine_scales ? "fine scales" : "per tensor",
@@ -321,16 +338,16 @@ std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors
   std::string figures;
   for (const TensorPoint& p : tensors)
     if (p.tensor == "gradient" && p.recipe->name != "hybrid" && p.policy == policy)
-      figures += fmt::format("{} {:.3g} % in {} with {}", figures.empty() ? "" : ",",
-                             100.0 * spread_of(p.figures.zero_share).mean,
+      figures += fmt::format("{} {} % in {} with {}", figures.empty() ? "" : ",",
+                             interval_text(p.figures.zero_share, 100.0,
+                                           share_resolution(s.shape.tokens * s.shape.outputs)),
                              short_name(format(p.recipe->backward)),
                              p.recipe->fine_scales ? "fine scales" : "one scale");
   return fmt::format(
       "Share of a gradient's elements that become zero, subnormals {}:{} ({} x {} log-normal, {:g} "
-      "decades, fine scales "
-      "1 x {}, repeats: {}).",
+      "decades, fine scales 1 x {}; {}; repeats: {}).",
       subnormal_name(policy->policy), figures, s.shape.tokens, s.shape.outputs,
-      s.shape.gradient_decades, s.product.tile, s.tensor_repeats);
+      s.shape.gradient_decades, s.product.tile, kIntervalMeaning, s.tensor_repeats);
 }
 
 std::string product_finding(const Setup& s, const Recipe& recipe,
@@ -338,11 +355,10 @@ std::string product_finding(const Setup& s, const Recipe& recipe,
   std::string figures;
   for (const ProductPoint& p : products) {
     if (p.exact || p.recipe != &recipe) continue;
-    figures += fmt::format("{} {} {:.3g} %", figures.empty() ? "" : ",", to_string(p.product),
-                           100.0 * spread_of(p.figures.relative_l2).mean);
+    figures += fmt::format("{} {} {} %", figures.empty() ? "" : ",", to_string(p.product),
+                           interval_text(p.figures.relative_l2, 100.0));
     if (p.product == Product::input_gradient)
-      figures +=
-          fmt::format(" (worst token {:.3g} %)", 100.0 * spread_of(p.figures.worst_row).mean);
+      figures += fmt::format(" (worst token {} %)", interval_text(p.figures.worst_row, 100.0));
   }
   return fmt::format("{}: error of{} ({} tokens, {} inputs, {} outputs, repeats: {}).",
                      recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
@@ -357,7 +373,8 @@ Results format_asymmetry(const RunContext& context) {
   const std::vector<ProductPoint> products = measure_products(context, setup);
   const std::vector<SweepPoint> sweep = measure_sweep(context, setup);
   Results results;
-  results.tables = {tensor_table(setup, tensors), product_table(products), sweep_table(sweep)};
+  results.tables = {tensor_table(setup, tensors), tensor_repeat_table(tensors),
+                    product_table(products), sweep_table(sweep)};
   results.plots = {sweep_plot(setup, sweep, true), sweep_plot(setup, sweep, false),
                    token_plot(setup, products)};
   results.heat_maps = {error_map(setup, products)};

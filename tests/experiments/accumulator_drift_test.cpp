@@ -175,3 +175,36 @@ TEST_CASE("accumulator-drift does not depend on threads", "[experiments]") {
   CHECK(table_named(one, "error").rows().size() > 50);
   CHECK(one.plots.size() == 7);
 }
+
+TEST_CASE("accumulator-drift: exponents are fitted where the law holds, over sets of operands",
+          "[experiments]") {
+  const std::vector<std::string> small{"k=[128,512,1024]",
+                                       "promotion_k=[]",
+                                       "rows=4",
+                                       "columns=4",
+                                       "split_k=[]",
+                                       "published_rows=1",
+                                       "fit_repeats=3",
+                                       "running_sum_k=128",
+                                       "bf16_k=[32,128,256,512,1024]",
+                                       "promoted_accumulators=[]"};
+  const Results results = run_quick("accumulator-drift", 1, small);
+  std::vector<double> of_hopper;
+  for (const std::vector<Cell>& row : table_named(results, "slope_repeats").rows())
+    if (row[0] == Cell(std::string("bf16")) && row[1] == Cell(std::string("uniform")) &&
+        row[2] == Cell(std::string("sm90.wgmma.e4m3")))
+      of_hopper.push_back(std::get<double>(row[5]));
+  REQUIRE(of_hopper.size() == 3);
+  CHECK(of_hopper[0] != of_hopper[1]);
+  for (const std::vector<Cell>& row : table_named(results, "slopes").rows()) {
+    if (row[0] != Cell(std::string("bf16")) || row[1] != Cell(std::string("uniform")) ||
+        row[2] != Cell(std::string("sm90.wgmma.e4m3")))
+      continue;
+    const double slope = std::get<double>(row[4]);
+    INFO("slope " << slope);
+    CHECK(slope > 1.0);  // 1.4 with the single step of K = 32
+    CHECK(slope < 1.15);
+    CHECK(std::abs(slope - (of_hopper[0] + of_hopper[1] + of_hopper[2]) / 3.0) < 1e-12);
+    CHECK(std::get<std::int64_t>(row[9]) == 4);
+  }
+}

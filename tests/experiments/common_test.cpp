@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -5,6 +6,8 @@
 #include "catch.hpp"
 #include "common/parallel.hpp"
 #include "common/quantize.hpp"
+#include "common/series.hpp"
+#include "common/spread.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/metrics/tensor.hpp"
@@ -111,4 +114,44 @@ TEST_CASE("a failing point of a parallel loop is reported", "[experiments]") {
                                       if (i == 5) throw Error("point", "any but 5", "5");
                                     }),
                     contains("any but 5"));
+}
+
+TEST_CASE("an interval over repeats is Student's t of one more draw", "[experiments]") {
+  const std::vector<double> draws{1.0, 2.0, 3.0};
+  const Interval interval = interval_of(draws);
+  CHECK(interval.mean == 2.0);
+  CHECK(std::abs(interval.half_width - 9.925 * std::sqrt(4.0 / 3.0)) < 1e-12);
+  CHECK(std::isnan(interval_of(std::vector{5.0}).half_width));
+  CHECK(interval_text(draws) == "2 +- 11");
+  CHECK(interval_text(draws, 100.0) == "200 +- 1.1e+03");
+  CHECK(interval_text(std::vector{0.5}) == "0.5");
+  CHECK(interval_text(std::vector{0.0, 0.0}, 100.0, share_resolution(300)) == "0 +- 1");
+  CHECK(std::abs(student_t_995(11) - 3.106) < 0.011);
+  CHECK(std::abs(student_t_995(20) - 2.845) < 0.002);
+  CHECK(std::abs(student_t_995(1000) - 2.581) < 0.002);
+  // Of many draws of one normal distribution, 99 % lie in the interval of five others.
+  const RandomStream random(11, "tests/interval");
+  int inside = 0;
+  for (std::uint64_t trial = 0; trial < 4000; ++trial) {
+    std::vector<double> five;
+    for (std::uint64_t i = 0; i < 5; ++i) five.push_back(random.normal(6 * trial + i));
+    const Interval of_five = interval_of(five);
+    if (std::abs(random.normal(6 * trial + 5) - of_five.mean) <= of_five.half_width) ++inside;
+  }
+  CHECK(inside > 3930);
+  CHECK(inside < 3985);
+}
+
+TEST_CASE("a thinned line keeps what lasts one step", "[experiments]") {
+  std::vector<double> y(10'000, 1.0);
+  y[1234] = 9.0;
+  y[1235] = -9.0;
+  const Series series = thinned("y", y);
+  CHECK(series.x.size() <= 1002);
+  CHECK(*std::max_element(series.y.begin(), series.y.end()) == 9.0);
+  CHECK(*std::min_element(series.y.begin(), series.y.end()) == -9.0);
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    CHECK(series.y[i] == y[static_cast<std::size_t>(series.x[i])]);
+  CHECK(std::is_sorted(series.x.begin(), series.x.end()));
+  CHECK(thinned("y", {3.0, 1.0, 2.0}).y == std::vector{3.0, 1.0, 2.0});
 }

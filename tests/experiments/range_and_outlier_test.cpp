@@ -1,8 +1,10 @@
+#include <algorithm>
 #include <cmath>
 
 #include "catch.hpp"
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
+#include "experiments/quick_run.hpp"
 #include "format-asymmetry/format_asymmetry.hpp"
 #include "fp8lab/core/error.hpp"
 #include "outlier/outlier.hpp"
@@ -139,4 +141,23 @@ TEST_CASE("products of quantized operands equal those of their values", "[experi
   CHECK(error.error.relative_l2 < 1e-6);
   CHECK(error.row_error.size() == 40);
   CHECK(error.median_row_error() <= error.worst_row_error());
+}
+
+TEST_CASE("dynamic-range: best_scale is the mean of its draws, survival the first",
+          "[experiments]") {
+  const Results results =
+      run_quick("dynamic-range", 1,
+                {"elements=400", "repeats=3", "scales_per_decade=2", "formats=e4m3fn",
+                 "policies=nvidia_satfinite", "distributions=log_normal", "decades=7"});
+  const Table& draws = table_named(results, "best_scale_repeats");
+  REQUIRE(draws.rows().size() == 3);
+  const std::vector<Cell>& best = table_named(results, "best_scale").rows().at(0);
+  double sum = 0.0;
+  for (const std::vector<Cell>& row : draws.rows()) sum += std::get<double>(row[7]);
+  CHECK(std::abs(std::get<double>(best[10]) - sum / 3.0) < 1e-12);
+  CHECK(std::get<double>(best[11]) < std::get<double>(best[12]));  // draws differ
+  double most = 0.0;
+  for (const std::vector<Cell>& row : table_named(results, "survival").rows())
+    most = std::max(most, std::get<double>(row[5]));
+  CHECK(most == std::get<double>(draws.rows()[0][6]));
 }

@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "auto-scaling/reduction.hpp"
+#include "auto-scaling/schemes.hpp"
 #include "catch.hpp"
 #include "claims/claim.hpp"
 #include "common/trace_file.hpp"
@@ -24,7 +26,9 @@ TEST_CASE("scaling experiments give the same bits for any thread count", "[exper
       {"int8-vs-fp8", {"elements=500", "clip_octaves=1", "published_elements=200"}},
       {"inference-linear",
        {"tokens=8", "inputs=128", "outputs=16", "calibration_batches=[1, 3]", "test_batches=1"}},
-      {"auto-scaling", {"elements=64", "ranks=[2, 8]", "steps=50", "dynamics_elements=64"}}};
+      {"auto-scaling",
+       {"elements=64", "ranks=[2, 8]", "repeats=2", "steps=50", "dynamics_elements=64",
+        "spike_period=20"}}};
   for (const auto& [name, changes] : runs) {
     const Results one = run_quick(name, 1, changes);
     INFO(name);
@@ -98,6 +102,147 @@ TEST_CASE("auto-scaling: a ring sum rounds at every hop", "[experiments]") {
     INFO("element " << i);
     CHECK(decode(f, codes[i]) == sum);
   }
+}
+
+TEST_CASE("auto-scaling: a sum is marked where a cast or a hop rounds above max finite",
+          "[experiments]") {
+  const Format& f = format(FormatId::e4m3fn);
+  // 465 and -500 saturate in the cast, 300 + 300 in the hop; 464 rounds down.
+  const Gradients gradients(
+      {{465.0F, 464.0F, 300.0F, -500.0F, 100.0F}, {-440.0F, -1.0F, 300.0F, 500.0F, 200.0F}});
+  const RingSum sum = ring_sum(gradients, 1.0, f);
+  CHECK(sum.overflowed == std::vector<std::uint8_t>{1, 0, 1, 1, 0});
+  CHECK(share_at_max(sum.codes, f) == 0.4);  // 448 - 1 rounds to 448 again
+}
+
+namespace {
+
+const std::vector<std::string> kSmallDynamics{"elements=32",
+                                              "ranks=2",
+                                              "repeats=1",
+                                              "settle_steps=1",
+                                              "dynamics_elements=4096",
+                                              "steps=60",
+                                              "spike_period=1000",
+                                              "drift_octaves=0",
+                                              "drift_back_octaves=0",
+                                              "dynamics_rules=set"};
+
+/// A column of the dynamics with some parameters changed.
+std::vector<double> dynamics_column(std::string_view column,
+                                    const std::vector<std::string>& changes) {
+  std::vector<std::string> all = kSmallDynamics;
+  all.insert(all.end(), changes.begin(), changes.end());
+  const Results results = run_quick("auto-scaling", 1, all);
+  const Table& table = table_named(results, "dynamics");
+  std::size_t at = 0;
+  while (table.columns()[at].name != column) ++at;
+  std::vector<double> values;
+  for (const std::vector<Cell>& row : table.rows()) values.push_back(std::get<double>(row[at]));
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("auto-scaling: the rule of mu is what its parameters say", "[experiments]") {
+  const auto mu = [](const std::vector<std::string>& changes) {
+    return dynamics_column("mu", changes);
+  };
+  // Half of max finite: nothing saturates, and every step grows.
+  const std::vector<double> clean = mu({"mu_start=0.25", "doubling_steps=10"});
+  CHECK(clean.size() == 60);
+  CHECK(clean.front() == 0.25);
+  CHECK(std::abs(clean[10] - 0.5) < 1e-12);
+  CHECK(mu({"mu_start=0.25", "doubling_steps=10", "growth=none"}).back() == 0.25);
+  CHECK(std::abs(mu({"mu_start=0.25", "doubling_steps=20", "growth=linear"})[10] - 0.375) < 1e-12);
+  CHECK(mu({"mu_start=0.25", "doubling_steps=10", "growth=doubling"})[9] == 0.25);
+  CHECK(mu({"mu_start=0.25", "doubling_steps=10", "growth=doubling"})[10] == 0.5);
+  CHECK(mu({"mu_start=0.25", "doubling_steps=10", "clean_steps=5"})[4] == 0.25);
+  CHECK(mu({"mu_start=0.25", "doubling_steps=10", "clean_steps=5"})[5] > 0.25);
+  // Far above: halved at every step until the share is below delta; never with delta = 100 %.
+  CHECK(mu({"mu_start=64"})[3] == 8.0);
+  CHECK(mu({"mu_start=64", "growth=none", "delta=1"}).back() == 64.0);
+}
+
+TEST_CASE("auto-scaling: the gradient drifts there and back and spikes", "[experiments]") {
+  const std::vector<double> sizes =
+      dynamics_column("size", {"steps=80", "drift_octaves=4", "drift_back_octaves=-2",
+                               "turn_at=0.25", "spike=32", "spike_period=30", "spike_steps=2"});
+  const auto octaves = [&](std::size_t step) { return std::log2(sizes[step]); };
+  const std::vector<std::pair<std::size_t, double>> expected{{0, 0.0},
+                                                             {10, 2.0},
+                                                             {20, 4.0},
+                                                             {27, 4.0 - 14.0 / 60.0},
+                                                             {28, 9.0 - 16.0 / 60.0},
+                                                             {29, 9.0 - 18.0 / 60.0},
+                                                             {30, 4.0 - 20.0 / 60.0},
+                                                             {50, 3.0}};
+  for (const auto& [step, value] : expected) {
+    INFO("step " << step << ": expected 2^" << value << ", got 2^" << octaves(step));
+    CHECK(std::abs(octaves(step) - value) < 1e-12);
+  }
+  CHECK_THROWS_WITH(dynamics_column("size", {"spike_period=3", "spike_steps=4"}),
+                    contains("spike_steps: expected at most spike_period = 3, got 4"));
+  // A spike halves mu in the step after it.
+  const std::vector<double> mu =
+      dynamics_column("mu", {"spike=64", "spike_period=30", "growth=none"});
+  CHECK(mu[29] == mu[28]);
+  CHECK(mu[30] == mu[29] / 2.0);
+}
+
+TEST_CASE("auto-scaling: the listing's mu grows where nothing reaches 448, whatever the cast does",
+          "[experiments]") {
+  const std::vector<std::string> listing{"dynamics_rules=listing", "dynamics_elements=64",
+                                         "steps=3001"};
+  const std::vector<double> mu = dynamics_column("mu", listing);
+  CHECK(mu[999] == 1.0);
+  CHECK(mu[1000] > 1.0);
+  CHECK(std::is_sorted(mu.begin(), mu.end()));  // no halving
+  CHECK(std::abs(mu[3000] - std::exp2(2.001)) < 1e-9);
+  std::vector<std::string> large = listing;
+  large.emplace_back("amax=100000");
+  CHECK(dynamics_column("mu", large)[3000] < 1.0);
+  CHECK_THROWS_WITH(dynamics_column("mu", {"dynamics_rules=seed"}), contains("'seed'"));
+}
+
+TEST_CASE("auto-scaling: a run says which shares its elements cannot tell", "[experiments]") {
+  const Results coarse = run_quick("auto-scaling", 1, kSmallDynamics);
+  const auto says = [&](std::string_view part) {
+    return std::any_of(
+        coarse.findings.begin(), coarse.findings.end(),
+        [&](const std::string& text) { return text.find(part) != std::string::npos; });
+  };
+  CHECK(says("One of 32 elements is 3.1 %"));
+  CHECK(says("delta = 0.001 % is 0.041 elements: the data do not resolve it"));
+  CHECK(resolution_finding(131072, 1e-5).ends_with("1.31 elements: the data resolve it."));
+}
+
+TEST_CASE("A1: the verdict is what its criterion makes of the measured values", "[experiments]") {
+  const Measurement m = measure(find_claim("A1"), {.seed = 3, .threads = 2});
+  const auto value = [&](const std::string& name) {
+    for (const MeasuredValue& v : m.values)
+      if (v.name == name) return v.value;
+    throw std::out_of_range(name);
+  };
+  INFO(m.figure);
+  bool saturates = false;
+  for (const char* ranks : {"8", "64"}) {
+    CAPTURE(ranks);
+    const auto of = [&](const char* what) { return value(std::string(what) + ranks); };
+    if (of("auto_overflow_max_") > 0.1) saturates = true;
+    if (of("post_overflow_min_") > 0.0) CHECK(value("post_overflows") == 1.0);
+    if (of("auto_underflow_min_") > 1.5 * of("post_underflow_max_"))
+      CHECK(value("auto_underflows") == 1.0);
+    CHECK(of("auto_snr_min_") <= of("auto_snr_"));
+    CHECK(of("auto_snr_") <= of("auto_snr_max_"));
+  }
+  CHECK(value("auto_overflows") == (saturates ? 1.0 : 0.0));
+  const bool ruins = value("pre_underflows") == 1.0 && value("post_overflows") == 1.0;
+  const double faults = value("auto_underflows") + value("auto_overflows");
+  const Verdict expected = !ruins || faults > 1.5 ? Verdict::does_not_hold
+                           : faults > 0.5         ? Verdict::holds_with_correction
+                                                  : Verdict::holds;
+  CHECK(to_string(m.verdict) == to_string(expected));
 }
 
 TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experiments]") {

@@ -32,6 +32,27 @@ TEST_CASE("auto-scaling: the summary's mu waits 1000 clean steps, then never sto
   CHECK(std::isinf(scaler.mu()));
 }
 
+TEST_CASE("auto-scaling: laws of growth differ between two doublings and start anew at a halving",
+          "[scaling]") {
+  const auto after = [](GrowthLaw law, int steps, bool halve) {
+    AutoScaler scaler({.threshold = 0.0, .steps_to_double = 8, .growth = law}, 4.0);
+    for (int step = 0; step < steps; ++step) scaler.update(0.0);
+    if (halve) scaler.update(0.5);
+    if (halve) scaler.update(0.0);
+    return scaler.mu();
+  };
+  CHECK(std::abs(after(GrowthLaw::exponential, 4, false) - 4.0 * std::sqrt(2.0)) < 1e-12);
+  CHECK(after(GrowthLaw::linear, 4, false) == 6.0);
+  CHECK(after(GrowthLaw::linear, 16, false) == 12.0);
+  CHECK(after(GrowthLaw::linear, 4, true) == 3.375);  // 3, and an eighth of it
+  CHECK(after(GrowthLaw::doubling, 7, false) == 4.0);
+  CHECK(after(GrowthLaw::doubling, 8, false) == 8.0);
+  CHECK(after(GrowthLaw::doubling, 7, true) == 2.0);
+  CHECK(after(GrowthLaw::none, 100, false) == 4.0);
+  CHECK(find_growth_law(to_string(GrowthLaw::doubling)) == GrowthLaw::doubling);
+  CHECK_THROWS_WITH(find_growth_law("cubic"), contains("exponential, linear, doubling or none"));
+}
+
 TEST_CASE("auto-scaling: as shipped, ranks share the headroom", "[scaling]") {
   const ShippedScaling s = shipped_scaling(1.0F, 16);
   CHECK(s.scale == 64.0F);  // 256 / sqrt(16)

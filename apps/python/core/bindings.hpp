@@ -57,6 +57,7 @@ void bind_registry(nb::module_& m);  ///< formats, profiles, models
 void bind_arrays(nb::module_& m);    ///< DLPack
 void bind_casts(nb::module_& m);
 void bind_recipes(nb::module_& m);
+void bind_auto_scaling(nb::module_& m);
 void bind_gemm(nb::module_& m);
 void bind_checks(nb::module_& m);  ///< compare
 void bind_verify(nb::module_& m);

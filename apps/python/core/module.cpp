@@ -17,6 +17,7 @@ NB_MODULE(_core, m) {
   bind_arrays(m);
   bind_casts(m);
   bind_recipes(m);
+  bind_auto_scaling(m);
   bind_gemm(m);
   bind_checks(m);
   bind_verify(m);

@@ -14,6 +14,7 @@ namespace fp8lab {
 namespace {
 
 constexpr std::array<std::string_view, 3> kNames{"as_paper", "as_seed", "as_shipped"};
+constexpr std::array<std::string_view, 4> kGrowthNames{"exponential", "linear", "doubling", "none"};
 
 }  // namespace
 
@@ -27,6 +28,14 @@ AutoScaling find_auto_scaling(std::string_view name) {
   throw Error("auto_scaling", "as_paper, as_seed or as_shipped", "'" + std::string(name) + "'");
 }
 
+std::string_view to_string(GrowthLaw law) { return kGrowthNames[static_cast<std::size_t>(law)]; }
+
+GrowthLaw find_growth_law(std::string_view name) {
+  for (std::size_t i = 0; i < kGrowthNames.size(); ++i)
+    if (kGrowthNames[i] == name) return static_cast<GrowthLaw>(i);
+  throw Error("growth", "exponential, linear, doubling or none", "'" + std::string(name) + "'");
+}
+
 AutoScalingOptions auto_scaling_options(AutoScaling variant) {
   require(variant != AutoScaling::as_shipped, "auto_scaling", "as_paper or as_seed",
           "as_shipped, which has no mu");
@@ -34,7 +43,8 @@ AutoScalingOptions auto_scaling_options(AutoScaling variant) {
   return {.threshold = 1e-3, .steps_to_double = 1000, .clean_steps = 1000};
 }
 
-AutoScaler::AutoScaler(AutoScalingOptions options, double mu) : options_(options), mu_(mu) {
+AutoScaler::AutoScaler(AutoScalingOptions options, double mu)
+    : options_(options), mu_(mu), base_(mu) {
   require(options.threshold >= 0.0 && options.threshold <= 1.0, "threshold", "0 to 1",
           fmt::format("{}", options.threshold));
   require(options.steps_to_double >= 1, "steps_to_double", "at least 1",
@@ -51,11 +61,31 @@ void AutoScaler::update(double saturated_share) {
           fmt::format("{}", saturated_share));
   if (saturated_share > options_.threshold) {
     mu_ /= 2.0;
+    base_ = mu_;
     clean_ = 0;
+    counted_ = 0;
     return;
   }
   ++clean_;
-  if (clean_ >= options_.clean_steps) mu_ *= growth_;
+  if (clean_ >= options_.clean_steps) grow();
+}
+
+void AutoScaler::grow() {
+  ++counted_;
+  const auto steps = static_cast<double>(options_.steps_to_double);
+  switch (options_.growth) {
+    case GrowthLaw::exponential:
+      mu_ *= growth_;
+      return;
+    case GrowthLaw::linear:
+      mu_ = base_ * (1.0 + static_cast<double>(counted_) / steps);
+      return;
+    case GrowthLaw::doubling:
+      if (counted_ % options_.steps_to_double == 0) mu_ *= 2.0;
+      return;
+    case GrowthLaw::none:
+      return;
+  }
 }
 
 ShippedScaling shipped_scaling(float amax, std::int64_t ranks, float previous_scale) {

@@ -17,16 +17,30 @@ enum class AutoScaling : std::uint8_t {
 std::string_view to_string(AutoScaling variant);
 AutoScaling find_auto_scaling(std::string_view name);
 
+/// What a clean step does to mu.
+enum class GrowthLaw : std::uint8_t {
+  exponential,  ///< multiplies it by 2^(1 / steps_to_double)
+  linear,       ///< adds (mu after the last halving, or at the start) / steps_to_double
+  doubling,     ///< nothing, but the last of each steps_to_double of them doubles it
+  none,         ///< nothing
+};
+std::string_view to_string(GrowthLaw law);
+/// Throws `Error` that lists the names.
+GrowthLaw find_growth_law(std::string_view name);
+
 struct AutoScalingOptions {
-  double threshold = 1e-5;  ///< share of elements at max finite that halves mu
+  double threshold = 1e-5;  ///< share of elements at max finite; above it mu is halved
   std::int64_t steps_to_double = 1000;
-  std::int64_t clean_steps = 0;  ///< clean steps before growth starts
+  std::int64_t clean_steps = 0;  ///< the clean step with this number is the first that counts
+  GrowthLaw growth = GrowthLaw::exponential;
+
+  friend bool operator==(const AutoScalingOptions&, const AutoScalingOptions&) = default;
 };
 
 /// The options of a variant. Throws `Error` for as_shipped, which has none.
 AutoScalingOptions auto_scaling_options(AutoScaling variant);
 
-/// mu over the steps. Neither telling bounds it: without saturation it grows
+/// mu over the steps, in FP64. Neither telling bounds it: without saturation it grows
 /// until it is Inf.
 class AutoScaler {
  public:
@@ -40,10 +54,14 @@ class AutoScaler {
   void update(double saturated_share);
 
  private:
+  void grow();
+
   AutoScalingOptions options_;
   double mu_;
   double growth_;
-  std::int64_t clean_ = 0;
+  double base_;               ///< mu after the last halving
+  std::int64_t clean_ = 0;    ///< steps since then
+  std::int64_t counted_ = 0;  ///< of these, steps that count for growth
 };
 
 /// What MS-AMP ships instead: the scale that gradients of `ranks` ranks are

@@ -12,6 +12,7 @@ arguments raise `ValueError` with the library's message; numerical edge cases ne
 """
 
 from fp8lab._attention import Attention, AttentionTile, attention
+from fp8lab._auto_scaling import AutoScaler
 from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
 from fp8lab._checks import Comparison, compare
 from fp8lab._identify import (
@@ -58,6 +59,7 @@ __all__ = [
     "AccumulatorModel",
     "Attention",
     "AttentionTile",
+    "AutoScaler",
     "CastProfile",
     "Cause",
     "Comparison",

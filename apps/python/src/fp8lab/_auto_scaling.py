@@ -1,0 +1,54 @@
+"""FP8-LM's automatic scaling of gradients."""
+
+from __future__ import annotations
+
+from fp8lab import _core
+
+
+class AutoScaler:
+    """The factor mu that multiplies gradients before an FP8 all-reduce (arXiv 2310.18313, 2.1).
+
+    mu is halved by a step in which more than `threshold` of the elements are at max finite, and
+    grows otherwise, without a bound. The defaults are the paper's; the listing that retells it has
+    a threshold of 1e-3 and `clean_steps=1000`. Arithmetic is binary64.
+
+    >>> import fp8lab
+    >>> scaler = fp8lab.AutoScaler(steps_to_double=2)
+    >>> for share in (0.0, 0.0, 0.01):
+    ...     scaler.update(share)
+    ...     print(round(scaler.mu, 6))
+    1.414214
+    2.0
+    1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 1e-5,
+        steps_to_double: int = 1000,
+        clean_steps: int = 0,
+        growth: str = "exponential",
+        mu: float = 1.0,
+    ) -> None:
+        """threshold: a share, 0 to 1. clean_steps: the clean step with this number is the first
+        that counts for growth. growth: "exponential" multiplies mu by 2^(1 / steps_to_double),
+        "linear" adds mu after the last halving / steps_to_double, "doubling" doubles it after
+        every steps_to_double clean steps, "none" leaves it. mu: where it starts, above 0.
+        ValueError outside of that."""
+        self._scaler = _core.AutoScaler(
+            threshold=threshold,
+            steps_to_double=steps_to_double,
+            clean_steps=clean_steps,
+            growth=growth,
+            mu=mu,
+        )
+
+    @property
+    def mu(self) -> float:
+        """What the next step's gradients are multiplied by."""
+        return float(self._scaler.mu)
+
+    def update(self, saturated_share: float) -> None:
+        """Take one step: the share, 0 to 1, of elements at max finite in what mu has scaled."""
+        self._scaler.update(saturated_share)

@@ -1,0 +1,88 @@
+#include "accumulator-drift/slopes.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+#include "common/spread.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+/// "sm90.wgmma.e4m3 1.23 +- 0.11, ...": the 14-bit accumulators' exponents on one distribution.
+std::string exponents_of(const Sweep& sweep, Distribution d, OperandFormat operands) {
+  std::string text;
+  for (const Curve& curve : sweep.curves(d)) {
+    const bool of_interest =
+        curve.accumulator == kHopper || curve.accumulator.starts_with("sequential14");
+    if (!of_interest || curve.interval != 0 || curve.operands != operands) continue;
+    const std::vector<double> slopes = sweep.slopes(curve);
+    if (slopes.empty()) continue;
+    text +=
+        fmt::format("{}{} {}", text.empty() ? "" : ", ", curve.accumulator, interval_text(slopes));
+  }
+  return text.empty() ? "not fitted" : text;
+}
+
+}  // namespace
+
+Table slope_table(const Sweep& sweep) {
+  const Parameters& p = sweep.context().parameters;
+  Table table("slopes",
+              fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {}, "
+                          "bf16: K >= {}; sets of operands: {})",
+                          p.integer("fit_k_min"), p.integer("fit_k_max"),
+                          p.integer("bf16_fit_k_min"), p.integer("fit_repeats")),
+              {{"operands", "", "e4m3 with amax scales, or bf16"},
+               {"distribution", "", "of the operands"},
+               {"accumulator", "", "registered model"},
+               {"promotion_interval", "1", "terms between promotions; 0 for none"},
+               {"slope", "1", "least squares of log2 error on log2 K, mean over sets of operands"},
+               {"slope_half_width", "1", "99 % of single sets lie so close to the mean"},
+               {"slope_min", "1", "smallest"},
+               {"slope_max", "1", "largest"},
+               {"standard_error", "1", "of the first set's slope, from its residuals"},
+               {"points", "1", "lengths fitted"}});
+  for (const Distribution d : sweep.distributions())
+    for (const Curve& curve : sweep.curves(d)) {
+      const LineFit fit = sweep.slope(curve);
+      const std::vector<double> slopes = sweep.slopes(curve);
+      const Spread spread = slopes.empty() ? Spread{NAN, NAN, NAN} : spread_of(slopes);
+      table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
+                     curve.accumulator, curve.interval, spread.mean, interval_of(slopes).half_width,
+                     spread.min, spread.max, fit.slope_standard_error, std::int64_t{fit.points}});
+    }
+  return table;
+}
+
+Table slope_repeat_table(const Sweep& sweep) {
+  Table table("slope_repeats", "The exponent of every set of operands",
+              {{"operands", "", "e4m3 with amax scales, or bf16"},
+               {"distribution", "", "of the operands"},
+               {"accumulator", "", "registered model"},
+               {"promotion_interval", "1", "terms between promotions; 0 for none"},
+               {"repeat", "1", "set of operands, from 0"},
+               {"slope", "1", "least squares of log2 error on log2 K"}});
+  const std::int64_t repeats = sweep.context().parameters.integer("fit_repeats");
+  for (const Distribution d : sweep.distributions())
+    for (const Curve& curve : sweep.curves(d))
+      for (std::int64_t repeat = 0; repeat < repeats; ++repeat)
+        table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
+                       curve.accumulator, curve.interval, repeat,
+                       sweep.slope(curve, static_cast<std::size_t>(repeat)).slope});
+  return table;
+}
+
+void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
+  const Parameters& p = sweep.context().parameters;
+  for (const Distribution d : sweep.distributions())
+    findings.push_back(fmt::format(
+        "Exponents of K in the relative L2 error, {} operands, no promotion: BF16 (only the "
+        "accumulator rounds), K >= {}, {}; E4M3, K = {} ... {}, {} ({}; sets of operands: {}).",
+        to_string(d), p.integer("bf16_fit_k_min"), exponents_of(sweep, d, OperandFormat::bf16),
+        p.integer("fit_k_min"), p.integer("fit_k_max"), exponents_of(sweep, d, OperandFormat::e4m3),
+        kIntervalMeaning, p.integer("fit_repeats")));
+}
+
+}  // namespace fp8lab::experiments

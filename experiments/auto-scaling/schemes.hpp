@@ -1,0 +1,51 @@
+#pragma once
+// The ways to scale gradients before an FP8 all-reduce, measured over ranks and repeats.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "auto-scaling/reduction.hpp"
+#include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/scaling/auto_scaling.hpp"
+
+namespace fp8lab::experiments {
+
+/// The rule of mu that the parameters set.
+struct MuRule {
+  AutoScalingOptions options;
+  double start = 1.0;
+
+  [[nodiscard]] AutoScaler scaler() const { return AutoScaler(options, start); }
+  /// `as paper` where it is the paper's, else `as set`.
+  [[nodiscard]] std::string name() const;
+};
+
+/// Reads delta, doubling_steps, clean_steps, growth and mu_start.
+MuRule read_rule(const Parameters& p);
+
+/// The listing's rule: threshold 0.1 %, growth after 1000 clean steps.
+MuRule listing_rule();
+
+/// max finite / amax, which mu multiplies.
+double amax_scale(const Gradients& gradients, const Format& f);
+
+/// mu after `steps` steps on the same gradients, and the last share of sums at max finite.
+struct Settled {
+  double mu = 1.0;
+  double share = 0.0;
+};
+Settled settle(const Gradients& gradients, const MuRule& rule, std::int64_t steps, const Format& f);
+
+/// The reduction whose gradients are cast with the amax scale times mu.
+ReductionLoss reduce_with_mu(const Gradients& gradients, const std::vector<float>& mean, double mu,
+                             const Format& f);
+
+/// The table, plots and findings of reductions over ranks.
+void add_reductions(const RunContext& context, const MuRule& rule, Results& results);
+
+/// Whether `elements` can tell shares of delta: "One of 131072 elements is 0.00076 %; ...".
+std::string resolution_finding(std::size_t elements, double delta);
+
+}  // namespace fp8lab::experiments
