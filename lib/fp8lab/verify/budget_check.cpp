@@ -117,7 +117,8 @@ std::vector<std::int64_t> some_mismatches(FormatId id, std::span<const std::byte
 BudgetSummary check_budgets(const Product& product, const CodePair& codes,
                             std::span<const std::int64_t> mismatches, bool decides,
                             int wanted_threads) {
-  const auto& [golden, got] = codes;
+  const std::span<const std::byte> golden = codes.golden;
+  const std::span<const std::byte> got = codes.got;
   const int threads = team_size(wanted_threads);
   const double terms = static_cast<double>(std::max<std::int64_t>(product.problem.a.k, 1));
   const double work = decides ? kBudgetWork : kBudgetWorkTold;
