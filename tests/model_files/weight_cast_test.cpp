@@ -15,7 +15,7 @@ namespace {
 
 /// Sixteen orders of magnitude, zeros and rows of zeros.
 std::vector<std::uint16_t> bf16_weight(std::int64_t rows, std::int64_t k, std::uint64_t seed) {
-  const RandomStream random(seed);
+  const RandomStream random(seed, "weight");
   std::vector<std::uint16_t> words(static_cast<std::size_t>(rows * k));
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::uint32_t bits = random.bits32(i);
