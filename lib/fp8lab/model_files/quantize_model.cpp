@@ -229,6 +229,7 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
           {}};
   const fs::path config_path = source.folder() / kConfig;
   const std::string config = read_file(config_path);
+  require_quantizable(config, config_path.string());
   QuantizedModel model;
   decide_all(source, run, model);
   const std::vector<std::string> kept = kept_modules(model);
