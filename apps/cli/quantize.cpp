@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -82,6 +83,14 @@ LayerDecision decide_on(const NamedTensor& item, const Options& options) {
   return options.rule.empty() ? decide_by_shape(spec) : decide(find_layer_rule(options.rule), spec);
 }
 
+std::string describe_left(const Input& input) {
+  constexpr std::size_t kMost = 5;
+  std::string text = "none";
+  for (std::size_t i = 0; i < std::min(kMost, input.left.size()); ++i)
+    text += fmt::format("{} {}: {}", i == 0 ? ":" : ";", input.left[i].name, input.reasons[i]);
+  return text;
+}
+
 void choose(const Options& options, Input& input) {
   for (const std::string& name : options.tensors)
     input.chosen.push_back({name, input.safetensors->find(name)});
@@ -93,9 +102,7 @@ void choose(const Options& options, Input& input) {
   }
   require(!input.chosen.empty() || input.left.empty(), "IN",
           "a tensor that is quantized (--tensor takes any, --rule other ones)",
-          input.left.empty()
-              ? "none"
-              : fmt::format("none: {}: {}", input.left.front().name, input.reasons.front()));
+          describe_left(input));
 }
 
 Input open_input(const std::string& path, const Options& options) {

@@ -115,7 +115,7 @@ def make_model(folder, dtype="BF16"):
     first["position_ids"] = ("I64", (1, 8), np.arange(8).tobytes())
     first["mask"] = ("BOOL", (2, 2), b"\x01\0\x01\x01")
     second["old.weight"] = ("F8_E4M3", (2, 4), bytes(range(8)))
-    second["old.weight_scale"] = ("F32", (1,), struct.pack("<f", 0.5))
+    second["old.scale"] = ("F32", (1,), struct.pack("<f", 0.5))
     second["model.norm.weight"] = bf16(rng, 256)
     second["vision.patch.weight"] = bf16(rng, 8, 3, 3, 3)
     second["lm_head.weight"] = bf16(rng, 96, 256)
@@ -434,7 +434,7 @@ def test_file(model, folder):
                    folder / "one.safetensors")
     out, metadata = read_safetensors(folder / "one.safetensors")
     check("metadata stays", metadata.get("format") == "pt", metadata)
-    for name in ("model.norm.weight", "position_ids", "mask", "old.weight", "old.weight_scale", "vision.patch.weight"):
+    for name in ("model.norm.weight", "position_ids", "mask", "old.weight", "old.scale", "vision.patch.weight"):
         check(f"{name} stays and is told", f"{name} [" in result.stdout and " stays: " in result.stdout and
               out[name] == (model[name][0], list(model[name][1]), model[name][2]), result.stdout)
     check("matrices are codes", out["lm_head.weight"][0] == "F8_E4M3", out["lm_head.weight"][:2])

@@ -166,3 +166,41 @@ TEST_CASE("safetensors: no truncated or mutated file is read past its end", "[io
   }
   CHECK(rejected > 1000);
 }
+
+TEST_CASE("safetensors: written part by part is what is written at once", "[io]") {
+  const TemporaryFolder folder("st_parts");
+  const Sample sample;
+  const std::vector<NamedTensor> tensors = sample.tensors();
+  const std::map<std::string, std::string> metadata{{"format", "pt"}};
+  write_safetensors(folder / "whole.safetensors", tensors, metadata);
+  std::vector<TensorSpec> specs;
+  for (const NamedTensor& item : tensors)
+    specs.push_back({item.name, item.tensor.type, item.tensor.shape});
+  SafetensorsWriter writer(folder / "parts.safetensors", specs, metadata);
+  for (auto item = tensors.rbegin(); item != tensors.rend(); ++item)
+    for (std::size_t at = item->tensor.bytes.size(); at-- > 0;)
+      writer.write(item->name, at, item->tensor.bytes.subspan(at, 1));
+  writer.commit();
+  const std::string whole = read_text(folder / "whole.safetensors");
+  CHECK(whole == read_text(folder / "parts.safetensors"));
+  CHECK(whole.size() == writer.file_bytes());
+  CHECK(whole.size() == safetensors_bytes(specs, metadata));
+}
+
+TEST_CASE("safetensors: a file that is not written in full does not come to be", "[io]") {
+  const TemporaryFolder folder("st_missing");
+  const std::array<std::byte, 4> bytes{};
+  {
+    SafetensorsWriter writer(folder / "x.safetensors", {{"x", ElementType::f32, {1}}});
+    CHECK_THROWS_WITH(writer.commit(), contains("4 fewer"));
+    CHECK_THROWS_WITH(writer.write("y", 0, bytes), contains("y"));
+    CHECK_THROWS_WITH(writer.write("x", 1, bytes), contains("at most 4 bytes"));
+  }
+  CHECK(folder.files() == 0);
+  const auto twice = [&] {
+    const SafetensorsWriter writer(folder / "x.safetensors",
+                                   {{"x", ElementType::f32, {1}}, {"x", ElementType::f32, {1}}});
+  };
+  CHECK_THROWS_AS(twice(), Error);
+  CHECK(folder.files() == 0);
+}

@@ -269,7 +269,7 @@ void SafetensorsWriter::write(std::string_view name, std::uint64_t offset,
           "tensor '" + std::string(name) + "'", fmt::format("at most {} bytes", place.size),
           fmt::format("{} from {} on", bytes.size(), offset));
   file_.write_at(place.begin + offset, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  missing_ -= std::min<std::uint64_t>(missing_, bytes.size());
+  missing_ -= bytes.size();
 }
 
 void SafetensorsWriter::commit() {

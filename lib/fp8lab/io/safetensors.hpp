@@ -2,6 +2,7 @@
 // The .safetensors format (little-endian 64-bit header length, JSON header,
 // data): read by mapping, written whole or not at all.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -71,8 +72,8 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
-  /// `bytes` of tensor `name`, from `offset` (in bytes) on. Throws `Error` for a name that is not
-  /// in the header and for bytes outside the tensor.
+  /// `bytes` of tensor `name`, from `offset` (in bytes) on; from any thread. Throws `Error` for a
+  /// name that is not in the header and for bytes outside the tensor.
   void write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes);
 
   /// Takes its place. Throws `Error` unless as many bytes came as the header says.
@@ -89,7 +90,7 @@ class SafetensorsWriter {
 
   std::unordered_map<std::string, Place> places_;
   std::uint64_t file_bytes_ = 0;
-  std::uint64_t missing_ = 0;  ///< bytes that are still to come
+  std::atomic<std::uint64_t> missing_ = 0;  ///< bytes that are still to come
   std::string name_;
   OutputFile file_;
 };

@@ -194,13 +194,18 @@ void read_groups(const Json& config, const std::string& where, StoredQuantizatio
 
 }  // namespace
 
-std::string with_quantization(const std::string& text, const std::string& where,
-                              const Layout& layout, const WeightScheme& scheme,
-                              const std::vector<std::string>& kept) {
-  Json config = parse_object(text, where);
+void require_quantizable(const std::string& text, const std::string& where) {
+  const Json config = parse_object(text, where);
   require(!config.contains(kKey) || config[kKey].is_null(), where,
           "a model that is not quantized (`fp8lab dequantize` undoes it)", kKey);
   require_rows_are_outputs(config, where);
+}
+
+std::string with_quantization(const std::string& text, const std::string& where,
+                              const Layout& layout, const WeightScheme& scheme,
+                              const std::vector<std::string>& kept) {
+  require_quantizable(text, where);
+  Json config = parse_object(text, where);
   config[kKey] = describe(layout, scheme, kept);
   return config.dump(kIndent) + "\n";
 }

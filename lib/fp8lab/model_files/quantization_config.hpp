@@ -11,6 +11,10 @@
 
 namespace fp8lab {
 
+/// Throws `Error` where `with_quantization` would: what is wrong with a model comes before what is
+/// wrong with a request.
+void require_quantizable(const std::string& config, const std::string& where);
+
 /// The text of a config.json with `quantization_config`. `kept`: modules that stay as they are.
 /// `where` starts every message. Throws `Error` for text that is not a JSON object, a model that
 /// is quantized already, and one whose matrices lie as [in, out] (GPT-2's Conv1D).

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -33,7 +32,6 @@ struct Run {
   const LayerRule& rule;
   WeightScheme scheme;
   std::map<std::string, float> input_scales;  ///< by module
-  std::shared_ptr<QuantizedWeight> memory = std::make_shared<QuantizedWeight>();
 };
 
 /// FP32 scales as the layout stores them: recipes of BF16 systems have BF16 scales.
@@ -68,16 +66,18 @@ TensorTask quantize_task(const Run& run, const TensorSpec& weight, QuantizedMode
   const auto found = run.input_scales.find(std::string(module_of(weight.name)));
   std::optional<float> input_scale;
   if (found != run.input_scales.end()) input_scale = found->second;
-  const auto work = [recipe = run.preset.weight, memory = run.memory, outputs, input_scale,
-                     name = weight.name, &model](const SafetensorsFile& file,
-                                                 const TensorView& tensor, SafetensorsWriter& out) {
-    quantize_weight(
-        recipe, tensor, [&](auto part) { file.file().release(part); }, *memory);
-    out.write(outputs[0].name, 0, std::as_bytes(std::span(memory->codes)));
-    write_scales(memory->inverse_scales, outputs[1].type, outputs[1].name, out);
+  const auto work = [recipe = run.preset.weight, outputs, input_scale, name = weight.name, &model](
+                        const SafetensorsFile& file, const TensorView& tensor,
+                        SafetensorsWriter& out) {
+    const auto take = [&](std::int64_t first, std::span<const std::uint8_t> codes) {
+      out.write(outputs[0].name, static_cast<std::uint64_t>(first), std::as_bytes(codes));
+    };
+    const QuantizedWeight quantized =
+        quantize_weight(recipe, tensor, take, [&](auto part) { file.file().release(part); });
+    write_scales(quantized.inverse_scales, outputs[1].type, outputs[1].name, out);
     if (input_scale) write_scales({&*input_scale, 1}, outputs[2].type, outputs[2].name, out);
-    if (memory->nan_codes > 0)
-      model.nan_weights.push_back(fmt::format("{} ({} codes)", name, memory->nan_codes));
+    if (quantized.nan_codes > 0)
+      model.nan_weights.push_back(fmt::format("{} ({} codes)", name, quantized.nan_codes));
   };
   return {weight, outputs, work};
 }
@@ -229,6 +229,7 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
           {}};
   const fs::path config_path = source.folder() / kConfig;
   const std::string config = read_file(config_path);
+  require_quantizable(config, config_path.string());
   QuantizedModel model;
   decide_all(source, run, model);
   const std::vector<std::string> kept = kept_modules(model);

@@ -36,7 +36,7 @@ struct QuantizedModel {
 
 /// Writes `source` to the folder `target`: what the rule takes as codes and scales, all else
 /// (norms, embeddings, biases, integers, FP8) as it is, config.json with `quantization_config`, and
-/// the files beside them. Memory: the codes of the largest weight and some MB. The bits are those
+/// the files beside them. Memory: some 50 MB, whatever the largest weight is. The bits are those
 /// of `quantize(recipe, weight)`, whatever the number of threads.
 ///
 /// Throws `Error` for a recipe that the layout cannot say, elements that the recipe's system would

@@ -18,7 +18,10 @@ namespace fp8lab {
 namespace {
 
 /// Elements of a part: its floats and codes stay in a core's second cache.
-constexpr std::int64_t kPart = std::int64_t{1} << 16;
+constexpr std::int64_t kPart = std::int64_t{1} << 17;
+
+/// Elements after which memory is given back: that stops all threads of the process.
+constexpr std::int64_t kStrip = std::int64_t{1} << 24;
 
 /// Rows [first, first + rows) of a weight.
 struct Rows {
@@ -54,18 +57,20 @@ void widen(ElementType type, std::span<const std::byte> bytes, std::span<float> 
   }
 }
 
-/// Calls `work(part)` for all parts of `block` rows and more, on all threads.
+/// Runs `work` on parts of `step` rows of `all`, on all threads.
 template <class Work>
-void for_each_part(std::int64_t rows, std::int64_t step, const Work& work) {
+void for_each_part(Rows all, std::int64_t step, const Work& work) {
   const int threads = team_size(0);
-  const std::int64_t parts = (rows + step - 1) / step;
+  const std::int64_t parts = (all.rows + step - 1) / step;
   FirstError error;
 #pragma omp parallel num_threads(threads)
   {
     auto local = work.make();
 #pragma omp for schedule(dynamic)
     for (std::int64_t p = 0; p < parts; ++p)
-      error.guard([&] { work.run(local, Rows{p * step, std::min(step, rows - p * step)}); });
+      error.guard([&] {
+        work.run(local, Rows{all.first + p * step, std::min(step, all.rows - p * step)});
+      });
   }
   error.rethrow();
 }
@@ -92,39 +97,37 @@ struct CastMemory {
   QuantizedTensor quantized;
 };
 
+std::int64_t count_nan(std::span<const std::uint8_t> codes) {
+  return std::count_if(codes.begin(), codes.end(),
+                       [](std::uint8_t code) { return (code & 0x7f) == 0x7f; });
+}
+
 struct CastWork {
   const Recipe& recipe;
   float known_amax;  ///< of a recipe that is told by calibration
   const TensorView& weight;
-  const ReleasePart& release;
+  const TakeCodes& take;
   std::int64_t block;
   std::int64_t tile_columns;
   bool one_scale;  ///< all parts have the same
-  QuantizedWeight& result;
+  std::span<float> inverse_scales;
   std::span<std::int64_t> nan_codes;  ///< a place a part
   std::int64_t step;
 
   [[nodiscard]] CastMemory make() const { return {}; }
   void run(CastMemory& memory, Rows part) const {
     const std::int64_t k = weight.shape[1];
-    const std::span<const std::byte> bytes = bytes_of(weight, part);
     memory.values.resize(static_cast<std::size_t>(part.rows * k));
-    widen(weight.type, bytes, memory.values);
-    release(bytes);
+    widen(weight.type, bytes_of(weight, part), memory.values);
     Quantizer quantizer(recipe);
     if (recipe.source == ScaleSource::calibration) quantizer.observe({{&known_amax, 1}, 1, 1});
     quantizer.quantize_into({memory.values, part.rows, k}, memory.quantized, false, 1);
-    store(memory.quantized, part);
-  }
-  void store(const QuantizedTensor& q, Rows part) const {
-    const auto at = [](std::int64_t i) { return static_cast<std::ptrdiff_t>(i); };
-    std::copy(q.codes.begin(), q.codes.end(),
-              result.codes.begin() + at(part.first * weight.shape[1]));
-    if (!one_scale || part.first == 0)
-      std::copy(q.inverse_scales.begin(), q.inverse_scales.end(),
-                result.inverse_scales.begin() + at(part.first / block * tile_columns));
-    nan_codes[static_cast<std::size_t>(part.first / step)] = std::count_if(
-        q.codes.begin(), q.codes.end(), [](std::uint8_t code) { return (code & 0x7f) == 0x7f; });
+    const QuantizedTensor& q = memory.quantized;
+    take(part.first * k, q.codes);
+    nan_codes[static_cast<std::size_t>(part.first / step)] = count_nan(q.codes);
+    if (one_scale && part.first != 0) return;
+    const auto at = static_cast<std::size_t>(part.first / block * tile_columns);
+    std::copy(q.inverse_scales.begin(), q.inverse_scales.end(), inverse_scales.subspan(at).begin());
   }
 };
 
@@ -148,7 +151,7 @@ float whole_amax(const Recipe& recipe, const TensorView& weight) {
   const std::int64_t step = rows_of_part(weight.shape[1], 1);
   std::vector<float> largest(static_cast<std::size_t>((rows + step - 1) / step));
   const bool ignore_nan = amax_ignores_nan(recipe.rule);
-  for_each_part(rows, step, AmaxWork{weight, ignore_nan, largest, step});
+  for_each_part({0, rows}, step, AmaxWork{weight, ignore_nan, largest, step});
   return amax(largest, ignore_nan);
 }
 
@@ -160,39 +163,43 @@ Recipe with_known_amax(Recipe recipe) {
   return recipe;
 }
 
+QuantizedWeight quantize_at_once(const Recipe& recipe, const TensorView& weight,
+                                 const TakeCodes& take) {
+  const std::vector<float> values = to_float(weight);
+  QuantizedTensor q = quantize(recipe, {values, weight.shape[0], weight.shape[1]});
+  take(0, q.codes);
+  return {std::move(q.inverse_scales), count_nan(q.codes)};
+}
+
 }  // namespace
 
-void quantize_weight(const Recipe& recipe, const TensorView& weight, const ReleasePart& release,
-                     QuantizedWeight& result) {
+QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
+                                const TakeCodes& take, const ReleasePart& release) {
   require_weight(recipe, weight);
   const std::int64_t rows = weight.shape[0];
   const std::int64_t k = weight.shape[1];
-  result.codes.resize(static_cast<std::size_t>(rows * k));
-  result.nan_codes = 0;
   const bool whole = recipe.row_block == 0;
   const float largest = whole ? whole_amax(recipe, weight) : 0.0F;
-  if (whole && !std::isfinite(largest)) {
-    // Calibration refuses such tensors; the rule itself has an answer.
-    const std::vector<float> values = to_float(weight);
-    QuantizedTensor q = quantize(recipe, {values, rows, k});
-    result.codes = std::move(q.codes);
-    result.inverse_scales = std::move(q.inverse_scales);
-    result.nan_codes = std::count_if(result.codes.begin(), result.codes.end(),
-                                     [](std::uint8_t code) { return (code & 0x7f) == 0x7f; });
-    return;
-  }
+  // Calibration refuses NaN and Inf; the rule itself has an answer.
+  if (whole && !std::isfinite(largest)) return quantize_at_once(recipe, weight, take);
   const std::int64_t block = whole ? 1 : recipe.row_block;
   const std::int64_t columns = recipe.k_block == 0 ? 1 : (k + recipe.k_block - 1) / recipe.k_block;
+  QuantizedWeight result;
   result.inverse_scales.resize(
       whole ? 1 : static_cast<std::size_t>((rows + block - 1) / block * columns));
   const std::int64_t step = rows_of_part(k, block);
   std::vector<std::int64_t> nan_codes(static_cast<std::size_t>((rows + step - 1) / step));
-  Recipe parts = recipe;
-  if (whole) parts = with_known_amax(recipe);
-  for_each_part(
-      rows, step,
-      CastWork{parts, largest, weight, release, block, columns, whole, result, nan_codes, step});
+  const Recipe parts = whole ? with_known_amax(recipe) : recipe;
+  const CastWork work{
+      parts, largest, weight, take, block, columns, whole, result.inverse_scales, nan_codes, step};
+  const std::int64_t strip = std::max<std::int64_t>(1, kStrip / (k * step)) * step;
+  for (std::int64_t row = 0; row < rows; row += strip) {
+    const Rows all{row, std::min(strip, rows - row)};
+    for_each_part(all, step, work);
+    release(bytes_of(weight, all));
+  }
   for (const std::int64_t count : nan_codes) result.nan_codes += count;
+  return result;
 }
 
 namespace {
@@ -260,7 +267,7 @@ void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<st
   const std::size_t size = static_cast<std::size_t>(rows * k) * element_bytes(type);
   require(bytes.size() == size && codes.bytes.size() == static_cast<std::size_t>(rows * k), "bytes",
           fmt::format("{}", size), fmt::format("{}", bytes.size()));
-  for_each_part(rows, rows_of_part(k, 1),
+  for_each_part({0, rows}, rows_of_part(k, 1),
                 BackWork{weight, decode_table(*id), type, bytes.data(), columns});
 }
 

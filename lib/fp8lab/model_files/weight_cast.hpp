@@ -8,26 +8,28 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/core/cache_line.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
 
 struct QuantizedWeight {
-  CodeVector codes;                   ///< [rows, k]
   std::vector<float> inverse_scales;  ///< of the recipe's tiles, row-major
   std::int64_t nan_codes = 0;
 };
+
+/// Takes codes [`first`, `first` + their number) of a row-major [rows, k]. Parts come in any order,
+/// from several threads at once.
+using TakeCodes = std::function<void(std::int64_t first, std::span<const std::uint8_t> codes)>;
 
 /// Gives back the memory of a part of a tensor that was read for the last time.
 using ReleasePart = std::function<void(std::span<const std::byte>)>;
 
 /// Quantizes `weight` ([rows, k]; F32, F16 or BF16) with the bits of
-/// `quantize(recipe, to_float(weight))`, into memory that is used again. The tiles of `recipe` are
-/// the whole tensor or have all their rows in a block of rows. Throws `Error` as `quantize` does.
-void quantize_weight(const Recipe& recipe, const TensorView& weight, const ReleasePart& release,
-                     QuantizedWeight& result);
+/// `quantize(recipe, to_float(weight))`. The tiles of `recipe` are the whole tensor or have all
+/// their rows in a block of rows. Throws `Error` as `quantize` does, and what `take` throws.
+QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
+                                const TakeCodes& take, const ReleasePart& release);
 
 /// Codes [rows, k] and what multiplies back: scale (r / row_block, c / k_block) of a row-major
 /// [ceil(rows / row_block), ceil(k / k_block)].
