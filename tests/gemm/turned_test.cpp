@@ -1,6 +1,11 @@
 // Products with few columns run as their transposes, whose rows are few: the same bits.
 
 #include "fp8lab/gemm/turned.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "fp8lab/accumulate/unit.hpp"
 #include "gemm/problems.hpp"
 
 using namespace fp8lab;
@@ -17,6 +22,10 @@ struct Scales {
     const std::int64_t columns = along_k ? (p.a.k + 31) / 32 : 1;
     a = random_c(Start::normal, p.a.rows * columns, RandomStream(seed, "scales of a"));
     b = random_c(Start::wide, p.b.rows * columns, RandomStream(seed, "scales of b"));
+    if (along_k && traits_of(p.model).takes_scales) {  // the instruction itself reads UE8M0
+      for (std::vector<float>* scales : {&a, &b})
+        for (float& x : *scales) x = std::ldexp(1.0F, std::clamp(std::ilogb(x), -20, 20));
+    }
     p.a_scales = {a, 1, k_block};
     p.b_scales = {b, 1, k_block};
     if (along_k) p.promotion_interval = 32;

@@ -35,7 +35,8 @@ TEST_CASE("causes: every model, with scales, C and odd sizes, has none for noise
       {.shape = {1, 1, 32}}};
   std::uint64_t tried = 0;
   for (const InstructionModel& model : instruction_models()) {
-    if (format(model.a_format).storage_bits != 8) continue;
+    // Files have no type of E2M1.
+    if (format(model.a_format).storage_bits != 8 || model.a_format == FormatId::e2m1) continue;
     for (const RandomProduct::Options& options : kinds) {
       const RandomProduct random({.model = std::string(model.name), .promotion_interval = 128},
                                  options);

@@ -41,7 +41,7 @@ def test_everything_public_is_documented(name):
         assert doctest.DocTestParser().get_examples(item.__doc__), "no example"
         assert all(p.annotation is not p.empty for p in inspect.signature(item).parameters.values())
     else:
-        kinds = (tuple, Warning, fp8lab.Quantizer)
+        kinds = (tuple, Warning, fp8lab.AutoScaler, fp8lab.Quantizer)
         assert dataclasses.is_dataclass(item) or issubclass(item, kinds)
 
 

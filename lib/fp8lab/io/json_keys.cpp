@@ -40,7 +40,7 @@ class KeyCheck final : public json::json_sax_t {
   }
   bool key(string_t& key) override {
     if (!keys_.back().insert(key).second)
-      throw Error(fmt::format("{}: the key '{}' stands twice", where_, key.substr(0, 80)));
+      throw Error(fmt::format("{}: the key '{}' appears twice", where_, key.substr(0, 80)));
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {

@@ -7,7 +7,7 @@
 namespace fp8lab {
 
 /// Throws `Error` that starts with `where` for text that is not JSON, an object with a key that
-/// stands twice (parsers keep one of the two, silently), and nesting of more than `most_depth`
+/// appears twice (parsers keep one of the two, silently), and nesting of more than `most_depth`
 /// objects and lists. Linear in the text.
 void require_unique_keys(std::string_view text, const std::string& where, int most_depth);
 
