@@ -95,6 +95,8 @@ bool cannot_be_told_apart(const Kernel& kernel, const ExplanationClass& best,
     Product other = kernel.product;
     GemmProblem& p = other.problem;
     p.model = find_instruction_model(one.models.front()).accumulator;
+    // A model of binary32 reads all of the words that a model of TF32 reads in part.
+    if (!takes_formats(p.model, p.a.format, p.b.format)) p.a.format = p.b.format = FormatId::f32;
     p.promotion_interval = one.promotion_interval;
     p.scale_order = one.scale_order;
     p.c_enters = one.c_enters;
@@ -182,12 +184,13 @@ TEST_CASE("identify: names model, promotion and scale order of every registered 
 }
 
 TEST_CASE("identify: 16x16x1024, every registered model, all scalings", "[identify][slow]") {
-  const Score wide = sweep(12, Data::wide, kAllScalings, kF32);
+  const int count = SweepShare().is_part() ? 3 : 12;  // of each model; 3 have each scaling once
+  const Score wide = sweep(count, Data::wide, kAllScalings, kF32);
   report("all finite FP8 codes", wide);
   CHECK(wide.named == wide.problems);
   CHECK(wide.separated * 100 >= wide.problems * 95);
   // Sums of N(0, 1) in E4M3 often fit in 24 bits: nothing is lost, and wide accumulators agree.
-  const Score normal = sweep(12, Data::normal, kAllScalings, kF32);
+  const Score normal = sweep(count, Data::normal, kAllScalings, kF32);
   report("N(0, 1)", normal);
   CHECK(normal.named == normal.problems);
 }
