@@ -28,7 +28,7 @@ struct Scales {
     }
     p.a_scales = {a, 1, k_block};
     p.b_scales = {b, 1, k_block};
-    if (along_k) p.promotion_interval = 32;
+    if (along_k) p.promotion_interval = std::max(32, p.model.terms);
   }
 };
 
