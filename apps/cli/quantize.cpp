@@ -240,7 +240,7 @@ void write_output(const Options& options, const Input& input,
   if (!options.product.empty()) metadata["fp8lab.product"] = options.product;
   if (input.safetensors)
     metadata.insert(input.safetensors->metadata().begin(), input.safetensors->metadata().end());
-  write_safetensors(options.output, std::move(out), metadata);
+  write_safetensors(options.output, out, metadata);
 }
 
 /// On stderr too where stdout is for machines.

@@ -68,7 +68,7 @@ inline double share_resolution(std::size_t elements) { return 3.0 / static_cast<
 inline std::string interval_text(std::span<const double> values, double factor = 1.0,
                                  double resolution = 0.0) {
   Interval interval = interval_of(values);
-  const std::string mean = fmt::format("{:.3g}", factor * interval.mean);
+  std::string mean = fmt::format("{:.3g}", factor * interval.mean);
   if (std::isnan(interval.half_width)) return mean;
   interval.half_width = std::max(interval.half_width, resolution);
   return fmt::format("{} +- {:.2g}", mean, factor * interval.half_width);

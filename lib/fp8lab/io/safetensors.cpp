@@ -286,7 +286,7 @@ std::uint64_t safetensors_bytes(std::vector<TensorSpec> tensors,
   return bytes;
 }
 
-void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
   std::vector<TensorSpec> specs;
   for (const NamedTensor& item : tensors) {

@@ -102,7 +102,7 @@ std::uint64_t safetensors_bytes(std::vector<TensorSpec> tensors,
 /// Writes row-major tensors, widest elements first (then by name) so that each
 /// starts at a multiple of its element's size. Throws `Error` for Fortran
 /// order, a duplicate or reserved name, or bytes that disagree with the shape.
-void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace fp8lab

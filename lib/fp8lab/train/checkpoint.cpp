@@ -180,7 +180,7 @@ void Trainer::save(const std::filesystem::path& path) const {
   }
   const std::string text = fingerprint();
   const std::string checksum = checksum_of(tensors, text);
-  write_safetensors(path, std::move(tensors),
+  write_safetensors(path, tensors,
                     {{kFingerprint, text}, {kVersionKey, kVersion}, {kChecksum, checksum}});
 }
 
