@@ -34,9 +34,10 @@ NonFiniteReport non_finite_of(const Product& product, const std::vector<std::byt
   return report;
 }
 
-void print(const Product& product, const Options& options, const std::vector<float>& d,
+void print(const Product& product, const Options& options, const std::vector<float>& d, float amax,
            const NonFiniteReport& non_finite) {
   const TensorStatistics s = tensor_statistics(d);
+  const Epilogue& e = product.epilogue;
   const std::string_view dtype = format(product.output.format).name;
   const std::string_view method = gemm_method(product.problem);
   if (options.json) {
@@ -45,6 +46,7 @@ void print(const Product& product, const Options& options, const std::vector<flo
                           {"n", product.columns()},
                           {"k", product.problem.a.k},
                           {"promotion", product.problem.promotion_interval},
+                          {"split_k", product.split.parts},
                           {"out_dtype", dtype},
                           {"output", options.output},
                           {"method", method},
@@ -53,12 +55,19 @@ void print(const Product& product, const Options& options, const std::vector<flo
                           {"non_finite", s.non_finite},
                           {"non_finite_counts", to_json(non_finite)}};
     if (product.problem.c != nullptr) report["c_enters"] = to_string(c_placement(product.problem));
+    if (!e.empty()) report["epilogue"] = {{"steps", describe(e)}, {"amax", json_number(amax)}};
+    if (e.output_scale) report["epilogue"]["output_scale"] = json_number(*e.output_scale);
     fmt::print("{}\n", report.dump(2));
     return;
   }
   fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({})\n", product.model,
              product.rows(), product.columns(), product.problem.a.k,
              product.problem.promotion_interval, c_text(product.problem), dtype, method);
+  if (product.split.parts > 1)
+    fmt::print("  K in {} parts of {} tiles, {} added\n", product.split.parts,
+               to_string(product.split.cut), to_string(product.split.order));
+  if (!e.empty())
+    fmt::print("  epilogue: {}; amax before the output scale {:.9g}\n", describe(e), amax);
   fmt::print("  amax {:.6g}, {} zeros, {} not finite, D[0, 0] = {}\n", s.amax, s.zeros,
              s.non_finite, d.empty() ? "none" : fmt::format("{:.9g}", d.front()));
 }
@@ -66,7 +75,8 @@ void print(const Product& product, const Options& options, const std::vector<flo
 int run(const Options& options) {
   if (!options.output.empty()) require_savable(options.output);
   const Product product = load_product(options.operands);
-  const std::vector<float> d = compute(product, options.operands.threads);
+  const Finished finished = compute_finished(product, false, options.operands.threads);
+  const std::vector<float>& d = finished.values;
   const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
   if (!options.output.empty()) {
     save_tensor(options.output, "d",
@@ -76,7 +86,7 @@ int run(const Options& options) {
                  false});
   }
   const NonFiniteReport non_finite = non_finite_of(product, codes);
-  print(product, options, d, non_finite);
+  print(product, options, d, finished.amax, non_finite);
   warn_of_non_finite(non_finite);
   return kPass;
 }
@@ -94,7 +104,12 @@ void add_gemm(CLI::App& app, Action& action) {
   add_operand_options(*command, options->operands);
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for D");
   command->add_flag("--json", options->json, "machine-readable output");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, command, &action] {
+    action = [options, command] {
+      use_call(*command, options->operands);
+      return run(*options);
+    };
+  });
 }
 
 }  // namespace fp8lab::cli

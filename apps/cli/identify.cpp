@@ -73,8 +73,8 @@ int run(const Options& options) {
   const std::optional<FormatId> id = format_of(d.type);
   require(id.has_value(), options.got, "floats or FP8 codes; uint8 codes need --out-dtype",
           to_string(d.type));
-  const Product product =
-      make_product_of_unknown_model(load_operands(options.operands), default_output(*id));
+  const Product product = make_product_of_unknown_model(
+      load_operands(options.operands), default_output(*id), epilogue_of(options.operands.epilogue));
   const Identification result = identify(product, got, options.operands.threads);
   NonFiniteReport non_finite = count_non_finite(product);
   non_finite.push_back({options.got, count_non_finite(*id, d.bytes)});

@@ -13,6 +13,7 @@
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/table.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab::cli {
@@ -177,6 +178,36 @@ Table recipes() {
   return table;
 }
 
+Table calls() {
+  Table table("calls", "Library calls",
+              {{"name", "", "name for --call and call="},
+               {"model", "", "instruction, of E4M3 operands"},
+               {"promotion", "1", "terms between promotions; 0: never"},
+               {"scale_order", "", "of one scale each, or of tiles along K"},
+               {"row_scale_order", "", "of one scale a row"},
+               {"scales", "", "that it takes"},
+               {"output", "", "what it usually writes"},
+               {"split_tile", "1", "terms of a tile where it splits K"},
+               {"splits", "", "cut and order of the parts that it is known to use"},
+               {"epilogue", "", "what follows the sum, in order"},
+               {"standing", "", "how well it is known"},
+               {"source", "", "who says so, and what is assumed"}});
+  for (const LibraryCall& call : library_calls()) {
+    std::string splits;
+    for (const auto& [cut, order] : call.splits)
+      splits +=
+          fmt::format("{}{} {}", splits.empty() ? "" : ", ", to_string(cut), to_string(order));
+    table.add_row({std::string(call.name), std::string(call.model), call.promotion_interval,
+                   std::string(to_string(call.scale_order)),
+                   std::string(to_string(call.row_scale_order)), std::string(call.scales),
+                   std::string(format(call.output).name),
+                   call.split_tile == 0 ? Cell(std::string(kUnused)) : Cell(call.split_tile),
+                   splits.empty() ? std::string(kUnused) : splits, std::string(call.epilogue),
+                   std::string(to_string(call.standing)), std::string(call.source)});
+  }
+  return table;
+}
+
 Table experiments() {
   Table table("experiments", "Experiments",
               {{"name", "", "name for run"}, {"question", "", "what it asks"}});
@@ -200,11 +231,9 @@ nlohmann::ordered_json to_json(const Table& table) {
 }
 
 int run(const Options& options) {
-  constexpr std::pair<std::string_view, Table (*)()> kKinds[] = {{"formats", formats},
-                                                                 {"profiles", profiles},
-                                                                 {"recipes", recipes},
-                                                                 {"models", models},
-                                                                 {"experiments", experiments}};
+  constexpr std::pair<std::string_view, Table (*)()> kKinds[] = {
+      {"formats", formats}, {"profiles", profiles}, {"recipes", recipes},
+      {"models", models},   {"calls", calls},       {"experiments", experiments}};
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::string text;
   for (const auto& [name, make] : kKinds) {
@@ -223,10 +252,10 @@ int run(const Options& options) {
 
 void add_list(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("list", "Show every format, profile, recipe, model, experiment");
+  CLI::App* command = app.add_subcommand(
+      "list", "Show every format, profile, recipe, model, library call, experiment");
   command->add_option("WHAT", options->what, "one of these alone")
-      ->check(CLI::IsMember({"formats", "profiles", "recipes", "models", "experiments"}));
+      ->check(CLI::IsMember({"formats", "profiles", "recipes", "models", "calls", "experiments"}));
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab::cli {
@@ -41,10 +43,14 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
   command.add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
+  add_epilogue_options(command, o.epilogue);
 }
 
 void add_operand_options(CLI::App& command, OperandOptions& o) {
   add_input_options(command, o);
+  add_split_options(command, o.split);
+  command.add_option("--call", o.call,
+                     "a library call: model, promotion, scale order, output (`fp8lab list calls`)");
   command.add_option("--model", o.model, "instruction (`fp8lab list models`)")
       ->capture_default_str();
   command
@@ -90,9 +96,20 @@ GemmOperands load_operands(const OperandOptions& o) {
   operands.tiles_a = scale_tiles("--tiles-a", o.tiles_a);
   operands.tiles_b = scale_tiles("--tiles-b", o.tiles_b);
   operands.c = load_optional(o.c, *loaded);
+  operands.bias = load_optional(o.epilogue.bias, *loaded);
+  operands.row_scales = load_optional(o.epilogue.row_scales, *loaded);
+  operands.column_scales = load_optional(o.epilogue.column_scales, *loaded);
   operands.recipe = o.recipe;
   operands.owner = loaded;
   return operands;
+}
+
+void use_call(const CLI::App& command, OperandOptions& o) {
+  if (o.call.empty()) return;
+  for (const char* name : {"--model", "--promotion", "--scale-order"})
+    require(command.count(name) == 0, name, "nothing beside --call, which decides it", o.call);
+  const LibraryCall& call = find_library_call(o.call);
+  if (command.count("--out-dtype") == 0) o.output_dtype = format(call.output).name;
 }
 
 Product load_product(const OperandOptions& o) {
@@ -103,7 +120,11 @@ Product load_product(const OperandOptions& o) {
   if (!o.c_enters.empty()) spec.c_enters = find_c_placement(o.c_enters);
   spec.output = default_output(find_format(o.output_dtype).id);
   if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
-  return make_product(load_operands(o), spec);
+  spec.epilogue = epilogue_of(o.epilogue);
+  spec.split = split_of(o.split);
+  const GemmOperands operands = load_operands(o);
+  if (!o.call.empty()) spec = with_call(find_library_call(o.call), operands, std::move(spec));
+  return make_product(operands, spec);
 }
 
 }  // namespace fp8lab::cli

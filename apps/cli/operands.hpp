@@ -9,6 +9,7 @@
 
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
+#include "kernel_options.hpp"
 
 namespace fp8lab::cli {
 
@@ -29,6 +30,9 @@ struct OperandOptions {
   std::string scale_order = "product_then_fma";
   std::string output_dtype = "f32";
   std::string profile;
+  std::string call;
+  EpilogueOptions epilogue;
+  SplitOptions split;
   std::int64_t promotion = 0;
   int threads = 0;
   bool transpose_b = false;
@@ -48,6 +52,10 @@ std::optional<ElementType> element_type(const std::string& name);
 
 /// Loads the operands. Throws `Error`.
 GemmOperands load_operands(const OperandOptions& options);
+
+/// With `--call`, sets the options that the call decides and that were not given. Throws `Error`
+/// for one that was given and says otherwise.
+void use_call(const CLI::App& command, OperandOptions& options);
 
 /// Loads the operands and makes the product. Throws `Error`.
 Product load_product(const OperandOptions& options);

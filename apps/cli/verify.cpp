@@ -121,7 +121,8 @@ Parameters parameters_of(const Options& options) {
   add_text("dtype", options.operands.dtype);
   add_text("output_dtype", options.operands.output_dtype);
   add_text("recipe", options.operands.recipe);
-  if (options.inputs.size() == 2) {
+  add_text("call", options.operands.call);
+  if (options.inputs.size() == 2 && options.operands.call.empty()) {
     add("model", options.operands.model);
     add("promotion", options.operands.promotion);
   }
@@ -199,7 +200,10 @@ void add_verify(CLI::App& app, Action& action) {
   add_operand_options(*command, options->operands);
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, command, &action] {
-    action = [options, text = command_of(*command)] { return run(*options, text); };
+    action = [options, command, text = command_of(*command)] {
+      use_call(*command, options->operands);
+      return run(*options, text);
+    };
   });
 }
 

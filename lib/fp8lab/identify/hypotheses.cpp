@@ -152,6 +152,7 @@ std::vector<float> compute(const Product& product, const Accumulation& accumulat
   changed.problem.promotion_interval = accumulation.promotion_interval;
   changed.problem.scale_order = accumulation.scale_order;
   changed.problem.c_enters = accumulation.c_enters;
+  changed.split = {};
   if (accumulation.split_k == 1) return compute(changed, threads);
   return compute_split_k(changed, accumulation.split_k).value();
 }

@@ -84,7 +84,7 @@ Identification identify(const Product& product, std::span<const std::byte> got, 
 Identification identify(const Product& product, const Operand& got, int threads = 0);
 
 /// The options under which `fp8lab gemm` and `fp8lab verify` compute the hypothesis: `--model`,
-/// its name, `--promotion` ... Nothing where they have none for it: K in parts, an output that is
+/// its name, `--promotion` ... Nothing where they have none for it: an output that is
 /// not rounded to nearest directly.
 std::optional<std::vector<std::string>> command_options(const Explanation& explanation,
                                                         bool scaled);

@@ -54,8 +54,7 @@ std::string verdict(const Identification& result) {
 }  // namespace
 
 std::optional<std::vector<std::string>> command_options(const Explanation& one, bool scaled) {
-  if (one.split_k > 1 || (one.rounding != "kept" && one.rounding != "nearest_even"))
-    return std::nullopt;
+  if (one.rounding != "kept" && one.rounding != "nearest_even") return std::nullopt;
   std::vector<std::string> options{"--model", std::string(one.models.front())};
   const auto add = [&](const char* name, std::string_view value) {
     options.emplace_back(name);
@@ -64,6 +63,7 @@ std::optional<std::vector<std::string>> command_options(const Explanation& one, 
   if (one.promotion_interval > 0) add("--promotion", fmt::format("{}", one.promotion_interval));
   if (scaled) add("--scale-order", to_string(one.scale_order));
   if (one.c_enters != CPlacement::unnamed) add("--c-enters", to_string(one.c_enters));
+  if (one.split_k > 1) add("--split-k", fmt::format("{}", one.split_k));
   return options;
 }
 

@@ -9,6 +9,8 @@
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/operand_epilogue.hpp"
+#include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 namespace fp8lab {
@@ -130,57 +132,6 @@ void use_codes(const GemmOperands& operands, const InstructionModel& model, Prod
     p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.tiles_b, p.b, product);
 }
 
-/// Scales of some rows, one a row.
-InverseScales take_scales(const InverseScales& scales, const CodeMatrix& m,
-                          std::span<const std::int64_t> rows, Product& product) {
-  if (scales.empty()) return {};
-  const std::int64_t k_block = scales.k_block == 0 ? m.k : scales.k_block;
-  const ScaleLookup lookup(scales, m);
-  std::vector<float> values;
-  for (const std::int64_t row : rows)
-    for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), 1, k_block, scales.format};
-}
-
-CodeMatrix take_codes(const CodeMatrix& m, std::span<const std::int64_t> rows, Product& product) {
-  const auto width = static_cast<std::size_t>(format(m.format).storage_bits / 8);
-  const auto count = static_cast<std::int64_t>(rows.size());
-  auto codes =
-      std::make_shared<std::vector<std::byte>>(rows.size() * static_cast<std::size_t>(m.k) * width);
-  const auto* from = static_cast<const std::byte*>(m.data);
-  std::byte* to = codes->data();
-  for (const std::int64_t row : rows) {
-    const std::byte* at = from + static_cast<std::size_t>(row * m.row_stride) * width;
-    if (m.k_stride == 1) {
-      std::memcpy(to, at, static_cast<std::size_t>(m.k) * width);
-      to += static_cast<std::size_t>(m.k) * width;
-      continue;
-    }
-    for (std::int64_t k = 0; k < m.k; ++k, to += width)
-      std::memcpy(to, at + static_cast<std::size_t>(k * m.k_stride) * width, width);
-  }
-  product.owners.push_back(codes);
-  return {m.format, codes->data(), count, m.k, m.k, 1};
-}
-
-InverseScales take_scales_k(const InverseScales& scales, const CodeMatrix& m, std::int64_t begin,
-                            std::int64_t end, Product& product) {
-  if (scales.empty() || scales.k_block == 0 || scales.k_block >= m.k) return scales;
-  require(begin % scales.k_block == 0, "begin", fmt::format("a multiple of {}", scales.k_block),
-          fmt::format("{}", begin));
-  const ScaleLookup lookup(scales, m);
-  std::vector<float> values;
-  for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
-    for (std::int64_t k = begin; k < end; k += scales.k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), scales.row_block, scales.k_block, scales.format};
-}
-
-void narrow_k(CodeMatrix& m, std::int64_t begin, std::int64_t end) {
-  const auto width = static_cast<std::int64_t>(format(m.format).storage_bits / 8);
-  m.data = static_cast<const std::byte*>(m.data) + begin * m.k_stride * width;
-  m.k = end - begin;
-}
-
 }  // namespace
 
 OutputCast default_output(FormatId id) {
@@ -229,6 +180,7 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   Product product;
   product.model = spec.model;
   product.output = spec.output;
+  product.split = spec.split;
   if (operands.owner) product.owners.push_back(operands.owner);
   GemmProblem& p = product.problem;
   p.model = model.accumulator;
@@ -248,12 +200,7 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
     use_codes(operands, model, product);
   else
     use_recipe(operands, model, product);
-  if (operands.c) {
-    const std::vector<std::int64_t> expected{p.a.rows, p.b.rows};
-    require(operands.c->shape == expected && is_float(operands.c->type), "C",
-            fmt::format("floats [m, n] = {}", shape_text(expected)), shape_of(*operands.c));
-    p.c = product.keep(to_float(*operands.c)).data();
-  }
+  add_epilogue(operands, spec, product);
   return product;
 }
 
@@ -266,16 +213,20 @@ std::int64_t tile_along_k(const InverseScales& scales, const CodeMatrix& m) {
 
 Product make_product(const GemmOperands& operands, const GemmSpec& spec) {
   Product product = assemble(operands, spec);
-  validate(product.problem, product.size());
+  validate(product.problem, product.sum_count());
+  validate_split(product);
+  if (spec.epilogue.scale_by_amax) scale_by_amax(product);
   return product;
 }
 
-Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output) {
+Product make_product_of_unknown_model(const GemmOperands& operands, const OutputCast& output,
+                                      const EpilogueSpec& epilogue) {
   const bool tf32 = operands.a.type == ElementType::f32 && operands.recipe.empty();
-  Product product =
-      assemble(operands, {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output});
+  Product product = assemble(
+      operands,
+      {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output, .epilogue = epilogue});
   product.problem = of_unknown_model(product.problem);
-  validate(product.problem, product.size());
+  validate(product.problem, product.sum_count());
   return product;
 }
 
@@ -286,12 +237,33 @@ GemmProblem of_unknown_model(GemmProblem p) {
   return p;
 }
 
-std::vector<float> compute(const Product& product, int threads) {
+std::vector<float> compute_sums(const Product& product, int threads) {
   constexpr double kSmallWork = 1 << 20;  // terms: threads take longer to start than to add them
-  std::vector<float> d(product.size());
+  if (product.split.parts > 1) {
+    std::vector<float> sums = sum_of_parts(product, threads);
+    scale_sums(product.problem, sums);
+    return sums;
+  }
+  std::vector<float> d(product.sum_count());
   const double work = static_cast<double>(d.size()) * static_cast<double>(product.problem.a.k);
   gemm(product.problem, d, work < kSmallWork ? 1 : threads);
   return d;
+}
+
+std::vector<float> finish(const Product& product, std::vector<float> sums, int threads) {
+  if (product.epilogue.empty()) return sums;
+  return finish(product.epilogue, std::move(sums), product.rows(), product.problem.b.rows, false,
+                threads)
+      .values;
+}
+
+std::vector<float> compute(const Product& product, int threads) {
+  return finish(product, compute_sums(product, threads), threads);
+}
+
+Finished compute_finished(const Product& product, bool with_reach, int threads) {
+  return finish(product.epilogue, compute_sums(product, threads), product.rows(),
+                product.problem.b.rows, with_reach, threads);
 }
 
 std::vector<std::byte> cast_output(std::span<const float> values, const OutputCast& output,
@@ -314,46 +286,15 @@ std::vector<std::byte> cast_output(std::span<const float> values, const OutputCa
   return codes;
 }
 
+void scale_by_amax(Product& product, int threads) {
+  product.epilogue.output_scale = std::nullopt;
+  const float amax = compute_finished(product, false, threads).amax;
+  const float scale = static_cast<float>(format(product.output.format).max_finite()) / amax;
+  product.epilogue.output_scale = std::isfinite(scale) ? scale : 1.0F;
+}
+
 std::vector<std::byte> golden_output(const Product& product, int threads) {
   return cast_output(compute(product, threads), product.output, threads);
-}
-
-std::vector<std::int64_t> spread(std::int64_t count, std::int64_t most) {
-  std::vector<std::int64_t> positions;
-  const std::int64_t taken = std::min(count, most);
-  for (std::int64_t i = 0; i < taken; ++i)
-    positions.push_back(taken == 1 ? 0 : i * (count - 1) / (taken - 1));
-  return positions;
-}
-
-Product take(const Product& product, const Sample& sample) {
-  const GemmProblem& p = product.problem;
-  Product result{product.model, p, product.output, nullptr, nullptr, product.owners};
-  GemmProblem& q = result.problem;
-  q.a = take_codes(p.a, sample.rows, result);
-  q.b = take_codes(p.b, sample.columns, result);
-  q.a_scales = take_scales(p.a_scales, p.a, sample.rows, result);
-  q.b_scales = take_scales(p.b_scales, p.b, sample.columns, result);
-  if (p.c != nullptr) {
-    std::vector<float> c;
-    for (const std::int64_t row : sample.rows)
-      for (const std::int64_t column : sample.columns) c.push_back(p.c[row * p.b.rows + column]);
-    q.c = result.keep(std::move(c)).data();
-  }
-  return result;
-}
-
-Product take_k(const Product& product, std::int64_t begin, std::int64_t end) {
-  Product result = product;
-  result.a_original = result.b_original = nullptr;
-  GemmProblem& p = result.problem;
-  p.c = nullptr;
-  p.c_enters = CPlacement::unnamed;
-  p.a_scales = take_scales_k(p.a_scales, p.a, begin, end, result);
-  p.b_scales = take_scales_k(p.b_scales, p.b, begin, end, result);
-  narrow_k(p.a, begin, end);
-  narrow_k(p.b, begin, end);
-  return result;
 }
 
 }  // namespace fp8lab

@@ -155,7 +155,8 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
   Product result = take(product, sample);
   GemmProblem& p = result.problem;
   if (side != Side::b) p.a = moved(product.problem.a, sample.rows, by, result);
-  if (side != Side::a) p.b = moved(product.problem.b, sample.columns, by, result);
+  if (side != Side::a)
+    p.b = moved(product.problem.b, product.rows_of_b(sample.columns), by, result);
   return result;
 }
 
@@ -168,7 +169,8 @@ std::optional<Product> take_with_truncated_codes(const Product& product, const S
   if (side != Side::b)
     p.a = truncated(whole.a, whole.a_scales, *product.a_original, sample.rows, result);
   if (side != Side::a)
-    p.b = truncated(whole.b, whole.b_scales, *product.b_original, sample.columns, result);
+    p.b = truncated(whole.b, whole.b_scales, *product.b_original, product.rows_of_b(sample.columns),
+                    result);
   return result;
 }
 
@@ -192,14 +194,15 @@ std::vector<std::int64_t> all_k_blocks(std::int64_t k, std::int64_t block) {
 std::optional<std::vector<float>> compute_in_intervals(const Product& product,
                                                        const IntervalSums& how) {
   const GemmProblem& p = product.problem;
-  if (how.interval <= 0 || how.interval % p.model.terms != 0) return std::nullopt;
+  if (how.interval <= 0 || how.interval % p.model.terms != 0 || product.split.parts > 1)
+    return std::nullopt;
   const ScaleLookup a(p.a_scales, p.a);
   const ScaleLookup b(p.b_scales, p.b);
   const bool in_blocks = a.varies_along_k() || b.varies_along_k();
   const auto c = [&](CPlacement place, std::int64_t at) {
     return p.c != nullptr && c_placement(p) == place ? p.c[at] : 0.0F;
   };
-  std::vector<float> sums(product.size());
+  std::vector<float> sums(product.sum_count());
   for (std::int64_t at = 0; at < static_cast<std::int64_t>(sums.size()); ++at)
     sums[static_cast<std::size_t>(at)] = c(CPlacement::promoted_sum, at);
   for (std::int64_t k = 0; k < p.a.k; k += how.interval) {
@@ -225,7 +228,7 @@ std::optional<std::vector<float>> compute_in_intervals(const Product& product,
     else if (p.c != nullptr && c_placement(p) == CPlacement::epilogue)
       sums[i] = canonical(sums[i] + last);
   }
-  return sums;
+  return finish(product, std::move(sums));
 }
 
 }  // namespace fp8lab

@@ -8,6 +8,7 @@
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/partial_sums.hpp"
 
 namespace fp8lab {
 namespace {
@@ -92,59 +93,6 @@ CodeMatrix changed_copy(const CodeMatrix& m, Product& product, const Change& cha
     }
   product.owners.push_back(codes);
   return {m.format, codes->data(), m.rows, m.k, m.k, 1};
-}
-
-bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
-
-bool scaled_in_blocks(const GemmProblem& p) {
-  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
-         ScaleLookup(p.b_scales, p.b).varies_along_k();
-}
-
-/// The same scales on tiles of `k_block` terms, which divides theirs.
-void refine(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block, Product& product) {
-  if (scales.empty() || !ScaleLookup(scales, m).varies_along_k()) return;
-  const ScaleLookup lookup(scales, m);
-  std::vector<float> values;
-  for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
-    for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  scales = {product.keep(std::move(values)), scales.row_block, k_block};
-}
-
-bool enters_at(const GemmProblem& p, CPlacement place) {
-  return p.c != nullptr && c_placement(p) == place;
-}
-
-/// The part of a product that has C with it, if C enters at its beginning.
-void begin_with_c(Product& part, const GemmProblem& whole) {
-  if (enters_at(whole, CPlacement::epilogue)) return;
-  part.problem.c = whole.c;
-  part.problem.c_enters = c_placement(whole);
-  // A part with one tile of scales has no promoted sum but its epilogue, which is the same.
-  if (part.problem.c_enters == CPlacement::promoted_sum)
-    part.problem.c_enters = gemm_detail::passing_place(part.problem);
-}
-
-/// What comes after the sums over K: scales of the whole sum, and C in the epilogue.
-void finish_sums(const GemmProblem& p, std::vector<float>& sums) {
-  const bool c_last = enters_at(p, CPlacement::epilogue);
-  const bool scaled_last = scaled(p) && !scaled_in_blocks(p);
-  if (!c_last && !scaled_last) return;
-  const ScaleLookup a(p.a_scales, p.a);
-  const ScaleLookup b(p.b_scales, p.b);
-  for (std::int64_t i = 0; i < p.a.rows; ++i)
-    for (std::int64_t j = 0; j < p.b.rows; ++j) {
-      const std::int64_t at = i * p.b.rows + j;
-      float& sum = sums[static_cast<std::size_t>(at)];
-      const float c = c_last ? p.c[at] : 0.0F;
-      sum = scaled_last ? scale_into(p.scale_order, sum, a.at(i, 0), b.at(j, 0), c)
-                        : canonical(sum + c);
-    }
-}
-
-void drop_scales(Product& product) {
-  product.problem.a_scales = {};
-  product.problem.b_scales = {};
 }
 
 }  // namespace
@@ -259,10 +207,10 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
   Product refined = product;
   GemmProblem& p = refined.problem;
   const std::int64_t interval = p.promotion_interval;
-  if (interval == 0 || p.a.k <= interval) return std::nullopt;
+  if (interval == 0 || p.a.k <= interval || product.split.parts > 1) return std::nullopt;
   const bool in_blocks = scaled_in_blocks(p);
-  refine(p.a_scales, p.a, interval, refined);
-  refine(p.b_scales, p.b, interval, refined);
+  refine_scales(p.a_scales, p.a, interval, refined);
+  refine_scales(p.b_scales, p.b, interval, refined);
   const std::int64_t head_end = std::min(2 * interval, p.a.k);
 
   Product head = take_k(refined, 0, head_end);
@@ -289,31 +237,16 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
     tail.problem.c_enters = gemm_detail::passing_place(tail.problem);
     sums = compute(tail);
   }
-  finish_sums(p, sums);
-  return sums;
+  scale_sums(p, sums);
+  return finish(product, std::move(sums));
 }
 
 std::optional<std::vector<float>> compute_split_k(const Product& product, int parts) {
-  Product refined = product;
-  GemmProblem& p = refined.problem;
-  const std::int64_t step =
-      p.promotion_interval > 0 ? p.promotion_interval : std::int64_t{p.model.terms};
-  const std::int64_t steps = (p.a.k + step - 1) / step;
-  if (parts < 2 || steps < parts) return std::nullopt;
-  const bool in_blocks = scaled_in_blocks(p);
-  refine(p.a_scales, p.a, step, refined);
-  refine(p.b_scales, p.b, step, refined);
-  const std::int64_t length = (steps + parts - 1) / parts * step;
-  std::vector<float> sums(product.size(), 0.0F);
-  for (std::int64_t k = 0; k < p.a.k; k += length) {
-    Product part = take_k(refined, k, std::min(k + length, p.a.k));
-    if (!in_blocks) drop_scales(part);
-    if (k == 0 && p.c != nullptr) begin_with_c(part, p);
-    const std::vector<float> partial = compute(part);
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = canonical(sums[i] + partial[i]);
-  }
-  finish_sums(p, sums);
-  return sums;
+  Product split = product;
+  split.split = {.parts = parts, .tile = split_tile(product)};
+  const std::int64_t tiles = (product.problem.a.k + split.split.tile - 1) / split.split.tile;
+  if (parts < 2 || tiles < parts || product.split.parts > 1) return std::nullopt;
+  return compute(split);
 }
 
 }  // namespace fp8lab

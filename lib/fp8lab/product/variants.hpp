@@ -39,13 +39,16 @@ bool stands_beside(const InstructionModel& model, const Product& product);
 /// Another accumulator; a promotion interval that it cannot have becomes 0.
 Product with_accumulator(const Product& product, const AccumulatorModel& model);
 
+// The results below are what is cast: the epilogue is applied. Of a product that is split
+// already there is nothing.
+
 /// The FP32 result when the first promotion does not happen: two intervals in one
 /// accumulator, under the second one's scales. Nothing without promotion.
 std::optional<std::vector<float>> compute_missing_promotion(const Product& product);
 
 /// The FP32 result of K cut into `parts` equal parts (at multiples of the
 /// promotion interval or of the model's terms), each summed alone and then added in
-/// FP32 in order. C enters the first part, or the epilogue. Nothing where K is too short.
+/// FP32 in order: `SplitK` with that many parts. Nothing where K is too short.
 std::optional<std::vector<float>> compute_split_k(const Product& product, int parts);
 
 }  // namespace fp8lab

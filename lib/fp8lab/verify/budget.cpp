@@ -1,16 +1,16 @@
 #include "fp8lab/verify/budget.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
+#include <optional>
 #include <vector>
 
 #include "fp8lab/accumulate/bound.hpp"
-#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/verify/cast_interval.hpp"
+#include "fp8lab/verify/epilogue_budget.hpp"
 
 namespace fp8lab {
 namespace {
@@ -87,6 +87,19 @@ bool has_nan_scale(const BlockScales& scales) {
          std::any_of(scales.b.begin(), scales.b.end(), nan);
 }
 
+/// What comes after the sum over K: scales of all of it, and C in the epilogue.
+BoundedSum scaled_sum(const GemmProblem& p, const BoundedSum& sum, std::int64_t row,
+                      std::int64_t column) {
+  const Scales scales{{p.a_scales, p.a}, {p.b_scales, p.b}};
+  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
+  const bool scaled_last = scaled && !scales.a.varies_along_k() && !scales.b.varies_along_k();
+  const bool c_last = p.c != nullptr && c_placement(p) == CPlacement::epilogue;
+  if (!scaled_last && !c_last) return sum;
+  BoundedSum out{c_last ? p.c[row * p.b.rows + column] : 0.0, 0.0};
+  scale_into(sum, scaled_last ? scales.at(row, column, 0) : 1.0, out);
+  return out;
+}
+
 BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std::int64_t row,
                       std::int64_t column) {
   const BlockScaleRows unit_scales(given);
@@ -96,7 +109,6 @@ BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std:
   if (p.a.k == 0) return {c, 0.0};
   const BlockScales all_scales = unit_scales.at(row, column, 0, p.a.k);
   if (has_nan_scale(all_scales)) return {.overflows = true};
-  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
   const bool in_blocks = scales.a.varies_along_k() || scales.b.varies_along_k();
   const CPlacement place = c_placement(p);
   const double start = place == CPlacement::accumulator ? c : 0.0;
@@ -113,12 +125,7 @@ BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std:
       scale_into(sum, in_blocks ? scales.at(row, column, k) : 1.0, final);
     }
   }
-  const bool scaled_last = scaled && !in_blocks;
-  const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
-  if (!scaled_last && !c_last) return final;
-  BoundedSum out{c_last ? c : 0.0, 0.0};
-  scale_into(final, scaled_last ? scales.at(row, column, 0) : 1.0, out);
-  return out;
+  return scaled_sum(p, final, row, column);
 }
 
 /// How far quantizing the operands can have moved the sum, term by term.
@@ -140,53 +147,95 @@ double quantization_error(const Product& product, const Row& a, const Row& b, st
   return error;
 }
 
-/// A binary32 number not above (below) `x`.
-float outward(double x, bool up) {
-  const auto rounded = static_cast<float>(x);
-  constexpr float kEnd = std::numeric_limits<float>::infinity();
-  if (up) return static_cast<double>(rounded) < x ? std::nextafter(rounded, kEnd) : rounded;
-  return static_cast<double>(rounded) > x ? std::nextafter(rounded, -kEnd) : rounded;
-}
-
-std::uint32_t cast_one(const OutputCast& output, float x) {
-  if (output.format == FormatId::f32) return std::bit_cast<std::uint32_t>(x);
-  return encode(format(output.format), output.policy, x);
-}
-
 double half_step(const Format& f, double x) {
   const int exponent = x == 0.0 ? f.min_exponent() : std::max(std::ilogb(x), f.min_exponent());
   return std::ldexp(0.5, exponent - f.mantissa_bits);
+}
+
+/// A sum over K, with what its split adds: the parts' errors, and half a unit an addition.
+BoundedSum bounded_sum(const Product& product, const Row& a, const Row& b, std::int64_t row,
+                       std::int64_t column) {
+  if (product.split.parts == 1) return accumulate(product.problem, a, b, row, column);
+  Product whole = product;
+  whole.epilogue = {};
+  BoundedSum sum{0.0, 0.0};
+  double magnitude = 0.0;
+  const std::vector<Product> parts = split_parts(take(whole, {{row}, {column}}));
+  for (const Product& part : parts) {
+    const BoundedSum one =
+        accumulate(part.problem, Row(part.problem.a, 0), Row(part.problem.b, 0), 0, 0);
+    sum.value += one.value;
+    sum.error += one.error;
+    sum.overflows |= one.overflows;
+    magnitude += std::abs(one.value) + one.error;
+  }
+  sum.error += static_cast<double>(parts.size()) * kFloatStep * magnitude * 1.001 + kTiny;
+  sum.check_range(FormatId::f32);
+  return scaled_sum(product.problem, sum, row, column);
+}
+
+/// One sum of a product, before its epilogue.
+struct Element {
+  BoundedSum sum;
+  double quantization = 0.0;
+  bool special = false;
+};
+
+Element element_at(const Product& product, std::int64_t row, std::int64_t b_row) {
+  const Row a(product.problem.a, row);
+  const Row b(product.problem.b, b_row);
+  Element element;
+  element.sum = bounded_sum(product, a, b, row, b_row);
+  element.special = !a.finite() || !b.finite() || element.sum.overflows;
+  if (!element.special) element.quantization = quantization_error(product, a, b, row, b_row);
+  return element;
+}
+
+/// What is cast, from one sum or two; `moved`: by what quantizing can have done, too.
+BoundedSum through_epilogue(const Product& product, const Element& first,
+                            const std::optional<Element>& up, std::int64_t row, std::int64_t column,
+                            bool moved) {
+  const Epilogue& e = product.epilogue;
+  const auto before = [&](const Element& element, std::int64_t b_row) {
+    BoundedSum sum = element.sum;
+    if (moved) sum.error += element.quantization;
+    return bounded_before_activation(e, sum, row, b_row, product.problem.b.rows);
+  };
+  const BoundedSum v = before(first, column);
+  if (e.empty()) return v;
+  if (!up) return bounded_activation(e, v, nullptr);
+  const BoundedSum other = before(*up, product.columns() + column);
+  return bounded_activation(e, v, &other);
 }
 
 }  // namespace
 
 ErrorBudget error_budget(const Product& product, std::int64_t row, std::int64_t column) {
   const FloatEnvironment environment;
-  const Row a(product.problem.a, row);
-  const Row b(product.problem.b, column);
+  const Epilogue& e = product.epilogue;
+  const Element first = element_at(product, row, column);
+  std::optional<Element> up;
+  if (e.gated()) up = element_at(product, row, product.columns() + column);
   ErrorBudget budget;
-  const BoundedSum sum = accumulate(product.problem, a, b, row, column);
-  budget.special = !a.finite() || !b.finite() || sum.overflows;
+  budget.special = first.special || (up && up->special);
+  if (budget.special) return budget;
+  const BoundedSum sum = through_epilogue(product, first, up, row, column, false);
+  const BoundedSum moved = through_epilogue(product, first, up, row, column, true);
+  budget.special = sum.overflows || moved.overflows;
   if (budget.special) return budget;
   budget.exact = sum.value;
   budget.accumulation = sum.error;
-  budget.quantization = quantization_error(product, a, b, row, column);
+  budget.quantization = moved.error - sum.error;
   budget.rounding = half_step(format(product.output.format), sum.value);
   const double reach = budget.accumulation + budget.quantization;
-  budget.low = cast_one(product.output, outward(sum.value - reach, false));
-  budget.high = cast_one(product.output, outward(sum.value + reach, true));
+  const CastInterval ends = cast_interval(product.output, sum.value - reach, sum.value + reach);
+  budget.low = ends.low;
+  budget.high = ends.high;
   return budget;
 }
 
 bool within(const ErrorBudget& budget, const OutputCast& output, std::uint32_t code) {
-  if (budget.special) return false;
-  const Format& f = format(output.format);
-  const double x = decode(f, code);
-  const double low = decode(f, budget.low);
-  const double high = decode(f, budget.high);
-  // An end that overflowed to NaN has no order; the code must then be that NaN or beyond the other.
-  if (std::isnan(x)) return std::isnan(low) || std::isnan(high);
-  return !(x < low) && !(x > high);
+  return !budget.special && lies_in({budget.low, budget.high}, output.format, code);
 }
 
 bool allowed(const ErrorBudget& budget, const OutputCast& output, std::uint32_t golden,

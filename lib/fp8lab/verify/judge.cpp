@@ -7,6 +7,12 @@
 
 namespace fp8lab {
 
+namespace {
+
+constexpr std::int64_t kProbeSide = 4;  // rows and columns that a hypothesis is tried on first
+
+}  // namespace
+
 std::vector<std::uint32_t> code_words(FormatId id, std::span<const std::byte> codes) {
   const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
   std::vector<std::uint32_t> result(codes.size() / width);
@@ -50,6 +56,29 @@ bool Judge::explains(std::size_t place, std::uint32_t code) const {
   const Format& f = format(output_.format);
   const double off = std::abs(decode(f, got_[place]) - decode(f, code));
   return !budget.special && off <= 2.0 * budget.total();
+}
+
+Sample Judge::probe(std::int64_t rows, std::int64_t columns) const {
+  Sample all;
+  std::vector<bool> wrong_columns(static_cast<std::size_t>(columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    bool any = false;
+    for (std::int64_t column = 0; column < columns; ++column) {
+      if (is_right(static_cast<std::size_t>(row * columns + column))) continue;
+      any = true;
+      wrong_columns[static_cast<std::size_t>(column)] = true;
+    }
+    if (any) all.rows.push_back(row);
+  }
+  for (std::int64_t column = 0; column < columns; ++column)
+    if (wrong_columns[static_cast<std::size_t>(column)]) all.columns.push_back(column);
+  const auto some = [](const std::vector<std::int64_t>& from) {
+    std::vector<std::int64_t> chosen;
+    for (const std::int64_t i : spread(static_cast<std::int64_t>(from.size()), kProbeSide))
+      chosen.push_back(from[static_cast<std::size_t>(i)]);
+    return chosen;
+  };
+  return {some(all.rows), some(all.columns)};
 }
 
 Diagnosis Judge::finish() {

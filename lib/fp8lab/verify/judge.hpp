@@ -33,6 +33,10 @@ class Judge {
   /// The mismatch there is what a mistake gives that gives `code`.
   [[nodiscard]] bool explains(std::size_t place, std::uint32_t code) const;
 
+  /// Some rows and columns of the sample [rows, columns], with a mismatch in each of them where
+  /// there are any.
+  [[nodiscard]] Sample probe(std::int64_t rows, std::int64_t columns) const;
+
   Diagnosis finish();
 
  private:

@@ -16,6 +16,7 @@
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/activation_reach.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "fp8lab/verify/gates.hpp"
 
@@ -56,13 +57,18 @@ class Trial {
     error.rethrow();
   }
 
+  /// The values that the golden codes were cast from, with what their activation allows.
+  void allow(Finished finished) { finished_ = std::move(finished); }
+
   [[nodiscard]] const std::vector<float>& values() const { return values_; }
 
   void judge(std::span<const float> output, FaultOutcome& fault) const {
     judge(cast_output(output, output_, threads_), fault);
   }
 
-  void judge(const std::vector<std::byte>& codes, FaultOutcome& fault) const {
+  void judge(const std::vector<std::byte>& wrong, FaultOutcome& fault) const {
+    const std::vector<std::byte> codes =
+        finished_.reach.empty() ? wrong : within_reach(output_, finished_, golden_, wrong).codes;
     const CodeComparison c = compare_codes(format(output_.format), golden_, codes,
                                            {.tolerances = tolerances_, .threads = threads_});
     fault.mismatch_rate = c.values.count == 0 ? 0.0
@@ -95,6 +101,7 @@ class Trial {
   std::vector<float> values_;
   const std::vector<Check>& checks_;
   std::vector<Tolerance> tolerances_;
+  Finished finished_;
   std::vector<std::int64_t> budget_at_;
   std::vector<ErrorBudget> budgets_;
   int threads_;
@@ -336,7 +343,10 @@ PowerReport power(const Product& product, const std::vector<Check>& checks, int 
   const Product sampled = take(product, sample);
   PowerReport report{checks, {}, sampled.rows(), sampled.columns()};
   if (sampled.size() == 0) return report;
-  Trial trial(product.output, golden_output(sampled, threads), checks, threads);
+  Finished finished = compute_finished(sampled, true, threads);
+  Trial trial(product.output, cast_output(finished.values, product.output, threads), checks,
+              threads);
+  trial.allow(std::move(finished));
   trial.add_budgets(sampled);
   output_faults(trial, report.faults);
   InputFaults(product, sample, sampled, trial, report.faults, threads).run();

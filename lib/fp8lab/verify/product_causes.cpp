@@ -17,36 +17,12 @@
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/cast_causes.hpp"
 #include "fp8lab/verify/k_blocks.hpp"
+#include "fp8lab/verify/kernel_causes.hpp"
 
 namespace fp8lab {
 namespace {
 
-constexpr std::int64_t kProbeSide = 4;  // rows and columns that a hypothesis is tried on first
-constexpr double kProbeShare = 0.25;    // of their mismatches that it must explain to be computed
-
-/// Some rows and columns of the sample, each with a mismatch where there are any.
-Sample probe_of(const Judge& judge, std::int64_t rows, std::int64_t columns) {
-  Sample all;
-  std::vector<bool> wrong_columns(static_cast<std::size_t>(columns));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    bool any = false;
-    for (std::int64_t column = 0; column < columns; ++column) {
-      if (judge.is_right(static_cast<std::size_t>(row * columns + column))) continue;
-      any = true;
-      wrong_columns[static_cast<std::size_t>(column)] = true;
-    }
-    if (any) all.rows.push_back(row);
-  }
-  for (std::int64_t column = 0; column < columns; ++column)
-    if (wrong_columns[static_cast<std::size_t>(column)]) all.columns.push_back(column);
-  const auto some = [](const std::vector<std::int64_t>& from) {
-    std::vector<std::int64_t> chosen;
-    for (const std::int64_t i : spread(static_cast<std::int64_t>(from.size()), kProbeSide))
-      chosen.push_back(from[static_cast<std::size_t>(i)]);
-    return chosen;
-  };
-  return {some(all.rows), some(all.columns)};
-}
+constexpr double kProbeShare = 0.25;  // of their mismatches that it must explain to be computed
 
 /// Puts every mistake that a product can have before a judge. Each is computed on a few elements
 /// first, and on the sample if it explains some of their mismatches.
@@ -59,7 +35,7 @@ class ProductHypotheses {
         sampled_(sampled),
         judge_(judge),
         threads_(threads),
-        probe_(probe_of(judge, sampled.rows(), sampled.columns())),
+        probe_(judge.probe(sampled.rows(), sampled.columns())),
         probed_(take(sampled, probe_)) {
     for (const std::int64_t row : probe_.rows)
       probe_of_whole_.rows.push_back(sample.rows[static_cast<std::size_t>(row)]);
@@ -81,6 +57,8 @@ class ProductHypotheses {
       add(fmt::format("split_k_{}", parts),
           fmt::format("K split in {} parts, summed in FP32 in order", parts),
           [=](const Product& p) { return compute_split_k(p, parts); });
+    for (const KernelMistake& mistake : kernel_mistakes(sampled_))
+      add(mistake.name, mistake.text, mistake.output);
     blocks_of_k(golden);
   }
 

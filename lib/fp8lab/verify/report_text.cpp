@@ -32,6 +32,10 @@ std::string headline(const VerifyReport& r) {
         100.0 * static_cast<double>(c.bit_mismatches) / static_cast<double>(c.values.count));
   text += fmt::format(" [{}, {}] {}, against {}; check: {}\n", r.rows, r.columns,
                       format(r.output).name, r.subject, r.check.name());
+  if (r.within_activation > 0)
+    text += fmt::format(
+        "  {} outputs have other bits within the activation's allowance (not counted)\n",
+        r.within_activation);
   if (c.nan_payloads > 0)
     text += fmt::format("  {} NaN outputs have other NaN bits (not counted)\n", c.nan_payloads);
   return text;
@@ -101,6 +105,7 @@ std::string element_text(const VerifyReport& r, const ElementReport& e) {
       e.mismatch.ulp == kNanDistance ? "NaN on one side" : fmt::format("{} ulp", e.mismatch.ulp));
   if (!e.budget) return text;
   text += budget_text(*e.budget);
+  if (e.k_end == e.k_begin) return text + models_text(r, e);
   text += fmt::format("    K-block [{}, {}), nearest to the difference, sums to {}; largest:",
                       e.k_begin, e.k_end, number(e.k_block_sum));
   for (const TermReport& term : e.terms)

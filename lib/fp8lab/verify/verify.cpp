@@ -13,6 +13,7 @@
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/activation_reach.hpp"
 #include "fp8lab/verify/budget_check.hpp"
 #include "fp8lab/verify/element.hpp"
 #include "fp8lab/verify/gates.hpp"
@@ -84,6 +85,16 @@ std::vector<Region> look_at_regions(const Product& product, std::span<const std:
       region.content = RegionContent::unrelated;
   }
   return regions;
+}
+
+std::string subject_of(const Product& product) {
+  std::string text = fmt::format("{}, k = {}, promotion {}", product.model, product.problem.a.k,
+                                 product.problem.promotion_interval);
+  if (product.split.parts > 1)
+    text += fmt::format(", split in {} ({}, {})", product.split.parts, to_string(product.split.cut),
+                        to_string(product.split.order));
+  if (!product.epilogue.empty()) text += fmt::format(", {}", describe(product.epilogue));
+  return text;
 }
 
 bool passes(const VerifyReport& report) {
@@ -227,12 +238,19 @@ std::string_view to_string(Verdict verdict) {
 VerifyReport verify(const Product& product, const Operand& got, const VerifyOptions& options) {
   const FloatEnvironment environment;
   require_output(got, product.output.format, {product.rows(), product.columns()});
-  const std::vector<std::byte> golden = golden_output(product, options.threads);
-  const std::span<const std::byte> codes = got.tensor().bytes;
+  const Finished finished = compute_finished(product, true, options.threads);
+  const std::vector<std::byte> golden =
+      cast_output(finished.values, product.output, options.threads);
+  std::span<const std::byte> codes = got.tensor().bytes;
+  WithinReach reached;
+  if (!finished.reach.empty()) {
+    reached = within_reach(product.output, finished, golden, codes);
+    codes = reached.codes;
+  }
   VerifyReport report =
       new_report(options, product.output.format, product.rows(), product.columns());
-  report.subject = fmt::format("{}, k = {}, promotion {}", product.model, product.problem.a.k,
-                               product.problem.promotion_interval);
+  report.within_activation = reached.replaced;
+  report.subject = subject_of(product);
   report.comparison = compare_codes(format(report.output), golden, codes,
                                     {.tolerances = gate_tolerances(report.output),
                                      .map = &report.map,

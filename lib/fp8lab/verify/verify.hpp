@@ -50,7 +50,8 @@ struct ElementReport {
   std::int64_t column = 0;
   // With inputs only:
   std::optional<ErrorBudget> budget;
-  std::int64_t k_begin = 0;  ///< the K-block whose sum is nearest to expected - got
+  /// The K-block whose sum is nearest to expected - got; empty behind an epilogue.
+  std::int64_t k_begin = 0;
   std::int64_t k_end = 0;
   double k_block_sum = 0.0;
   std::vector<TermReport> terms;    ///< its largest products, at most 4
@@ -68,6 +69,9 @@ struct VerifyReport {
   MismatchMap map;
   std::vector<Region> regions;  ///< with a product's inputs: where it is wrong, see regions.hpp
   std::vector<ElementReport> elements;
+  /// Other codes than the golden ones, but in reach of their activation (see epilogue.hpp): they
+  /// count as golden in all that follows.
+  std::uint64_t within_activation = 0;
   std::optional<BudgetSummary> budget;
   std::vector<bool> gates;  ///< one a gate of `gates()`: whether it would have passed
   std::optional<PowerReport> power;

@@ -1,0 +1,59 @@
+#include "fp8lab/product/partial_sums.hpp"
+
+#include <utility>
+
+#include "fp8lab/gemm/c_placement.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab {
+
+bool scaled_in_blocks(const GemmProblem& p) {
+  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
+         ScaleLookup(p.b_scales, p.b).varies_along_k();
+}
+
+void refine_scales(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block,
+                   Product& product) {
+  if (scales.empty() || !ScaleLookup(scales, m).varies_along_k()) return;
+  const ScaleLookup lookup(scales, m);
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
+    for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
+  scales = {product.keep(std::move(values)), scales.row_block, k_block};
+}
+
+bool enters_at(const GemmProblem& p, CPlacement place) {
+  return p.c != nullptr && c_placement(p) == place;
+}
+
+void begin_with_c(Product& part, const GemmProblem& whole) {
+  if (enters_at(whole, CPlacement::epilogue)) return;
+  part.problem.c = whole.c;
+  part.problem.c_enters = c_placement(whole);
+  // A part with one tile of scales has no promoted sum but its epilogue, which is the same.
+  if (part.problem.c_enters == CPlacement::promoted_sum)
+    part.problem.c_enters = gemm_detail::passing_place(part.problem);
+}
+
+void scale_sums(const GemmProblem& p, std::vector<float>& sums) {
+  const bool c_last = enters_at(p, CPlacement::epilogue);
+  const bool scaled_last = (!p.a_scales.empty() || !p.b_scales.empty()) && !scaled_in_blocks(p);
+  if (!c_last && !scaled_last) return;
+  const ScaleLookup a(p.a_scales, p.a);
+  const ScaleLookup b(p.b_scales, p.b);
+  for (std::int64_t i = 0; i < p.a.rows; ++i)
+    for (std::int64_t j = 0; j < p.b.rows; ++j) {
+      const std::int64_t at = i * p.b.rows + j;
+      float& sum = sums[static_cast<std::size_t>(at)];
+      const float c = c_last ? p.c[at] : 0.0F;
+      sum = scaled_last ? scale_into(p.scale_order, sum, a.at(i, 0), b.at(j, 0), c)
+                        : canonical(sum + c);
+    }
+}
+
+void drop_scales(Product& product) {
+  product.problem.a_scales = {};
+  product.problem.b_scales = {};
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,150 @@
+#include "fp8lab/product/epilogue.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/error.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
+
+std::vector<float> draws(std::size_t count, const char* name) {
+  const RandomStream stream(3, name);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < count; ++i) values.push_back(static_cast<float>(stream.normal(i)));
+  return values;
+}
+
+/// All operands of an epilogue over sums [24, 20].
+struct Tensors {
+  std::vector<float> row = draws(24, "row");
+  std::vector<float> column = draws(20, "column");
+  std::vector<float> bias = draws(20, "bias");
+  std::vector<float> c = draws(24 * 20, "c");
+
+  [[nodiscard]] Epilogue epilogue(Activation activation) const {
+    Epilogue e;
+    e.alpha = 0.3F;
+    e.row_scales = row;
+    e.column_scales = column;
+    e.bias = bias;
+    e.c = c.data();
+    e.beta = -1.7F;
+    e.activation = activation;
+    e.output_scale = 3.1F;
+    return e;
+  }
+};
+
+float one(Activation activation, float v) {
+  Epilogue e;
+  e.activation = activation;
+  return finish(e, {v}, 1, 1).values[0];
+}
+
+}  // namespace
+
+TEST_CASE("epilogue: a sample has the bits of the whole", "[product]") {
+  const Tensors tensors;
+  for (const Activation activation : activations()) {
+    INFO(to_string(activation));
+    RandomProduct random({.promotion_interval = 128}, {});
+    random.product.epilogue = tensors.epilogue(activation);
+    const Product& p = random.product;
+    const Sample sample{{0, 7, 23}, {1, 2, 9}};
+    REQUIRE(p.columns() == (activation == Activation::swiglu ? 10 : 20));
+    const std::vector<float> whole = compute(p);
+    REQUIRE(whole.size() == p.size());
+    const std::vector<float> part = compute(take(p, sample));
+    for (std::size_t i = 0; i < 9; ++i) {
+      const auto at =
+          static_cast<std::size_t>(sample.rows[i / 3] * p.columns() + sample.columns[i % 3]);
+      CHECK(bits(part[i]) == bits(whole[at]));
+    }
+    CHECK(compute_finished(p, true, 2).values == whole);  // threads change nothing
+  }
+}
+
+TEST_CASE("epilogue: each step is one rounding in its order", "[product]") {
+  // 1 + 2^-23 is lost where a product is rounded before the addition, and kept by an FMA.
+  const float near_one = 1.0F + 0x1p-23F;
+  const std::vector<float> bias{-1.0F};
+  Epilogue fused;
+  fused.alpha = near_one;
+  fused.bias = bias;
+  CHECK(finish(fused, {near_one}, 1, 1).values[0] == 0x1p-22F + 0x1p-46F);
+  const std::vector<float> row{near_one};
+  Epilogue scaled;
+  scaled.row_scales = row;
+  scaled.bias = bias;
+  CHECK(finish(scaled, {near_one}, 1, 1).values[0] == 0x1p-22F);
+  const float c = -1.0F;
+  Epilogue with_c;
+  with_c.alpha = near_one;
+  with_c.c = &c;
+  with_c.beta = near_one;
+  // alpha * t is rounded, beta * C is not: 1 + 2^-22 - (1 + 2^-23).
+  CHECK(finish(with_c, {near_one}, 1, 1).values[0] == 0x1p-23F);
+  Epilogue out;
+  out.activation = Activation::relu;
+  out.output_scale = 2.0F;
+  const Finished two = finish(out, {3.0F, -8.0F}, 1, 2);
+  CHECK(two.values == std::vector<float>{6.0F, 0.0F});
+  CHECK(two.amax == 3.0F);
+}
+
+TEST_CASE("epilogue: activations at special values", "[product]") {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const Activation activation : activations()) {
+    if (activation == Activation::swiglu || activation == Activation::none) continue;
+    INFO(to_string(activation));
+    CHECK(bits(one(activation, kNan)) == kCanonicalNan);
+    CHECK(one(activation, kInf) == kInf);
+    CHECK(one(activation, 0.0F) == 0.0F);
+  }
+  CHECK(bits(one(Activation::relu, -0.0F)) == 0);
+  CHECK(bits(one(Activation::leaky_relu, -2.0F)) == bits(-2.0F * 0.01F));
+  CHECK(std::isnan(one(Activation::silu, -kInf)));
+  // Published values: erf(1/sqrt 2) = 0.6826894921370859, 1/(1 + 1/e) = 0.7310585786300049.
+  CHECK(one(Activation::gelu, 1.0F) == static_cast<float>((1.0 + 0.6826894921370859) / 2.0));
+  CHECK(one(Activation::silu, 1.0F) == 0.7310585786300049F);
+  // Relative accuracy where 1 + erf cancels: Phi(-10) = 7.61985302416e-24.
+  CHECK(one(Activation::gelu, -10.0F) == -7.61985302416e-23F);
+}
+
+TEST_CASE("epilogue: what does not fit is refused by name", "[product]") {
+  const std::vector<float> three(3, 1.0F);
+  const auto message = [](const Epilogue& e) -> std::string {
+    try {
+      validate(e, 2, 5);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Epilogue bias;
+  bias.bias = three;
+  Epilogue rows;
+  rows.row_scales = three;
+  Epilogue alpha;
+  alpha.alpha = std::numeric_limits<float>::infinity();
+  Epilogue gate;
+  gate.activation = Activation::swiglu;
+  CHECK(message(bias) == "bias: expected [n] = [5], got [3]");
+  CHECK(message(rows) == "row_scales: expected [m] = [2], got [3]");
+  CHECK(message(alpha) == "alpha: expected a finite number, got inf");
+  CHECK(message(gate).find("even number of columns") != std::string::npos);
+  CHECK(message({}).empty());
+  CHECK_THROWS_AS(find_activation("gelu2"), Error);
+}

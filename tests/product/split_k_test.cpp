@@ -1,0 +1,145 @@
+#include "fp8lab/product/split_k.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/calls.hpp"
+#include "fp8lab/product/variants.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// The sums of the tiles of 64 terms that are named, copied into a product of their own.
+std::vector<float> sums_of_tiles(const RandomProduct& random, const std::vector<int>& tiles) {
+  const GemmProblem& p = random.product.problem;
+  std::vector<std::uint8_t> a;
+  std::vector<std::uint8_t> b;
+  const auto gather = [&](std::vector<std::uint8_t>& to, const std::vector<std::uint8_t>& from,
+                          std::int64_t rows) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (const int tile : tiles)
+        for (std::int64_t k = tile * 64; k < std::min<std::int64_t>((tile + 1) * 64, p.a.k); ++k)
+          to.push_back(from[static_cast<std::size_t>(row * p.a.k + k)]);
+  };
+  gather(a, random.a, p.a.rows);
+  gather(b, random.b, p.b.rows);
+  const auto k = static_cast<std::int64_t>(a.size()) / p.a.rows;
+  GemmProblem part = p;
+  part.a = CodeMatrix::row_major(p.a.format, a, p.a.rows, k);
+  part.b = CodeMatrix::row_major(p.b.format, b, p.b.rows, k);
+  std::vector<float> d(random.product.size());
+  gemm_reference(part, d);
+  return d;
+}
+
+std::vector<float> plus(std::vector<float> x, const std::vector<float>& y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("split-K: cut and order as they are named", "[product]") {
+  // 8 tiles of 64 terms, the last one short.
+  RandomProduct random({.model = "sm100.mma.e4m3"}, {.shape = {6, 5, 500}, .data = Data::wide});
+  const auto split = [&](int parts, SplitCut cut, SplitOrder order) {
+    Product p = random.product;
+    p.split = {.parts = parts, .tile = 64, .cut = cut, .order = order};
+    validate_split(p);
+    return compute(p);
+  };
+  const std::vector<float> p0 = sums_of_tiles(random, {0, 4});
+  const std::vector<float> p1 = sums_of_tiles(random, {1, 5});
+  const std::vector<float> p2 = sums_of_tiles(random, {2, 6});
+  const std::vector<float> p3 = sums_of_tiles(random, {3, 7});
+  const auto modulo = [&](SplitOrder order) { return split(4, SplitCut::modulo, order); };
+  CHECK(modulo(SplitOrder::serial) == plus(plus(plus(p0, p1), p2), p3));
+  CHECK(modulo(SplitOrder::pairwise) == plus(plus(p3, plus(p0, p2)), p1));
+  CHECK(modulo(SplitOrder::tree) == plus(plus(p0, p1), plus(p2, p3)));
+  CHECK(modulo(SplitOrder::serial) != modulo(SplitOrder::tree));
+  const std::vector<float> first = sums_of_tiles(random, {0, 1, 2});
+  const std::vector<float> second = sums_of_tiles(random, {3, 4, 5});
+  const std::vector<float> last = sums_of_tiles(random, {6, 7});
+  CHECK(split(3, SplitCut::contiguous, SplitOrder::serial) == plus(plus(first, second), last));
+}
+
+TEST_CASE("split-K: scales, C and samples as of a whole sum", "[product]") {
+  for (const RandomProduct::Options& options :
+       {RandomProduct::Options{.with_c = true},
+        RandomProduct::Options{.tiles_a = {24}, .tiles_b = {1}, .with_c = true},
+        RandomProduct::Options{.tiles_a = {24, 4}, .tiles_b = {1, 4}, .with_c = true}}) {
+    RandomProduct random({.promotion_interval = 128}, options);
+    Product p = random.product;
+    const std::vector<float> whole = compute(p);
+    p.split = {.parts = 2, .tile = 128, .cut = SplitCut::modulo};
+    const std::vector<float> parts = compute(p);
+    float furthest = 0.0F;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      furthest = std::max(furthest, std::abs(parts[i] - whole[i]) / (1.0F + std::abs(whole[i])));
+    CHECK(furthest < 1e-3F);
+    const std::vector<float> few = compute(take(p, {{3, 11}, {0, 19}}));
+    CHECK(few == std::vector<float>{parts[3 * 20], parts[3 * 20 + 19], parts[11 * 20],
+                                    parts[11 * 20 + 19]});
+    Product contiguous = random.product;
+    contiguous.split = {.parts = 2};
+    CHECK(compute(contiguous) == *compute_split_k(random.product, 2));
+  }
+}
+
+TEST_CASE("split-K: what does not fit is refused by name", "[product]") {
+  RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {1, 4}});
+  const auto message = [&](const SplitK& split) -> std::string {
+    Product p = random.product;
+    p.split = split;
+    try {
+      validate_split(p);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(message({.parts = 4}).empty());
+  CHECK(message({.parts = 5}) ==
+        "split_k: expected at most 4 parts, one a tile of 128 terms, got 5");
+  CHECK(message({.parts = 0}) == "split_k: expected 1 part or more, got 0");
+  CHECK(message({.parts = 2, .tile = 64}) ==
+        "split_tile: expected a multiple of the promotion interval 128, got 64");
+}
+
+TEST_CASE("calls: a name is the options that it stands for", "[product]") {
+  for (const LibraryCall& call : library_calls()) {
+    INFO(call.name);
+    const InstructionModel& model = find_instruction_model(call.model);
+    CHECK(call.promotion_interval % model.accumulator.terms == 0);
+    CHECK(!call.source.empty());
+    CHECK((call.split_tile > 0) == !call.splits.empty());
+    GemmOperands operands;
+    operands.a.type = ElementType::e4m3fn;
+    operands.b.type = ElementType::e5m2;
+    const GemmSpec spec = with_call(call, operands, {});
+    CHECK(spec.promotion_interval == call.promotion_interval);
+    const InstructionModel& mixed = find_instruction_model(spec.model);
+    CHECK(mixed.a_format == FormatId::e4m3fn);
+    CHECK(mixed.b_format == FormatId::e5m2);
+    CHECK(mixed.accumulator == model.accumulator);
+  }
+  const LibraryCall& fast = find_library_call("cublaslt.h100.fast");
+  GemmOperands operands;
+  operands.a.type = operands.b.type = ElementType::e4m3fn;
+  CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::product_then_fma);
+  operands.scale_a = TensorView{ElementType::f32, {8, 1}, {}, false};
+  CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::b_then_fma_a);
+  CHECK(with_call(fast, operands, {.split = {.parts = 2}}).split.tile == 128);
+  CHECK_THROWS_WITH(with_call(fast, operands, {.split = {.parts = 2, .cut = SplitCut::modulo}}),
+                    "split_k: expected contiguous serial, as cublaslt.h100.fast is known to do, "
+                    "got modulo serial");
+  operands.a.type = ElementType::e4m3fnuz;
+  CHECK_THROWS_AS(with_call(fast, operands, {}), Error);
+  CHECK_THROWS_AS(find_library_call("cublaslt"), Error);
+}
