@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "command.hpp"
+#include "expect_command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "process.hpp"
 
@@ -41,6 +42,7 @@ int parse_and_run(int argc, char** argv) {
   add_cast(app, action);
   add_quantize(app, action);
   add_dequantize(app, action);
+  add_expect(app, action);
   add_layers(app, action);
   add_gemm(app, action);
   add_attn(app, action);

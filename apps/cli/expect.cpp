@@ -1,0 +1,145 @@
+#include "fp8lab/verify/expect.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "expect_command.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/calls.hpp"
+#include "json_number.hpp"
+#include "operands.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  OperandOptions operands;
+  std::vector<std::string> inputs;
+  std::string shape = "4096x4096x4096";
+  std::string distribution = "normal";
+  ExpectOptions expect;
+  bool json = false;
+};
+
+void read_shape(const std::string& text, ExpectOptions& expect) {
+  char rest = 0;
+  if (std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &expect.m, &expect.n, &expect.k, &rest) != 3)
+    throw Error("--shape", "MxNxK", fmt::format("'{}'", text));
+}
+
+ExpectOptions options_of(const Options& options) {
+  const OperandOptions& o = options.operands;
+  require(o.c.empty() && o.epilogue.bias.empty() && o.epilogue.row_scales.empty() &&
+              o.epilogue.column_scales.empty(),
+          "expect", "no C, bias or vectors of scales: errors are those of sum, scales and output",
+          "one of them");
+  ExpectOptions expect = options.expect;
+  read_shape(options.shape, expect);
+  expect.distribution = find_distribution(options.distribution);
+  expect.recipe = o.recipe;
+  expect.threads = o.threads;
+  expect.gemm.model = o.model;
+  expect.gemm.promotion_interval = o.promotion;
+  expect.gemm.scale_order = find_scale_order(o.scale_order);
+  expect.gemm.output = default_output(find_format(o.output_dtype).id);
+  if (!o.profile.empty()) expect.gemm.output.policy = find_cast_profile(o.profile).policy;
+  expect.gemm.epilogue = epilogue_of(o.epilogue);
+  expect.gemm.split = split_of(o.split);
+  GemmOperands given;
+  given.a.type = given.b.type = ElementType::e4m3fn;
+  if (!options.inputs.empty()) {
+    OperandOptions loaded = o;
+    loaded.a = options.inputs[0];
+    loaded.b = options.inputs[1];
+    given = load_operands(loaded);
+    expect.operands = given;
+  }
+  if (!o.call.empty())
+    expect.gemm = with_call(find_library_call(o.call), given, std::move(expect.gemm));
+  return expect;
+}
+
+json to_json(const ExpectedGate& gate, const std::vector<ExpectedFault>& faults) {
+  json metrics = json::object();
+  for (const MetricSpread& m : gate.metrics)
+    metrics[std::string(m.name)] = {{"median", json_number(m.median)},
+                                    {"largest", json_number(m.largest)},
+                                    {"tail", json_number(m.tail)}};
+  json list = json::array();
+  for (const ExpectedFault& f : faults)
+    list.push_back({{"name", f.name},
+                    {"text", f.text},
+                    {"size", json_number(f.size)},
+                    {"close", f.close},
+                    {"calc_diff", f.calc_diff},
+                    {"cosine", f.cosine},
+                    {"max_ulp", f.max_ulp}});
+  return {{"reference", to_string(gate.reference)},
+          {"rtol", gate.rtol},
+          {"atol", json_number(gate.atol)},
+          {"calc_diff", json_number(gate.calc_diff)},
+          {"cosine", json_number(gate.cosine)},
+          {"max_ulp", gate.max_ulp},
+          {"metrics", metrics},
+          {"faults", list}};
+}
+
+int run(const Options& options) {
+  const Expectation e = expect_errors(options_of(options));
+  if (!options.json) {
+    fmt::print("{}", describe(e));
+    return kPass;
+  }
+  json gates = json::array();
+  for (std::size_t r = 0; r < e.gates.size(); ++r)
+    gates.push_back(to_json(e.gates[r], e.faults[r]));
+  const json report{{"shape", {e.options.m, e.options.n, e.options.k}},
+                    {"model", e.options.gemm.model},
+                    {"trials", e.options.trials},
+                    {"sample", {e.sample_rows, e.sample_columns}},
+                    {"risk", e.options.risk},
+                    {"rms", json_number(e.rms)},
+                    {"gates", gates}};
+  fmt::print("{}\n", report.dump(2));
+  return kPass;
+}
+
+}  // namespace
+
+void add_expect(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "expect",
+      "Which error should a right kernel have, which gate passes it, what does that miss?");
+  command->add_option("--shape", options->shape, "MxNxK")->capture_default_str();
+  command->add_option("--inputs", options->inputs, "operands of one's own: files of A and B")
+      ->expected(2);
+  command
+      ->add_option("--distribution", options->distribution,
+                   "normal, uniform, student_t or log_normal")
+      ->capture_default_str();
+  command->add_flag("--originals", options->expect.against_originals,
+                    "references of the floats that the recipe quantized, not of their codes");
+  command->add_option("--trials", options->expect.trials, "outputs that are drawn")
+      ->capture_default_str();
+  command->add_option("--seed", options->expect.seed, "of the draws")->capture_default_str();
+  command->add_option("--risk", options->expect.risk, "that the gate fails a right output")
+      ->capture_default_str();
+  add_operand_options(*command, options->operands);
+  command->add_flag("--json", options->json, "machine-readable output");
+  command->callback([options, command, &action] {
+    action = [options, command] {
+      use_call(*command, options->operands);
+      return run(*options);
+    };
+  });
+}
+
+}  // namespace fp8lab::cli

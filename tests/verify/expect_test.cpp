@@ -1,0 +1,126 @@
+#include "fp8lab/verify/expect.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/verify/tails.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+ExpectOptions small(const char* model, FormatId output) {
+  ExpectOptions o;
+  o.gemm.model = model;
+  o.gemm.output = default_output(output);
+  o.m = 32;
+  o.n = 24;
+  o.k = 256;
+  o.trials = 20;
+  return o;
+}
+
+const ExpectedFault& fault(const Expectation& e, std::size_t reference, std::string_view name) {
+  for (const ExpectedFault& one : e.faults[reference])
+    if (one.name == name) return one;
+  FAIL("no fault " << name);
+  return e.faults[reference].front();
+}
+
+}  // namespace
+
+TEST_CASE("tails: quantiles of known distributions", "[verify]") {
+  // The mean over many fits is near the true quantile, and above it: the allowance.
+  const RandomStream stream(9, "tails");
+  double whole = 0.0;
+  double maximum = 0.0;
+  constexpr int kFits = 200;
+  constexpr int kValues = 40;
+  std::uint64_t at = 0;
+  for (int fit = 0; fit < kFits; ++fit) {
+    std::vector<double> log_normal;
+    std::vector<double> gumbel;
+    for (int i = 0; i < kValues; ++i) {
+      log_normal.push_back(std::exp(0.1 * stream.normal(at)));
+      gumbel.push_back(10.0 - std::log(-std::log(stream.uniform(at) + 0x1p-60)));
+      ++at;
+    }
+    whole += tail_of_whole(log_normal, 1e-6) / kFits;
+    maximum += tail_of_maximum(gumbel, 1e-6, 100.0, false) / kFits;
+  }
+  const double true_whole = std::exp(0.1 * 4.753424);
+  const double true_maximum = 10.0 + std::log(100.0) - std::log(-std::log1p(-1e-6));
+  CHECK(whole > true_whole);
+  CHECK(whole < 1.2 * true_whole);
+  CHECK(maximum > true_maximum);
+  CHECK(maximum < 2.5 * true_maximum);
+  CHECK(tail_of_whole({0.0, 0.0}, 1e-6) == 0.0);
+}
+
+TEST_CASE("expect: fresh right outputs pass the gate, its tail is not far", "[verify]") {
+  for (const FormatId output : {FormatId::f32, FormatId::bf16, FormatId::e4m3fn})
+    for (const char* model : {"sm90.wgmma.e4m3", "fp32"}) {
+      ExpectOptions o = small(model, output);
+      if (std::string_view(model) == "fp32") o.recipe = "te-current";
+      const Expectation e = expect_errors(o);
+      o.seed = 77;
+      o.trials = 50;
+      const Expectation fresh = expect_errors(o);
+      for (std::size_t r = 0; r < e.gates.size(); ++r)
+        for (std::size_t i = 0; i < e.gates[r].metrics.size(); ++i) {
+          const MetricSpread& gate = e.gates[r].metrics[i];
+          INFO(gate.name << " " << fresh.gates[r].metrics[i].largest);
+          CHECK(fresh.gates[r].metrics[i].largest <= gate.tail);
+          if (gate.name != "max_ulp") CHECK(gate.tail <= 12.0 * gate.largest);
+        }
+    }
+}
+
+TEST_CASE("expect: the gate of Hopper's sums sees what BF16's does not", "[verify]") {
+  const Expectation narrow = expect_errors(small("sm90.wgmma.e4m3", FormatId::bf16));
+  const Expectation wide = expect_errors(small("sm100.mma.e4m3", FormatId::f32));
+  INFO(describe(narrow) << describe(wide));
+  // An exact unit in FP32 shows another accumulator; under a BF16 output nobody sees it.
+  CHECK(fault(wide, 0, "accumulator_sm90.wgmma.e4m3").close);
+  CHECK(!fault(narrow, 0, "accumulator_fp32").close);
+  for (const Expectation* e : {&narrow, &wide})
+    for (std::size_t r = 0; r < 2; ++r) {
+      CHECK(fault(*e, r, "gain_0.72").close);
+      CHECK(fault(*e, r, "gain_0.72").calc_diff);
+      CHECK(fault(*e, r, "dropped_128_terms").close);
+    }
+  CHECK(narrow.gates[0].cosine < 1.0);
+  CHECK(narrow.gates[0].cosine > 0.9999);
+  // Sorted by size.
+  CHECK(std::is_sorted(narrow.faults[0].begin(), narrow.faults[0].end(),
+                       [](const auto& x, const auto& y) { return x.size < y.size; }));
+}
+
+TEST_CASE("expect: results depend on the seed and on nothing else", "[verify]") {
+  ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::bf16);
+  o.threads = 1;
+  const std::string one = describe(expect_errors(o));
+  o.threads = 2;
+  CHECK(describe(expect_errors(o)) == one);
+  o.seed = 2;
+  CHECK(describe(expect_errors(o)) != one);
+}
+
+TEST_CASE("expect: what does not fit is refused by name", "[verify]") {
+  ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::bf16);
+  o.trials = 3;
+  CHECK_THROWS_WITH(expect_errors(o), "trials: expected 10 to 100000, got 3");
+  o.trials = 20;
+  o.risk = 0.0;
+  CHECK_THROWS_AS(expect_errors(o), Error);
+  o.risk = 1e-6;
+  o.against_originals = true;
+  CHECK_THROWS_AS(expect_errors(o), Error);
+  CHECK_THROWS_AS(find_distribution("cauchy"), Error);
+}
