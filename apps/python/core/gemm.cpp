@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "bindings.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/product/non_finite.hpp"
@@ -57,9 +62,54 @@ Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_
   return made;
 }
 
+/// What stands around the sum, of the fields of Python's `Epilogue` and `SplitK`.
+void set_kernel(Problem& problem, float alpha, const Scales& bias, const Scales& row_scales,
+                const Scales& column_scales, std::optional<float> beta, std::string_view activation,
+                float slope, float activation_ulps, std::optional<float> output_scale,
+                const SplitK& split) {
+  const auto floats = [](const Scales& values) {
+    return values ? std::span<const float>(span_of(*values)) : std::span<const float>();
+  };
+  GemmProblem& p = problem.problem;
+  Epilogue& e = problem.epilogue;
+  problem.bias = bias;
+  problem.row_scales = row_scales;
+  problem.column_scales = column_scales;
+  problem.split = split;
+  e.alpha = alpha;
+  e.bias = floats(bias);
+  e.row_scales = floats(row_scales);
+  e.column_scales = floats(column_scales);
+  e.activation = find_activation(activation);
+  e.slope = slope;
+  e.activation_ulps = activation_ulps;
+  e.output_scale = output_scale;
+  if (beta) {
+    require(p.c != nullptr, "beta", "a c that it multiplies", "none");
+    require(p.c_enters == CPlacement::unnamed, "c_enters",
+            "nothing beside beta, with which c enters after alpha and bias", to_string(p.c_enters));
+    e.beta = *beta;
+    e.c = std::exchange(p.c, nullptr);
+  }
+  validate(e, p.a.rows, p.b.rows);
+  validate(p, static_cast<std::size_t>(p.a.rows * p.b.rows));
+  Product product;
+  product.problem = p;
+  product.split = split;
+  validate_split(product);
+}
+
 void run(const Problem& problem, const Matrix<float>& d, int threads, std::string_view name) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
   const Backend backend = find_backend(name);
+  if (problem.split.parts > 1 || !problem.epilogue.empty()) {
+    require(name == "cpu", "backend", "cpu, for an epilogue or K in parts", name);
+    const std::vector<float> values = compute(product_of(problem, "", {}), threads);
+    require(values.size() == d.size(), "d", fmt::format("{} values", values.size()),
+            fmt::format("{}", d.size()));
+    std::copy(values.begin(), values.end(), d.data());
+    return;
+  }
   validate(problem.problem, d.size());
   if (!backend.gemm(problem.problem, span_of(d), threads))
     throw Error("backend", "one that has the product of this model and these formats, such as cpu",
@@ -67,6 +117,16 @@ void run(const Problem& problem, const Matrix<float>& d, int threads, std::strin
 }
 
 }  // namespace
+
+Product product_of(const Problem& problem, std::string model, const OutputCast& output) {
+  Product product;
+  product.model = std::move(model);
+  product.problem = problem.problem;
+  product.output = output;
+  product.split = problem.split;
+  product.epilogue = problem.epilogue;
+  return product;
+}
 
 Operand operand_of(const Output& got, FormatId id) {
   require(got.itemsize() * 8 == static_cast<std::size_t>(format(id).storage_bits), "got",
@@ -87,7 +147,22 @@ void bind_gemm(nb::module_& m) {
            "b"_a.noconvert(), "b_format"_a, "c"_a.noconvert().none(),
            "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a,
            "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a, "promotion_interval"_a,
-           "scale_order"_a, "c_enters"_a.none());
+           "scale_order"_a, "c_enters"_a.none())
+      .def(
+          "set_kernel",
+          [](Problem& problem, float alpha, const Scales& bias, const Scales& row_scales,
+             const Scales& column_scales, std::optional<float> beta, std::string_view activation,
+             float slope, float activation_ulps, std::optional<float> output_scale, int parts,
+             std::int64_t tile, std::string_view cut, std::string_view order) {
+            set_kernel(problem, alpha, bias, row_scales, column_scales, beta, activation, slope,
+                       activation_ulps, output_scale,
+                       {parts, tile, find_split_cut(cut), find_split_order(order)});
+          },
+          nb::kw_only(), "alpha"_a, "bias"_a.noconvert().none(), "row_scales"_a.noconvert().none(),
+          "column_scales"_a.noconvert().none(), "beta"_a.none(), "activation"_a, "slope"_a,
+          "activation_ulps"_a, "output_scale"_a.none(), "parts"_a, "tile"_a, "cut"_a, "order"_a)
+      .def_prop_ro("columns",
+                   [](const Problem& problem) { return product_of(problem, "", {}).columns(); });
   m.def(
       "warning_of_product",
       [](const Problem& problem, const std::optional<Matrix<const float>>& d) {

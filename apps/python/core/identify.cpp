@@ -8,11 +8,9 @@ namespace {
 
 Identification run(const Problem& problem, const Output& got, std::string_view output,
                    int threads) {
-  Product product;
-  product.model = "exact";
-  product.problem = of_unknown_model(problem.problem);
-  product.output = default_output(find_format(output).id);
-  validate(product.problem, product.size());
+  Product product = product_of(problem, "exact", default_output(find_format(output).id));
+  product.problem = of_unknown_model(product.problem);
+  validate(product.problem, product.sum_count());
   return identify(product, operand_of(got, product.output.format), threads);
 }
 

@@ -7,6 +7,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/io/operand.hpp"
+#include "fp8lab/product/product.hpp"
 
 namespace fp8lab::python {
 
@@ -20,10 +21,20 @@ struct Problem {
   std::optional<Matrix<const float>> c;
   Scales a_scales;
   Scales b_scales;
+  SplitK split{};
+  Epilogue epilogue{};
+  Scales bias{};
+  Scales row_scales{};
+  Scales column_scales{};
 };
+
+/// The same as the library's product.
+Product product_of(const Problem& problem, std::string model, const OutputCast& output);
 
 /// An output [m, n] in words of its format.
 using Output = nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void bind_expect(nb::module_& m);  ///< a part of `bind_verify`
 
 /// The same as the library's tensor. Throws `Error` for words of another width.
 Operand operand_of(const Output& got, FormatId id);

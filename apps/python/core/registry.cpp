@@ -2,6 +2,7 @@
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/product/calls.hpp"
 
 namespace fp8lab::python {
 namespace {
@@ -81,6 +82,26 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
   return model;
 }
 
+nb::dict to_dict(const LibraryCall& call) {
+  nb::dict d;
+  d["name"] = call.name;
+  d["model"] = call.model;
+  d["promotion_interval"] = call.promotion_interval;
+  d["scale_order"] = to_string(call.scale_order);
+  d["row_scale_order"] = to_string(call.row_scale_order);
+  d["scales"] = call.scales;
+  d["output"] = format(call.output).name;
+  d["split_tile"] = call.split_tile;
+  nb::list splits;
+  for (const auto& [cut, order] : call.splits)
+    splits.append(nb::make_tuple(to_string(cut), to_string(order)));
+  d["splits"] = nb::tuple(splits);
+  d["epilogue"] = call.epilogue;
+  d["standing"] = to_string(call.standing);
+  d["source"] = call.source;
+  return d;
+}
+
 }  // namespace
 
 nb::dict to_dict(const AccumulatorModel& model) {
@@ -115,6 +136,18 @@ void bind_registry(nb::module_& m) {
            "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
            "product_fraction_bits"_a, "min_alignment_exponent"_a.none(), "half_c_exponent"_a,
            "halves_order"_a, "second_stage_fraction_bits"_a, "takes_ue4m3_per_32"_a);
+  m.def("calls", [] {
+    nb::list list;
+    for (const LibraryCall& call : library_calls()) list.append(to_dict(call));
+    return list;
+  });
+  m.def(
+      "model_of_call",
+      [](std::string_view call, std::string_view a, std::string_view b) {
+        return model_of(find_library_call(call), element_type_of(find_format(a).id),
+                        element_type_of(find_format(b).id));
+      },
+      "call"_a, "a_format"_a, "b_format"_a);
   m.def(
       "find_model", [](std::string_view name) { return to_dict(find_instruction_model(name)); },
       "name"_a);

@@ -9,10 +9,7 @@ namespace {
 
 VerifyReport run(const Problem& problem, const std::string& model, const Output& got,
                  std::string_view output, std::string_view check, bool fault_matrix, int threads) {
-  Product product;
-  product.model = model;
-  product.problem = problem.problem;
-  product.output = default_output(find_format(output).id);
+  const Product product = product_of(problem, model, default_output(find_format(output).id));
   require_output_of(model, product.output.format);
   return verify(product, operand_of(got, product.output.format),
                 {.check = find_check(check), .fault_matrix = fault_matrix, .threads = threads});
@@ -73,6 +70,7 @@ nb::dict fields_of(const VerifyReport& report) {
 }  // namespace
 
 void bind_verify(nb::module_& m) {
+  bind_expect(m);
   m.def(
       "verify",
       [](const Problem& problem, const std::string& model, const Output& got,

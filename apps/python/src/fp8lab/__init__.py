@@ -22,6 +22,7 @@ from fp8lab._identify import (
     SeparatingElement,
     identify,
 )
+from fp8lab._kernels import Epilogue, LibraryCall, SplitK, calls
 from fp8lab._linear import LinearRecipe, ProductSettings, linear_recipe, linear_recipes
 from fp8lab._products import backends, gemm
 from fp8lab._recipes import (
@@ -64,11 +65,13 @@ __all__ = [
     "Cause",
     "Comparison",
     "EncodeStatistics",
+    "Epilogue",
     "Explanation",
     "ExplanationClass",
     "Format",
     "Identification",
     "InstructionModel",
+    "LibraryCall",
     "LinearRecipe",
     "NonFiniteWarning",
     "Preset",
@@ -81,10 +84,12 @@ __all__ = [
     "Scales",
     "SeparatingElement",
     "Separation",
+    "SplitK",
     "Vectors",
     "VerifyReport",
     "attention",
     "backends",
+    "calls",
     "compare",
     "decode",
     "encode",

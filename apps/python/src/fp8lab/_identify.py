@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from fp8lab import _core
 from fp8lab._arrays import whole
+from fp8lab._kernels import Epilogue, SplitK
 from fp8lab._products import make_problem
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import find_model
@@ -32,11 +33,8 @@ class Explanation:
     def options(self) -> dict[str, Any]:
         """The keywords under which `gemm` and `verify` compute it: `verify(d, (a, b), **one.options)`.
 
-        ValueError where they have none for it: K in parts, or an output that is not rounded to
-        nearest directly.
+        ValueError where they have none for it: an output that is not rounded to nearest directly.
         """
-        if self.split_k > 1:
-            raise ValueError(f"split_k: expected 1, a product in one part, got {self.split_k}")
         if self.rounding not in ("kept", "nearest_even"):
             raise ValueError(f"rounding: expected kept or nearest_even, got {self.rounding}")
         options: dict[str, Any] = {
@@ -44,6 +42,8 @@ class Explanation:
             "promotion_interval": self.promotion_interval,
             "scale_order": self.scale_order,
         }
+        if self.split_k > 1:
+            options["split_k"] = SplitK(self.split_k)
         return options if self.c_enters is None else options | {"c_enters": self.c_enters}
 
 
@@ -105,12 +105,13 @@ def identify(
     a_format: str | None = None,
     b_format: str | None = None,
     scale_format: str | None = None,
+    epilogue: Epilogue | None = None,
     threads: int = 0,
 ) -> Identification:
     """Search instruction, promotion, scale order, place of C, split of K and output rounding.
 
     got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
-    as for `gemm`. Every registered instruction that reads these
+    as for `gemm`; epilogue: what is known to follow the sum. Every registered instruction that reads these
     formats is tried, and the definitions. Outputs of at most 64 x 64 are enough, and small
     ones are quicker. NaN codes count as equal. ValueError for shapes and formats that do not fit.
 
@@ -136,7 +137,9 @@ def identify(
         a_format=a_format,
         b_format=b_format,
         scale_format=scale_format,
-        c_enters=None if c is None else "accumulator",  # searched, too
+        # Searched, too, but where beta says that it is the epilogue.
+        c_enters=None if c is None or (epilogue and epilogue.beta is not None) else "accumulator",
+        epilogue=epilogue,
     )
     warn(_core.warning_of_product(problem.core, None))
     words, name = output_of(got, got_format)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
 from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, text, whole
+from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
 from fp8lab._warnings import warn
@@ -98,7 +99,8 @@ class Problem(NamedTuple):
 
     core: _core.Problem
     m: int
-    n: int
+    n: int  #: columns of the output
+    model: str  #: its registered name, if it has one
 
 
 class ProductOptions(TypedDict, total=False):
@@ -113,13 +115,23 @@ class ProductOptions(TypedDict, total=False):
     promotion_interval: int
     scale_order: str
     c_enters: str | None
+    call: str | None
+    split_k: SplitK | None
+    epilogue: Epilogue | None
+
+
+def _one_a_row(operand: _Operand) -> bool:
+    """One scale a row, and more than one."""
+    if operand.scales is None or operand.scales.size < 2:
+        return False
+    return operand.k_block in (0, operand.words.shape[1])
 
 
 def make_problem(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
     *,
-    model: str | InstructionModel | AccumulatorModel,
+    model: str | InstructionModel | AccumulatorModel | None = None,
     c: ArrayLike | None = None,
     a_scales: ArrayLike | Scales | None = None,
     b_scales: ArrayLike | Scales | None = None,
@@ -129,10 +141,28 @@ def make_problem(
     promotion_interval: int = 0,
     scale_order: str = "product_then_fma",
     c_enters: str | None = None,
+    call: str | None = None,
+    split_k: SplitK | None = None,
+    epilogue: Epilogue | None = None,
 ) -> Problem:
     """The arguments of `gemm` as the library takes them."""
     left = _operand("a", a, a_format, a_scales, scale_format)
     right = _operand("b", b, b_format, b_scales, scale_format)
+    if call is not None:
+        model, promotion_interval, scale_order, split_k = settings_of_call(
+            text("call", call),
+            (left.format, right.format),
+            _one_a_row(left) or _one_a_row(right),
+            split_k,
+            {
+                "model": (model, None),
+                "promotion_interval": (promotion_interval, 0),
+                "scale_order": (scale_order, "product_then_fma"),
+            },
+        )
+    if model is None:
+        raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
+    name = model if isinstance(model, str) else getattr(model, "name", "")
     if isinstance(model, str):
         model = find_model(model)
     if isinstance(model, InstructionModel):
@@ -156,7 +186,8 @@ def make_problem(
         scale_order=text("scale_order", scale_order),
         c_enters=None if c_enters is None else text("c_enters", c_enters),
     )
-    return Problem(core, len(left.words), len(right.words))
+    set_kernel(core, epilogue, split_k)
+    return Problem(core, len(left.words), core.columns, name)
 
 
 def backends() -> list[str]:
@@ -192,7 +223,7 @@ def gemm(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
     *,
-    model: str | InstructionModel | AccumulatorModel,
+    model: str | InstructionModel | AccumulatorModel | None = None,
     c: ArrayLike | None = None,
     a_scales: ArrayLike | Scales | None = None,
     b_scales: ArrayLike | Scales | None = None,
@@ -202,6 +233,9 @@ def gemm(
     promotion_interval: int = 0,
     scale_order: str = "product_then_fma",
     c_enters: str | None = None,
+    call: str | None = None,
+    split_k: SplitK | None = None,
+    epilogue: Epilogue | None = None,
     threads: int = 0,
     backend: str = "cpu",
 ) -> NDArray[np.float32]:
@@ -224,6 +258,9 @@ def gemm(
     "b_then_fma_a", "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or
     "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of
     hardware). The bits do not depend on threads, nor on the caller's floating-point mode.
+    call: a library call by name (`calls`), in place of model, promotion_interval and scale_order.
+    split_k: k in parts. epilogue: what follows the sum; the result is then what is cast to the
+    output's format, [m, n / 2] under "swiglu".
     backend: where it runs, one of `backends()`. ValueError for shapes that do not fit, and for
     a product that the backend does not have; a `NonFiniteWarning` tells of NaN and infinities.
 
@@ -232,6 +269,8 @@ def gemm(
     >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3")[0, 0])
     16384.0
     >>> float(fp8lab.gemm(ones, ones, model="sm90.wgmma.e4m3", promotion_interval=128)[0, 0])
+    32768.0
+    >>> float(fp8lab.gemm(ones, ones, call="cublaslt.h100.slow")[0, 0])
     32768.0
     """
     _require_backend(backend)
@@ -248,6 +287,9 @@ def gemm(
         scale_order=scale_order,
         scale_format=scale_format,
         c_enters=c_enters,
+        call=call,
+        split_k=split_k,
+        epilogue=epilogue,
     )
     d = np.empty((problem.m, problem.n), np.float32)
     _core.gemm(problem.core, d, whole("threads", threads), backend)

@@ -57,7 +57,7 @@ def verify(
     got: ArrayLike,
     inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
     *,
-    model: str | InstructionModel,
+    model: str | InstructionModel | None = None,
     got_format: str | None = None,
     check: str = "bitwise",
     fault_matrix: bool = False,
@@ -69,8 +69,8 @@ def verify(
     got [m, n]: float32, float16, bfloat16, float8_e4m3fn or float8_e5m2 (uint8 with
     got_format), to which the golden FP32 result is cast as kernels do: FP8 saturates, FP16
     and BF16 overflow to infinity. inputs: A [m, k] and B [n, k]; options: c, c_enters,
-    a_scales, b_scales, scale_format, a_format, b_format, promotion_interval, scale_order, all
-    as for `gemm`. model: a registered instruction. check: "bitwise", "budget" (the error budget
+    a_scales, b_scales, scale_format, a_format, b_format, promotion_interval, scale_order, call,
+    split_k and epilogue, all as for `gemm`. model: a registered instruction. check: "bitwise", "budget" (the error budget
     of each element), or a gate that a public project ships. fault_matrix tries every known fault
     on every check.
 
@@ -93,7 +93,7 @@ def verify(
     words, name = output_of(got, got_format)
     fields = _core.verify(
         problem=problem.core,
-        model=model if isinstance(model, str) else model.name,
+        model=problem.model,
         got=np.ascontiguousarray(words),
         output=name,
         check=text("check", check),

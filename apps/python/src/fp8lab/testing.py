@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from dataclasses import dataclass
+from typing import Literal, Unpack
 
 from numpy.typing import ArrayLike
 
+from fp8lab import _core
+from fp8lab._arrays import text, whole
 from fp8lab._products import ProductOptions
 from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import verify
 
-__all__ = ["assert_matches"]
+__all__ = ["Tolerance", "assert_matches", "tolerance"]
 
 
 def assert_matches(
     got: ArrayLike,
     inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
     *,
-    model: str | InstructionModel,
+    model: str | InstructionModel | None = None,
     got_format: str | None = None,
     check: str = "bitwise",
     require_power: bool = True,
@@ -54,3 +57,90 @@ def assert_matches(
     )
     if report.verdict == "mismatch" or (require_power and report.verdict != "pass"):
         raise AssertionError(report.text)
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A gate that right kernels pass, to paste into a test; `str(tolerance)` is the report.
+
+    `torch.testing.assert_close(d, reference, rtol=t.rtol, atol=t.atol)`; or 1 - 2 x.y / (x.x + y.y)
+    below calc_diff; or the cosine above cosine; or at most max_ulp steps of the output's format.
+    """
+
+    rtol: float
+    atol: float
+    calc_diff: float
+    cosine: float
+    max_ulp: int
+    metrics: dict[str, tuple[float, float, float]]  #: median, largest, and at the risk
+    missed: tuple[str, ...]  #: faults that rtol and atol let pass, smallest first
+    caught: tuple[str, ...]  #: faults that they fail in every trial, smallest first
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def tolerance(
+    shape: tuple[int, int, int],
+    *,
+    call: str | None = None,
+    model: str = "sm90.wgmma.e4m3",
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
+    recipe: str | None = None,
+    out_format: str | None = None,
+    distribution: str = "normal",
+    reference: Literal["fp64", "fp32", "bf16"] = "fp32",
+    against_originals: bool = False,
+    trials: int = 40,
+    seed: int = 1,
+    risk: float = 1e-6,
+    threads: int = 0,
+) -> Tolerance:
+    """The gate that passes right kernels with probability 1 - risk.
+
+    shape: m, n, k. call: a library call by name (`fp8lab.calls`), in place of model,
+    promotion_interval and scale_order. recipe: the preset that quantizes A (activation) and B
+    (weight); None casts values as they are. distribution: "normal", "uniform", "student_t" (4
+    degrees of freedom) or "log_normal". reference: what the test compares with, a product of the
+    dequantized operands, or, against_originals, of the floats before. out_format: as the
+    kernel writes; None is the call's own, or f32.
+
+    Right outputs are computed in `trials` draws of at most 128 x 128 outputs. The quantile is an
+    extrapolation: `docs/expect.md` says under which shapes of the errors' distribution.
+    ValueError for names and numbers that are none.
+
+    >>> from fp8lab.testing import tolerance
+    >>> t = tolerance((64, 64, 512), call="deepgemm.h100", recipe="deepgemm", trials=10)
+    >>> 0 < t.atol < 1 and 0 < t.calc_diff < 1e-4
+    True
+    """
+    if reference not in ("fp64", "fp32", "bf16"):
+        raise ValueError(f"reference: expected fp64, fp32 or bf16, got '{reference}'")
+    m, n, k = shape
+    fields = _core.expect(
+        m=whole("m", m),
+        n=whole("n", n),
+        k=whole("k", k),
+        call="" if call is None else text("call", call),
+        model=text("model", model),
+        promotion_interval=whole("promotion_interval", promotion_interval),
+        scale_order=text("scale_order", scale_order),
+        recipe="" if recipe is None else text("recipe", recipe),
+        output=None if out_format is None else text("out_format", out_format),
+        distribution=text("distribution", distribution),
+        against_originals=bool(against_originals),
+        trials=whole("trials", trials),
+        seed=whole("seed", seed),
+        risk=float(risk),
+        threads=whole("threads", threads),
+    )
+    gate = fields[reference]
+    faults = gate.pop("faults")
+    return Tolerance(
+        **gate,
+        missed=tuple(name for name, size, close, *_ in faults if not close and size > 0),
+        caught=tuple(name for name, size, close, *_ in faults if close),
+        text=fields["text"],
+    )

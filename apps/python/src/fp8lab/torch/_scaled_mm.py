@@ -19,6 +19,7 @@ from torch import Tensor
 from fp8lab import _core
 from fp8lab._arrays import words_of
 from fp8lab._casts import encode
+from fp8lab._kernels import find_call
 from fp8lab._products import make_problem
 from fp8lab._recipes import Recipe
 from fp8lab._registry import find_model
@@ -53,13 +54,17 @@ class Platform:
     profile: str = ""  #: of mmaemu's recorded splits
 
 
+def _platform(name: str, profile: str = "") -> Platform:
+    """A row of the library's table of calls, `cublaslt.NAME.fast` and `.slow`."""
+    fast, slow = (find_call(f"cublaslt.{name}.{kind}") for kind in ("fast", "slow"))
+    # torch's word for the serial order names the cut as well.
+    schemes = tuple(cut if cut == "contiguous" else order for cut, order in fast.splits)
+    return Platform(name, fast.model, slow.promotion_interval, fast.split_tile, schemes, profile)
+
+
 PLATFORMS = {
     p.name: p
-    for p in (
-        Platform("h100", "sm90.wgmma.e4m3", 128, 128, ("contiguous",), "hopper"),
-        Platform("rtx4060", "sm89.mma.e4m3", 128, 64, ("serial", "pairwise"), "ada"),
-        Platform("b200", "sm100.tcgen05.e4m3", 0, 128, ("contiguous",)),
-    )
+    for p in (_platform("h100", "hopper"), _platform("rtx4060", "ada"), _platform("b200"))
 }
 
 

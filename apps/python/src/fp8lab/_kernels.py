@@ -1,0 +1,152 @@
+"""What a kernel does around its sum: library calls by name, K in parts, the epilogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import as_float32, bad, text, whole
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """What a known kernel does with a product, beside its operands."""
+
+    name: str
+    model: str  #: of E4M3 operands; other FP8 ones have the same accumulator
+    promotion_interval: int
+    scale_order: str  #: of one scale each, or of tiles along k
+    row_scale_order: str  #: of one scale a row
+    scales: str  #: that it takes
+    output: str  #: format that it usually writes
+    split_tile: int  #: terms of a tile where it splits k; 0: it does not
+    splits: tuple[tuple[str, str], ...]  #: cut and order that it is known to use
+    epilogue: str
+    standing: str  #: "measured", "from literature" or "assumed"
+    source: str  #: and what exactly is known
+
+
+def calls() -> dict[str, LibraryCall]:
+    """Library calls by name, for `call=`; `fp8lab list calls` is the same table.
+
+    >>> import fp8lab
+    >>> fp8lab.calls()["cublaslt.h100.slow"].promotion_interval
+    128
+    """
+    return {c["name"]: LibraryCall(**c) for c in _core.calls()}
+
+
+def find_call(name: str) -> LibraryCall:
+    """The call of that name. ValueError that lists them."""
+    known = calls()
+    if name not in known:
+        raise bad("call", f"one of {', '.join(known)}", f"'{name}'")
+    return known[name]
+
+
+@dataclass(frozen=True)
+class SplitK:
+    """K in parts that are summed alone, then added in FP32.
+
+    cut: "contiguous", or "modulo" (tile t belongs to part t % parts). order: "serial", "pairwise"
+    (cuBLASLt's on Ada) or "tree". tile: terms; 0 means the promotion interval, or the terms of an
+    instruction, or with `call` what that uses.
+    """
+
+    parts: int
+    tile: int = 0
+    cut: str = "contiguous"
+    order: str = "serial"
+
+
+@dataclass(frozen=True, eq=False)
+class Epilogue:
+    """What follows the sum s of row i and column j, before the cast to the output's format.
+
+    Each line is one rounding to binary32, nearest even, left out where its operand is not there:
+
+        t = s * row_scales[i];  t = t * column_scales[j]
+        u = fma(alpha, t, bias[j])
+        v = fma(beta, c[i, j], u)
+        w = activation(v)
+        z = w * output_scale
+
+    The order is that of CUTLASS 3's fusions. activation: "none", "relu", "leaky_relu" (slope),
+    "gelu", "gelu_tanh", "silu", or "swiglu": silu(v[i, j]) * v[i, n/2 + j], half the columns. GELU
+    and SiLU are the real function, rounded once; no two libraries have the same bits there, so
+    `verify` allows activation_ulps units in the last place of binary32 (of v for GELU, of w for
+    SiLU). With beta, the c of the product enters here and not where c_enters says.
+    """
+
+    alpha: float = 1.0
+    bias: ArrayLike | None = None  #: [n]
+    row_scales: ArrayLike | None = None  #: [m]
+    column_scales: ArrayLike | None = None  #: [n]
+    beta: float | None = None
+    activation: str = "none"
+    slope: float = 0.01
+    activation_ulps: float = 4.0
+    output_scale: float | None = None
+
+
+def _vector(name: str, x: ArrayLike | None) -> NDArray[np.float32] | None:
+    if x is None:
+        return None
+    values = as_float32(name, x)
+    if values.ndim != 1:
+        raise bad(name, "a vector", list(values.shape))
+    return np.ascontiguousarray(values)
+
+
+def set_kernel(problem: _core.Problem, epilogue: Epilogue | None, split: SplitK | None) -> None:
+    """Puts both into a problem, which checks them."""
+    if epilogue is None and split is None:
+        return
+    e = epilogue or Epilogue()
+    s = split or SplitK(1)
+    if not isinstance(e, Epilogue):
+        raise bad("epilogue", "an fp8lab.Epilogue", type(e).__name__)
+    if not isinstance(s, SplitK):
+        raise bad("split_k", "an fp8lab.SplitK", type(s).__name__)
+    problem.set_kernel(
+        alpha=float(e.alpha),
+        bias=_vector("bias", e.bias),
+        row_scales=_vector("row_scales", e.row_scales),
+        column_scales=_vector("column_scales", e.column_scales),
+        beta=None if e.beta is None else float(e.beta),
+        activation=text("activation", e.activation),
+        slope=float(e.slope),
+        activation_ulps=float(e.activation_ulps),
+        output_scale=None if e.output_scale is None else float(e.output_scale),
+        parts=whole("parts", s.parts),
+        tile=whole("tile", s.tile),
+        cut=text("cut", s.cut),
+        order=text("order", s.order),
+    )
+
+
+def settings_of_call(
+    name: str,
+    formats: tuple[str, str],
+    one_a_row: bool,
+    split: SplitK | None,
+    others: dict[str, Any],
+) -> tuple[str, int, str, SplitK | None]:
+    """Model, promotion interval, scale order and split that a call decides."""
+    call = find_call(name)
+    for argument, (value, default) in others.items():
+        if value != default:
+            raise bad(argument, f"nothing beside call='{name}', which decides it", value)
+    if split is not None and split.parts > 1:
+        if (split.cut, split.order) not in call.splits:
+            known = " or ".join(f"{cut} {order}" for cut, order in call.splits) or "k whole"
+            expected = f"{known}, as {name} is known to do"
+            raise bad("split_k", expected, f"{split.cut} {split.order}")
+        if split.tile == 0:
+            split = SplitK(split.parts, call.split_tile, split.cut, split.order)
+    order = call.row_scale_order if one_a_row else call.scale_order
+    return _core.model_of_call(name, *formats), call.promotion_interval, order, split

@@ -1,0 +1,118 @@
+"""Library calls by name, K in parts and epilogues: the library's, through the package."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fp8lab
+
+f32 = np.float32
+
+
+def operands(m=16, n=12, k=1024, seed=0):
+    rng = np.random.default_rng(seed)
+    return (
+        fp8lab.encode(rng.standard_normal((m, k), f32)),
+        fp8lab.encode(rng.standard_normal((n, k), f32)),
+    )
+
+
+def test_every_call_computes_and_verifies():
+    a, b = operands()
+    for name, call in fp8lab.calls().items():
+        d = fp8lab.gemm(a, b, call=name)
+        options = {"model": call.model, "promotion_interval": call.promotion_interval}
+        assert np.array_equal(d, fp8lab.gemm(a, b, **options)), name
+        assert fp8lab.verify(d, (a, b), call=name).verdict == "pass", name
+        assert call.standing in ("measured", "from literature", "assumed")
+
+
+def test_a_call_reads_other_formats_and_row_scales():
+    rng = np.random.default_rng(1)
+    a, b = operands()
+    b = fp8lab.encode(rng.standard_normal((12, 1024), f32), "e5m2")
+    scales = {"a_scales": rng.random(16, f32), "b_scales": rng.random(12, f32)}
+    by_name = fp8lab.gemm(a, b, call="cublaslt.h100.fast", **scales)
+    model = fp8lab.models()["sm90.wgmma.e4m3.e5m2"]
+    by_hand = fp8lab.gemm(a, b, model=model, scale_order="b_then_fma_a", **scales)
+    assert np.array_equal(by_name, by_hand)
+    assert not np.array_equal(by_name, fp8lab.gemm(a, b, model=model, **scales))
+
+
+def test_what_a_call_decides_is_not_given_again():
+    a, b = operands()
+    for other in ({"model": "fp32"}, {"promotion_interval": 64}, {"scale_order": "product_then_add"}):
+        with pytest.raises(ValueError, match="nothing beside call='deepgemm.h100'"):
+            fp8lab.gemm(a, b, call="deepgemm.h100", **other)
+    with pytest.raises(ValueError, match="call: expected one of cublaslt.h100.fast"):
+        fp8lab.gemm(a, b, call="cublas")
+    with pytest.raises(ValueError, match="model: expected an instruction"):
+        fp8lab.gemm(a, b)
+    with pytest.raises(ValueError, match="K whole|k whole"):
+        fp8lab.gemm(a, b, call="deepgemm.h100", split_k=fp8lab.SplitK(2))
+
+
+def test_parts_of_k_are_added_in_their_order():
+    a, b = operands()
+    parts = [
+        fp8lab.gemm(
+            np.concatenate([a[:, t * 128 :][:, :128] for t in (i, i + 4)], 1),
+            np.concatenate([b[:, t * 128 :][:, :128] for t in (i, i + 4)], 1),
+            model="sm90.wgmma.e4m3",
+        )
+        for i in range(4)
+    ]
+    wanted = {
+        "serial": ((parts[0] + parts[1]) + parts[2]) + parts[3],
+        "tree": (parts[0] + parts[1]) + (parts[2] + parts[3]),
+        "pairwise": (parts[3] + (parts[0] + parts[2])) + parts[1],
+    }
+    for order, d in wanted.items():
+        split = fp8lab.SplitK(4, 128, "modulo", order)
+        assert np.array_equal(fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", split_k=split), d), order
+
+
+def test_an_epilogue_step_by_step():
+    rng = np.random.default_rng(3)
+    a, b = operands()
+    sums = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3")
+    row, column, bias = rng.random(16, f32), rng.random(12, f32), rng.random(12, f32)
+    epilogue = fp8lab.Epilogue(bias=bias, row_scales=row, column_scales=column, activation="relu", output_scale=3)
+    z = np.maximum(sums * row[:, None] * column + bias, 0) * f32(3)
+    d = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", epilogue=epilogue)
+    assert np.array_equal(d, z)
+    codes = z.astype(ml_dtypes.float8_e4m3fn)
+    how = {"model": "sm90.wgmma.e4m3", "epilogue": epilogue}
+    assert fp8lab.verify(codes, (a, b), **how).verdict in ("pass", "no power")
+    found = fp8lab.identify(d, (a, b), epilogue=epilogue)
+    assert found.explained and "sm90.wgmma.e4m3" in found.ranking[0].members[0].models
+
+
+def test_a_kernel_in_float32_with_silu_passes_and_a_wrong_one_is_named():
+    a, b = operands(seed=4)
+    small = fp8lab.Epilogue(alpha=0.05)
+    v = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", epilogue=small)
+    kernel = v / (f32(1) + np.exp(-v))
+    how = {"model": "sm90.wgmma.e4m3", "epilogue": fp8lab.Epilogue(alpha=0.05, activation="silu")}
+    report = fp8lab.verify(kernel, (a, b), **how)
+    assert report.verdict == "pass" and "within the activation's allowance" in str(report)
+    gated = fp8lab.Epilogue(alpha=0.05, activation="swiglu")
+    halves = kernel[:, :6] * v[:, 6:]
+    assert fp8lab.verify(halves, (a, b), model="sm90.wgmma.e4m3", epilogue=gated).verdict == "pass"
+    exchanged = fp8lab.verify(kernel[:, 6:] * v[:, :6], (a, b), model="sm90.wgmma.e4m3", epilogue=gated)
+    assert exchanged.verdict == "mismatch"
+
+
+def test_c_enters_with_beta_or_where_it_is_said():
+    a, b = operands()
+    c = np.random.default_rng(5).standard_normal((16, 12), f32)
+    sums = fp8lab.gemm(a, b, model="fp32")
+    d = fp8lab.gemm(a, b, model="fp32", c=c, epilogue=fp8lab.Epilogue(beta=2))
+    assert np.array_equal(d, sums + f32(2) * c)
+    for epilogue, match in (
+        (fp8lab.Epilogue(beta=2), "beta: expected a c"),
+        (fp8lab.Epilogue(bias=np.ones(3)), r"bias: expected \[n\] = \[12\], got \[3\]"),
+        (fp8lab.Epilogue(activation="mish"), "activation: expected one of none"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            fp8lab.gemm(a, b, model="fp32", epilogue=epilogue)
