@@ -77,7 +77,7 @@ TEST_CASE("expect: fresh right outputs pass the gate, its tail is not far", "[ve
           const MetricSpread& gate = e.gates[r].metrics[i];
           INFO(gate.name << " " << fresh.gates[r].metrics[i].largest);
           CHECK(fresh.gates[r].metrics[i].largest <= gate.tail);
-          if (gate.name != "max_ulp") CHECK(gate.tail <= 12.0 * gate.largest);
+          if (gate.name != "max_ulp") CHECK(gate.tail <= 12.0 * gate.largest + 1e-13);
         }
     }
 }
