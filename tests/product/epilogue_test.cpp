@@ -76,25 +76,25 @@ TEST_CASE("epilogue: a sample has the bits of the whole", "[product]") {
 }
 
 TEST_CASE("epilogue: each step is one rounding in its order", "[product]") {
-  // 1 + 2^-23 is lost where a product is rounded before the addition, and kept by an FMA.
-  const float near_one = 1.0F + 0x1p-23F;
+  // 2^-24 of its square is lost where the product is rounded first, and kept by an FMA.
+  const float near_one = 1.0F + 0x1p-12F;
   const std::vector<float> bias{-1.0F};
   Epilogue fused;
   fused.alpha = near_one;
   fused.bias = bias;
-  CHECK(finish(fused, {near_one}, 1, 1).values[0] == 0x1p-22F + 0x1p-46F);
+  CHECK(finish(fused, {near_one}, 1, 1).values[0] == 0x1p-11F + 0x1p-24F);
   const std::vector<float> row{near_one};
   Epilogue scaled;
   scaled.row_scales = row;
   scaled.bias = bias;
-  CHECK(finish(scaled, {near_one}, 1, 1).values[0] == 0x1p-22F);
+  CHECK(finish(scaled, {near_one}, 1, 1).values[0] == 0x1p-11F);
   const float c = -1.0F;
   Epilogue with_c;
   with_c.alpha = near_one;
   with_c.c = &c;
   with_c.beta = near_one;
-  // alpha * t is rounded, beta * C is not: 1 + 2^-22 - (1 + 2^-23).
-  CHECK(finish(with_c, {near_one}, 1, 1).values[0] == 0x1p-23F);
+  // alpha * t is rounded, beta * C is not: 1 + 2^-11 - (1 + 2^-12).
+  CHECK(finish(with_c, {near_one}, 1, 1).values[0] == 0x1p-12F);
   Epilogue out;
   out.activation = Activation::relu;
   out.output_scale = 2.0F;
