@@ -94,13 +94,6 @@ CodeMatrix changed_copy(const CodeMatrix& m, Product& product, const Change& cha
   return {m.format, codes->data(), m.rows, m.k, m.k, 1};
 }
 
-bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
-
-bool scaled_in_blocks(const GemmProblem& p) {
-  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
-         ScaleLookup(p.b_scales, p.b).varies_along_k();
-}
-
 /// The same scales on tiles of `k_block` terms, which divides theirs.
 void refine(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block, Product& product) {
   if (scales.empty() || !ScaleLookup(scales, m).varies_along_k()) return;

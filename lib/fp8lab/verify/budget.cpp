@@ -96,8 +96,7 @@ BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std:
   if (p.a.k == 0) return {c, 0.0};
   const BlockScales all_scales = unit_scales.at(row, column, 0, p.a.k);
   if (has_nan_scale(all_scales)) return {.overflows = true};
-  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
-  const bool in_blocks = scales.a.varies_along_k() || scales.b.varies_along_k();
+  const bool in_blocks = scaled_in_blocks(p);
   const CPlacement place = c_placement(p);
   const double start = place == CPlacement::accumulator ? c : 0.0;
   BoundedSum final{place == CPlacement::promoted_sum ? c : 0.0, 0.0};
