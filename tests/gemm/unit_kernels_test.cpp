@@ -22,7 +22,8 @@ constexpr std::string_view kModels[] = {
     "gfx908.mfma.f16",  "gfx908.mfma.bf16",    "gfx90a.mfma.f32",     "gfx90a.mfma.f16",
     "gfx90a.mfma.bf16", "gfx90a.mfma.bf16_1k", "gfx942.mfma.f16",     "gfx942.mfma.bf16",
     "gfx942.mfma.xf32", "gfx942.mfma.fp8",     "gfx942.mfma.bf8.fp8", "sm70.mma.f16",
-    "sm80.mma.f16",     "sm80.mma.bf16",       "sm80.mma.tf32",       "sm90.mma.tf32"};
+    "sm80.mma.f16",     "sm70.mma.f16.f16",    "sm80.mma.f16.f16",    "sm80.mma.bf16",
+    "sm80.mma.tf32",    "sm90.mma.tf32"};
 
 /// Codes of a format from values, exactly.
 std::vector<std::uint16_t> bf16_codes(const std::vector<float>& values) {
@@ -83,7 +84,7 @@ TEST_CASE("units: shapes across all block edges keep the reference's bits", "[ge
 TEST_CASE("units: tiny, subnormal and extreme data and C keep the reference's bits", "[gemm]") {
   std::uint64_t seed = 12000;
   for (const std::string_view name : kModels)
-    for (const Data data : {Data::tiny, Data::wide, Data::sparse, Data::codes})
+    for (const Data data : {Data::tiny, Data::wide, Data::sparse, Data::codes, Data::specials})
       for (const Start start : {Start::none, Start::tiny, Start::extreme}) {
         ++seed;
         INFO(name << " data " << static_cast<int>(data) << " start " << static_cast<int>(start)

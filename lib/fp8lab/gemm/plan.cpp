@@ -49,8 +49,11 @@ bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b) {
 
 /// Whether fused steps have so few terms that what a step does besides its products counts more.
 bool fused_in_words(const AccumulatorModel& m, const Format& a, const Format& b) {
-  return fits_words(m, a, b) && m.rounding == RoundingMode::toward_zero &&
-         m.output_format == FormatId::f32 && m.min_alignment_exponent < kWordExponentFloor;
+  constexpr int kMostFloor = 60;  // bytes hold it
+  if (!fits_words(m, a, b) || m.min_alignment_exponent > kMostFloor) return false;
+  return m.output_format == FormatId::f32
+             ? m.rounding == RoundingMode::toward_zero
+             : kConvertsToNearest && m.rounding == RoundingMode::nearest_even;
 }
 
 Method two_stage_method(const AccumulatorModel& m, const Format& a, const Format& b,
@@ -194,6 +197,17 @@ StepRounding step_rounding(const AccumulatorModel& m, bool in_double) {
           .c_exponent_floor = smallest_c + bias};
 }
 
+WordRounding word_rounding(const AccumulatorModel& m) {
+  const bool half = m.output_format == FormatId::f16;
+  const bool stored_half = half && m.half_c_exponent == HalfCExponent::stored;
+  return {.alignment_fraction_bits = m.alignment_fraction_bits,
+          .output_fraction_bits = m.output_fraction_bits,
+          .second_stage_fraction_bits = m.second_stage_fraction_bits,
+          .half_output = half,
+          .exponent_floor = std::max(kWordExponentFloor, m.min_alignment_exponent),
+          .c_exponent_floor = stored_half ? format(FormatId::f16).min_exponent() : -126};
+}
+
 /// The model whose parameters the kernels take.
 AccumulatorModel planned_model(const AccumulatorModel& model) {
   AccumulatorModel planned = model;
@@ -233,8 +247,10 @@ Plan make_plan(const GemmProblem& p, bool words) {
                      plan.takes_everything() || plan.sequential();
   plan.terms = plain ? plain_terms(p.promotion_interval) : model.terms;
   if (plan.method == Method::flushed_pairs) plan.group = model.terms;
-  plan.words_rounding = {model.alignment_fraction_bits, model.output_fraction_bits,
-                         model.second_stage_fraction_bits};
+  // Binary32's field of infinities is that of formats with its exponents.
+  plan.keeps_infinities = plan.takes_everything() && format(p.a.format).exponent_bits == 8 &&
+                          format(p.b.format).exponent_bits == 8;
+  plan.words_rounding = word_rounding(model);
   plan.rounding = step_rounding(model, plan.in_double());
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};

@@ -52,6 +52,7 @@ struct Plan {
   bool promotes_to_half = false;
   bool separate_steps = false;
   bool keeps_negative_zero = false;  ///< a c of -0 may stay: the kernels' sums of zero are +0
+  bool keeps_infinities = false;     ///< operands' infinities are packed as such
   /// Terms of a group of `flushed_pairs`, which the end of K may cut.
   std::int64_t group = 1;
 
@@ -72,7 +73,7 @@ struct Plan {
     return method == Method::fused_words || method == Method::two_stage ||
            method == Method::even_odd;
   }
-  /// Plain binary32 arithmetic: whatever c and the operands hold is computed as specified.
+  /// Plain binary32 arithmetic: whatever c and packed operands hold is computed as specified.
   [[nodiscard]] bool takes_everything() const {
     return method == Method::multiply_adds || method == Method::flushed_pairs;
   }

@@ -62,7 +62,8 @@ float Tile<T>::start_value(std::int64_t row, std::int64_t column) const {
   const float c = job_.problem.c[(row_ + row) * job_.problem.b.rows + column_ + column];
   const Plan& plan = job_.plan;
   const bool in_fp32 = job_.promotes_from_c() && !plan.promotes_to_half;
-  if (!plan.rounding.half_output || !plan.fused() || in_fp32) return c;
+  const bool fused = plan.fused() || plan.method == Method::fused_words;
+  if (!plan.rounding.half_output || !fused || in_fp32) return c;
   const Format& half = format(FormatId::f16);
   return static_cast<float>(fp8lab::decode(half, encode(half, kNvidiaNosat, c)));
 }
@@ -334,7 +335,7 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
     worst_b.add(b_summaries.back());
   }
   const bool nan = worst_a.nan || worst_b.nan;
-  const bool special = !job_.plan.takes_everything() && (worst_a.infinite || worst_b.infinite);
+  const bool special = !job_.plan.keeps_infinities && (worst_a.infinite || worst_b.infinite);
   const bool checks_c = job_.starts_from_c() && !job_.plan.takes_everything();
   if (!nan && !special && !checks_c && !job_.marks_overflow() &&
       kernel_takes(job_.plan, worst_a, worst_b, p.a.k))
@@ -352,7 +353,7 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
         continue;
       }
       const bool overflowed = job_.marks_overflow() && std::isnan(d[static_cast<std::size_t>(at)]);
-      const bool infinite = !job_.plan.takes_everything() && (a.infinite || b.infinite);
+      const bool infinite = !job_.plan.keeps_infinities && (a.infinite || b.infinite);
       if (!overflowed && !infinite && kernel_takes(job_.plan, a, b, p.a.k) &&
           (!job_.starts_from_c() || kernel_takes_start(job_.plan, start_value(row + r, j), a, b)))
         continue;

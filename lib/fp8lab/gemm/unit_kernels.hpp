@@ -19,6 +19,11 @@ struct WordRounding {
   int alignment_fraction_bits = 24;
   int output_fraction_bits = 23;        ///< of fused steps
   int second_stage_fraction_bits = 31;  ///< of the others
+  /// Of fused steps: nearest even to FP16; what no alignment is below, at least
+  /// kWordExponentFloor; and what a c that is not zero brings at least.
+  bool half_output = false;
+  int exponent_floor = kWordExponentFloor;
+  int c_exponent_floor = -126;
 };
 
 /// Steps of products that are aligned as 32-bit integers: docs/lab/gemm.md, "Short steps". Operands

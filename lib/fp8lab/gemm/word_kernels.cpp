@@ -42,12 +42,13 @@ HWY_INLINE Vector<std::int32_t> exponent_of(Vector<float> c) {
 /// The largest exponents of one row's products with the panel: of every `kGroups`th term from
 /// `first` on.
 template <int kGroups>
-HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, const std::uint32_t* a,
-                                  const std::uint8_t* b, std::int8_t* largest) {
+HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, int floor,
+                                  const std::uint32_t* a, const std::uint8_t* b,
+                                  std::int8_t* largest) {
   const Tag<std::int8_t> d;
   const Tag<std::uint32_t> d32;
   const auto width = static_cast<std::int64_t>(hn::Lanes(d));
-  auto most = hn::Set(d, std::int8_t{kWordExponentFloor});
+  auto most = hn::Set(d, static_cast<std::int8_t>(floor));
   for (std::int64_t k = first; k < terms; k += kGroups) {
     const auto of_b = hn::BitCast(d, hn::Load(Tag<std::uint8_t>(), b + k * width));
     most = hn::Max(most, hn::SaturatedAdd(of_b, hn::BitCast(d, hn::Set(d32, a[k]))));
@@ -96,6 +97,32 @@ struct Row {
   }
 };
 
+/// What c brings to the alignment. A c of zero, whose exponent is below all others, nothing.
+template <bool kHalf>
+HWY_INLINE Vector<std::int32_t> alignment_of_c(Vector<float> c, const WordRounding& rounding) {
+  const auto exponent = exponent_of(c);
+  if constexpr (!kHalf) return exponent;
+  const Words d;
+  const auto zero = hn::RebindMask(d, hn::Eq(c, hn::Zero(Floats())));
+  const auto raised = hn::Max(exponent, hn::Set(d, rounding.c_exponent_floor));
+  return hn::IfThenElse(zero, exponent, raised);
+}
+
+/// `sum` of units of `unit` to FP16's nearest value, as binary32: to odd in between. An infinite c
+/// stays.
+HWY_INLINE Vector<float> nearest_half(Vector<std::int32_t> sum, Vector<float> unit,
+                                      Vector<float> c) {
+  const Floats d;
+  const Words dw;
+  const auto whole = hn::ConvertTo(d, sum);
+  const auto exact = hn::Eq(truncated(whole), sum);
+  const auto odd = hn::Or(hn::BitCast(dw, whole), hn::IfThenZeroElse(exact, hn::Set(dw, 1)));
+  const auto rounded =
+      hn::DemoteTo(hn::Rebind<hwy::float16_t, Floats>(), hn::Mul(hn::BitCast(d, odd), unit));
+  return hn::IfThenElse(hn::IsInf(c), c, hn::PromoteTo(d, rounded));
+}
+
+template <bool kHalf>
 HWY_INLINE void fused_row(const StepBlock<float>& s, const WordRounding& rounding,
                           std::int64_t step, std::int64_t row) {
   const Floats d;
@@ -105,12 +132,12 @@ HWY_INLINE void fused_row(const StepBlock<float>& s, const WordRounding& roundin
   HWY_ALIGN std::int8_t largest[kMaxWidth];
   Vector<float> scale[kVectors];
   Vector<std::int32_t> sum[kVectors];
-  largest_exponents<1>(0, s.terms, r.a_exponents, r.b_exponents, largest);
+  largest_exponents<1>(0, s.terms, rounding.exponent_floor, r.a_exponents, r.b_exponents, largest);
   const auto bits = hn::Set(dw, rounding.alignment_fraction_bits);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     const auto c = hn::Load(d, r.state + v * lanes);
-    const auto e = hn::Max(load_exponents(largest + v * lanes), exponent_of(c));
+    const auto e = hn::Max(load_exponents(largest + v * lanes), alignment_of_c<kHalf>(c, rounding));
     scale[v] = power_of_two(hn::Sub(bits, e));
     sum[v] = truncated(hn::Mul(c, scale[v]));
   }
@@ -121,27 +148,29 @@ HWY_INLINE void fused_row(const StepBlock<float>& s, const WordRounding& roundin
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     const auto unit = hn::BitCast(d, hn::Sub(of_one, hn::BitCast(dw, scale[v])));
+    if constexpr (kHalf) {
+      const auto c = hn::Load(d, r.state + v * lanes);
+      hn::Store(nearest_half(sum[v], unit, c), d, r.state + v * lanes);
+      continue;
+    }
     const auto whole = hn::And(hn::BitCast(dw, hn::ConvertTo(d, sum[v])), kept);
     hn::Store(hn::Mul(hn::BitCast(d, whole), unit), d, r.state + v * lanes);
   }
 }
 
-/// sum * 2^unit + c, rounded once.
+/// sum * unit + c, rounded once. The sum's upper bits, its lower ones and c are three numbers of
+/// binary32; what the first addition loses is as coarse as the lower bits' unit and added to them
+/// exactly.
 HWY_INLINE Vector<float> rounded_sum(Vector<std::int32_t> sum, Vector<float> unit,
                                      Vector<float> c) {
   const Floats d;
   const Words dw;
-  const Tag<double> dd;
-  const hn::Half<Floats> dh;
-  const hn::Half<Words> dwh;
-  const auto low = hn::MulAdd(hn::PromoteTo(dd, hn::LowerHalf(dwh, sum)),
-                              hn::PromoteTo(dd, hn::LowerHalf(dh, unit)),
-                              hn::PromoteTo(dd, hn::LowerHalf(dh, c)));
-  const auto high = hn::MulAdd(hn::PromoteTo(dd, hn::UpperHalf(dwh, sum)),
-                               hn::PromoteTo(dd, hn::UpperHalf(dh, unit)),
-                               hn::PromoteTo(dd, hn::UpperHalf(dh, c)));
-  static_cast<void>(dw);
-  return hn::Combine(d, hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
+  const auto low_bits = hn::Set(dw, 255);
+  const auto x = hn::Mul(hn::ConvertTo(d, hn::AndNot(low_bits, sum)), unit);
+  const auto first = hn::Add(x, c);
+  const auto of_c = hn::Sub(first, x);
+  const auto lost = hn::Add(hn::Sub(x, hn::Sub(first, of_c)), hn::Sub(c, of_c));
+  return hn::Add(first, hn::MulAdd(hn::ConvertTo(d, hn::And(low_bits, sum)), unit, lost));
 }
 
 /// x / 2^count, rounded down.
@@ -163,7 +192,7 @@ HWY_INLINE Vector<float> second_stage(Vector<std::int32_t> sum, Vector<std::int3
       hn::Max(unit, hn::Sub(largest, hn::Set(dw, rounding.second_stage_fraction_bits)));
   const auto kept = shifted_down(sum, hn::Sub(next_unit, unit));
   const auto scale = power_of_two(hn::Sub(bits, largest));
-  const auto c_unit = power_of_two(hn::Sub(largest, bits));
+  const auto c_unit = hn::BitCast(d, hn::Sub(hn::Set(dw, 254 << 23), hn::BitCast(dw, scale)));
   auto kept_c = hn::Mul(hn::Floor(hn::Mul(c, scale)), c_unit);
   if constexpr (kDropsSmallC) {
     const auto least = hn::Sub(hn::Sub(largest, bits), hn::Set(dw, 2));
@@ -180,7 +209,8 @@ HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms
   const Words dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(dw));
   Vector<float> scale[kVectors];
-  largest_exponents<kGroups>(first, terms, r.a_exponents, r.b_exponents, largest);
+  largest_exponents<kGroups>(first, terms, kWordExponentFloor, r.a_exponents, r.b_exponents,
+                             largest);
   const auto bits = hn::Set(dw, rounding.alignment_fraction_bits);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
@@ -239,8 +269,12 @@ HWY_INLINE void for_rows(const StepBlock<float>& from, const OneRow& one_row) {
 
 void fused_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows(
-      s, [&](const auto& block, auto step, auto row) HWY_ATTR { fused_row(block, r, step, row); });
+  if (r.half_output)
+    for_rows(s, [&](const auto& block, auto step, auto row)
+                    HWY_ATTR { fused_row<true>(block, r, step, row); });
+  else
+    for_rows(s, [&](const auto& block, auto step, auto row)
+                    HWY_ATTR { fused_row<false>(block, r, step, row); });
 }
 void two_stage_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
