@@ -112,7 +112,7 @@ BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std:
       scale_into(sum, in_blocks ? scales.at(row, column, k) : 1.0, final);
     }
   }
-  const bool scaled_last = scaled && !in_blocks;
+  const bool scaled_last = scaled(p) && !in_blocks;
   const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
   if (!scaled_last && !c_last) return final;
   BoundedSum out{c_last ? c : 0.0, 0.0};
