@@ -288,9 +288,7 @@ class ProductHypotheses {
               });
   }
 
-  [[nodiscard]] bool scaled_in_blocks() const {
-    return fp8lab::scaled_in_blocks(sampled_.problem);
-  }
+  [[nodiscard]] bool scaled_in_blocks() const { return fp8lab::scaled_in_blocks(sampled_.problem); }
 
   void promotions() {
     add("missing_promotion", "the first promotion does not happen", compute_missing_promotion);
