@@ -31,6 +31,9 @@ const std::vector<std::string> kDefaultShapes{"512x1024x4096", "1024x1024x1024",
                                               "8x4096x4096",   "512x512x128",    "512x512x1024",
                                               "512x512x16384", "128x128x128",    kTrainingStep};
 
+/// Of all models one shape is timed unless more are named.
+const std::vector<std::string> kShapeOfAllModels{"512x1024x1024"};
+
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
@@ -131,7 +134,14 @@ nlohmann::json bench_one(const InstructionModel& model, const std::string& text,
   return row;
 }
 
-nlohmann::json run(const GemmOptions& options, const BenchOptions& common) {
+nlohmann::json run(const GemmOptions& given, const BenchOptions& common) {
+  GemmOptions options = given;
+  if (options.models == std::vector<std::string>{"all"}) {
+    options.models.clear();
+    for (const InstructionModel& model : instruction_models())
+      options.models.emplace_back(model.name);
+    if (options.shapes.empty()) options.shapes = kShapeOfAllModels;
+  }
   nlohmann::json rows = nlohmann::json::array();
   bool verified = true;
   const double stream_read = bench::measure_stream_bandwidth(common.threads).read;
@@ -153,12 +163,12 @@ std::string short_name(const std::string& text) {
 }
 
 void print(const nlohmann::json& report) {
-  fmt::print("{:<19} {:>15} {:<12} {:>9} {:>6} {:>7} {:>6} {:>6} {:>7} {:>9} {:>6} {:>9} {:>11}\n",
+  fmt::print("{:<32} {:>15} {:<13} {:>9} {:>6} {:>7} {:>6} {:>6} {:>7} {:>9} {:>6} {:>9} {:>11}\n",
              "model", "m x n x k", "method", "median ms", "spread", "GMAC/s", "of FMA", "best",
              "B GB/s", "of stream", "Eigen", "reference", "wrong");
   for (const nlohmann::json& row : report["rows"]) {
     fmt::print(
-        "{:<19} {:>15} {:<12} {:>9.3f} {:>5.1f}% {:>7.2f} {:>6.3f} {:>6.3f} {:>7.2f} {:>9.3f} "
+        "{:<32} {:>15} {:<13} {:>9.3f} {:>5.1f}% {:>7.2f} {:>6.3f} {:>6.3f} {:>7.2f} {:>9.3f} "
         "{:>6.2f} {:>9.4f} {:>11}\n",
         row["model"].get<std::string>(), short_name(row["shape"].get<std::string>()),
         row["method"].get<std::string>(), row["median_seconds"].get<double>() * 1e3,
@@ -181,24 +191,27 @@ void print(const nlohmann::json& report) {
 
 Benchmark gemm_benchmark() {
   auto options = std::make_shared<GemmOptions>();
-  return {"gemm", "Matrix products under accumulation models",
-          [options](CLI::App& command) {
-            command.add_option("--model", options->models, "models to time")->capture_default_str();
-            command.add_option(
-                "--shape", options->shapes,
-                "MxNxK, or several joined by + and timed as one; default: a fixed list");
-            command.add_option("--data", options->data, "what the operands hold")
-                ->check(CLI::IsMember({"normal", "uniform", "wide"}))
-                ->capture_default_str();
-            command.add_option("--promotion", options->promotion, "promotion interval, 0 for none")
-                ->capture_default_str();
-            command.add_option("--repetitions", options->repetitions, "at least this many runs")
-                ->check(CLI::Range(1, 1000))
-                ->capture_default_str();
-            command.add_flag("--no-scaling", options->no_scaling,
-                             "do not compare two threads with one");
-          },
-          [options](const BenchOptions& common) { return run(*options, common); }, print};
+  return {
+      "gemm", "Matrix products under accumulation models",
+      [options](CLI::App& command) {
+        command
+            .add_option("--model", options->models,
+                        "models to time, or all: every one, on one shape unless --shape is given")
+            ->capture_default_str();
+        command.add_option("--shape", options->shapes,
+                           "MxNxK, or several joined by + and timed as one; default: a fixed list");
+        command.add_option("--data", options->data, "what the operands hold")
+            ->check(CLI::IsMember({"normal", "uniform", "wide"}))
+            ->capture_default_str();
+        command.add_option("--promotion", options->promotion, "promotion interval, 0 for none")
+            ->capture_default_str();
+        command.add_option("--repetitions", options->repetitions, "at least this many runs")
+            ->check(CLI::Range(1, 1000))
+            ->capture_default_str();
+        command.add_flag("--no-scaling", options->no_scaling,
+                         "do not compare two threads with one");
+      },
+      [options](const BenchOptions& common) { return run(*options, common); }, print};
 }
 
 }  // namespace fp8lab::cli

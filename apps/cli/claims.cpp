@@ -1,7 +1,9 @@
 #include "claims/claim.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <chrono>
 #include <exception>
 #include <map>
 #include <memory>
@@ -11,6 +13,8 @@
 
 #include "command.hpp"
 #include "fp8lab/core/threads.hpp"
+#include "fp8lab/experiment/result_files.hpp"
+#include "fp8lab/io/files.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -20,6 +24,7 @@ using namespace experiments;
 struct Options {
   std::vector<std::string> ids;
   ClaimContext context{.threads = 0};
+  std::string out;  ///< where the result folder goes; empty: none
   bool json = false;
 };
 
@@ -68,14 +73,39 @@ std::vector<const Claim*> chosen_claims(const Options& options) {
   return claims;
 }
 
+/// The folder that `fp8lab run claims` leaves, so that a report takes it.
+void write_folder(const Options& options, const std::vector<MeasuredClaim>& measured,
+                  std::chrono::system_clock::time_point started) {
+  const Experiment& experiment = find_experiment("claims");
+  RunRecord record{.experiment = std::string(experiment.name),
+                   .question = read_question(experiment.default_toml),
+                   .parameters = Parameters::from_toml(experiment.default_toml, false),
+                   .seed = options.context.seed,
+                   .threads = options.context.threads,
+                   .command = fmt::format(
+                       "fp8lab claims {}--seed {} --out {}",
+                       options.ids.empty() ? "" : fmt::format("{} ", fmt::join(options.ids, " ")),
+                       options.context.seed, shell_quoted(options.out)),
+                   .started = started};
+  if (!options.ids.empty())
+    record.parameters.set(fmt::format("ids=[\"{}\"]", fmt::join(options.ids, "\", \"")));
+  record.duration_seconds =
+      std::chrono::duration<double>(std::chrono::system_clock::now() - started).count();
+  write_results(claim_results(measured), record, options.out, Plots::draw);
+}
+
 int run(Options options) {
+  const auto started = std::chrono::system_clock::now();
   options.context.threads = team_size(options.context.threads);
+  if (!options.out.empty()) make_writable_folder(options.out);
+  std::vector<MeasuredClaim> done;
   nlohmann::ordered_json measured = nlohmann::ordered_json::array();
   std::map<Verdict, int> counts;
   int failed = 0;
   for (const Claim* claim : chosen_claims(options)) {
     try {
-      const Measurement measurement = measure(*claim, options.context);
+      const Measurement& measurement =
+          done.emplace_back(MeasuredClaim{claim, measure(*claim, options.context)}).measurement;
       ++counts[measurement.verdict];
       if (options.json)
         measured.push_back(to_json(*claim, measurement));
@@ -86,6 +116,7 @@ int run(Options options) {
       fmt::print(stderr, "fp8lab: {} could not be measured: {}\n", claim->id, error.what());
     }
   }
+  if (!options.out.empty() && failed == 0) write_folder(options, done, started);
   if (options.json)
     fmt::print(
         "{}\n",
@@ -108,6 +139,7 @@ void add_claims(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_option("--threads", options->context.threads, "threads; figures do not depend on it")
       ->check(CLI::Range(1, kMostThreads));
+  command->add_option("--out", options->out, "folder in which a result folder `claims` is written");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <sstream>
 
 #include "eigen_gemm.hpp"
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
@@ -62,6 +65,31 @@ CodeMatrix row_of(const CodeMatrix& matrix, std::int64_t row) {
   return single;
 }
 
+/// Scales of a block-scaled instruction, one a row and block: four binades of them.
+std::vector<float> random_scales(const AccumulatorModel& model, std::int64_t rows, std::int64_t k,
+                                 std::int64_t block, const RandomStream& stream) {
+  if (!traits_of(model).takes_scales) return {};
+  std::vector<float> scales(static_cast<std::size_t>(rows * ceil_divide(k, block)));
+  for (std::size_t i = 0; i < scales.size(); ++i)
+    scales[i] = std::ldexp(1.0F, static_cast<int>(stream.bits32(i) % 4) - 5);
+  return scales;
+}
+
+/// E2M1's have UE4M3 scales, as NVFP4 has them, the others UE8M0's.
+std::int64_t scale_block(const InstructionModel& model) {
+  return model.a_format == FormatId::e2m1 ? 16 : 32;
+}
+
+/// Those of `count` rows from `row` on.
+InverseScales scales_of_rows(InverseScales scales, const CodeMatrix& matrix, std::int64_t row,
+                             std::int64_t count) {
+  if (scales.empty()) return scales;
+  const auto blocks = static_cast<std::size_t>(ceil_divide(matrix.k, scales.k_block));
+  scales.values = scales.values.subspan(static_cast<std::size_t>(row) * blocks,
+                                        static_cast<std::size_t>(count) * blocks);
+  return scales;
+}
+
 EigenGemm eigen_gemm() {
   switch (current_target()) {
     case Target::avx512:
@@ -95,7 +123,11 @@ GemmCase::GemmCase(const InstructionModel& model, const Shape& s, std::string_vi
                    std::int64_t promotion_interval)
     : a_(random_codes(format(model.a_format), s.m * s.k, data, {1, "a"})),
       b_(random_codes(format(model.b_format), s.n * s.k, data, {1, "b"})),
+      a_scales_(random_scales(model.accumulator, s.m, s.k, scale_block(model), {1, "scales of a"})),
+      b_scales_(random_scales(model.accumulator, s.n, s.k, scale_block(model), {1, "scales of b"})),
       d_(static_cast<std::size_t>(s.m * s.n)) {
+  problem_.a_scales = {a_scales_, 1, scale_block(model)};
+  problem_.b_scales = {b_scales_, 1, scale_block(model)};
   problem_.model = model.accumulator;
   problem_.a = view(model.a_format, a_, s.m, s.k);
   problem_.b = view(model.b_format, b_, s.n, s.k);
@@ -110,6 +142,8 @@ std::int64_t GemmCase::mismatches() const {
       GemmProblem one = problem_;
       one.a = row_of(problem_.a, row);
       one.b = row_of(problem_.b, column);
+      one.a_scales = scales_of_rows(problem_.a_scales, problem_.a, row, 1);
+      one.b_scales = scales_of_rows(problem_.b_scales, problem_.b, column, 1);
       float expected = 0.0F;
       gemm_reference(one, {&expected, 1});
       const float got = d_[static_cast<std::size_t>(row * problem_.b.rows + column)];
@@ -125,6 +159,8 @@ double GemmCase::reference_rate() const {
   part.b.rows =
       std::clamp<std::int64_t>(kProducts / part.b.k, 1, std::min<std::int64_t>(32, part.b.rows));
   part.a.rows = std::clamp<std::int64_t>(kProducts / (part.b.k * part.b.rows), 1, part.a.rows);
+  part.a_scales = scales_of_rows(problem_.a_scales, part.a, 0, part.a.rows);
+  part.b_scales = scales_of_rows(problem_.b_scales, part.b, 0, part.b.rows);
   std::vector<float> d(static_cast<std::size_t>(part.a.rows * part.b.rows));
   const auto start = std::chrono::steady_clock::now();
   gemm_reference(part, d, 1);

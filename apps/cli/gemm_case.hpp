@@ -25,7 +25,7 @@ struct Shape {
 /// "MxNxK", or several joined by "+". Throws `Error`.
 std::vector<Shape> parse_shapes(const std::string& text);
 
-/// One product with random operands.
+/// One product with random operands, and random scales where the instruction applies them.
 class GemmCase {
  public:
   /// `data`: "normal" (N(0, 16^2)), "uniform" (U[0, 1)), or "wide" (all finite codes).
@@ -44,6 +44,8 @@ class GemmCase {
  private:
   std::vector<unsigned char> a_;
   std::vector<unsigned char> b_;
+  std::vector<float> a_scales_;  ///< of a block-scaled instruction
+  std::vector<float> b_scales_;
   std::vector<float> d_;
   GemmProblem problem_;
 };

@@ -309,6 +309,36 @@ void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& finding
                     kDeepSeekInterval, kHopper, k, text));
 }
 
+/// Hopper's accumulator at the largest K, with promotion and without.
+std::optional<Headline> headline_of(const Sweep& sweep) {
+  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("k");
+  if (ks.empty()) return std::nullopt;
+  const std::int64_t k = *std::ranges::max_element(ks);
+  constexpr Distribution kShown = Distribution::uniform;
+  const std::string hopper(kHopper);
+  const Comparison* without = sweep.find({OperandFormat::e4m3, kShown, hopper, 0}, k);
+  const Comparison* with = sweep.find({OperandFormat::e4m3, kShown, hopper, kDeepSeekInterval}, k);
+  if (without == nullptr || with == nullptr) return std::nullopt;
+  const std::string failing = fmt::format("{:.3g} %", 100.0 * without->relative_l2);
+  const std::string mitigated = fmt::format("{:.2g} %", 100.0 * with->relative_l2);
+  const Parameters& p = sweep.context().parameters;
+  return Headline{
+      .title = "The accumulator drops bits, and long sums drift",
+      .sentence = fmt::format(
+          "The sum of {} positive E4M3 products by {} is off by {} (relative L2 error over {} "
+          "outputs); promoted into FP32 every {} terms it is off by {}.",
+          k, kHopper, failing, p.integer("rows") * p.integer("columns"), kDeepSeekInterval,
+          mitigated),
+      .plot = fmt::format("error_against_k_{}", to_string(kShown)),
+      .advice = fmt::format("Promote partial sums into FP32 every {} terms, or turn fast "
+                            "accumulation off where K is long.",
+                            kDeepSeekInterval),
+      .measure = fmt::format("relative L2 error of a product, K = {}", k),
+      .failing = failing,
+      .mitigation = fmt::format("promotion every {} terms", kDeepSeekInterval),
+      .mitigated = mitigated};
+}
+
 }  // namespace
 
 Results accumulator_drift(const RunContext& context) {
@@ -336,6 +366,7 @@ Results accumulator_drift(const RunContext& context) {
     results.tables.push_back(std::move(sums.table));
     results.plots.push_back(std::move(sums.plot));
   }
+  results.headline = headline_of(sweep);
   context.progress(1.0);
   return results;
 }

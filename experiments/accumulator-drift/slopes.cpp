@@ -10,7 +10,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-/// "sm90.wgmma.e4m3 1.23 +- 0.11, ...": the 14-bit accumulators' exponents on one distribution.
+/// "sm90.wgmma.e4m3 1.23 ± 0.11, ...": the 14-bit accumulators' exponents on one distribution.
 std::string exponents_of(const Sweep& sweep, Distribution d, OperandFormat operands) {
   std::string text;
   for (const Curve& curve : sweep.curves(d)) {

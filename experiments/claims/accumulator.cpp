@@ -97,7 +97,7 @@ Measurement measure_f4a(const ClaimContext& context) {
       accumulation_error(long_sum, model("sequential14.rne"), 0, context.threads);
   Measurement m;
   m.figure = fmt::format(
-      "relative L2 error ~ K^({:.2f} +- {:.2f}) rounding to nearest, K^({:.2f} +- {:.2f}) "
+      "relative L2 error ~ K^({:.2f} ± {:.2f}) rounding to nearest, K^({:.2f} ± {:.2f}) "
       "truncating; on E4M3 at K = 16384, where the sum's unit has outgrown the products, nearest "
       "rounding is biased after all, by {:+.1f} %",
       nearest.slope, nearest.slope_standard_error, truncated.slope, truncated.slope_standard_error,

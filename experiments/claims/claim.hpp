@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8lab/experiment/experiment.hpp"
+
 namespace fp8lab::experiments {
 
 enum class Verdict : std::uint8_t { holds, holds_with_correction, does_not_hold };
@@ -49,5 +51,14 @@ const Claim& find_claim(std::string_view id);
 /// Measures a claim. Throws `Error` if a value came out NaN or infinite, since
 /// no verdict can rest on it.
 Measurement measure(const Claim& claim, const ClaimContext& context);
+
+struct MeasuredClaim {
+  const Claim* claim = nullptr;
+  Measurement measurement;
+};
+
+/// What a run leaves of measured claims: tables of verdicts and of figures, how many hold, and
+/// those that do not.
+Results claim_results(const std::vector<MeasuredClaim>& measured);
 
 }  // namespace fp8lab::experiments

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,8 +14,8 @@
 namespace fp8lab::experiments {
 
 /// One series for each label, in the order in which labels appear: `label(point)` is its
-/// name ("" leaves the point out), `position(point)` the pair of x and y, `style(point)`
-/// the style of a series that begins with the point.
+/// name ("" leaves the point out), `position(point)` x and y, or x, y and the two
+/// edges of a band; `style(point)` is the style of a series that begins with the point.
 template <typename Point, typename Label, typename Position, typename Style>
 std::vector<Series> series_by(const std::vector<Point>& points, Label label, Position position,
                               Style style) {
@@ -24,9 +26,13 @@ std::vector<Series> series_by(const std::vector<Point>& points, Label label, Pos
     auto at =
         std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.label == name; });
     if (at == all.end()) at = all.insert(all.end(), {name, {}, {}, style(point)});
-    const auto [x, y] = position(point);
-    at->x.push_back(x);
-    at->y.push_back(y);
+    const auto place = position(point);
+    at->x.push_back(std::get<0>(place));
+    at->y.push_back(std::get<1>(place));
+    if constexpr (std::tuple_size_v<std::remove_cvref_t<decltype(place)>> == 4) {
+      at->low.push_back(std::get<2>(place));
+      at->high.push_back(std::get<3>(place));
+    }
   }
   return all;
 }

@@ -30,6 +30,12 @@ inline Spread spread_of(std::span<const double> values) {
   return {sum.total() / static_cast<double>(values.size()), *low, *high};
 }
 
+/// `31.2 % (30.6 to 32)`: the mean of shares and their range, in percent.
+inline std::string range_text(const Spread& shares) {
+  return fmt::format("{:.3g} % ({:.3g} to {:.3g})", 100.0 * shares.mean, 100.0 * shares.min,
+                     100.0 * shares.max);
+}
+
 /// The 99.5 % point of Student's t.
 inline double student_t_995(std::size_t degrees_of_freedom) {
   constexpr std::array<double, 10> kFew{63.657, 9.925, 5.841, 4.604, 4.032,
@@ -63,7 +69,7 @@ inline Interval interval_of(std::span<const double> values) {
 /// another one unlikely.
 inline double share_resolution(std::size_t elements) { return 3.0 / static_cast<double>(elements); }
 
-/// `25.7 +- 1.2`, in units of 1 / `factor`; of a single draw its value alone. `resolution`: the
+/// `25.7 ± 1.2`, in units of 1 / `factor`; of a single draw its value alone. `resolution`: the
 /// least half width, in the units of `values`.
 inline std::string interval_text(std::span<const double> values, double factor = 1.0,
                                  double resolution = 0.0) {
@@ -71,10 +77,10 @@ inline std::string interval_text(std::span<const double> values, double factor =
   std::string mean = fmt::format("{:.3g}", factor * interval.mean);
   if (std::isnan(interval.half_width)) return mean;
   interval.half_width = std::max(interval.half_width, resolution);
-  return fmt::format("{} +- {:.2g}", mean, factor * interval.half_width);
+  return fmt::format("{} ± {:.2g}", mean, factor * interval.half_width);
 }
 
-/// What `+-` in a finding means.
-inline constexpr std::string_view kIntervalMeaning = "+-: where 99 % of single draws lie";
+/// What `±` in a finding means.
+inline constexpr std::string_view kIntervalMeaning = "±: where 99 % of single draws lie";
 
 }  // namespace fp8lab::experiments

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/names.hpp"
@@ -276,7 +277,8 @@ Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
   plot.series = series_by(
       cases, [&](const Case& c) { return c.distribution == name ? c.label() : ""; },
       [](const Case& c) {
-        return std::pair(c.decades, 100.0 * spread_of(c.all(&Kept::representable)).mean);
+        const Spread kept = spread_of(c.all(&Kept::representable));
+        return std::tuple(c.decades, 100.0 * kept.mean, 100.0 * kept.min, 100.0 * kept.max);
       });
   return plot;
 }
@@ -322,6 +324,39 @@ void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& r
           setup.elements, kIntervalMeaning, setup.repeats));
 }
 
+/// The range that E4M3 lacks, and what E5M2 gives of it; none where the run has not both.
+std::optional<Headline> headline_of(const Setup& setup, const std::vector<Case>& cases) {
+  const auto find = [&](FormatId id) {
+    const auto found = std::ranges::find_if(cases, [&](const Case& c) {
+      return c.distribution == "log_normal" && c.decades == setup.plot_decades &&
+             c.format->id == id && c.policy == setup.policies.front();
+    });
+    return found == cases.end() ? nullptr : &*found;
+  };
+  const Case* narrow = find(FormatId::e4m3fn);
+  const Case* wide = find(FormatId::e5m2);
+  if (narrow == nullptr || wide == nullptr) return std::nullopt;
+  const auto lost = [&](const Case& c) {
+    std::vector<double> shares = c.all(&Kept::representable);
+    for (double& share : shares) share = 1.0 - share;
+    return range_text(spread_of(shares));
+  };
+  return Headline{
+      .title = "A tensor spans more decades than one scale can hold",
+      .sentence = fmt::format(
+          "Of a log-normal tensor over {:g} decades, the best single scale "
+          "loses {} of the elements in E4M3 and {} in E5M2 (mean and range of {} draws).",
+          setup.plot_decades, lost(*narrow), lost(*wide), setup.repeats),
+      .plot = "best_share_log_normal",
+      .advice =
+          "Scale finer parts of the tensor, keep subnormals, and give gradients a format with "
+          "more exponent bits.",
+      .measure = "elements that become zero or saturate at the best single scale",
+      .failing = lost(*narrow) + " in E4M3",
+      .mitigation = "E5M2",
+      .mitigated = lost(*wide)};
+}
+
 }  // namespace
 
 Results dynamic_range(const RunContext& context) {
@@ -343,6 +378,7 @@ Results dynamic_range(const RunContext& context) {
       break;
     }
   add_findings(setup, cases, results);
+  results.headline = headline_of(setup, cases);
   return results;
 }
 

@@ -6,21 +6,13 @@
 #include "common/parallel.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
-#include "format-asymmetry/format_asymmetry.hpp"
+#include "format-asymmetry/findings.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
-struct Setup {
-  LayerShape shape;
-  ProductSetup product;
-  std::vector<const CastProfile*> policies;
-  std::size_t repeats = 0;         ///< of products
-  std::size_t tensor_repeats = 0;  ///< of single tensors, which cost little
-  std::vector<double> sweep_decades;
-  std::vector<double> sweep_row_shares;
-};
+using namespace asymmetry;
 
 Setup read_setup(const Parameters& p) {
   Setup s;
@@ -49,27 +41,6 @@ Setup read_setup(const Parameters& p) {
 RandomStream layer_stream(const RunContext& context, std::size_t repeat) {
   return context.random(fmt::format("layer {}", repeat));
 }
-
-/// Figures of one thing over the repeats.
-struct Figures {
-  std::vector<double> zero_share, relative_l2, sqnr_db, median_row, worst_row, bias;
-};
-
-struct TensorPoint {
-  const Recipe* recipe = nullptr;
-  const CastProfile* policy = nullptr;
-  std::string tensor;
-  FormatId format = FormatId::e4m3fn;
-  Figures figures;
-};
-
-struct ProductPoint {
-  const Recipe* recipe = nullptr;
-  Product product = Product::forward;
-  bool exact = false;
-  Figures figures;
-  ProductError first;  ///< of the first repeat, for the picture of its tokens
-};
 
 ScaleBlock block_of(const Recipe& recipe, bool weight, std::size_t size) {
   if (!recipe.fine_scales) return kPerTensor;
@@ -225,7 +196,7 @@ Table product_table(const std::vector<ProductPoint>& points) {
 
 Table sweep_table(const std::vector<SweepPoint>& points) {
   Table table("gradient_zeros", "Share of a log-normal gradient that becomes zero",
-              {{"decades", "decades", "that the gradient spans, +-3 sigma"},
+              {{"decades", "decades", "that the gradient spans, ±3 σ"},
                {"row_share", "1", "share of the variance that is common to a token"},
                {"recipe", "", "which format and scales"},
                {"subnormals", "", "kept or flushed"},
@@ -271,7 +242,7 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
     plot.title = fmt::format("How much of a gradient becomes zero ({} x {} log-normal)",
                              s.shape.tokens, s.shape.outputs);
     plot.x.label = fmt::format(
-        "decades that the gradient spans (+-3 sigma; {:g} % of the variance common to a token)",
+        "decades that the gradient spans (±3 σ; {:g} % of the variance common to a token)",
         100.0 * s.shape.gradient_row_share);
   } else {
     plot.name = "zeros_against_row_share";
@@ -285,7 +256,8 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
         return p.over_decades == over_decades ? gradient_label(*p.recipe, *p.policy) : "";
       },
       [&](const SweepPoint& p) {
-        return std::pair(over_decades ? p.decades : 100.0 * p.row_share, 100.0 * p.zero_share.mean);
+        return std::tuple(over_decades ? p.decades : 100.0 * p.row_share, 100.0 * p.zero_share.mean,
+                          100.0 * p.zero_share.min, 100.0 * p.zero_share.max);
       },
       [](const SweepPoint& p) {
         const bool kept = p.policy->policy.subnormals == SubnormalPolicy::preserve;
@@ -333,38 +305,6 @@ HeatMap error_map(const Setup& s, const std::vector<ProductPoint>& points) {
   return map;
 }
 
-std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors,
-                         const CastProfile* policy) {
-  std::string figures;
-  for (const TensorPoint& p : tensors)
-    if (p.tensor == "gradient" && p.recipe->name != "hybrid" && p.policy == policy)
-      figures += fmt::format("{} {} % in {} with {}", figures.empty() ? "" : ",",
-                             interval_text(p.figures.zero_share, 100.0,
-                                           share_resolution(s.shape.tokens * s.shape.outputs)),
-                             short_name(format(p.recipe->backward)),
-                             p.recipe->fine_scales ? "fine scales" : "one scale");
-  return fmt::format(
-      "Share of a gradient's elements that become zero, subnormals {}:{} ({} x {} log-normal, {:g} "
-      "decades, fine scales 1 x {}; {}; repeats: {}).",
-      subnormal_name(policy->policy), figures, s.shape.tokens, s.shape.outputs,
-      s.shape.gradient_decades, s.product.tile, kIntervalMeaning, s.tensor_repeats);
-}
-
-std::string product_finding(const Setup& s, const Recipe& recipe,
-                            const std::vector<ProductPoint>& products) {
-  std::string figures;
-  for (const ProductPoint& p : products) {
-    if (p.exact || p.recipe != &recipe) continue;
-    figures += fmt::format("{} {} {} %", figures.empty() ? "" : ",", to_string(p.product),
-                           interval_text(p.figures.relative_l2, 100.0));
-    if (p.product == Product::input_gradient)
-      figures += fmt::format(" (worst token {} %)", interval_text(p.figures.worst_row, 100.0));
-  }
-  return fmt::format("{}: error of{} ({} tokens, {} inputs, {} outputs, repeats: {}).",
-                     recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
-                     s.repeats);
-}
-
 }  // namespace
 
 Results format_asymmetry(const RunContext& context) {
@@ -382,6 +322,7 @@ Results format_asymmetry(const RunContext& context) {
     results.findings.push_back(zero_finding(setup, tensors, policy));
   for (const Recipe& recipe : kRecipes)
     results.findings.push_back(product_finding(setup, recipe, products));
+  results.headline = headline_of(setup, tensors);
   return results;
 }
 

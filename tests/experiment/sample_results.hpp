@@ -26,7 +26,15 @@ inline Results sample_results(const RunContext& context) {
   series.y.push_back(0.0);
   plot.series = {series, {"none", {1.0}, {-1.0}, Series::Style::dashed}};
   const HeatMap map{"map", "Map", "x", "y", "share (%)", {"a", "b"}, {"c"}, {0.0, 2.0}, true};
-  return {{table}, {plot}, {map}, {"Error falls like 1/K <script>alert(1)</script>"}};
+  const Headline headline{.title = "Error <falls>",
+                          .sentence = "It falls from 1 % to 0.2 %.",
+                          .plot = "error_plot",
+                          .advice = "Take more K & wait.",
+                          .measure = "error",
+                          .failing = "1 %",
+                          .mitigation = "more K",
+                          .mitigated = "0.2 %"};
+  return {{table}, {plot}, {map}, {"Error falls like 1/K <script>alert(1)</script>"}, headline};
 }
 
 inline constexpr const char* kSampleToml = "question = \"Is it <so> & why?\"\nk = [128, 256, 512]";

@@ -122,10 +122,10 @@ TEST_CASE("an interval over repeats is Student's t of one more draw", "[experime
   CHECK(interval.mean == 2.0);
   CHECK(std::abs(interval.half_width - 9.925 * std::sqrt(4.0 / 3.0)) < 1e-12);
   CHECK(std::isnan(interval_of(std::vector{5.0}).half_width));
-  CHECK(interval_text(draws) == "2 +- 11");
-  CHECK(interval_text(draws, 100.0) == "200 +- 1.1e+03");
+  CHECK(interval_text(draws) == "2 ± 11");
+  CHECK(interval_text(draws, 100.0) == "200 ± 1.1e+03");
   CHECK(interval_text(std::vector{0.5}) == "0.5");
-  CHECK(interval_text(std::vector{0.0, 0.0}, 100.0, share_resolution(300)) == "0 +- 1");
+  CHECK(interval_text(std::vector{0.0, 0.0}, 100.0, share_resolution(300)) == "0 ± 1");
   CHECK(std::abs(student_t_995(11) - 3.106) < 0.011);
   CHECK(std::abs(student_t_995(20) - 2.845) < 0.002);
   CHECK(std::abs(student_t_995(1000) - 2.581) < 0.002);

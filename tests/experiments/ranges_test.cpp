@@ -61,6 +61,7 @@ const std::vector<Small>& small_forms() {
       {"auto-scaling",
        {"elements=32", "ranks=2,4", "repeats=2", "steps=40", "dynamics_ranks=2",
         "dynamics_elements=32", "settle_steps=5", "spike_period=10"}},
+      {"claims", {"ids=F1"}},
       {"cost", {"models=7b", "blocks=llama-7b", "sequences=512", "ranks=2"}},
       {"data-parallel", with_model({"workers=2", "samples=1"})},
       {"delayed-dynamics", {"steps=40", "elements=16", "histories=1,4", "period=10"}},

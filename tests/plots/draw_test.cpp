@@ -1,4 +1,5 @@
 #include "fp8lab/plots/draw.hpp"
+#include "fp8lab/plots/plot_json.hpp"
 
 #include <cmath>
 #include <limits>
@@ -94,6 +95,41 @@ TEST_CASE("plots leave out what an axis cannot show, and count it", "[experiment
   CHECK_THAT(script, contains("2 values ≤ 0 left out (log axis); 1 infinite value left out; "
                               "nothing to show of: gone"));
   CHECK_THAT(script, contains("set logscale y 10"));
+}
+
+TEST_CASE("a band is drawn where both of its edges can be", "[experiment]") {
+  const TemporaryFolder folder("band");
+  Plot plot{"p", "t", {"x"}, {"y", true}, {{"s", {1, 2, 3}, {2.0, 3.0, 4.0}}}};
+  plot.series[0].low = {1.0, 0.0, 3.5};
+  plot.series[0].high = {3.0, 5.0, 50.0};
+  write_plot(plot, folder.path());
+  CHECK(read_file(folder.path() / "p.dat") ==
+        "# t\n# x: x\n# y: y\n\n\n# s\n1 2 1 3\n2 3 nan nan\n3 4 3.5 50\n");
+  const std::string script = read_file(folder.path() / "p.gp");
+  CHECK_THAT(script, contains("using 1:3:4 with filledcurves"));
+  CHECK_THAT(script, contains("set yrange [0.88926438639462") && contains(":56.226248"));
+  REQUIRE(run_gnuplot(folder.path(), std::vector<std::string>{"p"}));
+  plot.series[0].high.pop_back();
+  CHECK_THROWS_WITH(write_plot(plot, folder.path()),
+                    contains("expected a band of 3 values, got 3 low and 2 high"));
+}
+
+TEST_CASE("a plot as data has every value", "[experiment]") {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Plot plot{"p", "title <i>", {"x", true, 2}, {"y"}, {{"s", {1, 2}, {0.1, kInfinity}}}};
+  CHECK(plot_json(plot) ==
+        R"({"schema":"fp8lab.plot.1","name":"p","title":"title <i>",)"
+        R"("x":{"label":"x","log":true,"base":2},"y":{"label":"y","log":false,"base":10},)"
+        R"("series":[{"label":"s","style":"lines_points","x":[1.0,2.0],"y":[0.1,null]}]})"
+        "\n");
+  plot.series[0].low = {0.05, 1.0};
+  plot.series[0].high = {0.2, 2.0};
+  CHECK_THAT(plot_json(plot), contains(R"("y":[0.1,null],"low":[0.05,1.0],"high":[0.2,2.0]}]})"));
+  const HeatMap map{"m", "t", "x", "y", "v", {"a", "b"}, {"c"}, {0.0, 2.0}, true};
+  CHECK(plot_json(map) ==
+        R"({"schema":"fp8lab.plot.1","name":"m","title":"t","x_label":"x","y_label":"y",)"
+        R"("value_label":"v","log":true,"columns":["a","b"],"rows":["c"],"values":[0.0,2.0]})"
+        "\n");
 }
 
 TEST_CASE("gnuplot draws plots and maps of every kind, empty ones too", "[experiment]") {

@@ -20,13 +20,19 @@ namespace fp8lab {
 
 /// How sums come about, as far as fast kernels tell units apart.
 enum class Arithmetic : std::uint8_t {
-  fused_steps,  ///< the fused truncated dot product of the model's parameters
-  halves,       ///< two fused steps an instruction, then an addition
-  sequential,   ///< one product at a time, every sum rounded
-  float32,      ///< one binary32 addition a product
-  exact,        ///< one rounding of the exact sum
-  exact_steps,  ///< one rounding a step of the exact sum of it and c
-  other,        ///< only the scalar step knows
+  fused_steps,    ///< the fused truncated dot product of the model's parameters
+  halves,         ///< two fused steps an instruction, then an addition
+  sequential,     ///< one product at a time, every sum rounded
+  float32,        ///< one binary32 addition a product
+  exact,          ///< one rounding of the exact sum
+  exact_steps,    ///< one rounding a step of the exact sum of it and c
+  multiply_adds,  ///< one binary32 fused multiply-add a product
+  flushed_pairs,  ///< binary32 sums of pairs of products, without subnormals
+  two_stage,      ///< aligned products, then their sum and c rounded down
+  even_odd,       ///< the same of even and odd products apart
+  scaled_steps,   ///< fused steps of products that scales shift before the alignment
+  scaled_groups,  ///< fused steps of scaled exact sums
+  other,          ///< only the scalar step knows
 };
 
 /// What tools want to know of a unit with its parameters.

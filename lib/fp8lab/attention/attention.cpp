@@ -9,7 +9,6 @@
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/gemm.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
 
 namespace fp8lab {
 namespace {
@@ -192,7 +191,7 @@ AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions&
 #pragma omp parallel for schedule(dynamic) num_threads(threads_of(options))
   for (std::int64_t i = 0; i < shape.heads * blocks; ++i)
     error.guard([&] {
-      const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
+      const FloatEnvironment of_thread;
       const std::int64_t head = i / blocks;
       const std::int64_t begin = i % blocks * options.q_tile;
       const std::int64_t rows = std::min(options.q_tile, shape.m - begin);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,12 +17,25 @@ namespace fp8lab {
 
 class Fabric;
 
+/// A run that shows one way to fail, at a glance: what a report begins with.
+struct Headline {
+  std::string title;       ///< the failure in a few words
+  std::string sentence;    ///< what was measured, one sentence with its figures
+  std::string plot;        ///< name of the run's plot that shows it
+  std::string advice;      ///< what to do about it, one sentence
+  std::string measure;     ///< what the two figures below are of
+  std::string failing;     ///< the figure without a remedy, with its unit
+  std::string mitigation;  ///< the remedy, in a few words
+  std::string mitigated;   ///< the figure with it, with its unit
+};
+
 /// Everything that a run leaves behind.
 struct Results {
   std::vector<Table> tables;
   std::vector<Plot> plots;
   std::vector<HeatMap> heat_maps;
   std::vector<std::string> findings;  ///< sentences with measured figures and their setup
+  std::optional<Headline> headline = std::nullopt;  ///< of experiments that show a failure mode
 };
 
 /// The inputs of one run. Results are a function of `parameters` and `seed`

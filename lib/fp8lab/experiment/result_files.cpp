@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "fp8lab/io/partial.hpp"
 #include "fp8lab/io/special_files.hpp"
 #include "fp8lab/plots/draw.hpp"
+#include "fp8lab/plots/plot_json.hpp"
 
 namespace fp8lab {
 namespace {
@@ -69,6 +71,17 @@ Json json_of(const Machine& machine) {
           {"compiler", machine.compiler}};
 }
 
+Json json_of(const Headline& headline) {
+  return {{"title", headline.title},
+          {"sentence", headline.sentence},
+          {"plot", headline.plot},
+          {"advice", headline.advice},
+          {"measure", headline.measure},
+          {"failing", headline.failing},
+          {"mitigation", headline.mitigation},
+          {"mitigated", headline.mitigated}};
+}
+
 Json header_of(const RunRecord& record) {
   Json json{{"schema", "fp8lab.result.1"}, {"experiment", record.experiment},
             {"question", record.question}, {"quick", record.quick},
@@ -108,7 +121,9 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
     require_unique(unique, "plot", plot.name);
     names.push_back(plot.name);
     staged.plots.push_back({{"name", plot.name}, {"title", plot.title}, {"kind", kind}});
-    if (plots == Plots::draw) write_plot(plot, folder);
+    if (plots == Plots::skip) return;
+    write_plot(plot, folder);
+    write_file(folder / (plot.name + ".json"), plot_json(plot));
   };
   for (const Plot& plot : results.plots) stage(plot, "plot");
   for (const HeatMap& map : results.heat_maps) stage(map, "heat_map");
@@ -118,7 +133,7 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
     staged.plots_note = "gnuplot was not found, so plots are scripts and data only";
   for (std::size_t i = 0; i < names.size(); ++i) {
     Json files = Json::array();
-    for (const char* ending : {".svg", ".png", ".gp", ".dat"})
+    for (const char* ending : {".svg", ".png", ".json", ".gp", ".dat"})
       if (fs::exists(folder / (names[i] + ending))) files.push_back(names[i] + ending);
     for (const auto& file : files) staged.files.push_back(file);
     staged.plots[i]["files"] = files;
@@ -194,6 +209,13 @@ WrittenRun write_results(const Results& results, const RunRecord& record, const 
 
   Json json = header_of(record);
   json["findings"] = results.findings;
+  if (results.headline) {
+    const bool drawn = std::ranges::any_of(
+        results.plots, [&](const Plot& plot) { return plot.name == results.headline->plot; });
+    require(drawn, "headline plot", "the name of a plot of this run",
+            fmt::format("'{}'", results.headline->plot));
+    json["headline"] = json_of(*results.headline);
+  }
   json["tables"] = staged.tables;
   json["plots"] = staged.plots;
   if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;

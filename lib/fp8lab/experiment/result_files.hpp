@@ -42,9 +42,11 @@ struct WrittenRun {
 /// result.json (`"schema": "fp8lab.result.1"`): experiment, question, quick,
 /// seed, parameters, command, version, git (absent outside a checkout), machine
 /// {cpu, cores, os, compiler}, threads, started (UTC), duration_seconds,
-/// findings, tables [{name, title, file, crc32, rows, columns [{name, unit,
-/// description}]}] (crc32 of the file's bytes, eight hex digits), plots [{name, title, kind,
-/// files}], plots_note (absent where plots are drawn), files.
+/// findings, headline {title, sentence, plot, advice, measure, failing, mitigation, mitigated}
+/// (absent but for experiments that show a failure mode), tables [{name, title, file, crc32, rows,
+/// columns [{name, unit, description}]}] (crc32 of the file's bytes, eight hex digits), plots
+/// [{name, title, kind, files}] (NAME.json is `plot_json`), plots_note (absent where plots are
+/// drawn), files.
 ///
 /// Throws `Error` naming the path and the reason for a folder that cannot be
 /// written, and for table or plot names that are no file names or come twice.

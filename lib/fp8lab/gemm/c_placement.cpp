@@ -4,34 +4,24 @@
 #include <cstddef>
 #include <vector>
 
-#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/parallel.hpp"
+#include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/reference.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab::gemm_detail {
 namespace {
 
-bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
-
-bool scaled_in_blocks(const GemmProblem& p) {
-  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
-         ScaleLookup(p.b_scales, p.b).varies_along_k();
-}
-
 /// d[i, j] = change(d[i, j], i, j) in FP32 to nearest.
 template <typename Change>
 void for_outputs(const GemmProblem& p, std::span<float> d, int threads, const Change& change) {
   const std::int64_t n = p.b.rows;
-#pragma omp parallel num_threads(threads)
-  {
-    const FloatEnvironment environment;
-#pragma omp for
-    for (std::int64_t i = 0; i < p.a.rows; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        float& value = d[static_cast<std::size_t>(i * n + j)];
-        value = change(value, i, j);
-      }
-  }
+  parallel_for(p.a.rows, threads, [&](std::int64_t i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      float& value = d[static_cast<std::size_t>(i * n + j)];
+      value = change(value, i, j);
+    }
+  });
 }
 
 /// The scales of the terms from `begin` on, in tiles of `k_block` terms, which divides theirs.
@@ -105,7 +95,8 @@ void end_with_c(const GemmProblem& p, std::span<float> d, Target target, int thr
 
 }  // namespace
 
-CPlacement passing_place(const GemmProblem& p) {
+CPlacement passing_place(const GemmProblem& given) {
+  const GemmProblem p = without_unit_scales(given);
   if (scaled(p) && !scaled_in_blocks(p)) return CPlacement::epilogue;
   return p.promotion_interval > 0 ? CPlacement::promoted_sum : CPlacement::accumulator;
 }
@@ -115,7 +106,9 @@ bool enters_in_passing(const GemmProblem& p) {
 }
 
 void gemm_with_c(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
-  if (c_placement(problem) == CPlacement::accumulator)
+  if (c_placement(problem) == CPlacement::accumulator && applies_scales(problem))
+    gemm_reference(problem, d, threads);
+  else if (c_placement(problem) == CPlacement::accumulator)
     begin_with_c(problem, d, target, threads);
   else
     end_with_c(problem, d, target, threads);

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <memory>
 
+#include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/c_placement.hpp"
 #include "fp8lab/gemm/halves.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
+#include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/tile.hpp"
 #include "fp8lab/gemm/turned.hpp"
 
@@ -26,8 +29,6 @@ constexpr std::int64_t kDotPanels = 1;  // B stays where it is, and is read once
 constexpr std::int64_t kPackedBytes = std::int64_t{16} << 20;
 constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kChunkRows = 512;
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Neighbouring panels over the same rows, so that a packed block of A is read
 /// from far away once for all of them.
@@ -110,13 +111,14 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
   FirstError error;
 #pragma omp parallel num_threads(threads)
   {
-    const ScopedRounding rounding(FE_TONEAREST);
+    const FloatEnvironment environment;
 #pragma omp for schedule(dynamic)
     for (std::int64_t i = 0; i < count; ++i)
       error.guard([&] {
         const std::int64_t row = i * kRowBlock;
-        blocks[static_cast<std::size_t>(i)] = std::make_unique<PackedRows<T>>(
-            job.kernels, job.plan, a, begin + row, std::min(kRowBlock, rows - row));
+        blocks[static_cast<std::size_t>(i)] =
+            std::make_unique<PackedRows<T>>(job.kernels, job.plan, a, begin + row,
+                                            std::min(kRowBlock, rows - row), job.a_unit_scales);
       });
     std::unique_ptr<TileRow<T>> tiles;
 #pragma omp for schedule(dynamic)
@@ -144,7 +146,7 @@ void choose_words(const GemmProblem& p, const KernelTable& kernels, int threads,
 }
 
 template <typename T>
-void multiply(const PlannedProduct& product, const KernelTable& kernels, std::span<float> d,
+void multiply(const PlannedProduct& product, const Kernels& kernels, std::span<float> d,
               int threads) {
   const Job<T> job(product, kernels);
   const std::int64_t m = product.problem.a.rows;
@@ -159,7 +161,7 @@ void multiply(const PlannedProduct& product, const KernelTable& kernels, std::sp
 }  // namespace
 
 void gemm_planned(PlannedProduct product, std::span<float> d, Target target, int threads) {
-  const KernelTable& kernels = *kernel_table(target);
+  const Kernels kernels{*kernel_table(target), unit_kernels(target)};
   choose_words(product.problem, kernels, threads, product.plan);
   if (product.plan.in_double())
     multiply<double>(product, kernels, d, threads);
@@ -167,6 +169,35 @@ void gemm_planned(PlannedProduct product, std::span<float> d, Target target, int
     multiply<float>(product, kernels, d, threads);
 }
 
+namespace {
+
+/// The plan for the problem's data: steps in 32-bit integers leave exponents that are far from 0 to
+/// binary64.
+Plan plan_for_data(const GemmProblem& p, Target target, int threads) {
+  const Plan plan = make_plan(p);
+  const RowSummary all_a = widest_row(format(p.a.format));
+  const RowSummary all_b = widest_row(format(p.b.format));
+  if (plan.method != Method::fused_words || kernel_takes(plan, all_a, all_b, p.a.k)) return plan;
+  const KernelTable& kernels = *kernel_table(target);
+  const RowSummary in_a = summarize<double>(kernels, p.a, threads);
+  const RowSummary in_b = summarize<double>(kernels, p.b, threads);
+  return kernel_takes(plan, in_a, in_b, p.a.k) ? plan : make_plan(p, false);
+}
+
+/// The product under an instruction that applies scales of its own, or could: they are 1 then.
+void gemm_scaled_by_unit(const GemmProblem& given, const Plan& plan, std::span<float> d,
+                         Target target, int threads) {
+  using Side = OperandScales::Side;
+  const BlockScaleRows scales(given);
+  const GemmProblem problem = without_unit_scales(given);
+  const bool groups = plan.method == Method::scaled_groups;
+  const std::int64_t terms = groups ? kGroupTerms : plan.terms;
+  const OperandScales a(problem, scales, Side::a, terms, groups);
+  const OperandScales b(problem, scales, Side::b, terms, groups);
+  gemm_planned({problem, problem, plan, &a, &b, &scales}, d, target, threads);
+}
+
+}  // namespace
 }  // namespace gemm_detail
 
 void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
@@ -176,12 +207,13 @@ void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target tar
   threads = team_size(threads);
   if (kernel_table(target) == nullptr || d.empty() || problem.a.k == 0)
     return gemm_reference(problem, d, threads);
-  if (applies_scales(problem)) return gemm_reference(problem, d, threads);
   if (!enters_in_passing(problem)) return gemm_with_c(problem, d, target, threads);
   if (runs_turned(problem)) return gemm_turned(problem, d, target, threads);
   if (runs_by_halves(problem)) return gemm_by_halves(problem, d, target, threads);
-  const Plan plan = make_plan(problem);
+  const Plan plan = plan_for_data(problem, target, threads);
   if (plan.method == Method::reference) return gemm_reference(problem, d, threads);
+  if (traits_of(problem.model).takes_scales)
+    return gemm_scaled_by_unit(problem, plan, d, target, threads);
   gemm_planned({problem, problem, plan}, d, target, threads);
 }
 

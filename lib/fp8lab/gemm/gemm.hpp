@@ -139,9 +139,9 @@ void gemm(const GemmProblem& problem, std::span<float> d, int threads = 0);
 void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target target,
                       int threads = 0);
 
-/// How vector targets compute the problem: "fused float", "fused double",
-/// "exact steps", "exact", "float32", "sequential", "fp16 halves", or "reference" where no
-/// kernel exists.
+/// How vector targets compute the problem: a method of the table in README.md beside this header
+/// ("fused float", "two stages" ...), or "reference" where no kernel exists. Data that a kernel
+/// does not take may run on another one.
 std::string_view gemm_method(const GemmProblem& problem);
 
 }  // namespace fp8lab

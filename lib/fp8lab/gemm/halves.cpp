@@ -7,10 +7,10 @@
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/aligned_array.hpp"
 #include "fp8lab/gemm/plan.hpp"
 #include "fp8lab/gemm/reference.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab::gemm_detail {
@@ -82,7 +82,7 @@ GemmProblem as_steps(const GemmProblem& given, const CodeMatrix& a, const CodeMa
 void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMatrix& b,
                      std::span<float> d, Target target, int threads) {
   const GemmProblem steps = as_steps(given, a, b);
-  Plan plan = make_plan(steps);
+  Plan plan = make_plan(steps, false);
   plan.promotes_to_half =
       given.model.output_format == FormatId::f16 && given.promotion_interval == 0;
   plan.separate_steps = given.model.halves_order == HalvesOrder::separate;
@@ -94,9 +94,8 @@ void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::
              Target target, int threads) {
   const ScaleLookup a_scales(p.a_scales, p.a);
   const ScaleLookup b_scales(p.b_scales, p.b);
-  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
-  const bool in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
-  const bool c_first = !scaled || in_blocks;
+  const bool in_blocks = scaled_in_blocks(p);
+  const bool c_first = !scaled(p) || in_blocks;
   GemmProblem part = p;
   part.c = nullptr;  // which is the epilogue's, or what the promoted sum starts from
   part.a_scales = part.b_scales = {};
@@ -105,13 +104,9 @@ void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::
   const auto c_at = [&](std::int64_t at) { return p.c == nullptr ? 0.0F : p.c[at]; };
   /// sums[i, j] = combine(sums[i, j], partial[i, j]) of all outputs.
   const auto for_outputs = [&](const auto& combine) {
-#pragma omp parallel num_threads(threads)
-    {
-      const ScopedRounding rounding(FE_TONEAREST);
-#pragma omp for
-      for (std::int64_t i = 0; i < p.a.rows; ++i)
-        for (std::int64_t j = 0; j < n; ++j) combine(i, j, static_cast<std::size_t>(i * n + j));
-    }
+    parallel_for(p.a.rows, threads, [&](std::int64_t i) {
+      for (std::int64_t j = 0; j < n; ++j) combine(i, j, static_cast<std::size_t>(i * n + j));
+    });
   };
   std::vector<float> sums(d.size(), 0.0F);
   std::vector<float> partial(d.size());
@@ -141,7 +136,7 @@ bool runs_by_halves(const GemmProblem& problem) {
   GemmProblem steps;
   steps.model = step_of_halves(problem.model);
   steps.a.format = steps.b.format = FormatId::f16;
-  const Plan plan = make_plan(steps);
+  const Plan plan = make_plan(steps, false);
   // Only fused steps meet in other ways than FP32 promotion.
   const bool fp32_promotion = problem.model.halves_order == HalvesOrder::chained &&
                               problem.model.output_format == FormatId::f32;
@@ -153,8 +148,7 @@ void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target targe
   const HalfCodes a(problem.a, terms, threads);
   const HalfCodes b(problem.b, terms, threads);
   // Scales along K have no kernel that adds separate steps first.
-  const bool in_blocks = ScaleLookup(problem.a_scales, problem.a).varies_along_k() ||
-                         ScaleLookup(problem.b_scales, problem.b).varies_along_k();
+  const bool in_blocks = scaled_in_blocks(problem);
   const bool every_instruction =
       problem.promotion_interval == terms &&
       !(in_blocks && problem.model.halves_order == HalvesOrder::separate);

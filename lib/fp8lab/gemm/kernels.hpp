@@ -191,7 +191,7 @@ struct RowCodes {
   std::uint32_t* signs = nullptr;
 };
 
-/// Fused steps of either type; need rounding toward zero (see ScopedRounding).
+/// Fused steps of either type; need rounding toward zero.
 struct FusedKernels {
   std::int64_t float_width = 0;   ///< columns of a panel of float kernels
   std::int64_t double_width = 0;  ///< columns of a panel of double kernels

@@ -1,7 +1,11 @@
 #include "fp8lab/gemm/pack.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+
+#include "fp8lab/core/ceil_divide.hpp"
+#include "fp8lab/gemm/operand_scales.hpp"
 
 namespace fp8lab::gemm_detail {
 namespace {
@@ -11,6 +15,30 @@ constexpr std::int64_t kCacheLine = 64;
 
 std::int64_t round_up(std::int64_t x, std::int64_t multiple) {
   return (x + multiple - 1) / multiple * multiple;
+}
+
+/// Codes below the smallest normal number become +0.
+template <typename Code>
+void flush(const Format& f, Code* codes, std::int64_t count) {
+  const auto magnitude = static_cast<Code>(f.magnitude_mask());
+  const auto smallest = static_cast<Code>(1u << f.mantissa_bits);
+  for (std::int64_t i = 0; i < count; ++i)
+    codes[i] = (codes[i] & magnitude) < smallest ? Code{0} : codes[i];
+}
+void flush_codes(const Format& f, unsigned char* codes, std::int64_t count) {
+  if (f.storage_bits == 8)
+    flush(f, codes, count);
+  else
+    flush(f, reinterpret_cast<std::uint16_t*>(codes), count);
+}
+
+/// Sets the codes from `first` up to `end` to -0.
+void fill_negative_zeros(const Format& f, unsigned char* codes, std::int64_t first,
+                         std::int64_t end) {
+  const std::uint32_t word = f.sign_mask() << (f.storage_bits == 32 ? 23 - f.mantissa_bits : 0);
+  const std::int64_t bytes = f.storage_bits / 8;
+  for (std::int64_t i = first; i < end; ++i)
+    std::memcpy(codes + i * bytes, &word, static_cast<std::size_t>(bytes));
 }
 
 template <typename Code>
@@ -81,12 +109,13 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
 }
 
 template <typename T>
-PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const CodeMatrix& a,
-                          std::int64_t begin, std::int64_t count)
+PackedRows<T>::PackedRows(const Kernels& kernels, const Plan& plan, const CodeMatrix& a,
+                          std::int64_t begin, std::int64_t count, const OperandScales* scales)
     : rows(count),
       steps((a.k + plan.terms - 1) / plan.terms),
       values(plan.dots.used() ? 0 : rows * steps * plan.terms + kMaxWidth),
-      exponents(plan.fused() && !plan.dots.used() ? rows * steps * plan.terms + kMaxWidth : 0),
+      exponents(plan.has_exponents() && !plan.dots.used() ? rows * steps * plan.terms + kMaxWidth
+                                                          : 0),
       signs(plan.fused() && !plan.dots.used() ? rows * steps : 0) {
   const Format& f = format(a.format);
   const CodeKernels<T>& code_kernels = kernels.codes<T>(f.storage_bits);
@@ -96,7 +125,12 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
   for (std::int64_t r = 0; r < rows; ++r) {
     unsigned char* row = codes.data() + r * stride * f.storage_bits / 8;
     gather_codes(a, begin + r, 0, a.k, stride, row);
-    summaries.push_back(summarize(f, code_kernels.row_range(row, a.k, layout)));
+    const RowSummary summary = summarize(f, code_kernels.row_range(row, a.k, layout));
+    summaries.push_back(scales == nullptr ? summary : scales->scaled(summary, begin + r));
+    if (plan.method == Method::flushed_pairs) flush_codes(f, row, a.k);
+    // What is after the last group must leave a sum of -0 alone.
+    if (plan.takes_everything())
+      fill_negative_zeros(f, row, ceil_divide(a.k, plan.group) * plan.group, steps * plan.terms);
   }
   if (plan.dots.used()) {
     dots = PackedDotRows({codes.data(), stride, rows, steps, plan.terms}, f, plan.dots,
@@ -114,16 +148,52 @@ PackedRows<T>::PackedRows(const KernelTable& kernels, const Plan& plan, const Co
              .values = values.data(),
              .exponents = exponents.data(),
              .signs = signs.data()});
+  if (scales != nullptr && plan.fused()) scale_steps(begin, plan.terms, *scales);
+  if (plan.in_words()) find_exponents(kernels.units->words, plan.terms, f.min_exponent());
 }
 
 template <typename T>
-PackedPanel<T>::PackedPanel(const KernelTable& kernels, const Plan& plan, const CodeMatrix& b,
-                            std::int64_t slab_steps, std::int64_t decoded_steps)
+void PackedRows<T>::find_exponents(const WordKernels& kernels, std::int64_t terms, int smallest) {
+  if constexpr (std::is_same_v<T, float>) {
+    const std::int64_t count = (rows * steps * terms + kMaxWidth) / kMaxWidth * kMaxWidth;
+    AlignedArray<std::uint8_t> bytes(count);
+    kernels.exponents(values.data(), count, smallest, bytes.data());
+    for (std::int64_t i = 0; i < count; ++i) exponents.data()[i] = bytes.data()[i] * 0x01010101u;
+  }
+}
+
+/// Multiplies each step by its scale, a power of two.
+template <typename T>
+void PackedRows<T>::scale_steps(std::int64_t begin, std::int64_t terms,
+                                const OperandScales& scales) {
+  for (std::int64_t step = 0; step < steps; ++step)
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const std::int64_t at = (step * rows + r) * terms;
+      const auto scale = static_cast<T>(scales.scale(step, begin + r));
+      for (std::int64_t t = 0; t < terms; ++t) values.data()[at + t] *= scale;
+      // Two 16-bit exponents a word, of binary64.
+      const auto change = static_cast<std::uint16_t>(scales.exponent(step, begin + r));
+      for (std::int64_t t = 0; t < terms; ++t) {
+        const std::uint32_t word = exponents.data()[at + t];
+        const auto next = static_cast<std::uint16_t>(word + change);
+        exponents.data()[at + t] = word == 0 ? 0 : next * 0x10001u;
+      }
+    }
+}
+
+template <typename T>
+PackedPanel<T>::PackedPanel(const Kernels& kernels, const Plan& plan, const CodeMatrix& b,
+                            std::int64_t slab_steps, std::int64_t decoded_steps,
+                            const OperandScales* scales)
     : kernels_(&kernels.codes<T>(format(b.format).storage_bits)),
       decode_kernels_(&kernels.decode<T>(format(b.format).storage_bits)),
+      unit_kernels_(kernels.units),
       b_(&b),
+      scales_(scales),
       terms_(plan.terms),
+      flushes_(plan.method == Method::flushed_pairs),
       fused_(plan.fused()),
+      has_exponents_(plan.has_exponents()),
       dots_(plan.dots.used()),
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
@@ -132,7 +202,7 @@ PackedPanel<T>::PackedPanel(const KernelTable& kernels, const Plan& plan, const 
       rows_((dots_ ? width_ : kGroup) * row_stride_ * code_bytes_),
       codes_(dots_ ? 0 : round_up(slab_steps * terms_, kGroup) * width_ * code_bytes_),
       values_(dots_ ? 0 : decoded_steps * terms_ * width_),
-      exponents_(fused_ && !dots_ ? decoded_steps * terms_ * width_ : 0),
+      exponents_(has_exponents_ && !dots_ ? decoded_steps * terms_ * width_ : 0),
       signs_(fused_ && !dots_ ? decoded_steps * width_ : 0),
       ranges_(static_cast<std::size_t>(width_)),
       largest_(dots_ ? width_ * kDotTerms : 0) {
@@ -150,7 +220,10 @@ void PackedPanel<T>::start(std::int64_t begin) {
 template <typename T>
 RowSummary PackedPanel<T>::summary(std::int64_t column) const {
   const Format& f = format(b_->format);
-  if (!dots_) return summarize(f, ranges_[static_cast<std::size_t>(column)]);
+  if (!dots_) {
+    const RowSummary codes = summarize(f, ranges_[static_cast<std::size_t>(column)]);
+    return scales_ == nullptr ? codes : scales_->scaled(codes, begin_ + column);
+  }
   const unsigned char* largest = largest_.data() + column * kDotTerms;
   unsigned char most = 0;
   for (std::int64_t i = 0; i < kDotTerms; ++i) most = std::max(most, largest[i]);
@@ -183,6 +256,7 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   }
   kernels_->column_ranges(codes_.data(), steps * terms_, code_layout(format(b_->format)),
                           ranges_.data());
+  if (flushes_) flush_codes(format(b_->format), codes_.data(), steps * terms_ * width_);
 }
 
 /// Codes stay where they are, unless kernels would read past their rows.
@@ -219,13 +293,47 @@ void PackedPanel<T>::decode(std::int64_t first, std::int64_t steps) {
        .values = values_.data(),
        .exponents = exponents_.data(),
        .signs = signs_.data()});
+  if (scales_ != nullptr && fused_) scale_steps(first, steps);
+  if (has_exponents_ && !fused_) find_exponents(steps);
+}
+
+template <typename T>
+void PackedPanel<T>::find_exponents(std::int64_t steps) {
+  if constexpr (std::is_same_v<T, float>)
+    unit_kernels_->words.exponents(values_.data(), steps * terms_ * width_,
+                                   format(b_->format).min_exponent(), exponents_.data());
+}
+
+/// Multiplies each column's step by its scale, a power of two.
+template <typename T>
+void PackedPanel<T>::scale_steps(std::int64_t first, std::int64_t steps) {
+  using Exponent = typename PackedTypes<T>::Exponent;
+  std::array<T, kMaxWidth> scale;
+  std::array<Exponent, kMaxWidth> change;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::int64_t j = 0; j < width_; ++j) {
+      const auto at = static_cast<std::size_t>(j);
+      scale[at] = static_cast<T>(scales_->scale(first + step, begin_ + j));
+      change[at] = static_cast<Exponent>(scales_->exponent(first + step, begin_ + j));
+    }
+    for (std::int64_t t = 0; t < terms_; ++t) {
+      T* values = values_.data() + (step * terms_ + t) * width_;
+      Exponent* exponents = exponents_.data() + (step * terms_ + t) * width_;
+      for (std::int64_t j = 0; j < width_; ++j) {
+        const auto at = static_cast<std::size_t>(j);
+        values[j] *= scale[at];
+        exponents[j] =
+            exponents[j] == 0 ? Exponent{0} : static_cast<Exponent>(exponents[j] + change[at]);
+      }
+    }
+  }
 }
 
 template <typename T>
 void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
   const std::int64_t offset = step - decoded_;
   block.b = values_.data() + offset * terms_ * width_;
-  block.b_exponents = exponents_.data() + (fused_ ? offset * terms_ * width_ : 0);
+  block.b_exponents = exponents_.data() + (has_exponents_ ? offset * terms_ * width_ : 0);
   block.b_signs = signs_.data() + (fused_ ? offset * width_ : 0);
 }
 

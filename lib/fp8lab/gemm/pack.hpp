@@ -9,8 +9,14 @@
 #include "fp8lab/gemm/dot_pack.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 #include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/unit_kernels.hpp"
 
 namespace fp8lab::gemm_detail {
+
+/// All kernels of one target.
+struct Kernels : KernelTable {
+  const UnitKernels* units = nullptr;
+};
 
 /// Where the fields of the format's codes are in its storage.
 CodeLayout code_layout(const Format& format);
@@ -30,8 +36,9 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int t
 /// Rows [begin, begin + rows) of A, all of K: see StepBlock.
 template <typename T>
 struct PackedRows {
-  PackedRows(const KernelTable& kernels, const Plan& plan, const CodeMatrix& a, std::int64_t begin,
-             std::int64_t count);
+  /// `scales`: of each step, if the instruction has such scales; null otherwise.
+  PackedRows(const Kernels& kernels, const Plan& plan, const CodeMatrix& a, std::int64_t begin,
+             std::int64_t count, const OperandScales* scales);
 
   std::int64_t rows;
   std::int64_t steps;
@@ -40,6 +47,10 @@ struct PackedRows {
   AlignedArray<std::uint32_t> signs;
   PackedDotRows dots;  ///< instead of the others, for dot kernels
   std::vector<RowSummary> summaries;
+
+ private:
+  void scale_steps(std::int64_t begin, std::int64_t terms, const OperandScales& scales);
+  void find_exponents(const WordKernels& kernels, std::int64_t terms, int smallest);
 };
 
 /// A panel of columns (rows of B), as wide as kernels want it, refilled for one
@@ -48,8 +59,8 @@ template <typename T>
 class PackedPanel {
  public:
   /// Loads at most `slab_steps` at a time and decodes at most `decoded_steps`.
-  PackedPanel(const KernelTable& kernels, const Plan& plan, const CodeMatrix& b,
-              std::int64_t slab_steps, std::int64_t decoded_steps);
+  PackedPanel(const Kernels& kernels, const Plan& plan, const CodeMatrix& b,
+              std::int64_t slab_steps, std::int64_t decoded_steps, const OperandScales* scales);
   /// Starts over with the columns from `begin`.
   void start(std::int64_t begin);
   /// Fetches the codes of steps [first, first + steps) and adds them to the columns' summaries.
@@ -65,13 +76,20 @@ class PackedPanel {
 
  private:
   void load_rows(std::int64_t first, std::int64_t steps);
+  void scale_steps(std::int64_t first, std::int64_t steps);
   void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
+
+  void find_exponents(std::int64_t steps);
 
   const CodeKernels<T>* kernels_;
   const DecodeKernels<T>* decode_kernels_;
+  const UnitKernels* unit_kernels_;
   const CodeMatrix* b_;
+  const OperandScales* scales_;
   std::int64_t terms_;
+  bool flushes_;
   bool fused_;
+  bool has_exponents_;
   bool dots_;
   bool copied_ = false;  ///< with dots: whether `rows_` has the codes that were loaded
   std::int64_t width_;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kStepOfPlainSums = 32;
 constexpr int kDoubleBits = 53;
+constexpr int kMostExactBits = 100;  // of sums in two words that follow the data
 
 int ceil_log2(std::int64_t x) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x - 1)));
@@ -36,6 +37,32 @@ constexpr bool kConvertsToNearest = true;
 #else
 constexpr bool kConvertsToNearest = false;
 #endif
+
+/// Whether the sum of a step fits 32-bit integers, in units of the last aligned bit: products are
+/// below 4 units of 2^F, c below 2.
+bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b) {
+  constexpr int kFloatBits = 24;  // of an exact product
+  const int f = m.alignment_fraction_bits;
+  return a.mantissa_bits + b.mantissa_bits + 2 <= kFloatBits && f <= 25 &&
+         (std::int64_t{4 * m.terms + 2} << f) < std::int64_t{1} << 31;
+}
+
+/// Whether fused steps have so few terms that what a step does besides its products counts more.
+bool fused_in_words(const AccumulatorModel& m, const Format& a, const Format& b) {
+  constexpr int kMostFloor = 60;  // bytes hold it
+  if (!fits_words(m, a, b) || m.min_alignment_exponent > kMostFloor) return false;
+  return m.output_format == FormatId::f32
+             ? m.rounding == RoundingMode::toward_zero
+             : kConvertsToNearest && m.rounding == RoundingMode::nearest_even;
+}
+
+Method two_stage_method(const AccumulatorModel& m, const Format& a, const Format& b,
+                        Method method) {
+  const int second = m.second_stage_fraction_bits;
+  return fits_words(m, a, b) && second >= m.alignment_fraction_bits && second <= 31
+             ? method
+             : Method::reference;
+}
 
 Method fused_method(const AccumulatorModel& m, const Format& a, const Format& b) {
   constexpr int kWordBits = 32;       // of the sign masks
@@ -85,19 +112,53 @@ Method sequential_method(const AccumulatorModel& m, const Format& a, const Forma
                                                       : Method::truncated_double;
 }
 
-Method choose(const AccumulatorModel& m, const Format& a, const Format& b) {
+/// Of a step whose operands are packed with their scales, which need binary64's exponents; what
+/// stands for zeros there is below any alignment from 2^-200 on.
+Method scaled_method(Method unscaled, const AccumulatorModel& m) {
+  const bool fused = unscaled == Method::fused_float || unscaled == Method::fused_double;
+  return fused && m.min_alignment_exponent >= -200 ? Method::fused_double : Method::reference;
+}
+
+/// Exact sums of groups of E2M1's products; their scaled terms have 12 + 8 bits and stay 11 above
+/// the alignment.
+Method scaled_groups_method(const AccumulatorModel& m) {
+  constexpr int kMostFraction = 36;
+  return m.rounding == RoundingMode::toward_zero && m.alignment_fraction_bits <= kMostFraction
+             ? Method::scaled_groups
+             : Method::reference;
+}
+
+Method choose(const AccumulatorModel& m, const Format& a, const Format& b, bool words) {
   if (!a.has_sign || !b.has_sign) return Method::reference;
   switch (traits_of(m).arithmetic) {
-    case Arithmetic::fused_steps:
-      return fused_method(m, a, b);
+    case Arithmetic::fused_steps: {
+      const Method method = fused_method(m, a, b);
+      return words && method == Method::fused_double && fused_in_words(m, a, b)
+                 ? Method::fused_words
+                 : method;
+    }
+    case Arithmetic::exact_steps:
+      return m.terms <= kStepOfPlainSums ? Method::checked_steps : Method::reference;
+    case Arithmetic::multiply_adds:
+      return Method::multiply_adds;
+    case Arithmetic::flushed_pairs:
+      return a.exponent_bits + a.mantissa_bits < 16 && b.exponent_bits + b.mantissa_bits < 16
+                 ? Method::flushed_pairs
+                 : Method::reference;
+    case Arithmetic::two_stage:
+      return two_stage_method(m, a, b, Method::two_stage);
+    case Arithmetic::even_odd:
+      return two_stage_method(m, a, b, Method::even_odd);
+    case Arithmetic::scaled_groups:
+      return scaled_groups_method(m);
     case Arithmetic::exact:
       return Method::exact;
     case Arithmetic::float32:
       return Method::float32;
     case Arithmetic::sequential:
       return sequential_method(m, a, b);
-    case Arithmetic::halves:       // halves.cpp puts them together
-    case Arithmetic::exact_steps:  // planned as fused steps
+    case Arithmetic::halves:        // halves.cpp puts them together
+    case Arithmetic::scaled_steps:  // planned as fused steps
     case Arithmetic::other:
       break;
   }
@@ -136,14 +197,23 @@ StepRounding step_rounding(const AccumulatorModel& m, bool in_double) {
           .c_exponent_floor = smallest_c + bias};
 }
 
-/// The model whose parameters the kernels take: an exact step is an alignment so wide that what
-/// it would drop is left to the reference.
+WordRounding word_rounding(const AccumulatorModel& m) {
+  const bool half = m.output_format == FormatId::f16;
+  const bool stored_half = half && m.half_c_exponent == HalfCExponent::stored;
+  return {.alignment_fraction_bits = m.alignment_fraction_bits,
+          .output_fraction_bits = m.output_fraction_bits,
+          .second_stage_fraction_bits = m.second_stage_fraction_bits,
+          .half_output = half,
+          .exponent_floor = std::max(kWordExponentFloor, m.min_alignment_exponent),
+          .c_exponent_floor = stored_half ? format(FormatId::f16).min_exponent() : -126};
+}
+
+/// The model whose parameters the kernels take.
 AccumulatorModel planned_model(const AccumulatorModel& model) {
-  constexpr int kWidest = 62;
   AccumulatorModel planned = model;
-  if (traits_of(model).arithmetic != Arithmetic::exact_steps) return planned;
-  planned.kind = AccumulationKind::fused_dot_product;
-  planned.alignment_fraction_bits = kWidest;
+  // Scales are in the packed operands, whose products are aligned like any other.
+  if (traits_of(model).arithmetic == Arithmetic::scaled_steps)
+    planned.kind = AccumulationKind::fused_dot_product;
   return planned;
 }
 
@@ -157,20 +227,30 @@ std::int64_t plain_terms(std::int64_t interval) {
 }  // namespace
 
 std::string_view to_string(Method method) {
-  constexpr std::array<std::string_view, 10> kNames{
-      "reference", "fused float", "fused double", "exact steps", "exact",
-      "float32",   "sequential",  "sequential",   "sequential",  "sequential"};
+  constexpr std::array<std::string_view, 17> kNames{
+      "reference",  "fused float",   "fused double",  "exact steps", "exact steps",
+      "exact",      "float32",       "sequential",    "sequential",  "sequential",
+      "sequential", "multiply-adds", "flushed pairs", "fused words", "two stages",
+      "two stages", "scaled groups"};
   return kNames[static_cast<std::size_t>(method)];
 }
 
-Plan make_plan(const GemmProblem& p) {
+Plan make_plan(const GemmProblem& p, bool words) {
   const AccumulatorModel model = planned_model(p.model);
   Plan plan;
-  plan.keeps_negative_zero = traits_of(p.model).arithmetic == Arithmetic::exact_steps;
-  plan.method = choose(model, format(p.a.format), format(p.b.format));
-  const bool plain =
-      plan.method == Method::exact || plan.method == Method::float32 || plan.sequential();
+  const bool scaled_steps = traits_of(p.model).arithmetic == Arithmetic::scaled_steps;
+  plan.method = choose(model, format(p.a.format), format(p.b.format), words && !scaled_steps);
+  if (scaled_steps) plan.method = scaled_method(plan.method, model);
+  plan.keeps_negative_zero = traits_of(p.model).arithmetic == Arithmetic::exact_steps ||
+                             plan.method == Method::two_stage || plan.method == Method::even_odd;
+  const bool plain = plan.method == Method::exact || plan.method == Method::float32 ||
+                     plan.takes_everything() || plan.sequential();
   plan.terms = plain ? plain_terms(p.promotion_interval) : model.terms;
+  if (plan.method == Method::flushed_pairs) plan.group = model.terms;
+  // Binary32's field of infinities is that of formats with its exponents.
+  plan.keeps_infinities = plan.takes_everything() && format(p.a.format).exponent_bits == 8 &&
+                          format(p.b.format).exponent_bits == 8;
+  plan.words_rounding = word_rounding(model);
   plan.rounding = step_rounding(model, plan.in_double());
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};
@@ -216,14 +296,24 @@ bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, st
     case Method::exact_steps:
       return top + ceil_log2(plan.terms) - low <= kDoubleBits && sum_top < 120 && low > -120 &&
              sum_top + 1 - plan.rounding.alignment_fraction_bits <= low;
+    case Method::checked_steps:
+      return sum_top < 120 && low > -120 && sum_top - low <= kMostExactBits;
     case Method::float32:
       return top < 127 && low >= -149;
+    case Method::scaled_groups:
+      return sum_top < 126;
+    case Method::fused_words:
+    case Method::two_stage:
+    case Method::even_odd:
+      // All sums are multiples of 2^(-60 - 31), which the least alignment keeps.
+      return low >= -60 && sum_top < 80 && a.largest <= 60 && b.largest <= 60;
     default:
       return true;
   }
 }
 
 bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
+  if (plan.takes_everything()) return true;
   if (c == 0.0F) return !(plan.keeps_negative_zero && std::signbit(c));
   if (plan.words.used())
     return std::fabs(c) < plan.words.limit && std::fmod(c, plan.words.lowest) == 0.0;
@@ -240,11 +330,21 @@ bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const Ro
       return exponent + 2 - f <= a.lowest + b.lowest &&
              exponent - 23 >= a.largest + b.largest - f && exponent > -100 && exponent < 120;
     }
+    case Method::checked_steps: {
+      // K's length is not known here: 24 bits of it are enough for any.
+      const int top = std::max(a.largest + b.largest + 2 + 24, exponent + 2);
+      const int low = std::min(a.lowest + b.lowest, exponent - 23);
+      return exponent < 120 && low > -120 && top - low <= kMostExactBits;
+    }
     case Method::truncated_float:
       return exponent - 23 >= -126 && exponent < 120;
     case Method::nearest_double:
       // c may have more bits than a sum: its first sum must be exact if products are the smaller.
       return exponent < 128 && exponent + 2 - (a.lowest + b.lowest) <= kDoubleBits;
+    case Method::fused_words:
+    case Method::two_stage:
+    case Method::even_odd:
+      return exponent >= -60 && exponent < 120;
     case Method::truncated_double:
     case Method::nearest_of_odd:
       return exponent < 128;

@@ -21,8 +21,6 @@ constexpr std::array<std::string_view, 5> kOrderNames{
 constexpr std::array<std::string_view, 4> kPlacementNames{"unnamed", "accumulator", "promoted_sum",
                                                           "epilogue"};
 
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 void validate_matrix(std::string_view name, const CodeMatrix& m, const AccumulatorModel& model) {
   require(m.rows >= 0 && m.k >= 0, name, "rows >= 0 and k >= 0",
           fmt::format("[{}, {}]", m.rows, m.k));
@@ -57,13 +55,6 @@ void validate_promotion(std::string_view name, const InverseScales& scales, cons
         fmt::format("a divisor of {}.k_block = {}, since the scale changes along K", name, k_block),
         fmt::format("{}", promotion_interval));
   }
-}
-
-bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
-
-bool scaled_as_a_whole(const GemmProblem& p) {
-  return scaled(p) && !ScaleLookup(p.a_scales, p.a).varies_along_k() &&
-         !ScaleLookup(p.b_scales, p.b).varies_along_k();
 }
 
 void validate_c_placement(const GemmProblem& p) {

@@ -1,14 +1,14 @@
 #include "fp8lab/gemm/reference.hpp"
-#include "fp8lab/core/first_error.hpp"
-#include "fp8lab/core/threads.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/gemm.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
@@ -35,8 +35,7 @@ float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
                         const BlockScaleRows& unit_scales) {
   const float c = p.c == nullptr ? 0.0F : p.c[row * p.b.rows + column];
   if (p.a.k == 0) return canonical(c);
-  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
-  const bool scaled_in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
+  const bool in_blocks = a_scales.varies_along_k() || b_scales.varies_along_k();
   const CPlacement place = c_placement(p);
   const float start = place == CPlacement::accumulator ? c : 0.0F;
   float sum = place == CPlacement::promoted_sum ? c : 0.0F;
@@ -50,13 +49,13 @@ float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
       const float partial = dot_product(
           p.model, a.subspan(k, count), b.subspan(k, count),
           unit_scales.at(row, column, at, static_cast<std::int64_t>(count)), k == 0 ? start : 0.0F);
-      sum = scaled_in_blocks ? scale_into(p.scale_order, partial, a_scales.at(row, at),
-                                          b_scales.at(column, at), sum)
-                             : canonical(sum + partial);
+      sum = in_blocks ? scale_into(p.scale_order, partial, a_scales.at(row, at),
+                                   b_scales.at(column, at), sum)
+                      : canonical(sum + partial);
     }
   }
   const bool c_last = p.c != nullptr && place == CPlacement::epilogue;
-  if (scaled && !scaled_in_blocks)
+  if (scaled(p) && !in_blocks)
     return scale_into(p.scale_order, sum, a_scales.at(row, 0), b_scales.at(column, 0),
                       c_last ? c : 0.0F);
   return canonical(c_last ? sum + c : sum);
@@ -80,7 +79,7 @@ void gemm_reference(const GemmProblem& given, std::span<float> d, int threads) {
 #pragma omp parallel for schedule(dynamic) num_threads(team_size(threads > 0 ? threads : 1))
   for (std::int64_t i = 0; i < m; ++i)
     error.guard([&] {
-      const gemm_detail::ScopedRounding rounding(FE_TONEAREST);
+      const FloatEnvironment environment;
       const std::vector<Unpacked> a = unpack_row(problem.a, i);
       for (std::int64_t j = 0; j < n; ++j)
         d[static_cast<std::size_t>(i * n + j)] = reference_element(

@@ -1,21 +1,46 @@
 #pragma once
-// Rounding modes inside kernels.
+// Floating-point modes inside kernels.
 
 #include <cfenv>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "fp8lab/core/float_environment.hpp"
 
 namespace fp8lab::gemm_detail {
 
-using ScopedRounding = FloatEnvironment;
-
-/// Rounds toward zero inside a ScopedRounding to nearest.
+/// Rounds toward zero inside a FloatEnvironment to nearest.
 class TowardZero {
  public:
   TowardZero() { std::fesetround(FE_TOWARDZERO); }
   ~TowardZero() { std::fesetround(FE_TONEAREST); }
   TowardZero(const TowardZero&) = delete;
   TowardZero& operator=(const TowardZero&) = delete;
+};
+
+/// The processor makes subnormal results zeros of their sign, where it can without changing
+/// operands; elsewhere the kernels do (see PairKernels).
+class FlushedResults {
+ public:
+  FlushedResults() {
+#if defined(__x86_64__)
+    constexpr unsigned kFlushToZero = 0x8000;
+    saved_ = _mm_getcsr();
+    _mm_setcsr(saved_ | kFlushToZero);
+#endif
+  }
+  ~FlushedResults() {
+#if defined(__x86_64__)
+    _mm_setcsr(saved_);
+#endif
+  }
+  FlushedResults(const FlushedResults&) = delete;
+  FlushedResults& operator=(const FlushedResults&) = delete;
+
+ private:
+  unsigned saved_ = 0;
 };
 
 }  // namespace fp8lab::gemm_detail

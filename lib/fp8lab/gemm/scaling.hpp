@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab {
@@ -35,7 +36,7 @@ class ScaleLookup {
       : values_(scales.values),
         row_block_(scales.row_block),
         k_block_(scales.k_block == 0 ? matrix.k : scales.k_block),
-        columns_(k_block_ == 0 ? 0 : (matrix.k + k_block_ - 1) / k_block_) {}
+        columns_(k_block_ == 0 ? 0 : ceil_divide(matrix.k, k_block_)) {}
 
   [[nodiscard]] bool varies_along_k() const { return !values_.empty() && columns_ > 1; }
   [[nodiscard]] float at(std::int64_t row, std::int64_t k) const {
@@ -49,5 +50,17 @@ class ScaleLookup {
   std::int64_t k_block_;
   std::int64_t columns_;
 };
+
+/// Whether either operand has scales.
+inline bool scaled(const GemmProblem& p) { return !p.a_scales.empty() || !p.b_scales.empty(); }
+
+/// Whether either operand's scales vary along K: each promoted partial sum then has its own.
+inline bool scaled_in_blocks(const GemmProblem& p) {
+  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
+         ScaleLookup(p.b_scales, p.b).varies_along_k();
+}
+
+/// Whether there are scales, and all of them are of the whole sum.
+inline bool scaled_as_a_whole(const GemmProblem& p) { return scaled(p) && !scaled_in_blocks(p); }
 
 }  // namespace fp8lab

@@ -28,7 +28,7 @@ T marked(float c) {
 }  // namespace
 
 template <typename T>
-Job<T>::Job(const PlannedProduct& product, const KernelTable& k)
+Job<T>::Job(const PlannedProduct& product, const Kernels& k)
     : problem(product.problem),
       specified(product.specified),
       kernels(k),
@@ -42,13 +42,17 @@ Job<T>::Job(const PlannedProduct& product, const KernelTable& k)
           plan.dots.used() || problem.a.rows > kFewRows
               ? slab_steps
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / plan.terms), slab_steps)),
-      scaled(!problem.a_scales.empty() || !problem.b_scales.empty()),
-      scaled_in_blocks(a_scales.varies_along_k() || b_scales.varies_along_k()) {}
+      scaled(fp8lab::scaled(problem)),
+      scaled_in_blocks(fp8lab::scaled_in_blocks(problem)),
+      a_unit_scales(product.a_unit_scales),
+      b_unit_scales(product.b_unit_scales),
+      specified_scales(product.specified_scales) {}
 
 template <typename T>
 Tile<T>::Tile(const Job<T>& job)
     : job_(job),
-      panel_(job.kernels, job.plan, job.problem.b, job.slab_steps, job.decoded_steps),
+      panel_(job.kernels, job.plan, job.problem.b, job.slab_steps, job.decoded_steps,
+             job.b_unit_scales),
       b_scales_(static_cast<std::size_t>(job.width)),
       partial_(static_cast<std::size_t>(job.width)) {}
 
@@ -58,7 +62,8 @@ float Tile<T>::start_value(std::int64_t row, std::int64_t column) const {
   const float c = job_.problem.c[(row_ + row) * job_.problem.b.rows + column_ + column];
   const Plan& plan = job_.plan;
   const bool in_fp32 = job_.promotes_from_c() && !plan.promotes_to_half;
-  if (!plan.rounding.half_output || !plan.fused() || in_fp32) return c;
+  const bool fused = plan.fused() || plan.method == Method::fused_words;
+  if (!plan.rounding.half_output || !fused || in_fp32) return c;
   const Format& half = format(FormatId::f16);
   return static_cast<float>(fp8lab::decode(half, encode(half, kNvidiaNosat, c)));
 }
@@ -99,6 +104,11 @@ void Tile<T>::load_c(std::int64_t rows) {
         final(r)[j] = c;
         continue;
       }
+      if (job_.plan.takes_everything()) {
+        const bool dropped = job_.plan.method == Method::flushed_pairs && std::fabs(c) < 0x1p-126F;
+        state(r)[j] = dropped ? T{0} : static_cast<T>(c);
+        continue;
+      }
       if (c == 0.0F || !std::isfinite(c)) continue;
       state(r)[j] = job_.plan.fused() ? marked<T>(c) : static_cast<T>(c);
     }
@@ -108,16 +118,28 @@ void Tile<T>::load_c(std::int64_t rows) {
 template <typename T>
 void Tile<T>::run_kernel(const StepBlock<T>& block) const {
   const Plan& plan = job_.plan;
-  const KernelTable& kernels = job_.kernels;
+  const Kernels& kernels = job_.kernels;
   if constexpr (std::is_same_v<T, float>) {
-    if (plan.method == Method::float32) return kernels.sums.plain_float(block);
+    if (plan.method == Method::float32 || plan.method == Method::multiply_adds)
+      return kernels.sums.plain_float(block);
+    if (plan.method == Method::two_stage)
+      return kernels.units->words.two_stage(block, plan.words_rounding);
+    if (plan.method == Method::even_odd)
+      return kernels.units->words.even_odd(block, plan.words_rounding);
+    if (plan.method == Method::flushed_pairs) {
+      const FlushedResults flushed;
+      return kernels.units->pairs.flushed(block, plan.group);
+    }
     const TowardZero rounding;
     if (plan.fused())
       kernels.fused.in_float(block, plan.rounding);
+    else if (plan.method == Method::fused_words)
+      kernels.units->words.fused(block, plan.words_rounding);
     else
       kernels.sequential.truncated_float(block, plan.sums);
   } else {
     if (plan.method == Method::exact && !plan.words.used()) return kernels.sums.plain_double(block);
+    if (plan.method == Method::checked_steps) return kernels.units->checked.exact_steps(block);
     if (plan.method == Method::nearest_double)
       return kernels.sequential.nearest_double(block, plan.sums);
     const TowardZero rounding;
@@ -144,14 +166,33 @@ void Tile<T>::run_steps(const PackedRows<T>& block, std::int64_t row, std::int64
   s.steps = steps;
   s.terms = job_.plan.terms;
   s.a = block.values.data() + first * block.rows * s.terms;
-  if (job_.plan.fused()) {
+  if (job_.plan.has_exponents())
     s.a_exponents = block.exponents.data() + first * block.rows * s.terms;
-    s.a_signs = block.signs.data() + first * block.rows;
-  }
+  if (job_.plan.fused()) s.a_signs = block.signs.data() + first * block.rows;
   panel_.place(s, first);
   s.state = state(row);
   if (job_.two_word_sums()) s.low_state = low_state(row);
-  run_kernel(s);
+  if (job_.plan.method == Method::scaled_groups)
+    run_groups(s, row, first);
+  else
+    run_kernel(s);
+}
+
+template <typename T>
+void Tile<T>::run_groups(const StepBlock<T>& block, std::int64_t row, std::int64_t first) const {
+  if constexpr (std::is_same_v<T, float>) {
+    const Plan& plan = job_.plan;
+    const std::int64_t group = first * (plan.terms / kGroupTerms);
+    const TowardZero rounding;
+    job_.kernels.units->groups.scaled(
+        {.steps = block,
+         .a = job_.a_unit_scales->from(group, row_ + row),
+         .b = job_.b_unit_scales->from(group, column_),
+         .alignment_fraction_bits = plan.words_rounding.alignment_fraction_bits,
+         .output_fraction_bits = plan.words_rounding.output_fraction_bits,
+         .exponent_floor =
+             std::max(job_.problem.model.min_alignment_exponent, kDoubleExponentFloor - 1023)});
+  }
 }
 
 template <typename T>
@@ -196,10 +237,13 @@ void Tile<T>::extract(std::int64_t row, const float* c, float* out) const {
   const T* from = state(row);
   if constexpr (std::is_same_v<T, float>) {
     const bool fused = job_.plan.fused();
+    const bool plain =
+        job_.plan.method == Method::float32 || job_.plan.method == Method::truncated_float;
     for (std::int64_t j = 0; j < job_.width; ++j)
       // Fused states carry a mark in the lowest bit; a plain sum of zero is +0.
-      out[j] = fused ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(from[j]) & ~1u)
-                     : from[j] + 0.0F;
+      out[j] = fused   ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(from[j]) & ~1u)
+               : plain ? from[j] + 0.0F
+                       : canonical(from[j]);
   } else if (job_.plan.method == Method::exact) {
     const TowardZero rounding;
     if (job_.two_word_sums())
@@ -290,8 +334,10 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
     b_summaries.push_back(panel_.summary(j));
     worst_b.add(b_summaries.back());
   }
-  const bool special = worst_a.nan || worst_a.infinite || worst_b.nan || worst_b.infinite;
-  if (!special && !job_.starts_from_c() && !job_.marks_overflow() &&
+  const bool nan = worst_a.nan || worst_b.nan;
+  const bool special = !job_.plan.keeps_infinities && (worst_a.infinite || worst_b.infinite);
+  const bool checks_c = job_.starts_from_c() && !job_.plan.takes_everything();
+  if (!nan && !special && !checks_c && !job_.marks_overflow() &&
       kernel_takes(job_.plan, worst_a, worst_b, p.a.k))
     return;
 
@@ -307,7 +353,8 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
         continue;
       }
       const bool overflowed = job_.marks_overflow() && std::isnan(d[static_cast<std::size_t>(at)]);
-      if (!overflowed && !a.infinite && !b.infinite && kernel_takes(job_.plan, a, b, p.a.k) &&
+      const bool infinite = !job_.plan.keeps_infinities && (a.infinite || b.infinite);
+      if (!overflowed && !infinite && kernel_takes(job_.plan, a, b, p.a.k) &&
           (!job_.starts_from_c() || kernel_takes_start(job_.plan, start_value(row + r, j), a, b)))
         continue;
       auto& b_row = b_rows[static_cast<std::size_t>(j)];
@@ -315,7 +362,8 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
       if (a_row.empty()) a_row = unpack_row(given.a, row_ + row + r);
       if (b_row.empty()) b_row = unpack_row(given.b, column_ + j);
       d[static_cast<std::size_t>(at)] = reference_element(
-          given, job_.a_scales, job_.b_scales, a_row, b_row, row_ + row + r, column_ + j);
+          given, job_.a_scales, job_.b_scales, a_row, b_row, row_ + row + r, column_ + j,
+          job_.specified_scales == nullptr ? BlockScaleRows{} : *job_.specified_scales);
     }
   }
 }

@@ -8,20 +8,22 @@
 
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
+#include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/pack.hpp"
 #include "fp8lab/gemm/plan.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/gemm/unit_kernels.hpp"
 
 namespace fp8lab::gemm_detail {
 
 /// What is the same for all tiles of one product.
 template <typename T>
 struct Job {
-  Job(const PlannedProduct& product, const KernelTable& k);
+  Job(const PlannedProduct& product, const Kernels& k);
 
   const GemmProblem& problem;
   const GemmProblem& specified;  ///< what the reference computes: see PlannedProduct
-  const KernelTable& kernels;
+  const Kernels& kernels;
   Plan plan;
   ScaleLookup a_scales;
   ScaleLookup b_scales;
@@ -31,6 +33,9 @@ struct Job {
   std::int64_t decoded_steps;  ///< of these that it decodes at a time
   bool scaled;
   bool scaled_in_blocks;
+  const OperandScales* a_unit_scales;
+  const OperandScales* b_unit_scales;
+  const BlockScaleRows* specified_scales;
 
   /// C is what FP32 promotion adds to.
   [[nodiscard]] bool promotes_from_c() const {
@@ -53,7 +58,7 @@ struct Job {
   }
 };
 
-/// Runs inside a ScopedRounding to nearest.
+/// Runs inside a FloatEnvironment to nearest.
 template <typename T>
 class Tile {
  public:
@@ -74,6 +79,7 @@ class Tile {
  private:
   void load_c(std::int64_t rows);
   void run_kernel(const StepBlock<T>& block) const;
+  void run_groups(const StepBlock<T>& block, std::int64_t row, std::int64_t first) const;
   void run_steps(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                  std::int64_t steps);
   void run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,

@@ -70,6 +70,11 @@ std::string data_of(const Plot& plot, std::vector<Drawable>& drawables, LeftOut&
     require(series.x.size() == series.y.size(),
             fmt::format("plot {}: series '{}'", plot.name, series.label),
             fmt::format("{} y values", series.x.size()), std::to_string(series.y.size()));
+    const std::size_t band = series.low.empty() && series.high.empty() ? 0 : series.x.size();
+    require(series.low.size() == band && series.high.size() == band,
+            fmt::format("plot {}: series '{}'", plot.name, series.label),
+            fmt::format("a band of {} values", series.x.size()),
+            fmt::format("{} low and {} high", series.low.size(), series.high.size()));
     std::string block = fmt::format("\n\n# {}\n", one_line(series.label));
     std::size_t shown = 0;
     for (std::size_t i = 0; i < series.x.size(); ++i) {
@@ -77,7 +82,12 @@ std::string data_of(const Plot& plot, std::vector<Drawable>& drawables, LeftOut&
       left_out.count(plot.y, series.y[i]);
       const bool show = can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]);
       shown += show ? 1 : 0;
-      block += show ? fmt::format("{} {}\n", series.x[i], series.y[i]) : "nan nan\n";
+      const bool banded =
+          show && band > 0 && can_show(plot.y, series.low[i]) && can_show(plot.y, series.high[i]);
+      block += show ? fmt::format("{} {}", series.x[i], series.y[i]) : "nan nan";
+      if (band > 0)
+        block += banded ? fmt::format(" {} {}", series.low[i], series.high[i]) : " nan nan";
+      block += '\n';
     }
     drawables.push_back({&series, shown});
     if (shown > 0) data += block;
@@ -140,7 +150,11 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
 
   std::string body = title_script(plot.title, note);
   body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x), 0.1));
-  body += axis_script("y", plot.y, lay_out(plot.y, shown_values(plot, &Series::y), 0.4));
+  std::vector<double> heights = shown_values(plot, &Series::y);
+  for (const Series& series : plot.series)
+    for (const auto* edge : {&series.low, &series.high})
+      heights.insert(heights.end(), edge->begin(), edge->end());
+  body += axis_script("y", plot.y, lay_out(plot.y, heights, 0.4));
   body += key_script(plot);
   body +=
       "set grid xtics ytics back lt 1 lw 1 lc rgb '#e0e0e0'\n"
@@ -149,6 +163,11 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
   std::size_t block = 0;
   for (std::size_t i = 0; i < drawables.size(); ++i) {
     if (drawables[i].shown == 0) continue;
+    if (!drawables[i].series->low.empty())
+      curves.push_back(fmt::format(
+          "  '{}.dat' index {} using 1:3:4 with filledcurves lc rgb '{}' fs transparent "
+          "solid 0.18 noborder notitle",
+          plot.name, block, kColours[i % kColours.size()]));
     curves.push_back(fmt::format("  '{}.dat' index {} using 1:2 {} title {}", plot.name, block++,
                                  style_of(*drawables[i].series, i),
                                  enhanced(drawables[i].series->label)));

@@ -12,6 +12,10 @@ struct Series {
   std::vector<double> x;
   std::vector<double> y;  ///< as long as x; NaN leaves a gap
   Style style = Style::lines_points;
+  /// A band around the curve, least and most at each x: both empty, or both as long as x. A value
+  /// that is not finite, or that a log axis cannot show, leaves a gap in the band.
+  std::vector<double> low{};
+  std::vector<double> high{};
 };
 
 struct Axis {

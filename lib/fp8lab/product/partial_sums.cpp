@@ -7,11 +7,6 @@
 
 namespace fp8lab {
 
-bool scaled_in_blocks(const GemmProblem& p) {
-  return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
-         ScaleLookup(p.b_scales, p.b).varies_along_k();
-}
-
 void refine_scales(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block,
                    Product& product) {
   if (scales.empty() || !ScaleLookup(scales, m).varies_along_k()) return;
@@ -37,7 +32,7 @@ void begin_with_c(Product& part, const GemmProblem& whole) {
 
 void scale_sums(const GemmProblem& p, std::vector<float>& sums) {
   const bool c_last = enters_at(p, CPlacement::epilogue);
-  const bool scaled_last = (!p.a_scales.empty() || !p.b_scales.empty()) && !scaled_in_blocks(p);
+  const bool scaled_last = scaled_as_a_whole(p);
   if (!c_last && !scaled_last) return;
   const ScaleLookup a(p.a_scales, p.a);
   const ScaleLookup b(p.b_scales, p.b);

@@ -7,9 +7,6 @@
 
 namespace fp8lab {
 
-/// Scales of either operand change along K.
-bool scaled_in_blocks(const GemmProblem& problem);
-
 /// C enters this product there.
 bool enters_at(const GemmProblem& problem, CPlacement place);
 

@@ -198,7 +198,7 @@ std::optional<std::vector<float>> compute_in_intervals(const Product& product,
     return std::nullopt;
   const ScaleLookup a(p.a_scales, p.a);
   const ScaleLookup b(p.b_scales, p.b);
-  const bool in_blocks = a.varies_along_k() || b.varies_along_k();
+  const bool in_blocks = scaled_in_blocks(p);
   const auto c = [&](CPlacement place, std::int64_t at) {
     return p.c != nullptr && c_placement(p) == place ? p.c[at] : 0.0F;
   };

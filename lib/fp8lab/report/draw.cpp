@@ -9,6 +9,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/partial.hpp"
 #include "fp8lab/plots/draw.hpp"
+#include "fp8lab/plots/plot_json.hpp"
 #include "fp8lab/report/plots.hpp"
 
 namespace fp8lab {
@@ -20,7 +21,7 @@ void add_sweep_plots(StoredRun& sweep) {
     names.push_back(fmt::format("plot{}", names.size() + 1));
     plot.name = names.back();
     write_plot(plot, folder.path());
-    sweep.plots.push_back({plot.name, plot.title, ""});
+    sweep.plots.push_back({plot.name, plot.title, "", plot_json(plot)});
   };
   for (const StoredTable& table : sweep.tables) {
     ChosenPlots chosen = choose_plots(table);

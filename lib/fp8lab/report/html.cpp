@@ -33,6 +33,13 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
+/// The data of a line plot, which the page's script draws: no text of a label may end the element.
+std::string html_plot_data(std::string_view json) {
+  std::string data;
+  for (const char c : json) data += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  return "<script type=\"application/json\">" + data + "</script>";
+}
+
 }  // namespace
 
 std::string html_escaped(std::string_view text) {
@@ -132,6 +139,12 @@ std::string html_table(const StoredTable& table) {
 }
 
 std::string html_figure(const StoredPlot& plot) {
+  if (plot.json.find("\"series\"") != std::string::npos)
+    return fmt::format(
+        "<figure>{}<noscript>This plot needs the page's script; {}.svg is the same "
+        "picture.</noscript>"
+        "</figure>\n",
+        html_plot_data(plot.json), html_escaped(plot.name));
   if (plot.svg.empty()) return "";
   return fmt::format(
       "<figure><img width=900 height=560 alt=\"{}\" "

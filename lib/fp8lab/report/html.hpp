@@ -35,7 +35,8 @@ std::string html_columns(std::span<const Column> columns);
 
 std::string html_table(const StoredTable& table);
 
-/// A picture; nothing where none was drawn.
+/// A line plot as data, which the page's script draws, or a picture; nothing where there is neither
+/// (an older folder has pictures alone).
 std::string html_figure(const StoredPlot& plot);
 
 std::string html_list(std::span<const std::string> sentences);

@@ -60,12 +60,24 @@ StoredTable read_table(const fs::path& folder, const JsonNode& node) {
 }
 
 StoredPlot read_plot(const fs::path& folder, const JsonNode& node) {
-  StoredPlot plot{node["name"].text(), node["title"].text(), ""};
+  StoredPlot plot{node["name"].text(), node["title"].text(), "", ""};
   for (const JsonNode& element : node["files"].elements()) {
     const std::string file = element.file_name();
     if (file.ends_with(".svg")) plot.svg = read_file(folder / file);
+    if (file.ends_with(".json")) plot.json = read_file(folder / file);
   }
   return plot;
+}
+
+Headline read_headline(const JsonNode& node) {
+  return {.title = node["title"].text(),
+          .sentence = node["sentence"].text(),
+          .plot = node["plot"].text(),
+          .advice = node["advice"].text(),
+          .measure = node["measure"].text(),
+          .failing = node["failing"].text(),
+          .mitigation = node["mitigation"].text(),
+          .mitigated = node["mitigated"].text()};
 }
 
 StoredPairs facts_of(const JsonNode& root) {
@@ -98,6 +110,7 @@ StoredRun read_experiment(const fs::path& folder) {
   run.command = root["command"].text();
   for (const JsonNode& finding : root["findings"].elements())
     run.findings.push_back(finding.text());
+  if (root.has("headline")) run.headline = read_headline(root["headline"]);
   run.parameters = root["parameters"].members();
   run.facts = facts_of(root);
   for (const JsonNode& table : root["tables"].elements())

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fp8lab/experiment/table.hpp"
+#include "fp8lab/experiment/experiment.hpp"
 
 namespace fp8lab {
 
@@ -26,7 +26,8 @@ struct StoredTable {
 struct StoredPlot {
   std::string name;
   std::string title;
-  std::string svg;  ///< the picture's text; empty where none was drawn
+  std::string svg;   ///< the picture's text; empty where none was drawn
+  std::string json;  ///< `plot_json`; empty where it was not kept
 };
 
 /// Pairs are (name, value) for people, in the order of the file.
@@ -41,6 +42,7 @@ struct StoredRun {
   bool sweep = false;
   std::string command;
   std::vector<std::string> findings;
+  std::optional<Headline> headline;
   StoredPairs parameters;
   StoredPairs facts;  ///< seed, version, machine, time
   std::vector<StoredTable> tables;

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "fp8lab/report/first_screen.hpp"
 #include "fp8lab/report/html.hpp"
 
 namespace fp8lab {
@@ -25,7 +26,7 @@ std::string counted(std::size_t count, std::string_view noun) {
 }
 
 std::string summary_of(std::span<const StoredRun> runs) {
-  std::string html = "<section id=summary>\n<h2>What was found</h2>\n";
+  std::string html = "<section id=summary>\n<h2>Findings of each experiment</h2>\n";
   for (std::size_t i = 0; i < runs.size(); ++i)
     html += fmt::format("<h3><a href=\"#run-{}\">{}</a>{}</h3>\n<p class=quiet>{}</p>\n{}", i + 1,
                         html_escaped(runs[i].experiment), html_badges(runs[i]),
@@ -34,19 +35,20 @@ std::string summary_of(std::span<const StoredRun> runs) {
 }
 
 std::string contents_of(std::span<const StoredRun> runs) {
-  std::string html = "<nav aria-label=Contents><strong>Contents</strong><ol>\n";
+  std::string html;
   for (std::size_t i = 0; i < runs.size(); ++i)
     html +=
         fmt::format("<li><a href=\"#run-{}\">{}</a>{}: {}, {}</li>\n", i + 1,
                     html_escaped(runs[i].experiment), html_badges(runs[i]),
                     counted(runs[i].plots.size(), "plot"), counted(runs[i].tables.size(), "table"));
-  return html + "</ol></nav>\n";
+  return fmt::format("<nav aria-label=Contents>{}</nav>\n",
+                     html_fold(false, "Contents", "<ol>\n" + html + "</ol>"));
 }
 
 }  // namespace
 
 std::string html_report(std::span<const StoredRun> runs) {
-  std::string body = summary_of(runs) + contents_of(runs);
+  std::string body = contents_of(runs) + html_failures(runs) + html_claims(runs) + summary_of(runs);
   // Ids count, since one experiment may come twice, with other parameters.
   for (std::size_t i = 0; i < runs.size(); ++i)
     body += fmt::format(

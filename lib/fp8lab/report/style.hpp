@@ -1,5 +1,5 @@
 #pragma once
-// The report's style sheet and its only script: page.css and page.js, embedded by the build.
+// The report's style sheet and its scripts: page.css, page.js and plot.js, embedded by the build.
 
 #include <string_view>
 
@@ -7,11 +7,11 @@ namespace fp8lab {
 
 extern const std::string_view kReportCss;
 
-/// Sorts a table by the column whose heading is pressed, and opens what is
-/// folded before the page is printed.
+/// Sorts a table by the column whose heading is pressed, opens what is folded before the page is
+/// printed, and draws line plots from their data, with values on pointing and zoom.
 extern const std::string_view kReportScript;
 
-/// The source by which a Content-Security-Policy allows that script and no other.
+/// The source by which a Content-Security-Policy allows that text and no other.
 extern const std::string_view kReportScriptHash;
 
 }  // namespace fp8lab

@@ -2,9 +2,9 @@
 
 #include <cfenv>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/backend.hpp"
-#include "fp8lab/gemm/rounding_scope.hpp"
 
 namespace fp8lab {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// Row `row` of `q`, whose element (row, c) is x[row * row_stride + c * stride].
 void scale_row(ScaleRule rule, const QuantizedTensor& q, std::int64_t row, const float* x,
                std::int64_t stride, float* values) {
-  const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+  const FloatEnvironment environment;
   const std::int64_t first_tile = row / q.row_block * q.tile_columns();
   for (std::int64_t c = 0; c < q.k; ++c) {
     const auto tile = static_cast<std::size_t>(first_tile + c / q.k_block);
@@ -44,7 +44,7 @@ void recast_on_backend(FormatId format, const CastPolicy& policy, std::span<cons
   std::vector<float> values;
   values.reserve(x.size());
   {
-    const gemm_detail::ScopedRounding nearest(FE_TONEAREST);
+    const FloatEnvironment environment;
     const ScaleRule rule = divide ? ScaleRule::deepseek : ScaleRule::unit;
     for (const float v : x) values.push_back(scaled_element(rule, v, scale));
   }

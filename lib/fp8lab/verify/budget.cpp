@@ -91,8 +91,7 @@ bool has_nan_scale(const BlockScales& scales) {
 BoundedSum scaled_sum(const GemmProblem& p, const BoundedSum& sum, std::int64_t row,
                       std::int64_t column) {
   const Scales scales{{p.a_scales, p.a}, {p.b_scales, p.b}};
-  const bool scaled = !p.a_scales.empty() || !p.b_scales.empty();
-  const bool scaled_last = scaled && !scales.a.varies_along_k() && !scales.b.varies_along_k();
+  const bool scaled_last = scaled_as_a_whole(p);
   const bool c_last = p.c != nullptr && c_placement(p) == CPlacement::epilogue;
   if (!scaled_last && !c_last) return sum;
   BoundedSum out{c_last ? p.c[row * p.b.rows + column] : 0.0, 0.0};
@@ -109,7 +108,7 @@ BoundedSum accumulate(const GemmProblem& given, const Row& a, const Row& b, std:
   if (p.a.k == 0) return {c, 0.0};
   const BlockScales all_scales = unit_scales.at(row, column, 0, p.a.k);
   if (has_nan_scale(all_scales)) return {.overflows = true};
-  const bool in_blocks = scales.a.varies_along_k() || scales.b.varies_along_k();
+  const bool in_blocks = scaled_in_blocks(p);
   const CPlacement place = c_placement(p);
   const double start = place == CPlacement::accumulator ? c : 0.0;
   BoundedSum final{place == CPlacement::promoted_sum ? c : 0.0, 0.0};

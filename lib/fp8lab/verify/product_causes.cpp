@@ -266,11 +266,7 @@ class ProductHypotheses {
               });
   }
 
-  [[nodiscard]] bool scaled_in_blocks() const {
-    const GemmProblem& p = sampled_.problem;
-    return ScaleLookup(p.a_scales, p.a).varies_along_k() ||
-           ScaleLookup(p.b_scales, p.b).varies_along_k();
-  }
+  [[nodiscard]] bool scaled_in_blocks() const { return fp8lab::scaled_in_blocks(sampled_.problem); }
 
   void promotions() {
     add("missing_promotion", "the first promotion does not happen", compute_missing_promotion);

@@ -36,7 +36,7 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
 class EvenOddDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    return two_stage_traits(model);
+    return two_stage_traits(model, Arithmetic::even_odd);
   }
   void validate(const AccumulatorModel& model) const override { validate_two_stage(model); }
   [[nodiscard]] bool takes(const Format& operand) const override {

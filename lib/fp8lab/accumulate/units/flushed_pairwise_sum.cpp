@@ -46,7 +46,10 @@ float group_sum(int terms, std::span<const Unpacked> a, std::span<const Unpacked
 class FlushedPairwiseSum final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.has_steps = true, .rounds_sums = true, .cut_fraction_bits = 24};
+    return {.arithmetic = Arithmetic::flushed_pairs,
+            .has_steps = true,
+            .rounds_sums = true,
+            .cut_fraction_bits = 24};
   }
 
   void validate(const AccumulatorModel& m) const override {

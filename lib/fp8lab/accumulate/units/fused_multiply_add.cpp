@@ -24,7 +24,7 @@ float fused_multiply_add(const Unpacked& a, const Unpacked& b, float c) {
 class FusedMultiplyAdd final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
-    return {.cut_fraction_bits = 24};
+    return {.arithmetic = Arithmetic::multiply_adds, .cut_fraction_bits = 24};
   }
   [[nodiscard]] bool takes(const Format& operand) const override {
     return operand.id == FormatId::f32;

@@ -47,7 +47,7 @@ class ScaledDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
-    traits.arithmetic = Arithmetic::other;
+    traits.arithmetic = Arithmetic::scaled_steps;
     traits.takes_scales = true;
     return traits;
   }

@@ -56,7 +56,7 @@ class ScaledGroupDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
-    traits.arithmetic = Arithmetic::other;
+    traits.arithmetic = Arithmetic::scaled_groups;
     traits.takes_scales = true;
     return traits;
   }

@@ -78,8 +78,9 @@ void validate_two_stage(const AccumulatorModel& m) {
   check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 40);
 }
 
-UnitTraits two_stage_traits(const AccumulatorModel& model) {
-  return {.has_steps = true,
+UnitTraits two_stage_traits(const AccumulatorModel& model, Arithmetic arithmetic) {
+  return {.arithmetic = arithmetic,
+          .has_steps = true,
           .aligns = true,
           .rounds_sums = true,
           .cut_fraction_bits = model.alignment_fraction_bits,

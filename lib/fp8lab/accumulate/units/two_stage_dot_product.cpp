@@ -29,7 +29,7 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
 class TwoStageDotProduct final : public AccumulatorUnit {
  public:
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    return two_stage_traits(model);
+    return two_stage_traits(model, Arithmetic::two_stage);
   }
   void validate(const AccumulatorModel& model) const override { validate_two_stage(model); }
 

@@ -1,0 +1,83 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "claims/claim.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+std::vector<MeasuredClaim> measure_chosen(const RunContext& context) {
+  std::vector<MeasuredClaim> chosen;
+  for (const std::string& id : context.parameters.texts("ids")) {
+    if (id == "all")
+      for (const Claim& claim : all_claims()) chosen.push_back({&claim, {}});
+    else
+      chosen.push_back({&find_claim(id), {}});
+  }
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    chosen[i].measurement =
+        measure(*chosen[i].claim, {.seed = context.seed, .threads = context.threads});
+    context.progress(static_cast<double>(i + 1) / static_cast<double>(chosen.size()));
+  }
+  return chosen;
+}
+
+Table claim_table(const std::vector<MeasuredClaim>& measured) {
+  Table table("claims", "Each claim, what was measured, and the verdict",
+              {{"id", "", "a letter of the group and a number"},
+               {"claim", "", "the claim in our words"},
+               {"source", "", "who makes it"},
+               {"setup", "", "what is measured, on what"},
+               {"criterion", "", "when the claim holds, when with a correction"},
+               {"measured", "", "the figures"},
+               {"verdict", "", "what follows from the figures by the criterion"}});
+  for (const auto& [claim, measurement] : measured)
+    table.add_row({std::string(claim->id), std::string(claim->statement),
+                   std::string(claim->source), std::string(claim->setup),
+                   std::string(claim->criterion), measurement.figure,
+                   std::string(to_string(measurement.verdict))});
+  return table;
+}
+
+Table value_table(const std::vector<MeasuredClaim>& measured) {
+  Table table("values", "The figures behind the verdicts",
+              {{"id", "", "of the claim"},
+               {"name", "", "of the figure"},
+               {"unit", "", "of the figure; 1 for a ratio"},
+               {"value", "", "measured"}});
+  for (const auto& [claim, measurement] : measured)
+    for (const MeasuredValue& v : measurement.values)
+      table.add_row({std::string(claim->id), v.name, v.unit, v.value});
+  return table;
+}
+
+std::string count_finding(const std::vector<MeasuredClaim>& measured) {
+  const auto count = [&](Verdict verdict) {
+    return std::ranges::count_if(
+        measured, [&](const MeasuredClaim& m) { return m.measurement.verdict == verdict; });
+  };
+  return fmt::format("Of {} claims {} hold, {} hold with a correction, {} do not hold.",
+                     measured.size(), count(Verdict::holds), count(Verdict::holds_with_correction),
+                     count(Verdict::does_not_hold));
+}
+
+}  // namespace
+
+Results claim_results(const std::vector<MeasuredClaim>& measured) {
+  Results results;
+  results.tables = {claim_table(measured), value_table(measured)};
+  results.findings.push_back(count_finding(measured));
+  for (const auto& [claim, measurement] : measured)
+    if (measurement.verdict != Verdict::holds)
+      results.findings.push_back(fmt::format("{} {}: {}. Measured: {}.", claim->id,
+                                             to_string(measurement.verdict), claim->statement,
+                                             measurement.figure));
+  return results;
+}
+
+Results claims(const RunContext& context) { return claim_results(measure_chosen(context)); }
+
+}  // namespace fp8lab::experiments

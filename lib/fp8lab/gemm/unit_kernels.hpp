@@ -1,0 +1,97 @@
+#pragma once
+// Kernels of AMD's and of block-scaled units, and of NVIDIA's steps of few terms: see kernels.hpp.
+
+#include <cstdint>
+
+#include "fp8lab/gemm/kernels.hpp"
+
+namespace fp8lab::gemm_detail {
+
+/// In steps of 32-bit integers no alignment exponent is below this, and zeros bring less.
+inline constexpr int kWordExponentFloor = -100;
+inline constexpr int kWordExponentOfZero = -128;
+
+/// Terms that share a scale in steps of scaled groups.
+inline constexpr std::int64_t kGroupTerms = 16;
+
+/// Of steps whose aligned products are 32-bit integers.
+struct WordRounding {
+  int alignment_fraction_bits = 24;
+  int output_fraction_bits = 23;        ///< of fused steps
+  int second_stage_fraction_bits = 31;  ///< of the others
+  /// Of fused steps: nearest even to FP16; what no alignment is below, at least
+  /// kWordExponentFloor; and what a c that is not zero brings at least.
+  bool half_output = false;
+  int exponent_floor = kWordExponentFloor;
+  int c_exponent_floor = -126;
+};
+
+/// Steps of products that are aligned as 32-bit integers: docs/lab/gemm.md, "Short steps". Operands
+/// are plain values; exponents are the stored ones as signed bytes, -128 of zeros.
+struct WordKernels {
+  /// The exponents of `count` values, a multiple of a panel's width, of a format whose smallest
+  /// normal exponent is given.
+  void (*exponents)(const float* values, std::int64_t count, int smallest, std::uint8_t* to);
+  /// Fused steps. Needs rounding toward zero.
+  void (*fused)(const StepBlock<float>&, const WordRounding&);
+  /// CDNA3's. Need rounding to nearest.
+  void (*two_stage)(const StepBlock<float>&, const WordRounding&);
+  void (*even_odd)(const StepBlock<float>&, const WordRounding&);
+};
+
+/// Binary32 sums of pairs of products.
+struct PairKernels {
+  /// Steps hold groups of 2 or 4 terms. Needs rounding to nearest and, where `by_mode`, results
+  /// flushed to zero by the processor.
+  void (*flushed)(const StepBlock<float>&, std::int64_t group);
+  bool by_mode = false;
+};
+
+/// One operand's groups of 16 terms: [group][stride], from the first group and row of a block.
+struct GroupScales {
+  const double* scale = nullptr;
+  const std::int32_t* exponent = nullptr;  ///< stored exponents of the scales
+  const std::uint32_t* nonzero = nullptr;  ///< bit t: term t is not zero; none of a zero scale
+  std::int64_t stride = 0;
+};
+
+/// Steps of scaled groups; state is as in StepBlock, exponent_floor without bias.
+struct GroupBlock {
+  StepBlock<float> steps;
+  GroupScales a;
+  GroupScales b;
+  int alignment_fraction_bits = 35;
+  int output_fraction_bits = 23;
+  int exponent_floor = 0;
+};
+
+struct GroupKernels {
+  /// Needs rounding toward zero.
+  void (*scaled)(const GroupBlock&);
+};
+
+/// Exact steps in binary64 where the processor says that nothing was rounded.
+struct CheckedKernels {
+  /// c and up to 32 products at a time, rounded to binary32. Needs rounding to nearest, operands
+  /// whose products binary64 holds, and sums of at most 100 bits; see docs/lab/gemm.md.
+  void (*exact_steps)(const StepBlock<double>&);
+};
+
+/// The kernels of one target.
+struct UnitKernels {
+  WordKernels words;
+  PairKernels pairs;
+  GroupKernels groups;
+  CheckedKernels checked;
+};
+
+/// Those of `target`; null for the scalar target, which has none.
+const UnitKernels* unit_kernels(Target target);
+
+/// What unit_kernels is made of, from one file each; null alike.
+const WordKernels* word_kernels(Target target);
+const PairKernels* pair_kernels(Target target);
+const GroupKernels* group_kernels(Target target);
+const CheckedKernels* checked_kernels(Target target);
+
+}  // namespace fp8lab::gemm_detail

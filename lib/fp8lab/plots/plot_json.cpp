@@ -1,0 +1,60 @@
+#include "fp8lab/plots/plot_json.hpp"
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace fp8lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSchema = "fp8lab.plot.1";
+
+std::string_view to_string(Series::Style style) {
+  constexpr std::array<std::string_view, 5> kNames{"lines", "points", "lines_points", "steps",
+                                                   "dashed"};
+  return kNames[static_cast<std::size_t>(style)];
+}
+
+Json json_of(const std::vector<double>& values) {
+  Json list = Json::array();
+  for (const double value : values) list.push_back(std::isfinite(value) ? Json(value) : Json());
+  return list;
+}
+
+Json json_of(const Axis& axis) {
+  return {{"label", axis.label}, {"log", axis.log}, {"base", axis.log_base}};
+}
+
+}  // namespace
+
+std::string plot_json(const Plot& plot) {
+  Json series = Json::array();
+  for (const Series& s : plot.series) {
+    Json& json = series.emplace_back(Json{{"label", s.label},
+                                          {"style", to_string(s.style)},
+                                          {"x", json_of(s.x)},
+                                          {"y", json_of(s.y)}});
+    if (s.low.empty()) continue;
+    json["low"] = json_of(s.low);
+    json["high"] = json_of(s.high);
+  }
+  return Json{{"schema", kSchema},    {"name", plot.name},    {"title", plot.title},
+              {"x", json_of(plot.x)}, {"y", json_of(plot.y)}, {"series", series}}
+             .dump() +
+         "\n";
+}
+
+std::string plot_json(const HeatMap& map) {
+  return Json{{"schema", kSchema},      {"name", map.name},
+              {"title", map.title},     {"x_label", map.x_label},
+              {"y_label", map.y_label}, {"value_label", map.value_label},
+              {"log", map.log},         {"columns", map.columns},
+              {"rows", map.rows},       {"values", json_of(map.values)}}
+             .dump() +
+         "\n";
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,232 @@
+// Kernels of AMD's and of block-scaled units and of short steps against gemm_reference, on every
+// target: where their arithmetic has edges.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/unit.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// One model of each kernel that this file is about.
+constexpr std::string_view kModels[] = {
+    "gfx908.mfma.f16",  "gfx908.mfma.bf16",    "gfx90a.mfma.f32",     "gfx90a.mfma.f16",
+    "gfx90a.mfma.bf16", "gfx90a.mfma.bf16_1k", "gfx942.mfma.f16",     "gfx942.mfma.bf16",
+    "gfx942.mfma.xf32", "gfx942.mfma.fp8",     "gfx942.mfma.bf8.fp8", "sm70.mma.f16",
+    "sm80.mma.f16",     "sm70.mma.f16.f16",    "sm80.mma.f16.f16",    "sm80.mma.bf16",
+    "sm80.mma.tf32",    "sm90.mma.tf32"};
+
+/// Codes of a format from values, exactly.
+std::vector<std::uint16_t> bf16_codes(const std::vector<float>& values) {
+  std::vector<std::uint16_t> codes;
+  for (const float x : values)
+    codes.push_back(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16));
+  return codes;
+}
+
+/// The scales of a block-scaled problem, as values of their format.
+std::vector<float> random_scales(FormatId id, std::int64_t count, const RandomStream& stream,
+                                 bool wide) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t word = stream.bits32(static_cast<std::uint64_t>(i));
+    std::uint32_t code = id == FormatId::e8m0fnu ? 120 + word % 14 : word % 0x7f;
+    if (wide) code = id == FormatId::e8m0fnu ? word % 255 : word % 0x7f;
+    if (wide && word % 211 == 0) code = id == FormatId::e8m0fnu ? 255 : 0x7f;
+    values.push_back(static_cast<float>(decode(format(id), code)));
+  }
+  return values;
+}
+
+struct ScaleForm {
+  FormatId format;
+  std::int64_t block;
+};
+
+}  // namespace
+
+TEST_CASE("units: every registered instruction runs on a kernel", "[gemm]") {
+  for (const InstructionModel& model : instruction_models()) {
+    GemmProblem p;
+    p.model = model.accumulator;
+    p.a.format = model.a_format;
+    p.b.format = model.b_format;
+    INFO(model.name);
+    CHECK(gemm_method(p) != "reference");
+  }
+}
+
+TEST_CASE("units: shapes across all block edges keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 11000;
+  for (const Shape shape : {Shape{5, 7, 0}, Shape{1, 200, 1}, Shape{3, 33, 3}, Shape{63, 65, 31},
+                            Shape{65, 63, 33}, Shape{3, 600, 40}, Shape{2, 17, 1100}})
+    for (const std::string_view name : kModels)
+      for (const std::int64_t interval : {0, 128}) {
+        ++seed;
+        Operands operands(find_instruction_model(name), shape, Data::normal,
+                          seed % 3 == 0 ? Start::none : Start::normal, seed);
+        operands.problem.promotion_interval = interval;
+        INFO(name << " " << shape.m << "x" << shape.n << "x" << shape.k << " interval " << interval
+                  << " seed " << seed);
+        check_all_targets(operands.problem);
+      }
+}
+
+TEST_CASE("units: tiny, subnormal and extreme data and C keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 12000;
+  for (const std::string_view name : kModels)
+    for (const Data data : {Data::tiny, Data::wide, Data::sparse, Data::codes, Data::specials})
+      for (const Start start : {Start::none, Start::tiny, Start::extreme}) {
+        ++seed;
+        INFO(name << " data " << static_cast<int>(data) << " start " << static_cast<int>(start)
+                  << " seed " << seed);
+        const Operands operands(find_instruction_model(name), {7, 37, 67}, data, start, seed);
+        check_all_targets(operands.problem);
+      }
+}
+
+TEST_CASE("units: signs of zero are those of IEEE 754 at any length of K", "[gemm]") {
+  for (const std::string_view name : {"gfx90a.mfma.f32", "gfx90a.mfma.bf16", "gfx90a.mfma.bf16_1k",
+                                      "gfx908.mfma.bf16", "gfx942.mfma.bf16"})
+    for (std::int64_t k = 1; k < 38; ++k)
+      for (const float c : {-0.0F, 0.0F, -0x1p-126F, -0x1p-149F}) {
+        // Products of -0, and one that cancels c or becomes subnormal, at the end of K.
+        std::vector<float> a(static_cast<std::size_t>(k), -0.0F);
+        std::vector<float> b(static_cast<std::size_t>(k), 1.0F);
+        if (k % 3 == 0) a.back() = 0x1p-120F;
+        if (k % 3 == 0) b.back() = k % 2 == 0 ? 0x1p-6F : -0x1p-7F;
+        const auto a_codes = bf16_codes(a);
+        const auto b_codes = bf16_codes(b);
+        const InstructionModel& model = find_instruction_model(name);
+        GemmProblem p;
+        p.model = model.accumulator;
+        const bool wide = model.a_format == FormatId::f32;
+        p.a = {model.a_format, a_codes.data(), 1, k, k, 1};
+        p.b = {model.b_format, b_codes.data(), 1, k, k, 1};
+        if (wide) p.a.data = a.data();
+        if (wide) p.b.data = b.data();
+        p.c = &c;
+        INFO(name << " k " << k << " c " << c);
+        check_all_targets(p);
+      }
+}
+
+TEST_CASE("units: CDNA2 flushes what binary32 rounds to a subnormal number", "[gemm]") {
+  // Sums and products next to 2^-126, of both signs.
+  const std::vector<float> values{0x1p-63F,  -0x1p-63F,    0x1.02p-64F, 0x1.fep-64F,
+                                  0x1p-126F, -0x1.8p-126F, 0x1p-70F,    -0x1.04p-60F};
+  const RandomStream random(3, "flush");
+  for (const std::string_view name : {"gfx90a.mfma.bf16", "gfx90a.mfma.bf16_1k"})
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      constexpr std::int64_t kTerms = 23;
+      std::vector<float> a;
+      std::vector<float> b;
+      for (std::uint64_t t = 0; t < kTerms; ++t) {
+        a.push_back(values[random.below(2 * (i * kTerms + t), values.size())]);
+        b.push_back(values[random.below(2 * (i * kTerms + t) + 1, values.size())]);
+      }
+      const auto a_codes = bf16_codes(a);
+      const auto b_codes = bf16_codes(b);
+      const float c = std::ldexp(static_cast<float>(i) - 30.0F, -130);
+      GemmProblem p;
+      p.model = find_instruction_model(name).accumulator;
+      p.a = {FormatId::bf16, a_codes.data(), 1, kTerms, kTerms, 1};
+      p.b = {FormatId::bf16, b_codes.data(), 1, kTerms, kTerms, 1};
+      p.c = &c;
+      INFO(name << " case " << i);
+      check_all_targets(p);
+    }
+}
+
+TEST_CASE("units: sums that leave binary64 are exact", "[gemm]") {
+  // In each step a product near 2^26 and its negative, and between them two of subnormal numbers,
+  // which binary64 drops beside the large ones.
+  const auto set_codes = [](OwnedMatrix& matrix, bool negates) {
+    auto* codes = reinterpret_cast<std::uint16_t*>(matrix.bytes.data());
+    const CodeMatrix& m = matrix.view;
+    const auto at = [&](std::int64_t r, std::int64_t k) -> std::uint16_t& {
+      return codes[r * m.row_stride + k * m.k_stride];
+    };
+    for (std::int64_t r = 0; r < m.rows; ++r)
+      for (std::int64_t k = 0; k < m.k; ++k) {
+        at(r, k) &= 0x83ff;
+        if (k % 4 == 0) at(r, k) |= 0x7000;
+        if (k % 4 == 2)
+          at(r, k) = static_cast<std::uint16_t>(at(r, k - 2) ^ (negates ? 0x8000 : 0));
+      }
+  };
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Operands operands(find_instruction_model("gfx908.mfma.f16"), {3, 40, 64}, Data::wide,
+                      seed % 2 == 0 ? Start::none : Start::tiny, 13000 + seed);
+    set_codes(operands.a, true);
+    set_codes(operands.b, false);
+    INFO("seed " << seed);
+    check_all_targets(operands.problem);
+  }
+}
+
+TEST_CASE("units: every parameter of steps in 32-bit integers", "[gemm]") {
+  const RandomStream random(8, "words");
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    const auto draw = [&](std::uint64_t which, std::uint64_t bound) {
+      return static_cast<int>(random.below(8 * i + which, bound));
+    };
+    InstructionModel model = find_instruction_model(i % 3 == 0   ? "gfx942.mfma.f16"
+                                                    : i % 3 == 1 ? "gfx942.mfma.fp8"
+                                                                 : "sm80.mma.f16");
+    AccumulatorModel& m = model.accumulator;
+    m.terms = 1 + draw(0, 32);
+    m.alignment_fraction_bits = 1 + draw(1, 27);
+    if (i % 3 == 2) m.output_fraction_bits = 1 + draw(2, 23);
+    if (i % 3 != 2) m.second_stage_fraction_bits = 1 + draw(3, 33);
+    const Data data = kAllData[static_cast<std::size_t>(draw(4, 7))];
+    INFO(model.name << " terms " << m.terms << " F " << m.alignment_fraction_bits << " second "
+                    << m.second_stage_fraction_bits << " model " << i);
+    const Operands operands(model, {3, 33, 90}, data, i % 2 == 0 ? Start::wide : Start::none, i);
+    check_all_targets(operands.problem);
+  }
+}
+
+TEST_CASE("units: block scales of all forms, with C, promotion and few columns", "[gemm]") {
+  std::uint64_t seed = 14000;
+  for (const std::string_view name :
+       {"sm100.tcgen05.mxf8f6f4.e4m3", "sm120.mma.mxf8f6f4.e5m2.e4m3", "sm120.mma.mxf4nvf4"})
+    for (const ScaleForm form : {ScaleForm{FormatId::e8m0fnu, 32}, ScaleForm{FormatId::e8m0fnu, 16},
+                                 ScaleForm{FormatId::e4m3fn, 16}, ScaleForm{FormatId::e4m3fn, 32}})
+      for (const Shape shape : {Shape{5, 67, 200}, Shape{70, 40, 100}, Shape{40, 3, 64}})
+        for (const bool wide : {false, true})
+          for (const std::int64_t interval : {0, 64}) {
+            const InstructionModel& model = find_instruction_model(name);
+            if (!unit_of(model.accumulator.kind)
+                     .takes_scales(model.accumulator, form.format, static_cast<int>(form.block)))
+              continue;
+            ++seed;
+            Operands operands(model, shape, wide ? Data::finite : Data::normal,
+                              seed % 3 == 0 ? Start::none : Start::wide, seed);
+            GemmProblem& p = operands.problem;
+            p.promotion_interval = interval;
+            const std::int64_t blocks = (shape.k + form.block - 1) / form.block;
+            const auto a =
+                random_scales(form.format, shape.m * blocks, RandomStream(seed, "sa"), wide);
+            const auto b =
+                random_scales(form.format, shape.n * blocks, RandomStream(seed, "sb"), wide);
+            p.a_scales = {a, 1, form.block, form.format};
+            if (seed % 4 != 0) p.b_scales = {b, 1, form.block, form.format};
+            REQUIRE(applies_scales(p));
+            if (seed % 5 == 0) p.c_enters = CPlacement::epilogue;
+            if (seed % 7 == 0) p.c_enters = CPlacement::accumulator;
+            INFO(name << " " << format(form.format).name << " per " << form.block << " " << shape.m
+                      << "x" << shape.n << "x" << shape.k << " interval " << interval << " wide "
+                      << wide << " seed " << seed);
+            check_all_targets(p);
+          }
+}
