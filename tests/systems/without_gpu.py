@@ -2,11 +2,10 @@
 
 usage: without_gpu.py PYTHON
 
-PyPI has one wheel of PyTorch for Linux on x86-64, and it links 4 GB of NVIDIA's libraries, none of
-which a CPU's work calls. For each of those that PYTHON's environment lacks this compiles a library of
-the same name (a few kB in torch/lib), whose functions all fail with code 100: "no device", as the CUDA
-runtime says where there is no GPU. torch.cuda.is_available() is then False. Needs gcc and readelf.
-Libraries that are there are left alone.
+PyPI has one wheel of PyTorch for Linux on x86-64, and it links 4 GB of NVIDIA's libraries, of which a
+CPU's work calls the CUDA runtime alone (2 MB): whether there is a GPU, whether a stream is captured. For
+each of the others that PYTHON's environment lacks this compiles a library of the same name (some kB in
+torch/lib), whose functions all fail. Needs gcc and readelf. Libraries that are there are left alone.
 """
 
 import re
@@ -16,9 +15,9 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-NVIDIA = re.compile(r"lib(cu|nv|nccl)\w*\.so\.\d+")
+NVIDIA = re.compile(r"lib(cu(?!da\.)|nv|nccl)\w*\.so\.\d+")  # libcuda.so.1 is the driver's
 NVIDIA_NAMES = re.compile(r"_*(cu|nccl|nvtx|nvshmem)")
-NO_DEVICE = 100
+FAILED = 100
 
 
 def run(*command):
@@ -56,7 +55,7 @@ def make_stub(path, names):
     with tempfile.TemporaryDirectory() as folder:
         source, script = Path(folder, "stub.c"), Path(folder, "stub.map")
         every = sorted(set().union(*names.values()))
-        source.write_text("".join(f"int {name}(void) {{ return {NO_DEVICE}; }}\n" for name in every) or "int none;\n")
+        source.write_text("".join(f"int {name}(void) {{ return {FAILED}; }}\n" for name in every) or "int none;\n")
         nodes = [f"{version} {{ {' '.join(f'{n};' for n in sorted(of))} }};\n" for version, of in names.items() if version]
         script.write_text("".join(nodes))
         versions = [f"-Wl,--version-script={script}"] if nodes else []
@@ -71,6 +70,8 @@ def main(python):
     if not wanted:
         sys.exit(f"{folder}: expected PyTorch built for CUDA")
     missing = sorted(name for name in wanted if not any(site.glob(f"nvidia/**/{name}")))
+    if any(name.startswith("libcudart.") for name in missing):
+        sys.exit(f"{site}: expected nvidia-cuda-runtime, which must be NVIDIA's own")
     if not missing:
         return
     names = {library: defaultdict(set) for library in wanted}
