@@ -17,6 +17,7 @@ except ImportError as error:
 
 from fp8lab.torch._attention import sdpa
 from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
+from fp8lab.torch._distributed import reduced_amaxes
 from fp8lab.torch._emulate import emulate_scaled_mm
 from fp8lab.torch._grouped import grouped_mm
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
@@ -52,6 +53,7 @@ __all__ = [
     "layers",
     "quantize",
     "record",
+    "reduced_amaxes",
     "restore",
     "scaled_mm",
     "sdpa",
