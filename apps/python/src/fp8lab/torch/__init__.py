@@ -22,6 +22,7 @@ from fp8lab.torch._emulate import emulate_scaled_mm
 from fp8lab.torch._grouped import grouped_mm
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
 from fp8lab.torch._platforms import PLATFORMS, Platform
+from fp8lab.torch._reporting import log, watch, write_comparison, write_statistics
 from fp8lab.torch._scaled_mm import quantize, scaled_mm
 from fp8lab.torch._seeing import (
     LayerDifference,
@@ -51,10 +52,14 @@ __all__ = [
     "emulate_scaled_mm",
     "grouped_mm",
     "layers",
+    "log",
     "quantize",
     "record",
     "reduced_amaxes",
     "restore",
     "scaled_mm",
     "sdpa",
+    "watch",
+    "write_comparison",
+    "write_statistics",
 ]
