@@ -14,7 +14,8 @@ STEPS, RANKS, ROWS = 3, 2, 16
 
 def model():
     torch.manual_seed(0)
-    return fp8lab.torch.convert(nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 16)), "te-delayed", rule="all")
+    net = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 16))
+    return fp8lab.torch.convert(net, "te-delayed", rule="all")
 
 
 def batch(step):

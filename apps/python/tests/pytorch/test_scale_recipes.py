@@ -124,7 +124,10 @@ def test_mxfp8_where_sums_are_exact(shape):
 
 def test_whole_scales_are_those_of_the_older_function():
     a, b = codes(16, 256), codes(32, 256, 1)
-    pairs = [("TensorWise", torch.tensor(0.3), torch.tensor([0.7])), ("RowWise", log_normal(16, 1).abs(), log_normal(1, 32).abs())]
+    pairs = [
+        ("TensorWise", torch.tensor(0.3), torch.tensor([0.7])),
+        ("RowWise", log_normal(16, 1).abs(), log_normal(1, 32).abs()),
+    ]
     for name, scale_a, scale_b in pairs:
         kind = getattr(ScalingType, name)
         for fast in (True, False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -57,7 +57,12 @@ def emulate_scaled_mm(
     """
     find_platform(platform)
     library = torch.library.Library("aten", "IMPL")
-    calls = {"_scaled_mm": scaled_mm, "_scaled_mm.out": scaled_mm, "_scaled_mm_v2": _v2, "_scaled_mm_v2.out": _v2}
+    calls: dict[str, Callable[..., Tensor]] = {
+        "_scaled_mm": scaled_mm,
+        "_scaled_mm.out": scaled_mm,
+        "_scaled_mm_v2": _v2,
+        "_scaled_mm_v2.out": _v2,
+    }
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*[Oo]verrid")

@@ -217,7 +217,8 @@ def configuration(
     swizzle_b: Any,
 ) -> Configuration:
     """What the arguments of `torch.nn.functional.scaled_mm` say; ValueError where they do not fit."""
-    recipe_a, recipe_b = _names("scale_recipe_a", scale_recipe_a, SCALING), _names("scale_recipe_b", scale_recipe_b, SCALING)
+    recipe_a = _names("scale_recipe_a", scale_recipe_a, SCALING)
+    recipe_b = _names("scale_recipe_b", scale_recipe_b, SCALING)
     swizzles = _names("swizzle_a", swizzle_a, SWIZZLES), _names("swizzle_b", swizzle_b, SWIZZLES)
     scales_a, scales_b = as_list(scale_a), as_list(scale_b)
     for name, scales in (("scale_a", scales_a), ("scale_b", scales_b)):

@@ -89,6 +89,7 @@ def _scales(name: str, scale: Tensor, rows: int, columns: int) -> Floats:
 
 
 def _codes(name: str, x: Tensor) -> tuple[Tensor, str]:
+    require_cpu(name, x)
     if x.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
         raise ValueError(f"{name}: expected float8_e4m3fn or float8_e5m2, got {x.dtype}")
     if x.dim() != 2:
