@@ -76,10 +76,20 @@ def write_curves(folder, curves, steps, seconds):
         for name, mean in means.items()
         if name != "fp32"
     ]
-    lines = [Curve(name, list(range(steps)), curve) for name, curve in curves.items()]
+    at = list(range(steps))
+    lines = [Curve(name, at, curve) for name, curve in curves.items()]
+    beside = [
+        Curve(name, at, [loss - plain for loss, plain in zip(curve, curves["fp32"])])
+        for name, curve in curves.items()
+        if name != "fp32"
+    ]
     write(
         folder, [Table("losses", title, tuple(columns), data)], experiment="finetune",
-        plots=[Plot("loss", title, "step", "loss (nats)", lines)], findings=findings,
+        plots=[
+            Plot("loss", title, "step", "loss (nats)", lines),
+            Plot("beside_fp32", "What each recipe costs", "step", "loss minus that of FP32 (nats)", beside),
+        ],
+        findings=findings,
         question="Which recipes fine-tune a small Llama as FP32 does?", parameters={"steps": steps},
         command=f"python llama_finetune.py --steps {steps} --out {folder}", duration_seconds=seconds,
         threads=torch.get_num_threads(),

@@ -79,7 +79,7 @@ def write(
 ) -> str:
     """Writes FOLDER/EXPERIMENT with one CSV a table, the plots and result.json; returns that path.
 
-    As `fp8lab run` writes it, so `fp8lab report`, `fp8lab compare` and `read` take it: files are
+    As `fp8lab run` writes it, so `fp8lab report` and `read` take it: files are
     complete when they appear, and those of an earlier run that this one does not write are removed.
     experiment: a file name. tables: `Table`s of booleans, int64, float64 or text. findings: sentences
     with figures. command: what repeats the run. ValueError for names that are no file names or come
