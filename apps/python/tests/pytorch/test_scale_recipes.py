@@ -98,6 +98,17 @@ def test_128x128_tiles_of_several_rows():
     assert len(set(scale_b[:2].flatten().tolist())) == 6
 
 
+def test_one_row_under_either_function():
+    """[1, blocks] is a scale of 1x128 and of 128x128 tiles: the same product."""
+    a, b, scale_a, scale_b = codes(1, 256), codes(200, 256, 1), dense(1, 2, 3), dense(4, 2, 4)
+    kinds = ScalingType.BlockWise1x128, ScalingType.BlockWise128x128
+    how = dict(output_dtype=torch.float32)
+    expected = fp8lab.torch.scaled_mm(a, b.t(), scale_a, kinds[0], scale_b, kinds[1], **how)
+    assert_same_bits(expected, block_wise(a, b, scale_a, scale_b[:2].t().repeat_interleave(128, 0)[:200]))
+    got = fp8lab.torch.scaled_mm(a, b.t(), scale_a, scale_b[:2], out_dtype=torch.float32)
+    assert_same_bits(got, expected)
+
+
 @pytest.mark.parametrize("shape", [(16, 32, 64), (130, 40, 160), (256, 300, 512)])
 def test_mxfp8_where_sums_are_exact(shape):
     to_blocked = pytest.importorskip("torchao.prototype.mx_formats.utils").to_blocked
@@ -180,6 +191,8 @@ def test_what_no_cpu_of_torch_checks():
         call(a, b, torch.ones(256, 4), one, dense(384, 4, 0), one)
     with pytest.raises(ValueError, match=r"scale_b must have shape 4 x 3 Float elements, got \[3, 4\]"):
         call(a, b, dense(256, 4, 0), one, torch.ones(3, 4), tiles)
+    with pytest.raises(ValueError, match=r"unsupported recipe\(s\). Got mat_a.dtype=torch.float8_e5m2"):
+        call(a.float().to(torch.float8_e5m2), b, dense(256, 4, 0), one, dense(384, 4, 0), one)
     with pytest.raises(NotImplementedError, match="only supported in CUDA for SM90, got b200"):
         call(a, b, dense(256, 4, 0), one, dense(384, 4, 0), one, platform="b200")
     with pytest.raises(NotImplementedError, match="only supported in CUDA for SM90, got b200"):

@@ -188,8 +188,9 @@ def tiles_by_shape(
     a, b, blocks = tuple(scale_a.shape), tuple(scale_b.shape), -(-k // 128)
     if scale_a.numel() == scale_b.numel() == 1 or (a == (m, 1) and b == (1, n)):
         return None
-    a_rows = {(m, blocks): 1, (-(-m // 128), blocks): 128}.get(a)
-    b_rows = {(blocks, n): 1, (blocks, -(-n // 128)): 128}.get(b)
+    # Of one row both are the same tiles.
+    a_rows = {(-(-m // 128), blocks): 128, (m, blocks): 1}.get(a)
+    b_rows = {(blocks, -(-n // 128)): 128, (blocks, n): 1}.get(b)
     floats = scale_a.dtype == scale_b.dtype == torch.float32
     if a_rows is None or b_rows is None or a_rows + b_rows > 129 or not floats:
         return None
@@ -228,7 +229,8 @@ def configuration(
     pair = (recipe_a[0], recipe_b[0]) if len(recipe_a) == len(recipe_b) == 1 else ("", "")
     if pair in (("TensorWise", "TensorWise"), ("RowWise", "RowWise")):
         return Configuration(whole_scales(mat_a, mat_b, scales_a, scales_b, pair[0]), None, False)
-    if len(scales_a) != 1 or len(scales_b) != 1:
+    e4m3 = mat_a.dtype == mat_b.dtype == torch.float8_e4m3fn
+    if len(scales_a) != 1 or len(scales_b) != 1 or not e4m3:
         _unsupported(mat_a, mat_b, recipe_a, recipe_b)
     if pair in BLOCKS_OF_128:
         _require_blocks_of_128(chip)
