@@ -64,6 +64,7 @@ void bind_verify(nb::module_& m);
 void bind_identify(nb::module_& m);
 void bind_attention(nb::module_& m);
 void bind_linear(nb::module_& m);   ///< linear layers of frameworks
+void bind_results(nb::module_& m);  ///< result folders
 void bind_vectors(nb::module_& m);  ///< vectors, separate, replay
 
 /// Keyword arguments of the Python class.

@@ -24,5 +24,6 @@ NB_MODULE(_core, m) {
   bind_identify(m);
   bind_attention(m);
   bind_linear(m);
+  bind_results(m);
   bind_vectors(m);
 }

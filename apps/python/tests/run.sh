@@ -9,7 +9,7 @@ package=$(dirname "$tests")
 python=$(realpath -s "$3")
 FP8LAB_TOOL=$(realpath -s "$1")/fp8lab
 wheelhouse=$(dirname "$python")/../../wheelhouse
-if ! "$python" -c "import mypy, nanobind, pytest, scikit_build_core" || [ ! -d "$wheelhouse" ]; then
+if ! "$python" -c "import auditwheel, mypy, nanobind, pytest, scikit_build_core" || [ ! -d "$wheelhouse" ]; then
   echo "SKIPPED: ./dev setup installs tests/python/requirements.txt"
   exit 77
 fi

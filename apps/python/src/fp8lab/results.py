@@ -1,4 +1,4 @@
-"""Result folders of `fp8lab run` and `fp8lab sweep` as arrays, and as Parquet.
+"""Result folders of `fp8lab run` and `fp8lab sweep` as arrays, and as Parquet; your own written.
 
 >>> import fp8lab.results, pathlib, tempfile
 >>> description = '''{"schema": "fp8lab.result.1", "experiment": "demo", "seed": 1, "tables": [
@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fp8lab._arrays import bad
+from fp8lab._write_results import Curve, Plot, write
 
-__all__ = ["Column", "Results", "Table", "read", "read_parquet", "to_parquet"]
+__all__ = ["Column", "Curve", "Plot", "Results", "Table", "read", "read_parquet", "to_parquet", "write"]
 
 _SCHEMAS = {"result.json": "fp8lab.result.1", "sweep.json": "fp8lab.sweep.1"}
 # As CSV writes integers: reals have a point or an exponent.

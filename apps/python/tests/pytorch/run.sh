@@ -8,12 +8,19 @@ python=$(realpath -s "$2")
 "$python" -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
   --force-reinstall "$1"/fp8lab-*.whl
 
+# The tool of the build that the wheel was made of makes reports of what the tests and examples write.
+FP8LAB_TOOL=$(realpath "$1")/prefix/bin/fp8lab
+export FP8LAB_TOOL
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 # On a busy machine a thread that waits must give its core away.
 export OMP_WAIT_POLICY=passive
 "$python" -m pytest -q -rs --durations=5 --doctest-modules -p no:cacheprovider \
   --rootdir "$tests" "$tests" "$tests/../test_torch.py" --pyargs fp8lab.torch
 
-for example in "$tests"/../../examples/*.py; do
-  echo "== $(basename "$example")"
-  "$python" "$example"
-done
+echo "== inference_hardware.py"
+"$python" "$tests/../../examples/inference_hardware.py"
+echo "== llama_finetune.py"
+"$python" "$tests/../../examples/llama_finetune.py" --out "$out"
+"$FP8LAB_TOOL" report "$out" -o "$out/report.html"
+grep -q 'Which recipes fine-tune' "$out/report.html"

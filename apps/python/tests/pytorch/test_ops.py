@@ -10,6 +10,7 @@ from conftest import assert_same_bits, log_normal
 
 import fp8lab
 import fp8lab.torch
+from fp8lab.torch._ops import require_cpu
 from fp8lab.torch._plan import plan_of, text_of
 
 EMPTY = torch.empty(0, dtype=torch.int32)
@@ -78,6 +79,14 @@ def test_quantize_has_the_library_s_codes():
 
 
 def test_cuda_or_meta_tensors_are_refused():
+    class OnCuda:  # no GPU is needed to see what is said
+        device = torch.device("cuda:0")
+
+    with pytest.raises(ValueError, match=r"x: expected a CPU tensor, got one on cuda:0; .* pass its \.cpu\(\)"):
+        require_cpu("x", OnCuda())
+    codes = torch.empty(16, 32, dtype=torch.float8_e4m3fn, device="meta")
+    with pytest.raises(ValueError, match="input: expected a CPU tensor, got one on meta"):
+        fp8lab.torch.scaled_mm(codes, codes.t(), torch.ones(()), torch.ones(()))
     layer = fp8lab.torch.Fp8Linear(16, 16)
     with pytest.raises(ValueError, match="x: expected a CPU tensor, got one on"):
         fp8lab.torch.quantize(torch.empty(2, 16, device="meta"))

@@ -17,9 +17,13 @@ except ImportError as error:
 
 from fp8lab.torch._attention import sdpa
 from fp8lab.torch._convert import autocast, calibrate, convert, decisions, layers, restore
+from fp8lab.torch._distributed import reduced_amaxes
+from fp8lab.torch._emulate import emulate_scaled_mm
 from fp8lab.torch._grouped import grouped_mm
 from fp8lab.torch._layers import Fp8Conv1D, Fp8Linear
-from fp8lab.torch._scaled_mm import PLATFORMS, Platform, emulate_scaled_mm, quantize, scaled_mm
+from fp8lab.torch._platforms import PLATFORMS, Platform
+from fp8lab.torch._reporting import log, watch, write_comparison, write_statistics
+from fp8lab.torch._scaled_mm import quantize, scaled_mm
 from fp8lab.torch._seeing import (
     LayerDifference,
     LayerStatistics,
@@ -48,9 +52,14 @@ __all__ = [
     "emulate_scaled_mm",
     "grouped_mm",
     "layers",
+    "log",
     "quantize",
     "record",
+    "reduced_amaxes",
     "restore",
     "scaled_mm",
     "sdpa",
+    "watch",
+    "write_comparison",
+    "write_statistics",
 ]

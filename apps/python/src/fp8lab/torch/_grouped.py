@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fp8lab._linear import LinearRecipe, linear_recipe
+from fp8lab.torch._platforms import given_or
 from fp8lab.torch._plan import plan_of, text_of
 
 
@@ -28,6 +29,7 @@ def grouped_mm(
     *,
     recipe: str | LinearRecipe = "deepgemm",
     hardware: str | None = None,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Products of groups of tokens with their experts, in the shapes of `torch._grouped_mm`.
 
@@ -35,7 +37,8 @@ def grouped_mm(
     rows past the last group are 0. Or x [groups, m, k] without offs: [groups, m, n]. Each group is
     a linear layer of its own, scales included, whose gradients run under the recipe too; recipe and
     hardware as for `fp8lab.linear_recipe`, without a past. Codes are made anew at each call.
-    ValueError for what does not fit.
+    out: a tensor that takes the result, of its dtype, without gradients. ValueError for what does
+    not fit.
 
     >>> import torch, fp8lab.torch
     >>> x, experts = torch.randn(6, 128), torch.randn(2, 128, 64)
@@ -51,12 +54,13 @@ def grouped_mm(
     if offs is None:
         if x.dim() != 3 or len(x) != len(weight):
             raise ValueError(f"x: expected [{len(weight)}, m, k] without offs, got {list(x.shape)}")
-        return torch.stack([_linear(one, expert, text) for one, expert in zip(x, weight)])
+        whole = torch.stack([_linear(one, expert, text) for one, expert in zip(x, weight)])
+        return given_or(out, whole, "grouped_mm", x, weight)
     ends = _ends(offs, x, weight)
     starts = [0, *ends[:-1]]
     parts = [_linear(x[start:end], expert, text) for start, end, expert in zip(starts, ends, weight)]
     rest = x.new_zeros((len(x) - ends[-1], weight.shape[2]))
-    return torch.cat([*parts, rest])
+    return given_or(out, torch.cat([*parts, rest]), "grouped_mm", x, weight)
 
 
 def _ends(offs: Tensor, x: Tensor, weight: Tensor) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +54,7 @@ class Fp8Layer:
         self._fp8_recipe, self._fp8_text = recipe, text_of(recipe)
         self._fp8_calibrating = False
         self._fp8_recorder: Callable[..., None] | None = None
+        self._fp8_amaxes: Callable[[Fp8Layer, str, Tensor], None] | None = None
         self._fp8_forget()
         for role, cast in plan_of(self._fp8_text).casts.items():
             past = cast.initial_past()
@@ -77,6 +79,7 @@ class Fp8Layer:
             "_fp8_cache": None,
             "_fp8_log": OrderedDict(),
             "_fp8_recorder": None,
+            "_fp8_amaxes": None,
             "_fp8_recording": None,
         }
 
@@ -112,10 +115,15 @@ class Fp8Layer:
         if recorder is not None:
             past, weight_past = past.clone(), weight_past.clone()
         codes = self._fp8_weight_codes(weight, used, weight_past)
+        gradient_past = self._fp8_past("gradient")
+        if self._fp8_amaxes is not None:
+            gradient_past = gradient_past.clone()  # the backward pass moves on what it is given
         y, _, _, new_past = torch.ops.fp8lab.linear(
-            x, used, bias, *codes, past, self._fp8_past("gradient"), self._fp8_text
+            x, used, bias, *codes, past, gradient_past, self._fp8_text
         )
-        self._fp8_step("activation", new_past)
+        self._fp8_step("activation", new_past, x)
+        if self._fp8_amaxes is not None and y.requires_grad:
+            y.register_hook(functools.partial(self._fp8_amaxes, self, "gradient"))
         if recorder is not None:
             recorder(self, x, used, y, past, weight_past)
         return y  # type: ignore[no-any-return]
@@ -140,9 +148,12 @@ class Fp8Layer:
             )
         return self._fp8_log[key]
 
-    def _fp8_step(self, role: str, new_past: Tensor) -> None:
+    def _fp8_step(self, role: str, new_past: Tensor, x: Tensor) -> None:
         """Moves a past on: in training, and once for a pass that is computed twice."""
         if not self.training or new_past.numel() == 0:
+            return
+        if self._fp8_amaxes is not None:  # `reduced_amaxes` moves it
+            self._fp8_amaxes(self, role, x)
             return
         if not torch.compiler.is_compiling() and _is_recomputing():
             return
@@ -159,7 +170,7 @@ class Fp8Layer:
                 return self._fp8_cache[1]
         with torch.no_grad():
             *codes, new = torch.ops.fp8lab.quantize_weight(used.detach(), past, self._fp8_text)
-        self._fp8_step("weight", new)
+        self._fp8_step("weight", new, used)
         made = _WeightCodes(*codes)
         if key is not None:
             self._fp8_cache = key, made

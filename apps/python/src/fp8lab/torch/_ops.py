@@ -29,7 +29,8 @@ TORCH_FP8 = {
 
 def require_cpu(name: str, x: Tensor) -> None:
     if x.device.type != "cpu":
-        raise ValueError(f"{name}: expected a CPU tensor, got one on {x.device}")
+        how = "; fp8lab.torch computes on the CPU: pass its .cpu()" if x.device.type == "cuda" else ""
+        raise ValueError(f"{name}: expected a CPU tensor, got one on {x.device}{how}")
 
 
 def require_floats(name: str, x: Tensor) -> None:

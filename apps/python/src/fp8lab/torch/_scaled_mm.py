@@ -1,15 +1,11 @@
-"""`torch._scaled_mm` as a library call on a named platform computes it."""
+"""`torch._scaled_mm` and `torch.nn.functional.scaled_mm` as library calls on a named platform compute them."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
 import json
-import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -17,61 +13,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fp8lab import _core
-from fp8lab._arrays import words_of
-from fp8lab._casts import encode
-from fp8lab._kernels import find_call
-from fp8lab._products import make_problem
 from fp8lab._recipes import Recipe
 from fp8lab._registry import find_model
+from fp8lab.torch import _tiled_mm  # noqa: F401  (registers the operator)
 from fp8lab.torch._ops import TORCH_FP8, require_cpu
-from fp8lab.torch._plan import threads
-
-Floats = NDArray[np.float32]
-FORMAT_OF = {dtype: name for name, dtype in TORCH_FP8.items()} | {
-    torch.bfloat16: "bf16",
-    torch.float16: "f16",
-    torch.float32: "f32",
-}
-
-WORD_DTYPES = {name: dtype for dtype, name in FORMAT_OF.items() if dtype.itemsize > 1}
-
-
-@dataclass(frozen=True)
-class Platform:
-    """What decides the bits of `torch._scaled_mm` beside its arguments.
-
-    The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those
-    of the package mmaemu, which compared them with recordings of the chips; bias and row-wise
-    scales (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*. "b200": the
-    instruction is from literature, its calls are *assumed*.
-    """
-
-    name: str
-    model: str  #: of E4M3 and E5M2, in any mix
-    slow_promotion: int  #: terms between promotions where use_fast_accum is off
-    split_tile: int  #: columns of K that splits are made of
-    split_schemes: tuple[str, ...]
-    profile: str = ""  #: of mmaemu's recorded splits
-
-
-def _platform(name: str, profile: str = "") -> Platform:
-    """A row of the library's table of calls, `cublaslt.NAME.fast` and `.slow`."""
-    fast, slow = (find_call(f"cublaslt.{name}.{kind}") for kind in ("fast", "slow"))
-    # torch's word for the serial order names the cut as well.
-    schemes = tuple(cut if cut == "contiguous" else order for cut, order in fast.splits)
-    return Platform(name, fast.model, slow.promotion_interval, fast.split_tile, schemes, profile)
-
-
-PLATFORMS = {
-    p.name: p
-    for p in (_platform("h100", "hopper"), _platform("rtx4060", "ada"), _platform("b200"))
-}
-
-
-def find_platform(name: str) -> Platform:
-    if name not in PLATFORMS:
-        raise ValueError(f"platform: expected one of {', '.join(PLATFORMS)}, got '{name}'")
-    return PLATFORMS[name]
+from fp8lab.torch._platforms import (
+    FORMAT_OF,
+    WORD_DTYPES,
+    Floats,
+    Platform,
+    add_bias,
+    as_words,
+    find_platform,
+    given_or,
+    product,
+)
+from fp8lab.torch._scale_recipes import TileScales, configuration, require_matrices, tiles_by_shape
 
 
 def _sum(
@@ -79,7 +36,7 @@ def _sum(
     scales: dict[str, Any],
 ) -> Floats:
     """One chain, or chains of 128 terms added in FP32; the scales at the end."""
-    problem = make_problem(
+    return product(
         a,
         b,
         a_format=formats[0],
@@ -88,9 +45,6 @@ def _sum(
         promotion_interval=0 if fast else platform.slow_promotion,
         **scales,
     )
-    d = np.empty((problem.m, problem.n), np.float32)
-    _core.gemm(problem.core, d, threads(), "cpu")
-    return d
 
 
 def _split_columns(k: int, splits: int, platform: Platform, scheme: str) -> list[NDArray[np.int64]]:
@@ -135,20 +89,12 @@ def _scales(name: str, scale: Tensor, rows: int, columns: int) -> Floats:
 
 
 def _codes(name: str, x: Tensor) -> tuple[Tensor, str]:
+    require_cpu(name, x)
     if x.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
         raise ValueError(f"{name}: expected float8_e4m3fn or float8_e5m2, got {x.dtype}")
     if x.dim() != 2:
         raise ValueError(f"{name}: expected a matrix, got {list(x.shape)}")
     return x.view(torch.uint8), FORMAT_OF[x.dtype]
-
-
-def as_words(d: Floats, name: str, scale: float = 1.0) -> Tensor:
-    """binary32 to nearest even: FP8 saturates (in uint8), BF16 and FP16 overflow, NaN is NVIDIA's."""
-    if name == "f32":
-        return torch.from_numpy(d)
-    profile = "nvidia_nosat" if name in ("bf16", "f16") else "nvidia_satfinite"
-    words = words_of(encode(d, name, profile=profile, scale=scale, threads=threads()))
-    return torch.from_numpy(words).view(WORD_DTYPES.get(name, torch.uint8))
 
 
 @torch.library.custom_op("fp8lab::scaled_mm", mutates_args=())
@@ -187,8 +133,7 @@ def scaled_mm_op(
             for columns in _split_columns(k, splits, chip, scheme)
         ]
         d = _scaled(_reduced(parts, scheme), scales)
-    if bias is not None:
-        _core.add_to_rows(d, bias.detach().float().contiguous().numpy())
+    add_bias(d, bias)
     scale = 1.0
     if scale_result is not None and out_format in TORCH_FP8:
         scale = float(scale_result)
@@ -198,13 +143,10 @@ def scaled_mm_op(
 def _scaled(total: Floats, scales: dict[str, Any]) -> Floats:
     """The scales applied to a finished sum: the product of zeros that starts from it."""
     zeros = [np.zeros((size, 1), np.uint8) for size in total.shape]
-    problem = make_problem(
+    return product(
         *zeros, a_format="e4m3fn", b_format="e4m3fn", model=find_model("fp32").accumulator, c=total,
         c_enters="accumulator", **scales,
     )
-    d = np.empty_like(total)
-    _core.gemm(problem.core, d, threads(), "cpu")
-    return d
 
 
 @scaled_mm_op.register_fake
@@ -258,6 +200,94 @@ def _recorded_split(
     return plan.split.S, plan.split.scheme
 
 
+def _formats(input: Tensor, mat2: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, str]:
+    if dtype not in FORMAT_OF:
+        raise ValueError(f"out_dtype: expected float32, bfloat16, float16 or an FP8 type, got {dtype}")
+    a, a_format = _codes("input", input)
+    b, b_format = _codes("mat2", mat2)
+    return a, b, f"{a_format} {b_format} {FORMAT_OF[dtype]}"
+
+
+def _tiled(
+    input: Tensor, mat2: Tensor, tiles: tuple[TileScales, TileScales], block_scaled: bool,
+    bias: Tensor | None, dtype: torch.dtype, chip: Platform, splitk: int | str | tuple[int, str],
+) -> Tensor:
+    if splitk != 1:
+        raise ValueError(f"splitk: expected 1 with scales of blocks, got {splitk!r}")
+    a, b, formats = _formats(input, mat2, dtype)
+    blocks = [tiles[0].row_block, tiles[0].k_block, tiles[1].row_block, tiles[1].k_block]
+    values = (tiles[0].values, tiles[1].values)
+    result: Tensor = torch.ops.fp8lab.scaled_mm_tiles(
+        a, b, *values, bias, formats, blocks, block_scaled, chip.name
+    )
+    return result.view(dtype)
+
+
+def _by_shapes(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    *,
+    platform: str = "h100",
+    splitk: int | str | tuple[int, str] = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    dtype = input.dtype if out_dtype is None else out_dtype
+    chip = find_platform(platform)
+    a, b, formats = _formats(input, mat2, dtype)
+    found = tiles_by_shape(chip, input, mat2, scale_a, scale_b)
+    result: Tensor
+    if found is not None:
+        tiles, block_scaled = found
+        result = _tiled(input, mat2, tiles, block_scaled, bias, dtype, chip, splitk)
+    else:
+        splits, scheme = _split_of(splitk, chip, input, mat2, dtype, use_fast_accum)
+        result = torch.ops.fp8lab.scaled_mm(
+            a, b, scale_a, scale_b, bias, scale_result, formats, use_fast_accum, platform, splits, scheme
+        ).view(dtype)
+    return given_or(out, result, "scaled_mm", scale_a, scale_b, bias)
+
+
+def by_recipes(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Tensor | list[Tensor],
+    scale_recipe_a: Any,
+    scale_b: Tensor | list[Tensor],
+    scale_recipe_b: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Tensor | None = None,
+    output_dtype: torch.dtype | None = torch.bfloat16,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+    *,
+    platform: str = "h100",
+    splitk: int | str | tuple[int, str] = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    """`scaled_mm` with the arguments of `torch.nn.functional.scaled_mm`."""
+    chip = find_platform(platform)
+    require_matrices(mat_a, mat_b, bias, contraction_dim)
+    dtype = mat_a.dtype if output_dtype is None else output_dtype
+    found = configuration(
+        chip, mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a, swizzle_b
+    )
+    if found.whole is not None:
+        return _by_shapes(
+            mat_a, mat_b, *found.whole, bias, None, dtype, use_fast_accum, platform=platform, splitk=splitk, out=out
+        )
+    assert found.tiles is not None
+    result = _tiled(mat_a, mat_b, found.tiles, found.block_scaled, bias, dtype, chip, splitk)
+    return given_or(out, result, "scaled_mm", *found.tiles[0][:1], *found.tiles[1][:1], bias)
+
+
+@overload
 def scaled_mm(
     input: Tensor,
     mat2: Tensor,
@@ -270,19 +300,56 @@ def scaled_mm(
     *,
     platform: str = "h100",
     splitk: int | str | tuple[int, str] = 1,
-) -> Tensor:
-    """`torch._scaled_mm` with the bits of a named platform: [m, n] in out_dtype (input's dtype).
+    out: Tensor | None = None,
+) -> Tensor: ...
 
-    input [m, k] and mat2 [k, n]: float8_e4m3fn or float8_e5m2. scale_a, scale_b: float32 inverse
-    scales, one value each, or [m, 1] and [1, n] (row-wise). One chain of k with use_fast_accum,
-    else one every 128 terms, added in FP32. Tensor-wise: fma(sum, scale_a * scale_b, +0); row-wise:
-    sum * scale_b * scale_a. The bias is added in FP32. Then one rounding to out_dtype, nearest
-    even: FP8 outputs are multiplied by scale_result in FP32 first and saturate, others ignore it;
-    a NaN is NVIDIA's. How well each is known: `fp8lab.torch.Platform`.
+
+@overload
+def scaled_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Tensor | list[Tensor],
+    scale_recipe_a: Any,
+    scale_b: Tensor | list[Tensor],
+    scale_recipe_b: Any,
+    swizzle_a: Any = None,
+    swizzle_b: Any = None,
+    bias: Tensor | None = None,
+    output_dtype: torch.dtype | None = torch.bfloat16,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+    *,
+    platform: str = "h100",
+    splitk: int | str | tuple[int, str] = 1,
+    out: Tensor | None = None,
+) -> Tensor: ...
+
+
+def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
+    """`torch._scaled_mm` or `torch.nn.functional.scaled_mm` with the bits of a platform: [m, n].
+
+    Arguments are those of either function: (input, mat2, scale_a, scale_b, bias, scale_result,
+    out_dtype, use_fast_accum), or (mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
+    swizzle_a, swizzle_b, bias, output_dtype, contraction_dim, use_fast_accum). Operands [m, k] and
+    [k, n]: float8_e4m3fn or float8_e5m2. Scales are inverse scales: value = code * scale.
+
+    TensorWise, RowWise: float32, one value, or one a row of A and a column of B ([m, 1] and [1, n] without
+    recipes). One chain of k with use_fast_accum, else one every 128 terms, added in FP32. Tensor-wise:
+    fma(sum, scale_a * scale_b, +0); row-wise: sum * scale_b * scale_a.
+    BlockWise1x128, BlockWise128x128 (h100): float32 in the shapes and strides that PyTorch's error
+    texts name. Each 128 terms are one chain, fma(chain * s_b, s_a, sum) in FP32, with or without
+    use_fast_accum.
+    BlockWise1x32 (b200; MXFP8): float8_e8m0fnu, swizzled as SWIZZLE_32_4_4; the instruction applies
+    them. FP4 operands raise NotImplementedError.
+
+    The bias is added in FP32. Then one rounding to out_dtype (input's), nearest even: FP8 outputs
+    are multiplied by scale_result in FP32 first and saturate, others ignore it; a NaN is NVIDIA's.
+    How well each is known: `fp8lab.torch.Platform`.
 
     platform: "h100", "rtx4060" or "b200". splitk: into how many parts the library splits k, which
     is its own choice and changes bits: 1, (parts, "contiguous") on h100, (parts, "serial") or
-    (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it.
+    (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1 with blocks.
+    out: a tensor that takes the result, of its dtype; resized as by other functions of torch.
 
     >>> import torch, fp8lab.torch
     >>> ones = torch.ones(16, 32768).to(torch.float8_e4m3fn)
@@ -293,47 +360,8 @@ def scaled_mm(
     16384.0
     32768.0
     """
-    dtype = input.dtype if out_dtype is None else out_dtype
-    if dtype not in FORMAT_OF:
-        raise ValueError(f"out_dtype: expected float32, bfloat16, float16 or an FP8 type, got {dtype}")
-    chip = find_platform(platform)
-    a, a_format = _codes("input", input)
-    b, b_format = _codes("mat2", mat2)
-    splits, scheme = _split_of(splitk, chip, input, mat2, dtype, use_fast_accum)
-    formats = f"{a_format} {b_format} {FORMAT_OF[dtype]}"
-    result: Tensor = torch.ops.fp8lab.scaled_mm(
-        a, b, scale_a, scale_b, bias, scale_result, formats, use_fast_accum, platform, splits, scheme
-    )
-    return result.view(dtype)
-
-
-@contextlib.contextmanager
-def emulate_scaled_mm(
-    platform: str = "h100", *, splitk: int | str | tuple[int, str] = 1
-) -> Iterator[None]:
-    """A context in which `torch._scaled_mm` on CPU tensors has the bits of a platform.
-
-    Code that calls it, such as torchao's float8 modules, runs unchanged; its backward pass must run
-    inside too. It takes the place of torch's own CPU kernel, for all threads. platform and splitk as
-    for `scaled_mm`.
-
-    >>> import torch, fp8lab.torch
-    >>> x, one = torch.ones(16, 32768).to(torch.float8_e4m3fn), torch.ones(())
-    >>> with fp8lab.torch.emulate_scaled_mm("h100"):
-    ...     y = torch._scaled_mm(x, x.t(), one, one, out_dtype=torch.float32, use_fast_accum=True)
-    >>> float(y[0, 0])
-    16384.0
-    """
-    find_platform(platform)
-    call = functools.partial(scaled_mm, platform=platform, splitk=splitk)
-    library = torch.library.Library("aten", "IMPL")
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*[Oo]verrid")
-            library.impl("_scaled_mm", call, "CPU", allow_override=True)
-        yield
-    finally:
-        library._destroy()
+    recipes = "scale_recipe_a" in kwargs or (len(args) > 3 and not isinstance(args[3], Tensor))
+    return by_recipes(*args, **kwargs) if recipes else _by_shapes(*args, **kwargs)
 
 
 def quantize(

@@ -1,0 +1,249 @@
+"""The scales of `torch.nn.functional.scaled_mm` (PyTorch 2.10) as tiles of operands.
+
+Errors that PyTorch's own kernels give have their words and types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor
+
+from fp8lab.torch._ops import require_cpu
+from fp8lab.torch._platforms import Platform
+
+#: By number, as `torch.nn.functional.ScalingType` and `SwizzleType` count them; older versions
+#: of PyTorch have neither.
+SCALING = ("TensorWise", "RowWise", "BlockWise1x16", "BlockWise1x32", "BlockWise1x128", "BlockWise128x128")
+SWIZZLES = ("NO_SWIZZLE", "SWIZZLE_32_4_4", "SWIZZLE_32_8")
+BLOCKS_OF_128 = (
+    ("BlockWise1x128", "BlockWise1x128"),
+    ("BlockWise1x128", "BlockWise128x128"),
+    ("BlockWise128x128", "BlockWise1x128"),
+)
+FP4 = getattr(torch, "float4_e2m1fn_x2", None)
+E8M0 = getattr(torch, "float8_e8m0fnu", None)
+
+
+class TileScales(NamedTuple):
+    """Inverse scales of tiles, [ceil(rows / row_block), ceil(k / k_block)]; a block of 0 is all."""
+
+    values: Tensor
+    row_block: int
+    k_block: int
+
+
+def as_list(x: Any) -> list[Any]:
+    return [] if x is None else list(x) if isinstance(x, (list, tuple)) else [x]
+
+
+def _names(argument: str, values: Any, known: Sequence[str]) -> list[str]:
+    """Names of enumerators, which may be given as numbers, as the operator takes them."""
+    names = []
+    for value in as_list(values):
+        number = getattr(value, "value", value)
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(known):
+            raise ValueError(f"{argument}: expected one of {', '.join(known)}, got {value!r}")
+        names.append(known[number])
+    return names
+
+
+def _round_up(x: int, multiple: int) -> int:
+    return -(-x // multiple) * multiple
+
+
+def _unsupported(mat_a: Tensor, mat_b: Tensor, recipe_a: list[str], recipe_b: list[str]) -> NoReturn:
+    raise ValueError(
+        "Invalid scaling configuration for _scaled_mm_v2: unsupported recipe(s). "
+        f"Got mat_a.dtype={mat_a.dtype}, mat_b.dtype={mat_b.dtype}, "
+        f"recipe_a={', '.join(recipe_a)}, recipe_b={', '.join(recipe_b)}"
+    )
+
+
+def require_matrices(
+    mat_a: Tensor, mat_b: Tensor, bias: Tensor | None, contraction_dim: Sequence[int]
+) -> None:
+    """What holds under every recipe, in the order and the words of PyTorch."""
+    for name, x in (("mat_a", mat_a), ("mat_b", mat_b)):
+        require_cpu(name, x)
+        if x.dim() != 2:
+            raise ValueError(f"{name} must be a matrix")
+    if contraction_dim and (
+        len(contraction_dim) != 2 or contraction_dim[0] not in (1, -1) or contraction_dim[1] not in (0, -2)
+    ):
+        raise ValueError("torch._scaled_mm_v2 only supports contraction_dim=(1, 0)")
+    if FP4 is not None and FP4 in (mat_a.dtype, mat_b.dtype):
+        raise NotImplementedError("mat_a: expected FP8 codes, got FP4: MXFP4 and NVFP4 are not emulated here")
+    if not all(x.dtype.is_floating_point and x.element_size() == 1 for x in (mat_a, mat_b)):
+        raise ValueError(
+            "Expected both inputs to be fp8 or fp4 types but got "
+            f"mat_a.dtype={mat_a.dtype} and mat_b.dtype={mat_b.dtype}"
+        )
+    if mat_a.shape[1] != mat_b.shape[0]:
+        shapes = " and ".join("x".join(map(str, x.shape)) for x in (mat_a, mat_b))
+        raise ValueError(f"mat_a and mat_b shapes cannot be multiplied ({shapes})")
+    if bias is not None and bias.numel() != mat_b.shape[1]:
+        raise ValueError(f"Bias must be size {mat_b.shape[1]} but got {bias.numel()}")
+
+
+def whole_scales(
+    mat_a: Tensor, mat_b: Tensor, scale_a: list[Tensor], scale_b: list[Tensor], kind: str
+) -> tuple[Tensor, Tensor]:
+    """Scales of a tensor or of each row, shaped as `torch._scaled_mm` takes them."""
+    made = []
+    for name, scales, rows in (("scale_a", scale_a, mat_a.shape[0]), ("scale_b", scale_b, mat_b.shape[1])):
+        expected = 1 if kind == "TensorWise" else rows
+        ok = len(scales) == 1 and scales[0].numel() == expected and scales[0].dtype == torch.float32
+        if not ok and kind == "TensorWise":
+            raise ValueError(f"{name} must have 1 Float element")
+        if not ok:
+            got = scales[0].numel() if scales else 0
+            raise ValueError(f"{name} must have {expected} Float elements, got {got}")
+        made.append(scales[0].reshape(()) if kind == "TensorWise" else scales[0].reshape(-1))
+    if kind == "RowWise":
+        return made[0].reshape(-1, 1), made[1].reshape(1, -1)
+    return made[0], made[1]
+
+
+def _dense(name: str, scale: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Float32 scales of this shape whose first dimension is the dense one."""
+    sizes = " x ".join(map(str, shape))
+    if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
+        raise ValueError(f"{name} must have shape {sizes} Float elements, got {list(scale.shape)}")
+    strides = scale.stride()
+    if strides[0] != 1 and shape[0] > 1 or (strides[1] != shape[0] and shape[1] > 1):
+        raise ValueError(f"{name} must have strides (1, {shape[0]}); got {list(strides)}")
+    return scale
+
+
+def _blocks_of_128(name: str, kind: str, scale: Tensor, rows: int, k: int) -> TileScales:
+    """1x128: [rows, ceil(k/128)]. 128x128: [ceil(k/128) up to a multiple of 4, ceil(rows/128)]."""
+    blocks = -(-k // 128)
+    if kind == "BlockWise1x128":
+        return TileScales(_dense(name, scale, (rows, blocks)), 1, 128)
+    padded = _dense(name, scale, (_round_up(blocks, 4), -(-rows // 128)))
+    return TileScales(padded[:blocks].t(), 128, 128)
+
+
+def unswizzled(scale: Tensor, rows: int, columns: int) -> Tensor:
+    """The [rows, columns] of scales in the order SWIZZLE_32_4_4.
+
+    They lie in tiles of 128 rows and 4 columns, padded to whole ones; inside a tile row r is the
+    16 bytes at 16 (r mod 32), of which its four columns are those from 4 (r div 32) on.
+    """
+    row_tiles, column_tiles = -(-rows // 128), -(-columns // 4)
+    tiles = scale.reshape(row_tiles, column_tiles, 32, 4, 4)
+    return tiles.permute(0, 3, 2, 1, 4).reshape(row_tiles * 128, column_tiles * 4)[:rows, :columns]
+
+
+def _blocks_of_32(name: str, scale: Tensor, swizzle: list[str], rows: int, k: int) -> TileScales:
+    if len(swizzle) != 1:
+        raise ValueError(f"swizzle_{name[-1]} must have 1 value, got {len(swizzle)}")
+    if swizzle[0] != "SWIZZLE_32_4_4":
+        raise ValueError(f"{name} must be swizzled to SWIZZLE_32_4_4 format")
+    columns = -(-k // 32)
+    expected = _round_up(rows, 128) * _round_up(columns, 4)
+    if scale.numel() != expected or not scale.is_contiguous():
+        raise ValueError(
+            f"For Blockwise scaling with SWIZZLE_32_4_4 {name} should have {expected} elements, "
+            f"got: {scale.numel()}"
+        )
+    codes = unswizzled(scale.reshape(-1).view(torch.uint8), rows, columns)
+    assert E8M0 is not None
+    return TileScales(codes.contiguous().view(E8M0).float(), 1, 32)
+
+
+def _require_block_scales(chip: Platform) -> None:
+    if not chip.block_scaled_model:
+        raise NotImplementedError(f"platform: expected one with block-scaled instructions (b200), got {chip.name}")
+
+
+def _require_blocks_of_128(chip: Platform) -> None:
+    if not chip.blocks_of_128:
+        raise NotImplementedError(
+            f"DeepSeek style (1x128, 128x128) scaling only supported in CUDA for SM90, got {chip.name}"
+        )
+
+
+def tiles_by_shape(
+    chip: Platform, input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor
+) -> tuple[tuple[TileScales, TileScales], bool] | None:
+    """The tiles that scales of `torch._scaled_mm`, which has no recipes, have by their shapes.
+
+    None for scales of a tensor or of rows, and for what fits nothing. With whether the instruction
+    applies them. B's scales are [ceil(k/128), n] or [ceil(k/128), ceil(n/128)] here.
+    """
+    require_cpu("scale_a", scale_a)
+    require_cpu("scale_b", scale_b)
+    (m, k), n = input.shape, mat2.shape[1]
+    if E8M0 is not None and scale_a.dtype == scale_b.dtype == E8M0:
+        _require_block_scales(chip)
+        swizzle = ["SWIZZLE_32_4_4"]
+        return (
+            _blocks_of_32("scale_a", scale_a, swizzle, m, k),
+            _blocks_of_32("scale_b", scale_b, swizzle, n, k),
+        ), True
+    a, b, blocks = tuple(scale_a.shape), tuple(scale_b.shape), -(-k // 128)
+    if scale_a.numel() == scale_b.numel() == 1 or (a == (m, 1) and b == (1, n)):
+        return None
+    # Of one row both are the same tiles.
+    a_rows = {(-(-m // 128), blocks): 128, (m, blocks): 1}.get(a)
+    b_rows = {(blocks, -(-n // 128)): 128, (blocks, n): 1}.get(b)
+    floats = scale_a.dtype == scale_b.dtype == torch.float32
+    if a_rows is None or b_rows is None or a_rows + b_rows > 129 or not floats:
+        return None
+    _require_blocks_of_128(chip)
+    return (TileScales(scale_a, a_rows, 128), TileScales(scale_b.t(), b_rows, 128)), False
+
+
+class Configuration(NamedTuple):
+    """`whole`: for `torch._scaled_mm`. `tiles`: of A and of B, with the instruction's own or not."""
+
+    whole: tuple[Tensor, Tensor] | None
+    tiles: tuple[TileScales, TileScales] | None
+    block_scaled: bool
+
+
+def configuration(
+    chip: Platform,
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Any,
+    scale_recipe_a: Any,
+    scale_b: Any,
+    scale_recipe_b: Any,
+    swizzle_a: Any,
+    swizzle_b: Any,
+) -> Configuration:
+    """What the arguments of `torch.nn.functional.scaled_mm` say; ValueError where they do not fit."""
+    recipe_a = _names("scale_recipe_a", scale_recipe_a, SCALING)
+    recipe_b = _names("scale_recipe_b", scale_recipe_b, SCALING)
+    swizzles = _names("swizzle_a", swizzle_a, SWIZZLES), _names("swizzle_b", swizzle_b, SWIZZLES)
+    scales_a, scales_b = as_list(scale_a), as_list(scale_b)
+    for name, scales in (("scale_a", scales_a), ("scale_b", scales_b)):
+        for scale in scales:
+            require_cpu(name, scale)
+    (m, k), n = mat_a.shape, mat_b.shape[1]
+    pair = (recipe_a[0], recipe_b[0]) if len(recipe_a) == len(recipe_b) == 1 else ("", "")
+    if pair in (("TensorWise", "TensorWise"), ("RowWise", "RowWise")):
+        return Configuration(whole_scales(mat_a, mat_b, scales_a, scales_b, pair[0]), None, False)
+    e4m3 = mat_a.dtype == mat_b.dtype == torch.float8_e4m3fn
+    if len(scales_a) != 1 or len(scales_b) != 1 or not e4m3:
+        _unsupported(mat_a, mat_b, recipe_a, recipe_b)
+    if pair in BLOCKS_OF_128:
+        _require_blocks_of_128(chip)
+        tiles = (
+            _blocks_of_128("scale_a", pair[0], scales_a[0], m, k),
+            _blocks_of_128("scale_b", pair[1], scales_b[0], n, k),
+        )
+        return Configuration(None, tiles, False)
+    if pair != ("BlockWise1x32", "BlockWise1x32") or {scales_a[0].dtype, scales_b[0].dtype} != {E8M0}:
+        _unsupported(mat_a, mat_b, recipe_a, recipe_b)
+    _require_block_scales(chip)
+    tiles = (
+        _blocks_of_32("scale_a", scales_a[0], swizzles[0], m, k),
+        _blocks_of_32("scale_b", scales_b[0], swizzles[1], n, k),
+    )
+    return Configuration(None, tiles, True)

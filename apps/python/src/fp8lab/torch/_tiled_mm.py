@@ -1,0 +1,64 @@
+"""Products of FP8 codes whose scales change along k: the operator `fp8lab::scaled_mm_tiles`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fp8lab._recipes import Scales
+from fp8lab._registry import find_model
+from fp8lab.torch._ops import require_cpu
+from fp8lab.torch._platforms import WORD_DTYPES, add_bias, as_words, find_platform, product
+
+
+@torch.library.custom_op("fp8lab::scaled_mm_tiles", mutates_args=())
+def scaled_mm_tiles(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    formats: str,
+    blocks: list[int],
+    block_scaled: bool,
+    platform: str,
+) -> Tensor:
+    """Codes in uint8, input [m, k] and mat2 [k, n], with float32 inverse scales of tiles: [m, n].
+
+    formats: of input, mat2 and the output, which is uint8 for FP8. blocks: rows and columns of A's
+    tiles and of B's, B as [n, k]. block_scaled: the instruction applies the scales, one chain;
+    else each 128 terms are scaled into an FP32 sum, fma(P * s_b, s_a, sum). The bias is added in FP32.
+    """
+    chip = find_platform(platform)
+    for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b)):
+        require_cpu(name, x)
+    a_format, b_format, out_format = formats.split()
+    d = product(
+        input.detach().numpy(),
+        mat2.detach().numpy().T,
+        a_format=a_format,
+        b_format=b_format,
+        model=find_model(chip.block_scaled_model if block_scaled else chip.model).accumulator,
+        promotion_interval=0 if block_scaled else 128,
+        a_scales=Scales(scale_a.detach().contiguous().numpy(), blocks[0], blocks[1]),
+        b_scales=Scales(scale_b.detach().contiguous().numpy(), blocks[2], blocks[3]),
+        scale_order="b_then_fma_a",
+    )
+    add_bias(d, bias)
+    return as_words(d, out_format)
+
+
+@scaled_mm_tiles.register_fake
+def _(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    formats: str,
+    blocks: list[int],
+    block_scaled: bool,
+    platform: str,
+) -> Tensor:
+    dtype = WORD_DTYPES.get(formats.split()[2], torch.uint8)
+    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=dtype)

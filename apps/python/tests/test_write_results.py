@@ -1,0 +1,84 @@
+"""Result folders written from Python: read back whole, and taken by the tool."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+from fp8lab import results
+from fp8lab.results import Column, Curve, Plot, Table
+
+COLUMNS = (
+    Column("step", "1", "updates so far"),
+    Column("error", "%", "of a sum, with a comma"),
+    Column("right", "", "whether it was"),
+    Column("name", "", 'text with "quotes"'),
+)
+
+
+def table(name="sums"):
+    data = {
+        "step": np.array([0, 1, 2**53 + 1]),
+        "error": np.array([0.1, np.nan, 1.0]),
+        "right": np.array([True, False, True]),
+        "name": np.array(["a,b", 'c"d', "e"]),
+    }
+    return Table(name, "Sums", COLUMNS, data)
+
+
+def write(folder, tables=None, **how):
+    how = {"experiment": "mine", "question": "Does it?"} | how
+    return results.write(folder, [table()] if tables is None else tables, **how)
+
+
+def test_all_kinds_of_columns_come_back(tmp_path):
+    parameters = {"steps": 3, "rate": 0.5, "te-current": True, "of": 'a"b'}
+    path = write(tmp_path, seed=3, parameters=parameters, findings=["One."])
+    found = results.read(path)
+    for column in COLUMNS:
+        got, expected = found["sums"][column.name], table()[column.name]
+        assert np.array_equal(got, expected, equal_nan=column.name == "error"), column.name
+    assert found["sums"].columns == COLUMNS
+    description = found.description
+    assert description["parameters"] == parameters
+    assert (description["seed"], description["findings"], description["quick"]) == (3, ["One."], False)
+
+
+def test_a_second_run_removes_what_it_does_not_write(tmp_path):
+    write(tmp_path, [table(), table("more")])
+    path = write(tmp_path)
+    assert not (tmp_path / "mine" / "more.csv").exists()
+    assert sorted(results.read(path)) == ["sums"]
+
+
+def test_plots_and_the_tool(tmp_path):
+    curves = [Curve("up", [0, 1, 2], [0.5, float("nan"), 2.0])]
+    path = write(tmp_path, plots=[Plot("rise", "It rises", "step", "value (1)", curves)])
+    description = json.loads((tmp_path / "mine" / "result.json").read_text())
+    assert [(plot["name"], plot["title"]) for plot in description["plots"]] == [("rise", "It rises")]
+    assert "rise.gp" in description["plots"][0]["files"]
+    tool = os.environ.get("FP8LAB_TOOL")
+    if tool:
+        subprocess.run([tool, "report", path, "-o", tmp_path / "r.html"], check=True, capture_output=True)
+        assert "Does it?" in (tmp_path / "r.html").read_text()
+
+
+def test_errors_name_the_argument(tmp_path):
+    bad = Table("sums", "Sums", COLUMNS[:2], {"step": np.arange(2), "error": np.arange(3.0)})
+    with pytest.raises(ValueError, match="sums: data: expected columns of one length, got"):
+        write(tmp_path, [bad])
+    lost = Table("sums", "Sums", COLUMNS[:2], {"step": np.arange(2)})
+    with pytest.raises(ValueError, match="sums: data: expected the columns step, error, got step"):
+        write(tmp_path, [lost])
+    odd = Table("sums", "Sums", COLUMNS[:1], {"step": np.array([1j])})
+    with pytest.raises(ValueError, match="data: expected columns of booleans, numbers or text, got complex128"):
+        write(tmp_path, [odd])
+    with pytest.raises(ValueError, match="parameters: rate: expected a bool, a number or text, got None"):
+        write(tmp_path, parameters={"rate": None})
+    with pytest.raises(ValueError, match="plot rise: expected as many y as x, got 1"):
+        write(tmp_path, plots=[Plot("rise", "", "", "", [Curve("up", [0, 1], [0])])])
+    with pytest.raises(ValueError, match="seed: expected a whole number, got 0.5"):
+        write(tmp_path, seed=0.5)
+    assert not list(tmp_path.iterdir())
