@@ -148,7 +148,7 @@ RECIPES = [
     ("te-nvfp4", "weight", nvidia(16, te_block)),
     ("torchao-nvfp4", "weight", two_levels(1, lambda amax, s, t: np.clip(amax / F32(6) / t, F32(2.0**-6), F32(448)),
                                            torchao_element, quotient_tensor)),
-    ("compressed-tensors-nvfp4", "weight", two_levels(1, compressed_block, divided(lambda v, s, t: v / s),
+    ("compressed-tensors-nvfp4", "weight", two_levels(1, compressed_block, divided(lambda v, s, t: v / s, signed_zero=False),
                                                       compressed_tensor)),
     ("modelopt-nvfp4", "weight", two_levels(1, modelopt_block, divided(lambda v, s, t: v * t, signed_zero=False),
                                             quotient_tensor)),

@@ -82,6 +82,4 @@ def fp4_systems(make):
     found.append(make("modelopt-nvfp4", "weight", fp32, modelopt_nvfp4, "modelopt", k_multiple=16))
     found.append(make("compressed-tensors-nvfp4", "weight", fp32, lambda x: compressed(x, "NVFP4"),
                       "compressed_tensors", k_multiple=16))
-    found.append(make("compressed-tensors-mxfp4", "weight", fp32, lambda x: compressed(x, "MXFP4"),
-                      "compressed_tensors", k_multiple=32))
     return found

@@ -56,7 +56,7 @@ constexpr std::array<std::string_view, 4> kTorchaoModes{
 std::vector<Preset> fp4_presets() {
   constexpr std::string_view kOcp = "OCP MX 1.0, sections 5.4.1 and 6.3";
   constexpr std::string_view kCompressed =
-      "compressed-tensors 0.20.0, quantization/utils/helpers.py and mxfp_utils.py, "
+      "compressed-tensors 0.20.0, quantization/utils/helpers.py, "
       "compressors/nvfp4/helpers.py";
   std::vector<Preset> all{
       same("mxfp4", mx(FormatId::e2m1, ScaleRule::mx_floor), {"OCP MX 1.0, MXFP4", kOcp}),
@@ -71,8 +71,6 @@ std::vector<Preset> fp4_presets() {
             "torchao 0.18.0, prototype/mx_formats/nvfp4_tensor.py", Evidence::compared}),
       same("compressed-tensors-nvfp4", nvfp4(ScaleRule::compressed_nvfp4, 1),
            {"compressed-tensors NVFP4, of FP32 tensors", kCompressed, Evidence::compared}),
-      same("compressed-tensors-mxfp4", mx(FormatId::e2m1, ScaleRule::mx_even),
-           {"compressed-tensors MXFP4", kCompressed, Evidence::compared}),
       same("modelopt-nvfp4", nvfp4(ScaleRule::modelopt_nvfp4, 1),
            {"ModelOpt NVFP4QTensor",
             "nvidia-modelopt 0.47.0, torch/quantization/qtensor/nvfp4_tensor.py",

@@ -148,7 +148,7 @@ class TwoLevelEncoder {
       for (std::size_t i = 0; i < values.size(); ++i)
         to[i] = tile.divides ? values[i] / tile.factor : values[i] * tile.factor;
     }
-    if (recipe_.rule == ScaleRule::modelopt_nvfp4)
+    if (!tiles_.empty() && tiles_.front().divides)  // both systems lose the sign of a zero
       for (float& value : scaled_) value += 0.0F;
     const auto k = static_cast<std::size_t>(x_.k);
     encode(scaled_, std::span(q_.codes).subspan(static_cast<std::size_t>(row) * k, k),

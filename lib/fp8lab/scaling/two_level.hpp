@@ -11,7 +11,7 @@
 //                     FLT_MAX; A = 0 or Inf: 1   e4m3(a * (S * (1 / 6)))             FLT_MAX)
 //   torchao_nvfp4     T = A / 2688               e4m3(clamp((a / 6) / T, 2^-6, 448)) x * ((1 / T) /
 //   s) compressed_nvfp4  S = 2688 / max(A, 2^-126); e4m3((a / 6) * S); 0 becomes 1/8    x / (s / S)
-//                     NaN or Inf: 1
+//                     NaN or Inf: 1                                              -0 becomes +0
 //   modelopt_nvfp4    T = A / 2688               e4m3(clamp(a / (6 * T), 2^-9,       x / (s * T),
 //   -0 becomes +0
 //                                                448)); a = 0 counts as 1 there
