@@ -104,7 +104,7 @@ def quotient_tensor(amax):
 
 
 def compressed_tensor(amax):
-    scale = F32(2688) / (amax if np.isnan(amax) else max(amax, F32(2.0**-126)))
+    scale = F32(2688) * (F32(1) / (amax if np.isnan(amax) else max(amax, F32(2.0**-126))))
     scale = scale if np.isfinite(scale) else F32(1)
     return scale, F32(1) / scale
 

@@ -36,30 +36,21 @@ def torchao_nvfp4(x):
     return {"narrow": nibbles(packed), "scale_inv_ue4m3": scale.view(torch.uint8), "tensor_scale_inv": tensor}
 
 
-def compressed(x, preset):
+def compressed(x):
     """A weight, as compressed-tensors observes, quantizes and packs it."""
-    from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
     from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
     from compressed_tensors.quantization import QuantizationScheme
     from compressed_tensors.quantization.quant_scheme import PRESET_SCHEMES
     from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 
-    args = PRESET_SCHEMES[preset]["weights"]
-    scheme = QuantizationScheme(targets=["Linear"], weights=args)
+    args = PRESET_SCHEMES["NVFP4"]["weights"]
     groups = x.reshape(x.shape[0], -1, args.group_size)
-    low, high = groups.amin(-1), groups.amax(-1)
-    state = {"weight": x}
-    if preset.startswith("NVFP4"):
-        state["weight_global_scale"] = generate_gparam(x.amin(), x.amax())
-    state["weight_scale"], _ = calculate_qparams(low, high, args, state.get("weight_global_scale"))
-    compressor = NVFP4PackedCompressor if preset.startswith("NVFP4") else MXFP4PackedCompressor
-    state = compressor.compress(state, scheme)
-    found = {"narrow": nibbles(state["weight_packed"])}
-    kind = "scale_inv_ue4m3" if preset.startswith("NVFP4") else "scale_inv_e8m0"
-    found[kind] = state["weight_scale"].view(torch.uint8)
-    if preset.startswith("NVFP4"):
-        found["tensor_scale"] = state["weight_global_scale"]
-    return found
+    tensor = generate_gparam(x.amin(), x.amax())
+    scale, _ = calculate_qparams(groups.amin(-1), groups.amax(-1), args, tensor)
+    state = {"weight": x, "weight_global_scale": tensor, "weight_scale": scale}
+    state = NVFP4PackedCompressor.compress(state, QuantizationScheme(targets=["Linear"], weights=args))
+    return {"narrow": nibbles(state["weight_packed"]), "scale_inv_ue4m3": state["weight_scale"].view(torch.uint8),
+            "tensor_scale": tensor}
 
 
 def modelopt_nvfp4(x):
@@ -80,6 +71,5 @@ def fp4_systems(make):
         found.append(make("torchao-nvfp4", "activation", dtype, torchao_nvfp4, "torchao", k_multiple=16))
     fp32 = torch.float32
     found.append(make("modelopt-nvfp4", "weight", fp32, modelopt_nvfp4, "modelopt", k_multiple=16))
-    found.append(make("compressed-tensors-nvfp4", "weight", fp32, lambda x: compressed(x, "NVFP4"),
-                      "compressed_tensors", k_multiple=16))
+    found.append(make("compressed-tensors-nvfp4", "weight", fp32, compressed, "compressed_tensors", k_multiple=16))
     return found

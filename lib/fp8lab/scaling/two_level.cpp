@@ -71,7 +71,8 @@ TensorScale tensor_scale(ScaleRule rule, float amax) {
   }
   float scale = 1.0F;
   if (rule == ScaleRule::compressed_nvfp4) {
-    const float quotient = kMost / (amax < 0x1p-126F ? 0x1p-126F : amax);
+    // PyTorch divides a number by a tensor as number * (1 / tensor).
+    const float quotient = kMost * (1.0F / (amax < 0x1p-126F ? 0x1p-126F : amax));
     if (std::isfinite(quotient)) scale = quotient;
   } else {
     const float quotient = std::min(kMost / amax, kFloatMax);

@@ -5,16 +5,18 @@
 // formulas below were read in the named sources. Binary32 arithmetic to nearest even, one rounding
 // an operation; A: amax of the tensor, a: of the tile, e4m3(): nearest even, at most 448.
 //
-//   rule              tensor                     UE4M3 scale s                       element
-//   nvfp4, te_nvfp4   S = 2688 / A, at most      e4m3((a / 6) * S), te:              x * min(1 / (s
-//   * (1 / S)),
-//                     FLT_MAX; A = 0 or Inf: 1   e4m3(a * (S * (1 / 6)))             FLT_MAX)
-//   torchao_nvfp4     T = A / 2688               e4m3(clamp((a / 6) / T, 2^-6, 448)) x * ((1 / T) /
-//   s) compressed_nvfp4  S = 2688 / max(A, 2^-126); e4m3((a / 6) * S); 0 becomes 1/8    x / (s / S)
-//                     NaN or Inf: 1                                              -0 becomes +0
-//   modelopt_nvfp4    T = A / 2688               e4m3(clamp(a / (6 * T), 2^-9,       x / (s * T),
-//   -0 becomes +0
-//                                                448)); a = 0 counts as 1 there
+// nvfp4, te_nvfp4:   S = 2688 / A, at most FLT_MAX; 1 where A is 0 or Inf
+//                    s = e4m3((a / 6) * S), te: e4m3(a * (S * (1 / 6)))
+//                    x * min(1 / (s * (1 / S)), FLT_MAX)
+// torchao_nvfp4:     T = A / 2688
+//                    s = e4m3(clamp((a / 6) / T, 2^-6, 448))
+//                    x * ((1 / T) / s)
+// compressed_nvfp4:  S = 2688 * (1 / max(A, 2^-126)); 1 where that is NaN or Inf
+//                    s = e4m3((a / 6) * S); 0 becomes 1/8
+//                    x / (s / S), -0 becomes +0
+// modelopt_nvfp4:    T = A / 2688
+//                    s = e4m3(clamp(a / (6 * T), 2^-9, 448)), 0 counts as 1
+//                    x / (s * T), -0 becomes +0
 //
 // nvfp4: arXiv 2509.25149, appendix on quantization (zeros and ends as TransformerEngine has them).
 // NaN is ignored in the amaxes of nvfp4 and te_nvfp4 and makes those of the others NaN. A NaN
