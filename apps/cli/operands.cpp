@@ -1,6 +1,7 @@
 #include "operands.hpp"
 #include "fp8lab/core/threads.hpp"
 
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,19 @@ std::optional<TensorView> load_optional(const std::string& name, std::vector<Ope
   return loaded.back().tensor();
 }
 
+/// The number that `text` is, or that the file of that name holds; 1 for no text.
+float tensor_scale(std::string_view option, const std::string& text) {
+  if (text.empty()) return 1.0F;
+  char* end = nullptr;
+  const float number = std::strtof(text.c_str(), &end);
+  if (*end == '\0') return number;
+  const Operand loaded = load_operand(text);
+  require_scale_type(option, loaded.tensor().type);
+  require(loaded.tensor().size() == 1, option, "a number, or a file that holds one",
+          shape_text(loaded.tensor().shape));
+  return to_float(loaded.tensor()).front();
+}
+
 }  // namespace
 
 void add_input_options(CLI::App& command, OperandOptions& o) {
@@ -32,13 +46,19 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
                      "file of A's inverse scales: one, [m], [m, 1], or a grid of tiles of [m, k]");
   command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
   command.add_option("--tiles-a", o.tiles_a,
-                     "tiles of A's scales, as 1x128 (0: all); needed where a side is not 1, 32, "
-                     "128 or all");
+                     "tiles of A's scales, as 1x128 (0: all); needed where a side is not 1, 16, "
+                     "32, 128 or all");
   command.add_option("--tiles-b", o.tiles_b, "the same for B's");
-  command.add_option("--scale-format", o.scale_format, "what uint8 scales are: e8m0fnu");
+  command.add_option("--scale-format", o.scale_format,
+                     "what uint8 scales are: e8m0fnu, or e4m3fn for UE4M3");
+  command.add_option("--tensor-scale-a", o.tensor_scale_a,
+                     "second level of A's scales (NVFP4): a number, or a file that holds one");
+  command.add_option("--tensor-scale-b", o.tensor_scale_b, "the same for B's");
   command.add_option("--c", o.c, "file of C [m, n], floats");
-  command.add_option("--dtype", o.dtype,
-                     "what uint8 codes of A (and B) are: e4m3fn, e5m2, e4m3fnuz ...");
+  command.add_option(
+      "--dtype", o.dtype,
+      "what uint8 codes of A (and B) are: e4m3fn, e5m2, e4m3fnuz, e2m1 (one a byte), "
+      "e2m1x2 (two) ...");
   command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
@@ -93,6 +113,8 @@ GemmOperands load_operands(const OperandOptions& o) {
   operands.transpose_b = o.transpose_b;
   operands.scale_a = load_optional(o.scale_a, *loaded, o.scale_format);
   operands.scale_b = load_optional(o.scale_b, *loaded, o.scale_format);
+  operands.tensor_scale_a = tensor_scale("--tensor-scale-a", o.tensor_scale_a);
+  operands.tensor_scale_b = tensor_scale("--tensor-scale-b", o.tensor_scale_b);
   operands.tiles_a = scale_tiles("--tiles-a", o.tiles_a);
   operands.tiles_b = scale_tiles("--tiles-b", o.tiles_b);
   operands.c = load_optional(o.c, *loaded);

@@ -21,6 +21,8 @@ struct OperandOptions {
   std::string tiles_a;
   std::string tiles_b;
   std::string scale_format;
+  std::string tensor_scale_a;
+  std::string tensor_scale_b;
   std::string c;
   std::string c_enters;
   std::string dtype;

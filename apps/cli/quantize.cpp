@@ -19,6 +19,7 @@
 #include "json_number.hpp"
 #include "non_finite.hpp"
 #include "quantize_model.hpp"
+#include "quantized_file.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -124,20 +125,6 @@ Input open_input(const std::string& path, const Options& options) {
   return input;
 }
 
-void append(std::vector<NamedTensor>& out, const std::string& name, const QuantizedTensor& q,
-            std::vector<std::int64_t> shape) {
-  const std::vector<std::int64_t> tiles{q.tile_rows(), q.tile_columns()};
-  out.push_back({name, view_of(element_type_of(q.format), std::move(shape),
-                               std::span<const std::uint8_t>(q.codes))});
-  out.push_back(
-      {name + ".scale", view_of(ElementType::f32, tiles, std::span<const float>(q.scales))});
-  out.push_back({name + ".scale_inv",
-                 view_of(ElementType::f32, tiles, std::span<const float>(q.inverse_scales))});
-  if (!q.e8m0.empty())
-    out.push_back({name + ".scale_inv_e8m0",
-                   view_of(ElementType::e8m0fnu, tiles, std::span<const std::uint8_t>(q.e8m0))});
-}
-
 /// Of the tensor, its codes and its scales: a tile of zeros may give NaN, by the recipe's rule.
 NonFiniteReport non_finite_of(const Loaded& tensor, const QuantizedTensor& q) {
   return {{tensor.name, count_non_finite(std::span(tensor.values))},
@@ -228,19 +215,19 @@ std::vector<Input> open_past(const Recipe& recipe, const Options& options, std::
 
 void write_output(const Options& options, const Input& input,
                   const std::vector<QuantizedTensor>& results) {
-  std::vector<NamedTensor> out = input.left;
+  QuantizedFile out(input.left);
   for (std::size_t i = 0; i < results.size(); ++i) {
     const NamedTensor& item = input.chosen[i];
     const QuantizedTensor& q = results[i];
-    append(out, item.name, q, item.tensor.shape);
-    if (q.transposed) append(out, item.name + ".transposed", *q.transposed, {q.k, q.rows});
+    out.add(item.name, q, item.tensor.shape);
+    if (q.transposed) out.add(item.name + ".transposed", *q.transposed, {q.k, q.rows});
   }
   std::map<std::string, std::string> metadata{{"fp8lab.recipe", options.recipe},
                                               {"fp8lab.role", options.role}};
   if (!options.product.empty()) metadata["fp8lab.product"] = options.product;
   if (input.safetensors)
     metadata.insert(input.safetensors->metadata().begin(), input.safetensors->metadata().end());
-  write_safetensors(options.output, out, metadata);
+  write_safetensors(options.output, out.tensors(), metadata);
 }
 
 /// On stderr too where stdout is for machines.
@@ -344,8 +331,9 @@ void add_quantize(CLI::App& app, Action& action) {
       ->required();
   command->add_option("--recipe", options->recipe, recipe_help())->required();
   command->add_option("-o,--output", options->output,
-                      ".safetensors file for NAME (codes), NAME.scale, NAME.scale_inv and what "
-                      "stays; of a model: a new or empty folder");
+                      ".safetensors file for NAME (codes; FP4 and FP6 packed), NAME.scale, "
+                      "NAME.scale_inv (NVFP4: also its levels, NAME.scale_inv_ue4m3 and "
+                      "NAME.tensor_scale_inv) and what stays; of a model: a new or empty folder");
   command->add_option("--layout", options->layout, layout_help());
   command->add_option("--rule", options->rule, rule_help());
   command->add_option("--calibration", options->calibration,

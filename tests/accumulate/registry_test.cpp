@@ -98,6 +98,11 @@ const std::map<std::string_view, Row> kTable{
     {"sm100.tcgen05.e5m2.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
     {"sm100.tcgen05.e5m2.e4m3.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
     {"sm100.tcgen05.mxf8f6f4.e5m2.e4m3", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm100.tcgen05.mxf8f6f4.e2m1", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm100.tcgen05.mxf8f6f4.e4m3.e2m1", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm100.tcgen05.mxf8f6f4.e2m1.e4m3", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm100.tcgen05.mxf8f6f4.e2m3", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm100.tcgen05.mxf8f6f4.e3m2", {kScaled, 32, 25, 23, -133, false, kAssumed}},
     {"sm100.tcgen05.mxf4nvf4", {kScaledGroups, 64, 35, 23, -139, false, kLiterature}},
     {"sm120.mma.f16", {kFused, 16, 25, 23, -133, false, kLiterature}},
     {"sm120.mma.f16.f16", {kFused, 16, 25, 10, -21, true, kLiterature}},
@@ -115,6 +120,11 @@ const std::map<std::string_view, Row> kTable{
     {"sm120.mma.e5m2.e4m3", {kFused, 32, 25, 23, -133, false, kLiterature}},
     {"sm120.mma.e5m2.e4m3.f16", {kFused, 32, 25, 10, kNone, true, kLiterature}},
     {"sm120.mma.mxf8f6f4.e5m2.e4m3", {kScaled, 32, 25, 23, -133, false, kLiterature}},
+    {"sm120.mma.mxf8f6f4.e2m1", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm120.mma.mxf8f6f4.e4m3.e2m1", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm120.mma.mxf8f6f4.e2m1.e4m3", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm120.mma.mxf8f6f4.e2m3", {kScaled, 32, 25, 23, -133, false, kAssumed}},
+    {"sm120.mma.mxf8f6f4.e3m2", {kScaled, 32, 25, 23, -133, false, kAssumed}},
     {"sm120.mma.mxf4nvf4", {kScaledGroups, 64, 35, 23, -139, false, kLiterature}},
     {"gfx908.mfma.f16", {AccumulationKind::exact_dot_product, 4, 0, 23, kNone, false, kLiterature}},
     {"gfx908.mfma.bf16",
@@ -162,7 +172,9 @@ std::pair<FormatId, FormatId> formats_of(const std::string& name) {
     if (part == "f32") found.push_back(FormatId::f32);
     if (part == "fp8") found.push_back(FormatId::e4m3fnuz);
     if (part == "bf8") found.push_back(FormatId::e5m2fnuz);
-    if (part == "mxf4nvf4") found.push_back(FormatId::e2m1);
+    if (part == "mxf4nvf4" || part == "e2m1") found.push_back(FormatId::e2m1);
+    if (part == "e2m3") found.push_back(FormatId::e2m3);
+    if (part == "e3m2") found.push_back(FormatId::e3m2);
   }
   return {found.at(0), found.size() > 1 ? found[1] : found[0]};
 }

@@ -104,7 +104,8 @@ TEST_CASE("safetensors: hostile headers say what is wrong", "[io]") {
                  std::string(8, '\0'))),
              contains("'w' appears twice"));
   CHECK_THAT(one("{\"dtype\":\"F32\",\"dtype\":\"F32\"" + tail, 8), contains("appears twice"));
-  CHECK_THAT(one("{\"dtype\":\"F4\"" + tail, 8), contains("unknown dtype 'F4'"));
+  CHECK_THAT(one("{\"dtype\":\"F5\"" + tail, 8), contains("unknown dtype 'F5'"));
+  CHECK_THAT(one("{\"dtype\":\"F4\"" + tail, 8), contains("expected 2 elements of 4 bits"));
   CHECK_THAT(one("{\"dtype\":4" + tail, 8), contains("dtype: expected a string"));
   CHECK_THAT(one("{\"dtype\":\"F16\"" + tail, 8), contains("expected 2 elements of 2 bytes"));
   CHECK_THAT(one("{\"dtype\":\"F32\"" + tail, 7), contains("outside the 7 bytes"));

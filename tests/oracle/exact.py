@@ -32,6 +32,8 @@ FORMATS = {
     "e4m3fnuz": Format(4, 3, 8, "fnuz"),
     "e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "e2m1": Format(2, 1, 1, "none"),
+    "e2m3": Format(2, 3, 1, "none"),
+    "e3m2": Format(3, 2, 3, "none"),
     "f16": Format(5, 10, 15, "ieee", 4),
     "bf16": Format(8, 7, 127, "ieee", 4),
     "tf32": Format(8, 10, 127, "ieee", 8),

@@ -38,6 +38,8 @@ HALF = {"f16": SAME["f16"]}
 BRAIN = {"bf16": SAME["bf16"]}
 TENSOR = {"tf32": SAME["tf32"]}
 UNMIXED8 = {key: SAME[key] for key in ("e4m3", "e5m2")}
+NARROW = {"e2m1": ("e2m1", "e2m1"), "e2m3": ("e2m3", "e2m3"), "e3m2": ("e3m2", "e3m2"),
+          "e4m3.e2m1": ("e4m3fn", "e2m1"), "e2m1.e4m3": ("e2m1", "e4m3fn")}
 MIXED8 = {"e4m3.e5m2": ("e4m3fn", "e5m2"), "e5m2.e4m3": ("e5m2", "e4m3fn")}
 FP8 = UNMIXED8 | MIXED8
 
@@ -77,7 +79,7 @@ def halves():
 def scaled():
     found = {}
     for chip in ("sm100.tcgen05", "sm120.mma"):
-        for label, pair in FP8.items():
+        for label, pair in (FP8 | NARROW).items():
             unit = ScaledDot(32, F32, 25, "zero", -133)
             found[f"{chip}.mxf8f6f4.{label}"] = Entry(unit, *pair, ("ue8m0", 32))
         for scales in (("ue8m0", 32), ("ue8m0", 16), ("ue4m3", 16), ("ue4m3", 32)):

@@ -119,7 +119,8 @@ TEST_CASE("quantize: every preset equals its definition element by element", "[s
     for (const TensorRole role :
          {TensorRole::activation, TensorRole::weight, TensorRole::gradient}) {
       const Recipe& recipe = preset.recipe(role);
-      if (recipe.source != ScaleSource::current) continue;
+      // Two levels have a test of their own.
+      if (recipe.source != ScaleSource::current || is_two_level(recipe.rule)) continue;
       INFO(preset.name << " " << to_string(role));
       check_elementwise(recipe, x, quantize(recipe, x));
     }
@@ -534,7 +535,7 @@ TEST_CASE("quantize: bad arguments are named", "[scaling]") {
                     contains("one tile"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.format = FormatId::bf16}), contains("8-bit"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.format = FormatId::e4m3fnuz, .rule = ScaleRule::mx_floor}),
-                    contains("e4m3fn or e5m2"));
+                    contains("e4m3fn, e5m2"));
   CHECK_THROWS_WITH(Quantizer(Recipe{.policy = {.rounding = RoundingMode::stochastic}}),
                     contains("stochastic"));
   CHECK_THROWS_WITH(quantize(Recipe{}, {x, 1, 130}, false, -1), contains("threads"));

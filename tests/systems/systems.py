@@ -1,13 +1,16 @@
 """What the packages themselves make of a tensor, and by which recipe they are to be met.
 
 Each system gives codes as uint8 [rows, k] and the scale that it keeps, [tile rows, tile columns]:
-"scale" multiplies into FP8, "scale_inv" multiplies back, "scale_inv_e8m0" is an E8M0 code.
+"scale" multiplies into FP8, "scale_inv" multiplies back, "scale_inv_e8m0" is an E8M0 code. FP4 and FP6 are in
+systems_fp4.py.
 """
 
 from dataclasses import dataclass
 from typing import Callable
 
 import torch
+
+from systems_fp4 import fp4_systems
 
 BF16, FP32 = torch.bfloat16, torch.float32
 
@@ -191,4 +194,4 @@ def all_systems():
             add("quanto" + ending, "activation", quanto_activation, "optimum.quanto", calibrated=True, batches=batches)
         add("modelopt" + ending, "weight", modelopt_weight, "modelopt")
         add("modelopt" + ending, "activation", modelopt_activation, "modelopt", calibrated=True, batches=2)
-    return result
+    return result + fp4_systems(System)

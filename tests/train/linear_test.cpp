@@ -178,9 +178,11 @@ TEST_CASE("linear layer: every preset runs, nearer to FP32 than no product at al
     const LinearRecipe recipe = find_linear_recipe(preset.name);
     const LayerRun got = run(recipe, c);
     INFO(preset.name);
-    CHECK(relative_l2(got.y.values, exact.y.values) < 0.1);
+    // E2M1 has one bit of mantissa.
+    const double near = recipe.activation.format == FormatId::e2m1 ? 0.3 : 0.1;
+    CHECK(relative_l2(got.y.values, exact.y.values) < near);
     // Without a scale E4M3 gradients of 1e-3 are below half its smallest number or next to it.
-    const double bound = preset.name == "naive" || preset.name == "te-delayed" ? 1.01 : 0.1;
+    const double bound = preset.name == "naive" || preset.name == "te-delayed" ? 1.01 : near;
     CHECK(relative_l2(got.dx.values, exact.dx.values) < bound);
     CHECK(relative_l2(got.dw, exact.dw) < bound);
   }

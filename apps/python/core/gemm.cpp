@@ -10,6 +10,7 @@
 #include "bindings.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/product/non_finite.hpp"
+#include "fp8lab/tensors/packed.hpp"
 #include "problem.hpp"
 #ifdef FP8LAB_WITH_CUDA
 #include "backends.hpp"
@@ -18,11 +19,23 @@
 namespace fp8lab::python {
 namespace {
 
+/// One code a byte: no bits above it.
+void require_codes(const Words& words, std::string_view argument, const Format& f) {
+  const auto* data = static_cast<const std::byte*>(words.data());
+  for (std::size_t i = 0; i < words.shape(0); ++i)
+    for (std::size_t k = 0; k < words.shape(1); ++k) {
+      const std::int64_t at = static_cast<std::int64_t>(i) * words.stride(0) +
+                              static_cast<std::int64_t>(k) * words.stride(1);
+      require_narrow_codes(f.id, {data + at, 1}, argument);
+    }
+}
+
 CodeMatrix matrix_of(const Words& words, std::string_view argument, std::string_view name) {
   const Format& f = find_format(name);
   require(words.itemsize() * 8 == static_cast<std::size_t>(f.storage_bits), argument,
           fmt::format("words of {} bits, as {} has", f.storage_bits, f.name),
           fmt::format("{} bits", words.itemsize() * 8));
+  if (f.code_bits() < 8) require_codes(words, argument, f);
   return {f.id,
           words.data(),
           static_cast<std::int64_t>(words.shape(0)),
@@ -31,16 +44,18 @@ CodeMatrix matrix_of(const Words& words, std::string_view argument, std::string_
           words.stride(1)};
 }
 
-InverseScales scales_of(const Scales& scales, std::int64_t row_block, std::int64_t k_block) {
+InverseScales scales_of(const Scales& scales, std::int64_t row_block, std::int64_t k_block,
+                        std::string_view coded, float tensor_scale) {
   if (!scales) return {};
-  return {span_of(*scales), row_block, k_block};
+  return {span_of(*scales), row_block, k_block, find_format(coded).id, tensor_scale};
 }
 
 Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_view a_format,
                      const Words& b, std::string_view b_format,
                      const std::optional<Matrix<const float>>& c, const Scales& a_scales,
-                     std::int64_t a_row_block, std::int64_t a_k_block, const Scales& b_scales,
-                     std::int64_t b_row_block, std::int64_t b_k_block,
+                     std::int64_t a_row_block, std::int64_t a_k_block, std::string_view a_coded,
+                     float a_tensor_scale, const Scales& b_scales, std::int64_t b_row_block,
+                     std::int64_t b_k_block, std::string_view b_coded, float b_tensor_scale,
                      std::int64_t promotion_interval, std::string_view scale_order,
                      std::optional<std::string_view> c_enters) {
   Problem made{{}, a, b, c, a_scales, b_scales};
@@ -54,8 +69,8 @@ Problem make_problem(const AccumulatorModel& model, const Words& a, std::string_
             fmt::format("[{}, {}]", c->shape(0), c->shape(1)));
     problem.c = c->data();
   }
-  problem.a_scales = scales_of(a_scales, a_row_block, a_k_block);
-  problem.b_scales = scales_of(b_scales, b_row_block, b_k_block);
+  problem.a_scales = scales_of(a_scales, a_row_block, a_k_block, a_coded, a_tensor_scale);
+  problem.b_scales = scales_of(b_scales, b_row_block, b_k_block, b_coded, b_tensor_scale);
   problem.promotion_interval = promotion_interval;
   problem.scale_order = find_scale_order(scale_order);
   if (c_enters) problem.c_enters = find_c_placement(*c_enters);
@@ -145,9 +160,10 @@ void bind_gemm(nb::module_& m) {
   nb::class_<Problem>(m, "Problem")
       .def(nb::new_(&make_problem), nb::kw_only(), "model"_a, "a"_a.noconvert(), "a_format"_a,
            "b"_a.noconvert(), "b_format"_a, "c"_a.noconvert().none(),
-           "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a,
-           "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a, "promotion_interval"_a,
-           "scale_order"_a, "c_enters"_a.none())
+           "a_scales"_a.noconvert().none(), "a_row_block"_a, "a_k_block"_a, "a_coded"_a,
+           "a_tensor_scale"_a, "b_scales"_a.noconvert().none(), "b_row_block"_a, "b_k_block"_a,
+           "b_coded"_a, "b_tensor_scale"_a, "promotion_interval"_a, "scale_order"_a,
+           "c_enters"_a.none())
       .def(
           "set_kernel",
           [](Problem& problem, float alpha, const Scales& bias, const Scales& row_scales,

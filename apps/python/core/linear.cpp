@@ -87,6 +87,9 @@ LinearRecipe make_recipe(std::string name, const Recipe& activation, const Recip
 
 /// A quantizer that goes on from a past; an empty one is a fresh start.
 Quantizer quantizer_of(const Recipe& recipe, const Past& past) {
+  require(!is_two_level(recipe.rule), "recipe",
+          "one with one level of scales, which is what goes from a cast to its product here",
+          to_string(recipe.rule));
   Quantizer quantizer(recipe);
   if (past.size() > 0) quantizer.set_past(span_of(past));
   return quantizer;

@@ -8,6 +8,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab::python {
 namespace {
@@ -88,6 +89,9 @@ nb::dict to_dict(QuantizedTensor&& q) {
   d["inverse_scales"] = matrix_array(std::move(q.inverse_scales), rows, columns);
   d["e8m0"] =
       q.e8m0.empty() ? nb::none() : nb::cast(matrix_array(std::move(q.e8m0), rows, columns));
+  d["ue4m3"] =
+      q.ue4m3.empty() ? nb::none() : nb::cast(matrix_array(std::move(q.ue4m3), rows, columns));
+  d["tensor_inverse_scale"] = q.tensor_inverse_scale;
   d["transposed"] = q.transposed ? nb::object(to_dict(QuantizedTensor(*q.transposed))) : nb::none();
   return d;
 }
@@ -101,16 +105,24 @@ void require_tiles(const QuantizedTensor& q, std::string_view argument, const Fl
           fmt::format("[{}, {}]", scales.shape(0), scales.shape(1)));
 }
 
+/// The bytes of formats of fewer than 8 bits must be codes.
+void require_narrow(FormatId id, const Matrix<const std::uint8_t>& codes) {
+  if (format(id).code_bits() < 8) require_narrow_codes(id, std::as_bytes(span_of(codes)), "codes");
+}
+
 /// The library's tensor from the arrays of the Python class; it owns copies.
 QuantizedTensor tensor_of(std::string_view format_name, const Matrix<const std::uint8_t>& codes,
                           const FloatArray& scales, const FloatArray& inverse_scales,
-                          std::int64_t row_block, std::int64_t k_block) {
+                          float tensor_inverse_scale, std::int64_t row_block,
+                          std::int64_t k_block) {
   QuantizedTensor q;
   q.format = find_format(format_name).id;
   q.rows = static_cast<std::int64_t>(codes.shape(0));
   q.k = static_cast<std::int64_t>(codes.shape(1));
   q.row_block = row_block;
   q.k_block = k_block;
+  q.tensor_inverse_scale = tensor_inverse_scale;
+  require_narrow(q.format, codes);
   require(row_block > 0, "row_block", "a positive number", fmt::format("{}", row_block));
   require(k_block > 0, "k_block", "a positive number", fmt::format("{}", k_block));
   require_tiles(q, "scales", scales);
@@ -200,7 +212,8 @@ void bind_recipes(nb::module_& m) {
           "x"_a.noconvert(), "with_transpose"_a, "threads"_a);
   nb::class_<QuantizedTensor>(m, "QuantizedTensor")
       .def(nb::new_(&tensor_of), nb::kw_only(), "format"_a, "codes"_a.noconvert(),
-           "scales"_a.noconvert(), "inverse_scales"_a.noconvert(), "row_block"_a, "k_block"_a);
+           "scales"_a.noconvert(), "inverse_scales"_a.noconvert(), "tensor_inverse_scale"_a,
+           "row_block"_a, "k_block"_a);
   m.def(
       "dequantize",
       [](const QuantizedTensor& q) {

@@ -39,6 +39,10 @@ constexpr std::string_view kTuringHalf =
     "MMA-Sim, arXiv 2511.10909; that its lower limit is Ampere's is assumed";
 constexpr std::string_view kMxf8Source =
     "MMA-Sim, arXiv 2511.10909: scales enter the exponents before the alignment";
+constexpr std::string_view kMxf4InMxf8 =
+    "as FP8 operands, with E2M1's stored exponents: 0.5 is subnormal (MMA-Sim fails on E2M1)";
+constexpr std::string_view kMxf6Source =
+    "as FP8 operands, with the stored exponents of FP6: in no publication";
 constexpr std::string_view kMxf4Source =
     "MMA-Sim, arXiv 2511.10909: 35 bits (a report from a B200, DeepGEMM issue 176, says 34 to 37)";
 constexpr std::string_view kCdna1Source =
@@ -187,6 +191,12 @@ constexpr AccumulatorModel kCdnaFloat = cdna(AccumulationKind::fused_multiply_ad
 
 using enum Standing;
 
+/// An instruction of which no source says what it does.
+constexpr InstructionModel supposed(std::string_view name, FormatId a, FormatId b,
+                                    const AccumulatorModel& accumulator, std::string_view source) {
+  return {name, a, b, accumulator, assumed, source};
+}
+
 /// An instruction that is known from publications alone.
 constexpr InstructionModel literature(std::string_view name, FormatId a, FormatId b,
                                       const AccumulatorModel& accumulator,
@@ -278,6 +288,11 @@ constexpr std::array kModels{
     literature("sm100.tcgen05.mxf8f6f4.e5m2", e5m2, e5m2, kMxf8f6f4, kMxf8Source),
     literature("sm100.tcgen05.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, kMxf8f6f4, kMxf8Source),
     literature("sm100.tcgen05.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, kMxf8f6f4, kMxf8Source),
+    supposed("sm100.tcgen05.mxf8f6f4.e2m1", e2m1, e2m1, kMxf8f6f4, kMxf4InMxf8),
+    supposed("sm100.tcgen05.mxf8f6f4.e4m3.e2m1", e4m3fn, e2m1, kMxf8f6f4, kMxf4InMxf8),
+    supposed("sm100.tcgen05.mxf8f6f4.e2m1.e4m3", e2m1, e4m3fn, kMxf8f6f4, kMxf4InMxf8),
+    supposed("sm100.tcgen05.mxf8f6f4.e2m3", e2m3, e2m3, kMxf8f6f4, kMxf6Source),
+    supposed("sm100.tcgen05.mxf8f6f4.e3m2", e3m2, e3m2, kMxf8f6f4, kMxf6Source),
     literature("sm100.tcgen05.mxf4nvf4", e2m1, e2m1, kMxf4nvf4, kMxf4Source),
     literature("sm120.mma.f16", f16, f16, kHopper16),
     literature("sm120.mma.f16.f16", f16, f16, kHopper16Half),
@@ -295,6 +310,11 @@ constexpr std::array kModels{
     literature("sm120.mma.mxf8f6f4.e5m2", e5m2, e5m2, kMxf8f6f4, kMxf8Source),
     literature("sm120.mma.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, kMxf8f6f4, kMxf8Source),
     literature("sm120.mma.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, kMxf8f6f4, kMxf8Source),
+    supposed("sm120.mma.mxf8f6f4.e2m1", e2m1, e2m1, kMxf8f6f4, kMxf4InMxf8),
+    supposed("sm120.mma.mxf8f6f4.e4m3.e2m1", e4m3fn, e2m1, kMxf8f6f4, kMxf4InMxf8),
+    supposed("sm120.mma.mxf8f6f4.e2m1.e4m3", e2m1, e4m3fn, kMxf8f6f4, kMxf4InMxf8),
+    supposed("sm120.mma.mxf8f6f4.e2m3", e2m3, e2m3, kMxf8f6f4, kMxf6Source),
+    supposed("sm120.mma.mxf8f6f4.e3m2", e3m2, e3m2, kMxf8f6f4, kMxf6Source),
     literature("sm120.mma.mxf4nvf4", e2m1, e2m1, kMxf4nvf4Wide, kMxf4Source),
     amd("gfx908.mfma.f16", f16, f16, kCdna1Four, kCdna1Source),
     amd("gfx908.mfma.bf16", bf16, bf16, kCdna1Two, kCdna1Source),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -54,7 +55,7 @@ std::optional<std::uint32_t> code_of_scale(FormatId id, float scale) {
 
 std::vector<std::uint32_t> codes_of(const InverseScales& scales, const CodeMatrix& m,
                                     const Coding& coding, std::string_view name) {
-  const ScaleLookup lookup(scales, m);
+  const ScaleLookup lookup(block_level(scales), m);
   std::vector<std::uint32_t> codes;
   for (std::int64_t row = 0; row < m.rows; ++row)
     for (std::int64_t k = 0; k < m.k; k += coding.block) {
@@ -96,9 +97,23 @@ BlockScales BlockScaleRows::at(std::int64_t row, std::int64_t column, std::int64
 
 namespace gemm_detail {
 
+namespace {
+
+/// The second level of scales as one scale of the whole matrix.
+InverseScales whole_scale(const InverseScales& scales, const CodeMatrix& m) {
+  return {{&scales.tensor_scale, 1}, std::max<std::int64_t>(m.rows, 1), 0};
+}
+
+}  // namespace
+
 GemmProblem without_unit_scales(const GemmProblem& problem) {
   GemmProblem rest = problem;
-  if (applies_scales(problem)) rest.a_scales = rest.b_scales = {};
+  if (!applies_scales(problem)) return rest;
+  rest.a_scales = rest.b_scales = {};
+  if (problem.a_scales.tensor_scale != 1.0F || problem.b_scales.tensor_scale != 1.0F) {
+    rest.a_scales = whole_scale(problem.a_scales, problem.a);
+    rest.b_scales = whole_scale(problem.b_scales, problem.b);
+  }
   return rest;
 }
 

@@ -33,7 +33,8 @@ class BlockScaleRows {
 namespace gemm_detail {
 
 /// The problem without the scales that its instruction applies: what promotion, C and the scales
-/// after the instruction are judged by.
+/// after the instruction are judged by. Tensor scales other than 1 stay, as one scale of each
+/// matrix, which points into `problem`.
 GemmProblem without_unit_scales(const GemmProblem& problem);
 
 /// Throws `Error` unless every scale that the instruction applies is one of its format.

@@ -28,7 +28,8 @@ void for_outputs(const GemmProblem& p, std::span<float> d, int threads, const Ch
 InverseScales scales_from(const InverseScales& scales, const CodeMatrix& m, std::int64_t begin,
                           std::int64_t k_block, std::vector<float>& values) {
   const ScaleLookup lookup(scales, m);
-  if (!lookup.varies_along_k()) return {scales.values, scales.row_block, 0};
+  if (!lookup.varies_along_k())
+    return {scales.values, scales.row_block, 0, scales.format, scales.tensor_scale};
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = begin; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
   return {values, scales.row_block, k_block};

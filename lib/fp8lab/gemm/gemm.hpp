@@ -45,6 +45,11 @@ struct InverseScales {
   /// Of scales that the instruction itself applies: e8m0fnu, or e4m3fn for UE4M3. f32: not
   /// said, which means e8m0fnu for tiles of 32 terms and UE4M3 for tiles of 16.
   FormatId format = FormatId::f32;
+  /// The second level of two-level scales (NVFP4): value = code * scale * tensor_scale. Where the
+  /// instruction applies the block scales, the tensor scales of both operands scale its sum, in
+  /// `scale_order`, as alpha does in a library's call; elsewhere every scale is multiplied by it
+  /// first, rounded to nearest even.
+  float tensor_scale = 1.0F;
 
   [[nodiscard]] bool empty() const { return values.empty(); }
 };

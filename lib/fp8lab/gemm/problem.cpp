@@ -45,6 +45,11 @@ void validate_scale_shape(std::string_view name, const InverseScales& scales, co
           fmt::format("{} values", scales.values.size()));
 }
 
+void validate_tensor_scale(std::string_view name, const InverseScales& scales) {
+  require(!scales.empty() || scales.tensor_scale == 1.0F, fmt::format("{}.tensor_scale", name),
+          "1 without scales of its tiles", fmt::format("{}", scales.tensor_scale));
+}
+
 /// Scales that change along K, and that the instruction does not apply, need promotion.
 void validate_promotion(std::string_view name, const InverseScales& scales, const CodeMatrix& m,
                         std::int64_t promotion_interval) {
@@ -144,6 +149,8 @@ void validate(const GemmProblem& given, std::size_t output_size) {
           fmt::format("{}", p.promotion_interval));
   validate_scale_shape("a_scales", given.a_scales, given.a);
   validate_scale_shape("b_scales", given.b_scales, given.b);
+  validate_tensor_scale("a_scales", given.a_scales);
+  validate_tensor_scale("b_scales", given.b_scales);
   validate_promotion("a_scales", p.a_scales, p.a, p.promotion_interval);
   validate_promotion("b_scales", p.b_scales, p.b, p.promotion_interval);
   validate_c_placement(p);

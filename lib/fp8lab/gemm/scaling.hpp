@@ -29,11 +29,18 @@ inline float scale_into(ScaleOrder order, float partial, float s_a, float s_b, f
   return final;
 }
 
-/// Looks up one matrix's inverse scales by element.
+/// The scales without their second level.
+inline InverseScales block_level(InverseScales scales) {
+  scales.tensor_scale = 1.0F;
+  return scales;
+}
+
+/// Looks up one matrix's inverse scales by element, their second level included.
 class ScaleLookup {
  public:
   ScaleLookup(const InverseScales& scales, const CodeMatrix& matrix)
       : values_(scales.values),
+        tensor_scale_(scales.tensor_scale),
         row_block_(scales.row_block),
         k_block_(scales.k_block == 0 ? matrix.k : scales.k_block),
         columns_(k_block_ == 0 ? 0 : ceil_divide(matrix.k, k_block_)) {}
@@ -41,11 +48,13 @@ class ScaleLookup {
   [[nodiscard]] bool varies_along_k() const { return !values_.empty() && columns_ > 1; }
   [[nodiscard]] float at(std::int64_t row, std::int64_t k) const {
     if (values_.empty()) return 1.0F;
-    return values_[static_cast<std::size_t>((row / row_block_) * columns_ + k / k_block_)];
+    return tensor_scale_ *
+           values_[static_cast<std::size_t>((row / row_block_) * columns_ + k / k_block_)];
   }
 
  private:
   std::span<const float> values_;
+  float tensor_scale_;
   std::int64_t row_block_;
   std::int64_t k_block_;
   std::int64_t columns_;

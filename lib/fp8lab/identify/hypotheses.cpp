@@ -129,8 +129,11 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
   for (const int parts : {1, 2, 4, 8, 16})
     for (std::size_t i = 0; i < accumulators.size(); ++i) {
       const GemmProblem problem = under(p, accumulators[i].accumulator);
-      // Scales inside the instruction have no order, and need no promotion.
+      // Scales inside the instruction have no order, and need no promotion; their second level,
+      // which comes after it, has one.
       const bool inside = applies_scales(problem);
+      const bool ordered =
+          !inside || problem.a_scales.tensor_scale != 1.0F || problem.b_scales.tensor_scale != 1.0F;
       if (inside && parts > 1) continue;
       const int terms = accumulators[i].accumulator.terms;
       for (const std::int64_t interval :
@@ -138,7 +141,7 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
         const std::int64_t step = interval > 0 ? interval : terms;
         if (parts > 1 && (p.a.k + step - 1) / step < parts) continue;
         for (const CPlacement place : places_of_c(problem, interval))
-          for (const ScaleOrder order : inside ? orders.first(1) : orders)
+          for (const ScaleOrder order : ordered ? orders : orders.first(1))
             result.push_back({i, interval, order, parts, place});
       }
     }

@@ -9,6 +9,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/output_file.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab {
 namespace {
@@ -144,7 +145,7 @@ constexpr Descr kDescrs[] = {
     {"<i4", ElementType::i32}, {"<i8", ElementType::i64}, {"|b1", ElementType::boolean}};
 
 bool is_one_byte_float(ElementType type) {
-  return element_bytes(type) == 1 && format_of(type).has_value();
+  return is_packed(type) || (element_bits(type) == 8 && format_of(type).has_value());
 }
 
 bool is_two_byte_float(ElementType type) {
@@ -211,24 +212,33 @@ TensorView parse_npy(std::span<const std::byte> bytes, const std::string& name,
   TensorView tensor{
       resolve(header.descr, interpret_as, name), header.shape, {}, header.fortran_order};
   const std::size_t have = text.size() - start - length;
+  const ElementType stored = is_packed(tensor.type) ? ElementType::u8 : tensor.type;
   const auto count = static_cast<std::size_t>(element_count(header.shape, name + ": shape"));
-  if (have % element_bytes(tensor.type) != 0 || have / element_bytes(tensor.type) != count)
-    throw Error(fmt::format(
-        "{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
-        have / element_bytes(tensor.type) < count ? "truncated; copy or save it again" : "too long",
-        count, element_bytes(tensor.type), shape_text(header.shape), have));
+  const std::size_t width = element_bytes(stored);
+  if (have % width != 0 || have / width != count)
+    throw Error(fmt::format("{}: {}: expected {} elements of {} bytes for {}, got {} bytes", name,
+                            have / width < count ? "truncated; copy or save it again" : "too long",
+                            count, width, shape_text(header.shape), have));
+  if (is_packed(tensor.type)) {
+    require(
+        !header.fortran_order || header.shape.size() < 2, name,
+        fmt::format("row-major order of {} (save np.ascontiguousarray(x))", to_string(tensor.type)),
+        "Fortran order");
+    tensor.shape = shape_of_packed(tensor.type, header.shape, name + ": shape");
+  }
   tensor.bytes = bytes.subspan(start + length);
   return tensor;
 }
 
 std::string npy_preamble(const TensorView& tensor) {
-  const std::size_t expected = static_cast<std::size_t>(tensor.size()) * element_bytes(tensor.type);
+  const std::size_t expected = storage_bytes(tensor.type, tensor.size(), "tensor");
+  const std::vector<std::int64_t> shape =
+      is_packed(tensor.type) ? shape_in_bytes(tensor.type, tensor.shape, "shape") : tensor.shape;
   require(tensor.bytes.size() == expected, "tensor", fmt::format("{} bytes", expected),
           fmt::format("{} bytes", tensor.bytes.size()));
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}{}), }}",
-                  descr_of(tensor.type), tensor.fortran_order ? "True" : "False",
-                  fmt::join(tensor.shape, ", "), tensor.shape.size() == 1 ? "," : "");
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': {}, 'shape': ({}{}), }}",
+                                   descr_of(tensor.type), tensor.fortran_order ? "True" : "False",
+                                   fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   const bool long_header = header.size() + 1 + kAlignment > 0xffff;
   const std::size_t start = long_header ? 12 : 10;
   const std::size_t padding = (kAlignment - (start + header.size() + 1) % kAlignment) % kAlignment;

@@ -28,7 +28,8 @@ class NpyFile {
  public:
   /// Reads `<f2 <f4 <f8 |u1 |i1 <u2 <i2 <u4 <i4 <u8 <i8 |b1`. `interpret_as`
   /// names what `|u1` bytes or `<u2` and `<V2` words really are (e4m3fn, e5m2,
-  /// e8m0fnu; bf16, f16). `<V2`, which is how NumPy saves ml_dtypes' bfloat16,
+  /// e8m0fnu, e2m1 ..., one code a byte; e2m1x2, e2m3x4, e3m2x4, packed codes, whose shape is then
+  /// that of the codes; bf16, f16). `<V2`, which is how NumPy saves ml_dtypes' bfloat16,
   /// needs it. One-byte `V1` (ml_dtypes' FP8 types) is refused, because the
   /// file no longer says which FP8 format it holds: save `x.view(np.uint8)`.
   ///
@@ -46,7 +47,8 @@ class NpyFile {
 };
 
 /// Writes version 1.0 (2.0 where the header needs it), data aligned to 64
-/// bytes. FP8 and E8M0 are written as `|u1`, BF16 as `<V2`, which is what
+/// bytes. Codes of 8 bits and fewer are written as `|u1`, packed ones with
+/// the shape of their bytes, BF16 as `<V2`, which is what
 /// `NpyFile` and `ndarray.view` read back.
 void write_npy(const std::filesystem::path& path, const TensorView& tensor);
 

@@ -12,6 +12,7 @@
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/output_file.hpp"
 #include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab {
 namespace {
@@ -136,11 +137,14 @@ Operand load_safetensors(const std::string& name, const Address& address,
   for (const NamedTensor& item : archive->tensors()) names.push_back(item.name);
   TensorView tensor = archive->find(choose(address, names));
   if (dtype && *dtype != tensor.type) {
-    const bool is_codes = tensor.type == ElementType::u8 && element_bytes(*dtype) == 1;
-    if (!is_codes)
+    const bool is_codes = tensor.type == ElementType::u8 && element_bits(*dtype) <= 8;
+    const bool says_packed = *dtype == unpacked(tensor.type);
+    if (!is_codes && !says_packed)
       fail(address.file, fmt::format("holds {}, which --dtype {} contradicts; leave it out",
                                      to_string(tensor.type), to_string(*dtype)));
-    tensor.type = *dtype;
+    if (is_codes && is_packed(*dtype))
+      tensor.shape = shape_of_packed(*dtype, tensor.shape, name + ": shape");
+    if (is_codes) tensor.type = *dtype;
   }
   return {name, tensor, archive, {archive, &archive->file()}};
 }
@@ -156,20 +160,22 @@ Operand load_raw(const std::string& name, const path& file, std::optional<Elemen
   TensorView tensor{*dtype, *sidecar->shape, mapped->bytes(), false};
   const auto count =
       static_cast<std::size_t>(element_count(tensor.shape, sidecar->file.string() + ": shape"));
-  const std::size_t width = element_bytes(*dtype);
-  if (tensor.bytes.size() % width != 0 || tensor.bytes.size() / width != count)
-    fail(file, fmt::format("has {} bytes, but {} says {} {} = {} elements of {} bytes",
-                           tensor.bytes.size(), sidecar->file.string(), to_string(*dtype),
-                           shape_text(tensor.shape), count, width));
+  const std::size_t width = element_bits(*dtype);
+  if (tensor.bytes.size() * 8 % width != 0 || tensor.bytes.size() * 8 / width != count)
+    fail(file,
+         fmt::format(
+             "has {} bytes, but {} says {} {} = {} elements of {}", tensor.bytes.size(),
+             sidecar->file.string(), to_string(*dtype), shape_text(tensor.shape), count,
+             width % 8 == 0 ? fmt::format("{} bytes", width / 8) : fmt::format("{} bits", width)));
   return {name, tensor, mapped, mapped};
 }
 
 /// The sidecar of an output, complete but not in its place; nothing where none is needed.
 std::unique_ptr<OutputFile> prepare_sidecar(const path& where, const TensorView& tensor) {
-  const bool opaque = element_bytes(tensor.type) == 1 || tensor.type == ElementType::bf16;
+  const bool opaque = element_bits(tensor.type) <= 8 || tensor.type == ElementType::bf16;
   // One that an earlier output left would now be wrong.
   const bool stale = std::filesystem::exists(where);
-  if (!(opaque && format_of(tensor.type)) && !stale) return nullptr;
+  if (!(opaque && format_of(unpacked(tensor.type))) && !stale) return nullptr;
   const std::string text = fmt::format(
       "{}\n", nlohmann::json{{"dtype", to_string(tensor.type)}, {"shape", tensor.shape}}.dump());
   if (stale && read_file(where) == text) return nullptr;
@@ -179,9 +185,8 @@ std::unique_ptr<OutputFile> prepare_sidecar(const path& where, const TensorView&
   return sidecar;
 }
 
-}  // namespace
-
-Operand load_operand(const std::string& name, std::optional<ElementType> dtype) {
+/// The tensor of any file, packed or not.
+Operand load_stored(const std::string& name, std::optional<ElementType> dtype) {
   const Address address = split(name);
   const std::string ending = address.file.extension().string();
   if (ending == ".npy") {
@@ -196,6 +201,16 @@ Operand load_operand(const std::string& name, std::optional<ElementType> dtype) 
   return load_raw(name, address.file, dtype);
 }
 
+}  // namespace
+
+Operand load_operand(const std::string& name, std::optional<ElementType> dtype) {
+  const Operand stored = load_stored(name, dtype);
+  const TensorView& tensor = stored.tensor();
+  if (!is_packed(tensor.type)) return stored;
+  const auto codes = std::make_shared<const std::vector<std::byte>>(unpack_codes(tensor));
+  return {name, {unpacked(tensor.type), tensor.shape, *codes, false}, codes};
+}
+
 void require_savable(const path& file) {
   const std::string ending = file.extension().string();
   require(ending == ".npy" || ending == ".npz" || ending == ".safetensors", "output",
@@ -208,6 +223,10 @@ void require_savable(const path& file) {
 void save_tensor(const path& file, const std::string& name, const TensorView& tensor) {
   require_savable(file);
   const std::string ending = file.extension().string();
+  if (ending == ".safetensors" && packed(tensor.type) != tensor.type) {
+    const std::vector<std::byte> codes = pack_codes(tensor);
+    return write_safetensors(file, {{name, {packed(tensor.type), tensor.shape, codes, false}}});
+  }
   if (ending == ".safetensors") return write_safetensors(file, {{name, tensor}});
   const path where = sidecar_path(file);
   const std::unique_ptr<OutputFile> sidecar = prepare_sidecar(where, tensor);

@@ -9,6 +9,9 @@
 //
 // A sidecar is one JSON object: {"dtype": "e4m3fn", "shape": [64, 128]}. Beside
 // a .npy file it may stand too, and says what its uint8 codes are.
+//
+// Packed codes (F4, F6_E2M3 and F6_E3M2 of .safetensors, or bytes that a dtype or sidecar calls
+// e2m1x2, e2m3x4 or e3m2x4) are unpacked: one code a byte.
 
 #include <filesystem>
 #include <memory>
@@ -59,8 +62,9 @@ Operand load_operand(const std::string& name, std::optional<ElementType> dtype =
 void require_savable(const std::filesystem::path& path);
 
 /// Writes one row-major tensor as .npy, .npz or .safetensors, by the ending of
-/// `path`. FP8 and BF16 in .npy and .npz get the sidecar PATH.json, without
-/// which NumPy's file does not say what it holds.
+/// `path`. FP8, FP6, FP4 and BF16 in .npy and .npz get the sidecar PATH.json,
+/// without which NumPy's file does not say what it holds. FP4 and FP6 codes are one a byte there,
+/// and packed in .safetensors.
 void save_tensor(const std::filesystem::path& path, const std::string& name,
                  const TensorView& tensor);
 

@@ -44,7 +44,10 @@ constexpr Dtype kDtypes[] = {{"F64", ElementType::f64},
                              {"I64", ElementType::i64},
                              {"BOOL", ElementType::boolean},
                              {"F8_E4M3FNUZ", ElementType::e4m3fnuz},
-                             {"F8_E5M2FNUZ", ElementType::e5m2fnuz}};
+                             {"F8_E5M2FNUZ", ElementType::e5m2fnuz},
+                             {"F4", ElementType::e2m1x2},
+                             {"F6_E2M3", ElementType::e2m3x4},
+                             {"F6_E3M2", ElementType::e3m2x4}};
 
 std::string_view dtype_name(ElementType type) {
   for (const Dtype& dtype : kDtypes)
@@ -79,11 +82,14 @@ class EntryParser {
                        offsets[1], data_.size()));
     const auto count = static_cast<std::uint64_t>(
         element_count(result.tensor.shape, fmt::format("{}: '{}': shape", file_, name_)));
-    const std::uint64_t width = element_bytes(result.tensor.type);
+    const std::uint64_t width = element_bits(result.tensor.type);
     const std::uint64_t have = offsets[1] - offsets[0];
-    if (have % width != 0 || have / width != count)
-      fail(fmt::format("expected {} elements of {} bytes for shape {}, got {} bytes", count, width,
-                       shape_text(result.tensor.shape), have));
+    // At most 2^59 bytes can be mapped, so that their bits can be counted.
+    if (have * 8 % width != 0 || have * 8 / width != count)
+      fail(fmt::format(
+          "expected {} elements of {} for shape {}, got {} bytes", count,
+          width % 8 == 0 ? fmt::format("{} bytes", width / 8) : fmt::format("{} bits", width),
+          shape_text(result.tensor.shape), have));
     result.tensor.bytes = data_.subspan(offsets[0], have);
     return result;
   }
@@ -158,16 +164,15 @@ void check_writable(const NamedTensor& item) {
   const std::string argument = "tensor '" + item.name + "'";
   require(!item.tensor.fortran_order || item.tensor.shape.size() < 2, argument, "row-major order",
           "Fortran order");
-  const std::size_t bytes =
-      static_cast<std::size_t>(item.tensor.size()) * element_bytes(item.tensor.type);
+  const std::size_t bytes = storage_bytes(item.tensor.type, item.tensor.size(), argument);
   require(item.tensor.bytes.size() == bytes, argument, fmt::format("{} bytes", bytes),
           fmt::format("{} bytes", item.tensor.bytes.size()));
 }
 
 void sort_by_width(std::vector<TensorSpec>& tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
-    const std::size_t wide_a = element_bytes(a.type);
-    const std::size_t wide_b = element_bytes(b.type);
+    const std::size_t wide_a = element_bits(a.type);
+    const std::size_t wide_b = element_bits(b.type);
     return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;
   });
 }
@@ -240,8 +245,8 @@ const TensorView& SafetensorsFile::find(std::string_view name) const {
 }
 
 std::uint64_t TensorSpec::bytes() const {
-  return static_cast<std::uint64_t>(element_count(shape, "tensor '" + name + "'")) *
-         element_bytes(type);
+  const std::string argument = "tensor '" + name + "'";
+  return storage_bytes(type, element_count(shape, argument), argument);
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,

@@ -29,9 +29,10 @@ class SafetensorsFile {
  public:
   /// Throws `Error` with file and reason for: a header longer than the file or
   /// than 100 000 000 bytes, or one that is not a JSON object; a duplicate key;
-  /// an unknown dtype (the sub-byte ones included); a shape that disagrees with
+  /// an unknown dtype; a shape that disagrees with
   /// the offsets; offsets outside the data, overlapping, or with holes between
-  /// them. Data at any alignment is accepted, as the format allows.
+  /// them. Data at any alignment is accepted, as the format allows. F4, F6_E2M3 and F6_E3M2 are
+  /// packed codes, whose shape counts codes.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   /// In the order of their data.

@@ -10,11 +10,12 @@ namespace fp8lab {
 void refine_scales(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block,
                    Product& product) {
   if (scales.empty() || !ScaleLookup(scales, m).varies_along_k()) return;
-  const ScaleLookup lookup(scales, m);
+  const ScaleLookup lookup(block_level(scales), m);
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  scales = {product.keep(std::move(values)), scales.row_block, k_block};
+  scales = {product.keep(std::move(values)), scales.row_block, k_block, scales.format,
+            scales.tensor_scale};
 }
 
 bool enters_at(const GemmProblem& p, CPlacement place) {

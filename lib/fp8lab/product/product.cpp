@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -12,6 +13,7 @@
 #include "fp8lab/product/operand_epilogue.hpp"
 #include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab {
 namespace {
@@ -57,6 +59,7 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
           is_float(tensor.type) ? expected + "; floats need a recipe to quantize them (--recipe)"
                                 : expected,
           shape_of(tensor));
+  if (format(*id).code_bits() < 8) require_narrow_codes(*id, tensor.bytes, name);
   return *id;
 }
 
@@ -80,8 +83,12 @@ InverseScales inverse_scales(std::string_view name, const TensorView& tensor,
   require_scale_type(name, tensor.type);
   const ScaleTiles tiles = checked_tiles(name, tensor.shape, named, m.rows, m.k);
   const FormatId id = format_of(tensor.type).value_or(FormatId::f32);
-  const bool coded = id == FormatId::e8m0fnu;
-  return {product.keep(to_float(tensor)), tiles.rows, tiles.columns, coded ? id : FormatId::f32};
+  const bool coded = id == FormatId::e8m0fnu || id == FormatId::e4m3fn;
+  std::vector<float> values = to_float(tensor);
+  // UE4M3 has no sign.
+  if (id == FormatId::e4m3fn)
+    for (float& value : values) value = std::abs(value);
+  return {product.keep(std::move(values)), tiles.rows, tiles.columns, coded ? id : FormatId::f32};
 }
 
 /// Float operands, quantized by one side of a preset.
@@ -105,8 +112,9 @@ void quantize_operand(std::string_view name, const Recipe& recipe, const TensorV
 }
 
 void use_recipe(const GemmOperands& operands, const InstructionModel& model, Product& product) {
-  require(!operands.scale_a && !operands.scale_b, "scales", "none, since the recipe makes them",
-          "scales of your own");
+  require(!operands.scale_a && !operands.scale_b && operands.tensor_scale_a == 1.0F &&
+              operands.tensor_scale_b == 1.0F,
+          "scales", "none, since the recipe makes them", "scales of your own");
   const Preset& preset = find_preset(operands.recipe);
   GemmProblem& p = product.problem;
   quantize_operand("A", preset.activation, operands.a, false, product, p.a, p.a_scales,
@@ -130,6 +138,8 @@ void use_codes(const GemmOperands& operands, const InstructionModel& model, Prod
     p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.tiles_a, p.a, product);
   if (operands.scale_b)
     p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.tiles_b, p.b, product);
+  p.a_scales.tensor_scale = operands.tensor_scale_a;
+  p.b_scales.tensor_scale = operands.tensor_scale_b;
 }
 
 }  // namespace

@@ -64,10 +64,14 @@ struct GemmOperands {
   TensorView b;  ///< [n, k], or [k, n] with `transpose_b`
   bool transpose_b = false;
   /// What codes are multiplied by to get values back (inverse scales), as floats
-  /// or E8M0 codes: one value; [rows] or [rows, 1]; or a grid over [rows, k] of the tiles that
-  /// are named, [ceil(rows / tile rows), ceil(k / tile k)]. Unnamed ones: `tiles_of_shape`.
+  /// E8M0 codes or E4M3 ones, read as UE4M3 (without their sign): one value; [rows] or [rows, 1];
+  /// or a grid over [rows, k] of the tiles that are named, [ceil(rows / tile rows), ceil(k / tile
+  /// k)]. Unnamed ones: `tiles_of_shape`.
   std::optional<TensorView> scale_a{};
   std::optional<TensorView> scale_b{};
+  /// Second-level scales of the whole tensors (NVFP4), as `InverseScales::tensor_scale`.
+  float tensor_scale_a = 1.0F;
+  float tensor_scale_b = 1.0F;
   std::optional<ScaleTiles> tiles_a{};
   std::optional<ScaleTiles> tiles_b{};
   std::optional<TensorView> c{};           ///< [m, n], which enters where `GemmSpec::c_enters` says

@@ -25,7 +25,7 @@ ScaleTiles whole_sides(const ScaleTiles& tiles, std::int64_t rows, std::int64_t 
 std::vector<std::int64_t> usual_sides(std::int64_t size, bool single) {
   std::vector<std::int64_t> sides{std::max<std::int64_t>(size, 1)};
   if (single && size > 1) sides.push_back(1);
-  for (const std::int64_t side : {128, 32})
+  for (const std::int64_t side : {128, 32, 16})
     if (side < size) sides.push_back(side);
   return sides;
 }
@@ -44,7 +44,8 @@ std::optional<ScaleTiles> fitting_tiles(std::span<const std::int64_t> grid, std:
 
 std::string expected_shapes(std::int64_t rows, std::int64_t columns) {
   std::string text = fmt::format("one value, [{}] or [{}, 1]", rows, rows);
-  for (const ScaleTiles& tiles : {ScaleTiles{1, 128}, ScaleTiles{128, 128}, ScaleTiles{1, 32}})
+  for (const ScaleTiles& tiles :
+       {ScaleTiles{1, 128}, ScaleTiles{128, 128}, ScaleTiles{1, 32}, ScaleTiles{1, 16}})
     text += fmt::format(", [{}, {}] ({}x{} tiles)", ceil_divide(rows, tiles.rows),
                         ceil_divide(columns, tiles.columns), tiles.rows, tiles.columns);
   return text + "; other tiles need their sides, as 64x64";
@@ -102,10 +103,11 @@ ScaleTiles checked_tiles(std::string_view argument, std::span<const std::int64_t
 }
 
 void require_scale_type(std::string_view argument, ElementType type) {
-  constexpr std::array kTypes{ElementType::f64, ElementType::f32, ElementType::f16,
-                              ElementType::bf16, ElementType::e8m0fnu};
+  constexpr std::array kTypes{ElementType::f64,  ElementType::f32,     ElementType::f16,
+                              ElementType::bf16, ElementType::e8m0fnu, ElementType::e4m3fn};
   require(std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end(), argument,
-          "floats, or E8M0 codes whose format is said (--scale-format e8m0fnu, or a sidecar)",
+          "floats, or E8M0 or UE4M3 codes whose format is said (--scale-format e8m0fnu or e4m3fn, "
+          "or a sidecar)",
           to_string(type));
 }
 

@@ -27,7 +27,7 @@ ScaleTiles parse_scale_tiles(std::string_view argument, std::string_view text);
 std::vector<std::int64_t> grid_shape(std::span<const std::int64_t> shape);
 
 /// The tiles of scales of this shape over a matrix [rows, columns]: one scale, one a row, or a
-/// grid whose tiles have a side of 32 or 128 or the whole matrix's. Throws `Error` with the
+/// grid whose tiles have a side of 16, 32 or 128 or the whole matrix's. Throws `Error` with the
 /// shapes that fit for one that none of these gives (a transposed grid, unless it is square),
 /// and for [1, rows], torch's form of one scale a row.
 ScaleTiles tiles_of_shape(std::string_view argument, std::span<const std::int64_t> shape,
@@ -39,8 +39,8 @@ ScaleTiles checked_tiles(std::string_view argument, std::span<const std::int64_t
                          const std::optional<ScaleTiles>& named, std::int64_t rows,
                          std::int64_t columns);
 
-/// Floats, or codes that say that they are E8M0. Throws `Error` for integers, which could
-/// be numbers or codes.
+/// Floats, or codes that say that they are E8M0 or E4M3 (UE4M3). Throws `Error` for integers, which
+/// could be numbers or codes.
 void require_scale_type(std::string_view argument, ElementType type);
 
 }  // namespace fp8lab

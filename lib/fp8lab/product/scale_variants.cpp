@@ -114,18 +114,18 @@ std::optional<Product> with_scale_group_along_k(const Product& product, Side sid
 
 std::optional<Product> with_scale_group_along_rows(const Product& product, Side side,
                                                    std::int64_t row_block) {
-  return changed(product, side,
-                 [row_block](InverseScales& scales, const CodeMatrix& m, Product& of) {
-                   const Grid grid = grid_of(scales, m);
-                   if (row_block == grid.row_block || grid.rows < 2) return false;
-                   std::vector<float> values;
-                   for (std::int64_t row = 0; row < m.rows; ++row)
-                     for (std::int64_t column = 0; column < grid.columns; ++column)
-                       values.push_back(scales.values[static_cast<std::size_t>(
-                           std::min(row / row_block, grid.rows - 1) * grid.columns + column)]);
-                   scales = {of.keep(std::move(values)), 1, grid.k_block};
-                   return true;
-                 });
+  return changed(
+      product, side, [row_block](InverseScales& scales, const CodeMatrix& m, Product& of) {
+        const Grid grid = grid_of(scales, m);
+        if (row_block == grid.row_block || grid.rows < 2) return false;
+        std::vector<float> values;
+        for (std::int64_t row = 0; row < m.rows; ++row)
+          for (std::int64_t column = 0; column < grid.columns; ++column)
+            values.push_back(scales.values[static_cast<std::size_t>(
+                std::min(row / row_block, grid.rows - 1) * grid.columns + column)]);
+        scales = {of.keep(std::move(values)), 1, grid.k_block, scales.format, scales.tensor_scale};
+        return true;
+      });
 }
 
 }  // namespace fp8lab

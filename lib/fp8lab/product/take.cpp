@@ -18,11 +18,11 @@ InverseScales take_scales(const InverseScales& scales, const CodeMatrix& m,
                           std::span<const std::int64_t> rows, Product& product) {
   if (scales.empty()) return {};
   const std::int64_t k_block = scales.k_block == 0 ? m.k : scales.k_block;
-  const ScaleLookup lookup(scales, m);
+  const ScaleLookup lookup(block_level(scales), m);
   std::vector<float> values;
   for (const std::int64_t row : rows)
     for (std::int64_t k = 0; k < m.k; k += k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), 1, k_block, scales.format};
+  return {product.keep(std::move(values)), 1, k_block, scales.format, scales.tensor_scale};
 }
 
 std::span<const float> take_values(std::span<const float> values,
@@ -60,11 +60,12 @@ InverseScales take_scales_k(const InverseScales& scales, const CodeMatrix& m, st
   if (scales.empty() || scales.k_block == 0 || scales.k_block >= m.k) return scales;
   require(begin % scales.k_block == 0, "begin", fmt::format("a multiple of {}", scales.k_block),
           fmt::format("{}", begin));
-  const ScaleLookup lookup(scales, m);
+  const ScaleLookup lookup(block_level(scales), m);
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (std::int64_t k = begin; k < end; k += scales.k_block) values.push_back(lookup.at(row, k));
-  return {product.keep(std::move(values)), scales.row_block, scales.k_block, scales.format};
+  return {product.keep(std::move(values)), scales.row_block, scales.k_block, scales.format,
+          scales.tensor_scale};
 }
 
 void narrow_k(CodeMatrix& m, std::int64_t begin, std::int64_t end) {

@@ -88,7 +88,7 @@ CodeMatrix from_blocks(const CodeMatrix& m, std::int64_t block,
 
 InverseScales from_blocks(const InverseScales& scales, const CodeMatrix& m, std::int64_t block,
                           std::span<const std::int64_t> sources, Product& product) {
-  const ScaleLookup lookup(scales, m);
+  const ScaleLookup lookup(block_level(scales), m);
   if (!lookup.varies_along_k()) {
     InverseScales same = scales;
     same.k_block = 0;
@@ -97,7 +97,8 @@ InverseScales from_blocks(const InverseScales& scales, const CodeMatrix& m, std:
   std::vector<float> values;
   for (std::int64_t row = 0; row < m.rows; row += scales.row_block)
     for (const std::int64_t source : sources) values.push_back(lookup.at(row, source * block));
-  return {product.keep(std::move(values)), scales.row_block, block};
+  return {product.keep(std::move(values)), scales.row_block, block, scales.format,
+          scales.tensor_scale};
 }
 
 float rounded_to(const std::optional<FormatId>& id, float x) {

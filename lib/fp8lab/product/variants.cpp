@@ -48,13 +48,13 @@ float power_of_two_above(float x) {
 /// Scales of `to`'s rows taken from `from`'s, row by row and round again.
 InverseScales borrowed(const InverseScales& from, const CodeMatrix& owner, const CodeMatrix& to,
                        Product& product) {
-  const ScaleLookup lookup(from, owner);
+  const ScaleLookup lookup(block_level(from), owner);
   const std::int64_t k_block = side_of_tile(from, owner);
   std::vector<float> values;
   for (std::int64_t row = 0; row < to.rows; ++row)
     for (std::int64_t k = 0; k < to.k; k += k_block)
       values.push_back(lookup.at(row % owner.rows, k));
-  return {product.keep(std::move(values)), 1, k_block};
+  return {product.keep(std::move(values)), 1, k_block, from.format, from.tensor_scale};
 }
 
 /// A grid [rows, columns] whose values are read down the columns.

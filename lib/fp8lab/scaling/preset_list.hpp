@@ -39,6 +39,7 @@ inline Preset same(std::string_view name, const Recipe& recipe, const Origin& or
 
 std::vector<Preset> training_presets();
 std::vector<Preset> mx_presets();
+std::vector<Preset> fp4_presets();
 std::vector<Preset> serving_presets();
 
 }  // namespace fp8lab::scaling_detail

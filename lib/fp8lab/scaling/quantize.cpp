@@ -14,6 +14,7 @@
 #include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/encode_turned.hpp"
 #include "fp8lab/scaling/tile_scales.hpp"
+#include "fp8lab/scaling/two_level.hpp"
 
 namespace fp8lab {
 namespace {
@@ -83,6 +84,8 @@ void allocate(const Recipe& recipe, std::int64_t rows, std::int64_t k, Quantized
   q.scales.resize(tiles);
   q.inverse_scales.resize(tiles);
   q.e8m0.resize(is_mx(recipe.rule) ? tiles : 0);
+  q.ue4m3.resize(is_two_level(recipe.rule) ? tiles : 0);
+  q.tensor_inverse_scale = 1.0F;
 }
 
 TileScale scale_of(const QuantizedTensor& q) {
@@ -123,6 +126,7 @@ void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const fl
 CodeMatrix QuantizedTensor::matrix() const { return CodeMatrix::row_major(format, codes, rows, k); }
 
 std::int64_t QuantizedTensor::scale_bytes() const {
+  if (!ue4m3.empty()) return static_cast<std::int64_t>(ue4m3.size() + sizeof(float));
   return static_cast<std::int64_t>(e8m0.empty() ? 4 * inverse_scales.size() : e8m0.size());
 }
 
@@ -135,7 +139,7 @@ std::vector<float> dequantize(const QuantizedTensor& q) {
       const auto at = static_cast<std::size_t>(r * q.k + c);
       const auto tile =
           static_cast<std::size_t>((r / q.row_block) * q.tile_columns() + c / q.k_block);
-      values[at] = table[q.codes[at]] * q.inverse_scales[tile];
+      values[at] = table[q.codes[at]] * q.total_inverse_scale(tile);
     }
   return values;
 }
@@ -154,7 +158,10 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
   require(recipe.policy.rounding != RoundingMode::stochastic, "policy",
           "a rounding mode without random bits", "stochastic");
   require_used(recipe);
-  (void)tile_scale(scale_options(recipe), 1.0F);  // throws for a format that the rule does not know
+  if (is_two_level(recipe.rule))
+    validate_two_level(recipe);
+  else
+    (void)tile_scale(scale_options(recipe), 1.0F);  // throws for a format that the rule lacks
   if (recipe.source == ScaleSource::current) return;
   require(recipe.row_block == 0 && recipe.k_block == 0, "block",
           "one tile (0x0), since the scale comes from earlier tensors",
@@ -259,6 +266,14 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
   validate(recipe_, x);
   const Execution execution = execution_of(threads, target);
   allocate(recipe_, x.rows, x.k, q);
+  if (is_two_level(recipe_.rule)) {
+    encode_two_level(recipe_, x, q, execution);
+    q.transposed.reset();
+    if (!with_transpose) return;
+    QuantizedTensor& turned = allocate_transpose(recipe_, x, q);
+    const std::vector<float> values = fp8lab::transpose(x);
+    return encode_two_level(recipe_, {values, x.k, x.rows}, turned, execution);
+  }
   if (recipe_.source != ScaleSource::current) {
     encode_by_past(x, execution.threads, execution.target, q);
   } else if (q.scales.size() == 1) {

@@ -26,17 +26,21 @@ struct FloatMatrix {
   std::int64_t k = 0;
 };
 
-/// FP8 codes with the scales that their system keeps. value = code * inverse_scale.
+/// Codes of FP8, FP6 or FP4, one a byte, with the scales that their system keeps.
+/// value = code * inverse_scale, times tensor_inverse_scale where there are two levels.
 struct QuantizedTensor {
   FormatId format = FormatId::e4m3fn;
   std::int64_t rows = 0;
   std::int64_t k = 0;
   std::int64_t row_block = 1;  ///< tile shape, never above [rows, k] but at least 1
   std::int64_t k_block = 1;
-  CodeVector codes;                   ///< row-major [rows, k]
-  std::vector<float> scales;          ///< [ceil(rows/row_block), ceil(k/k_block)]
+  CodeVector codes;  ///< row-major [rows, k]
+  /// [ceil(rows/row_block), ceil(k/k_block)]: what elements are multiplied by, both levels at once.
+  std::vector<float> scales;
   std::vector<float> inverse_scales;  ///< of the same shape
   std::vector<std::uint8_t> e8m0;     ///< of the same shape for MX recipes, else empty
+  std::vector<std::uint8_t> ue4m3;    ///< of the same shape for two-level recipes, else empty
+  float tensor_inverse_scale = 1.0F;  ///< the second level, 1 where there is none
 
   /// The transpose [k, rows], where asked for: on Hopper each operand must be
   /// contiguous along the summed dimension. It is quantized from the original
@@ -46,13 +50,22 @@ struct QuantizedTensor {
   [[nodiscard]] std::int64_t tile_rows() const { return (rows + row_block - 1) / row_block; }
   [[nodiscard]] std::int64_t tile_columns() const { return (k + k_block - 1) / k_block; }
   [[nodiscard]] CodeMatrix matrix() const;
-  [[nodiscard]] InverseScales inverse() const { return {inverse_scales, row_block, k_block}; }
-  /// What the system stores beside the codes: 1 byte an E8M0 scale, 4 an FP32 one.
+  /// As products take them. MX and two-level scales are those of their instructions.
+  [[nodiscard]] InverseScales inverse() const {
+    const FormatId coded = !e8m0.empty()    ? FormatId::e8m0fnu
+                           : !ue4m3.empty() ? FormatId::e4m3fn
+                                            : FormatId::f32;
+    return {inverse_scales, row_block, k_block, coded, tensor_inverse_scale};
+  }
+  /// The scale of a tile, both levels at once, rounded to nearest even.
+  [[nodiscard]] float total_inverse_scale(std::size_t tile) const {
+    return inverse_scales[tile] * tensor_inverse_scale;
+  }
+  /// What the system stores beside the codes: 1 byte an E8M0 or UE4M3 scale, 4 an FP32 one.
   [[nodiscard]] std::int64_t scale_bytes() const;
 };
 
-/// Row-major binary32 values: decoded code times inverse scale, rounded to
-/// nearest even.
+/// Row-major binary32 values: decoded code times `total_inverse_scale`, rounded to nearest even.
 std::vector<float> dequantize(const QuantizedTensor& tensor);
 
 /// Where the scale of a tensor comes from.

@@ -19,7 +19,7 @@ constexpr std::uint32_t kExponentMask = 0x7f800000;
 constexpr std::uint32_t kMantissaMask = 0x007fffff;
 constexpr std::uint8_t kE8m0Nan = 255;
 
-constexpr std::array<std::string_view, 25> kNames{"unit",
+constexpr std::array<std::string_view, 30> kNames{"unit",
                                                   "te",
                                                   "torchao",
                                                   "deepseek",
@@ -43,7 +43,16 @@ constexpr std::array<std::string_view, 25> kNames{"unit",
                                                   "vllm_tensor",
                                                   "vllm_token",
                                                   "vllm_group",
-                                                  "deepgemm_first"};
+                                                  "deepgemm_first",
+                                                  "nvfp4",
+                                                  "te_nvfp4",
+                                                  "torchao_nvfp4",
+                                                  "compressed_nvfp4",
+                                                  "modelopt_nvfp4"};
+
+/// The element formats of OCP's microscaling types.
+constexpr std::array kMxElements{FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m3, FormatId::e3m2,
+                                 FormatId::e2m1};
 
 std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -232,8 +241,10 @@ TileScaler::TileScaler(const ScaleOptions& options)
   require(std::isfinite(options.amax_floor) && options.amax_floor >= 0.0F, "amax_floor",
           "a finite number, 0 or more", fmt::format("{}", options.amax_floor));
   if (is_mx(options.rule))
-    require(format_->id == FormatId::e4m3fn || format_->id == FormatId::e5m2, "format",
-            "e4m3fn or e5m2", format_->name);
+    require(std::find(kMxElements.begin(), kMxElements.end(), format_->id) != kMxElements.end(),
+            "format", "e4m3fn, e5m2, e2m3, e3m2 or e2m1", format_->name);
+  require(!is_two_level(options.rule), "rule", "one with one level of scales",
+          to_string(options.rule));
 }
 
 void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> scales) const {
@@ -291,6 +302,12 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
       return each([&](float amax) { return vllm_group_scale(options_, max_finite_, amax); });
     case ScaleRule::deepgemm_first:
       return each([&](float amax) { return deepgemm_first_scale(max_finite_, amax); });
+    case ScaleRule::nvfp4:
+    case ScaleRule::te_nvfp4:
+    case ScaleRule::torchao_nvfp4:
+    case ScaleRule::compressed_nvfp4:
+    case ScaleRule::modelopt_nvfp4:
+      return;  // the constructor refuses them
   }
 }
 
@@ -313,7 +330,8 @@ float scaled_element(ScaleRule rule, float x, const TileScale& scale) {
 bool amax_ignores_nan(ScaleRule rule) {
   return rule == ScaleRule::te || rule == ScaleRule::te_mx || rule == ScaleRule::deepseek ||
          rule == ScaleRule::unit || rule == ScaleRule::vllm_tensor ||
-         rule == ScaleRule::vllm_token || rule == ScaleRule::vllm_group;
+         rule == ScaleRule::vllm_token || rule == ScaleRule::vllm_group ||
+         rule == ScaleRule::nvfp4 || rule == ScaleRule::te_nvfp4;
 }
 
 float amax(std::span<const float> x, bool ignore_nan) {

@@ -53,6 +53,13 @@ enum class ScaleRule : std::uint8_t {
   vllm_token,         ///< inverse = max(amax / M, 1 / (512 M))
   vllm_group,         ///< inverse = max(amax, 1e-10) / M; power_of_two takes the next one above
   deepgemm_first,     ///< inverse = max(amax, 1e-4) / M, elements times M * (1 / max(amax, 1e-4))
+  // Two levels: UE4M3 scales of tiles under an FP32 scale of the tensor. The formulas are in
+  // two_level.hpp; `TileScaler` has none of them.
+  nvfp4,             ///< NVIDIA's paper on NVFP4 pretraining
+  te_nvfp4,          ///< TransformerEngine
+  torchao_nvfp4,     ///< torchao, with a per-tensor scale of the tensor's own amax
+  compressed_nvfp4,  ///< compressed-tensors
+  modelopt_nvfp4,    ///< ModelOpt's NVFP4QTensor
 };
 
 std::string_view to_string(ScaleRule rule);
@@ -60,6 +67,11 @@ std::string_view to_string(ScaleRule rule);
 ScaleRule find_scale_rule(std::string_view name);
 constexpr bool is_mx(ScaleRule rule) {
   return rule >= ScaleRule::mx_floor && rule <= ScaleRule::torchao_mx_rceil;
+}
+
+/// Whether tiles have UE4M3 scales under one FP32 scale of the tensor.
+constexpr bool is_two_level(ScaleRule rule) {
+  return rule >= ScaleRule::nvfp4 && rule <= ScaleRule::modelopt_nvfp4;
 }
 
 /// Whether elements are divided by `inverse_scale` rather than multiplied by `scale`.
@@ -115,8 +127,8 @@ struct ScaleOptions {
 /// A rule made ready for many tiles.
 class TileScaler {
  public:
-  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2) or does not use an
-  /// option that is set.
+  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2, E2M3, E3M2, E2M1), has
+  /// two levels, or does not use an option that is set.
   explicit TileScaler(const ScaleOptions& options);
 
   /// scales[i] is that of a tile whose largest magnitude is amaxes[i] (>= 0, Inf

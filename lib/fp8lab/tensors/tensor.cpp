@@ -10,6 +10,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/tensors/packed.hpp"
 
 namespace fp8lab {
 namespace {
@@ -18,27 +19,14 @@ static_assert(std::endian::native == std::endian::little, "files are little endi
 
 struct ElementTraits {
   std::string_view name;
-  std::size_t bytes;
+  std::size_t bits;
 };
 
-constexpr std::array<ElementTraits, 18> kTraits{{{"f64", 8},
-                                                 {"f32", 4},
-                                                 {"f16", 2},
-                                                 {"bf16", 2},
-                                                 {"e4m3fn", 1},
-                                                 {"e5m2", 1},
-                                                 {"e8m0fnu", 1},
-                                                 {"e4m3fnuz", 1},
-                                                 {"e5m2fnuz", 1},
-                                                 {"u8", 1},
-                                                 {"u16", 2},
-                                                 {"u32", 4},
-                                                 {"u64", 8},
-                                                 {"i8", 1},
-                                                 {"i16", 2},
-                                                 {"i32", 4},
-                                                 {"i64", 8},
-                                                 {"bool", 1}}};
+constexpr std::array<ElementTraits, 24> kTraits{
+    {{"f64", 64},    {"f32", 32},     {"f16", 16},     {"bf16", 16}, {"e4m3fn", 8}, {"e5m2", 8},
+     {"e8m0fnu", 8}, {"e4m3fnuz", 8}, {"e5m2fnuz", 8}, {"e2m1", 8},  {"e2m3", 8},   {"e3m2", 8},
+     {"e2m1x2", 4},  {"e2m3x4", 6},   {"e3m2x4", 6},   {"u8", 8},    {"u16", 16},   {"u32", 32},
+     {"u64", 64},    {"i8", 8},       {"i16", 16},     {"i32", 32},  {"i64", 64},   {"bool", 8}}};
 
 const ElementTraits& traits(ElementType type) { return kTraits[static_cast<std::size_t>(type)]; }
 
@@ -47,15 +35,17 @@ struct TypeOfFormat {
   FormatId format;
 };
 
-constexpr std::array<TypeOfFormat, 8> kTypesOfFormats{
-    {{ElementType::f32, FormatId::f32},
-     {ElementType::f16, FormatId::f16},
-     {ElementType::bf16, FormatId::bf16},
-     {ElementType::e4m3fn, FormatId::e4m3fn},
-     {ElementType::e5m2, FormatId::e5m2},
-     {ElementType::e8m0fnu, FormatId::e8m0fnu},
-     {ElementType::e4m3fnuz, FormatId::e4m3fnuz},
-     {ElementType::e5m2fnuz, FormatId::e5m2fnuz}}};
+constexpr std::array<TypeOfFormat, 11> kTypesOfFormats{{{ElementType::f32, FormatId::f32},
+                                                        {ElementType::f16, FormatId::f16},
+                                                        {ElementType::bf16, FormatId::bf16},
+                                                        {ElementType::e4m3fn, FormatId::e4m3fn},
+                                                        {ElementType::e5m2, FormatId::e5m2},
+                                                        {ElementType::e8m0fnu, FormatId::e8m0fnu},
+                                                        {ElementType::e4m3fnuz, FormatId::e4m3fnuz},
+                                                        {ElementType::e5m2fnuz, FormatId::e5m2fnuz},
+                                                        {ElementType::e2m1, FormatId::e2m1},
+                                                        {ElementType::e2m3, FormatId::e2m3},
+                                                        {ElementType::e3m2, FormatId::e3m2}}};
 
 template <class T>
 T load(const std::byte* at) {
@@ -107,11 +97,38 @@ std::vector<float> decode_all(const TensorView& tensor, std::int64_t count, Form
   return values;
 }
 
+/// Codes of fewer than 8 bits, one a byte. Throws `Error` for one with other bits set.
+std::vector<float> decode_narrow(const TensorView& tensor, std::int64_t count, FormatId id) {
+  require_narrow_codes(id, tensor.bytes, "tensor");
+  return decode_all<std::uint8_t>(tensor, count, id);
+}
+
+std::vector<float> decode_packed(const TensorView& tensor) {
+  const std::vector<std::byte> codes = unpack_codes(tensor);
+  return to_float({unpacked(tensor.type), tensor.shape, codes, false});
+}
+
 }  // namespace
 
 std::string_view to_string(ElementType type) { return traits(type).name; }
 
-std::size_t element_bytes(ElementType type) { return traits(type).bytes; }
+std::size_t element_bits(ElementType type) { return traits(type).bits; }
+
+std::size_t element_bytes(ElementType type) {
+  require(!is_packed(type), "type", "elements of whole bytes (unpack them first)", to_string(type));
+  return element_bits(type) / 8;
+}
+
+std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view argument) {
+  const auto elements = static_cast<std::size_t>(count);
+  if (!is_packed(type)) return elements * (element_bits(type) / 8);
+  const std::size_t group = element_bits(type) == 4 ? 2 : 4;
+  require(
+      elements % group == 0, argument,
+      fmt::format("a multiple of {} codes of {}, which fill whole bytes", group, to_string(type)),
+      fmt::format("{}", count));
+  return elements / group * (group * element_bits(type) / 8);
+}
 
 ElementType find_element_type(std::string_view name) {
   std::string known;
@@ -119,6 +136,7 @@ ElementType find_element_type(std::string_view name) {
     if (kTraits[i].name == name) return static_cast<ElementType>(i);
     known += (i == 0 ? "" : ", ") + std::string(kTraits[i].name);
   }
+  if (name == "float4_e2m1fn_x2") return ElementType::e2m1x2;
   if (name == "f2") return ElementType::f16;
   if (name == "f4") return ElementType::f32;
   if (name == "f8" || name == "float64") return ElementType::f64;
@@ -140,7 +158,8 @@ std::optional<FormatId> format_of(ElementType type) {
 ElementType element_type_of(FormatId id) {
   for (const TypeOfFormat& pair : kTypesOfFormats)
     if (pair.format == id) return pair.type;
-  throw Error("dtype", "f32, f16, bf16, e4m3fn, e5m2, their FNUZ forms or e8m0fnu",
+  throw Error("dtype",
+              "f32, f16, bf16, e4m3fn, e5m2, their FNUZ forms, e2m1, e2m3, e3m2 or e8m0fnu",
               format(id).name);
 }
 
@@ -163,7 +182,7 @@ std::int64_t TensorView::size() const { return element_count(shape, "shape"); }
 std::vector<float> to_float(const TensorView& tensor) {
   const FloatEnvironment environment;
   const std::int64_t count = tensor.size();
-  const std::size_t expected = static_cast<std::size_t>(count) * element_bytes(tensor.type);
+  const std::size_t expected = storage_bytes(tensor.type, count, "tensor");
   require(
       tensor.bytes.size() == expected, "tensor",
       fmt::format("{} bytes for {} {}", expected, to_string(tensor.type), shape_text(tensor.shape)),
@@ -187,6 +206,14 @@ std::vector<float> to_float(const TensorView& tensor) {
       return decode_all<std::uint8_t>(tensor, count, FormatId::e4m3fnuz);
     case ElementType::e5m2fnuz:
       return decode_all<std::uint8_t>(tensor, count, FormatId::e5m2fnuz);
+    case ElementType::e2m1:
+    case ElementType::e2m3:
+    case ElementType::e3m2:
+      return decode_narrow(tensor, count, *format_of(tensor.type));
+    case ElementType::e2m1x2:
+    case ElementType::e2m3x4:
+    case ElementType::e3m2x4:
+      return decode_packed(tensor);
     case ElementType::u8:
     case ElementType::boolean:
       return convert<std::uint8_t>(tensor, count);

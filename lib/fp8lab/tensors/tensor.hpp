@@ -14,7 +14,9 @@
 
 namespace fp8lab {
 
-/// What one element of a file is. FP8 and E8M0 elements are storage codes.
+/// What one element of a file is. FP8, FP6, FP4 and E8M0 elements are storage codes, one a byte (a
+/// code of fewer bits in the low ones, as ml_dtypes has them). The types with `x` are codes of FP4
+/// and FP6 packed without gaps (packed.hpp); their shapes count codes, not bytes.
 enum class ElementType : std::uint8_t {
   f64,
   f32,
@@ -25,6 +27,12 @@ enum class ElementType : std::uint8_t {
   e8m0fnu,
   e4m3fnuz,
   e5m2fnuz,
+  e2m1,
+  e2m3,
+  e3m2,
+  e2m1x2,  ///< two codes a byte, the first in the low nibble: torch's float4_e2m1fn_x2
+  e2m3x4,  ///< four codes in three bytes, the first in the lowest bits
+  e3m2x4,
   u8,
   u16,
   u32,
@@ -42,11 +50,23 @@ std::string_view to_string(ElementType type);
 /// `find_format` knows are accepted too). Throws `Error`.
 ElementType find_element_type(std::string_view name);
 
-/// Bytes an element.
+/// Bytes an element. Throws `Error` for packed codes, which share them.
 std::size_t element_bytes(ElementType type);
 
+/// Bits an element: 4 or 6 for packed codes, else a multiple of 8.
+std::size_t element_bits(ElementType type);
+
+/// Codes that share bytes with others.
+constexpr bool is_packed(ElementType type) {
+  return type >= ElementType::e2m1x2 && type <= ElementType::e3m2x4;
+}
+
+/// Bytes of `count` elements. Throws `Error` naming `argument` for packed codes that do not fill
+/// whole bytes.
+std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view argument);
+
 /// The format whose codes the elements are, if they are codes or floats of a
-/// format at all (F64 and integers are not).
+/// format at all (F64 and integers are not; packed codes are none before they are unpacked).
 std::optional<FormatId> format_of(ElementType type);
 
 /// The type of elements that hold codes of a format. Throws `Error` for a
@@ -77,8 +97,8 @@ TensorView view_of(ElementType type, std::vector<std::int64_t> shape, std::span<
 }
 
 /// The values as binary32 in row-major order. F64 and integers are rounded to
-/// nearest even (F64 above binary32's range gives Inf); all else is exact. FP8,
-/// E8M0 and NaN codes decode as `decode` does.
+/// nearest even (F64 above binary32's range gives Inf); all else is exact. Codes, NaN ones
+/// too, decode as `decode` does. Throws `Error` for packed codes in Fortran order.
 std::vector<float> to_float(const TensorView& tensor);
 
 /// `[3, 4]`.

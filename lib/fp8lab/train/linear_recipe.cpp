@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -30,6 +31,20 @@ GemmSettings on(Arithmetic arithmetic, std::string_view model, std::int64_t prom
 
 GemmSettings bf16_product() { return on(Arithmetic::bf16, "fp32", 0); }
 
+/// The block-scaled instruction of a preset's elements; empty where they are FP8.
+std::string_view block_scaled_model(const Preset& preset) {
+  switch (preset.activation.format) {
+    case FormatId::e2m1:
+      return "sm100.tcgen05.mxf4nvf4";
+    case FormatId::e2m3:
+      return "sm100.tcgen05.mxf8f6f4.e2m3";
+    case FormatId::e3m2:
+      return "sm100.tcgen05.mxf8f6f4.e3m2";
+    default:
+      return {};
+  }
+}
+
 LinearRecipe from_preset(const Preset& preset) {
   LinearRecipe r{.name = std::string(preset.name),
                  .activation = preset.activation,
@@ -38,13 +53,17 @@ LinearRecipe from_preset(const Preset& preset) {
                  .weight_for_dgrad = preset.weight_for_dgrad,
                  .activation_for_wgrad = preset.activation_for_wgrad,
                  .gradient_for_wgrad = preset.gradient_for_wgrad};
+  r.bf16_outputs = true;
+  if (const std::string_view scaled = block_scaled_model(preset); !scaled.empty()) {
+    r.forward = r.dgrad = r.wgrad = on(Arithmetic::fp8, scaled, 0);
+    return r;
+  }
   const std::int64_t block = preset.activation.k_block;
   const std::string_view model = block == kMxBlock ? "sm100.tcgen05.e4m3" : "sm90.wgmma.e4m3";
   const std::int64_t backward = block == 0 ? kSplitAccumulation : block;
   r.forward = on(Arithmetic::fp8, model, block);
   r.dgrad = on(Arithmetic::fp8, model, backward);
   r.wgrad = preset.high_precision_wgrad ? bf16_product() : r.dgrad;
-  r.bf16_outputs = true;
   return r;
 }
 
@@ -65,6 +84,8 @@ LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware) {
       find_instruction_model(chip == kChips.end() ? hardware : chip->model).accumulator;
   for (GemmSettings* product : {&recipe.forward, &recipe.dgrad, &recipe.wgrad}) {
     if (product->arithmetic != Arithmetic::fp8) continue;
+    // Scales inside the instruction need no promotion.
+    if (traits_of(model).takes_scales) product->promotion_interval = 0;
     require(product->promotion_interval % model.terms == 0, "hardware",
             fmt::format("a model whose terms divide the promotion interval of {}",
                         product->promotion_interval),

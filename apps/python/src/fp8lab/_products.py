@@ -22,19 +22,36 @@ class _Operand(NamedTuple):
     scales: NDArray[np.float32] | None
     row_block: int
     k_block: int
+    coded: str = "f32"  #: the format of scales that came as codes
+    tensor_scale: float = 1.0
 
 
 def _scale_values(argument: str, x: Any, stated: str | None) -> NDArray[np.float32]:
     """Scales as numbers. Integers are refused: they may be E8M0 codes, where 127 is 1.0."""
     array = as_array(argument, x)
     if array.dtype == np.uint8 and stated is not None:
-        if _core.format_name(stated) != "e8m0fnu":
-            raise bad("scale_format", "e8m0fnu, the one format of scales in uint8", stated)
-        array = array.view(DTYPES["e8m0fnu"])
+        if _core.format_name(stated) not in ("e8m0fnu", "e4m3fn"):
+            raise bad("scale_format", "e8m0fnu or e4m3fn (UE4M3), the formats of scales", stated)
+        array = array.view(DTYPES[_core.format_name(stated)])
     if array.dtype.kind == "u" or (array.dtype.kind == "i" and array.dtype.itemsize < 8):
-        expected = 'floats, or E8M0 codes that say so (scale_format="e8m0fnu", or their dtype)'
+        expected = (
+            'floats, or E8M0 or UE4M3 codes that say so (scale_format="e8m0fnu" or "e4m3fn", or '
+            "their dtype)"
+        )
         raise bad(argument, expected, f"an array of {array.dtype}")
-    return as_float32(argument, array)
+    values = as_float32(argument, array)
+    return np.abs(values) if array.dtype == DTYPES["e4m3fn"] else values
+
+
+def _coded(scales: Any, stated: str | None) -> str:
+    """The format of scales that are codes; f32 for numbers."""
+    array = np.asarray(scales.values if isinstance(scales, Scales) else scales)
+    if array.dtype == np.uint8 and stated is not None:
+        return str(_core.format_name(stated))
+    for name in ("e8m0fnu", "e4m3fn"):
+        if array.dtype == DTYPES[name]:
+            return name
+    return "f32"
 
 
 def _tile_scales(
@@ -84,7 +101,10 @@ def _operand(
     values, row_block, k_block = _tile_scales(
         f"{argument}_scales", scales, scale_format, (words.shape[0], words.shape[1])
     )
-    return _Operand(words, name, values, row_block, k_block)
+    second = scales.tensor_scale if isinstance(scales, Scales) else 1.0
+    return _Operand(
+        words, name, values, row_block, k_block, _coded(scales, scale_format), float(second)
+    )
 
 
 def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:
@@ -179,9 +199,13 @@ def make_problem(
         a_scales=left.scales,
         a_row_block=left.row_block,
         a_k_block=left.k_block,
+        a_coded=left.coded,
+        a_tensor_scale=left.tensor_scale,
         b_scales=right.scales,
         b_row_block=right.row_block,
         b_k_block=right.k_block,
+        b_coded=right.coded,
+        b_tensor_scale=right.tensor_scale,
         promotion_interval=whole("promotion_interval", promotion_interval),
         scale_order=text("scale_order", scale_order),
         c_enters=None if c_enters is None else text("c_enters", c_enters),
@@ -251,7 +275,8 @@ def gemm(
 
     a_scales, b_scales: what codes are multiplied by to get values back (inverse scales): a
     number, one a row ([rows] or [rows, 1]), or `Scales` for tiles; floats, or E8M0 codes of
-    their dtype or in uint8 with scale_format="e8m0fnu". Scales that change along k need a
+    their dtype or in uint8 with scale_format="e8m0fnu", or E4M3 ones ("e4m3fn"), which are read
+    without their sign. A block-scaled instruction applies scales of its own tiles itself. Scales that change along k need a
     promotion_interval that divides their k_block. promotion_interval: the accumulator
     restarts after this number of terms, and partial sums are added in FP32; 0: never.
     scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise),

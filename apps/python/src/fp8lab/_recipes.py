@@ -81,12 +81,14 @@ class Scales(NamedTuple):
     `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
     rows, or all of k. Of a grid that is one row or one column a vector will do. Another shape
     is refused even if it has as many values: it may be the transpose. DeepSeek's 1x128 tiles:
-    `Scales(values, 1, 128)`; MX: `Scales(e8m0, 1, 32)`, of dtype float8_e8m0fnu.
+    `Scales(values, 1, 128)`; MX: `Scales(e8m0, 1, 32)`, of dtype float8_e8m0fnu; NVFP4:
+    `Scales(ue4m3, 1, 16, tensor_scale)`, of dtype float8_e4m3fn.
     """
 
     values: ArrayLike
     row_block: int = 0
     k_block: int = 0
+    tensor_scale: float = 1.0  #: NVFP4's second level: value = code * scale * tensor_scale
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,10 @@ class QuantizationStatistics:
 
 @dataclass(frozen=True, eq=False)
 class QuantizedTensor:
-    """FP8 codes with the scales that their system keeps: value = code * inverse_scale."""
+    """Codes with the scales that their system keeps: value = code * inverse_scale.
+
+    Two-level recipes (NVFP4) have tensor_inverse_scale too, which multiplies inverse_scale first.
+    """
 
     format: str
     codes: NDArray[Any]  #: [rows, k], of the format's ml_dtypes dtype
@@ -118,12 +123,16 @@ class QuantizedTensor:
     row_block: int
     k_block: int
     e8m0: NDArray[Any] | None = None  #: the stored scales of MX recipes, float8_e8m0fnu
+    ue4m3: NDArray[Any] | None = None  #: those of NVFP4's tiles, float8_e4m3fn
+    tensor_inverse_scale: float = 1.0  #: NVFP4's second level
     transposed: QuantizedTensor | None = None  #: [k, rows], quantized from the original values
 
     @property
     def inverse(self) -> Scales:
         """The scales as `gemm` takes them."""
-        return Scales(self.inverse_scales, self.row_block, self.k_block)
+        return Scales(
+            self.inverse_scales, self.row_block, self.k_block, self.tensor_inverse_scale
+        )
 
     def dequantize(self) -> NDArray[np.float32]:
         """Each code times its inverse scale, rounded once, to nearest even.
@@ -152,6 +161,7 @@ class QuantizedTensor:
             codes=np.ascontiguousarray(self.codes).view(np.uint8),
             scales=np.ascontiguousarray(self.scales),
             inverse_scales=np.ascontiguousarray(self.inverse_scales),
+            tensor_inverse_scale=self.tensor_inverse_scale,
             row_block=self.row_block,
             k_block=self.k_block,
         )
@@ -161,6 +171,8 @@ def _tensor(fields: dict[str, Any]) -> QuantizedTensor:
     fields["codes"] = fields["codes"].view(DTYPES[fields["format"]])
     if fields["e8m0"] is not None:
         fields["e8m0"] = fields["e8m0"].view(DTYPES["e8m0fnu"])
+    if fields["ue4m3"] is not None:
+        fields["ue4m3"] = fields["ue4m3"].view(DTYPES["e4m3fn"])
     if fields["transposed"] is not None:
         fields["transposed"] = _tensor(fields["transposed"])
     return QuantizedTensor(**fields)

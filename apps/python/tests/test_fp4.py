@@ -1,0 +1,71 @@
+"""NVFP4, MXFP4 and MXFP6: quantized tensors, their scales, and products of them."""
+
+import fp8lab
+import ml_dtypes
+import numpy as np
+import pytest
+
+F32 = np.float32
+MODEL = "sm100.tcgen05.mxf4nvf4"
+
+
+def normal(rows, seed):
+    return np.random.default_rng(seed).standard_normal((rows, 192)).astype(F32)
+
+
+def test_nvfp4_has_two_levels_of_scales():
+    x = normal(9, 1)
+    q = fp8lab.quantize(x, "nvfp4")
+    assert q.codes.dtype == ml_dtypes.float4_e2m1fn
+    assert q.ue4m3.dtype == ml_dtypes.float8_e4m3fn
+    assert q.ue4m3.shape == (9, 12)
+    # 1 / (2688 / amax), both rounded.
+    assert q.tensor_inverse_scale == F32(1) / (F32(2688) / np.abs(x).max())
+    scales = (q.ue4m3.astype(F32) * F32(q.tensor_inverse_scale))[..., None]
+    expected = (q.codes.astype(F32).reshape(9, 12, 16) * scales).reshape(x.shape)
+    assert np.array_equal(q.dequantize().view(np.uint32), expected.view(np.uint32))
+
+
+def test_the_second_level_is_alpha():
+    a, b = fp8lab.quantize(normal(5, 1), "nvfp4"), fp8lab.quantize(normal(7, 2), "nvfp4")
+    d = fp8lab.gemm(a, b, model=MODEL)
+
+    def of(q, tensor_scale, values=None):
+        return fp8lab.Scales(q.ue4m3 if values is None else values, 1, 16, tensor_scale)
+
+    blocks = fp8lab.gemm(a.codes, b.codes, model=MODEL, a_scales=of(a, 1.0), b_scales=of(b, 1.0))
+    alpha = F32(a.tensor_inverse_scale) * F32(b.tensor_inverse_scale)
+    assert np.array_equal((alpha * blocks).view(np.uint32), d.view(np.uint32))
+    raw = fp8lab.gemm(
+        a.codes.view(np.uint8),
+        b.codes,
+        model=MODEL,
+        a_format="e2m1",
+        a_scales=of(a, a.tensor_inverse_scale, a.ue4m3.view(np.uint8)),
+        b_scales=of(b, b.tensor_inverse_scale),
+        scale_format="e4m3fn",
+    )
+    assert np.array_equal(raw.view(np.uint32), d.view(np.uint32))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model", "dtype"),
+    [
+        ("mxfp4", MODEL, ml_dtypes.float4_e2m1fn),
+        ("mxfp6-e2m3", "sm100.tcgen05.mxf8f6f4.e2m3", ml_dtypes.float6_e2m3fn),
+        ("mxfp6-e3m2", "sm120.mma.mxf8f6f4.e3m2", ml_dtypes.float6_e3m2fn),
+    ],
+)
+def test_mx_formats_run_under_their_instructions(recipe, model, dtype):
+    x, y = normal(5, 3), normal(7, 4)
+    a, b = fp8lab.quantize(x, recipe), fp8lab.quantize(y, recipe)
+    assert a.codes.dtype == dtype
+    d = fp8lab.gemm(a, b, model=model)
+    exact = a.dequantize().astype(float) @ b.dequantize().astype(float).T
+    assert np.abs(d - exact).max() < 1e-4
+
+
+def test_bytes_that_are_no_codes_are_refused():
+    codes = np.full((2, 64), 0x11, np.uint8)
+    with pytest.raises(ValueError, match="codes of 4 bits"):
+        fp8lab.gemm(codes, codes, model=MODEL, a_format="e2m1", b_format="e2m1")

@@ -1,0 +1,195 @@
+#include "fp8lab/scaling/two_level.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/parallel.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr float kElementMax = 6.0F;            // of E2M1
+constexpr float kMost = 448.0F * kElementMax;  // what the tensor's amax is brought to
+constexpr float kFloatMax = std::numeric_limits<float>::max();
+
+/// Nearest even, at most 448; NaN is 0x7f.
+std::uint8_t ue4m3_code(float x) {
+  return static_cast<std::uint8_t>(encode(format(FormatId::e4m3fn), kNvidiaSatfinite, x) & 0x7fU);
+}
+
+float ue4m3_value(std::uint8_t code) { return decode_table(FormatId::e4m3fn)[code]; }
+
+/// At least `low` and at most 448; NaN stays.
+float clamped(float x, float low) { return x < low ? low : std::min(x, 448.0F); }
+
+/// e4m3() of the tile's scale, before zeros are replaced.
+float wanted_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
+  switch (rule) {
+    case ScaleRule::te_nvfp4:
+      return std::min(amax * (tensor.scale * (1.0F / kElementMax)), kFloatMax);
+    case ScaleRule::torchao_nvfp4:
+      return clamped((amax / kElementMax) / tensor.inverse_scale, 0x1p-6F);
+    case ScaleRule::modelopt_nvfp4: {
+      const float scale = amax / (kElementMax * tensor.inverse_scale);
+      return clamped(scale == 0.0F ? 1.0F : scale, 0x1p-9F);
+    }
+    default:
+      return (amax / kElementMax) * tensor.scale;
+  }
+}
+
+float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
+  switch (rule) {
+    case ScaleRule::torchao_nvfp4:
+      return (1.0F / tensor.inverse_scale) / block;
+    case ScaleRule::compressed_nvfp4:
+      return block / tensor.scale;
+    case ScaleRule::modelopt_nvfp4:
+      return block * tensor.inverse_scale;
+    default: {
+      const float factor = 1.0F / (block * tensor.inverse_scale);
+      return factor > kFloatMax ? kFloatMax : factor;
+    }
+  }
+}
+
+}  // namespace
+
+TensorScale tensor_scale(ScaleRule rule, float amax) {
+  require(is_two_level(rule), "rule", "one with two levels of scales", to_string(rule));
+  const FloatEnvironment environment;
+  if (rule == ScaleRule::torchao_nvfp4 || rule == ScaleRule::modelopt_nvfp4) {
+    const float inverse = amax / kMost;
+    return {1.0F / inverse, inverse};
+  }
+  float scale = 1.0F;
+  if (rule == ScaleRule::compressed_nvfp4) {
+    // PyTorch divides a number by a tensor as number * (1 / tensor).
+    const float quotient = kMost * (1.0F / (amax < 0x1p-126F ? 0x1p-126F : amax));
+    if (std::isfinite(quotient)) scale = quotient;
+  } else {
+    const float quotient = std::min(kMost / amax, kFloatMax);
+    if (amax != 0.0F && quotient != 0.0F) scale = quotient;
+  }
+  return {scale, 1.0F / scale};
+}
+
+TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
+  TwoLevelScale tile;
+  tile.code = ue4m3_code(wanted_scale(rule, tensor, amax));
+  constexpr std::uint8_t kEighth = 0x20;
+  if (rule == ScaleRule::compressed_nvfp4 && tile.code == 0) tile.code = kEighth;
+  tile.inverse_scale = ue4m3_value(tile.code);
+  tile.factor = factor_of(rule, tensor, tile.inverse_scale);
+  tile.divides = rule == ScaleRule::compressed_nvfp4 || rule == ScaleRule::modelopt_nvfp4;
+  return tile;
+}
+
+namespace scaling_detail {
+namespace {
+
+/// Rows of tiles, one at a time.
+class TwoLevelEncoder {
+ public:
+  TwoLevelEncoder(const Recipe& recipe, const FloatMatrix& x, const TensorScale& tensor,
+                  Target target, QuantizedTensor& q)
+      : recipe_(recipe), x_(x), tensor_(tensor), target_(target), q_(q) {
+    tiles_.resize(static_cast<std::size_t>(q.tile_columns()));
+    scaled_.resize(static_cast<std::size_t>(x.k));
+  }
+
+  void run(std::int64_t tile_row) {
+    const FloatEnvironment environment;
+    const std::int64_t begin = tile_row * q_.row_block;
+    const std::int64_t end = std::min(begin + q_.row_block, x_.rows);
+    for (std::size_t t = 0; t < tiles_.size(); ++t) {
+      tiles_[t] = two_level_scale(recipe_.rule, tensor_, tile_amax(begin, end, t));
+      store(static_cast<std::size_t>(tile_row) * tiles_.size() + t, tiles_[t]);
+    }
+    for (std::int64_t row = begin; row < end; ++row) encode_row(row);
+  }
+
+ private:
+  [[nodiscard]] std::span<const float> part(std::int64_t row, std::size_t tile) const {
+    const auto side = static_cast<std::size_t>(q_.k_block);
+    const auto k = static_cast<std::size_t>(x_.k);
+    return x_.values.subspan(static_cast<std::size_t>(row) * k + tile * side,
+                             std::min(side, k - tile * side));
+  }
+
+  [[nodiscard]] float tile_amax(std::int64_t begin, std::int64_t end, std::size_t tile) const {
+    const bool ignore_nan = amax_ignores_nan(recipe_.rule);
+    float largest = 0.0F;
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float one = amax(part(row, tile), ignore_nan);
+      if (std::isnan(one)) return one;
+      largest = std::max(largest, one);
+    }
+    return largest;
+  }
+
+  void store(std::size_t at, const TwoLevelScale& tile) {
+    q_.scales[at] = tile.divides ? 1.0F / tile.factor : tile.factor;
+    q_.inverse_scales[at] = tile.inverse_scale;
+    q_.ue4m3[at] = tile.code;
+  }
+
+  void encode_row(std::int64_t row) {
+    for (std::size_t t = 0; t < tiles_.size(); ++t) {
+      const std::span<const float> values = part(row, t);
+      float* to = scaled_.data() + t * static_cast<std::size_t>(q_.k_block);
+      const TwoLevelScale& tile = tiles_[t];
+      for (std::size_t i = 0; i < values.size(); ++i)
+        to[i] = tile.divides ? values[i] / tile.factor : values[i] * tile.factor;
+    }
+    if (!tiles_.empty() && tiles_.front().divides)  // both systems lose the sign of a zero
+      for (float& value : scaled_) value += 0.0F;
+    const auto k = static_cast<std::size_t>(x_.k);
+    encode(scaled_, std::span(q_.codes).subspan(static_cast<std::size_t>(row) * k, k),
+           {.format = recipe_.format, .policy = recipe_.policy, .threads = 1, .target = target_});
+  }
+
+  const Recipe& recipe_;
+  const FloatMatrix& x_;
+  TensorScale tensor_;
+  Target target_;
+  QuantizedTensor& q_;
+  std::vector<TwoLevelScale> tiles_;
+  std::vector<float> scaled_;
+};
+
+}  // namespace
+
+void validate_two_level(const Recipe& recipe) {
+  require(recipe.format == FormatId::e2m1, "format",
+          fmt::format("e2m1 for rule {}", to_string(recipe.rule)), format(recipe.format).name);
+  require(recipe.k_block > 0, "block", "tiles along k (16 in NVFP4), since scales have two levels",
+          fmt::format("{}x{}", recipe.row_block, recipe.k_block));
+  require(recipe.source == ScaleSource::current, "source",
+          fmt::format("current for rule {}", to_string(recipe.rule)), to_string(recipe.source));
+  require(
+      !recipe.power_of_two && recipe.amax_floor == 0.0F, "power_of_two and amax_floor",
+      fmt::format("their defaults for rule {}, which has no such options", to_string(recipe.rule)),
+      "others");
+}
+
+void encode_two_level(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& q,
+                      const Execution& execution) {
+  const TensorScale tensor =
+      tensor_scale(recipe.rule, whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
+  q.tensor_inverse_scale = tensor.inverse_scale;
+  parallel_for_with(
+      q.tile_rows(), execution.threads,
+      [&] { return TwoLevelEncoder(recipe, x, tensor, execution.target, q); },
+      [](TwoLevelEncoder& encoder, std::int64_t row) { encoder.run(row); });
+}
+
+}  // namespace scaling_detail
+}  // namespace fp8lab

@@ -1,0 +1,124 @@
+// NVFP4: two levels of scales. The formulas of systems are checked against NumPy by
+// tests/python/fp4_oracle.py and against the packages by tests/systems; here what a C++ user sees.
+
+#include "fp8lab/scaling/two_level.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/scaling/presets.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> normal(std::int64_t count) {
+  const RandomStream stream(11, "two levels");
+  std::vector<float> x;
+  for (std::int64_t i = 0; i < count; ++i)
+    x.push_back(static_cast<float>(stream.normal(static_cast<std::uint64_t>(i))));
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("two levels: a tensor whose numbers need no rounding keeps them", "[scaling]") {
+  // Amax 2688: the tensor's scale is 1. The first tile's scale is 448, the second's 2.
+  std::vector<float> x(32, 0.0F);
+  x[0] = 2688.0F;
+  x[1] = -448.0F * 1.5F;
+  x[16] = 12.0F;
+  x[17] = -1.0F;
+  for (const ScaleRule rule : {ScaleRule::nvfp4, ScaleRule::te_nvfp4, ScaleRule::torchao_nvfp4,
+                               ScaleRule::compressed_nvfp4, ScaleRule::modelopt_nvfp4}) {
+    INFO(to_string(rule));
+    const Recipe recipe{.format = FormatId::e2m1, .rule = rule, .row_block = 1, .k_block = 16};
+    const QuantizedTensor q = quantize(recipe, {x, 1, 32});
+    CHECK(q.tensor_inverse_scale == 1.0F);
+    CHECK(q.inverse_scales == std::vector<float>{448.0F, 2.0F});
+    CHECK(q.ue4m3 == std::vector<std::uint8_t>{0x7e, 0x40});
+    CHECK(q.e8m0.empty());
+    CHECK(q.codes[0] == 7);
+    CHECK(q.codes[1] == 0xb);
+    CHECK(q.codes[16] == 7);
+    CHECK(q.codes[17] == 0x9);
+    CHECK(dequantize(q) == x);
+    CHECK(q.scale_bytes() == 2 + 4);
+    const InverseScales scales = q.inverse();
+    CHECK(scales.format == FormatId::e4m3fn);
+    CHECK(scales.k_block == 16);
+  }
+}
+
+TEST_CASE("two levels: zeros, infinities and NaN", "[scaling]") {
+  CHECK(tensor_scale(ScaleRule::nvfp4, 0.0F).scale == 1.0F);
+  CHECK(tensor_scale(ScaleRule::te_nvfp4, kInfinity).scale == 1.0F);
+  CHECK(tensor_scale(ScaleRule::nvfp4, 0x1p-140F).scale == std::numeric_limits<float>::max());
+  CHECK(tensor_scale(ScaleRule::compressed_nvfp4, kNan).scale == 1.0F);
+  CHECK(tensor_scale(ScaleRule::torchao_nvfp4, 0.0F).inverse_scale == 0.0F);
+  CHECK(std::isnan(tensor_scale(ScaleRule::modelopt_nvfp4, kNan).inverse_scale));
+  const TensorScale one{1.0F, 1.0F};
+  CHECK(two_level_scale(ScaleRule::nvfp4, one, 0.0F).code == 0);
+  CHECK(two_level_scale(ScaleRule::nvfp4, one, 0.0F).factor == std::numeric_limits<float>::max());
+  CHECK(two_level_scale(ScaleRule::torchao_nvfp4, one, 0.0F).inverse_scale == 0x1p-6F);
+  CHECK(two_level_scale(ScaleRule::compressed_nvfp4, one, 0.0F).inverse_scale == 0.125F);
+  CHECK(two_level_scale(ScaleRule::modelopt_nvfp4, one, 0.0F).inverse_scale == 1.0F);
+  CHECK(two_level_scale(ScaleRule::nvfp4, one, kInfinity).code == 0x7e);
+  CHECK(two_level_scale(ScaleRule::torchao_nvfp4, one, kNan).code == 0x7f);
+}
+
+TEST_CASE("two levels: neither threads nor the target change bits", "[scaling]") {
+  const std::vector<float> x = normal(48 * 112);
+  for (const char* name : {"nvfp4", "te-nvfp4", "modelopt-nvfp4"}) {
+    const Recipe& recipe = find_preset(name).weight;
+    const QuantizedTensor expected = quantize(recipe, {x, 48, 112}, false, 1, Target::scalar);
+    for (const int threads : {1, 3}) {
+      const QuantizedTensor q = quantize(recipe, {x, 48, 112}, false, threads);
+      CHECK(q.codes == expected.codes);
+      CHECK(q.ue4m3 == expected.ue4m3);
+      CHECK(q.tensor_inverse_scale == expected.tensor_inverse_scale);
+    }
+  }
+}
+
+TEST_CASE("two levels: square tiles are those of the transpose", "[scaling]") {
+  const std::vector<float> x = normal(32 * 48);
+  const QuantizedTensor q = quantize(find_preset("te-nvfp4").weight, {x, 32, 48}, true);
+  REQUIRE(q.transposed);
+  CHECK(q.transposed->ue4m3.size() == q.ue4m3.size());
+  for (std::size_t r = 0; r < 32; ++r)
+    for (std::size_t c = 0; c < 48; ++c) {
+      CHECK(q.transposed->codes[c * 32 + r] == q.codes[r * 48 + c]);
+      CHECK(q.transposed->ue4m3[c / 16 * 2 + r / 16] == q.ue4m3[r / 16 * 3 + c / 16]);
+    }
+}
+
+TEST_CASE("two levels: what a recipe cannot have is refused", "[scaling]") {
+  const Recipe good{
+      .format = FormatId::e2m1, .rule = ScaleRule::nvfp4, .row_block = 1, .k_block = 16};
+  const auto with = [&](auto change) {
+    Recipe recipe = good;
+    change(recipe);
+    return recipe;
+  };
+  CHECK_NOTHROW(Quantizer(good));
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.format = FormatId::e4m3fn; })),
+                    contains("e2m1"));
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.k_block = 0; })), contains("tiles along k"));
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.source = ScaleSource::calibration; })),
+                    contains("source"));
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.power_of_two = true; })),
+                    contains("power_of_two"));
+  CHECK_THROWS_WITH(tensor_scale(ScaleRule::te, 1.0F), contains("two levels"));
+  CHECK_THROWS_WITH(tile_scale({.rule = ScaleRule::nvfp4, .format = FormatId::e2m1}, 1.0F),
+                    contains("one level"));
+  CHECK_THROWS_WITH(tile_scale({.rule = ScaleRule::mx_floor, .format = FormatId::e4m3fnuz}, 1.0F),
+                    contains("e2m1"));
+}

@@ -1,0 +1,88 @@
+// FP4 and FP6 recipes of training: the block-scaled instruction applies the scales.
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/train/linear_recipe.hpp"
+#include "fp8lab/train/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::train;
+
+namespace {
+
+std::vector<float> normal(std::int64_t count, std::uint64_t seed) {
+  const RandomStream stream(seed, "block scaled training");
+  std::vector<float> x;
+  for (std::int64_t i = 0; i < count; ++i)
+    x.push_back(static_cast<float>(stream.normal(static_cast<std::uint64_t>(i))));
+  return x;
+}
+
+bool same_model(const AccumulatorModel& model, std::string_view name) {
+  const AccumulatorModel& other = find_instruction_model(name).accumulator;
+  return model.kind == other.kind && model.terms == other.terms &&
+         model.alignment_fraction_bits == other.alignment_fraction_bits;
+}
+
+}  // namespace
+
+TEST_CASE("training: FP4 and FP6 run under the block-scaled instruction", "[train]") {
+  for (const auto& [name, model] : std::vector<std::pair<std::string, std::string>>{
+           {"nvfp4", "sm100.tcgen05.mxf4nvf4"},
+           {"te-nvfp4", "sm100.tcgen05.mxf4nvf4"},
+           {"mxfp4", "sm100.tcgen05.mxf4nvf4"},
+           {"mxfp6-e2m3", "sm100.tcgen05.mxf8f6f4.e2m3"},
+           {"mxfp6-e3m2", "sm100.tcgen05.mxf8f6f4.e3m2"}}) {
+    INFO(name);
+    const LinearRecipe recipe = find_linear_recipe(name);
+    for (const GemmSettings* product : {&recipe.forward, &recipe.dgrad, &recipe.wgrad}) {
+      CHECK(is_fp8(*product));
+      CHECK(product->promotion_interval == 0);
+      CHECK(same_model(product->accumulator, model));
+    }
+    CHECK(recipe.bf16_outputs);
+  }
+  // MXFP8 can be moved there; its scales then need no promotion.
+  CHECK(find_linear_recipe("mxfp8-floor").forward.promotion_interval == 32);
+  const LinearRecipe moved =
+      on_hardware(find_linear_recipe("mxfp8-floor"), "sm100.tcgen05.mxf8f6f4.e4m3");
+  CHECK(moved.forward.promotion_interval == 0);
+  CHECK(same_model(moved.wgrad.accumulator, "sm100.tcgen05.mxf8f6f4.e4m3"));
+}
+
+TEST_CASE("training: a product of NVFP4 codes has both levels of scales", "[train]") {
+  constexpr std::int64_t kRows = 16;
+  constexpr std::int64_t kColumns = 32;
+  constexpr std::int64_t kK = 128;
+  const std::vector<float> x = normal(kRows * kK, 1);
+  const std::vector<float> w = normal(kColumns * kK, 2);
+  for (const char* name : {"nvfp4", "te-nvfp4", "mxfp4"}) {
+    INFO(name);
+    const LinearRecipe recipe = find_linear_recipe(name);
+    const QuantizedTensor a = quantize(recipe.activation, {x, kRows, kK});
+    const QuantizedTensor b = quantize(recipe.weight, {w, kColumns, kK});
+    std::vector<float> d(kRows * kColumns);
+    fp8_product(recipe.forward, codes_of(a), codes_of(b), d, 1);
+    // What the codes stand for, summed in binary64: a sum of 35 bits is close to it.
+    const std::vector<float> left = dequantize(a);
+    const std::vector<float> right = dequantize(b);
+    for (std::int64_t i = 0; i < kRows; ++i)
+      for (std::int64_t j = 0; j < kColumns; ++j) {
+        double sum = 0.0;
+        double magnitude = 0.0;
+        for (std::int64_t k = 0; k < kK; ++k) {
+          const double term = static_cast<double>(left[static_cast<std::size_t>(i * kK + k)]) *
+                              static_cast<double>(right[static_cast<std::size_t>(j * kK + k)]);
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        const double got = static_cast<double>(d[static_cast<std::size_t>(i * kColumns + j)]);
+        CHECK(std::abs(got - sum) <= magnitude * 0x1p-21);
+      }
+  }
+}
