@@ -47,7 +47,9 @@ TEST_CASE("Texts of another form are refused with the form", "[core][model_text]
 TEST_CASE("A list of models splits where a model ends", "[core][model_text]") {
   using List = std::vector<std::string>;
   CHECK(split_model_list("a,b:F=10,M=13,c") == List{"a", "b:F=10,M=13", "c"});
-  CHECK(split_model_list("b:F=10,d=b:F=1,M=2,e=c") == List{"b:F=10", "d=b:F=1,M=2", "e=c"});
+  CHECK(split_model_list("b:F=10,d=b:F=1,M=2,e=c:M=3") == List{"b:F=10", "d=b:F=1,M=2", "e=c:M=3"});
+  // A name without parameters reads as a parameter.
+  CHECK(split_model_list("b:F=10,e=c") == List{"b:F=10,e=c"});
   CHECK(split_model_list(" a , b:F=1 , M=2 ") == List{"a", "b:F=1,M=2"});
   // Without a definition before it, nothing is joined.
   CHECK(split_model_list("a,F=10") == List{"a", "F=10"});

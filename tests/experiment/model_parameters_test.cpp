@@ -54,7 +54,8 @@ TEST_CASE("A part is set in every model", "[experiment][models]") {
   CHECK_THROWS_WITH(p.set("names.F=1"),
                     contains("set names.F: expected PARAMETER.F, of models, one"));
   CHECK_THROWS_WITH(p.set("k.F=1"), contains("got 'k'"));
-  CHECK_THROWS_WITH(p.set("models.F=1,M=2"), contains("set models.F: expected [NAME=]BASE"));
+  CHECK_THROWS_WITH(p.set("models.F=1,P=2"),
+                    contains("set models.F: expected one value, got '1,P=2'"));
   CHECK_THROWS_WITH(p.set("models.=1"), contains("set: expected one of"));
   CHECK_THROWS_WITH(Parameters::from_toml("k = 4", false).set("k.F=1"),
                     contains("no parameter here names models"));

@@ -43,7 +43,7 @@ TEST_CASE("parts of models are axes", "[sweep]") {
   REQUIRE(grid.size() == 12);
   CHECK(cells(grid.axes[0]) == std::vector<std::string>{"8", "10", "12"});
   CHECK(std::get<std::int64_t>(grid.axes[0].values[1].cell) == 10);
-  CHECK(cells(grid.axes[2]) == std::vector<std::string>{"a=fused:F=1,M=3", "exact"});
+  CHECK(cells(grid.axes[2]) == std::vector<std::string>{"\"a=fused:F=1,M=3\"", "exact"});
   CHECK(grid.at(0).parameters.texts("models") ==
         std::vector<std::string>{"a=fused:F=8,M=3,rounding=toward_zero"});
   CHECK(grid.at(11).parameters.texts("models") ==

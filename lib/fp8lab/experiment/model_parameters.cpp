@@ -56,7 +56,9 @@ void set_model_part(Parameters& parameters, const ParameterPart& part, std::stri
   change_texts(parameters, part.key, [&](const std::string& text) {
     ModelText model = ModelText::parse(argument, text);
     model.set(part.part, value);
-    return ModelText::parse(argument, model.text()).text();
+    const bool one = ModelText::parse(argument, model.text()) == model;
+    require(one, argument, "one value", fmt::format("'{}'", value));
+    return model.text();
   });
 }
 
