@@ -12,39 +12,10 @@
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 
 namespace fp8lab::experiments {
 namespace {
-
-struct Settings {
-  std::vector<std::string> formats;
-  std::vector<std::string> policies;
-  std::vector<std::string> spacing_formats;
-  std::vector<std::string> distributions;
-  std::vector<double> decades;
-  std::int64_t elements = 0;
-  std::int64_t repeats = 0;
-  double scale_from = 0.0;
-  double scale_to = 0.0;
-  double scales_per_decade = 0.0;
-  double plot_decades = 0.0;
-
-  static constexpr auto fields() {
-    return std::tuple{field("formats", &Settings::formats),
-                      field("policies", &Settings::policies),
-                      field("spacing_formats", &Settings::spacing_formats),
-                      field("distributions", &Settings::distributions),
-                      field("decades", &Settings::decades),
-                      field("elements", &Settings::elements),
-                      field("repeats", &Settings::repeats),
-                      field("scale_from", &Settings::scale_from),
-                      field("scale_to", &Settings::scale_to),
-                      field("scales_per_decade", &Settings::scales_per_decade),
-                      field("plot_decades", &Settings::plot_decades)};
-  }
-};
 
 struct Setup {
   std::vector<std::string> distributions;
@@ -55,26 +26,25 @@ struct Setup {
   std::size_t elements = 0;
   std::size_t repeats = 1;
   double plot_decades = 0.0;
-  std::vector<std::string> spacing_formats;
 };
 
-Setup read_setup(const Parameters& parameters) {
-  const auto p = read_parameters<Settings>(parameters);
+Setup read_setup(const Parameters& p) {
   Setup s;
-  s.distributions = p.distributions;
+  s.distributions = p.texts("distributions");
   for (const std::string& name : s.distributions)
     require(name == "log_uniform" || name == "log_normal", "distributions",
             "log_uniform or log_normal", name);
-  s.decades = p.decades;
-  for (const std::string& name : p.formats) s.formats.push_back(&find_format(name));
-  for (const std::string& name : p.policies) s.policies.push_back(&find_cast_profile(name));
-  require(p.scale_from <= p.scale_to, "scale_to",
-          fmt::format("at least scale_from = {:g}", p.scale_from), fmt::format("{:g}", p.scale_to));
-  s.scales = log_steps(p.scale_from, p.scale_to, p.scales_per_decade);
-  s.elements = static_cast<std::size_t>(p.elements);
-  s.repeats = static_cast<std::size_t>(p.repeats);
-  s.plot_decades = p.plot_decades;
-  s.spacing_formats = p.spacing_formats;
+  s.decades = p.reals("decades");
+  for (const std::string& name : p.texts("formats")) s.formats.push_back(&find_format(name));
+  for (const std::string& name : p.texts("policies"))
+    s.policies.push_back(&find_cast_profile(name));
+  require(p.real("scale_from") <= p.real("scale_to"), "scale_to",
+          fmt::format("at least scale_from = {:g}", p.real("scale_from")),
+          fmt::format("{:g}", p.real("scale_to")));
+  s.scales = log_steps(p.real("scale_from"), p.real("scale_to"), p.real("scales_per_decade"));
+  s.elements = positive(p, "elements");
+  s.repeats = positive(p, "repeats");
+  s.plot_decades = p.real("plot_decades");
   return s;
 }
 
@@ -183,7 +153,7 @@ Series spacing_of(const Format& f) {
   return series;
 }
 
-void add_spacing(const Setup& setup, Results& results) {
+void add_spacing(const RunContext& context, Results& results) {
   constexpr double kLow = 1e-8;
   constexpr double kHigh = 1e6;
   Table table("spacing", "Distance to the next larger number, relative to the number",
@@ -195,7 +165,7 @@ void add_spacing(const Setup& setup, Results& results) {
             {"magnitude of the number", true},
             {"distance to the next number / number", true},
             {}};
-  for (const std::string& name : setup.spacing_formats) {
+  for (const std::string& name : context.parameters.texts("spacing_formats")) {
     const Series all = spacing_of(find_format(name));
     Series shown{all.label, {}, {}, all.style};
     for (std::size_t i = 0; i < all.x.size(); ++i) {
@@ -396,7 +366,7 @@ Results dynamic_range(const RunContext& context) {
   results.tables.push_back(format_table());
   results.tables.push_back(best_table(cases));
   results.tables.push_back(draw_table(cases));
-  add_spacing(setup, results);
+  add_spacing(context, results);
   results.tables.push_back(survival_table(setup, cases));
   for (const std::string& name : setup.distributions) {
     results.plots.push_back(share_plot(setup, cases, name));

@@ -184,6 +184,12 @@ def load_models(path: str | os.PathLike[str]) -> dict[str, InstructionModel]:
 
     As `--models FILE` of the tool. ValueError for text of another form, OSError for a file that
     cannot be read.
+
+    >>> import pathlib, tempfile, fp8lab
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.toml"
+    >>> _ = file.write_text('accumulator.mine = {base = "fused", F = 10}')
+    >>> fp8lab.load_models(file)["mine"].name
+    'mine=fused:F=10'
     """
     file = os.fspath(path)
     with open(file, encoding="utf-8") as stream:
