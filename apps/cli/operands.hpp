@@ -9,6 +9,7 @@
 
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 
@@ -33,6 +34,7 @@ struct OperandOptions {
   std::string profile;
   std::int64_t promotion = 0;
   int threads = 0;
+  ModelFiles models;
   bool transpose_b = false;
 };
 

@@ -297,14 +297,6 @@ GemmProblem of_unknown_model(GemmProblem p) {
   return p;
 }
 
-std::vector<float> compute(const Product& product, int threads) {
-  constexpr double kSmallWork = 1 << 20;  // terms: threads take longer to start than to add them
-  std::vector<float> d(product.size());
-  const double work = static_cast<double>(d.size()) * static_cast<double>(product.problem.a.k);
-  gemm(product.problem, d, work < kSmallWork ? 1 : threads);
-  return d;
-}
-
 std::vector<std::byte> cast_output(std::span<const float> values, const OutputCast& output,
                                    int threads) {
   const Format& f = format(output.format);
