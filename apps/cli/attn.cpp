@@ -14,6 +14,7 @@
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
 #include "json_number.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -31,6 +32,7 @@ struct Options {
   std::string output;
   std::string output_dtype = "f32";
   AttentionOptions attention;
+  ModelFiles models;
   bool json = false;
 };
 
@@ -143,7 +145,10 @@ void save(const Options& options, const AttentionInputs& in, const AttentionResu
               {element_type_of(cast.format), {in.q.heads, in.q.rows, in.v.columns}, codes, false});
 }
 
-int run(const Options& options) {
+int run(Options options) {
+  const ModelBook book = load_models(options.models);
+  options.attention.qk_model = book.resolve(options.attention.qk_model);
+  options.attention.pv_model = book.resolve(options.attention.pv_model);
   if (!options.output.empty()) require_savable(options.output);
   const Loaded q = load(options.files.q, options.scales.q, options);
   const Loaded k = load(options.files.k, options.scales.k, options);
@@ -178,6 +183,7 @@ void add_attn(CLI::App& app, Action& action) {
   command->add_option("--scale-v", options->scales.v, "the same for V");
   command->add_option("--qk-model", o.qk_model, "instruction of Q K^T")->capture_default_str();
   command->add_option("--pv-model", o.pv_model, "instruction of P V")->capture_default_str();
+  add_models_option(*command, options->models);
   command->add_option("--q-tile", o.q_tile, "rows in a block")->capture_default_str();
   command->add_option("--kv-tile", o.kv_tile, "columns in a tile")->capture_default_str();
   command->add_option("--softmax-scale", o.softmax_scale, "0: 1 / sqrt(d)")->capture_default_str();

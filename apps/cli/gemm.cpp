@@ -7,6 +7,7 @@
 
 #include "command.hpp"
 #include "fp8lab/metrics/tensor.hpp"
+#include "fp8lab/product/execution.hpp"
 #include "json_number.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
@@ -35,11 +36,10 @@ NonFiniteReport non_finite_of(const Product& product, const std::vector<std::byt
 }
 
 void print(const Product& product, const Options& options, const std::vector<float>& d, float amax,
-           const NonFiniteReport& non_finite) {
+           const NonFiniteReport& non_finite, const Execution& ran) {
   const TensorStatistics s = tensor_statistics(d);
   const Epilogue& e = product.epilogue;
   const std::string_view dtype = format(product.output.format).name;
-  const std::string_view method = gemm_method(product.problem);
   if (options.json) {
     nlohmann::json report{{"model", product.model},
                           {"m", product.rows()},
@@ -49,7 +49,9 @@ void print(const Product& product, const Options& options, const std::vector<flo
                           {"split_k", product.split.parts},
                           {"out_dtype", dtype},
                           {"output", options.output},
-                          {"method", method},
+                          {"method", ran.method},
+                          {"target", to_string(ran.target)},
+                          {"threads", ran.threads},
                           {"amax", json_number(s.amax)},
                           {"zeros", s.zeros},
                           {"non_finite", s.non_finite},
@@ -60,9 +62,10 @@ void print(const Product& product, const Options& options, const std::vector<flo
     fmt::print("{}\n", report.dump(2));
     return;
   }
-  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({})\n", product.model,
-             product.rows(), product.columns(), product.problem.a.k,
-             product.problem.promotion_interval, c_text(product.problem), dtype, method);
+  fmt::print("{}: D [{}, {}] = A . B^T over k = {}, promotion {}{}, {} ({}, {}, {} {})\n",
+             product.model, product.rows(), product.columns(), product.problem.a.k,
+             product.problem.promotion_interval, c_text(product.problem), dtype, ran.method,
+             to_string(ran.target), ran.threads, ran.threads == 1 ? "thread" : "threads");
   if (product.split.parts > 1)
     fmt::print("  K in {} parts of {} tiles, {} added\n", product.split.parts,
                to_string(product.split.cut), to_string(product.split.order));
@@ -75,7 +78,8 @@ void print(const Product& product, const Options& options, const std::vector<flo
 int run(const Options& options) {
   if (!options.output.empty()) require_savable(options.output);
   const Product product = load_product(options.operands);
-  const Finished finished = compute_finished(product, false, options.operands.threads);
+  Execution ran;
+  const Finished finished = compute_finished(product, false, options.operands.threads, ran);
   const std::vector<float>& d = finished.values;
   const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
   if (!options.output.empty()) {
@@ -86,7 +90,7 @@ int run(const Options& options) {
                  false});
   }
   const NonFiniteReport non_finite = non_finite_of(product, codes);
-  print(product, options, d, finished.amax, non_finite);
+  print(product, options, d, finished.amax, non_finite, ran);
   warn_of_non_finite(non_finite);
   return kPass;
 }

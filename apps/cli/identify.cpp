@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
@@ -22,6 +23,7 @@ struct Options {
   OperandOptions operands;
   std::string got;
   std::string output_dtype;
+  std::vector<std::string> more;
   std::size_t top = 5;
   bool json = false;
 };
@@ -67,6 +69,14 @@ json to_json(const Identification& r, std::size_t top) {
             {"elements", elements}}}};
 }
 
+/// What is tried beside the registered models.
+std::vector<std::string> models_of(const Options& options) {
+  const ModelBook book = load_models(options.operands.models);
+  std::vector<std::string> models = book.definitions();
+  for (const std::string& text : options.more) models.push_back(book.resolve(text));
+  return models;
+}
+
 int run(const Options& options) {
   const Operand got = load_operand(options.got, element_type(options.output_dtype));
   const TensorView& d = got.tensor();
@@ -75,7 +85,8 @@ int run(const Options& options) {
           to_string(d.type));
   const Product product = make_product_of_unknown_model(
       load_operands(options.operands), default_output(*id), epilogue_of(options.operands.epilogue));
-  const Identification result = identify(product, got, options.operands.threads);
+  const Identification result =
+      identify(product, got, options.operands.threads, models_of(options));
   NonFiniteReport non_finite = count_non_finite(product);
   non_finite.push_back({options.got, count_non_finite(*id, d.bytes)});
   warn_of_non_finite(non_finite);
@@ -98,6 +109,12 @@ void add_identify(CLI::App& app, Action& action) {
   command->add_option("D", options->got, "the kernel's output [m, n]")->required();
   add_input_options(*command, options->operands);
   command->add_option("--out-dtype", options->output_dtype, "what uint8 codes of D are");
+  command
+      ->add_option("--model", options->more,
+                   "another model to try, a definition say; may be given again")
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false);
   command->add_option("--top", options->top, "ranks to show")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();

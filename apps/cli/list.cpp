@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,12 +16,14 @@
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
 struct Options {
   std::string what;
+  ModelFiles models;
   bool json = false;
 };
 
@@ -38,7 +41,7 @@ std::string specials_of(const Format& f) {
   return "";
 }
 
-Table formats() {
+Table formats(const Options& /*options*/) {
   Table table("formats", "Formats",
               {{"name", "", "name in every option"},
                {"exponent_bits", "bits", "width of the exponent field"},
@@ -57,7 +60,7 @@ Table formats() {
   return table;
 }
 
-Table profiles() {
+Table profiles(const Options& /*options*/) {
   Table table("profiles", "Cast profiles",
               {{"name", "", "name in every option"},
                {"rounding", "", "rounding mode"},
@@ -114,7 +117,7 @@ std::vector<Cell> model_row(const InstructionModel& model) {
           evidence_of(model)};
 }
 
-Table models() {
+Table models(const Options& options) {
   Table table("models", "Instruction models",
               {{"name", "", "architecture, instruction and input"},
                {"input", "", "formats of a and b, or of both"},
@@ -131,6 +134,38 @@ Table models() {
                {"source", "", "who says so"},
                {"evidence", "", "recordings that replay without a mismatch"}});
   for (const InstructionModel& model : instruction_models()) table.add_row(model_row(model));
+  const ModelBook book = load_models(options.models);
+  for (const std::string& text : book.definitions()) table.add_row(model_row(defined_model(text)));
+  return table;
+}
+
+Table accumulators(const Options& /*options*/) {
+  Table table("accumulators", "Accumulators that definitions start from: KIND:PARAMETER=VALUE,...",
+              {{"name", "", "name of the kind"},
+               {"alias", "", "a shorter spelling"},
+               {"otherwise", "", "instruction whose parameters those are that are not given"},
+               {"parameters", "", "what can be given"}});
+  for (const AccumulatorKindBase& one : accumulator_kinds())
+    table.add_row(
+        {std::string(to_string(one.kind)),
+         one.alias.empty() ? std::string(kUnused) : std::string(one.alias),
+         std::string(one.instruction),
+         fmt::format("{}", fmt::join(parameters_that_matter(
+                                         find_instruction_model(one.instruction).accumulator),
+                                     " "))});
+  return table;
+}
+
+Table parameters(const Options& /*options*/) {
+  Table table("parameters", "Parameters of accumulators",
+              {{"name", "", "name in definitions"},
+               {"alias", "", "a shorter spelling"},
+               {"values", "", "what it may be; a kind may allow less"},
+               {"help", "", "what it is"}});
+  for (const AccumulatorParameter& one : accumulator_parameters())
+    table.add_row({std::string(one.name),
+                   one.alias.empty() ? std::string(kUnused) : std::string(one.alias),
+                   std::string(one.values), std::string(one.help)});
   return table;
 }
 
@@ -152,7 +187,7 @@ void add_recipe(Table& table, const Preset& preset, std::string_view operand,
                  std::string(to_string(preset.evidence))});
 }
 
-Table recipes() {
+Table recipes(const Options& /*options*/) {
   Table table("recipes", "Recipes",
               {{"name", "", "name in every option"},
                {"operand", "", "operand of a linear layer"},
@@ -178,7 +213,7 @@ Table recipes() {
   return table;
 }
 
-Table calls() {
+Table calls(const Options& /*options*/) {
   Table table("calls", "Library calls",
               {{"name", "", "name for --call and call="},
                {"model", "", "instruction, of E4M3 operands"},
@@ -208,7 +243,7 @@ Table calls() {
   return table;
 }
 
-Table experiments() {
+Table experiments(const Options& /*options*/) {
   Table table("experiments", "Experiments",
               {{"name", "", "name for run"}, {"question", "", "what it asks"}});
   for (const Experiment& experiment : all_experiments())
@@ -231,14 +266,15 @@ nlohmann::ordered_json to_json(const Table& table) {
 }
 
 int run(const Options& options) {
-  constexpr std::pair<std::string_view, Table (*)()> kKinds[] = {
-      {"formats", formats}, {"profiles", profiles}, {"recipes", recipes},
-      {"models", models},   {"calls", calls},       {"experiments", experiments}};
+  constexpr std::pair<std::string_view, Table (*)(const Options&)> kKinds[] = {
+      {"formats", formats}, {"profiles", profiles},         {"recipes", recipes},
+      {"models", models},   {"accumulators", accumulators}, {"parameters", parameters},
+      {"calls", calls},     {"experiments", experiments}};
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::string text;
   for (const auto& [name, make] : kKinds) {
     if (!options.what.empty() && options.what != name) continue;
-    const Table table = make();
+    const Table table = make(options);
     if (options.json)
       json[std::string(name)] = to_json(table);
     else
@@ -252,10 +288,14 @@ int run(const Options& options) {
 
 void add_list(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "list", "Show every format, profile, recipe, model, library call, experiment");
+  CLI::App* command = app.add_subcommand("list",
+                                         "Show every format, profile, recipe, model, kind and "
+                                         "parameter of accumulators, library call, "
+                                         "experiment");
   command->add_option("WHAT", options->what, "one of these alone")
-      ->check(CLI::IsMember({"formats", "profiles", "recipes", "models", "calls", "experiments"}));
+      ->check(CLI::IsMember({"formats", "profiles", "recipes", "models", "accumulators",
+                             "parameters", "calls", "experiments"}));
+  add_models_option(*command, options->models);
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

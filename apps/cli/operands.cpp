@@ -64,6 +64,7 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
   command.add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
   add_epilogue_options(command, o.epilogue);
+  add_models_option(command, o.models);
 }
 
 void add_operand_options(CLI::App& command, OperandOptions& o) {
@@ -71,7 +72,9 @@ void add_operand_options(CLI::App& command, OperandOptions& o) {
   add_split_options(command, o.split);
   command.add_option("--call", o.call,
                      "a library call: model, promotion, scale order, output (`fp8lab list calls`)");
-  command.add_option("--model", o.model, "instruction (`fp8lab list models`)")
+  command
+      .add_option("--model", o.model,
+                  "instruction (`fp8lab list models`), or a definition: BASE:PARAMETER=VALUE,...")
       ->capture_default_str();
   command
       .add_option("--promotion", o.promotion,
@@ -136,7 +139,7 @@ void use_call(const CLI::App& command, OperandOptions& o) {
 
 Product load_product(const OperandOptions& o) {
   GemmSpec spec;
-  spec.model = o.model;
+  spec.model = load_models(o.models).resolve(o.model);
   spec.promotion_interval = o.promotion;
   spec.scale_order = find_scale_order(o.scale_order);
   if (!o.c_enters.empty()) spec.c_enters = find_c_placement(o.c_enters);

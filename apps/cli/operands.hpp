@@ -10,6 +10,7 @@
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
 #include "kernel_options.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 
@@ -37,6 +38,7 @@ struct OperandOptions {
   SplitOptions split;
   std::int64_t promotion = 0;
   int threads = 0;
+  ModelFiles models;
   bool transpose_b = false;
 };
 

@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "fp8lab/vectors/recording.hpp"
 #include "fp8lab/vectors/replay.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Options {
   std::vector<std::string> files;
   std::string model;
+  ModelFiles models;
   bool json = false;
 };
 
@@ -35,8 +37,9 @@ nlohmann::json to_json(const std::string& file, const ReplayReport& report) {
 int run(const Options& options) {
   ReplayReport total;
   nlohmann::json files = nlohmann::json::array();
+  const std::string model = load_models(options.models).resolve(options.model);
   for (const std::string& file : options.files) {
-    const ReplayReport report = replay(read_cases(file), options.model);
+    const ReplayReport report = replay(read_cases(file), model);
     total.cases += report.cases;
     total.mismatches += report.mismatches;
     if (options.json) {
@@ -68,6 +71,7 @@ void add_replay(CLI::App& app, Action& action) {
                    "vector files: text, .npz, .safetensors, .jsonl; recordings")
       ->required();
   command->add_option("--model", options->model, "model to use instead of the file's own");
+  add_models_option(*command, options->models);
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

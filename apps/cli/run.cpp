@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -17,9 +16,12 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/experiment/model_parameters.hpp"
+#include "fp8lab/experiment/properties.hpp"
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/io/files.hpp"
+#include "models.hpp"
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/fabric.hpp"
@@ -30,8 +32,6 @@ namespace {
 
 constexpr const char* kDefaultOut = "out";
 constexpr const char* kDefaultBackend = "cpu";
-// The experiments whose messages MPI can carry; others have none.
-constexpr std::array<std::string_view, 2> kOverMpi{"fp8-allreduce", "data-parallel"};
 // A table up to this long is printed whole, of a longer one a sample is enough.
 constexpr std::size_t kWholeRows = 40;
 constexpr std::size_t kSampleRows = 8;
@@ -39,6 +39,7 @@ constexpr std::size_t kSampleRows = 8;
 struct Options {
   std::vector<std::string> names;
   std::vector<std::string> assignments;
+  ModelFiles models;
   std::string out = kDefaultOut;
   std::string backend = kDefaultBackend;
   std::uint64_t seed = 1;
@@ -89,7 +90,11 @@ std::vector<Job> jobs_of(const Options& options) {
 /// `name.key=value`, or `key=value` where one experiment runs alone.
 void apply(std::vector<Job>& jobs, const std::string& assignment) {
   const std::string before = assignment.substr(0, assignment.find('='));
-  const auto dot = before.find('.');
+  // A dot comes after the experiment's name, and before the part of a model.
+  auto dot = before.find('.');
+  const bool names_part = jobs.size() == 1 && dot != std::string::npos &&
+                          before.substr(0, dot) != jobs.front().experiment->name;
+  if (names_part) dot = std::string::npos;
   if (dot == std::string::npos && jobs.size() > 1)
     throw Error("set", "EXPERIMENT.key=value when several run", fmt::format("'{}'", assignment));
   Job* job = &jobs.front();
@@ -104,7 +109,7 @@ void apply(std::vector<Job>& jobs, const std::string& assignment) {
   }
   const std::size_t start = dot == std::string::npos ? 0 : dot + 1;
   job->parameters.set(assignment.substr(start));
-  const std::string key = before.substr(start);
+  const std::string key(parameter_part(std::string_view(before).substr(start)).key);
   if (std::find(job->set_keys.begin(), job->set_keys.end(), key) == job->set_keys.end())
     job->set_keys.push_back(key);
 }
@@ -138,6 +143,14 @@ void print_for_people(const Job& job, const RunRecord& record, const Results& re
   for (const std::string& finding : results.findings) fmt::print("* {}\n", finding);
   fmt::print("\n{} files in {} after {:.1f} s\n\n", run.files.size(), run.folder.string(),
              record.duration_seconds);
+}
+
+/// "a or b": the experiments whose messages MPI can carry.
+std::string over_mpi_names() {
+  std::vector<std::string_view> names;
+  for (const Experiment& experiment : all_experiments())
+    if (supports_mpi(experiment.default_toml)) names.push_back(experiment.name);
+  return fmt::format("{}", fmt::join(names, " or "));
 }
 
 /// What the processes other than the speaking one return is empty.
@@ -175,10 +188,10 @@ int run_jobs(const Options& options, const Part& part) {
   select_backend(options.backend);
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
-  const bool over_mpi =
-      jobs.size() == 1 &&
-      std::find(kOverMpi.begin(), kOverMpi.end(), jobs.front().experiment->name) != kOverMpi.end();
-  require(!options.mpi || over_mpi, "mpi", fmt::format("{} or {} alone", kOverMpi[0], kOverMpi[1]),
+  const ModelBook book = load_models(options.models);
+  for (Job& job : jobs) resolve_models(job.parameters, book);
+  const bool over_mpi = jobs.size() == 1 && supports_mpi(jobs.front().experiment->default_toml);
+  require(!options.mpi || over_mpi, "mpi", fmt::format("{} alone", over_mpi_names()),
           fmt::format("{} experiments, the first {}", jobs.size(), jobs.front().experiment->name));
   if (part.speaks) make_writable_folder(options.out);
   omp_set_num_threads(options.threads);
@@ -231,6 +244,7 @@ void add_run(CLI::App& app, Action& action) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
+  add_models_option(*command, options->models);
   command->add_option("--out", options->out, "folder in which each experiment gets a folder")
       ->capture_default_str()
       ->take_last();

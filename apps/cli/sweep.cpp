@@ -14,8 +14,10 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
+#include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/grid_file.hpp"
+#include "models.hpp"
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/points.hpp"
@@ -35,6 +37,7 @@ struct Options {
   std::string name;
   std::vector<std::string> axes;
   std::vector<std::string> assignments;
+  ModelFiles models;
   std::optional<std::int64_t> repeats;
   std::optional<std::uint64_t> seed;
   std::string shard = "0/1";
@@ -58,6 +61,18 @@ Shard parse_shard(const std::string& text) {
   return shard;
 }
 
+/// The axis with definitions in the place of the names that files gave them.
+GridAxis resolved(const GridAxis& axis, const Parameters& base, const ModelBook& book) {
+  if (!holds_models(base, axis.key)) return axis;
+  std::string spec = axis.key + "=";
+  for (const AxisValue& value : axis.values) {
+    const std::string model = book.resolve(std::get<std::string>(value.cell));
+    (void)find_instruction_model(model);
+    spec += (&value == axis.values.data() ? "" : ",") + model;
+  }
+  return parse_axis(spec, base);
+}
+
 /// What the command line says on top of what the grid file says.
 SweepPlan plan_of(const Options& options) {
   GridFile file;
@@ -78,8 +93,11 @@ SweepPlan plan_of(const Options& options) {
   grid.base = Parameters::from_toml(plan.experiment->default_toml, plan.quick);
   for (const auto* assignments : {&std::as_const(file).assignments, &options.assignments})
     for (const std::string& assignment : *assignments) grid.base.set(assignment);
+  const ModelBook book = load_models(options.models);
+  resolve_models(grid.base, book);
   for (const auto* axes : {&std::as_const(file).axes, &options.axes})
-    for (const std::string& axis : *axes) grid.axes.push_back(parse_axis(axis, grid.base));
+    for (const std::string& axis : *axes)
+      grid.axes.push_back(resolved(parse_axis(axis, grid.base), grid.base, book));
   grid.validate();
   return plan;
 }
@@ -233,8 +251,10 @@ void add_sweep(CLI::App& app, Action& action) {
   command->add_option("EXPERIMENT", options->name, "an experiment, or a grid file (.toml)")
       ->required();
   command
-      ->add_option("--axis", options->axes,
-                   "KEY=VALUE,..., KEY=all or KEY=FIRST:LAST:*FACTOR (or :+STEP)")
+      ->add_option(
+          "--axis", options->axes,
+          "KEY=VALUE,..., KEY=all or KEY=FIRST:LAST:*FACTOR (or :+STEP); KEY.F=10:16 changes "
+          "the parameter F of the models that KEY names")
       ->type_name("KEY=VALUES")
       ->take_all()
       ->expected(1)
@@ -244,6 +264,7 @@ void add_sweep(CLI::App& app, Action& action) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
+  add_models_option(*command, options->models);
   command
       ->add_option("--repeat", options->repeats,
                    "how often each point runs, each time with another seed")

@@ -14,6 +14,7 @@
 #include "fp8lab/train/monitor.hpp"
 #include "fp8lab/train/trainer.hpp"
 #include "json_number.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -24,6 +25,8 @@ constexpr std::int64_t kMostSteps = 1'000'000'000;
 
 struct Options {
   std::string recipe = "te-current";
+  std::string model;
+  ModelFiles models;
   std::string text;
   std::string checkpoint;
   std::string log;
@@ -78,6 +81,11 @@ train::TrainerOptions trainer_options(const Options& o) {
   train::TrainerOptions t;
   t.model = o.shape;
   t.recipe.blocks = train::find_linear_recipe(o.recipe);
+  if (!o.model.empty()) {
+    const bool in_fp8 = t.recipe.blocks.forward.arithmetic == train::Arithmetic::fp8;
+    require(in_fp8, "--model", "a recipe with FP8 products", fmt::format("--recipe {}", o.recipe));
+    t.recipe.blocks = train::on_hardware(t.recipe.blocks, load_models(o.models).resolve(o.model));
+  }
   if (o.recipe == "fp32") t.recipe.head = t.recipe.blocks;
   t.recipe.outliers = {o.outlier_channels, o.outlier_log2};
   t.schedule = o.schedule;
@@ -169,6 +177,10 @@ void add_train(CLI::App& app, Action& action) {
       "train", "Train a small transformer whose matrix products are emulated under a recipe");
   command->add_option("--recipe", o->recipe, "linear recipe: fp32, bf16 or a quantize recipe")
       ->capture_default_str();
+  command->add_option("--model", o->model,
+                      "accumulator of the FP8 products, an instruction or a definition; default: "
+                      "the recipe's");
+  add_models_option(*command, o->models);
   command->add_option("--text", o->text,
                       "file whose bytes are the training text; default: a synthetic language");
   command->add_option("--checkpoint", o->checkpoint,

@@ -12,6 +12,7 @@
 #include "fp8lab/vectors/reduce.hpp"
 #include "fp8lab/vectors/separate.hpp"
 #include "fp8lab/vectors/vector_files.hpp"
+#include "models.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::size_t kSeparatingCases = 16;
 
 struct Options {
   std::string model;
+  ModelFiles models;
   std::vector<std::string> separate;
   std::string kind = "adversarial";
   std::string output = "-";
@@ -36,8 +38,9 @@ void write(const VectorFile& file, const std::string& output) {
 }
 
 int write_separating(const Options& options) {
-  const InstructionModel& first = find_instruction_model(options.separate[0]);
-  const InstructionModel& second = find_instruction_model(options.separate[1]);
+  const ModelBook book = load_models(options.models);
+  const InstructionModel& first = find_instruction_model(book.resolve(options.separate[0]));
+  const InstructionModel& second = find_instruction_model(book.resolve(options.separate[1]));
   const std::size_t count = options.count > 0 ? options.count : kSeparatingCases;
   const Separation found = separate(first, second, count, options.seed, options.terms);
   if (first.accumulator == second.accumulator) {
@@ -64,8 +67,10 @@ int run(const Options& options) {
           options.model.empty() ? "neither" : "both");
   if (!options.separate.empty()) return write_separating(options);
   require(options.count > 0, "--count", "the number of cases, 1 to 10000000", "none");
-  write(generate_cases(find_instruction_model(options.model), find_case_kind(options.kind),
-                       options.count, options.seed, options.terms),
+  const InstructionModel& model =
+      find_instruction_model(load_models(options.models).resolve(options.model));
+  write(generate_cases(model, find_case_kind(options.kind), options.count, options.seed,
+                       options.terms),
         options.output);
   return kPass;
 }
@@ -82,6 +87,7 @@ void add_vectors(CLI::App& app, Action& action) {
                    "MODEL1 MODEL2: inputs on which they differ, with MODEL1's results; exit 1 if "
                    "there are none")
       ->expected(2);
+  add_models_option(*command, options->models);
   command->add_option("--kind", options->kind, "random, adversarial or special")
       ->capture_default_str();
   command

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "common/spread.hpp"
 
@@ -25,52 +26,63 @@ std::string exponents_of(const Sweep& sweep, Distribution d, OperandFormat opera
   return text.empty() ? "not fitted" : text;
 }
 
+/// The columns that say which curve a row is about, then `more`.
+std::vector<Column> curve_columns(std::vector<Column> more) {
+  std::vector<Column> columns{{"operands", "", "e4m3 with amax scales, or bf16"},
+                              {"distribution", "", "of the operands"},
+                              {"accumulator", "", "registered model"},
+                              {"promotion_interval", "1", "terms between promotions; 0 for none"}};
+  columns.insert(columns.end(), more.begin(), more.end());
+  return columns;
+}
+
+/// Their cells, then `more`.
+std::vector<Cell> curve_row(Distribution d, const Curve& curve, std::vector<Cell> more) {
+  std::vector<Cell> row{std::string(to_string(curve.operands)), std::string(to_string(d)),
+                        curve.accumulator, curve.interval};
+  row.insert(row.end(), more.begin(), more.end());
+  return row;
+}
+
 }  // namespace
 
 Table slope_table(const Sweep& sweep) {
   const Parameters& p = sweep.context().parameters;
-  Table table("slopes",
-              fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {}, "
-                          "bf16: K >= {}; sets of operands: {})",
-                          p.integer("fit_k_min"), p.integer("fit_k_max"),
-                          p.integer("bf16_fit_k_min"), p.integer("fit_repeats")),
-              {{"operands", "", "e4m3 with amax scales, or bf16"},
-               {"distribution", "", "of the operands"},
-               {"accumulator", "", "registered model"},
-               {"promotion_interval", "1", "terms between promotions; 0 for none"},
-               {"slope", "1", "least squares of log2 error on log2 K, mean over sets of operands"},
-               {"slope_half_width", "1", "99 % of single sets lie so close to the mean"},
-               {"slope_min", "1", "smallest"},
-               {"slope_max", "1", "largest"},
-               {"standard_error", "1", "of the first set's slope, from its residuals"},
-               {"points", "1", "lengths fitted"}});
+  Table table(
+      "slopes",
+      fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {}, "
+                  "bf16: K >= {}; sets of operands: {})",
+                  p.integer("fit_k_min"), p.integer("fit_k_max"), p.integer("bf16_fit_k_min"),
+                  p.integer("fit_repeats")),
+      curve_columns(
+          {{"slope", "1", "least squares of log2 error on log2 K, mean over sets of operands"},
+           {"slope_half_width", "1", "99 % of single sets lie so close to the mean"},
+           {"slope_min", "1", "smallest"},
+           {"slope_max", "1", "largest"},
+           {"standard_error", "1", "of the first set's slope, from its residuals"},
+           {"points", "1", "lengths fitted"}}));
   for (const Distribution d : sweep.distributions())
     for (const Curve& curve : sweep.curves(d)) {
       const LineFit fit = sweep.slope(curve);
       const std::vector<double> slopes = sweep.slopes(curve);
       const Spread spread = slopes.empty() ? Spread{NAN, NAN, NAN} : spread_of(slopes);
-      table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
-                     curve.accumulator, curve.interval, spread.mean, interval_of(slopes).half_width,
-                     spread.min, spread.max, fit.slope_standard_error, std::int64_t{fit.points}});
+      table.add_row(curve_row(d, curve,
+                              {spread.mean, interval_of(slopes).half_width, spread.min, spread.max,
+                               fit.slope_standard_error, std::int64_t{fit.points}}));
     }
   return table;
 }
 
 Table slope_repeat_table(const Sweep& sweep) {
   Table table("slope_repeats", "The exponent of every set of operands",
-              {{"operands", "", "e4m3 with amax scales, or bf16"},
-               {"distribution", "", "of the operands"},
-               {"accumulator", "", "registered model"},
-               {"promotion_interval", "1", "terms between promotions; 0 for none"},
-               {"repeat", "1", "set of operands, from 0"},
-               {"slope", "1", "least squares of log2 error on log2 K"}});
+              curve_columns({{"repeat", "1", "set of operands, from 0"},
+                             {"slope", "1", "least squares of log2 error on log2 K"}}));
   const std::int64_t repeats = sweep.context().parameters.integer("fit_repeats");
   for (const Distribution d : sweep.distributions())
     for (const Curve& curve : sweep.curves(d))
       for (std::int64_t repeat = 0; repeat < repeats; ++repeat)
-        table.add_row({std::string(to_string(curve.operands)), std::string(to_string(d)),
-                       curve.accumulator, curve.interval, repeat,
-                       sweep.slope(curve, static_cast<std::size_t>(repeat)).slope});
+        table.add_row(curve_row(
+            d, curve, {repeat, sweep.slope(curve, static_cast<std::size_t>(repeat)).slope}));
   return table;
 }
 

@@ -2,18 +2,47 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "inference-linear/layer.hpp"
 
 namespace fp8lab::experiments {
 namespace {
+
+struct Settings {
+  std::int64_t tokens = 0;
+  std::int64_t inputs = 0;
+  std::int64_t outputs = 0;
+  double weight_sigma = 0.0;
+  std::int64_t outlier_channels = 0;
+  double outlier_magnitude = 0.0;
+  double token_octaves = 0.0;
+  std::vector<std::int64_t> calibration_batches;
+  std::int64_t test_batches = 0;
+  std::vector<double> shifts;
+  std::int64_t promotion_interval = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("tokens", &Settings::tokens),
+                      field("inputs", &Settings::inputs),
+                      field("outputs", &Settings::outputs),
+                      field("weight_sigma", &Settings::weight_sigma),
+                      field("outlier_channels", &Settings::outlier_channels),
+                      field("outlier_magnitude", &Settings::outlier_magnitude),
+                      field("token_octaves", &Settings::token_octaves),
+                      field("calibration_batches", &Settings::calibration_batches),
+                      field("test_batches", &Settings::test_batches),
+                      field("shifts", &Settings::shifts),
+                      field("promotion_interval", &Settings::promotion_interval)};
+  }
+};
 
 struct Setup {
   InferenceShape shape;
@@ -25,32 +54,24 @@ struct Setup {
 };
 
 Setup read_setup(const RunContext& context) {
-  const Parameters& p = context.parameters;
+  const auto p = read_parameters<Settings>(context.parameters);
   Setup s;
-  s.shape.tokens = static_cast<std::int64_t>(positive(p, "tokens"));
-  s.shape.inputs = static_cast<std::int64_t>(positive(p, "inputs"));
-  s.shape.outputs = static_cast<std::int64_t>(positive(p, "outputs"));
-  s.shape.activation.outlier_channels = positive(p, "outlier_channels");
-  s.shape.activation.magnitude = p.real("outlier_magnitude");
-  s.shape.token_octaves = p.real("token_octaves");
-  s.shape.weight_sigma = p.real("weight_sigma");
-  s.shape.promotion_interval = p.integer("promotion_interval");
-  s.calibration_batches = p.integers("calibration_batches");
-  require(!s.calibration_batches.empty(), "calibration_batches", "at least one size", "none");
-  std::int64_t most = 0;
-  for (const std::int64_t batches : s.calibration_batches) {
-    require(batches >= 1, "calibration_batches", "integers >= 1", fmt::format("{}", batches));
-    most = std::max(most, batches);
-  }
-  for (const double shift : s.shifts = p.reals("shifts"))
-    require(shift > 0.0 && std::isfinite(shift), "shifts", "positive numbers",
-            fmt::format("{}", shift));
+  s.shape.tokens = p.tokens;
+  s.shape.inputs = p.inputs;
+  s.shape.outputs = p.outputs;
+  s.shape.activation.outlier_channels = static_cast<std::size_t>(p.outlier_channels);
+  s.shape.activation.magnitude = p.outlier_magnitude;
+  s.shape.token_octaves = p.token_octaves;
+  s.shape.weight_sigma = p.weight_sigma;
+  s.shape.promotion_interval = p.promotion_interval;
+  s.calibration_batches = p.calibration_batches;
+  s.shifts = p.shifts;
+  const std::int64_t most = *std::ranges::max_element(s.calibration_batches);
   s.w = make_weights(context.random("inference-linear/weights"), s.shape);
   const RandomStream random = context.random("inference-linear/activations");
-  const auto tests = static_cast<std::int64_t>(positive(p, "test_batches"));
   for (std::int64_t batch = 0; batch < most; ++batch)
     s.calibration.push_back(make_batch(random, s.shape, batch));
-  for (std::int64_t batch = 0; batch < tests; ++batch)
+  for (std::int64_t batch = 0; batch < p.test_batches; ++batch)
     s.test.push_back(make_batch(random, s.shape, most + batch));
   return s;
 }

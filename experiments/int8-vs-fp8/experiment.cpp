@@ -9,10 +9,33 @@
 #include "common/tensor_file.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "int8-vs-fp8/grid.hpp"
 
 namespace fp8lab::experiments {
 namespace {
+
+struct Settings {
+  std::vector<std::string> formats;
+  std::vector<std::string> tensors;
+  std::int64_t elements = 0;
+  std::int64_t degrees_of_freedom = 0;
+  std::int64_t clips_per_octave = 0;
+  std::int64_t clip_octaves = 0;
+  std::int64_t published_elements = 0;
+  std::string file;
+
+  static constexpr auto fields() {
+    return std::tuple{field("formats", &Settings::formats),
+                      field("tensors", &Settings::tensors),
+                      field("elements", &Settings::elements),
+                      field("degrees_of_freedom", &Settings::degrees_of_freedom),
+                      field("clips_per_octave", &Settings::clips_per_octave),
+                      field("clip_octaves", &Settings::clip_octaves),
+                      field("published_elements", &Settings::published_elements),
+                      field("file", &Settings::file)};
+  }
+};
 
 struct Tensor {
   std::string name;
@@ -24,13 +47,13 @@ struct Setup {
   std::vector<Tensor> tensors;
   int per_octave = 0;
   int octaves = 0;
+  std::size_t published_elements = 0;
 };
 
-Tensor make_tensor(const RunContext& context, const std::string& name) {
-  const Parameters& p = context.parameters;
-  const std::size_t count = positive(p, "elements");
+Tensor make_tensor(const RunContext& context, const Settings& p, const std::string& name) {
+  const auto count = static_cast<std::size_t>(p.elements);
   const RandomStream random = context.random("int8-vs-fp8/" + name);
-  const auto freedom = static_cast<int>(positive(p, "degrees_of_freedom"));
+  const auto freedom = static_cast<int>(p.degrees_of_freedom);
   if (name == "uniform") return {name, uniform(random, count, -1.0, 1.0)};
   if (name == "normal") return {name, normal(random, count, 1.0)};
   if (name == "student-t") return {name, student_t(random, count, freedom, 1.0)};
@@ -38,17 +61,17 @@ Tensor make_tensor(const RunContext& context, const std::string& name) {
 }
 
 Setup read_setup(const RunContext& context) {
-  const Parameters& p = context.parameters;
+  const auto p = read_parameters<Settings>(context.parameters);
   Setup s;
-  for (const std::string& name : p.texts("formats")) s.grids.push_back(find_grid(name));
-  if (p.text("file").empty())
-    for (const std::string& name : p.texts("tensors"))
-      s.tensors.push_back(make_tensor(context, name));
+  for (const std::string& name : p.formats) s.grids.push_back(find_grid(name));
+  if (p.file.empty())
+    for (const std::string& name : p.tensors) s.tensors.push_back(make_tensor(context, p, name));
   else
-    for (NamedMatrix& matrix : read_matrices(p.text("file")))
+    for (NamedMatrix& matrix : read_matrices(p.file))
       s.tensors.push_back({matrix.name, std::move(matrix.values)});
-  s.per_octave = static_cast<int>(positive(p, "clips_per_octave"));
-  s.octaves = static_cast<int>(positive(p, "clip_octaves"));
+  s.per_octave = static_cast<int>(p.clips_per_octave);
+  s.octaves = static_cast<int>(p.clip_octaves);
+  s.published_elements = static_cast<std::size_t>(p.published_elements);
   return s;
 }
 
@@ -113,7 +136,7 @@ constexpr std::array<Published, 3> kPublished{{{"Gaussian", 0.0, 1.2e-5, 1.8e-5}
                                                {"Gaussian, 1 % outliers", 0.01, 8.4e-4, 3.1e-4},
                                                {"Gaussian, 5 % outliers", 0.05, 4.2e-3, 9.8e-4}}};
 
-Table published_table(const RunContext& context, Results& results) {
+Table published_table(const RunContext& context, std::size_t count, Results& results) {
   Table table("published", "A published comparison run again (N(0, 0.5^2), outliers 20 times)",
               {{"tensor", "", "what the elements are"},
                {"int8_mse", "1", "INT8, scale amax / 127"},
@@ -122,7 +145,6 @@ Table published_table(const RunContext& context, Results& results) {
                {"published_int8_mse", "1", "as printed there"},
                {"published_fp8_mse", "1", "as printed there"},
                {"published_advantage", "1", "their ratio"}});
-  const std::size_t count = positive(context.parameters, "published_elements");
   for (const Published& line : kPublished) {
     const auto outliers = static_cast<std::size_t>(line.outlier_share * static_cast<double>(count));
     const std::vector<float> x = normal_with_outliers(context.seed, count, outliers);
@@ -169,7 +191,7 @@ Results int8_vs_fp8(const RunContext& context) {
       sqnr_map(setup, points, "sqnr_max", "Signal to noise with the amax scale", &Point::at_max),
       sqnr_map(setup, points, "sqnr_best", "Signal to noise with the best scale", &Point::best)};
   add_findings(setup, points, results);
-  results.tables.push_back(published_table(context, results));
+  results.tables.push_back(published_table(context, setup.published_elements, results));
   return results;
 }
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "walkthrough/walkthrough.hpp"
 
 namespace fp8lab::experiments {
@@ -124,11 +124,18 @@ void add_grid_finding(std::vector<std::string>& findings) {
       grid_values().size(), off_grid, skips));
 }
 
+struct Settings {
+  std::int64_t curve_points = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("curve_points", &Settings::curve_points)};
+  }
+};
+
 }  // namespace
 
 Results walkthrough(const RunContext& context) {
-  const std::int64_t points = context.parameters.integer("curve_points");
-  require(points >= 2, "curve_points", "at least 2", fmt::format("{}", points));
+  const std::int64_t points = read_parameters<Settings>(context.parameters).curve_points;
   const std::vector<WalkthroughRow> rows = walkthrough_rows();
   Results results;
   results.tables = {cast_table(rows), back_table(rows), grid_table()};

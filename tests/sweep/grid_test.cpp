@@ -31,6 +31,30 @@ TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
   CHECK(axis("tiles=8").values.front().toml == "[8]");
 }
 
+TEST_CASE("parts of models are axes", "[sweep]") {
+  const Parameters base = Parameters::from_toml(
+      "models = [\"exact\"]\nk = 1\n[range]\nmodels = \"1 to 4 of models\"", false);
+  Grid grid{.experiment = "toy", .base = base, .axes = {}};
+  // The model's own axis comes last here, and is still what the parts are set in.
+  for (const char* spec : {"models.F=8:12:+2", "models.rounding=toward_zero,nearest_even",
+                           "models=a=fused:F=1,M=3,exact"})
+    grid.axes.push_back(parse_axis(spec, base));
+  grid.validate();
+  REQUIRE(grid.size() == 12);
+  CHECK(cells(grid.axes[0]) == std::vector<std::string>{"8", "10", "12"});
+  CHECK(std::get<std::int64_t>(grid.axes[0].values[1].cell) == 10);
+  CHECK(cells(grid.axes[2]) == std::vector<std::string>{"\"a=fused:F=1,M=3\"", "exact"});
+  CHECK(grid.at(0).parameters.texts("models") ==
+        std::vector<std::string>{"a=fused:F=8,M=3,rounding=toward_zero"});
+  CHECK(grid.at(11).parameters.texts("models") ==
+        std::vector<std::string>{"exact:F=12,rounding=nearest_even"});
+  for (const char* spec : {"models.F=all", "models.F=", "models.F=1,1", "models.F=4:1", "k.F=1",
+                           "none.F=1", "models.F=a b", "models.F=1:2:x"}) {
+    CAPTURE(spec);
+    CHECK_THROWS_AS(parse_axis(spec, base), Error);
+  }
+}
+
 TEST_CASE("bad axes are refused by name", "[sweep]") {
   for (const char* spec :
        {"k", "k=", "m=1", "k=1.5", "k=4:1", "k=1:8:*1", "k=0:8:*2", "k=1:8:+0", "k=1:x", "k=1,1",

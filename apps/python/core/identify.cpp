@@ -1,17 +1,22 @@
 #include "fp8lab/identify/identify.hpp"
 
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
 #include "bindings.hpp"
 #include "problem.hpp"
 
 namespace fp8lab::python {
 namespace {
 
-Identification run(const Problem& problem, const Output& got, std::string_view output,
-                   int threads) {
+Identification run(const Problem& problem, const Output& got, std::string_view output, int threads,
+                   const std::vector<std::string>& models) {
   Product product = product_of(problem, "exact", default_output(find_format(output).id));
   product.problem = of_unknown_model(product.problem);
   validate(product.problem, product.sum_count());
-  return identify(product, operand_of(got, product.output.format), threads);
+  return identify(product, operand_of(got, product.output.format), threads, models);
 }
 
 nb::dict to_dict(const Explanation& one) {
@@ -70,15 +75,16 @@ nb::dict fields_of(const Identification& result) {
 void bind_identify(nb::module_& m) {
   m.def(
       "identify",
-      [](const Problem& problem, const Output& got, std::string_view output, int threads) {
+      [](const Problem& problem, const Output& got, std::string_view output, int threads,
+         const std::vector<std::string>& models) {
         Identification result;
         {
           const nb::gil_scoped_release release;
-          result = run(problem, got, output, threads);
+          result = run(problem, got, output, threads, models);
         }
         return fields_of(result);
       },
-      nb::kw_only(), "problem"_a, "got"_a.noconvert(), "output"_a, "threads"_a);
+      nb::kw_only(), "problem"_a, "got"_a.noconvert(), "output"_a, "threads"_a, "models"_a);
 }
 
 }  // namespace fp8lab::python

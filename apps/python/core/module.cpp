@@ -1,16 +1,18 @@
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
+#include "messages.hpp"
 
 NB_MODULE(_core, m) {
   using namespace fp8lab::python;  // NOLINT(google-build-using-namespace)
   // What lives on when the interpreter ends (in a traceback, in a cache) goes with the process.
   nb::set_leak_warnings(false);
+  m.def("in_python", &in_python, "message"_a);
   m.doc() = "The compiled part of fp8lab. Use the package, not this.";
   nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
     try {
       std::rethrow_exception(pointer);
     } catch (const fp8lab::Error& error) {
-      PyErr_SetString(PyExc_ValueError, error.what());
+      PyErr_SetString(PyExc_ValueError, in_python(error.what()).c_str());
     }
   });
   bind_registry(m);

@@ -1,4 +1,7 @@
+#include <nanobind/stl/vector.h>
+
 #include "bindings.hpp"
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -151,6 +154,20 @@ void bind_registry(nb::module_& m) {
   m.def(
       "find_model", [](std::string_view name) { return to_dict(find_instruction_model(name)); },
       "name"_a);
+  m.def(
+      "definition_of",
+      [](const AccumulatorModel& model, std::string_view a, std::string_view b) {
+        return definition_of(model, find_format(a).id, find_format(b).id);
+      },
+      nb::kw_only(), "model"_a, "a_format"_a, "b_format"_a);
+  m.def(
+      "model_book",
+      [](std::string_view file, std::string_view text, bool json) {
+        ModelBook book;
+        json ? book.add_json(file, text) : book.add_toml(file, text);
+        return book.definitions();
+      },
+      nb::kw_only(), "file"_a, "text"_a, "json"_a);
 }
 
 }  // namespace fp8lab::python

@@ -1,8 +1,12 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <string>
 
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 
 namespace fp8lab {
 namespace {
@@ -347,15 +351,6 @@ constexpr std::array kModels{
                      "naive-FP8 tutorial: products rounded to 3 bits, sums to 14 fraction bits"},
 };
 
-std::string join_names() {
-  std::string names;
-  for (const InstructionModel& model : kModels) {
-    if (!names.empty()) names += ", ";
-    names += model.name;
-  }
-  return names;
-}
-
 }  // namespace
 
 std::span<const InstructionModel> instruction_models() { return kModels; }
@@ -363,7 +358,11 @@ std::span<const InstructionModel> instruction_models() { return kModels; }
 const InstructionModel& find_instruction_model(std::string_view name) {
   for (const InstructionModel& model : kModels)
     if (model.name == name) return model;
-  throw Error("model", "one of " + join_names(), "'" + std::string(name) + "'");
+  if (is_definition(name)) return defined_model(name);
+  throw Error(
+      "model",
+      fmt::format("one of {}, or a definition such as sm90.wgmma.e4m3:F=14", names_of(kModels)),
+      fmt::format("'{}'", name));
 }
 
 }  // namespace fp8lab

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/accumulate/bound.hpp"
 #include "fp8lab/accumulate/model.hpp"
@@ -53,6 +54,11 @@ class AccumulatorUnit {
   virtual ~AccumulatorUnit() = default;
 
   [[nodiscard]] virtual UnitTraits traits(const AccumulatorModel& model) const = 0;
+
+  /// The parameters, by the names of `accumulator_parameters`, on which results of this unit depend
+  /// while the others are as they are. All others are ignored, and no user can give them.
+  [[nodiscard]] virtual std::vector<std::string_view> parameters(
+      const AccumulatorModel& model) const = 0;
 
   /// c + a . b, all steps of it. Operands as `takes` allows; no scales means scales of 1.
   [[nodiscard]] virtual float dot_product(const AccumulatorModel& model,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 
 namespace fp8lab {
 namespace {
@@ -50,12 +51,7 @@ std::string_view to_string(InfinityPolicy policy) {
 std::string_view to_string(NanPolicy policy) { return kNanNames[static_cast<std::size_t>(policy)]; }
 
 const CastProfile& find_cast_profile(std::string_view name) {
-  std::string known;
-  for (const CastProfile& profile : kCastProfiles) {
-    if (profile.name == name) return profile;
-    known += (known.empty() ? "" : ", ") + std::string(profile.name);
-  }
-  throw Error("profile", "one of " + known, "'" + std::string(name) + "'");
+  return find_named(kCastProfiles, "profile", name);
 }
 
 RoundingMode find_rounding_mode(std::string_view name) {

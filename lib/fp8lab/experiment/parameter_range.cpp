@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kCountEnd = " of ";
 constexpr std::string_view kCountMiddle = " to ";
+constexpr std::string_view kModels = "models";
 
 template <class T>
 std::optional<T> number(std::string_view text) {
@@ -51,10 +52,14 @@ bool read_interval(std::string_view text, ParameterRange& range) {
 
 bool read(std::string_view text, ParameterRange& range) {
   const auto of = text.find(kCountEnd);
-  if (of != std::string_view::npos)
+  if (of != std::string_view::npos) {
+    const std::string_view what = text.substr(of + kCountEnd.size());
+    if (what == kModels) range.interval = what;
     return read_counts(text.substr(0, of), range) &&
-           read_interval(text.substr(of + kCountEnd.size()), range);
-  return read_interval(text, range) || read_counts(text, range);
+           (what == kModels || read_interval(what, range));
+  }
+  if (text == kModels) range.interval = text;
+  return text == kModels || read_interval(text, range) || read_counts(text, range);
 }
 
 }  // namespace
@@ -62,8 +67,10 @@ bool read(std::string_view text, ParameterRange& range) {
 ParameterRange ParameterRange::parse(std::string_view text) {
   ParameterRange range;
   if (!read(text, range))
-    throw Error("range", "'[LOW, HIGH]', 'FEWEST to MOST of [LOW, HIGH]' or 'FEWEST to MOST'",
-                fmt::format("'{}'", text));
+    throw Error(
+        "range",
+        "'[LOW, HIGH]', 'FEWEST to MOST of [LOW, HIGH]', 'FEWEST to MOST', or models for the last",
+        fmt::format("'{}'", text));
   return range;
 }
 

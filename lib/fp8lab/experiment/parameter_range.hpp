@@ -8,14 +8,14 @@
 
 namespace fp8lab {
 
-/// The text is `INTERVAL`, `FEWEST to MOST of INTERVAL` or, for texts, `FEWEST to MOST`; an
-/// interval is `[1, 64]`, `(0, 1e30]` and the like, as in mathematics. Numbers are always finite.
+/// `INTERVAL`, `FEWEST to MOST of INTERVAL`, for texts `FEWEST to MOST`, `models`, `FEWEST to MOST
+/// of models`. An interval is `[1, 64]` and the like, as in mathematics. Numbers are always finite.
 struct ParameterRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false;
   bool high_open = false;
-  std::string interval;     ///< as written; empty where none was
+  std::string interval;     ///< as written, or "models"; empty where none was
   std::int64_t fewest = 1;  ///< values of a list
   std::int64_t most = 1000;
 

@@ -9,6 +9,9 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/model_text.hpp"
+#include "fp8lab/experiment/model_parameters.hpp"
+#include "fp8lab/experiment/properties.hpp"
 
 namespace fp8lab {
 namespace {
@@ -143,12 +146,9 @@ std::string complete_toml(const ParameterValue& like, std::string_view text) {
   if (!text.empty() && text[0] == '[') return std::string(text);
   if (!is_text(like) || starts_as_toml) return fmt::format("[{}]", text);
   std::string list;
-  while (true) {
-    const auto comma = text.find(',');
-    list += (list.empty() ? "" : ", ") + quoted(trim(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return "[" + list + "]";
-    text.remove_prefix(comma + 1);
-  }
+  for (const std::string& item : split_model_list(text))
+    list += (list.empty() ? "" : ", ") + quoted(item);
+  return "[" + list + "]";
 }
 
 std::string toml_of(std::int64_t value) { return fmt::format("{}", value); }
@@ -250,7 +250,9 @@ Parameters Parameters::from_toml(std::string_view toml, bool quick) {
   const toml::table document = parse(toml);
   Parameters parameters;
   for (const auto& [key, node] : document) {
-    if (key.str() == kQuestionKey || key.str() == kQuickKey || key.str() == kRangeKey) continue;
+    if (key.str() == kQuestionKey || key.str() == kQuickKey || key.str() == kRangeKey ||
+        key.str() == kMpiKey)
+      continue;
     std::optional<ParameterValue> value = natural_value(node);
     if (!value)
       throw Error(fmt::format("{}: {}", position(node.source()), key.str()),
@@ -285,6 +287,8 @@ void Parameters::set(std::string_view assignment) {
     throw Error("set", "key=value", fmt::format("'{}'", assignment));
   const std::string_view key = trim(assignment.substr(0, equals));
   const std::string_view text = trim(assignment.substr(equals + 1));
+  if (const ParameterPart part = parameter_part(key); !part.part.empty())
+    return set_model_part(*this, part, text);
   const auto known = values_.find(key);
   if (known == values_.end()) throw Error("set", known_keys(values_), fmt::format("'{}'", key));
   const std::string expected = fmt::format("{}", type_name(known->second));

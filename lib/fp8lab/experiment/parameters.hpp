@@ -31,9 +31,9 @@ class Parameters {
   /// default outside of its range.
   static Parameters from_toml(std::string_view toml, bool quick);
 
-  /// `key=value`, the value in TOML; texts may be bare, and lists without their
-  /// brackets (`recipes=a,b`, `k=128,256`). A real number that is an integer may stand for one
-  /// (`elements=1e4`). Throws `Error` that lists the known keys, the type or the range.
+  /// `key=value`, the value in TOML; texts may be bare, and lists without brackets (`k=128,256`). A
+  /// real number that is an integer may stand for one (`elements=1e4`); `key.part=value` is told in
+  /// model_parameters.hpp. Throws `Error` that lists the known keys, the type or the range.
   void set(std::string_view assignment);
 
   [[nodiscard]] std::int64_t integer(std::string_view key) const;

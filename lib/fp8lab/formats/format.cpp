@@ -8,6 +8,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/named.hpp"
 
 namespace fp8lab {
 namespace {
@@ -53,14 +54,9 @@ double Format::min_normal() const { return std::ldexp(1.0, min_exponent()); }
 double Format::min_subnormal() const { return std::ldexp(1.0, min_exponent() - mantissa_bits); }
 
 const Format& find_format(std::string_view name) {
-  std::string known;
-  for (const Format& f : kFormats) {
-    if (f.name == name) return f;
-    known += (known.empty() ? "" : ", ") + std::string(f.name);
-  }
   for (const auto& [alias, id] : kAliases)
     if (alias == name) return format(id);
-  throw Error("format", "one of " + known, "'" + std::string(name) + "'");
+  return find_named(kFormats, "format", name);
 }
 
 double decode(const Format& f, std::uint32_t code) {

@@ -63,15 +63,16 @@ std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byt
 
 }  // namespace
 
-std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p) {
+std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p,
+                                               std::span<const std::string> more) {
   std::vector<NamedAccumulator> result;
-  for (const InstructionModel& model : instruction_models()) {
+  const auto consider = [&](const InstructionModel& model) {
     const GemmProblem asked = under(p, model.accumulator);
     const bool reads = model.a_format == asked.a.format && model.b_format == asked.b.format;
-    if (!reads && model.standing != Standing::definition) continue;
-    if (!takes_formats(model.accumulator, asked.a.format, asked.b.format)) continue;
+    if (!reads && model.standing != Standing::definition) return;
+    if (!takes_formats(model.accumulator, asked.a.format, asked.b.format)) return;
     // Without scales of its own a block-scaled instruction is its unscaled neighbour.
-    if (traits_of(model.accumulator).takes_scales && !applies_scales(asked)) continue;
+    if (traits_of(model.accumulator).takes_scales && !applies_scales(asked)) return;
     const auto known = std::find_if(result.begin(), result.end(), [&](const NamedAccumulator& one) {
       return one.accumulator == model.accumulator;
     });
@@ -79,7 +80,9 @@ std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p) {
       result.push_back({model.accumulator, {model.name}});
     else
       known->names.push_back(model.name);
-  }
+  };
+  for (const InstructionModel& model : instruction_models()) consider(model);
+  for (const std::string& name : more) consider(find_instruction_model(name));
   return result;
 }
 

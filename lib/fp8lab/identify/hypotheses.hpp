@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +21,9 @@ struct NamedAccumulator {
 
 /// The accumulators of all registered models that read the operands of this problem, and the
 /// definitions, each once, in the registry's order; block-scaled ones where they apply its scales.
-std::vector<NamedAccumulator> accumulators_for(const GemmProblem& problem);
+/// Then those of `more` that take the operands.
+std::vector<NamedAccumulator> accumulators_for(const GemmProblem& problem,
+                                               std::span<const std::string> more = {});
 
 /// How an FP32 result becomes the output: directly, or through another format.
 struct OutputRounding {

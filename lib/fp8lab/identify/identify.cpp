@@ -33,11 +33,12 @@ struct Hypothesis {
 
 class Search {
  public:
-  Search(const Product& product, std::span<const std::byte> got, int threads)
+  Search(const Product& product, std::span<const std::byte> got, int threads,
+         std::span<const std::string> models)
       : product_(product),
         got_(got),
         threads_(team_size(threads)),
-        accumulators_(accumulators_for(product.problem)),
+        accumulators_(accumulators_for(product.problem, models)),
         roundings_(output_roundings(product.output.format)),
         accumulations_(accumulations(product.problem, accumulators_)) {
     const GemmProblem& p = product.problem;
@@ -210,7 +211,8 @@ class Search {
 
 }  // namespace
 
-Identification identify(const Product& product, std::span<const std::byte> got, int threads) {
+Identification identify(const Product& product, std::span<const std::byte> got, int threads,
+                        std::span<const std::string> models) {
   const FloatEnvironment environment;
   const FormatId id = product.output.format;
   const std::size_t bytes = product.size() * static_cast<std::size_t>(format(id).storage_bits / 8);
@@ -219,10 +221,11 @@ Identification identify(const Product& product, std::span<const std::byte> got, 
                       format(id).name),
           fmt::format("{}", got.size()));
   require(bytes > 0, "got", "at least one output", "none");
-  return Search(product, got, threads).run();
+  return Search(product, got, threads, models).run();
 }
 
-Identification identify(const Product& product, const Operand& got, int threads) {
+Identification identify(const Product& product, const Operand& got, int threads,
+                        std::span<const std::string> models) {
   const TensorView& d = got.tensor();
   const ElementType type = element_type_of(product.output.format);
   const std::vector<std::int64_t> shape{product.rows(), product.columns()};
@@ -230,7 +233,7 @@ Identification identify(const Product& product, const Operand& got, int threads)
           fmt::format("row-major {} [m, n] = {}", to_string(type), shape_text(shape)),
           fmt::format("{} {}{}", to_string(d.type), shape_text(d.shape),
                       d.fortran_order ? " in Fortran order" : ""));
-  return identify(product, d.bytes, threads);
+  return identify(product, d.bytes, threads, models);
 }
 
 }  // namespace fp8lab

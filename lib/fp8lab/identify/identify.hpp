@@ -77,11 +77,14 @@ inline constexpr std::size_t kSeparatingShown = 8;
 /// promotion, scale order, place of C and output policy do not. Hypotheses are first computed on a
 /// few outputs, those that are right there (and the next best) on more, and those that
 /// are right on at most 64 x 64 outputs on all of them; at most 32 of these. NaN codes
-/// count as equal. The result does not depend on `threads` (0: all).
-Identification identify(const Product& product, std::span<const std::byte> got, int threads = 0);
+/// count as equal. The result does not depend on `threads` (0: all). `models`: more models to try
+/// beside the registered ones, definitions (accumulate/definition.hpp) for the most part.
+Identification identify(const Product& product, std::span<const std::byte> got, int threads = 0,
+                        std::span<const std::string> models = {});
 
 /// The same for a tensor: throws `Error` unless it is row-major [m, n] of the output's type.
-Identification identify(const Product& product, const Operand& got, int threads = 0);
+Identification identify(const Product& product, const Operand& got, int threads = 0,
+                        std::span<const std::string> models = {});
 
 /// The options under which `fp8lab gemm` and `fp8lab verify` compute the hypothesis: `--model`,
 /// its name, `--promotion` ... Nothing where they have none for it: an output that is

@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 #include "fp8lab/model/block.hpp"
 #include "fp8lab/optim/presets.hpp"
 
@@ -121,12 +121,7 @@ double flop_share(const ModelShape& s, const TrainingScheme& scheme) {
 std::span<const TrainingScheme> training_schemes() { return kSchemes; }
 
 const TrainingScheme& find_training_scheme(std::string_view name) {
-  std::string known;
-  for (const TrainingScheme& scheme : kSchemes) {
-    if (scheme.name == name) return scheme;
-    known += (known.empty() ? "" : ", ") + std::string(scheme.name);
-  }
-  throw Error("scheme", "one of " + known, "'" + std::string(name) + "'");
+  return find_named(kSchemes, "scheme", name);
 }
 
 ParameterBytes parameter_bytes(const TrainingScheme& scheme) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
@@ -43,12 +43,7 @@ std::span<const LayerRule> layer_rules() {
 }
 
 const LayerRule& find_layer_rule(std::string_view name) {
-  std::string known;
-  for (const LayerRule& rule : layer_rules()) {
-    if (rule.name == name) return rule;
-    known += (known.empty() ? "" : ", ") + std::string(rule.name);
-  }
-  throw Error("rule", "one of " + known, "'" + std::string(name) + "'");
+  return find_named(layer_rules(), "rule", name);
 }
 
 LayerDecision decide(const LayerRule& rule, std::string_view name,

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab {
@@ -176,14 +177,7 @@ std::string_view to_string(WeightTiles tiles) {
 
 std::span<const Layout> layouts() { return kLayouts; }
 
-const Layout& find_layout(std::string_view name) {
-  std::string known;
-  for (const Layout& layout : kLayouts) {
-    if (layout.name == name) return layout;
-    known += (known.empty() ? "" : ", ") + std::string(layout.name);
-  }
-  throw Error("layout", "one of " + known, "'" + std::string(name) + "'");
-}
+const Layout& find_layout(std::string_view name) { return find_named(kLayouts, "layout", name); }
 
 WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibrated) {
   require_tiles(layout, preset);

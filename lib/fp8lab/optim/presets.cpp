@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 
 namespace fp8lab {
 namespace {
@@ -53,12 +53,7 @@ std::span<const OptimizerPreset> optimizer_presets() {
 }
 
 const OptimizerPreset& find_optimizer_preset(std::string_view name) {
-  std::string known;
-  for (const OptimizerPreset& preset : optimizer_presets()) {
-    if (preset.name == name) return preset;
-    known += (known.empty() ? "" : ", ") + std::string(preset.name);
-  }
-  throw Error("optimizer", "one of " + known, "'" + std::string(name) + "'");
+  return find_named(optimizer_presets(), "optimizer", name);
 }
 
 }  // namespace fp8lab

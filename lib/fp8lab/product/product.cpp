@@ -247,35 +247,6 @@ GemmProblem of_unknown_model(GemmProblem p) {
   return p;
 }
 
-std::vector<float> compute_sums(const Product& product, int threads) {
-  constexpr double kSmallWork = 1 << 20;  // terms: threads take longer to start than to add them
-  if (product.split.parts > 1) {
-    std::vector<float> sums = sum_of_parts(product, threads);
-    scale_sums(product.problem, sums);
-    return sums;
-  }
-  std::vector<float> d(product.sum_count());
-  const double work = static_cast<double>(d.size()) * static_cast<double>(product.problem.a.k);
-  gemm(product.problem, d, work < kSmallWork ? 1 : threads);
-  return d;
-}
-
-std::vector<float> finish(const Product& product, std::vector<float> sums, int threads) {
-  if (product.epilogue.empty()) return sums;
-  return finish(product.epilogue, std::move(sums), product.rows(), product.problem.b.rows, false,
-                threads)
-      .values;
-}
-
-std::vector<float> compute(const Product& product, int threads) {
-  return finish(product, compute_sums(product, threads), threads);
-}
-
-Finished compute_finished(const Product& product, bool with_reach, int threads) {
-  return finish(product.epilogue, compute_sums(product, threads), product.rows(),
-                product.problem.b.rows, with_reach, threads);
-}
-
 std::vector<std::byte> cast_output(std::span<const float> values, const OutputCast& output,
                                    int threads) {
   const Format& f = format(output.format);

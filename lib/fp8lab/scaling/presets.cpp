@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 #include "fp8lab/core/names.hpp"
 #include "fp8lab/scaling/preset_list.hpp"
 
@@ -72,13 +73,6 @@ std::span<const Preset> presets() {
   return kPresets;
 }
 
-const Preset& find_preset(std::string_view name) {
-  std::string known;
-  for (const Preset& preset : presets()) {
-    if (preset.name == name) return preset;
-    known += (known.empty() ? "" : ", ") + std::string(preset.name);
-  }
-  throw Error("recipe", "one of " + known, "'" + std::string(name) + "'");
-}
+const Preset& find_preset(std::string_view name) { return find_named(presets(), "recipe", name); }
 
 }  // namespace fp8lab

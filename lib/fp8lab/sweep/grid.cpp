@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/model_text.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/experiment/model_parameters.hpp"
 
 namespace fp8lab {
 namespace {
@@ -54,9 +56,18 @@ bool is_real(const ParameterValue& value) {
          std::holds_alternative<std::vector<double>>(value);
 }
 
+/// Whether `key` is a part of the models that a parameter names.
+bool is_part(std::string_view key) { return !parameter_part(key).part.empty(); }
+
 AxisValue axis_value(const Parameters& defaults, std::string_view key, std::string_view text) {
   Parameters changed = defaults;
   changed.set(fmt::format("{}={}", key, text));
+  if (is_part(key)) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc{} && end == text.data() + text.size();
+    return {std::string(text), whole ? Cell(value) : Cell(std::string(text))};
+  }
   std::optional<Cell> cell = single(changed.values().find(key)->second);
   if (!cell) throw Error(fmt::format("axis {}", key), "one value", fmt::format("'{}'", text));
   return {changed.to_toml(key), *std::move(cell)};
@@ -151,8 +162,13 @@ std::vector<std::string> range(std::string_view axis, std::string_view text) {
 
 std::vector<std::string> expand(std::string_view item, std::string_view key,
                                 const Parameters& defaults) {
-  const ParameterValue& like = default_of(defaults, key);
   const std::string axis = fmt::format("axis {}", key);
+  if (is_part(key)) {
+    require(item != "all", axis, "values, or FIRST:LAST of integers", "all");
+    if (item.find(':') != std::string_view::npos) return range<std::int64_t>(axis, item);
+    return {std::string(item)};
+  }
+  const ParameterValue& like = default_of(defaults, key);
   if (item == "all") return elements_of_default(defaults, key);
   if (item.find(':') != std::string_view::npos) {
     if (is_integer(like)) return range<std::int64_t>(axis, item);
@@ -169,17 +185,15 @@ GridAxis parse_axis(std::string_view spec, const Parameters& defaults) {
     throw Error("axis", "KEY=VALUE,VALUE...", fmt::format("'{}'", spec));
   GridAxis axis{std::string(spec.substr(0, equals)), {}};
   std::set<std::string> seen;
-  for (std::string_view rest = spec.substr(equals + 1);;) {
-    const auto comma = rest.find(',');
-    for (const std::string& text : expand(rest.substr(0, comma), axis.key, defaults)) {
+  for (const std::string& item : split_model_list(spec.substr(equals + 1))) {
+    for (const std::string& text : expand(item, axis.key, defaults)) {
       AxisValue value = axis_value(defaults, axis.key, text);
       require(seen.insert(value.toml).second, fmt::format("axis {}", axis.key), "each value once",
               fmt::format("{} twice", value.toml));
       axis.values.push_back(std::move(value));
     }
-    if (comma == std::string_view::npos) return axis;
-    rest.remove_prefix(comma + 1);
   }
+  return axis;
 }
 
 void Grid::validate() const {
@@ -212,10 +226,13 @@ GridPoint Grid::at(std::int64_t index) const {
     const auto count = static_cast<std::int64_t>(axes[a].values.size());
     const AxisValue& value = axes[a].values[static_cast<std::size_t>(rest % count)];
     rest /= count;
-    point.parameters.set(fmt::format("{}={}", axes[a].key, value.toml));
+    if (!is_part(axes[a].key)) point.parameters.set(fmt::format("{}={}", axes[a].key, value.toml));
     point.coordinates[a] = value.cell;
     by_key.emplace(axes[a].key, value.toml);
   }
+  // Parts of models come after the models themselves.
+  for (const auto& [key, toml] : by_key)
+    if (is_part(key)) point.parameters.set(fmt::format("{}={}", key, toml));
   std::string name = fmt::format("sweep {}", experiment);
   for (const auto& [key, toml] : by_key) name += fmt::format("\n{}={}", key, toml);
   point.seed = RandomStream(seed, name).bits64(static_cast<std::uint64_t>(point.repeat));

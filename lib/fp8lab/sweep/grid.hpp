@@ -24,8 +24,8 @@ struct GridAxis {
   std::vector<AxisValue> values;
 };
 
-/// Reads `KEY=ITEM,ITEM...`. An item is a value, `all` (every element of a list
-/// parameter's default), or for numbers a range with both ends:
+/// Reads `KEY=ITEM,ITEM...`, or `KEY.PART=...` of parameters that name models. An item is a value,
+/// `all` (every element of a list parameter's default), or for numbers a range with both ends:
 /// `FIRST:LAST` (step 1), `FIRST:LAST:+STEP`, `FIRST:LAST:*FACTOR`; real numbers of a
 /// range are rounded to 12 significant digits.
 /// Throws `Error` for an unknown key, a value of another type, a range that

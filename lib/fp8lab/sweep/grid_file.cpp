@@ -39,6 +39,18 @@ std::string text_of(std::string_view key, const toml::node& node) {
   return out.str();
 }
 
+/// A value, or those of a list with commas between them.
+std::string items_of(std::string_view where, const toml::node& value) {
+  const toml::array* array = value.as_array();
+  if (array == nullptr) return text_of(where, value);
+  std::string items;
+  for (const toml::node& item : *array) {
+    if (!items.empty()) items += ',';
+    items += text_of(where, item);
+  }
+  return items;
+}
+
 /// `key=value` or `key=value,value` for each member, in the order of the file.
 std::vector<std::string> members(std::string_view name, const toml::node& node) {
   const toml::table* table = node.as_table();
@@ -46,16 +58,16 @@ std::vector<std::string> members(std::string_view name, const toml::node& node) 
   std::vector<std::pair<toml::source_position, std::string>> by_position;
   for (const auto& [key, value] : *table) {
     const std::string where = fmt::format("{}.{}", name, key.str());
-    std::string items;
-    if (const toml::array* array = value.as_array()) {
-      for (const toml::node& item : *array) {
-        if (!items.empty()) items += ',';
-        items += text_of(where, item);
-      }
-    } else {
-      items = text_of(where, value);
+    if (const toml::table* parts = value.as_table()) {  // accumulators.F = ...
+      for (const auto& [part, of_part] : *parts)
+        by_position.emplace_back(
+            of_part.source().begin,
+            fmt::format("{}.{}={}", key.str(), part.str(),
+                        items_of(fmt::format("{}.{}", where, part.str()), of_part)));
+      continue;
     }
-    by_position.emplace_back(value.source().begin, fmt::format("{}={}", key.str(), items));
+    by_position.emplace_back(value.source().begin,
+                             fmt::format("{}={}", key.str(), items_of(where, value)));
   }
   std::sort(by_position.begin(), by_position.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -3,7 +3,7 @@
 #include <array>
 #include <string>
 
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/named.hpp"
 
 namespace fp8lab {
 namespace {
@@ -74,14 +74,7 @@ constexpr std::array kGates{
 
 std::span<const Gate> gates() { return kGates; }
 
-const Gate& find_gate(std::string_view name) {
-  std::string known;
-  for (const Gate& gate : kGates) {
-    if (gate.name == name) return gate;
-    known += (known.empty() ? "" : ", ") + std::string(gate.name);
-  }
-  throw Error("gate", "one of " + known, "'" + std::string(name) + "'");
-}
+const Gate& find_gate(std::string_view name) { return find_named(kGates, "gate", name); }
 
 std::vector<Tolerance> gate_tolerances(FormatId output) {
   std::vector<Tolerance> tolerances;

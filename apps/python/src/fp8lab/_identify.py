@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from fp8lab._arrays import whole
 from fp8lab._kernels import Epilogue, SplitK
 from fp8lab._products import make_problem
 from fp8lab._recipes import QuantizedTensor, Scales
-from fp8lab._registry import find_model
+from fp8lab._registry import InstructionModel, find_model
 from fp8lab._verify import output_of
 from fp8lab._warnings import warn
 
@@ -106,13 +107,15 @@ def identify(
     b_format: str | None = None,
     scale_format: str | None = None,
     epilogue: Epilogue | None = None,
+    models: Sequence[str | InstructionModel] = (),
     threads: int = 0,
 ) -> Identification:
     """Search instruction, promotion, scale order, place of C, split of K and output rounding.
 
     got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
-    as for `gemm`; epilogue: what is known to follow the sum. Every registered instruction that reads these
-    formats is tried, and the definitions. Outputs of at most 64 x 64 are enough, and small
+    as for `gemm`; epilogue: what is known to follow the sum. Every registered instruction that
+    reads these formats is tried, and the definitions, and `models` (accumulator_model). Outputs of
+    at most 64 x 64 are enough, and small
     ones are quicker. NaN codes count as equal. ValueError for shapes and formats that do not fit.
 
     >>> import fp8lab, numpy as np
@@ -148,6 +151,7 @@ def identify(
         got=np.ascontiguousarray(words),
         output=name,
         threads=whole("threads", threads),
+        models=[model if isinstance(model, str) else model.name for model in models],
     )
     fields["ranking"] = tuple(_class(one) for one in fields["ranking"])
     fields["separating"] = tuple(SeparatingElement(**one) for one in fields["separating"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass
 
 from fp8lab import _core
@@ -75,6 +76,18 @@ class AccumulatorModel:
     second_stage_fraction_bits: int = 31  #: of the CDNA3 kinds: 31, or 32 and then 31
     takes_ue4m3_per_32: bool = False  #: of "scaled_group_dot_product": UE4M3 per 32, not only per 16
 
+    def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:
+        """The model as text, for operands of these formats: a name wherever a model is named.
+
+        >>> import fp8lab
+        >>> fp8lab.models()["fp32"].accumulator.definition()
+        'float32:a=e4m3fn,b=e4m3fn'
+        """
+        text: str = _core.definition_of(
+            model=self._core(), a_format=a_format, b_format=b_format or a_format
+        )
+        return text
+
     def _core(self) -> _core.AccumulatorModel:
         return _core.AccumulatorModel(**dataclasses.asdict(self))
 
@@ -128,5 +141,58 @@ def models() -> dict[str, InstructionModel]:
 
 
 def find_model(name: str) -> InstructionModel:
-    """The model called `name`. An unknown one is a `ValueError` with the names near it."""
+    """The model called `name`, or that it defines. An unknown one is a `ValueError` with all names."""
     return _instruction_model(_core.find_model(name))
+
+
+def accumulator_model(
+    base: str, /, *, name: str | None = None, **parameters: int | str | bool | None
+) -> InstructionModel:
+    """An accumulator of one's own: a registered instruction or a kind, some parameters changed.
+
+    base: "sm90.wgmma.e4m3", "fused", "sequential" ... (`fp8lab list accumulators`, which tells
+    what is as before where a kind is the base), or a definition as text, "fused:terms=16,F=13".
+    parameters: by name or short name (`fp8lab list parameters`): terms, F, M, rounding, e_min,
+    output ...; None is "none". The result is a model wherever one is asked for, and so is its
+    name: that is the whole definition as text. ValueError for what the unit does not have, and
+    for values out of its range.
+
+    >>> import fp8lab, numpy as np
+    >>> mine = fp8lab.accumulator_model("fused", terms=16, F=13, rounding="toward_zero", e_min=-6)
+    >>> mine.name
+    'fused:terms=16,F=13,rounding=toward_zero,e_min=-6'
+    >>> ones = fp8lab.encode(np.ones((1, 40000), np.float32))
+    >>> float(fp8lab.gemm(ones, ones, model=mine)[0, 0])
+    16384.0
+    """
+    items = []
+    for key, value in parameters.items():
+        word = "none" if value is None else str(value)
+        if isinstance(value, bool):
+            word = word.lower()
+        if set(word) & set(",:="):
+            raise ValueError(f"{key}: expected a value without ',', ':' and '=', got '{word}'")
+        items.append(f"{key}={word}")
+    text = base if name is None else f"{name}={base}"
+    if items:
+        text += ("," if ":" in base else ":") + ",".join(items)
+    return find_model(text)
+
+
+def load_models(path: str | os.PathLike[str]) -> dict[str, InstructionModel]:
+    """The models that a file defines, by name: TOML tables [accumulator.NAME], or .json.
+
+    As `--models FILE` of the tool. ValueError for text of another form, OSError for a file that
+    cannot be read.
+
+    >>> import pathlib, tempfile, fp8lab
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "mine.toml"
+    >>> _ = file.write_text('accumulator.mine = {base = "fused", F = 10}')
+    >>> fp8lab.load_models(file)["mine"].name
+    'mine=fused:F=10'
+    """
+    file = os.fspath(path)
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read()
+    found = _core.model_book(file=file, text=text, json=file.endswith(".json"))
+    return {one.split("=", 1)[0]: find_model(one) for one in found}

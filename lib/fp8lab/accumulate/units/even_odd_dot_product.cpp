@@ -35,6 +35,10 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
 
 class EvenOddDotProduct final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return two_stage_parameters();
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     return two_stage_traits(model, Arithmetic::even_odd);
   }

@@ -32,6 +32,10 @@ void bound_step(const AccumulatorModel& model, std::span<const BoundedTerm> term
 /// One rounding of the sum over all of K.
 class ExactSum final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     return {.arithmetic = Arithmetic::exact,
             .cut_fraction_bits = model.output_fraction_bits,
@@ -51,6 +55,10 @@ class ExactSum final : public AccumulatorUnit {
 /// One rounding a step.
 class ExactDotProduct final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {"terms"};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
     return {.arithmetic = Arithmetic::exact_steps,
             .has_steps = true,

@@ -10,6 +10,10 @@ namespace {
 
 class Float32 final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     return {.arithmetic = Arithmetic::float32, .cut_fraction_bits = model.output_fraction_bits};
   }

@@ -45,6 +45,10 @@ float group_sum(int terms, std::span<const Unpacked> a, std::span<const Unpacked
 
 class FlushedPairwiseSum final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {"terms"};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
     return {.arithmetic = Arithmetic::flushed_pairs,
             .has_steps = true,

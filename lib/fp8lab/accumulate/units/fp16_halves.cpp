@@ -29,6 +29,12 @@ float add(FormatId output, float x, float y) {
 
 class Fp16Halves final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& model) const override {
+    std::vector<std::string_view> names = fused_parameters(model);
+    names.emplace_back("halves_order");
+    return names;
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
     traits.arithmetic = Arithmetic::halves;

@@ -50,6 +50,10 @@ float fused_step(const AccumulatorModel& model, std::span<const Unpacked> a,
 
 class FusedDotProduct final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& model) const override {
+    return fused_parameters(model);
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     return fused_traits(model);
   }
@@ -98,6 +102,15 @@ void bound_fused_step(const AccumulatorModel& model, std::span<const BoundedTerm
   sum.error += std::ldexp(std::abs(sum.value) + sum.error, -model.output_fraction_bits);
   sum.error += half ? 0x1p-24 : kTiny;
   sum.check_range(model.output_format);
+}
+
+std::vector<std::string_view> fused_parameters(const AccumulatorModel& model) {
+  std::vector<std::string_view> names{"terms",         "alignment_fraction_bits",
+                                      "rounding",      "min_alignment_exponent",
+                                      "output_format", "product_exponent"};
+  names.emplace_back(model.output_format == FormatId::f16 ? "half_c_exponent"
+                                                          : "output_fraction_bits");
+  return names;
 }
 
 UnitTraits fused_traits(const AccumulatorModel& model) {

@@ -13,6 +13,9 @@ float fused_chain(const AccumulatorModel& model, std::span<const Unpacked> a,
 void bound_fused_step(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
                       BoundedSum& sum);
 
+/// Those of a fused step, for `AccumulatorUnit::parameters`.
+std::vector<std::string_view> fused_parameters(const AccumulatorModel& model);
+
 UnitTraits fused_traits(const AccumulatorModel& model);
 
 }  // namespace fp8lab::accumulate_detail

@@ -23,6 +23,10 @@ float fused_multiply_add(const Unpacked& a, const Unpacked& b, float c) {
 
 class FusedMultiplyAdd final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& /*model*/) const override {
     return {.arithmetic = Arithmetic::multiply_adds, .cut_fraction_bits = 24};
   }

@@ -45,6 +45,11 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
 
 class ScaledDotProduct final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {"terms", "alignment_fraction_bits", "output_fraction_bits", "rounding",
+            "min_alignment_exponent"};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
     traits.arithmetic = Arithmetic::scaled_steps;

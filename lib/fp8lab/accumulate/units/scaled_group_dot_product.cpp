@@ -54,6 +54,11 @@ Wide aligned(const Group& group, int unit) {
 
 class ScaledGroupDotProduct final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {"terms",    "alignment_fraction_bits", "output_fraction_bits",
+            "rounding", "min_alignment_exponent",  "takes_ue4m3_per_32"};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     UnitTraits traits = fused_traits(model);
     traits.arithmetic = Arithmetic::scaled_groups;

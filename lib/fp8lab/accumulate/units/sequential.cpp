@@ -8,6 +8,10 @@ namespace {
 
 class Sequential final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return {"output_fraction_bits", "rounding", "product_fraction_bits"};
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     return {.arithmetic = Arithmetic::sequential,
             .rounds_sums = true,

@@ -78,6 +78,10 @@ void validate_two_stage(const AccumulatorModel& m) {
   check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 40);
 }
 
+std::vector<std::string_view> two_stage_parameters() {
+  return {"terms", "alignment_fraction_bits", "second_stage_fraction_bits"};
+}
+
 UnitTraits two_stage_traits(const AccumulatorModel& model, Arithmetic arithmetic) {
   return {.arithmetic = arithmetic,
           .has_steps = true,

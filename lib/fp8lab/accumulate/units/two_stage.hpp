@@ -42,6 +42,7 @@ float add_second_stage(const AccumulatorModel& model, const FirstStage& products
 bool passes_binary32(const Term& product);
 
 void validate_two_stage(const AccumulatorModel& model);
+std::vector<std::string_view> two_stage_parameters();
 UnitTraits two_stage_traits(const AccumulatorModel& model, Arithmetic arithmetic);
 void bound_two_stage(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
                      BoundedSum& sum);

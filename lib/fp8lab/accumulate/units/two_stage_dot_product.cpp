@@ -28,6 +28,10 @@ float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span
 
 class TwoStageDotProduct final : public AccumulatorUnit {
  public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& /*model*/) const override {
+    return two_stage_parameters();
+  }
   [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
     return two_stage_traits(model, Arithmetic::two_stage);
   }

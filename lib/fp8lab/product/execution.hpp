@@ -1,0 +1,22 @@
+#pragma once
+// How a product was computed: what `compute` did, not what another call would do.
+
+#include <string_view>
+#include <vector>
+
+#include "fp8lab/core/target.hpp"
+#include "fp8lab/product/product.hpp"
+
+namespace fp8lab {
+
+struct Execution {
+  std::string_view method;  ///< of `gemm_method`; "reference" on the scalar target
+  Target target = Target::scalar;
+  int threads = 1;  ///< that the product had; small products take one
+};
+
+/// `compute_finished(product, with_reach, threads)`, and in `ran` how the sums were computed. The
+/// bits do not depend on it.
+Finished compute_finished(const Product& product, bool with_reach, int threads, Execution& ran);
+
+}  // namespace fp8lab

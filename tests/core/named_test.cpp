@@ -1,0 +1,28 @@
+// Tables of named rows.
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/named.hpp"
+
+using namespace fp8lab;
+
+namespace {
+struct Row {
+  std::string_view name;
+  int value;
+};
+}  // namespace
+
+TEST_CASE("A row is found by its whole name", "[core][named]") {
+  static constexpr std::array kRows{Row{"one", 1}, Row{"two", 2}, Row{"twofold", 22}};
+  CHECK(&find_named(kRows, "row", "two") == &kRows[1]);
+  CHECK(find_named(kRows, "row", "twofold").value == 22);
+  CHECK(names_of(kRows) == "one, two, twofold");
+  for (const std::string name : {"", "tw", "twos", "One"})
+    CHECK_THROWS_WITH(find_named(kRows, "row", name),
+                      "row: expected one of one, two, twofold, got '" + name + "'");
+  CHECK(names_of(std::vector<Row>{}).empty());
+}
