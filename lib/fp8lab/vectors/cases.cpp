@@ -324,16 +324,28 @@ CaseKind find_case_kind(std::string_view name) {
 }
 
 std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model) {
-  const AccumulatorUnit& unit = unit_of(model.accumulator.kind);
+  return common_scales(model, model);
+}
+
+std::optional<ScaleBlocks> common_scales(const InstructionModel& first,
+                                         const InstructionModel& second) {
+  const auto takes = [](const InstructionModel& model, const ScaleBlocks& scales) {
+    return unit_of(model.accumulator.kind)
+        .takes_scales(model.accumulator, magnitude_format(scales.format).id, scales.block);
+  };
   for (const ScaleBlocks scales :
        {ScaleBlocks{ScaleFormat::ue4m3, 16}, ScaleBlocks{ScaleFormat::ue8m0, 32}})
-    if (unit.takes_scales(model.accumulator, magnitude_format(scales.format).id, scales.block))
-      return scales;
+    if (takes(first, scales) && takes(second, scales)) return scales;
   return std::nullopt;
 }
 
 VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
                          std::uint64_t seed, std::uint64_t index) {
+  return generate_case(model, scales_of_cases(model), terms, kind, seed, index);
+}
+
+VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
+                         int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index) {
   check_terms(terms, 1);
   const RandomStream stream(seed, fmt::format("cases.{}.{}", model.name, to_string(kind)));
   Builder builder(model, terms, {stream, index});
@@ -348,7 +360,7 @@ VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind
       build_special(builder);
       break;
   }
-  if (const std::optional<ScaleBlocks> scales = scales_of_cases(model)) {
+  if (scales) {
     const bool special = kind == CaseKind::special;
     builder.out.scales_a = scale_codes(*scales, terms, special, builder.draws);
     builder.out.scales_b = scale_codes(*scales, terms, special, builder.draws);

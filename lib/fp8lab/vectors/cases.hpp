@@ -25,6 +25,9 @@ CaseKind find_case_kind(std::string_view name);
 /// The scales of a block-scaled model's cases: UE4M3 per 16 terms where it takes them, else
 /// UE8M0 per 32. Nothing for all other models.
 std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model);
+/// The same of two models: the first of these scales that both take.
+std::optional<ScaleBlocks> common_scales(const InstructionModel& first,
+                                         const InstructionModel& second);
 
 /// Case `index` of a stream of inputs for `model`; d is left at 0.
 ///
@@ -34,6 +37,10 @@ std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model);
 /// model have scales, most of them within eight binades of 1.
 VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
                          std::uint64_t seed, std::uint64_t index);
+
+/// The same with scales of another kind that the model takes, or without.
+VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
+                         int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index);
 
 /// `count` cases with d = the model's own result. `terms` 0: one step of the
 /// model. The header names model, kind and seed. Throws `Error` for terms

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 
-#include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/reduce.hpp"
@@ -55,8 +54,7 @@ Separation separate(const InstructionModel& first, const InstructionModel& secon
   file.header["seed"] = fmt::format("{}", seed);
   if (first.accumulator == second.accumulator) return separation;
   // Both have them, or neither: what reads scales has nothing to say of a file without.
-  if (traits_of(first.accumulator).takes_scales && traits_of(second.accumulator).takes_scales)
-    file.scales = scales_of_cases(first);
+  file.scales = common_scales(first, second);
   const auto differ = [&](const VectorCase& one) {
     return result_bits(first.accumulator, file, one) != result_bits(second.accumulator, file, one);
   };
@@ -64,8 +62,8 @@ Separation separate(const InstructionModel& first, const InstructionModel& secon
   for (; file.cases.size() < count && separation.tried < budget; ++separation.tried) {
     const std::size_t i = separation.tried;
     const CaseKind kind = kKinds[i / 2 % kKinds.size()];
-    VectorCase one = generate_case(models[i % 2], file.terms, kind, seed, i / (2 * kKinds.size()));
-    if (!file.scales) one.scales_a = one.scales_b = {};
+    VectorCase one =
+        generate_case(models[i % 2], file.scales, file.terms, kind, seed, i / (2 * kKinds.size()));
     if (!differ(one)) continue;
     if (file.cases.empty())
       one = reduce_case(one, file.a_format, file.b_format, differ, kReductions,

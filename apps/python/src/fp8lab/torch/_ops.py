@@ -290,6 +290,8 @@ def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
     """Codes, scales and inverse scales of [rows, k] under one cast recipe without a past."""
     require_floats("x", x)
     fields = json.loads(recipe)
+    if fields["format"] not in TORCH_FP8:
+        raise ValueError(f"recipe: expected one that gives FP8 codes, got {fields['format']}")
     values = x.detach().float().contiguous().numpy()
     q = _core.Quantizer(Recipe(**fields)._core()).quantize(values, False, threads())
     codes = torch.from_numpy(q["codes"]).view(TORCH_FP8[fields["format"]])
