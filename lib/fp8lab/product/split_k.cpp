@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/product/product.hpp"
@@ -17,15 +18,6 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kCuts{"contiguous", "modulo"};
 constexpr std::array<std::string_view, 3> kOrders{"serial", "pairwise", "tree"};
-
-template <std::size_t N>
-std::size_t find_name(std::string_view argument, const std::array<std::string_view, N>& names,
-                      std::string_view name) {
-  for (std::size_t i = 0; i < N; ++i)
-    if (names[i] == name) return i;
-  throw Error(argument, fmt::format("one of {}", fmt::join(names, ", ")),
-              fmt::format("'{}'", name));
-}
 
 std::int64_t tile_count(const Product& product) {
   const std::int64_t tile = split_tile(product);
@@ -69,10 +61,10 @@ std::vector<float> add_serially(std::vector<std::vector<float>> parts) {
 std::string_view to_string(SplitCut cut) { return kCuts[static_cast<std::size_t>(cut)]; }
 std::string_view to_string(SplitOrder order) { return kOrders[static_cast<std::size_t>(order)]; }
 SplitCut find_split_cut(std::string_view name) {
-  return static_cast<SplitCut>(find_name("split_cut", kCuts, name));
+  return find_enumerator<SplitCut>(kCuts, "split_cut", name);
 }
 SplitOrder find_split_order(std::string_view name) {
-  return static_cast<SplitOrder>(find_name("split_order", kOrders, name));
+  return find_enumerator<SplitOrder>(kOrders, "split_order", name);
 }
 
 std::int64_t split_tile(const Product& product) {

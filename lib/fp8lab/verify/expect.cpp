@@ -12,6 +12,7 @@
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/core/random.hpp"
@@ -208,15 +209,6 @@ std::vector<ExpectedFault> judged(const std::map<std::string, FaultTrials>& faul
   return result;
 }
 
-template <std::size_t N>
-std::size_t find_name(std::string_view argument, const std::array<std::string_view, N>& names,
-                      std::string_view name) {
-  for (std::size_t i = 0; i < N; ++i)
-    if (names[i] == name) return i;
-  throw Error(argument, fmt::format("one of {}", fmt::join(names, ", ")),
-              fmt::format("'{}'", name));
-}
-
 class Trials {
  public:
   explicit Trials(const ExpectOptions& options) {
@@ -323,7 +315,7 @@ std::string_view to_string(Distribution distribution) {
 }
 
 Distribution find_distribution(std::string_view name) {
-  return static_cast<Distribution>(find_name("distribution", kDistributionNames, name));
+  return find_enumerator<Distribution>(kDistributionNames, "distribution", name);
 }
 
 Expectation expect_errors(const ExpectOptions& options) {
