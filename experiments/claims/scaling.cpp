@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ctime>
 #include <set>
 
 #include "claims/groups.hpp"
@@ -173,46 +172,24 @@ Measurement measure_s6(const ClaimContext& context) {
   return m;
 }
 
-/// Processor seconds of one quantization by `recipe`, after its warm-up: the median of five.
-double seconds_of(const Recipe& recipe, const FloatMatrix& x) {
-  Quantizer quantizer(recipe);
-  QuantizedTensor q;
-  std::vector<double> seconds;
-  for (int round = 0; round < 6; ++round) {
-    const std::clock_t start = std::clock();
-    quantizer.quantize_into(x, q, false, 1);
-    seconds.push_back(static_cast<double>(std::clock() - start) /
-                      static_cast<double>(CLOCKS_PER_SEC));
-  }
-  std::sort(seconds.begin() + 1, seconds.end());  // the first one got the memory
-  return seconds[3];
-}
-
 Measurement measure_s7(const ClaimContext& context) {
   constexpr std::int64_t kRows = 1024;
   const std::vector<float> small = normal({context.seed, "claims/reads"}, kRows * 1024, 1.0);
-  std::vector<float> large(16 * small.size());
-  for (std::size_t i = 0; i < large.size(); ++i) large[i] = small[i % small.size()];
   PageCountedTensor counted(small, std::size_t{1} << 20);
   Measurement m;
   double current = 0.0;
   double most_others = 0.0;
-  double delayed_seconds = 0.0;
   for (const char* name : {"te-delayed", "te-current", "te-blockwise", "te-mxfp8"}) {
     const Recipe& recipe = find_preset(name).activation;
     const double reads = counted.reads([&] {
       // A named target: what is counted is how the host's kernels read memory.
       Quantizer(recipe).quantize({counted.values(), kRows, 1024}, false, 1, current_target());
     });
-    const double seconds = seconds_of(recipe, {large, kRows, 16 * 1024});
-    if (delayed_seconds == 0.0) delayed_seconds = seconds;
     (std::string_view(name) == "te-current" ? current : most_others) =
         std::max(std::string_view(name) == "te-current" ? 0.0 : most_others, reads);
-    m.figure += fmt::format("{}{} reads {:.2f} times, {:.2f} bytes an element, {:.2f} of the time",
-                            m.figure.empty() ? "" : "; ", name, reads, 4.0 * reads + 1.0,
-                            seconds / delayed_seconds);
+    m.figure += fmt::format("{}{} reads {:.2f} times, {:.2f} bytes an element",
+                            m.figure.empty() ? "" : "; ", name, reads, 4.0 * reads + 1.0);
     m.values.push_back({fmt::format("reads_{}", name), "1", reads});
-    m.values.push_back({fmt::format("time_{}", name), "1", seconds / delayed_seconds});
   }
   if (current >= 1.9 && most_others <= 1.1) m.verdict = Verdict::holds;
   return m;
@@ -388,9 +365,8 @@ std::vector<Claim> scaling_claims() {
        "holds if the cached codes always equal fresh ones", measure_s6},
       {"S7", "FP8 guide, TransformerEngine guide",
        "current scaling reads the tensor twice, other recipes once",
-       "pages of a [1024, 1024] tensor that come from memory past a cache of 1 MiB; processor time "
-       "on "
-       "[1024, 16384], one thread, against te-delayed (time is no part of the verdict)",
+       "pages of a [1024, 1024] tensor that this library's kernels of the recipe read from memory "
+       "past a cache of 1 MiB",
        "holds if te-current reads twice and the others once", measure_s7},
       {"S8", "LLaMA-Factory page", "torchao's rowwise backend scales per tensor",
        "the recipe's scales of an [8, 64] tensor, each row 8 times the one before",

@@ -305,7 +305,7 @@ def test_scales(at):
         expect(2, *command, *e, *promotion, *scale(np.ones((1, 64), np.float32)),
                stderr=["[64] or [64, 1]", "torch's form"])
         expect(2, *command, *e, *promotion, *scale(np.full((64, 2), 127, np.uint8)),
-               stderr=["scale_a: expected floats, or E8M0 codes", "--scale-format e8m0fnu", "got u8"])
+               stderr=["scale_a: expected floats, or E8M0 or UE4M3 codes", "--scale-format e8m0fnu", "got u8"])
     expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(right), "-o", at / "d.npy")
     powers = np.exp2(rng.integers(-3, 3, (64, 2))).astype(np.float32)
     expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(powers), "-o", at / "d.npy")

@@ -217,7 +217,7 @@ def test_e8m0_scales_need_to_say_so():
     )
     raw = {"a_scales": fp8lab.Scales(codes, 1, 32), **how}
     np.testing.assert_array_equal(fp8lab.gemm(a, b, scale_format="e8m0fnu", **raw), d)
-    with pytest.raises(ValueError, match="a_scales: expected floats, or E8M0 codes .* uint8"):
+    with pytest.raises(ValueError, match="a_scales: expected floats, or E8M0 or UE4M3 codes .* uint8"):
         fp8lab.gemm(a, b, **raw)
     with pytest.raises(ValueError, match="scale_format: expected e8m0fnu"):
         fp8lab.gemm(a, b, scale_format="e5m2", **raw)

@@ -122,6 +122,13 @@ def test_vectors(tmp_path, ending):
     assert fp8lab.replay(theirs, "sm90.wgmma.e4m3").mismatches == 16
 
 
+def packed(codes, dtype):
+    """The bytes of codes in a file: the low bits of each, one after the other, the first lowest."""
+    width = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}.get(dtype, 8)
+    bits = np.unpackbits(np.asarray(codes).view(np.uint8).reshape(-1, 1), axis=1, bitorder="little")
+    return np.packbits(bits[:, :width], bitorder="little").tobytes()
+
+
 def test_quantize_and_cast(tmp_path):
     # BF16's numbers, which recipes of either input type take.
     x = np.random.default_rng(9).standard_normal((128, 256), np.float32)
@@ -133,9 +140,14 @@ def test_quantize_and_cast(tmp_path):
         out = tmp_path / "q.safetensors"
         tool(0, "quantize", tmp_path / "x.npy", "--recipe", name, "-o", out)
         tensors, q = safetensors(out), fp8lab.quantize(x, name)
-        assert tensors["x"][1] == q.codes.tobytes(), name
+        assert tensors["x"][1] == packed(q.codes, tensors["x"][0]["dtype"]), name
         assert tensors["x.scale"][1] == q.scales.tobytes(), name
-        assert tensors["x.scale_inv"][1] == q.inverse_scales.tobytes(), name
+        second = np.float32(q.tensor_inverse_scale)
+        assert tensors["x.scale_inv"][1] == (q.inverse_scales * second).tobytes(), name
+        if "x.tensor_scale_inv" in tensors:
+            assert tensors["x.tensor_scale_inv"][1] == second.tobytes() and second != 1.0, name
+            levels = q.inverse_scales.astype(ml_dtypes.float8_e4m3fn)
+            assert tensors["x.scale_inv_ue4m3"][1] == levels.tobytes(), name
         if q.e8m0 is not None:
             assert tensors["x.scale_inv_e8m0"][1] == q.e8m0.tobytes(), name
     values = x.reshape(-1)[:200] * np.float32(200)
