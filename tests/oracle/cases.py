@@ -221,7 +221,8 @@ class Drawer:
         e = self.top_exponent(10)
         count = self.rng.choice([1, 2, self.step // 2])
         pairs = [self.product(e - self.rng.randrange(3), self.sign()) for _ in range(count)]
-        sign_bit = [1 << 4 * FORMATS[name].digits - 1 if name != "e2m1" else 8 for name in self.names]
+        narrow = {"e2m1": 0x8, "e2m3": 0x20, "e3m2": 0x20}
+        sign_bit = [narrow.get(name, 1 << 4 * FORMATS[name].digits - 1) for name in self.names]
         with_c = self.rng.random() < 0.4
         if with_c and self.sign():
             negative = self.sign()

@@ -103,8 +103,10 @@ const std::vector<Format>& value_formats() {
 std::string describe() {
   const auto stepwise =
       kept(std::vector(instruction_models().begin(), instruction_models().end()), adds_stepwise);
+  // The outlier's picture casts to FP8 formats under the recipe's scales.
   const auto current = kept(std::vector(presets().begin(), presets().end()), [](const Preset& p) {
-    return p.activation.source == ScaleSource::current;
+    return p.activation.source == ScaleSource::current &&
+           format(p.activation.format).code_bits() == 8;
   });
   return JsonObject()
       .raw("formats", json_array(value_formats(), describe_format))
