@@ -48,7 +48,7 @@ struct Settings {
   }
 };
 
-constexpr std::array<std::string_view, 4> kDistributions{"uniform", "normal", "log-normal",
+constexpr std::array<std::string_view, 4> kDistributions{"uniform", "normal", "log_normal",
                                                          "outliers"};
 constexpr std::array<std::string_view, 2> kOperands{"bf16", "f32"};
 constexpr std::array<std::string_view, 2> kScalings{"tensor", "row"};
@@ -67,7 +67,7 @@ std::vector<Chip> chips_of(const Settings& s) {
 std::vector<float> draw(const Settings& s, std::string_view distribution,
                         const RandomStream& random, std::size_t rows, std::size_t k, bool is_a) {
   if (distribution == "uniform") return uniform(random, rows * k, 0.0, 1.0);
-  if (distribution == "log-normal") return log_normal(random, rows * k, s.decades);
+  if (distribution == "log_normal") return log_normal(random, rows * k, s.decades);
   if (distribution == "outliers" && is_a)
     return outlier_channels(random,
                             {.rows = rows,
