@@ -86,6 +86,7 @@ const std::vector<Small>& small_forms() {
       {"sweep-efficiency", {"points=200", "ranks=1,4", "mean_seconds=1", "in_hand=2"}},
       {"train", with_model({"variants=bf16,te-current", "seeds=1", "ladders=underflow",
                             "underflow_log2=-8", "samples=1", "outlier_channels=2"})},
+      {"vendors", {"k=64,256", "rows=2", "columns=2", "repeats=1"}},
       {"walkthrough", {"curve_points=10"}},
   };
   return kForms;
