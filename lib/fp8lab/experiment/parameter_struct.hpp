@@ -71,7 +71,8 @@ Struct read_parameters(const Parameters& parameters) {
   };
   std::apply([&](const auto&... fields) { (read_field(fields), ...); }, Struct::fields());
   if (read == parameters.values().size()) return result;
-  for (const auto& [key, value] : parameters.values()) {
+  for (const auto& entry : parameters.values()) {
+    const std::string& key = entry.first;
     const auto is_key = [&](const auto&... fields) { return ((fields.name == key) || ...); };
     require(std::apply(is_key, Struct::fields()), "default.toml: " + key,
             "a parameter that the experiment reads", "one that it does not");

@@ -185,9 +185,10 @@ struct FaultTrials {
 std::vector<ExpectedFault> judged(const std::map<std::string, FaultTrials>& faults,
                                   const ExpectedGate& gate, std::size_t reference) {
   std::vector<ExpectedFault> result;
-  for (const auto& [name, trials] : faults) {
+  for (const auto& entry : faults) {
+    const FaultTrials& trials = entry.second;
     ExpectedFault fault;
-    fault.name = name;
+    fault.name = entry.first;
     fault.text = trials.text;
     std::vector<double> sizes = trials.sizes;
     std::sort(sizes.begin(), sizes.end());
