@@ -20,6 +20,7 @@ RECIPES = [
     for name in fp8lab.linear_recipes()
     if fp8lab.linear_recipe(name).activation.source not in CALIBRATED
 ]
+TWO_LEVELS = [name for name in RECIPES if "nvfp4" in name]
 
 
 def linear(recipe, out=128, k=256, bias=False, seed=3, **options):
@@ -39,7 +40,16 @@ def step(layer, x, dy):
     return y.detach(), x.grad, layer.weight.grad
 
 
-@pytest.mark.parametrize("name", RECIPES)
+def test_scales_of_two_levels_are_refused():
+    x = log_normal(128, 256)
+    for name in TWO_LEVELS:
+        with pytest.raises(ValueError, match="recipe: expected one with one level of scales, .* got .*nvfp4"):
+            linear(name)(x)
+    with pytest.raises(ValueError, match="recipe: expected one that gives FP8 codes, got e2m1"):
+        fp8lab.torch.quantize(x, "mxfp4")
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in TWO_LEVELS])
 def test_steps_have_the_bits_of_the_library_s_own_layer(name):
     layer = linear(name)
     own = _core.LinearLayer(fp8lab.linear_recipe(name)._core())
