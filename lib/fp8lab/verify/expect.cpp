@@ -12,8 +12,8 @@
 
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/names.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/threads.hpp"
