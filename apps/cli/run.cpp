@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
@@ -194,7 +193,6 @@ int run_jobs(const Options& options, const Part& part) {
   require(!options.mpi || over_mpi, "mpi", fmt::format("{} alone", over_mpi_names()),
           fmt::format("{} experiments, the first {}", jobs.size(), jobs.front().experiment->name));
   if (part.speaks) make_writable_folder(options.out);
-  omp_set_num_threads(options.threads);
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const Job& job : jobs) {
     const WrittenRun done = run_one(options, part, job);

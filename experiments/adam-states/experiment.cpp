@@ -118,7 +118,9 @@ Table memory_table(const Setup& s) {
       {"x", {static_cast<std::int64_t>(values.size())}, values}};
   const std::vector<std::span<const float>> gradients{values};
   for (const OptimizerPreset& preset : optimizer_presets()) {
-    AdamW optimizer(preset.options, parameters);
+    AdamWOptions one_thread = preset.options;
+    one_thread.threads = 1;
+    AdamW optimizer(one_thread, parameters);
     optimizer.step(gradients, 0.0);
     const OptimizerMemory m = optimizer.memory();
     const auto each = [&](std::size_t bytes) {

@@ -182,13 +182,13 @@ Measurement measure_a3(const ClaimContext&) {
 Measurement measure_a4(const ClaimContext& context) {
   const std::vector<float> g = log_normal({context.seed, "claims/mu"}, 16384, 6.0);
   const Recipe recipe{.rule = ScaleRule::torchao};
-  const QuantizedTensor plain = quantize(recipe, {g, 1, 16384});
+  const QuantizedTensor plain = quantize(recipe, {g, 1, 16384}, false, 1);
   Measurement m;
   double worst = 0.0;
   for (const double mu : {0x1p-10, 0.37, 3.0, 0x1p10}) {
     std::vector<float> scaled(g);
     for (float& value : scaled) value *= static_cast<float>(mu);
-    const QuantizedTensor q = quantize(recipe, {scaled, 1, 16384});
+    const QuantizedTensor q = quantize(recipe, {scaled, 1, 16384}, false, 1);
     double different = 0.0;
     for (std::size_t i = 0; i < g.size(); ++i)
       different += q.codes[i] != plain.codes[i] ? 1.0 : 0.0;

@@ -54,6 +54,7 @@ double first_update_ratio() {
   listing.step(one);
   AdamWOptions options;
   options.weight_decay = 0.0;
+  options.threads = 1;
   const std::vector<Parameter> parameters{{"x", {1}, start}};
   AdamW adam(options, parameters);
   const std::vector<std::span<const float>> gradients{one};

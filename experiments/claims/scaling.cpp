@@ -198,7 +198,8 @@ Measurement measure_s7(const ClaimContext& context) {
 Measurement measure_s8(const ClaimContext& context) {
   std::vector<float> x = normal({context.seed, "claims/rowwise"}, 8 * 64, 1.0);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], 3 * static_cast<int>(i / 64));
-  const QuantizedTensor q = quantize(find_preset("torchao-rowwise").activation, {x, 8, 64});
+  const QuantizedTensor q =
+      quantize(find_preset("torchao-rowwise").activation, {x, 8, 64}, false, 1);
   const std::set<float> distinct(q.scales.begin(), q.scales.end());
   const auto scales = static_cast<double>(q.scales.size());
   return {fmt::format("{} scales for 8 rows, {} of them distinct", scales, distinct.size()),
@@ -259,8 +260,8 @@ Measurement measure_s9(const ClaimContext& context) {
 /// dx = dy w by a recipe's gradient and weight, on Hopper, against FP64.
 double backward_error(const Preset& preset, const std::string& model, const FloatMatrix& dy,
                       const FloatMatrix& wt) {
-  const QuantizedTensor a = quantize(preset.gradient, dy);
-  const QuantizedTensor b = quantize(preset.weight, wt);
+  const QuantizedTensor a = quantize(preset.gradient, dy, false, 1);
+  const QuantizedTensor b = quantize(preset.weight, wt, false, 1);
   GemmProblem problem;
   problem.model = find_instruction_model(model).accumulator;
   problem.a = a.matrix();
@@ -296,7 +297,7 @@ Measurement measure_s10(const ClaimContext& context) {
   const std::vector<float> w = normal({context.seed, "claims/weights"}, 128 * 256, 0.02);
   const FloatMatrix dy{g, 128, 256};
   const FloatMatrix wt{w, 128, 256};
-  const FormatId used = quantize(preset.gradient, dy).format;
+  const FormatId used = quantize(preset.gradient, dy, false, 1).format;
   const double fine = backward_error(preset, "sm90.wgmma.e4m3", dy, wt);
   const double e5m2_tensor =
       backward_error(find_preset("te-current"), "sm90.wgmma.e5m2.e4m3", dy, wt);

@@ -105,7 +105,7 @@ void measure(const Setup& s, Point& p) {
   Quantizer quantizer(preset.activation);
   for (std::int64_t batch = 0; batch < p.calibration; ++batch)
     quantizer.observe(
-        {s.calibration[static_cast<std::size_t>(batch)], s.shape.tokens, s.shape.inputs});
+        {s.calibration[static_cast<std::size_t>(batch)], s.shape.tokens, s.shape.inputs}, 1);
   // Weights have a scale a channel in all cases, so that activations alone differ.
   const QuantizedTensor w = quantize(find_preset("inference-static").weight,
                                      {s.w, s.shape.outputs, s.shape.inputs}, false, 1);

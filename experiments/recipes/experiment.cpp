@@ -123,7 +123,7 @@ Outcome measure(const Recipe& recipe, const Subject& subject) {
   try {
     if (recipe.source != ScaleSource::current)
       for (const std::vector<float>& step : subject.past)
-        quantizer.observe({step, subject.rows, subject.columns});
+        quantizer.observe({step, subject.rows, subject.columns}, 1);
     const QuantizedTensor q = quantizer.quantize(subject.matrix(), false, 1);
     outcome.statistics = quantization_statistics(subject.matrix(), q);
     outcome.small_half_relative_l2 = small_half_error(subject.values, dequantize(q));
@@ -157,7 +157,7 @@ std::vector<double> count_reads(const RunContext& context, const Setup& s) {
     const Recipe& recipe = preset->recipe(s.role);
     Quantizer quantizer(recipe);
     if (recipe.source != ScaleSource::current)
-      for (std::int64_t step = 0; step <= recipe.window; ++step) quantizer.observe(first);
+      for (std::int64_t step = 0; step <= recipe.window; ++step) quantizer.observe(first, 1);
     reads.push_back(counted.reads([&] {
       // A named target: what is counted is how the host's kernels read memory.
       quantizer.quantize({counted.values(), rows, columns}, false, 1, current_target());

@@ -176,13 +176,13 @@ TileScale Quantizer::calibrated_scale() const {
   return tile_scale(scale_options(recipe_), *calibrated_amax_);
 }
 
-void Quantizer::observe(const FloatMatrix& x) {
+void Quantizer::observe(const FloatMatrix& x, int threads) {
   const FloatEnvironment environment;
   validate(recipe_, x);
   require(recipe_.source != ScaleSource::current, "recipe",
           "a recipe whose scale comes from earlier tensors (delayed, windowed or static)",
           "a recipe that uses only the current tensor");
-  const float largest = whole_amax(x.values, delayed_.has_value(), execution_of(0, {}));
+  const float largest = whole_amax(x.values, delayed_.has_value(), execution_of(threads, {}));
   if (delayed_) delayed_->record(largest);
   if (ms_amp_) (void)ms_amp_->scale_for(largest);
   if (delayed_ || ms_amp_) return take_step();

@@ -107,8 +107,8 @@ class Quantizer {
   /// Shows the tensor to the recipe without casting it: a calibration batch of
   /// a static recipe, an earlier step of a delayed one. Throws `Error` for a
   /// recipe that looks at the current tensor only, and for NaN or Inf in a
-  /// calibration batch.
-  void observe(const FloatMatrix& x);
+  /// calibration batch. `threads` 0: all.
+  void observe(const FloatMatrix& x, int threads = 0);
 
   /// Quantizes `x`, and lets a delayed or windowed recipe take its step. A
   /// matrix without elements gives no codes. `threads` 0: all; `target` unset:
