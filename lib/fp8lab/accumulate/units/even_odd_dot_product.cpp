@@ -20,29 +20,8 @@ FirstStage sum_of_groups(const AccumulatorModel& model, const FirstStage& even,
   return both;
 }
 
-float step(const AccumulatorModel& model, std::span<const Unpacked> a, std::span<const Unpacked> b,
-           float c) {
-  Specials specials;
-  specials.note_value(unpack_float(c));
-  specials.note_products(a, b);
-  if (specials.any()) return specials.result();
-  if (all_negative_zeros(a, b, c)) return -0.0F;
-  ProductSum even(model);
-  ProductSum odd(model);
-  for (std::size_t i = 0; i < a.size(); ++i) (i % 2 == 0 ? even : odd).add(product(a[i], b[i]));
-  return add_second_stage(model, sum_of_groups(model, even.sum(), odd.sum()), c, true);
-}
-
-class EvenOddDotProduct final : public AccumulatorUnit {
+class EvenOddDotProduct final : public TwoStageUnit {
  public:
-  [[nodiscard]] std::vector<std::string_view> parameters(
-      const AccumulatorModel& /*model*/) const override {
-    return two_stage_parameters();
-  }
-  [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override {
-    return two_stage_traits(model, Arithmetic::even_odd);
-  }
-  void validate(const AccumulatorModel& model) const override { validate_two_stage(model); }
   [[nodiscard]] bool takes(const Format& operand) const override {
     return operand.storage_bits == 8 && operand.has_sign;
   }
@@ -50,18 +29,19 @@ class EvenOddDotProduct final : public AccumulatorUnit {
     return "a format of at most 8 bits (even_odd_dot_product)";
   }
 
-  [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
-                                  std::span<const Unpacked> b, const BlockScales& /*scales*/,
-                                  float c) const override {
-    for_steps(model, a, [&](auto part) {
-      const auto first = static_cast<std::size_t>(part.data() - a.data());
-      c = step(model, part, b.subspan(first, part.size()), c);
-    });
-    return c;
-  }
-  void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
-             BoundedSum& sum) const override {
-    bound_two_stage(model, terms, sum);
+ private:
+  [[nodiscard]] Arithmetic arithmetic() const override { return Arithmetic::even_odd; }
+  [[nodiscard]] float step(const AccumulatorModel& model, std::span<const Unpacked> a,
+                           std::span<const Unpacked> b, float c) const override {
+    Specials specials;
+    specials.note_value(unpack_float(c));
+    specials.note_products(a, b);
+    if (specials.any()) return specials.result();
+    if (all_negative_zeros(a, b, c)) return -0.0F;
+    ProductSum even(model);
+    ProductSum odd(model);
+    for (std::size_t i = 0; i < a.size(); ++i) (i % 2 == 0 ? even : odd).add(product(a[i], b[i]));
+    return add_second_stage(model, sum_of_groups(model, even.sum(), odd.sum()), c, true);
   }
 };
 

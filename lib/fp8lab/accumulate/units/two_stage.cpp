@@ -69,7 +69,7 @@ bool passes_binary32(const Term& product) {
          128;
 }
 
-void validate_two_stage(const AccumulatorModel& m) {
+void TwoStageUnit::validate(const AccumulatorModel& m) const {
   const auto check = [](std::string_view field, int value, int low, int high) {
     require(value >= low && value <= high, field, fmt::format("{} .. {}", low, high),
             fmt::format("{}", value));
@@ -78,12 +78,12 @@ void validate_two_stage(const AccumulatorModel& m) {
   check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 40);
 }
 
-std::vector<std::string_view> two_stage_parameters() {
+std::vector<std::string_view> TwoStageUnit::parameters(const AccumulatorModel& /*model*/) const {
   return {"terms", "alignment_fraction_bits", "second_stage_fraction_bits"};
 }
 
-UnitTraits two_stage_traits(const AccumulatorModel& model, Arithmetic arithmetic) {
-  return {.arithmetic = arithmetic,
+UnitTraits TwoStageUnit::traits(const AccumulatorModel& model) const {
+  return {.arithmetic = arithmetic(),
           .has_steps = true,
           .aligns = true,
           .rounds_sums = true,
@@ -91,12 +91,22 @@ UnitTraits two_stage_traits(const AccumulatorModel& model, Arithmetic arithmetic
           .has_second_stage = true};
 }
 
-void bound_two_stage(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
-                     BoundedSum& sum) {
-  for_steps(model, terms, [&](auto step) {
-    Alignment alignment = bounded_alignment(step, sum);
+float TwoStageUnit::dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
+                                std::span<const Unpacked> b, const BlockScales& /*scales*/,
+                                float c) const {
+  for_steps(model, a, [&](auto part) {
+    const auto first = static_cast<std::size_t>(part.data() - a.data());
+    c = step(model, part, b.subspan(first, part.size()), c);
+  });
+  return c;
+}
+
+void TwoStageUnit::bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+                         BoundedSum& sum) const {
+  for_steps(model, terms, [&](auto part) {
+    Alignment alignment = bounded_alignment(part, sum);
     alignment.largest = std::max(alignment.largest, kSmallestExponentOfC);
-    const double magnitude = sum.add_exactly(step);
+    const double magnitude = sum.add_exactly(part);
     // Each product is truncated; two sums of them and c lose up to one unit each, and the last
     // rounding down is finer than the one to nearest after it.
     sum.error +=

@@ -41,10 +41,24 @@ float add_second_stage(const AccumulatorModel& model, const FirstStage& products
 /// Whether a product counts as infinite: |p| >= 2^128.
 bool passes_binary32(const Term& product);
 
-void validate_two_stage(const AccumulatorModel& model);
-std::vector<std::string_view> two_stage_parameters();
-UnitTraits two_stage_traits(const AccumulatorModel& model, Arithmetic arithmetic);
-void bound_two_stage(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
-                     BoundedSum& sum);
+/// A unit whose steps each end in `add_second_stage`.
+class TwoStageUnit : public AccumulatorUnit {
+ public:
+  [[nodiscard]] std::vector<std::string_view> parameters(
+      const AccumulatorModel& model) const override;
+  [[nodiscard]] UnitTraits traits(const AccumulatorModel& model) const override;
+  void validate(const AccumulatorModel& model) const override;
+  [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
+                                  std::span<const Unpacked> b, const BlockScales& scales,
+                                  float c) const override;
+  void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
+             BoundedSum& sum) const override;
+
+ private:
+  [[nodiscard]] virtual Arithmetic arithmetic() const = 0;
+  /// One instruction: c and the products of at most `model.terms` elements.
+  [[nodiscard]] virtual float step(const AccumulatorModel& model, std::span<const Unpacked> a,
+                                   std::span<const Unpacked> b, float c) const = 0;
+};
 
 }  // namespace fp8lab::accumulate_detail
