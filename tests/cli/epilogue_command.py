@@ -5,11 +5,12 @@ Usage: epilogue_command.py PATH_OF_FP8LAB
 
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from fractions import Fraction
 from pathlib import Path
+
+from checking import check, expect, finish
 
 try:
     import ml_dtypes
@@ -17,24 +18,6 @@ try:
 except ImportError:
     print("skipped: no numpy or ml_dtypes")
     sys.exit(77)
-
-TOOL = sys.argv[1]
-failures = 0
-
-
-def check(what, condition, seen=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED: {what}\n{seen}")
-
-
-def expect(code, *arguments, stdout=(), stderr=()):
-    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
-    missing = [p for p in stdout if p not in done.stdout] + [p for p in stderr if p not in done.stderr]
-    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}, expected {code}; missing {missing}",
-          done.returncode == code and not missing, done.stdout + done.stderr)
-    return done
 
 
 def nearest(x):
@@ -163,5 +146,4 @@ def test_refusals(at):
 for test in (test_linear_steps, test_curves, test_calls, test_refusals):
     with tempfile.TemporaryDirectory() as folder:
         test(Path(folder))
-print("failed" if failures else "all passed")
-sys.exit(1 if failures else 0)
+finish("gemm with epilogues")

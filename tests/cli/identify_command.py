@@ -4,10 +4,11 @@ Usage: identify_command.py PATH_OF_FP8LAB
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from checking import check, expect, finish
 
 try:
     import ml_dtypes
@@ -15,24 +16,6 @@ try:
 except ImportError:
     print("skipped: no numpy or ml_dtypes")
     sys.exit(77)
-
-TOOL = sys.argv[1]
-failures = 0
-
-
-def check(what, condition, seen=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED: {what}\n{seen}")
-
-
-def expect(code, *arguments, stdout=(), stderr=()):
-    done = subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
-    missing = [p for p in stdout if p not in done.stdout] + [p for p in stderr if p not in done.stderr]
-    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}, expected {code}; missing {missing}",
-          done.returncode == code and not missing, done.stdout + done.stderr)
-    return done
 
 
 def codes(x):
@@ -134,8 +117,7 @@ def main():
     for test in (test_identify, test_vectors, test_attn):
         with tempfile.TemporaryDirectory() as folder:
             test(Path(folder))
-    print("identify, vectors and attn:", "all as expected" if failures == 0 else f"{failures} failures")
-    return 1 if failures else 0
+    finish("identify, vectors and attn")
 
 
-sys.exit(main())
+main()

@@ -9,25 +9,12 @@ import random
 import resource
 import shutil
 import struct
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-TOOL = sys.argv[1]
+from checking import TOOL, check, finish, run
+
 NOBODY = 65534
-failures = 0
-
-
-def check(what, condition, seen):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED: {what}\n  saw: {seen}")
-
-
-def run(*arguments, tool=TOOL, **options):
-    return subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
 
 
 def refused(arguments, *parts, **options):
@@ -175,5 +162,4 @@ with tempfile.TemporaryDirectory() as name:
     test_parameters(root)
     test_attention(root)
     test_train()
-print(f"{failures} failures")
-sys.exit(1 if failures else 0)
+finish("limits")

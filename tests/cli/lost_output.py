@@ -9,26 +9,12 @@ import signal
 import stat
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
-TOOL = sys.argv[1]
-failures = 0
-
-
-def check(what, condition, seen=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED: {what}\n  saw: {seen}")
-
-
-def run(*arguments, **options):
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "timeout": 60, **options}
-    return subprocess.run([TOOL, *map(str, arguments)], **options)
+from checking import TOOL, check, finish, run
 
 
 def npy(rows, columns, values, dtype="<f4", code="f"):
@@ -290,9 +276,7 @@ def main():
                  test_signals, test_damaged_results):
         with tempfile.TemporaryDirectory() as folder:
             test(Path(folder))
-    print("lost output:", "all as expected" if failures == 0 else f"{failures} failures")
-    return 1 if failures else 0
+    finish("lost output")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main()

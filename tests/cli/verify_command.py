@@ -10,34 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from checking import TOOL, check, expect, finish, run
+
 try:
     import ml_dtypes
     import numpy as np
 except ImportError:
     print("skipped: no numpy or ml_dtypes")
     sys.exit(77)
-
-TOOL = sys.argv[1]
-failures = 0
-
-
-def run(*arguments):
-    return subprocess.run([TOOL, *map(str, arguments)], capture_output=True, text=True)
-
-
-def check(what, condition, seen=""):
-    global failures
-    if not condition:
-        failures += 1
-        print(f"FAILED: {what}\n{seen}")
-
-
-def expect(code, *arguments, stdout=(), stderr=()):
-    done = run(*arguments)
-    missing = [p for p in stdout if p not in done.stdout] + [p for p in stderr if p not in done.stderr]
-    check(f"{' '.join(map(str, arguments))}: exit {done.returncode}, expected {code}; missing {missing}",
-          done.returncode == code and not missing, done.stdout + done.stderr)
-    return done
 
 
 def e4m3(x):
@@ -545,8 +525,7 @@ def main():
                  test_casts, test_fnuz, test_power, test_memory):
         with tempfile.TemporaryDirectory() as folder:
             test(Folder(folder))
-    print("gemm and verify:", "all as expected" if failures == 0 else f"{failures} failures")
-    return 1 if failures else 0
+    finish("gemm and verify")
 
 
-sys.exit(main())
+main()
