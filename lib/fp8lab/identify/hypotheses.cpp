@@ -1,11 +1,12 @@
 #include "fp8lab/identify/hypotheses.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/gemm/scaling.hpp"
-#include "fp8lab/product/variants.hpp"
+#include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
@@ -53,12 +54,38 @@ std::vector<CPlacement> places_of_c(const GemmProblem& p, std::int64_t interval)
   return possible_c_placements(promoted);
 }
 
-std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byte> codes) {
-  const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
-  std::vector<std::uint32_t> result(codes.size() / width);
-  for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] = canonical_code(id, code_at(id, codes, i));
+/// Whether scales come after sums that do not depend on them.
+bool scaled_after_sum(const GemmProblem& p) { return scaled_as_a_whole(p) && !applies_scales(p); }
+
+/// Whether a code, without its sign but of FNUZ formats, is NaN.
+bool is_nan(const Format& f, std::uint32_t code) {
+  if (f.specials == SpecialValues::fnuz) return code == f.sign_mask();
+  const std::uint32_t magnitude = code & f.magnitude_mask();
+  return f.has_infinity() ? magnitude > f.infinity_code() : magnitude > f.max_finite_code();
+}
+
+template <typename Code>
+std::vector<std::uint32_t> canonical_words_of(FormatId id, std::span<const std::byte> codes) {
+  const Format f = format(id);
+  const std::uint32_t nan = nan_code(id);
+  std::vector<std::uint32_t> result(codes.size() / sizeof(Code));
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    Code code = 0;
+    std::memcpy(&code, codes.data() + i * sizeof(Code), sizeof(Code));
+    result[i] = is_nan(f, code) ? nan : code;
+  }
   return result;
+}
+
+std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byte> codes) {
+  switch (format(id).storage_bits) {
+    case 8:
+      return canonical_words_of<std::uint8_t>(id, codes);
+    case 16:
+      return canonical_words_of<std::uint16_t>(id, codes);
+    default:
+      return canonical_words_of<std::uint32_t>(id, codes);
+  }
 }
 
 }  // namespace
@@ -112,7 +139,7 @@ std::uint32_t nan_code(FormatId id) {
 }
 
 std::uint32_t canonical_code(FormatId id, std::uint32_t code) {
-  return unpack(format(id), code).value_class == ValueClass::nan ? nan_code(id) : code;
+  return is_nan(format(id), code) ? nan_code(id) : code;
 }
 
 std::vector<std::uint32_t> round_output(std::span<const float> d, const OutputRounding& rounding) {
@@ -151,16 +178,46 @@ std::vector<Accumulation> accumulations(const GemmProblem& p,
   return result;
 }
 
-std::vector<float> compute(const Product& product, const Accumulation& accumulation,
-                           std::span<const NamedAccumulator> accumulators, int threads) {
+Product product_under(const Product& product, const Accumulation& accumulation,
+                      std::span<const NamedAccumulator> accumulators) {
   Product changed = product;
   changed.problem = under(product.problem, accumulators[accumulation.accumulator].accumulator);
   changed.problem.promotion_interval = accumulation.promotion_interval;
   changed.problem.scale_order = accumulation.scale_order;
   changed.problem.c_enters = accumulation.c_enters;
   changed.split = {};
-  if (accumulation.split_k == 1) return compute(changed, threads);
-  return compute_split_k(changed, accumulation.split_k).value();
+  return changed;
+}
+
+bool share_sums(const Product& product, std::span<const NamedAccumulator> accumulators,
+                const Accumulation& one, const Accumulation& other) {
+  Accumulation same = other;
+  same.scale_order = one.scale_order;
+  return same == one && scaled_after_sum(product_under(product, one, accumulators).problem);
+}
+
+std::vector<float> sums_of(const Product& product, const Accumulation& accumulation,
+                           std::span<const NamedAccumulator> accumulators, int threads) {
+  Product changed = product_under(product, accumulation, accumulators);
+  changed.split.parts = accumulation.split_k;
+  if (accumulation.split_k > 1) changed.split.tile = split_tile(changed);
+  if (scaled_after_sum(changed.problem)) {
+    drop_scales(changed);
+    if (enters_at(changed.problem, CPlacement::epilogue)) {
+      changed.problem.c = nullptr;
+      changed.problem.c_enters = CPlacement::unnamed;
+    }
+  }
+  return compute_sums(changed, threads);
+}
+
+std::vector<float> result_of(const Product& product, const Accumulation& accumulation,
+                             std::span<const NamedAccumulator> accumulators,
+                             std::span<const float> sums) {
+  const GemmProblem problem = product_under(product, accumulation, accumulators).problem;
+  std::vector<float> result(sums.begin(), sums.end());
+  if (scaled_after_sum(problem)) scale_sums(problem, result);
+  return finish(product, std::move(result));
 }
 
 }  // namespace fp8lab

@@ -50,6 +50,8 @@ struct Accumulation {
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
   int split_k = 1;
   CPlacement c_enters = CPlacement::unnamed;  ///< where there is a C
+
+  friend bool operator==(const Accumulation&, const Accumulation&) = default;
 };
 
 /// Every way to accumulate the problem's operands: promotion never, or every 16, 32 ...
@@ -59,8 +61,22 @@ struct Accumulation {
 std::vector<Accumulation> accumulations(const GemmProblem& problem,
                                         std::span<const NamedAccumulator> accumulators);
 
-/// The FP32 result of one of them.
-std::vector<float> compute(const Product& product, const Accumulation& accumulation,
+/// The product as one of them computes it, K whole.
+Product product_under(const Product& product, const Accumulation& accumulation,
+                      std::span<const NamedAccumulator> accumulators);
+
+/// Whether two of them have the same sums over K: they differ in nothing but the order in which
+/// scales of the whole sum, which come after it, are applied.
+bool share_sums(const Product& product, std::span<const NamedAccumulator> accumulators,
+                const Accumulation& one, const Accumulation& other);
+
+/// The FP32 sums over K of one of them, before scales of the whole sum and what follows them.
+std::vector<float> sums_of(const Product& product, const Accumulation& accumulation,
                            std::span<const NamedAccumulator> accumulators, int threads);
+
+/// Its FP32 result, made of its sums.
+std::vector<float> result_of(const Product& product, const Accumulation& accumulation,
+                             std::span<const NamedAccumulator> accumulators,
+                             std::span<const float> sums);
 
 }  // namespace fp8lab

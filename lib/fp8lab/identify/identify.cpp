@@ -72,8 +72,8 @@ class Search {
     return canonical_code(result_.output, code_at(result_.output, got_, index));
   }
 
-  /// Computes every hypothesis that is alive on the sample. One accumulation serves
-  /// all roundings of its result, which stand together.
+  /// Computes every hypothesis that is alive on the sample. Hypotheses with the same sums over K,
+  /// which serve them all, stand together.
   void judge_sample() {
     const Product sampled = take(product_, sample_);
     got_codes_.clear();
@@ -82,7 +82,8 @@ class Search {
         got_codes_.push_back(got_at(static_cast<std::size_t>(row * result_.columns + column)));
     std::vector<std::size_t> begins;
     for (std::size_t i = 0; i < alive_.size(); ++i)
-      if (i == 0 || alive_[i].accumulation != alive_[i - 1].accumulation) begins.push_back(i);
+      if (i == 0 || !have_equal_sums(alive_[i - 1], alive_[i])) begins.push_back(i);
+    result_.sums += begins.size() * sampled.sum_count();
     FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)
     for (std::size_t i = 0; i < begins.size(); ++i)
@@ -93,11 +94,20 @@ class Search {
     error.rethrow();
   }
 
+  [[nodiscard]] bool have_equal_sums(const Hypothesis& one, const Hypothesis& other) const {
+    return one.accumulation == other.accumulation ||
+           share_sums(product_, accumulators_, accumulations_[one.accumulation],
+                      accumulations_[other.accumulation]);
+  }
+
   void judge(const Product& sampled, std::size_t begin, std::size_t end) {
-    const Accumulation& accumulation = accumulations_[alive_[begin].accumulation];
-    const std::vector<float> d = compute(sampled, accumulation, accumulators_, 1);
+    const std::vector<float> sums =
+        sums_of(sampled, accumulations_[alive_[begin].accumulation], accumulators_, 1);
+    std::vector<float> d;
     for (std::size_t i = begin; i < end; ++i) {
       Hypothesis& one = alive_[i];
+      if (i == begin || one.accumulation != alive_[i - 1].accumulation)
+        d = result_of(sampled, accumulations_[one.accumulation], accumulators_, sums);
       one.codes = round_output(d, roundings_[one.rounding]);
       one.matches = 0;
       for (std::size_t j = 0; j < one.codes.size(); ++j)
@@ -163,12 +173,11 @@ class Search {
     }
   }
 
-  [[nodiscard]] std::uint64_t matches_whole(const Hypothesis& one) const {
-    const std::vector<float> d =
-        compute(product_, accumulations_[one.accumulation], accumulators_, threads_);
+  [[nodiscard]] std::uint64_t matches_whole(const Hypothesis& one, std::span<const float> d,
+                                            std::span<const std::uint32_t> got) const {
     const std::vector<std::uint32_t> codes = round_output(d, roundings_[one.rounding]);
     std::uint64_t count = 0;
-    for (std::size_t i = 0; i < codes.size(); ++i) count += codes[i] == got_at(i) ? 1 : 0;
+    for (std::size_t i = 0; i < codes.size(); ++i) count += codes[i] == got[i] ? 1 : 0;
     return count;
   }
 
@@ -180,9 +189,20 @@ class Search {
     const std::size_t computed = std::min(members.size(), kMostWhole);
     std::vector<ExplanationClass> whole(1);
     whole.front() = {{}, product_.size(), product_.size()};
+    std::vector<std::uint32_t> got(product_.size());
+    for (std::size_t i = 0; i < got.size(); ++i) got[i] = got_at(i);
+    std::vector<float> sums;
+    std::vector<float> d;
     for (std::size_t i = 0; i < computed; ++i) {
       const Hypothesis& one = alive_[members[i]];
-      const std::uint64_t matches = matches_whole(one);
+      const Accumulation& accumulation = accumulations_[one.accumulation];
+      if (i == 0 || !have_equal_sums(alive_[members[i - 1]], one)) {
+        sums = sums_of(product_, accumulation, accumulators_, threads_);
+        result_.sums += product_.sum_count();
+      }
+      if (i == 0 || one.accumulation != alive_[members[i - 1]].accumulation)
+        d = result_of(product_, accumulation, accumulators_, sums);
+      const std::uint64_t matches = matches_whole(one, d, got);
       if (matches == product_.size())
         whole.front().members.push_back(explanation_of(one));
       else

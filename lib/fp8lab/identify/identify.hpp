@@ -57,6 +57,7 @@ struct Identification {
   bool scaled = false;       ///< scale orders were tried
   std::uint64_t tried = 0;   ///< hypotheses
   std::uint64_t beyond = 0;  ///< hypotheses right on the sample that were not computed whole
+  std::uint64_t sums = 0;    ///< sums over K that the search has computed: what it cost
   std::vector<ExplanationClass> ranking;      ///< best first, only the last survivors
   std::vector<SeparatingElement> separating;  ///< the first of them, at most kSeparatingShown
   std::uint64_t separating_count = 0;         ///< among `separating_compared` elements

@@ -74,8 +74,22 @@ std::int64_t end_of_block(std::int64_t index, std::int64_t block, std::int64_t k
   return std::min((index + 1) * block, k);
 }
 
+/// Whether the blocks stand one after the other in the matrix, too.
+bool follow_each_other(std::span<const std::int64_t> sources) {
+  const auto jumps = [](std::int64_t one, std::int64_t next) { return next != one + 1; };
+  return std::ranges::adjacent_find(sources, jumps) == sources.end();
+}
+
 CodeMatrix from_blocks(const CodeMatrix& m, std::int64_t block,
                        std::span<const std::int64_t> sources, Product& product) {
+  if (!sources.empty() && follow_each_other(sources)) {  // a view: the product keeps the codes
+    const std::int64_t begin = sources.front() * block;
+    CodeMatrix view = m;
+    view.data = static_cast<const std::byte*>(m.data) +
+                begin * m.k_stride * static_cast<std::int64_t>(width_of(m.format));
+    view.k = end_of_block(sources.back(), block, m.k) - begin;
+    return view;
+  }
   std::vector<std::int64_t> terms;
   for (const std::int64_t source : sources)
     for (std::int64_t k = source * block; k < end_of_block(source, block, m.k); ++k)

@@ -241,12 +241,12 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
   return finish(product, std::move(sums));
 }
 
-std::optional<std::vector<float>> compute_split_k(const Product& product, int parts) {
+std::optional<std::vector<float>> compute_split_k(const Product& product, int parts, int threads) {
   Product split = product;
   split.split = {.parts = parts, .tile = split_tile(product)};
   const std::int64_t tiles = (product.problem.a.k + split.split.tile - 1) / split.split.tile;
   if (parts < 2 || tiles < parts || product.split.parts > 1) return std::nullopt;
-  return compute(split);
+  return compute(split, threads);
 }
 
 }  // namespace fp8lab

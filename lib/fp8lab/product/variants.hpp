@@ -49,6 +49,7 @@ std::optional<std::vector<float>> compute_missing_promotion(const Product& produ
 /// The FP32 result of K cut into `parts` equal parts (at multiples of the
 /// promotion interval or of the model's terms), each summed alone and then added in
 /// FP32 in order: `SplitK` with that many parts. Nothing where K is too short.
-std::optional<std::vector<float>> compute_split_k(const Product& product, int parts);
+std::optional<std::vector<float>> compute_split_k(const Product& product, int parts,
+                                                  int threads = 0);
 
 }  // namespace fp8lab

@@ -1,0 +1,113 @@
+// What identification costs, counted: sums over K and threads, since seconds depend on the machine.
+
+#include <omp.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "catch.hpp"
+#include "fp8lab/identify/hypotheses.hpp"
+#include "fp8lab/identify/identify.hpp"
+#include "gemm/problems.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// Under `sm90.wgmma.e4m3`, promoted every 128 terms.
+Product promoted_product(const Operands& operands, FormatId output) {
+  Product product;
+  product.model = "sm90.wgmma.e4m3";
+  product.problem = operands.problem;
+  product.problem.promotion_interval = 128;
+  product.output = default_output(output);
+  return product;
+}
+
+Operands large_operands() {
+  return {
+      find_instruction_model("sm90.wgmma.e4m3"), {128, 128, 1024}, Data::normal, Start::none, 1};
+}
+
+}  // namespace
+
+TEST_CASE("identify: a large output costs a few outputs' sums", "[verify][identify]") {
+  const Operands operands = large_operands();
+  const Product product = promoted_product(operands, FormatId::f32);
+  const Identification result = identify(product, golden_output(product));
+  REQUIRE(result.explained());
+  INFO(result.sums << " sums over K, " << result.tried << " hypotheses");
+  CHECK(result.tried > 1000);
+  CHECK(result.sums < 12 * product.size());
+}
+
+TEST_CASE("identify: orders of scales of the whole sum share its sums", "[verify][identify]") {
+  // All hypotheses are computed on all of such an output, and none again.
+  const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {2, 2, 1024}, Data::normal,
+                          Start::none, 1);
+  Product product = promoted_product(operands, FormatId::f32);
+  const Identification plain = identify(product, golden_output(product));
+  product.problem.a_scales = {product.keep({1.37F, 0.7F}), 1, 0};
+  product.problem.b_scales = {product.keep({3.1F, 0.9F}), 1, 0};
+  const Identification scaled = identify(product, golden_output(product));
+  REQUIRE(plain.explained());
+  REQUIRE(scaled.explained());
+  CHECK(scaled.tried == scale_orders().size() * plain.tried);
+  CHECK(scaled.sums == plain.sums);
+}
+
+TEST_CASE("identify: scales applied to shared sums are those of the product",
+          "[verify][identify]") {
+  const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {9, 7, 256}, Data::wide,
+                          Start::normal, 3);
+  Product product = promoted_product(operands, FormatId::f32);
+  std::vector<float> values{1.1F, 0.3F, 7.7F, 1e-3F, 2.9F, 0.7F, 1.0F, 5.3F, 3.1F};
+  product.problem.a_scales = {product.keep(values), 1, 0};
+  product.problem.b_scales = {product.keep({values.begin(), values.begin() + 7}), 1, 0};
+  const std::vector<NamedAccumulator> accumulators = accumulators_for(product.problem);
+  std::size_t shared = 0;
+  const std::vector<Accumulation> all = accumulations(product.problem, accumulators);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Accumulation& first = all[i - i % scale_orders().size()];
+    REQUIRE(share_sums(product, accumulators, first, all[i]));
+    const std::vector<float> sums = sums_of(product, first, accumulators, 1);
+    Product whole = product_under(product, all[i], accumulators);
+    whole.split.parts = all[i].split_k;
+    if (all[i].split_k > 1) whole.split.tile = split_tile(whole);
+    INFO(accumulators[all[i].accumulator].names.front()
+         << ", promotion " << all[i].promotion_interval << ", order "
+         << to_string(all[i].scale_order) << ", C " << to_string(all[i].c_enters) << ", K in "
+         << all[i].split_k);
+    const std::vector<float> got = result_of(product, all[i], accumulators, sums);
+    const std::vector<float> expected = compute(whole, 1);
+    REQUIRE(got.size() == expected.size());
+    CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
+    ++shared;
+  }
+  CHECK(shared > 500);
+}
+
+TEST_CASE("identify: on one thread nothing starts another one", "[verify][identify]") {
+  const std::filesystem::path tasks = "/proc/self/task";
+  REQUIRE(std::filesystem::exists(tasks));
+  const auto count = [&] { return std::distance(std::filesystem::directory_iterator(tasks), {}); };
+  const Operands operands = large_operands();
+  const Product product = promoted_product(operands, FormatId::e4m3fn);
+  const std::vector<std::byte> got = golden_output(product, 1);
+  std::ptrdiff_t before = 0;
+  std::ptrdiff_t after = 0;
+  bool explained = false;
+  // A thread of its own has no OpenMP threads yet.
+  std::thread caller([&] {
+    omp_set_num_threads(3);
+    before = count();
+    explained = identify(product, got, 1).explained();
+    after = count();
+  });
+  caller.join();
+  CHECK(explained);
+  CHECK(after == before);
+}
