@@ -13,6 +13,9 @@
 namespace fp8lab::cuda {
 namespace {
 
+constexpr int kLeastForCasts = 89;  // cvt to FP8
+constexpr int kNewest = 999;
+
 bool is_fp8(FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; }
 
 bool gemm_on_chip(const GemmProblem& problem, std::span<float> d, int threads) {
@@ -33,7 +36,7 @@ bool gemm_on_emulator(const GemmProblem& problem, std::span<float> d, int thread
 bool cast_on_chip(FormatId format, const CastPolicy& policy, std::span<const float> values,
                   std::span<std::uint8_t> codes) {
   if (!fits_satfinite(format, policy, values)) return false;
-  require_hopper();
+  require_capability(kLeastForCasts, kNewest);
   // The instruction makes two codes: an odd tensor has a pair with one that is left out.
   const std::size_t even = (values.size() + 1) / 2 * 2;
   DeviceBuffer<float> from(even);

@@ -26,9 +26,12 @@ void check(cudaError_t status, const char* call, const char* file, int line);
 /// Throws `NoDevice` unless a CUDA device is there and answers.
 void require_device();
 
-/// Throws `NoDevice` unless the device is of compute capability 9.0, the only
-/// one whose instructions the probes and the tensor-core product use.
-void require_hopper();
+/// Throws `NoDevice` unless the device's compute capability (90 is 9.0) is in that range; returns
+/// it.
+int require_capability(int least, int most);
+
+/// The tensor-core product is made of Hopper's wgmma.
+inline void require_hopper() { require_capability(90, 90); }
 
 }  // namespace fp8lab::cuda
 

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "cublaslt_library.hpp"
+
 namespace fp8lab::cuda {
 namespace {
 
@@ -25,14 +27,22 @@ cudaDataType_t data_type(FormatId id) {
 
 template <typename T>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, T value) {
-  FP8LAB_CUDA_CHECK(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+  FP8LAB_CUDA_CHECK(
+      lt().cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
+}
+
+/// A refusal is an answer, every other failure an error. Which of the two statuses
+/// a combination of scales gets has changed between versions.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
 }
 
 }  // namespace
 
 void check(cublasStatus_t status, const char* call, const char* file, int line) {
   if (status != CUBLAS_STATUS_SUCCESS)
-    fail(call, file, line, cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+    fail(call, file, line, lt().cublasLtGetStatusString(status),
+         lt().cublasLtGetStatusName(status));
 }
 
 // cuBLASLt is column-major: D^T [n,m] = B [n,k] . A^T, so B comes first and
@@ -42,19 +52,19 @@ LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorksp
   const auto n = static_cast<std::uint64_t>(problem.n);
   const auto k = static_cast<std::uint64_t>(problem.k);
   const bool wide = problem.a_format == FormatId::bf16;
-  FP8LAB_CUDA_CHECK(cublasLtCreate(&handle_));
-  FP8LAB_CUDA_CHECK(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  FP8LAB_CUDA_CHECK(lt().cublasLtCreate(&handle_));
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   set(operation_, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
   if (!wide)
     set(operation_, CUBLASLT_MATMUL_DESC_FAST_ACCUM,
         static_cast<std::int8_t>(problem.fast_accumulation ? 1 : 0));
-  FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&b_layout_, data_type(problem.b_format), k, n,
-                                               static_cast<std::int64_t>(k)));
-  FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&a_layout_, data_type(problem.a_format), k, m,
-                                               static_cast<std::int64_t>(k)));
-  FP8LAB_CUDA_CHECK(cublasLtMatrixLayoutCreate(&d_layout_, wide ? CUDA_R_16BF : CUDA_R_32F, n, m,
-                                               static_cast<std::int64_t>(n)));
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&b_layout_, data_type(problem.b_format), k, n,
+                                                    static_cast<std::int64_t>(k)));
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&a_layout_, data_type(problem.a_format), k, m,
+                                                    static_cast<std::int64_t>(k)));
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&d_layout_, wide ? CUDA_R_16BF : CUDA_R_32F, n,
+                                                    m, static_cast<std::int64_t>(n)));
   set_scale_modes();
   // What is chosen may depend on there being scales: any place stands for them until `run`.
   const auto* somewhere = reinterpret_cast<const float*>(workspace_.data());
@@ -64,11 +74,11 @@ LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorksp
 
 LtGemm::~LtGemm() {
   // Destruction cannot report, and these only free host memory.
-  cublasLtMatrixLayoutDestroy(d_layout_);
-  cublasLtMatrixLayoutDestroy(a_layout_);
-  cublasLtMatrixLayoutDestroy(b_layout_);
-  cublasLtMatmulDescDestroy(operation_);
-  cublasLtDestroy(handle_);
+  lt().cublasLtMatrixLayoutDestroy(d_layout_);
+  lt().cublasLtMatrixLayoutDestroy(a_layout_);
+  lt().cublasLtMatrixLayoutDestroy(b_layout_);
+  lt().cublasLtMatmulDescDestroy(operation_);
+  lt().cublasLtDestroy(handle_);
 }
 
 void LtGemm::set_scale_modes() {
@@ -93,29 +103,23 @@ void LtGemm::set_scales(const float* a_scales, const float* b_scales) {
 
 void LtGemm::choose_kernel() {
   cublasLtMatmulPreference_t preference = nullptr;
-  FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatmulPreferenceCreate(&preference));
   const std::size_t bytes = kWorkspaceBytes;
-  FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceSetAttribute(
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatmulPreferenceSetAttribute(
       preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
   if (!problem_.may_split_k) {
     const std::uint32_t none = CUBLASLT_REDUCTION_SCHEME_NONE;
-    FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceSetAttribute(
+    FP8LAB_CUDA_CHECK(lt().cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, sizeof none));
   }
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_layout_, a_layout_, d_layout_,
-                                     d_layout_, preference, 1, &found, &count);
-  FP8LAB_CUDA_CHECK(cublasLtMatmulPreferenceDestroy(preference));
-  // A refusal is an answer, every other failure an error. Which of the two statuses
-  // a combination of scales gets has changed between versions.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
-      (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
-    reason_ = fmt::format("cuBLASLt {} has no kernel for this problem ({})", cublasLtGetVersion(),
-                          cublasLtGetStatusName(status));
-    return;
-  }
+      lt().cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_layout_, a_layout_, d_layout_,
+                                          d_layout_, preference, 1, &found, &count);
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatmulPreferenceDestroy(preference));
+  if (status == CUBLAS_STATUS_SUCCESS && count == 0) return refuse(CUBLAS_STATUS_NOT_SUPPORTED);
+  if (is_refusal(status)) return refuse(status);
   FP8LAB_CUDA_CHECK(status);
   algorithm_ = found.algo;
 }
@@ -125,8 +129,8 @@ std::optional<T> LtGemm::setting(cublasLtMatmulAlgoConfigAttributes_t attribute)
   T value{};
   std::size_t written = 0;
   // Not every kernel tells everything about itself, and nothing hangs on it.
-  if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, attribute, &value, sizeof value,
-                                           &written) != CUBLAS_STATUS_SUCCESS)
+  if (lt().cublasLtMatmulAlgoConfigGetAttribute(&algorithm_, attribute, &value, sizeof value,
+                                                &written) != CUBLAS_STATUS_SUCCESS)
     return std::nullopt;
   return value;
 }
@@ -145,14 +149,26 @@ std::string LtGemm::kernel() const {
                      shown(setting<std::int32_t>(CUBLASLT_ALGO_CONFIG_SPLITK_NUM)));
 }
 
-void LtGemm::run(const void* a, const void* b, const float* a_scales, const float* b_scales,
+void LtGemm::refuse(cublasStatus_t status) {
+  reason_ = fmt::format("cuBLASLt {} has no kernel for this problem ({})",
+                        lt().cublasLtGetVersion(), lt().cublasLtGetStatusName(status));
+}
+
+bool LtGemm::run(const void* a, const void* b, const float* a_scales, const float* b_scales,
                  void* d) {
   if (problem_.a_format != FormatId::bf16) set_scales(a_scales, b_scales);
   const float one = 1.0F;
   const float zero = 0.0F;
-  FP8LAB_CUDA_CHECK(cublasLtMatmul(handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d,
-                                   d_layout_, d, d_layout_, &algorithm_, workspace_.data(),
-                                   workspace_.size(), nullptr));
+  const cublasStatus_t status = lt().cublasLtMatmul(
+      handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d, d_layout_, d, d_layout_,
+      &algorithm_, workspace_.data(), workspace_.size(), nullptr);
+  // The heuristic offers kernels that the product itself then refuses.
+  if (is_refusal(status)) {
+    refuse(status);
+    return false;
+  }
+  FP8LAB_CUDA_CHECK(status);
+  return true;
 }
 
 }  // namespace fp8lab::cuda

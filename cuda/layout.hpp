@@ -90,4 +90,19 @@ FP8LAB_HD constexpr std::uint64_t swizzled_descriptor(std::uint32_t shared_addre
                     kSwizzledStrideBytes, Swizzle::bytes128);
 }
 
+/// The same tile as tcgen05 asks for it ("Shared memory descriptor"): the fields above, and a
+/// constant 1 at bit 46.
+FP8LAB_HD constexpr std::uint64_t tcgen05_descriptor(std::uint32_t shared_address) {
+  return core_descriptor(shared_address) | (std::uint64_t{1} << 46);
+}
+
+/// tcgen05's instruction descriptor for dense, K-major operands and binary32 sums: the sums' type
+/// at bit 4 (1: binary32), A's at 7, B's at 10, N / 8 at 17, M / 16 at 24. Types: of kind f16 0
+/// FP16, 1 BF16; of tf32 2; of f8f6f4 0 E4M3, 1 E5M2.
+FP8LAB_HD constexpr std::uint32_t tcgen05_instruction(int a_type, int b_type, int m, int n) {
+  return (1u << 4) | (static_cast<std::uint32_t>(a_type) << 7) |
+         (static_cast<std::uint32_t>(b_type) << 10) | (static_cast<std::uint32_t>(n / 8) << 17) |
+         (static_cast<std::uint32_t>(m / 16) << 24);
+}
+
 }  // namespace fp8lab::cuda

@@ -23,6 +23,30 @@ FP8LAB_HD constexpr int case_of_c(int row, int column) {
   return row == column ? row : (row + column) % kTile;
 }
 
+/// A batch in memory, as a probe's kernel takes it: a, b [tiles, 64, steps * 32] bytes; c
+/// [tiles, 64], used as case_of_c says; d [tiles, 64, 64].
+struct TileArguments {
+  const std::uint8_t* a = nullptr;
+  const std::uint8_t* b = nullptr;
+  const float* c = nullptr;
+  float* d = nullptr;
+  int steps = 1;
+  /// Codes of block scales, [tiles, 64, steps * scales a step]; null for instructions without.
+  const std::uint8_t* a_scales = nullptr;
+  const std::uint8_t* b_scales = nullptr;
+
+  /// The same of one tile of instructions without scales.
+  [[nodiscard]] FP8LAB_HD TileArguments of_tile(std::size_t tile) const {
+    TileArguments one = *this;
+    const std::size_t bytes = static_cast<std::size_t>(kTile) * steps * kStepBytes;
+    one.a += tile * bytes;
+    one.b += tile * bytes;
+    one.c += tile * kTile;
+    one.d += tile * kTileOutputs;
+    return one;
+  }
+};
+
 /// Operands of a batch as the device reads them: bytes of A and B [tiles * 64,
 /// steps * 32], c [tiles * 64].
 struct TileBatch {

@@ -6,8 +6,6 @@
 namespace fp8lab::cuda {
 namespace {
 
-using enum FormatId;
-
 FP8LAB_WGMMA_F32_SHARED(SharedE4E4, "m64n64k32.f32.e4m3.e4m3", "");
 FP8LAB_WGMMA_F32_SHARED(SharedE5E5, "m64n64k32.f32.e5m2.e5m2", "");
 FP8LAB_WGMMA_F32_SHARED(SharedE4E5, "m64n64k32.f32.e4m3.e5m2", "");
@@ -18,29 +16,20 @@ FP8LAB_WGMMA_F32_REGISTER(RegisterE4E5, "m64n64k32.f32.e4m3.e5m2", "");
 FP8LAB_WGMMA_F32_REGISTER(RegisterE5E4, "m64n64k32.f32.e5m2.e4m3", "");
 FP8LAB_WGMMA_N8_SHARED(NarrowE4E4, "m64n8k32.f32.e4m3.e4m3", "");
 
-const Probe kProbes[] = {
-    {"wgmma.m64n64k32.f32.e4m3.e4m3.shared", "sm90.wgmma.e4m3", e4m3fn, e4m3fn,
-     wgmma_probe<SharedE4E4>},
-    {"wgmma.m64n64k32.f32.e5m2.e5m2.shared", "sm90.wgmma.e5m2", e5m2, e5m2,
-     wgmma_probe<SharedE5E5>},
-    {"wgmma.m64n64k32.f32.e4m3.e5m2.shared", "sm90.wgmma.e4m3.e5m2", e4m3fn, e5m2,
-     wgmma_probe<SharedE4E5>},
-    {"wgmma.m64n64k32.f32.e5m2.e4m3.shared", "sm90.wgmma.e5m2.e4m3", e5m2, e4m3fn,
-     wgmma_probe<SharedE5E4>},
-    {"wgmma.m64n64k32.f32.e4m3.e4m3.registers", "sm90.wgmma.e4m3", e4m3fn, e4m3fn,
-     wgmma_probe<RegisterE4E4>},
-    {"wgmma.m64n64k32.f32.e5m2.e5m2.registers", "sm90.wgmma.e5m2", e5m2, e5m2,
-     wgmma_probe<RegisterE5E5>},
-    {"wgmma.m64n64k32.f32.e4m3.e5m2.registers", "sm90.wgmma.e4m3.e5m2", e4m3fn, e5m2,
-     wgmma_probe<RegisterE4E5>},
-    {"wgmma.m64n64k32.f32.e5m2.e4m3.registers", "sm90.wgmma.e5m2.e4m3", e5m2, e4m3fn,
-     wgmma_probe<RegisterE5E4>},
-    {"wgmma.m64n8k32.f32.e4m3.e4m3.shared", "sm90.wgmma.e4m3", e4m3fn, e4m3fn,
-     wgmma_probe<NarrowE4E4>},
+const NamedKernel kKernels[] = {
+    {"wgmma.m64n64k32.f32.e4m3.e4m3.shared", wgmma_probe<SharedE4E4>},
+    {"wgmma.m64n64k32.f32.e5m2.e5m2.shared", wgmma_probe<SharedE5E5>},
+    {"wgmma.m64n64k32.f32.e4m3.e5m2.shared", wgmma_probe<SharedE4E5>},
+    {"wgmma.m64n64k32.f32.e5m2.e4m3.shared", wgmma_probe<SharedE5E4>},
+    {"wgmma.m64n64k32.f32.e4m3.e4m3.registers", wgmma_probe<RegisterE4E4>},
+    {"wgmma.m64n64k32.f32.e5m2.e5m2.registers", wgmma_probe<RegisterE5E5>},
+    {"wgmma.m64n64k32.f32.e4m3.e5m2.registers", wgmma_probe<RegisterE4E5>},
+    {"wgmma.m64n64k32.f32.e5m2.e4m3.registers", wgmma_probe<RegisterE5E4>},
+    {"wgmma.m64n8k32.f32.e4m3.e4m3.shared", wgmma_probe<NarrowE4E4>},
 };
 
 }  // namespace
 
-std::span<const Probe> wgmma_fp8_probes() { return kProbes; }
+std::span<const NamedKernel> wgmma_fp8_kernels() { return kKernels; }
 
 }  // namespace fp8lab::cuda

@@ -7,8 +7,6 @@
 namespace fp8lab::cuda {
 namespace {
 
-using enum FormatId;
-
 FP8LAB_WGMMA_F16_SHARED(SharedE4E4, "m64n64k32.f16.e4m3.e4m3", "");
 FP8LAB_WGMMA_F16_SHARED(SharedE5E5, "m64n64k32.f16.e5m2.e5m2", "");
 FP8LAB_WGMMA_F16_SHARED(SharedE4E5, "m64n64k32.f16.e4m3.e5m2", "");
@@ -18,27 +16,19 @@ FP8LAB_WGMMA_F16_REGISTER(RegisterE5E5, "m64n64k32.f16.e5m2.e5m2", "");
 FP8LAB_WGMMA_F16_REGISTER(RegisterE4E5, "m64n64k32.f16.e4m3.e5m2", "");
 FP8LAB_WGMMA_F16_REGISTER(RegisterE5E4, "m64n64k32.f16.e5m2.e4m3", "");
 
-const Probe kProbes[] = {
-    {"wgmma.m64n64k32.f16.e4m3.e4m3.shared", "sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn,
-     wgmma_probe<SharedE4E4>},
-    {"wgmma.m64n64k32.f16.e5m2.e5m2.shared", "sm90.wgmma.e5m2.f16", e5m2, e5m2,
-     wgmma_probe<SharedE5E5>},
-    {"wgmma.m64n64k32.f16.e4m3.e5m2.shared", "sm90.wgmma.e4m3.f16", e4m3fn, e5m2,
-     wgmma_probe<SharedE4E5>},
-    {"wgmma.m64n64k32.f16.e5m2.e4m3.shared", "sm90.wgmma.e5m2.f16", e5m2, e4m3fn,
-     wgmma_probe<SharedE5E4>},
-    {"wgmma.m64n64k32.f16.e4m3.e4m3.registers", "sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn,
-     wgmma_probe<RegisterE4E4>},
-    {"wgmma.m64n64k32.f16.e5m2.e5m2.registers", "sm90.wgmma.e5m2.f16", e5m2, e5m2,
-     wgmma_probe<RegisterE5E5>},
-    {"wgmma.m64n64k32.f16.e4m3.e5m2.registers", "sm90.wgmma.e4m3.f16", e4m3fn, e5m2,
-     wgmma_probe<RegisterE4E5>},
-    {"wgmma.m64n64k32.f16.e5m2.e4m3.registers", "sm90.wgmma.e5m2.f16", e5m2, e4m3fn,
-     wgmma_probe<RegisterE5E4>},
+const NamedKernel kKernels[] = {
+    {"wgmma.m64n64k32.f16.e4m3.e4m3.shared", wgmma_probe<SharedE4E4>},
+    {"wgmma.m64n64k32.f16.e5m2.e5m2.shared", wgmma_probe<SharedE5E5>},
+    {"wgmma.m64n64k32.f16.e4m3.e5m2.shared", wgmma_probe<SharedE4E5>},
+    {"wgmma.m64n64k32.f16.e5m2.e4m3.shared", wgmma_probe<SharedE5E4>},
+    {"wgmma.m64n64k32.f16.e4m3.e4m3.registers", wgmma_probe<RegisterE4E4>},
+    {"wgmma.m64n64k32.f16.e5m2.e5m2.registers", wgmma_probe<RegisterE5E5>},
+    {"wgmma.m64n64k32.f16.e4m3.e5m2.registers", wgmma_probe<RegisterE4E5>},
+    {"wgmma.m64n64k32.f16.e5m2.e4m3.registers", wgmma_probe<RegisterE5E4>},
 };
 
 }  // namespace
 
-std::span<const Probe> wgmma_half_output_probes() { return kProbes; }
+std::span<const NamedKernel> wgmma_half_output_kernels() { return kKernels; }
 
 }  // namespace fp8lab::cuda

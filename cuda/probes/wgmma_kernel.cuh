@@ -38,8 +38,7 @@ struct AccumulatorRegisters<std::uint32_t> {
 
 /// Op: kN columns, kRegisters accumulator registers of type Register, kAInRegisters, issue(...).
 template <typename Op>
-__global__ void __launch_bounds__(128)
-    wgmma_probe(const std::uint8_t* a, const std::uint8_t* b, const float* c, float* d, int steps) {
+__global__ void __launch_bounds__(128) wgmma_probe(TileArguments arguments) {
   using Register = typename Op::Register;
   using Access = AccumulatorRegisters<Register>;
   constexpr int kGroups = kTile / Op::kN;
@@ -47,12 +46,9 @@ __global__ void __launch_bounds__(128)
   alignas(128) __shared__ std::uint8_t a_shared[kChain * kTileBytes];
   alignas(128) __shared__ std::uint8_t b_shared[kChain * kTileBytes];
   const int thread = static_cast<int>(threadIdx.x);
+  const TileArguments tile = arguments.of_tile(blockIdx.x);
+  const int steps = tile.steps;
   const int row_bytes = steps * kStepBytes;
-  const auto tile = static_cast<std::size_t>(blockIdx.x);
-  a += tile * kTile * row_bytes;
-  b += tile * kTile * row_bytes;
-  c += tile * kTile;
-  d += tile * kTileOutputs;
 
   Register sums[kGroups][Op::kRegisters];
   FP8LAB_UNROLL
@@ -60,7 +56,7 @@ __global__ void __launch_bounds__(128)
   for (int i = 0; i < Op::kRegisters * Access::kValues; ++i) {
     const Place at = accumulator(thread, i);
     Access::put(sums[group][i / Access::kValues], i % Access::kValues,
-                c[case_of_c(at.row, at.column + group * Op::kN)]);
+                tile.c[case_of_c(at.row, at.column + group * Op::kN)]);
   }
 
   for (int first = 0; first < steps; first += kChain) {
@@ -72,9 +68,9 @@ __global__ void __launch_bounds__(128)
       const std::uint32_t to = step * kTileBytes + core_matrix_offset(row, byte);
       const int from = row * row_bytes + (first + step) * kStepBytes + byte;
       *reinterpret_cast<std::uint32_t*>(a_shared + to) =
-          *reinterpret_cast<const std::uint32_t*>(a + from);
+          *reinterpret_cast<const std::uint32_t*>(tile.a + from);
       *reinterpret_cast<std::uint32_t*>(b_shared + to) =
-          *reinterpret_cast<const std::uint32_t*>(b + from);
+          *reinterpret_cast<const std::uint32_t*>(tile.b + from);
     }
     shared_writes_before_wgmma();
     __syncthreads();
@@ -88,7 +84,7 @@ __global__ void __launch_bounds__(128)
         for (int reg = 0; reg < 4; ++reg) {
           const Place at = a_fragment(thread, reg);
           a_registers[reg] = *reinterpret_cast<const std::uint32_t*>(
-              a + at.row * row_bytes + (first + step) * kStepBytes + at.column);
+              tile.a + at.row * row_bytes + (first + step) * kStepBytes + at.column);
         }
       }
       wgmma_fence();
@@ -118,7 +114,7 @@ __global__ void __launch_bounds__(128)
   for (int group = 0; group < kGroups; ++group) FP8LAB_UNROLL
   for (int i = 0; i < Op::kRegisters * Access::kValues; ++i) {
     const Place at = accumulator(thread, i);
-    d[at.row * kTile + at.column + group * Op::kN] =
+    tile.d[at.row * kTile + at.column + group * Op::kN] =
         Access::get(sums[group][i / Access::kValues], i % Access::kValues);
   }
 }

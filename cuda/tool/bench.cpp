@@ -12,6 +12,7 @@
 #include "casts.hpp"
 #include "command.hpp"
 #include "cublaslt.hpp"
+#include "cublaslt_library.hpp"
 #include "device_gemm.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "random_problem.hpp"
@@ -99,7 +100,10 @@ void bench_cublaslt(std::uint64_t seed) {
     DeviceBuffer<std::uint16_t> d(size);
     LtGemm lt({FormatId::bf16, FormatId::bf16, kLarge, kLarge, kLarge, false, {}});
     require(lt.supported(), "bf16", "a kernel of cuBLASLt", lt.reason());
-    const Timing timing = time([&] { lt.run(a.data(), b.data(), nullptr, nullptr, d.data()); });
+    const Timing timing = time([&] {
+      require(lt.run(a.data(), b.data(), nullptr, nullptr, d.data()), "bf16",
+              "a product of cuBLASLt", lt.reason());
+    });
     bf16_rate = flops / timing.median;
     print_rate("BF16 (the reference)", timing, flops, "TFLOP/s");
   }
@@ -114,9 +118,15 @@ void bench_cublaslt(std::uint64_t seed) {
       fmt::print("  E4M3: {}\n", lt.reason());
       continue;
     }
+    const auto work = [&] {
+      return lt.run(a.data(), b.data(), scale.data(), scale.data(), d.data());
+    };
+    if (!work()) {
+      fmt::print("  E4M3: {}\n", lt.reason());
+      continue;
+    }
     print_rate(fmt::format("E4M3, fast accumulation {}", fast ? "on" : "off"),
-               time([&] { lt.run(a.data(), b.data(), scale.data(), scale.data(), d.data()); }),
-               flops, "TFLOP/s", bf16_rate);
+               time([&] { static_cast<void>(work()); }), flops, "TFLOP/s", bf16_rate);
   }
 }
 
@@ -248,18 +258,25 @@ void bench_accuracy(std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Part> bench_parts(std::uint64_t seed) {
-  const auto part = [](const char* name, std::function<void()> measure) {
-    return Part{name, [measure = std::move(measure)] {
-                  measure();
-                  return std::vector<CheckRow>{};
-                }};
+std::vector<Part> bench_parts(const Chip& chip, std::uint64_t seed) {
+  std::vector<Part> parts;
+  const auto add = [&](const std::string& name, const std::string& missing,
+                       std::function<void()> measure) {
+    parts.push_back({name, [=] {
+                       if (!missing.empty())
+                         return std::vector<CheckRow>{{name, 0, 0, "", "not run: " + missing}};
+                       measure();
+                       return std::vector<CheckRow>{};
+                     }});
   };
-  return {part("bench cuBLASLt", [seed] { bench_cublaslt(seed); }),
-          part("bench promotion", [seed] { bench_promotion(seed); }),
-          part("bench emulated product", [seed] { bench_emulated(seed); }),
-          part("bench quantization", [] { bench_quantization(); }),
-          part("bench accuracy", [seed] { bench_accuracy(seed); })};
+  const std::string hopper = chip.capability == 90 ? "" : "needs wgmma (compute capability 9.0)";
+  const std::string casts = chip.capability >= 89 ? "" : "needs compute capability 8.9";
+  add("bench cuBLASLt", find_lt_library().missing, [seed] { bench_cublaslt(seed); });
+  add("bench promotion", hopper, [seed] { bench_promotion(seed); });
+  add("bench emulated product", "", [seed] { bench_emulated(seed); });
+  add("bench quantization", casts, [] { bench_quantization(); });
+  add("bench accuracy", hopper, [seed] { bench_accuracy(seed); });
+  return parts;
 }
 
 }  // namespace fp8lab::cuda

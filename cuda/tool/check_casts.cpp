@@ -100,8 +100,10 @@ CheckRow check_backend(const Format& f) {
 
 }  // namespace
 
-std::vector<Part> cast_parts() {
+std::vector<Part> cast_parts(const Chip& chip) {
   std::vector<Part> parts;
+  // Conversions to and from FP8 came with sm_89.
+  if (chip.capability < 89) return parts;
   for (const Fp8 type : {Fp8::e4m3, Fp8::e5m2})
     parts.push_back({fmt::format("casts to and from {}", format_of(type).name), [type] {
                        return std::vector<CheckRow>{check_from_float(type), check_from_half(type),

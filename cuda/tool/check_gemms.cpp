@@ -33,13 +33,17 @@ constexpr std::array<Variant, 4> kVariants{
      {"sm90.wgmma.e5m2.e4m3", Distribution::all_codes}}};
 constexpr std::array<std::int64_t, 4> kIntervals{128, 32, 64, 256};
 
-/// Compares one product three ways; adds to the row.
-void check_product(const RandomProblem& random, CheckRow& row, const std::string& what) {
+/// Compares one product three ways, or without tensor cores two; adds to the row.
+void check_product(const RandomProblem& random, bool tensor_cores, CheckRow& row,
+                   const std::string& what) {
   std::vector<float> chip(random.outputs());
   std::vector<float> emulated(random.outputs());
   const GemmProblem& p = random.problem();
-  gemm_on_tensor_cores(p, chip, 0);
   gemm_emulated(p, emulated, 0);
+  if (tensor_cores)
+    gemm_on_tensor_cores(p, chip, 0);
+  else
+    chip = emulated;
   std::size_t wrong = count_differing(chip, emulated);
   if (static_cast<double>(p.a.rows) * static_cast<double>(p.b.rows) * static_cast<double>(p.a.k) <=
       kLibraryMacs) {
@@ -52,13 +56,13 @@ void check_product(const RandomProblem& random, CheckRow& row, const std::string
   if (wrong != 0) fmt::print("gemm {}: {} of {} outputs differ\n", what, wrong, random.outputs());
 }
 
-void check_shape(int shape, Recipe recipe, std::uint64_t seed, CheckRow& row) {
+void check_shape(int shape, Recipe recipe, const CrossCheckOptions& options, CheckRow& row) {
   const auto at = static_cast<std::size_t>(shape);
   const int k = kDepths[at % kDepths.size()];
   const auto [m, n] = kFaces[at % kFaces.size()];
   const Variant& variant = kVariants[at / 3 % kVariants.size()];
   RandomProblem random(find_instruction_model(variant.model), m, n, k, variant.distribution,
-                       seed + at);
+                       options.seed + at);
   if (shape % 2 == 1) random.add_c();
   for (const bool promoted : {false, true}) {
     std::int64_t interval = promoted ? kIntervals[at % kIntervals.size()] : 0;
@@ -69,7 +73,7 @@ void check_shape(int shape, Recipe recipe, std::uint64_t seed, CheckRow& row) {
     }
     const auto order = static_cast<ScaleOrder>(shape % 3);
     random.set_recipe(recipe, interval, order);
-    check_product(random, row,
+    check_product(random, options.chip.capability == 90, row,
                   fmt::format("{} [{},{}]x[{},{}] {} N_C {} {}", variant.model, m, k, n, k,
                               to_string(recipe), interval, to_string(order)));
   }
@@ -81,11 +85,13 @@ std::vector<Part> gemm_parts(const CrossCheckOptions& options) {
   std::vector<Part> parts;
   for (int recipe = 0; recipe < kRecipes; ++recipe) {
     const auto which = static_cast<Recipe>(recipe);
-    const std::string name = fmt::format("gemm {}, {} shapes", to_string(which), kShapes);
+    const std::string name =
+        fmt::format("gemm {}, {} shapes{}", to_string(which), kShapes,
+                    options.chip.capability == 90 ? "" : ", without tensor cores");
     parts.push_back({name, [which, name, options] {
                        CheckRow row{name, 0, 0};
                        for (int shape = 0; shape < kShapes; ++shape)
-                         check_shape(shape, which, options.seed, row);
+                         check_shape(shape, which, options, row);
                        return std::vector<CheckRow>{std::move(row)};
                      }});
   }

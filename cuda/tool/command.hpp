@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "probes/instructions.hpp"
 #include "tool/parts.hpp"
 
 namespace fp8lab::cuda {
@@ -17,6 +19,8 @@ struct CrossCheckOptions {
   std::uint64_t seed = 1;
   std::uint64_t outputs = 100'000'000;  ///< of each instruction
   std::string only;                     ///< a part of an instruction's name, or empty
+  Chip chip;                            ///< what the device is
+  std::filesystem::path out;            ///< folder for rows that differ; empty: they are not kept
 };
 
 struct DeviceFacts {
@@ -25,28 +29,34 @@ struct DeviceFacts {
   std::string cuda;
 };
 DeviceFacts device_facts();
+/// What recordings say of the device, and the date.
+std::map<std::string, std::string> recording_header();
 
 /// Prints what the device is. Returns an exit code, as do all commands.
 int run_info();
 
-/// Runs generated cases of every instruction and writes one recording each, with
+/// Runs generated cases of every instruction of the chip and writes one recording each, with
 /// GPU, driver, CUDA version, date and seed in the header.
-std::vector<Part> record_parts(const std::filesystem::path& out, std::uint64_t seed);
+std::vector<Part> record_parts(const std::filesystem::path& out, const Chip& chip,
+                               std::uint64_t seed);
 
 /// Chip against emulator, bit for bit: instructions (those that `only` leaves),
 /// whole products, casts. Throws `Error` if `only` leaves none.
 std::vector<Part> instruction_parts(const CrossCheckOptions& options);
 std::vector<Part> gemm_parts(const CrossCheckOptions& options);
-std::vector<Part> cast_parts();
+std::vector<Part> cast_parts(const Chip& chip);
 std::vector<Part> cross_check_parts(const CrossCheckOptions& options);
 
-/// Which model gives cuBLASLt's bits; prints match rates, decides nothing.
-std::vector<Part> search_parts(std::uint64_t seed);
+/// Which model gives cuBLASLt's bits; prints match rates, decides nothing. On chips without wgmma,
+/// or without cuBLASLt, one row that says so.
+std::vector<Part> search_parts(const Chip& chip, std::uint64_t seed);
 
-/// Rates and errors measured on the chip, medians of repeated runs.
-std::vector<Part> bench_parts(std::uint64_t seed);
+/// Rates and errors measured on the chip, medians of repeated runs; what it has.
+std::vector<Part> bench_parts(const Chip& chip, std::uint64_t seed);
 
 /// Prints the table; kMismatch if any row has a mismatch or a problem.
 int print_table(const std::vector<CheckRow>& rows);
+/// The same as CSV: name, cases, mismatches, problem, note. Throws `Error` if it cannot be written.
+void write_table(const std::filesystem::path& file, const std::vector<CheckRow>& rows);
 
 }  // namespace fp8lab::cuda

@@ -1,12 +1,14 @@
-#include <cublasLt.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
+#include <fstream>
 #include <string>
 
 #include "check.cuh"
 #include "command.hpp"
+#include "cublaslt_library.hpp"
+#include "driver.hpp"
 #include "probes/probe.hpp"
 
 namespace fp8lab::cuda {
@@ -45,19 +47,43 @@ DeviceFacts device_facts() {
   FP8LAB_CUDA_CHECK(cudaDriverGetVersion(&driver));
   FP8LAB_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   const std::string own = driver_version();
+  const LtLibrary& library = find_lt_library();
   return {fmt::format("{}, compute capability {}.{}, {} multiprocessors, {} MiB", properties.name,
                       properties.major, properties.minor, properties.multiProcessorCount,
                       properties.totalGlobalMem >> 20),
           fmt::format("{}{}for CUDA {}", own, own.empty() ? "" : ", ", version(driver)),
           fmt::format("runtime {}, nvcc {}.{}, cuBLASLt {}", version(runtime),
-                      CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, cublasLtGetVersion())};
+                      CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+                      library.missing.empty() ? fmt::format("{}", library.cublasLtGetVersion())
+                                              : std::string("missing"))};
 }
 
+namespace {
+
+/// What there is and what is missing, where there is no device to ask.
+void print_what_is_missing(const DriverState& state) {
+  const LtLibrary& library = find_lt_library();
+  fmt::print("driver   {}\n", state.library.empty() ? "missing: needed by every command but `pack`"
+                              : state.version == 0  ? state.library + ", version unknown"
+                                                    : fmt::format("{}, for CUDA {}", state.library,
+                                                                  version(state.version)));
+  fmt::print("device   {}\n", state.devices);
+  fmt::print("cuBLASLt {}\n",
+             library.missing.empty()
+                 ? library.file
+                 : "missing: needed by `search` and two benchmarks: " + library.missing);
+}
+
+}  // namespace
+
 int run_info() {
+  if (const DriverState state = driver_state(CUDART_VERSION); !state.problem.empty())
+    print_what_is_missing(state);
   require_device();
   const DeviceFacts facts = device_facts();
-  fmt::print("gpu     {}\ndriver  {}\ncuda    {}\nprobes  {}\n", facts.gpu, facts.driver,
-             facts.cuda, all_probes().size());
+  const Chip chip = this_chip();
+  fmt::print("gpu     {}\ndriver  {}\ncuda    {}\nprobes  {} of {} that are built\n", facts.gpu,
+             facts.driver, facts.cuda, probes_of(chip).size(), kernels_built());
   return kPass;
 }
 
@@ -67,12 +93,29 @@ int print_table(const std::vector<CheckRow>& rows) {
   bool pass = true;
   for (const CheckRow& row : rows) {
     if (row.problem.empty())
-      fmt::print("{:<48}{:>14}{:>12}\n", row.name, row.cases, row.mismatches);
+      fmt::print("{:<48}{:>14}{:>12}{}{}\n", row.name, row.cases, row.mismatches,
+                 row.note.empty() ? "" : "  ", row.note);
     else
       fmt::print("{:<48}{:>14}{:>12}  {}\n", row.name, "-", "-", row.problem);
     pass &= row.mismatches == 0 && row.problem.empty();
   }
   return pass ? kPass : kMismatch;
+}
+
+void write_table(const std::filesystem::path& file, const std::vector<CheckRow>& rows) {
+  const auto quoted = [](const std::string& text) {
+    std::string result = "\"";
+    for (const char character : text)
+      result += character == '"' ? "\"\"" : std::string(1, character);
+    return result + "\"";
+  };
+  std::ofstream out(file);
+  out << "instruction,cases,mismatches,problem,note\n";
+  for (const CheckRow& row : rows)
+    out << fmt::format("{},{},{},{},{}\n", quoted(row.name), row.cases, row.mismatches,
+                       quoted(row.problem), quoted(row.note));
+  out.close();
+  if (!out) throw Error(fmt::format("{}: cannot be written", file.string()));
 }
 
 }  // namespace fp8lab::cuda

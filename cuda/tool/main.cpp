@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +14,10 @@
 #include "apps/cli/command.hpp"
 #include "backends.hpp"
 #include "check.cuh"
+#include "probes/probe.hpp"
 #include "tool/command.hpp"
+#include "tool/log.hpp"
+#include "tool/tar.hpp"
 
 namespace {
 
@@ -21,36 +26,68 @@ using namespace fp8lab::cuda;
 struct Options {
   CrossCheckOptions check;
   std::string out = "recording";
+  std::string archive;
   double minutes = 8.0;
   bool in_process = false;
 };
 
 /// A share of the time, so that a part that hangs leaves enough for the others.
 constexpr double kLongestShare = 1.0 / 8.0;
+constexpr int kLeastCapability = 80;
+constexpr int kNewestCapability = 999;
 
-/// The device first, then the parts, then the table.
-int run_and_print(const std::vector<Part>& parts, const Options& options) {
-  const std::vector<Part> device{{"fp8lab-cuda", [] {
-                                    fp8lab::cuda::require_hopper();
-                                    run_info();
-                                    return std::vector<CheckRow>{};
-                                  }}};
-  if (options.in_process) {
-    run_parts_here(device);
-    return print_table(run_parts_here(parts));
-  }
+/// What the device is, in a row: the process that asks it is not the one that wants to know.
+std::vector<CheckRow> ask_device() {
+  require_capability(kLeastCapability, kNewestCapability);
+  const Chip chip = this_chip();
+  return {{"chip", static_cast<std::uint64_t>(chip.capability),
+           static_cast<std::uint64_t>(chip.compiler)}};
+}
+
+/// The device first, then the parts, then the table. `folder`: where the log and the table go too;
+/// empty: nowhere.
+int run_and_print(const std::function<std::vector<Part>()>& parts_of, Options& options,
+                  const std::filesystem::path& folder) {
+  const std::vector<Part> device{{"fp8lab-cuda", ask_device}};
   const double seconds = 60.0 * options.minutes;
   const PartLimits limits{kLongestShare * seconds, seconds};
-  if (!run_parts(device, limits).empty()) return kUsage;
-  return print_table(run_parts(parts, limits));
+  const std::vector<CheckRow> answer =
+      options.in_process ? ask_device() : run_parts(device, limits);
+  if (!answer.front().problem.empty()) return kUsage;
+  options.check.chip = {static_cast<int>(answer.front().cases),
+                        static_cast<int>(answer.front().mismatches)};
+  std::optional<Log> log;
+  if (!folder.empty()) {
+    std::filesystem::create_directories(folder);
+    if (!options.in_process) log.emplace(folder / "log.txt");
+  }
+  std::vector<Part> parts{{"fp8lab-cuda", [] {
+                             run_info();
+                             return std::vector<CheckRow>{};
+                           }}};
+  for (Part& part : parts_of()) parts.push_back(std::move(part));
+  const std::vector<CheckRow> rows =
+      options.in_process ? run_parts_here(parts) : run_parts(parts, limits);
+  if (!folder.empty()) write_table(folder / "table.csv", rows);
+  return print_table(rows);
+}
+
+/// One file of everything that a run left.
+int pack(const std::filesystem::path& folder, std::string archive) {
+  if (archive.empty())
+    archive = std::filesystem::weakly_canonical(folder).filename().string() + ".tar";
+  const std::size_t files = write_tar(folder, archive);
+  fmt::print("{}: {} files, {} bytes\n", archive, files, std::filesystem::file_size(archive));
+  return kPass;
 }
 
 /// Everything in one go, what cannot be had without the chip first.
 std::vector<Part> all_parts(const Options& options) {
   std::vector<Part> all;
-  for (std::vector<Part>& parts :
-       std::array{record_parts(options.out, options.check.seed), cross_check_parts(options.check),
-                  search_parts(options.check.seed), bench_parts(options.check.seed)})
+  const std::uint64_t seed = options.check.seed;
+  for (std::vector<Part>& parts : std::array{
+           record_parts(options.out, options.check.chip, seed), cross_check_parts(options.check),
+           search_parts(options.check.chip, seed), bench_parts(options.check.chip, seed)})
     std::move(parts.begin(), parts.end(), std::back_inserter(all));
   return all;
 }
@@ -66,7 +103,7 @@ void add_check_options(CLI::App* command, Options& options) {
 int main(int argc, char** argv) {
   // Whoever stops a long run, or pipes it, has every line that was printed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  CLI::App app{"fp8lab-cuda: what a Hopper GPU computes, against the emulator"};
+  CLI::App app{"fp8lab-cuda: what an NVIDIA GPU computes, against the emulator"};
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Options options;
@@ -77,10 +114,13 @@ int main(int argc, char** argv) {
     command->callback([&action, run] { action = run; });
     return command;
   };
-  add("info", "Print the device, driver and CUDA versions", [] { return run_info(); });
-  const auto add_parts = [&](const char* name, const char* help, auto parts) {
-    CLI::App* command =
-        add(name, help, [&options, parts] { return run_and_print(parts(), options); });
+  add("info", "Print the device, driver and CUDA versions, or what is missing",
+      [] { return run_info(); });
+  const auto add_parts = [&](const char* name, const char* help, bool keeps, auto parts) {
+    CLI::App* command = add(name, help, [&options, parts, keeps] {
+      if (keeps) options.check.out = options.out;
+      return run_and_print(parts, options, keeps ? options.out : "");
+    });
     command->add_option("--seed", options.check.seed, "seed of every stream")
         ->capture_default_str();
     command
@@ -91,21 +131,30 @@ int main(int argc, char** argv) {
                       "no child processes: for debuggers and profilers");
     return command;
   };
-  add_parts("record", "Record every instruction on generated cases",
-            [&] { return record_parts(options.out, options.check.seed); })
-      ->add_option("--out", options.out, "folder to write to")
-      ->required();
-  add_check_options(add_parts("cross-check", "Compare chip and emulator, bit for bit",
-                              [&] { return cross_check_parts(options.check); }),
-                    options);
-  add_parts("search", "Find the model that gives cuBLASLt's bits",
-            [&] { return search_parts(options.check.seed); });
-  add_parts("bench", "Measure rates and errors on the chip",
-            [&] { return bench_parts(options.check.seed); });
+  const auto add_out = [&](CLI::App* command) {
+    command->add_option("--out", options.out, "folder for recordings, rows that differ, table, log")
+        ->capture_default_str();
+  };
+  add_out(add_parts("record", "Record every instruction on generated cases", true, [&] {
+    return record_parts(options.out, options.check.chip, options.check.seed);
+  }));
+  CLI::App* check = add_parts("cross-check", "Compare chip and emulator, bit for bit", true,
+                              [&] { return cross_check_parts(options.check); });
+  add_check_options(check, options);
+  add_out(check);
+  add_parts("search", "Find the model that gives cuBLASLt's bits", false,
+            [&] { return search_parts(options.check.chip, options.check.seed); });
+  add_parts("bench", "Measure rates and errors on the chip", false,
+            [&] { return bench_parts(options.check.chip, options.check.seed); });
   CLI::App* all = add_parts("all", "record, cross-check, search and bench; the table comes last",
-                            [&] { return all_parts(options); });
-  all->add_option("--out", options.out, "folder for the recording")->capture_default_str();
+                            true, [&] { return all_parts(options); });
+  add_out(all);
   add_check_options(all, options);
+  CLI::App* packing = add("pack", "Put what a run left into one archive to send",
+                          [&] { return pack(options.out, options.archive); });
+  packing->add_option("folder", options.out, "folder of `all`, `record` or `cross-check`")
+      ->capture_default_str();
+  packing->add_option("-o,--output", options.archive, "archive to write (FOLDER.tar)");
   fp8lab::cli::add_run(app, action);
   try {
     app.parse(argc, argv);

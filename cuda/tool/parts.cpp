@@ -28,7 +28,7 @@ double seconds_since(Clock::time_point start) {
 std::string to_line(const std::vector<CheckRow>& rows, const std::string& problem) {
   nlohmann::json message{{"problem", problem}, {"rows", nlohmann::json::array()}};
   for (const CheckRow& row : rows)
-    message["rows"].push_back({row.name, row.cases, row.mismatches, row.problem});
+    message["rows"].push_back({row.name, row.cases, row.mismatches, row.problem, row.note});
   return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -43,7 +43,8 @@ Outcome from_line(const std::string& line) {
   Outcome outcome{{}, message.at("problem").get<std::string>()};
   for (const nlohmann::json& row : message.at("rows"))
     outcome.rows.push_back({row.at(0).get<std::string>(), row.at(1).get<std::uint64_t>(),
-                            row.at(2).get<std::uint64_t>(), row.at(3).get<std::string>()});
+                            row.at(2).get<std::uint64_t>(), row.at(3).get<std::string>(),
+                            row.at(4).get<std::string>()});
   return outcome;
 }
 
@@ -80,7 +81,7 @@ void write_all(int file, const std::string& text) {
 
 class Child {
  public:
-  explicit Child(std::span<const Part> parts) {
+  Child(std::span<const Part> parts, double patience) : patience_(patience) {
     int ends[2];
     if (pipe(ends) != 0) throw Error(fmt::format("pipe: {}", std::strerror(errno)));
     std::fflush(nullptr);
@@ -118,8 +119,11 @@ class Child {
       if (found < 0 && errno == EINTR) continue;
       if (found == 0 && seconds - seconds_since(start) > 0.0) continue;
       if (found <= 0) {
-        end();
-        return {{}, fmt::format("stopped after {:.3g} s", seconds)};
+        const std::string how = end();
+        const bool left_behind = how.ends_with("left behind");
+        return {{},
+                fmt::format("stopped after {:.3g} s{}{}", seconds, left_behind ? "; " : "",
+                            left_behind ? how : "")};
       }
       char buffer[4096];
       const ssize_t size = read(report_, buffer, sizeof buffer);
@@ -136,12 +140,22 @@ class Child {
     int status = 0;
     // A child whose end of the pipe is closed is on its way out; any other is stopped.
     kill(pid_, SIGKILL);
-    waitpid(pid_, &status, 0);
+    // One that is stuck in the driver does not even die: it is left behind.
+    const Clock::time_point killed = Clock::now();
+    for (;;) {
+      const pid_t ended = waitpid(pid_, &status, WNOHANG);
+      if (ended == pid_) break;
+      if (ended < 0 && errno != EINTR) return fmt::format("waitpid: {}", std::strerror(errno));
+      if (seconds_since(killed) > patience_)
+        return fmt::format("process {} does not end, not even by SIGKILL: left behind", pid_);
+      usleep(1000);
+    }
     if (WIFSIGNALED(status)) return fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
     return fmt::format("ended without a result (exit code {})",
                        WIFEXITED(status) ? WEXITSTATUS(status) : -1);
   }
 
+  double patience_;
   pid_t pid_ = -1;
   int report_ = -1;
   bool ended_ = false;
@@ -160,7 +174,7 @@ std::vector<CheckRow> run_parts(std::span<const Part> parts, const PartLimits& l
         rows.push_back({parts[next].name, 0, 0, "not run: out of time"});
       break;
     }
-    Child child(parts.subspan(next));
+    Child child(parts.subspan(next), limits.after_kill);
     for (bool alive = true; alive && next < parts.size() && left() > 0.0; ++next) {
       Outcome outcome = child.next(std::min(limits.each, left()));
       rows.insert(rows.end(), outcome.rows.begin(), outcome.rows.end());

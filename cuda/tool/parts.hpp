@@ -17,6 +17,7 @@ struct CheckRow {
   std::uint64_t cases = 0;
   std::uint64_t mismatches = 0;
   std::string problem = {};  ///< why there is no verdict; empty if there is one
+  std::string note = {};     ///< what else is to be said of it
 };
 
 struct Part {
@@ -27,6 +28,9 @@ struct Part {
 struct PartLimits {
   double each = 60.0;    ///< seconds for one part
   double total = 480.0;  ///< seconds for all of them; what has not begun by then does not run
+  /// Seconds that a child has to end after SIGKILL. One that is stuck in the driver never does: it
+  /// is left behind, named in the row of its part.
+  double after_kill = 10.0;
 };
 
 /// Runs the parts in order, in a child process that goes on from part to part. A

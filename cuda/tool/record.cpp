@@ -27,10 +27,9 @@ void close(std::ofstream& out, const std::filesystem::path& path) {
 
 /// Gives the cases the chip's results.
 void record_cases(const Probe& probe, int steps, std::vector<VectorCase>& cases) {
-  const int tiles = static_cast<int>(cases.size()) / kTile;
-  ProbeRunner runner(probe, tiles, steps);
-  runner.run(cases);
-  const std::vector<float> results = runner.results(tiles);
+  ProbeRunner runner(probe);
+  const std::vector<float> results =
+      runner.run(pack_tiles(cases, probe.a_format, probe.b_format, steps));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     // A tile's diagonal holds its cases.
     const std::size_t output = i / kTile * kTileOutputs + i % kTile * (kTile + 1);
@@ -58,8 +57,9 @@ void record_ones(const Probe& probe, const Header& header, const std::filesystem
   VectorCase ones;
   ones.a.assign(kOnes, static_cast<std::uint32_t>(f.bias) << f.mantissa_bits);
   ones.b = ones.a;
-  ProbeRunner runner(probe, 1, kOnes / probe.terms());
-  ones.d = runner.run_one(ones);
+  std::vector<VectorCase> tile(kTile, ones);
+  record_cases(probe, kOnes / probe.terms(), tile);
+  ones.d = tile.front().d;
   VectorFile file{std::string(probe.model), probe.a_format, probe.b_format, kOnes, header, {ones}};
   std::ofstream out(path, std::ios::binary);
   write_vectors(out, file);
@@ -67,12 +67,10 @@ void record_ones(const Probe& probe, const Header& header, const std::filesystem
 }
 
 void record(const Probe& probe, std::uint64_t seed, const std::filesystem::path& out) {
-  const DeviceFacts facts = device_facts();
   const std::string name(probe.name);
-  const Header header{
-      {"gpu", facts.gpu},    {"driver", facts.driver},
-      {"cuda", facts.cuda},  {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())},
-      {"instruction", name}, {"executed", std::string(to_string(probe.halves))}};
+  Header header = recording_header();
+  header["instruction"] = name;
+  header["executed"] = to_string(probe.halves);
   const std::size_t cases = record_probe(probe, 1, kCounts, seed, header, out / (name + ".txt"));
   record_probe(probe, kChained, kChainedCounts, seed, header, out / (name + ".chained.txt"));
   if (probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)
@@ -82,10 +80,19 @@ void record(const Probe& probe, std::uint64_t seed, const std::filesystem::path&
 
 }  // namespace
 
-std::vector<Part> record_parts(const std::filesystem::path& out, std::uint64_t seed) {
+std::map<std::string, std::string> recording_header() {
+  const DeviceFacts facts = device_facts();
+  return {{"gpu", facts.gpu},
+          {"driver", facts.driver},
+          {"cuda", facts.cuda},
+          {"date", fmt::format("{:%Y-%m-%d}", std::chrono::system_clock::now())}};
+}
+
+std::vector<Part> record_parts(const std::filesystem::path& out, const Chip& chip,
+                               std::uint64_t seed) {
   std::vector<Part> parts;
-  for (const Probe& probe : all_probes())
-    parts.push_back({fmt::format("record {}", probe.name), [&probe, out, seed] {
+  for (const Probe& probe : probes_of(chip))
+    parts.push_back({fmt::format("record {}", probe.name), [probe, out, seed] {
                        std::filesystem::create_directories(out);
                        record(probe, seed, out);
                        return std::vector<CheckRow>{};

@@ -14,6 +14,7 @@
 
 #include "command.hpp"
 #include "cublaslt.hpp"
+#include "cublaslt_library.hpp"
 #include "device_gemm.hpp"
 #include "random_problem.hpp"
 
@@ -80,7 +81,10 @@ std::vector<float> run_cublaslt(const RandomProblem& random, const LtRun& run) {
   const DeviceBuffer<float> b_s{std::span<const float>(b_scales)};
   DeviceBuffer<float> d(random.outputs());
   d.fill(0xab);
-  whole.run(a.data(), b.data(), a_s.data(), b_s.data(), d.data());
+  if (!whole.run(a.data(), b.data(), a_s.data(), b_s.data(), d.data())) {
+    fmt::print("  refused when it was to run: {}\n", whole.reason());
+    return {};
+  }
   return d.copy_out();
 }
 
@@ -156,7 +160,13 @@ void search(const LtRun& run, std::uint64_t seed) {
 
 }  // namespace
 
-std::vector<Part> search_parts(std::uint64_t seed) {
+std::vector<Part> search_parts(const Chip& chip, std::uint64_t seed) {
+  const std::string missing = chip.capability != 90 ? "the candidates are made of Hopper's wgmma"
+                                                    : find_lt_library().missing;
+  if (!missing.empty())
+    return {{"search", [missing] {
+               return std::vector<CheckRow>{{"search", 0, 0, "", "not run: " + missing}};
+             }}};
   std::vector<Part> parts;
   for (const auto& [size, k] : kSizes)
     for (const LtScales scales : {LtScales::per_tensor, LtScales::rowwise, LtScales::blockwise})

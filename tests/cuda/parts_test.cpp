@@ -2,6 +2,9 @@
 
 #include "cuda/tool/parts.hpp"
 
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -90,4 +93,45 @@ TEST_CASE("when the time is over the rest is named and does not run", "[cuda]") 
   CHECK(rows[3].name == "late");
   CHECK_THAT(rows[3].problem, contains("not run"));
   CHECK(rows[4].name == "later");
+}
+
+namespace {
+
+/// A process that holds another one, as a driver may: the held one is not reaped by its parent
+/// while this one does not let it go.
+void be_held(int ready) {
+  const pid_t held = getpid();
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  if (fork() == 0) {
+    const char answer = ptrace(PTRACE_SEIZE, held, nullptr, nullptr) == 0 ? 'y' : 'n';
+    static_cast<void>(!write(ready, &answer, 1));
+    sleep_for(6.0);
+    _exit(0);
+  }
+  sleep_for(1000.0);
+}
+
+}  // namespace
+
+TEST_CASE("a part that not even SIGKILL ends does not hold the run", "[cuda]") {
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const std::vector<Part> parts{with("stuck", [&] { be_held(ready[1]); }), passing("after")};
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<CheckRow> rows = run_parts(parts, {0.5, 60.0, 0.5});
+  const auto took = std::chrono::steady_clock::now() - start;
+  char answer = '-';
+  CHECK(read(ready[0], &answer, 1) == 1);
+  close(ready[0]);
+  close(ready[1]);
+  if (answer != 'y') {
+    WARN("this system lets no process hold another: not checked");
+    return;
+  }
+  CHECK(took < std::chrono::seconds(5));
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].name == "stuck");
+  CHECK_THAT(rows[0].problem, contains("not even by SIGKILL"));
+  CHECK(rows[1].name == "after");
+  CHECK(rows[1].problem.empty());
 }

@@ -11,7 +11,7 @@
 
 #include "catch.hpp"
 #include "cuda/emulated_model.hpp"
-#include "cuda/probes/probe.hpp"
+#include "cuda/probes/instructions.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/replay.hpp"
@@ -143,15 +143,15 @@ TEST_CASE("a probe's prediction is assumed where the model is another instructio
     return find_instruction_model(model).standing;
   };
 
-  const Probe own{"wgmma.m64n64k32.f32.e4m3.e4m3.shared", "sm90.wgmma.e4m3", kE4, kE4, nullptr};
+  const ProbedInstruction own{"wgmma.m64n64k32.f32.e4m3.e4m3.shared", "sm90.wgmma.e4m3", kE4, kE4};
   CHECK(standing(own.model) != Standing::assumed);
   CHECK(own.standing() == standing(own.model));
-  const Probe unmixed{"wgmma.m64n64k32.f16.e5m2.e5m2.shared", "sm90.wgmma.e5m2.f16", kE5, kE5,
-                      nullptr};
+  const ProbedInstruction unmixed{"wgmma.m64n64k32.f16.e5m2.e5m2.shared", "sm90.wgmma.e5m2.f16",
+                                  kE5, kE5};
   CHECK(standing(unmixed.model) != Standing::assumed);
   CHECK(unmixed.standing() == standing(unmixed.model));
 
-  Probe mixed{"wgmma.m64n64k32.f16.e5m2.e4m3.shared", "sm90.wgmma.e5m2.f16", kE5, kE4, nullptr};
+  ProbedInstruction mixed{"wgmma.m64n64k32.f16.e5m2.e4m3.shared", "sm90.wgmma.e5m2.f16", kE5, kE4};
   CHECK(mixed.standing() == Standing::assumed);
   CHECK(mixed.instruction().b_format == kE4);
   CHECK(mixed.prediction().accumulator == half);
@@ -159,7 +159,7 @@ TEST_CASE("a probe's prediction is assumed where the model is another instructio
   CHECK(mixed.prediction().b_format == kE4);
   mixed.name = "mma.m16n8k32.f16.e5m2.e4m3";
   CHECK(mixed.standing() == Standing::assumed);
-  Probe mma = unmixed;
+  ProbedInstruction mma = unmixed;
   mma.name = "mma.m16n8k32.f16.e5m2.e5m2";
   CHECK(mma.standing() == Standing::assumed);
 
@@ -169,7 +169,7 @@ TEST_CASE("a probe's prediction is assumed where the model is another instructio
   CHECK(by_halves.output_format == FormatId::f16);
   CHECK(by_halves.alignment_fraction_bits ==
         find_instruction_model("sm90.mma.f16").accumulator.alignment_fraction_bits);
-  CHECK(Probe{own.name, own.model, kE4, kE4, nullptr, Halves::chained}.standing() ==
+  CHECK(ProbedInstruction{own.name, own.model, kE4, kE4, Halves::chained}.standing() ==
         Standing::assumed);
 }
 

@@ -197,7 +197,7 @@ void check_probe(const std::string& what) {
     const TileBatch batch = pack_tiles(cases, model.a_format, model.b_format, kSteps);
     std::vector<float> d(2 * kTileOutputs, -1.0F);
     device_on_host::launch({2, 1, 1}, 128, [&] {
-      wgmma_probe<Probe>(batch.a.data(), batch.b.data(), batch.c.data(), d.data(), kSteps);
+      wgmma_probe<Probe>({batch.a.data(), batch.b.data(), batch.c.data(), d.data(), kSteps});
     });
     const std::vector<float> expected =
         library_results(batch, {model.accumulator, model.a_format, model.b_format}, 0, 2);

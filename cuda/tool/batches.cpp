@@ -1,0 +1,123 @@
+#include "tool/batches.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/vectors/cases.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+constexpr int kCodes = 256;
+constexpr int kPairTiles = kCodes / kTile * (kCodes / kTile);
+
+/// A positive normal number 2^exponent, or the nearest one of the format.
+std::uint32_t power_of_two(const Format& f, int exponent) {
+  const int low = f.min_exponent();
+  const int high = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  const int kept = std::clamp(exponent, low, high);
+  return static_cast<std::uint32_t>(kept + f.bias) << f.mantissa_bits;
+}
+
+VectorCase empty_case(std::size_t terms) {
+  VectorCase one;
+  one.a.assign(terms, 0);
+  one.b.assign(terms, 0);
+  return one;
+}
+
+/// Rows i of A and j of B hold the codes 64 * (tile / 4) + i and 64 * (tile % 4) + j in term `at`.
+VectorCase code_pair(std::size_t terms, std::size_t at, int tile, int i) {
+  VectorCase one = empty_case(terms);
+  one.a[at] = static_cast<std::uint32_t>(tile / 4 * kTile + i);
+  one.b[at] = static_cast<std::uint32_t>(tile % 4 * kTile + i);
+  return one;
+}
+
+/// c subnormal, zero or the smallest normal, and products from the bottom of the formats up.
+VectorCase bottom(const ProbedInstruction& probe, std::size_t terms, const RandomStream& random,
+                  std::uint64_t at) {
+  const Format& a = format(probe.a_format);
+  const Format& b = format(probe.b_format);
+  VectorCase one = empty_case(terms);
+  std::uint64_t draw = at * (4 * terms + 8);
+  const auto next = [&] { return random.bits32(draw++); };
+  const std::uint32_t sign = next() % 2 << 31;
+  one.c = sign | (next() % 4 == 0 ? 0x00800000u : next() >> (9 + next() % 23));
+  const std::uint32_t live = 1 + next() % 4;
+  for (std::uint32_t n = 0; n < live; ++n) {
+    const std::size_t i = next() % terms;
+    const std::uint32_t subnormals = 1u << a.mantissa_bits;
+    one.a[i] = (next() % subnormals) | (next() % 2 == 0 ? 0 : a.sign_mask());
+    one.b[i] = next() % 2 == 0 ? next() % (1u << b.mantissa_bits)
+                               : power_of_two(b, b.min_exponent() + static_cast<int>(next() % 6));
+  }
+  return one;
+}
+
+/// At the end of each chained instruction the sum stands at the middle between two outputs of some
+/// width, or one aligned place beside it: rounding and what is passed on decide.
+VectorCase chained_ties(const ProbedInstruction& probe, std::size_t terms,
+                        const RandomStream& random, std::uint64_t at) {
+  const Format& a = format(probe.a_format);
+  const Format& b = format(probe.b_format);
+  const auto step = static_cast<std::size_t>(probe.terms());
+  VectorCase one = empty_case(terms);
+  std::uint64_t draw = at * (4 * terms + 8);
+  const auto next = [&] { return random.bits32(draw++); };
+  constexpr std::array<int, 5> kWidths{10, 13, 14, 22, 23};
+  const int width = kWidths[next() % kWidths.size()];
+  const int lowest = std::max(a.min_exponent() + b.min_exponent(), -40);
+  const int top = lowest + width + 3 + static_cast<int>(next() % 3);
+  const auto set = [&](std::size_t i, bool negative, int exponent) {
+    const int half = exponent >= 0 ? (exponent + 1) / 2 : exponent / 2;
+    one.a[i] = power_of_two(a, half) | (negative ? a.sign_mask() : 0);
+    one.b[i] = power_of_two(b, exponent - half);
+  };
+  for (std::size_t first = 0; first < terms; first += step) {
+    if (first == 0) set(0, next() % 2 == 0, top);
+    set(first + 1 + next() % (step - 1), next() % 2 == 0, top - width - 1);
+    if (next() % 2 == 0)
+      set(first + 1 + next() % (step - 1), next() % 2 == 0,
+          std::max(top - width - 2 - static_cast<int>(next() % 3), lowest));
+  }
+  return one;
+}
+
+CaseKind kind_of_tile(int tile) {
+  const int turn = tile % 8;
+  return turn < 5 ? CaseKind::adversarial : turn < 7 ? CaseKind::random : CaseKind::special;
+}
+
+}  // namespace
+
+CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::uint64_t batch,
+                     int tiles) {
+  CaseBatch made{batch % 8 == 7 ? kChained : 1, {}};
+  InstructionModel model = probe.instruction();
+  if (batch % 2 == 1) model.accumulator = probe.prediction().accumulator;
+  const int terms = made.steps * probe.terms();
+  const auto count = static_cast<std::size_t>(terms);
+  const bool narrow = format(probe.a_format).storage_bits == 8;
+  const RandomStream random(seed, "cuda/aimed");
+  made.cases.resize(static_cast<std::size_t>(tiles) * kTile);
+#pragma omp parallel for schedule(dynamic, 4)
+  for (int tile = 0; tile < tiles; ++tile)
+    for (int i = 0; i < kTile; ++i) {
+      const auto at = static_cast<std::size_t>(tile * kTile + i);
+      const std::uint64_t index =
+          batch * static_cast<std::uint64_t>(kBatchTiles) * kTile + static_cast<std::uint64_t>(at);
+      VectorCase& one = made.cases[at];
+      if (narrow && batch == 0 && tile < kPairTiles)
+        one = code_pair(count, seed % count, tile, i);
+      else if (tile % 16 == 15)
+        one = i % 2 == 0 ? bottom(probe, count, random, index)
+                         : chained_ties(probe, count, random, index);
+      else
+        one = generate_case(model, terms, kind_of_tile(tile), seed, index);
+    }
+  return made;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,171 @@
+#include "tool/candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <set>
+#include <span>
+
+#include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/accumulate/definition.hpp"
+#include "fp8lab/accumulate/halves.hpp"
+#include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/cast/cast.hpp"
+
+namespace fp8lab::cuda {
+namespace {
+
+/// The sum of an ordinary addition, as the chip's FADD or HADD2 gives it.
+float add_nearest(const AccumulatorModel& model, float c, float sum) {
+  const float total = c + sum;
+  if (std::isnan(total)) return std::bit_cast<float>(kCanonicalNan);
+  if (model.output_format != FormatId::f16) return total;
+  const std::uint32_t code = encode(format(FormatId::f16), kNvidiaNosat, total);
+  return static_cast<float>(decode(format(FormatId::f16), code));
+}
+
+/// Where term `place` of the order stands in an instruction of `terms`, `steps` steps long.
+std::size_t source_of(TermOrder order, std::size_t place, std::size_t terms, std::size_t steps) {
+  if (order == TermOrder::by_pairs)
+    return static_cast<std::size_t>(
+        term_of_halves(static_cast<int>(place), static_cast<int>(terms)));
+  const std::size_t length = terms / steps;
+  return place % length * steps + place / length;
+}
+
+std::vector<std::uint32_t> ordered(const std::vector<std::uint32_t>& codes, TermOrder order,
+                                   std::size_t terms, std::size_t steps) {
+  if (order == TermOrder::in_turn) return codes;
+  std::vector<std::uint32_t> result(codes.size());
+  for (std::size_t i = 0; i < codes.size(); ++i)
+    result[i] = codes[i / terms * terms + source_of(order, i % terms, terms, steps)];
+  return result;
+}
+
+bool is_fused(const AccumulatorModel& model) {
+  return model.kind == AccumulationKind::fused_dot_product;
+}
+
+class Builder {
+ public:
+  explicit Builder(const ProbedInstruction& probe) : probe_(probe) {}
+
+  /// Adds a candidate unless there is an equal one.
+  void add(const std::string& name, const AccumulatorModel& model, UseOfC c, TermOrder order) {
+    if (!takes_formats(model, probe_.a_format, probe_.b_format)) return;
+    if (model.output_format != wanted_output_) return;
+    const std::string key =
+        fmt::format("{} {} {}", definition_of(model, probe_.a_format, probe_.b_format),
+                    static_cast<int>(c), static_cast<int>(order));
+    if (!seen_.insert(key).second) return;
+    std::string text = name.empty() ? definition_of(model, probe_.a_format, probe_.b_format) : name;
+    constexpr std::array<const char*, 3> kUses{"", ", c ignored", ", c added apart"};
+    constexpr std::array<const char*, 3> kOrders{"", ", terms striped over its steps",
+                                                 ", terms by pairs"};
+    text += kUses[static_cast<std::size_t>(c)];
+    text += kOrders[static_cast<std::size_t>(order)];
+    candidates_.push_back({std::move(text), model, c, order});
+  }
+
+  /// The same with c and order as the model has them, then every other way.
+  void add_ways(const std::string& name, const AccumulatorModel& model) {
+    for (const UseOfC c : {UseOfC::in_the_step, UseOfC::ignored, UseOfC::added_apart}) {
+      add(name, model, c, TermOrder::in_turn);
+      if (!is_fused(model) || model.terms >= probe_.terms()) continue;
+      for (const TermOrder order : {TermOrder::striped, TermOrder::by_pairs})
+        if (order != TermOrder::by_pairs || probe_.terms() % 4 == 0) add(name, model, c, order);
+    }
+  }
+
+  /// Fused steps: F, terms, the output's bits and the rounding in every combination, without a
+  /// lower limit and with the base's; then each other limit and output alone.
+  void add_grid(const AccumulatorModel& base) {
+    const bool half = base.output_format == FormatId::f16;
+    const int own = base.output_fraction_bits;
+    const std::set<int> outputs = half ? std::set<int>{own} : std::set<int>{13, 23, own};
+    for (const int terms : {4, 8, 16, 32})
+      for (int bits = 8; terms <= probe_.terms() && bits <= 30; ++bits)
+        for (const int output : outputs)
+          for (const int floor : {base.min_alignment_exponent, kNoMinAlignmentExponent}) {
+            AccumulatorModel model = base;
+            model.terms = terms;
+            model.alignment_fraction_bits = bits;
+            model.output_fraction_bits = output;
+            model.min_alignment_exponent = floor;
+            add_ways("", model);
+            model.rounding = model.rounding == RoundingMode::toward_zero
+                                 ? RoundingMode::nearest_even
+                                 : RoundingMode::toward_zero;
+            add("", model, UseOfC::in_the_step, TermOrder::in_turn);
+          }
+    for (int output = 8; !half && output <= 23; ++output) {
+      AccumulatorModel model = base;
+      model.output_fraction_bits = output;
+      add_ways("", model);
+    }
+    for (int floor = -150; floor <= -10; ++floor) {
+      AccumulatorModel model = base;
+      model.min_alignment_exponent = floor;
+      add("", model, UseOfC::in_the_step, TermOrder::in_turn);
+    }
+    AccumulatorModel model = base;
+    model.half_c_exponent = base.half_c_exponent == HalfCExponent::stored ? HalfCExponent::widened
+                                                                          : HalfCExponent::stored;
+    if (half) add_ways("", model);
+    model = base;
+    model.product_exponent = ProductExponent::normalized;
+    add_ways("", model);
+  }
+
+  std::vector<Candidate> build() {
+    const InstructionModel held_to = probe_.instruction();
+    wanted_output_ = held_to.accumulator.output_format;
+    add(std::string(held_to.name), held_to.accumulator, UseOfC::in_the_step, TermOrder::in_turn);
+    for (const InstructionModel& known : instruction_models())
+      add_ways(std::string(known.name), known.accumulator);
+    AccumulatorModel fused = held_to.accumulator;
+    if (!is_fused(fused))
+      fused = find_instruction_model(wanted_output_ == FormatId::f16 ? "sm90.mma.f16.f16"
+                                                                     : "sm90.wgmma.e4m3")
+                  .accumulator;
+    add_grid(fused);
+    return std::move(candidates_);
+  }
+
+ private:
+  const ProbedInstruction& probe_;
+  FormatId wanted_output_ = FormatId::f32;
+  std::set<std::string> seen_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates_of(const ProbedInstruction& probe) {
+  return Builder(probe).build();
+}
+
+std::uint32_t result_of(const Candidate& candidate, const ProbedInstruction& probe,
+                        const VectorCase& one) {
+  const auto terms = static_cast<std::size_t>(probe.terms());
+  const auto steps = terms / static_cast<std::size_t>(candidate.model.terms);
+  const auto a = ordered(one.a, candidate.order, terms, steps);
+  const auto b = ordered(one.b, candidate.order, terms, steps);
+  const auto dot = [&](std::size_t first, std::size_t count, float c) {
+    return dot_product(candidate.model, probe.a_format, std::span(a).subspan(first, count),
+                       probe.b_format, std::span(b).subspan(first, count), c);
+  };
+  auto c = std::bit_cast<float>(one.c);
+  if (candidate.c == UseOfC::in_the_step) return std::bit_cast<std::uint32_t>(dot(0, a.size(), c));
+  // Chained instructions pass their sums on through c.
+  for (std::size_t k = 0; k < a.size(); k += terms) {
+    const float sum = dot(k, terms, 0.0F);
+    c = candidate.c == UseOfC::ignored ? sum : add_nearest(candidate.model, c, sum);
+  }
+  return std::bit_cast<std::uint32_t>(c);
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,261 @@
+#pragma once
+// A chip on the host: the probes' own kernels, run thread by thread, with a tensor core that
+// gathers its operands from fragments and descriptors as the ISA lays them out (written a second
+// time here), and computes what a test plants in it.
+
+#include "wgmma_on_host.hpp"
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#include "cuda/probes/mma_kernel.cuh"
+#include "cuda/probes/wgmma_kernel.cuh"
+// The kernel of tcgen05 asks for what this header would have as PTX.
+namespace fp8lab::cuda {
+
+using Row = std::array<std::uint8_t, 32>;
+
+/// Tensor memory: lanes by columns.
+inline std::array<std::array<std::uint32_t, 512>, 128> tensor_lanes;
+inline std::vector<std::function<void()>> issued;
+
+template <int kColumns>
+void tcgen05_allocate(std::uint32_t* where) {
+  static_assert(kColumns >= 32 && (kColumns & (kColumns - 1)) == 0);
+  *where = 64;  // not at the beginning
+}
+template <int kColumns>
+void tcgen05_free(std::uint32_t) {}
+inline void init_barrier(std::uint32_t) {}
+inline void commit(std::uint32_t) {}
+inline void fence_before_sync() {}
+inline void fence_after_sync() {}
+inline void wait_for_stores() {}
+inline void shared_writes_before_tcgen05() {}
+/// What was issued happens here, as late as it may.
+inline void wait_for(std::uint32_t, std::uint32_t) {
+  if (threadIdx.x == 0) {
+    for (const auto& work : issued) work();
+    issued.clear();
+  }
+  __syncthreads();
+}
+inline std::uint32_t& own_cell(std::uint32_t address, int column) {
+  // A warp reaches the 32 lanes that its number names.
+  const std::uint32_t lane = (address >> 16) + threadIdx.x % 32;
+  if (lane / 32 != threadIdx.x / 32) std::abort();
+  return tensor_lanes[lane][(address & 0xffffu) + static_cast<std::uint32_t>(column)];
+}
+inline void store_columns(std::uint32_t address, const std::uint32_t (&x)[8]) {
+  for (int i = 0; i < 8; ++i) own_cell(address, i) = x[i];
+}
+inline void load_columns(std::uint32_t (&x)[8], std::uint32_t address) {
+  for (int i = 0; i < 8; ++i) x[i] = own_cell(address, i);
+}
+
+}  // namespace fp8lab::cuda
+#include "cuda/probes/tcgen05_kernel.cuh"
+#pragma GCC diagnostic pop
+
+#include <bit>
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "cuda/probes/instructions.hpp"
+#include "cuda/tool/candidates.hpp"
+#include "fp8lab/cast/cast.hpp"
+
+namespace fp8lab::cuda {
+
+/// What the tensor core does with one instruction's operands.
+struct Planted {
+  ProbedInstruction probe;
+  Candidate unit;
+};
+inline Planted planted;
+
+/// 32 bytes of K behind a descriptor that has no swizzle.
+inline Row row_behind(std::uint64_t matrix, int row) {
+  const auto field = [matrix](int bit) {
+    return static_cast<std::uint32_t>((matrix >> bit) & 0x3fffu) << 4;
+  };
+  Row bytes{};
+  for (std::uint32_t i = 0; i < 32; ++i)
+    bytes[i] = *shared_windows.pointer(field(0) + static_cast<std::uint32_t>(row / 8) * field(32) +
+                                       static_cast<std::uint32_t>(row % 8) * 16 +
+                                       i / 16 * field(16) + i % 16);
+  return bytes;
+}
+
+inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
+  const Format& f = format(id);
+  const auto bytes = static_cast<std::size_t>(f.storage_bits / 8);
+  std::vector<std::uint32_t> codes(row.size() / bytes);
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, row.data() + i * bytes, bytes);
+    codes[i] = f.storage_bits == 32 ? word >> (23 - f.mantissa_bits) : word;
+  }
+  return codes;
+}
+
+/// One output of one instruction.
+inline float planted_result(const Row& a, const Row& b, float c) {
+  VectorCase one;
+  one.a = codes_of(a, planted.probe.a_format);
+  one.b = codes_of(b, planted.probe.b_format);
+  one.c = std::bit_cast<std::uint32_t>(c);
+  return std::bit_cast<float>(result_of(planted.unit, planted.probe, one));
+}
+
+/// An accumulator register of FP16 or of binary32.
+inline float get_sum(const float* registers, int i) { return registers[i]; }
+inline void put_sum(float* registers, int i, float value) { registers[i] = value; }
+inline float get_sum(const std::uint32_t* registers, int i) {
+  return static_cast<float>(
+      decode(format(FormatId::f16), (registers[i / 2] >> (16 * (i % 2))) & 0xffffu));
+}
+inline void put_sum(std::uint32_t* registers, int i, float value) {
+  const std::uint32_t code = encode(format(FormatId::f16), kNvidiaNosat, value);
+  const int shift = 16 * (i % 2);
+  registers[i / 2] = (registers[i / 2] & (0xffff0000u >> shift)) | (code << shift);
+}
+
+/// Threads show their fragments to each other: 128 of them, a row of bytes for each of 64 rows.
+class Fragments {
+ public:
+  Row& row(int index) { return rows_[static_cast<std::size_t>(index)]; }
+  /// mma.m16n8k32's table: four bytes of a register.
+  void put(int row_index, int column, std::uint32_t word) {
+    for (int byte = 0; byte < 4; ++byte)
+      row(row_index)[static_cast<std::size_t>(column + byte)] =
+          static_cast<std::uint8_t>(word >> (8 * byte));
+  }
+
+ private:
+  std::array<Row, 64> rows_{};
+};
+inline Fragments a_fragments;
+inline Fragments b_fragments;
+
+inline void show_a(const std::uint32_t (&a)[4]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int reg = 0; reg < 4; ++reg)
+    a_fragments.put(thread / 32 * 16 + thread % 32 / 4 + (reg % 2 == 1 ? 8 : 0),
+                    thread % 4 * 4 + (reg >= 2 ? 16 : 0), a[reg]);
+}
+
+template <typename RegisterType, int kColumns, bool kFromRegisters>
+struct SimulatedWgmma {
+  using Register = RegisterType;
+  static constexpr int kN = kColumns;
+  static constexpr int kRegisters =
+      kColumns / (std::is_same_v<RegisterType, std::uint32_t> ? 4 : 2);
+  static constexpr bool kAInRegisters = kFromRegisters;
+
+  static void issue(Register (&sums)[kRegisters], std::uint64_t a, std::uint64_t b) {
+    // Asynchronous: done when it is waited for.
+    products_in_flight.start(
+        [&sums, a, b] { issue_rows(sums, b, [a](int row) { return row_behind(a, row); }); });
+  }
+  static void issue(Register (&sums)[kRegisters], const std::uint32_t (&a)[4], std::uint64_t b) {
+    show_a(a);
+    __syncthreads();
+    issue_rows(sums, b, [](int row) { return a_fragments.row(row); });
+    __syncthreads();
+  }
+
+ private:
+  template <typename ReadA>
+  static void issue_rows(Register (&sums)[kRegisters], std::uint64_t b, ReadA read_a) {
+    const int thread = static_cast<int>(threadIdx.x);
+    for (int i = 0; i < kColumns / 2; ++i) {
+      const int row = thread / 32 * 16 + thread % 32 / 4 + (i % 4 >= 2 ? 8 : 0);
+      const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+      put_sum(sums, i, planted_result(read_a(row), row_behind(b, column), get_sum(sums, i)));
+    }
+  }
+};
+
+template <typename StateType>
+struct SimulatedMma {
+  using State = StateType;
+  template <typename Register, std::size_t kCount>
+  static void issue(Register (&sums)[kCount], const std::uint32_t (&a)[4],
+                    const std::uint32_t (&b)[2]) {
+    const int thread = static_cast<int>(threadIdx.x);
+    const int lane = thread % 32;
+    show_a(a);
+    for (int reg = 0; reg < 2; ++reg)
+      b_fragments.put(thread / 32 * 8 + lane / 4, lane % 4 * 4 + 16 * reg, b[reg]);
+    __syncthreads();
+    for (int i = 0; i < 4; ++i) {
+      const int row = thread / 32 * 16 + lane / 4 + (i >= 2 ? 8 : 0);
+      const int column = thread / 32 * 8 + lane % 4 * 2 + i % 2;
+      put_sum(sums, i,
+              planted_result(a_fragments.row(row), b_fragments.row(column), get_sum(sums, i)));
+    }
+    __syncthreads();
+  }
+};
+
+struct SimulatedTcgen05 {
+  static constexpr int kA = 0;
+  static constexpr int kB = 0;
+  static void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, std::uint32_t instruction) {
+    const auto field = [instruction](int bit, std::uint32_t mask) {
+      return (instruction >> bit) & mask;
+    };
+    // Binary32 sums of dense K-major operands, nothing negated, and version 1 descriptors.
+    if (field(0, 0xfu) != 0 || field(4, 3) != 1 || field(13, 0xfu) != 0 || field(29, 7) != 0 ||
+        ((a >> 46) & 7) != 1 || ((b >> 46) & 7) != 1 || a >> 52 != 0 || b >> 52 != 0)
+      std::abort();
+    issued.emplace_back([=] {
+      for (int row = 0; row < static_cast<int>(16 * field(24, 0x1f)); ++row)
+        for (int column = 0; column < static_cast<int>(8 * field(17, 0x3f)); ++column) {
+          std::uint32_t& cell = tensor_lanes[static_cast<std::size_t>(row)]
+                                            [(d & 0xffffu) + static_cast<std::uint32_t>(column)];
+          cell = std::bit_cast<std::uint32_t>(planted_result(
+              row_behind(a, row), row_behind(b, column), std::bit_cast<float>(cell)));
+        }
+    });
+  }
+};
+
+/// Runs a batch through the kernel that the probe has on the chip.
+inline std::vector<float> simulate(const TileBatch& batch) {
+  shared_windows.forget();
+  std::vector<float> d(static_cast<std::size_t>(batch.tiles) * kTileOutputs, -1.0F);
+  const TileArguments arguments{batch.a.data(), batch.b.data(), batch.c.data(), d.data(),
+                                batch.steps};
+  const auto launch = [&](auto kernel) {
+    device_on_host::launch({static_cast<unsigned>(batch.tiles), 1, 1}, 128,
+                           [&] { kernel(arguments); });
+  };
+  const std::string_view name = planted.probe.name;
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (has("tcgen05.")) {
+    launch(tcgen05_probe<SimulatedTcgen05>);
+  } else if (has("wgmma.")) {
+    const bool half = has("k32.f16.") || has("k16.f16.");
+    const bool registers = has(".registers");
+    if (has("n8k"))
+      launch(wgmma_probe<SimulatedWgmma<float, 8, false>>);
+    else if (half && registers)
+      launch(wgmma_probe<SimulatedWgmma<std::uint32_t, 64, true>>);
+    else if (half)
+      launch(wgmma_probe<SimulatedWgmma<std::uint32_t, 64, false>>);
+    else if (registers)
+      launch(wgmma_probe<SimulatedWgmma<float, 64, true>>);
+    else
+      launch(wgmma_probe<SimulatedWgmma<float, 64, false>>);
+  } else if (has("k32.f16.") || has("k16.f16.")) {
+    launch(mma_probe<SimulatedMma<HalfState>>);
+  } else {
+    launch(mma_probe<SimulatedMma<FloatState>>);
+  }
+  return d;
+}
+
+}  // namespace fp8lab::cuda

@@ -1,0 +1,214 @@
+// The whole way of a cross-check without a GPU: the probes' kernels on the host, the judge, the
+// search for a winner and the files. Deviations are planted in the simulated tensor core; the tool
+// must name each.
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "catch.hpp"
+#include "cuda/tool/batches.hpp"
+#include "cuda/tool/judge.hpp"
+#include "cuda/tool/mismatches.hpp"
+#include "cuda/tool/winner.hpp"
+#include "fp8lab/vectors/replay.hpp"
+#include "simulated_chip.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::cuda;
+
+namespace {
+
+/// A folder that goes when the test does.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("fp8lab_simulation_" + std::to_string(getpid()))) {}
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+CheckRow judge(const ProbedInstruction& probe, const Candidate& unit, int tiles, int batches,
+               const std::filesystem::path& folder = {}) {
+  planted = {probe, unit};
+  JudgeOptions options;
+  options.tiles = tiles;
+  options.outputs = static_cast<std::uint64_t>(tiles * batches) * kTileOutputs;
+  options.mismatches = folder;
+  return judge_probe(probe, simulate, nullptr, options);
+}
+
+Candidate as_predicted(const ProbedInstruction& probe) {
+  return {"as predicted", probe.instruction().accumulator};
+}
+
+/// Another F, by one bit.
+Candidate one_bit_less(const ProbedInstruction& probe) {
+  Candidate unit = as_predicted(probe);
+  --unit.model.alignment_fraction_bits;
+  return unit;
+}
+
+Candidate without_c(const ProbedInstruction& probe) {
+  Candidate unit = as_predicted(probe);
+  unit.c = UseOfC::ignored;
+  return unit;
+}
+
+ProbedInstruction find(std::string_view name, const Chip& chip) {
+  for (const ProbedInstruction& probe : instructions_of(chip))
+    if (probe.name == name) return probe;
+  FAIL("no " << name);
+  return {};
+}
+
+std::string text(const ProbedInstruction& probe, const Chip& chip) {
+  return std::string(probe.name) + " on " + std::to_string(chip.capability);
+}
+
+/// What the tool says must name the deviation: a figure of its definition, or what becomes of c.
+void check_named(const ProbedInstruction& probe, const Candidate& unit, const std::string& wanted,
+                 const std::string& what) {
+  const CheckRow row = judge(probe, unit, 4, 2);
+  INFO(what << ": " << row.note);
+  CHECK(row.mismatches > 0);
+  CHECK_THAT(row.note, contains("explained by "));
+  CHECK_THAT(row.note, contains(wanted));
+}
+
+void check_probe(const ProbedInstruction& probe, const Chip& chip) {
+  const std::string what = text(probe, chip);
+  {
+    const CheckRow row = judge(probe, as_predicted(probe), 2, 8);
+    INFO(what << ": " << row.note);
+    CHECK(row.mismatches == 0);
+    CHECK(row.cases == 2ull * 8 * kTileOutputs);
+    CHECK_THAT(row.note, contains("1024 built cases"));
+  }
+  check_named(probe, without_c(probe), "c ignored", what + ", c ignored");
+  if (probe.halves == Halves::none) {
+    const int bits = probe.instruction().accumulator.alignment_fraction_bits - 1;
+    check_named(probe, one_bit_less(probe), "F=" + std::to_string(bits), what + ", F less one");
+    return;
+  }
+  Candidate unchained = as_predicted(probe);
+  unchained.model.halves_order = HalvesOrder::separate;
+  check_named(probe, unchained, "separate", what + ", halves apart");
+}
+
+constexpr Chip kHopper{90, 13000};
+
+}  // namespace
+
+TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]") {
+  check_probe(find("wgmma.m64n64k32.f32.e4m3.e4m3.shared", kHopper), kHopper);
+  check_probe(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper), kHopper);
+}
+
+TEST_CASE("what a simulated chip does otherwise is named: every probe of every chip",
+          "[cuda][slow]") {
+  for (const int capability : {80, 89, 90, 100, 120}) {
+    const Chip chip{capability, 13000};
+    for (const ProbedInstruction& probe : instructions_of(chip)) check_probe(probe, chip);
+  }
+}
+
+TEST_CASE("rows that differ are kept as a file that replays", "[cuda]") {
+  const ProbedInstruction probe = find("wgmma.m64n64k32.f32.e5m2.e5m2.registers", kHopper);
+  const Folder folder;
+  const Candidate unit = one_bit_less(probe);
+  const CheckRow row = judge(probe, unit, 1, 8, folder.path());
+  REQUIRE(row.mismatches > 0);
+  std::size_t rows = 0;
+  for (const char* ending : {".txt", ".chained.txt"}) {
+    const VectorFile file = read_vectors(folder.path() / (std::string(probe.name) + ending));
+    rows += file.cases.size();
+    CHECK(file.header.at("executed") == "as one instruction");
+    // Every row differs from what the probe is held to, and is what the unit gives.
+    CHECK(replay(file).mismatches == file.cases.size());
+    CHECK(replay(file, unit.model).mismatches == 0);
+  }
+  CHECK(rows == row.mismatches);
+}
+
+TEST_CASE("mismatches of FP16 halves replay as they were executed", "[cuda]") {
+  const Chip old{90, 12040};
+  const ProbedInstruction probe = find("mma.m16n8k32.f32.e5m2.e5m2", old);
+  CHECK(probe.halves == Halves::separate);
+  CHECK(judge(probe, as_predicted(probe), 2, 2).mismatches == 0);
+  const Folder folder;
+  Candidate chained = as_predicted(probe);
+  chained.model.halves_order = HalvesOrder::chained;
+  REQUIRE(judge(probe, chained, 4, 2, folder.path()).mismatches > 0);
+  const VectorFile file = read_vectors(folder.path() / (std::string(probe.name) + ".txt"));
+  CHECK(file.header.at("executed") == "as separate FP16 halves");
+  CHECK(replay(file).mismatches == file.cases.size());
+  CHECK(replay(file, chained.model).mismatches == 0);
+}
+
+TEST_CASE("a second opinion that is another one is a mismatch", "[cuda]") {
+  const ProbedInstruction probe = find("mma.m16n8k16.f32.bf16.bf16", kHopper);
+  planted = {probe, as_predicted(probe)};
+  JudgeOptions options;
+  options.tiles = 1;
+  options.outputs = kTileOutputs;
+  CHECK(judge_probe(
+            probe, simulate, [] { return std::uint64_t{3}; }, options)
+            .mismatches == 3);
+  CHECK(judge_probe(
+            probe, simulate, [] { return std::uint64_t{0}; }, options)
+            .mismatches == 0);
+}
+
+TEST_CASE("the first batch has every pair of FP8 codes", "[cuda]") {
+  const ProbedInstruction probe = find("mma.m16n8k32.f32.e4m3.e5m2", kHopper);
+  const CaseBatch batch = make_batch(probe, 1, 0, 20);
+  std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (std::size_t i = 0; i < 16ull * kTileOutputs; ++i) {
+    const VectorCase one = case_of_output(batch.cases, i);
+    pairs.emplace(one.a[1], one.b[1]);
+    CHECK(one.c == 0);
+  }
+  CHECK(pairs.size() == 65536);
+  CHECK(make_batch(probe, 1, 7, 1).steps == kChained);
+  CHECK(make_batch(probe, 1, 7, 1).cases[0].a.size() == 32ull * kChained);
+}
+
+TEST_CASE("which instruction a chip has follows from the chip and from who compiled", "[cuda]") {
+  constexpr std::array kCubins{80, 86, 89, 90, 100, 120};
+  CHECK(compiler_of(90, kCubins, 13000, 12040, false) == 13000);
+  CHECK(compiler_of(90, kCubins, 13000, 12040, true) == 12040);
+  CHECK(compiler_of(87, kCubins, 13000, 12040, false) == 13000);
+  CHECK(compiler_of(121, kCubins, 13000, 13010, false) == 13000);
+  CHECK(compiler_of(110, kCubins, 13000, 13010, false) == 13010);
+  CHECK(halves_of({90, 13000}) == Halves::chained);
+  CHECK(halves_of({90, 12060}) == Halves::separate);
+  CHECK(halves_of({100, 12080}) == Halves::chained);
+  CHECK(halves_of({89, 12060}) == Halves::none);
+  CHECK(halves_of({120, 12060}) == Halves::none);
+
+  CHECK(find("mma.m16n8k32.f32.e4m3.e4m3", {89, 13000}).model == "sm89.mma.e4m3");
+  CHECK(find("mma.m16n8k32.f32.e4m3.e4m3", {121, 13000}).model == "sm120.mma.e4m3");
+  CHECK(find("mma.m16n8k16.f32.f16.f16", {86, 13000}).model == "sm80.mma.f16");
+  CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper).model == "sm90.mma.e4m3");
+  CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper).standing() == Standing::assumed);
+  CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", {89, 13000}).model == "sm89.mma.e4m3.e5m2");
+  CHECK(instructions_of({80, 13000}).size() == 4);
+  CHECK(instructions_of({70, 13000}).empty());
+  // Every instruction is probed somewhere, and no name stands twice.
+  std::set<std::string_view> probed;
+  for (const int capability : {80, 89, 90, 100, 120})
+    for (const ProbedInstruction& probe : instructions_of({capability, 13000})) {
+      probed.insert(probe.name);
+      CHECK_NOTHROW(probe.prediction());
+    }
+  CHECK(probed.size() == all_instructions().size());
+}
