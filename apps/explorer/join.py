@@ -21,11 +21,11 @@ def main() -> int:
 
     html = re.sub(r'<link rel="stylesheet" href="([^"]+)">',
                   lambda m: f"<style>\n{read(m[1])}</style>", html)
-    html = re.sub(r'<script src="([^"]+)"></script>',
-                  lambda m: f"<script>\n{read(m[1])}</script>", html)
+    html = re.sub(r'<script([^>]*) src="([^"]+)"></script>',
+                  lambda m: f"<script{m[1]}>\n{read(m[2])}</script>", html)
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-                      for script in re.findall(r"<script>(.*?)</script>", html, re.DOTALL))
-    policy = ("default-src 'none'; img-src data: blob:; connect-src data:; style-src 'unsafe-inline'; "
+                      for script in re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL))
+    policy = ("default-src 'none'; img-src data: blob:; connect-src data:; worker-src blob:; style-src 'unsafe-inline'; "
               f"script-src 'wasm-unsafe-eval' {hashes}; base-uri 'none'; form-action 'none'")
     html = html.replace('<meta charset="utf-8">',
                         f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">', 1)

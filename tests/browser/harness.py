@@ -60,7 +60,7 @@ class Opened:
             self.errors.append(message.text)
 
     def _note(self, url, address):
-        inside = url.startswith("data:") or url.split("#")[0] == address
+        inside = url.startswith(("data:", "blob:")) or url.split("#")[0] == address
         if not inside:
             self.requests.append(url)
 

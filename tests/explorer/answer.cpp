@@ -14,7 +14,11 @@ const char* fp8lab_error_curve(const char* format, const char* profile, double l
 const char* fp8lab_outlier(const char* recipe, const char* format, int elements, double sigma,
                            double outlier, int position, int tile, int flush, std::uint32_t seed);
 const char* fp8lab_accumulation(const char* model, const char* distribution, int k,
-                                int promotion_interval, std::uint32_t seed);
+                                int promotion_interval, int scaled, std::uint32_t seed);
+const char* fp8lab_step(const char* model, const char* a, const char* b, double c);
+const char* fp8lab_auto_scaling(const char* format, double threshold, int steps_to_double,
+                                int clean_steps, const char* growth, const char* trace, int steps,
+                                std::uint32_t seed);
 }
 
 namespace {
@@ -62,11 +66,30 @@ const char* answer(const std::string& line) {
     return fp8lab_outlier(recipe.c_str(), format.c_str(), elements, sigma, outlier, position, tile,
                           flush, words.seed());
   }
+  if (what == "step") {
+    const std::string model = words.text();
+    const std::string a = words.text();
+    const std::string b = words.text();
+    return fp8lab_step(model.c_str(), a.c_str(), b.c_str(), words.number());
+  }
+  if (what == "auto_scaling") {
+    const std::string format = words.text();
+    const double threshold = words.number();
+    const int steps_to_double = words.integer();
+    const int clean_steps = words.integer();
+    const std::string growth = words.text();
+    const std::string trace = words.text();
+    const int steps = words.integer();
+    return fp8lab_auto_scaling(format.c_str(), threshold, steps_to_double, clean_steps,
+                               growth.c_str(), trace.c_str(), steps, words.seed());
+  }
   const std::string model = words.text();
   const std::string distribution = words.text();
   const int k = words.integer();
   const int interval = words.integer();
-  return fp8lab_accumulation(model.c_str(), distribution.c_str(), k, interval, words.seed());
+  const int scaled = words.integer();
+  return fp8lab_accumulation(model.c_str(), distribution.c_str(), k, interval, scaled,
+                             words.seed());
 }
 
 }  // namespace

@@ -9,7 +9,9 @@ const functions = {
   cast: ['fp8lab_cast_table', 'ns'],
   curve: ['fp8lab_error_curve', 'ssnnn'],
   outlier: ['fp8lab_outlier', 'ssnnnnnnn'],
-  accumulation: ['fp8lab_accumulation', 'ssnnn'],
+  accumulation: ['fp8lab_accumulation', 'ssnnnn'],
+  step: ['fp8lab_step', 'sssn'],
+  auto_scaling: ['fp8lab_auto_scaling', 'snnnssnn'],
 };
 const types = {n: 'number', s: 'string'};
 // As C reads it: "inf" and "nan" are numbers too.

@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -60,7 +61,8 @@ def compare_digests(native: str, wasm: list[str]) -> tuple[int, list[str]]:
 
 def questions() -> list[str]:
     ask = ["describe", "cast 1 no_such_profile", "outlier te-current e4m3fn 512 0.4 10 512 0 0 1",
-           "accumulation sm90.wgmma.e4m3 uniform 4096 100 1", "curve e4m3fn ml_dtypes 2 1 10"]
+           "accumulation sm90.wgmma.e4m3 uniform 4096 100 1 1", "step sm90.wgmma.e4m3 1,2 1,two 0",
+           "auto_scaling e4m3fn 2 1000 0 exponential drift 100 1", "curve e4m3fn ml_dtypes 2 1 10"]
     known = json.loads(output([sys.argv[2]], "describe\n")[0])
     profiles = [p["name"] for p in known["profiles"]]
     values = ["0", "-0.0", "0.3", "-0.02", "448", "464", "464.00003", "465", "57344", "61440", "65520",
@@ -74,9 +76,17 @@ def questions() -> list[str]:
                 ("e4m3fn", "e5m2"), ("1", "1000", "123456.7", "1e6"), (0, 8, 128), (0, 1))):
             ask.append(f"outlier {recipe['name']} {f} 512 0.4 {magnitude} {37 * seed % 512} {tile} {flush} {seed}")
     for model in known["models"]:
-        for inputs in ("uniform", "normal", "correlated", "ones"):
-            ask.append(f"accumulation {model['name']} {inputs} 1024 128 3")
-    ask += [f"accumulation sm90.wgmma.e4m3 {inputs} {2**e} {interval} 1"
+        for inputs, scaled in itertools.product(("uniform", "normal", "correlated", "ones"), (0, 1)):
+            ask.append(f"accumulation {model['name']} {inputs} 1024 128 {scaled} 3")
+    for seed, model in enumerate(known["units"]):
+        draws = random.Random(seed)
+        for count in (1, 3, 16, 32):
+            a, b = (",".join(repr(draws.choice((-1, 1)) * 2 ** draws.uniform(-9, 9)) for _ in range(count)) for _ in "ab")
+            ask.append(f"step {model['name']} {a} {b} {draws.choice((0, 1, -2.7, 1e-30, 3e38))}")
+    ask += [f"auto_scaling {f} {threshold} {doubling} {clean} {growth} {trace} 800 {seed}"
+            for f in ("e4m3fn", "e5m2") for threshold, doubling, clean, seed in ((1e-5, 1000, 0, 1), (1e-3, 100, 300, 2))
+            for growth in ("exponential", "linear", "doubling", "none") for trace in ("drift", "steady", "1,3,9,27,0.5,1e-9,1")]
+    ask += [f"accumulation sm90.wgmma.e4m3 {inputs} {2**e} {interval} 1 1"
             for inputs in ("uniform", "normal") for e in (5, 10, 15) for interval in (0, 32, 64, 256)]
     return ask
 
@@ -103,8 +113,8 @@ def compare_answers(native: str, wasm: list[str]) -> tuple[int, list[str]]:
         if e != g:
             problems += [f"{question}\n  {d}" for d in differences(json.loads(e), json.loads(g))[:1]]
     refused = sum(e.startswith('{"error"') for e in expected)
-    if refused != 4:
-        problems.append(f"4 of the questions are bad, but {refused} were refused")
+    if refused != 6:
+        problems.append(f"6 of the questions are bad, but {refused} were refused")
     return len(ask), problems
 
 

@@ -14,9 +14,9 @@ import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "browser"))
 import harness  # noqa: E402
+import readable  # noqa: E402
 
 FP8LAB = sys.argv[1]
-LEAST_PIXELS = 11  # of text, on a phone
 failures = 0
 
 
@@ -142,48 +142,22 @@ def interaction(opened):
     check(all(e.get("stroke", "").startswith("rgb") for e in lines), "and its colours")
 
 
-def text_sizes(opened):
-    """The least size of text that is seen, in pixels."""
-    opened.page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
-    return opened.page.evaluate("""() => {
-        const sizes = [];
-        for (const element of document.querySelectorAll("body *")) {
-            const own = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
-            if (own && element.getClientRects().length && !element.closest("script, noscript"))
-                sizes.push([parseFloat(getComputedStyle(element).fontSize), element.textContent.trim().slice(0, 40)]);
-        }
-        return sizes.sort((a, b) => a[0] - b[0])[0];
-    }""")
-
-
-def contrast(opened, what):
-    """axe-core's opinion of the page, where its package is there."""
-    try:
-        from axe_playwright_python.sync_playwright import Axe
-    except ImportError:
-        print("axe-playwright-python is not installed: contrast is not checked")
-        return
-    found = Axe().run(opened.page, options={"runOnly": ["color-contrast", "button-name", "image-alt", "duplicate-id", "aria-allowed-attr"]})
-    for violation in found.response["violations"]:
-        nodes = [node["html"][:120] for node in violation["nodes"][:3]]
-        check(False, f"{what}: {violation['id']} ({len(violation['nodes'])}): {nodes}")
-    check(len(found.response["passes"]) > 0, f"{what}: axe-core looked at something")
-
-
 def main():
     with tempfile.TemporaryDirectory() as folder, harness.browser() as chromium:
         path = build(pathlib.Path(folder))
         with harness.open_offline(chromium, path) as opened:
             first_screen(opened)
             interaction(opened)
-            contrast(opened, "light")
+            said = readable.faults(opened)
+            check(not said, f"light: {said}")
             opened.require_clean()
         with harness.open_offline(chromium, path, dark=True) as opened:
-            contrast(opened, "dark")
+            said = readable.faults(opened)
+            check(not said, f"dark: {said}")
             opened.require_clean()
         with harness.open_offline(chromium, path, width=390, height=800) as opened:
-            least = text_sizes(opened)
-            check(least[0] >= LEAST_PIXELS, f"on a phone the smallest text has {least}")
+            least = readable.smallest_text(opened)
+            check(least[0] >= readable.LEAST_PIXELS, f"on a phone the smallest text has {least}")
             wide = opened.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             check(wide <= 0, f"on a phone {wide} pixels too wide")
             opened.require_clean()

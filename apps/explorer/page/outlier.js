@@ -12,28 +12,32 @@ function startOutlier(library, known) {
   const position = byId('position');
   const flush = byId('flush');
   const tiles = [8, 16, 32, 64, 128, 256];
-  let seed = 1;
+  const seed = byId('seed-number');
+  let last = null;
 
   Plot.options(tile, tiles.map((t) => [String(t), `1 × ${t}`]), '128');
   Plot.options(format, [['e4m3fn', 'E4M3'], ['e5m2', 'E5M2']], 'e4m3fn');
   Plot.options(recipe, known.recipes.map((r) => [r.name, r.name]), 'te-current');
-  Plot.legend('outlier-legend', [['bg-blue dot', 'kept'], ['bg-amber dot', 'kept as a subnormal'],
-    ['bg-red dot', 'killed: became zero'], ['bg-marker dot', 'the outlier'],
-    ['bg-dead', 'below this everything becomes zero']]);
+  Plot.legend('outlier-legend', [['dot', 'blue', 'kept'], ['triangle', 'amber', 'kept as a subnormal'],
+    ['cross', 'red', 'killed: became zero'], ['diamond', 'ink', 'the outlier'],
+    ['area', 'dead', 'below this everything becomes zero']]);
 
   const scope = () => document.querySelector('input[name="outlier-scope"]:checked').value;
 
   function ask(size) {
-    const at = Math.min(count - 1, Math.max(0, Math.round(Number(position.value)) || 0));
+    const at = Number(position.value);
+    if (position.value.trim() === '' || !Number.isInteger(at) || at < 0 || at >= count)
+      throw new Error(`Place: expected a whole number from 0 to ${count - 1}, got '${position.value}'`);
     return library.outlier(recipe.value, format.value, count, sigma, 10 ** Number(slider.value), at,
-      size, flush.checked ? 1 : 0, seed);
+      size, flush.checked ? 1 : 0, Number(seed.value));
   }
 
-  const colours = {killed: 'red', subnormal: 'amber', nan: 'red', infinity: 'red'};
+  const marks = {killed: ['cross', 'red'], subnormal: ['triangle', 'amber'], nan: ['cross', 'red'],
+    infinity: ['cross', 'red']};
 
   function drawRow(answer) {
     const {svg, width, height} = Plot.canvas('outlier-figure', 360,
-      'Magnitudes of 512 elements; red ones became zero');
+      'Magnitudes of 512 elements; those with a cross became zero');
     const left = 46;
     const right = width - 6;
     const top = 10;
@@ -61,8 +65,8 @@ function startOutlier(library, known) {
     answer.x.forEach((v, i) => {
       if (v === 0) return;
       const outlier = i === special;
-      element(svg, 'circle', {class: outlier ? 'outlier' : colours[answer.fates[i]] ?? 'blue',
-        cx: x(i + 0.5).toFixed(1), cy: inside(Math.abs(v)).toFixed(1), r: outlier ? 6.5 : radius});
+      const [shape, colour] = outlier ? ['diamond', 'ink outlier'] : marks[answer.fates[i]] ?? ['dot', 'blue'];
+      Plot.mark(svg, shape, colour, x(i + 0.5), inside(Math.abs(v)), outlier ? 6 : radius);
     });
     Plot.labelsX(svg, [0, 128, 256, 384, 512], x, bottom + 18, String);
     element(svg, 'text', {x: (left + right) / 2, y: bottom + 36, 'text-anchor': 'middle'}, 'element');
@@ -110,7 +114,7 @@ function startOutlier(library, known) {
     const name = known.recipes.find((r) => r.name === recipe.value);
     const now = scope() === 'tile' ? many : one;
     const how = scope() === 'tile' ? `one scale for every ${tile.value} elements` : 'one scale for the tensor';
-    document.getElementById('outlier-says').textContent =
+    Plot.sentence('outlier-says').textContent =
       `${recipe.value} (${name.used_by}) with ${how}: an outlier of ${number(10 ** Number(slider.value))} ` +
       `kills ${now.killed} of the 511 others; their relative error is ` +
       `${Plot.percent(now.bulk_relative_l2)}. ` +
@@ -122,12 +126,24 @@ function startOutlier(library, known) {
     slider.setAttribute('aria-valuetext', number(10 ** Number(slider.value)));
     byId('shown').textContent = number(10 ** Number(slider.value));
     const tiled = ask(Number(tile.value));
-    drawRow(scope() === 'tile' ? tiled : ask(0));
+    last = scope() === 'tile' ? tiled : ask(0);
+    position.removeAttribute('aria-invalid');
+    drawRow(last);
     fillTable(tiled.per_tensor, tiled.figures);
     say(tiled.per_tensor, tiled.figures);
   }
 
-  const redraw = Plot.later(draw);
+  const redraw = Plot.later(draw, (message) => {
+    if (message.startsWith('Place')) position.setAttribute('aria-invalid', 'true');
+    last = {x: []};
+    Plot.refused('outlier-says', message, ['outlier-figure', 'outlier-table']);
+  });
+  Export.offer('outlier-figure', {legend: 'outlier-legend', rows: () => [
+    ['element', 'x', 'value', 'fate', 'tile_scale', 'smallest_survivor'],
+    ...last.x.map((x, i) => {
+      const t = last.tiles[Math.floor(i / last.tile)];
+      return [i, x, last.values[i], last.fates[i], t.scale, t.smallest_survivor];
+    })]});
   for (const control of [slider, tile, format, position, flush]) control.addEventListener('input', redraw);
   for (const choice of document.querySelectorAll('input[name="outlier-scope"]'))
     choice.addEventListener('change', redraw);
@@ -137,7 +153,7 @@ function startOutlier(library, known) {
     redraw();
   });
   byId('seed').addEventListener('click', () => {
-    seed += 1;
+    seed.value = Number(seed.value) + 1;
     redraw();
   });
   redraw();

@@ -1,4 +1,4 @@
-// What the three pictures share: SVG elements, scales, axes, and how numbers are written.
+// What the pictures share: SVG elements, scales, axes, and how numbers are written.
 const Plot = (() => {
   'use strict';
 
@@ -93,13 +93,40 @@ const Plot = (() => {
     if (path !== '') element(svg, 'path', {class: `line ${classes}`, d: path});
   }
 
+  /// A mark whose shape says what its colour does.
+  function mark(svg, shape, classes, x, y, r) {
+    const at = (dx, dy) => `${(x + dx * r).toFixed(1)} ${(y + dy * r).toFixed(1)}`;
+    const paths = {
+      triangle: `M${at(0, -1.15)}L${at(1.05, 0.8)}L${at(-1.05, 0.8)}Z`,
+      square: `M${at(-0.9, -0.9)}L${at(0.9, -0.9)}L${at(0.9, 0.9)}L${at(-0.9, 0.9)}Z`,
+      diamond: `M${at(0, -1.2)}L${at(1.2, 0)}L${at(0, 1.2)}L${at(-1.2, 0)}Z`,
+      cross: `M${at(-1, -1)}L${at(1, 1)}M${at(-1, 1)}L${at(1, -1)}`,
+    };
+    const all = `mark ${shape} ${classes}`;
+    if (shape === 'dot') return element(svg, 'circle', {class: all, cx: x.toFixed(1), cy: y.toFixed(1), r});
+    return element(svg, 'path', {class: all, d: paths[shape]});
+  }
+
+  /// What stands for an entry of a legend, drawn at x, y in an SVG as it is in the picture.
+  function sample(svg, kind, classes, x, y) {
+    if (kind === 'line') line(svg, [[x, y + 7], [x + 22, y + 7]], classes);
+    else if (kind === 'area') element(svg, 'rect', {class: classes, x: x + 4, y: y + 1, width: 14, height: 12, rx: 2});
+    else mark(svg, kind, classes, x + 11, y + 7, 4.5);
+  }
+
+  const legends = new Map();
+
+  /// Entries of [line, area or a shape of `mark`, classes, text].
   function legend(id, entries) {
-    const place = document.getElementById(id);
-    place.replaceChildren(...entries.map(([classes, text]) => {
+    legends.set(id, entries);
+    document.getElementById(id).replaceChildren(...entries.map(([kind, classes, text]) => {
       const entry = document.createElement('span');
-      const swatch = document.createElement('i');
-      swatch.className = classes;
-      entry.append(swatch, text);
+      const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+      svg.setAttribute('width', 22);
+      svg.setAttribute('height', 14);
+      svg.setAttribute('aria-hidden', 'true');
+      sample(svg, kind, classes, 0, 0);
+      entry.append(svg, text);
       return entry;
     }));
   }
@@ -114,19 +141,56 @@ const Plot = (() => {
     }
   }
 
-  /// Calls `draw` in the next frame, once, however often it is asked for.
-  function later(draw) {
+  /// The rows of a table's body, each of cells [text, classes]; the first of a row is its head.
+  function table(id, rows) {
+    document.querySelector(`#${id} tbody`).replaceChildren(...rows.map((cells) => {
+      const row = document.createElement('tr');
+      cells.forEach(([text, classes = ''], i) => {
+        const cell = document.createElement(i === 0 ? 'th' : 'td');
+        if (i === 0) cell.scope = 'row';
+        cell.textContent = text;
+        cell.className = classes;
+        row.append(cell);
+      });
+      return row;
+    }));
+  }
+
+  /// Calls `draw` in the next frame, once, however often it is asked for. What it cannot draw it
+  /// throws (or rejects): then `refuse` gets the message.
+  function later(draw, refuse) {
     let waiting = false;
     return () => {
       if (waiting) return;
       waiting = true;
-      requestAnimationFrame(() => {
+      requestAnimationFrame(async () => {
         waiting = false;
-        draw();
+        try {
+          await draw();
+        } catch (error) {
+          if (refuse === undefined) throw error;
+          refuse(error.message);
+        }
       });
     };
   }
 
-  return {element, canvas, linear, log, roundSteps, power, number, percent, gridY, labelsX, line,
-    legend, options, later};
+  /// Shows in the sentence with this id what is wrong with the question, and empties the pictures and tables
+  /// that would show the answer to an older one.
+  function refused(says, message, emptied) {
+    const place = document.getElementById(says);
+    place.textContent = message;
+    place.classList.add('bad');
+    for (const id of emptied) document.querySelector(`#${id} tbody, #${id}.figure`).replaceChildren();
+  }
+
+  /// The sentence with this id, to be written anew.
+  function sentence(id) {
+    const place = document.getElementById(id);
+    place.classList.remove('bad');
+    return place;
+  }
+
+  return {element, canvas, linear, log, roundSteps, power, number, percent, gridY, labelsX, line, mark,
+    sample, legend, legends, options, table, later, refused, sentence};
 })();

@@ -5,19 +5,20 @@ function startRange(library, known) {
   const low = -28;
   const high = 20;
   const shown = ['e4m3fn', 'e5m2', 'e4m3fnuz', 'e5m2fnuz', 'e2m1', 'e2m3', 'e3m2', 'f16', 'bf16'];
-  const curves = [['e5m2', 'amber'], ['e4m3fn', 'blue'], ['bf16', 'green']];
+  const curves = [['e5m2', 'amber dashed'], ['e4m3fn', 'blue'], ['bf16', 'green dotted']];
   const slider = document.getElementById('range-slider');
   const text = document.getElementById('range-value');
   const profile = document.getElementById('range-profile');
   const formats = new Map(known.formats.map((f) => [f.name, f]));
   const curveCache = new Map();
-  let wanted = 2 ** Number(slider.value);
+  let wanted = 2 ** Number(slider.value);  // null: what is typed is no number
+  let last = null;
 
   Plot.options(profile, known.profiles.map((p) => [p.name, p.name]), 'nvidia_satfinite');
   Plot.legend('range-legend', [
-    ['bg-normal', 'normal numbers'], ['bg-subnormal', 'subnormal'],
-    ['bg-marker dot', 'what x becomes'],
-    ...curves.map(([name, colour]) => [`bg-${colour} dash`, `error of ${name}`])]);
+    ['area', 'normal', 'normal numbers'], ['area', 'subnormal', 'subnormal'],
+    ['dot', 'marker', 'what x becomes'], ['cross', 'marker', 'nothing of it is left'],
+    ...curves.map(([name, classes]) => ['line', `thin ${classes}`, `error of ${name}`])]);
 
   const fates = {
     nan: ['becomes NaN', 'bad'], infinity: ['overflows to infinity', 'bad'],
@@ -46,13 +47,13 @@ function startRange(library, known) {
     return curveCache.get(key);
   }
 
-  function drawRow(svg, row, x, top, bar, narrow, width) {
-    const f = formats.get(row.name);
+  function drawRow(svg, name, x, top, bar, narrow, width) {
+    const f = formats.get(name);
     const left = x(2 ** low);
     const right = x(2 ** high);
     const clip = (v) => Math.min(right, Math.max(left, x(v)));
     element(svg, 'text', narrow ? {class: 'name', x: left, y: top - 5}
-      : {class: 'name', x: left - 12, y: top + bar / 2 + 4, 'text-anchor': 'end'}, row.name);
+      : {class: 'name', x: left - 12, y: top + bar / 2 + 4, 'text-anchor': 'end'}, name);
     element(svg, 'rect', {class: 'track', x: left, y: top, width: right - left, height: bar, rx: 3});
     element(svg, 'rect', {class: 'subnormal', x: clip(f.min_subnormal), y: top,
       width: clip(f.min_normal) - clip(f.min_subnormal), height: bar});
@@ -70,7 +71,7 @@ function startRange(library, known) {
     }
   }
 
-  /// Where the number lands: a dot, hollow where nothing of it is left.
+  /// Where the number lands: a dot, or a cross where nothing of it is left.
   function drawDot(svg, row, x, y) {
     const left = x(2 ** low);
     const right = x(2 ** high);
@@ -78,7 +79,7 @@ function startRange(library, known) {
     const lost = ['underflow', 'nan', 'infinity'].includes(row.fate);
     const at = value > 0 && Number.isFinite(value) ? Math.min(right, Math.max(left, x(value)))
       : row.fate === 'underflow' || row.fate === 'zero' ? left : right;
-    element(svg, 'circle', {class: lost ? 'lost' : 'marker-dot', cx: at, cy: y, r: lost ? 5 : 5.5});
+    Plot.mark(svg, lost ? 'cross' : 'dot', 'marker', at, y, 5.5);
   }
 
   function drawCurves(svg, x, top, height) {
@@ -97,7 +98,8 @@ function startRange(library, known) {
   }
 
   function draw() {
-    const table = library.castTable(wanted, profile.value);
+    const table = wanted === null ? {x: NaN, rows: []} : library.castTable(wanted, profile.value);
+    last = table;
     const rows = new Map(table.rows.map((r) => [r.name, r]));
     const place = document.getElementById('range-figure');
     const narrow = place.clientWidth < 600;
@@ -110,7 +112,7 @@ function startRange(library, known) {
       'Formats as rulers on a logarithmic axis with the marker x, and the relative error of casts');
     const left = narrow ? 44 : 82;
     const x = (v) => Plot.linear(low, high, left, width - 8)(Math.log2(v));
-    shown.forEach((name, i) => drawRow(svg, rows.get(name), x, top + i * pitch, bar, narrow, width));
+    shown.forEach((name, i) => drawRow(svg, name, x, top + i * pitch, bar, narrow, width));
     drawCurves(svg, x, errors + 8, errorHeight - 8);
     const bottom = errors + errorHeight;
     const labels = [];
@@ -124,7 +126,7 @@ function startRange(library, known) {
     const size = Math.abs(table.x);
     if (size >= 2 ** low && size <= 2 ** high)
       element(svg, 'line', {class: 'marker', x1: x(size), x2: x(size), y1: 0, y2: bottom});
-    shown.forEach((name, i) => drawDot(svg, rows.get(name), x, top + i * pitch + bar / 2));
+    if (wanted !== null) shown.forEach((name, i) => drawDot(svg, rows.get(name), x, top + i * pitch + bar / 2));
     svg.onpointerdown = svg.onpointermove = (event) => {
       if (event.type === 'pointermove' && (event.buttons & 1) === 0) return;
       const box = svg.getBoundingClientRect();
@@ -133,7 +135,8 @@ function startRange(library, known) {
       set(2 ** Math.min(high, Math.max(low, exponent)), text);
     };
     fillTable(table);
-    say(table, rows);
+    if (wanted === null) Plot.refused('range-says', `x: expected a number, inf or nan, got '${text.value}'`, ['range-table']);
+    else say(table, rows);
   }
 
   function fillTable(table) {
@@ -168,7 +171,7 @@ function startRange(library, known) {
         : r.inexact ? ` (${percent(r.relative_error)} off)` : ' exactly';
       return `${name} holds ${number(r.value, 6)}${ending}`;
     };
-    document.getElementById('range-says').textContent =
+    Plot.sentence('range-says').textContent =
       `For x = ${number(table.x, 7)} under ${profile.value}: ${one('E4M3', a)}; ${one('E5M2', b)}. ` +
       'A ruler that is longer has coarser marks: eight bits buy range or precision, not both.';
   }
@@ -191,8 +194,13 @@ function startRange(library, known) {
     const words = {inf: Infinity, '-inf': -Infinity, nan: NaN};
     const typed = text.value.trim().toLowerCase();
     const x = typed in words ? words[typed] : Number(typed);
-    if (typed === '' || (Number.isNaN(x) && typed !== 'nan')) text.setAttribute('aria-invalid', 'true');
-    else set(x, text);
+    if (typed !== '' && (!Number.isNaN(x) || typed === 'nan')) {
+      set(x, text);
+      return;
+    }
+    text.setAttribute('aria-invalid', 'true');
+    wanted = null;
+    redraw();
   });
   profile.addEventListener('change', redraw);
   const chips = document.getElementById('range-chips');
@@ -204,6 +212,9 @@ function startRange(library, known) {
     chip.addEventListener('click', () => set(x, chip));
     chips.append(chip);
   }
+  Export.offer('range-figure', {legend: 'range-legend', rows: () => [
+    ['x', 'profile', 'format', 'code', 'value', 'relative_error', 'fate'],
+    ...last.rows.map((r) => [last.x, profile.value, r.name, r.code, r.value, r.relative_error, r.fate])]});
   set(0.3, null);
   return redraw;
 }

@@ -3,7 +3,10 @@
   try {
     const library = await Library.load();
     const known = library.describe();
-    const redraws = [startRange, startOutlier, startAccumulation].map((start) => start(library, known));
+    const background = Library.background(library);
+    const redraws = [startRange, startOutlier, startAccumulation, startStep, startScaling].map(
+      (start) => start(library, known, background));
+    State.start(redraws);
     let width = window.innerWidth;
     window.addEventListener('resize', () => {
       if (window.innerWidth === width) return;  // the address bar of a phone

@@ -43,7 +43,9 @@ struct Operand {
     std::vector<float> x(static_cast<std::size_t>(kRows * k));
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(element(q, own, shared, i));
-    const QuantizedTensor tensor = quantize({.format = id}, {x, kRows, k}, false, 1);
+    const QuantizedTensor tensor =
+        quantize({.format = id, .rule = q.scaled ? ScaleRule::te : ScaleRule::unit}, {x, kRows, k},
+                 false, 1);
     inverse_scale = static_cast<double>(tensor.inverse_scales[0]);
     const std::span<const Unpacked> table = unpack_table(id);
     std::transform(tensor.codes.begin(), tensor.codes.end(), std::back_inserter(values),
@@ -116,6 +118,22 @@ void run(const AccumulationQuestion& q, const AccumulatorModel& model, std::span
   }
 }
 
+/// After how many terms `values` are not finite any more; 0: they are to the end.
+double first_not_finite(const Record& record) {
+  const auto found = std::find_if(record.plain.begin(), record.plain.end(),
+                                  [](double x) { return !std::isfinite(x); });
+  return found == record.plain.end()
+             ? 0.0
+             : record.k[static_cast<std::size_t>(found - record.plain.begin())];
+}
+
+/// After how many terms the sum has its last value for good.
+double last_change(const Record& record) {
+  std::size_t i = record.plain.size() - 1;
+  while (i > 0 && record.plain[i - 1] == record.plain.back()) --i;
+  return record.k[i];
+}
+
 std::string describe_error(const Snapshot& s) {
   const std::span<const double> exact(s.exact);
   const Comparison plain = compare(exact, std::span<const float>(s.plain));
@@ -147,6 +165,10 @@ std::string accumulation(const AccumulationQuestion& q) {
       .text("model", model.name)
       .text("standing", to_string(model.standing))
       .number("dot_products", static_cast<double>(kRows * kRows))
+      .number("scale_a", 1.0 / a.inverse_scale)
+      .number("scale_b", 1.0 / b.inverse_scale)
+      .number("not_finite_from", first_not_finite(record))
+      .number("last_change", last_change(record))
       .raw("k", json(record.k))
       .raw("exact", json(record.exact))
       .raw("plain", json(record.plain))

@@ -68,12 +68,34 @@ FP8LAB_EXPORT const char* fp8lab_outlier(const char* recipe, const char* format,
 }
 
 FP8LAB_EXPORT const char* fp8lab_accumulation(const char* model, const char* distribution, int k,
-                                              int promotion_interval, std::uint32_t seed) {
+                                              int promotion_interval, int scaled,
+                                              std::uint32_t seed) {
   return answer([&] {
     return accumulation({.model = model,
                          .distribution = distribution,
                          .k = k,
                          .promotion_interval = promotion_interval,
+                         .scaled = scaled != 0,
+                         .seed = seed});
+  });
+}
+
+FP8LAB_EXPORT const char* fp8lab_step(const char* model, const char* a, const char* b, double c) {
+  return answer([&] { return step({.model = model, .a = a, .b = b, .c = c}); });
+}
+
+FP8LAB_EXPORT const char* fp8lab_auto_scaling(const char* format, double threshold,
+                                              int steps_to_double, int clean_steps,
+                                              const char* growth, const char* trace, int steps,
+                                              std::uint32_t seed) {
+  return answer([&] {
+    return auto_scaling({.format = format,
+                         .threshold = threshold,
+                         .steps_to_double = steps_to_double,
+                         .clean_steps = clean_steps,
+                         .growth = growth,
+                         .trace = trace,
+                         .steps = steps,
                          .seed = seed});
   });
 }

@@ -49,7 +49,12 @@ std::string describe_model(const InstructionModel& model) {
       .text("name", model.name)
       .text("standing", to_string(model.standing))
       .text("source", model.source)
-      .number("terms", model.accumulator.terms)
+      .text("kind", to_string(model.accumulator.kind))
+      .text("a", format(model.a_format).name)
+      .text("b", format(model.b_format).name)
+      .text("output", format(model.accumulator.output_format).name)
+      .number("output_max", format(model.accumulator.output_format).max_finite())
+      .number("terms", traits_of(model.accumulator).has_steps ? model.accumulator.terms : 1)
       .str();
 }
 
@@ -117,6 +122,7 @@ std::string describe() {
                       }))
       .raw("recipes", json_array(current, describe_recipe))
       .raw("models", json_array(stepwise, describe_model))
+      .raw("units", json_array(instruction_models(), describe_model))
       .str();
 }
 

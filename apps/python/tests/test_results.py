@@ -94,6 +94,25 @@ def test_parquet_there_and_back(tmp_path):
     assert arrow["count"].null_count == 1 and str(arrow["seed"].type) == "uint64"
 
 
+def test_frames_of_pandas_keep_every_number(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = read(sweep_folder(tmp_path))["t"].to_pandas()
+    assert list(frame.columns) == COLUMNS and len(frame) == 3
+    assert frame["seed"].tolist() == [10385155115808463364, 7, 8]
+    assert frame["note"].tolist() == ['a, "b"', "", "é"]
+    assert frame["ok"].tolist() == [True, False, True]
+    assert frame["count"].isna().tolist() == [False, True, False]
+    assert int(frame["count"][2]) == 2**53 + 1 and frame["count"].dtype == pd.Int64Dtype()
+    assert np.signbit(frame["error"][1]) and np.isnan(frame["error"][2])
+    assert frame.attrs["title"] == "T" and frame.attrs["units"]["error"] == "%"
+
+
+def test_without_pandas_the_message_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"to_pandas needs pandas: pip install pandas"):
+        read(sweep_folder(tmp_path))["t"].to_pandas()
+
+
 def test_parquet_of_others_is_refused(tmp_path):
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -75,6 +75,22 @@ class Table:
     def __len__(self) -> int:
         return len(self.data[self.columns[0].name]) if self.columns else 0
 
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame of the table, needs pandas (`pip install pandas`).
+
+        Columns keep their names, order and types; empty cells of numeric columns are missing
+        (pandas' Int64 and UInt64 for integers, so that seeds keep all their digits; NaN for reals).
+        `frame.attrs` has table, title, and units: column -> unit. ImportError without pandas.
+        """
+        try:
+            pd = importlib.import_module("pandas")
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        frame = pd.DataFrame({c.name: _series(pd, self[c.name]) for c in self.columns})
+        units = {c.name: c.unit for c in self.columns}
+        frame.attrs.update(table=self.name, title=self.title, units=units)
+        return frame
+
     def where(self, **values: Any) -> Table:
         """The rows whose columns have these values, all of them."""
         keep = np.ones(len(self), bool)
@@ -82,6 +98,19 @@ class Table:
             keep &= np.ma.filled(self[column] == value, False)
         data = {name: array[keep] for name, array in self.data.items()}
         return Table(self.name, self.title, self.columns, data)
+
+
+def _series(pd: Any, array: NDArray[Any]) -> Any:
+    """A column for pandas; masked cells are missing ones."""
+    if array.dtype.kind in "US":
+        return pd.Series(array.tolist(), dtype=object)
+    if not isinstance(array, np.ma.MaskedArray):
+        return pd.Series(array)
+    values, missing = array.filled(0), np.ma.getmaskarray(array)
+    if array.dtype.kind == "f":
+        return pd.Series(np.where(missing, np.nan, values))
+    integers = pd.arrays.IntegerArray(values, missing.copy())
+    return pd.Series(integers)
 
 
 @dataclass(frozen=True, eq=False)

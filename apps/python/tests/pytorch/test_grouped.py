@@ -56,5 +56,5 @@ def test_errors_name_the_argument():
         fp8lab.torch.grouped_mm(x, weight.mT, torch.tensor([4, 6]))
     with pytest.raises(ValueError, match=r"x: expected \[2, m, k\] without offs"):
         fp8lab.torch.grouped_mm(x, weight)
-    with pytest.raises(ValueError, match="recipe: expected one without a past, got delayed"):
+    with pytest.raises(ValueError, match="recipe: expected one that uses only the current tensor, got delayed"):
         fp8lab.torch.grouped_mm(x, weight, torch.tensor([4, 6]), recipe="te-delayed")

@@ -74,7 +74,7 @@ def test_quantize_has_the_library_s_codes():
         assert_same_bits(inverse, torch.from_numpy(expected.inverse_scales))
     recipe = json.dumps(fp8lab.presets()["deepgemm"].activation.__dict__)
     torch.library.opcheck(torch.ops.fp8lab.quantize.default, (x, recipe))
-    with pytest.raises(ValueError, match="recipe: expected one without a past, got delayed"):
+    with pytest.raises(ValueError, match="recipe: expected one that uses only the current tensor, got delayed"):
         fp8lab.torch.quantize(x, "te-delayed")
 
 

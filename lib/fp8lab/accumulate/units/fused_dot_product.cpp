@@ -30,15 +30,11 @@ int alignment_exponent_of_c(const AccumulatorModel& model, const Term& c) {
 /// One step: at most `model.terms` finite products and a finite c.
 float fused_step(const AccumulatorModel& model, std::span<const Unpacked> a,
                  std::span<const Unpacked> b, float c) {
-  const Term c_term = as_term(unpack_float(c));
-  int largest = alignment_exponent_of_c(model, c_term);
-  for (std::size_t i = 0; i < a.size(); ++i)
-    largest = std::max(largest, alignment_exponent(model, product(a[i], b[i])));
+  const int largest = fused_alignment(model, a, b, c);
   if (largest == kNoExponent) return 0.0F;
-  largest = std::max(largest, model.min_alignment_exponent);
 
   const int unit_exponent = largest - model.alignment_fraction_bits;
-  Wide sum = aligned_toward_zero(c_term, unit_exponent);
+  Wide sum = aligned_toward_zero(as_term(unpack_float(c)), unit_exponent);
   for (std::size_t i = 0; i < a.size(); ++i)
     sum += aligned_toward_zero(product(a[i], b[i]), unit_exponent);
 
@@ -69,6 +65,14 @@ class FusedDotProduct final : public AccumulatorUnit {
 };
 
 }  // namespace
+
+int fused_alignment(const AccumulatorModel& model, std::span<const Unpacked> a,
+                    std::span<const Unpacked> b, float c) {
+  int largest = alignment_exponent_of_c(model, as_term(unpack_float(c)));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, alignment_exponent(model, product(a[i], b[i])));
+  return largest == kNoExponent ? kNoExponent : std::max(largest, model.min_alignment_exponent);
+}
 
 float fused_chain(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, float c) {

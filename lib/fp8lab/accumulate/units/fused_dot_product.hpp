@@ -9,6 +9,12 @@ namespace fp8lab::accumulate_detail {
 float fused_chain(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, float c);
 
+/// The exponent to which one step of finite products and a finite c aligns its terms, its lower
+/// limit included; kNoExponent where all of them are zero. The lowest bit that is kept has the
+/// exponent of this less `alignment_fraction_bits`.
+int fused_alignment(const AccumulatorModel& model, std::span<const Unpacked> a,
+                    std::span<const Unpacked> b, float c);
+
 /// Its bound over one step.
 void bound_fused_step(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
                       BoundedSum& sum);

@@ -36,7 +36,7 @@ def grouped_mm(
     x [tokens, k], weight [groups, k, n] and offs [groups], where each group's rows end: [tokens, n];
     rows past the last group are 0. Or x [groups, m, k] without offs: [groups, m, n]. Each group is
     a linear layer of its own, scales included, whose gradients run under the recipe too; recipe and
-    hardware as for `fp8lab.linear_recipe`, without a past. Codes are made anew at each call.
+    hardware as for `fp8lab.linear_recipe`; the recipe uses only the current tensor. Codes are made anew at each call.
     out: a tensor that takes the result, of its dtype, without gradients. ValueError for what does
     not fit.
 
@@ -48,7 +48,7 @@ def grouped_mm(
     text = text_of(linear_recipe(recipe, hardware=hardware))
     for role, cast in plan_of(text).casts.items():
         if cast.past_size:
-            raise ValueError(f"recipe: expected one without a past, got {cast.recipe.source} for {role}")
+            raise ValueError(f"recipe: expected one that uses only the current tensor, got {cast.recipe.source} for {role}")
     if weight.dim() != 3 or x.shape[-1] != weight.shape[1]:
         raise ValueError(f"weight: expected [groups, {x.shape[-1]}, n], got {list(weight.shape)}")
     if offs is None:

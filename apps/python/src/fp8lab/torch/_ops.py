@@ -287,7 +287,7 @@ linear.register_autograd(_backward, setup_context=_setup_context)
 
 @torch.library.custom_op("fp8lab::quantize", mutates_args=())
 def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Codes, scales and inverse scales of [rows, k] under one cast recipe without a past."""
+    """Codes, scales and inverse scales of [rows, k] under a cast recipe that uses only the current tensor."""
     require_floats("x", x)
     fields = json.loads(recipe)
     if fields["format"] not in TORCH_FP8:

@@ -379,7 +379,7 @@ def quantize(
     """
     recipe = Recipe(**_core.find_recipe(preset, role)) if isinstance(preset, str) else preset
     if recipe.source != "current":
-        raise ValueError(f"recipe: expected one without a past, got {recipe.source}")
+        raise ValueError(f"recipe: expected one that uses only the current tensor, got {recipe.source}")
     require_cpu("x", x)
     text = json.dumps(dataclasses.asdict(recipe))
     result: tuple[Tensor, Tensor, Tensor] = torch.ops.fp8lab.quantize(x, text)
