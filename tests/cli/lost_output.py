@@ -268,6 +268,13 @@ def test_damaged_results(folder):
     one_line_and_2("a table with another digit", damaged)
     check("names the file and the reason", table.name in damaged.stderr and "crc32" in damaged.stderr, damaged.stderr)
     table.write_bytes(good)
+    record = folder / "dynamic-range" / "result.json"
+    good = record.read_bytes()
+    record.write_bytes(good.replace(b'"seed": 1,', b'"seed": 3,'))
+    damaged = run("report", folder, "-o", folder / "r.html")
+    one_line_and_2("a record with another digit", damaged)
+    check("names the file and the reason", "result.json: crc32" in damaged.stderr, damaged.stderr)
+    record.write_bytes(good)
     check("and is read when it is right", run("report", folder, "-o", folder / "r.html").returncode == 0)
 
 

@@ -206,3 +206,24 @@ TEST_CASE("checksum: that of zlib", "[io]") {
   const std::array<std::string_view, 3> parts{"1234", "", "56789"};
   CHECK(crc32_text(parts) == "cbf43926");
 }
+
+TEST_CASE("checksum: an object that holds its own finds every changed bit", "[io]") {
+  const std::string plain = "{\n  \"a\": 1,\n  \"b\": \"text\"\n}\n";
+  const std::string whole = with_own_checksum(plain);
+  // zlib.crc32(b'{\n  "a": 1,\n  "b": "text"')
+  CHECK(whole == "{\n  \"a\": 1,\n  \"b\": \"text\",\n  \"crc32\": \"1f9f2db8\"\n}\n");
+  CHECK_NOTHROW(require_own_checksum(whole, "x.json"));
+  CHECK_NOTHROW(require_own_checksum(plain, "x.json"));
+  CHECK_NOTHROW(require_own_checksum("", "x.json"));
+  CHECK_THROWS_AS(with_own_checksum("{}"), Error);
+  const std::size_t member = plain.size() - 3;  // where ",\n  "crc32": " begins
+  const std::size_t digits = whole.size() - 12;
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << (bit % 8)));
+    INFO("byte " << bit / 8 << " bit " << bit % 8);
+    if (bit / 8 < member || (bit / 8 >= digits && bit / 8 < digits + 8))
+      CHECK_THROWS_WITH(require_own_checksum(flipped, "x.json"),
+                        contains("x.json: crc32: expected"));
+  }
+}

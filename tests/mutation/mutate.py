@@ -1,8 +1,9 @@
 """Plants each fault of faults.toml in a copy of the sources and asks for a test that sees it.
 
-Usage: mutate.py SOURCE_DIR SCRATCH_DIR [PART_OF_A_NAME]
+Usage: mutate.py SOURCE_DIR SCRATCH_DIR [PART_OF_A_NAME...]
 
 The copy is built once, and again for each fault: what the fault names must pass before and fail after.
+Only faults are planted that have one of the parts in their names, and only the programs are built that they need.
 A fault whose text does not stand exactly once in its file, that does not compile, or that nothing sees
 is an error: the list ages with the sources, and a test that stopped looking shows here.
 """
@@ -14,7 +15,16 @@ import time
 import tomllib
 from pathlib import Path
 
-TARGETS = ["fp8lab_tests", "fp8lab_cli"]
+# What sees a fault, and the program that it needs.
+SEERS = {"unit": "fp8lab_tests", "command_line": "fp8lab_cli", "experiment": "fp8lab_cli"}
+
+
+def seer_of(fault):
+    """The one key of a fault that says what must see it."""
+    found = [key for key in SEERS if key in fault]
+    if len(found) != 1:
+        sys.exit(f"{fault['name']}: expected one of {', '.join(SEERS)}, got {found}")
+    return found[0]
 
 
 def run(arguments, **options):
@@ -40,8 +50,8 @@ def configure(tree):
         sys.exit(done.stdout + done.stderr)
 
 
-def build(tree):
-    return run(["cmake", "--build", tree / "build", "--target", *TARGETS])
+def build(tree, targets):
+    return run(["cmake", "--build", tree / "build", "--target", *sorted(targets)])
 
 
 def look(fault, tree):
@@ -68,7 +78,7 @@ def plant(fault, tree):
         return f"its text stands {text.count(fault['find'])} times in {fault['file']}"
     path.write_text(text.replace(fault["find"], fault["replace"]))
     try:
-        built = build(tree)
+        built = build(tree, [SEERS[seer_of(fault)]])
         if built.returncode != 0:
             return "does not compile:\n" + built.stdout[-2000:]
         return "survived" if look(fault, tree) else "seen"
@@ -78,14 +88,15 @@ def plant(fault, tree):
 
 def main():
     source, scratch = (Path(argument).resolve() for argument in sys.argv[1:3])
-    part = sys.argv[3] if len(sys.argv) > 3 else ""
+    parts = sys.argv[3:] or [""]
     faults = [fault for fault in tomllib.loads((Path(__file__).parent / "faults.toml").read_text())["fault"]
-              if part in fault["name"]]
+              if any(part in fault["name"] for part in parts)]
     if not faults:
-        sys.exit(f"no fault has '{part}' in its name")
+        sys.exit(f"no fault has one of {parts} in its name")
+    targets = {SEERS[seer_of(fault)] for fault in faults}
     copy_sources(source, scratch)
     configure(scratch)
-    first = build(scratch)
+    first = build(scratch, targets)
     if first.returncode != 0:
         sys.exit("the sources do not build:\n" + first.stdout[-4000:])
     wrong = 0
@@ -94,8 +105,8 @@ def main():
         what = plant(fault, scratch)
         wrong += what != "seen"
         print(f"{what:9} {time.monotonic() - start:6.1f} s  {fault['name']}", flush=True)
-    built = build(scratch)
-    for seer in {(key, fault[key]) for fault in faults for key in ("unit", "command_line", "experiment") if key in fault}:
+    built = build(scratch, targets)
+    for seer in sorted({(seer_of(fault), fault[seer_of(fault)]) for fault in faults}):
         if built.returncode != 0 or not look(dict([seer]), scratch):
             wrong += 1
             print(f"fails without any fault: {seer[0]} {seer[1]}")

@@ -172,6 +172,26 @@ TEST_CASE("malformed results name file and reason", "[experiment]") {
   CHECK_THROWS_WITH(report_of(run.folder), contains(place + ": cannot read: No such file"));
 }
 
+TEST_CASE("a changed digit in any file that a report reads is refused", "[experiment]") {
+  const TemporaryFolder out("changed");
+  const WrittenRun run = write_sample(out.path(), Plots::draw);
+  int changed = 0;
+  for (const std::string& file : run.files) {
+    if (file.ends_with(".png") || file.ends_with(".gp") || file.ends_with(".dat")) continue;
+    INFO(file);
+    const std::string good = read_file(run.folder / file);
+    const std::size_t digit = good.find_first_of("0123456789", good.size() / 2);
+    std::string bad = good;
+    bad.at(digit) = bad[digit] == '7' ? '8' : '7';
+    write_file(run.folder / file, bad);
+    CHECK_THROWS_WITH(report_of(run.folder), contains(file + ": crc32: expected "));
+    write_file(run.folder / file, good);
+    ++changed;
+  }
+  CHECK(changed >= 4);  // a table, a plot and a map as JSON, result.json; pictures where gnuplot is
+  CHECK_NOTHROW(report_of(run.folder));
+}
+
 TEST_CASE("a table without rows is shown with its heading", "[experiment]") {
   const TemporaryFolder out("no_rows");
   RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};

@@ -72,7 +72,8 @@ TEST_CASE("a sweep's file that is malformed is named", "[sweep][report]") {
   const TemporaryFolder folder("sweep-report");
   sweep(toy_plan({"k=1,2"}), folder.path());
   const fs::path path = folder.path() / "sweep.json";
-  auto json = nlohmann::ordered_json::parse(read_file(path));
+  const std::string whole = read_file(path);
+  auto json = nlohmann::ordered_json::parse(whole);
   const auto good = json;
   json["sweep"]["axes"] = {"k=1,2", "a=1", "b=1", "c=1"};
   write_file(path, json.dump());
@@ -82,6 +83,12 @@ TEST_CASE("a sweep's file that is malformed is named", "[sweep][report]") {
   json["schema"] = "fp8lab.sweep.0";
   write_file(path, json.dump());
   CHECK_THROWS_WITH(read_run(folder.path()), contains("schema: expected fp8lab.sweep.1"));
+  std::string changed = whole;
+  changed[changed.find("\"points\": 2") + 10] = '3';
+  write_file(path, changed);
+  CHECK_THROWS_WITH(read_run(folder.path()), contains("sweep.json: crc32: expected "));
+  write_file(path, whole);
+  CHECK_NOTHROW(read_run(folder.path()));
   fs::remove(path);
   CHECK_FALSE(holds_results(folder.path()));
 }

@@ -133,10 +133,16 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
     staged.plots_note = "gnuplot was not found, so plots are scripts and data only";
   for (std::size_t i = 0; i < names.size(); ++i) {
     Json files = Json::array();
-    for (const char* ending : {".svg", ".png", ".json", ".gp", ".dat"})
-      if (fs::exists(folder / (names[i] + ending))) files.push_back(names[i] + ending);
-    for (const auto& file : files) staged.files.push_back(file);
+    Json checksums = Json::array();
+    for (const char* ending : {".svg", ".png", ".json", ".gp", ".dat"}) {
+      const fs::path file = folder / (names[i] + ending);
+      if (!fs::exists(file)) continue;
+      files.push_back(file.filename().string());
+      checksums.push_back(crc32_text(read_file(file)));
+      staged.files.push_back(file.filename().string());
+    }
     staged.plots[i]["files"] = files;
+    staged.plots[i]["crc32"] = checksums;
   }
 }
 
@@ -220,7 +226,8 @@ WrittenRun write_results(const Results& results, const RunRecord& record, const 
   json["plots"] = staged.plots;
   if (!staged.plots_note.empty()) json["plots_note"] = staged.plots_note;
   json["files"] = staged.files;
-  WrittenRun run{out / record.experiment, staged.files, staged.plots_note, json.dump(2) + "\n"};
+  WrittenRun run{out / record.experiment, staged.files, staged.plots_note,
+                 with_own_checksum(json.dump(2) + "\n")};
   write_file(staging.path() / kResultFile, run.result_json);
   move_in(staging.path(), run.folder, run.files);
   return run;

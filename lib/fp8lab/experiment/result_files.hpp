@@ -45,8 +45,9 @@ struct WrittenRun {
 /// findings, headline {title, sentence, plot, advice, measure, failing, mitigation, mitigated}
 /// (absent but for experiments that show a failure mode), tables [{name, title, file, crc32, rows,
 /// columns [{name, unit, description}]}] (crc32 of the file's bytes, eight hex digits), plots
-/// [{name, title, kind, files}] (NAME.json is `plot_json`), plots_note (absent where plots are
-/// drawn), files.
+/// [{name, title, kind, files, crc32}] (NAME.json is `plot_json`; a checksum for each file),
+/// plots_note (absent where plots are drawn), files, crc32 (of the text before it:
+/// `with_own_checksum`).
 ///
 /// Throws `Error` naming the path and the reason for a folder that cannot be
 /// written, and for table or plot names that are no file names or come twice.

@@ -21,11 +21,8 @@ namespace fs = std::filesystem;
 constexpr const char* kRunFile = "result.json";
 constexpr const char* kSweepFile = "sweep.json";
 
-/// Folders written before tables had checksums are read as they are.
-void require_checksum(const fs::path& path, std::string_view csv, const JsonNode& node) {
-  if (!node.has("crc32")) return;
-  const std::string expected = node["crc32"].text();
-  const std::string got = crc32_text(csv);
+void require_checksum(const fs::path& path, std::string_view bytes, const std::string& expected) {
+  const std::string got = crc32_text(bytes);
   require(got == expected, path.string() + ": crc32",
           fmt::format("{} as listed (the file was changed, or another run wrote it: run again)",
                       expected),
@@ -41,7 +38,8 @@ StoredTable read_table(const fs::path& folder, const JsonNode& node) {
         {column["name"].text(), column["unit"].text(), column["description"].text()});
   const fs::path path = folder / table.file;
   table.csv = read_file(path);
-  require_checksum(path, table.csv, node);
+  // Folders written before tables and plots had checksums are read as they are.
+  if (node.has("crc32")) require_checksum(path, table.csv, node["crc32"].text());
   try {
     table.rows = parse_csv(table.csv);
   } catch (const Error& error) {
@@ -61,10 +59,15 @@ StoredTable read_table(const fs::path& folder, const JsonNode& node) {
 
 StoredPlot read_plot(const fs::path& folder, const JsonNode& node) {
   StoredPlot plot{node["name"].text(), node["title"].text(), "", ""};
-  for (const JsonNode& element : node["files"].elements()) {
-    const std::string file = element.file_name();
-    if (file.ends_with(".svg")) plot.svg = read_file(folder / file);
-    if (file.ends_with(".json")) plot.json = read_file(folder / file);
+  const std::vector<JsonNode> files = node["files"].elements();
+  const std::vector<JsonNode> checksums =
+      node.has("crc32") ? node["crc32"].elements() : std::vector<JsonNode>{};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string file = files[i].file_name();
+    if (!file.ends_with(".svg") && !file.ends_with(".json")) continue;
+    const std::string text = read_file(folder / file);
+    if (i < checksums.size()) require_checksum(folder / file, text, checksums[i].text());
+    (file.ends_with(".svg") ? plot.svg : plot.json) = text;
   }
   return plot;
 }
@@ -91,7 +94,11 @@ StoredPairs facts_of(const JsonNode& root) {
   return facts;
 }
 
-Json read_json(const fs::path& path) { return parse_json<Json>(read_file(path), path.string()); }
+Json read_json(const fs::path& path) {
+  const std::string text = read_file(path);
+  require_own_checksum(text, path.string());
+  return parse_json<Json>(text, path.string());
+}
 
 void require_schema(const JsonNode& root, const fs::path& path, std::string_view expected) {
   const std::string schema = root["schema"].text();

@@ -176,7 +176,7 @@ std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLo
                   {"failed", log.failed_count()},
                   {"tables", tables},
                   {"files", files}};
-  write_file(folder / "sweep.json", json.dump(2) + "\n");
+  write_file(folder / "sweep.json", with_own_checksum(json.dump(2) + "\n"));
   return files;
 }
 

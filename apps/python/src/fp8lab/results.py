@@ -42,6 +42,8 @@ __all__ = ["Column", "Curve", "Plot", "Results", "Table", "read", "read_parquet"
 _SCHEMAS = {"result.json": "fp8lab.result.1", "sweep.json": "fp8lab.sweep.1"}
 # As CSV writes integers: reals have a point or an exponent.
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
+# The last member of a description: a checksum of the text before it.
+_OWN_CHECKSUM = re.compile(r',\n  "crc32": "([0-9a-f]{8})"\n\}\n\Z')
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,16 @@ def _read_table(folder: Path, head: Mapping[str, Any], of_sweep: bool) -> Table:
     )
 
 
+def _read_description(path: Path) -> Any:
+    """The JSON of a file; ValueError if it is not the text that its checksum, if it has one, was made of."""
+    text = path.read_text(encoding="utf-8")
+    own = _OWN_CHECKSUM.search(text)
+    checksum = f"{zlib.crc32(text[: own.start()].encode()):08x}" if own else ""
+    if own and own[1] != checksum:
+        raise bad(f"{path}: crc32", f"{own[1]} (the file was changed)", checksum)
+    return json.loads(text)
+
+
 def read(folder: str | os.PathLike[str]) -> Results:
     """The tables of a folder that `fp8lab run` or `fp8lab sweep` left.
 
@@ -194,7 +206,7 @@ def read(folder: str | os.PathLike[str]) -> Results:
     for name, schema in _SCHEMAS.items():
         if not (root / name).is_file():
             continue
-        description = json.loads((root / name).read_text(encoding="utf-8"))
+        description = _read_description(root / name)
         if description.get("schema") != schema:
             raise bad(f"{root / name}: schema", schema, description.get("schema"))
         heads = description["tables"]
