@@ -6,6 +6,7 @@
 #include "expect_command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "process.hpp"
+#include "reveal_command.hpp"
 
 namespace {
 
@@ -48,6 +49,7 @@ int parse_and_run(int argc, char** argv) {
   add_attn(app, action);
   add_verify(app, action);
   add_identify(app, action);
+  add_reveal(app, action);
   add_replay(app, action);
   add_list(app, action);
   add_run(app, action);

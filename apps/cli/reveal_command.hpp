@@ -1,0 +1,10 @@
+#pragma once
+// `fp8lab reveal`.
+
+#include "command.hpp"
+
+namespace fp8lab::cli {
+
+void add_reveal(CLI::App& app, Action& action);
+
+}  // namespace fp8lab::cli
