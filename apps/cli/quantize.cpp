@@ -336,9 +336,10 @@ void add_quantize(CLI::App& app, Action& action) {
                       "NAME.tensor_scale_inv) and what stays; of a model: a new or empty folder");
   command->add_option("--layout", options->layout, layout_help());
   command->add_option("--rule", options->rule, rule_help());
-  command->add_option("--calibration", options->calibration,
-                      "of a model: .safetensors files of inputs called MODULE.input, for recipes "
-                      "whose input scale is calibrated");
+  command->add_option(
+      "--calibration", options->calibration,
+      "of a model: .safetensors files of inputs called MODULE.input, or traces with "
+      "lines MODULE,AMAX, for recipes whose input scale is calibrated");
   command->add_option("--tensor", options->tensors, "tensors to take (default: by --rule)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();

@@ -172,18 +172,20 @@ void validate_two_level(const Recipe& recipe) {
           fmt::format("e2m1 for rule {}", to_string(recipe.rule)), format(recipe.format).name);
   require(recipe.k_block > 0, "block", "tiles along k (16 in NVFP4), since scales have two levels",
           fmt::format("{}x{}", recipe.row_block, recipe.k_block));
-  require(recipe.source == ScaleSource::current, "source",
-          fmt::format("current for rule {}", to_string(recipe.rule)), to_string(recipe.source));
+  require(recipe.source == ScaleSource::current || recipe.source == ScaleSource::calibration,
+          "source", fmt::format("current or calibration for rule {}", to_string(recipe.rule)),
+          to_string(recipe.source));
   require(
       !recipe.power_of_two && recipe.amax_floor == 0.0F, "power_of_two and amax_floor",
       fmt::format("their defaults for rule {}, which has no such options", to_string(recipe.rule)),
       "others");
 }
 
-void encode_two_level(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& q,
-                      const Execution& execution) {
-  const TensorScale tensor =
-      tensor_scale(recipe.rule, whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
+void encode_two_level(const Recipe& recipe, const FloatMatrix& x, std::optional<float> known_amax,
+                      QuantizedTensor& q, const Execution& execution) {
+  const TensorScale tensor = tensor_scale(
+      recipe.rule,
+      known_amax ? *known_amax : whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
   q.tensor_inverse_scale = tensor.inverse_scale;
   parallel_for_with(
       q.tile_rows(), execution.threads,
