@@ -1,6 +1,6 @@
 """Models in MXFP8, MXFP6, MXFP4 and NVFP4, quantized by `fp8lab quantize`, loaded by the packages that serve them.
 
-usage: narrow_model_files.py FP8LAB
+usage: narrow_model_files.py FP8LAB [LAYOUT or ModelOpt CONFIGURATION ...]
 
 A tiny Llama (gpt-oss: a tiny GptOss) with random weights. compressed-tensors, torchao, gpt-oss: transformers loads the
 folder with no missing and no unexpected key, and every weight that it computes with is that of `fp8lab dequantize`.
@@ -28,10 +28,11 @@ CASES = [  # layout, recipe, calibrated
     ("torchao", "torchao-mxfp4-rceil", False),
     ("torchao", "torchao-nvfp4", False),
 ]
-EXPORTS = [  # ModelOpt's configuration, our recipe, calibrated
-    ("FP8_DEFAULT_CFG", "modelopt-bf16", True),
-    ("NVFP4_DEFAULT_CFG", "modelopt-nvfp4", True),
-    ("MXFP8_DEFAULT_CFG", "mxfp8-rceil", False),
+EXPORTS = [  # ModelOpt's configuration, our recipe, calibrated, element type
+    ("FP8_DEFAULT_CFG", "modelopt", True, torch.float32),  # of BF16 models it rounds quotients to BF16, scales not
+    ("FP8_PER_CHANNEL_PER_TOKEN_CFG", "torchao-inference", False, torch.float32),
+    ("NVFP4_DEFAULT_CFG", "modelopt-nvfp4", True, torch.bfloat16),
+    ("MXFP8_DEFAULT_CFG", "mxfp8-rceil", False, torch.bfloat16),
 ]
 
 
@@ -109,13 +110,13 @@ def try_gpt_oss(root):
 
 
 @torch.no_grad()
-def try_export(root, configuration, recipe, calibrated):
+def try_export(root, configuration, recipe, calibrated, dtype):
     """What ModelOpt's own export of the same model writes."""
     import modelopt.torch.quantization as mtq
     from modelopt.torch.export import export_hf_checkpoint
     label = f"modelopt {configuration}"
     source, target, theirs = (root / part for part in ("source", "target", "theirs"))
-    model = make_model(source, torch.bfloat16, False)
+    model = make_model(source, dtype, False)
     tokens = tokens_of()
     more = []
     if calibrated:
@@ -123,7 +124,7 @@ def try_export(root, configuration, recipe, calibrated):
         more = ["--calibration", root / "samples.safetensors"]
     model.config.architectures = ["LlamaForCausalLM"]
     quantized = mtq.quantize(model, getattr(mtq, configuration), lambda m: m(tokens))
-    export_hf_checkpoint(quantized, dtype=torch.bfloat16, export_dir=theirs)
+    export_hf_checkpoint(quantized, dtype=dtype, export_dir=theirs)
     run("quantize", source, "-o", target, "--recipe", recipe, "--layout", "modelopt", "--rule", "linear", *more)
     ours, expected = floats_of(target), floats_of(theirs)
     check(f"{label}: names", set(ours) == set(expected), set(ours) ^ set(expected))
@@ -146,8 +147,10 @@ def try_export(root, configuration, recipe, calibrated):
 
 
 def main():
+    chosen = sys.argv[2:]
     transformers.logging.set_verbosity_error()
     tries = [(try_llama, case) for case in CASES] + [(try_gpt_oss, ())] + [(try_export, case) for case in EXPORTS]
+    tries = [(f, c) for f, c in tries if not chosen or (c and c[0] in chosen)]
     for function, case in tries:
         with tempfile.TemporaryDirectory() as name:
             function(Path(name), *case)

@@ -130,7 +130,7 @@ void calibrate(const std::vector<fs::path>& files, Run& run, QuantizedModel& mod
       run.scheme.scales == ScaleKind::two_level && stores_multiplier(run.layout);
   InputScales inputs = calibrate_inputs(run.preset, files, targets);
   run.input_scales = std::move(inputs.scales);
-  if (run.scheme.scales == ScaleKind::two_level)
+  if (shares_tensor_scale(run.layout, run.scheme))
     join_input_scales(run.input_scales, targets.as_multipliers);
   model.unused_samples.assign(inputs.unused.begin(), inputs.unused.end());
 }
@@ -181,7 +181,7 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
   const std::string written =
       with_quantization(config, config_path.string(), layout, run.scheme, kept);
   calibrate(options.calibration, run, model);
-  if (run.scheme.scales == ScaleKind::two_level && layout.family != LayoutFamily::torchao)
+  if (shares_tensor_scale(layout, run.scheme))
     run.shared_amaxes = shared_amaxes(source, preset.weight, model);
   ModelRewrite rewrite = plan(source, run, model);
   rewrite.texts[kConfig] = written;

@@ -31,6 +31,11 @@ float joined_amax(float a, float b) { return std::isnan(a) || a > b ? a : b; }
 
 }  // namespace
 
+bool shares_tensor_scale(const Layout& layout, const WeightScheme& scheme) {
+  if (layout.family == LayoutFamily::modelopt && scheme.tiles == WeightTiles::tensor) return true;
+  return scheme.scales == ScaleKind::two_level && layout.family != LayoutFamily::torchao;
+}
+
 std::string joined_module(std::string_view module) {
   const std::size_t dot = module.rfind('.');
   if (dot == std::string_view::npos) return {};

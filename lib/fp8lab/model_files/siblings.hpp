@@ -1,7 +1,7 @@
 #pragma once
-// Weights that serving systems join into one matrix, and whose NVFP4 therefore needs one scale of
-// the tensor: q_proj, k_proj and v_proj; gate_proj and up_proj; w1 and w3; of one parent module.
-// Read in nvidia-modelopt 0.47.0, torch/export/unified_export_hf.py (modules of one input), and
+// Weights that serving systems join into one matrix, which therefore needs one scale of the tensor:
+// q_proj, k_proj and v_proj; gate_proj and up_proj; w1 and w3; of one parent module. Read in
+// nvidia-modelopt 0.47.0, torch/export/unified_export_hf.py (modules of one input), and
 // llmcompressor 0.14.0.1, modifiers/utils/helpers.py.
 
 #include <map>
@@ -11,6 +11,10 @@
 #include "fp8lab/model_files/quantize_model.hpp"
 
 namespace fp8lab {
+
+/// Whether weights that are joined share a scale: NVFP4 but in torchao, whose loader joins nothing,
+/// and ModelOpt's FP8 with a scale a tensor.
+bool shares_tensor_scale(const Layout& layout, const WeightScheme& scheme);
 
 /// The parent module and what is joined, `model.layers.0.self_attn.qkv`; empty for other modules.
 std::string joined_module(std::string_view module);

@@ -269,12 +269,13 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
   if (is_two_level(recipe_.rule)) {
     require(recipe_.source == ScaleSource::current || calibrated_amax_, "calibration",
             "at least one tensor", "none");
-    encode_two_level(recipe_, x, calibrated_amax_, q, execution);
+    encode_two_level(recipe_, x, {calibrated_amax_, {}}, q, execution);
     q.transposed.reset();
     if (!with_transpose) return;
     QuantizedTensor& turned = allocate_transpose(recipe_, x, q);
     const std::vector<float> values = fp8lab::transpose(x);
-    return encode_two_level(recipe_, {values, x.k, x.rows}, calibrated_amax_, turned, execution);
+    return encode_two_level(recipe_, {values, x.k, x.rows}, {calibrated_amax_, {}}, turned,
+                            execution);
   }
   if (recipe_.source != ScaleSource::current) {
     encode_by_past(x, execution.threads, execution.target, q);

@@ -99,8 +99,10 @@ namespace {
 class TwoLevelEncoder {
  public:
   TwoLevelEncoder(const Recipe& recipe, const FloatMatrix& x, const TensorScale& tensor,
-                  Target target, QuantizedTensor& q)
-      : recipe_(recipe), x_(x), tensor_(tensor), target_(target), q_(q) {
+                  const TwoLevelCast& cast, Target target, QuantizedTensor& q)
+      : recipe_(recipe), x_(x), tensor_(tensor), cast_(cast), target_(target), q_(q) {
+    policy_ = recipe.policy;
+    if (cast.draws) policy_.rounding = RoundingMode::stochastic;
     tiles_.resize(static_cast<std::size_t>(q.tile_columns()));
     scaled_.resize(static_cast<std::size_t>(x.k));
   }
@@ -153,12 +155,19 @@ class TwoLevelEncoder {
       for (float& value : scaled_) value += 0.0F;
     const auto k = static_cast<std::size_t>(x_.k);
     encode(scaled_, std::span(q_.codes).subspan(static_cast<std::size_t>(row) * k, k),
-           {.format = recipe_.format, .policy = recipe_.policy, .threads = 1, .target = target_});
+           {.format = recipe_.format,
+            .policy = policy_,
+            .random = cast_.draws,
+            .first_draw = static_cast<std::uint64_t>(row * x_.k),
+            .threads = 1,
+            .target = target_});
   }
 
   const Recipe& recipe_;
   const FloatMatrix& x_;
   TensorScale tensor_;
+  const TwoLevelCast& cast_;
+  CastPolicy policy_;
   Target target_;
   QuantizedTensor& q_;
   std::vector<TwoLevelScale> tiles_;
@@ -181,15 +190,16 @@ void validate_two_level(const Recipe& recipe) {
       "others");
 }
 
-void encode_two_level(const Recipe& recipe, const FloatMatrix& x, std::optional<float> known_amax,
+void encode_two_level(const Recipe& recipe, const FloatMatrix& x, const TwoLevelCast& cast,
                       QuantizedTensor& q, const Execution& execution) {
   const TensorScale tensor = tensor_scale(
-      recipe.rule,
-      known_amax ? *known_amax : whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
+      recipe.rule, cast.known_amax
+                       ? *cast.known_amax
+                       : whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
   q.tensor_inverse_scale = tensor.inverse_scale;
   parallel_for_with(
       q.tile_rows(), execution.threads,
-      [&] { return TwoLevelEncoder(recipe, x, tensor, execution.target, q); },
+      [&] { return TwoLevelEncoder(recipe, x, tensor, cast, execution.target, q); },
       [](TwoLevelEncoder& encoder, std::int64_t row) { encoder.run(row); });
 }
 

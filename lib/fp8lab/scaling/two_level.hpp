@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 
@@ -60,9 +61,14 @@ namespace scaling_detail {
 /// calibrated one, which is the upper level: tiles always have their own.
 void validate_two_level(const Recipe& recipe);
 
-/// Codes and scales into `q`, whose sizes are right already. `known_amax`: the tensor's, where it
-/// is not that of `x`.
-void encode_two_level(const Recipe& recipe, const FloatMatrix& x, std::optional<float> known_amax,
+/// What one cast has beside its recipe.
+struct TwoLevelCast {
+  std::optional<float> known_amax = {};    ///< the tensor's, where it is not that of `x`
+  std::optional<RandomStream> draws = {};  ///< stochastic rounding: draw r * k + c is of x[r, c]
+};
+
+/// Codes and scales into `q`, whose sizes are right already.
+void encode_two_level(const Recipe& recipe, const FloatMatrix& x, const TwoLevelCast& cast,
                       QuantizedTensor& q, const Execution& execution);
 
 }  // namespace scaling_detail
