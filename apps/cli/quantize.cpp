@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/model_files/layout.hpp"
+#include "fp8lab/scaling/nvfp4_training.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
 #include "json_number.hpp"
@@ -36,6 +38,8 @@ struct Options {
   std::string layout;
   std::string rule;
   std::vector<std::string> calibration;
+  std::optional<std::uint64_t> stochastic;
+  bool hadamard = false;
   bool transpose = false;
   bool json = false;
 };
@@ -193,6 +197,9 @@ QuantizedTensor quantize(const Recipe& recipe, const Options& options,
     require_type(recipe, options.recipe, earlier);
     quantizer.observe(earlier.matrix());
   }
+  if (options.stochastic)
+    return quantize_stochastic(recipe, tensor.matrix(),
+                               RandomStream(*options.stochastic, tensor.name));
   return quantizer.quantize(tensor.matrix(), options.transpose);
 } catch (const Error& error) {
   throw Error(fmt::format("tensor {} {}: {}{}", tensor.name, shape_text(tensor.shape), error.what(),
@@ -225,6 +232,8 @@ void write_output(const Options& options, const Input& input,
   std::map<std::string, std::string> metadata{{"fp8lab.recipe", options.recipe},
                                               {"fp8lab.role", options.role}};
   if (!options.product.empty()) metadata["fp8lab.product"] = options.product;
+  if (options.hadamard) metadata["fp8lab.hadamard"] = "16";
+  if (options.stochastic) metadata["fp8lab.stochastic"] = fmt::format("{}", *options.stochastic);
   if (input.safetensors)
     metadata.insert(input.safetensors->metadata().begin(), input.safetensors->metadata().end());
   write_safetensors(options.output, out.tensors(), metadata);
@@ -241,6 +250,15 @@ nlohmann::json tell_left(const Options& options, const Input& input) {
   return left;
 }
 
+/// What TransformerEngine does to gradients and to operands of wgrad in NVFP4 alone.
+void require_nvfp4_options(const Recipe& recipe, const Options& options) {
+  const bool asked = options.stochastic.has_value() || options.hadamard;
+  require(!asked || is_two_level(recipe.rule), options.hadamard ? "--hadamard" : "--stochastic",
+          "a recipe of NVFP4 (te-nvfp4)", options.recipe);
+  require(!options.stochastic || !options.transpose, "--transpose",
+          "no --stochastic, whose draws belong to one copy", "both");
+}
+
 int quantize_file(const Options& options) {
   require(options.calibration.empty(), "--calibration", "a model's folder and --layout",
           options.input + " (--history is for files)");
@@ -249,12 +267,14 @@ int quantize_file(const Options& options) {
   const Recipe& recipe = options.product.empty()
                              ? preset.recipe(role)
                              : preset.recipe(role, find_linear_product(options.product));
+  require_nvfp4_options(recipe, options);
   const Input input = open_input(options.input, options);
   const std::vector<Input> past = open_past(recipe, options, input.chosen.size());
   std::vector<QuantizedTensor> results;
   nlohmann::json report = nlohmann::json::array();
   for (std::size_t i = 0; i < input.chosen.size(); ++i) {
-    const Loaded tensor = load_exact(input.chosen[i].name, input.chosen[i].tensor);
+    Loaded tensor = load_exact(input.chosen[i].name, input.chosen[i].tensor);
+    if (options.hadamard) tensor.values = random_hadamard(tensor.matrix());
     QuantizedTensor q = quantize(recipe, options, past, tensor, i, input.chosen.size() == 1);
     const QuantizationStatistics statistics = quantization_statistics(tensor.matrix(), q);
     const NonFiniteReport non_finite = non_finite_of(tensor, q);
@@ -288,6 +308,8 @@ void refuse_file_options(const Options& options) {
   unless(options.dtype.empty(), "--dtype");
   unless(options.history.empty(), "--history");
   unless(!options.transpose, "--transpose");
+  unless(!options.stochastic, "--stochastic");
+  unless(!options.hadamard, "--hadamard");
 }
 
 int run(const Options& options) {
@@ -336,9 +358,10 @@ void add_quantize(CLI::App& app, Action& action) {
                       "NAME.tensor_scale_inv) and what stays; of a model: a new or empty folder");
   command->add_option("--layout", options->layout, layout_help());
   command->add_option("--rule", options->rule, rule_help());
-  command->add_option("--calibration", options->calibration,
-                      "of a model: .safetensors files of inputs called MODULE.input, for recipes "
-                      "whose input scale is calibrated");
+  command->add_option(
+      "--calibration", options->calibration,
+      "of a model: .safetensors files of inputs called MODULE.input, or traces with "
+      "lines MODULE,AMAX, for recipes whose input scale is calibrated");
   command->add_option("--tensor", options->tensors, "tensors to take (default: by --rule)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();
@@ -348,6 +371,14 @@ void add_quantize(CLI::App& app, Action& action) {
   command->add_option("--dtype", options->dtype, "what a .npy's |u1, <u2 or <V2 elements are");
   command->add_option("--history", options->history,
                       "earlier steps or calibration batches, for recipes that look back");
+  command->add_option(
+      "--stochastic", options->stochastic,
+      "seed: NVFP4 elements are rounded stochastically, as TransformerEngine rounds "
+      "gradients (draw r * k + c of the stream called as the tensor)");
+  command->add_flag(
+      "--hadamard", options->hadamard,
+      "NVFP4: each run of 16 elements of a row goes through TransformerEngine's random "
+      "Hadamard transform first, as operands of wgrad do (IN as that product reads it)");
   command->add_flag("--transpose", options->transpose, "also NAME.transposed, as Hopper needs it");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

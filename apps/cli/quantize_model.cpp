@@ -21,6 +21,13 @@ std::map<std::string, std::size_t> count_reasons(const QuantizedModel& model) {
   return counts;
 }
 
+std::string_view numbers_of(const WeightScheme& scheme) {
+  if (scheme.scales == ScaleKind::two_level) return "NVFP4";
+  const bool mx = scheme.scales == ScaleKind::e8m0;
+  if (scheme.format == FormatId::e4m3fn) return mx ? "MXFP8" : "E4M3";
+  return scheme.format == FormatId::e2m1 ? "MXFP4" : "MXFP6";
+}
+
 void warn(const QuantizedModel& model) {
   for (const std::string& weight : model.nan_weights)
     fmt::print(stderr, "warning: NaN codes in {}\n", weight);
@@ -30,9 +37,12 @@ void warn(const QuantizedModel& model) {
 }
 
 void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
-  fmt::print("{} of {} tensors became E4M3 (recipe {}, layout {}, rule {})\n",
-             model.converted.size(), model.converted.size() + model.kept.size(), request.recipe,
+  fmt::print("{} of {} tensors became {} (recipe {}, layout {}, rule {})\n", model.converted.size(),
+             model.converted.size() + model.kept.size(), numbers_of(model.scheme), request.recipe,
              request.layout, request.rule);
+  if (model.scheme.input == InputScheme::stays)
+    fmt::print("  inputs are not cast{}\n",
+               request.layout == "gpt-oss" ? "" : " (--calibration gives them a scale)");
   for (const auto& [reason, count] : count_reasons(model))
     fmt::print("  {} stayed: {}\n", count, reason);
   print_summary(model.files);
@@ -51,6 +61,8 @@ void print_json(const QuantizedModel& model, const QuantizeModelRequest& request
   const nlohmann::ordered_json report{{"recipe", request.recipe},
                                       {"layout", request.layout},
                                       {"rule", request.rule},
+                                      {"numbers", numbers_of(model.scheme)},
+                                      {"inputs", to_string(model.scheme.input)},
                                       {"converted", converted},
                                       {"kept", kept},
                                       {"nan_weights", model.nan_weights},

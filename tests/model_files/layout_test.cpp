@@ -2,7 +2,9 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/model_files/blocked_scales.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
+#include "fp8lab/model_files/siblings.hpp"
 
 using namespace fp8lab;
 
@@ -31,6 +33,9 @@ TEST_CASE("scales have the shapes that readers make room for", "[model_files]") 
   CHECK(shape_of("hf-fp8", "vllm-per-tensor") == Shape{});
   CHECK(shape_of("deepseek", "deepgemm-ue8m0") == Shape{3, 2});
   CHECK(shape_of("torchao", "torchao-inference-bf16") == Shape{300, 1});
+  CHECK(shape_of("compressed-tensors", "mxfp4") == Shape{300, 8});
+  CHECK(shape_of("modelopt", "modelopt-nvfp4", true) == Shape{300, 16});
+  CHECK(shape_of("torchao", "torchao-nvfp4") == Shape{96, 64});  // blocks of 128 x 4
   CHECK(scheme_of("compressed-tensors", "llm-compressor-bf16").scale_type == ElementType::bf16);
   CHECK(scheme_of("torchao", "torchao-inference-bf16").scale_type == ElementType::f32);
 }
@@ -38,7 +43,9 @@ TEST_CASE("scales have the shapes that readers make room for", "[model_files]") 
 TEST_CASE("what a layout cannot say is refused", "[model_files]") {
   CHECK_THROWS_AS(scheme_of("hf-fp8", "llm-compressor"), Error);          // a scale a row
   CHECK_THROWS_AS(scheme_of("torchao", "deepseek-v3"), Error);            // blocks
-  CHECK_THROWS_AS(scheme_of("compressed-tensors", "ocp-mxfp8"), Error);   // E8M0
+  CHECK_THROWS_AS(scheme_of("hf-fp8", "ocp-mxfp8"), Error);               // E8M0
+  CHECK_THROWS_AS(scheme_of("compressed-tensors", "te-nvfp4"), Error);    // 16 x 16
+  CHECK_THROWS_AS(scheme_of("torchao", "torchao-nvfp4", true), Error);    // no input scale in files
   CHECK_THROWS_AS(scheme_of("compressed-tensors", "te-delayed"), Error);  // a weight's past
   CHECK_THROWS_AS(scheme_of("modelopt", "modelopt"), Error);              // no samples
   CHECK_THROWS_AS(scheme_of("compressed-tensors", "llm-compressor", true), Error);
@@ -98,4 +105,75 @@ TEST_CASE("config.json is read back as it was written", "[model_files]") {
   CHECK_THROWS_WITH(with_quantization(R"({"model_type": "gpt2"})", "c", find_layout("hf-fp8"),
                                       scheme_of("hf-fp8", "deepseek-v3"), {}),
                     contains("gpt2"));
+}
+
+TEST_CASE("config.json says what groups are, and is read back", "[model_files]") {
+  struct Case {
+    const char* layout;
+    const char* preset;
+    bool calibrated;
+    const char* text;
+  };
+  for (const Case& c : {Case{"compressed-tensors", "mxfp4", false, "mxfp4-pack-quantized"},
+                        Case{"compressed-tensors", "mxfp6-e2m3", false, "mxfp6-pack-quantized"},
+                        Case{"compressed-tensors", "ocp-mxfp8", false, "mxfp8-quantized"},
+                        Case{"compressed-tensors", "nvfp4", true, "\"local\""},
+                        Case{"compressed-tensors", "nvfp4", false, "\"input_activations\": null"},
+                        Case{"modelopt", "modelopt-nvfp4", true, "\"NVFP4\""},
+                        Case{"modelopt", "modelopt-nvfp4", false, "\"W4A16_NVFP4\""},
+                        Case{"modelopt", "ocp-mxfp8", false, "\"MXFP8\""},
+                        Case{"torchao", "torchao-mxfp4-even", false, "\"EVEN\""},
+                        Case{"torchao", "torchao-nvfp4", false, "NVFP4Dynamic"},
+                        Case{"gpt-oss", "mxfp4", false, "\"mxfp4\""}}) {
+    INFO(c.layout << " " << c.preset);
+    const Layout& layout = find_layout(c.layout);
+    const WeightScheme scheme = scheme_of(c.layout, c.preset, c.calibrated);
+    const std::string text = with_quantization("{}", "config.json", layout, scheme, {"lm_head"});
+    CHECK(text.find(c.text) != std::string::npos);
+    const auto stored = read_quantization(text, "config.json");
+    REQUIRE(stored.has_value());
+    CHECK(stored->family == layout.family);
+    CHECK(stored->format == scheme.format);
+    CHECK(stored->scales == scheme.scales);
+    CHECK(stored->k_block == scheme.k_block);
+  }
+  CHECK_THROWS_WITH(
+      read_quantization(
+          R"({"quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}})",
+          "c"),
+      contains("W4A16_AWQ"));
+}
+
+TEST_CASE("scales in blocks of 128 x 4", "[model_files]") {
+  constexpr std::int64_t kRows = 130;
+  constexpr std::int64_t kColumns = 5;
+  std::vector<std::uint8_t> scales(kRows * kColumns);
+  for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(i % 251);
+  const auto blocked = to_blocked(scales, kRows, kColumns);
+  REQUIRE(blocked_shape(kRows, kColumns) == Shape{64, 32});
+  REQUIRE(blocked.size() == 64 * 32);
+  CHECK(blocked[16] == scales[1 * kColumns]);           // row 1
+  CHECK(blocked[4] == scales[32 * kColumns]);           // row 32
+  CHECK(blocked[3] == scales[3]);                       // column 3
+  CHECK(blocked[512] == scales[4]);                     // the next block across
+  CHECK(blocked[513] == 0);                             // past the last column
+  CHECK(blocked[1024 + 16] == scales[129 * kColumns]);  // the next block down
+  CHECK(from_blocked(blocked, kRows, kColumns) == scales);
+  CHECK_THROWS_AS(to_blocked(scales, kRows, 6), Error);
+  CHECK_THROWS_AS(from_blocked(scales, kRows, kColumns), Error);
+}
+
+TEST_CASE("weights that are one matrix when served", "[model_files]") {
+  CHECK(joined_module("model.layers.0.self_attn.q_proj") == "model.layers.0.self_attn.qkv");
+  CHECK(joined_module("a.k_proj") == joined_module("a.v_proj"));
+  CHECK(joined_module("a.mlp.up_proj") == joined_module("a.mlp.gate_proj"));
+  CHECK(joined_module("a.mlp.up_proj") != joined_module("b.mlp.gate_proj"));
+  CHECK(joined_module("a.down_proj").empty());
+  std::map<std::string, float> scales{{"a.q_proj", 3.0F}, {"a.k_proj", 2.0F}, {"a.o_proj", 9.0F}};
+  join_input_scales(scales, true);
+  CHECK(scales ==
+        std::map<std::string, float>{{"a.q_proj", 2.0F}, {"a.k_proj", 2.0F}, {"a.o_proj", 9.0F}});
+  scales["a.q_proj"] = 3.0F;
+  join_input_scales(scales, false);
+  CHECK(scales["a.k_proj"] == 3.0F);
 }

@@ -112,7 +112,7 @@ TEST_CASE("two levels: what a recipe cannot have is refused", "[scaling]") {
   CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.format = FormatId::e4m3fn; })),
                     contains("e2m1"));
   CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.k_block = 0; })), contains("tiles along k"));
-  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.source = ScaleSource::calibration; })),
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.source = ScaleSource::momentum; })),
                     contains("source"));
   CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.power_of_two = true; })),
                     contains("power_of_two"));
@@ -121,4 +121,33 @@ TEST_CASE("two levels: what a recipe cannot have is refused", "[scaling]") {
                     contains("one level"));
   CHECK_THROWS_WITH(tile_scale({.rule = ScaleRule::mx_floor, .format = FormatId::e4m3fnuz}, 1.0F),
                     contains("e2m1"));
+}
+
+TEST_CASE("two levels: a calibrated upper level is that of the samples, tiles keep their own",
+          "[scaling]") {
+  Recipe recipe{.format = FormatId::e2m1,
+                .rule = ScaleRule::nvfp4,
+                .source = ScaleSource::calibration,
+                .row_block = 1,
+                .k_block = 16};
+  std::vector<float> x(32);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = 0.25F * static_cast<float>(i % 7) - 0.5F;
+  Quantizer quantizer(recipe);
+  CHECK_THROWS_WITH(quantizer.quantize({x, 2, 16}), contains("at least one tensor"));
+  const float samples = 12.0F;
+  quantizer.observe({{&samples, 1}, 1, 1});
+  const QuantizedTensor got = quantizer.quantize({x, 2, 16});
+  const TensorScale tensor = tensor_scale(recipe.rule, samples);
+  CHECK(got.tensor_inverse_scale == tensor.inverse_scale);
+  for (std::size_t row = 0; row < 2; ++row) {
+    const float largest = amax(std::span(x).subspan(16 * row, 16), true);
+    CHECK(got.ue4m3[row] == two_level_scale(recipe.rule, tensor, largest).code);
+  }
+  // The tensor with a sample's amax in it has the same codes for the rest.
+  recipe.source = ScaleSource::current;
+  std::vector<float> more = x;
+  more.resize(48);
+  more.back() = samples;
+  const QuantizedTensor want = quantize(recipe, {more, 3, 16});
+  CHECK(std::equal(got.codes.begin(), got.codes.end(), want.codes.begin()));
 }

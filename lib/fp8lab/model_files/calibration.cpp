@@ -7,11 +7,14 @@
 #include <cmath>
 #include <compare>
 #include <memory>
+#include <optional>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/model_files/amax_trace.hpp"
 #include "fp8lab/model_files/recipe_input.hpp"
+#include "fp8lab/scaling/two_level.hpp"
 
 namespace fp8lab {
 namespace {
@@ -50,6 +53,7 @@ struct Sample {
   std::size_t file = 0;
   std::int64_t batch = 0;
   std::string name;
+  std::optional<float> amax = {};  ///< of a trace, which has no tensor
 
   friend auto operator<=>(const Sample&, const Sample&) = default;
 };
@@ -59,8 +63,9 @@ class Observer {
  public:
   explicit Observer(const Recipe& recipe)
       : by_amax_(recipe.rule == ScaleRule::modelopt),
+        rule_(recipe.rule),
         max_finite_(static_cast<float>(format(recipe.format).max_finite())),
-        quantizer_(recipe) {}
+        quantizer_(calibrated(recipe)) {}
 
   void observe(std::span<const float> values, std::int64_t k) {
     const auto rows = static_cast<std::int64_t>(values.size()) / std::max<std::int64_t>(1, k);
@@ -68,15 +73,34 @@ class Observer {
     largest_ = std::max(largest_, amax(values, false));
   }
 
-  [[nodiscard]] float scale() {
+  void observe_amax(float amax) {
+    quantizer_.observe({{&amax, 1}, 1, 1});
+    largest_ = std::max(largest_, amax);
+  }
+
+  [[nodiscard]] float scale(bool as_multiplier) {
     const FloatEnvironment environment;
+    if (is_two_level(rule_)) {
+      const TensorScale tensor = tensor_scale(rule_, largest_);
+      return as_multiplier ? tensor.scale : tensor.inverse_scale;
+    }
     if (by_amax_) return largest_ / max_finite_;
     const float zero = 0.0F;
     return quantizer_.quantize({{&zero, 1}, 1, 1}, false, 1).inverse_scales[0];
   }
 
  private:
+  /// NVFP4's own scale is the current tensor's; in a file it is that of all samples.
+  static Recipe calibrated(Recipe recipe) {
+    if (!is_two_level(recipe.rule)) return recipe;
+    recipe.source = ScaleSource::calibration;
+    recipe.rows_multiple = 1;
+    recipe.k_multiple = 1;
+    return recipe;
+  }
+
   bool by_amax_;
+  ScaleRule rule_;
   float max_finite_;
   float largest_ = 0.0F;
   Quantizer quantizer_;
@@ -94,14 +118,35 @@ void require_sample(const Preset& preset, const fs::path& file, const NamedTenso
   require_recipe_takes(preset.name, preset.activation, {item.name, tensor.type, tensor.shape});
 }
 
+/// Null for a trace.
 using Files = std::vector<std::unique_ptr<SafetensorsFile>>;
+using Samples = std::map<std::string, std::vector<Sample>>;
+
+bool is_trace(const fs::path& path) { return path.extension() != ".safetensors"; }
+
+void add_trace(const CalibrationTargets& targets, const Preset& preset, const fs::path& path,
+               std::size_t file, Samples& samples) {
+  for (const TracedAmax& traced : read_amax_trace(path)) {
+    const SampleName name = parse_name(targets, traced.module);
+    const std::string where = fmt::format("{}:{}", path.string(), traced.line);
+    require(!name.module.empty(), where, "MODULE or MODULE.input of a module of the model",
+            fmt::format("'{}'", traced.module));
+    require(!takes_bf16(preset.activation.rule) || rounded_to_bf16(traced.amax) == traced.amax,
+            where, fmt::format("a BF16 number under recipe {}", preset.name),
+            fmt::format("{}", traced.amax));
+    samples[name.module].push_back({file, traced.line, traced.module, traced.amax});
+  }
+}
 
 /// {module: its samples in order}
-std::map<std::string, std::vector<Sample>> sort_samples(const std::vector<fs::path>& paths,
-                                                        const Files& files,
-                                                        const CalibrationTargets& targets) {
-  std::map<std::string, std::vector<Sample>> samples;
-  for (std::size_t f = 0; f < files.size(); ++f)
+Samples sort_samples(const std::vector<fs::path>& paths, const Files& files, const Preset& preset,
+                     const CalibrationTargets& targets) {
+  Samples samples;
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    if (!files[f]) {
+      add_trace(targets, preset, paths[f], f, samples);
+      continue;
+    }
     for (const NamedTensor& item : files[f]->tensors()) {
       const SampleName name = parse_name(targets, item.name);
       require(!name.module.empty(), fmt::format("{}: '{}'", paths[f].string(), item.name),
@@ -109,8 +154,22 @@ std::map<std::string, std::vector<Sample>> sort_samples(const std::vector<fs::pa
               "another name");
       samples[name.module].push_back({f, name.batch, item.name});
     }
+  }
   for (auto& [module, list] : samples) std::sort(list.begin(), list.end());
   return samples;
+}
+
+/// One batch of inputs [..., k].
+void observe(const Preset& preset, const fs::path& path, const SafetensorsFile& file,
+             const std::string& name, std::int64_t k, Observer& observer) {
+  const TensorView& tensor = file.find(name);
+  require_sample(preset, path, {name, tensor}, k);
+  try {
+    observer.observe(to_float(tensor), k);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}: '{}': {}", path.string(), name, error.what()));
+  }
+  file.file().release(tensor.bytes);
 }
 
 }  // namespace
@@ -118,26 +177,22 @@ std::map<std::string, std::vector<Sample>> sort_samples(const std::vector<fs::pa
 InputScales calibrate_inputs(const Preset& preset, const std::vector<fs::path>& paths,
                              const CalibrationTargets& targets) {
   Files files;
-  for (const fs::path& path : paths) files.push_back(std::make_unique<SafetensorsFile>(path));
+  for (const fs::path& path : paths)
+    files.push_back(is_trace(path) ? nullptr : std::make_unique<SafetensorsFile>(path));
   InputScales result;
-  const auto samples = sort_samples(paths, files, targets);
+  const auto samples = sort_samples(paths, files, preset, targets);
   for (const auto& [module, k] : targets.columns) {
     const auto found = samples.find(module);
     require(found != samples.end(), "--calibration", fmt::format("a sample of {}.input", module),
             "none");
     Observer observer(preset.activation);
     for (const Sample& sample : found->second) {
-      const TensorView& tensor = files[sample.file]->find(sample.name);
-      require_sample(preset, paths[sample.file], {sample.name, tensor}, k);
-      try {
-        observer.observe(to_float(tensor), k);
-      } catch (const Error& error) {
-        throw Error(
-            fmt::format("{}: '{}': {}", paths[sample.file].string(), sample.name, error.what()));
-      }
-      files[sample.file]->file().release(tensor.bytes);
+      if (sample.amax)
+        observer.observe_amax(*sample.amax);
+      else
+        observe(preset, paths[sample.file], *files[sample.file], sample.name, k, observer);
     }
-    const float scale = observer.scale();
+    const float scale = observer.scale(targets.as_multipliers);
     require(std::isfinite(scale) && scale > 0.0F, fmt::format("samples of {}", module),
             "inputs that give a scale above 0", fmt::format("{}", scale));
     result.scales[module] = scale;

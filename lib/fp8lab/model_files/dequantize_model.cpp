@@ -11,7 +11,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
-#include "fp8lab/model_files/weight_cast.hpp"
+#include "fp8lab/model_files/stored_weight.hpp"
 
 namespace fp8lab {
 namespace {
@@ -19,95 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
-constexpr std::array<std::string_view, 2> kInputScales{"input_scale", "activation_scale"};
+constexpr std::array<std::string_view, 3> kInputScales{"input_scale", "activation_scale",
+                                                       "input_global_scale"};
 
 bool is_fp8(const TensorSpec& tensor) {
   return tensor.type == ElementType::e4m3fn || tensor.type == ElementType::e5m2 ||
          tensor.type == ElementType::e4m3fnuz || tensor.type == ElementType::e5m2fnuz;
-}
-
-/// Blocks of the tiles that scales of such a shape belong to.
-struct Blocks {
-  std::int64_t row_block = 1;
-  std::int64_t k_block = 1;
-};
-
-std::int64_t ceil_div(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
-
-Blocks blocks_of(const TensorSpec& codes, const TensorSpec& scale,
-                 const StoredQuantization& stored) {
-  const std::int64_t rows = codes.shape[0];
-  const std::int64_t k = codes.shape[1];
-  const std::int64_t count = element_count(scale.shape, scale.name);
-  if (count == 1) return {std::max<std::int64_t>(1, rows), std::max<std::int64_t>(1, k)};
-  const bool a_row =
-      scale.shape == std::vector{rows} || scale.shape == std::vector{rows, std::int64_t{1}};
-  if (a_row) return {1, std::max<std::int64_t>(1, k)};
-  const std::vector blocks{ceil_div(rows, stored.row_block), ceil_div(k, stored.k_block)};
-  require(scale.shape == blocks, fmt::format("tensor '{}'", scale.name),
-          fmt::format("scales [1], [{}], [{}, 1] or {}", rows, rows, shape_text(blocks)),
-          shape_text(scale.shape));
-  return {stored.row_block, stored.k_block};
-}
-
-/// All that belongs to a weight of the source.
-struct StoredWeight {
-  TensorSpec codes;
-  TensorSpec scale;
-  std::size_t scale_shard = 0;
-  Blocks blocks;
-  TensorSpec written;
-};
-
-std::vector<float> read_scales(const ModelDirectory& source, const StoredWeight& weight,
-                               const SafetensorsFile& file) {
-  const TensorSpec& spec = weight.scale;
-  for (const NamedTensor& item : file.tensors())
-    if (item.name == spec.name) return to_float(item.tensor);
-  return to_float(source.open(weight.scale_shard)->find(spec.name));
-}
-
-/// Rows of some MB: whole blocks of them, or part of the only one.
-std::int64_t rows_at_a_time(const StoredWeight& weight) {
-  constexpr std::int64_t kElements = std::int64_t{1} << 22;
-  const std::int64_t block = weight.blocks.row_block;
-  const std::int64_t unit = block >= weight.codes.shape[0] ? 1 : block;
-  const std::int64_t row = std::max<std::int64_t>(1, weight.codes.shape[1]);
-  return std::max<std::int64_t>(1, kElements / (row * unit)) * unit;
-}
-
-void write_rows(const StoredWeight& weight, const std::vector<float>& scales,
-                const SafetensorsFile& file, const TensorView& tensor, SafetensorsWriter& out) {
-  const std::int64_t k = weight.codes.shape[1];
-  const std::int64_t columns = ceil_div(k, weight.blocks.k_block);
-  const std::size_t width = element_bytes(weight.written.type);
-  const std::int64_t step = rows_at_a_time(weight);
-  std::vector<std::byte> bytes;
-  for (std::int64_t row = 0; row < weight.codes.shape[0]; row += step) {
-    const std::int64_t rows = std::min(step, weight.codes.shape[0] - row);
-    const std::int64_t row_block = std::min(weight.blocks.row_block, rows);
-    const auto first = static_cast<std::size_t>(row / weight.blocks.row_block * columns);
-    const auto count = static_cast<std::size_t>(ceil_div(rows, row_block) * columns);
-    const auto size = static_cast<std::size_t>(rows * k);
-    const auto at = static_cast<std::size_t>(row * k);
-    const std::span<const std::byte> part = tensor.bytes.subspan(at, size);
-    bytes.resize(size * width);
-    dequantize_weight({{tensor.type, {rows, k}, part},
-                       std::span(scales).subspan(first, count),
-                       row_block,
-                       weight.blocks.k_block},
-                      weight.written.type, bytes);
-    out.write(weight.written.name, at * width, bytes);
-    file.file().release(part);
-  }
-}
-
-TensorTask dequantize_task(const ModelDirectory& source, const StoredWeight& weight) {
-  const auto work = [&source, weight](const SafetensorsFile& file, const TensorView& tensor,
-                                      SafetensorsWriter& out) {
-    write_rows(weight, read_scales(source, weight, file), file, tensor, out);
-  };
-  return {weight.codes, {weight.written}, work};
 }
 
 /// Finds the weights, and which tensors are nothing but their scales.
@@ -115,44 +32,64 @@ class WeightFinder {
  public:
   WeightFinder(const ModelDirectory& source, const Layout& layout, const StoredQuantization& stored,
                ElementType type)
-      : source_(source), layout_(layout), stored_(stored), type_(type) {}
-
-  /// The module of a tensor that holds codes in the layout; empty for others.
-  [[nodiscard]] std::string module_of_codes(const TensorSpec& tensor) const {
-    const std::string ending = fmt::format(".{}", layout_.codes);
-    if (!is_fp8(tensor) || tensor.shape.size() != 2 || !tensor.name.ends_with(ending)) return {};
-    return tensor.name.substr(0, tensor.name.size() - ending.size());
+      : source_(source), layout_(layout), stored_(stored), type_(type) {
+    names_ = weight_names(layout, {.format = stored.format, .scales = stored.scales});
+    if (layout.family == LayoutFamily::gpt_oss) return;
+    codes_ending_ = fmt::format(".{}", names_.codes);
   }
 
-  /// Unset where no scale belongs to the codes.
+  /// Unset for what holds no codes, and where no scale belongs to them.
   std::optional<StoredWeight> find(const TensorSpec& codes) {
     const std::string module = module_of_codes(codes);
     if (module.empty()) return std::nullopt;
-    const std::string name = fmt::format("{}.{}", module, layout_.scale);
-    const WeightPlace* place = source_.find(name);
-    if (place == nullptr) return std::nullopt;
-    const TensorSpec& scale = source_.at(*place);
-    const bool floats = scale.type == ElementType::f32 || scale.type == ElementType::bf16 ||
-                        scale.type == ElementType::f16 || scale.type == ElementType::e8m0fnu;
-    require(floats, fmt::format("tensor '{}'", name), "f32, bf16, f16 or e8m0fnu scales",
-            to_string(scale.type));
-    used_.insert(name);
+    const std::string dot = layout_.family == LayoutFamily::gpt_oss ? "" : ".";
+    const std::optional<StoredTensor> scale = tensor(module + dot + std::string(names_.scale));
+    if (!scale) return std::nullopt;
+    StoredWeight weight{.codes = codes, .scale = *scale};
+    used_.insert(scale->spec.name);
+    if (!names_.tensor_scale.empty()) {
+      const std::string name = fmt::format("{}.{}", module, names_.tensor_scale);
+      weight.tensor_scale = tensor(name);
+      require(weight.tensor_scale.has_value(), fmt::format("tensor '{}'", name),
+              "the tensor's scale, one F32", "none");
+      used_.insert(name);
+    }
     for (const std::string_view input : kInputScales)
       used_.insert(fmt::format("{}.{}", module, input));
-    return StoredWeight{codes,
-                        scale,
-                        place->shard,
-                        blocks_of(codes, scale, stored_),
-                        {module + ".weight", type_, codes.shape}};
+    weight.layout = &layout_;
+    weight.stored = stored_;
+    weight.written.name = layout_.family == LayoutFamily::gpt_oss ? module : module + ".weight";
+    weight.written.type = type_;
+    set_shapes(weight);
+    return weight;
   }
 
   [[nodiscard]] bool is_used(const std::string& name) const { return used_.contains(name); }
 
  private:
+  /// The module of a tensor that holds codes in the layout; empty for others.
+  [[nodiscard]] std::string module_of_codes(const TensorSpec& tensor) const {
+    const std::string_view ending =
+        layout_.family == LayoutFamily::gpt_oss ? names_.codes : codes_ending_;
+    const bool packed = stored_.format != FormatId::e4m3fn;
+    const std::size_t dimensions = layout_.family == LayoutFamily::gpt_oss ? 4 : 2;
+    const bool fits = packed ? tensor.type == ElementType::u8 : is_fp8(tensor);
+    if (!fits || tensor.shape.size() != dimensions || !tensor.name.ends_with(ending)) return {};
+    return tensor.name.substr(0, tensor.name.size() - ending.size());
+  }
+
+  [[nodiscard]] std::optional<StoredTensor> tensor(const std::string& name) const {
+    const WeightPlace* place = source_.find(name);
+    if (place == nullptr) return std::nullopt;
+    return StoredTensor{source_.at(*place), place->shard};
+  }
+
   const ModelDirectory& source_;
   const Layout& layout_;
   const StoredQuantization& stored_;
   ElementType type_;
+  WeightNames names_;
+  std::string codes_ending_;
   std::set<std::string> used_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// An FP8 model's folder back to floats.
+// A quantized model's folder back to floats.
 
 #include <filesystem>
 #include <functional>
@@ -25,8 +25,10 @@ struct DequantizedModel {
 };
 
 /// Writes `source`, which is in one of `layouts()`, to the folder `target`: weights as code * scale
-/// (a binary32 product to nearest even, rounded once more to `type`), without scales and
-/// `quantization_config`, everything else as it is. A scale may be in another shard than its codes.
+/// (a binary32 product to nearest even, rounded once more to `type`; two levels of scales are
+/// multiplied, or divided where the upper one is a multiplier, in binary32 first), without scales
+/// and `quantization_config`, everything else as it is. A scale may be in another shard than its
+/// codes.
 ///
 /// Throws `Error` for a model that is not quantized, or by another method; a type that neither
 /// options nor config.json name; scales of a shape that fits no tiles; and what `rewrite_model`

@@ -8,28 +8,44 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/named.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/model_files/blocked_scales.hpp"
 
 namespace fp8lab {
 namespace {
 
-constexpr std::array<std::string_view, 3> kTileNames{"tensor", "row", "block"};
+constexpr std::array<std::string_view, 4> kTileNames{"tensor", "row", "block", "group"};
+constexpr std::array<std::string_view, 6> kInputNames{"token",      "group",     "tensor",
+                                                      "calibrated", "two_level", "stays"};
 constexpr std::string_view kWeight = ".weight";
 
-constexpr std::array<Layout, 5> kLayouts{{
+constexpr std::array<GroupElements, 4> kCompressedGroups{{{FormatId::e4m3fn, ScaleKind::e8m0},
+                                                          {FormatId::e2m3, ScaleKind::e8m0},
+                                                          {FormatId::e2m1, ScaleKind::e8m0},
+                                                          {FormatId::e2m1, ScaleKind::two_level}}};
+constexpr std::array<GroupElements, 2> kModeloptGroups{
+    {{FormatId::e4m3fn, ScaleKind::e8m0}, {FormatId::e2m1, ScaleKind::two_level}}};
+constexpr std::array<GroupElements, 3> kTorchaoGroups{{{FormatId::e4m3fn, ScaleKind::e8m0},
+                                                       {FormatId::e2m1, ScaleKind::e8m0},
+                                                       {FormatId::e2m1, ScaleKind::two_level}}};
+constexpr std::array<GroupElements, 1> kGptOssGroups{{{FormatId::e2m1, ScaleKind::e8m0}}};
+
+constexpr std::array<Layout, 6> kLayouts{{
     {"compressed-tensors",
      LayoutFamily::compressed_tensors,
      "weight",
      "weight_scale",
      "input_scale",
      {true, true, true},
+     kCompressedGroups,
      "compressed-tensors 0.20.0, quantization/lifecycle/initialize.py and "
-     "compressors/naive_quantized/base.py"},
+     "compressors/{naive_quantized,nvfp4,mxfp4,mxfp6,mxfp8}/base.py"},
     {"modelopt",
      LayoutFamily::modelopt,
      "weight",
      "weight_scale",
      "input_scale",
      {true, true, false},
+     kModeloptGroups,
      "nvidia-modelopt 0.47.0, torch/export/quant_utils.py, unified_export_hf.py and "
      "convert_hf_config.py"},
     {"hf-fp8",
@@ -38,6 +54,7 @@ constexpr std::array<Layout, 5> kLayouts{{
      "weight_scale_inv",
      "activation_scale",
      {true, false, true},
+     {},
      "transformers 5.23.0, integrations/finegrained_fp8.py and utils/quantization_config.py"},
     {"deepseek",
      LayoutFamily::fp8,
@@ -45,6 +62,7 @@ constexpr std::array<Layout, 5> kLayouts{{
      "weight_scale_inv",
      "",
      {false, false, true},
+     {},
      "DeepSeek-V3, README_WEIGHTS.md and config.json"},
     {"torchao",
      LayoutFamily::torchao,
@@ -52,8 +70,17 @@ constexpr std::array<Layout, 5> kLayouts{{
      "_weight_scale",
      "",
      {true, true, false},
-     "torchao 0.18.0, prototype/safetensors/safetensors_support.py; transformers 5.23.0, "
-     "integrations/torchao.py"},
+     kTorchaoGroups,
+     "torchao 0.18.0, prototype/safetensors/safetensors_support.py and "
+     "prototype/mx_formats/inference_workflow.py; transformers 5.23.0, integrations/torchao.py"},
+    {"gpt-oss",
+     LayoutFamily::gpt_oss,
+     "_blocks",
+     "_scales",
+     "",
+     {false, false, false},
+     kGptOssGroups,
+     "transformers 5.23.0, integrations/mxfp4.py and models/gpt_oss/modeling_gpt_oss.py"},
 }};
 
 /// Modules that look words up rather than multiply: no layout has a scale there that is read.
@@ -71,74 +98,6 @@ bool is_embedding(std::string_view module) {
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }
 
-WeightTiles tiles_of(const Recipe& recipe) {
-  if (recipe.row_block == 0 && recipe.k_block == 0) return WeightTiles::tensor;
-  if (recipe.row_block == 1 && recipe.k_block == 0) return WeightTiles::row;
-  return WeightTiles::block;
-}
-
-std::string describe_tiles(const Recipe& recipe) {
-  if (tiles_of(recipe) != WeightTiles::block) return std::string(to_string(tiles_of(recipe)));
-  return fmt::format("block {} x {}", recipe.row_block, recipe.k_block);
-}
-
-InputScheme input_of(const Preset& preset) {
-  const Recipe& recipe = preset.activation;
-  if (recipe.source == ScaleSource::calibration || recipe.source == ScaleSource::momentum)
-    return InputScheme::calibrated;
-  require(recipe.source == ScaleSource::current, fmt::format("recipe {}", preset.name),
-          "inputs that are cast by their own scale or a calibrated one",
-          fmt::format("a scale that is {}", to_string(recipe.source)));
-  switch (tiles_of(recipe)) {
-    case WeightTiles::tensor:
-      return InputScheme::tensor;
-    case WeightTiles::row:
-      return InputScheme::token;
-    case WeightTiles::block:
-      break;
-  }
-  require(recipe.row_block == 1, fmt::format("recipe {}", preset.name),
-          "inputs with a scale for each tensor, row or part of a row", describe_tiles(recipe));
-  return InputScheme::group;
-}
-
-void require_tiles(const Layout& layout, const Preset& preset) {
-  const Recipe& weight = preset.weight;
-  const std::string argument = fmt::format("recipe {} in layout {}", preset.name, layout.name);
-  std::string taken;
-  for (std::size_t i = 0; i < kTileNames.size(); ++i)
-    if (layout.takes[i]) taken += (taken.empty() ? "" : " or ") + std::string(kTileNames[i]);
-  const WeightTiles tiles = tiles_of(weight);
-  require(layout.takes[static_cast<std::size_t>(tiles)] &&
-              (tiles != WeightTiles::block || (weight.row_block > 1 && weight.k_block > 1)),
-          argument, "weights with a scale a " + taken, describe_tiles(weight));
-  require(weight.format == FormatId::e4m3fn, argument, "E4M3 weights", format(weight.format).name);
-  require(weight.source == ScaleSource::current, argument, "weights cast by their own scale",
-          fmt::format("a scale that is {}", to_string(weight.source)));
-  require(!is_mx(weight.rule) && weight.rule != ScaleRule::unit, argument, "FP32 or BF16 scales",
-          to_string(weight.rule));
-}
-
-/// Layouts that are told by their weights how inputs are cast.
-void require_input(const Layout& layout, const Preset& preset, const WeightScheme& scheme) {
-  using enum InputScheme;
-  const std::string argument =
-      fmt::format("recipe {}'s inputs in layout {}", preset.name, layout.name);
-  if (layout.family == LayoutFamily::compressed_tensors) return;
-  const bool by_tensor = scheme.tiles == WeightTiles::tensor;
-  if (layout.family == LayoutFamily::modelopt)
-    return require(scheme.input == (by_tensor ? calibrated : token), argument,
-                   by_tensor ? "one calibrated scale (recipe modelopt)" : "a scale a row",
-                   "another scheme");
-  if (layout.family == LayoutFamily::torchao)
-    return require(scheme.input == (by_tensor ? InputScheme::tensor : token), argument,
-                   by_tensor ? "a scale a tensor" : "a scale a row", "another scheme");
-  const bool fits = by_tensor ? scheme.input == InputScheme::tensor || scheme.input == calibrated
-                              : scheme.input == group && scheme.input_group == scheme.k_block;
-  require(fits, argument, by_tensor ? "one scale" : "a scale for as much of a row as a block has",
-          "another scheme");
-}
-
 bool is_float_matrix_type(ElementType type) {
   return type == ElementType::f32 || type == ElementType::bf16 || type == ElementType::f16;
 }
@@ -154,6 +113,12 @@ std::string type_fault(ElementType type) {
 /// Why a loader would misread a weight in blocks; empty where it does not.
 std::string block_fault(const Layout& layout, const WeightScheme& scheme, std::int64_t rows,
                         std::int64_t k) {
+  if (scheme.tiles == WeightTiles::group && k % scheme.k_block != 0)
+    return fmt::format("{} is no multiple of the group's {}", k, scheme.k_block);
+  // torchao refuses other rows of NVFP4.
+  if (scheme.scales == ScaleKind::two_level && layout.family == LayoutFamily::torchao &&
+      rows % scheme.k_block != 0)
+    return fmt::format("{} rows are no multiple of {}", rows, scheme.k_block);
   if (scheme.tiles != WeightTiles::block) return {};
   if (layout.name == "compressed-tensors" && k % scheme.k_block != 0)
     return fmt::format("{} is no multiple of the block's {}", k, scheme.k_block);
@@ -169,35 +134,56 @@ std::string block_fault(const Layout& layout, const WeightScheme& scheme, std::i
   return {};
 }
 
+/// gpt-oss has fused experts in MXFP4 and nothing else: [experts, k, rows].
+LayerDecision decide_experts(const LayerRule& rule, const TensorSpec& tensor) {
+  const std::string fault = type_fault(tensor.type);
+  if (!fault.empty()) return {false, fault};
+  const bool is_expert =
+      tensor.name.ends_with(".experts.gate_up_proj") || tensor.name.ends_with(".experts.down_proj");
+  if (!is_expert || tensor.shape.size() != 3) return {false, "not the fused experts of a layer"};
+  const std::array<std::int64_t, 2> matrix{tensor.shape[2], tensor.shape[1]};
+  const LayerDecision decision = decide(rule, tensor.name + ".weight", matrix);
+  if (!decision.converts) return decision;
+  if (element_count(tensor.shape, tensor.name) == 0) return {false, "no elements"};
+  if (tensor.shape[1] % 32 != 0)
+    return {false, fmt::format("{} is no multiple of the group's 32", tensor.shape[1])};
+  return {true, ""};
+}
+
 }  // namespace
 
 std::string_view to_string(WeightTiles tiles) {
   return kTileNames[static_cast<std::size_t>(tiles)];
 }
 
+std::string_view to_string(InputScheme input) {
+  return kInputNames[static_cast<std::size_t>(input)];
+}
+
 std::span<const Layout> layouts() { return kLayouts; }
 
 const Layout& find_layout(std::string_view name) { return find_named(kLayouts, "layout", name); }
 
-WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibrated) {
-  require_tiles(layout, preset);
-  const Recipe& weight = preset.weight;
-  WeightScheme scheme{.tiles = tiles_of(weight),
-                      .row_block = weight.row_block,
-                      .k_block = weight.k_block,
-                      .input = input_of(preset),
-                      .input_group = preset.activation.k_block,
-                      .power_of_two = weight.power_of_two};
-  const bool has_bf16_scales =
-      layout.family == LayoutFamily::compressed_tensors && takes_bf16(weight.rule);
-  if (has_bf16_scales) scheme.scale_type = ElementType::bf16;
-  require_input(layout, preset, scheme);
-  const bool is_static = scheme.input == InputScheme::calibrated;
-  require(calibrated || !is_static, "--calibration",
-          fmt::format("samples of inputs, for recipe {}", preset.name), "none");
-  require(is_static || !calibrated, "--calibration",
-          fmt::format("a recipe whose input scale is calibrated, not {}", preset.name), "a file");
-  return scheme;
+WeightNames weight_names(const Layout& layout, const WeightScheme& scheme) {
+  WeightNames names{layout.codes, layout.scale, "", layout.input_scale};
+  const bool two_level = scheme.scales == ScaleKind::two_level;
+  switch (layout.family) {
+    case LayoutFamily::compressed_tensors:
+      if (scheme.format != FormatId::e4m3fn) names.codes = "weight_packed";
+      if (two_level) names.tensor_scale = "weight_global_scale";
+      if (two_level) names.input_scale = "input_global_scale";
+      break;
+    case LayoutFamily::modelopt:
+      if (two_level) names.tensor_scale = "weight_scale_2";
+      break;
+    case LayoutFamily::torchao:
+      if (two_level) names.tensor_scale = "_weight_per_tensor_scale";
+      break;
+    case LayoutFamily::fp8:
+    case LayoutFamily::gpt_oss:
+      break;
+  }
+  return names;
 }
 
 std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& scheme,
@@ -205,6 +191,11 @@ std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& 
   const auto blocks = [](std::int64_t size, std::int64_t block) {
     return (size + block - 1) / block;
   };
+  if (scheme.tiles == WeightTiles::group) {
+    const std::int64_t columns = blocks(k, scheme.k_block);
+    if (layout.family == LayoutFamily::torchao) return blocked_shape(rows, columns);
+    return {rows, columns};
+  }
   if (scheme.tiles == WeightTiles::block)
     return {blocks(rows, scheme.row_block), blocks(k, scheme.k_block)};
   const bool by_row = scheme.tiles == WeightTiles::row;
@@ -215,6 +206,7 @@ std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& 
       return {by_row ? rows : 1, 1};
     case LayoutFamily::modelopt:
     case LayoutFamily::fp8:
+    case LayoutFamily::gpt_oss:
       break;
   }
   return by_row ? std::vector<std::int64_t>{rows} : std::vector<std::int64_t>{};
@@ -246,6 +238,7 @@ LayerDecision decide_by_shape(const TensorSpec& tensor) {
 
 LayerDecision decide(const LayerRule& rule, const Layout& layout, const WeightScheme& scheme,
                      const TensorSpec& tensor) {
+  if (layout.family == LayoutFamily::gpt_oss) return decide_experts(rule, tensor);
   const LayerDecision decision = decide(rule, tensor);
   if (!decision.converts) return decision;
   if (is_embedding(module_of(tensor.name)))

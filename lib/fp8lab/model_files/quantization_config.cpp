@@ -42,8 +42,37 @@ void require_rows_are_outputs(const Json& config, const std::string& where) {
             fmt::format("'{}' (transformers' Conv1D)", name));
 }
 
+/// What all numbers of a group are, in the words of compressed-tensors.
+Json number_args(FormatId id) {
+  const int bits = format(id).code_bits();
+  return {{"num_bits", bits}, {"type", "float"}, {"symmetric", true}};
+}
+
+void add_group_args(const WeightScheme& scheme, Json& args) {
+  const bool two_level = scheme.scales == ScaleKind::two_level;
+  const char* type = two_level ? "torch.float8_e4m3fn" : "torch.uint8";
+  args["strategy"] = two_level ? "tensor_group" : "group";
+  args["group_size"] = scheme.k_block;
+  args["scale_dtype"] = type;
+  args["zp_dtype"] = type;
+}
+
+/// Of a scheme of groups, where inputs are cast as weights are.
+Json group_input_args(const WeightScheme& scheme) {
+  if (scheme.input == InputScheme::stays) return nullptr;
+  Json args = number_args(scheme.format);
+  // "local": groups have scales of their own under the tensor's from the file.
+  if (scheme.input == InputScheme::calibrated)
+    args["dynamic"] = "local";
+  else
+    args["dynamic"] = true;
+  add_group_args(scheme, args);
+  return args;
+}
+
 Json input_args(const WeightScheme& scheme) {
-  Json args{{"num_bits", 8}, {"type", "float"}, {"symmetric", true}};
+  if (scheme.tiles == WeightTiles::group) return group_input_args(scheme);
+  Json args = number_args(FormatId::e4m3fn);
   args["dynamic"] = scheme.input != InputScheme::calibrated;
   args["group_size"] = nullptr;
   switch (scheme.input) {
@@ -54,8 +83,7 @@ Json input_args(const WeightScheme& scheme) {
       args["strategy"] = "group";
       args["group_size"] = scheme.input_group;
       break;
-    case InputScheme::tensor:
-    case InputScheme::calibrated:
+    default:
       args["strategy"] = "tensor";
       break;
   }
@@ -63,23 +91,42 @@ Json input_args(const WeightScheme& scheme) {
 }
 
 Json weight_args(const WeightScheme& scheme) {
-  Json args{{"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"dynamic", false}};
+  Json args = number_args(scheme.format);
+  args["dynamic"] = false;
   args["group_size"] = nullptr;
-  args["strategy"] = scheme.tiles == WeightTiles::tensor ? "tensor"
-                     : scheme.tiles == WeightTiles::row  ? "channel"
-                                                         : "block";
-  if (scheme.tiles == WeightTiles::block)
-    args["block_structure"] = Json::array({scheme.row_block, scheme.k_block});
+  switch (scheme.tiles) {
+    case WeightTiles::tensor:
+      args["strategy"] = "tensor";
+      break;
+    case WeightTiles::row:
+      args["strategy"] = "channel";
+      break;
+    case WeightTiles::block:
+      args["strategy"] = "block";
+      args["block_structure"] = Json::array({scheme.row_block, scheme.k_block});
+      break;
+    case WeightTiles::group:
+      add_group_args(scheme, args);
+      break;
+  }
   return args;
 }
 
+const char* compressed_format(const WeightScheme& scheme) {
+  if (scheme.scales == ScaleKind::plain) return "float-quantized";
+  if (scheme.scales == ScaleKind::two_level) return "nvfp4-pack-quantized";
+  if (scheme.format == FormatId::e4m3fn) return "mxfp8-quantized";
+  return scheme.format == FormatId::e2m1 ? "mxfp4-pack-quantized" : "mxfp6-pack-quantized";
+}
+
 Json compressed_tensors(const WeightScheme& scheme, const std::vector<std::string>& kept) {
-  const Json group{{"targets", Json::array({"Linear"})},
-                   {"weights", weight_args(scheme)},
-                   {"input_activations", input_args(scheme)},
-                   {"output_activations", nullptr}};
+  Json group{{"targets", Json::array({"Linear"})},
+             {"weights", weight_args(scheme)},
+             {"input_activations", input_args(scheme)},
+             {"output_activations", nullptr}};
+  if (scheme.scales != ScaleKind::plain) group["format"] = compressed_format(scheme);
   return {{"quant_method", "compressed-tensors"},
-          {"format", "float-quantized"},
+          {"format", compressed_format(scheme)},
           {"quantization_status", "compressed"},
           {"kv_cache_scheme", nullptr},
           {"global_compression_ratio", nullptr},
@@ -88,6 +135,9 @@ Json compressed_tensors(const WeightScheme& scheme, const std::vector<std::strin
 }
 
 const char* modelopt_algorithm(const WeightScheme& scheme) {
+  if (scheme.scales == ScaleKind::e8m0) return "MXFP8";
+  if (scheme.scales == ScaleKind::two_level)
+    return scheme.input == InputScheme::stays ? "W4A16_NVFP4" : "NVFP4";
   return scheme.tiles == WeightTiles::tensor ? "FP8" : "FP8_PER_CHANNEL_PER_TOKEN";
 }
 
@@ -95,11 +145,16 @@ Json modelopt_producer() { return {{"name", "modelopt"}, {"version", "0.47.0"}};
 
 Json modelopt(const WeightScheme& scheme, const std::vector<std::string>& kept) {
   Json result = Json::object();
-  // ModelOpt describes groups of its per-tensor form alone.
-  if (scheme.tiles == WeightTiles::tensor) {
-    const Json args{{"dynamic", false}, {"num_bits", 8}, {"type", "float"}};
-    result["config_groups"]["group_0"] = {
-        {"input_activations", args}, {"weights", args}, {"targets", Json::array({"Linear"})}};
+  // ModelOpt describes groups of its per-tensor forms alone.
+  if (scheme.tiles == WeightTiles::tensor || scheme.scales == ScaleKind::two_level) {
+    Json args{
+        {"dynamic", false}, {"num_bits", format(scheme.format).code_bits()}, {"type", "float"}};
+    if (scheme.tiles == WeightTiles::group) args["group_size"] = scheme.k_block;
+    Json& group = result["config_groups"]["group_0"];
+    group = Json::object();
+    if (scheme.input != InputScheme::stays) group["input_activations"] = args;
+    group["weights"] = args;
+    group["targets"] = Json::array({"Linear"});
   }
   result["ignore"] = kept;
   result["quant_algo"] = modelopt_algorithm(scheme);
@@ -124,12 +179,34 @@ Json fp8(const Layout& layout, const WeightScheme& scheme, const std::vector<std
   return result;
 }
 
-Json torchao(const WeightScheme& scheme, const std::vector<std::string>& kept) {
+Json torch_type(const char* name) { return {{"_type", "torch.dtype"}, {"_data", name}}; }
+
+Json kernel_preference() { return {{"_type", "KernelPreference"}, {"_data", "AUTO"}}; }
+
+Json torchao_type(const WeightScheme& scheme, const std::string& scaling_mode) {
+  if (scheme.scales == ScaleKind::two_level)
+    return {
+        {"_type", "NVFP4DynamicActivationNVFP4WeightConfig"},
+        {"_version", 1},
+        {"_data",
+         {{"use_triton_kernel", true}, {"use_dynamic_per_tensor_scale", true}, {"step", nullptr}}}};
+  if (scheme.scales == ScaleKind::e8m0) {
+    const Json element =
+        torch_type(scheme.format == FormatId::e2m1 ? "float4_e2m1fn_x2" : "float8_e4m3fn");
+    return {{"_type", "MXDynamicActivationMXWeightConfig"},
+            {"_version", 1},
+            {"_data",
+             {{"block_size", scheme.k_block},
+              {"activation_dtype", element},
+              {"weight_dtype", element},
+              {"kernel_preference", kernel_preference()},
+              {"scaling_mode", {{"_type", "ScaleCalculationMode"}, {"_data", scaling_mode}}}}}};
+  }
   const bool by_row = scheme.tiles == WeightTiles::row;
   const Json granularity{{"_type", by_row ? "PerRow" : "PerTensor"},
                          {"_version", 1},
                          {"_data", by_row ? Json{{"dim", -1}} : Json::object()}};
-  const Json dtype{{"_type", "torch.dtype"}, {"_data", "float8_e4m3fn"}};
+  const Json dtype = torch_type("float8_e4m3fn");
   const Json product{
       {"_type", "Float8MMConfig"},
       {"_version", 1},
@@ -140,14 +217,14 @@ Json torchao(const WeightScheme& scheme, const std::vector<std::string>& kept) {
                   {"mm_config", product},
                   {"activation_value_lb", nullptr},
                   {"activation_value_ub", nullptr},
-                  {"kernel_preference", {{"_type", "KernelPreference"}, {"_data", "AUTO"}}},
+                  {"kernel_preference", kernel_preference()},
                   {"set_inductor_config", true}};
+  return {{"_type", "Float8DynamicActivationFloat8WeightConfig"}, {"_version", 2}, {"_data", data}};
+}
+
+Json torchao(const WeightScheme& scheme, const std::vector<std::string>& kept) {
   return {{"quant_method", "torchao"},
-          {"quant_type",
-           {{"default",
-             {{"_type", "Float8DynamicActivationFloat8WeightConfig"},
-              {"_version", 2},
-              {"_data", data}}}}},
+          {"quant_type", {{"default", torchao_type(scheme, scheme.torchao_scaling)}}},
           {"modules_to_not_convert", kept},
           {"include_input_output_embeddings", false},
           {"untie_embedding_weights", false}};
@@ -162,34 +239,12 @@ Json describe(const Layout& layout, const WeightScheme& scheme,
       return modelopt(scheme, kept);
     case LayoutFamily::fp8:
       return fp8(layout, scheme, kept);
+    case LayoutFamily::gpt_oss:
+      return {{"quant_method", "mxfp4"}, {"modules_to_not_convert", kept}};
     case LayoutFamily::torchao:
       break;
   }
   return torchao(scheme, kept);
-}
-
-/// A list of two sizes, if that is what `value` is.
-void read_block(const Json& value, const std::string& where, StoredQuantization& stored) {
-  if (value.is_null()) return;
-  const bool fits = value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
-                    value[1].is_number_unsigned() && value[0] > 0 && value[1] > 0;
-  require(fits, where, "[rows, columns] of a block", value.dump().substr(0, 80));
-  stored.row_block = value[0].get<std::int64_t>();
-  stored.k_block = value[1].get<std::int64_t>();
-}
-
-/// Groups of compressed-tensors that are not 8-bit floats cannot be read here.
-void read_groups(const Json& config, const std::string& where, StoredQuantization& stored) {
-  if (!config.contains("config_groups") || !config["config_groups"].is_object()) return;
-  for (const auto& [name, group] : config["config_groups"].items()) {
-    const Json weights = group.is_object() ? group.value("weights", Json()) : Json();
-    const bool fits = weights.is_object() && weights.value("num_bits", 0) == 8 &&
-                      weights.value("type", "") == "float";
-    require(fits, fmt::format("{}: {}: weights", where, name), "8-bit floats",
-            weights.dump().substr(0, 80));
-    if (weights.contains("block_structure"))
-      read_block(weights["block_structure"], where + ": block_structure", stored);
-  }
 }
 
 }  // namespace
@@ -211,39 +266,11 @@ std::string with_quantization(const std::string& text, const std::string& where,
 }
 
 std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept) {
-  const Json config{{"producer", modelopt_producer()},
-                    {"quantization",
-                     {{"quant_algo", modelopt_algorithm(scheme)},
-                      {"kv_cache_quant_algo", nullptr},
-                      {"exclude_modules", kept}}}};
+  Json quantization{{"quant_algo", modelopt_algorithm(scheme)}, {"kv_cache_quant_algo", nullptr}};
+  if (scheme.tiles == WeightTiles::group) quantization["group_size"] = scheme.k_block;
+  quantization["exclude_modules"] = kept;
+  const Json config{{"producer", modelopt_producer()}, {"quantization", quantization}};
   return config.dump(kIndent) + "\n";
-}
-
-std::optional<StoredQuantization> read_quantization(const std::string& text,
-                                                    const std::string& where) {
-  const Json config = parse_object(text, where);
-  if (!config.contains(kKey) || config[kKey].is_null()) return std::nullopt;
-  const Json& stored = config[kKey];
-  const std::string argument = where + ": " + kKey;
-  require(
-      stored.is_object() && stored.contains("quant_method") && stored["quant_method"].is_string(),
-      argument, "an object with quant_method", stored.dump().substr(0, 80));
-  const auto method = stored["quant_method"].get<std::string>();
-  StoredQuantization result;
-  if (method == "compressed-tensors")
-    result.family = LayoutFamily::compressed_tensors;
-  else if (method == "modelopt")
-    result.family = LayoutFamily::modelopt;
-  else if (method == "torchao")
-    result.family = LayoutFamily::torchao;
-  else
-    require(method == "fp8", argument + ": quant_method",
-            "compressed-tensors, modelopt, fp8 or torchao",
-            fmt::format("'{}'", method.substr(0, 40)));
-  if (result.family == LayoutFamily::compressed_tensors) read_groups(stored, argument, result);
-  if (stored.contains("weight_block_size"))
-    read_block(stored["weight_block_size"], argument + ": weight_block_size", result);
-  return result;
 }
 
 std::string without_quantization(const std::string& text, const std::string& where) {

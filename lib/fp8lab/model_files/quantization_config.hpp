@@ -29,12 +29,14 @@ std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::s
 /// What a quantized model's config.json says.
 struct StoredQuantization {
   LayoutFamily family = LayoutFamily::fp8;
+  FormatId format = FormatId::e4m3fn;
+  ScaleKind scales = ScaleKind::plain;
   std::int64_t row_block = 128;  ///< of scales that are neither the tensor's nor a row's
   std::int64_t k_block = 128;
 };
 
-/// Unset where the text has no `quantization_config`. Throws `Error` for one of another method
-/// than those of `layouts()`.
+/// Unset where the text has no `quantization_config`. Throws `Error` for one of another method or
+/// of other numbers than `layouts()` have.
 std::optional<StoredQuantization> read_quantization(const std::string& config,
                                                     const std::string& where);
 

@@ -5,17 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/calibration.hpp"
+#include "fp8lab/model_files/expert_cast.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
 #include "fp8lab/model_files/recipe_input.hpp"
-#include "fp8lab/model_files/weight_cast.hpp"
+#include "fp8lab/model_files/siblings.hpp"
+#include "fp8lab/model_files/torchao_metadata.hpp"
+#include "fp8lab/model_files/weight_outputs.hpp"
 
 namespace fp8lab {
 namespace {
@@ -31,61 +32,50 @@ struct Run {
   const Layout& layout;
   const LayerRule& rule;
   WeightScheme scheme;
-  std::map<std::string, float> input_scales;  ///< by module
+  std::map<std::string, float> input_scales;   ///< by module
+  std::map<std::string, float> shared_amaxes;  ///< of modules that share a tensor's scale
 };
 
-/// FP32 scales as the layout stores them: recipes of BF16 systems have BF16 scales.
-void write_scales(std::span<const float> scales, ElementType type, const std::string& name,
-                  SafetensorsWriter& out) {
-  if (type == ElementType::f32) return out.write(name, 0, std::as_bytes(scales));
-  std::vector<std::uint16_t> codes(scales.size());
-  encode(scales, std::span(codes), {.format = *format_of(type), .policy = kMlDtypes});
-  out.write(name, 0, std::as_bytes(std::span(codes)));
-}
-
-std::string in_module(std::string_view module, std::string_view name) {
-  return fmt::format("{}.{}", module, name);
-}
-
-std::vector<TensorSpec> outputs_of(const Run& run, const TensorSpec& weight) {
-  const std::string_view module = module_of(weight.name);
-  std::vector<TensorSpec> outputs{
-      {in_module(module, run.layout.codes), ElementType::e4m3fn, weight.shape},
-      {in_module(module, run.layout.scale), run.scheme.scale_type,
-       scale_shape(run.layout, run.scheme, weight.shape[0], weight.shape[1])}};
-  if (run.scheme.input == InputScheme::calibrated) {
-    const bool listed = run.layout.family == LayoutFamily::compressed_tensors;
-    outputs.push_back({in_module(module, run.layout.input_scale), run.scheme.scale_type,
-                       listed ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{}});
-  }
-  return outputs;
+TensorTask experts_task(const Run& run, const TensorSpec& weight, QuantizedModel& model) {
+  const WeightOutputs outputs = outputs_of(run.layout, run.scheme, weight);
+  const auto work = [&run, outputs, name = weight.name, &model](const SafetensorsFile& file,
+                                                                const TensorView& tensor,
+                                                                SafetensorsWriter& out) {
+    const std::int64_t nan = quantize_experts(
+        run.scheme, run.preset.weight, tensor, outputs,
+        [&](auto part) { file.file().release(part); }, out);
+    if (nan > 0) model.nan_weights.push_back(fmt::format("{} ({} codes)", name, nan));
+  };
+  return {weight, outputs.list(), work};
 }
 
 TensorTask quantize_task(const Run& run, const TensorSpec& weight, QuantizedModel& model) {
-  const std::vector<TensorSpec> outputs = outputs_of(run, weight);
-  const auto found = run.input_scales.find(std::string(module_of(weight.name)));
-  std::optional<float> input_scale;
-  if (found != run.input_scales.end()) input_scale = found->second;
-  const auto work = [recipe = run.preset.weight, outputs, input_scale, name = weight.name, &model](
-                        const SafetensorsFile& file, const TensorView& tensor,
-                        SafetensorsWriter& out) {
+  if (run.layout.family == LayoutFamily::gpt_oss) return experts_task(run, weight, model);
+  const WeightOutputs outputs = outputs_of(run.layout, run.scheme, weight);
+  const std::string module(module_of(weight.name));
+  const auto work = [&run, outputs, module, weight, &model](const SafetensorsFile& file,
+                                                            const TensorView& tensor,
+                                                            SafetensorsWriter& out) {
     const auto take = [&](std::int64_t first, std::span<const std::uint8_t> codes) {
-      out.write(outputs[0].name, static_cast<std::uint64_t>(first), std::as_bytes(codes));
+      write_codes(run.scheme, outputs.codes, static_cast<std::uint64_t>(first), codes, out);
     };
-    const QuantizedWeight quantized =
-        quantize_weight(recipe, tensor, take, [&](auto part) { file.file().release(part); });
-    write_scales(quantized.inverse_scales, outputs[1].type, outputs[1].name, out);
-    if (input_scale) write_scales({&*input_scale, 1}, outputs[2].type, outputs[2].name, out);
+    const auto shared = run.shared_amaxes.find(module);
+    const QuantizedWeight quantized = quantize_weight(
+        run.preset.weight, tensor, take, [&](auto part) { file.file().release(part); },
+        shared == run.shared_amaxes.end() ? std::nullopt : std::optional(shared->second));
+    write_scales(run.layout, run.scheme, weight, quantized, outputs, out);
+    if (outputs.input_scale) write_number(run.input_scales.at(module), *outputs.input_scale, out);
     if (quantized.nan_codes > 0)
-      model.nan_weights.push_back(fmt::format("{} ({} codes)", name, quantized.nan_codes));
+      model.nan_weights.push_back(fmt::format("{} ({} codes)", weight.name, quantized.nan_codes));
   };
-  return {weight, outputs, work};
+  return {weight, outputs.list(), work};
 }
 
 /// Refused before the work, not in it.
 void require_weight(const Run& run, const TensorSpec& weight) {
   const Recipe& recipe = run.preset.weight;
   require_recipe_takes(run.preset.name, recipe, weight);
+  if (run.layout.family == LayoutFamily::gpt_oss) return;  // their k was looked at
   const bool fits =
       weight.shape[0] % recipe.rows_multiple == 0 && weight.shape[1] % recipe.k_multiple == 0;
   require(fits, fmt::format("tensor '{}' under recipe {}", weight.name, run.preset.name),
@@ -136,66 +126,19 @@ void calibrate(const std::vector<fs::path>& files, Run& run, QuantizedModel& mod
     if (!module_of(kept.tensor.name).empty())
       targets.kept.insert(std::string(module_of(kept.tensor.name)));
   targets.kept.insert("lm_head");
+  targets.as_multipliers =
+      run.scheme.scales == ScaleKind::two_level && stores_multiplier(run.layout);
   InputScales inputs = calibrate_inputs(run.preset, files, targets);
   run.input_scales = std::move(inputs.scales);
+  if (shares_tensor_scale(run.layout, run.scheme))
+    join_input_scales(run.input_scales, targets.as_multipliers);
   model.unused_samples.assign(inputs.unused.begin(), inputs.unused.end());
-}
-
-std::string_view torch_name(ElementType type) {
-  if (type == ElementType::bf16) return "bfloat16";
-  return type == ElementType::f16 ? "float16" : "float32";
-}
-
-/// How torchao's reader makes its tensor class of a weight's codes and scale.
-std::string torchao_weight(const WeightScheme& scheme, const TensorSpec& weight) {
-  using Json = nlohmann::ordered_json;
-  const bool by_row = scheme.tiles == WeightTiles::row;
-  const Json granularity{{"_type", by_row ? "PerRow" : "PerTensor"},
-                         {"_data", by_row ? Json{{"dim", -1}} : Json::object()}};
-  const Json product{
-      {"_type", "Float8MMConfig"},
-      {"_data", {{"emulate", false}, {"use_fast_accum", true}, {"pad_inner_dim", false}}}};
-  const Json kernel{{"_type", "KernelPreference"}, {"_data", "AUTO"}};
-  const Json input{{"_type", "QuantizeTensorToFloat8Kwargs"},
-                   {"_data",
-                    {{"float8_dtype", {{"_type", "torch.dtype"}, {"_data", "float8_e4m3fn"}}},
-                     {"granularity", granularity},
-                     {"mm_config", product},
-                     {"hp_value_lb", nullptr},
-                     {"hp_value_ub", nullptr},
-                     {"kernel_preference", kernel}}}};
-  const Json data{{"block_size", Json::array({by_row ? 1 : weight.shape[0], weight.shape[1]})},
-                  {"mm_config", product},
-                  {"act_quant_kwargs", input},
-                  {"kernel_preference", kernel},
-                  {"dtype", {{"_type", "torch.dtype"}, {"_data", torch_name(weight.type)}}}};
-  return Json{{"_type", "Float8Tensor"},
-              {"_data", data},
-              {"_tensor_data_names", Json::array({"qdata", "scale"})}}
-      .dump();
-}
-
-/// torchao's reader merges the metadata of all shards, in which the last list of names stays: every
-/// shard has them all.
-std::map<std::string, std::string> torchao_metadata(const Run& run, const QuantizedModel& model) {
-  std::map<std::string, std::string> metadata;
-  nlohmann::json names = nlohmann::json::array();
-  for (const TensorSpec& weight : model.converted) {
-    metadata[weight.name] = torchao_weight(run.scheme, weight);
-    names.push_back(weight.name);
-  }
-  for (const KeptTensor& kept : model.kept) {
-    metadata[kept.tensor.name] = R"({"_type": "Tensor"})";
-    names.push_back(kept.tensor.name);
-  }
-  metadata["tensor_names"] = names.dump();
-  return metadata;
 }
 
 ModelRewrite plan(const ModelDirectory& source, const Run& run, QuantizedModel& model) {
   ModelRewrite rewrite;
   std::map<std::string, std::string> metadata;
-  if (run.layout.family == LayoutFamily::torchao) metadata = torchao_metadata(run, model);
+  if (run.layout.family == LayoutFamily::torchao) metadata = torchao_metadata(run.scheme, model);
   for (std::size_t s = 0; s < source.shards().size(); ++s) {
     const WeightShard& shard = source.shards()[s];
     ShardTask task{s, metadata, {}};
@@ -226,16 +169,20 @@ QuantizedModel quantize_model(const ModelDirectory& source, const QuantizeModelO
           layout,
           find_layer_rule(options.rule),
           make_scheme(layout, preset, !options.calibration.empty()),
+          {},
           {}};
   const fs::path config_path = source.folder() / kConfig;
   const std::string config = read_file(config_path);
   require_quantizable(config, config_path.string());
   QuantizedModel model;
+  model.scheme = run.scheme;
   decide_all(source, run, model);
   const std::vector<std::string> kept = kept_modules(model);
   const std::string written =
       with_quantization(config, config_path.string(), layout, run.scheme, kept);
   calibrate(options.calibration, run, model);
+  if (shares_tensor_scale(layout, run.scheme))
+    run.shared_amaxes = shared_amaxes(source, preset.weight, model);
   ModelRewrite rewrite = plan(source, run, model);
   rewrite.texts[kConfig] = written;
   rewrite.dropped = {kModeloptConfig};

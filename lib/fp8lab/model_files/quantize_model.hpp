@@ -1,5 +1,5 @@
 #pragma once
-// A model's folder to FP8, in the layout of who serves it.
+// A model's folder to FP8, FP6 or FP4, in the layout of who serves it.
 
 #include <cstdint>
 #include <filesystem>
@@ -27,6 +27,7 @@ struct KeptTensor {
 };
 
 struct QuantizedModel {
+  WeightScheme scheme;
   std::vector<TensorSpec> converted;
   std::vector<KeptTensor> kept;
   std::vector<std::string> unused_samples;  ///< modules with samples that stay as they are
@@ -36,8 +37,9 @@ struct QuantizedModel {
 
 /// Writes `source` to the folder `target`: what the rule takes as codes and scales, all else
 /// (norms, embeddings, biases, integers, FP8) as it is, config.json with `quantization_config`, and
-/// the files beside them. Memory: some 50 MB, whatever the largest weight is. The bits are those
-/// of `quantize(recipe, weight)`, whatever the number of threads.
+/// the files beside them. Memory: some 50 MB, whatever the largest weight is (gpt-oss: two experts
+/// more). The bits are those of `quantize(recipe, weight)`, whatever the number of threads. NVFP4
+/// weights that serving systems fuse (siblings.hpp) share the amax of the tensor.
 ///
 /// Throws `Error` for a recipe that the layout cannot say, elements that the recipe's system would
 /// compute in another type, a rule that takes nothing, a model without config.json or that is

@@ -97,9 +97,18 @@ struct CastMemory {
   QuantizedTensor quantized;
 };
 
-std::int64_t count_nan(std::span<const std::uint8_t> codes) {
-  return std::count_if(codes.begin(), codes.end(),
-                       [](std::uint8_t code) { return (code & 0x7f) == 0x7f; });
+/// Of elements and of scales; FP4 and FP6 have none, and scales no sign.
+std::int64_t count_nan(const QuantizedTensor& q) {
+  const auto count = [](std::span<const std::uint8_t> codes, unsigned mask, unsigned nan) {
+    return std::count_if(codes.begin(), codes.end(),
+                         [=](std::uint8_t code) { return (code & mask) == nan; });
+  };
+  return (q.format == FormatId::e4m3fn ? count(q.codes, 0x7f, 0x7f) : 0) +
+         count(q.e8m0, 0xff, 0xff) + count(q.ue4m3, 0x7f, 0x7f);
+}
+
+std::span<const std::uint8_t> scale_codes_of(const QuantizedTensor& q) {
+  return q.e8m0.empty() ? std::span<const std::uint8_t>(q.ue4m3) : q.e8m0;
 }
 
 struct CastWork {
@@ -111,7 +120,8 @@ struct CastWork {
   std::int64_t tile_columns;
   bool one_scale;  ///< all parts have the same
   std::span<float> inverse_scales;
-  std::span<std::int64_t> nan_codes;  ///< a place a part
+  std::span<std::uint8_t> scale_codes;  ///< empty where the recipe has none
+  std::span<std::int64_t> nan_codes;    ///< a place a part
   std::int64_t step;
 
   [[nodiscard]] CastMemory make() const { return {}; }
@@ -124,10 +134,12 @@ struct CastWork {
     quantizer.quantize_into({memory.values, part.rows, k}, memory.quantized, false, 1);
     const QuantizedTensor& q = memory.quantized;
     take(part.first * k, q.codes);
-    nan_codes[static_cast<std::size_t>(part.first / step)] = count_nan(q.codes);
+    nan_codes[static_cast<std::size_t>(part.first / step)] = count_nan(q);
     if (one_scale && part.first != 0) return;
     const auto at = static_cast<std::size_t>(part.first / block * tile_columns);
     std::copy(q.inverse_scales.begin(), q.inverse_scales.end(), inverse_scales.subspan(at).begin());
+    const std::span<const std::uint8_t> codes = scale_codes_of(q);
+    if (!codes.empty()) std::copy(codes.begin(), codes.end(), scale_codes.subspan(at).begin());
   }
 };
 
@@ -137,8 +149,8 @@ void require_weight(const Recipe& recipe, const TensorView& weight) {
   require(weight.type == ElementType::f32 || weight.type == ElementType::bf16 ||
               weight.type == ElementType::f16,
           "weight", "f32, f16 or bf16 elements", to_string(weight.type));
-  require(recipe.format == FormatId::e4m3fn && (recipe.row_block > 0 || recipe.k_block == 0),
-          "recipe", "E4M3 and tiles of a row, a block or the tensor",
+  require(recipe.row_block > 0 || recipe.k_block == 0, "recipe",
+          "tiles of a row, a block or the tensor",
           fmt::format("{} x {}", recipe.row_block, recipe.k_block));
   require(weight.shape[0] % recipe.rows_multiple == 0, "weight",
           fmt::format("rows divisible by {}", recipe.rows_multiple), shape_text(weight.shape));
@@ -146,16 +158,7 @@ void require_weight(const Recipe& recipe, const TensorView& weight) {
           fmt::format("k divisible by {}", recipe.k_multiple), shape_text(weight.shape));
 }
 
-float whole_amax(const Recipe& recipe, const TensorView& weight) {
-  const std::int64_t rows = weight.shape[0];
-  const std::int64_t step = rows_of_part(weight.shape[1], 1);
-  std::vector<float> largest(static_cast<std::size_t>((rows + step - 1) / step));
-  const bool ignore_nan = amax_ignores_nan(recipe.rule);
-  for_each_part({0, rows}, step, AmaxWork{weight, ignore_nan, largest, step});
-  return amax(largest, ignore_nan);
-}
-
-/// A scale for the whole tensor: every part gets the scale of all of them.
+/// A scale of the whole tensor: every part gets the scale of all of them.
 Recipe with_known_amax(Recipe recipe) {
   recipe.source = ScaleSource::calibration;
   recipe.rows_multiple = 1;
@@ -168,30 +171,62 @@ QuantizedWeight quantize_at_once(const Recipe& recipe, const TensorView& weight,
   const std::vector<float> values = to_float(weight);
   QuantizedTensor q = quantize(recipe, {values, weight.shape[0], weight.shape[1]});
   take(0, q.codes);
-  return {std::move(q.inverse_scales), count_nan(q.codes)};
+  const std::span<const std::uint8_t> codes = scale_codes_of(q);
+  const std::int64_t nan = count_nan(q);
+  return {std::move(q.inverse_scales), {codes.begin(), codes.end()}, {}, nan};
 }
 
 }  // namespace
 
+float weight_amax(const Recipe& recipe, const TensorView& weight) {
+  const std::int64_t rows = weight.shape[0];
+  const std::int64_t step = rows_of_part(weight.shape[1], 1);
+  std::vector<float> largest(static_cast<std::size_t>((rows + step - 1) / step));
+  const bool ignore_nan = amax_ignores_nan(recipe.rule);
+  for_each_part({0, rows}, step, AmaxWork{weight, ignore_nan, largest, step});
+  return amax(largest, ignore_nan);
+}
+
 QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
-                                const TakeCodes& take, const ReleasePart& release) {
+                                const TakeCodes& take, const ReleasePart& release,
+                                std::optional<float> known_amax) {
   require_weight(recipe, weight);
   const std::int64_t rows = weight.shape[0];
   const std::int64_t k = weight.shape[1];
   const bool whole = recipe.row_block == 0;
-  const float largest = whole ? whole_amax(recipe, weight) : 0.0F;
+  const bool two_level = is_two_level(recipe.rule);
+  float largest = 0.0F;
+  if (whole || two_level) largest = known_amax ? *known_amax : weight_amax(recipe, weight);
+  TensorScale tensor;
+  if (two_level) tensor = tensor_scale(recipe.rule, largest);
   // Calibration refuses NaN and Inf; the rule itself has an answer.
-  if (whole && !std::isfinite(largest)) return quantize_at_once(recipe, weight, take);
+  if (!std::isfinite(largest)) {
+    QuantizedWeight quantized = quantize_at_once(recipe, weight, take);
+    quantized.tensor = tensor;
+    return quantized;
+  }
   const std::int64_t block = whole ? 1 : recipe.row_block;
   const std::int64_t columns = recipe.k_block == 0 ? 1 : (k + recipe.k_block - 1) / recipe.k_block;
   QuantizedWeight result;
+  result.tensor = tensor;
   result.inverse_scales.resize(
       whole ? 1 : static_cast<std::size_t>((rows + block - 1) / block * columns));
+  if (two_level || is_mx(recipe.rule)) result.scale_codes.resize(result.inverse_scales.size());
   const std::int64_t step = rows_of_part(k, block);
   std::vector<std::int64_t> nan_codes(static_cast<std::size_t>((rows + step - 1) / step));
-  const Recipe parts = whole ? with_known_amax(recipe) : recipe;
-  const CastWork work{
-      parts, largest, weight, take, block, columns, whole, result.inverse_scales, nan_codes, step};
+  Recipe parts = whole || two_level ? with_known_amax(recipe) : recipe;
+  parts.rows_multiple = 1;  // the whole was looked at
+  const CastWork work{parts,
+                      largest,
+                      weight,
+                      take,
+                      block,
+                      columns,
+                      whole,
+                      result.inverse_scales,
+                      result.scale_codes,
+                      nan_codes,
+                      step};
   const std::int64_t strip = std::max<std::int64_t>(1, kStrip / (k * step)) * step;
   for (std::int64_t row = 0; row < rows; row += strip) {
     const Rows all{row, std::min(strip, rows - row)};
@@ -254,7 +289,7 @@ void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<st
   const std::optional<FormatId> id = format_of(codes.type);
   require(codes.shape.size() == 2 && id && format(*id).storage_bits == 8 && weight.row_block > 0 &&
               weight.k_block > 0,
-          "codes", "FP8 [rows, k] in blocks", shape_text(codes.shape));
+          "codes", "one a byte, [rows, k] in blocks", shape_text(codes.shape));
   require(type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16, "type",
           "f32, f16 or bf16", to_string(type));
   const std::int64_t rows = codes.shape[0];

@@ -4,22 +4,26 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/scaling/two_level.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
 namespace fp8lab {
 
 struct QuantizedWeight {
-  std::vector<float> inverse_scales;  ///< of the recipe's tiles, row-major
-  std::int64_t nan_codes = 0;
+  std::vector<float> inverse_scales;      ///< of the recipe's tiles, row-major
+  std::vector<std::uint8_t> scale_codes;  ///< the same as E8M0 or UE4M3, where the recipe has those
+  TensorScale tensor;                     ///< the upper one of two levels
+  std::int64_t nan_codes = 0;             ///< elements and scales
 };
 
-/// Takes codes [`first`, `first` + their number) of a row-major [rows, k]. Parts come in any order,
-/// from several threads at once.
+/// Takes codes [`first`, `first` + their number) of a row-major [rows, k], one a byte. Parts are
+/// whole rows; they come in any order, from several threads at once.
 using TakeCodes = std::function<void(std::int64_t first, std::span<const std::uint8_t> codes)>;
 
 /// Gives back the memory of a part of a tensor that was read for the last time.
@@ -27,12 +31,18 @@ using ReleasePart = std::function<void(std::span<const std::byte>)>;
 
 /// Quantizes `weight` ([rows, k]; F32, F16 or BF16) with the bits of
 /// `quantize(recipe, to_float(weight))`. The tiles of `recipe` are the whole tensor or have all
-/// their rows in a block of rows. Throws `Error` as `quantize` does, and what `take` throws.
+/// their rows in a block of rows. `known_amax` stands for the tensor's own where several tensors
+/// share the scale of one; only recipes with a scale of the tensor use it. Throws `Error` as
+/// `quantize` does, and what `take` throws.
 QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
-                                const TakeCodes& take, const ReleasePart& release);
+                                const TakeCodes& take, const ReleasePart& release,
+                                std::optional<float> known_amax = {});
 
-/// Codes [rows, k] and what multiplies back: scale (r / row_block, c / k_block) of a row-major
-/// [ceil(rows / row_block), ceil(k / k_block)].
+/// The largest magnitude of a weight, as the recipe's rule takes it.
+float weight_amax(const Recipe& recipe, const TensorView& weight);
+
+/// Codes [rows, k] (FP8, FP6 or FP4, one a byte) and what multiplies back: scale (r / row_block, c
+/// / k_block) of a row-major [ceil(rows / row_block), ceil(k / k_block)].
 struct ScaledCodes {
   TensorView codes;
   std::span<const float> inverse_scales;

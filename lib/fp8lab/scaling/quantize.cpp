@@ -162,7 +162,7 @@ Quantizer::Quantizer(Recipe recipe) : recipe_(recipe) {
     validate_two_level(recipe);
   else
     (void)tile_scale(scale_options(recipe), 1.0F);  // throws for a format that the rule lacks
-  if (recipe.source == ScaleSource::current) return;
+  if (recipe.source == ScaleSource::current || is_two_level(recipe.rule)) return;
   require(recipe.row_block == 0 && recipe.k_block == 0, "block",
           "one tile (0x0), since the scale comes from earlier tensors",
           fmt::format("{}x{}", recipe.row_block, recipe.k_block));
@@ -267,12 +267,15 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
   const Execution execution = execution_of(threads, target);
   allocate(recipe_, x.rows, x.k, q);
   if (is_two_level(recipe_.rule)) {
-    encode_two_level(recipe_, x, q, execution);
+    require(recipe_.source == ScaleSource::current || calibrated_amax_, "calibration",
+            "at least one tensor", "none");
+    encode_two_level(recipe_, x, {calibrated_amax_, {}}, q, execution);
     q.transposed.reset();
     if (!with_transpose) return;
     QuantizedTensor& turned = allocate_transpose(recipe_, x, q);
     const std::vector<float> values = fp8lab::transpose(x);
-    return encode_two_level(recipe_, {values, x.k, x.rows}, turned, execution);
+    return encode_two_level(recipe_, {values, x.k, x.rows}, {calibrated_amax_, {}}, turned,
+                            execution);
   }
   if (recipe_.source != ScaleSource::current) {
     encode_by_past(x, execution.threads, execution.target, q);

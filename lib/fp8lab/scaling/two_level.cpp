@@ -99,8 +99,10 @@ namespace {
 class TwoLevelEncoder {
  public:
   TwoLevelEncoder(const Recipe& recipe, const FloatMatrix& x, const TensorScale& tensor,
-                  Target target, QuantizedTensor& q)
-      : recipe_(recipe), x_(x), tensor_(tensor), target_(target), q_(q) {
+                  const TwoLevelCast& cast, Target target, QuantizedTensor& q)
+      : recipe_(recipe), x_(x), tensor_(tensor), cast_(cast), target_(target), q_(q) {
+    policy_ = recipe.policy;
+    if (cast.draws) policy_.rounding = RoundingMode::stochastic;
     tiles_.resize(static_cast<std::size_t>(q.tile_columns()));
     scaled_.resize(static_cast<std::size_t>(x.k));
   }
@@ -153,12 +155,19 @@ class TwoLevelEncoder {
       for (float& value : scaled_) value += 0.0F;
     const auto k = static_cast<std::size_t>(x_.k);
     encode(scaled_, std::span(q_.codes).subspan(static_cast<std::size_t>(row) * k, k),
-           {.format = recipe_.format, .policy = recipe_.policy, .threads = 1, .target = target_});
+           {.format = recipe_.format,
+            .policy = policy_,
+            .random = cast_.draws,
+            .first_draw = static_cast<std::uint64_t>(row * x_.k),
+            .threads = 1,
+            .target = target_});
   }
 
   const Recipe& recipe_;
   const FloatMatrix& x_;
   TensorScale tensor_;
+  const TwoLevelCast& cast_;
+  CastPolicy policy_;
   Target target_;
   QuantizedTensor& q_;
   std::vector<TwoLevelScale> tiles_;
@@ -172,22 +181,25 @@ void validate_two_level(const Recipe& recipe) {
           fmt::format("e2m1 for rule {}", to_string(recipe.rule)), format(recipe.format).name);
   require(recipe.k_block > 0, "block", "tiles along k (16 in NVFP4), since scales have two levels",
           fmt::format("{}x{}", recipe.row_block, recipe.k_block));
-  require(recipe.source == ScaleSource::current, "source",
-          fmt::format("current for rule {}", to_string(recipe.rule)), to_string(recipe.source));
+  require(recipe.source == ScaleSource::current || recipe.source == ScaleSource::calibration,
+          "source", fmt::format("current or calibration for rule {}", to_string(recipe.rule)),
+          to_string(recipe.source));
   require(
       !recipe.power_of_two && recipe.amax_floor == 0.0F, "power_of_two and amax_floor",
       fmt::format("their defaults for rule {}, which has no such options", to_string(recipe.rule)),
       "others");
 }
 
-void encode_two_level(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& q,
-                      const Execution& execution) {
-  const TensorScale tensor =
-      tensor_scale(recipe.rule, whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
+void encode_two_level(const Recipe& recipe, const FloatMatrix& x, const TwoLevelCast& cast,
+                      QuantizedTensor& q, const Execution& execution) {
+  const TensorScale tensor = tensor_scale(
+      recipe.rule, cast.known_amax
+                       ? *cast.known_amax
+                       : whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
   q.tensor_inverse_scale = tensor.inverse_scale;
   parallel_for_with(
       q.tile_rows(), execution.threads,
-      [&] { return TwoLevelEncoder(recipe, x, tensor, execution.target, q); },
+      [&] { return TwoLevelEncoder(recipe, x, tensor, cast, execution.target, q); },
       [](TwoLevelEncoder& encoder, std::int64_t row) { encoder.run(row); });
 }
 

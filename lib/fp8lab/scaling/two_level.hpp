@@ -27,7 +27,9 @@
 // product of inverse scales in the last bit.
 
 #include <cstdint>
+#include <optional>
 
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/scaling/encode_tiles.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 
@@ -55,12 +57,19 @@ TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float a
 
 namespace scaling_detail {
 
-/// Throws `Error` unless the recipe has E2M1 elements, tiles and the current tensor's scale.
+/// Throws `Error` unless the recipe has E2M1 elements, tiles, and the current tensor's scale or a
+/// calibrated one, which is the upper level: tiles always have their own.
 void validate_two_level(const Recipe& recipe);
 
+/// What one cast has beside its recipe.
+struct TwoLevelCast {
+  std::optional<float> known_amax = {};    ///< the tensor's, where it is not that of `x`
+  std::optional<RandomStream> draws = {};  ///< stochastic rounding: draw r * k + c is of x[r, c]
+};
+
 /// Codes and scales into `q`, whose sizes are right already.
-void encode_two_level(const Recipe& recipe, const FloatMatrix& x, QuantizedTensor& q,
-                      const Execution& execution);
+void encode_two_level(const Recipe& recipe, const FloatMatrix& x, const TwoLevelCast& cast,
+                      QuantizedTensor& q, const Execution& execution);
 
 }  // namespace scaling_detail
 }  // namespace fp8lab
