@@ -8,6 +8,7 @@
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/train/systems.hpp"
 #include "train/settings.hpp"
 #include "train/standing.hpp"
@@ -33,7 +34,7 @@ struct Study {
     return all;
   }
   [[nodiscard]] Judgement judgement(std::size_t system) const {
-    return judge_seeds(tails(system), tails(0));
+    return judge_seeds(tails(system), tails(0), tails(1));
   }
 };
 
@@ -48,6 +49,8 @@ Study read_study(const Parameters& p) {
     study.systems.back().reduction.ranks = static_cast<int>(positive(p, "ranks"));
     study.systems.back().reduction.topology = topology;
   }
+  require(study.systems.size() >= 2, "systems", "the reference, then the control",
+          fmt::format("{}", study.systems.size()));
   study.runs.resize(study.systems.size() * study.seeds);
   return study;
 }
@@ -68,7 +71,7 @@ Table system_table(const Study& study) {
                {"standing", "", "follows, leaves, or cannot tell, by the band"},
                {"gap", "nats", "tail loss above the reference's, mean over seeds"},
                {"half_width", "nats", "of the 99 % interval of that mean"},
-               {"band", "nats", "three standard deviations of the reference's tails over seeds"},
+               {"band", "nats", "three standard deviations of the control's gaps over seeds"},
                {"sqnr", "dB", "mean gradient against FP32 wires', first seed"},
                {"saturated", "%", "elements of the sums at max finite, first seed"},
                {"smallest_mu", "1", "auto-scaling: of all tensors at the end, first seed"},
@@ -120,9 +123,8 @@ std::vector<std::string> findings_of(const Study& study) {
   }
   findings.push_back(
       fmt::format("±: 99 % interval of the mean gap; leaves or follows: all of it above or below "
-                  "three standard "
-                  "deviations of {} over seeds ({}).",
-                  study.systems.front().name, setup(study)));
+                  "three standard deviations of the gap of {} over seeds ({}).",
+                  study.systems[1].name, setup(study)));
   return findings;
 }
 

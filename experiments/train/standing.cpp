@@ -25,17 +25,22 @@ std::string_view to_string(Standing standing) {
   return kNames[static_cast<std::size_t>(standing)];
 }
 
-Judgement judge_seeds(std::span<const double> tails, std::span<const double> references) {
+Judgement judge_seeds(std::span<const double> tails, std::span<const double> references,
+                      std::span<const double> controls) {
   constexpr double kDeviations = 3.0;
   std::vector<double> gaps;
-  for (std::size_t i = 0; i < tails.size(); ++i) gaps.push_back(tails[i] - references[i]);
+  std::vector<double> noise;
+  for (std::size_t i = 0; i < tails.size(); ++i) {
+    gaps.push_back(tails[i] - references[i]);
+    noise.push_back(controls[i] - references[i]);
+  }
   Judgement j{.mean = spread_of(gaps).mean};
   if (!std::isfinite(j.mean)) {
     j.mean = std::nan("");
     j.standing = Standing::leaves;
   }
   if (gaps.size() < 2) return j;
-  j.band = kDeviations * deviation_of(references);
+  j.band = kDeviations * deviation_of(noise);
   if (j.standing == Standing::leaves) return j;
   const auto n = static_cast<double>(gaps.size());
   j.half_width = student_t_995(gaps.size() - 1) * deviation_of(gaps) / std::sqrt(n);

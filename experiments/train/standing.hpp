@@ -14,19 +14,21 @@ enum class Standing {
 };
 std::string_view to_string(Standing standing);
 
-/// Paired gaps of seeds against the band of three standard deviations of the reference over its
-/// seeds.
+/// Paired gaps of seeds against the noise of a change that does not matter: the gaps of a control,
+/// on the same weights and batches. The references' own spread over seeds is no measure of it: each
+/// seed has a language of its own.
 struct Judgement {
   double mean = 0.0;        ///< of the gaps; NaN where a run broke off
   double half_width = 0.0;  ///< of the interval that holds their true mean with 99 % (Student's t)
-  double band = 0.0;        ///< three standard deviations of the reference's tails over seeds
+  double band = 0.0;        ///< three standard deviations of the control's gaps over seeds
   Standing standing = Standing::cannot_tell;
 };
 
 /// leaves: the whole interval lies above the band, or a run broke off. follows: the whole
-/// interval lies below it. `tails` and `references`: tail losses, seed by seed; at least two
-/// (fewer: cannot_tell).
-Judgement judge_seeds(std::span<const double> tails, std::span<const double> references);
+/// interval lies below it. All three: tail losses, seed by seed; at least two (fewer:
+/// cannot_tell).
+Judgement judge_seeds(std::span<const double> tails, std::span<const double> references,
+                      std::span<const double> controls);
 
 /// `+0.312 ± 0.051 nats (leaves; band 0.06)`.
 std::string text_of(const Judgement& judgement);
