@@ -4,44 +4,23 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
+#include "fp8lab/train/guard.hpp"
 #include "fp8lab/train/monitor.hpp"
-#include "fp8lab/train/trainer.hpp"
 #include "json_number.hpp"
-#include "models.hpp"
+#include "train_log.hpp"
+#include "train_options.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::int64_t kMostSteps = 1'000'000'000;
-
-struct Options {
-  std::string recipe = "te-current";
-  std::string model;
-  ModelFiles models;
-  std::string text;
-  std::string checkpoint;
-  std::string log;
-  train::TransformerShape shape;
-  train::Schedule schedule;
-  std::int64_t sequences = 8;
-  std::int64_t save_every = 100;
-  std::int64_t monitor_every = 10;
-  std::int64_t outlier_channels = 0;
-  int outlier_log2 = 0;
-  double loss_scale = 1.0;
-  std::uint64_t seed = 1;
-  int threads = 0;  ///< all
-  bool json = false;
-};
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -77,146 +56,239 @@ class Progress {
   Clock::time_point start_ = Clock::now();
 };
 
-train::TrainerOptions trainer_options(const Options& o) {
-  train::TrainerOptions t;
-  t.model = o.shape;
-  t.recipe.blocks = train::find_linear_recipe(o.recipe);
-  if (!o.model.empty()) {
-    const bool in_fp8 = t.recipe.blocks.forward.arithmetic == train::Arithmetic::fp8;
-    require(in_fp8, "--model", "a recipe with FP8 products", fmt::format("--recipe {}", o.recipe));
-    t.recipe.blocks = train::on_hardware(t.recipe.blocks, load_models(o.models).resolve(o.model));
-  }
-  if (o.recipe == "fp32") t.recipe.head = t.recipe.blocks;
-  t.recipe.outliers = {o.outlier_channels, o.outlier_log2};
-  t.schedule = o.schedule;
-  t.sequences = o.sequences;
-  t.optimizer.threads = o.threads;
-  t.length = o.shape.length;
-  t.loss_scale = o.loss_scale;
-  t.seed = o.seed;
-  return t;
-}
-
-/// Runs until the last step, or to a loss that is not finite.
-std::vector<train::StepRecord> run_steps(train::Trainer& trainer, const Options& o,
-                                         train::TrainingMonitor& monitor, std::ofstream& log) {
+/// What became of a run.
+struct Outcome {
   std::vector<train::StepRecord> records;
-  const Progress progress(trainer.steps_done(), o.schedule.steps, trainer.tokens_per_step());
-  while (trainer.steps_done() < o.schedule.steps) {
-    require(log.good(), "--log", "a file that can be written to the end", "'" + o.log + "'");
-    train::PassContext context{.threads = o.threads, .on_cast = {}};
-    if (trainer.steps_done() % o.monitor_every == 0)
-      context.on_cast = [&](std::string_view name, const FloatMatrix& x, const QuantizedTensor& q) {
-        monitor.observe(name, x, q);
-      };
-    records.push_back(trainer.step(context));
-    const train::StepRecord& r = records.back();
-    monitor.end_step(
-        {{"loss", r.loss}, {"gradient_norm", r.gradient_norm}, {"learning_rate", r.learning_rate}});
-    progress.show(trainer.steps_done(), r.loss);
-    const bool last = trainer.steps_done() == o.schedule.steps;
-    if (!o.checkpoint.empty() && (last || trainer.steps_done() % o.save_every == 0))
-      trainer.save(o.checkpoint);
-    if (!std::isfinite(r.loss)) break;
+  std::string ended;  ///< why before the last step; empty: it got there
+  double rise = 0.0;
+  bool diverged = false;
+  std::int64_t rollbacks = 0;
+  std::int64_t skipped = 0;
+};
+
+/// One trainer, with a guard or without, or several ranks.
+class Run {
+ public:
+  explicit Run(const TrainOptions& o) : options_(o) {
+    const std::shared_ptr<const train::DataSource> data =
+        o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, o.seed)
+                       : train::text_file(o.text, o.seed);
+    const std::optional<train::ParallelOptions> ranks = parallel_options(o);
+    if (ranks) {
+      parallel_ = std::make_unique<train::ParallelTrainer>(in_process_fabric(), trainer_options(o),
+                                                           data, *ranks);
+      return;
+    }
+    single_ = std::make_unique<train::Trainer>(trainer_options(o), data);
+    if (!o.checkpoint.empty() && std::filesystem::exists(o.checkpoint))
+      single_->resume(o.checkpoint);
+    if (o.guard)
+      guard_ = std::make_unique<train::NanGuard>(*single_,
+                                                 train::GuardOptions{.snapshot_every = *o.guard});
   }
-  if (log.is_open()) log.close();
-  require(log.good(), "--log", "a file that can be written to the end", "'" + o.log + "'");
-  return records;
+
+  train::GuardedStep step(const train::PassContext& context, bool look) {
+    if (parallel_) return {parallel_->step(context, look), train::GuardOutcome::taken};
+    if (guard_) return guard_->step(context);
+    return {single_->step(context), train::GuardOutcome::taken};
+  }
+  void save() const {
+    if (!options_.checkpoint.empty()) single_->save(options_.checkpoint);
+  }
+  [[nodiscard]] train::Trainer& trainer() const {
+    return parallel_ ? parallel_->first() : *single_;
+  }
+  [[nodiscard]] std::int64_t steps_done() const { return trainer().steps_done(); }
+  [[nodiscard]] const train::ParallelTrainer* parallel() const { return parallel_.get(); }
+  [[nodiscard]] const train::NanGuard* guard() const { return guard_.get(); }
+
+ private:
+  const TrainOptions& options_;
+  std::unique_ptr<train::Trainer> single_;
+  std::unique_ptr<train::ParallelTrainer> parallel_;
+  std::unique_ptr<train::NanGuard> guard_;
+};
+
+/// Takes the steps; what they leave goes to `rows`, and to the log once it counts.
+class Loop {
+ public:
+  Loop(Run& run, const TrainOptions& o, train::TrainingMonitor& monitor, TrainLog& log)
+      : run_(run),
+        options_(o),
+        monitor_(monitor),
+        log_(log),
+        watch_(divergence_options(o)),
+        progress_(run.steps_done(), o.schedule.steps, run.trainer().tokens_per_step() * o.ranks),
+        logged_(run.steps_done()) {
+    if (!o.log.empty()) monitor_.log_to(&rows_);
+  }
+
+  /// Runs until the last step, or to where the run has diverged.
+  Outcome take_steps() {
+    while (outcome_.ended.empty() && run_.steps_done() < options_.schedule.steps) take_step();
+    outcome_.rise = watch_.rise();
+    outcome_.diverged = !outcome_.ended.empty() || watch_.diverged();
+    if (const train::NanGuard* guard = run_.guard()) {
+      outcome_.rollbacks = guard->rollbacks();
+      outcome_.skipped = guard->skipped_steps();
+    }
+    log_.close();
+    return std::move(outcome_);
+  }
+
+ private:
+  void take_step() {
+    const std::int64_t step = run_.steps_done();
+    // A step that is taken again leaves the rows that it left before.
+    const bool again = step < logged_;
+    const bool look = !again && step % options_.monitor_every == 0;
+    train::PassContext context{.threads = options_.threads, .on_cast = {}};
+    if (look)
+      context.on_cast = [&](std::string_view name, const FloatMatrix& x, const QuantizedTensor& q) {
+        monitor_.observe(name, x, q);
+      };
+    monitor_.set_step(step);
+    rows_.str({});
+    train::GuardedStep taken;
+    try {
+      taken = run_.step(context, look);
+    } catch (const Error& error) {
+      if (run_.guard() == nullptr) throw;
+      outcome_.ended = error.what();  // the guard gave up
+      return;
+    }
+    if (taken.outcome == train::GuardOutcome::rolled_back || again) return;
+    if (taken.outcome == train::GuardOutcome::skipped)
+      monitor_.end_step({{"skipped", 1.0}});
+    else
+      note(taken.record);
+    logged_ = run_.steps_done();
+    log_.write(rows_.str());
+    const bool due = logged_ == options_.schedule.steps || logged_ % options_.save_every == 0;
+    if (due && outcome_.ended.empty()) {
+      log_.flush();
+      run_.save();
+    }
+  }
+
+  void note(const train::StepRecord& r) {
+    outcome_.records.push_back(r);
+    watch_.observe(r.loss);
+    monitor_.end_step(
+        {{"loss", r.loss}, {"gradient_norm", r.gradient_norm}, {"learning_rate", r.learning_rate}});
+    progress_.show(run_.steps_done(), r.loss);
+    if (!std::isfinite(r.loss))
+      outcome_.ended = fmt::format("the loss of step {} is not finite", r.step);
+    else if (options_.stop_when && watch_.diverged())
+      outcome_.ended =
+          fmt::format("at step {} the loss is {:.4g} nats above its lowest, the limit is {:g}",
+                      r.step, watch_.rise(), *options_.stop_when);
+  }
+
+  Run& run_;
+  const TrainOptions& options_;
+  train::TrainingMonitor& monitor_;
+  TrainLog& log_;
+  std::ostringstream rows_;
+  train::DivergenceWatch watch_;
+  Progress progress_;
+  Outcome outcome_;
+  std::int64_t logged_;  ///< steps whose rows are written
+};
+
+void print_ranks(const train::ParallelTrainer& ranks) {
+  const train::GradientReducer& r = ranks.reducer();
+  const train::ReductionOptions& o = r.options();
+  fmt::print(
+      "{} {}, gradients {} {}: {:.1f} dB, {:.3g} % underflow, {:.3g} % saturated, smallest mu "
+      "{:.4g}\n",
+      o.ranks, o.ranks == 1 ? "rank" : "ranks", o.wire.name, to_string(o.scaling), r.sqnr_db(),
+      r.underflow_percent(), r.saturated_percent(), r.smallest_mu());
+  fmt::print("{} bytes sent by the busiest rank, states of {} to {} bytes a rank\n", r.bytes_sent(),
+             ranks.memory().smallest, ranks.memory().largest);
 }
 
-void print_for_people(const train::Trainer& trainer, const std::vector<train::StepRecord>& records,
+void print_for_people(const Run& run, const Outcome& outcome, const TrainOptions& o,
                       const train::TrainingMonitor& monitor) {
   constexpr std::size_t kMostWarnings = 10;
-  fmt::print("{} parameters, {} of {} steps done\n", trainer.parameter_count(),
-             trainer.steps_done(), trainer.options().schedule.steps);
+  const std::vector<train::StepRecord>& records = outcome.records;
+  fmt::print("{} parameters, {} of {} steps done\n", run.trainer().parameter_count(),
+             run.steps_done(), o.schedule.steps);
   if (!records.empty())
     fmt::print("loss {:.4f} at step {}, {:.4f} at step {}\n", records.front().loss,
                records.front().step, records.back().loss, records.back().step);
+  if (run.parallel() != nullptr) print_ranks(*run.parallel());
+  if (run.guard() != nullptr)
+    fmt::print("{} times back to a snapshot, {} steps left out\n", outcome.rollbacks,
+               outcome.skipped);
   fmt::print("{} warnings\n", monitor.warnings().size());
   for (std::size_t i = 0; i < std::min(kMostWarnings, monitor.warnings().size()); ++i) {
     const train::MonitorWarning& w = monitor.warnings()[i];
     fmt::print("  step {}: {}: {} {:.4g} above {:.4g}\n", w.step, w.tensor, to_string(w.kind),
                w.value, w.threshold);
   }
+  if (outcome.diverged)
+    fmt::print("diverged: {}\n",
+               !outcome.ended.empty()
+                   ? outcome.ended
+                   : fmt::format("it ends {:.4g} nats above its lowest loss, or a uniform guess",
+                                 outcome.rise));
 }
 
-int run(Options o) {
-  o.threads = team_size(o.threads);
-  std::shared_ptr<const train::DataSource> data =
-      o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, o.seed)
-                     : train::text_file(o.text, o.seed);
-  train::Trainer trainer(trainer_options(o), data);
-  if (!o.checkpoint.empty() && std::filesystem::exists(o.checkpoint)) trainer.resume(o.checkpoint);
-  train::TrainingMonitor monitor({}, trainer.steps_done());
-  std::ofstream log;
-  if (!o.log.empty()) {
-    log.open(o.log, std::ios::app);
-    require(log.good(), "--log", "a file that can be written", "'" + o.log + "'");
-    monitor.log_to(&log);
-  }
-  const std::vector<train::StepRecord> records = run_steps(trainer, o, monitor, log);
-  if (!o.json) {
-    print_for_people(trainer, records, monitor);
-    return kPass;
-  }
+nlohmann::json json_of(const Run& run, const Outcome& outcome,
+                       const train::TrainingMonitor& monitor) {
   nlohmann::json losses = nlohmann::json::array();
-  for (const train::StepRecord& r : records) losses.push_back(json_number(r.loss));
-  fmt::print("{}\n", nlohmann::json{{"parameters", trainer.parameter_count()},
-                                    {"steps_done", trainer.steps_done()},
-                                    {"losses", losses},
-                                    {"warnings", monitor.warnings().size()}}
-                         .dump(2));
-  return kPass;
+  for (const train::StepRecord& r : outcome.records) losses.push_back(json_number(r.loss));
+  nlohmann::json json{{"parameters", run.trainer().parameter_count()},
+                      {"steps_done", run.steps_done()},
+                      {"losses", losses},
+                      {"warnings", monitor.warnings().size()},
+                      {"diverged", outcome.diverged},
+                      {"rise", json_number(outcome.rise)}};
+  if (!outcome.ended.empty()) json["ended"] = outcome.ended;
+  if (run.guard() != nullptr) {
+    json["rollbacks"] = outcome.rollbacks;
+    json["skipped"] = outcome.skipped;
+  }
+  if (const train::ParallelTrainer* ranks = run.parallel()) {
+    const train::GradientReducer& r = ranks->reducer();
+    json["ranks"] = {{"count", r.options().ranks},
+                     {"wire", r.options().wire.name},
+                     {"scaling", to_string(r.options().scaling)},
+                     {"sqnr_db", json_number(r.sqnr_db())},
+                     {"underflow_percent", r.underflow_percent()},
+                     {"saturated_percent", r.saturated_percent()},
+                     {"smallest_mu", r.smallest_mu()},
+                     {"bytes_sent", r.bytes_sent()},
+                     {"state_bytes_largest", ranks->memory().largest},
+                     {"state_bytes_smallest", ranks->memory().smallest},
+                     {"state_bytes_total", ranks->memory().total}};
+  }
+  return json;
+}
+
+int run(TrainOptions o) {
+  o.threads = team_size(o.threads);
+  Run trained(o);
+  train::TrainingMonitor monitor({}, trained.steps_done());
+  TrainLog log(o.log, trained.steps_done());
+  const Outcome outcome = Loop(trained, o, monitor, log).take_steps();
+  if (o.json)
+    fmt::print("{}\n", json_of(trained, outcome, monitor).dump(2));
+  else
+    print_for_people(trained, outcome, o, monitor);
+  return outcome.diverged ? kMismatch : kPass;
 }
 
 }  // namespace
 
 void add_train(CLI::App& app, Action& action) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TrainOptions>();
   CLI::App* command = app.add_subcommand(
-      "train", "Train a small transformer whose matrix products are emulated under a recipe");
-  command->add_option("--recipe", o->recipe, "linear recipe: fp32, bf16 or a quantize recipe")
-      ->capture_default_str();
-  command->add_option("--model", o->model,
-                      "accumulator of the FP8 products, an instruction or a definition; default: "
-                      "the recipe's");
-  add_models_option(*command, o->models);
-  command->add_option("--text", o->text,
-                      "file whose bytes are the training text; default: a synthetic language");
-  command->add_option("--checkpoint", o->checkpoint,
-                      "checkpoint file: continued if it exists, updated during the run");
-  command->add_option("--save-every", o->save_every, "steps between checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
-      ->capture_default_str();
-  command->add_option("--log", o->log, "JSON lines: casts of monitored steps, loss of every step");
-  command
-      ->add_option("--monitor-every", o->monitor_every, "steps between measurements of the casts")
-      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
-      ->capture_default_str();
-  command->add_option("--steps", o->schedule.steps, "steps of the whole run")
-      ->capture_default_str();
-  command->add_option("--learning-rate", o->schedule.peak, "peak learning rate")
-      ->capture_default_str();
-  command->add_option("--width", o->shape.width, "channels")->capture_default_str();
-  command->add_option("--layers", o->shape.layers, "transformer blocks")->capture_default_str();
-  command->add_option("--heads", o->shape.heads, "attention heads")->capture_default_str();
-  command->add_option("--hidden", o->shape.hidden, "feed-forward channels")->capture_default_str();
-  command->add_option("--length", o->shape.length, "tokens of a sequence")->capture_default_str();
-  command->add_option("--sequences", o->sequences, "sequences of a step")->capture_default_str();
-  command
-      ->add_option("--outlier-channels", o->outlier_channels,
-                   "number of feature channels that are scaled up")
-      ->capture_default_str();
-  command
-      ->add_option("--outlier-log2", o->outlier_log2,
-                   "log2 of the factor by which --outlier-channels are scaled")
-      ->check(CLI::Range(-60, 60))
-      ->capture_default_str();
-  command->add_option("--loss-scale", o->loss_scale, "a power of two")->capture_default_str();
-  command->add_option("--seed", o->seed, "seed of weights and data")->capture_default_str();
-  command->add_option("--threads", o->threads, "threads; results do not depend on them")
-      ->check(CLI::Range(1, kMostThreads));
-  command->add_flag("--json", o->json, "machine-readable output");
+      "train",
+      "Train a small transformer whose matrix products are emulated under a recipe; exit code 1 if "
+      "it diverges");
+  add_train_options(*command, *o);
   command->callback([o, &action] { action = [o] { return run(*o); }; });
 }
 

@@ -10,13 +10,14 @@
 #include "data-parallel/workers.hpp"
 #include "fp8-allreduce/parts.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/train/systems.hpp"
 #include "train/settings.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
 struct Point {
-  ParallelOptions options;
+  train::ReductionOptions options;
   ParallelRun run;
 
   [[nodiscard]] std::string name() const {
@@ -28,13 +29,14 @@ struct Point {
 struct Study {
   StudySettings settings;
   Variant variant;
+  bool whole_tensor_zero = false;
   std::vector<Point> points;  ///< for each number of workers, FP32 wires first
 
   /// FP32 wires between as many workers.
   [[nodiscard]] const ParallelRun& reference(const Point& point) const {
     return std::find_if(points.begin(), points.end(),
                         [&](const Point& candidate) {
-                          return candidate.options.workers == point.options.workers;
+                          return candidate.options.ranks == point.options.ranks;
                         })
         ->run;
   }
@@ -47,11 +49,18 @@ Study read_study(const Parameters& p) {
   Study study;
   study.settings = read_settings(p);
   study.settings.samples = static_cast<std::int64_t>(positive(p, "samples"));
-  study.variant = find_variant(p.text("variant"));
+  const std::string variant = p.text("variant");
+  if (const train::TrainingSystem* system = train::training_system(variant)) {
+    study.variant = {"system", variant, system->blocks, 1.0, false};
+    study.settings.optimizer = system->optimizer;
+    study.whole_tensor_zero = system->whole_tensor_zero;
+  } else {
+    study.variant = find_variant(variant);
+  }
   const Topology topology = find_topology(p.text("topology"));
   std::vector<GradientScaling> scalings;
   for (const std::string& name : p.texts("scalings"))
-    scalings.push_back(find_gradient_scaling(name));
+    scalings.push_back(find_gradient_scaling(name, "scalings"));
   const std::vector<std::string> wires = p.texts("wires");
   require(!wires.empty() && wires.front() == "f32", "wires", "f32, the reference, first",
           wires.empty() ? "none" : "'" + wires.front() + "'");
@@ -92,7 +101,7 @@ Table run_table(const Study& study) {
   for (const Point& point : study.points) {
     const ParallelRun& run = point.run;
     table.add_row(
-        {static_cast<std::int64_t>(point.options.workers), std::string(point.options.wire.name),
+        {static_cast<std::int64_t>(point.options.ranks), std::string(point.options.wire.name),
          std::string(to_string(point.options.scaling)),
          to_string(judge(study.settings, run.losses, study.reference(point).losses)),
          study.gap(point), tail_loss(study.settings, run.losses), run.sqnr_db,
@@ -110,21 +119,21 @@ Table curve_table(const Study& study) {
   for (const Point& point : study.points) {
     const Series series = loss_curve(point.name(), point.run.losses);
     for (std::size_t i = 0; i < series.x.size(); ++i)
-      table.add_row({static_cast<std::int64_t>(point.options.workers), point.name(), series.x[i],
-                     series.y[i]});
+      table.add_row(
+          {static_cast<std::int64_t>(point.options.ranks), point.name(), series.x[i], series.y[i]});
   }
   return table;
 }
 
 Plot curve_plot(const Study& study) {
-  const int most = study.points.back().options.workers;
+  const int most = study.points.back().options.ranks;
   Plot plot{"loss",
             fmt::format("Loss with {} workers ({})", most, setup(study)),
             {"step"},
             {"loss, nats"},
             {}};
   for (const Point& point : study.points)
-    if (point.options.workers == most)
+    if (point.options.ranks == most)
       plot.series.push_back(loss_curve(point.name(), point.run.losses));
   plot.series.front().style = Series::Style::dashed;
   return plot;
@@ -137,7 +146,7 @@ std::vector<std::string> findings_of(const Study& study) {
     findings.push_back(fmt::format(
         "{} workers, {}: gap to FP32 wires {:+.4f} nats, mean gradient at {:.1f} dB, {:.3g} % "
         "underflow, {:.3g} % saturated, {:.3g} times the traffic ({}).",
-        point.options.workers, point.name(), study.gap(point), point.run.sqnr_db,
+        point.options.ranks, point.name(), study.gap(point), point.run.sqnr_db,
         point.run.underflow_percent, point.run.saturated_percent,
         point.run.bytes_per_step / study.reference(point).bytes_per_step, setup(study)));
   }
@@ -152,8 +161,9 @@ Results data_parallel(const RunContext& context) {
   RunContext points = context;
   if (!fabric.concurrent()) points.threads = 1;
   parallel_points(points, study.points.size(), [&](std::size_t i) {
-    study.points[i].run = train_parallel(fabric, study.settings, study.variant,
-                                         study.points[i].options, context.seed);
+    study.points[i].run =
+        train_parallel(fabric, study.settings, study.variant,
+                       {study.points[i].options, study.whole_tensor_zero}, context.seed);
   });
   Results results;
   results.tables = {run_table(study), curve_table(study)};

@@ -46,6 +46,7 @@ nlohmann::json json_of(const LinearRecipe& r) {
                       {"gradient", text_of(r.gradient)},     {"forward", text_of(r.forward)},
                       {"dgrad", text_of(r.dgrad)},           {"wgrad", text_of(r.wgrad)},
                       {"bf16_outputs", r.bf16_outputs}};
+  if (r.gradient_clip > 0.0) json["gradient_clip"] = r.gradient_clip;
   if (r.weight_for_dgrad) json["weight_for_dgrad"] = text_of(*r.weight_for_dgrad);
   if (r.activation_for_wgrad) json["activation_for_wgrad"] = text_of(*r.activation_for_wgrad);
   if (r.gradient_for_wgrad) json["gradient_for_wgrad"] = text_of(*r.gradient_for_wgrad);
@@ -144,7 +145,7 @@ std::vector<float> amaxes_of(const std::string& path, const SafetensorsFile& fil
 }  // namespace
 
 std::string describe(const TrainerOptions& o) {
-  const nlohmann::json text{
+  nlohmann::json text{
       {"model", std::visit([](const auto& shape) { return json_of(shape); }, o.model)},
       {"blocks", json_of(o.recipe.blocks)},
       {"head", json_of(o.recipe.head)},
@@ -159,6 +160,7 @@ std::string describe(const TrainerOptions& o) {
       {"clip_norm", o.clip_norm},
       {"loss_scale", o.loss_scale},
       {"seed", o.seed}};
+  for (const auto& [name, recipe] : o.recipe.layers) text["layers"][name] = json_of(recipe);
   return text.dump();
 }
 
@@ -168,7 +170,13 @@ std::string Trainer::fingerprint() const {
       .dump();
 }
 
+void Trainer::require_all_states(std::string_view what) const {
+  require(updated_.size() == model_->parameters().size(), what, "a trainer that holds all states",
+          fmt::format("one with {} of {}", updated_.size(), model_->parameters().size()));
+}
+
 void Trainer::save(const std::filesystem::path& path) const {
+  require_all_states("checkpoint");
   std::vector<NamedTensor> tensors = optimizer_->state();
   tensors.push_back({kStep, view_of<std::int64_t>(ElementType::i64, {}, {&steps_, 1})});
   for (const OperandCast* cast : model_->casts()) {
@@ -185,6 +193,7 @@ void Trainer::save(const std::filesystem::path& path) const {
 }
 
 void Trainer::resume(const std::filesystem::path& path) {
+  require_all_states("checkpoint");
   const SafetensorsFile file(path);
   const std::string name = path.string();
   require_same(name, fingerprint(), require_whole(name, file));
@@ -204,6 +213,7 @@ std::size_t TrainerSnapshot::bytes() const {
 }
 
 TrainerSnapshot Trainer::snapshot() const {
+  require_all_states("snapshot");
   TrainerSnapshot snapshot(*optimizer_, steps_, fingerprint());
   for (const OperandCast* cast : model_->casts())
     if (cast->has_past()) snapshot.casts_.push_back(*cast);

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/train/products.hpp"
 
 namespace fp8lab::train {
@@ -21,6 +23,21 @@ Matrix<float> with_multipliers(const Matrix<float>& x, const std::vector<float>&
       row[c] *= divide ? 1.0F / multipliers[c] : multipliers[c];
   }
   return scaled;
+}
+
+/// dy with what is beyond `times` its root mean square limited to that. Where that is no number,
+/// nothing is: NaN and Inf are for the cast to show.
+Matrix<float> limited(const Matrix<float>& dy, double times) {
+  PairwiseSum squares;
+  for (const float x : dy.values) squares.add(static_cast<double>(x) * static_cast<double>(x));
+  const double mean =
+      squares.total() / static_cast<double>(std::max<std::size_t>(1, dy.values.size()));
+  const auto most = static_cast<float>(times * std::sqrt(mean));
+  Matrix<float> result = dy;
+  if (!std::isfinite(most)) return result;
+  for (float& x : result.values)
+    if (std::abs(x) > most) x = std::copysign(most, x);
+  return result;
 }
 
 }  // namespace
@@ -48,6 +65,11 @@ LinearProducts<float>::LinearProducts(const std::string& name, LinearRecipe reci
       activation_(name + ".activation", recipe_.activation, recipe_.activation_for_wgrad, "wgrad"),
       weight_(name + ".weight", recipe_.weight, recipe_.weight_for_dgrad, "dgrad"),
       gradient_(name + ".gradient", recipe_.gradient, recipe_.gradient_for_wgrad, "wgrad") {
+  const double clip = recipe_.gradient_clip;
+  require(std::isfinite(clip) && clip >= 0.0, "gradient_clip", "a finite number >= 0",
+          fmt::format("{:g}", clip));
+  require(clip == 0.0 || is_fp8(recipe_.dgrad) || is_fp8(recipe_.wgrad), "gradient_clip",
+          "0 without a cast of the gradient", fmt::format("{:g}", clip));
   for (const float m : multipliers_) {
     int exponent = 0;
     require(std::isfinite(m) && m > 0.0F && std::frexp(m, &exponent) == 0.5F, "channel_multipliers",
@@ -88,9 +110,12 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
   if (recipe_.bf16_outputs) round_to_bf16(y, context.threads);
 }
 
-void LinearProducts<float>::backward(const Matrix<float>& dy, const Matrix<float>& w,
+void LinearProducts<float>::backward(const Matrix<float>& given_dy, const Matrix<float>& w,
                                      Matrix<float>& dx, Matrix<float>& dw,
                                      const PassContext& context) {
+  Matrix<float> limited_dy;
+  if (recipe_.gradient_clip > 0.0) limited_dy = limited(given_dy, recipe_.gradient_clip);
+  const Matrix<float>& dy = recipe_.gradient_clip > 0.0 ? limited_dy : given_dy;
   QuantizedTensor dy_codes =
       gradient_.cast(float_matrix(dy), {is_fp8(recipe_.dgrad), is_fp8(recipe_.wgrad)}, context);
   if (is_fp8(recipe_.dgrad))

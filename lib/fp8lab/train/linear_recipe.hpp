@@ -52,6 +52,9 @@ struct LinearRecipe {
   GemmSettings forward{};
   GemmSettings dgrad{};
   GemmSettings wgrad{};
+  /// Elements of dY beyond this many times its root mean square are limited to it before the cast,
+  /// for dgrad and wgrad (*chosen*: no system that we read does this); 0: none are.
+  double gradient_clip = 0.0;
   bool bf16_outputs = false;  ///< Y and dX are rounded to BF16; dW stays FP32
   Float32Multiply float32_multiply = multiply;
 };

@@ -6,17 +6,31 @@
 #include <utility>
 
 namespace fp8lab::train {
+namespace {
+
+std::string layer_name(std::int64_t layer) { return fmt::format("layer{}", layer); }
+
+}  // namespace
+
+std::vector<LinearLayer> linear_layers(const MlpShape& shape) {
+  std::vector<LinearLayer> all;
+  std::int64_t inputs = shape.context * shape.embedding;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer, inputs = shape.hidden)
+    all.push_back({layer_name(layer), shape.hidden, inputs});
+  all.push_back({"head", shape.vocabulary, shape.hidden});
+  return all;
+}
 
 template <typename T>
 Mlp<T>::Mlp(const MlpShape& shape, const ModelRecipe& recipe, std::uint64_t seed)
     : shape_(shape),
       embedding_("embedding", shape.vocabulary, 0, shape.embedding),
-      head_("head", shape.hidden, shape.vocabulary, recipe.head) {
+      head_("head", shape.hidden, shape.vocabulary, recipe.of_layer("head")) {
   require(shape.layers > 0, "layers", "at least 1", fmt::format("{}", shape.layers));
   std::int64_t inputs = shape.context * shape.embedding;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer, inputs = shape.hidden) {
-    linears_.push_back(std::make_unique<Linear<T>>(fmt::format("layer{}", layer), inputs,
-                                                   shape.hidden, recipe.blocks,
+    linears_.push_back(std::make_unique<Linear<T>>(layer_name(layer), inputs, shape.hidden,
+                                                   recipe.of_layer(layer_name(layer)),
                                                    channel_multipliers(recipe.outliers, inputs)));
     initialize(linears_.back()->weight(), 1.0 / std::sqrt(static_cast<double>(inputs)), seed);
     activations_.emplace_back(ActivationKind::gelu);

@@ -22,6 +22,9 @@ struct MlpShape {
   std::int64_t layers = 2;  ///< hidden layers
 };
 
+/// In the order of the forward pass.
+std::vector<LinearLayer> linear_layers(const MlpShape& shape);
+
 template <typename T>
 class Mlp final : public Model<T> {
  public:

@@ -2,7 +2,9 @@
 // What the trainer knows of a model: tokens in, loss out, gradients back.
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -59,6 +61,22 @@ struct ModelRecipe {
   LinearRecipe blocks;
   LinearRecipe head = bf16_recipe();  ///< recipes keep the head out of FP8
   OutlierChannels outliers;
+  /// In place of the above, by the name of a layer (`block0.qkv`, `head`): what a system's layer
+  /// rule keeps out of FP8. A trainer refuses names that its model does not have.
+  std::map<std::string, LinearRecipe, std::less<>> layers{};
+
+  [[nodiscard]] const LinearRecipe& of_layer(std::string_view name) const {
+    const auto found = layers.find(name);
+    if (found != layers.end()) return found->second;
+    return name == "head" ? head : blocks;
+  }
+};
+
+/// A linear layer of a model: its weight is [outputs, inputs].
+struct LinearLayer {
+  std::string name;  ///< as `ModelRecipe::layers` and parameters have it, without `.weight`
+  std::int64_t outputs = 0;
+  std::int64_t inputs = 0;
 };
 
 /// value[i] = sigma * N(0, 1), the stream named as the parameter.

@@ -65,6 +65,8 @@ class TrainingMonitor {
   void end_step(const std::map<std::string, double>& figures = {});
 
   [[nodiscard]] std::int64_t step() const { return step_; }
+  /// The next step is this one: where a run went back, or left steps out.
+  void set_step(std::int64_t step) { step_ = step; }
   [[nodiscard]] const std::map<std::string, TensorRecord, std::less<>>& tensors() const {
     return tensors_;
   }

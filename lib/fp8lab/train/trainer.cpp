@@ -28,9 +28,10 @@ bool decays(const Parameter<float>& p) {
   return p.shape.size() == 2 && p.name.find("embedding") == std::string::npos;
 }
 
-std::unique_ptr<AdamW> make_optimizer(const TrainerOptions& options, Model<float>& model) {
+std::unique_ptr<AdamW> make_optimizer(const TrainerOptions& options,
+                                      const std::vector<Parameter<float>*>& parameters) {
   std::vector<fp8lab::Parameter> tensors;
-  for (const Parameter<float>* p : model.parameters())
+  for (const Parameter<float>* p : parameters)
     tensors.push_back({p->name, p->shape, p->value, decays(*p)});
   return std::make_unique<AdamW>(options.optimizer, tensors);
 }
@@ -63,6 +64,15 @@ void check(const TrainerOptions& options) {
   require_positive("learning_rate", options.schedule.peak);
   require_positive("final_share", options.schedule.final_share);
   require_positive("clip_norm", options.clip_norm);
+  if (options.recipe.layers.empty()) return;
+  const auto layers =
+      std::visit([](const auto& shape) { return linear_layers(shape); }, options.model);
+  for (const auto& [name, recipe] : options.recipe.layers) {
+    const bool known =
+        std::any_of(layers.begin(), layers.end(),
+                    [&, &wanted = name](const LinearLayer& l) { return l.name == wanted; });
+    require(known, "layers", "names of linear layers of the model", "'" + name + "'");
+  }
 }
 
 }  // namespace
@@ -82,7 +92,19 @@ Trainer::Trainer(TrainerOptions options, std::shared_ptr<const DataSource> data)
           fmt::format("{}", vocabulary(options_)));
   check(options_);
   model_ = make_model(options_);
-  optimizer_ = make_optimizer(options_, *model_);
+  updated_ = model_->parameters();
+  optimizer_ = make_optimizer(options_, updated_);
+}
+
+void Trainer::keep_states(const std::vector<bool>& kept) {
+  const std::vector<Parameter<float>*> all = model_->parameters();
+  require(kept.size() == all.size(), "kept",
+          fmt::format("one of each of {} parameters", all.size()), fmt::format("{}", kept.size()));
+  require(steps_ == 0, "kept", "before the first step", fmt::format("after {} steps", steps_));
+  updated_.clear();
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (kept[i]) updated_.push_back(all[i]);
+  optimizer_ = make_optimizer(options_, updated_);
 }
 
 std::int64_t Trainer::parameter_count() const {
@@ -108,7 +130,7 @@ double Trainer::clip_gradients() {
 
 void Trainer::load_weights() {
   std::size_t i = 0;
-  for (Parameter<float>* p : model_->parameters()) optimizer_->copy_weights(i++, p->value);
+  for (Parameter<float>* p : updated_) optimizer_->copy_weights(i++, p->value);
 }
 
 double Trainer::compute_gradients(std::int64_t batch, const PassContext& context) {
@@ -125,8 +147,8 @@ StepRecord Trainer::apply_gradients(double loss) {
   StepRecord record{.step = steps_, .loss = loss, .learning_rate = options_.schedule.at(steps_)};
   record.gradient_norm = clip_gradients();
   std::vector<std::span<const float>> gradients;
-  for (const Parameter<float>* p : model_->parameters()) gradients.emplace_back(p->gradient);
-  optimizer_->step(gradients, record.learning_rate);
+  for (const Parameter<float>* p : updated_) gradients.emplace_back(p->gradient);
+  if (!updated_.empty()) optimizer_->step(gradients, record.learning_rate);
   load_weights();
   ++steps_;
   return record;

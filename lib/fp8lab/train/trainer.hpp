@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -90,6 +91,12 @@ class Trainer {
   /// Ends the step without an update: its batch is not seen.
   void skip_step() { ++steps_; }
 
+  /// From now on the optimizer holds and updates those parameters alone for which `kept` says so,
+  /// in the order of the model's; the caller brings the others' weights (ZeRO with whole
+  /// tensors). Throws `Error` for another number of parameters and after the first step. Such a
+  /// trainer has no checkpoints and snapshots.
+  void keep_states(const std::vector<bool>& kept);
+
   [[nodiscard]] std::int64_t steps_done() const { return steps_; }
   [[nodiscard]] std::int64_t tokens_per_step() const {
     return options_.sequences * options_.length;
@@ -114,6 +121,7 @@ class Trainer {
 
  private:
   [[nodiscard]] std::string fingerprint() const;
+  void require_all_states(std::string_view what) const;
   double clip_gradients();
   void load_weights();
 
@@ -121,6 +129,7 @@ class Trainer {
   std::shared_ptr<const DataSource> data_;
   std::unique_ptr<Model<float>> model_;
   std::unique_ptr<AdamW> optimizer_;
+  std::vector<Parameter<float>*> updated_;  ///< those whose states the optimizer holds
   std::int64_t steps_ = 0;
 };
 

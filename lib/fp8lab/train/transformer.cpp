@@ -26,6 +26,8 @@ const TransformerShape& checked(const TransformerShape& shape) {
   return shape;
 }
 
+std::string block_name(std::int64_t layer) { return fmt::format("block{}", layer); }
+
 template <typename T>
 void initialize_linear(Linear<T>& linear, double factor, std::uint64_t seed) {
   const auto inputs = static_cast<double>(linear.weight().shape[1]);
@@ -45,19 +47,35 @@ std::vector<float> channel_multipliers(const OutlierChannels& outliers, std::int
   return multipliers;
 }
 
+std::vector<LinearLayer> linear_layers(const TransformerShape& given) {
+  const TransformerShape& shape = checked(given);
+  const std::int64_t up = Activation<float>(shape.activation).inputs() * shape.hidden;
+  std::vector<LinearLayer> all;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    const std::string block = block_name(layer);
+    all.push_back({block + ".qkv", 3 * shape.width, shape.width});
+    all.push_back({block + ".projection", shape.width, shape.width});
+    all.push_back({block + ".up", up, shape.width});
+    all.push_back({block + ".down", shape.width, shape.hidden});
+  }
+  all.push_back({"head", shape.vocabulary, shape.width});
+  return all;
+}
+
 template <typename T>
 TransformerBlock<T>::TransformerBlock(const std::string& name, const TransformerShape& shape,
                                       const ModelRecipe& recipe)
     : attention_norm_(name + ".attention_norm", shape.norm, shape.width),
-      qkv_(name + ".qkv", shape.width, 3 * shape.width, recipe.blocks,
+      qkv_(name + ".qkv", shape.width, 3 * shape.width, recipe.of_layer(name + ".qkv"),
            channel_multipliers(recipe.outliers, shape.width)),
       attention_(shape.width, shape.heads),
-      projection_(name + ".projection", shape.width, shape.width, recipe.blocks),
+      projection_(name + ".projection", shape.width, shape.width,
+                  recipe.of_layer(name + ".projection")),
       feed_forward_norm_(name + ".feed_forward_norm", shape.norm, shape.width),
       activation_(shape.activation),
-      up_(name + ".up", shape.width, activation_.inputs() * shape.hidden, recipe.blocks,
-          channel_multipliers(recipe.outliers, shape.width)),
-      down_(name + ".down", shape.hidden, shape.width, recipe.blocks) {}
+      up_(name + ".up", shape.width, activation_.inputs() * shape.hidden,
+          recipe.of_layer(name + ".up"), channel_multipliers(recipe.outliers, shape.width)),
+      down_(name + ".down", shape.hidden, shape.width, recipe.of_layer(name + ".down")) {}
 
 template <typename T>
 Matrix<T> TransformerBlock<T>::forward(Matrix<T> x, std::int64_t length,
@@ -102,10 +120,9 @@ Transformer<T>::Transformer(const TransformerShape& shape, const ModelRecipe& re
     : shape_(checked(shape)),
       embedding_("embedding", shape.vocabulary, shape.length, shape.width),
       norm_("norm", shape.norm, shape.width),
-      head_("head", shape.width, shape.vocabulary, recipe.head) {
+      head_("head", shape.width, shape.vocabulary, recipe.of_layer("head")) {
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    blocks_.push_back(
-        std::make_unique<TransformerBlock<T>>(fmt::format("block{}", layer), shape, recipe));
+    blocks_.push_back(std::make_unique<TransformerBlock<T>>(block_name(layer), shape, recipe));
     blocks_.back()->initialize_weights(shape.layers, seed);
   }
   for (Parameter<T>* p : embedding_.parameters()) initialize(*p, 0.1, seed);

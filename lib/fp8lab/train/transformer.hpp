@@ -28,6 +28,9 @@ struct TransformerShape {
   ActivationKind activation = ActivationKind::swiglu;
 };
 
+/// In the order of the forward pass.
+std::vector<LinearLayer> linear_layers(const TransformerShape& shape);
+
 /// One block: x += attention(norm(x)); x += feed_forward(norm(x)).
 template <typename T>
 class TransformerBlock {

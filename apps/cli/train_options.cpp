@@ -1,0 +1,139 @@
+#include "train_options.hpp"
+
+#include <fmt/format.h>
+
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/threads.hpp"
+
+namespace fp8lab::cli {
+namespace {
+
+constexpr std::int64_t kMostSteps = 1'000'000'000;
+constexpr std::int64_t kMostHistory = 1'000'000;
+constexpr int kMostRanks = 4096;
+
+void add_recipe_options(CLI::App& command, TrainOptions& o) {
+  command
+      .add_option("--recipe", o.recipe,
+                  "linear recipe: fp32, bf16 or a quantize recipe; or a whole system: fp8-lm "
+                  "(products, states, gradients, ZeRO), an ablation of it, bf16-fp32")
+      ->capture_default_str();
+  command.add_option("--model", o.model,
+                     "accumulator of the FP8 products, an instruction or a definition; default: "
+                     "the recipe's");
+  add_models_option(command, o.models);
+  command.add_option("--format", o.format,
+                     "FP8 format of all operands, e4m3fn or e5m2, or hybrid: e4m3fn with e5m2 "
+                     "gradients; default: the recipe's");
+  command.add_option("--history", o.history, "amaxes of a delayed scale")
+      ->check(CLI::Range(std::int64_t{1}, kMostHistory));
+  command.add_option("--margin", o.margin, "a delayed scale is 2^MARGIN smaller")
+      ->check(CLI::Range(-60.0, 60.0));
+  command.add_option("--amax-algorithm", o.amax_algorithm,
+                     "of a delayed scale: max or most_recent");
+  command.add_option(
+      "--rule", o.rule,
+      "which layers run under the recipe, the head included: llama-factory, "
+      "deepseek-v3, linear or all; the others run in BF16; default: the blocks' layers");
+  command.add_option("--keep", o.keep,
+                     "layers with this in their name (block0, .down, head) stay in BF16; may be "
+                     "given again");
+  command.add_option("--clip-before-cast", o.clip_before_cast,
+                     "limits output gradients to this many times their root mean square before "
+                     "their FP8 cast");
+}
+
+void add_state_options(CLI::App& command, TrainOptions& o) {
+  const std::string format =
+      ": FORMAT[:none|tensor|group|expanded[:ms_amp|te]], as e4m3fn:tensor; f32 as it is";
+  command.add_option(
+      "--optimizer", o.optimizer,
+      "storage formats of a system: fp32, fp8-lm, fp8-lm-fp8-v, ms-amp-o2, coat, ...");
+  command.add_option("--master", o.master, "format of the master weights" + format);
+  command.add_option("--first-moment", o.first_moment, "format of Adam's m" + format);
+  command.add_option("--second-moment", o.second_moment, "format of Adam's v" + format);
+  command.add_option("--stored-gradient", o.stored_gradient,
+                     "format of the gradient that the optimizer reads" + format);
+  command
+      .add_option("--clip-norm", o.clip_norm,
+                  "L2 norm to which the whole gradient is clipped, before the optimizer casts it; "
+                  "0: not at all")
+      ->capture_default_str();
+  command.add_option("--weight-decay", o.weight_decay, "decoupled")->capture_default_str();
+}
+
+void add_rank_options(CLI::App& command, TrainOptions& o) {
+  command.add_option("--ranks", o.ranks, "data-parallel ranks, each with --sequences a step")
+      ->check(CLI::Range(1, kMostRanks))
+      ->capture_default_str();
+  command.add_option("--wire", o.wire,
+                     "format of the gradients' all-reduce: f32, bf16, f16, e4m3fn, e5m2");
+  command.add_option("--gradient-scaling", o.scaling,
+                     "of an FP8 wire: auto (FP8-LM), pre, post, shipped (MS-AMP)");
+  command.add_option("--topology", o.topology, "of the all-reduce: ring, tree, direct");
+  command.add_flag("--zero", o.zero, "each tensor's states live on one rank");
+}
+
+void add_run_options(CLI::App& command, TrainOptions& o) {
+  command.add_option("--text", o.text,
+                     "file whose bytes are the training text; default: a synthetic language");
+  command.add_option("--checkpoint", o.checkpoint,
+                     "checkpoint file: continued if it exists, updated during the run");
+  command.add_option("--save-every", o.save_every, "steps between checkpoints")
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
+      ->capture_default_str();
+  command.add_option("--log", o.log,
+                     "JSON lines: casts of monitored steps, loss of every step; a run that goes on "
+                     "replaces the rows of the steps that it takes again");
+  command.add_option("--monitor-every", o.monitor_every, "steps between measurements of the casts")
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
+      ->capture_default_str();
+  command
+      .add_option("--guard", o.guard,
+                  "steps between snapshots to which a step with NaN or Inf goes back")
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps));
+  command
+      .add_option("--stop-when", o.stop_when,
+                  "ends the run, with exit code 1, once the mean of ten losses is this many nats "
+                  "above its lowest; default: judged at the end, at 1 nat")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_shape_options(CLI::App& command, TrainOptions& o) {
+  const auto number = [&](const char* name, auto& value, const char* help) {
+    command.add_option(name, value, help)->capture_default_str();
+  };
+  number("--steps", o.schedule.steps, "steps of the whole run");
+  number("--warmup", o.schedule.warmup, "steps over which the learning rate rises");
+  number("--learning-rate", o.schedule.peak, "peak learning rate");
+  number("--vocabulary", o.shape.vocabulary, "tokens; 256 for --text");
+  number("--width", o.shape.width, "channels");
+  number("--layers", o.shape.layers, "transformer blocks");
+  number("--heads", o.shape.heads, "attention heads");
+  number("--hidden", o.shape.hidden, "feed-forward channels");
+  number("--length", o.shape.length, "tokens of a sequence");
+  number("--sequences", o.sequences, "sequences of a step");
+  number("--outlier-channels", o.outlier_channels, "number of feature channels that are scaled up");
+  command
+      .add_option("--outlier-log2", o.outlier_log2,
+                  "log2 of the factor by which --outlier-channels are scaled")
+      ->check(CLI::Range(-60, 60))
+      ->capture_default_str();
+  number("--loss-scale", o.loss_scale, "a power of two");
+  number("--seed", o.seed, "seed of weights and data");
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& command, TrainOptions& o) {
+  add_recipe_options(command, o);
+  add_state_options(command, o);
+  add_rank_options(command, o);
+  add_run_options(command, o);
+  add_shape_options(command, o);
+  command.add_option("--threads", o.threads, "threads; results do not depend on them")
+      ->check(CLI::Range(1, kMostThreads));
+  command.add_flag("--json", o.json, "machine-readable output");
+}
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,73 @@
+#pragma once
+// What `train` reads from the command line, and what a trainer makes of it.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "fp8lab/train/divergence.hpp"
+#include "fp8lab/train/parallel_trainer.hpp"
+#include "fp8lab/train/trainer.hpp"
+#include "models.hpp"
+
+namespace fp8lab::cli {
+
+/// Texts are empty, and numbers unset, where the recipe decides.
+struct TrainOptions {
+  std::string recipe = "te-current";
+  std::string model;
+  ModelFiles models;
+  std::string format;
+  std::optional<std::int64_t> history;
+  std::optional<double> margin;
+  std::string amax_algorithm;
+  std::string rule;
+  std::vector<std::string> keep;  ///< parts of names of layers that stay in BF16
+  std::optional<double> clip_before_cast;
+
+  std::string optimizer;
+  std::string master;
+  std::string first_moment;
+  std::string second_moment;
+  std::string stored_gradient;
+
+  int ranks = 1;
+  std::string wire;
+  std::string scaling;
+  std::string topology;
+  bool zero = false;
+
+  std::string text;
+  std::string checkpoint;
+  std::string log;
+  train::TransformerShape shape;
+  train::Schedule schedule;
+  double clip_norm = 1.0;
+  double weight_decay = 0.1;
+  std::int64_t sequences = 8;
+  std::int64_t save_every = 100;
+  std::int64_t monitor_every = 10;
+  std::int64_t outlier_channels = 0;
+  int outlier_log2 = 0;
+  double loss_scale = 1.0;
+  std::optional<std::int64_t> guard;
+  std::optional<double> stop_when;
+  std::uint64_t seed = 1;
+  int threads = 0;  ///< all
+  bool json = false;
+};
+
+void add_train_options(CLI::App& command, TrainOptions& o);
+
+/// Throws `Error` for what does not fit together: nothing that was given is ignored.
+train::TrainerOptions trainer_options(const TrainOptions& o);
+
+/// Unset for one trainer without wires.
+std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o);
+
+/// Of the run's losses: `--stop-when`, or one nat.
+train::DivergenceOptions divergence_options(const TrainOptions& o);
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,154 @@
+#include "fp8lab/experiment/experiment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/names.hpp"
+#include "common/parallel.hpp"
+#include "data-parallel/workers.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/train/systems.hpp"
+#include "train/settings.hpp"
+#include "train/standing.hpp"
+
+namespace fp8lab::experiments {
+namespace {
+
+struct Study {
+  StudySettings settings;
+  std::vector<train::TrainingSystem> systems;
+  std::size_t seeds = 0;
+  std::vector<ParallelRun> runs;  ///< systems x seeds
+
+  [[nodiscard]] const ParallelRun& run(std::size_t system, std::size_t seed) const {
+    return runs[system * seeds + seed];
+  }
+  [[nodiscard]] double tail(std::size_t system, std::size_t seed) const {
+    return tail_loss(settings, run(system, seed).losses);
+  }
+  [[nodiscard]] std::vector<double> tails(std::size_t system) const {
+    std::vector<double> all;
+    for (std::size_t s = 0; s < seeds; ++s) all.push_back(tail(system, s));
+    return all;
+  }
+  [[nodiscard]] Judgement judgement(std::size_t system) const {
+    return judge_seeds(tails(system), tails(0), tails(1));
+  }
+};
+
+Study read_study(const Parameters& p) {
+  Study study;
+  study.settings = read_settings(p);
+  study.settings.samples = static_cast<std::int64_t>(positive(p, "samples"));
+  study.seeds = positive(p, "seeds");
+  const Topology topology = find_topology(p.text("topology"));
+  for (const std::string& name : p.texts("systems")) {
+    study.systems.push_back(train::find_training_system(name, "systems"));
+    study.systems.back().reduction.ranks = static_cast<int>(positive(p, "ranks"));
+    study.systems.back().reduction.topology = topology;
+  }
+  require(study.systems.size() >= 2, "systems", "the reference, then the control",
+          fmt::format("{}", study.systems.size()));
+  study.runs.resize(study.systems.size() * study.seeds);
+  return study;
+}
+
+std::string setup(const Study& study) {
+  const StudySettings& s = study.settings;
+  return fmt::format("{} parameters, {} ranks of {} tokens a step, {} steps, {} {}",
+                     study.runs.front().parameters, study.systems.front().reduction.ranks,
+                     s.sequences * s.shape.length, s.schedule.steps, study.seeds,
+                     study.seeds == 1 ? "seed" : "seeds");
+}
+
+Table system_table(const Study& study) {
+  Table table("systems",
+              fmt::format("Systems against {} ({})", study.systems.front().name, setup(study)),
+              {{"system", "", "of fp8lab train --recipe"},
+               {"what", "", "what it is"},
+               {"standing", "", "follows, leaves, or cannot tell, by the band"},
+               {"gap", "nats", "tail loss above the reference's, mean over seeds"},
+               {"half_width", "nats", "of the 99 % interval of that mean"},
+               {"band", "nats", "three standard deviations of the control's gaps over seeds"},
+               {"sqnr", "dB", "mean gradient against FP32 wires', first seed"},
+               {"saturated", "%", "elements of the sums at max finite, first seed"},
+               {"smallest_mu", "1", "auto-scaling: of all tensors at the end, first seed"},
+               {"traffic", "kB", "sent by the busiest rank a step, gradients"},
+               {"states", "kB", "master weights, moments and scales of the fullest rank"}});
+  for (std::size_t i = 0; i < study.systems.size(); ++i) {
+    const Judgement j = study.judgement(i);
+    const ParallelRun& run = study.run(i, 0);
+    table.add_row({std::string(study.systems[i].name), std::string(study.systems[i].what),
+                   std::string(to_string(j.standing)), j.mean, j.half_width, j.band, run.sqnr_db,
+                   run.saturated_percent, run.smallest_mu, 1e-3 * run.bytes_per_step,
+                   1e-3 * static_cast<double>(run.state_bytes)});
+  }
+  return table;
+}
+
+Table repeat_table(const Study& study) {
+  Table table("repeats", "Each run",
+              {{"system", "", "as in systems"},
+               {"seed", "1", "of weights and data, from the first"},
+               {"loss", "nats", "mean over the ranks and the last steps"},
+               {"gap", "nats", "above the reference's of this seed"}});
+  for (std::size_t i = 0; i < study.systems.size(); ++i)
+    for (std::size_t s = 0; s < study.seeds; ++s)
+      table.add_row({std::string(study.systems[i].name), static_cast<std::int64_t>(s),
+                     study.tail(i, s), study.tail(i, s) - study.tail(0, s)});
+  return table;
+}
+
+Plot curve_plot(const Study& study) {
+  Plot plot{
+      "loss", fmt::format("Loss, first seed ({})", setup(study)), {"step"}, {"loss, nats"}, {}};
+  for (std::size_t i = 0; i < study.systems.size(); ++i)
+    plot.series.push_back(loss_curve(std::string(study.systems[i].name), study.run(i, 0).losses));
+  plot.series.front().style = Series::Style::dashed;
+  return plot;
+}
+
+std::vector<std::string> findings_of(const Study& study) {
+  std::vector<std::string> findings;
+  const ParallelRun& reference = study.run(0, 0);
+  for (std::size_t i = 1; i < study.systems.size(); ++i) {
+    const ParallelRun& run = study.run(i, 0);
+    findings.push_back(fmt::format(
+        "{}: {} against {}; {:.3g} times the gradient traffic, {:.3g} times the states of a rank.",
+        study.systems[i].name, text_of(study.judgement(i)), study.systems.front().name,
+        run.bytes_per_step / reference.bytes_per_step,
+        static_cast<double>(run.state_bytes) / static_cast<double>(reference.state_bytes)));
+  }
+  findings.push_back(
+      fmt::format("±: 99 % interval of the mean gap; leaves or follows: all of it above or below "
+                  "three standard deviations of the gap of {} over seeds ({}).",
+                  study.systems[1].name, setup(study)));
+  return findings;
+}
+
+}  // namespace
+
+Results fp8_lm(const RunContext& context) {
+  Study study = read_study(context.parameters);
+  Fabric& fabric = context.fabric == nullptr ? in_process_fabric() : *context.fabric;
+  RunContext points = context;
+  if (!fabric.concurrent()) points.threads = 1;
+  parallel_points(points, study.runs.size(), [&](std::size_t i) {
+    const train::TrainingSystem& system = study.systems[i / study.seeds];
+    StudySettings settings = study.settings;
+    settings.optimizer = system.optimizer;
+    const Variant variant{"system", std::string(system.name), system.blocks, 1.0, false};
+    study.runs[i] =
+        train_parallel(fabric, settings, variant, {system.reduction, system.whole_tensor_zero},
+                       context.seed + i % study.seeds);
+  });
+  Results results;
+  results.tables = {system_table(study), repeat_table(study)};
+  results.plots = {curve_plot(study)};
+  results.findings = findings_of(study);
+  return results;
+}
+
+}  // namespace fp8lab::experiments

@@ -1,0 +1,175 @@
+"""`fp8lab train` from outside: one command for a system, a run that goes on has the log of one that never stopped,
+and a run that diverged does not pass."""
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+FP8LAB = sys.argv[1]
+SMALL = {"--vocabulary": 64, "--width": 32, "--heads": 2, "--hidden": 32, "--length": 16, "--layers": 1,
+         "--sequences": 2, "--warmup": 2}
+WIDE = ["--width", 128, "--hidden", 128, "--sequences", 8]  # what scales of 128 elements need
+
+failures = 0
+
+
+def check(what, holds, seen=""):
+    global failures
+    if not holds:
+        failures += 1
+        print(f"FAILED: {what}: {seen}")
+
+
+def command(*arguments):
+    """A small model, but for what the arguments say."""
+    shape = [word for item in SMALL.items() if item[0] not in arguments for word in item]
+    return [FP8LAB, "train", *map(str, shape), *map(str, arguments)]
+
+
+def train(*arguments, expected=0):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300)
+    check(f"exit code of {arguments}", done.returncode == expected, (done.returncode, done.stdout[-500:], done.stderr[-500:]))
+    return done
+
+
+def losses(*arguments, expected=0):
+    return json.loads(train("--json", *arguments, expected=expected).stdout)
+
+
+def refused(*arguments, part):
+    done = train(*arguments, expected=2)
+    check(f"{arguments} is refused for {part}", part in done.stderr, done.stderr)
+
+
+def test_divergence(folder):
+    run = losses("--steps", 12, "--learning-rate", 100, expected=1)
+    check("a learning rate of 100 diverges", run["diverged"] and run["rise"] > 1.0, run["rise"])
+    stopped = losses("--steps", 40, "--learning-rate", 100, "--stop-when", 3, expected=1)
+    check("--stop-when ends it early", stopped["steps_done"] < 40 and "above its lowest" in stopped["ended"], stopped)
+    usual = losses("--steps", 12)
+    check("a usual run does not", not usual["diverged"] and usual["losses"][0] - 4.16 < 0.2, usual)
+    broken = losses("--steps", 12, *WIDE, "--recipe", "deepseek-v3-first", expected=1)
+    check("NaN diverges", "not finite" in broken["ended"] and broken["steps_done"] < 12, broken)
+
+
+def test_guard():
+    run = losses("--steps", 6, "--guard", 1)
+    check("a guard that has nothing to do changes nothing",
+          run["losses"] == losses("--steps", 6)["losses"] and run["rollbacks"] == 0, run)
+    run = losses("--steps", 12, *WIDE, "--recipe", "deepseek-v3-first", "--guard", 2, expected=1)
+    check("what fails each time ends the run", "finite" in run["ended"] or run["skipped"] > 0, run)
+
+
+def test_log(folder):
+    """Killed at any moment and started again: the same bytes."""
+    arguments = ["--steps", 30, "--recipe", "te-delayed", "--history", 4, "--monitor-every", 3, "--save-every", 4]
+    whole = folder / "whole.jsonl"
+    train(*arguments, "--log", whole)
+    golden = whole.read_bytes()
+    rows = [json.loads(line) for line in golden.splitlines()]
+    check("a row for each step", [r["step"] for r in rows if "loss" in r] == list(range(30)), rows[-1])
+
+    # A checkpoint of step 8, and a log with four rows beyond it and half a line.
+    log, checkpoint = folder / "log.jsonl", folder / "c.safetensors"
+    at = [i for i, r in enumerate(rows) if r["step"] == 8][0]
+    killed = subprocess.Popen(command(*arguments, "--log", log, "--checkpoint", checkpoint),
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for _ in range(2000):
+        if checkpoint.exists():
+            break
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    check("there is a checkpoint", checkpoint.exists())
+    lines = golden.splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[: at + 4 + len(lines) // 4]) + lines[-1][:20])
+    train(*arguments, "--log", log, "--checkpoint", checkpoint)
+    check("stray rows and half a line are replaced", log.read_bytes() == golden,
+          [a for a, b in zip(log.read_bytes().splitlines(), golden.splitlines()) if a != b][:3])
+    train(*arguments, "--log", log, "--checkpoint", checkpoint)
+    check("a run that is done adds nothing", log.read_bytes() == golden)
+
+    other = folder / "other.txt"
+    other.write_text("not a log\n")
+    refused("--steps", 2, "--log", other, part="--log: expected a new file or the log of a training run")
+    check("and stays as it was", other.read_text() == "not a log\n")
+
+
+def test_recipe_options():
+    base = ["--steps", 6, "--recipe", "te-delayed"]
+    usual = losses(*base)["losses"]
+    for change in (["--history", 1], ["--margin", 4], ["--format", "e5m2"], ["--keep", "block0.down"],
+                   ["--optimizer", "fp8-lm"], ["--second-moment", "e4m3fn:tensor"], ["--master", "bf16"],
+                   ["--clip-norm", 0.01], ["--clip-before-cast", 1.5], ["--rule", "all"]):
+        check(f"{change} changes the run", losses(*base, *change)["losses"] != usual, usual)
+    check("most_recent differs from max",
+          losses(*base, "--history", 4, "--amax-algorithm", "most_recent")["losses"]
+          != losses(*base, "--history", 4, "--amax-algorithm", "max")["losses"])
+    same = losses("--steps", 6, "--recipe", "te-current", "--format", "hybrid")["losses"]
+    check("hybrid is TransformerEngine's own", same == losses("--steps", 6, "--recipe", "te-current")["losses"])
+
+    # A rule under which nothing converts is BF16: 16 divides no dimension of 24 and 40.
+    odd = ["--width", 24, "--hidden", 40, "--steps", 4]
+    check("LLaMA-Factory's rule of 16", losses(*odd, "--recipe", "te-current", "--rule", "llama-factory")["losses"]
+          == losses(*odd, "--recipe", "bf16")["losses"])
+    bf16 = losses(*WIDE, "--steps", 4, "--recipe", "bf16")["losses"]
+    check("layers kept one by one are BF16",
+          losses(*WIDE, "--steps", 4, "--recipe", "deepgemm", "--keep", "block0")["losses"] == bf16)
+    check("DeepSeek's rule keeps the head", losses(*WIDE, "--steps", 4, "--recipe", "deepgemm", "--rule", "deepseek-v3")["losses"]
+          == losses(*WIDE, "--steps", 4, "--recipe", "deepgemm")["losses"])
+
+    refused("--recipe", "te-current", "--history", 4, part="a recipe with delayed scales")
+    refused("--recipe", "bf16", "--format", "e5m2", part="--format: expected a recipe with FP8 products")
+    refused("--recipe", "te-current", "--format", "f16", part="--format")
+    refused("--keep", "block7", part="--keep: expected part of one of block0.qkv")
+    refused("--rule", "none", part="llama-factory")
+    refused("--master", "f32:tensor", part="f32")
+    refused("--first-moment", "e4m3fn:tensor:te:1", part="--first-moment")
+    refused("--first-moment", "e4m3fn:some", part="--first-moment")
+    refused("--first-moment", "e4m3fn:none:te", part="a rule for tensor and group scales")
+    refused("--clip-before-cast", "0", part="--clip-before-cast")
+    refused("--weight-decay", "-1", part="--weight-decay")
+
+
+def test_system(folder):
+    system = ["--steps", 6, "--recipe", "fp8-lm", "--ranks", 4]
+    run = losses(*system)
+    ranks = run["ranks"]
+    check("FP8-LM's wires", ranks["wire"] == "e4m3fn" and ranks["scaling"] == "auto" and ranks["smallest_mu"] != 1.0, ranks)
+    check("5 bytes a parameter and its scales, once over all ranks",
+          5 * run["parameters"] < ranks["state_bytes_total"] < 5.1 * run["parameters"] + 200, (run["parameters"], ranks))
+    reference = losses("--steps", 6, "--recipe", "bf16-fp32", "--ranks", 4)
+    check("FP32 states are 12 bytes on each rank",
+          reference["ranks"]["state_bytes_largest"] == 12 * run["parameters"], reference["ranks"])
+    check("BF16 sends four times the bytes of gradients",
+          3.9 < reference["ranks"]["bytes_sent"] / ranks["bytes_sent"] < 4.1, (reference["ranks"], ranks))
+    check("both learn", abs(run["losses"][-1] - reference["losses"][-1]) < 0.1, (run["losses"], reference["losses"]))
+    check("threads change nothing", run == losses(*system, "--threads", 1))
+
+    # An ablation is the system with the part named by an option.
+    for name, options in (("fp32-gradients", ["--wire", "f32"]), ("pre-scaling", ["--gradient-scaling", "pre"]),
+                          ("fp8-v", ["--second-moment", "e4m3fn:tensor"])):
+        named = losses("--steps", 3, "--recipe", f"fp8-lm-{name}", "--ranks", 2)
+        check(name, named["losses"] == losses("--steps", 3, "--recipe", "fp8-lm", "--ranks", 2, *options)["losses"], named)
+
+    refused("--zero", part="--zero: expected --ranks above 1")
+    refused("--topology", "ring", part="--topology: expected --ranks above 1")
+    refused("--ranks", 2, "--gradient-scaling", "auto", part="--gradient-scaling: expected an FP8 wire")
+    refused("--ranks", 2, "--wire", "e4m3fn", "--gradient-scaling", "none", part="--gradient-scaling")
+    refused("--ranks", 2, "--checkpoint", folder / "c", part="--checkpoint")
+    refused("--ranks", 2, "--guard", 1, part="--guard")
+
+
+with tempfile.TemporaryDirectory() as name:
+    root = Path(name)
+    test_divergence(root)
+    test_guard()
+    test_log(root)
+    test_recipe_options()
+    test_system(root)
+print(f"{failures} failures")
+sys.exit(1 if failures else 0)
