@@ -67,7 +67,8 @@ TEST_CASE("16-bit formats run on the wide kernel, also at the ends of their rang
           INFO(name << " on " << format(a).name << " x " << format(b).name << " seed " << seed);
           const Operands operands(with_formats(name, a, b), {5, 35, 33}, data, Start::wide, seed);
           CHECK(gemm_method(operands.problem) ==
-                (operands.problem.model.terms <= 8 ? "fused words" : "fused double"));
+                (operands.problem.model.alignment_fraction_bits <= 25 ? "fused words"
+                                                                      : "fused double"));
           check_all_targets(operands.problem);
         }
       }
@@ -231,9 +232,9 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
   CHECK(method("sm90.wgmma.e4m3") == "fused float");
   CHECK(method("sm89.mma.e5m2") == "fused float");
   CHECK(method("sm90.wgmma.e4m3.f16") == "fused float");
-  CHECK(method("sm100.tcgen05.e4m3") == "fused double");
+  CHECK(method("sm100.tcgen05.e4m3") == "fused words");
   CHECK(method("sm70.mma.f16") == "fused words");
-  CHECK(method("sm90.mma.bf16") == "fused double");
+  CHECK(method("sm90.mma.bf16") == "fused words");
   CHECK(method("sm80.mma.tf32") == "fused words");
   CHECK(method("sm80.mma.f16.f16") == "fused words");
   CHECK(method("gfx908.mfma.f16") == "exact steps");
@@ -243,7 +244,8 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
   CHECK(method("gfx942.mfma.f32") == "multiply-adds");
   CHECK(method("sm120.mma.mxf8f6f4.e5m2") == "fused double");
   CHECK(method("sm120.mma.mxf4nvf4") == "scaled groups");
-  CHECK(method("sm90.mma.f16.f16") == "fused double");
+  CHECK(method("sm90.mma.f16.f16") == "fused words");
+  CHECK(method("sm90.mma.f16:F=36") == "fused double");
   CHECK(method("sm100.mma.e5m2") == "fp16 halves");
   CHECK(method("sm90.mma.e5m2.f16") == "fp16 halves");
   CHECK(method("sm90.mma.e5m2.f16.separate") == "fp16 halves");

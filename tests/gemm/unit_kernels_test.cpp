@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -194,6 +195,42 @@ TEST_CASE("units: every parameter of steps in 32-bit integers", "[gemm]") {
     const Operands operands(model, {3, 33, 90}, data, i % 2 == 0 ? Start::wide : Start::none, i);
     check_all_targets(operands.problem);
   }
+}
+
+TEST_CASE("units: sums of 33 bits, whose halves fill 32-bit integers", "[gemm]") {
+  // Significands of all ones, of one sign and of both, and c with the largest exponent or one that
+  // leaves bits behind: 16 such products of FP16 in units of 2^-25 exceed 31 bits.
+  std::uint64_t seed = 15000;
+  for (const std::string_view name :
+       {"sm90.mma.f16", "sm90.mma.f16.f16", "sm90.mma.bf16", "sm100.tcgen05.f16",
+        "sm100.tcgen05.e4m3", "sm100.tcgen05.e5m2.f16", "sm120.mma.e4m3", "sm90.mma.e4m3",
+        "sm90.mma.e5m2.f16.separate"})
+    for (const int negatives : {0, 1, 2, 100})  // every so many terms
+      for (const float c : {0.0F, 1.9999999F, -1.9999999F, 0x1.fffffep4F, -0x1.555554p-9F}) {
+        Operands operands(find_instruction_model(name), {3, 35, 96}, Data::normal, Start::normal,
+                          3 * ++seed);
+        const Format& f = format(operands.a.view.format);
+        const std::uint32_t ones =
+            (static_cast<std::uint32_t>(f.bias) << f.mantissa_bits) | ((1u << f.mantissa_bits) - 1);
+        const auto fill = [&](OwnedMatrix& matrix, bool signs) {
+          const CodeMatrix& m = matrix.view;
+          const auto bytes = static_cast<std::size_t>(f.storage_bits / 8);
+          for (std::int64_t r = 0; r < m.rows; ++r)
+            for (std::int64_t k = 0; k < m.k; ++k) {
+              const bool rare = (r * 7 + k) % 23 == 0;  // other bits and exponents
+              std::uint32_t code = rare ? ones - (1u << f.mantissa_bits) - 1 : ones;
+              if (signs && negatives != 0 && k % negatives == 0) code |= f.sign_mask();
+              std::memcpy(matrix.bytes.data() +
+                              static_cast<std::size_t>(r * m.row_stride + k * m.k_stride) * bytes,
+                          &code, bytes);
+            }
+        };
+        fill(operands.a, true);
+        fill(operands.b, false);
+        for (float& x : operands.c) x = c;
+        INFO(name << " negatives " << negatives << " c " << c << " seed " << seed);
+        check_all_targets(operands.problem);
+      }
 }
 
 TEST_CASE("units: block scales of all forms, with C, promotion and few columns", "[gemm]") {

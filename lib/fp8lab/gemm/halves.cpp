@@ -82,7 +82,10 @@ GemmProblem as_steps(const GemmProblem& given, const CodeMatrix& a, const CodeMa
 void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMatrix& b,
                      std::span<float> d, Target target, int threads) {
   const GemmProblem steps = as_steps(given, a, b);
-  Plan plan = make_plan(steps, false);
+  Plan plan = make_plan(steps);
+  // The copies have no more bits than what they are copies of.
+  plan.words_rounding.two_sums &=
+      !is_one_word(steps.model, format(given.a.format), format(given.b.format));
   plan.promotes_to_half =
       given.model.output_format == FormatId::f16 && given.promotion_interval == 0;
   plan.separate_steps = given.model.halves_order == HalvesOrder::separate;

@@ -217,6 +217,7 @@ struct Promotion {
   float* first = nullptr;
   bool stash = false;
   bool to_half = false;  ///< sums are FP16's, else binary32's; nearest even
+  bool marked = true;    ///< `state` has a mark in its lowest bit
   std::int64_t count = 0;
 };
 

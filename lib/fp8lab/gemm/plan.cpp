@@ -38,19 +38,29 @@ constexpr bool kConvertsToNearest = true;
 constexpr bool kConvertsToNearest = false;
 #endif
 
-/// Whether the sum of a step fits 32-bit integers, in units of the last aligned bit: products are
-/// below 4 units of 2^F, c below 2.
-bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b) {
+/// Whether the sum of c and so many products fits 32-bit integers, in units of the last aligned
+/// bit: c is below 2 units of 2^F, and so are significands.
+bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b, int terms) {
   constexpr int kFloatBits = 24;  // of an exact product
+  const int bits = a.mantissa_bits + b.mantissa_bits;
   const int f = m.alignment_fraction_bits;
-  return a.mantissa_bits + b.mantissa_bits + 2 <= kFloatBits && f <= 25 &&
-         (std::int64_t{4 * m.terms + 2} << f) < std::int64_t{1} << 31;
+  if (bits + 2 > kFloatBits || f > 25) return false;
+  const auto largest = [](const Format& x) {
+    return (std::int64_t{2} << x.mantissa_bits) - 1;  // times 2^-mantissa_bits
+  };
+  const std::int64_t sum = terms * largest(a) * largest(b) + (std::int64_t{2} << bits);
+  return terms <= 32 && sum << f < std::int64_t{1} << (31 + bits);
+}
+bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b) {
+  return fits_words(m, a, b, m.terms);
 }
 
-/// Whether fused steps have so few terms that what a step does besides its products counts more.
+/// Whether fused steps that have no method in binary32 are sums of at most two 32-bit integers,
+/// which take less time than binary64.
 bool fused_in_words(const AccumulatorModel& m, const Format& a, const Format& b) {
   constexpr int kMostFloor = 60;  // bytes hold it
-  if (!fits_words(m, a, b) || m.min_alignment_exponent > kMostFloor) return false;
+  const int half = m.terms - m.terms / 2;
+  if (!fits_words(m, a, b, half) || m.min_alignment_exponent > kMostFloor) return false;
   return m.output_format == FormatId::f32
              ? m.rounding == RoundingMode::toward_zero
              : kConvertsToNearest && m.rounding == RoundingMode::nearest_even;
@@ -235,6 +245,10 @@ std::string_view to_string(Method method) {
   return kNames[static_cast<std::size_t>(method)];
 }
 
+bool is_one_word(const AccumulatorModel& model, const Format& a, const Format& b) {
+  return fits_words(model, a, b);
+}
+
 Plan make_plan(const GemmProblem& p, bool words) {
   const AccumulatorModel model = planned_model(p.model);
   Plan plan;
@@ -251,6 +265,8 @@ Plan make_plan(const GemmProblem& p, bool words) {
   plan.keeps_infinities = plan.takes_everything() && format(p.a.format).exponent_bits == 8 &&
                           format(p.b.format).exponent_bits == 8;
   plan.words_rounding = word_rounding(model);
+  plan.words_rounding.two_sums = plan.method == Method::fused_words &&
+                                 !is_one_word(model, format(p.a.format), format(p.b.format));
   plan.rounding = step_rounding(model, plan.in_double());
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};

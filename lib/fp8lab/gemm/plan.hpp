@@ -87,6 +87,9 @@ class OperandScales;
 /// integers may be chosen, which take fewer exponents than binary64.
 Plan make_plan(const GemmProblem& problem, bool words = true);
 
+/// Whether a step of fused words is one 32-bit sum, and not two, of operands of these formats.
+bool is_one_word(const AccumulatorModel& model, const Format& a, const Format& b);
+
 /// A problem as the kernels compute it, and as it was given: the same but for `fp16_halves`, whose
 /// kernels take FP16 copies and promote after every instruction. m, n and C are the same.
 struct PlannedProduct {

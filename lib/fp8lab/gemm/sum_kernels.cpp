@@ -253,14 +253,16 @@ void combine(const Combine& c, std::int64_t width) {
   }
 }
 
-/// Accumulators of fused steps as binary32, without the mark in their lowest bits.
-HWY_INLINE Vector<float> load_fused(const float* state) {
+/// Accumulators of fused steps as binary32, without the mark in their lowest bits (1, or 0 where
+/// there is none).
+HWY_INLINE Vector<float> load_fused(const float* state, std::uint32_t mark) {
   const Tag<float> d;
   const Tag<std::uint32_t> du;
   const auto bits = hn::BitCast(du, hn::Load(d, state));
-  return hn::BitCast(d, hn::AndNot(hn::Set(du, 1u), bits));
+  return hn::BitCast(d, hn::AndNot(hn::Set(du, mark), bits));
 }
-HWY_INLINE hn::Vec<hn::Rebind<float, Tag<double>>> load_fused(const double* state) {
+HWY_INLINE hn::Vec<hn::Rebind<float, Tag<double>>> load_fused(const double* state,
+                                                              std::uint32_t /*mark*/) {
   return hn::DemoteTo(hn::Rebind<float, Tag<double>>(), hn::Load(Tag<double>(), state));
 }
 
@@ -280,7 +282,7 @@ void promote_to(const Promotion<T>& p) {
   const auto nan = hn::BitCast(df, hn::Set(hn::Rebind<std::uint32_t, Tag<T>>(), kCanonicalNan));
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < p.count; i += lanes) {
-    auto sum = load_fused(p.state + i);
+    auto sum = load_fused(p.state + i, p.marked ? 1u : 0u);
     if (p.first != nullptr) sum = add_nearest<kHalf>(df, hn::LoadU(df, p.first + i), sum);
     sum = add_nearest<kHalf>(df, hn::LoadU(df, p.final + i), sum);
     hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
@@ -294,7 +296,7 @@ void stash(const Promotion<T>& p) {
   const hn::Rebind<float, Tag<T>> df;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < p.count; i += lanes) {
-    hn::StoreU(load_fused(p.state + i), df, p.first + i);
+    hn::StoreU(load_fused(p.state + i, p.marked ? 1u : 0u), df, p.first + i);
     hn::Store(hn::Zero(d), d, p.state + i);
   }
 }

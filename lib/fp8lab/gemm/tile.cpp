@@ -267,6 +267,7 @@ void Tile<T>::promote_fused(std::int64_t row, std::int64_t rows, bool stash) {
                          .final = final(row),
                          .stash = stash,
                          .to_half = job_.plan.promotes_to_half,
+                         .marked = job_.plan.fused(),
                          .count = rows * job_.width};
   if (job_.plan.separate_steps) promotion.first = first_.data() + row * job_.width;
   if constexpr (std::is_same_v<T, float>)
@@ -277,7 +278,8 @@ void Tile<T>::promote_fused(std::int64_t row, std::int64_t rows, bool stash) {
 
 template <typename T>
 void Tile<T>::promote(std::int64_t row, std::int64_t rows, std::int64_t last_step) {
-  if (job_.plan.fused() && !job_.scaled_in_blocks) return promote_fused(row, rows, false);
+  const bool fused = job_.plan.fused() || job_.plan.method == Method::fused_words;
+  if (fused && !job_.scaled_in_blocks) return promote_fused(row, rows, false);
   static constexpr std::array<float, kMaxWidth> kZeros{};
   const std::int64_t interval = job_.interval_steps();
   const std::int64_t k = (last_step - 1) / interval * interval * job_.plan.terms;

@@ -24,6 +24,9 @@ struct WordRounding {
   bool half_output = false;
   int exponent_floor = kWordExponentFloor;
   int c_exponent_floor = -126;
+  /// Of fused steps: 32 bits hold the products of half the terms, and the sum of both halves
+  /// has 33.
+  bool two_sums = false;
 };
 
 /// Steps of products that are aligned as 32-bit integers: docs/lab/gemm.md, "Short steps". Operands
