@@ -8,9 +8,11 @@
 #include "command.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/product/execution.hpp"
+#include "grouped.hpp"
 #include "json_number.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
+#include "progress_line.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -19,6 +21,7 @@ struct Options {
   OperandOptions operands;
   std::string output;
   bool json = false;
+  bool progress = false;
 };
 
 std::string c_text(const GemmProblem& problem) {
@@ -75,11 +78,43 @@ void print(const Product& product, const Options& options, const std::vector<flo
              s.non_finite, d.empty() ? "none" : fmt::format("{:.9g}", d.front()));
 }
 
+int run_grouped(const Options& options, const Groups& groups) {
+  const GroupedProduct product = load_grouped_product(options.operands, groups);
+  const std::vector<float> d = compute(product, options.operands.threads);
+  const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
+  if (!options.output.empty())
+    save_tensor(options.output, "d",
+                {element_type_of(product.output.format), product.shape, codes, false});
+  NonFiniteReport non_finite = count_non_finite(product);
+  non_finite.push_back({"D", count_non_finite(product.output.format, codes)});
+  const TensorStatistics s = tensor_statistics(d);
+  const std::string_view dtype = format(product.output.format).name;
+  if (options.json) {
+    nlohmann::json report{
+        {"groups", to_json(product)},  {"shape", product.shape},
+        {"out_dtype", dtype},          {"output", options.output},
+        {"amax", json_number(s.amax)}, {"zeros", s.zeros},
+        {"non_finite", s.non_finite},  {"non_finite_counts", to_json(non_finite)}};
+    fmt::print("{}\n", report.dump(2));
+  } else {
+    fmt::print("{}: D {}, {} of {} groups, {}\n  amax {:.6g}, {} zeros, {} not finite\n",
+               options.operands.call.empty() ? options.operands.model : options.operands.call,
+               shape_text(product.shape), to_string(groups.kind), product.count, dtype, s.amax,
+               s.zeros, s.non_finite);
+  }
+  warn_of_non_finite(non_finite);
+  return kPass;
+}
+
 int run(const Options& options) {
   if (!options.output.empty()) require_savable(options.output);
+  if (const std::optional<Groups> groups = groups_of(options.operands.groups))
+    return run_grouped(options, *groups);
   const Product product = load_product(options.operands);
   Execution ran;
-  const Finished finished = compute_finished(product, false, options.operands.threads, ran);
+  ProgressLine line(options.progress);
+  const Finished finished =
+      compute_finished(product, false, options.operands.threads, ran, line.teller());
   const std::vector<float>& d = finished.values;
   const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
   if (!options.output.empty()) {
@@ -108,6 +143,8 @@ void add_gemm(CLI::App& app, Action& action) {
   add_operand_options(*command, options->operands);
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for D");
   command->add_flag("--json", options->json, "machine-readable output");
+  command->add_flag("--progress", options->progress,
+                    "tell on stderr how far it is, where that is no terminal too");
   command->callback([options, command, &action] {
     action = [options, command] {
       use_call(*command, options->operands);

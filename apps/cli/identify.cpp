@@ -11,6 +11,8 @@
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/code_hex.hpp"
+#include "fp8lab/identify/grouped.hpp"
+#include "ignored_options.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
 
@@ -77,12 +79,44 @@ std::vector<std::string> models_of(const Options& options) {
   return models;
 }
 
+json to_json(const GroupedIdentification& r, std::size_t top) {
+  json groups = json::array();
+  for (const GroupMatch& one : r.groups)
+    groups.push_back({{"group", one.group},
+                      {"first_row", one.first_row},
+                      {"matches", one.matches},
+                      {"compared", one.compared}});
+  json result = to_json(r.found, top);
+  result["explained"] = r.explained();
+  result["group"] = r.group;
+  result["groups"] = groups;
+  return result;
+}
+
+int run_grouped(const Options& options, const Groups& groups, const Operand& got, FormatId id) {
+  const GroupedProduct product =
+      make_grouped_product_of_unknown_model(load_operands(options.operands), default_output(id),
+                                            groups, epilogue_of(options.operands.epilogue));
+  const GroupedIdentification result =
+      identify(product, got, options.operands.threads, models_of(options));
+  NonFiniteReport non_finite = count_non_finite(product);
+  non_finite.push_back({options.got, count_non_finite(id, got.tensor().bytes)});
+  warn_of_non_finite(non_finite);
+  if (options.json)
+    fmt::print("{}\n", to_json(result, options.top).dump(2));
+  else
+    fmt::print("{}", describe(result, options.top));
+  return result.explained() ? kPass : kMismatch;
+}
+
 int run(const Options& options) {
   const Operand got = load_operand(options.got, element_type(options.output_dtype));
   const TensorView& d = got.tensor();
   const std::optional<FormatId> id = format_of(d.type);
   require(id.has_value(), options.got, "floats or FP8 codes; uint8 codes need --out-dtype",
           to_string(d.type));
+  if (const std::optional<Groups> groups = groups_of(options.operands.groups))
+    return run_grouped(options, *groups, got, *id);
   const Product product = make_product_of_unknown_model(
       load_operands(options.operands), default_output(*id), epilogue_of(options.operands.epilogue));
   const Identification result =
@@ -119,7 +153,12 @@ void add_identify(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "machine-readable output");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, command, &action] {
+    action = [options, command] {
+      require_no_ignored_options(*command);
+      return run(*options);
+    };
+  });
 }
 
 }  // namespace fp8lab::cli

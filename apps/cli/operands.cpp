@@ -8,6 +8,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "ignored_options.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -49,6 +50,15 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
                      "tiles of A's scales, as 1x128 (0: all); needed where a side is not 1, 16, "
                      "32, 128 or all");
   command.add_option("--tiles-b", o.tiles_b, "the same for B's");
+  command
+      .add_option(
+          "--scale-layout-a", o.scale_layout_a,
+          "how A's scales lie: row_major, column_major (torch's [1, n], DeepGEMM's in memory), "
+          "packed_ue8m0, packed_ue8m0_column_major (DeepGEMM's int32) or blocked_128x4 "
+          "(cuBLASLt's)")
+      ->capture_default_str();
+  command.add_option("--scale-layout-b", o.scale_layout_b, "the same for B's")
+      ->capture_default_str();
   command.add_option("--scale-format", o.scale_format,
                      "what uint8 scales are: e8m0fnu, or e4m3fn for UE4M3");
   command.add_option("--tensor-scale-a", o.tensor_scale_a,
@@ -64,6 +74,7 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
   command.add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
   add_epilogue_options(command, o.epilogue);
+  add_group_options(command, o.groups);
   add_models_option(command, o.models);
 }
 
@@ -120,6 +131,8 @@ GemmOperands load_operands(const OperandOptions& o) {
   operands.tensor_scale_b = tensor_scale("--tensor-scale-b", o.tensor_scale_b);
   operands.tiles_a = scale_tiles("--tiles-a", o.tiles_a);
   operands.tiles_b = scale_tiles("--tiles-b", o.tiles_b);
+  operands.layout_a = find_scale_layout(o.scale_layout_a);
+  operands.layout_b = find_scale_layout(o.scale_layout_b);
   operands.c = load_optional(o.c, *loaded);
   operands.bias = load_optional(o.epilogue.bias, *loaded);
   operands.row_scales = load_optional(o.epilogue.row_scales, *loaded);
@@ -130,6 +143,7 @@ GemmOperands load_operands(const OperandOptions& o) {
 }
 
 void use_call(const CLI::App& command, OperandOptions& o) {
+  require_no_ignored_options(command);
   if (o.call.empty()) return;
   for (const char* name : {"--model", "--promotion", "--scale-order"})
     require(command.count(name) == 0, name, "nothing beside --call, which decides it", o.call);
@@ -137,7 +151,9 @@ void use_call(const CLI::App& command, OperandOptions& o) {
   if (command.count("--out-dtype") == 0) o.output_dtype = format(call.output).name;
 }
 
-Product load_product(const OperandOptions& o) {
+namespace {
+
+GemmSpec spec_of(const OperandOptions& o) {
   GemmSpec spec;
   spec.model = load_models(o.models).resolve(o.model);
   spec.promotion_interval = o.promotion;
@@ -147,9 +163,21 @@ Product load_product(const OperandOptions& o) {
   if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
   spec.epilogue = epilogue_of(o.epilogue);
   spec.split = split_of(o.split);
+  return spec;
+}
+
+}  // namespace
+
+Product load_product(const OperandOptions& o) {
+  GemmSpec spec = spec_of(o);
   const GemmOperands operands = load_operands(o);
   if (!o.call.empty()) spec = with_call(find_library_call(o.call), operands, std::move(spec));
   return make_product(operands, spec);
+}
+
+GroupedProduct load_grouped_product(const OperandOptions& o, const Groups& groups) {
+  const LibraryCall* call = o.call.empty() ? nullptr : &find_library_call(o.call);
+  return make_grouped_product(load_operands(o), spec_of(o), groups, call);
 }
 
 }  // namespace fp8lab::cli

@@ -8,7 +8,8 @@
 #include <string>
 
 #include "fp8lab/io/operand.hpp"
-#include "fp8lab/product/product.hpp"
+#include "fp8lab/product/grouped_product.hpp"
+#include "group_options.hpp"
 #include "kernel_options.hpp"
 #include "models.hpp"
 
@@ -21,6 +22,8 @@ struct OperandOptions {
   std::string scale_b;
   std::string tiles_a;
   std::string tiles_b;
+  std::string scale_layout_a = "row_major";
+  std::string scale_layout_b = "row_major";
   std::string scale_format;
   std::string tensor_scale_a;
   std::string tensor_scale_b;
@@ -36,6 +39,7 @@ struct OperandOptions {
   std::string call;
   EpilogueOptions epilogue;
   SplitOptions split;
+  GroupOptions groups;
   std::int64_t promotion = 0;
   int threads = 0;
   ModelFiles models;
@@ -58,10 +62,13 @@ std::optional<ElementType> element_type(const std::string& name);
 GemmOperands load_operands(const OperandOptions& options);
 
 /// With `--call`, sets the options that the call decides and that were not given. Throws `Error`
-/// for one that was given and says otherwise.
+/// for one that was given and says otherwise, and for options that would count for nothing.
 void use_call(const CLI::App& command, OperandOptions& options);
 
 /// Loads the operands and makes the product. Throws `Error`.
 Product load_product(const OperandOptions& options);
+
+/// The same of a batched or grouped one.
+GroupedProduct load_grouped_product(const OperandOptions& options, const Groups& groups);
 
 }  // namespace fp8lab::cli

@@ -15,8 +15,11 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/draw.hpp"
 #include "fp8lab/verify/gates.hpp"
+#include "grouped.hpp"
+#include "ignored_options.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
+#include "progress_line.hpp"
 #include "verify_json.hpp"
 #include "verify_results.hpp"
 
@@ -35,8 +38,11 @@ struct Options {
   std::string map;
   std::string out;
   bool fault_matrix = false;
+  std::string ungrouped = "any";
   bool gates = false;
   bool json = false;
+  bool progress = false;
+  bool output_dtype_given = false;
 };
 
 Operand load_output(const std::string& name, std::string_view dtype) {
@@ -45,9 +51,26 @@ Operand load_output(const std::string& name, std::string_view dtype) {
   return load_operand(name, opaque ? std::optional(type) : std::nullopt);
 }
 
-VerifyReport verify_product(Options options, const VerifyOptions& how) {
+/// The output's type as its file says it, where nobody else does.
+void take_output_dtype(Options& options) {
+  if (options.output_dtype_given) return;
+  std::optional<FormatId> id;
+  try {
+    id = format_of(load_operand(options.got).tensor().type);
+  } catch (const Error&) {  // a file that does not say it; what is wrong with it is told later
+    return;
+  }
+  if (id) options.operands.output_dtype = format(*id).name;
+}
+
+void take_inputs(Options& options) {
   options.operands.a = options.inputs[0];
   options.operands.b = options.inputs[1];
+  take_output_dtype(options);
+}
+
+VerifyReport verify_product(Options options, const VerifyOptions& how) {
+  take_inputs(options);
   const Product product = load_product(options.operands);
   return verify(product, load_output(options.got, options.operands.output_dtype), how);
 }
@@ -64,9 +87,19 @@ VerifyReport verify_dump(const Options& options, const VerifyOptions& how) {
   return verify_cast(spec, x, &scale, got, how);
 }
 
+VerifyOptions options_of(const Options& options, ProgressLine& line) {
+  VerifyOptions how;
+  how.check = find_check(options.check);
+  how.fault_matrix = options.fault_matrix;
+  how.threads = options.operands.threads;
+  how.scale_tiles = scale_tiles("--tiles", options.tiles);
+  how.progress = line.teller();
+  return how;
+}
+
 VerifyReport verify_as_asked(const Options& options) {
-  const VerifyOptions how{find_check(options.check), options.fault_matrix, options.operands.threads,
-                          scale_tiles("--tiles", options.tiles)};
+  ProgressLine line(options.progress);
+  const VerifyOptions how = options_of(options, line);
   const std::size_t wanted = options.cast.empty() ? 2 : 1;
   require(options.golden.empty() != options.inputs.empty(), "verify",
           "either --inputs (A B, or X with --cast) or --golden FILE",
@@ -154,7 +187,50 @@ void print_gates(const VerifyReport& report) {
   }
 }
 
+int exit_code(Verdict verdict) {
+  if (verdict == Verdict::mismatch) return kMismatch;
+  return verdict == Verdict::no_power ? kNoPower : kPass;
+}
+
+int run_grouped(Options options, const Groups& groups) {
+  require(
+      options.cast.empty() && options.golden.empty() && options.map.empty() && options.out.empty(),
+      "groups", "none of --cast, --golden, --map and --out beside them", "one of these");
+  require(options.inputs.size() == 2, "--inputs", "two files, A and B",
+          fmt::format("{}", options.inputs.size()));
+  take_inputs(options);
+  ProgressLine line(options.progress);
+  const GroupedProduct product = load_grouped_product(options.operands, groups);
+  const GroupedReport report =
+      verify(product, load_output(options.got, options.operands.output_dtype),
+             options_of(options, line), find_ungrouped_rule(options.ungrouped));
+  if (options.json)
+    fmt::print("{}\n", to_json(report).dump(2));
+  else
+    fmt::print("{}", describe(report));
+  if (options.fault_matrix && !options.json) fmt::print("{}", describe_faults(*report.power));
+  warn_of_non_finite(report.non_finite);
+  return exit_code(report.verdict);
+}
+
+/// With --cast and --golden most options of products count for nothing.
+void require_only_what_is_read(const CLI::App& command, const Options& options) {
+  if (!options.cast.empty())
+    require_only(command, "--cast",
+                 std::array<std::string_view, 15>{"--inputs", "--golden", "--scale", "--tiles",
+                                                  "--scale-format", "--dtype", "--profile",
+                                                  "--check", "--gate", "--fault-matrix", "--map",
+                                                  "--out", "--threads", "--json", "--progress"});
+  if (!options.golden.empty())
+    require_only(command, "--golden",
+                 std::array<std::string_view, 10>{"--inputs", "--check", "--out-dtype", "--gate",
+                                                  "--fault-matrix", "--map", "--out", "--threads",
+                                                  "--json", "--progress"});
+}
+
 int run(const Options& options, const std::string& command) {
+  if (const std::optional<Groups> groups = groups_of(options.operands.groups))
+    return run_grouped(options, *groups);
   const auto started = std::chrono::system_clock::now();
   const VerifyReport report = verify_as_asked(options);
   if (options.json) {
@@ -167,8 +243,7 @@ int run(const Options& options, const std::string& command) {
   warn_of_non_finite(report.non_finite);
   if (!options.map.empty() && !report.map.counts.empty()) draw(report, options.map);
   if (!options.out.empty()) write_folder(report, options, command, started);
-  if (report.verdict == Verdict::mismatch) return kMismatch;
-  return report.verdict == Verdict::no_power ? kNoPower : kPass;
+  return exit_code(report.verdict);
 }
 
 }  // namespace
@@ -198,10 +273,18 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("--out", options->out,
                       "folder that gets verify/ with tables, map and result.json, for report");
   add_operand_options(*command, options->operands);
+  command
+      ->add_option("--ungrouped", options->ungrouped,
+                   "what rows in no group must hold: any or zero")
+      ->capture_default_str();
   command->add_flag("--json", options->json, "machine-readable output");
+  command->add_flag("--progress", options->progress,
+                    "tell on stderr how far it is, where that is no terminal too");
   command->callback([options, command, &action] {
     action = [options, command, text = command_of(*command)] {
+      require_only_what_is_read(*command, *options);
       use_call(*command, options->operands);
+      options->output_dtype_given = command->count("--out-dtype") > 0;
       return run(*options, text);
     };
   });

@@ -137,7 +137,7 @@ def test_refusals(at):
         (["--activation", "gelu3"], "activation: expected one of none, relu"),
         (["--output-scale", "big"], "--output-scale: expected a number or amax, got 'big'"),
         (["--split-k", 99], "split_k: expected at most"),
-        (["--split-order", "random"], "split_order: expected one of serial"),
+        (["--split-k", "2", "--split-order", "random"], "split_order: expected one of serial"),
         (["--c", at / "c.npy", "--beta", 1, "--c-enters", "epilogue"], "c_enters: expected nothing beside beta"),
     ):
         expect(2, "gemm", *inputs, *arguments, stderr=[message])

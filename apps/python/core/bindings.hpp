@@ -62,6 +62,7 @@ void bind_gemm(nb::module_& m);
 void bind_checks(nb::module_& m);  ///< compare
 void bind_verify(nb::module_& m);
 void bind_identify(nb::module_& m);
+void bind_grouped(nb::module_& m);  ///< batched and grouped products, layouts of scales
 void bind_attention(nb::module_& m);
 void bind_linear(nb::module_& m);   ///< linear layers of frameworks
 void bind_results(nb::module_& m);  ///< result folders

@@ -53,7 +53,9 @@ nb::dict to_dict(const SeparatingElement& e) {
   return d;
 }
 
-nb::dict fields_of(const Identification& result) {
+}  // namespace
+
+nb::dict to_dict(const Identification& result) {
   nb::dict d;
   nb::list ranking;
   for (const ExplanationClass& one : result.ranking) ranking.append(to_dict(one));
@@ -70,8 +72,6 @@ nb::dict fields_of(const Identification& result) {
   return d;
 }
 
-}  // namespace
-
 void bind_identify(nb::module_& m) {
   m.def(
       "identify",
@@ -82,7 +82,7 @@ void bind_identify(nb::module_& m) {
           const nb::gil_scoped_release release;
           result = run(problem, got, output, threads, models);
         }
-        return fields_of(result);
+        return to_dict(result);
       },
       nb::kw_only(), "problem"_a, "got"_a.noconvert(), "output"_a, "threads"_a, "models"_a);
 }

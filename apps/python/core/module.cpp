@@ -24,6 +24,7 @@ NB_MODULE(_core, m) {
   bind_checks(m);
   bind_verify(m);
   bind_identify(m);
+  bind_grouped(m);
   bind_attention(m);
   bind_linear(m);
   bind_results(m);

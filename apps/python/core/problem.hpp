@@ -6,8 +6,10 @@
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/identify/identify.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/verify/verify.hpp"
 
 namespace fp8lab::python {
 
@@ -38,5 +40,9 @@ void bind_expect(nb::module_& m);  ///< a part of `bind_verify`
 
 /// The same as the library's tensor. Throws `Error` for words of another width.
 Operand operand_of(const Output& got, FormatId id);
+
+/// The fields of Python's `VerifyReport` and `Identification`.
+nb::dict to_dict(const VerifyReport& report);
+nb::dict to_dict(const Identification& result);
 
 }  // namespace fp8lab::python

@@ -52,7 +52,9 @@ nb::dict gates_of(const VerifyReport& report) {
   return d;
 }
 
-nb::dict fields_of(const VerifyReport& report) {
+}  // namespace
+
+nb::dict to_dict(const VerifyReport& report) {
   nb::dict d;
   d["verdict"] = to_string(report.verdict);
   d["bit_mismatches"] = report.comparison.bit_mismatches;
@@ -67,8 +69,6 @@ nb::dict fields_of(const VerifyReport& report) {
   return d;
 }
 
-}  // namespace
-
 void bind_verify(nb::module_& m) {
   bind_expect(m);
   m.def(
@@ -80,7 +80,7 @@ void bind_verify(nb::module_& m) {
           const nb::gil_scoped_release release;
           report = run(problem, model, got, output, check, fault_matrix, threads);
         }
-        return fields_of(report);
+        return to_dict(report);
       },
       nb::kw_only(), "problem"_a, "model"_a, "got"_a.noconvert(), "output"_a, "check"_a,
       "fault_matrix"_a, "threads"_a);

@@ -203,10 +203,13 @@ constexpr std::array kCalls{
 };
 
 /// One scale a row, and more than one.
-bool one_a_row(const std::optional<TensorView>& scales) {
+bool one_a_row(const std::optional<TensorView>& scales, ScaleLayout layout,
+               const std::optional<InverseScales>& read, std::int64_t k) {
+  if (read) return read->values.size() > 1 && (read->k_block == 0 || read->k_block >= k);
   if (!scales || element_count(scales->shape, "scales") < 2) return false;
   const std::vector<std::int64_t> grid = grid_shape(scales->shape);
-  return grid[1] == 1;
+  if (layout == ScaleLayout::column_major) return grid[0] == 1 || scales->shape.size() == 1;
+  return layout == ScaleLayout::row_major && grid[1] == 1;
 }
 
 FormatId format_for(ElementType type) {
@@ -255,7 +258,9 @@ std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b)
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec) {
   spec.model = model_of(call, operands.a.type, operands.b.type);
   spec.promotion_interval = call.promotion_interval;
-  const bool by_rows = one_a_row(operands.scale_a) || one_a_row(operands.scale_b);
+  const std::int64_t k = operands.a.shape.empty() ? 0 : operands.a.shape.back();
+  const bool by_rows = one_a_row(operands.scale_a, operands.layout_a, operands.inverse_a, k) ||
+                       one_a_row(operands.scale_b, operands.layout_b, operands.inverse_b, k);
   spec.scale_order = by_rows ? call.row_scale_order : call.scale_order;
   if (spec.split.parts == 1) return spec;
   const Split asked{spec.split.cut, spec.split.order};

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8lab/core/progress.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/product/product.hpp"
 
@@ -18,5 +19,9 @@ struct Execution {
 /// `compute_finished(product, with_reach, threads)`, and in `ran` how the sums were computed. The
 /// bits do not depend on it.
 Finished compute_finished(const Product& product, bool with_reach, int threads, Execution& ran);
+
+/// The same, telling how much of the sums is done: large products are computed some rows at a time.
+Finished compute_finished(const Product& product, bool with_reach, int threads, Execution& ran,
+                          const Progress& progress);
 
 }  // namespace fp8lab

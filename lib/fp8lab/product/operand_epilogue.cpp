@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/tensors/slices.hpp"
 
 namespace fp8lab {
 namespace {
@@ -24,7 +25,7 @@ std::span<const float> vector_of(std::string_view name, const std::optional<Tens
   const Shape matrix = column ? Shape{count, 1} : Shape{1, count};
   require_floats(name, fmt::format("[{}] or {}", count, shape_text(matrix)),
                  shape == Shape{count} || shape == matrix, *tensor);
-  return product.keep(to_float(*tensor));
+  return product.keep(to_float_exactly(*tensor, name));
 }
 
 const float* matrix_of(const TensorView& tensor, Product& product) {
@@ -32,7 +33,7 @@ const float* matrix_of(const TensorView& tensor, Product& product) {
   const std::vector<std::int64_t> expected{p.a.rows, p.b.rows};
   require_floats("C", fmt::format("[m, n] = {}", shape_text(expected)), tensor.shape == expected,
                  tensor);
-  return product.keep(to_float(tensor)).data();
+  return product.keep(to_float_exactly(tensor, "C")).data();
 }
 
 }  // namespace

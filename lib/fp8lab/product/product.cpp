@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -14,6 +13,7 @@
 #include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/tensors/packed.hpp"
+#include "fp8lab/tensors/slices.hpp"
 
 namespace fp8lab {
 namespace {
@@ -77,18 +77,11 @@ CodeMatrix code_matrix(FormatId id, const TensorView& tensor, bool transposed) {
   return m;
 }
 
-InverseScales inverse_scales(std::string_view name, const TensorView& tensor,
+InverseScales inverse_scales(std::string_view name, const TensorView& tensor, ScaleLayout layout,
                              const std::optional<ScaleTiles>& named, const CodeMatrix& m,
                              Product& product) {
-  require_scale_type(name, tensor.type);
-  const ScaleTiles tiles = checked_tiles(name, tensor.shape, named, m.rows, m.k);
-  const FormatId id = format_of(tensor.type).value_or(FormatId::f32);
-  const bool coded = id == FormatId::e8m0fnu || id == FormatId::e4m3fn;
-  std::vector<float> values = to_float(tensor);
-  // UE4M3 has no sign.
-  if (id == FormatId::e4m3fn)
-    for (float& value : values) value = std::abs(value);
-  return {product.keep(std::move(values)), tiles.rows, tiles.columns, coded ? id : FormatId::f32};
+  ScaleGrid grid = read_scales(name, tensor, layout, named, m.rows, m.k);
+  return {product.keep(std::move(grid.values)), grid.tiles.rows, grid.tiles.columns, grid.format};
 }
 
 /// Float operands, quantized by one side of a preset.
@@ -96,7 +89,7 @@ void quantize_operand(std::string_view name, const Recipe& recipe, const TensorV
                       bool transposed, Product& product, CodeMatrix& matrix, InverseScales& scales,
                       Originals& original) {
   require(is_float(tensor.type), name, "floats, since a recipe quantizes them", shape_of(tensor));
-  auto values = std::make_shared<std::vector<float>>(to_float(tensor));
+  auto values = std::make_shared<std::vector<float>>(to_float_exactly(tensor, name));
   std::int64_t rows = tensor.shape[0];
   std::int64_t k = tensor.shape[1];
   if (transposed) {
@@ -112,8 +105,8 @@ void quantize_operand(std::string_view name, const Recipe& recipe, const TensorV
 }
 
 void use_recipe(const GemmOperands& operands, const InstructionModel& model, Product& product) {
-  require(!operands.scale_a && !operands.scale_b && operands.tensor_scale_a == 1.0F &&
-              operands.tensor_scale_b == 1.0F,
+  require(!operands.scale_a && !operands.scale_b && !operands.inverse_a && !operands.inverse_b &&
+              operands.tensor_scale_a == 1.0F && operands.tensor_scale_b == 1.0F,
           "scales", "none, since the recipe makes them", "scales of your own");
   const Preset& preset = find_preset(operands.recipe);
   GemmProblem& p = product.problem;
@@ -135,9 +128,13 @@ void use_codes(const GemmOperands& operands, const InstructionModel& model, Prod
   p.b = code_matrix(operand_format("B", operands.b, model, model.b_format), operands.b,
                     operands.transpose_b);
   if (operands.scale_a)
-    p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.tiles_a, p.a, product);
+    p.a_scales = inverse_scales("scale_a", *operands.scale_a, operands.layout_a, operands.tiles_a,
+                                p.a, product);
   if (operands.scale_b)
-    p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.tiles_b, p.b, product);
+    p.b_scales = inverse_scales("scale_b", *operands.scale_b, operands.layout_b, operands.tiles_b,
+                                p.b, product);
+  if (operands.inverse_a) p.a_scales = *operands.inverse_a;
+  if (operands.inverse_b) p.b_scales = *operands.inverse_b;
   p.a_scales.tensor_scale = operands.tensor_scale_a;
   p.b_scales.tensor_scale = operands.tensor_scale_b;
 }

@@ -14,7 +14,7 @@
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/product/epilogue.hpp"
-#include "fp8lab/product/scale_shapes.hpp"
+#include "fp8lab/product/scale_layouts.hpp"
 #include "fp8lab/product/split_k.hpp"
 #include "fp8lab/tensors/tensor.hpp"
 
@@ -74,6 +74,11 @@ struct GemmOperands {
   float tensor_scale_b = 1.0F;
   std::optional<ScaleTiles> tiles_a{};
   std::optional<ScaleTiles> tiles_b{};
+  ScaleLayout layout_a = ScaleLayout::row_major;  ///< how `scale_a` lies, see scale_layouts.hpp
+  ScaleLayout layout_b = ScaleLayout::row_major;
+  /// Scales that are read already, in place of `scale_a` and `scale_b`; `owner` keeps them.
+  std::optional<InverseScales> inverse_a{};
+  std::optional<InverseScales> inverse_b{};
   std::optional<TensorView> c{};           ///< [m, n], which enters where `GemmSpec::c_enters` says
   std::optional<TensorView> bias{};        ///< floats [n], see epilogue.hpp
   std::optional<TensorView> row_scales{};  ///< floats [m] or [m, 1], after the sum

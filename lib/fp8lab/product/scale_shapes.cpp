@@ -84,8 +84,10 @@ ScaleTiles tiles_of_shape(std::string_view argument, std::span<const std::int64_
   std::string along_k;
   if (found)
     along_k = fmt::format(", or the tiles named (0x{}) for scales along k", found->columns);
-  throw Error(argument, fmt::format("[{}] or [{}, 1] for one scale a row{}", rows, rows, along_k),
-              fmt::format("{}, which is torch's form of it: reshape it", shape_text(shape)));
+  throw Error(
+      argument, fmt::format("[{}] or [{}, 1] for one scale a row{}", rows, rows, along_k),
+      fmt::format("{}, which is torch's form of it: reshape it, or name its layout, column_major",
+                  shape_text(shape)));
 }
 
 ScaleTiles checked_tiles(std::string_view argument, std::span<const std::int64_t> shape,

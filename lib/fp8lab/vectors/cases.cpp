@@ -377,6 +377,7 @@ VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::siz
   file.b_format = model.b_format;
   file.terms = terms == 0 ? model.accumulator.terms : terms;
   file.scales = scales_of_cases(model);
+  file.output_format = model.accumulator.output_format;
   file.header["kind"] = to_string(kind);
   file.header["seed"] = fmt::format("{}", seed);
   file.cases.reserve(count);

@@ -50,6 +50,7 @@ Separation separate(const InstructionModel& first, const InstructionModel& secon
   file.a_format = models[0].a_format;
   file.b_format = models[0].b_format;
   file.terms = terms > 0 ? terms : default_terms(first.accumulator, second.accumulator);
+  file.output_format = first.accumulator.output_format;
   file.header["separates_from"] = second.name;
   file.header["seed"] = fmt::format("{}", seed);
   if (first.accumulator == second.accumulator) return separation;

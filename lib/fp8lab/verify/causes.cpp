@@ -70,6 +70,10 @@ Diagnosis diagnose(const Product& product, std::span<const std::byte> got, const
               std::move(got_codes),
               options.closeness == Closeness::budget ? budgets_of(sampled, options.threads)
                                                      : std::vector<ErrorBudget>{});
+  for (const WrongProduct& wrong : options.more)
+    judge.consider(wrong.name, wrong.text,
+                   code_words(id, cast_output(compute(take(wrong.product, sample), options.threads),
+                                              product.output, options.threads)));
   if (!options.golden.empty())
     try_misplacements({id, product.rows(), product.columns(), options.golden, got}, sample, judge);
   try_mistakes(product, sample, sampled, golden, judge, options.threads);

@@ -40,10 +40,19 @@ enum class Closeness : std::uint8_t {
   budget,  ///< outside of the error budget; as near to it as the budget is wide
 };
 
+/// The product that a mistake makes which one product alone does not know of.
+struct WrongProduct {
+  std::string name;
+  std::string text;
+  Product product;
+  bool must_be_seen = false;  ///< a check that does not see it has no power
+};
+
 struct DiagnosisOptions {
   Closeness closeness = Closeness::bits;
   /// The golden codes of the whole output: with them right values in wrong places are sought.
   std::span<const std::byte> golden{};
+  std::span<const WrongProduct> more{};  ///< tried first
   int threads = 0;
 };
 

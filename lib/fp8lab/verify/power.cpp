@@ -182,7 +182,7 @@ class InputFaults {
         faults_(faults),
         threads_(threads) {}
 
-  void run() {
+  void run(std::span<const WrongProduct> more) {
     dropped_tile();
     whole("swapped_scales", "A's scales on B and B's on A", with_swapped_scales(product_),
           "it needs scales of both operands, of one tile width along K, and more than one");
@@ -192,6 +192,8 @@ class InputFaults {
           "the operands are not E4M3 or E5M2");
     missing_promotion();
     accumulator();
+    for (const WrongProduct& wrong : more)
+      if (wrong.must_be_seen) whole(wrong.name, wrong.text, wrong.product, "");
   }
 
  private:
@@ -337,7 +339,8 @@ bool PowerReport::has_power(std::size_t index) const {
   return !blind(FaultClass::output) && !blind(FaultClass::operands);
 }
 
-PowerReport power(const Product& product, const std::vector<Check>& checks, int threads) {
+PowerReport power(const Product& product, const std::vector<Check>& checks, int threads,
+                  std::span<const WrongProduct> more) {
   const FloatEnvironment environment;
   const Sample sample{spread(product.rows(), kRows), spread(product.columns(), kColumns)};
   const Product sampled = take(product, sample);
@@ -349,7 +352,7 @@ PowerReport power(const Product& product, const std::vector<Check>& checks, int 
   trial.allow(std::move(finished));
   trial.add_budgets(sampled);
   output_faults(trial, report.faults);
-  InputFaults(product, sample, sampled, trial, report.faults, threads).run();
+  InputFaults(product, sample, sampled, trial, report.faults, threads).run(more);
   explain(report.faults, trial.values(), &sampled);
   return report;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/verify/causes.hpp"
 
 namespace fp8lab {
 
@@ -75,7 +76,12 @@ struct PowerReport {
 /// Tries the faults on at most 64 x 512 outputs, evenly spread: zeros, random
 /// output, sign flip, gain 0.72, a dropped K tile, swapped scales, transposed B,
 /// FNUZ codes read as FN, a missing promotion, another accumulator.
-PowerReport power(const Product& product, const std::vector<Check>& checks, int threads = 0);
+/// Then those of `more` that must be seen.
+PowerReport power(const Product& product, const std::vector<Check>& checks, int threads = 0,
+                  std::span<const WrongProduct> more = {});
+
+/// What check number `index` sees and misses, as lines of a report.
+std::string describe(const PowerReport& power, std::size_t index);
 
 /// Elements of an output without inputs that faults are tried on.
 inline constexpr std::int64_t kPowerSample = 64 * 512;

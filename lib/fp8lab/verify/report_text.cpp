@@ -163,12 +163,13 @@ std::string gates_text(const VerifyReport& r) {
   return text + "\n" + failing + "\n";
 }
 
-std::string power_text(const VerifyReport& r) {
-  const PowerReport& p = *r.power;
+}  // namespace
+
+std::string describe(const PowerReport& p, std::size_t index) {
   PowerReport::Seen all;
   std::string classes;
   for (const FaultClass kind : {FaultClass::output, FaultClass::operands, FaultClass::rounding}) {
-    const PowerReport::Seen one = p.seen(r.power_of_check, kind);
+    const PowerReport::Seen one = p.seen(index, kind);
     if (one.applicable == 0) continue;
     all.applicable += one.applicable;
     all.seen += one.seen;
@@ -177,18 +178,16 @@ std::string power_text(const VerifyReport& r) {
   }
   std::string text =
       fmt::format("  power of {}: {} of {} applicable faults seen ({}), on {} x {} outputs\n",
-                  r.check.name(), all.seen, all.applicable, classes, p.rows, p.columns);
-  const bool tolerant = r.check.kind != Check::Kind::bitwise;
+                  p.checks[index].name(), all.seen, all.applicable, classes, p.rows, p.columns);
+  const bool tolerant = p.checks[index].kind != Check::Kind::bitwise;
   for (const FaultOutcome& fault : p.faults) {
-    if (!fault.applies || fault.detected[r.power_of_check]) continue;
+    if (!fault.applies || fault.detected[index]) continue;
     const bool not_its_business = tolerant && fault.kind == FaultClass::rounding;
     text += fmt::format("  {}: {} ({}): {}\n", not_its_business ? "cannot see" : "missed",
                         fault.name, fault.text, fault.reason);
   }
   return text;
 }
-
-}  // namespace
 
 std::string describe(const VerifyReport& r) {
   const FloatEnvironment environment;
@@ -209,7 +208,7 @@ std::string describe(const VerifyReport& r) {
     if (r.diagnosis) text += diagnosis_text(*r.diagnosis);
     text += gates_text(r);
   }
-  if (r.power) text += power_text(r);
+  if (r.power) text += describe(*r.power, r.power_of_check);
   return text;
 }
 

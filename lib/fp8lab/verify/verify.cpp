@@ -12,10 +12,13 @@
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/execution.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/tensors/slices.hpp"
 #include "fp8lab/verify/activation_reach.hpp"
 #include "fp8lab/verify/budget_check.hpp"
 #include "fp8lab/verify/element.hpp"
+#include "fp8lab/verify/explain.hpp"
 #include "fp8lab/verify/gates.hpp"
 
 namespace fp8lab {
@@ -39,52 +42,6 @@ void require_output(const Operand& got, FormatId id, const std::vector<std::int6
           to_string(tensor.type));
   require(tensor.shape == shape, got.name(), fmt::format("shape {}", shape_text(shape)),
           shape_text(tensor.shape));
-  require_row_major(got.name(), tensor);
-}
-
-/// What the causes are fitted to: with a budget, only elements outside of theirs, since
-/// what lies inside is allowed to differ.
-void diagnose_what_counts(const Product& product, std::span<const std::byte> golden,
-                          std::span<const std::byte> got, std::span<const std::int64_t> mismatches,
-                          const VerifyOptions& options, VerifyReport& report) {
-  if (options.check.kind != Check::Kind::budget) {
-    report.diagnosis =
-        diagnose(product, got, mismatches, {.golden = golden, .threads = options.threads});
-  } else if (!report.budget->outside.empty()) {
-    report.diagnosis = diagnose(product, got, report.budget->outside,
-                                {.closeness = Closeness::budget, .threads = options.threads});
-  }
-}
-
-/// The regions that are wrong (with a budget: outside of it), with the causes of those whose
-/// content does not say what they are.
-std::vector<Region> look_at_regions(const Product& product, std::span<const std::byte> golden,
-                                    std::span<const std::byte> got, const VerifyOptions& options,
-                                    const VerifyReport& report) {
-  constexpr std::int64_t kRows = 16;
-  constexpr std::int64_t kColumns = 64;
-  const bool budget = options.check.kind == Check::Kind::budget;
-  const FormatId id = product.output.format;
-  const std::int64_t rows = product.rows();
-  const std::int64_t columns = product.columns();
-  std::vector<Region> regions = budget ? find_regions(id, golden, got, rows, columns,
-                                                      map_of(rows, columns, report.budget->outside),
-                                                      WrongElements(report.budget->outside))
-                                       : find_regions(id, golden, got, rows, columns, report.map,
-                                                      WrongElements(id, golden, got));
-  for (Region& region : regions) {
-    if (region.content != RegionContent::other) continue;
-    Sample sample{spread(region.rows, kRows), spread(region.columns, kColumns)};
-    for (std::int64_t& row : sample.rows) row += region.row;
-    for (std::int64_t& column : sample.columns) column += region.column;
-    DiagnosisOptions how{.closeness = budget ? Closeness::budget : Closeness::bits,
-                         .threads = options.threads};
-    if (!budget) how.golden = golden;
-    region.diagnosis = diagnose(product, got, sample, how);
-    if (region.diagnosis->causes.empty() && unrelated(id, golden, got, columns, region))
-      region.content = RegionContent::unrelated;
-  }
-  return regions;
 }
 
 std::string subject_of(const Product& product) {
@@ -129,7 +86,7 @@ void decide(VerifyReport& report, const VerifyOptions& options, bool with_budget
             const Faults& faults) {
   const bool passed = passes(report);
   report.verdict = passed ? Verdict::pass : Verdict::mismatch;
-  if (!passed && !options.fault_matrix) return;
+  if ((!passed && !options.fault_matrix) || !options.judge_power) return;
   report.power = faults(checks_to_try(options, with_budget));
   const std::vector<Check>& checks = report.power->checks;
   for (std::size_t i = 0; i < checks.size(); ++i)
@@ -238,10 +195,13 @@ std::string_view to_string(Verdict verdict) {
 VerifyReport verify(const Product& product, const Operand& got, const VerifyOptions& options) {
   const FloatEnvironment environment;
   require_output(got, product.output.format, {product.rows(), product.columns()});
-  const Finished finished = compute_finished(product, true, options.threads);
+  Execution ran;
+  const Finished finished = compute_finished(product, true, options.threads, ran, options.progress);
   const std::vector<std::byte> golden =
       cast_output(finished.values, product.output, options.threads);
-  std::span<const std::byte> codes = got.tensor().bytes;
+  const HeldTensor dense = row_major(got.tensor());
+  std::span<const std::byte> codes = dense.view.bytes;
+  tell(options.progress, "bits and distances", 0.0);
   WithinReach reached;
   if (!finished.reach.empty()) {
     reached = within_reach(product.output, finished, golden, codes);
@@ -260,18 +220,23 @@ VerifyReport verify(const Product& product, const Operand& got, const VerifyOpti
   report.non_finite.push_back({got.name(), count_non_finite(report.output, codes)});
   judge_gates(report);
   if (!report.comparison.bitwise()) {
+    tell(options.progress, "causes", 0.0);
     const std::vector<std::int64_t> mismatches =
         some_mismatches(report.output, golden, codes,
                         report.comparison.bit_mismatches + report.comparison.nan_payloads);
     report.budget = check_budgets(product, {golden, codes}, mismatches,
                                   options.check.kind == Check::Kind::budget, options.threads);
-    report.regions = look_at_regions(product, golden, codes, options, report);
-    diagnose_what_counts(product, golden, codes, mismatches, options, report);
+    const std::vector<WrongProduct> more = more_mistakes(options);
+    report.regions = look_at_regions(product, golden, codes, options, more, report);
+    tell(options.progress, "causes", 0.5);
+    diagnose_what_counts(product, golden, codes, mismatches, options, more, report);
     add_elements(report);
     for (ElementReport& element : report.elements) explain_element(product, element);
   }
-  decide(report, options, true,
-         [&](const std::vector<Check>& checks) { return power(product, checks, options.threads); });
+  decide(report, options, true, [&](const std::vector<Check>& checks) {
+    tell(options.progress, "the power of the check", 0.0);
+    return power(product, checks, options.threads, more_mistakes(options));
+  });
   return report;
 }
 
@@ -285,6 +250,7 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
           "one that needs no inputs, with a golden file", "budget");
   require_row_major(golden.name(), expected);
   require_output(got, *id, expected.shape);
+  require_row_major(got.name(), got.tensor());
   const auto [rows, columns] = matrix_shape(expected);
   VerifyReport report = new_report(options, *id, rows, columns);
   report.subject = golden.name();
@@ -334,6 +300,7 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
           format(spec.format).name);
   require_row_major(x.name(), input);
   require_output(got, spec.format, input.shape);
+  require_row_major(got.name(), got.tensor());
   const auto [rows, columns] = matrix_shape(input);
   VerifyReport report = new_report(options, spec.format, rows, columns);
   report.subject = fmt::format("cast of {} to {}", x.name(), format(spec.format).name);

@@ -4,11 +4,13 @@
 // test could have failed at all.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fp8lab/core/progress.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/metrics/code_comparison.hpp"
 #include "fp8lab/product/non_finite.hpp"
@@ -85,6 +87,10 @@ struct VerifyOptions {
   bool fault_matrix = false;  ///< every fault against every check, also after a failure
   int threads = 0;
   std::optional<ScaleTiles> scale_tiles{};  ///< of a cast's scales; unnamed: `tiles_of_shape`
+  /// More mistakes to try, see causes.hpp; asked for where they are needed.
+  std::function<std::vector<WrongProduct>()> more{};
+  bool judge_power = true;  ///< false: a check that passes is not questioned
+  Progress progress{};      ///< told of a product's steps
 };
 
 /// Checks `got` [m, n] against the golden output of a product. Throws `Error` for

@@ -15,6 +15,15 @@ from fp8lab._attention import Attention, AttentionTile, attention
 from fp8lab._auto_scaling import AutoScaler
 from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
 from fp8lab._checks import Comparison, compare
+from fp8lab._grouped import (
+    GroupedIdentification,
+    GroupedReport,
+    GroupReport,
+    Groups,
+    gemm_groups,
+    identify_groups,
+    verify_groups,
+)
 from fp8lab._identify import (
     Explanation,
     ExplanationClass,
@@ -71,6 +80,10 @@ __all__ = [
     "Explanation",
     "ExplanationClass",
     "Format",
+    "GroupReport",
+    "GroupedIdentification",
+    "GroupedReport",
+    "Groups",
     "Identification",
     "InstructionModel",
     "LibraryCall",
@@ -99,7 +112,9 @@ __all__ = [
     "encode_with_statistics",
     "formats",
     "gemm",
+    "gemm_groups",
     "identify",
+    "identify_groups",
     "linear_recipe",
     "linear_recipes",
     "load_models",
@@ -112,4 +127,5 @@ __all__ = [
     "separate",
     "vectors",
     "verify",
+    "verify_groups",
 ]

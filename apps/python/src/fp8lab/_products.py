@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, text, whole
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, text, whole, words_of
 from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
@@ -45,6 +45,8 @@ def _scale_values(argument: str, x: Any, stated: str | None) -> NDArray[np.float
 
 def _coded(scales: Any, stated: str | None) -> str:
     """The format of scales that are codes; f32 for numbers."""
+    if isinstance(scales, Scales) and scales.layout.startswith("packed_ue8m0"):
+        return "e8m0fnu"
     array = np.asarray(scales.values if isinstance(scales, Scales) else scales)
     if array.dtype == np.uint8 and stated is not None:
         return str(_core.format_name(stated))
@@ -54,11 +56,42 @@ def _coded(scales: Any, stated: str | None) -> str:
     return "f32"
 
 
+def scale_tensor(argument: str, values: Any, stated: str | None) -> _core.Tensor:
+    """Scales of any type and layout as the library's tensor."""
+    array = as_array(argument, values)
+    name = str(_core.format_name(stated)) if array.dtype == np.uint8 and stated is not None else None
+    for known, dtype in DTYPES.items():
+        if array.dtype == dtype:
+            name = known
+    if name is None:
+        name = "i32" if array.dtype in (np.dtype(np.int32), np.dtype(np.uint32)) else "f32"
+        array = array if name == "i32" else as_float32(argument, array)
+    return _core.Tensor(np.ascontiguousarray(words_of(array)).reshape(array.shape), name)
+
+
+def _read_layout(
+    argument: str, scales: Scales, stated: str | None, shape: tuple[int, int]
+) -> tuple[NDArray[np.float32], int, int]:
+    """Scales of another layout: values, row and k blocks."""
+    read = _core.read_scales(
+        scales=scale_tensor(argument, scales.values, stated),
+        layout=text("layout", scales.layout),
+        row_block=whole("row_block", scales.row_block),
+        k_block=whole("k_block", scales.k_block),
+        rows=shape[0],
+        k=shape[1],
+        argument=argument,
+    )
+    return read[0], read[1], read[2]
+
+
 def _tile_scales(
     argument: str, scales: Any, stated: str | None, shape: tuple[int, int]
 ) -> tuple[NDArray[np.float32], int, int]:
     """Values in the order of their tiles, and the sides of these."""
     rows, k = shape
+    if isinstance(scales, Scales) and scales.layout != "row_major":
+        return _read_layout(argument, scales, stated, shape)
     if not isinstance(scales, Scales):
         values = _scale_values(argument, scales, stated)
         if values.size == 0 and rows * k > 0:

@@ -83,12 +83,20 @@ class Scales(NamedTuple):
     is refused even if it has as many values: it may be the transpose. DeepSeek's 1x128 tiles:
     `Scales(values, 1, 128)`; MX: `Scales(e8m0, 1, 32)`, of dtype float8_e8m0fnu; NVFP4:
     `Scales(ue4m3, 1, 16, tensor_scale)`, of dtype float8_e4m3fn.
+
+    layout: how values lie, if not so. "column_major": the grid turned, [k tiles, row tiles], the
+    latter padded to 16 bytes or not (torch's [1, n] and [k/128, n/128], DeepGEMM's TMA-aligned
+    ones); "packed_ue8m0": int32 words [row tiles, ceil(k tiles/4)] of four E8M0 exponents each,
+    the first in the lowest byte (DeepGEMM on SM100), and "packed_ue8m0_column_major", the words
+    turned, as they lie in memory; "blocked_128x4": cuBLASLt's and torch's blocks of E8M0 or
+    UE4M3 codes, in any shape.
     """
 
     values: ArrayLike
     row_block: int = 0
     k_block: int = 0
     tensor_scale: float = 1.0  #: NVFP4's second level: value = code * scale * tensor_scale
+    layout: str = "row_major"
 
 
 @dataclass(frozen=True)

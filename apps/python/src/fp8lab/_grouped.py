@@ -1,0 +1,384 @@
+"""Batched and grouped products: computed, checked and explained group by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fp8lab import _core
+from fp8lab._arrays import as_float32, bad, codes_of, text, whole
+from fp8lab._checks import Comparison
+from fp8lab._identify import Identification, _class
+from fp8lab._identify import SeparatingElement
+from fp8lab._kernels import Epilogue, SplitK
+from fp8lab._products import scale_tensor
+from fp8lab._recipes import Scales
+from fp8lab._registry import InstructionModel
+from fp8lab._verify import Cause, VerifyReport, output_of
+from fp8lab._warnings import warn
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which rows or terms belong to which group.
+
+    kind: "batched", A [g, m, k] and B [g, n, k]; "row_ends", A [m, k] and B [g, n, k], where values
+    are the rows at which groups end, as torch's offs; "row_indices", the same with the group of
+    each row, or -1, as DeepGEMM's m_indices; "row_counts", A [g, m, k] and B [g, n, k] with the
+    number of rows that are there, as DeepGEMM's masked_m; "k_ends", A [m, k] and B [n, k] with the
+    terms at which groups end. alignment: what starts of groups must be a multiple of; 0: nothing.
+    """
+
+    kind: str
+    values: Sequence[int] | NDArray[Any] = ()
+    alignment: int = 0
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """One group of a `GroupedReport`."""
+
+    group: int
+    first_row: int  #: of the output as a matrix, all groups below each other
+    rows: int
+    report: VerifyReport
+    findings: tuple[tuple[str, str], ...]  #: names and texts: offsets, counts, another's output
+
+
+@dataclass(frozen=True)
+class GroupedReport:
+    """What is known about the output of a grouped product. `str(report)` is the report."""
+
+    verdict: str  #: "pass", "mismatch" or "no power"
+    bit_mismatches: int
+    groups: tuple[GroupReport, ...]  #: those with rows
+    #: (first row, rows, elements, cause or "") of rows in no group that should be zero
+    ungrouped_wrong: tuple[tuple[int, int, int, str], ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def wrong_groups(self) -> tuple[int, ...]:
+        return tuple(one.group for one in self.groups if one.report.bit_mismatches)
+
+
+@dataclass(frozen=True)
+class GroupedIdentification:
+    """What explains every group. `str(identification)` is the report."""
+
+    explained: bool
+    group: int  #: the largest one, which was searched
+    found: Identification  #: of that group, without members that do not fit the others
+    groups: tuple[tuple[int, int, int, int], ...]  #: (group, first row, matches, compared)
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _codes(argument: str, x: Any, stated: str | None) -> _core.Tensor:
+    words, name = codes_of(argument, x, stated)
+    return _core.Tensor(np.ascontiguousarray(words), "f32" if name == "tf32" else name)
+
+
+def _scales(argument: str, scales: Any, stated: str | None) -> tuple[_core.ScaleTensor, float]:
+    if scales is None:
+        return _core.ScaleTensor(None, None, None, "row_major"), 1.0
+    if not isinstance(scales, Scales):
+        return _core.ScaleTensor(scale_tensor(argument, scales, stated), None, None, "row_major"), 1.0
+    values = scale_tensor(argument, scales.values, stated)
+    sides = (whole("row_block", scales.row_block), whole("k_block", scales.k_block))
+    return _core.ScaleTensor(values, *sides, text("layout", scales.layout)), scales.tensor_scale
+
+
+def _floats(argument: str, x: ArrayLike | None) -> _core.Tensor | None:
+    return None if x is None else _core.Tensor(as_float32(argument, x), "f32")
+
+
+def _model_name(model: str | InstructionModel | None) -> str | None:
+    if model is None or isinstance(model, str):
+        return model
+    return model.name
+
+
+def _problem(
+    a: ArrayLike,
+    b: ArrayLike,
+    groups: Groups,
+    *,
+    model: str | InstructionModel | None,
+    c: ArrayLike | None,
+    a_scales: ArrayLike | Scales | None,
+    b_scales: ArrayLike | Scales | None,
+    a_format: str | None,
+    b_format: str | None,
+    scale_format: str | None,
+    promotion_interval: int,
+    scale_order: str,
+    c_enters: str | None,
+    call: str | None,
+    split_k: SplitK | None,
+    epilogue: Epilogue | None,
+    output: str,
+) -> _core.GroupedProblem:
+    if not isinstance(groups, Groups):
+        raise bad("groups", "an fp8lab.Groups", type(groups).__name__)
+    if call is not None and (model, promotion_interval, scale_order) != (None, 0, "product_then_fma"):
+        expected = f"no model, promotion_interval and scale_order beside call='{call}'"
+        raise bad("call", expected, f"{model}, {promotion_interval}, {scale_order}")
+    e, s = epilogue or Epilogue(), split_k or SplitK(1)
+    left, left_second = _scales("a_scales", a_scales, scale_format)
+    right, right_second = _scales("b_scales", b_scales, scale_format)
+    if left_second != 1.0 or right_second != 1.0:
+        raise bad("tensor_scale", "1: multiply it into the scales of each group", (left_second, right_second))
+    return _core.GroupedProblem(
+        kind=text("kind", groups.kind),
+        values=[whole("values", value) for value in groups.values],
+        alignment=whole("alignment", groups.alignment),
+        a=_codes("a", a, a_format),
+        b=_codes("b", b, b_format),
+        a_scales=left,
+        b_scales=right,
+        c=_floats("c", c),
+        bias=_floats("bias", e.bias),
+        row_scales=_floats("row_scales", e.row_scales),
+        column_scales=_floats("column_scales", e.column_scales),
+        model=_model_name(model),
+        call=None if call is None else text("call", call),
+        promotion_interval=whole("promotion_interval", promotion_interval),
+        scale_order=text("scale_order", scale_order),
+        c_enters=None if c_enters is None else text("c_enters", c_enters),
+        output=output,
+        alpha=float(e.alpha),
+        beta=None if e.beta is None else float(e.beta),
+        activation=text("activation", e.activation),
+        slope=float(e.slope),
+        activation_ulps=float(e.activation_ulps),
+        output_scale=None if e.output_scale is None else float(e.output_scale),
+        parts=whole("parts", s.parts),
+        tile=whole("tile", s.tile),
+        cut=text("cut", s.cut),
+        order=text("order", s.order),
+    )
+
+
+def _require_model(model: object, call: object) -> None:
+    if model is None and call is None:
+        raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
+
+
+def gemm_groups(
+    a: ArrayLike,
+    b: ArrayLike,
+    groups: Groups,
+    *,
+    model: str | InstructionModel | None = None,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    scale_format: str | None = None,
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
+    c_enters: str | None = None,
+    call: str | None = None,
+    split_k: SplitK | None = None,
+    epilogue: Epilogue | None = None,
+    threads: int = 0,
+) -> NDArray[np.float32]:
+    """D of a batched or grouped product: float32 [g, m, n], or [m, n] for groups of rows.
+
+    Each group's product is what `gemm` gives of it alone; the other arguments are as there, but
+    that models have names. +0 in rows that are in no group. Scales: one value; one a group, [g] or
+    [g, 1, 1]; or [g, ...] with the grid of one group. Of an A [m, k] of groups of rows: a grid over
+    all of it too. Of groups along k: [g, rows, 1], or a grid over the whole in which no group ends
+    inside of a tile. Usual tiles (sides of 1, 16, 32, 128 or all) need no `Scales`. c: the shape of
+    D. bias and column_scales: [n] or [g, n]; row_scales: [m] or [g, m].
+
+    >>> import fp8lab, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> a = fp8lab.encode(rng.standard_normal((6, 128), np.float32))
+    >>> b = fp8lab.encode(rng.standard_normal((256, 128), np.float32)).reshape(2, 128, 128)
+    >>> d = fp8lab.gemm_groups(a, b, fp8lab.Groups("row_ends", [4, 6]), model="sm90.wgmma.e4m3")
+    >>> np.array_equal(d[4:], fp8lab.gemm(a[4:], b[1], model="sm90.wgmma.e4m3"))
+    True
+    """
+    _require_model(model, call)
+    problem = _problem(
+        a,
+        b,
+        groups,
+        model=model,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+        scale_format=scale_format,
+        promotion_interval=promotion_interval,
+        scale_order=scale_order,
+        c_enters=c_enters,
+        call=call,
+        split_k=split_k,
+        epilogue=epilogue,
+        output="f32",
+    )
+    d: NDArray[np.float32] = _core.grouped_gemm(problem, whole("threads", threads))
+    warn(_core.warning_of_groups(problem))
+    return d.reshape(problem.shape)
+
+
+def _report(fields: dict[str, Any]) -> VerifyReport:
+    fields["comparison"] = Comparison(**fields["comparison"])
+    fields["causes"] = tuple(Cause(**cause) for cause in fields["causes"])
+    fields["undetected"] = tuple(fields["undetected"])
+    fields.pop("warning")
+    return VerifyReport(**fields)
+
+
+def verify_groups(
+    got: ArrayLike,
+    inputs: tuple[ArrayLike, ArrayLike],
+    groups: Groups,
+    *,
+    model: str | InstructionModel | None = None,
+    got_format: str | None = None,
+    check: str = "bitwise",
+    ungrouped: str = "any",
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    scale_format: str | None = None,
+    promotion_interval: int = 0,
+    scale_order: str = "product_then_fma",
+    c_enters: str | None = None,
+    call: str | None = None,
+    split_k: SplitK | None = None,
+    epilogue: Epilogue | None = None,
+    threads: int = 0,
+) -> GroupedReport:
+    """Check the output of a grouped kernel, group by group; arguments as for `gemm_groups`.
+
+    ungrouped: what rows that are in no group must hold, "any" or "zero". Beside the mistakes that
+    `verify` knows: weights, their codes or scales, inputs or bias of a neighbour, offsets, counts
+    and terms that are off, the output of another group, rows that should not be written. On inputs on
+    which a neighbour's weights cannot be told from the right ones the verdict is "no power".
+
+    >>> import fp8lab, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> a = fp8lab.encode(rng.standard_normal((24, 128), np.float32))
+    >>> b = fp8lab.encode(rng.standard_normal((64, 128), np.float32)).reshape(2, 32, 128)
+    >>> groups = fp8lab.Groups("row_ends", [10, 24])
+    >>> d = fp8lab.gemm_groups(a, b, groups, model="sm90.wgmma.e4m3")
+    >>> fp8lab.verify_groups(d, (a, b), groups, model="sm90.wgmma.e4m3").verdict
+    'pass'
+    >>> d[10:] = fp8lab.gemm(a[10:], b[0], model="sm90.wgmma.e4m3")
+    >>> report = fp8lab.verify_groups(d, (a, b), groups, model="sm90.wgmma.e4m3")
+    >>> report.wrong_groups, report.groups[1].report.causes[0].name
+    ((1,), 'weight_of_previous_group')
+    """
+    _require_model(model, call)
+    words, name = output_of(got, got_format)
+    problem = _problem(
+        *inputs,
+        groups,
+        model=model,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+        scale_format=scale_format,
+        promotion_interval=promotion_interval,
+        scale_order=scale_order,
+        c_enters=c_enters,
+        call=call,
+        split_k=split_k,
+        epilogue=epilogue,
+        output=name,
+    )
+    fields = _core.verify_groups(
+        problem=problem,
+        got=_core.Tensor(np.ascontiguousarray(words), name),
+        check=text("check", check),
+        ungrouped=text("ungrouped", ungrouped),
+        threads=whole("threads", threads),
+    )
+    for one in fields["groups"]:
+        one["report"] = _report(one["report"])
+        one["findings"] = tuple(one["findings"])
+    warn(fields.pop("warning"))
+    fields["groups"] = tuple(GroupReport(**one) for one in fields["groups"])
+    fields["ungrouped_wrong"] = tuple(fields["ungrouped_wrong"])
+    return GroupedReport(**fields)
+
+
+def identify_groups(
+    got: ArrayLike,
+    inputs: tuple[ArrayLike, ArrayLike],
+    groups: Groups,
+    *,
+    got_format: str | None = None,
+    c: ArrayLike | None = None,
+    a_scales: ArrayLike | Scales | None = None,
+    b_scales: ArrayLike | Scales | None = None,
+    a_format: str | None = None,
+    b_format: str | None = None,
+    scale_format: str | None = None,
+    epilogue: Epilogue | None = None,
+    models: Sequence[str | InstructionModel] = (),
+    threads: int = 0,
+) -> GroupedIdentification:
+    """Which instruction, promotion, scale order ... explain every group? As `identify`.
+
+    The largest group is searched; what explains it is tried on the others.
+
+    >>> import fp8lab, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> a = fp8lab.encode(rng.standard_normal((48, 512), np.float32)).reshape(2, 24, 512)
+    >>> b = fp8lab.encode(rng.standard_normal((32, 512), np.float32)).reshape(2, 16, 512)
+    >>> d = fp8lab.gemm_groups(a, b, fp8lab.Groups("batched"), model="sm90.wgmma.e4m3")
+    >>> fp8lab.identify_groups(d, (a, b), fp8lab.Groups("batched")).explained
+    True
+    """
+    words, name = output_of(got, got_format)
+    problem = _problem(
+        *inputs,
+        groups,
+        model=None,
+        c=c,
+        a_scales=a_scales,
+        b_scales=b_scales,
+        a_format=a_format,
+        b_format=b_format,
+        scale_format=scale_format,
+        promotion_interval=0,
+        scale_order="product_then_fma",
+        c_enters=None,
+        call=None,
+        split_k=None,
+        epilogue=epilogue,
+        output=name,
+    )
+    warn(_core.warning_of_groups(problem))
+    fields = _core.identify_groups(
+        problem=problem,
+        got=_core.Tensor(np.ascontiguousarray(words), name),
+        threads=whole("threads", threads),
+        models=[model if isinstance(model, str) else model.name for model in models],
+    )
+    found = fields["found"]
+    found["ranking"] = tuple(_class(one) for one in found["ranking"])
+    found["separating"] = tuple(SeparatingElement(**one) for one in found["separating"])
+    fields["found"] = Identification(**found)
+    fields["groups"] = tuple(fields["groups"])
+    return GroupedIdentification(**fields)

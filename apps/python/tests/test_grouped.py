@@ -1,0 +1,115 @@
+"""Batched and grouped products and layouts of scales, against products of single groups and NumPy."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fp8lab
+from fp8lab import Groups, Scales
+
+MODEL = "sm90.wgmma.e4m3"
+
+
+def draw(rng, *shape):
+    return rng.standard_normal(shape).astype(ml_dtypes.float8_e4m3fn)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)
+
+
+def test_each_group_is_a_product_of_its_own(rng):
+    a, b = draw(rng, 30, 256), draw(rng, 3, 16, 256)
+    sa, sb = np.exp(draw(rng, 30, 2).astype(np.float32)), np.exp(draw(rng, 3, 1, 2).astype(np.float32))
+    options = {"model": MODEL, "promotion_interval": 128}
+    d = fp8lab.gemm_groups(a, b, Groups("row_ends", [11, 11, 28]), a_scales=sa, b_scales=sb, **options)
+    for g, begin, end in ((0, 0, 11), (2, 11, 28)):
+        one = fp8lab.gemm(a[begin:end], b[g], a_scales=Scales(sa[begin:end], 1, 128),
+                          b_scales=Scales(sb[g], 128, 128), **options)
+        np.testing.assert_array_equal(d[begin:end].view(np.uint32), one.view(np.uint32))
+    assert not d[28:].any()
+
+
+def test_groups_along_k_and_call(rng):
+    a, b = draw(rng, 20, 320), draw(rng, 24, 320)
+    d = fp8lab.gemm_groups(a, b, Groups("k_ends", np.array([128, 128, 320])), call="cublaslt.h100.slow")
+    assert d.shape == (3, 20, 24) and not d[1].any()
+    one = fp8lab.gemm(a[:, 128:], b[:, 128:], call="cublaslt.h100.slow")
+    np.testing.assert_array_equal(d[2], one)
+
+
+def test_verify_names_group_and_mistake(rng):
+    a, b = draw(rng, 3, 24, 256), draw(rng, 3, 32, 256)
+    groups = Groups("row_counts", [24, 20, 3])
+    d = fp8lab.gemm_groups(a, b, groups, model=MODEL)
+    assert fp8lab.verify_groups(d, (a, b), groups, model=MODEL, ungrouped="zero").verdict == "pass"
+    wrong = d.copy()
+    wrong[1, :20] = fp8lab.gemm(a[0, :20], b[1], model=MODEL)
+    report = fp8lab.verify_groups(wrong, (a, b), groups, model=MODEL)
+    assert report.verdict == "mismatch" and report.wrong_groups == (1,)
+    assert report.groups[1].report.causes[0].name == "input_of_previous_group"
+    assert "group 1 (rows 24-43 of the output)" in str(report)
+    written = d.copy()
+    written[2, 3:] = fp8lab.gemm(a[2, 3:], b[2], model=MODEL)
+    assert fp8lab.verify_groups(written, (a, b), groups, model=MODEL).verdict == "pass"
+    report = fp8lab.verify_groups(written, (a, b), groups, model=MODEL, ungrouped="zero")
+    assert report.ungrouped_wrong == ((51, 21, 21 * 32, "ungrouped_rows_written"),)
+
+
+def test_bfloat16_output_and_identify(rng):
+    a, b = draw(rng, 2, 40, 512), draw(rng, 2, 24, 512)
+    d = fp8lab.gemm_groups(a, b, Groups("batched"), model=MODEL, promotion_interval=128)
+    d = d.astype(ml_dtypes.bfloat16)
+    assert fp8lab.verify_groups(d, (a, b), Groups("batched"), model=MODEL,
+                                promotion_interval=128).verdict == "pass"
+    found = fp8lab.identify_groups(d, (a, b), Groups("batched"))
+    assert found.explained and len(found.groups) == 2
+
+
+def test_bad_groups(rng):
+    a, b = draw(rng, 8, 128), draw(rng, 2, 8, 128)
+    for groups, message in (
+        (Groups("row_ends", [5, 4]), "rise"),
+        (Groups("row_ends", [0, 4, 8]), "leading 0"),
+        (Groups("rows", [4, 8]), "kind"),
+        (Groups("batched"), r"A: expected \[groups, m, k\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fp8lab.gemm_groups(a, b, groups, model=MODEL)
+    with pytest.raises(ValueError, match="model"):
+        fp8lab.gemm_groups(a, b, Groups("row_ends", [4, 8]))
+
+
+def blocked(codes):
+    """torchao's way to cuBLASLt's layout: reshape and permute."""
+    rows, tiles = codes.shape
+    padded = np.zeros((-(-rows // 128) * 128, -(-tiles // 4) * 4), codes.dtype)
+    padded[:rows, :tiles] = codes
+    blocks = padded.reshape(-1, 128, padded.shape[1] // 4, 4).transpose(0, 2, 1, 3)
+    return blocks.reshape(-1, 4, 32, 4).transpose(0, 2, 1, 3).reshape(-1)
+
+
+def test_layouts_of_scales(rng):
+    a, b = draw(rng, 130, 640), draw(rng, 7, 640)
+    exponents = rng.integers(120, 134, (130, 5)).astype(np.uint8)
+    values = np.exp2(exponents.astype(np.float32) - 127)
+    options = {"model": MODEL, "promotion_interval": 128}
+    right = fp8lab.gemm(a, b, a_scales=Scales(values, 1, 128), **options)
+    padded = np.full((5, 132), np.nan, np.float32)
+    padded[:, :130] = values.T
+    words = np.zeros((130, 8), np.uint8)
+    words[:, :5] = exponents
+    words = words.view(np.int32)
+    for scales in (
+        Scales(values.T, 1, 128, layout="column_major"),
+        Scales(padded, 1, 128, layout="column_major"),
+        Scales(words, 1, 128, layout="packed_ue8m0"),
+        Scales(np.ascontiguousarray(words.T), 1, 128, layout="packed_ue8m0_column_major"),
+        Scales(blocked(exponents).view(ml_dtypes.float8_e8m0fnu), 1, 128, layout="blocked_128x4"),
+    ):
+        np.testing.assert_array_equal(fp8lab.gemm(a, b, a_scales=scales, **options), right)
+    with pytest.raises(ValueError, match="a_scales"):
+        fp8lab.gemm(a, b, a_scales=Scales(words[:, :1], 1, 128, layout="packed_ue8m0"), **options)
+    with pytest.raises(ValueError, match="layout"):
+        fp8lab.gemm(a, b, a_scales=Scales(values, 1, 128, layout="swizzled"), **options)

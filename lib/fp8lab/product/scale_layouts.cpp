@@ -1,0 +1,187 @@
+#include "fp8lab/product/scale_layouts.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "fp8lab/core/ceil_divide.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/tensors/slices.hpp"
+
+namespace fp8lab {
+namespace {
+
+constexpr std::array kLayouts{ScaleLayout::row_major, ScaleLayout::column_major,
+                              ScaleLayout::packed_ue8m0, ScaleLayout::packed_ue8m0_column_major,
+                              ScaleLayout::blocked_128x4};
+constexpr std::array<std::string_view, kLayouts.size()> kNames{
+    "row_major", "column_major", "packed_ue8m0", "packed_ue8m0_column_major", "blocked_128x4"};
+
+constexpr std::int64_t kTmaBytes = 16;
+constexpr std::int64_t kWordsAligned = kTmaBytes / 4;
+
+std::int64_t round_up(std::int64_t x, std::int64_t to) { return ceil_divide(x, to) * to; }
+
+/// Of which format the elements are codes, if they are.
+FormatId code_format(const TensorView& tensor) {
+  const FormatId id = format_of(tensor.type).value_or(FormatId::f32);
+  return id == FormatId::e8m0fnu || id == FormatId::e4m3fn ? id : FormatId::f32;
+}
+
+std::vector<float> values_of(std::string_view argument, const TensorView& tensor) {
+  require_scale_type(argument, tensor.type);
+  std::vector<float> values = to_float_exactly(tensor, argument);
+  if (tensor.type == ElementType::e4m3fn)
+    for (float& value : values) value = std::abs(value);
+  return values;
+}
+
+/// Values [rows, columns], turned, of which the first `kept` columns count.
+std::vector<float> turned(const std::vector<float>& values, std::int64_t rows, std::int64_t columns,
+                          std::int64_t kept) {
+  std::vector<float> result;
+  result.reserve(static_cast<std::size_t>(rows * kept));
+  for (std::int64_t column = 0; column < kept; ++column)
+    for (std::int64_t row = 0; row < rows; ++row)
+      result.push_back(values[static_cast<std::size_t>(row * columns + column)]);
+  return result;
+}
+
+ScaleTiles whole_tiles(const ScaleTiles& tiles, std::int64_t rows, std::int64_t columns) {
+  return {tiles.rows > 0 ? tiles.rows : std::max<std::int64_t>(rows, 1),
+          tiles.columns > 0 ? tiles.columns : std::max<std::int64_t>(columns, 1)};
+}
+
+ScaleGrid read_column_major(std::string_view argument, const TensorView& tensor,
+                            const std::optional<ScaleTiles>& named, std::int64_t rows,
+                            std::int64_t columns) {
+  std::vector<float> values = values_of(argument, tensor);
+  if (tensor.shape.size() != 2)
+    return {std::move(values), checked_tiles(argument, tensor.shape, named, rows, columns),
+            code_format(tensor)};
+  const std::int64_t k_tiles = tensor.shape[0];
+  const std::int64_t stored = tensor.shape[1];
+  const auto aligned = [&](std::int64_t count) {
+    return round_up(count, kTmaBytes / static_cast<std::int64_t>(element_bytes(tensor.type)));
+  };
+  std::int64_t kept = stored;
+  if (named) {
+    const ScaleTiles tiles = whole_tiles(*named, rows, columns);
+    const std::int64_t row_tiles = ceil_divide(rows, tiles.rows);
+    if (stored == aligned(row_tiles)) kept = row_tiles;
+  } else if (stored != rows && stored == aligned(rows)) {
+    kept = rows;
+  }
+  ScaleTiles tiles;
+  try {
+    tiles = checked_tiles(argument, std::array{kept, k_tiles}, named, rows, columns);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} (column_major: the shape turned)", error.what()));
+  }
+  return {turned(values, k_tiles, stored, kept), tiles, code_format(tensor)};
+}
+
+/// Tiles for layouts whose shape is padded and so does not say them.
+ScaleTiles tiles_of_layout(const std::optional<ScaleTiles>& named, std::int64_t usual,
+                           std::int64_t rows, std::int64_t columns) {
+  return whole_tiles(named.value_or(ScaleTiles{1, usual}), rows, columns);
+}
+
+ScaleGrid read_packed(std::string_view argument, const TensorView& tensor, bool as_in_memory,
+                      const std::optional<ScaleTiles>& named, std::int64_t rows,
+                      std::int64_t columns) {
+  require(tensor.type == ElementType::i32 || tensor.type == ElementType::u32, argument,
+          "32-bit integers of four E8M0 exponents each (packed_ue8m0)", to_string(tensor.type));
+  const ScaleTiles tiles = tiles_of_layout(named, 128, rows, columns);
+  const std::int64_t row_tiles = ceil_divide(rows, tiles.rows);
+  const std::int64_t k_tiles = ceil_divide(columns, tiles.columns);
+  const std::int64_t words = ceil_divide(k_tiles, std::int64_t{4});
+  using Shape = std::vector<std::int64_t>;
+  const Shape plain = as_in_memory ? Shape{words, row_tiles} : Shape{row_tiles, words};
+  const Shape padded =
+      as_in_memory ? Shape{words, round_up(row_tiles, kWordsAligned)} : Shape{row_tiles, words};
+  require(tensor.shape == plain || tensor.shape == padded, argument,
+          fmt::format("{} words for tiles of {}x{} (packed_ue8m0{})", shape_text(plain), tiles.rows,
+                      tiles.columns,
+                      padded == plain ? "" : fmt::format(", or padded {}", shape_text(padded))),
+          shape_text(tensor.shape));
+  const HeldTensor dense = row_major(tensor);
+  const std::span<const float> decode = decode_table(FormatId::e8m0fnu);
+  ScaleGrid grid{{}, tiles, FormatId::e8m0fnu};
+  grid.values.reserve(static_cast<std::size_t>(row_tiles * k_tiles));
+  for (std::int64_t row = 0; row < row_tiles; ++row)
+    for (std::int64_t tile = 0; tile < k_tiles; ++tile) {
+      const std::int64_t word =
+          as_in_memory ? tile / 4 * tensor.shape[1] + row : row * words + tile / 4;
+      const auto byte = static_cast<std::size_t>(word * 4 + tile % 4);
+      grid.values.push_back(decode[static_cast<std::uint8_t>(dense.view.bytes[byte])]);
+    }
+  return grid;
+}
+
+ScaleGrid read_blocked(std::string_view argument, const TensorView& tensor,
+                       const std::optional<ScaleTiles>& named, std::int64_t rows,
+                       std::int64_t columns) {
+  const FormatId id = code_format(tensor);
+  require(id != FormatId::f32, argument, "E8M0 or UE4M3 codes whose format is said (blocked_128x4)",
+          to_string(tensor.type));
+  const ScaleTiles tiles = tiles_of_layout(named, id == FormatId::e8m0fnu ? 32 : 16, rows, columns);
+  const std::int64_t row_tiles = ceil_divide(rows, tiles.rows);
+  const std::int64_t k_tiles = ceil_divide(columns, tiles.columns);
+  const std::int64_t padded_rows = round_up(row_tiles, 128);
+  const std::int64_t padded_tiles = round_up(k_tiles, 4);
+  require(tensor.size() == padded_rows * padded_tiles, argument,
+          fmt::format("{} x {} = {} codes for tiles of {}x{} (blocked_128x4)", padded_rows,
+                      padded_tiles, padded_rows * padded_tiles, tiles.rows, tiles.columns),
+          fmt::format("{}", shape_text(tensor.shape)));
+  const std::vector<float> stored = values_of(argument, row_major(tensor).view);
+  ScaleGrid grid{{}, tiles, id};
+  grid.values.reserve(static_cast<std::size_t>(row_tiles * k_tiles));
+  for (std::int64_t row = 0; row < row_tiles; ++row)
+    for (std::int64_t tile = 0; tile < k_tiles; ++tile) {
+      const std::int64_t block = row / 128 * (padded_tiles / 4) + tile / 4;
+      const std::int64_t in_block = row % 32 * 16 + row % 128 / 32 * 4 + tile % 4;
+      grid.values.push_back(stored[static_cast<std::size_t>(block * 512 + in_block)]);
+    }
+  return grid;
+}
+
+}  // namespace
+
+std::span<const ScaleLayout> scale_layouts() { return kLayouts; }
+
+std::string_view to_string(ScaleLayout layout) { return kNames[static_cast<std::size_t>(layout)]; }
+
+ScaleLayout find_scale_layout(std::string_view name) {
+  for (const ScaleLayout layout : kLayouts)
+    if (to_string(layout) == name) return layout;
+  throw Error("scale layout", fmt::format("one of {}", fmt::join(kNames, ", ")),
+              fmt::format("'{}'", name));
+}
+
+ScaleGrid read_scales(std::string_view argument, const TensorView& tensor, ScaleLayout layout,
+                      const std::optional<ScaleTiles>& named, std::int64_t rows,
+                      std::int64_t columns) {
+  switch (layout) {
+    case ScaleLayout::row_major:
+      break;
+    case ScaleLayout::column_major:
+      return read_column_major(argument, tensor, named, rows, columns);
+    case ScaleLayout::packed_ue8m0:
+      return read_packed(argument, tensor, false, named, rows, columns);
+    case ScaleLayout::packed_ue8m0_column_major:
+      return read_packed(argument, tensor, true, named, rows, columns);
+    case ScaleLayout::blocked_128x4:
+      return read_blocked(argument, tensor, named, rows, columns);
+  }
+  std::vector<float> values = values_of(argument, tensor);
+  return {std::move(values), checked_tiles(argument, tensor.shape, named, rows, columns),
+          code_format(tensor)};
+}
+
+}  // namespace fp8lab

@@ -1,0 +1,29 @@
+#pragma once
+// What a report of a wrong product says of its reasons: causes, and regions with theirs.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fp8lab/verify/verify.hpp"
+
+namespace fp8lab {
+
+/// `VerifyOptions::more`, or none.
+std::vector<WrongProduct> more_mistakes(const VerifyOptions& options);
+
+/// Sets the diagnosis, fitted to `mismatches`; with a budget only to elements outside of theirs,
+/// since what lies inside is allowed to differ.
+void diagnose_what_counts(const Product& product, std::span<const std::byte> golden,
+                          std::span<const std::byte> got, std::span<const std::int64_t> mismatches,
+                          const VerifyOptions& options, std::span<const WrongProduct> more,
+                          VerifyReport& report);
+
+/// The regions that are wrong (with a budget: outside of it), with the causes of those whose
+/// content does not say what they are.
+std::vector<Region> look_at_regions(const Product& product, std::span<const std::byte> golden,
+                                    std::span<const std::byte> got, const VerifyOptions& options,
+                                    std::span<const WrongProduct> more, const VerifyReport& report);
+
+}  // namespace fp8lab

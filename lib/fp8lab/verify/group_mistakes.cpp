@@ -1,0 +1,240 @@
+#include "fp8lab/verify/group_mistakes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "fp8lab/core/ceil_divide.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
+
+namespace fp8lab {
+namespace {
+
+/// Another part, and what it is to the one in question.
+struct Neighbour {
+  const GroupProduct* part = nullptr;
+  std::string_view relation;  ///< previous, next, first, last
+};
+
+/// The parts with rows and terms before and behind part number `at`, the first and the last one,
+/// of other groups than its own, each once.
+std::vector<Neighbour> neighbours_of(const GroupedProduct& grouped, std::size_t at) {
+  const std::int64_t own = grouped.parts[at].group;
+  std::vector<Neighbour> found;
+  const auto add = [&](std::size_t i, std::string_view relation) {
+    const GroupProduct& part = grouped.parts[i];
+    const bool known = std::any_of(found.begin(), found.end(), [&](const Neighbour& one) {
+      return one.part->group == part.group;
+    });
+    if (!known && part.group != own) found.push_back({&part, relation});
+  };
+  const auto counts = [&](std::size_t i) {
+    const Product& p = grouped.parts[i].product;
+    return p.rows() > 0 && p.problem.a.k > 0 && grouped.parts[i].group != own;
+  };
+  for (std::size_t i = at; i-- > 0;)
+    if (counts(i)) {
+      add(i, "previous");
+      break;
+    }
+  for (std::size_t i = at + 1; i < grouped.parts.size(); ++i)
+    if (counts(i)) {
+      add(i, "next");
+      break;
+    }
+  for (std::size_t i = 0; i < grouped.parts.size(); ++i)
+    if (counts(i)) {
+      add(i, "first");
+      break;
+    }
+  for (std::size_t i = grouped.parts.size(); i-- > 0;)
+    if (counts(i)) {
+      add(i, "last");
+      break;
+    }
+  return found;
+}
+
+/// `scales` of as many rows as `rows`, if there are so many.
+std::optional<InverseScales> first_rows(InverseScales scales, const CodeMatrix& m,
+                                        std::int64_t rows) {
+  if (scales.empty()) return std::nullopt;
+  const std::int64_t k_block = scales.k_block == 0 ? m.k : scales.k_block;
+  const std::int64_t columns = m.k == 0 ? 0 : ceil_divide(m.k, k_block);
+  const auto wanted = static_cast<std::size_t>(ceil_divide(rows, scales.row_block) * columns);
+  if (scales.values.size() < wanted) return std::nullopt;
+  scales.values = scales.values.first(wanted);
+  return scales;
+}
+
+bool same_values(const InverseScales& x, const InverseScales& y) {
+  return std::ranges::equal(x.values, y.values);
+}
+
+class Maker {
+ public:
+  Maker(const GroupedProduct& grouped, std::size_t at)
+      : grouped_(grouped), own_(grouped.parts[at]), at_(at) {}
+
+  std::vector<WrongProduct> make() {
+    for (const Neighbour& other : neighbours_of(grouped_, at_)) {
+      if (grouped_.whole) {
+        terms_of(other);
+      } else {
+        weights_of(other);
+        inputs_of(other);
+      }
+      bias_of(other);
+    }
+    if (grouped_.whole) moved_terms();
+    return std::move(mistakes_);
+  }
+
+ private:
+  void add(std::string name, std::string text, Product product, bool must_be_seen) {
+    mistakes_.push_back({std::move(name), std::move(text), std::move(product), must_be_seen});
+  }
+
+  Product own_with_owners_of(const Neighbour& other) const {
+    Product product = own_.product;
+    product.a_original = product.b_original = nullptr;
+    const auto& owners = other.part->product.owners;
+    product.owners.insert(product.owners.end(), owners.begin(), owners.end());
+    return product;
+  }
+
+  static std::string named(std::string_view what, const Neighbour& other) {
+    return fmt::format("{}_of_{}_group", what, other.relation);
+  }
+
+  void weights_of(const Neighbour& other) {
+    const GemmProblem& from = other.part->product.problem;
+    const std::int64_t group = other.part->group;
+    Product product = own_with_owners_of(other);
+    product.problem.b = from.b;
+    if (!from.b_scales.empty())
+      add(named("weight_codes", other),
+          fmt::format("the weights of group {} under this group's scales", group), product, false);
+    product.problem.b_scales = from.b_scales;
+    add(named("weight", other), fmt::format("the weights of group {}", group), std::move(product),
+        true);
+    if (from.b_scales.empty() || same_values(from.b_scales, own_.product.problem.b_scales)) return;
+    product = own_with_owners_of(other);
+    product.problem.b_scales = from.b_scales;
+    add(named("scale_b", other), fmt::format("the scales of group {}'s weights", group),
+        std::move(product), true);
+  }
+
+  void inputs_of(const Neighbour& other) {
+    const GemmProblem& from = other.part->product.problem;
+    const GemmProblem& own = own_.product.problem;
+    const std::int64_t group = other.part->group;
+    const std::optional<InverseScales> scales = first_rows(from.a_scales, from.a, own.a.rows);
+    if (from.a.rows >= own.a.rows && (from.a_scales.empty() || scales)) {
+      Product product = own_with_owners_of(other);
+      product.problem.a = from.a;
+      product.problem.a.rows = own.a.rows;
+      if (scales) product.problem.a_scales = *scales;
+      add(named("input", other), fmt::format("the rows of group {}", group), std::move(product),
+          false);
+    }
+    if (!scales || same_values(*scales, own.a_scales)) return;
+    Product product = own_with_owners_of(other);
+    product.problem.a_scales = *scales;
+    add(named("scale_a", other), fmt::format("the scales of group {}'s rows", group),
+        std::move(product), false);
+  }
+
+  void bias_of(const Neighbour& other) {
+    const std::span<const float> bias = other.part->product.epilogue.bias;
+    if (bias.empty() || std::ranges::equal(bias, own_.product.epilogue.bias)) return;
+    Product product = own_with_owners_of(other);
+    product.epilogue.bias = bias;
+    add(named("bias", other), fmt::format("the bias of group {}", other.part->group),
+        std::move(product), true);
+  }
+
+  /// The product of terms [begin, end) of the whole, nothing where scale tiles would be cut.
+  [[nodiscard]] std::optional<Product> of_terms(std::int64_t begin, std::int64_t end) const {
+    const std::int64_t k = grouped_.whole->problem.a.k;
+    if (begin < 0 || begin >= end || end > k) return std::nullopt;
+    Product product = own_.product;
+    try {
+      Product part = take_k(*grouped_.whole, begin, end);
+      product.problem.a = part.problem.a;
+      product.problem.b = part.problem.b;
+      if (!grouped_.whole->problem.a_scales.empty())
+        product.problem.a_scales = part.problem.a_scales;
+      if (!grouped_.whole->problem.b_scales.empty())
+        product.problem.b_scales = part.problem.b_scales;
+      product.owners.insert(product.owners.end(), part.owners.begin(), part.owners.end());
+      validate(product.problem, product.sum_count());
+    } catch (const Error&) {  // scales or splits that such a part cannot have
+      return std::nullopt;
+    }
+    return product;
+  }
+
+  void terms_of(const Neighbour& other) {
+    const auto at = static_cast<std::size_t>(other.part - grouped_.parts.data());
+    const GroupPart& terms = grouped_.terms[at];
+    if (std::optional<Product> product = of_terms(terms.begin, terms.end))
+      add(named("terms", other), fmt::format("the terms of group {}", terms.group),
+          std::move(*product), true);
+    const GemmProblem& from = other.part->product.problem;
+    const GemmProblem& own = own_.product.problem;
+    const bool of_groups_a = grouped_.whole->problem.a_scales.empty() && !from.a_scales.empty();
+    const bool of_groups_b = grouped_.whole->problem.b_scales.empty() && !from.b_scales.empty();
+    if (of_groups_a && !same_values(from.a_scales, own.a_scales)) {
+      Product product = own_with_owners_of(other);
+      product.problem.a_scales = from.a_scales;
+      add(named("scale_a", other), fmt::format("A's scales of group {}", terms.group),
+          std::move(product), true);
+    }
+    if (of_groups_b && !same_values(from.b_scales, own.b_scales)) {
+      Product product = own_with_owners_of(other);
+      product.problem.b_scales = from.b_scales;
+      add(named("scale_b", other), fmt::format("B's scales of group {}", terms.group),
+          std::move(product), true);
+    }
+  }
+
+  /// Offsets that are off by one term, or by one tile of scales that change along K.
+  void moved_terms() {
+    const GemmProblem& p = grouped_.whole->problem;
+    const auto tile = [](const InverseScales& scales, const CodeMatrix& m) {
+      return ScaleLookup(scales, m).varies_along_k() ? scales.k_block : std::int64_t{1};
+    };
+    const std::int64_t step = std::lcm(tile(p.a_scales, p.a), tile(p.b_scales, p.b));
+    const GroupPart& own = grouped_.terms[at_];
+    const std::string by = step == 1 ? "one term" : fmt::format("{} terms", step);
+    const auto moved = [&](std::string_view name, std::string_view what, std::int64_t begin,
+                           std::int64_t end) {
+      if (std::optional<Product> product = of_terms(own.begin + begin, own.end + end))
+        add(std::string(name), fmt::format("{} by {}", what, by), std::move(*product), false);
+    };
+    moved("k_begins_late", "the group's terms begin too late", step, 0);
+    moved("k_begins_early", "the group's terms begin too early", -step, 0);
+    moved("k_ends_late", "the group's terms end too late", 0, step);
+    moved("k_ends_early", "the group's terms end too early", 0, -step);
+    moved("k_offset_high", "the group's terms begin and end too late", step, step);
+    moved("k_offset_low", "the group's terms begin and end too early", -step, -step);
+  }
+
+  const GroupedProduct& grouped_;
+  const GroupProduct& own_;
+  std::size_t at_;
+  std::vector<WrongProduct> mistakes_;
+};
+
+}  // namespace
+
+std::vector<WrongProduct> group_mistakes(const GroupedProduct& grouped, std::size_t part) {
+  return Maker(grouped, part).make();
+}
+
+}  // namespace fp8lab

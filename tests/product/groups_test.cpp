@@ -1,0 +1,104 @@
+#include "fp8lab/product/groups.hpp"
+
+#include <bit>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/product/grouped_product.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr std::int64_t kRows = 20;
+constexpr std::int64_t kColumns = 8;
+constexpr std::int64_t kTerms = 256;
+
+std::vector<std::uint8_t> codes(std::int64_t count, std::string_view name) {
+  const RandomStream stream(1, name);
+  std::vector<std::uint8_t> result;
+  for (std::int64_t i = 0; i < count; ++i)  // finite ones
+    result.push_back(
+        static_cast<std::uint8_t>(stream.bits32(static_cast<std::uint64_t>(i)) % 0x7f));
+  return result;
+}
+
+std::vector<float> scales(std::int64_t count) {
+  const RandomStream stream(1, "scales");
+  std::vector<float> result;
+  for (std::int64_t i = 0; i < count; ++i)
+    result.push_back(static_cast<float>(1.0 + stream.uniform(static_cast<std::uint64_t>(i))));
+  return result;
+}
+
+std::vector<GroupPart> parts(GroupKind kind, std::vector<std::int64_t> values, std::int64_t length,
+                             std::int64_t count) {
+  return parts_of({kind, std::move(values), 0}, length, count);
+}
+
+}  // namespace
+
+TEST_CASE("groups: rows and terms of each", "[product]") {
+  using Parts = std::vector<GroupPart>;
+  CHECK(parts(GroupKind::batched, {}, 7, 2) == Parts{{0, 0, 7}, {1, 0, 7}});
+  CHECK(parts(GroupKind::row_ends, {3, 3, 9}, 10, 3) == Parts{{0, 0, 3}, {1, 3, 3}, {2, 3, 9}});
+  CHECK(parts(GroupKind::row_indices, {1, 1, -1, 0, 1}, 5, 2) ==
+        Parts{{1, 0, 2}, {0, 3, 4}, {1, 4, 5}});
+  // The same group on both sides of a gap is two parts.
+  CHECK(parts(GroupKind::row_indices, {0, -1, 0}, 3, 1) == Parts{{0, 0, 1}, {0, 2, 3}});
+  CHECK(parts(GroupKind::row_counts, {2, 0}, 4, 2) == Parts{{0, 0, 2}, {1, 0, 0}});
+  CHECK_THROWS_AS(parts(GroupKind::row_ends, {3, 2}, 9, 2), Error);
+  CHECK_THROWS_AS(parts(GroupKind::k_ends, {3, 10}, 9, 2), Error);
+  CHECK_THROWS_AS(parts(GroupKind::row_indices, {0, 2}, 2, 2), Error);
+  CHECK_THROWS_AS(parts(GroupKind::row_counts, {5}, 4, 1), Error);
+  CHECK_THROWS_AS(parts_of({GroupKind::row_ends, {4, 8}, 8}, 8, 2), Error);
+  CHECK(parts_of({GroupKind::row_ends, {8, 8, 9}, 8}, 9, 3).size() == 3);
+}
+
+TEST_CASE("groups: each is the product of its own operands", "[product]") {
+  const std::vector<std::uint8_t> a = codes(kRows * kTerms, "a");
+  const std::vector<std::uint8_t> b = codes(3 * kColumns * kTerms, "b");
+  const std::vector<float> scale_a = scales(kRows * 2);
+  const std::vector<float> scale_b = scales(3 * 2);
+  const auto view = [](ElementType type, std::vector<std::int64_t> shape, const auto& values) {
+    return view_of(type, std::move(shape), std::span(values));
+  };
+  GemmOperands all;
+  all.a = view(ElementType::e4m3fn, {kRows, kTerms}, a);
+  all.b = view(ElementType::e4m3fn, {3, kColumns, kTerms}, b);
+  all.scale_a = view(ElementType::f32, {kRows, 2}, scale_a);
+  all.scale_b = view(ElementType::f32, {3, 1, 2}, scale_b);
+  const GemmSpec spec{.promotion_interval = 128};
+  const GroupedProduct grouped =
+      make_grouped_product(all, spec, {GroupKind::row_ends, {7, 7, 18}, 0});
+  CHECK(grouped.shape == std::vector<std::int64_t>{kRows, kColumns});
+  REQUIRE(grouped.rest.size() == 1);
+  CHECK(grouped.rest[0].first_row == 18);
+  CHECK(grouped.rest[0].group == 2);
+  const std::vector<float> d = compute(grouped);
+  const auto check_group = [&](std::int64_t group, std::int64_t begin, std::int64_t end) {
+    GemmOperands one;
+    const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+    const std::span<const std::uint8_t> rows(a.data() + begin * kTerms, at((end - begin) * kTerms));
+    const std::span<const std::uint8_t> weights(b.data() + group * kColumns * kTerms,
+                                                at(kColumns * kTerms));
+    const std::span<const float> of_rows(scale_a.data() + begin * 2, at((end - begin) * 2));
+    const std::span<const float> of_weights(scale_b.data() + group * 2, 2);
+    one.a = view_of(ElementType::e4m3fn, {end - begin, kTerms}, rows);
+    one.b = view_of(ElementType::e4m3fn, {kColumns, kTerms}, weights);
+    one.scale_a = view_of(ElementType::f32, {end - begin, 2}, of_rows);
+    one.scale_b = view_of(ElementType::f32, {1, 2}, of_weights);
+    const std::vector<float> right = compute(make_product(one, spec));
+    for (std::size_t i = 0; i < right.size(); ++i) {
+      const float got = d[at(begin * kColumns) + i];
+      INFO("group " << group << ", output " << i << ": expected " << right[i] << ", got " << got);
+      CHECK(std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(right[i]));
+    }
+  };
+  check_group(0, 0, 7);
+  check_group(2, 7, 18);
+  for (std::size_t i = 18 * kColumns; i < d.size(); ++i)
+    CHECK(std::bit_cast<std::uint32_t>(d[i]) == 0);
+}
