@@ -46,8 +46,10 @@ float parse_value(const std::string& text, bool& rounded) {
   const float value = std::strtof(text.c_str(), &end);
   require(!text.empty() && *end == '\0', "VALUE",
           "a number, inf, nan, or binary32 bits as 0x and 8 hex digits", "'" + text + "'");
+  errno = 0;
   const double wide = std::strtod(text.c_str(), nullptr);
-  rounded = !std::isnan(wide) && wide != static_cast<double>(value);
+  const bool out_of_range = errno == ERANGE;  // 1e999 is infinite, 1e-999 zero, in double too
+  rounded = out_of_range || (!std::isnan(wide) && wide != static_cast<double>(value));
   return value;
 }
 

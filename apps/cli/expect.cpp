@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "expect_command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "json_number.hpp"
 #include "operands.hpp"
@@ -29,9 +29,10 @@ struct Options {
 };
 
 void read_shape(const std::string& text, ExpectOptions& expect) {
-  char rest = 0;
-  if (std::sscanf(text.c_str(), "%ldx%ldx%ld%c", &expect.m, &expect.n, &expect.k, &rest) != 3)
-    throw Error("--shape", "MxNxK", fmt::format("'{}'", text));
+  const std::vector<std::int64_t> sides = parse_integers("--shape", text, 'x', 3, "MxNxK");
+  expect.m = sides[0];
+  expect.n = sides[1];
+  expect.k = sides[2];
 }
 
 ExpectOptions options_of(const Options& options) {

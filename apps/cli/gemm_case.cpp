@@ -14,6 +14,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -107,13 +108,10 @@ std::vector<Shape> parse_shapes(const std::string& text) {
   std::vector<Shape> shapes;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, '+');) {
-    Shape s;
-    char rest = 0;
-    if (std::sscanf(part.c_str(), "%ldx%ldx%ld%c", &s.m, &s.n, &s.k, &rest) != 3 || s.m < 1 ||
-        s.n < 1 || s.k < 1)
-      throw Error("--shape", "MxNxK with positive numbers, or several joined by +",
-                  "'" + text + "'");
-    shapes.push_back(s);
+    constexpr std::string_view kForm = "MxNxK with positive numbers, or several joined by +";
+    const std::vector<std::int64_t> sides = parse_integers("--shape", part, 'x', 3, kForm);
+    require(std::ranges::min(sides) > 0, "--shape", kForm, "'" + part + "'");
+    shapes.push_back({sides[0], sides[1], sides[2]});
   }
   require(!shapes.empty(), "--shape", "MxNxK", "nothing");
   return shapes;

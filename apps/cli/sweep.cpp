@@ -13,6 +13,7 @@
 
 #include "command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/io/files.hpp"
@@ -52,13 +53,10 @@ struct Options {
 };
 
 Shard parse_shard(const std::string& text) {
-  Shard shard;
-  int used = 0;
-  const int read = std::sscanf(text.c_str(), "%ld/%ld%n", &shard.index, &shard.count, &used);
-  const bool whole = read == 2 && used == static_cast<int>(text.size());
-  require(whole && shard.count > 0 && shard.index >= 0 && shard.index < shard.count, "shard",
-          "INDEX/COUNT with INDEX from 0 to COUNT - 1", fmt::format("'{}'", text));
-  return shard;
+  constexpr std::string_view kForm = "INDEX/COUNT with INDEX from 0 to COUNT - 1";
+  const std::vector<std::int64_t> parts = parse_integers("shard", text, '/', 2, kForm);
+  require(parts[0] >= 0 && parts[0] < parts[1], "shard", kForm, fmt::format("'{}'", text));
+  return {.index = parts[0], .count = parts[1]};
 }
 
 /// The axis with definitions in the place of the names that files gave them.

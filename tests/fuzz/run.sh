@@ -11,7 +11,7 @@ mkdir -p "$found"
 fuzz_one() {
   local name=$1 log=$2/$1.log
   mkdir -p "$2/$name"
-  if "$4/tests/fuzz/fuzz_$name" -max_total_time="$5" -timeout=30 -seed="${FP8LAB_SEED:-0}" -rss_limit_mb=2048 -max_len=4096 \
+  if "$4/tests/fuzz/fuzz_$name" -max_total_time="$5" -timeout=30 -seed="${FP8LAB_SEED:-0}" -rss_limit_mb=2048 -max_len=4096 -dict="$6" \
     -print_final_stats=1 -artifact_prefix="$2/$name-" "$2/$name" "$3/$name" >"$log" 2>&1; then
     echo "$name: $(sed -n 's/stat::number_of_executed_units: *//p' "$log") inputs, no finding"
   else
@@ -24,4 +24,4 @@ fuzz_one() {
 export -f fuzz_one
 
 for target in "$corpus"/*; do basename "$target"; done |
-  xargs -P 2 -I{} bash -c 'fuzz_one "$@"' _ {} "$found" "$corpus" "$build" "$seconds"
+  xargs -P 2 -I{} bash -c 'fuzz_one "$@"' _ {} "$found" "$corpus" "$build" "$seconds" "$corpus/../words.dict"

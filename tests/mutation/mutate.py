@@ -28,7 +28,7 @@ def seer_of(fault):
 
 
 def run(arguments, **options):
-    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, **options)
+    return subprocess.run([str(a) for a in arguments], capture_output=True, text=True, errors="backslashreplace", **options)
 
 
 def copy_sources(source, tree):

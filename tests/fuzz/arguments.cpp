@@ -1,0 +1,78 @@
+// The small grammars of options: the first byte says which, the rest is the text.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "fp8lab/core/integer_list.hpp"
+#include "fp8lab/experiment/parameter_range.hpp"
+#include "fp8lab/experiment/parameters.hpp"
+#include "fp8lab/product/calls.hpp"
+#include "fp8lab/product/scale_shapes.hpp"
+#include "fp8lab/report/input.hpp"
+#include "fp8lab/sweep/grid.hpp"
+#include "target.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+Parameters defaults() {
+  return Parameters::from_toml(
+      "count = 4\nscale = 0.5\non = true\nname = 'a'\n"
+      "counts = [1, 2]\nscales = [0.5, 1.5]\nnames = ['a', 'b']\n",
+      false);
+}
+
+void parse_shape(std::string_view text) {
+  const std::vector<std::int64_t> sides = parse_integers("--shape", text, 'x', 3, "MxNxK");
+  const std::string again = fmt::format("{}", fmt::join(sides, "x"));
+  expect(parse_integers("--shape", again, 'x', 3, "MxNxK") == sides);
+}
+
+void parse_tiles(std::string_view text) {
+  const ScaleTiles tiles = parse_scale_tiles("--tiles-a", text);
+  expect(tiles.rows >= 0 && tiles.columns >= 0);
+}
+
+void parse_one_axis(std::string_view text) {
+  const Parameters like = defaults();
+  const GridAxis axis = parse_axis(text, like);
+  expect(!axis.values.empty());
+  Grid grid{.experiment = "fuzz", .base = like, .axes = {axis}};
+  (void)grid.at(grid.size() - 1);
+}
+
+void parse_range(std::string_view text) {
+  const ParameterRange range = ParameterRange::parse(text);
+  expect(!range.holds(std::numeric_limits<double>::quiet_NaN()));
+  expect(range.fewest <= range.most);
+}
+
+void set_parameter(std::string_view text) {
+  Parameters parameters = defaults();
+  parameters.set(std::string(text));
+  const Parameters once = parameters;
+  for (const auto& [key, value] : once.values()) {
+    parameters.set(key + "=" + once.to_toml(key));
+    expect(parameters.to_toml(key) == once.to_toml(key));
+  }
+}
+
+void parse_rows(std::string_view text) {
+  for (const auto& row : parse_csv(text))
+    for (const std::string& cell : row) (void)number_in(cell);
+}
+
+void find_call(std::string_view text) { (void)find_library_call(std::string(text)); }
+
+}  // namespace
+
+void parse(std::span<const std::uint8_t> input) {
+  constexpr void (*kGrammars[])(std::string_view) = {
+      parse_shape, parse_tiles, parse_one_axis, parse_range, set_parameter, parse_rows, find_call};
+  if (input.empty()) return;
+  const std::size_t which = input.front() % std::size(kGrammars);
+  kGrammars[which](text_of(input.subspan(1)));
+}
