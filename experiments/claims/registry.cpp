@@ -13,7 +13,7 @@ std::vector<Claim> join_groups() {
   std::vector<Claim> claims;
   for (const auto group :
        {failure_mode_claims, accumulator_claims, listing_claims, auto_scaling_claims,
-        optimizer_claims, scaling_claims, naive_run_claims, training_claims}) {
+        optimizer_claims, scaling_claims, naive_run_claims, training_claims, published_claims}) {
     const std::vector<Claim> more = group();
     claims.insert(claims.end(), more.begin(), more.end());
   }

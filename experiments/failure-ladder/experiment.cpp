@@ -26,10 +26,10 @@ struct Study {
     return all;
   }
   [[nodiscard]] Judgement failing(std::size_t rung) const {
-    return judge_seeds(tails(2 + 2 * rung), tails(0), tails(1));
+    return judge_seeds(tails(2 + 2 * rung), tails(0), tails(1), settings.follow_nats);
   }
   [[nodiscard]] Judgement mended(std::size_t rung) const {
-    return judge_seeds(tails(3 + 2 * rung), tails(0), tails(1));
+    return judge_seeds(tails(3 + 2 * rung), tails(0), tails(1), settings.follow_nats);
   }
   /// A failure that shows and goes.
   [[nodiscard]] bool shown(std::size_t rung) const {
@@ -49,18 +49,20 @@ Table rung_table(const Study& study) {
                {"value", "1", "from mild to severe"},
                {"mitigation", "", "the one thing that is changed"},
                {"gap", "nats", "tail loss above BF16's, mean over seeds; nan: a run broke off"},
-               {"half_width", "nats", "of the 99 % interval of that mean"},
+               {"gap_min", "nats", "smallest"},
+               {"gap_max", "nats", "largest"},
                {"standing", "", "follows, leaves, or cannot tell"},
                {"mended_gap", "nats", "the same with the mitigation"},
-               {"mended_half_width", "nats", "of the 99 % interval of that mean"},
+               {"mended_gap_min", "nats", "smallest"},
+               {"mended_gap_max", "nats", "largest"},
                {"mended_standing", "", "follows, leaves, or cannot tell"},
-               {"band", "nats", "three standard deviations of FP32's gaps over seeds"}});
+               {"band", "nats", "a gap above this is not noise: FP32's spread"}});
   for (std::size_t i = 0; i < study.rungs.size(); ++i) {
     const Rung& rung = study.rungs[i];
     const Judgement bad = study.failing(i);
     const Judgement good = study.mended(i);
-    table.add_row({rung.mode, rung.what, rung.value, rung.mitigation, bad.mean, bad.half_width,
-                   std::string(to_string(bad.standing)), good.mean, good.half_width,
+    table.add_row({rung.mode, rung.what, rung.value, rung.mitigation, bad.mean, bad.min, bad.max,
+                   std::string(to_string(bad.standing)), good.mean, good.min, good.max,
                    std::string(to_string(good.standing)), bad.band});
   }
   return table;
@@ -105,10 +107,7 @@ std::vector<std::string> findings_of(const Study& study) {
                       : fmt::format("it leaves the BF16 curve and returns from {} on.", first),
         all));
   }
-  findings.push_back(
-      fmt::format("±: 99 % interval of the mean gap; leaves or follows: all of it above or below "
-                  "three standard deviations of FP32's gap, which is noise, over seeds ({}).",
-                  setup(study)));
+  findings.push_back(fmt::format("{} ({}).", kBandMeaning, setup(study)));
   return findings;
 }
 

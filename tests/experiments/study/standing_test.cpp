@@ -53,28 +53,32 @@ std::vector<std::string> tiny(std::vector<std::string> changes) {
 
 }  // namespace
 
-TEST_CASE("a standing follows from the spread of the reference and the interval of the gap",
-          "[experiments]") {
+TEST_CASE("a standing follows from the spread of a control and from every seed", "[experiments]") {
   const std::vector<double> reference{3.0, 4.0, 2.0};
   const std::vector<double> control{3.0, 4.1, 1.9};  // gaps 0, 0.1, -0.1: deviation 0.1
   const auto judged = [&](const std::vector<double>& gaps) {
     std::vector<double> tails;
     for (std::size_t i = 0; i < gaps.size(); ++i) tails.push_back(reference[i] + gaps[i]);
-    return judge_seeds(tails, {reference.data(), gaps.size()}, {control.data(), gaps.size()});
+    return judge_seeds(tails, {reference.data(), gaps.size()}, {control.data(), gaps.size()}, 0.02);
   };
+  // 99 % of a further gap lie within 9.925 * 0.1 * sqrt(4 / 3).
   const Judgement same = judged({0.0, 0.0, 0.0});
-  CHECK(std::abs(same.band - 0.3) < 1e-12);
-  CHECK(same.half_width < 1e-12);
+  CHECK(std::abs(same.band - 1.1460) < 1e-3);
   CHECK(same.standing == Standing::follows);
-  CHECK(judged({0.25, 0.25, 0.25}).standing == Standing::follows);
-  CHECK(judged({0.35, 0.35, 0.35}).standing == Standing::leaves);
-  // A mean of 0.3 whose interval is 9.925 * 0.2 / sqrt(3) wide on each side says nothing.
-  const Judgement wide = judged({0.1, 0.5, 0.3});
-  CHECK(std::abs(wide.half_width - 1.1460) < 1e-3);
-  CHECK(wide.standing == Standing::cannot_tell);
-  CHECK(judged({0.0, std::nan(""), 0.0}).standing == Standing::leaves);
-  CHECK(std::isnan(judged({0.0, std::nan(""), 0.0}).mean));
+  CHECK(judged({1.1, -5.0, 0.0}).standing == Standing::follows);
+  CHECK(judged({1.2, 1.3, 1.5}).standing == Standing::leaves);
+  CHECK(std::abs(judged({1.2, 1.3, 1.7}).mean - 1.4) < 1e-12);
+  CHECK(judged({1.2, 1.3, 1.1}).standing == Standing::cannot_tell);
+  const Judgement broken = judged({1.2, std::nan(""), 1.5});
+  CHECK(broken.standing == Standing::leaves);
+  CHECK(std::isnan(broken.mean));
+  CHECK(std::abs(broken.min - 1.2) < 1e-12);
+  CHECK(judged({0.0, std::nan(""), 0.0}).standing == Standing::cannot_tell);
   CHECK(judged({5.0}).standing == Standing::cannot_tell);
+  // A control that is the reference has no noise: what counts is then the least gap.
+  const std::vector<double> tails{3.1, 4.1, 2.1};
+  CHECK(judge_seeds(tails, reference, reference, 0.02).standing == Standing::leaves);
+  CHECK(judge_seeds(tails, reference, reference, 0.2).standing == Standing::follows);
 }
 
 TEST_CASE("verdicts of claims about training are those of the kept table of values",
