@@ -1,13 +1,24 @@
-"""Pages of the site that are READMEs of the repository: experiments, rooms of the library, Python, CUDA.
+"""Pages of the site that are no files of docs/: READMEs of the repository, matrix units, the reference of C++ and Python.
 
-A README belongs beside the code that it describes, so it is not copied into docs/.
+A README belongs beside the code that it describes, so it is not copied into docs/. Units are what the tool lists
+(FP8LAB_TOOL, or build/fp8lab; without it there are no such pages), plots those of quick runs in FP8LAB_RESULTS or
+build/docs-results.
 """
 
+import logging
+import os
+import sys
 from pathlib import Path
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs/generated"))
+import api  # noqa: E402
+import units  # noqa: E402
+
+TOOL = Path(os.environ.get("FP8LAB_TOOL", ROOT / "build/fp8lab"))
+RESULTS = Path(os.environ.get("FP8LAB_RESULTS", ROOT / "build/docs-results"))
 OTHERS = {
     "python": "apps/python",
     "explorer": "apps/explorer",
@@ -44,19 +55,58 @@ def experiments_index(found):
     return "\n".join(lines) + "\n"
 
 
+def plots_of(experiment):
+    """Drawn plots of a quick run, by name."""
+    return sorted((RESULTS / experiment).glob("*.svg"))
+
+
+def readme_text(path, readme):
+    """A README; of an experiment with its plots, if there are any."""
+    text = readme.read_text()
+    plots = plots_of(readme.parent.name) if path.startswith("experiments/") else []
+    if not plots:
+        return text
+    shown = [f"![{plot.stem.replace('_', ' ')}]({readme.parent.name}/{plot.name})" for plot in plots]
+    command = f"Of `fp8lab run {readme.parent.name} --quick`; `fp8lab report` makes them interactive."
+    return "\n\n".join([text.rstrip(), "## Plots", command, *shown]) + "\n"
+
+
+_made = {}
+
+
+def made_pages():
+    """Path in the site -> text of units and references, made once."""
+    if not _made:
+        _made.update(api.pages(ROOT))
+        if TOOL.exists():
+            _made.update(units.pages(units.listed(str(TOOL))["models"]))
+        else:
+            logging.getLogger("mkdocs").info("%s was not found: the site has no pages of units", TOOL)
+    return _made
+
+
 def on_config(config):
-    """The READMEs' part of the navigation."""
+    """The part of the navigation that is not in site.yml."""
     found = pages()
     for title, folder in (("Experiments", "experiments/"), ("Library and tools", "library/")):
         index = folder + "index.md"
         config.nav.append({title: [index] + [path for path in found if path.startswith(folder) and path != index]})
+    made = made_pages()
+    for title, folder in (("Matrix units", "units/"), ("Python reference", "api/python/"), ("C++ reference", "api/cpp/")):
+        if paths := [path for path in made if path.startswith(folder)]:
+            config.nav.append({title: paths})
     return config
 
 
 def on_files(files, config):
-    """Adds the READMEs to the files of the site."""
+    """Adds READMEs, units, references and plots to the files of the site."""
     found = pages()
     for path, readme in found.items():
-        files.append(File.generated(config, path, content=readme.read_text()))
+        files.append(File.generated(config, path, content=readme_text(path, readme)))
+        if path.startswith("experiments/"):
+            for plot in plots_of(readme.parent.name):
+                files.append(File.generated(config, f"experiments/{readme.parent.name}/{plot.name}", content=plot.read_bytes()))
+    for path, text in made_pages().items():
+        files.append(File.generated(config, path, content=text))
     files.append(File.generated(config, "experiments/index.md", content=experiments_index(found)))
     return files

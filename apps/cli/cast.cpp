@@ -53,6 +53,22 @@ float parse_value(const std::string& text, bool& rounded) {
   return value;
 }
 
+double error_of(const Outcome& o) {
+  const auto input = static_cast<double>(o.input);
+  return o.decoded == input ? 0.0 : o.decoded - input;
+}
+
+/// |value - input| / |input| with the error's sign; NaN where there is none: for NaN, and for an
+/// infinity that became finite.
+double relative_error_of(const Outcome& o) {
+  const double error = error_of(o);
+  const double relative = error == 0.0 ? 0.0 : error / std::abs(static_cast<double>(o.input));
+  return std::isnan(relative) ? std::nan("") : relative;
+}
+
+/// What people read where there is no such number.
+std::string or_dash(double x) { return std::isnan(x) ? "-" : fmt::format("{:.3g}", x); }
+
 std::string what_happened(const Outcome& o) {
   std::vector<std::string> words;
   const bool input_finite = std::isfinite(o.input);
@@ -74,15 +90,14 @@ std::string what_happened(const Outcome& o) {
 }
 
 nlohmann::json to_json(const Format& f, const Outcome& o) {
-  const double error = o.decoded - static_cast<double>(o.input);
   return {{"text", o.text},
           {"input", json_number(o.input)},
           {"input_bits", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(o.input))},
           {"code", o.result.code},
           {"code_hex", fmt::format("{:0{}x}", o.result.code, (f.code_bits() + 3) / 4)},
           {"value", json_number(o.decoded)},
-          {"error", json_number(error)},
-          {"relative_error", json_number(error / static_cast<double>(o.input))},
+          {"error", json_number(error_of(o))},
+          {"relative_error", json_number(relative_error_of(o))},
           {"inexact", o.result.inexact},
           {"tie", o.result.tie},
           {"overflowed", o.result.overflowed},
@@ -97,10 +112,9 @@ void print_for_people(const Format& f, const CastProfile& profile, const CastPol
   fmt::print("{:>16}  {:>6}  {:>14}  {:>11}  {:>11}  what happened\n", "value", "code", "decoded",
              "error", "relative");
   for (const Outcome& o : outcomes) {
-    const double error = o.decoded - static_cast<double>(o.input);
-    fmt::print("{:>16.9g}  {:>6}  {:>14.9g}  {:>11.3g}  {:>11.3g}  {}\n", o.input,
-               fmt::format("0x{:0{}x}", o.result.code, (f.code_bits() + 3) / 4), o.decoded, error,
-               error / static_cast<double>(o.input), what_happened(o));
+    fmt::print("{:>16.9g}  {:>6}  {:>14.9g}  {:>11}  {:>11}  {}\n", o.input,
+               fmt::format("0x{:0{}x}", o.result.code, (f.code_bits() + 3) / 4), o.decoded,
+               or_dash(error_of(o)), or_dash(relative_error_of(o)), what_happened(o));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/sweep/grid_file.hpp"
 #include "models.hpp"
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
@@ -41,6 +43,7 @@ struct Options {
   ModelFiles models;
   std::string out = kDefaultOut;
   std::string backend = kDefaultBackend;
+  std::optional<std::uint64_t> given_seed;
   std::uint64_t seed = 1;
   int threads = 0;  ///< all
   bool quick = false;
@@ -48,6 +51,24 @@ struct Options {
   bool json = false;
   bool mpi = false;
 };
+
+/// A run file in the place of a name: what it says, under what the command line says on top.
+void read_run_file(Options& options) {
+  const auto is_file = [](const std::string& name) { return name.ends_with(".toml"); };
+  if (std::none_of(options.names.begin(), options.names.end(), is_file)) return;
+  const std::string path = options.names.front();
+  require(options.names.size() == 1, "NAME", "one run file alone, or names",
+          fmt::format("{} of them", options.names.size()));
+  const GridFile file = parse_grid_file(read_file(path));
+  require(file.experiment.has_value(), path, "experiment = \"NAME\"", "none");
+  require(file.axes.empty() && !file.repeats, path, "no [axes] and no repeat (they are for sweep)",
+          file.axes.empty() ? "repeat" : "[axes]");
+  options.names = {*file.experiment};
+  options.quick |= file.quick.value_or(false);
+  options.seed = file.seed.value_or(options.seed);
+  options.assignments.insert(options.assignments.begin(), file.assignments.begin(),
+                             file.assignments.end());
+}
 
 /// The process's part in a run that may have several.
 struct Part {
@@ -206,6 +227,8 @@ int run_jobs(const Options& options, const Part& part) {
 }
 
 int run(Options options) {
+  read_run_file(options);
+  options.seed = options.given_seed.value_or(options.seed);
   options.threads = team_size(options.threads);
   if (!options.mpi) return run_jobs(options, {});
 #ifdef FP8LAB_WITH_MPI
@@ -226,10 +249,11 @@ void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("run", "Run experiments and write their tables, plots and result.json");
-  command->add_option("NAME", options->names, "experiments, or all")->required();
+  command->add_option("NAME", options->names, "experiments, all, or a run file (.toml)")
+      ->required();
   command->add_flag("--quick", options->quick, "the small form, for a first look");
-  command->add_option("--seed", options->seed, "seed of all random numbers")
-      ->capture_default_str()
+  command->add_option("--seed", options->given_seed, "seed of all random numbers")
+      ->default_str("1")
       ->check([](const std::string& text) {
         const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
         return digits ? "" : "expected an integer from 0 to 2^64 - 1, got '" + text + "'";

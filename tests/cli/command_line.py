@@ -43,6 +43,12 @@ def test_cast():
     nosat = codes("--profile", "nvidia_nosat")
     check("465 is NaN non-saturating", nosat == [448.0, "nan"], nosat)
     expect(["cast", "-1", "-0.0", "-inf"], 0, ["0xb8", "0x80", "0xfe"])
+    expect(["cast", "inf"], 0, ["         -  saturated"])
+    relative = lambda *more: [c["relative_error"] for c in json.loads(run("cast", *more, "--json").stdout)["casts"]]
+    check("errors relative to 0, a number, infinities, NaN", relative("0", "-3", "1000", "inf", "nan") == [0.0, 0.0, -0.552, "nan", "nan"],
+          relative("0", "-3", "1000", "inf", "nan"))
+    check("infinity as E5M2's", relative("inf", "--format", "e5m2", "--profile", "nvidia_nosat") == [0.0],
+          relative("inf", "--format", "e5m2", "--profile", "nvidia_nosat"))
     expect(["cast", "0x3f800000"], 0, ["0x38", "exact"])
     expect(["cast", "twelve"], 2, stderr=["VALUE", "'twelve'"])
     expect(["cast", "1", "--format", "e9m9"], 2, stderr=["format", "e4m3fn", "'e9m9'"])
@@ -132,6 +138,18 @@ def test_experiments(folder):
     models = {model["name"]: model for model in listed["models"]}
     check("a model has its numbers", models["sm90.wgmma.e4m3"]["terms"] == 32, models["sm90.wgmma.e4m3"])
     expect(["list", "nonsense"], 2)
+    file = folder / "mine.toml"
+    file.write_text('experiment = "outlier"\nquick = true\nseed = 5\n[set]\nelements = 1e3\ntiles = [16, 64]\nrepeats = 1\npublished_repeats = 1\n')
+    for more, seed in (([], 5), (["--seed", "9"], 9)):
+        expect(["run", file, "--no-plots", "--out", folder / "file", *more], 0)
+        result = json.loads((folder / "file/outlier/result.json").read_text())
+        seen = [result[key] for key in ("seed", "quick")] + [result["parameters"][key] for key in ("elements", "tiles")]
+        check("a run file is the options that it states", seen == [seed, True, 1000, [16, 64]], seen)
+    expect(["run", file, "outlier"], 2, stderr=["one run file alone"])
+    file.write_text('experiment = "outlier"\n[axes]\ntiles = [16]\n')
+    expect(["run", file], 2, stderr=["mine.toml", "no [axes]"])
+    file.write_text("quick = true\n")
+    expect(["run", file], 2, stderr=["mine.toml", 'experiment = "NAME"'])
     expect(["run", "nonsense"], 2, stderr=["experiment", "'nonsense'"])
     expect(["run", "all", "--seed", "-1"], 2, stderr=["--seed", "-1"])
     expect(["run", "all", "--threads", "0"], 2, stderr=["--threads"])

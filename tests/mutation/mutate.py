@@ -75,7 +75,7 @@ def plant(fault, tree):
     path = tree / fault["file"]
     text = path.read_text()
     if text.count(fault["find"]) != 1:
-        return f"its text stands {text.count(fault['find'])} times in {fault['file']}"
+        return f"its text is there {text.count(fault['find'])} times in {fault['file']}"
     path.write_text(text.replace(fault["find"], fault["replace"]))
     try:
         built = build(tree, [SEERS[seer_of(fault)]])

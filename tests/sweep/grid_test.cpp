@@ -29,6 +29,8 @@ TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
   CHECK(cells(axis("tiles=all")) == Texts{"16", "32", "64"});
   CHECK(cells(axis("rule=floor,ceil")) == Texts{"floor", "ceil"});
   CHECK(axis("tiles=8").values.front().toml == "[8]");
+  CHECK(cells(axis("tiles=[16, 64],[32],8")) == Texts{R"("[16, 64]")", "[32]", "[8]"});
+  CHECK(axis("tiles=[16, 64],[32],8").values.front().toml == "[16, 64]");
 }
 
 TEST_CASE("parts of models are axes", "[sweep]") {
@@ -56,9 +58,9 @@ TEST_CASE("parts of models are axes", "[sweep]") {
 }
 
 TEST_CASE("bad axes are refused by name", "[sweep]") {
-  for (const char* spec :
-       {"k", "k=", "m=1", "k=1.5", "k=4:1", "k=1:8:*1", "k=0:8:*2", "k=1:8:+0", "k=1:x", "k=1,1",
-        "k=all", "gain=1:inf", "k=1:8:-1", "k=1:100000000", "k=,1"}) {
+  for (const char* spec : {"k", "k=", "m=1", "k=1.5", "k=4:1", "k=1:8:*1", "k=0:8:*2", "k=1:8:+0",
+                           "k=1:x", "k=1,1", "k=all", "gain=1:inf", "k=1:8:-1", "k=1:100000000",
+                           "k=,1", "tiles=[1,2", "tiles=[1],1", "k=[1]"}) {
     CAPTURE(spec);
     CHECK_THROWS_AS(axis(spec), Error);
   }

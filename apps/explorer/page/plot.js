@@ -107,7 +107,7 @@ const Plot = (() => {
     return element(svg, 'path', {class: all, d: paths[shape]});
   }
 
-  /// What stands for an entry of a legend, drawn at x, y in an SVG as it is in the picture.
+  /// The sample of an entry of a legend, drawn at x, y in an SVG as it is in the picture.
   function sample(svg, kind, classes, x, y) {
     if (kind === 'line') line(svg, [[x, y + 7], [x + 22, y + 7]], classes);
     else if (kind === 'area') element(svg, 'rect', {class: classes, x: x + 4, y: y + 1, width: 14, height: 12, rx: 2});

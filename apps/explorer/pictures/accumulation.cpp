@@ -91,7 +91,7 @@ void validate(const AccumulationQuestion& q, const AccumulatorModel& model) {
 /// One dot product from term to term; notes it in `shots`, and in `record` unless that is null.
 void run(const AccumulationQuestion& q, const AccumulatorModel& model, std::span<const Unpacked> a,
          std::span<const Unpacked> b, double unit, std::vector<Snapshot>& shots, Record* record) {
-  // Snapshots stand on multiples of 32, which the terms of every model divide.
+  // Snapshots are at multiples of 32, which the terms of every model divide.
   const std::size_t chunk = static_cast<std::size_t>(model.terms);
   const std::size_t every = std::max<std::size_t>(32, a.size() / kRecords / chunk * chunk);
   RunningSum plain(model, 0);

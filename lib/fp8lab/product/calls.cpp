@@ -50,7 +50,7 @@ constexpr std::string_view kCutlassBlock =
     "it to an FMA is assumed";
 constexpr std::string_view kTritonHopper =
     "Triton, backend/compiler.py: max_num_imprecise_acc_default = 2**30 on capability 90: wgmma "
-    "adds up all of K; smaller values promote every so many terms";
+    "adds up all of K; a smaller value is the number of terms between two promotions";
 constexpr std::string_view kTritonAda =
     "Triton, backend/compiler.py: max_num_imprecise_acc_default = 0, and mma.sync has no partial "
     "sums: one chain of all K";

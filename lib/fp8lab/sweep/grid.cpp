@@ -59,6 +59,9 @@ bool is_real(const ParameterValue& value) {
 /// Whether `key` is a part of the models that a parameter names.
 bool is_part(std::string_view key) { return !parameter_part(key).part.empty(); }
 
+/// Whether an item of an axis is a list of its own values.
+bool is_list(std::string_view item) { return item.starts_with('['); }
+
 AxisValue axis_value(const Parameters& defaults, std::string_view key, std::string_view text) {
   Parameters changed = defaults;
   changed.set(fmt::format("{}={}", key, text));
@@ -68,9 +71,27 @@ AxisValue axis_value(const Parameters& defaults, std::string_view key, std::stri
     const bool whole = error == std::errc{} && end == text.data() + text.size();
     return {std::string(text), whole ? Cell(value) : Cell(std::string(text))};
   }
+  std::string toml = changed.to_toml(key);
+  if (is_list(text)) return {toml, toml};
   std::optional<Cell> cell = single(changed.values().find(key)->second);
-  if (!cell) throw Error(fmt::format("axis {}", key), "one value", fmt::format("'{}'", text));
-  return {changed.to_toml(key), *std::move(cell)};
+  if (!cell)
+    throw Error(fmt::format("axis {}", key), "one value, or a list in brackets",
+                fmt::format("'{}'", text));
+  return {std::move(toml), *std::move(cell)};
+}
+
+/// The items between commas; those inside brackets belong to a list.
+std::vector<std::string> split_items(std::string_view text) {
+  std::vector<std::string> items;
+  bool inside = false;
+  for (std::string& part : split_model_list(text)) {
+    if (inside)
+      items.back() += "," + part;
+    else
+      items.push_back(std::move(part));
+    inside = items.back().starts_with('[') && !items.back().ends_with(']');
+  }
+  return items;
 }
 
 std::vector<std::string> elements_of_default(const Parameters& defaults, std::string_view key) {
@@ -169,6 +190,7 @@ std::vector<std::string> expand(std::string_view item, std::string_view key,
     return {std::string(item)};
   }
   const ParameterValue& like = default_of(defaults, key);
+  if (is_list(item)) return {std::string(item)};
   if (item == "all") return elements_of_default(defaults, key);
   if (item.find(':') != std::string_view::npos) {
     if (is_integer(like)) return range<std::int64_t>(axis, item);
@@ -185,7 +207,9 @@ GridAxis parse_axis(std::string_view spec, const Parameters& defaults) {
     throw Error("axis", "KEY=VALUE,VALUE...", fmt::format("'{}'", spec));
   GridAxis axis{std::string(spec.substr(0, equals)), {}};
   std::set<std::string> seen;
-  for (const std::string& item : split_model_list(spec.substr(equals + 1))) {
+  bool lists = false;
+  for (const std::string& item : split_items(spec.substr(equals + 1))) {
+    lists |= is_list(item);
     for (const std::string& text : expand(item, axis.key, defaults)) {
       AxisValue value = axis_value(defaults, axis.key, text);
       require(seen.insert(value.toml).second, fmt::format("axis {}", axis.key), "each value once",
@@ -193,6 +217,9 @@ GridAxis parse_axis(std::string_view spec, const Parameters& defaults) {
       axis.values.push_back(std::move(value));
     }
   }
+  // Beside a list every value is shown as one: a column has cells of one type.
+  if (lists)
+    for (AxisValue& value : axis.values) value.cell = value.toml;
   return axis;
 }
 

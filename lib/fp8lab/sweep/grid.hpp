@@ -12,7 +12,8 @@
 
 namespace fp8lab {
 
-/// One value of an axis. A parameter that is a list gets a list of this one value.
+/// One value of an axis. A parameter that is a list gets a list of this one value, or the whole
+/// list that was given in brackets; tables then show lists as TOML spells them.
 struct AxisValue {
   std::string toml;  ///< as `Parameters::to_toml` spells it
   Cell cell;         ///< what result tables show

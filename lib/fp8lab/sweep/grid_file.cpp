@@ -46,7 +46,8 @@ std::string items_of(std::string_view where, const toml::node& value) {
   std::string items;
   for (const toml::node& item : *array) {
     if (!items.empty()) items += ',';
-    items += text_of(where, item);
+    const toml::array* list = item.as_array();  // a list as one value of an axis
+    items += list == nullptr ? text_of(where, item) : '[' + items_of(where, item) + ']';
   }
   return items;
 }

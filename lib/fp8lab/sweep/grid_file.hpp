@@ -20,7 +20,7 @@ namespace fp8lab {
 /// elements = 4096
 /// [axes]
 /// format = ["e4m3fn", "e5m2"]
-/// tiles = "16:256:*2"
+/// tiles = "16:256:*2"  # or lists as values: [[16, 64], [32]]
 /// ```
 struct GridFile {
   std::optional<std::string> experiment;

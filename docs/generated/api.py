@@ -1,0 +1,120 @@
+"""The reference of the C++ library and the Python package, from the comments and docstrings of their sources."""
+
+import ast
+import inspect
+import re
+
+
+def header_comment(lines):
+    """The comment after `#pragma once`, as paragraphs."""
+    found = []
+    for line in lines:
+        if line.startswith("//"):
+            found.append(line.removeprefix("//").strip())
+        elif found or not line.startswith(("#pragma", "")):
+            break
+    return "\n".join(found)
+
+
+def declarations(text):
+    """(comment, declaration) of everything at the left margin that has a `///` comment."""
+    lines = text.splitlines()
+    at = 0
+    while at < len(lines):
+        if not lines[at].startswith("///"):
+            at += 1
+            continue
+        comment = []
+        while at < len(lines) and lines[at].startswith("///"):
+            comment.append(lines[at].removeprefix("///").strip())
+            at += 1
+        declared = []
+        depth = 0
+        while at < len(lines) and lines[at].strip():
+            declared.append(lines[at])
+            depth += lines[at].count("{") - lines[at].count("}")
+            at += 1
+            if depth <= 0 and declared[-1].rstrip().endswith((";", "}")):
+                break
+        if declared:
+            yield " ".join(comment), "\n".join(declared)
+
+
+def room_page(room):
+    """The public headers of one room."""
+    lines = [f"# {room.name}", "", f"What the room is for is told [there](../../library/{room.name}.md)." if (room / "README.md").exists() else "", ""]
+    for header in sorted(room.glob("*.hpp")):
+        text = header.read_text()
+        lines += [f"## fp8lab/{room.name}/{header.name}", "", header_comment(text.splitlines()), ""]
+        for comment, declared in declarations(text):
+            lines += [comment, "", "```cpp", declared, "```", ""]
+    return "\n".join(lines)
+
+
+def signature(node):
+    if isinstance(node, ast.ClassDef):
+        bases = ", ".join(ast.unparse(base) for base in node.bases)
+        return f"class {node.name}" + (f"({bases})" if bases else "")
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    return f"{node.name}({ast.unparse(node.args)}){returns}"
+
+
+def described(node, level):
+    """Signature and docstring of a function or class, and of a class's public members."""
+    if not (text := ast.get_docstring(node)):
+        return
+    yield f"{'#' * level} {node.name}"
+    yield f"```python\n{signature(node)}\n```"
+    yield re.sub(r"^(>>> .*(?:\n.+)*)", r"```\n\1\n```", inspect.cleandoc(text), flags=re.MULTILINE)
+    if isinstance(node, ast.ClassDef):
+        for member in node.body:
+            if isinstance(member, (ast.FunctionDef, ast.ClassDef)) and not member.name.startswith("_"):
+                yield from described(member, level + 1)
+
+
+def exported(init):
+    """Public names of a package, module by module: {module: names}."""
+    found = {}
+    for node in ast.parse(init.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.level <= 1:
+            found.setdefault(node.module.rpartition(".")[2], []).extend(alias.name for alias in node.names)
+    return found
+
+
+def python_page(package, name):
+    """Everything that `import name` gives, by module."""
+    text = (package / "__init__.py").read_text()
+    lines = [f"# {name}", "", "```", inspect.cleandoc(ast.get_docstring(ast.parse(text)) or ""), "```", ""]
+    for module, names in exported(package / "__init__.py").items():
+        path = package / f"{module}.py"
+        if not path.exists():
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in names:
+                lines += ["\n\n".join(described(node, 2)), ""]
+    return "\n".join(lines)
+
+
+def module_page(path, name):
+    """A module that is imported by its own name."""
+    tree = ast.parse(path.read_text())
+    lines = [f"# {name}", "", "```", ast.get_docstring(tree) or "", "```", ""]
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            lines += ["\n\n".join(described(node, 2)), ""]
+    return "\n".join(lines)
+
+
+def pages(root):
+    """Path in the site -> text."""
+    package = root / "apps/python/src/fp8lab"
+    found = {
+        "api/python/fp8lab.md": python_page(package, "fp8lab"),
+        "api/python/testing.md": module_page(package / "testing.py", "fp8lab.testing"),
+        "api/python/results.md": module_page(package / "results.py", "fp8lab.results"),
+        "api/python/torch.md": python_page(package / "torch", "fp8lab.torch"),
+    }
+    for room in sorted((root / "lib/fp8lab").iterdir()):
+        if room.is_dir() and any(room.glob("*.hpp")):
+            found[f"api/cpp/{room.name}.md"] = room_page(room)
+    return found
