@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "command.hpp"
+#include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/report.hpp"
+#include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/operand.hpp"
@@ -32,6 +34,12 @@ struct Options {
   std::string output;
   std::string output_dtype = "f32";
   AttentionOptions attention;
+  std::string tile_order;
+  std::string p_format;
+  std::string call;
+  std::string check;
+  std::string check_dtype;
+  double tolerance = 0.0;
   ModelFiles models;
   bool json = false;
 };
@@ -106,6 +114,10 @@ void print_json(const Options& options, const AttentionInputs& in, const Attenti
                             {"rescale_threshold", options.attention.rescale_threshold},
                             {"causal", options.attention.causal},
                             {"two_level", options.attention.two_level},
+                            {"tile_order", to_string(options.attention.tile_order)},
+                            {"p_format", format(options.attention.p_format).name},
+                            {"window_left", options.attention.window_left},
+                            {"window_right", options.attention.window_right},
                             {"against_codes", to_json(report.against_codes)},
                             {"against_inputs", to_json(report.against_inputs)},
                             {"total", to_json(report.total)},
@@ -123,8 +135,11 @@ void print_text(const Options& options, const AttentionInputs& in, const Attenti
   fmt::print("O [{}, {}, {}] over n = {}, d = {}{}; QK {}, PV {}{}\n", in.q.heads, in.q.rows,
              in.v.columns, in.k.rows, in.q.columns, o.causal ? ", causal" : "", o.qk_model,
              o.pv_model, o.two_level ? " in two levels" : "");
-  fmt::print("KV tile {}, P offset {:g}, stale maximum up to {:g}\n", o.kv_tile, o.p_offset,
-             o.rescale_threshold);
+  fmt::print("KV tile {}, {}, P in {} times 2^{:g}, stale maximum up to {:g}\n", o.kv_tile,
+             to_string(o.tile_order), format(o.p_format).name, o.p_offset, o.rescale_threshold);
+  if (o.window_left != kNoWindow || o.window_right != kNoWindow)
+    fmt::print("window: {} columns to the left, {} to the right (-1: all)\n", o.window_left,
+               o.window_right);
   const auto error = [](const char* against, const Comparison& c) {
     fmt::print("against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n", against,
                c.relative_l2, c.max_absolute, c.mean_signed_relative);
@@ -145,7 +160,61 @@ void save(const Options& options, const AttentionInputs& in, const AttentionResu
               {element_type_of(cast.format), {in.q.heads, in.q.rows, in.v.columns}, codes, false});
 }
 
+/// Options that the call decides and nobody gave.
+void use_call(const CLI::App& command, Options& options) {
+  if (options.call.empty()) return;
+  const AttentionOptions& known = find_attention_call(options.call).options;
+  AttentionOptions& o = options.attention;
+  const auto given = [&](const char* option) { return command.count(option) > 0; };
+  if (!given("--qk-model")) o.qk_model = known.qk_model;
+  if (!given("--pv-model")) o.pv_model = known.pv_model;
+  if (!given("--q-tile")) o.q_tile = known.q_tile;
+  if (!given("--kv-tile")) o.kv_tile = known.kv_tile;
+  if (!given("--p-offset")) o.p_offset = known.p_offset;
+  if (!given("--rescale-threshold")) o.rescale_threshold = known.rescale_threshold;
+  if (!given("--two-level")) o.two_level = known.two_level;
+  if (!given("--tile-order")) options.tile_order = to_string(known.tile_order);
+  if (!given("--p-format")) options.p_format = format(known.p_format).name;
+}
+
+/// Compares an output of a kernel. Returns an exit code.
+int check(const Options& options, const AttentionInputs& in) {
+  std::optional<ElementType> type;
+  if (!options.check_dtype.empty()) type = find_element_type(options.check_dtype);
+  const Operand got = load_operand(options.check, type);
+  const TensorView& d = got.tensor();
+  const std::optional<FormatId> id = format_of(d.type);
+  require(id.has_value(), options.check, "floats or FP8 codes; uint8 codes need --check-dtype",
+          to_string(d.type));
+  std::vector<std::int64_t> shape{in.q.heads, in.q.rows, in.v.columns};
+  const bool flat = in.q.heads == 1 && d.shape.size() == 2;
+  if (flat) shape.erase(shape.begin());
+  require(d.shape == shape, options.check, shape_text(shape), shape_text(d.shape));
+  const AttentionVerdict verdict =
+      verify_attention(in, options.attention, to_float(d), *id, options.tolerance);
+  if (options.json) {
+    nlohmann::json causes = nlohmann::json::array();
+    for (const AttentionCause& c : verdict.causes)
+      causes.push_back({{"name", c.name},
+                        {"text", c.text},
+                        {"mismatches", c.mismatches},
+                        {"distance", json_number(c.distance)}});
+    const nlohmann::json text{{"verdict", verdict.pass ? "pass" : "mismatch"},
+                              {"outputs", verdict.outputs},
+                              {"mismatches", verdict.mismatches},
+                              {"distance", json_number(verdict.distance)},
+                              {"causes", causes}};
+    fmt::print("{}\n", text.dump(2));
+  } else {
+    fmt::print("{}", verdict.text());
+  }
+  return verdict.pass ? kPass : kMismatch;
+}
+
 int run(Options options) {
+  if (!options.tile_order.empty())
+    options.attention.tile_order = find_tile_order(options.tile_order);
+  if (!options.p_format.empty()) options.attention.p_format = find_format(options.p_format).id;
   const ModelBook book = load_models(options.models);
   options.attention.qk_model = book.resolve(options.attention.qk_model);
   options.attention.pv_model = book.resolve(options.attention.pv_model);
@@ -153,8 +222,9 @@ int run(Options options) {
   const Loaded q = load(options.files.q, options.scales.q, options);
   const Loaded k = load(options.files.k, options.scales.k, options);
   const Loaded v = load(options.files.v, options.scales.v, options);
-  const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);
   const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
+  if (!options.check.empty()) return check(options, in);
+  const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);
   if (!options.output.empty()) save(options, in, report.result);
   if (options.json)
     print_json(options, in, report);
@@ -195,12 +265,34 @@ void add_attn(CLI::App& app, Action& action) {
       ->capture_default_str();
   command->add_flag("--causal", o.causal, "row i sees columns j <= i + n - m");
   command->add_flag("--two-level", o.two_level, "add each tile's P V to O in FP32");
+  command->add_option("--tile-order", options->tile_order,
+                      "last_to_first (FlashAttention-3, the default) or first_to_last (Triton)");
+  command->add_option("--p-format", options->p_format, "of P: e4m3fn (the default) or e5m2");
+  command
+      ->add_option("--window-left", o.window_left,
+                   "columns that row i sees to the left of i + n - m; -1: all")
+      ->capture_default_str();
+  command->add_option("--window-right", o.window_right, "and to the right; -1: all")
+      ->capture_default_str();
+  command->add_option("--call", options->call,
+                      "a kernel by name, which decides what is not given: flashattention3.fp8, "
+                      "triton.tutorial.fp8");
+  command->add_option("--check", options->check,
+                      "a kernel's O: is it right, and if not, why? Exit 1: it is not");
+  command->add_option("--check-dtype", options->check_dtype, "what uint8 codes of it are");
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "relative L2 distance that --check passes; 0: every bit")
+      ->capture_default_str();
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for O");
   command->add_option("--out-dtype", options->output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
       ->capture_default_str();
   command->add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
   command->add_flag("--json", options->json, "machine-readable output");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback([options, command, &action] {
+    use_call(*command, *options);
+    action = [options] { return run(*options); };
+  });
 }
 
 }  // namespace fp8lab::cli

@@ -2,7 +2,9 @@
 
 #include "bindings.hpp"
 #include "fp8lab/attention/backward.hpp"
+#include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/report.hpp"
+#include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::python {
@@ -49,10 +51,23 @@ Tensor tensor_of_codes(const Heads<std::uint8_t>& codes, std::string_view format
 AttentionOptions make_options(const std::string& qk_model, const std::string& pv_model,
                               std::int64_t q_tile, std::int64_t kv_tile, float softmax_scale,
                               float p_offset, float rescale_threshold, bool causal, bool two_level,
-                              int threads) {
+                              int threads, std::string_view tile_order, std::string_view p_format,
+                              std::int64_t window_left, std::int64_t window_right) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
-  return {qk_model, pv_model,          q_tile, kv_tile,   softmax_scale,
-          p_offset, rescale_threshold, causal, two_level, threads};
+  return {qk_model,
+          pv_model,
+          q_tile,
+          kv_tile,
+          softmax_scale,
+          p_offset,
+          rescale_threshold,
+          causal,
+          two_level,
+          threads,
+          find_tile_order(tile_order),
+          find_format(p_format).id,
+          window_left,
+          window_right};
 }
 
 nb::dict to_dict(const AttentionTile& t) {
@@ -121,6 +136,58 @@ nb::tuple gradients(const Tensor& q, const Tensor& k, const Tensor& v, const Hea
                         heads_array(std::move(g.dv), v, v.tensor.operand.columns));
 }
 
+nb::dict check(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+               const Heads<float>& got, std::string_view output, double tolerance) {
+  AttentionVerdict verdict;
+  {
+    const nb::gil_scoped_release release;
+    verdict = verify_attention(inputs_of(q, k, v), options, {got.data(), got.size()},
+                               find_format(output).id, tolerance);
+  }
+  nb::list causes;
+  for (const AttentionCause& cause : verdict.causes) {
+    nb::dict c;
+    c["name"] = cause.name;
+    c["text"] = cause.text;
+    c["mismatches"] = cause.mismatches;
+    c["distance"] = cause.distance;
+    causes.append(c);
+  }
+  nb::dict d;
+  d["verdict"] = verdict.pass ? "pass" : "mismatch";
+  d["outputs"] = verdict.outputs;
+  d["bit_mismatches"] = verdict.mismatches;
+  d["distance"] = verdict.distance;
+  d["causes"] = causes;
+  d["text"] = verdict.text();
+  return d;
+}
+
+nb::list calls() {
+  nb::list list;
+  for (const AttentionCall& call : attention_calls()) {
+    const AttentionOptions& o = call.options;
+    nb::dict options;
+    options["qk_model"] = o.qk_model;
+    options["pv_model"] = o.pv_model;
+    options["q_tile"] = o.q_tile;
+    options["kv_tile"] = o.kv_tile;
+    options["p_offset"] = o.p_offset;
+    options["rescale_threshold"] = o.rescale_threshold;
+    options["two_level"] = o.two_level;
+    options["tile_order"] = to_string(o.tile_order);
+    options["p_format"] = format(o.p_format).name;
+    nb::dict d;
+    d["name"] = call.name;
+    d["operands"] = format(call.operands).name;
+    d["options"] = options;
+    d["standing"] = to_string(call.standing);
+    d["source"] = call.source;
+    list.append(d);
+  }
+  return list;
+}
+
 }  // namespace
 
 void bind_attention(nb::module_& m) {
@@ -131,7 +198,11 @@ void bind_attention(nb::module_& m) {
   nb::class_<AttentionOptions>(m, "AttentionOptions")
       .def(nb::new_(&make_options), nb::kw_only(), "qk_model"_a, "pv_model"_a, "q_tile"_a,
            "kv_tile"_a, "softmax_scale"_a, "p_offset"_a, "rescale_threshold"_a, "causal"_a,
-           "two_level"_a, "threads"_a);
+           "two_level"_a, "threads"_a, "tile_order"_a = "last_to_first", "p_format"_a = "e4m3fn",
+           "window_left"_a = kNoWindow, "window_right"_a = kNoWindow);
+  m.def("attention_calls", calls);
+  m.def("verify_attention", check, "q"_a, "k"_a, "v"_a, "options"_a, "got"_a.noconvert(),
+        "output"_a, "tolerance"_a);
   m.def("attention", run, "q"_a, "k"_a, "v"_a, "options"_a);
   m.def("attention_output", output, "q"_a, "k"_a, "v"_a, "options"_a);
   m.def("attention_backward", gradients, "q"_a, "k"_a, "v"_a, "o"_a.noconvert(),

@@ -1,6 +1,7 @@
 #include "bindings.hpp"
 #include "fp8lab/core/error.hpp"
 #include "messages.hpp"
+#include "reveal.hpp"
 
 NB_MODULE(_core, m) {
   using namespace fp8lab::python;  // NOLINT(google-build-using-namespace)
@@ -25,6 +26,7 @@ NB_MODULE(_core, m) {
   bind_verify(m);
   bind_identify(m);
   bind_grouped(m);
+  bind_reveal(m);
   bind_attention(m);
   bind_linear(m);
   bind_results(m);

@@ -14,8 +14,17 @@ namespace fp8lab {
 namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// The first float that rounds above 448: halfway to 480, ties to the even 448.
-constexpr float kSaturatesAbove = 464.0F;
+
+/// Above which p saturates, and up to which it becomes 0.
+struct PLimits {
+  float saturates_above;
+  float underflows_to;
+};
+PLimits limits_of(FormatId p_format) {
+  // E4M3: halfway to 480, ties to the even 448. E5M2: ties at 61440 go up, to the even 65536.
+  if (p_format == FormatId::e4m3fn) return {464.0F, 0x1p-10F};
+  return {std::nextafter(61440.0F, 0.0F), 0x1p-17F};
+}
 
 float exp2_rounded(float x) { return static_cast<float>(std::exp2(static_cast<double>(x))); }
 
@@ -35,25 +44,24 @@ class Block {
         rows_(q_.rows),
         scale_log2_(scale_log2(inputs, options, head)),
         v_scale_(scale_of(inputs.v, kv_head_)),
+        limits_(limits_of(options.p_format)),
         o_(o),
         maximum_(static_cast<std::size_t>(rows_), kMinusInfinity),
         sum_(static_cast<std::size_t>(rows_), 0.0F) {}
 
   void run(std::span<AttentionTile> tiles) {
-    for (std::size_t t = tiles.size(); t-- > 0;) {
-      const bool visible = tiles[t].begin < visible_end(begin_ + rows_ - 1);
-      if (visible) add_tile(tiles[t]);
+    // Both ends of what rows see grow with the row.
+    const std::int64_t begin = seen_columns(shape_, options_, begin_).begin;
+    const std::int64_t end = seen_columns(shape_, options_, begin_ + rows_ - 1).end;
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      const bool reversed = options_.tile_order == TileOrder::last_to_first;
+      AttentionTile& tile = tiles[reversed ? tiles.size() - 1 - i : i];
+      if (tile.begin < end && tile.end > begin) add_tile(tile);
     }
     finish();
   }
 
  private:
-  /// Columns below this are seen by a row.
-  [[nodiscard]] std::int64_t visible_end(std::int64_t row) const {
-    return options_.causal ? std::clamp<std::int64_t>(row + 1 + shape_.n - shape_.m, 0, shape_.n)
-                           : shape_.n;
-  }
-
   void add_tile(AttentionTile& tile) {
     const std::int64_t width = tile.end - tile.begin;
     GemmProblem qk;
@@ -65,25 +73,29 @@ class Block {
     for (std::int64_t row = 0; row < rows_; ++row) {
       const std::span<float> s = std::span(p_).subspan(static_cast<std::size_t>(row * width),
                                                        static_cast<std::size_t>(width));
-      const std::int64_t seen =
-          std::clamp<std::int64_t>(visible_end(begin_ + row) - tile.begin, 0, width);
-      softmax(s, static_cast<std::size_t>(seen), static_cast<std::size_t>(row), tile);
+      const SeenColumns seen = seen_columns(shape_, options_, begin_ + row);
+      softmax(s,
+              {std::clamp<std::int64_t>(seen.begin - tile.begin, 0, width),
+               std::clamp<std::int64_t>(seen.end - tile.begin, 0, width)},
+              static_cast<std::size_t>(row), tile);
     }
     codes_.resize(p_.size());
-    encode(p_, codes_, {.format = FormatId::e4m3fn, .policy = kNvidiaSatfinite});
+    encode(p_, codes_, {.format = options_.p_format, .policy = kNvidiaSatfinite});
     add_pv(tile, width);
   }
 
   /// Turns a row of S into p, and follows the maximum.
-  void softmax(std::span<float> s, std::size_t seen, std::size_t row, AttentionTile& tile) {
-    std::fill(s.begin() + static_cast<std::ptrdiff_t>(seen), s.end(), kMinusInfinity);
+  void softmax(std::span<float> s, SeenColumns seen, std::size_t row, AttentionTile& tile) {
+    std::fill(s.begin(), s.begin() + static_cast<std::ptrdiff_t>(seen.begin), kMinusInfinity);
+    std::fill(s.begin() + static_cast<std::ptrdiff_t>(seen.end), s.end(), kMinusInfinity);
     follow_maximum(s, row, tile);
     const float maximum = maximum_[row] == kMinusInfinity ? 0.0F : maximum_[row];
     const float shift = std::fma(-maximum, scale_log2_, options_.p_offset);
     for (std::size_t j = 0; j < s.size(); ++j) {
       s[j] = exp2_rounded(std::fma(s[j], scale_log2_, shift));
       sum_[row] = sum_[row] + s[j];
-      if (j < seen) count(s[j], tile);
+      const auto column = static_cast<std::int64_t>(j);
+      if (column >= seen.begin && column < seen.end) count(s[j], tile);
     }
   }
 
@@ -104,17 +116,17 @@ class Block {
     for (float& value : row_of_o(row)) value *= alpha;
   }
 
-  static void count(float p, AttentionTile& tile) {
+  void count(float p, AttentionTile& tile) const {
     ++tile.elements;
-    if (p > kSaturatesAbove) ++tile.saturated;
-    if (p > 0.0F && p <= 0x1p-10F) ++tile.underflowed;
+    if (p > limits_.saturates_above) ++tile.saturated;
+    if (p > 0.0F && p <= limits_.underflows_to) ++tile.underflowed;
     tile.p_max = std::max(tile.p_max, p);
   }
 
   void add_pv(const AttentionTile& tile, std::int64_t width) {
     GemmProblem pv;
     pv.model = find_instruction_model(options_.pv_model).accumulator;
-    pv.a = {FormatId::e4m3fn, codes_.data(), rows_, width, width, 1};
+    pv.a = {options_.p_format, codes_.data(), rows_, width, width, 1};
     pv.b = matrix_of(v_, kv_head_, tile.begin, tile.end, Major::columns);
     pv.c = o_.data();
     // One promotion interval over the tile: its sum starts from zero, O is added in FP32.
@@ -148,6 +160,7 @@ class Block {
   std::int64_t rows_;
   float scale_log2_;
   float v_scale_;
+  PLimits limits_;
   std::span<float> o_;          // the block's rows, [rows_, d_v]
   std::vector<float> maximum_;  // of each row, in units of S
   std::vector<float> sum_;      // of each row's p

@@ -2,8 +2,9 @@
 // FP8 attention forward as FlashAttention's kernels compute it: Q K^T and P V on FP8
 // tensor cores under an accumulator model, an online softmax between them in FP32.
 //
-// For each head and each block of `q_tile` rows, over tiles of `kv_tile` columns
-// from the last to the first (tiles that `causal` hides from the whole block left out):
+// For each head and each block of `q_tile` rows, over tiles of `kv_tile` columns in `tile_order`,
+// from the last to the first unless another is asked for (tiles that the mask hides from the whole
+// block left out):
 //
 //   1. S = Q K^T, the accumulator model's binary32 result; hidden elements are -Inf.
 //   2. m' = max(m, max of the row of S). With t = (m - m') * scale_log2, the maximum
@@ -11,7 +12,7 @@
 //      Else alpha = exp2(t), row_sum *= alpha, O *= alpha.
 //   3. p = exp2(fma(S, scale_log2, fma(-m, scale_log2, p_offset))).
 //   4. row_sum = row_sum + p, one p after the other from the first column on, before the cast.
-//   5. P = p cast to E4M3 (nearest even, saturating).
+//   5. P = p cast to `p_format`, E4M3 unless E5M2 is asked for (nearest even, saturating).
 //   6. O = O + P V: O is the tensor core's accumulator, or (`two_level`) P V starts from
 //      zero and is added to O in FP32.
 //
@@ -22,13 +23,15 @@
 // How well this is known: steps 1 to 6, the offset of 8 for FP8, the direction and the
 // epilogue are read from FlashAttention-3 (hopper/softmax.h, mainloop) and FlashAttention-4
 // (flash_attn/cute/softmax.py: max_offset, rescale_threshold); two-level accumulation from
-// vLLM's fork (pull request 104). *Assumed*: the order of the row sum (kernels add
-// per-thread parts), and exp2 (ex2.approx, or a polynomial, is within 2 units in the last
-// place), so kernels' bits may differ; what saturates and how far results are off does not.
+// vLLM's fork (pull request 104); tiles from the first to the last and P in E5M2 from Triton's
+// fused attention tutorial (calls.hpp). *Assumed*: the order of the row sum (kernels add per-thread
+// parts), and exp2 (ex2.approx, or a polynomial, is within 2 units in the last place), so kernels'
+// bits may differ; what saturates and how far results are off does not.
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fp8lab/formats/format.hpp"
@@ -54,9 +57,21 @@ struct AttentionInputs {
   AttentionOperand v;
 };
 
+/// In which order a block of rows goes through the tiles of K and V.
+enum class TileOrder : std::uint8_t {
+  last_to_first,  ///< FlashAttention-3 and 4
+  first_to_last,  ///< Triton's tutorial, and FlashAttention-2's algorithm as published
+};
+std::string_view to_string(TileOrder order);
+/// Throws `Error`.
+TileOrder find_tile_order(std::string_view name);
+
+/// No limit of a window.
+inline constexpr std::int64_t kNoWindow = -1;
+
 struct AttentionOptions {
   std::string qk_model = "sm90.wgmma.e4m3";  ///< reads Q's and K's formats
-  std::string pv_model = "sm90.wgmma.e4m3";  ///< reads E4M3 and V's format
+  std::string pv_model = "sm90.wgmma.e4m3";  ///< reads `p_format` and V's format
   std::int64_t q_tile = 128;
   std::int64_t kv_tile = 128;  ///< a multiple of pv_model's terms
   float softmax_scale = 0.0F;  ///< 0: 1 / sqrt(d)
@@ -65,6 +80,12 @@ struct AttentionOptions {
   bool causal = false;             ///< row i sees columns j <= i + n - m
   bool two_level = false;          ///< each tile's P V is added to O in FP32
   int threads = 0;                 ///< 0: all; the result does not depend on it
+  TileOrder tile_order = TileOrder::last_to_first;
+  FormatId p_format = FormatId::e4m3fn;  ///< of P: e4m3fn or e5m2
+  /// Row i sees columns from i + n - m - window_left to i + n - m + window_right (FlashAttention's
+  /// window_size); kNoWindow: all on that side. `causal` is a window_right of 0.
+  std::int64_t window_left = kNoWindow;
+  std::int64_t window_right = kNoWindow;
 };
 
 /// What happened to P in one tile of columns, over all heads and rows.

@@ -84,12 +84,12 @@ AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<c
   for (std::int64_t kv = 0; kv < kv_heads; ++kv) {
     const FloatEnvironment environment;
     for (std::int64_t i = kv * s.group * s.m; i < (kv + 1) * s.group * s.m; ++i) {
-      const std::int64_t last = i % s.m + 1 + s.n - s.m;
-      const std::int64_t seen = options.causal ? std::clamp<std::int64_t>(last, 0, s.n) : s.n;
-      row_gradients(s, scale, seen,
+      const SeenColumns seen = seen_columns(s, options, i % s.m);
+      const std::int64_t first = kv * s.n + seen.begin;
+      row_gradients(s, scale, seen.end - seen.begin,
                     {q.data() + i * s.d, o.data() + i * s.d_v, d_o.data() + i * s.d_v,
-                     k.data() + kv * s.n * s.d, v.data() + kv * s.n * s.d_v, dq.data() + i * s.d,
-                     dk.data() + kv * s.n * s.d, dv.data() + kv * s.n * s.d_v});
+                     k.data() + first * s.d, v.data() + first * s.d_v, dq.data() + i * s.d,
+                     dk.data() + first * s.d, dv.data() + first * s.d_v});
     }
   }
   const FloatEnvironment environment;

@@ -12,7 +12,7 @@
 namespace fp8lab {
 namespace {
 
-/// One row of attention over the columns [0, seen), in FP64.
+/// One row of attention over `seen` columns, the first of which k and v point to, in FP64.
 void reference_row(const AttentionShape& shape, const float* q, const float* k, const float* v,
                    double scale, std::int64_t seen, double* o) {
   std::vector<double> s(static_cast<std::size_t>(seen));
@@ -55,11 +55,11 @@ std::vector<double> attention_reference(const AttentionInputs& inputs, std::span
   parallel_for(shape.heads * shape.m, threads_of(options), [&](std::int64_t i) {
     const std::int64_t kv_head = i / shape.m / shape.group;
     const std::int64_t row = i % shape.m;
-    const std::int64_t seen =
-        options.causal ? std::clamp<std::int64_t>(row + 1 + shape.n - shape.m, 0, shape.n)
-                       : shape.n;
-    reference_row(shape, q.data() + i * shape.d, k.data() + kv_head * shape.n * shape.d,
-                  v.data() + kv_head * shape.n * shape.d_v, scale, seen, o.data() + i * shape.d_v);
+    const SeenColumns seen = seen_columns(shape, options, row);
+    const std::int64_t first = kv_head * shape.n + seen.begin;
+    reference_row(shape, q.data() + i * shape.d, k.data() + first * shape.d,
+                  v.data() + first * shape.d_v, scale, seen.end - seen.begin,
+                  o.data() + i * shape.d_v);
   });
   return o;
 }

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/core/names.hpp"
 #include "fp8lab/core/threads.hpp"
 
 namespace fp8lab {
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostTile = std::int64_t{1} << 40;
 constexpr float kMostOffset = 100.0F;
+constexpr std::array<std::string_view, 2> kTileOrders{"last_to_first", "first_to_last"};
 
 void validate_operand(std::string_view name, const AttentionOperand& operand) {
   const std::string shape =
@@ -44,6 +47,23 @@ void validate_model(std::string_view argument, const std::string& name, FormatId
 
 }  // namespace
 
+std::string_view to_string(TileOrder order) { return kTileOrders[static_cast<std::size_t>(order)]; }
+
+TileOrder find_tile_order(std::string_view name) {
+  return find_enumerator<TileOrder>(kTileOrders, "tile_order", name);
+}
+
+SeenColumns seen_columns(const AttentionShape& shape, const AttentionOptions& options,
+                         std::int64_t row) {
+  const std::int64_t own = row + shape.n - shape.m;
+  const std::int64_t right = options.causal ? 0 : options.window_right;
+  SeenColumns seen{0, shape.n};
+  if (right != kNoWindow) seen.end = std::clamp<std::int64_t>(own + 1 + right, 0, shape.n);
+  if (options.window_left != kNoWindow)
+    seen.begin = std::clamp<std::int64_t>(own - options.window_left, 0, seen.end);
+  return seen;
+}
+
 AttentionShape attention_shape(const AttentionInputs& inputs) {
   return {inputs.q.heads,   inputs.q.heads / std::max<std::int64_t>(inputs.k.heads, 1),
           inputs.q.rows,    inputs.k.rows,
@@ -64,7 +84,9 @@ void validate(const AttentionInputs& inputs, const AttentionOptions& options) {
           fmt::format("a number of heads that divides Q's {}", inputs.q.heads),
           fmt::format("{}", inputs.k.heads));
   validate_model("qk_model", options.qk_model, inputs.q.format, inputs.k.format);
-  validate_model("pv_model", options.pv_model, FormatId::e4m3fn, inputs.v.format);
+  require(options.p_format == FormatId::e4m3fn || options.p_format == FormatId::e5m2, "p_format",
+          "e4m3fn or e5m2", format(options.p_format).name);
+  validate_model("pv_model", options.pv_model, options.p_format, inputs.v.format);
   require(options.q_tile > 0 && options.q_tile <= kMostTile, "q_tile",
           fmt::format("1 to {}", kMostTile), fmt::format("{}", options.q_tile));
   const int terms = find_instruction_model(options.pv_model).accumulator.terms;
@@ -82,6 +104,14 @@ void validate(const AttentionInputs& inputs, const AttentionOptions& options) {
           fmt::format("a number from -{0:g} to {0:g}", kMostOffset),
           fmt::format("{}", options.p_offset));
   finite("rescale_threshold", options.rescale_threshold);
+  const auto window = [](std::string_view name, std::int64_t value) {
+    require(value >= kNoWindow && value <= kMostTile, name, "0 or more columns, or -1: all",
+            fmt::format("{}", value));
+  };
+  window("window_left", options.window_left);
+  window("window_right", options.window_right);
+  require(!options.causal || options.window_right == kNoWindow, "window_right",
+          "-1 with causal, which is a window_right of 0", fmt::format("{}", options.window_right));
 }
 
 CodeMatrix matrix_of(const AttentionOperand& operand, std::int64_t head, std::int64_t begin,

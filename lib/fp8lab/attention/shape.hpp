@@ -17,6 +17,14 @@ struct AttentionShape {
   std::int64_t d_v = 0;
 };
 
+/// Columns that a row sees.
+struct SeenColumns {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+SeenColumns seen_columns(const AttentionShape& shape, const AttentionOptions& options,
+                         std::int64_t row);
+
 AttentionShape attention_shape(const AttentionInputs& inputs);
 
 /// Throws `Error` naming the first argument that does not fit.

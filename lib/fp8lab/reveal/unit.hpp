@@ -20,7 +20,7 @@ namespace fp8lab {
 /// Probes that fill the first chain of a kernel alone, two steps at most.
 struct UnitProbes {
   std::vector<Probe> probes;
-  std::int64_t terms = 0;  ///< places from 0 on that any probe uses
+  std::int64_t terms = 0;  ///< places from 0 on that decide the outputs: used ones, then zeros
   /// Probes in whose every used step a large product stands: no lower limit of alignment matters.
   std::size_t high = 0;  ///< the first so many
 };

@@ -36,7 +36,8 @@ class Maker {
       const bool first = halves ? at % 4 < 2 : at < step;
       (first ? first_ : second_).push_back(at);
     }
-    terms_ = std::min(chain, halves ? step : 2 * step);
+    // Two steps of zeros follow, where there is room: they may cut the sum so far once more.
+    terms_ = std::min(chain, halves ? 2 * step : 4 * step);
   }
 
   /// Adds the probe if its slots are there and the formats hold its factors.
@@ -102,6 +103,9 @@ void add_distance(Maker& make, int e, int f) {
     make.add({{x, e}, {y, e - f, -1}, {z, e - f - 2, -1}});
   }
   make.add({{0, e}, {1, e, -1}, {2, e - f, 1, 1.5F}, {3, e - f, 1, 1.5F}});
+  make.add({{0, e}, {1, e}, {2, e - f}});
+  make.add({{0, e}, {1, e}, {2, e - f, 1, 1.5F}});
+  make.add({{0, e}, {1, e}, {2, e}, {3, e - f, 1, 1.75F}});
   // Sums four times as large as their terms, which lose two bits more.
   make.add({{0, e}, {1, e}, {2, e}, {3, e}, {4, e - f}});
   make.add({{0, e}, {1, e}, {2, e}, {3, e}, {4, e - f, 1, 1.5F}});

@@ -11,7 +11,16 @@ NumPy and ml_dtypes arrays, and CPU tensors that export DLPack, are read in plac
 arguments raise `ValueError` with the library's message; numerical edge cases never do.
 """
 
-from fp8lab._attention import Attention, AttentionTile, attention
+from fp8lab._attention import (
+    Attention,
+    AttentionCall,
+    AttentionCause,
+    AttentionTile,
+    AttentionVerdict,
+    attention,
+    attention_calls,
+    verify_attention,
+)
 from fp8lab._auto_scaling import AutoScaler
 from fp8lab._casts import EncodeStatistics, decode, encode, encode_with_statistics
 from fp8lab._checks import Comparison, compare
@@ -55,6 +64,7 @@ from fp8lab._registry import (
     models,
     profiles,
 )
+from fp8lab._reveal import Revealed, reveal
 from fp8lab._vectors import (
     ReplayReport,
     Separation,
@@ -70,7 +80,10 @@ from fp8lab._warnings import NonFiniteWarning
 __all__ = [
     "AccumulatorModel",
     "Attention",
+    "AttentionCall",
+    "AttentionCause",
     "AttentionTile",
+    "AttentionVerdict",
     "AutoScaler",
     "CastProfile",
     "Cause",
@@ -96,6 +109,7 @@ __all__ = [
     "Quantizer",
     "Recipe",
     "ReplayReport",
+    "Revealed",
     "Scales",
     "SeparatingElement",
     "Separation",
@@ -104,6 +118,7 @@ __all__ = [
     "VerifyReport",
     "accumulator_model",
     "attention",
+    "attention_calls",
     "backends",
     "calls",
     "compare",
@@ -124,8 +139,10 @@ __all__ = [
     "profiles",
     "quantize",
     "replay",
+    "reveal",
     "separate",
     "vectors",
     "verify",
     "verify_groups",
+    "verify_attention",
 ]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fp8lab import _core
-from fp8lab._arrays import as_array, as_float32, bad, codes_of
+from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of
 from fp8lab._checks import Comparison
 
 
@@ -57,26 +57,85 @@ def _tensor(
     return _core.AttentionTensor.of_codes(words, name, f"{argument}_scales", flat), ndim
 
 
-def attention(
-    q: ArrayLike,
-    k: ArrayLike,
-    v: ArrayLike,
-    *,
-    q_scales: ArrayLike | None = None,
-    k_scales: ArrayLike | None = None,
-    v_scales: ArrayLike | None = None,
-    codes_format: str | None = None,
-    qk_model: str = "sm90.wgmma.e4m3",
-    pv_model: str = "sm90.wgmma.e4m3",
-    q_tile: int = 128,
-    kv_tile: int = 128,
-    softmax_scale: float | None = None,
-    p_offset: float = 8.0,
-    rescale_threshold: float = 0.0,
-    causal: bool = False,
-    two_level: bool = False,
-    threads: int = 0,
-) -> Attention:
+@dataclass(frozen=True)
+class AttentionCall:
+    """What a known attention kernel does, beside its operands."""
+
+    name: str
+    operands: str  #: format of Q, K and V
+    options: dict[str, Any]  #: keywords of `attention` and `verify_attention`
+    standing: str  #: "measured", "from literature" or "assumed"
+    source: str  #: and what is not known of it
+
+
+def attention_calls() -> dict[str, AttentionCall]:
+    """Attention kernels by name: `attention(q, k, v, **attention_calls()[name].options)`.
+
+    >>> import fp8lab
+    >>> fp8lab.attention_calls()["triton.tutorial.fp8"].options["tile_order"]
+    'first_to_last'
+    """
+    return {c["name"]: AttentionCall(**c) for c in _core.attention_calls()}
+
+
+class AttentionOptions(TypedDict, total=False):
+    """Keywords that `attention` and `verify_attention` share; `attention` tells what they mean."""
+
+    q_scales: ArrayLike | None
+    k_scales: ArrayLike | None
+    v_scales: ArrayLike | None
+    codes_format: str | None
+    qk_model: str
+    pv_model: str
+    q_tile: int
+    kv_tile: int
+    softmax_scale: float | None
+    p_offset: float
+    rescale_threshold: float
+    causal: bool
+    two_level: bool
+    threads: int
+    tile_order: str
+    p_format: str
+    window_left: int
+    window_right: int
+
+
+_NO_WINDOW = -1
+
+
+def _inputs(
+    q: ArrayLike, k: ArrayLike, v: ArrayLike, given: AttentionOptions
+) -> tuple[tuple[Any, Any, Any], Any, int]:
+    """Q, K and V for the library, its options, and the dimensions of Q."""
+    codes_format = given.pop("codes_format", None)
+    left, dimensions = _tensor("q", q, codes_format, given.pop("q_scales", None))
+    keys, _ = _tensor("k", k, codes_format, given.pop("k_scales", None))
+    values, _ = _tensor("v", v, codes_format, given.pop("v_scales", None))
+    settings: dict[str, Any] = {
+        "qk_model": "sm90.wgmma.e4m3",
+        "pv_model": "sm90.wgmma.e4m3",
+        "q_tile": 128,
+        "kv_tile": 128,
+        "softmax_scale": 0.0,
+        "p_offset": 8.0,
+        "rescale_threshold": 0.0,
+        "causal": False,
+        "two_level": False,
+        "threads": 0,
+        "tile_order": "last_to_first",
+        "p_format": "e4m3fn",
+        "window_left": _NO_WINDOW,
+        "window_right": _NO_WINDOW,
+    }
+    unknown = set(given) - set(settings)
+    if unknown:
+        raise TypeError(f"unexpected keyword argument '{sorted(unknown)[0]}'")
+    settings |= {key: value for key, value in given.items() if value is not None}
+    return (left, keys, values), _core.AttentionOptions(**settings), dimensions
+
+
+def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[AttentionOptions]) -> Attention:
     """softmax(softmax_scale Q K^T) V as FlashAttention's FP8 kernels compute it, against FP64.
 
     q [heads, m, d], k [kv_heads, n, d], v [kv_heads, n, d_v], or all of two dimensions; q's
@@ -84,11 +143,14 @@ def attention(
     head by its amax; FP8 codes (uint8 with codes_format) are read in place where they are
     C-contiguous, with q_scales, k_scales and v_scales as inverse scales: one, or one a head.
 
-    qk_model, pv_model: instructions of Q K^T and P V; P is E4M3. p_offset: P is scaled by two
-    to this before its cast. rescale_threshold: log2 by which the running maximum may be stale,
-    0 is never. softmax_scale: None is 1 / sqrt(d). causal: row i sees columns j <= i + n - m.
-    two_level: each tile's P V is added to O in FP32. *Assumed*: the order of the row sum and
-    exp2, so a kernel's bits may differ. ValueError for what does not fit.
+    qk_model, pv_model: instructions of Q K^T and P V ("sm90.wgmma.e4m3"). q_tile, kv_tile: rows and
+    columns of a tile (128). tile_order: "last_to_first", as in FlashAttention-3, or "first_to_last",
+    as in Triton's tutorial; bits depend on it. p_format: "e4m3fn" or "e5m2". p_offset: P is scaled by
+    two to this before its cast (8). rescale_threshold: log2 by which the running maximum may be
+    stale, 0 is never. softmax_scale: None is 1 / sqrt(d). causal: row i sees columns j <= i + n - m.
+    window_left, window_right: row i sees columns from i + n - m - window_left to i + n - m +
+    window_right; -1 is all. two_level: each tile's P V is added to O in FP32. *Assumed*: the order of
+    the row sum and exp2, so a kernel's bits may differ. ValueError for what does not fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -99,22 +161,8 @@ def attention(
     >>> 0.01 < result.against_inputs.relative_l2 < 0.1
     True
     """
-    left, dimensions = _tensor("q", q, codes_format, q_scales)
-    keys, _ = _tensor("k", k, codes_format, k_scales)
-    values, _ = _tensor("v", v, codes_format, v_scales)
-    options = _core.AttentionOptions(
-        qk_model=qk_model,
-        pv_model=pv_model,
-        q_tile=q_tile,
-        kv_tile=kv_tile,
-        softmax_scale=0.0 if softmax_scale is None else softmax_scale,
-        p_offset=p_offset,
-        rescale_threshold=rescale_threshold,
-        causal=causal,
-        two_level=two_level,
-        threads=threads,
-    )
-    fields: dict[str, Any] = _core.attention(left, keys, values, options)
+    tensors, settings, dimensions = _inputs(q, k, v, options)
+    fields: dict[str, Any] = _core.attention(*tensors, settings)
     if dimensions == 2:
         fields["o"] = fields["o"][0]
     fields["tiles"] = tuple(AttentionTile(**tile) for tile in fields["tiles"])
@@ -122,3 +170,72 @@ def attention(
     for name in ("against_codes", "against_inputs"):
         fields[name] = Comparison(**fields[name])
     return Attention(**fields)
+
+
+@dataclass(frozen=True)
+class AttentionCause:
+    """A known mistake that explains an output of attention."""
+
+    name: str
+    text: str
+    mismatches: int  #: outputs whose bits it does not give
+    distance: float  #: relative L2 distance of its output from the one that came
+
+
+@dataclass(frozen=True)
+class AttentionVerdict:
+    """What is known about an output of attention. `str(verdict)` is the report for people."""
+
+    verdict: str  #: "pass" or "mismatch"
+    outputs: int
+    bit_mismatches: int
+    distance: float  #: relative L2 distance from the golden output
+    causes: tuple[AttentionCause, ...]  #: best first; empty where no known mistake explains it
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def verify_attention(
+    got: ArrayLike,
+    inputs: tuple[ArrayLike, ArrayLike, ArrayLike],
+    *,
+    got_format: str | None = None,
+    tolerance: float = 0.0,
+    **options: Unpack[AttentionOptions],
+) -> AttentionVerdict:
+    """Check a kernel's O against `attention(*inputs, **options)`, and name the mistake that made it.
+
+    got [heads, m, d_v] (two dimensions as Q): float32, bfloat16, float16 or FP8, to which the golden
+    O is cast. tolerance: relative L2 distance that passes; 0 asks for every bit. Kernels on chips need
+    one, since their exp2 and order of row sums are not known. Mistakes tried: order and size of
+    tiles, promotion, format and offset of P, scales left out or of another head, the softmax's scale,
+    masks, head mapping. ValueError for what does not fit.
+
+    >>> import fp8lab, numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> q, k, v = (rng.standard_normal((2, 256, 64), np.float32) for _ in range(3))
+    >>> o = fp8lab.attention(q, k, v, tile_order="first_to_last").o
+    >>> fp8lab.verify_attention(o, (q, k, v), tile_order="first_to_last").verdict
+    'pass'
+    >>> [cause.name for cause in fp8lab.verify_attention(o, (q, k, v)).causes]
+    ['tile_order']
+    """
+    tensors, settings, dimensions = _inputs(*inputs, options)
+    array = as_array("got", got)
+    name = "f32" if array.dtype == np.float32 else codes_of("got", array, got_format)[1]
+    if array.ndim != dimensions:
+        raise bad("got", f"{dimensions} dimensions, as q has", list(array.shape))
+    if got_format is not None and name != "f32" and array.dtype.kind == "u":
+        array = array.view(DTYPES[name])
+    values = as_float32("got", array)
+    fields: dict[str, Any] = _core.verify_attention(
+        *tensors,
+        settings,
+        values.reshape(values.shape if dimensions == 3 else (1, *values.shape)),
+        name,
+        tolerance,
+    )
+    fields["causes"] = tuple(AttentionCause(**cause) for cause in fields["causes"])
+    return AttentionVerdict(**fields)

@@ -9,12 +9,13 @@ from numpy.typing import ArrayLike
 
 from fp8lab import _core
 from fp8lab._arrays import text, whole
+from fp8lab._attention import AttentionOptions, verify_attention
 from fp8lab._products import ProductOptions
 from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import verify
 
-__all__ = ["Tolerance", "assert_matches", "tolerance"]
+__all__ = ["Tolerance", "assert_attention_matches", "assert_matches", "tolerance"]
 
 
 def assert_matches(
@@ -57,6 +58,37 @@ def assert_matches(
     )
     if report.verdict == "mismatch" or (require_power and report.verdict != "pass"):
         raise AssertionError(report.text)
+
+
+def assert_attention_matches(
+    got: ArrayLike,
+    inputs: tuple[ArrayLike, ArrayLike, ArrayLike],
+    *,
+    got_format: str | None = None,
+    tolerance: float = 0.0,
+    **options: Unpack[AttentionOptions],
+) -> None:
+    """Fail with the report of `fp8lab.verify_attention` unless a kernel's O is right.
+
+    Arguments as for `verify_attention`; the failure names the known mistake that explains it.
+
+    >>> import fp8lab, numpy as np
+    >>> from fp8lab.testing import assert_attention_matches
+    >>> rng = np.random.default_rng(0)
+    >>> q, k, v = (rng.standard_normal((2, 64, 32), np.float32) for _ in range(3))
+    >>> o = fp8lab.attention(q, k, v, causal=True, kv_tile=32).o
+    >>> assert_attention_matches(o, (q, k, v), causal=True, kv_tile=32)
+    >>> assert_attention_matches(o, (q, k, v), kv_tile=32)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    AssertionError: mismatch: ... of 4096 outputs differ in bits ...
+    """
+    __tracebackhide__ = True
+    verdict = verify_attention(
+        got, inputs, got_format=got_format, tolerance=tolerance, **options
+    )
+    if verdict.verdict != "pass":
+        raise AssertionError(verdict.text)
 
 
 @dataclass(frozen=True)
