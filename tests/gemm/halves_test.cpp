@@ -90,6 +90,32 @@ TEST_CASE("scales whose block is longer than K stay on a K that is filled up", "
   }
 }
 
+TEST_CASE("halves of few rows take columns in parts, with their scales and C", "[gemm]") {
+  std::uint64_t seed = 9000;
+  for (const std::string_view name : {"sm90.mma.e4m3", "sm90.mma.e5m2.f16.separate"})
+    for (const Shape shape : {Shape{1, 129, 40}, Shape{3, 300, 96}, Shape{8, 256, 64}})
+      for (const std::int64_t row_block : {1, 64, 128, 300, 96})
+        for (const std::int64_t k_block : {0, 32}) {
+          ++seed;
+          Operands operands(find_instruction_model(name), shape, Data::normal,
+                            seed % 2 == 0 ? Start::normal : Start::none, seed);
+          GemmProblem& p = operands.problem;
+          const RandomStream random(seed, "scales");
+          std::vector<float> values;
+          for (std::uint64_t i = 0; i < 300 * 3; ++i)
+            values.push_back(static_cast<float>(std::exp2(random.normal(i))));
+          const std::int64_t tiles = k_block == 0 ? 1 : (shape.k + k_block - 1) / k_block;
+          const std::int64_t blocks = (shape.n + row_block - 1) / row_block;
+          p.b_scales = {std::span(values).first(static_cast<std::size_t>(blocks * tiles)),
+                        row_block, k_block};
+          if (k_block != 0) p.promotion_interval = 32;
+          if (p.c != nullptr) p.c_enters = possible_c_placements(p).front();
+          INFO(name << " " << shape.m << "x" << shape.n << "x" << shape.k << " tiles " << row_block
+                    << "x" << k_block << " seed " << seed);
+          check_all_targets(p);
+        }
+}
+
 TEST_CASE("halves refuse operands that FP16 does not hold", "[gemm]") {
   const Operands operands(with_formats("sm100.mma.e4m3", FormatId::e4m3fn, FormatId::bf16),
                           {2, 2, 8}, Data::normal, Start::none, 1);

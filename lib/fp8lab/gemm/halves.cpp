@@ -7,6 +7,7 @@
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/aligned_array.hpp"
 #include "fp8lab/gemm/plan.hpp"
@@ -132,6 +133,38 @@ void promote(const GemmProblem& p, const HalfCodes& a, const HalfCodes& b, std::
   });
 }
 
+/// Of few rows: whose copies stay in cache, where they are read once.
+constexpr std::int64_t kFewRows = 8;
+constexpr std::int64_t kColumns = 128;
+
+bool takes_columns(const GemmProblem& p) {
+  const std::int64_t block = p.b_scales.row_block;
+  return p.a.rows <= kFewRows && p.b.rows > kColumns &&
+         (p.b_scales.empty() || block >= p.b.rows || kColumns % block == 0);
+}
+
+/// The columns [first, first + count) of a product that takes_columns, whose C is copied to `c`.
+GemmProblem columns_of(const GemmProblem& p, std::int64_t first, std::int64_t count,
+                       std::vector<float>& c) {
+  GemmProblem part = p;
+  part.b.data = static_cast<const unsigned char*>(p.b.data) + first * p.b.row_stride;
+  part.b.rows = count;
+  const std::int64_t block = p.b_scales.row_block;
+  if (!p.b_scales.empty() && block < p.b.rows) {
+    const std::int64_t side = p.b_scales.k_block == 0 ? p.b.k : p.b_scales.k_block;
+    const std::int64_t tiles = ceil_divide(p.b.k, side);
+    part.b_scales.values =
+        p.b_scales.values.subspan(static_cast<std::size_t>(first / block * tiles),
+                                  static_cast<std::size_t>(ceil_divide(count, block) * tiles));
+  }
+  if (p.c == nullptr) return part;
+  c.resize(static_cast<std::size_t>(p.a.rows * count));
+  for (std::int64_t i = 0; i < p.a.rows; ++i)
+    std::copy_n(p.c + i * p.b.rows + first, count, c.begin() + i * count);
+  part.c = c.data();
+  return part;
+}
+
 }  // namespace
 
 bool runs_by_halves(const GemmProblem& problem) {
@@ -146,7 +179,9 @@ bool runs_by_halves(const GemmProblem& problem) {
   return plan.fused() || (plan.method != Method::reference && fp32_promotion);
 }
 
-void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
+namespace {
+
+void multiply(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
   const int terms = problem.model.terms;
   const HalfCodes a(problem.a, terms, threads);
   const HalfCodes b(problem.b, terms, threads);
@@ -159,6 +194,22 @@ void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target targe
     multiply_copies(problem, a.all(), b.all(), d, target, threads);
   else
     promote(problem, a, b, d, target, threads);
+}
+
+}  // namespace
+
+void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
+  if (!takes_columns(problem)) return multiply(problem, d, target, threads);
+  const std::int64_t n = problem.b.rows;
+  parallel_for(ceil_divide(n, kColumns), threads, [&](std::int64_t task) {
+    const std::int64_t first = task * kColumns;
+    const std::int64_t count = std::min(kColumns, n - first);
+    std::vector<float> c;
+    std::vector<float> part(static_cast<std::size_t>(problem.a.rows * count));
+    multiply(columns_of(problem, first, count, c), part, target, 1);
+    for (std::int64_t i = 0; i < problem.a.rows; ++i)
+      std::copy_n(part.begin() + i * count, count, d.begin() + i * n + first);
+  });
 }
 
 }  // namespace fp8lab::gemm_detail

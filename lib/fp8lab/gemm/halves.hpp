@@ -13,8 +13,9 @@ namespace fp8lab::gemm_detail {
 bool runs_by_halves(const GemmProblem& problem);
 
 /// D = a validated problem for which that holds, with k > 0, on a vector target; the
-/// bits of `gemm_reference`. Holds FP16 copies of A and B, and where the problem promotes
-/// at another interval than every instruction, two more of D.
+/// bits of `gemm_reference`. Holds FP16 copies of A and B (of up to 8 rows: of 128 columns a
+/// thread), and where the problem promotes at another interval than every instruction, two more
+/// of D.
 void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads);
 
 }  // namespace fp8lab::gemm_detail

@@ -43,12 +43,6 @@ class Nearest {
     const auto large = hn::Mul(x, hn::Set(Tag<double>(), factor_));
     return hn::Add(hn::Sub(x, large), large);
   }
-  /// The same of an exact product: an FMA instead of the difference, since processors have units
-  /// for either.
-  [[nodiscard]] HWY_INLINE Vector<double> round(Vector<double> a, Vector<double> b) const {
-    const auto large = hn::Mul(hn::Mul(a, b), hn::Set(Tag<double>(), factor_));
-    return hn::Add(hn::MulSub(a, b, large), large);
-  }
   HWY_INLINE Vector<double> operator()(Vector<double> a, Vector<double> b, Vector<double> c) const {
     return round(hn::MulAdd(a, b, c));
   }
@@ -62,7 +56,7 @@ struct NearestOfRounded {
   Nearest product;
   Nearest sum;
   HWY_INLINE Vector<double> operator()(Vector<double> a, Vector<double> b, Vector<double> c) const {
-    return sum.round(hn::Add(product.round(a, b), c));
+    return sum.round(hn::Add(product.round(hn::Mul(a, b)), c));
   }
 };
 
@@ -120,12 +114,11 @@ HWY_INLINE void sequential_rows(const StepBlock<T>& s, const Add& add, std::int6
   }
 }
 
-template <int kTogether = kSumRows, typename T, class Add>
+template <typename T, class Add>
 void sequential(const StepBlock<T>& s, const Add& add) {
   for (std::int64_t step = 0; step < s.steps; ++step) {
     std::int64_t row = 0;
-    for (; row + kTogether <= s.rows; row += kTogether)
-      sequential_rows<kTogether>(s, add, step, row);
+    for (; row + kSumRows <= s.rows; row += kSumRows) sequential_rows<kSumRows>(s, add, step, row);
     for (; row < s.rows; ++row) sequential_rows<1>(s, add, step, row);
   }
 }
@@ -143,7 +136,7 @@ void nearest_double(const StepBlock<double>& s, const SequentialRounding& roundi
   if (rounding.product_fraction_bits < 0)
     sequential(s, nearest);
   else
-    sequential<kRows>(s, NearestOfRounded{Nearest(rounding.product_fraction_bits), nearest});
+    sequential(s, NearestOfRounded{Nearest(rounding.product_fraction_bits), nearest});
 }
 
 void nearest_of_odd_double(const StepBlock<double>& s, const SequentialRounding& rounding) {
