@@ -200,7 +200,7 @@ Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
 HeatMap make_map(const Setup& s, const std::vector<Outcome>& outcomes, const std::string& name,
                  const std::string& title, const std::string& label,
                  double (*figure)(const Outcome&)) {
-  HeatMap map{name, title, "tensor", "recipe", label, {}, {}, {}, false};
+  HeatMap map{name, title, "tensor", "recipe", label, {}, {}, {}, true};
   for (const Subject& subject : s.subjects) map.columns.push_back(subject.name);
   for (std::size_t r = s.presets.size(); r-- > 0;) {  // the first recipe on top
     map.rows.emplace_back(s.presets[r]->name);

@@ -31,7 +31,8 @@ def smallest_text(opened):
         for (const element of document.querySelectorAll("body *")) {
             const own = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
             if (!own || !element.getClientRects().length || element.closest("script, noscript")) continue;
-            const scale = element.getScreenCTM && element.ownerSVGElement ? Math.abs(element.getScreenCTM().a) : 1;
+            const matrix = element.ownerSVGElement ? element.getScreenCTM() : null;
+            const scale = matrix === null ? 1 : Math.hypot(matrix.a, matrix.b);  // turned text too
             sizes.push([scale * parseFloat(getComputedStyle(element).fontSize), element.textContent.trim().slice(0, 40)]);
         }
         return sizes.sort((a, b) => a[0] - b[0])[0];

@@ -97,6 +97,39 @@ TEST_CASE("plots leave out what an axis cannot show, and count it", "[experiment
   CHECK_THAT(script, contains("set logscale y 10"));
 }
 
+TEST_CASE("a curve that runs away leaves the picture to the others", "[experiment]") {
+  const TemporaryFolder folder("plot");
+  Plot plot{"p",
+            "title",
+            {"x"},
+            {"loss"},
+            {{"stays", {1, 2}, {0.5, 4.0}},
+             {"diverges", {1, 2}, {4.0, 5e7}, Series::Style::lines, {4.0, 4e7}, {4.0, 6e7}},
+             {"explodes", {1, 2}, {4.0, 1e30}}}};
+  write_plot(plot, folder.path());
+  std::string script = read_file(folder.path() / "p.gp");
+  CHECK_THAT(script, contains("explodes leaves the picture, to 1e+30; diverges leaves the picture, "
+                              "to 5e+07"));
+  const auto top = [&] {
+    const auto at = script.find(':', script.find("set yrange ["));
+    return std::stod(script.substr(at + 1));
+  };
+  CHECK(top() >= 4.0);
+  CHECK(top() < 10.0);
+  plot.y.log = true;  // which has room for all
+  write_plot(plot, folder.path());
+  script = read_file(folder.path() / "p.gp");
+  CHECK(script.find("leaves the picture") == std::string::npos);
+  CHECK(top() >= 1e30);
+  plot.y.log = false;
+  plot.series.erase(plot.series.begin());  // the two that are left are 10^4 apart too
+  plot.series.front().y = {0.0, 0.0};      // nothing but zeros is no reason to clip
+  plot.series.front().low = plot.series.front().high = {0.0, 0.0};
+  write_plot(plot, folder.path());
+  script = read_file(folder.path() / "p.gp");
+  CHECK(top() >= 1e30);
+}
+
 TEST_CASE("a band is drawn where both of its edges can be", "[experiment]") {
   const TemporaryFolder folder("band");
   Plot plot{"p", "t", {"x"}, {"y", true}, {{"s", {1, 2, 3}, {2.0, 3.0, 4.0}}}};

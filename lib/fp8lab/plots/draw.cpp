@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
@@ -95,8 +96,40 @@ std::string data_of(const Plot& plot, std::vector<Drawable>& drawables, LeftOut&
   return data;
 }
 
-std::string note_of(const std::vector<Drawable>& drawables, const LeftOut& left_out) {
+/// What a linear axis may have of one curve, over the largest value of all others.
+constexpr double kMostAboveOthers = 1e4;
+
+/// The largest magnitude of a curve that the axes show.
+double largest_of(const Plot& plot, const Series& series) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]))
+      largest = std::max(largest, std::abs(series.y[i]));
+  return largest;
+}
+
+/// Curves that run away on a linear axis, where all others would lie on its edge: the picture shows
+/// the others, and says so (report/plot.js has the same rule). At least one stays.
+std::vector<const Series*> runaways(const Plot& plot) {
+  std::vector<std::pair<double, const Series*>> heights;
+  for (const Series& series : plot.series) heights.emplace_back(largest_of(plot, series), &series);
+  std::stable_sort(heights.begin(), heights.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Series*> found;
+  for (; !plot.y.log && heights.size() > 1; heights.pop_back()) {
+    const double others = heights[heights.size() - 2].first;
+    if (!(others > 0.0 && heights.back().first > kMostAboveOthers * others)) break;
+    found.push_back(heights.back().second);
+  }
+  return found;
+}
+
+std::string note_of(const Plot& plot, const std::vector<Drawable>& drawables,
+                    const LeftOut& left_out) {
   std::vector<std::string> notes;
+  for (const Series* series : runaways(plot))
+    notes.push_back(
+        fmt::format("{} leaves the picture, to {:.2g}", series->label, largest_of(plot, *series)));
   if (left_out.not_positive > 0)
     notes.push_back(fmt::format("{} value{} ≤ 0 left out (log axis)", left_out.not_positive,
                                 left_out.not_positive == 1 ? "" : "s"));
@@ -130,11 +163,13 @@ std::string key_script(const Plot& plot) {
              : "set key below center horizontal Left reverse samplen 2.5 spacing 1.2 height 0.7\n";
 }
 
-std::vector<double> shown_values(const Plot& plot, const std::vector<double> Series::*which) {
+std::vector<double> shown_values(const Plot& plot, const std::vector<double> Series::*which,
+                                 const std::vector<const Series*>& without = {}) {
   std::vector<double> values;
   for (const Series& series : plot.series)
     for (std::size_t i = 0; i < series.x.size(); ++i)
-      if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]))
+      if (std::find(without.begin(), without.end(), &series) == without.end() &&
+          can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]))
         values.push_back((series.*which)[i]);
   return values;
 }
@@ -146,14 +181,18 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
   std::vector<Drawable> drawables;
   LeftOut left_out;
   const std::string data = data_of(plot, drawables, left_out);
-  const std::string note = note_of(drawables, left_out);
+  const std::string note = note_of(plot, drawables, left_out);
 
   std::string body = title_script(plot.title, note);
   body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x), 0.1));
-  std::vector<double> heights = shown_values(plot, &Series::y);
+  const std::vector<const Series*> away = runaways(plot);
+  const auto stays = [&](const Series& series) {
+    return std::find(away.begin(), away.end(), &series) == away.end();
+  };
+  std::vector<double> heights = shown_values(plot, &Series::y, away);
   for (const Series& series : plot.series)
     for (const auto* edge : {&series.low, &series.high})
-      heights.insert(heights.end(), edge->begin(), edge->end());
+      if (stays(series)) heights.insert(heights.end(), edge->begin(), edge->end());
   body += axis_script("y", plot.y, lay_out(plot.y, heights, 0.4));
   body += key_script(plot);
   body +=

@@ -130,8 +130,22 @@ class LinePlot {
       ? [x, series.y[i], at(series.low, i), at(series.high, i)] : null);
   }
 
-  range(of, log) {
-    const values = this.visible.flatMap(points => points.filter(p => p).flatMap(of)).filter(v => v !== null);
+  /// Curves that run away on a linear axis, as the drawn pictures leave them out of its range.
+  runaways() {
+    if (this.log.y) return [];
+    const heights = this.visible.map((points, i) => [points.reduce((most, p) => p ? Math.max(most, Math.abs(p[1])) : most, 0), i])
+      .sort((a, b) => a[0] - b[0]);
+    const found = [];
+    for (; heights.length > 1; heights.pop()) {
+      const [others, [most, i]] = [heights[heights.length - 2][0], heights[heights.length - 1]];
+      if (!(others > 0 && most > 1e4 * others)) break;
+      found.push({i, most});
+    }
+    return found;
+  }
+
+  range(of, log, without = []) {
+    const values = this.visible.filter((points, i) => !without.includes(i)).flatMap(points => points.filter(p => p).flatMap(of)).filter(v => v !== null);
     if (values.length === 0) return log ? [1, 10] : [0, 1];
     let [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
     if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
@@ -156,7 +170,7 @@ class LinePlot {
     const width = Math.max(this.box.clientWidth, 260);
     this.visible = this.data.series.map((series, i) => this.shown[i] ? this.points(series) : []);
     const xs = this.zoom?.x ?? this.range(p => [p[0]], this.log.x);
-    const ys = this.zoom?.y ?? this.range(p => [p[1], p[2], p[3]], this.log.y);
+    const ys = this.zoom?.y ?? this.range(p => [p[1], p[2], p[3]], this.log.y, this.runaways().map(curve => curve.i));
     this.x = new Scale(...xs, MARGIN.left, width - MARGIN.right, this.log.x, this.data.x.base);
     this.y = new Scale(...ys, HEIGHT - MARGIN.bottom, MARGIN.top, this.log.y, this.data.y.base);
     for (const [key, value] of Object.entries({width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`}))
@@ -172,7 +186,9 @@ class LinePlot {
     this.svg.replaceChildren(clip, ...this.axes(inside), curves, this.drag, this.spot);
     const lost = this.data.series.reduce((sum, series, i) =>
       sum + (this.shown[i] ? this.visible[i].filter((p, n) => !p && series.y[n] !== null).length : 0), 0);
-    this.note.textContent = lost === 0 ? "" : `${lost} value${lost === 1 ? "" : "s"} ≤ 0 left out: the axis is logarithmic.`;
+    const notes = this.runaways().map(({i, most}) => `${this.data.series[i].label} leaves the picture, to ${shortNumber(most)}: log y shows it.`);
+    if (lost > 0) notes.push(`${lost} value${lost === 1 ? "" : "s"} ≤ 0 left out: the axis is logarithmic.`);
+    this.note.textContent = notes.join(" ");
   }
 
   curve(series, i) {
