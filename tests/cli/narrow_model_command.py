@@ -287,11 +287,44 @@ def test_refusals(source, folder):
     check("nothing was begun", not (folder / "no").exists())
 
 
+def test_hostile(source, folder):
+    """A quantized folder that is spoiled: dequantize names the tensor."""
+    good = folder / "good"
+    works("quantize", source, "-o", good, "--recipe", "nvfp4", "--layout", "compressed-tensors", "--rule", "linear")
+    module = "model.layers.1.mlp.up_proj"
+    shard = "model-00002-of-00002.safetensors"
+
+    def spoil(what, name, tensor, *parts):
+        bad = folder / "bad"
+        shutil.copytree(good, bad)
+        tensors, metadata = read_safetensors(bad / shard)
+        tensors[f"{module}.{name}"] = tensor
+        write_safetensors(bad / shard, tensors, metadata)
+        refused(what, run("dequantize", bad, "-o", folder / "floats"), module, *parts)
+        shutil.rmtree(bad)
+
+    spoil("scales of other tiles", "weight_scale", ("F8_E4M3", [384, 8], bytes(384 * 8)), "weight_scale", "[384, 16]")
+    spoil("scales of another type", "weight_scale", ("U8", [384, 16], bytes(384 * 16)), "weight_scale", "e4m3fn")
+    spoil("two upper scales", "weight_global_scale", ("F32", [2], bytes(8)), "weight_global_scale", "one f32")
+    spoil("an upper scale of another type", "weight_global_scale", ("BF16", [1], bytes(2)), "weight_global_scale", "f32")
+    spoil("half a group", "weight_packed", ("U8", [384, 132], bytes(384 * 132)), "weight_packed", "16")
+    for what, change, part in (("another number", {"num_bits": 5}, "num_bits"), ("another group", {"group_size": 64}, "64")):
+        bad = folder / "bad"
+        shutil.copytree(good, bad)
+        config = json.loads((bad / "config.json").read_text())
+        config["quantization_config"]["config_groups"]["group_0"]["weights"].update(change)
+        (bad / "config.json").write_text(json.dumps(config))
+        refused(f"{what} in config.json", run("dequantize", bad, "-o", folder / "floats"), "group_0", part)
+        shutil.rmtree(bad)
+    check("no floats were begun", not (folder / "floats").exists())
+
+
 with tempfile.TemporaryDirectory() as name:
     root = Path(name)
     path = test_layouts(root)
     test_trace(path, root)
     test_gpt_oss(root)
     test_refusals(path, root)
+    test_hostile(path, root)
 
 finish()

@@ -32,7 +32,6 @@ float joined_amax(float a, float b) { return std::isnan(a) || a > b ? a : b; }
 }  // namespace
 
 bool shares_tensor_scale(const Layout& layout, const WeightScheme& scheme) {
-  if (layout.family == LayoutFamily::modelopt && scheme.tiles == WeightTiles::tensor) return true;
   return scheme.scales == ScaleKind::two_level && layout.family != LayoutFamily::torchao;
 }
 

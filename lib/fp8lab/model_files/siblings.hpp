@@ -12,8 +12,8 @@
 
 namespace fp8lab {
 
-/// Whether weights that are joined share a scale: NVFP4 but in torchao, whose loader joins nothing,
-/// and ModelOpt's FP8 with a scale a tensor.
+/// Whether weights that are joined share a scale: NVFP4 but in torchao, whose loader joins nothing.
+/// ModelOpt's export of FP8 with a scale a tensor keeps each weight's own (*compared*).
 bool shares_tensor_scale(const Layout& layout, const WeightScheme& scheme);
 
 /// The parent module and what is joined, `model.layers.0.self_attn.qkv`; empty for other modules.

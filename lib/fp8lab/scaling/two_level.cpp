@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -11,6 +12,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
+#include "fp8lab/scaling/tile_kernels.hpp"
 
 namespace fp8lab {
 namespace {
@@ -60,6 +62,17 @@ float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
   }
 }
 
+/// What belongs to a tile's scale of that code, but for zeros that a rule replaces.
+TwoLevelScale scale_of_code(ScaleRule rule, const TensorScale& tensor, std::uint8_t code) {
+  constexpr std::uint8_t kEighth = 0x20;
+  TwoLevelScale tile;
+  tile.code = rule == ScaleRule::compressed_nvfp4 && code == 0 ? kEighth : code;
+  tile.inverse_scale = ue4m3_value(tile.code);
+  tile.factor = factor_of(rule, tensor, tile.inverse_scale);
+  tile.divides = rule == ScaleRule::compressed_nvfp4 || rule == ScaleRule::modelopt_nvfp4;
+  return tile;
+}
+
 }  // namespace
 
 TensorScale tensor_scale(ScaleRule rule, float amax) {
@@ -82,14 +95,7 @@ TensorScale tensor_scale(ScaleRule rule, float amax) {
 }
 
 TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
-  TwoLevelScale tile;
-  tile.code = ue4m3_code(wanted_scale(rule, tensor, amax));
-  constexpr std::uint8_t kEighth = 0x20;
-  if (rule == ScaleRule::compressed_nvfp4 && tile.code == 0) tile.code = kEighth;
-  tile.inverse_scale = ue4m3_value(tile.code);
-  tile.factor = factor_of(rule, tensor, tile.inverse_scale);
-  tile.divides = rule == ScaleRule::compressed_nvfp4 || rule == ScaleRule::modelopt_nvfp4;
-  return tile;
+  return scale_of_code(rule, tensor, ue4m3_code(wanted_scale(rule, tensor, amax)));
 }
 
 namespace scaling_detail {
@@ -103,7 +109,11 @@ class TwoLevelEncoder {
       : recipe_(recipe), x_(x), tensor_(tensor), cast_(cast), target_(target), q_(q) {
     policy_ = recipe.policy;
     if (cast.draws) policy_.rounding = RoundingMode::stochastic;
-    tiles_.resize(static_cast<std::size_t>(q.tile_columns()));
+    const auto tiles = static_cast<std::size_t>(q.tile_columns());
+    largest_.resize(tiles + kScalePadding);
+    wanted_.resize(tiles);
+    codes_.resize(tiles);
+    factors_.resize(tiles + kScalePadding);
     scaled_.resize(static_cast<std::size_t>(x.k));
   }
 
@@ -111,56 +121,63 @@ class TwoLevelEncoder {
     const FloatEnvironment environment;
     const std::int64_t begin = tile_row * q_.row_block;
     const std::int64_t end = std::min(begin + q_.row_block, x_.rows);
-    for (std::size_t t = 0; t < tiles_.size(); ++t) {
-      tiles_[t] = two_level_scale(recipe_.rule, tensor_, tile_amax(begin, end, t));
-      store(static_cast<std::size_t>(tile_row) * tiles_.size() + t, tiles_[t]);
-    }
+    find_scales(begin, end);
+    store_scales(static_cast<std::size_t>(tile_row) * codes_.size());
     for (std::int64_t row = begin; row < end; ++row) encode_row(row);
   }
 
  private:
-  [[nodiscard]] std::span<const float> part(std::int64_t row, std::size_t tile) const {
-    const auto side = static_cast<std::size_t>(q_.k_block);
+  [[nodiscard]] std::span<const float> row_of(std::int64_t row) const {
     const auto k = static_cast<std::size_t>(x_.k);
-    return x_.values.subspan(static_cast<std::size_t>(row) * k + tile * side,
-                             std::min(side, k - tile * side));
+    return x_.values.subspan(static_cast<std::size_t>(row) * k, k);
   }
 
-  [[nodiscard]] float tile_amax(std::int64_t begin, std::int64_t end, std::size_t tile) const {
+  [[nodiscard]] std::size_t side() const { return static_cast<std::size_t>(q_.k_block); }
+
+  /// UE4M3 codes of a row of tiles, before zeros are replaced.
+  void find_scales(std::int64_t begin, std::int64_t end) {
+    constexpr std::int32_t kInfinity = 0x7f800000;
+    constexpr std::int32_t kNan = 0x7fc00000;
+    std::fill(largest_.begin(), largest_.end(), 0);
     const bool ignore_nan = amax_ignores_nan(recipe_.rule);
-    float largest = 0.0F;
-    for (std::int64_t row = begin; row < end; ++row) {
-      const float one = amax(part(row, tile), ignore_nan);
-      if (std::isnan(one)) return one;
-      largest = std::max(largest, one);
+    for (std::int64_t row = begin; row < end; ++row)
+      kernels_.amax(row_of(row).data(), row_of(row).size(), side(), ignore_nan, 0, largest_.data());
+    for (std::size_t t = 0; t < wanted_.size(); ++t) {
+      const std::int32_t bits = largest_[t] > kInfinity ? kNan : largest_[t];
+      wanted_[t] = wanted_scale(recipe_.rule, tensor_, std::bit_cast<float>(bits));
     }
-    return largest;
+    encode(
+        wanted_, std::span(codes_),
+        {.format = FormatId::e4m3fn, .policy = kNvidiaSatfinite, .threads = 1, .target = target_});
   }
 
-  void store(std::size_t at, const TwoLevelScale& tile) {
-    q_.scales[at] = tile.divides ? 1.0F / tile.factor : tile.factor;
-    q_.inverse_scales[at] = tile.inverse_scale;
-    q_.ue4m3[at] = tile.code;
+  void store_scales(std::size_t at) {
+    for (std::size_t t = 0; t < codes_.size(); ++t) {
+      const auto code = static_cast<std::uint8_t>(codes_[t] & 0x7fU);
+      const TwoLevelScale tile = scale_of_code(recipe_.rule, tensor_, code);
+      factors_[t] = tile.factor;
+      divides_ = tile.divides;
+      q_.scales[at + t] = tile.divides ? 1.0F / tile.factor : tile.factor;
+      q_.inverse_scales[at + t] = tile.inverse_scale;
+      q_.ue4m3[at + t] = tile.code;
+    }
   }
 
   void encode_row(std::int64_t row) {
-    for (std::size_t t = 0; t < tiles_.size(); ++t) {
-      const std::span<const float> values = part(row, t);
-      float* to = scaled_.data() + t * static_cast<std::size_t>(q_.k_block);
-      const TwoLevelScale& tile = tiles_[t];
-      for (std::size_t i = 0; i < values.size(); ++i)
-        to[i] = tile.divides ? values[i] / tile.factor : values[i] * tile.factor;
-    }
-    if (!tiles_.empty() && tiles_.front().divides)  // both systems lose the sign of a zero
+    const std::span<const float> values = row_of(row);
+    const auto scale = divides_ ? kernels_.divide : kernels_.multiply;
+    scale(values.data(), values.size(), side(), factors_.data(), scaled_.data());
+    if (divides_)  // both systems lose the sign of a zero
       for (float& value : scaled_) value += 0.0F;
-    const auto k = static_cast<std::size_t>(x_.k);
-    encode(scaled_, std::span(q_.codes).subspan(static_cast<std::size_t>(row) * k, k),
-           {.format = recipe_.format,
-            .policy = policy_,
-            .random = cast_.draws,
-            .first_draw = static_cast<std::uint64_t>(row * x_.k),
-            .threads = 1,
-            .target = target_});
+    encode(
+        scaled_,
+        std::span(q_.codes).subspan(static_cast<std::size_t>(row) * values.size(), values.size()),
+        {.format = recipe_.format,
+         .policy = policy_,
+         .random = cast_.draws,
+         .first_draw = static_cast<std::uint64_t>(row * x_.k),
+         .threads = 1,
+         .target = target_});
   }
 
   const Recipe& recipe_;
@@ -170,7 +187,12 @@ class TwoLevelEncoder {
   CastPolicy policy_;
   Target target_;
   QuantizedTensor& q_;
-  std::vector<TwoLevelScale> tiles_;
+  const TileKernels& kernels_ = tile_kernels(target_);
+  bool divides_ = false;
+  std::vector<std::int32_t> largest_;  ///< amaxes of a row of tiles, as bits
+  std::vector<float> wanted_;
+  std::vector<std::uint8_t> codes_;
+  std::vector<float> factors_;
   std::vector<float> scaled_;
 };
 
