@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
@@ -28,6 +29,12 @@ class SweepShare {
   /// Whether only a share is wanted, and a number that says which one.
   [[nodiscard]] bool is_part() const { return share_ != 1; }
   [[nodiscard]] std::uint64_t draw() const { return seed_; }
+  /// Whether item `index` of `name` is taken: all are, or where a share is wanted one in `parts`
+  /// is, whatever the share. For lists that are too short to take one in a thousand of.
+  [[nodiscard]] bool takes_one_in(std::uint64_t parts, std::string_view name,
+                                  std::uint64_t index) const {
+    return share_ == 1 || fp8lab::RandomStream(seed_, std::string(name)).below(index, parts) == 0;
+  }
   /// Whether the 65536 inputs with this upper half are taken.
   [[nodiscard]] bool takes(std::uint32_t upper) const {
     const std::uint32_t mantissa = upper & 0x7f;

@@ -17,6 +17,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "sweep_share.hpp"
 
 using namespace fp8lab;
 
@@ -71,6 +72,7 @@ std::vector<double> decode_all(const Format& f, const Codes& codes) {
 
 TEST_CASE("halves equal rational arithmetic on all finite codes and every size of c",
           "[accumulate]") {
+  const SweepShare share;
   for (const char* name : {"sm90.mma.e4m3", "sm90.mma.e4m3.f16", "sm90.mma.e4m3.separate",
                            "sm90.mma.e4m3.f16.separate"}) {
     const AccumulatorModel& model = find_instruction_model(name).accumulator;
@@ -80,6 +82,7 @@ TEST_CASE("halves equal rational arithmetic on all finite codes and every size o
       for (const FormatId b_format : {FormatId::e4m3fn, FormatId::e5m2}) {
         int failures = 0;
         for (std::uint64_t i = 0; i < 300; ++i) {
+          if (!share.takes_one_in(4, name, i)) continue;
           const auto k = static_cast<std::size_t>(1 + i * 7 % 70);
           // The oracle has no infinities: sums stay inside FP16's range.
           const int highest = half ? 2 : 99;
@@ -114,10 +117,11 @@ TEST_CASE("halves equal rational arithmetic on all finite codes and every size o
       }
     INFO(name << ": outputs changed by halves swapped " << seen[0] << ", c not rounded " << seen[1]
               << ", c truncated " << seen[2] << ", the other order " << seen[3]);
-    CHECK((model.halves_order == HalvesOrder::separate || seen[0] >= 20));
-    CHECK((!half || seen[1] >= 20));
-    CHECK(seen[2] >= 20);
-    CHECK(seen[3] >= 20);
+    const int fewest = share.is_part() ? 1 : 20;
+    CHECK((model.halves_order == HalvesOrder::separate || seen[0] >= fewest));
+    CHECK((!half || seen[1] >= fewest));
+    CHECK(seen[2] >= fewest);
+    CHECK(seen[3] >= fewest);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -65,9 +66,13 @@ TEST_CASE("closeness is |y - x| <= atol + rtol |x|, x being the reference", "[ve
 }
 
 TEST_CASE("FP16 and BF16 outputs have torchao's wider tolerance", "[verify]") {
-  const Tolerance narrow = gate_tolerances(FormatId::bf16)[index_of("torchao")];
-  CHECK(narrow.relative == 7e-2);
-  CHECK(narrow.absolute == 7e-2);
+  for (const auto& [output, expected] :
+       {std::pair{FormatId::bf16, 7e-2}, {FormatId::f16, 7e-2}, {FormatId::f32, 2e-3}}) {
+    INFO(format(output).name);
+    const Tolerance tolerance = gate_tolerances(output)[index_of("torchao")];
+    CHECK(tolerance.relative == expected);
+    CHECK(tolerance.absolute == expected);
+  }
 }
 
 TEST_CASE("no gate passes a NaN against a number", "[verify]") {
