@@ -184,16 +184,13 @@ std::string_view to_string(StepShape shape) {
   return kNames[static_cast<std::size_t>(shape)];
 }
 
-std::int64_t SumStructure::chain(std::int64_t k) const {
-  std::int64_t length = k;
-  if (promotion_interval > 0) length = std::min(length, promotion_interval);
-  if (split.parts > 1)
-    length = std::min(length,
-                      split.cut == SplitCut::modulo
-                          ? tile_of(*this)
-                          : ceil_divide(ceil_divide(k, tile_of(*this)), std::int64_t{split.parts}) *
-                                tile_of(*this));
-  return length;
+std::vector<std::int64_t> SumStructure::chain(std::int64_t k) const {
+  Places places(static_cast<std::size_t>(k));
+  std::iota(places.begin(), places.end(), 0);
+  if (split.parts > 1) places = parts_of(*this, k).front();
+  const auto interval = static_cast<std::size_t>(promotion_interval);
+  if (interval > 0 && places.size() > interval) places.resize(interval);
+  return places;
 }
 
 std::string SumStructure::text(std::int64_t k) const {

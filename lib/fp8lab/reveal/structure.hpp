@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fp8lab/product/split_k.hpp"
 #include "fp8lab/reveal/tree.hpp"
@@ -28,8 +29,8 @@ struct SumStructure {
   std::int64_t promotion_interval = 0;
   SplitK split{};
 
-  /// Terms of the first chain, whose sum starts from zero.
-  [[nodiscard]] std::int64_t chain(std::int64_t k) const;
+  /// Places of the first chain, whose sum starts from zero, in order.
+  [[nodiscard]] std::vector<std::int64_t> chain(std::int64_t k) const;
   /// A sentence.
   [[nodiscard]] std::string text(std::int64_t k) const;
 };

@@ -135,11 +135,11 @@ class Judge {
  public:
   Judge(const ProbeShape& shape, const UnitProbes& probes, std::span<const float> outputs)
       : a_format_(shape.a_format), b_format_(shape.b_format), outputs_(outputs) {
-    const auto terms = static_cast<std::size_t>(probes.terms);
     const auto unpacked = [&](FormatId id, const std::vector<float>& values) {
       std::vector<Unpacked> out;
-      for (std::size_t i = 0; i < terms; ++i)
-        out.push_back(unpack(format(id), encode(format(id), kNvidiaNosat, values[i])));
+      for (const std::int64_t place : probes.places)
+        out.push_back(unpack(
+            format(id), encode(format(id), kNvidiaNosat, values[static_cast<std::size_t>(place)])));
       return out;
     };
     for (const Probe& probe : probes.probes) {

@@ -17,10 +17,10 @@
 
 namespace fp8lab {
 
-/// Probes that fill the first chain of a kernel alone, two steps at most.
+/// Probes that fill the last two steps of a kernel's first chain: no later step cuts their sum.
 struct UnitProbes {
   std::vector<Probe> probes;
-  std::int64_t terms = 0;  ///< places from 0 on that decide the outputs: used ones, then zeros
+  std::vector<std::int64_t> places;  ///< the last steps of the first chain: all others are zero
   /// Probes in whose every used step a large product stands: no lower limit of alignment matters.
   std::size_t high = 0;  ///< the first so many
 };

@@ -26,18 +26,19 @@ class Maker {
       : shape_(shape),
         powers_(shape.a_format, shape.b_format, 76),
         k_(static_cast<std::size_t>(shape.k)) {
-    const std::int64_t chain = structure.chain(shape.k);
-    const auto halves =
+    const std::vector<std::int64_t> chain = structure.chain(shape.k);
+    const bool halves =
         structure.step == StepShape::halves_chained || structure.step == StepShape::halves_separate;
     // Steps of one product are taken four at a time, so that probes of three terms fit.
-    const std::int64_t step = structure.terms == 1 ? 4 : structure.terms;
-    for (std::int64_t at = 0; at < std::min(chain, 2 * step); ++at) {
-      if (halves && at >= step) break;
-      const bool first = halves ? at % 4 < 2 : at < step;
-      (first ? first_ : second_).push_back(at);
+    const auto step = static_cast<std::size_t>(structure.terms == 1 ? 4 : structure.terms);
+    const std::size_t steps = chain.size() / step;
+    const std::size_t used = std::min<std::size_t>(steps, halves ? 1 : 2);
+    places_.assign(chain.begin() + static_cast<std::ptrdiff_t>((steps - used) * step), chain.end());
+    for (std::size_t i = 0; i < std::min(places_.size(), std::max<std::size_t>(used, 1) * step);
+         ++i) {
+      const bool first = halves ? i % 4 < 2 : i < step;
+      (first ? first_ : second_).push_back(places_[i]);
     }
-    // Two steps of zeros follow, where there is room: they may cut the sum so far once more.
-    terms_ = std::min(chain, halves ? 2 * step : 4 * step);
   }
 
   /// Adds the probe if its slots are there and the formats hold its factors.
@@ -66,7 +67,7 @@ class Maker {
   [[nodiscard]] std::size_t count() const { return probes_.size(); }
   [[nodiscard]] std::size_t first_slots() const { return first_.size(); }
   [[nodiscard]] std::size_t second_slots() const { return second_.size(); }
-  UnitProbes finish(std::size_t high) { return {std::move(probes_), terms_, high}; }
+  UnitProbes finish(std::size_t high) { return {std::move(probes_), places_, high}; }
 
  private:
   static bool holds(FormatId id, float value) {
@@ -79,7 +80,7 @@ class Maker {
   std::size_t k_;
   std::vector<std::int64_t> first_;
   std::vector<std::int64_t> second_;
-  std::int64_t terms_ = 0;
+  std::vector<std::int64_t> places_;
   std::vector<Probe> probes_;
 };
 
