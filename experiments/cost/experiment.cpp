@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cost/cost_tables.hpp"
+#include "cost/memory_gap.hpp"
 #include "cost/published.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model/block.hpp"
@@ -108,11 +109,13 @@ std::vector<std::string> findings(const std::vector<ModelCosts>& models,
     const TrainingCost after = training_cost(model.setup, fp8);
     lines.push_back(fmt::format(
         "{}, {} data ranks: FP8-LM sends {:.3g} instead of {:.3g} GiB of gradients and weights a "
-        "step ({:.1f} % less), counts {:.1f} % less memory a GPU at the same micro-batch, and its "
+        "step ({:.1f} % less), counts {:.1f} % less memory a GPU at the same micro-batch{}, and "
+        "its "
         "heaviest ZeRO rank holds {:.2f} % more than the mean.",
         model.setup.shape.name, model.setup.parallel.data, both(after) / kGib, both(before) / kGib,
         100.0 * (1.0 - both(after) / both(before)),
-        100.0 * (1.0 - after.memory() / before.memory()), 100.0 * after.zero.imbalance()));
+        100.0 * (1.0 - after.memory() / before.memory()), published_saving_text(model.setup),
+        100.0 * after.zero.imbalance()));
   }
   for (const ModelShape& shape : shapes) {
     const std::vector<BlockOperation> operations = block_operations(shape);
@@ -136,7 +139,7 @@ Results cost(const RunContext& context) {
   Results results;
   results.tables = {parameter_table(schemes), memory_table(models),     traffic_table(models),
                     zero_table(models),       activation_table(models), block_table(shapes),
-                    published_table()};
+                    published_table(),        memory_gap_table()};
   results.plots = {share_plot(p, shapes), imbalance_plot(p, models)};
   results.findings = findings(models, shapes);
   return results;

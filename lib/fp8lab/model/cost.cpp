@@ -90,8 +90,12 @@ double activation_bytes(const TrainingSetup& setup, const TrainingScheme& scheme
   double bytes = 0.0;
   for (const KeptActivation& kept : kept_activations(setup.shape, scheme)) bytes += kept.bytes();
   const Parallelism& p = setup.parallel;
-  // layers / pipeline layers, for as many micro-batches as pipeline ranks.
-  return bytes * static_cast<double>(setup.shape.sequence * p.micro_batch * setup.shape.layers) /
+  // One forward, one backward: stage i of n keeps layers / n layers of n - i micro-batches, n + 1
+  // halves of one in the mean.
+  const auto stages = static_cast<double>(p.pipeline);
+  const double mean_share = (stages + 1.0) / (2.0 * stages);
+  return bytes * mean_share *
+         static_cast<double>(setup.shape.sequence * p.micro_batch * setup.shape.layers) /
          static_cast<double>(p.tensor);
 }
 

@@ -73,7 +73,7 @@ struct TrainingCost {
   double weights = 0.0;
   double gradients = 0.0;
   double optimizer = 0.0;
-  double activations = 0.0;  ///< pipeline ranks hold as many micro-batches as ranks
+  double activations = 0.0;  ///< mean over pipeline stages; the first of n holds 2n / (n + 1) of it
 
   // Traffic, bytes a GPU. Ring: (n - 1) / n of the tensor for each of the two.
   double gradient_traffic = 0.0;    ///< reduce-scatter over data ranks, a step
