@@ -13,7 +13,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"uniform", "normal", "correlated", "ones"};
+constexpr std::array<std::string_view, 5> kNames{"uniform", "normal", "correlated", "ones", "own"};
 
 struct Draws {
   const OperandSpec& spec;
@@ -32,6 +32,8 @@ struct Draws {
                std::sqrt(1.0 - spec.correlation) * own.normal(index);
       case Distribution::ones:
         return 1.0;
+      case Distribution::own:
+        break;  // drawn as a whole
     }
     return 0.0;
   }
@@ -42,12 +44,22 @@ std::vector<std::uint16_t> draw_matrix(const OperandSpec& spec, std::uint64_t se
   const std::string name =
       fmt::format("accumulator-drift/{}/{}/", to_string(spec.distribution), spec.k);
   const Draws draws{spec, {seed, name + std::string(matrix)}, {seed, name + "shared"}};
+  const auto bf16 = [](double value) {
+    return static_cast<std::uint16_t>(
+        encode(format(FormatId::bf16), kNvidiaNosat, static_cast<float>(value)));
+  };
   std::vector<std::uint16_t> codes;
   codes.reserve(static_cast<std::size_t>(rows * spec.k));
+  if (spec.distribution == Distribution::own) {
+    const TensorSource* source = matrix == "a" ? spec.own_a : spec.own_b;
+    require(source != nullptr, "own_a", "a source of operands", "none");
+    for (const float x :
+         source->draw(draws.own, static_cast<std::size_t>(rows), static_cast<std::size_t>(spec.k)))
+      codes.push_back(bf16(static_cast<double>(x)));
+    return codes;
+  }
   for (std::int64_t row = 0; row < rows; ++row)
-    for (std::int64_t k = 0; k < spec.k; ++k)
-      codes.push_back(static_cast<std::uint16_t>(
-          encode(format(FormatId::bf16), kNvidiaNosat, static_cast<float>(draws.at(row, k)))));
+    for (std::int64_t k = 0; k < spec.k; ++k) codes.push_back(bf16(draws.at(row, k)));
   return codes;
 }
 
@@ -101,7 +113,8 @@ std::string_view to_string(Distribution distribution) {
 Distribution find_distribution(std::string_view name) {
   for (std::size_t i = 0; i < kNames.size(); ++i)
     if (kNames[i] == name) return static_cast<Distribution>(i);
-  throw Error("distribution", "uniform, normal, correlated or ones", "'" + std::string(name) + "'");
+  throw Error("distribution", "uniform, normal, correlated, ones or own",
+              "'" + std::string(name) + "'");
 }
 
 Bf16Operands make_operands(const OperandSpec& spec, std::uint64_t seed) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/tensor_source.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 
@@ -17,6 +18,7 @@ enum class Distribution : std::uint8_t {
   normal,      ///< N(0, 1), independent: products of zero mean
   correlated,  ///< N(0, 1) with E[a_ik b_jk] = correlation for every i and j
   ones,        ///< all 1
+  own,         ///< of the sources of the spec
 };
 std::string_view to_string(Distribution distribution);
 /// Throws `Error`.
@@ -36,7 +38,9 @@ struct OperandSpec {
   std::int64_t m = 16;
   std::int64_t n = 16;
   std::int64_t k = 1024;
-  double correlation = 0.5;  ///< of `Distribution::correlated` only
+  double correlation = 0.5;             ///< of `Distribution::correlated` only
+  const TensorSource* own_a = nullptr;  ///< of `Distribution::own`, else null
+  const TensorSource* own_b = nullptr;
 };
 
 /// Draws of their own for every distribution and k: points of a sweep are independent.

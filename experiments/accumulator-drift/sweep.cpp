@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "fp8lab/core/error.hpp"
+
 namespace fp8lab::experiments {
 namespace {
 
@@ -31,11 +33,22 @@ Sweep::Sweep(const RunContext& context)
       bf16_accumulators_(context.parameters.texts("bf16_accumulators")) {
   for (const std::string& name : context.parameters.texts("distributions"))
     distributions_.push_back(find_distribution(name));
+  own_a_ = find_source("own_a", context.parameters.text("own_a"));
+  own_b_ = find_source("own_b", context.parameters.text("own_b"));
+  const bool own = std::find(distributions_.begin(), distributions_.end(), Distribution::own) !=
+                   distributions_.end();
+  require(own == own_a_.has_value(), "own_a",
+          own ? "a source, since distributions has own" : "none unless distributions has own",
+          "'" + context.parameters.text("own_a") + "'");
+  require(own || !own_b_, "own_b", "none unless distributions has own",
+          "'" + context.parameters.text("own_b") + "'");
+  if (!own_b_) own_b_ = own_a_;
 }
 
 OperandSpec Sweep::spec(Distribution distribution, std::int64_t k) const {
   const Parameters& p = context_->parameters;
-  return {distribution, p.integer("rows"), p.integer("columns"), k, p.real("correlation")};
+  return {distribution,          p.integer("rows"),           p.integer("columns"),       k,
+          p.real("correlation"), own_a_ ? &*own_a_ : nullptr, own_b_ ? &*own_b_ : nullptr};
 }
 
 void Sweep::run() {

@@ -3,6 +3,7 @@
 // K and promotion interval, and exponents fitted to the results.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,8 @@ class Sweep {
 
   const RunContext* context_;
   std::vector<Distribution> distributions_;
+  std::optional<TensorSource> own_a_;
+  std::optional<TensorSource> own_b_;
   std::vector<std::int64_t> k_;
   std::vector<std::int64_t> promotion_k_;
   std::vector<std::int64_t> bf16_k_;

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <map>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
+#include "common/tensor_source.hpp"
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "fp8lab/core/error.hpp"
@@ -17,8 +20,19 @@
 namespace fp8lab::experiments {
 namespace {
 
+/// What `distributions` may name besides log_uniform and log_normal.
+bool has_decades(const std::string& name) { return name == "log_uniform" || name == "log_normal"; }
+
+/// A name as part of a file's name.
+std::string file_name(std::string name) {
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+  return name;
+}
+
 struct Setup {
   std::vector<std::string> distributions;
+  std::map<std::string, TensorSource> sources;  ///< of the others
   std::vector<double> decades;
   std::vector<const Format*> formats;
   std::vector<const CastProfile*> policies;
@@ -32,8 +46,7 @@ Setup read_setup(const Parameters& p) {
   Setup s;
   s.distributions = p.texts("distributions");
   for (const std::string& name : s.distributions)
-    require(name == "log_uniform" || name == "log_normal", "distributions",
-            "log_uniform or log_normal", name);
+    if (!has_decades(name)) s.sources.emplace(name, TensorSource("distributions", name));
   s.decades = p.reals("decades");
   for (const std::string& name : p.texts("formats")) s.formats.push_back(&find_format(name));
   for (const std::string& name : p.texts("policies"))
@@ -48,8 +61,16 @@ Setup read_setup(const Parameters& p) {
   return s;
 }
 
-std::vector<float> make_tensor(const RunContext& context, const std::string& distribution,
-                               double decades, std::size_t elements, std::size_t repeat) {
+std::vector<float> make_tensor(const RunContext& context, const Setup& setup,
+                               const std::string& distribution, double decades,
+                               std::size_t repeat) {
+  const std::size_t elements = setup.elements;
+  if (const auto source = setup.sources.find(distribution); source != setup.sources.end()) {
+    std::vector<float> x =
+        source->second.draw(context.random(fmt::format("own {}", repeat)), 1, elements);
+    normalize_amax(x);
+    return x;
+  }
   std::string stream = fmt::format("{} {}", distribution, decades);
   if (repeat > 0) stream += fmt::format(" {}", repeat);
   const RandomStream random = context.random(stream);
@@ -82,6 +103,10 @@ struct Case {
     for (const Kept& draw : draws) values.push_back(draw.*field);
     return values;
   }
+  /// In findings and in plots against the scale.
+  [[nodiscard]] bool is_shown(const Setup& setup) const {
+    return !has_decades(distribution) || decades == setup.plot_decades;
+  }
   [[nodiscard]] std::string label() const {
     return fmt::format("{}, subnormals {}", short_name(*format), subnormal_name(policy->policy));
   }
@@ -89,8 +114,11 @@ struct Case {
 
 std::vector<Case> measure(const RunContext& context, const Setup& setup) {
   std::vector<Case> cases;
-  for (const std::string& distribution : setup.distributions)
-    for (const double decades : setup.decades)
+  for (const std::string& distribution : setup.distributions) {
+    std::vector<double> all = setup.decades;
+    if (!has_decades(distribution))
+      all = {tensor_statistics(make_tensor(context, setup, distribution, 0.0, 0)).decades};
+    for (const double decades : all)
       for (const Format* f : setup.formats)
         for (const CastProfile* policy : setup.policies) {
           Case& c = cases.emplace_back();
@@ -99,11 +127,11 @@ std::vector<Case> measure(const RunContext& context, const Setup& setup) {
           c.format = f;
           c.policy = policy;
         }
+  }
   parallel_points(context, cases.size(), [&](std::size_t i) {
     Case& c = cases[i];
     for (std::size_t repeat = 0; repeat < setup.repeats; ++repeat) {
-      const std::vector<float> x =
-          make_tensor(context, c.distribution, c.decades, setup.elements, repeat);
+      const std::vector<float> x = make_tensor(context, setup, c.distribution, c.decades, repeat);
       std::vector<SurvivalShares> shares = sweep(x, setup.scales, *c.format, c.policy->policy);
       const BestScale best = best_of(setup.scales, shares);
       c.draws.push_back(
@@ -253,14 +281,16 @@ Series::Style style_of(const Case& c) {
 }
 
 Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::string& name) {
-  Plot plot{"share_against_scale_" + name,
-            fmt::format("One scale for {:g} decades: who survives the cast? ({}, amax 1)",
-                        setup.plot_decades, plain_name(name)),
+  Plot plot{"share_against_scale_" + file_name(name),
+            fmt::format("One scale for {}: who survives the cast? ({}, amax 1)",
+                        has_decades(name) ? fmt::format("{:g} decades", setup.plot_decades)
+                                          : std::string("all"),
+                        plain_name(name)),
             {"scale that multiplies into the format", true},
             {"elements that neither vanish nor saturate (%)"},
             {}};
   for (const Case& c : cases) {
-    if (c.distribution != name || c.decades != setup.plot_decades) continue;
+    if (c.distribution != name || !c.is_shown(setup)) continue;
     Series series{c.label(), setup.scales, {}, style_of(c)};
     for (const SurvivalShares& s : c.shares) series.y.push_back(100.0 * s.representable);
     plot.series.push_back(series);
@@ -269,7 +299,7 @@ Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::s
 }
 
 Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
-  Plot plot{"best_share_" + name,
+  Plot plot{"best_share_" + file_name(name),
             fmt::format("The most that the best single scale can keep ({})", plain_name(name)),
             {"decades that the tensor spans"},
             {"elements that neither vanish nor saturate (%)"},
@@ -314,9 +344,9 @@ void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& r
         r.decades_with_subnormals, r.min_subnormal));
   }
   for (const Case& c : cases)
-    if (c.decades == setup.plot_decades)
+    if (c.is_shown(setup))
       results.findings.push_back(fmt::format(
-          "{}, {:g} decades {}: the best scale keeps {} %, the amax scale {} % ({} "
+          "{}, {:.3g} decades {}: the best scale keeps {} %, the amax scale {} % ({} "
           "elements; {}; draws: {}).",
           c.label(), c.decades, plain_name(c.distribution),
           interval_text(c.all(&Kept::representable), 100.0, share_resolution(setup.elements)),
@@ -373,7 +403,7 @@ Results dynamic_range(const RunContext& context) {
     results.plots.push_back(best_plot(cases, name));
   }
   for (const Case& c : cases)
-    if (c.decades == setup.plot_decades && c.format->id == FormatId::e4m3fn) {
+    if (c.is_shown(setup) && c.format->id == FormatId::e4m3fn) {
       results.plots.push_back(fate_plot(setup, c));
       break;
     }

@@ -25,6 +25,9 @@ Setup read_setup(const Parameters& p) {
   s.shape.weight_sigma = p.real("weight_sigma");
   s.shape.gradient_decades = p.real("gradient_decades");
   s.shape.gradient_row_share = p.real("gradient_row_share");
+  s.shape.activations = find_source("activations", p.text("activations"));
+  s.shape.weights = find_source("weights", p.text("weights"));
+  s.shape.gradients = find_source("gradients", p.text("gradients"));
   for (const std::string& name : p.texts("policies"))
     s.policies.push_back(&find_cast_profile(name));
   require(!s.policies.empty(), "policies", "at least one profile", "none");
@@ -133,6 +136,7 @@ std::vector<SweepPoint> measure_sweep(const RunContext& context, const Setup& s)
           LayerShape shape = s.shape;
           shape.gradient_decades = p.decades;
           shape.gradient_row_share = p.row_share;
+          shape.gradients.reset();  // the sweep is over log-normal ones
           const std::vector<float> dy = make_gradient(layer_stream(context, repeat), shape);
           const Quantized q = quantize(dy, s.shape.tokens, s.shape.outputs,
                                        block_of(*p.recipe, false, s.product.tile),
@@ -322,7 +326,17 @@ Results format_asymmetry(const RunContext& context) {
     results.findings.push_back(zero_finding(setup, tensors, policy));
   for (const Recipe& recipe : kRecipes)
     results.findings.push_back(product_finding(setup, recipe, products));
-  results.headline = headline_of(setup, tensors);
+  const auto own = [&](const char* role, const std::optional<TensorSource>& source) {
+    if (source)
+      results.findings.push_back(
+          fmt::format("{} are {}, as they come; the sweeps over decades and "
+                      "common variance keep to log-normal gradients.",
+                      role, source->name()));
+    return source.has_value();
+  };
+  const bool other = own("Activations", setup.shape.activations) |
+                     own("Weights", setup.shape.weights) | own("Gradients", setup.shape.gradients);
+  if (!other) results.headline = headline_of(setup, tensors);
   return results;
 }
 

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/quantize.hpp"
+#include "common/tensor_source.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/random.hpp"
@@ -43,6 +45,10 @@ struct LayerShape {
   double weight_sigma = 0.02;
   double gradient_decades = 8.0;
   double gradient_row_share = 0.5;  ///< see `log_normal_rows`
+  /// In place of the above where set.
+  std::optional<TensorSource> activations{};
+  std::optional<TensorSource> weights{};
+  std::optional<TensorSource> gradients{};
 };
 
 struct Layer {

@@ -77,6 +77,8 @@ RandomStream substream(const RandomStream& random, std::uint64_t which) {
 }  // namespace
 
 std::vector<float> make_gradient(const RandomStream& random, const LayerShape& shape) {
+  if (shape.gradients)
+    return shape.gradients->draw(substream(random, 2), shape.tokens, shape.outputs);
   return log_normal_rows(substream(random, 2), shape.tokens, shape.outputs, shape.gradient_decades,
                          shape.gradient_row_share);
 }
@@ -89,8 +91,12 @@ Layer make_layer(const RandomStream& random, const LayerShape& shape) {
   layer.tokens = shape.tokens;
   layer.inputs = shape.inputs;
   layer.outputs = shape.outputs;
-  layer.x = outlier_channels(substream(random, 0), activation);
-  layer.w = normal(substream(random, 1), shape.outputs * shape.inputs, shape.weight_sigma);
+  layer.x = shape.activations
+                ? shape.activations->draw(substream(random, 0), shape.tokens, shape.inputs)
+                : outlier_channels(substream(random, 0), activation);
+  layer.w = shape.weights
+                ? shape.weights->draw(substream(random, 1), shape.outputs, shape.inputs)
+                : normal(substream(random, 1), shape.outputs * shape.inputs, shape.weight_sigma);
   layer.dy = make_gradient(random, shape);
   return layer;
 }

@@ -14,7 +14,13 @@ namespace fp8lab::experiments {
 std::vector<float> make_outlier_tensor(const RandomStream& random, const OutlierTensor& shape) {
   require(shape.outlier_index < shape.elements, "outlier_index",
           fmt::format("below {} elements", shape.elements), fmt::format("{}", shape.outlier_index));
-  std::vector<float> x = normal(random, shape.elements, shape.sigma);
+  std::vector<float> x;
+  if (shape.bulk == nullptr) {
+    x = normal(random, shape.elements, shape.sigma);
+  } else {
+    x = shape.bulk->draw(random, 1, shape.elements);
+    normalize_rms(x, shape.sigma);
+  }
   x[shape.outlier_index] = static_cast<float>(shape.outlier);
   if (shape.round_to_bf16)
     for (float& v : x) v = static_cast<float>(round_trip(format(FormatId::bf16), kNvidiaNosat, v));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/spread.hpp"
+#include "common/tensor_source.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -20,6 +21,8 @@ struct OutlierTensor {
   double outlier = 1000.0;
   std::size_t outlier_index = 8192;
   bool round_to_bf16 = false;  ///< as activations arrive in practice
+  /// In place of N(0, sigma^2), with a root mean square of sigma; null: none.
+  const TensorSource* bulk = nullptr;
 };
 
 /// Throws `Error` if the index is outside the tensor.

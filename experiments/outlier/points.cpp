@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "fp8lab/core/error.hpp"
@@ -27,6 +29,9 @@ Setup read_setup(const Parameters& p) {
     s.policies.push_back(&find_cast_profile(name));
   s.tensor.elements = positive(p, "elements");
   s.tensor.sigma = p.real("sigma");
+  if (auto bulk = find_source("bulk", p.text("bulk")))
+    s.bulk = std::make_shared<const TensorSource>(std::move(*bulk));
+  s.tensor.bulk = s.bulk.get();
   s.repeats = positive(p, "repeats");
   require(p.real("outlier_from") <= p.real("outlier_to"), "outlier_to",
           fmt::format("at least outlier_from = {:g}", p.real("outlier_from")),
@@ -46,6 +51,9 @@ std::string sharing(std::size_t tile) {
 }
 
 std::string bulk_name(const Setup& s) {
+  if (s.bulk != nullptr)
+    return fmt::format("{} of {}, root mean square {:g}", s.tensor.elements, s.bulk->name(),
+                       s.tensor.sigma);
   return fmt::format("{} x N(0, {:g}^2)", s.tensor.elements, s.tensor.sigma);
 }
 
@@ -81,8 +89,8 @@ std::vector<Point> containment_points(const Setup& s) {
     for (const CastProfile* policy : s.policies)
       for (const std::size_t tile : s.tiles) {
         if (tile > elements) continue;
-        const OutlierTensor tensor{elements, s.tensor.sigma, s.containment_outlier, elements / 2,
-                                   false};
+        const OutlierTensor tensor{elements,     s.tensor.sigma, s.containment_outlier,
+                                   elements / 2, false,          s.bulk.get()};
         points.push_back({"", tensor, s.repeats, tile, policy, {}});
       }
   return points;

@@ -2,6 +2,7 @@
 // The sweeps behind the outlier experiment: what is measured, and where.
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace fp8lab::experiments::outlier_sweep {
 struct Setup {
   const Format* format = nullptr;
   std::vector<const CastProfile*> policies;
+  std::shared_ptr<const TensorSource> bulk;  ///< null: normal; `tensor` points to it
   OutlierTensor tensor;
   std::size_t repeats = 0;
   std::vector<double> outliers;

@@ -1,0 +1,122 @@
+// Experiments on tensors of one's own: named distributions and files.
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "common/tensor_source.hpp"
+#include "experiments/quick_run.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/npy.hpp"
+#include "fp8lab/io/safetensors.hpp"
+#include "io/temporary.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::experiments;
+
+namespace {
+
+const RandomStream kRandom(1, "own data");
+
+double moment(const std::vector<float>& x, int power) {
+  double sum = 0.0;
+  for (const float v : x) sum += std::pow(static_cast<double>(v), power);
+  return sum / static_cast<double>(x.size());
+}
+
+std::vector<float> counted(std::size_t count) {
+  std::vector<float> x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("named distributions have the moments that they should", "[experiments]") {
+  const auto draw = [](const char* text) {
+    return TensorSource("x", text).draw(kRandom, 64, 1024);
+  };
+  CHECK(std::abs(moment(draw("normal"), 2) - 1.0) < 0.02);
+  CHECK(std::abs(moment(draw("normal"), 4) - 3.0) < 0.15);
+  CHECK(std::abs(moment(draw("laplace"), 1)) < 0.02);
+  CHECK(std::abs(moment(draw("laplace"), 2) - 1.0) < 0.03);
+  CHECK(std::abs(moment(draw("laplace"), 4) - 6.0) < 0.6);  // kurtosis 6
+  CHECK(std::abs(moment(draw("student_t:10"), 2) - 10.0 / 8.0) < 0.05);
+  CHECK(std::abs(moment(draw("uniform"), 1) - 0.5) < 0.01);
+  const std::vector<float> channels = draw("outlier_channels:60");
+  CHECK(std::count_if(channels.begin(), channels.end(),
+                      [](float v) { return std::abs(v) > 20.0F; }) > 64 * 3);
+  std::vector<float> scaled = draw("log_normal:6");
+  normalize_rms(scaled, 0.25);
+  CHECK(std::abs(std::sqrt(moment(scaled, 2)) - 0.25) < 1e-6);
+}
+
+TEST_CASE("windows of a file hold its neighbours", "[experiments]") {
+  const TemporaryFolder folder("own-data");
+  const std::vector<float> values = counted(40 * 10);
+  const std::filesystem::path path = folder.path() / "x.npy";
+  write_npy(path, view_of<float>(ElementType::f32, {40, 10}, values));
+  const TensorSource source("file", path.string());
+  const std::vector<float> x = source.draw(kRandom, 7, 4);
+  for (std::size_t r = 0; r < 7; ++r)
+    for (std::size_t c = 0; c < 4; ++c) {
+      const auto first = static_cast<int>(x[0]) - 1;
+      const int row = (first / 10 + static_cast<int>(r)) % 40;
+      const int column = (first % 10 + static_cast<int>(c)) % 10;
+      CHECK(x[r * 4 + c] == static_cast<float>(row * 10 + column + 1));
+    }
+  CHECK(source.draw(RandomStream(1, "other"), 7, 4) != x);
+  // Wider than the file: its elements one after the other.
+  const std::vector<float> wide = source.draw(kRandom, 1, 400);
+  for (std::size_t i = 1; i < wide.size(); ++i)
+    CHECK((wide[i] == wide[i - 1] + 1.0F || (wide[i - 1] == 400.0F && wide[i] == 1.0F)));
+  CHECK_THROWS_WITH(source.draw(kRandom, 1, 401), contains("at least 401 elements"));
+}
+
+TEST_CASE("sources refuse what they do not know", "[experiments]") {
+  const auto refuse = [](const char* text, const char* part) {
+    CHECK_THROWS_WITH(TensorSource("bulk", text), contains("bulk: ") && contains(part));
+  };
+  refuse("gauss", "normal, uniform, laplace");
+  refuse("normal:3", "normal, uniform, laplace");
+  refuse("student_t", "student_t:DEGREES");
+  refuse("student_t:0", "from 1 to 1000");
+  refuse("student_t:2.5", "an integer");
+  refuse("log_normal:x", "from 0.1 to 30");
+  CHECK_THROWS_AS(TensorSource("bulk", "none.npy"), Error);
+  const TemporaryFolder folder("own-data");
+  const std::vector<float> values = counted(4);
+  const std::filesystem::path path = folder.path() / "two.safetensors";
+  write_safetensors(path, {{"a", view_of<float>(ElementType::f32, {2, 2}, values)},
+                           {"b", view_of<float>(ElementType::f32, {4, 1}, values)}});
+  CHECK_THROWS_WITH(TensorSource("bulk", path.string()), contains("one of a, b"));
+  CHECK(TensorSource("bulk", path.string() + "#b").draw(kRandom, 4, 1).size() == 4);
+}
+
+TEST_CASE("the four experiments run on other tensors, and tell where they come from",
+          "[experiments]") {
+  const auto findings = [](const char* name, const std::vector<std::string>& changes) {
+    const Results one = run_quick(name, 1, changes);
+    CHECK(all_csv(one) == all_csv(run_quick(name, 2, changes)));
+    CHECK(all_csv(one) != all_csv(run_quick(name, 2)));
+    std::string text;
+    for (const std::string& finding : one.findings) text += finding + "\n";
+    for (const Table& table : one.tables) text += table.title() + "\n" + table.csv();
+    return text;
+  };
+  CHECK(contains("student_t:4").match(findings("outlier", {"bulk=student_t:4"})));
+  CHECK(contains("laplace").match(
+      findings("dynamic-range", {"distributions=laplace,log_normal", "scales_per_decade=1"})));
+  CHECK(contains("Gradients are laplace")
+            .match(findings("format-asymmetry", {"gradients=laplace", "tensor_repeats=2"})));
+  CHECK(contains("own").match(
+      findings("accumulator-drift", {"distributions=own", "own_a=log_normal:4", "k=512,1024",
+                                     "promotion_k=512", "bf16_k=128,256", "fit_repeats=2"})));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, {"own_a=normal"}),
+                    contains("none unless distributions has own"));
+  CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, {"distributions=own"}), contains("own_a"));
+  CHECK_THROWS_WITH(run_quick("outlier", 1, {"bulk=gauss"}), contains("bulk"));
+}
