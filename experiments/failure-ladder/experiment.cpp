@@ -17,7 +17,7 @@ struct Study {
   StudySettings settings;
   std::vector<Rung> rungs;
   std::size_t seeds = 0;
-  std::vector<TrainingRun> runs;  ///< bf16, then each rung failing and mended; x seeds
+  std::vector<TrainingRun> runs;  ///< bf16, fp32, then each rung failing and mended; x seeds
 
   [[nodiscard]] std::vector<double> tails(std::size_t row) const {
     std::vector<double> all;
@@ -26,10 +26,10 @@ struct Study {
     return all;
   }
   [[nodiscard]] Judgement failing(std::size_t rung) const {
-    return judge_seeds(tails(1 + 2 * rung), tails(0));
+    return judge_seeds(tails(2 + 2 * rung), tails(0), tails(1), settings.follow_nats);
   }
   [[nodiscard]] Judgement mended(std::size_t rung) const {
-    return judge_seeds(tails(2 + 2 * rung), tails(0));
+    return judge_seeds(tails(3 + 2 * rung), tails(0), tails(1), settings.follow_nats);
   }
   /// A failure that shows and goes.
   [[nodiscard]] bool shown(std::size_t rung) const {
@@ -49,18 +49,20 @@ Table rung_table(const Study& study) {
                {"value", "1", "from mild to severe"},
                {"mitigation", "", "the one thing that is changed"},
                {"gap", "nats", "tail loss above BF16's, mean over seeds; nan: a run broke off"},
-               {"half_width", "nats", "of the 99 % interval of that mean"},
+               {"gap_min", "nats", "smallest"},
+               {"gap_max", "nats", "largest"},
                {"standing", "", "follows, leaves, or cannot tell"},
                {"mended_gap", "nats", "the same with the mitigation"},
-               {"mended_half_width", "nats", "of the 99 % interval of that mean"},
+               {"mended_gap_min", "nats", "smallest"},
+               {"mended_gap_max", "nats", "largest"},
                {"mended_standing", "", "follows, leaves, or cannot tell"},
-               {"band", "nats", "three standard deviations of BF16's tails over seeds"}});
+               {"band", "nats", "a gap above this is not noise: FP32's spread"}});
   for (std::size_t i = 0; i < study.rungs.size(); ++i) {
     const Rung& rung = study.rungs[i];
     const Judgement bad = study.failing(i);
     const Judgement good = study.mended(i);
-    table.add_row({rung.mode, rung.what, rung.value, rung.mitigation, bad.mean, bad.half_width,
-                   std::string(to_string(bad.standing)), good.mean, good.half_width,
+    table.add_row({rung.mode, rung.what, rung.value, rung.mitigation, bad.mean, bad.min, bad.max,
+                   std::string(to_string(bad.standing)), good.mean, good.min, good.max,
                    std::string(to_string(good.standing)), bad.band});
   }
   return table;
@@ -68,17 +70,18 @@ Table rung_table(const Study& study) {
 
 Table repeat_table(const Study& study) {
   Table table("repeats", "Each run",
-              {{"mode", "", "bf16 for the reference"},
+              {{"mode", "", "bf16: the reference, fp32: the control"},
                {"value", "1", "as in rungs"},
                {"mended", "", "with the mitigation"},
                {"seed", "1", "of weights and data, from the first"},
                {"loss", "nats", "mean of the last steps; nan: it broke off"}});
-  for (std::size_t row = 0; row < 1 + 2 * study.rungs.size(); ++row) {
+  for (std::size_t row = 0; row < 2 + 2 * study.rungs.size(); ++row) {
     const std::vector<double> tails = study.tails(row);
     for (std::size_t s = 0; s < study.seeds; ++s)
-      table.add_row({row == 0 ? std::string("bf16") : study.rungs[(row - 1) / 2].mode,
-                     row == 0 ? 0.0 : study.rungs[(row - 1) / 2].value, row > 0 && row % 2 == 0,
-                     static_cast<std::int64_t>(s), tails[s]});
+      table.add_row(
+          {row < 2 ? std::string(row == 0 ? "bf16" : "fp32") : study.rungs[row / 2 - 1].mode,
+           row < 2 ? 0.0 : study.rungs[row / 2 - 1].value, row > 1 && row % 2 == 1,
+           static_cast<std::int64_t>(s), tails[s]});
   }
   return table;
 }
@@ -101,14 +104,10 @@ std::vector<std::string> findings_of(const Study& study) {
     findings.push_back(fmt::format(
         "{} ({}): {} {}.", mode, study.rungs[begin].what,
         first.empty() ? "at no rung does it leave the BF16 curve and return."
-                      : fmt::format("it leaves the BF16 curve and returns from {} on.", first),
+                      : fmt::format("it leaves the BF16 curve and returns, mildest at {}.", first),
         all));
   }
-  findings.push_back(
-      fmt::format("±: 99 % interval of the mean gap; leaves or follows: all of it above or below "
-                  "three standard "
-                  "deviations of BF16 over seeds ({}).",
-                  setup(study)));
+  findings.push_back(fmt::format("{} ({}).", kBandMeaning, setup(study)));
   return findings;
 }
 
@@ -119,17 +118,17 @@ Results failure_ladder(const RunContext& context) {
   study.settings = read_settings(context.parameters);
   study.seeds = positive(context.parameters, "seeds");
   study.rungs = find_rungs(context.parameters);
-  study.runs.resize((1 + 2 * study.rungs.size()) * study.seeds);
-  const Variant reference = find_variant("bf16");
+  study.runs.resize((2 + 2 * study.rungs.size()) * study.seeds);
   parallel_points(context, study.runs.size(), [&](std::size_t i) {
     const std::size_t row = i / study.seeds;
     const std::uint64_t seed = context.seed + i % study.seeds;
-    if (row == 0) {
-      study.runs[i] = train_variant(study.settings, reference, {}, seed);
+    if (row < 2) {
+      study.runs[i] =
+          train_variant(study.settings, find_variant(row == 0 ? "bf16" : "fp32"), {}, seed);
       return;
     }
-    const Rung& rung = study.rungs[(row - 1) / 2];
-    study.runs[i] = train_variant(study.settings, row % 2 == 1 ? rung.failing : rung.mended,
+    const Rung& rung = study.rungs[row / 2 - 1];
+    study.runs[i] = train_variant(study.settings, row % 2 == 0 ? rung.failing : rung.mended,
                                   rung.outliers, seed);
   });
   return {.tables = {rung_table(study), repeat_table(study)},

@@ -47,24 +47,23 @@ Rung ladder_rung(const std::string& mode, const std::string& mitigation, const c
 
 }  // namespace
 
+Rung make_rung(const std::string& mode, double value, std::int64_t outlier_channels) {
+  if (mode == "range") return range_rung(value);
+  if (mode == "formats") return formats_rung(value);
+  if (mode == "outliers")
+    return ladder_rung(mode, "tiles of 32", "outliers", "outliers-mx", value, outlier_channels);
+  require(mode == "accumulator", "modes", "range, outliers, formats or accumulator",
+          "'" + mode + "'");
+  return ladder_rung(mode, "promotion every 32 terms", "accumulator", "accumulator-promoted", value,
+                     outlier_channels);
+}
+
 std::vector<Rung> find_rungs(const Parameters& p) {
   std::vector<Rung> rungs;
-  const auto channels = p.integer("outlier_channels");
   for (const std::string& mode : p.texts("modes")) {
-    if (mode == "range") {
-      for (const double v : p.reals("range_log2")) rungs.push_back(range_rung(v));
-    } else if (mode == "formats") {
-      for (const double v : p.reals("formats_log2")) rungs.push_back(formats_rung(v));
-    } else if (mode == "outliers") {
-      for (const double v : p.reals("outliers_log2"))
-        rungs.push_back(ladder_rung(mode, "tiles of 32", "outliers", "outliers-mx", v, channels));
-    } else if (mode == "accumulator") {
-      for (const double v : p.reals("accumulator_bits"))
-        rungs.push_back(ladder_rung(mode, "promotion every 32 terms", "accumulator",
-                                    "accumulator-promoted", v, channels));
-    } else {
-      throw Error("modes", "range, outliers, formats or accumulator", "'" + mode + "'");
-    }
+    (void)make_rung(mode, 1.0, 1);  // the mode is one
+    for (const double value : p.reals(mode + (mode == "accumulator" ? "_bits" : "_log2")))
+      rungs.push_back(make_rung(mode, value, p.integer("outlier_channels")));
   }
   return rungs;
 }

@@ -21,14 +21,16 @@ struct Rung {
   train::OutlierChannels outliers;
 };
 
-/// The rungs of the parameters' modes, from mild to severe. Throws `Error`.
+/// One rung. Throws `Error` for a mode that is none of
 ///   range        forward per-tensor scales; E5M2 gradients under one constant, without a scale;
 ///                mended by a current scale of gradients
 ///   outliers     one current scale a tensor, channels scaled up; mended by tiles of 32 (MXFP8)
 ///   formats      the same as range but E4M3 gradients; mended by E5M2 under the same constant
 ///   accumulator  current scales, every sum cut to that many fraction bits, never promoted; mended
-///   by promotion
-///                every 32 terms
+///                by promotion every 32 terms
+Rung make_rung(const std::string& mode, double value, std::int64_t outlier_channels);
+
+/// The rungs of the parameters' modes, in their order. Throws `Error`.
 std::vector<Rung> find_rungs(const Parameters& p);
 
 }  // namespace fp8lab::experiments

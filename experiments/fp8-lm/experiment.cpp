@@ -8,6 +8,7 @@
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/train/systems.hpp"
 #include "train/settings.hpp"
 #include "train/standing.hpp"
@@ -33,7 +34,7 @@ struct Study {
     return all;
   }
   [[nodiscard]] Judgement judgement(std::size_t system) const {
-    return judge_seeds(tails(system), tails(0));
+    return judge_seeds(tails(system), tails(0), tails(1), settings.follow_nats);
   }
 };
 
@@ -48,6 +49,8 @@ Study read_study(const Parameters& p) {
     study.systems.back().reduction.ranks = static_cast<int>(positive(p, "ranks"));
     study.systems.back().reduction.topology = topology;
   }
+  require(study.systems.size() >= 2, "systems", "the reference, then the control",
+          fmt::format("{}", study.systems.size()));
   study.runs.resize(study.systems.size() * study.seeds);
   return study;
 }
@@ -67,8 +70,9 @@ Table system_table(const Study& study) {
                {"what", "", "what it is"},
                {"standing", "", "follows, leaves, or cannot tell, by the band"},
                {"gap", "nats", "tail loss above the reference's, mean over seeds"},
-               {"half_width", "nats", "of the 99 % interval of that mean"},
-               {"band", "nats", "three standard deviations of the reference's tails over seeds"},
+               {"gap_min", "nats", "smallest"},
+               {"gap_max", "nats", "largest"},
+               {"band", "nats", "a gap above this is not noise: the control's spread"},
                {"sqnr", "dB", "mean gradient against FP32 wires', first seed"},
                {"saturated", "%", "elements of the sums at max finite, first seed"},
                {"smallest_mu", "1", "auto-scaling: of all tensors at the end, first seed"},
@@ -78,7 +82,7 @@ Table system_table(const Study& study) {
     const Judgement j = study.judgement(i);
     const ParallelRun& run = study.run(i, 0);
     table.add_row({std::string(study.systems[i].name), std::string(study.systems[i].what),
-                   std::string(to_string(j.standing)), j.mean, j.half_width, j.band, run.sqnr_db,
+                   std::string(to_string(j.standing)), j.mean, j.min, j.max, j.band, run.sqnr_db,
                    run.saturated_percent, run.smallest_mu, 1e-3 * run.bytes_per_step,
                    1e-3 * static_cast<double>(run.state_bytes)});
   }
@@ -118,11 +122,7 @@ std::vector<std::string> findings_of(const Study& study) {
         run.bytes_per_step / reference.bytes_per_step,
         static_cast<double>(run.state_bytes) / static_cast<double>(reference.state_bytes)));
   }
-  findings.push_back(
-      fmt::format("±: 99 % interval of the mean gap; leaves or follows: all of it above or below "
-                  "three standard "
-                  "deviations of {} over seeds ({}).",
-                  study.systems.front().name, setup(study)));
+  findings.push_back(fmt::format("{} ({}).", kBandMeaning, setup(study)));
   return findings;
 }
 

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "common/spread.hpp"
@@ -18,6 +20,12 @@ double deviation_of(std::span<const double> values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
+std::vector<double> gaps_of(std::span<const double> tails, std::span<const double> references) {
+  std::vector<double> gaps;
+  for (std::size_t i = 0; i < tails.size(); ++i) gaps.push_back(tails[i] - references[i]);
+  return gaps;
+}
+
 }  // namespace
 
 std::string_view to_string(Standing standing) {
@@ -25,28 +33,35 @@ std::string_view to_string(Standing standing) {
   return kNames[static_cast<std::size_t>(standing)];
 }
 
-Judgement judge_seeds(std::span<const double> tails, std::span<const double> references) {
+Judgement judge_seeds(std::span<const double> tails, std::span<const double> references,
+                      std::span<const double> controls, double least) {
   constexpr double kDeviations = 3.0;
-  std::vector<double> gaps;
-  for (std::size_t i = 0; i < tails.size(); ++i) gaps.push_back(tails[i] - references[i]);
+  const std::vector<double> gaps = gaps_of(tails, references);
   Judgement j{.mean = spread_of(gaps).mean};
-  if (!std::isfinite(j.mean)) {
-    j.mean = std::nan("");
-    j.standing = Standing::leaves;
-  }
+  std::vector<double> finite;
+  std::copy_if(gaps.begin(), gaps.end(), std::back_inserter(finite),
+               [](double gap) { return std::isfinite(gap); });
+  j.min = spread_of(finite).min;
+  j.max = spread_of(finite).max;
+  if (!std::isfinite(j.mean)) j.mean = std::nan("");
   if (gaps.size() < 2) return j;
-  j.band = kDeviations * deviation_of(references);
-  if (j.standing == Standing::leaves) return j;
-  const auto n = static_cast<double>(gaps.size());
-  j.half_width = student_t_995(gaps.size() - 1) * deviation_of(gaps) / std::sqrt(n);
-  if (j.mean - j.half_width > j.band) j.standing = Standing::leaves;
-  if (j.mean + j.half_width <= j.band) j.standing = Standing::follows;
+  const std::vector<double> noise = gaps_of(controls, references);
+  j.band = std::abs(spread_of(noise).mean) +
+           std::max(kDeviations * deviation_of(noise), interval_of(noise).half_width);
+  if (j.band < least) j.band = least;
+  // A gap of NaN is a run that broke off: beyond any band.
+  const auto beyond =
+      std::count_if(gaps.begin(), gaps.end(), [&](double gap) { return !(gap <= j.band); });
+  if (std::isnan(j.band)) return j;
+  if (beyond == 0) j.standing = Standing::follows;
+  if (beyond == static_cast<std::ptrdiff_t>(gaps.size())) j.standing = Standing::leaves;
   return j;
 }
 
 std::string text_of(const Judgement& j) {
-  if (std::isnan(j.mean)) return "a run broke off (leaves)";
-  return fmt::format("{:+.3f} ± {:.2g} nats ({}; band {:.2g})", j.mean, j.half_width,
+  const std::string mean =
+      std::isnan(j.mean) ? std::string("a run broke off,") : fmt::format("{:+.3f}", j.mean);
+  return fmt::format("{} [{:.3f}, {:.3f}] nats ({}; band {:.2g})", mean, j.min, j.max,
                      to_string(j.standing), j.band);
 }
 

@@ -8,27 +8,36 @@
 namespace fp8lab::experiments {
 
 enum class Standing {
-  follows,      ///< the gap is within the noise
-  leaves,       ///< it is beyond it
-  cannot_tell,  ///< these seeds and this size do not say
+  follows,      ///< every seed's gap is within the noise
+  leaves,       ///< every seed's gap is beyond it, or a run broke off
+  cannot_tell,  ///< seeds disagree, or there is only one
 };
 std::string_view to_string(Standing standing);
 
-/// Paired gaps of seeds against the band of three standard deviations of the reference over its
-/// seeds.
+/// What a band is, for findings and columns.
+inline constexpr std::string_view kBandMeaning =
+    "band: where 99 % of the gaps of FP32 products lie, which are noise (Student's t, at least "
+    "three standard deviations), and at least follow_nats; leaves or follows: every seed above it "
+    "or within";
+
+/// Paired gaps of seeds against the noise of a change that does not matter: the gaps of a control,
+/// on the same weights and batches. The references' own spread over seeds is no measure of it: each
+/// seed has a language of its own.
 struct Judgement {
-  double mean = 0.0;        ///< of the gaps; NaN where a run broke off
-  double half_width = 0.0;  ///< of the interval that holds their true mean with 99 % (Student's t)
-  double band = 0.0;        ///< three standard deviations of the reference's tails over seeds
+  double mean = 0.0;  ///< of the gaps; NaN where a run broke off
+  double min = 0.0;   ///< smallest and largest of the seeds that did not
+  double max = 0.0;
+  double band = 0.0;  ///< a gap above this is more than noise, and than `least`
   Standing standing = Standing::cannot_tell;
 };
 
-/// leaves: the whole interval lies above the band, or a run broke off. follows: the whole
-/// interval lies below it. `tails` and `references`: tail losses, seed by seed; at least two
-/// (fewer: cannot_tell).
-Judgement judge_seeds(std::span<const double> tails, std::span<const double> references);
+/// `tails`, `references`, `controls`: tail losses, seed by seed, of as many seeds. Of one
+/// seed nothing can be told. `least`, nats: a gap up to this is none. A reference or control that
+/// broke off gives a band of NaN, and cannot_tell.
+Judgement judge_seeds(std::span<const double> tails, std::span<const double> references,
+                      std::span<const double> controls, double least);
 
-/// `+0.312 ± 0.051 nats (leaves; band 0.06)`.
+/// `+0.312 [0.25, 0.36] nats (leaves; band 0.02)`.
 std::string text_of(const Judgement& judgement);
 
 }  // namespace fp8lab::experiments

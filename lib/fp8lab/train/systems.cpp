@@ -36,13 +36,15 @@ std::vector<TrainingSystem> make_systems() {
                              states("fp8-lm"),
                              fp8_wires(GradientScaling::automatic),
                              true};
-  std::vector<TrainingSystem> all{{"bf16-fp32",
-                                   "BF16 products, FP32 AdamW, FP32 gradients",
-                                   bf16_recipe(),
-                                   {},
-                                   fp32_wires(),
-                                   false},
-                                  whole};
+  std::vector<TrainingSystem> all{
+      {"bf16-fp32",
+       "BF16 products, FP32 AdamW, FP32 gradients",
+       bf16_recipe(),
+       {},
+       fp32_wires(),
+       false},
+      {"fp32", "FP32 products, AdamW and gradients", fp32_recipe(), {}, fp32_wires(), false},
+      whole};
   const auto but = [&](std::string_view name, std::string_view what, auto change) {
     TrainingSystem system = whole;
     system.name = name;

@@ -24,6 +24,7 @@ struct TrainingSystem {
 /// bf16-fp32           BF16 products, FP32 AdamW, gradients summed in FP32: the baseline of
 /// FP8-LM's
 ///                     section 3.2.2
+/// fp32                the same with FP32 products: what rounding to BF16 alone does
 /// fp8-lm              MS-AMP's FP8 products, E4M3 gradients summed under auto-scaling, master
 ///                     weights FP16, m E4M3, v FP16, each with a tensor scale, whole-tensor ZeRO
 /// fp8-lm-PART         the same but for one part: bf16-products, fp32-states, fp32-gradients,
