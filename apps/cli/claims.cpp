@@ -122,9 +122,11 @@ int run(Options options) {
         "{}\n",
         nlohmann::ordered_json{{"seed", options.context.seed}, {"claims", measured}}.dump(2));
   else
-    fmt::print("{} hold, {} with a correction, {} do not, {} could not be measured (seed {})\n",
-               counts[Verdict::holds], counts[Verdict::holds_with_correction],
-               counts[Verdict::does_not_hold], failed, options.context.seed);
+    fmt::print(
+        "{} hold, {} with a correction, {} do not, of {} the size cannot tell, {} could not be "
+        "measured (seed {})\n",
+        counts[Verdict::holds], counts[Verdict::holds_with_correction],
+        counts[Verdict::does_not_hold], counts[Verdict::cannot_tell], failed, options.context.seed);
   return failed == 0 ? kPass : kUsage;
 }
 

@@ -4,6 +4,7 @@
 // prints them. One source file a group; a group adds itself in registry.cpp.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,12 @@
 
 namespace fp8lab::experiments {
 
-enum class Verdict : std::uint8_t { holds, holds_with_correction, does_not_hold };
+enum class Verdict : std::uint8_t {
+  holds,
+  holds_with_correction,
+  does_not_hold,
+  cannot_tell,  ///< the size or the seeds at hand decide nothing
+};
 std::string_view to_string(Verdict verdict);
 
 /// A measured number with its name (snake_case) and unit ("1" for a ratio).
@@ -28,6 +34,9 @@ struct Measurement {
   Verdict verdict = Verdict::does_not_hold;
 };
 
+/// The value called `name`. Throws `Error` where there is none.
+double value_of(std::span<const MeasuredValue> values, std::string_view name);
+
 /// What a measurement may depend on; results do not depend on `threads`.
 struct ClaimContext {
   std::uint64_t seed = 1;
@@ -41,6 +50,9 @@ struct Claim {
   std::string_view setup;      ///< what is measured, on what
   std::string_view criterion;  ///< when it holds, when with a correction
   Measurement (*measure)(const ClaimContext& context);
+  /// The verdict from the values alone, for claims about training: what `measure` calls, and what
+  /// anyone can do again from the table of values. Null where `measure` decides by itself.
+  Verdict (*judge)(std::span<const MeasuredValue> values) = nullptr;
 };
 
 /// Every claim, group by group.

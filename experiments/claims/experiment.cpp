@@ -59,9 +59,11 @@ std::string count_finding(const std::vector<MeasuredClaim>& measured) {
     return std::ranges::count_if(
         measured, [&](const MeasuredClaim& m) { return m.measurement.verdict == verdict; });
   };
-  return fmt::format("Of {} claims {} hold, {} hold with a correction, {} do not hold.",
-                     measured.size(), count(Verdict::holds), count(Verdict::holds_with_correction),
-                     count(Verdict::does_not_hold));
+  return fmt::format(
+      "Of {} claims {} hold, {} hold with a correction, {} do not hold, of {} the size at "
+      "hand cannot tell.",
+      measured.size(), count(Verdict::holds), count(Verdict::holds_with_correction),
+      count(Verdict::does_not_hold), count(Verdict::cannot_tell));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::vector<Claim> join_groups() {
   std::vector<Claim> claims;
   for (const auto group :
        {failure_mode_claims, accumulator_claims, listing_claims, auto_scaling_claims,
-        optimizer_claims, scaling_claims, training_claims}) {
+        optimizer_claims, scaling_claims, naive_run_claims, training_claims, published_claims}) {
     const std::vector<Claim> more = group();
     claims.insert(claims.end(), more.begin(), more.end());
   }
@@ -23,9 +23,15 @@ std::vector<Claim> join_groups() {
 }  // namespace
 
 std::string_view to_string(Verdict verdict) {
-  constexpr std::array<std::string_view, 3> kNames{"holds", "holds with a correction",
-                                                   "does not hold"};
+  constexpr std::array<std::string_view, 4> kNames{"holds", "holds with a correction",
+                                                   "does not hold", "cannot tell at this size"};
   return kNames[static_cast<std::size_t>(verdict)];
+}
+
+double value_of(std::span<const MeasuredValue> values, std::string_view name) {
+  for (const MeasuredValue& v : values)
+    if (v.name == name) return v.value;
+  throw Error("values", "one called " + std::string(name), "none");
 }
 
 const std::vector<Claim>& all_claims() {
@@ -47,6 +53,7 @@ Measurement measure(const Claim& claim, const ClaimContext& context) {
   for (const MeasuredValue& v : measurement.values)
     require(std::isfinite(v.value), fmt::format("claim {}: {}", claim.id, v.name),
             "a finite measured value", fmt::format("{}", v.value));
+  if (claim.judge != nullptr) measurement.verdict = claim.judge(measurement.values);
   return measurement;
 }
 
