@@ -104,7 +104,7 @@ std::vector<std::string> findings_of(const Study& study) {
     findings.push_back(fmt::format(
         "{} ({}): {} {}.", mode, study.rungs[begin].what,
         first.empty() ? "at no rung does it leave the BF16 curve and return."
-                      : fmt::format("it leaves the BF16 curve and returns from {} on.", first),
+                      : fmt::format("it leaves the BF16 curve and returns, mildest at {}.", first),
         all));
   }
   findings.push_back(fmt::format("{} ({}).", kBandMeaning, setup(study)));

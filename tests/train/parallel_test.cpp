@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/train/divergence.hpp"
+#include "fp8lab/train/products.hpp"
 #include "fp8lab/train/systems.hpp"
 #include "train/same_bits.hpp"
 
