@@ -33,8 +33,9 @@ class Counter {
     if (known == accumulators.end()) return match;
     const Accumulation how{static_cast<std::size_t>(known - accumulators.begin()),
                            one.promotion_interval, one.scale_order, one.split_k, one.c_enters};
+    const std::vector<float> sums = sums_of(sampled, how, accumulators, threads_);
     const std::vector<std::uint32_t> codes =
-        round_output(compute(sampled, how, accumulators, threads_), rounding_of(one));
+        round_output(result_of(sampled, how, accumulators, sums), rounding_of(one));
     std::size_t at = 0;
     for (const std::int64_t row : sample.rows)
       for (const std::int64_t column : sample.columns)
