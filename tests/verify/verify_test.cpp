@@ -374,7 +374,8 @@ TEST_CASE("verify: outputs of another shape or type are refused", "[verify]") {
   got = {"got", {ElementType::u32, {24, 20}, codes}, nullptr};
   CHECK_THROWS_WITH(verify(random.product, got), contains("f32 elements"));
   got = {"got", {ElementType::f32, {24, 20}, codes, true}, nullptr};
-  CHECK_THROWS_WITH(verify(random.product, got), contains("ascontiguousarray"));
+  const VerifyReport turned = verify(random.product, got);  // the same numbers in another order
+  CHECK(turned.comparison.bit_mismatches > 0);
 }
 
 TEST_CASE("verify: a cast with one value rounded twice", "[verify]") {
