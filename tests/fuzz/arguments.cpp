@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "fp8lab/core/integer_list.hpp"
+#include "fp8lab/core/model_text.hpp"
 #include "fp8lab/experiment/parameter_range.hpp"
 #include "fp8lab/experiment/parameters.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/scale_shapes.hpp"
 #include "fp8lab/report/input.hpp"
-#include "fp8lab/sweep/grid.hpp"
 #include "target.hpp"
 
 using namespace fp8lab;
@@ -36,12 +36,8 @@ void parse_tiles(std::string_view text) {
   expect(tiles.rows >= 0 && tiles.columns >= 0);
 }
 
-void parse_one_axis(std::string_view text) {
-  const Parameters like = defaults();
-  const GridAxis axis = parse_axis(text, like);
-  expect(!axis.values.empty());
-  Grid grid{.experiment = "fuzz", .base = like, .axes = {axis}};
-  (void)grid.at(grid.size() - 1);
+void split_list(std::string_view text) {
+  for (const std::string& part : split_model_list(text)) (void)ModelText::parse("model", part);
 }
 
 void parse_range(std::string_view text) {
@@ -71,7 +67,7 @@ void find_call(std::string_view text) { (void)find_library_call(std::string(text
 
 void parse(std::span<const std::uint8_t> input) {
   constexpr void (*kGrammars[])(std::string_view) = {
-      parse_shape, parse_tiles, parse_one_axis, parse_range, set_parameter, parse_rows, find_call};
+      parse_shape, parse_tiles, split_list, parse_range, set_parameter, parse_rows, find_call};
   if (input.empty()) return;
   const std::size_t which = input.front() % std::size(kGrammars);
   kGrammars[which](text_of(input.subspan(1)));
