@@ -80,6 +80,7 @@ LinearRecipe block_recipe(const TrainOptions& o, const train::TrainingSystem* sy
 
 /// Layers whose arithmetic is not that of their place: by `--rule`, then by `--keep`.
 void set_layers(train::ModelRecipe& recipe, const TrainOptions& o) {
+  if (o.rule.empty() && o.keep.empty()) return;
   const std::vector<train::LinearLayer> layers = train::linear_layers(o.shape);
   if (!o.rule.empty()) {
     const LayerRule& rule = find_layer_rule(o.rule);
