@@ -161,7 +161,7 @@ bool LtGemm::run(const void* a, const void* b, const float* a_scales, const floa
   const float zero = 0.0F;
   const cublasStatus_t status = lt().cublasLtMatmul(
       handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d, d_layout_, d, d_layout_,
-      &algorithm_, workspace_.data(), workspace_.size(), nullptr);
+      &algorithm_, workspace_.data(), workspace_.size(), cudaStreamPerThread);
   // The heuristic offers kernels that the product itself then refuses.
   if (is_refusal(status)) {
     refuse(status);

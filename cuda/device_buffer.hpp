@@ -1,5 +1,6 @@
 #pragma once
-// Device memory that frees itself, and copies in and out of it.
+// Device memory that gives itself back, and copies in and out of it. Use a buffer on the thread
+// that made it.
 
 #include <fmt/format.h>
 
@@ -12,12 +13,17 @@
 
 namespace fp8lab::cuda {
 
+/// Device memory from this thread's cache (block_cache.hpp). Work of a thread is all on its own
+/// stream, so a block may be taken again at once. Throws `Error` where there is none left.
+void* take_device_memory(std::size_t bytes);
+void give_device_memory(void* block, std::size_t bytes);
+
 template <typename T>
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
   explicit DeviceBuffer(std::size_t size) : size_(size) {
-    if (size > 0) FP8LAB_CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&data_), size * sizeof(T)));
+    if (size > 0) data_ = static_cast<T*>(take_device_memory(size * sizeof(T)));
   }
   explicit DeviceBuffer(std::span<const T> values) : DeviceBuffer(values.size()) {
     copy_in(values);
@@ -29,8 +35,9 @@ class DeviceBuffer {
     std::swap(size_, other.size_);
     return *this;
   }
-  // Freeing cannot report: an earlier fault has surfaced at a checked call.
-  ~DeviceBuffer() { cudaFree(data_); }
+  ~DeviceBuffer() {
+    if (data_ != nullptr) give_device_memory(data_, bytes());
+  }
 
   [[nodiscard]] T* data() { return data_; }
   [[nodiscard]] const T* data() const { return data_; }

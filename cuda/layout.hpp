@@ -36,6 +36,12 @@ FP8LAB_HD constexpr Place b_fragment(int lane, int reg) {
   return {lane / 4, 4 * (lane % 4) + 16 * reg};
 }
 
+/// Block scales of mma.sync ("Selection of scaling vector"): whose scales `lane` holds. With
+/// selector 0 the first two threads of four give A's rows lane / 4 and lane / 4 + 8, the first one
+/// B's column; the others hold the same.
+FP8LAB_HD constexpr int scale_row_of_a(int lane) { return lane / 4 + 8 * (lane % 2); }
+FP8LAB_HD constexpr int scale_column_of_b(int lane) { return lane / 4; }
+
 /// The accumulator: element `index` of `thread`, index < N / 2. mma.sync has N =
 /// 8 and one warp. FP16 accumulators hold elements 2i and 2i + 1 in register i.
 FP8LAB_HD constexpr Place accumulator(int thread, int index) {

@@ -92,8 +92,13 @@ FormatId executed_format(const Prediction& prediction, FormatId given) {
 
 TileBatch executed_batch(const Prediction& prediction, TileBatch batch) {
   if (prediction.halves == Halves::none) return batch;
-  return {batch.tiles, 2 * batch.steps, executed_rows(prediction.a_format, batch.a),
-          executed_rows(prediction.b_format, batch.b), std::move(batch.c)};
+  return {batch.tiles,
+          2 * batch.steps,
+          executed_rows(prediction.a_format, batch.a),
+          executed_rows(prediction.b_format, batch.b),
+          std::move(batch.c),
+          {},
+          {}};
 }
 
 std::vector<float> library_results(const TileBatch& executed, const Prediction& prediction,

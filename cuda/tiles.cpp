@@ -22,7 +22,7 @@ void pack_row(std::span<const std::uint32_t> codes, const Format& f, std::uint8_
 
 TileBatch pack_tiles(std::span<const VectorCase> cases, FormatId a, FormatId b, int steps) {
   require(cases.size() % kTile == 0, "cases", "a multiple of 64", fmt::format("{}", cases.size()));
-  TileBatch batch{static_cast<int>(cases.size()) / kTile, steps, {}, {}, {}};
+  TileBatch batch{static_cast<int>(cases.size()) / kTile, steps, {}, {}, {}, {}, {}};
   const auto row_bytes = static_cast<std::size_t>(steps * kStepBytes);
   batch.a.resize(cases.size() * row_bytes);
   batch.b.resize(cases.size() * row_bytes);
@@ -49,6 +49,8 @@ VectorCase case_of_output(std::span<const VectorCase> cases, std::size_t output)
   VectorCase one;
   one.a = cases[first + static_cast<std::size_t>(row)].a;
   one.b = cases[first + static_cast<std::size_t>(column)].b;
+  one.scales_a = cases[first + static_cast<std::size_t>(row)].scales_a;
+  one.scales_b = cases[first + static_cast<std::size_t>(column)].scales_b;
   one.c = cases[first + static_cast<std::size_t>(case_of_c(row, column))].c;
   return one;
 }

@@ -55,6 +55,8 @@ struct TileBatch {
   std::vector<std::uint8_t> a;
   std::vector<std::uint8_t> b;
   std::vector<float> c;
+  std::vector<std::uint8_t> a_scales = {};  ///< [tiles * 64, steps * scales a step]; often empty
+  std::vector<std::uint8_t> b_scales = {};
 };
 
 /// Packs a multiple of 64 cases, each of as many terms as `steps` instructions take.

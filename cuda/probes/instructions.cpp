@@ -11,6 +11,9 @@ namespace {
 using enum FormatId;
 using enum Family;
 
+constexpr ScaleBlocks kUe8m0Per32{ScaleFormat::ue8m0, 32};
+constexpr ScaleBlocks kUe4m3Per16{ScaleFormat::ue4m3, 16};
+
 constexpr Instruction kInstructions[] = {
     {"wgmma.m64n64k32.f32.e4m3.e4m3.shared", "wgmma.e4m3", e4m3fn, e4m3fn, wgmma},
     {"wgmma.m64n64k32.f32.e5m2.e5m2.shared", "wgmma.e5m2", e5m2, e5m2, wgmma},
@@ -61,6 +64,29 @@ constexpr Instruction kInstructions[] = {
     {"tcgen05.m128n64k16.f32.f16.f16", "tcgen05.f16", f16, f16, tcgen05},
     {"tcgen05.m128n64k16.f32.bf16.bf16", "tcgen05.bf16", bf16, bf16, tcgen05},
     {"tcgen05.m128n64k8.f32.tf32.tf32", "tcgen05.tf32", tf32, tf32, tcgen05},
+
+    {"mma.m16n8k32.mxf8f6f4.f32.e4m3.e4m3", "mma.mxf8f6f4.e4m3", e4m3fn, e4m3fn, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e5m2.e5m2", "mma.mxf8f6f4.e5m2", e5m2, e5m2, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e4m3.e5m2", "mma.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e5m2.e4m3", "mma.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e2m1.e2m1", "mma.mxf8f6f4.e2m1", e2m1, e2m1, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e4m3.e2m1", "mma.mxf8f6f4.e4m3.e2m1", e4m3fn, e2m1, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e2m1.e4m3", "mma.mxf8f6f4.e2m1.e4m3", e2m1, e4m3fn, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e2m3.e2m3", "mma.mxf8f6f4.e2m3", e2m3, e2m3, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k32.mxf8f6f4.f32.e3m2.e3m2", "mma.mxf8f6f4.e3m2", e3m2, e3m2, mma_scaled,
+     kUe8m0Per32},
+    {"mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", "mma.mxf4nvf4", e2m1, e2m1, mma_scaled,
+     kUe4m3Per16},
+    {"mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue8m0", "mma.mxf4nvf4", e2m1, e2m1, mma_scaled,
+     kUe8m0Per32},
 };
 
 const InstructionModel* find_registered(std::string_view name) {
@@ -117,9 +143,18 @@ bool has_family(Family family, int capability) {
       return capability >= 89;
     case wgmma:
       return capability == 90;
+    case mma_scaled:
+      return capability >= 120;
     default:
       return capability == 100;
   }
+}
+
+int ProbedInstruction::terms() const {
+  return kStepBytes * 8 /
+         (is_packed()                          ? 4
+          : format(a_format).storage_bits <= 8 ? 8
+                                               : format(a_format).storage_bits);
 }
 
 std::span<const Instruction> all_instructions() { return kInstructions; }
@@ -156,7 +191,8 @@ std::vector<ProbedInstruction> instructions_of(const Chip& chip) {
     const InstructionModel* model = model_of(architecture_of(chip.capability), instruction);
     if (model == nullptr) continue;
     found.push_back({instruction.name, std::string(model->name), instruction.a_format,
-                     instruction.b_format, needs_halves(*model) ? halves_of(chip) : Halves::none});
+                     instruction.b_format, needs_halves(*model) ? halves_of(chip) : Halves::none,
+                     instruction.scales});
   }
   return found;
 }

@@ -2,6 +2,7 @@
 // Which instructions are probed on which chip, and what each is held to there. Nothing here needs
 // CUDA: the kernels are found by an instruction's name (probe.hpp).
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,10 +38,11 @@ int compiler_of(int capability, std::span<const int> cubins, int nvcc, int drive
 
 /// Who has an instruction.
 enum class Family {
-  mma,      ///< mma.sync on FP16, BF16, TF32: sm_80 and later
-  mma_fp8,  ///< mma.sync on FP8: sm_89 and later
-  wgmma,    ///< sm_90
-  tcgen05,  ///< sm_100
+  mma,         ///< mma.sync on FP16, BF16, TF32: sm_80 and later
+  mma_fp8,     ///< mma.sync on FP8: sm_89 and later
+  mma_scaled,  ///< mma.sync with block scales: sm_120
+  wgmma,       ///< sm_90
+  tcgen05,     ///< sm_100
 };
 bool has_family(Family family, int capability);
 
@@ -50,6 +52,7 @@ struct Instruction {
   FormatId a_format;
   FormatId b_format;
   Family family;
+  std::optional<ScaleBlocks> scales = std::nullopt;
 };
 
 /// Every instruction that is probed anywhere.
@@ -63,9 +66,13 @@ struct ProbedInstruction {
   FormatId b_format;
   /// Not none: the chip does not have the instruction.
   Halves halves = Halves::none;
+  std::optional<ScaleBlocks> scales = std::nullopt;  ///< block scales that it takes
 
+  /// Whether a byte holds two E2M1 operands (the low half first). Elsewhere operands of at most 8
+  /// bits have a byte each: E2M1 in bits 2 to 5, E2M3 and E3M2 in the low six.
+  [[nodiscard]] bool is_packed() const { return name.find("mxf4") != std::string_view::npos; }
   /// Operand pairs that one instruction takes.
-  [[nodiscard]] int terms() const { return kStepBytes * 8 / format(a_format).storage_bits; }
+  [[nodiscard]] int terms() const;
   /// The model with this probe's formats, put together as the compiler did (mixed inputs without a
   /// model of their own take that of the unmixed ones with the same A).
   [[nodiscard]] InstructionModel instruction() const;

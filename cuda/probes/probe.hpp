@@ -43,6 +43,7 @@ std::span<const NamedKernel> wgmma_half_output_kernels();
 std::span<const NamedKernel> wgmma_wide_kernels();
 std::span<const NamedKernel> mma_kernels();
 std::span<const NamedKernel> mma_fp8_kernels();
+std::span<const NamedKernel> mma_scaled_kernels();
 std::span<const NamedKernel> tcgen05_kernels();
 
 }  // namespace fp8lab::cuda

@@ -99,7 +99,8 @@ CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::ui
   if (batch % 2 == 1) model.accumulator = probe.prediction().accumulator;
   const int terms = made.steps * probe.terms();
   const auto count = static_cast<std::size_t>(terms);
-  const bool narrow = format(probe.a_format).storage_bits == 8;
+  const bool aimed = !probe.scales;
+  const bool narrow = aimed && format(probe.a_format).storage_bits == 8;
   const RandomStream random(seed, "cuda/aimed");
   made.cases.resize(static_cast<std::size_t>(tiles) * kTile);
 #pragma omp parallel for schedule(dynamic, 4)
@@ -111,11 +112,11 @@ CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::ui
       VectorCase& one = made.cases[at];
       if (narrow && batch == 0 && tile < kPairTiles)
         one = code_pair(count, seed % count, tile, i);
-      else if (tile % 16 == 15)
+      else if (aimed && tile % 16 == 15)
         one = i % 2 == 0 ? bottom(probe, count, random, index)
                          : chained_ties(probe, count, random, index);
       else
-        one = generate_case(model, terms, kind_of_tile(tile), seed, index);
+        one = generate_case(model, probe.scales, terms, kind_of_tile(tile), seed, index);
     }
   return made;
 }

@@ -26,7 +26,8 @@ struct CaseBatch {
 /// (vectors/cases.hpp), and every sixteenth holds aimed ones instead: a subnormal or zero c with
 /// products at the bottom of the formats, sums that stand at the middle between two outputs at the
 /// end of each chained instruction. Cases stand close to the cuts of the model; of odd batches, to
-/// those of what the compiler puts in its place.
+/// those of what the compiler puts in its place. Instructions with block scales have no aimed
+/// tiles.
 CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::uint64_t batch,
                      int tiles = kBatchTiles);
 

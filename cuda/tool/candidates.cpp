@@ -7,13 +7,14 @@
 #include <bit>
 #include <cmath>
 #include <set>
-#include <span>
+#include <type_traits>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "tool/pack_cases.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -57,6 +58,10 @@ class Builder {
   void add(const std::string& name, const AccumulatorModel& model, UseOfC c, TermOrder order) {
     if (!takes_formats(model, probe_.a_format, probe_.b_format)) return;
     if (model.output_format != wanted_output_) return;
+    if (probe_.scales &&
+        !unit_of(model.kind)
+             .takes_scales(model, magnitude_format(probe_.scales->format).id, probe_.scales->block))
+      return;
     const std::string key =
         fmt::format("{} {} {}", definition_of(model, probe_.a_format, probe_.b_format),
                     static_cast<int>(c), static_cast<int>(order));
@@ -120,12 +125,29 @@ class Builder {
     add_ways("", model);
   }
 
+  /// Units with block scales: F, the output's bits and the lower limit.
+  void add_scaled_grid(const AccumulatorModel& base) {
+    for (int bits = 8; bits <= 40; ++bits)
+      for (const int output : {13, 14, 22, base.output_fraction_bits})
+        for (const int floor : {base.min_alignment_exponent, kNoMinAlignmentExponent}) {
+          AccumulatorModel model = base;
+          model.alignment_fraction_bits = bits;
+          model.output_fraction_bits = output;
+          model.min_alignment_exponent = floor;
+          add_ways("", model);
+        }
+  }
+
   std::vector<Candidate> build() {
     const InstructionModel held_to = probe_.instruction();
     wanted_output_ = held_to.accumulator.output_format;
     add(std::string(held_to.name), held_to.accumulator, UseOfC::in_the_step, TermOrder::in_turn);
     for (const InstructionModel& known : instruction_models())
       add_ways(std::string(known.name), known.accumulator);
+    if (probe_.scales) {
+      add_scaled_grid(held_to.accumulator);
+      return std::move(candidates_);
+    }
     AccumulatorModel fused = held_to.accumulator;
     if (!is_fused(fused))
       fused = find_instruction_model(wanted_output_ == FormatId::f16 ? "sm90.mma.f16.f16"
@@ -152,17 +174,26 @@ std::uint32_t result_of(const Candidate& candidate, const ProbedInstruction& pro
                         const VectorCase& one) {
   const auto terms = static_cast<std::size_t>(probe.terms());
   const auto steps = terms / static_cast<std::size_t>(candidate.model.terms);
-  const auto a = ordered(one.a, candidate.order, terms, steps);
-  const auto b = ordered(one.b, candidate.order, terms, steps);
-  const auto dot = [&](std::size_t first, std::size_t count, float c) {
-    return dot_product(candidate.model, probe.a_format, std::span(a).subspan(first, count),
-                       probe.b_format, std::span(b).subspan(first, count), c);
-  };
-  auto c = std::bit_cast<float>(one.c);
-  if (candidate.c == UseOfC::in_the_step) return std::bit_cast<std::uint32_t>(dot(0, a.size(), c));
+  VectorCase all = one;
+  all.a = ordered(one.a, candidate.order, terms, steps);
+  all.b = ordered(one.b, candidate.order, terms, steps);
+  if (candidate.c == UseOfC::in_the_step)
+    return std::bit_cast<std::uint32_t>(result_of(candidate.model, probe, all));
   // Chained instructions pass their sums on through c.
-  for (std::size_t k = 0; k < a.size(); k += terms) {
-    const float sum = dot(k, terms, 0.0F);
+  auto c = std::bit_cast<float>(one.c);
+  const std::size_t scales =
+      probe.scales ? terms / static_cast<std::size_t>(probe.scales->block) : 0;
+  for (std::size_t step = 0; step < all.a.size() / terms; ++step) {
+    const auto part = [step](const auto& codes, std::size_t count) {
+      const auto first = codes.begin() + static_cast<std::ptrdiff_t>(step * count);
+      return std::decay_t<decltype(codes)>(first, first + static_cast<std::ptrdiff_t>(count));
+    };
+    VectorCase single;
+    single.a = part(all.a, terms);
+    single.b = part(all.b, terms);
+    single.scales_a = part(all.scales_a, scales);
+    single.scales_b = part(all.scales_b, scales);
+    const float sum = result_of(candidate.model, probe, single);
     c = candidate.c == UseOfC::ignored ? sum : add_nearest(candidate.model, c, sum);
   }
   return std::bit_cast<std::uint32_t>(c);

@@ -10,6 +10,7 @@
 #include "fp8lab/gemm/gemm.hpp"
 #include "tool/batches.hpp"
 #include "tool/mismatches.hpp"
+#include "tool/pack_cases.hpp"
 #include "tool/winner.hpp"
 
 namespace fp8lab::cuda {
@@ -61,9 +62,17 @@ CodeMatrix tile_matrix(FormatId id, const std::vector<std::uint8_t>& bytes, int 
 
 }  // namespace
 
-std::vector<float> expected_outputs(const ProbedInstruction& probe, const TileBatch& batch) {
+std::vector<float> expected_outputs(const ProbedInstruction& probe,
+                                    std::span<const VectorCase> cases, const TileBatch& batch) {
   const AccumulatorModel model = probe.instruction().accumulator;
   std::vector<float> results(static_cast<std::size_t>(batch.tiles) * kTileOutputs);
+  if (probe.scales) {
+    // The library's products have no kernel for a unit's own scales in every form: one by one.
+#pragma omp parallel for schedule(dynamic, kTileOutputs)
+    for (std::size_t i = 0; i < results.size(); ++i)
+      results[i] = result_of(model, probe, case_of_output(cases, i));
+    return results;
+  }
 #pragma omp parallel for schedule(dynamic)
   for (int tile = 0; tile < batch.tiles; ++tile) {
     std::vector<float> c(kTileOutputs);
@@ -90,9 +99,9 @@ CheckRow judge_probe(const ProbedInstruction& probe, const RunTiles& run,
   std::uint64_t built = 0;
   for (std::uint64_t batch = 0; row.cases < options.outputs; ++batch) {
     const CaseBatch made = make_batch(probe, options.seed, batch, options.tiles);
-    const TileBatch packed = pack_tiles(made.cases, probe.a_format, probe.b_format, made.steps);
+    const TileBatch packed = pack_cases(made.cases, probe, made.steps);
     const std::vector<float> chip = run(packed);
-    const std::vector<float> expected = expected_outputs(probe, packed);
+    const std::vector<float> expected = expected_outputs(probe, made.cases, packed);
     std::vector<bool> wrong(chip.size());
     std::uint64_t differ = 0;
     for (std::size_t i = 0; i < chip.size(); ++i) {
@@ -125,8 +134,7 @@ CheckRow judge_probe(const ProbedInstruction& probe, const RunTiles& run,
                row.cases, probe.model, to_string(probe.halves), to_string(probe.standing()),
                row.note);
     mismatches.print([&](const VectorCase& one, int steps) {
-      const TileBatch packed =
-          pack_tiles(std::vector<VectorCase>(kTile, one), probe.a_format, probe.b_format, steps);
+      const TileBatch packed = pack_cases(std::vector<VectorCase>(kTile, one), probe, steps);
       return std::bit_cast<std::uint32_t>(run(packed)[0]);
     });
     if (!options.mismatches.empty()) mismatches.write(options.mismatches, options.header);

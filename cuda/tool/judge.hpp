@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,10 @@ struct JudgeOptions {
   std::map<std::string, std::string> header = {};  ///< of these files: gpu, driver, date
 };
 
-/// What the library says for every output of a batch, vectorised over tiles and threads: the model
-/// that the probe is held to.
-std::vector<float> expected_outputs(const ProbedInstruction& probe, const TileBatch& batch);
+/// What the library says for every output of the batch that `cases` were packed into, by its
+/// product kernels and on all threads: the model that the probe is held to.
+std::vector<float> expected_outputs(const ProbedInstruction& probe,
+                                    std::span<const VectorCase> cases, const TileBatch& batch);
 
 /// Runs batches until `outputs` outputs are judged. The row says how many there were and how many
 /// differ; its note how many cases were built, and, where outputs differ, which candidate gives

@@ -16,6 +16,7 @@
 #include "check.cuh"
 #include "probes/probe.hpp"
 #include "tool/command.hpp"
+#include "tool/experiments.hpp"
 #include "tool/log.hpp"
 #include "tool/tar.hpp"
 
@@ -92,6 +93,21 @@ std::vector<Part> all_parts(const Options& options) {
   return all;
 }
 
+/// Every experiment's quick form on both backends.
+std::vector<Part> experiment_parts(const Chip& chip, std::uint64_t seed) {
+  std::vector<Part> parts;
+  // The products of `cuda` are made of wgmma.
+  std::vector<const char*> backends{"cuda-emulated"};
+  if (chip.capability == 90) backends.insert(backends.begin(), "cuda");
+  for (const fp8lab::Experiment& experiment : fp8lab::all_experiments())
+    for (const char* backend : backends)
+      parts.push_back(
+          {fmt::format("{} on {}", experiment.name, backend), [&experiment, backend, seed] {
+             return std::vector<CheckRow>{compare_experiment(experiment, backend, seed, true)};
+           }});
+  return parts;
+}
+
 void add_check_options(CLI::App* command, Options& options) {
   command->add_option("--outputs", options.check.outputs, "outputs of each instruction")
       ->capture_default_str();
@@ -146,6 +162,9 @@ int main(int argc, char** argv) {
             [&] { return search_parts(options.check.chip, options.check.seed); });
   add_parts("bench", "Measure rates and errors on the chip", false,
             [&] { return bench_parts(options.check.chip, options.check.seed); });
+  add_parts("experiments",
+            "Run every experiment's quick form on the chip and on the CPU, compare tables", false,
+            [&] { return experiment_parts(options.check.chip, options.check.seed); });
   CLI::App* all = add_parts("all", "record, cross-check, search and bench; the table comes last",
                             true, [&] { return all_parts(options); });
   add_out(all);

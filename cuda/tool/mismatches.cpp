@@ -8,10 +8,10 @@
 #include <fstream>
 #include <utility>
 
-#include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/reduce.hpp"
 #include "fp8lab/vectors/replay.hpp"
+#include "tool/pack_cases.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -53,8 +53,7 @@ void Mismatches::print(
     const std::function<std::uint32_t(const VectorCase&, int steps)>& run) const {
   const InstructionModel model = probe_.instruction();
   const auto expected_of = [&](const VectorCase& x) {
-    return std::bit_cast<std::uint32_t>(dot_product(
-        model.accumulator, probe_.a_format, x.a, probe_.b_format, x.b, std::bit_cast<float>(x.c)));
+    return std::bit_cast<std::uint32_t>(result_of(model.accumulator, probe_, x));
   };
   for (std::size_t i = 0; i < kMismatchKinds; ++i) {
     const First& first = first_[i];
@@ -100,6 +99,7 @@ void Mismatches::write(const std::filesystem::path& folder,
     VectorFile file{probe_.model,    probe_.a_format,
                     probe_.b_format, static_cast<int>(rows.front().a.size()),
                     header,          rows};
+    file.scales = probe_.scales;
     file.header["instruction"] = probe_.name;
     file.header["executed"] = to_string(probe_.halves);
     const std::filesystem::path path =

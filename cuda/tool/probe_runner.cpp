@@ -22,9 +22,14 @@ std::vector<float> ProbeRunner::run(const TileBatch& batch) {
   put(a_, batch.a);
   put(b_, batch.b);
   put(c_, batch.c);
+  put(a_scales_, batch.a_scales);
+  put(b_scales_, batch.b_scales);
   if (d_.size() < outputs) d_ = DeviceBuffer<float>(outputs);
   d_.fill(0xab);
-  launch_probe(probe_, {a_.data(), b_.data(), c_.data(), d_.data(), batch.steps}, batch.tiles);
+  launch_probe(
+      probe_,
+      {a_.data(), b_.data(), c_.data(), d_.data(), batch.steps, a_scales_.data(), b_scales_.data()},
+      batch.tiles);
   last_ = batch;
   return d_.copy_out(outputs);
 }

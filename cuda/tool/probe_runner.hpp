@@ -28,6 +28,8 @@ class ProbeRunner {
   TileBatch last_;
   DeviceBuffer<std::uint8_t> a_;
   DeviceBuffer<std::uint8_t> b_;
+  DeviceBuffer<std::uint8_t> a_scales_;
+  DeviceBuffer<std::uint8_t> b_scales_;
   DeviceBuffer<float> c_;
   DeviceBuffer<float> d_;
 };

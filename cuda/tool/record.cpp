@@ -8,6 +8,7 @@
 #include "command.hpp"
 #include "fp8lab/vectors/recording.hpp"
 #include "probe_runner.hpp"
+#include "tool/pack_cases.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -28,8 +29,7 @@ void close(std::ofstream& out, const std::filesystem::path& path) {
 /// Gives the cases the chip's results.
 void record_cases(const Probe& probe, int steps, std::vector<VectorCase>& cases) {
   ProbeRunner runner(probe);
-  const std::vector<float> results =
-      runner.run(pack_tiles(cases, probe.a_format, probe.b_format, steps));
+  const std::vector<float> results = runner.run(pack_cases(cases, probe, steps));
   for (std::size_t i = 0; i < cases.size(); ++i) {
     // A tile's diagonal holds its cases.
     const std::size_t output = i / kTile * kTileOutputs + i % kTile * (kTile + 1);
@@ -37,15 +37,30 @@ void record_cases(const Probe& probe, int steps, std::vector<VectorCase>& cases)
   }
 }
 
+/// Cases with block scales have no compact recording: they are written whole, and fewer.
+std::vector<VectorCase> scaled_cases(const Probe& probe, const RecordingPlan& plan) {
+  constexpr std::size_t kLess = 4;
+  std::vector<VectorCase> cases;
+  for (std::size_t kind = 0; kind < plan.counts.size(); ++kind)
+    for (std::size_t i = 0; i < plan.counts[kind] / kLess / kTile * kTile; ++i)
+      cases.push_back(generate_case(probe.instruction(), probe.scales, plan.terms,
+                                    static_cast<CaseKind>(kind), plan.seed, i));
+  return cases;
+}
+
 std::size_t record_probe(const Probe& probe, int steps, const std::array<std::size_t, 3>& counts,
                          std::uint64_t seed, const Header& header,
                          const std::filesystem::path& path) {
   const RecordingPlan plan{std::string(probe.model), probe.a_format, probe.b_format,
                            steps * probe.terms(),    seed,           counts};
-  std::vector<VectorCase> cases = planned_cases(plan);
+  std::vector<VectorCase> cases = probe.scales ? scaled_cases(probe, plan) : planned_cases(plan);
   record_cases(probe, steps, cases);
   std::ofstream out(path, std::ios::binary);
-  write_recording(out, plan, cases, header);
+  if (probe.scales)
+    write_vectors(
+        out, {plan.model, probe.a_format, probe.b_format, plan.terms, header, cases, probe.scales});
+  else
+    write_recording(out, plan, cases, header);
   close(out, path);
   return cases.size();
 }
@@ -73,7 +88,7 @@ void record(const Probe& probe, std::uint64_t seed, const std::filesystem::path&
   header["executed"] = to_string(probe.halves);
   const std::size_t cases = record_probe(probe, 1, kCounts, seed, header, out / (name + ".txt"));
   record_probe(probe, kChained, kChainedCounts, seed, header, out / (name + ".chained.txt"));
-  if (probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)
+  if (!probe.scales && probe.a_format == probe.b_format && format(probe.a_format).storage_bits == 8)
     record_ones(probe, header, out / (name + ".ones.txt"));
   fmt::print("recorded {}: {} cases\n", name, cases);
 }

@@ -12,7 +12,7 @@ said=$("$1" info 2>&1)
 code=$?
 echo "fp8lab-cuda info: exit code $code: $said"
 case "$code:$said" in
-  "2:fp8lab-cuda: no CUDA device: "*) ;;
+  "2:"*"fp8lab-cuda: no CUDA device: "*) ;;
   "0:gpu "*) exit 0 ;;
   *)
     echo "expected exit code 2 and 'no CUDA device', or exit code 0 and the device"

@@ -9,6 +9,7 @@
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #include "cuda/probes/mma_kernel.cuh"
+#include "cuda/probes/mma_scaled_kernel.cuh"
 #include "cuda/probes/wgmma_kernel.cuh"
 // The kernel of tcgen05 asks for what this header would have as PTX.
 namespace fp8lab::cuda {
@@ -90,6 +91,22 @@ inline Row row_behind(std::uint64_t matrix, int row) {
 
 inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
   const Format& f = format(id);
+  std::vector<std::uint32_t> narrow;
+  if (planted.probe.is_packed()) {
+    for (const std::uint8_t byte : row)
+      for (const int shift : {0, 4}) narrow.push_back((byte >> shift) & 0xfu);
+    return narrow;
+  }
+  if (id == FormatId::e2m1 || id == FormatId::e2m3 || id == FormatId::e3m2) {
+    // Bits outside an operand's place in its byte must be zero.
+    const int shift = id == FormatId::e2m1 ? 2 : 0;
+    const std::uint32_t mask = id == FormatId::e2m1 ? 0xfu : 0x3fu;
+    for (const std::uint8_t byte : row) {
+      if ((byte & ~(mask << shift)) != 0) std::abort();
+      narrow.push_back((byte >> shift) & mask);
+    }
+    return narrow;
+  }
   const auto bytes = static_cast<std::size_t>(f.storage_bits / 8);
   std::vector<std::uint32_t> codes(row.size() / bytes);
   for (std::size_t i = 0; i < codes.size(); ++i) {
@@ -100,9 +117,13 @@ inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
   return codes;
 }
 
-/// One output of one instruction.
-inline float planted_result(const Row& a, const Row& b, float c) {
+/// One output of one instruction, of which a row has block scales.
+inline float planted_result(const Row& a, const Row& b, float c,
+                            std::vector<std::uint8_t> a_scales = {},
+                            std::vector<std::uint8_t> b_scales = {}) {
   VectorCase one;
+  one.scales_a = std::move(a_scales);
+  one.scales_b = std::move(b_scales);
   one.a = codes_of(a, planted.probe.a_format);
   one.b = codes_of(b, planted.probe.b_format);
   one.c = std::bit_cast<std::uint32_t>(c);
@@ -200,6 +221,39 @@ struct SimulatedMma {
   }
 };
 
+template <int kScaleCount>
+struct SimulatedScaledMma {
+  static constexpr int kScales = kScaleCount;
+  static void issue(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                    std::uint32_t a_scales, std::uint32_t b_scales) {
+    static std::array<std::array<std::uint32_t, 2>, 128> shown;
+    const int thread = static_cast<int>(threadIdx.x);
+    const int lane = thread % 32;
+    show_a(a);
+    for (int reg = 0; reg < 2; ++reg)
+      b_fragments.put(thread / 32 * 8 + lane / 4, lane % 4 * 4 + 16 * reg, b[reg]);
+    shown[threadIdx.x] = {a_scales, b_scales};
+    __syncthreads();
+    const auto scales = [&](int from, std::size_t side) {
+      std::vector<std::uint8_t> bytes;
+      for (int i = 0; i < kScaleCount; ++i)
+        bytes.push_back(static_cast<std::uint8_t>(
+            shown[static_cast<std::size_t>(thread / 32 * 32 + from)][side] >> (8 * i)));
+      return bytes;
+    };
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + (i >= 2 ? 8 : 0);
+      const int column = lane % 4 * 2 + i % 2;
+      // With selector 0 threads 0 and 1 of four hold A's scales, thread 0 B's.
+      put_sum(sums, i,
+              planted_result(a_fragments.row(thread / 32 * 16 + row),
+                             b_fragments.row(thread / 32 * 8 + column), get_sum(sums, i),
+                             scales(row % 8 * 4 + row / 8, 0), scales(column * 4, 1)));
+    }
+    __syncthreads();
+  }
+};
+
 struct SimulatedTcgen05 {
   static constexpr int kA = 0;
   static constexpr int kB = 0;
@@ -227,8 +281,9 @@ struct SimulatedTcgen05 {
 inline std::vector<float> simulate(const TileBatch& batch) {
   shared_windows.forget();
   std::vector<float> d(static_cast<std::size_t>(batch.tiles) * kTileOutputs, -1.0F);
-  const TileArguments arguments{batch.a.data(), batch.b.data(), batch.c.data(), d.data(),
-                                batch.steps};
+  const TileArguments arguments{
+      batch.a.data(), batch.b.data(),        batch.c.data(),       d.data(),
+      batch.steps,    batch.a_scales.data(), batch.b_scales.data()};
   const auto launch = [&](auto kernel) {
     device_on_host::launch({static_cast<unsigned>(batch.tiles), 1, 1}, 128,
                            [&] { kernel(arguments); });
@@ -250,6 +305,13 @@ inline std::vector<float> simulate(const TileBatch& batch) {
       launch(wgmma_probe<SimulatedWgmma<float, 64, true>>);
     else
       launch(wgmma_probe<SimulatedWgmma<float, 64, false>>);
+  } else if (planted.probe.scales) {
+    if (!planted.probe.is_packed())
+      launch(mma_scaled_probe<SimulatedScaledMma<1>>);
+    else if (planted.probe.scales->block == 16)
+      launch(mma_scaled_probe<SimulatedScaledMma<4>>);
+    else
+      launch(mma_scaled_probe<SimulatedScaledMma<2>>);
   } else if (has("k32.f16.") || has("k16.f16.")) {
     launch(mma_probe<SimulatedMma<HalfState>>);
   } else {

@@ -111,6 +111,8 @@ constexpr Chip kHopper{90, 13000};
 TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]") {
   check_probe(find("wgmma.m64n64k32.f32.e4m3.e4m3.shared", kHopper), kHopper);
   check_probe(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper), kHopper);
+  const Chip blackwell{120, 13000};
+  check_probe(find("mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", blackwell), blackwell);
 }
 
 TEST_CASE("what a simulated chip does otherwise is named: every probe of every chip",

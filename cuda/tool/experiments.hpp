@@ -1,0 +1,20 @@
+#pragma once
+// Experiments on the chip and on the CPU, table by table.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fp8lab/experiment/experiment.hpp"
+#include "tool/parts.hpp"
+
+namespace fp8lab::cuda {
+
+/// Runs an experiment on the CPU and on a backend, and compares the CSV of every table. The row:
+/// lines of all tables, how many differ, and in its note how many products and casts the backend
+/// did of those that it was asked for; what it does not have, the library does, with the same bits.
+/// Selects "cpu" at the end. Throws `Error` for an unknown backend, and what the experiment throws.
+CheckRow compare_experiment(const Experiment& experiment, const std::string& backend,
+                            std::uint64_t seed, bool quick);
+
+}  // namespace fp8lab::cuda
