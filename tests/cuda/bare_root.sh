@@ -63,7 +63,7 @@ int cuInit(unsigned flags) { (void)flags; return $3; }
 int cuDriverGetVersion(int* version) { *version = $2; return 0; }
 int cuDeviceGetCount(int* count) { *count = 0; return 0; }
 END
-  "$compiler" -shared -fPIC -nostdlib -o "$root/$1/libcuda.so.1" "$root/stub.c" || exit 1
+  "$compiler" -x c -shared -fPIC -nostdlib -o "$root/$1/libcuda.so.1" "$root/stub.c" || exit 1
 }
 stub stub 99000 100
 path=/stub

@@ -93,7 +93,7 @@ TEST_CASE("quick forms do not depend on threads", "[experiments][slow]") {
 }
 
 TEST_CASE("experiments refuse parameters that make no sense", "[experiments]") {
-  CHECK_THROWS_WITH(run("dynamic-range", {"distributions=normal"}, 1), contains("distributions"));
+  CHECK_THROWS_WITH(run("dynamic-range", {"distributions=gauss"}, 1), contains("distributions"));
   CHECK_THROWS_WITH(run("dynamic-range", {"elements=0"}, 1), contains("elements"));
   CHECK_THROWS_WITH(run("outlier", {"tiles=0"}, 1), contains("tiles"));
   CHECK_THROWS_WITH(run("outlier", {"format=e9m9"}, 1), contains("e9m9"));

@@ -15,6 +15,8 @@ SETTINGS = {
     "fp8-allreduce": ["elements=301", "gather_elements=1001", "ranks=2,3,4,9"],
     "data-parallel": ["workers=2,3,5", "steps=6", "warmup=2", "width=32", "hidden=32", "length=16",
                       "wires=f32,bf16,e4m3fn"],
+    "fp8-lm": ["ranks=3", "seeds=2", "steps=6", "warmup=2", "width=32", "hidden=32", "length=16",
+               "systems=bf16-fp32,fp32,fp8-lm"],
 }
 SMALL = [word for setting in SETTINGS[EXPERIMENT] for word in ("--set", setting)]
 
@@ -56,7 +58,7 @@ def main():
         if not any(name.endswith(".csv") for name in expected):
             problems.append("no CSV was compared")
         refused = run([MPIRUN, "-n", PROCESSES, TOOL, "run", "outlier", "--mpi"], together)
-        if refused.returncode != 2 or "expected fp8-allreduce or data-parallel alone" not in refused.stderr:
+        if refused.returncode != 2 or "expected fp8-allreduce or data-parallel or fp8-lm alone" not in refused.stderr:
             problems.append(f"another experiment: exit {refused.returncode}: {refused.stderr}")
     print(f"processes {PROCESSES} files {len(expected)} differences {len(problems)}")
     if problems:
