@@ -326,16 +326,18 @@ Results format_asymmetry(const RunContext& context) {
     results.findings.push_back(zero_finding(setup, tensors, policy));
   for (const Recipe& recipe : kRecipes)
     results.findings.push_back(product_finding(setup, recipe, products));
+  bool other = false;
   const auto own = [&](const char* role, const std::optional<TensorSource>& source) {
-    if (source)
-      results.findings.push_back(
-          fmt::format("{} are {}, as they come; the sweeps over decades and "
-                      "common variance keep to log-normal gradients.",
-                      role, source->name()));
-    return source.has_value();
+    if (!source) return;
+    other = true;
+    results.findings.push_back(
+        fmt::format("{} are {}, as they come; the sweeps over decades and "
+                    "common variance keep to log-normal gradients.",
+                    role, source->name()));
   };
-  const bool other = own("Activations", setup.shape.activations) |
-                     own("Weights", setup.shape.weights) | own("Gradients", setup.shape.gradients);
+  own("Activations", setup.shape.activations);
+  own("Weights", setup.shape.weights);
+  own("Gradients", setup.shape.gradients);
   if (!other) results.headline = headline_of(setup, tensors);
   return results;
 }
