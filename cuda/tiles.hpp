@@ -38,7 +38,8 @@ struct TileArguments {
   /// The same of one tile of instructions without scales.
   [[nodiscard]] FP8LAB_HD TileArguments of_tile(std::size_t tile) const {
     TileArguments one = *this;
-    const std::size_t bytes = static_cast<std::size_t>(kTile) * steps * kStepBytes;
+    const std::size_t bytes =
+        static_cast<std::size_t>(kTile) * static_cast<std::size_t>(steps) * kStepBytes;
     one.a += tile * bytes;
     one.b += tile * bytes;
     one.c += tile * kTile;
