@@ -57,9 +57,8 @@ bool has_tensor_core_product(const GemmProblem& problem) {
   return problem.model == kChip && is_fp8(problem.a.format) && is_fp8(problem.b.format);
 }
 
-void add_backends() {
-  add_backend({"cuda", gemm_on_chip, cast_on_chip});
-  add_backend({"cuda-emulated", gemm_on_emulator, nullptr});
+std::vector<Backend> backends() {
+  return {{}, {"cuda", gemm_on_chip, cast_on_chip}, {"cuda-emulated", gemm_on_emulator, nullptr}};
 }
 
 }  // namespace fp8lab::cuda

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -22,6 +20,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
+#include "timed_rows.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -33,6 +32,8 @@ struct CastOptions {
   int repetitions = 9;
   std::string clock = "wall";
   bool conformance = false;
+
+  [[nodiscard]] Rounds rounds() const { return {repetitions, clock == "cpu"}; }
 };
 
 /// Memory that begins on 64 bytes, each part first touched by the thread that will use it.
@@ -52,65 +53,6 @@ class Array {
   std::unique_ptr<T, Free> data_;
   std::size_t count_;
 };
-
-/// One row: something to time, the elements it handles and the bytes it moves for each.
-struct Row {
-  std::string name;
-  std::function<void()> work;
-  double bytes_per_element = 5.0;
-  std::size_t ceiling = 0;  ///< the row whose speed this one is compared with
-  std::vector<double> seconds;
-};
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return 0.5 * (values[(values.size() - 1) / 2] + values[values.size() / 2]);
-}
-
-/// Seconds on the wall or, on a machine whose cores others use too, of the process's
-/// processor time over its threads.
-double now(bool processor_time, int threads) {
-  if (processor_time)
-    return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC) / threads;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// Rows in turn, round by round, so that a noisy minute hits all of them alike.
-void time_rows(std::vector<Row>& rows, const CastOptions& options, int threads) {
-  const bool processor_time = options.clock == "cpu";
-  for (Row& row : rows) row.work();
-  for (int round = 0; round < options.repetitions; ++round) {
-    fmt::print(stderr, "\rround {} of {}", round + 1, options.repetitions);
-    for (Row& row : rows) {
-      const double start = now(processor_time, threads);
-      row.work();
-      row.seconds.push_back(now(processor_time, threads) - start);
-    }
-  }
-  fmt::print(stderr, "\n");
-}
-
-nlohmann::json report(const std::vector<Row>& rows, std::size_t count) {
-  nlohmann::json result = nlohmann::json::array();
-  for (const Row& row : rows) {
-    const Row& ceiling = rows[row.ceiling];
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < row.seconds.size(); ++i)
-      ratios.push_back(ceiling.seconds[i] / row.seconds[i]);
-    const bench::Timing timing = bench::summarize(row.seconds);
-    const double best_ratio = std::ranges::min(ceiling.seconds) / timing.best;
-    const auto elements = static_cast<double>(count) * 1e-9;
-    result.push_back({{"name", row.name},
-                      {"gelements", elements / timing.median},
-                      {"best_gelements", elements / timing.best},
-                      {"gbs", elements * row.bytes_per_element / timing.median},
-                      {"spread", timing.spread},
-                      {"ceiling", ceiling.name},
-                      {"ratio", median(ratios)},
-                      {"best_ratio", best_ratio}});
-  }
-  return result;
-}
 
 enum class Data { normal, half_nan, binary32_subnormals };
 
@@ -187,7 +129,7 @@ std::size_t elements_in_cache() {
 }
 
 /// The draws of stochastic rounding and nothing else: what it costs before the first cast.
-Row draws_row(std::size_t count, int threads) {
+TimedRow draws_row(std::size_t count, int threads) {
   return {"draws of stochastic rounding alone",
           [=] {
             constexpr std::size_t kChunk = 4096;
@@ -218,11 +160,11 @@ nlohmann::json measure_baselines(const CastOptions& options, std::span<const flo
   const std::size_t count = std::max<std::size_t>(in.size() / 16 / 64 * 64, 64);
   in = in.first(count);
   out = out.first(count);
-  std::vector<Row> rows{{"narrowing copy, plain",
-                         [=] { bench::narrowing_copy(CopyKind::plain, in, out, 1); },
-                         5.0,
-                         0,
-                         {}}};
+  std::vector<TimedRow> rows{{"narrowing copy, plain",
+                              [=] { bench::narrowing_copy(CopyKind::plain, in, out, 1); },
+                              5.0,
+                              0,
+                              {}}};
   std::vector<CastBaseline> baselines{scalar_model(FormatId::e4m3fn), scalar_model(FormatId::e5m2)};
   std::ranges::move(cast_baselines(), std::back_inserter(baselines));
   for (const CastBaseline& baseline : baselines) {
@@ -238,7 +180,7 @@ nlohmann::json measure_baselines(const CastOptions& options, std::span<const flo
          0,
          {}});
   }
-  time_rows(rows, options, 1);
+  time_rows(rows, options.rounds(), 1);
   return report(rows, count);
 }
 
@@ -255,10 +197,10 @@ nlohmann::json measure_in_cache(bool processor_time, bool& verified) {
   const auto speed = [&](const std::function<void()>& call) {
     double best = 0.0;
     for (int repetition = 0; repetition < 75; ++repetition) {
-      const double start = now(processor_time, 1);
+      const double start = seconds_now(processor_time, 1);
       for (int i = 0; i < kCalls; ++i) call();
       const double elements = static_cast<double>(count) * kCalls;
-      best = std::max(best, elements * 1e-9 / (now(processor_time, 1) - start));
+      best = std::max(best, elements * 1e-9 / (seconds_now(processor_time, 1) - start));
     }
     return best;
   };
@@ -282,7 +224,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
   fill(Data::normal, in.span());
   std::ranges::fill(out.span(), std::uint8_t{1});
   bool verified = true;
-  std::vector<Row> rows;
+  std::vector<TimedRow> rows;
   for (const CopyKind kind : {CopyKind::plain, CopyKind::non_temporal, CopyKind::prefetched})
     rows.push_back({fmt::format("narrowing copy, {}", to_string(kind)),
                     [=, &in, &out] { bench::narrowing_copy(kind, in.span(), out.span(), threads); },
@@ -295,7 +237,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
         {one.name, [one, &in, &out] { encode(in.span(), out.span(), one.options); }, 5.0, 0, {}});
   }
   rows.push_back(draws_row(count, threads));
-  time_rows(rows, cast_options, threads);
+  time_rows(rows, cast_options.rounds(), threads);
   nlohmann::json encodes = report(rows, count);
 
   rows.resize(1);
@@ -311,7 +253,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
            5.0,
            0,
            {}});
-    time_rows(rows, cast_options, threads);
+    time_rows(rows, cast_options.rounds(), threads);
     const nlohmann::json part = report(rows, count);
     encodes.insert(encodes.end(), part.begin() + 1, part.end());
   }
@@ -336,7 +278,7 @@ nlohmann::json measure(const CastOptions& cast_options, int threads) {
                     5.0,
                     1,
                     {}});
-  time_rows(rows, cast_options, threads);
+  time_rows(rows, cast_options.rounds(), threads);
   return {{"elements", count},
           {"repetitions", cast_options.repetitions},
           {"clock", cast_options.clock},

@@ -19,9 +19,11 @@
 #include <string>
 
 #include "command.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/json_text.hpp"
 #include "fp8lab/io/partial.hpp"
+#include "option_text.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -69,6 +71,8 @@ std::string message_of(const std::exception_ptr& failure) {
     return "a size is larger than any memory holds";
   } catch (const nlohmann::json::exception& error) {
     return "JSON of an unexpected form: " + json_reason(error);
+  } catch (const Error& error) {
+    return in_options(error.what());
   } catch (const std::exception& error) {
     return error.what();
   } catch (...) {

@@ -1,3 +1,5 @@
+#include "run.hpp"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,16 +12,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 #include "fp8lab/experiment/model_parameters.hpp"
 #include "fp8lab/experiment/properties.hpp"
 #include "fp8lab/experiment/result_files.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/grid_file.hpp"
 #include "models.hpp"
@@ -32,7 +33,6 @@ namespace fp8lab::cli {
 namespace {
 
 constexpr const char* kDefaultOut = "out";
-constexpr const char* kDefaultBackend = "cpu";
 // A table up to this long is printed whole, of a longer one a sample is enough.
 constexpr std::size_t kWholeRows = 40;
 constexpr std::size_t kSampleRows = 8;
@@ -42,7 +42,8 @@ struct Options {
   std::vector<std::string> assignments;
   ModelFiles models;
   std::string out = kDefaultOut;
-  std::string backend = kDefaultBackend;
+  std::vector<Backend> backends;
+  std::string backend;
   std::optional<std::uint64_t> given_seed;
   std::uint64_t seed = 1;
   int threads = 0;  ///< all
@@ -136,7 +137,7 @@ void apply(std::vector<Job>& jobs, const std::string& assignment) {
 
 std::string command_of(const Options& options, const Part& part, const Job& job) {
   // Other backends are fp8lab-cuda's, which has this command too.
-  const bool on_cpu = options.backend == kDefaultBackend;
+  const bool on_cpu = options.backend == Backend{}.name;
   std::string command = fmt::format("{} run {} --seed {}", on_cpu ? "fp8lab" : "fp8lab-cuda",
                                     job.experiment->name, options.seed);
   if (!on_cpu) command += " --backend " + options.backend;
@@ -183,7 +184,12 @@ WrittenRun run_one(const Options& options, const Part& part, const Job& job) {
                    .threads = options.threads,
                    .command = command_of(options, part, job),
                    .started = std::chrono::system_clock::now()};
-  RunContext context{job.parameters, options.seed, options.threads, {}, part.fabric};
+  RunContext context{.parameters = job.parameters,
+                     .seed = options.seed,
+                     .threads = options.threads,
+                     .on_progress = {},
+                     .fabric = part.fabric,
+                     .backend = find_backend(options.backends, options.backend)};
   Results results;
   const auto start = std::chrono::steady_clock::now();
   {
@@ -205,7 +211,7 @@ WrittenRun run_one(const Options& options, const Part& part, const Job& job) {
 }
 
 int run_jobs(const Options& options, const Part& part) {
-  select_backend(options.backend);
+  find_backend(options.backends, options.backend);  // before anything runs
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
   const ModelBook book = load_models(options.models);
@@ -245,8 +251,10 @@ int run(Options options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action) {
+void add_run(CLI::App& app, Action& action, std::vector<Backend> backends) {
   auto options = std::make_shared<Options>();
+  options->backends = std::move(backends);
+  options->backend = options->backends.front().name;
   CLI::App* command =
       app.add_subcommand("run", "Run experiments and write their tables, plots and result.json");
   command->add_option("NAME", options->names, "experiments, all, or a run file (.toml)")
@@ -273,7 +281,7 @@ void add_run(CLI::App& app, Action& action) {
   command
       ->add_option("--backend", options->backend,
                    fmt::format("what computes matrix products and casts: {}",
-                               fmt::join(backend_names(), ", ")))
+                               fmt::join(backend_names(options->backends), ", ")))
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")
@@ -285,5 +293,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
+
+void add_run(CLI::App& app, Action& action) { add_run(app, action, {Backend{}}); }
 
 }  // namespace fp8lab::cli

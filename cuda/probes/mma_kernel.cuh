@@ -13,39 +13,66 @@ FP8LAB_HD inline std::uint32_t word_at(const std::uint8_t* matrix, int row, int 
   return *reinterpret_cast<const std::uint32_t*>(matrix + row * row_bytes + byte);
 }
 
+/// What a lane holds of its warp's 16 rows and 8 columns of a tile.
+class WarpShare {
+ public:
+  __device__ WarpShare(const TileArguments& tile, int first_column)
+      : tile_(tile),
+        lane_(static_cast<int>(threadIdx.x) % 32),
+        first_row_(static_cast<int>(threadIdx.x) / 32 * 16),
+        first_column_(first_column) {}
+
+  [[nodiscard]] __device__ int lane() const { return lane_; }
+  [[nodiscard]] __device__ int first_row() const { return first_row_; }
+
+  __device__ void load(float (&sums)[4]) const {
+    for (int i = 0; i < 4; ++i) {
+      const Place at = accumulator(lane_, i);
+      sums[i] = tile_.c[case_of_c(first_row_ + at.row, first_column_ + at.column)];
+    }
+  }
+  __device__ void store(const float (&sums)[4]) const {
+    for (int i = 0; i < 4; ++i) {
+      const Place at = accumulator(lane_, i);
+      tile_.d[(first_row_ + at.row) * kTile + first_column_ + at.column] = sums[i];
+    }
+  }
+  /// The registers of one instruction.
+  __device__ void fragments(int step, std::uint32_t (&a)[4], std::uint32_t (&b)[2]) const {
+    const int row_bytes = tile_.steps * kStepBytes;
+    for (int reg = 0; reg < 4; ++reg) {
+      const Place at = a_fragment(lane_, reg);
+      a[reg] = word_at(tile_.a, first_row_ + at.row, step * kStepBytes + at.column, row_bytes);
+    }
+    for (int reg = 0; reg < 2; ++reg) {
+      const Place at = b_fragment(lane_, reg);
+      b[reg] = word_at(tile_.b, first_column_ + at.row, step * kStepBytes + at.column, row_bytes);
+    }
+  }
+
+ private:
+  const TileArguments& tile_;
+  int lane_;
+  int first_row_;
+  int first_column_;
+};
+
 template <typename Op>
 __global__ void __launch_bounds__(128) mma_probe(TileArguments arguments) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int first_row = static_cast<int>(threadIdx.x) / 32 * 16;
   const TileArguments tile = arguments.of_tile(blockIdx.x);
-  const int row_bytes = tile.steps * kStepBytes;
-  const std::uint8_t* const a = tile.a + first_row * row_bytes;
   for (int first_column = 0; first_column < kTile; first_column += 8) {
+    const WarpShare share(tile, first_column);
     float sums[4];
-    for (int i = 0; i < 4; ++i) {
-      const Place at = accumulator(lane, i);
-      sums[i] = tile.c[case_of_c(first_row + at.row, first_column + at.column)];
-    }
+    share.load(sums);
     typename Op::State state(sums);
     for (int step = 0; step < tile.steps; ++step) {
-      std::uint32_t a_registers[4];
-      std::uint32_t b_registers[2];
-      for (int reg = 0; reg < 4; ++reg) {
-        const Place at = a_fragment(lane, reg);
-        a_registers[reg] = word_at(a, at.row, step * kStepBytes + at.column, row_bytes);
-      }
-      for (int reg = 0; reg < 2; ++reg) {
-        const Place at = b_fragment(lane, reg);
-        b_registers[reg] =
-            word_at(tile.b, first_column + at.row, step * kStepBytes + at.column, row_bytes);
-      }
-      Op::issue(state.registers, a_registers, b_registers);
+      std::uint32_t a[4];
+      std::uint32_t b[2];
+      share.fragments(step, a, b);
+      Op::issue(state.registers, a, b);
     }
     state.read(sums);
-    for (int i = 0; i < 4; ++i) {
-      const Place at = accumulator(lane, i);
-      tile.d[(first_row + at.row) * kTile + first_column + at.column] = sums[i];
-    }
+    share.store(sums);
   }
 }
 

@@ -88,7 +88,7 @@ CheckRow check_backend(const Format& f) {
   for (std::uint64_t i = 0; i < row.cases; ++i)
     values.push_back(std::bit_cast<float>(random.bits32(i)));
   std::vector<std::uint8_t> codes(values.size());
-  if (!find_backend("cuda").cast(f.id, kNvidiaSatfinite, values, codes))
+  if (!find_backend(backends(), "cuda").cast(f.id, kNvidiaSatfinite, values, codes))
     throw Error("backend", fmt::format("a cast to {}", f.name), "none");
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::uint32_t expected = encode(f, kNvidiaSatfinite, values[i]);

@@ -13,8 +13,6 @@
 namespace fp8lab::cuda {
 namespace {
 
-constexpr const char* kCounted = "counted";
-
 /// How often a backend was asked, and how often it did what was asked.
 struct Count {
   std::atomic<std::uint64_t> asked{0};
@@ -26,23 +24,26 @@ struct Count {
     return did;
   }
 };
-Backend inner;
-Count products;
-Count casts;
 
-bool counted_gemm(const GemmProblem& problem, std::span<float> d, int threads) {
-  return products.add(inner.gemm != nullptr && inner.gemm(problem, d, threads));
-}
-bool counted_cast(FormatId format, const CastPolicy& policy, std::span<const float> values,
-                  std::span<std::uint8_t> codes) {
-  return casts.add(inner.cast(format, policy, values, codes));
+/// `inner`, counted; the counts must outlive it.
+Backend counted(const Backend& inner, Count& products, Count& casts) {
+  Backend backend{"counted",
+                  [&inner, &products](const GemmProblem& problem, std::span<float> d, int threads) {
+                    return products.add(try_gemm_on(inner, problem, d, threads));
+                  },
+                  {}};
+  if (inner.cast)
+    backend.cast = [&inner, &casts](FormatId format, const CastPolicy& policy,
+                                    std::span<const float> values, std::span<std::uint8_t> codes) {
+      return casts.add(inner.cast(format, policy, values, codes));
+    };
+  return backend;
 }
 
-std::vector<Table> tables_on(const char* backend, const Experiment& experiment, std::uint64_t seed,
-                             bool quick) {
-  select_backend(backend);
+std::vector<Table> tables_on(const Backend& backend, const Experiment& experiment,
+                             std::uint64_t seed, bool quick) {
   const RunContext context{
-      Parameters::from_toml(experiment.default_toml, quick), seed, 0, {}, nullptr};
+      Parameters::from_toml(experiment.default_toml, quick), seed, 0, {}, nullptr, backend};
   return experiment.run(context).tables;
 }
 
@@ -58,20 +59,21 @@ std::vector<std::string> lines_of(const std::vector<Table>& tables) {
 
 }  // namespace
 
-CheckRow compare_experiment(const Experiment& experiment, const std::string& backend,
+CheckRow compare_experiment(const Experiment& experiment, const Backend& backend,
                             std::uint64_t seed, bool quick) {
-  inner = find_backend(backend);
-  products.asked = products.done = casts.asked = casts.done = 0;
-  add_backend({kCounted, counted_gemm, inner.cast == nullptr ? nullptr : counted_cast});
-  const std::vector<std::string> there = lines_of(tables_on(kCounted, experiment, seed, quick));
-  const std::vector<std::string> here = lines_of(tables_on("cpu", experiment, seed, quick));
-  CheckRow row{fmt::format("{} on {}", experiment.name, backend), here.size(), 0};
+  Count products;
+  Count casts;
+  const std::vector<std::string> there =
+      lines_of(tables_on(counted(backend, products, casts), experiment, seed, quick));
+  const std::vector<std::string> here = lines_of(tables_on({}, experiment, seed, quick));
+  CheckRow row{fmt::format("{} on {}", experiment.name, backend.name), here.size(), 0};
   for (std::size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
     const std::string& expected = i < here.size() ? here[i] : "";
     const std::string& got = i < there.size() ? there[i] : "";
     if (expected == got) continue;
     if (++row.mismatches <= 3)
-      fmt::print("{}: {}\n  the CPU: {}\n  {}: {}\n", experiment.name, i, expected, backend, got);
+      fmt::print("{}: {}\n  the CPU: {}\n  {}: {}\n", experiment.name, i, expected, backend.name,
+                 got);
   }
   row.note = fmt::format("{} of {} products and {} of {} casts there", products.done.load(),
                          products.asked.load(), casts.done.load(), casts.asked.load());

@@ -13,8 +13,8 @@ namespace fp8lab::cuda {
 /// Runs an experiment on the CPU and on a backend, and compares the CSV of every table. The row:
 /// lines of all tables, how many differ, and in its note how many products and casts the backend
 /// did of those that it was asked for; what it does not have, the library does, with the same bits.
-/// Selects "cpu" at the end. Throws `Error` for an unknown backend, and what the experiment throws.
-CheckRow compare_experiment(const Experiment& experiment, const std::string& backend,
+/// Throws what the experiment throws.
+CheckRow compare_experiment(const Experiment& experiment, const Backend& backend,
                             std::uint64_t seed, bool quick);
 
 }  // namespace fp8lab::cuda

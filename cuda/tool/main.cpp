@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/cli/command.hpp"
+#include "apps/cli/run.hpp"
 #include "backends.hpp"
 #include "check.cuh"
 #include "probes/probe.hpp"
@@ -97,14 +98,14 @@ std::vector<Part> all_parts(const Options& options) {
 std::vector<Part> experiment_parts(const Chip& chip, std::uint64_t seed) {
   std::vector<Part> parts;
   // The products of `cuda` are made of wgmma.
-  std::vector<const char*> backends{"cuda-emulated"};
-  if (chip.capability == 90) backends.insert(backends.begin(), "cuda");
+  std::vector<const char*> names{"cuda-emulated"};
+  if (chip.capability == 90) names.insert(names.begin(), "cuda");
   for (const fp8lab::Experiment& experiment : fp8lab::all_experiments())
-    for (const char* backend : backends)
-      parts.push_back(
-          {fmt::format("{} on {}", experiment.name, backend), [&experiment, backend, seed] {
-             return std::vector<CheckRow>{compare_experiment(experiment, backend, seed, true)};
-           }});
+    for (const char* name : names)
+      parts.push_back({fmt::format("{} on {}", experiment.name, name), [&experiment, name, seed] {
+                         return std::vector<CheckRow>{compare_experiment(
+                             experiment, fp8lab::find_backend(backends(), name), seed, true)};
+                       }});
   return parts;
 }
 
@@ -124,7 +125,6 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", FP8LAB_VERSION);
   Options options;
   fp8lab::cli::Action action;
-  add_backends();
   const auto add = [&](const char* name, const char* help, auto run) {
     CLI::App* command = app.add_subcommand(name, help);
     command->callback([&action, run] { action = run; });
@@ -174,7 +174,7 @@ int main(int argc, char** argv) {
   packing->add_option("folder", options.out, "folder of `all`, `record` or `cross-check`")
       ->capture_default_str();
   packing->add_option("-o,--output", options.archive, "archive to write (FOLDER.tar)");
-  fp8lab::cli::add_run(app, action);
+  fp8lab::cli::add_run(app, action, backends());
   try {
     app.parse(argc, argv);
     return action();

@@ -9,7 +9,6 @@
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab::experiments {
@@ -17,14 +16,14 @@ namespace {
 
 std::vector<double> product_under(const CodeMatrix& a, const CodeMatrix& b,
                                   const AccumulatorModel& model, std::int64_t promotion_interval,
-                                  int threads) {
+                                  int threads, const Backend& backend) {
   GemmProblem problem;
   problem.model = model;
   problem.a = a;
   problem.b = b;
   problem.promotion_interval = promotion_interval;
   std::vector<float> d(static_cast<std::size_t>(a.rows * b.rows));
-  gemm_on_backend(problem, d, threads);
+  gemm_on(backend, problem, d, threads);
   return {d.begin(), d.end()};
 }
 
@@ -68,21 +67,26 @@ std::vector<Unpacked> first_row(std::span<const std::uint8_t> codes, std::int64_
 }  // namespace
 
 std::vector<double> accumulate(const QuantizedOperands& operands, const AccumulatorModel& model,
-                               std::int64_t promotion_interval, int threads) {
-  return product_under(operands.a_matrix(), operands.b_matrix(), model, promotion_interval,
-                       threads);
+                               std::int64_t promotion_interval, int threads,
+                               const Backend& backend) {
+  return product_under(operands.a_matrix(), operands.b_matrix(), model, promotion_interval, threads,
+                       backend);
 }
 
 Comparison accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
-                              std::int64_t promotion_interval, int threads) {
-  return compare(exact_product(operands), accumulate(operands, model, promotion_interval, threads));
+                              std::int64_t promotion_interval, int threads,
+                              const Backend& backend) {
+  return compare(exact_product(operands),
+                 accumulate(operands, model, promotion_interval, threads, backend));
 }
 
 Comparison accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
-                              std::int64_t promotion_interval, int threads) {
+                              std::int64_t promotion_interval, int threads,
+                              const Backend& backend) {
   const CodeMatrix a = bf16_matrix(operands.a, operands.m, operands.k);
   const CodeMatrix b = bf16_matrix(operands.b, operands.n, operands.k);
-  return compare(exact_product(operands), product_under(a, b, model, promotion_interval, threads));
+  return compare(exact_product(operands),
+                 product_under(a, b, model, promotion_interval, threads, backend));
 }
 
 RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorModel& model,
@@ -127,9 +131,9 @@ RunningSums running_sums(const QuantizedOperands& operands, const AccumulatorMod
 }
 
 double pipeline_error(const Bf16Operands& operands, const Pipeline& pipeline, const Stages& on,
-                      int threads) {
-  const QuantizedOperands q =
-      pipeline.seed_cast ? quantize_unscaled(operands, kSeedToy) : quantize(operands);
+                      int threads, const Backend& backend) {
+  const QuantizedOperands q = pipeline.seed_cast ? quantize_unscaled(operands, kSeedToy, backend)
+                                                 : quantize(operands, backend);
   const CodeMatrix a =
       on.input_quantization ? q.a_matrix() : bf16_matrix(operands.a, operands.m, operands.k);
   const CodeMatrix b =
@@ -137,9 +141,9 @@ double pipeline_error(const Bf16Operands& operands, const Pipeline& pipeline, co
   AccumulatorModel model = find_instruction_model(pipeline.accumulator).accumulator;
   if (!on.product_rounding) model.product_fraction_bits = -1;
 
-  std::vector<double> d = on.accumulation
-                              ? product_under(a, b, model, pipeline.promotion_interval, threads)
-                              : rounded_products(a, b, model.product_fraction_bits);
+  std::vector<double> d =
+      on.accumulation ? product_under(a, b, model, pipeline.promotion_interval, threads, backend)
+                      : rounded_products(a, b, model.product_fraction_bits);
   const double unit = on.input_quantization ? q.inverse_scale : 1.0;
   const bool round_output = on.output_rounding && pipeline.bf16_output;
   for (double& value : d) {

@@ -10,20 +10,24 @@
 
 #include "accumulator-drift/operands.hpp"
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 
 namespace fp8lab::experiments {
 
-/// D [m,n] in code units under `model`.
+/// D [m,n] in code units under `model`. Products and casts here run on `backend`.
 std::vector<double> accumulate(const QuantizedOperands& operands, const AccumulatorModel& model,
-                               std::int64_t promotion_interval, int threads);
+                               std::int64_t promotion_interval, int threads,
+                               const Backend& backend = {});
 
 /// The error of the accumulation alone, over all outputs.
 Comparison accumulation_error(const QuantizedOperands& operands, const AccumulatorModel& model,
-                              std::int64_t promotion_interval, int threads);
+                              std::int64_t promotion_interval, int threads,
+                              const Backend& backend = {});
 /// The same on BF16 operands, whose products have 16 significant bits.
 Comparison accumulation_error(const Bf16Operands& operands, const AccumulatorModel& model,
-                              std::int64_t promotion_interval, int threads);
+                              std::int64_t promotion_interval, int threads,
+                              const Backend& backend = {});
 
 /// The running sums of the first row and column after every `step` products, in
 /// units of the operands. Throws `Error` unless `step` and `promotion_interval`
@@ -56,6 +60,6 @@ struct Pipeline {
 
 /// The relative L2 error over all outputs against the exact product of the BF16 operands.
 double pipeline_error(const Bf16Operands& operands, const Pipeline& pipeline, const Stages& on,
-                      int threads);
+                      int threads, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

@@ -125,8 +125,8 @@ struct RunningSumResult {
 
 RunningSumResult record_running_sum(const RunContext& context, Distribution d, std::int64_t k,
                                     std::int64_t step) {
-  const QuantizedOperands q =
-      quantize_unscaled(make_operands({d, 1, 1, k, 0.0}, context.seed), kNvidiaSatfinite);
+  const QuantizedOperands q = quantize_unscaled(make_operands({d, 1, 1, k, 0.0}, context.seed),
+                                                kNvidiaSatfinite, context.backend);
   const RunningSums sums =
       running_sums(q, find_instruction_model(kHopper).accumulator, kDeepSeekInterval, step);
   RunningSumResult result{
@@ -202,16 +202,18 @@ Table split_table(const Sweep& sweep) {
     for (const Distribution d : sweep.distributions()) {
       const Bf16Operands operands = make_operands(sweep.spec(d, k), context.seed);
       for (const Pipeline& pipeline : kPipelines) {
-        const double total = pipeline_error(operands, pipeline, {}, context.threads);
+        const double total =
+            pipeline_error(operands, pipeline, {}, context.threads, context.backend);
         for (const StageSwitch& stage : kStages) {
           Stages alone{false, false, false, false};
           Stages without{};
           alone.*stage.member = true;
           without.*stage.member = false;
-          table.add_row({std::string(to_string(d)), k, std::string(pipeline.name),
-                         std::string(stage.name),
-                         pipeline_error(operands, pipeline, alone, context.threads),
-                         pipeline_error(operands, pipeline, without, context.threads), total});
+          table.add_row(
+              {std::string(to_string(d)), k, std::string(pipeline.name), std::string(stage.name),
+               pipeline_error(operands, pipeline, alone, context.threads, context.backend),
+               pipeline_error(operands, pipeline, without, context.threads, context.backend),
+               total});
         }
       }
     }
@@ -245,14 +247,16 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
   const std::int64_t side = p.integer("published_rows");
   const AccumulatorModel& model = find_instruction_model(kHopper).accumulator;
   for (const auto& [d, k] : kPublishedSetups) {
-    const QuantizedOperands q = quantize_unscaled(
-        make_operands({d, side, side, k, p.real("correlation")}, context.seed), kNvidiaSatfinite);
+    const QuantizedOperands q =
+        quantize_unscaled(make_operands({d, side, side, k, p.real("correlation")}, context.seed),
+                          kNvidiaSatfinite, context.backend);
     const std::vector<double> exact = exact_product(q);
     double amax = 0.0;
     for (const double e : exact) amax = std::max(amax, std::abs(e));
     std::string figures;
     for (const std::int64_t interval : {std::int64_t{0}, kDeepSeekInterval}) {
-      const Comparison error = compare(exact, accumulate(q, model, interval, context.threads));
+      const Comparison error =
+          compare(exact, accumulate(q, model, interval, context.threads, context.backend));
       table.add_row({std::string(to_string(d)), k, interval, side * side, error.relative_l2,
                      error.mean_signed_relative, error.max_relative, error.max_absolute / amax,
                      1.0 - error.cosine});

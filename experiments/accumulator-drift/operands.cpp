@@ -65,25 +65,26 @@ std::vector<std::uint16_t> draw_matrix(const OperandSpec& spec, std::uint64_t se
 
 /// BF16 codes to those of E4M3 under one scale.
 std::vector<std::uint8_t> cast_scaled(std::span<const std::uint16_t> values, float scale,
-                                      const CastPolicy& policy) {
+                                      const CastPolicy& policy, const Backend& backend) {
   const std::span<const float> decoded = decode_table(FormatId::bf16);
   std::vector<float> scaled;
   scaled.reserve(values.size());
   for (const std::uint16_t v : values) scaled.push_back(decoded[v] * scale);
   std::vector<std::uint8_t> codes;
   codes.reserve(values.size());
-  for (const CastResult& result : cast_all(format(FormatId::e4m3fn), policy, scaled))
+  for (const CastResult& result : cast_all(backend, format(FormatId::e4m3fn), policy, scaled))
     codes.push_back(static_cast<std::uint8_t>(result.code));
   return codes;
 }
 
 /// One scale for the whole matrix; returns the inverse scale.
-float quantize_matrix(std::span<const std::uint16_t> values, std::vector<std::uint8_t>& codes) {
+float quantize_matrix(std::span<const std::uint16_t> values, std::vector<std::uint8_t>& codes,
+                      const Backend& backend) {
   const std::span<const float> decoded = decode_table(FormatId::bf16);
   float amax = 0.0F;
   for (const std::uint16_t v : values) amax = std::max(amax, std::abs(decoded[v]));
   const float scale = amax > 0.0F ? 448.0F / amax : 1.0F;
-  codes = cast_scaled(values, scale, kNvidiaSatfinite);
+  codes = cast_scaled(values, scale, kNvidiaSatfinite, backend);
   return 1.0F / scale;
 }
 
@@ -126,19 +127,20 @@ Bf16Operands make_operands(const OperandSpec& spec, std::uint64_t seed) {
           draw_matrix(spec, seed, spec.n, "b")};
 }
 
-QuantizedOperands quantize(const Bf16Operands& operands) {
+QuantizedOperands quantize(const Bf16Operands& operands, const Backend& backend) {
   QuantizedOperands q{operands.m, operands.n, operands.k, {}, {}, 1.0};
-  q.inverse_scale = static_cast<double>(quantize_matrix(operands.a, q.a));
-  q.inverse_scale *= static_cast<double>(quantize_matrix(operands.b, q.b));
+  q.inverse_scale = static_cast<double>(quantize_matrix(operands.a, q.a, backend));
+  q.inverse_scale *= static_cast<double>(quantize_matrix(operands.b, q.b, backend));
   return q;
 }
 
-QuantizedOperands quantize_unscaled(const Bf16Operands& operands, const CastPolicy& policy) {
+QuantizedOperands quantize_unscaled(const Bf16Operands& operands, const CastPolicy& policy,
+                                    const Backend& backend) {
   return {operands.m,
           operands.n,
           operands.k,
-          cast_scaled(operands.a, 1.0F, policy),
-          cast_scaled(operands.b, 1.0F, policy),
+          cast_scaled(operands.a, 1.0F, policy, backend),
+          cast_scaled(operands.b, 1.0F, policy, backend),
           1.0};
 }
 

@@ -9,6 +9,7 @@
 
 #include "common/tensor_source.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab::experiments {
@@ -63,9 +64,10 @@ struct QuantizedOperands {
     return CodeMatrix::row_major(FormatId::e4m3fn, b, n, k);
   }
 };
-QuantizedOperands quantize(const Bf16Operands& operands);
+QuantizedOperands quantize(const Bf16Operands& operands, const Backend& backend = {});
 /// The same through a cast policy and without scales, as the naive-FP8 tutorial's listing casts.
-QuantizedOperands quantize_unscaled(const Bf16Operands& operands, const CastPolicy& policy);
+QuantizedOperands quantize_unscaled(const Bf16Operands& operands, const CastPolicy& policy,
+                                    const Backend& backend = {});
 
 /// The sums of all products [m,n], row-major, in code units. Exact: products are
 /// multiples of 2^-18 below 2^18, so binary64 holds sums of up to 2^17 of them.

@@ -86,23 +86,26 @@ void Sweep::measure_repeat(std::uint64_t seed, std::vector<Point>& points) const
       if (fitted(OperandFormat::bf16, k)) measure_bf16(d, k, seed, points);
     for (const std::int64_t k : k_) {
       if (!fitted(OperandFormat::e4m3, k)) continue;
-      const QuantizedOperands operands = quantize(make_operands(spec(d, k), seed));
+      const QuantizedOperands operands =
+          quantize(make_operands(spec(d, k), seed), context_->backend);
       for (const Curve& curve : curves(d))
         if (curve.operands == OperandFormat::e4m3)
-          points.push_back(
-              {curve, k,
-               accumulation_error(operands, model_of(curve), curve.interval, context_->threads)});
+          points.push_back({curve, k,
+                            accumulation_error(operands, model_of(curve), curve.interval,
+                                               context_->threads, context_->backend)});
     }
   }
 }
 
 void Sweep::measure_e4m3(Distribution d, std::int64_t k) {
-  const QuantizedOperands operands = quantize(make_operands(spec(d, k), context_->seed));
+  const QuantizedOperands operands =
+      quantize(make_operands(spec(d, k), context_->seed), context_->backend);
   const auto measure = [&](const std::string& name, std::int64_t interval) {
     const Curve curve{OperandFormat::e4m3, d, name, interval};
     if (find(curve, k) != nullptr) return;
-    points_.push_back(
-        {curve, k, accumulation_error(operands, model_of(curve), interval, context_->threads)});
+    points_.push_back({curve, k,
+                       accumulation_error(operands, model_of(curve), interval, context_->threads,
+                                          context_->backend)});
   };
   if (holds(k_, k))
     for (const std::string& name : accumulators_) measure(name, 0);
@@ -121,7 +124,8 @@ void Sweep::measure_bf16(Distribution d, std::int64_t k, std::uint64_t seed,
   for (const std::string& name : bf16_accumulators_) {
     const Curve curve{OperandFormat::bf16, d, name, 0};
     points.push_back(
-        {curve, k, accumulation_error(operands, model_of(curve), 0, context_->threads)});
+        {curve, k,
+         accumulation_error(operands, model_of(curve), 0, context_->threads, context_->backend)});
   }
 }
 

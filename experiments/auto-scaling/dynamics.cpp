@@ -38,6 +38,7 @@ struct Setup {
   Gradients gradients;      ///< of the first step, in the units of their source
   std::vector<float> mean;  ///< of these
   double unit = 1.0;        ///< turns those units into the gradient's own, which mu meets
+  Backend backend{};
 };
 
 Dynamics find_rule(const std::string& name, const MuRule& set) {
@@ -74,8 +75,8 @@ Setup read_setup(const RunContext& context) {
   const std::string& file = p.text("file");
   const double amax = file.empty() ? p.real("amax") : static_cast<double>(read_trace(file).front());
   std::vector<float> mean = gradients.mean();
-  return {&find_format(p.text("format")), read_sizes(p), std::move(gradients), std::move(mean),
-          given ? 1.0 : amax / drawn};
+  return {&find_format(p.text("format")), read_sizes(p),  std::move(gradients), std::move(mean),
+          given ? 1.0 : amax / drawn,     context.backend};
 }
 
 /// The share that the listing counts, `(grad * mu).abs() >= FP8_MAX`, over all ranks in binary32.
@@ -106,7 +107,7 @@ Step run_step(const Setup& s, const Dynamics& d, double first_scale, double size
     const double amax = static_cast<double>(s.gradients.amax()) * own * mu;
     factor = own * mu * listing_scale(amax, *s.format);
   }
-  const RingSum sum = ring_sum(s.gradients, factor, *s.format);
+  const RingSum sum = ring_sum(s.gradients, factor, *s.format, s.backend);
   if (!d.as_written) step.counted_percent = share_at_max(sum.codes, *s.format);
   const auto ranks = static_cast<double>(s.gradients.ranks());
   step.loss = measure_reduction(s.mean, sum, 1.0 / (factor * ranks), *s.format);

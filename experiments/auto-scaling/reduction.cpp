@@ -9,7 +9,6 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/collectives/wire.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -45,10 +44,10 @@ const HopTable& hop_table(const Format& f) {
   return f.id == FormatId::e5m2 ? kE5m2 : kE4m3;
 }
 
-/// The codes of `scaled`, on the backend that the run has chosen where that has the cast.
-void cast_codes(const Format& f, const std::vector<float>& scaled,
+/// The codes of `scaled`, on `backend` where that has the cast.
+void cast_codes(const Backend& backend, const Format& f, const std::vector<float>& scaled,
                 std::vector<std::uint8_t>& codes) {
-  if (backend_casts() && cast_on_backend(f.id, kNvidiaSatfinite, scaled, codes)) return;
+  if (try_cast_on(backend, f.id, kNvidiaSatfinite, scaled, codes)) return;
   encode(scaled, codes, {.format = f.id});
 }
 
@@ -96,7 +95,8 @@ float Gradients::amax() const {
   return largest;
 }
 
-RingSum ring_sum(const Gradients& gradients, double factor, const Format& f) {
+RingSum ring_sum(const Gradients& gradients, double factor, const Format& f,
+                 const Backend& backend) {
   const HopTable& hop = hop_table(f);
   const auto scale = static_cast<float>(factor);
   const std::size_t size = gradients.elements();
@@ -106,7 +106,7 @@ RingSum ring_sum(const Gradients& gradients, double factor, const Format& f) {
   for (std::int64_t r = 0; r < gradients.ranks(); ++r) {
     const std::vector<float>& x = gradients.of_rank(r);
     std::transform(x.begin(), x.end(), scaled.begin(), [&](float v) { return v * scale; });
-    cast_codes(f, scaled, codes);
+    cast_codes(backend, f, scaled, codes);
     mark_overflows(f, scaled, codes, sum);
     if (r == 0)
       sum.codes = codes;

@@ -6,6 +6,7 @@
 
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 
@@ -44,8 +45,9 @@ struct RingSum {
 
 /// Each rank casts `gradient * factor`; along the ring, rank after rank, two
 /// codes are added in FP16 and the sum is cast to FP8 again (saturating).
-/// `factor` multiplies into FP8, in binary32.
-RingSum ring_sum(const Gradients& gradients, double factor, const Format& f);
+/// `factor` multiplies into FP8, in binary32. `backend`: of the ranks' casts.
+RingSum ring_sum(const Gradients& gradients, double factor, const Format& f,
+                 const Backend& backend = {});
 
 /// The share, 0 to 1, of codes at max finite: what a system can count.
 double share_at_max(const std::vector<std::uint8_t>& codes, const Format& f);

@@ -24,6 +24,7 @@ struct Setup {
   std::size_t repeats = 1;
   std::int64_t settle_steps = 0;
   MuRule rule;
+  Backend backend{};
 
   [[nodiscard]] std::string name(Scheme scheme) const {
     const std::array<std::string, kSchemes> names{"pre-scaling", "post-scaling",
@@ -67,15 +68,16 @@ void measure(const Setup& s, const Gradients& gradients, const std::vector<float
     const ShippedScaling shipped = shipped_scaling(gradients.amax(), p.ranks);
     const auto scale = static_cast<double>(shipped.scale);
     p.add(scale / amax_scale(gradients, *s.format),
-          measure_reduction(mean, ring_sum(gradients, scale, *s.format),
+          measure_reduction(mean, ring_sum(gradients, scale, *s.format, s.backend),
                             static_cast<double>(shipped.inverse_scale), *s.format));
     return;
   }
   if (p.scheme == Scheme::pre) mu = 1.0 / static_cast<double>(p.ranks);
-  if (p.scheme == Scheme::as_set) mu = settle(gradients, s.rule, s.settle_steps, *s.format).mu;
+  if (p.scheme == Scheme::as_set)
+    mu = settle(gradients, s.rule, s.settle_steps, *s.format, s.backend).mu;
   if (p.scheme == Scheme::as_seed)
-    mu = settle(gradients, listing_rule(), s.settle_steps, *s.format).mu;
-  p.add(mu, reduce_with_mu(gradients, mean, mu, *s.format));
+    mu = settle(gradients, listing_rule(), s.settle_steps, *s.format, s.backend).mu;
+  p.add(mu, reduce_with_mu(gradients, mean, mu, *s.format, s.backend));
 }
 
 /// The gradients of many ranks are large: one set at a time, shared by the schemes.
@@ -198,27 +200,28 @@ double amax_scale(const Gradients& gradients, const Format& f) {
   return static_cast<double>(tile_scale({.format = f.id}, gradients.amax()).scale);
 }
 
-Settled settle(const Gradients& gradients, const MuRule& rule, std::int64_t steps,
-               const Format& f) {
+Settled settle(const Gradients& gradients, const MuRule& rule, std::int64_t steps, const Format& f,
+               const Backend& backend) {
   const double scale = amax_scale(gradients, f);
   AutoScaler scaler = rule.scaler();
   double share = 0.0;
   for (std::int64_t step = 0; step < steps; ++step) {
-    share = share_at_max(ring_sum(gradients, scale * scaler.mu(), f).codes, f);
+    share = share_at_max(ring_sum(gradients, scale * scaler.mu(), f, backend).codes, f);
     scaler.update(share);
   }
   return {scaler.mu(), share};
 }
 
 ReductionLoss reduce_with_mu(const Gradients& gradients, const std::vector<float>& mean, double mu,
-                             const Format& f) {
+                             const Format& f, const Backend& backend) {
   const double factor = amax_scale(gradients, f) * mu;
-  return measure_reduction(mean, ring_sum(gradients, factor, f),
+  return measure_reduction(mean, ring_sum(gradients, factor, f, backend),
                            1.0 / (factor * static_cast<double>(gradients.ranks())), f);
 }
 
 void add_reductions(const RunContext& context, const MuRule& rule, Results& results) {
-  const Setup s = read_setup(context.parameters, rule);
+  Setup s = read_setup(context.parameters, rule);
+  s.backend = context.backend;
   const std::vector<Point> points = measure_points(context, s);
   results.tables.push_back(reduction_table(s, points));
   results.tables.push_back(repeat_table(s, points));

@@ -36,11 +36,12 @@ struct Settled {
   double mu = 1.0;
   double share = 0.0;
 };
-Settled settle(const Gradients& gradients, const MuRule& rule, std::int64_t steps, const Format& f);
+Settled settle(const Gradients& gradients, const MuRule& rule, std::int64_t steps, const Format& f,
+               const Backend& backend = {});
 
 /// The reduction whose gradients are cast with the amax scale times mu.
 ReductionLoss reduce_with_mu(const Gradients& gradients, const std::vector<float>& mean, double mu,
-                             const Format& f);
+                             const Format& f, const Backend& backend = {});
 
 /// The table, plots and findings of reductions over ranks.
 void add_reductions(const RunContext& context, const MuRule& rule, Results& results);

@@ -25,8 +25,8 @@ Bf16Operands operands(const ClaimContext& context, Distribution distribution, st
 
 Comparison hopper_error(const ClaimContext& context, Distribution distribution, std::int64_t k,
                         std::int64_t interval) {
-  return accumulation_error(quantize(operands(context, distribution, k)), model("sm90.wgmma.e4m3"),
-                            interval, context.threads);
+  return accumulation_error(quantize(operands(context, distribution, k), context.backend),
+                            model("sm90.wgmma.e4m3"), interval, context.threads, context.backend);
 }
 
 LineFit hopper_slope(const ClaimContext& context, Distribution distribution) {
@@ -83,8 +83,9 @@ LineFit rounding_slope(const ClaimContext& context, std::string_view name, Distr
   std::vector<double> errors;
   for (const std::int64_t k : {32, 64, 128, 256, 512, 1024}) {
     lengths.push_back(static_cast<double>(k));
-    errors.push_back(
-        accumulation_error(operands(context, d, k), model(name), 0, context.threads).relative_l2);
+    errors.push_back(accumulation_error(operands(context, d, k), model(name), 0, context.threads,
+                                        context.backend)
+                         .relative_l2);
   }
   return fit_power_law(lengths, errors);
 }
@@ -92,9 +93,10 @@ LineFit rounding_slope(const ClaimContext& context, std::string_view name, Distr
 Measurement measure_f4a(const ClaimContext& context) {
   const LineFit nearest = rounding_slope(context, "sequential14.rne", Distribution::uniform);
   const LineFit truncated = rounding_slope(context, "sequential14.rz", Distribution::uniform);
-  const QuantizedOperands long_sum = quantize(operands(context, Distribution::uniform, 16384));
+  const QuantizedOperands long_sum =
+      quantize(operands(context, Distribution::uniform, 16384), context.backend);
   const Comparison stagnant =
-      accumulation_error(long_sum, model("sequential14.rne"), 0, context.threads);
+      accumulation_error(long_sum, model("sequential14.rne"), 0, context.threads, context.backend);
   Measurement m;
   m.figure = fmt::format(
       "relative L2 error ~ K^({:.2f} ± {:.2f}) rounding to nearest, K^({:.2f} ± {:.2f}) "

@@ -35,10 +35,11 @@ SchemeLosses measure_schemes(const ClaimContext& context, std::int64_t ranks, in
   const RandomStream random(context.seed, fmt::format("claims/gradients/{}", draw));
   const Gradients gradients(random, {kElements, 6.0, 2.0}, ranks, context.threads);
   const std::vector<float> mean = gradients.mean();
-  const double settled = settle(gradients, kPaperRule, 12, e4m3()).mu;
-  return {reduce_with_mu(gradients, mean, 1.0 / static_cast<double>(ranks), e4m3()),
-          reduce_with_mu(gradients, mean, 1.0, e4m3()),
-          reduce_with_mu(gradients, mean, settled, e4m3())};
+  const double settled = settle(gradients, kPaperRule, 12, e4m3(), context.backend).mu;
+  return {
+      reduce_with_mu(gradients, mean, 1.0 / static_cast<double>(ranks), e4m3(), context.backend),
+      reduce_with_mu(gradients, mean, 1.0, e4m3(), context.backend),
+      reduce_with_mu(gradients, mean, settled, e4m3(), context.backend)};
 }
 
 /// The figures of one scheme over the draws, as text and as values.
@@ -135,8 +136,8 @@ Measurement measure_a1(const ClaimContext& context) {
 
 Measurement measure_a2(const ClaimContext& context) {
   const Gradients gradients({context.seed, "claims/gradients"}, {1 << 17, 3.0, 2.0}, 16);
-  const auto [paper_mu, paper_share] = settle(gradients, kPaperRule, 8, e4m3());
-  const auto [seed_mu, seed_share] = settle(gradients, listing_rule(), 8, e4m3());
+  const auto [paper_mu, paper_share] = settle(gradients, kPaperRule, 8, e4m3(), context.backend);
+  const auto [seed_mu, seed_share] = settle(gradients, listing_rule(), 8, e4m3(), context.backend);
   const double paper = 100.0 * auto_scaling_options(AutoScaling::as_paper).threshold;
   const double seed = 100.0 * auto_scaling_options(AutoScaling::as_seed).threshold;
   Measurement m;
@@ -182,13 +183,13 @@ Measurement measure_a3(const ClaimContext&) {
 Measurement measure_a4(const ClaimContext& context) {
   const std::vector<float> g = log_normal({context.seed, "claims/mu"}, 16384, 6.0);
   const Recipe recipe{.rule = ScaleRule::torchao};
-  const QuantizedTensor plain = quantize(recipe, {g, 1, 16384}, false, 1);
+  const QuantizedTensor plain = quantize(recipe, {g, 1, 16384}, false, 1, {}, context.backend);
   Measurement m;
   double worst = 0.0;
   for (const double mu : {0x1p-10, 0.37, 3.0, 0x1p10}) {
     std::vector<float> scaled(g);
     for (float& value : scaled) value *= static_cast<float>(mu);
-    const QuantizedTensor q = quantize(recipe, {scaled, 1, 16384}, false, 1);
+    const QuantizedTensor q = quantize(recipe, {scaled, 1, 16384}, false, 1, {}, context.backend);
     double different = 0.0;
     for (std::size_t i = 0; i < g.size(); ++i)
       different += q.codes[i] != plain.codes[i] ? 1.0 : 0.0;

@@ -37,10 +37,12 @@ struct Measurement {
 /// The value called `name`. Throws `Error` where there is none.
 double value_of(std::span<const MeasuredValue> values, std::string_view name);
 
-/// What a measurement may depend on; results do not depend on `threads`.
+/// What a measurement may depend on; results do not depend on `threads`, nor on a `backend` that
+/// agrees with the emulator.
 struct ClaimContext {
   std::uint64_t seed = 1;
   int threads = 1;
+  Backend backend{};
 };
 
 struct Claim {

@@ -19,7 +19,8 @@ std::vector<MeasuredClaim> measure_chosen(const RunContext& context) {
   }
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     chosen[i].measurement =
-        measure(*chosen[i].claim, {.seed = context.seed, .threads = context.threads});
+        measure(*chosen[i].claim,
+                {.seed = context.seed, .threads = context.threads, .backend = context.backend});
     context.progress(static_cast<double>(i + 1) / static_cast<double>(chosen.size()));
   }
   return chosen;

@@ -30,7 +30,9 @@ double best_share(const ClaimContext& context, double decades, const CastPolicy&
   normalize_amax(x);
   double best = 0.0;
   for (int exponent = -4; exponent <= 40; ++exponent)
-    best = std::max(best, survival(x, std::ldexp(7.0, exponent), e4m3(), policy).representable);
+    best = std::max(
+        best,
+        survival(x, std::ldexp(7.0, exponent), e4m3(), policy, context.backend).representable);
   return best;
 }
 
@@ -96,7 +98,8 @@ OutlierSpread damage(const ClaimContext& context, double outlier, std::size_t ti
   shape.elements = elements;
   shape.outlier = outlier;
   shape.outlier_index = elements / 2;
-  return repeat_damage({context.seed, "claims/outlier"}, shape, kRepeats, tile, e4m3(), policy);
+  return repeat_damage({context.seed, "claims/outlier"}, shape, kRepeats, tile, e4m3(), policy,
+                       context.backend);
 }
 
 Measurement measure_f2(const ClaimContext& context) {
@@ -156,17 +159,19 @@ Measurement measure_f2a(const ClaimContext& context) {
   return m;
 }
 
-TensorLoss loss_of(std::span<const float> x, std::size_t rows, ScaleBlock block, const Format& f) {
-  return tensor_loss(x, quantize(x, rows, x.size() / rows, block, f, kNvidiaSatfinite));
+TensorLoss loss_of(const ClaimContext& context, std::span<const float> x, std::size_t rows,
+                   ScaleBlock block, const Format& f) {
+  return tensor_loss(
+      x, quantize(x, rows, x.size() / rows, block, f, kNvidiaSatfinite, context.backend));
 }
 
 Measurement measure_f3(const ClaimContext& context) {
   const Layer layer = make_layer({context.seed, "claims/layer"}, {});
   const auto gradient = [&](const Format& f, ScaleBlock block) {
-    return loss_of(layer.dy, layer.tokens, block, f).zero_share;
+    return loss_of(context, layer.dy, layer.tokens, block, f).zero_share;
   };
   const auto forward = [&](const Format& f, ScaleBlock block) {
-    return loss_of(layer.x, layer.tokens, block, f).error.relative_l2;
+    return loss_of(context, layer.x, layer.tokens, block, f).error.relative_l2;
   };
   const double zero_e4m3 = gradient(e4m3(), kPerTensor);
   const double zero_e5m2 = gradient(e5m2(), kPerTensor);

@@ -150,8 +150,8 @@ const WalkthroughRow& element(const std::vector<WalkthroughRow>& rows, int index
   throw Error("index", "an element of the walk-through", fmt::format("{}", index));
 }
 
-Measurement measure_l6(const ClaimContext&) {
-  const std::vector<WalkthroughRow> rows = walkthrough_rows();
+Measurement measure_l6(const ClaimContext& context) {
+  const std::vector<WalkthroughRow> rows = walkthrough_rows(context.backend);
   int printed = 0;
   int agree_flushed = 0;
   int agree_preserved = 0;

@@ -105,7 +105,7 @@ Verdict judge_t1(std::span<const MeasuredValue> values) {
 }
 
 Measurement measure_t1(const ClaimContext& context) {
-  const StudySettings settings = small_study(320);
+  const StudySettings settings = small_study(context, 320);
   const auto runs = run_seeds(context, 2 + kNaive.size(), [&](std::size_t way, std::uint64_t seed) {
     return train_variant(settings, find_variant(way < 2 ? plain_variant(way) : kNaive[way - 2]), {},
                          seed)
@@ -145,7 +145,7 @@ Verdict judge_t2(std::span<const MeasuredValue> values) {
 }
 
 Measurement measure_t2(const ClaimContext& context) {
-  const StudySettings settings = small_study(120);
+  const StudySettings settings = small_study(context, 120);
   std::vector<Rung> rungs;
   for (const ChosenRung& one : kRungs) rungs.push_back(make_rung(one.mode, one.value, 4));
   const auto runs =
@@ -182,7 +182,7 @@ std::vector<double> restarted_run(const StudySettings& settings, const Variant& 
   std::vector<double> losses(static_cast<std::size_t>(settings.schedule.steps), kNan);
   for (std::int64_t step = 0; step < settings.schedule.steps; ++step) {
     const std::int64_t batch = step < restart ? step : step + kOtherBatches;
-    const double loss = trainer.compute_gradients(batch, {});
+    const double loss = trainer.compute_gradients(batch, pass_context(settings));
     if (!std::isfinite(loss)) break;
     losses[static_cast<std::size_t>(step)] = loss;
     trainer.apply_gradients(loss);
@@ -201,7 +201,7 @@ std::string note_restarted(Measurement& m, const StudySettings& settings,
 }
 
 Measurement measure_t6(const ClaimContext& context) {
-  const StudySettings settings = small_study(120);
+  const StudySettings settings = small_study(context, 120);
   constexpr std::int64_t kRestart = 30;
   const auto runs = run_seeds(context, 5, [&](std::size_t way, std::uint64_t seed) {
     const bool restarts = way == 2 || way == 4;
@@ -227,7 +227,7 @@ Verdict judge_t7(std::span<const MeasuredValue> values) {
 }
 
 Measurement measure_t7(const ClaimContext& context) {
-  const StudySettings full = small_study(120);
+  const StudySettings full = small_study(context, 120);
   StudySettings third = full;
   third.schedule.peak /= 3.0;
   const auto runs = run_seeds(context, 6, [&](std::size_t way, std::uint64_t seed) {

@@ -13,7 +13,6 @@
 #include "common/tensors.hpp"
 #include "delayed-dynamics/dynamics.hpp"
 #include "fp8lab/cast/cast.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "int8-vs-fp8/grid.hpp"
@@ -70,7 +69,7 @@ double overflow_after(const ClaimContext& context, double jump, const DelayedOpt
   std::vector<float> x = normal({context.seed, "claims/scaling"}, 4096, 1.0);
   normalize_amax(x);
   const std::vector<float> trace{1.0F, static_cast<float>(jump)};
-  return run_trace({false, options}, e4m3(), trace, x)[1].overflow_percent;
+  return run_trace({false, options}, e4m3(), trace, x, context.backend)[1].overflow_percent;
 }
 
 Measurement measure_s3(const ClaimContext& context) {
@@ -112,7 +111,7 @@ Measurement measure_s5(const ClaimContext& context) {
   std::vector<float> trace(64, 1.0F);
   trace[20] = trace[30] = 64.0F;
   const auto at = [&](const DelayedOptions& options, std::size_t step) {
-    return run_trace({false, options}, e4m3(), trace, x)[step].overflow_percent;
+    return run_trace({false, options}, e4m3(), trace, x, context.backend)[step].overflow_percent;
   };
   const double first = at({.history = 16}, 20);
   const double second = at({.history = 16}, 30);
@@ -147,7 +146,8 @@ Measurement measure_s6(const ClaimContext& context) {
   double stale_codes = 0.0;
   for (int step = 0; step < kSteps; ++step) {
     const float scale = scaling.scale();
-    encode_scaled(e4m3(), kNvidiaSatfinite, w, {scale, 1.0F / scale, 0}, false, fresh);
+    encode_scaled(e4m3(), kNvidiaSatfinite, w, {scale, 1.0F / scale, 0}, false, fresh,
+                  context.backend);
     if (static_cast<double>(scale) != cached_scale) {
       cached = fresh;
       cached_scale = static_cast<double>(scale);
@@ -198,8 +198,8 @@ Measurement measure_s7(const ClaimContext& context) {
 Measurement measure_s8(const ClaimContext& context) {
   std::vector<float> x = normal({context.seed, "claims/rowwise"}, 8 * 64, 1.0);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(x[i], 3 * static_cast<int>(i / 64));
-  const QuantizedTensor q =
-      quantize(find_preset("torchao-rowwise").activation, {x, 8, 64}, false, 1);
+  const QuantizedTensor q = quantize(find_preset("torchao-rowwise").activation, {x, 8, 64}, false,
+                                     1, {}, context.backend);
   const std::set<float> distinct(q.scales.begin(), q.scales.end());
   const auto scales = static_cast<double>(q.scales.size());
   return {fmt::format("{} scales for 8 rows, {} of them distinct", scales, distinct.size()),
@@ -233,7 +233,8 @@ Measurement measure_s9(const ClaimContext& context) {
       make_trace({context.seed, "claims/trace"}, "steady", {.steps = 3000});
   const auto overflowing = [&](std::int64_t length) {
     double steps = 0.0;
-    const std::vector<StepLoss> losses = run_trace({false, {.history = length}}, e4m3(), trace, x);
+    const std::vector<StepLoss> losses =
+        run_trace({false, {.history = length}}, e4m3(), trace, x, context.backend);
     for (std::size_t i = 1; i < losses.size(); ++i)
       steps += losses[i].overflow_percent > 0.0 ? 1.0 : 0.0;
     return 100.0 * steps / static_cast<double>(losses.size() - 1);
@@ -258,10 +259,10 @@ Measurement measure_s9(const ClaimContext& context) {
 }
 
 /// dx = dy w by a recipe's gradient and weight, on Hopper, against FP64.
-double backward_error(const Preset& preset, const std::string& model, const FloatMatrix& dy,
-                      const FloatMatrix& wt) {
-  const QuantizedTensor a = quantize(preset.gradient, dy, false, 1);
-  const QuantizedTensor b = quantize(preset.weight, wt, false, 1);
+double backward_error(const ClaimContext& context, const Preset& preset, const std::string& model,
+                      const FloatMatrix& dy, const FloatMatrix& wt) {
+  const QuantizedTensor a = quantize(preset.gradient, dy, false, 1, {}, context.backend);
+  const QuantizedTensor b = quantize(preset.weight, wt, false, 1, {}, context.backend);
   GemmProblem problem;
   problem.model = find_instruction_model(model).accumulator;
   problem.a = a.matrix();
@@ -270,7 +271,7 @@ double backward_error(const Preset& preset, const std::string& model, const Floa
   problem.b_scales = b.inverse();
   problem.promotion_interval = 128;
   std::vector<float> dx(static_cast<std::size_t>(dy.rows * wt.rows));
-  gemm_on_backend(problem, dx, 1);
+  gemm_on(context.backend, problem, dx, 1);
   const std::vector<double> exact =
       exact_product(dy.values, wt.values, static_cast<std::size_t>(dy.k));
   return compare(std::span<const double>(exact), std::span<const float>(dx)).relative_l2;
@@ -297,10 +298,10 @@ Measurement measure_s10(const ClaimContext& context) {
   const std::vector<float> w = normal({context.seed, "claims/weights"}, 128 * 256, 0.02);
   const FloatMatrix dy{g, 128, 256};
   const FloatMatrix wt{w, 128, 256};
-  const FormatId used = quantize(preset.gradient, dy, false, 1).format;
-  const double fine = backward_error(preset, "sm90.wgmma.e4m3", dy, wt);
+  const FormatId used = quantize(preset.gradient, dy, false, 1, {}, context.backend).format;
+  const double fine = backward_error(context, preset, "sm90.wgmma.e4m3", dy, wt);
   const double e5m2_tensor =
-      backward_error(find_preset("te-current"), "sm90.wgmma.e5m2.e4m3", dy, wt);
+      backward_error(context, find_preset("te-current"), "sm90.wgmma.e5m2.e4m3", dy, wt);
   const double bf16 = bf16_backward_error(dy, wt);
   Measurement m;
   m.figure = fmt::format(

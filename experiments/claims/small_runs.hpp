@@ -16,8 +16,9 @@ namespace fp8lab::experiments {
 inline constexpr std::string_view kTutorial = "naive-FP8 tutorial";
 
 /// A transformer of 53 440 parameters, 64 tokens a step, that learns within `steps`.
-inline StudySettings small_study(std::int64_t steps) {
+inline StudySettings small_study(const ClaimContext& context, std::int64_t steps) {
   StudySettings s;
+  s.backend = context.backend;
   s.shape = {.vocabulary = 128, .length = 32, .width = 64, .layers = 1, .heads = 2, .hidden = 96};
   s.sequences = 2;
   s.schedule = {.peak = 3e-3, .warmup = steps / 10, .steps = steps};

@@ -24,7 +24,7 @@ struct StatesRun {
 };
 
 Measurement measure_a5(const ClaimContext& context) {
-  const StudySettings settings = small_study(120);
+  const StudySettings settings = small_study(context, 120);
   std::vector<StatesRun> runs{{"bf16", {}},
                               {"fp8-lm", {}},
                               {"fp8-lm-fp8-v", {}},
@@ -76,7 +76,7 @@ Verdict judge_t3(std::span<const MeasuredValue> values) {
 }
 
 Measurement measure_t3(const ClaimContext& context) {
-  const StudySettings settings = small_study(160);
+  const StudySettings settings = small_study(context, 160);
   const Thresholds thresholds;
   std::vector<std::vector<StepFigures>> runs(kWatched.size() * kWatchedSeeds);
   run_all(context, runs.size(), [&](std::size_t i) {
@@ -122,7 +122,7 @@ Measurement measure_t3(const ClaimContext& context) {
 }
 
 Measurement measure_t4(const ClaimContext& context) {
-  const StudySettings settings = small_study(40);
+  const StudySettings settings = small_study(context, 40);
   const Variant variant = find_variant("te-delayed");
   const Fault fault{FaultKind::transient, 20};
   constexpr std::int64_t kEvery = 5;
@@ -186,7 +186,7 @@ Verdict judge_t5(std::span<const MeasuredValue> values) {
 
 Measurement measure_t5(const ClaimContext& context) {
   constexpr std::int64_t kSteps = 6;
-  const StudySettings settings = small_study(kSteps);
+  const StudySettings settings = small_study(context, kSteps);
   Measurement m;
   for (const char* name : {"te-delayed", "te-mxfp8"}) {
     const train::TrainerOptions options =
@@ -197,9 +197,9 @@ Measurement measure_t5(const ClaimContext& context) {
     train::Trainer resumed(options, data);
     for (std::int64_t step = 0; step < kSteps; ++step) {
       if (step == kSteps / 2) resumed.restore(one.snapshot());
-      (void)one.step({.threads = 1, .on_cast = {}});
-      (void)two.step({.threads = 2, .on_cast = {}});
-      if (step >= kSteps / 2) (void)resumed.step({});
+      (void)one.step(pass_context(settings));
+      (void)two.step(pass_context(settings, 2));
+      if (step >= kSteps / 2) (void)resumed.step(pass_context(settings));
     }
     const std::vector<float> weights = weights_of(one);
     const double threads = different_bits(weights, weights_of(two));

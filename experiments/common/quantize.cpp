@@ -16,8 +16,8 @@ struct BlockRange {
 };
 
 /// Fills in what the codes of all of `q` stand for; `scaled` holds what is cast.
-void cast_scaled(const Format& f, const CastPolicy& policy, Quantized& q) {
-  const std::vector<CastResult> cast = cast_all(f, policy, q.scaled);
+void cast_scaled(const Backend& backend, const Format& f, const CastPolicy& policy, Quantized& q) {
+  const std::vector<CastResult> cast = cast_all(backend, f, policy, q.scaled);
   const std::span<const float> decoded =
       f.code_bits() <= 16 ? decode_table(f.id) : std::span<const float>{};
   const std::size_t across = (q.k + q.block.k - 1) / q.block.k;
@@ -50,7 +50,7 @@ InverseScales Quantized::scales() const {
 }
 
 Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, ScaleBlock block,
-                   const Format& f, const CastPolicy& policy) {
+                   const Format& f, const CastPolicy& policy, const Backend& backend) {
   require(x.size() == rows * k, "x", fmt::format("rows * k = {} * {} elements", rows, k),
           fmt::format("{}", x.size()));
   if (block.rows == 0) block.rows = std::max<std::size_t>(rows, 1);
@@ -75,13 +75,13 @@ Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, Sc
         for (std::size_t i = r * k + range.k_begin; i < r * k + range.k_end; ++i)
           q.scaled[i] = x[i] * tile.scale;
     }
-  cast_scaled(f, policy, q);
+  cast_scaled(backend, f, policy, q);
   return q;
 }
 
 Quantized quantize(std::span<const float> x, std::size_t tile_size, const Format& f,
-                   const CastPolicy& policy) {
-  return quantize(x, 1, x.size(), tile(tile_size), f, policy);
+                   const CastPolicy& policy, const Backend& backend) {
+  return quantize(x, 1, x.size(), tile(tile_size), f, policy, backend);
 }
 
 }  // namespace fp8lab::experiments

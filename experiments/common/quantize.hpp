@@ -13,6 +13,7 @@
 
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 
 namespace fp8lab::experiments {
@@ -43,12 +44,12 @@ struct Quantized {
 };
 
 /// Quantizes row-major x [rows, k]. A NaN makes its block's amax NaN, so the
-/// block has scale 1. Throws `Error` if x has another size.
+/// block has scale 1. `backend`: of casts to 8 bits. Throws `Error` if x has another size.
 Quantized quantize(std::span<const float> x, std::size_t rows, std::size_t k, ScaleBlock block,
-                   const Format& f, const CastPolicy& policy);
+                   const Format& f, const CastPolicy& policy, const Backend& backend = {});
 
 /// The same for a vector: one row, tiles of `tile_size` elements (0: per tensor).
 Quantized quantize(std::span<const float> x, std::size_t tile_size, const Format& f,
-                   const CastPolicy& policy);
+                   const CastPolicy& policy, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

@@ -157,6 +157,7 @@ std::vector<std::string> findings_of(const Study& study) {
 
 Results data_parallel(const RunContext& context) {
   Study study = read_study(context.parameters);
+  study.settings.backend = context.backend;
   Fabric& fabric = context.fabric == nullptr ? in_process_fabric() : *context.fabric;
   RunContext points = context;
   if (!fabric.concurrent()) points.threads = 1;

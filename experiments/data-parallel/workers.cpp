@@ -12,7 +12,7 @@ ParallelRun train_parallel(Fabric& fabric, const StudySettings& settings, const 
   const std::int64_t every = std::max<std::int64_t>(
       1, settings.schedule.steps / std::max<std::int64_t>(1, settings.samples));
   for (std::int64_t step = 0; step < settings.schedule.steps; ++step)
-    run.losses.push_back(trainer.step({}, step % every == every - 1).loss);
+    run.losses.push_back(trainer.step(pass_context(settings), step % every == every - 1).loss);
   const train::GradientReducer& reducer = trainer.reducer();
   run.underflow_percent = reducer.underflow_percent();
   run.saturated_percent = reducer.saturated_percent();

@@ -51,7 +51,8 @@ std::string Contender::name() const {
 }
 
 std::vector<StepLoss> run_trace(const Contender& contender, const Format& f,
-                                const std::vector<float>& trace, const std::vector<float>& shape) {
+                                const std::vector<float>& trace, const std::vector<float>& shape,
+                                const Backend& backend) {
   DelayedScaling delayed(f.id, contender.delayed);
   std::vector<StepLoss> losses;
   std::vector<float> scaled(shape.size());
@@ -62,7 +63,7 @@ std::vector<StepLoss> run_trace(const Contender& contender, const Format& f,
     StepLoss loss{.scale = static_cast<double>(scale)};
     std::transform(shape.begin(), shape.end(), scaled.begin(),
                    [&](float value) { return value * amax * scale; });
-    const std::vector<CastResult> results = cast_all(f, kNvidiaSatfinite, scaled);
+    const std::vector<CastResult> results = cast_all(backend, f, kNvidiaSatfinite, scaled);
     for (std::size_t i = 0; i < shape.size(); ++i) {
       if (results[i].overflowed) loss.overflow_percent += percent;
       if (shape[i] != 0.0F && amax != 0.0F && (results[i].code & f.magnitude_mask()) == 0)

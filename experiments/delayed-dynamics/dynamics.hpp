@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/scaling/delayed.hpp"
 
 namespace fp8lab::experiments {
@@ -41,6 +42,7 @@ struct Contender {
 /// Casts `shape` (largest magnitude 1) times each amax of the trace, step by
 /// step; the step's amax enters the recipe after its cast.
 std::vector<StepLoss> run_trace(const Contender& contender, const Format& f,
-                                const std::vector<float>& trace, const std::vector<float>& shape);
+                                const std::vector<float>& trace, const std::vector<float>& shape,
+                                const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

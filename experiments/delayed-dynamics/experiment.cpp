@@ -179,8 +179,9 @@ Results delayed_dynamics(const RunContext& context) {
   const Setup setup = read_setup(context);
   Losses losses(setup.traces.size() * setup.contenders.size());
   parallel_points(context, losses.size(), [&](std::size_t i) {
-    losses[i] = run_trace(setup.contenders[i % setup.contenders.size()], *setup.format,
-                          setup.traces[i / setup.contenders.size()].amaxes, setup.shape);
+    losses[i] =
+        run_trace(setup.contenders[i % setup.contenders.size()], *setup.format,
+                  setup.traces[i / setup.contenders.size()].amaxes, setup.shape, context.backend);
   });
   Results results;
   results.tables = {make_table(setup, losses)};

@@ -8,6 +8,7 @@
 
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 
@@ -34,11 +35,12 @@ struct SurvivalShares {
 /// those of the cast of the scaled element. Throws `Error` for formats of more
 /// than 16 code bits.
 SurvivalShares survival(std::span<const float> x, double scale, const Format& f,
-                        const CastPolicy& policy);
+                        const CastPolicy& policy, const Backend& backend = {});
 
 /// The shares at each of `scales`.
 std::vector<SurvivalShares> sweep(std::span<const float> x, std::span<const double> scales,
-                                  const Format& f, const CastPolicy& policy);
+                                  const Format& f, const CastPolicy& policy,
+                                  const Backend& backend = {});
 
 /// The scale with the largest representable share (among equals the most
 /// accurate, then the smallest), and the largest accurate share at any scale.

@@ -133,11 +133,13 @@ std::vector<Case> measure(const RunContext& context, const Setup& setup) {
     Case& c = cases[i];
     for (std::size_t repeat = 0; repeat < setup.repeats; ++repeat) {
       const std::vector<float> x = make_tensor(context, setup, c.distribution, c.decades, repeat);
-      std::vector<SurvivalShares> shares = sweep(x, setup.scales, *c.format, c.policy->policy);
+      std::vector<SurvivalShares> shares =
+          sweep(x, setup.scales, *c.format, c.policy->policy, context.backend);
       const BestScale best = best_of(setup.scales, shares);
       c.draws.push_back(
           {tensor_statistics(x).decades, best.scale, best.shares.representable, best.accurate,
-           survival(x, c.format->max_finite(), *c.format, c.policy->policy).representable});
+           survival(x, c.format->max_finite(), *c.format, c.policy->policy, context.backend)
+               .representable});
       if (repeat == 0) c.shares = std::move(shares);
     }
   });

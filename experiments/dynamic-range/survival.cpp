@@ -15,7 +15,7 @@ FormatRange range_of(const Format& f) {
 }
 
 SurvivalShares survival(std::span<const float> x, double scale, const Format& f,
-                        const CastPolicy& policy) {
+                        const CastPolicy& policy, const Backend& backend) {
   const double bound = std::ldexp(1.0, -(f.mantissa_bits + 1));
   const auto factor = static_cast<float>(scale);
   const auto decoded = decode_table(f.id);
@@ -25,7 +25,7 @@ SurvivalShares survival(std::span<const float> x, double scale, const Format& f,
   std::size_t accurate = 0;
   std::vector<float> scaled(x.size());
   std::transform(x.begin(), x.end(), scaled.begin(), [&](float v) { return v * factor; });
-  const std::vector<CastResult> results = cast_all(f, policy, scaled);
+  const std::vector<CastResult> results = cast_all(backend, f, policy, scaled);
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (x[i] == 0.0F) continue;
     ++non_zero;
@@ -48,9 +48,10 @@ SurvivalShares survival(std::span<const float> x, double scale, const Format& f,
 }
 
 std::vector<SurvivalShares> sweep(std::span<const float> x, std::span<const double> scales,
-                                  const Format& f, const CastPolicy& policy) {
+                                  const Format& f, const CastPolicy& policy,
+                                  const Backend& backend) {
   std::vector<SurvivalShares> shares;
-  for (const double scale : scales) shares.push_back(survival(x, scale, f, policy));
+  for (const double scale : scales) shares.push_back(survival(x, scale, f, policy, backend));
   return shares;
 }
 

@@ -116,6 +116,7 @@ std::vector<std::string> findings_of(const Study& study) {
 Results failure_ladder(const RunContext& context) {
   Study study;
   study.settings = read_settings(context.parameters);
+  study.settings.backend = context.backend;
   study.seeds = positive(context.parameters, "seeds");
   study.rungs = find_rungs(context.parameters);
   study.runs.resize((2 + 2 * study.rungs.size()) * study.seeds);

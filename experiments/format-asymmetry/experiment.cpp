@@ -71,7 +71,7 @@ std::vector<TensorPoint> measure_tensors(const RunContext& context, const Setup&
           const std::size_t rows = weight ? layer.outputs : layer.tokens;
           const TensorLoss loss = tensor_loss(
               x, quantize(x, rows, x.size() / rows, block_of(*p.recipe, weight, s.product.tile),
-                          format(p.format), p.policy->policy));
+                          format(p.format), p.policy->policy, context.backend));
           p.figures.zero_share.push_back(loss.zero_share);
           p.figures.relative_l2.push_back(loss.error.relative_l2);
           p.figures.sqnr_db.push_back(loss.error.sqnr_db);
@@ -138,9 +138,9 @@ std::vector<SweepPoint> measure_sweep(const RunContext& context, const Setup& s)
           shape.gradient_row_share = p.row_share;
           shape.gradients.reset();  // the sweep is over log-normal ones
           const std::vector<float> dy = make_gradient(layer_stream(context, repeat), shape);
-          const Quantized q = quantize(dy, s.shape.tokens, s.shape.outputs,
-                                       block_of(*p.recipe, false, s.product.tile),
-                                       format(p.recipe->backward), p.policy->policy);
+          const Quantized q = quantize(
+              dy, s.shape.tokens, s.shape.outputs, block_of(*p.recipe, false, s.product.tile),
+              format(p.recipe->backward), p.policy->policy, context.backend);
           shares.push_back(tensor_loss(dy, q).zero_share);
         }
         p.zero_share = spread_of(shares);
@@ -312,7 +312,8 @@ HeatMap error_map(const Setup& s, const std::vector<ProductPoint>& points) {
 }  // namespace
 
 Results format_asymmetry(const RunContext& context) {
-  const Setup setup = read_setup(context.parameters);
+  Setup setup = read_setup(context.parameters);
+  setup.product.backend = context.backend;
   const std::vector<TensorPoint> tensors = measure_tensors(context, setup);
   const std::vector<ProductPoint> products = measure_products(context, setup);
   const std::vector<SweepPoint> sweep = measure_sweep(context, setup);

@@ -16,6 +16,7 @@
 #include "common/tensors.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 
 namespace fp8lab::experiments {
@@ -89,6 +90,7 @@ struct ProductSetup {
   std::int64_t promotion_interval = 128;
   CastPolicy policy;
   bool exact = false;  ///< exact accumulation instead of Hopper's (`sm90.wgmma`)
+  Backend backend{};
 };
 
 /// A product in FP8 against its FP64 value from the unquantized tensors.

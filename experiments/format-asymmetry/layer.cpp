@@ -6,7 +6,6 @@
 #include "common/product.hpp"
 #include "format-asymmetry/format_asymmetry.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 
 namespace fp8lab::experiments {
@@ -46,7 +45,7 @@ Quantized quantize_operand(const Operand& operand, const Recipe& recipe,
   if (recipe.fine_scales)
     block = operand.is_weight ? ScaleBlock{setup.tile, setup.tile} : tile(setup.tile);
   const Format& f = format(operand.is_gradient ? recipe.backward : recipe.forward);
-  return quantize(operand.values, operand.rows, operand.k, block, f, setup.policy);
+  return quantize(operand.values, operand.rows, operand.k, block, f, setup.policy, setup.backend);
 }
 
 AccumulatorModel model_for(FormatId a, FormatId b, bool exact) {
@@ -66,7 +65,7 @@ std::vector<float> fp8_product(const Quantized& a, const Quantized& b, const Pro
   problem.b_scales = b.scales();
   problem.promotion_interval = setup.promotion_interval;
   std::vector<float> d(a.rows * b.rows);
-  gemm_on_backend(problem, d, 1);
+  gemm_on(setup.backend, problem, d, 1);
   return d;
 }
 

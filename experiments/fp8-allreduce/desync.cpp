@@ -30,14 +30,18 @@ std::vector<DesyncPoint> measure_desync(const Setup& s) {
                               positive(p, "gather_elements"), ranks, p.real("shard_octaves"));
     for (const double octaves : p.reals("desync_octaves")) {
       points.push_back({"all-reduce", "one rank off", ranks, octaves,
-                        reduce_with_one_off(*s.fabric, gradients, wire, Topology::ring, octaves)});
+                        reduce_with_one_off(*s.fabric, gradients, wire, Topology::ring, octaves,
+                                            s.context.backend)});
       points.push_back({"all-gather", "one rank off", ranks, octaves,
-                        gather_with_one_off(*s.fabric, weights, wire, octaves)});
+                        gather_with_one_off(*s.fabric, weights, wire, octaves, s.context.backend)});
     }
-    points.push_back({"all-reduce", "no amax reduction", ranks, NAN,
-                      reduce_without_agreement(*s.fabric, gradients, wire, Topology::ring)});
-    points.push_back({"all-gather", "no amax reduction", ranks, NAN,
-                      gather_weights(*s.fabric, weights, wire, GatherCast::before_lost).loss});
+    points.push_back(
+        {"all-reduce", "no amax reduction", ranks, NAN,
+         reduce_without_agreement(*s.fabric, gradients, wire, Topology::ring, s.context.backend)});
+    points.push_back(
+        {"all-gather", "no amax reduction", ranks, NAN,
+         gather_weights(*s.fabric, weights, wire, GatherCast::before_lost, s.context.backend)
+             .loss});
   }
   s.context.progress(1.0);
   return points;

@@ -16,14 +16,15 @@ constexpr std::array<std::string_view, 4> kCasts{"after (BF16 travels)", "before
 
 /// Codes of all shards on every rank; `scales`: one a hosted rank.
 RankBuffers gather_codes(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
-                         const std::vector<float>& scales, std::uint64_t& bytes_sent) {
+                         const std::vector<float>& scales, const Backend& backend,
+                         std::uint64_t& bytes_sent) {
   const RankSpan hosted = fabric.hosted(input.ranks);
   RankBuffers buffers;
   for (int i = 0; i < hosted.count; ++i) {
     const Slice own = chunk_of(input.weights.size(), input.ranks, hosted.first + i);
     Message codes(input.weights.size() * wire.bytes);
     to_wire(wire, input.shard(hosted.first + i), scales[static_cast<std::size_t>(i)],
-            std::span(codes).subspan(own.first * wire.bytes, own.count * wire.bytes));
+            std::span(codes).subspan(own.first * wire.bytes, own.count * wire.bytes), backend);
     buffers.push_back(std::move(codes));
   }
   bytes_sent +=
@@ -67,17 +68,18 @@ Loss gather_loss(const GatherInput& input, const std::vector<float>& values) {
   return loss_of(std::vector<double>(input.weights.begin(), input.weights.end()), values);
 }
 
-Gathered gather_then_cast(Fabric& fabric, const GatherInput& input, const WireFormat& wire) {
+Gathered gather_then_cast(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
+                          const Backend& backend) {
   const WireFormat& bf16 = find_wire_format("bf16");
   Gathered gathered;
   const RankBuffers buffers = gather_codes(
-      fabric, input, bf16, hosted_copies(fabric, input.ranks, 1.0F), gathered.bytes_sent);
+      fabric, input, bf16, hosted_copies(fabric, input.ranks, 1.0F), backend, gathered.bytes_sent);
   if (buffers.empty()) return gathered;
   std::vector<float> weights(input.weights.size());
   from_wire(bf16, buffers.front(), 1.0F, weights);
   const float scale = scale_of(wire, amax(weights, true));
   Message codes(weights.size() * wire.bytes);
-  to_wire(wire, weights, scale, codes);
+  to_wire(wire, weights, scale, codes, backend);
   from_wire(wire, codes, 1.0F / scale, weights);
   gathered.loss = gather_loss(input, weights);
   gathered.codes = std::move(codes);
@@ -86,9 +88,10 @@ Gathered gather_then_cast(Fabric& fabric, const GatherInput& input, const WireFo
 
 /// Casts with `casts` (one a hosted rank) and reads with `reads` (one a rank).
 Gathered cast_then_gather(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
-                          const std::vector<float>& casts, const std::vector<float>& reads) {
+                          const std::vector<float>& casts, const std::vector<float>& reads,
+                          const Backend& backend) {
   Gathered gathered;
-  RankBuffers buffers = gather_codes(fabric, input, wire, casts, gathered.bytes_sent);
+  RankBuffers buffers = gather_codes(fabric, input, wire, casts, backend, gathered.bytes_sent);
   if (buffers.empty()) return gathered;
   gathered.loss = gather_loss(input, dequantized(input, wire, buffers.front(), reads));
   gathered.codes = std::move(buffers.front());
@@ -130,34 +133,35 @@ std::span<const float> GatherInput::shard(int rank) const {
 }
 
 Gathered gather_weights(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
-                        GatherCast cast) {
+                        GatherCast cast, const Backend& backend) {
   const auto ranks = static_cast<std::size_t>(input.ranks);
-  if (cast == GatherCast::after) return gather_then_cast(fabric, input, wire);
+  if (cast == GatherCast::after) return gather_then_cast(fabric, input, wire, backend);
   CollectiveCounts amax_counts;
   const float agreed = agreed_scale(fabric, input, wire, &amax_counts);
   if (cast == GatherCast::before) {
     Gathered gathered =
         cast_then_gather(fabric, input, wire, hosted_copies(fabric, input.ranks, agreed),
-                         std::vector<float>(ranks, agreed));
+                         std::vector<float>(ranks, agreed), backend);
     gathered.bytes_sent += amax_counts.total.bytes_sent;
     return gathered;
   }
   std::vector<float> own = own_amaxes(fabric, input);
   for (float& value : own) value = scale_of(wire, value);
   if (cast == GatherCast::before_lost)
-    return cast_then_gather(fabric, input, wire, own, std::vector<float>(ranks, agreed));
+    return cast_then_gather(fabric, input, wire, own, std::vector<float>(ranks, agreed), backend);
   std::uint64_t scale_bytes = 0;
   const std::vector<float> all = gather_values(fabric, input.ranks, own, scale_bytes);
-  Gathered gathered = cast_then_gather(fabric, input, wire, own, all);
+  Gathered gathered = cast_then_gather(fabric, input, wire, own, all, backend);
   gathered.bytes_sent += scale_bytes;
   return gathered;
 }
 
 Loss gather_with_one_off(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
-                         double octaves) {
+                         double octaves, const Backend& backend) {
   const float agreed = agreed_scale(fabric, input, wire);
   return cast_then_gather(fabric, input, wire, first_off(fabric, input.ranks, agreed, octaves),
-                          std::vector<float>(static_cast<std::size_t>(input.ranks), agreed))
+                          std::vector<float>(static_cast<std::size_t>(input.ranks), agreed),
+                          backend)
       .loss;
 }
 

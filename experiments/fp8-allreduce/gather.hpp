@@ -8,6 +8,7 @@
 
 #include "fp8-allreduce/loss.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 
@@ -37,10 +38,10 @@ struct Gathered {
 };
 
 Gathered gather_weights(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
-                        GatherCast cast);
+                        GatherCast cast, const Backend& backend = {});
 
 /// gather_weights(before), where rank 0's scale is 2^octaves too large and nobody knows.
 Loss gather_with_one_off(Fabric& fabric, const GatherInput& input, const WireFormat& wire,
-                         double octaves);
+                         double octaves, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

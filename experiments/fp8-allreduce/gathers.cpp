@@ -29,8 +29,9 @@ std::vector<GatherPoint> measure_gathers(const Setup& s) {
                             p.real("shard_octaves"));
     Message after;
     for (const GatherCast cast : kGatherCasts) {
-      GatherPoint point{ranks, cast,
-                        gather_weights(*s.fabric, input, find_wire_format("e4m3fn"), cast)};
+      GatherPoint point{
+          ranks, cast,
+          gather_weights(*s.fabric, input, find_wire_format("e4m3fn"), cast, s.context.backend)};
       const Message& codes = point.gathered.codes;
       if (cast == GatherCast::after) after = codes;
       std::size_t differing = 0;

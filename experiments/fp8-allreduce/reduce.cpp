@@ -24,7 +24,7 @@ struct ReduceScales {
 
 /// Gradients on the wire, summed, and the mean against its exact value.
 Reduced reduce_scaled(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                      Topology topology, const ReduceScales& scales,
+                      Topology topology, const ReduceScales& scales, const Backend& backend,
                       const std::function<void(Message&, std::size_t)>& after_cast = {}) {
   const int ranks = static_cast<int>(input.gradients.ranks());
   const std::size_t elements = input.mean.size();
@@ -33,12 +33,13 @@ Reduced reduce_scaled(Fabric& fabric, const ReduceInput& input, const WireFormat
   for (std::size_t i = 0; i < scales.casts.size(); ++i) {
     Message codes(elements * wire.bytes);
     to_wire(wire, input.gradients.of_rank(hosted.first + static_cast<int>(i)), scales.casts[i],
-            codes);
+            codes, backend);
     if (after_cast) after_cast(codes, i);
     buffers.push_back(std::move(codes));
   }
   Reduced reduced;
-  reduced.counts = all_reduce(fabric, {topology, {wire, ReduceOp::sum}, ranks, elements}, buffers);
+  reduced.counts =
+      all_reduce(fabric, {topology, {wire, ReduceOp::sum, backend}, ranks, elements}, buffers);
   const double sums = topology == Topology::direct
                           ? static_cast<double>(elements)
                           : static_cast<double>(reduced.counts.total.additions);
@@ -64,7 +65,7 @@ float agreed_amax(Fabric& fabric, const ReduceInput& input, Topology topology,
 
 /// FP8-LM's way: tensors arrive in FP8 with scales of their own.
 Reduced reduce_requantized(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                           Topology topology) {
+                           Topology topology, const Backend& backend) {
   const int ranks = static_cast<int>(input.gradients.ranks());
   std::vector<float> own = own_amaxes(fabric, input);
   for (float& value : own) value = scale_of(wire, value);
@@ -75,8 +76,8 @@ Reduced reduce_requantized(Fabric& fabric, const ReduceInput& input, const WireF
   const float unified = -all_reduce_max(fabric, topology, ranks, negated, &scale_counts);
   const ReduceScales scales{own, own.empty() ? 1.0F : 1.0F / mean_scale(unified, ranks)};
   Reduced reduced = reduce_scaled(
-      fabric, input, wire, topology, scales,
-      [&](Message& codes, std::size_t i) { requantize(wire, codes, own[i], unified); });
+      fabric, input, wire, topology, scales, backend,
+      [&](Message& codes, std::size_t i) { requantize(wire, codes, own[i], unified, backend); });
   reduced.scale_counts = scale_counts;
   return reduced;
 }
@@ -105,13 +106,14 @@ ReduceInput::ReduceInput(const RandomStream& random, const GradientShape& shape,
 }
 
 Reduced reduce_mean(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                    Topology topology, ReduceScaling scaling) {
+                    Topology topology, ReduceScaling scaling, const Backend& backend) {
   const int ranks = static_cast<int>(input.gradients.ranks());
   if (scaling == ReduceScaling::none)
     return reduce_scaled(fabric, input, wire, topology,
-                         {hosted_copies(fabric, ranks, 1.0F), 1.0F / mean_scale(1.0F, ranks)});
+                         {hosted_copies(fabric, ranks, 1.0F), 1.0F / mean_scale(1.0F, ranks)},
+                         backend);
   if (scaling == ReduceScaling::requantized)
-    return reduce_requantized(fabric, input, wire, topology);
+    return reduce_requantized(fabric, input, wire, topology, backend);
   CollectiveCounts scale_counts;
   const float amax = agreed_amax(fabric, input, topology, &scale_counts);
   float scale = scale_of(wire, amax);
@@ -122,31 +124,33 @@ Reduced reduce_mean(Fabric& fabric, const ReduceInput& input, const WireFormat& 
     scale = shipped.scale;
     inverse = shipped.inverse_scale;
   }
-  Reduced reduced =
-      reduce_scaled(fabric, input, wire, topology, {hosted_copies(fabric, ranks, scale), inverse});
+  Reduced reduced = reduce_scaled(fabric, input, wire, topology,
+                                  {hosted_copies(fabric, ranks, scale), inverse}, backend);
   reduced.scale_counts = scale_counts;
   return reduced;
 }
 
 Loss reduce_with_one_off(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                         Topology topology, double octaves) {
+                         Topology topology, double octaves, const Backend& backend) {
   const int ranks = static_cast<int>(input.gradients.ranks());
   const float scale =
       scale_of(wire, agreed_amax(fabric, input, topology)) / static_cast<float>(ranks);
   return reduce_scaled(fabric, input, wire, topology,
-                       {first_off(fabric, ranks, scale, octaves), 1.0F / mean_scale(scale, ranks)})
+                       {first_off(fabric, ranks, scale, octaves), 1.0F / mean_scale(scale, ranks)},
+                       backend)
       .loss;
 }
 
 Loss reduce_without_agreement(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                              Topology topology) {
+                              Topology topology, const Backend& backend) {
   const int ranks = static_cast<int>(input.gradients.ranks());
   std::vector<float> own = own_amaxes(fabric, input);
   for (float& value : own) value = scale_of(wire, value) / static_cast<float>(ranks);
   // What the sum is read with is what it should have been cast with.
   const float assumed =
       scale_of(wire, agreed_amax(fabric, input, topology)) / static_cast<float>(ranks);
-  return reduce_scaled(fabric, input, wire, topology, {own, 1.0F / mean_scale(assumed, ranks)})
+  return reduce_scaled(fabric, input, wire, topology, {own, 1.0F / mean_scale(assumed, ranks)},
+                       backend)
       .loss;
 }
 

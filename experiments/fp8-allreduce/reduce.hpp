@@ -7,6 +7,7 @@
 
 #include "auto-scaling/reduction.hpp"
 #include "fp8-allreduce/loss.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 
@@ -39,16 +40,16 @@ struct Reduced {
 
 /// The mean gradient by an all-reduce of `wire`.
 Reduced reduce_mean(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                    Topology topology, ReduceScaling scaling);
+                    Topology topology, ReduceScaling scaling, const Backend& backend = {});
 
 /// The same with unified-over-n scales of which rank 0's alone is 2^octaves too
 /// large, while all assume that it is not: a rank that missed an amax reduction.
 Loss reduce_with_one_off(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                         Topology topology, double octaves);
+                         Topology topology, double octaves, const Backend& backend = {});
 
 /// The same where every rank uses the scale of its own amax over N, and the sum is read
 /// with the unified one.
 Loss reduce_without_agreement(Fabric& fabric, const ReduceInput& input, const WireFormat& wire,
-                              Topology topology);
+                              Topology topology, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

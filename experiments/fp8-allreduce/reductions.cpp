@@ -43,7 +43,8 @@ std::vector<Point> measure_reductions(const Setup& s) {
       s.context, points.size(),
       [&](std::size_t i) {
         Point& p = points[i];
-        p.reduced = reduce_mean(*s.fabric, inputs.at(p.ranks), p.wire, p.topology, p.scaling);
+        p.reduced = reduce_mean(*s.fabric, inputs.at(p.ranks), p.wire, p.topology, p.scaling,
+                                s.context.backend);
       },
       0.0, 0.8);
   return points;

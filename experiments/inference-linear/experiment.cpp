@@ -100,7 +100,7 @@ std::vector<Point> make_points(const Setup& s) {
   return points;
 }
 
-void measure(const Setup& s, Point& p) {
+void measure(const Backend& backend, const Setup& s, Point& p) {
   const Preset& preset = find_preset(p.preset);
   Quantizer quantizer(preset.activation);
   for (std::int64_t batch = 0; batch < p.calibration; ++batch)
@@ -108,12 +108,13 @@ void measure(const Setup& s, Point& p) {
         {s.calibration[static_cast<std::size_t>(batch)], s.shape.tokens, s.shape.inputs}, 1);
   // Weights have a scale a channel in all cases, so that activations alone differ.
   const QuantizedTensor w = quantize(find_preset("inference-static").weight,
-                                     {s.w, s.shape.outputs, s.shape.inputs}, false, 1);
+                                     {s.w, s.shape.outputs, s.shape.inputs}, false, 1, {}, backend);
   std::vector<double> relative, worst, saturated, underflow;
   for (std::vector<float> x : s.test) {
     for (float& value : x) value *= static_cast<float>(p.shift);
-    const QuantizedTensor q = quantizer.quantize({x, s.shape.tokens, s.shape.inputs}, false, 1);
-    const InferenceLoss loss = inference_loss(s.shape, x, q, s.w, w);
+    const QuantizedTensor q =
+        quantizer.quantize({x, s.shape.tokens, s.shape.inputs}, false, 1, {}, backend);
+    const InferenceLoss loss = inference_loss(s.shape, x, q, s.w, w, backend);
     relative.push_back(loss.relative_l2);
     worst.push_back(loss.worst_token_l2);
     saturated.push_back(loss.saturated_percent);
@@ -168,7 +169,8 @@ void add_findings(const std::vector<Point>& points, Results& results) {
 Results inference_linear(const RunContext& context) {
   const Setup setup = read_setup(context);
   std::vector<Point> points = make_points(setup);
-  parallel_points(context, points.size(), [&](std::size_t i) { measure(setup, points[i]); });
+  parallel_points(context, points.size(),
+                  [&](std::size_t i) { measure(context.backend, setup, points[i]); });
   Results results;
   results.tables = {make_table(setup, points)};
   results.plots = {

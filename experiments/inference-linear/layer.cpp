@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "common/product.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/scaling/statistics.hpp"
 
@@ -34,7 +33,7 @@ std::vector<float> make_weights(const RandomStream& random, const InferenceShape
 
 InferenceLoss inference_loss(const InferenceShape& shape, const std::vector<float>& x,
                              const QuantizedTensor& quantized_x, const std::vector<float>& w,
-                             const QuantizedTensor& quantized_w) {
+                             const QuantizedTensor& quantized_w, const Backend& backend) {
   GemmProblem problem;
   problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
   problem.a = quantized_x.matrix();
@@ -44,7 +43,7 @@ InferenceLoss inference_loss(const InferenceShape& shape, const std::vector<floa
   problem.promotion_interval = shape.promotion_interval;
   const auto outputs = static_cast<std::size_t>(shape.outputs);
   std::vector<float> y(x.size() / static_cast<std::size_t>(shape.inputs) * outputs);
-  gemm_on_backend(problem, y, 1);
+  gemm_on(backend, problem, y, 1);
   const std::vector<double> exact = exact_product(x, w, static_cast<std::size_t>(shape.inputs));
   InferenceLoss loss;
   loss.relative_l2 = compare(std::span<const double>(exact), std::span<const float>(y)).relative_l2;

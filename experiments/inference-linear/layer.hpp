@@ -8,6 +8,7 @@
 
 #include "common/tensors.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 
 namespace fp8lab::experiments {
@@ -39,6 +40,6 @@ struct InferenceLoss {
 /// y = x w^T of quantized operands on `sm90.wgmma.e4m3`, against FP64.
 InferenceLoss inference_loss(const InferenceShape& shape, const std::vector<float>& x,
                              const QuantizedTensor& quantized_x, const std::vector<float>& w,
-                             const QuantizedTensor& quantized_w);
+                             const QuantizedTensor& quantized_w, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

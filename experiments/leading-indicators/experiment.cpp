@@ -230,6 +230,7 @@ std::vector<std::string> findings_of(const Study& study) {
 
 Results leading_indicators(const RunContext& context) {
   Study study = read_study(context.parameters);
+  study.settings.backend = context.backend;
   run_study(context, study);
   Results results;
   results.tables = {lead_table(study), fault_table(study), value_table(study)};

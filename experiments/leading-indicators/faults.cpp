@@ -30,20 +30,21 @@ class Injector {
   std::int64_t attempts_ = 0;
 };
 
-void run_unguarded(train::Trainer& trainer, Injector& inject, std::vector<double>& losses) {
+void run_unguarded(train::Trainer& trainer, const train::PassContext& context, Injector& inject,
+                   std::vector<double>& losses) {
   for (double& loss : losses) {
-    loss = trainer.compute_gradients(trainer.steps_done(), {});
+    loss = trainer.compute_gradients(trainer.steps_done(), context);
     inject(trainer.model());
     (void)trainer.apply_gradients(loss);
   }
 }
 
-void run_guarded(train::Trainer& trainer, Injector& inject, std::int64_t snapshot_every,
-                 FaultyRun& run) {
+void run_guarded(train::Trainer& trainer, const train::PassContext& context, Injector& inject,
+                 std::int64_t snapshot_every, FaultyRun& run) {
   train::NanGuard guard(trainer, {.snapshot_every = snapshot_every});
   while (trainer.steps_done() < static_cast<std::int64_t>(run.losses.size())) {
     const train::GuardedStep step =
-        guard.step({}, [&](train::Model<float>& model) { inject(model); });
+        guard.step(context, [&](train::Model<float>& model) { inject(model); });
     if (step.outcome == train::GuardOutcome::taken)
       run.losses[static_cast<std::size_t>(step.record.step)] = step.record.loss;
   }
@@ -66,9 +67,9 @@ FaultyRun run_with_fault(const StudySettings& settings, const Variant& variant, 
   run.losses.assign(static_cast<std::size_t>(settings.schedule.steps),
                     std::numeric_limits<double>::quiet_NaN());
   if (snapshot_every == 0)
-    run_unguarded(trainer, inject, run.losses);
+    run_unguarded(trainer, pass_context(settings), inject, run.losses);
   else
-    run_guarded(trainer, inject, snapshot_every, run);
+    run_guarded(trainer, pass_context(settings), inject, snapshot_every, run);
   run.attempts = inject.attempts();
   run.snapshot_bytes = trainer.snapshot().bytes();
   for (const auto* p : trainer.model().parameters())

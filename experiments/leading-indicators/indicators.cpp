@@ -61,7 +61,7 @@ std::vector<StepFigures> record_run(const StudySettings& settings, const Variant
   std::vector<StepFigures> steps;
   while (trainer.steps_done() < settings.schedule.steps) {
     StepFigures figures;
-    figures.loss = trainer.compute_gradients(trainer.steps_done(), {});
+    figures.loss = trainer.compute_gradients(trainer.steps_done(), pass_context(settings));
     if (!std::isfinite(figures.loss)) break;
     figures.gradient_amax = gradient_amax(trainer.model());
     (void)trainer.apply_gradients(figures.loss);

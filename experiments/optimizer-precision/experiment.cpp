@@ -145,6 +145,7 @@ std::vector<std::string> findings_of(const Comparison& c, const std::vector<Summ
 
 Results optimizer_precision(const RunContext& context) {
   Comparison c = read_comparison(context.parameters);
+  c.settings.backend = context.backend;
   parallel_points(context, c.runs.size(), [&](std::size_t i) {
     const OptimizerRow& row = c.rows[i / c.seeds];
     StudySettings settings = c.settings;

@@ -28,8 +28,8 @@ std::vector<float> make_outlier_tensor(const RandomStream& random, const Outlier
 }
 
 OutlierDamage measure_damage(std::span<const float> x, std::size_t outlier_index, std::size_t tile,
-                             const Format& f, const CastPolicy& policy) {
-  const Quantized q = quantize(x, tile, f, policy);
+                             const Format& f, const CastPolicy& policy, const Backend& backend) {
+  const Quantized q = quantize(x, tile, f, policy, backend);
   const double bound = std::ldexp(1.0, -(f.mantissa_bits + 1));
   std::vector<float> bulk;
   std::vector<float> bulk_hat;
@@ -51,12 +51,12 @@ OutlierDamage measure_damage(std::span<const float> x, std::size_t outlier_index
 
 OutlierSpread repeat_damage(const RandomStream& random, const OutlierTensor& shape,
                             std::size_t repeats, std::size_t tile, const Format& f,
-                            const CastPolicy& policy) {
+                            const CastPolicy& policy, const Backend& backend) {
   std::vector<double> bulk, whole, share, crushed, damaged;
   for (std::size_t repeat = 0; repeat < repeats; ++repeat) {
     const RandomStream draws(random.bits64(repeat), repeat);
-    const OutlierDamage d =
-        measure_damage(make_outlier_tensor(draws, shape), shape.outlier_index, tile, f, policy);
+    const OutlierDamage d = measure_damage(make_outlier_tensor(draws, shape), shape.outlier_index,
+                                           tile, f, policy, backend);
     bulk.push_back(d.bulk_relative_l2);
     whole.push_back(d.whole_relative_l2);
     share.push_back(d.crushed_share);

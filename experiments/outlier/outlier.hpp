@@ -11,6 +11,7 @@
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 
@@ -39,7 +40,8 @@ struct OutlierDamage {
 
 /// Casts x with one scale for each `tile` elements (0: one for all).
 OutlierDamage measure_damage(std::span<const float> x, std::size_t outlier_index, std::size_t tile,
-                             const Format& f, const CastPolicy& policy);
+                             const Format& f, const CastPolicy& policy,
+                             const Backend& backend = {});
 
 /// The same over `repeats` tensors drawn from (seed, stream, repeat).
 struct OutlierSpread {
@@ -47,6 +49,6 @@ struct OutlierSpread {
 };
 OutlierSpread repeat_damage(const RandomStream& random, const OutlierTensor& shape,
                             std::size_t repeats, std::size_t tile, const Format& f,
-                            const CastPolicy& policy);
+                            const CastPolicy& policy, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

@@ -64,8 +64,8 @@ void measure(const RunContext& context, const Format& f, std::vector<Point>& poi
       [&](std::size_t i) {
         Point& p = points[i];
         // One stream for all: every tile, policy and outlier sees the same bulk.
-        p.spread =
-            repeat_damage(context.random("bulk"), p.tensor, p.repeats, p.tile, f, p.policy->policy);
+        p.spread = repeat_damage(context.random("bulk"), p.tensor, p.repeats, p.tile, f,
+                                 p.policy->policy, context.backend);
       },
       from, to);
 }

@@ -116,7 +116,7 @@ double small_half_error(const std::vector<float>& x, const std::vector<float>& y
   return compare(small_x, small_y).relative_l2;
 }
 
-Outcome measure(const Recipe& recipe, const Subject& subject) {
+Outcome measure(const Backend& backend, const Recipe& recipe, const Subject& subject) {
   Outcome outcome;
   outcome.format = short_name(format(recipe.format));
   Quantizer quantizer(recipe);
@@ -124,7 +124,7 @@ Outcome measure(const Recipe& recipe, const Subject& subject) {
     if (recipe.source != ScaleSource::current)
       for (const std::vector<float>& step : subject.past)
         quantizer.observe({step, subject.rows, subject.columns}, 1);
-    const QuantizedTensor q = quantizer.quantize(subject.matrix(), false, 1);
+    const QuantizedTensor q = quantizer.quantize(subject.matrix(), false, 1, {}, backend);
     outcome.statistics = quantization_statistics(subject.matrix(), q);
     outcome.small_half_relative_l2 = small_half_error(subject.values, dequantize(q));
     outcome.scales = static_cast<std::int64_t>(q.scales.size());
@@ -138,7 +138,7 @@ std::vector<Outcome> measure_all(const RunContext& context, const Setup& s) {
   std::vector<Outcome> outcomes(s.subjects.size() * s.presets.size());
   parallel_points(context, outcomes.size(), [&](std::size_t i) {
     const Recipe& recipe = s.presets[i % s.presets.size()]->recipe(s.role);
-    outcomes[i] = measure(recipe, s.subjects[i / s.presets.size()]);
+    outcomes[i] = measure(context.backend, recipe, s.subjects[i / s.presets.size()]);
   });
   return outcomes;
 }
@@ -236,7 +236,7 @@ Plot tile_plot(const RunContext& context, const Setup& s) {
         [&](std::size_t i) {
           Recipe recipe = s.presets.front()->recipe(s.role);
           recipe = {.format = recipe.format, .row_block = 1, .k_block = tiles[i]};
-          series.y[i] = measure(recipe, subject).statistics.underflow_percent;
+          series.y[i] = measure(context.backend, recipe, subject).statistics.underflow_percent;
         },
         1.0, 1.0);
     plot.series.push_back(series);

@@ -247,6 +247,7 @@ std::vector<std::string> verdict_findings(const Study& study,
 
 Results train(const RunContext& context) {
   Study study = read_study(context.parameters, context.seed);
+  study.settings.backend = context.backend;
   parallel_points(context, study.points.size(), [&](std::size_t i) {
     Point& p = study.points[i];
     p.run = train_variant(study.settings, p.variant, p.outliers, p.seed);

@@ -64,6 +64,10 @@ std::string to_string(Outcome outcome) {
   return kNames[static_cast<std::size_t>(outcome)];
 }
 
+train::PassContext pass_context(const StudySettings& settings, int threads) {
+  return {.threads = threads, .on_cast = {}, .backend = settings.backend};
+}
+
 std::shared_ptr<const train::DataSource> training_data(const StudySettings& settings,
                                                        std::uint64_t seed) {
   if (!settings.text.empty()) return train::text_file(settings.text, seed);
@@ -99,7 +103,7 @@ TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
       1, settings.schedule.steps / std::max<std::int64_t>(1, settings.samples));
   for (std::int64_t step = 0; step < settings.schedule.steps; ++step) {
     train::TrainingMonitor monitor;
-    train::PassContext context;
+    train::PassContext context = pass_context(settings);
     const bool look = step % every == every - 1;
     if (look)
       context.on_cast = [&](std::string_view name, const FloatMatrix& x, const QuantizedTensor& q) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/train/data.hpp"
 #include "fp8lab/train/trainer.hpp"
 #include "train/variants.hpp"
@@ -18,6 +19,7 @@ struct StudySettings {
   train::Schedule schedule;
   train::OutlierChannels outliers;
   AdamWOptions optimizer;     ///< formats of its states; threads are the study's
+  Backend backend{};          ///< of products and casts
   std::string text;           ///< a file; empty: the synthetic language
   std::int64_t samples = 0;   ///< steps at which casts are looked at
   double tail_share = 0.2;    ///< of the steps: their mean loss is the run's result
@@ -33,6 +35,9 @@ struct TrainingRun {
   double saturated_percent = 0.0;  ///< of all roles
   std::int64_t parameters = 0;
 };
+
+/// How its steps run.
+train::PassContext pass_context(const StudySettings& settings, int threads = 1);
 
 /// What `train_variant` trains with.
 train::TrainerOptions trainer_options(const StudySettings& settings, const Variant& variant,

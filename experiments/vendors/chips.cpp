@@ -12,7 +12,6 @@
 #include "common/product.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/sum.hpp"
 
@@ -37,8 +36,8 @@ struct Coded {
   std::vector<float> exact;  ///< exact sums of the codes, scaled
 };
 
-std::vector<float> product(const Coded& coded, const AccumulatorModel& model,
-                           std::int64_t promotion_interval) {
+std::vector<float> product(const Backend& backend, const Coded& coded,
+                           const AccumulatorModel& model, std::int64_t promotion_interval) {
   GemmProblem problem;
   problem.model = model;
   problem.a = coded.a.matrix();
@@ -47,7 +46,7 @@ std::vector<float> product(const Coded& coded, const AccumulatorModel& model,
   problem.b_scales = coded.b.scales();
   problem.promotion_interval = promotion_interval;
   std::vector<float> d(coded.a.rows * coded.b.rows);
-  gemm_on_backend(problem, d, 1);
+  gemm_on(backend, problem, d, 1);
   return d;
 }
 
@@ -99,16 +98,16 @@ ChipErrors errors_of(std::span<const double> reference, std::span<const float> e
 }
 
 /// The codes of one chip, made once for all chips that share them.
-std::size_t coded_for(const Tensors& t, const Chip& chip, ScaleBlock block,
+std::size_t coded_for(const Backend& backend, const Tensors& t, const Chip& chip, ScaleBlock block,
                       std::vector<Coded>& all) {
   for (std::size_t i = 0; i < all.size(); ++i)
     if (all[i].a_coding == chip.a && all[i].b_coding == chip.b) return i;
   Coded coded{chip.a,
               chip.b,
-              quantize_for(chip.a, t.a, t.m, t.k, block),
-              quantize_for(chip.b, t.b, t.n, t.k, block),
+              quantize_for(chip.a, t.a, t.m, t.k, block, backend),
+              quantize_for(chip.b, t.b, t.n, t.k, block, backend),
               {}};
-  coded.exact = product(coded, find_instruction_model("exact").accumulator, 0);
+  coded.exact = product(backend, coded, find_instruction_model("exact").accumulator, 0);
   all.push_back(std::move(coded));
   return all.size() - 1;
 }
@@ -151,14 +150,15 @@ std::string format_text(const Chip& chip) {
 }
 
 Quantized quantize_for(const Coding& coding, const std::vector<float>& x, std::size_t rows,
-                       std::size_t k, ScaleBlock block) {
+                       std::size_t k, ScaleBlock block, const Backend& backend) {
   const Format& f = format(coding.format);
   CastPolicy policy = kNvidiaSatfinite;
   if (coding.largest != f.max_finite()) policy.max_magnitude = coding.largest;
-  return quantize(x, rows, k, block, f, policy);
+  return quantize(x, rows, k, block, f, policy, backend);
 }
 
-Measured measure_chips(const Tensors& tensors, const std::vector<Chip>& chips, ScaleBlock block) {
+Measured measure_chips(const Tensors& tensors, const std::vector<Chip>& chips, ScaleBlock block,
+                       const Backend& backend) {
   const std::vector<double> reference = exact_product(tensors.a, tensors.b, tensors.k);
   const double rms = norm(reference) / std::sqrt(static_cast<double>(reference.size()));
   std::vector<Coded> coded;
@@ -166,8 +166,8 @@ Measured measure_chips(const Tensors& tensors, const std::vector<Chip>& chips, S
   std::vector<std::vector<float>> rounded;
   Measured measured;
   for (const Chip& chip : chips) {
-    const Coded& codes = coded[coded_for(tensors, chip, block, coded)];
-    const std::vector<float> outputs = product(codes, chip.model, chip.promotion_interval);
+    const Coded& codes = coded[coded_for(backend, tensors, chip, block, coded)];
+    const std::vector<float> outputs = product(backend, codes, chip.model, chip.promotion_interval);
     measured.chips.push_back(errors_of(reference, codes.exact, outputs));
     exact.push_back(to_bf16(codes.exact));
     rounded.push_back(to_bf16(outputs));

@@ -10,6 +10,7 @@
 #include "common/quantize.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::experiments {
 
@@ -82,10 +83,11 @@ struct Measured {
 
 /// Quantizes the tensors for each chip, with one scale for each `block`, and multiplies them.
 /// Exact sums are rounded once to FP32, and scales are applied in FP32, as chips' kernels do it.
-Measured measure_chips(const Tensors& tensors, const std::vector<Chip>& chips, ScaleBlock block);
+Measured measure_chips(const Tensors& tensors, const std::vector<Chip>& chips, ScaleBlock block,
+                       const Backend& backend = {});
 
 /// One chip's quantized A under its coding: nearest even, saturating.
 Quantized quantize_for(const Coding& coding, const std::vector<float>& x, std::size_t rows,
-                       std::size_t k, ScaleBlock block);
+                       std::size_t k, ScaleBlock block, const Backend& backend = {});
 
 }  // namespace fp8lab::experiments

@@ -140,7 +140,7 @@ VendorsStudy run_vendors_study(const RunContext& context) {
     VendorsPoint& point = study.points[i / study.repeats];
     const std::size_t repeat = i % study.repeats;
     const Tensors tensors = make_tensors(s, point, seeds.bits64(repeat));
-    point.repeats[repeat] = measure_chips(tensors, study.chips, block);
+    point.repeats[repeat] = measure_chips(tensors, study.chips, block, context.backend);
   });
   return study;
 }

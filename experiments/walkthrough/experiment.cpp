@@ -136,7 +136,7 @@ struct Settings {
 
 Results walkthrough(const RunContext& context) {
   const std::int64_t points = read_parameters<Settings>(context.parameters).curve_points;
-  const std::vector<WalkthroughRow> rows = walkthrough_rows();
+  const std::vector<WalkthroughRow> rows = walkthrough_rows(context.backend);
   Results results;
   results.tables = {cast_table(rows), back_table(rows), grid_table()};
   results.plots = {floor_plot(rows, points)};

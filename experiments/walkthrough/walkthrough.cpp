@@ -15,10 +15,10 @@ constexpr std::size_t kCount = 5;
 constexpr std::size_t kTextTile = 3;
 using Tensor = std::array<float, kCount>;
 
-CastStep cast_step(const CastPolicy& policy, const WalkthroughRow& row) {
+CastStep cast_step(const Backend& backend, const CastPolicy& policy, const WalkthroughRow& row) {
   const Format& e4m3 = format(FormatId::e4m3fn);
   CastStep step;
-  step.code = cast_all(e4m3, policy, {&row.scaled, 1})[0].code;
+  step.code = cast_all(backend, e4m3, policy, {&row.scaled, 1})[0].code;
   step.quantized = decode(e4m3, step.code);
   step.value_back = step.quantized * row.inverse_scale;
   step.absolute_error = std::abs(step.value_back - row.x);
@@ -26,8 +26,8 @@ CastStep cast_step(const CastPolicy& policy, const WalkthroughRow& row) {
   return step;
 }
 
-void append_rows(std::vector<WalkthroughRow>& rows, const Tensor& x, std::string_view scaling,
-                 std::size_t tile, std::span<const TextFigures> text) {
+void append_rows(const Backend& backend, std::vector<WalkthroughRow>& rows, const Tensor& x,
+                 std::string_view scaling, std::size_t tile, std::span<const TextFigures> text) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t begin = i / tile * tile;
     float amax = 0.0F;
@@ -40,8 +40,8 @@ void append_rows(std::vector<WalkthroughRow>& rows, const Tensor& x, std::string
     row.x = x[i];
     row.inverse_scale = amax / 448.0F;
     row.scaled = x[i] / row.inverse_scale;
-    row.flushed = cast_step(kFlush, row);
-    row.preserved = cast_step(kNvidiaSatfinite, row);
+    row.flushed = cast_step(backend, kFlush, row);
+    row.preserved = cast_step(backend, kNvidiaSatfinite, row);
     row.text = text[i];
     rows.push_back(row);
   }
@@ -67,13 +67,13 @@ constexpr std::array<TextFigures, kCount> kTextTiles{
 
 }  // namespace
 
-std::vector<WalkthroughRow> walkthrough_rows() {
+std::vector<WalkthroughRow> walkthrough_rows(const Backend& backend) {
   Tensor x{0.40F, -0.10F, 220.0F, 0.05F, -0.30F};
   std::vector<WalkthroughRow> rows;
-  append_rows(rows, x, "per tensor", x.size(), kText220);
+  append_rows(backend, rows, x, "per tensor", x.size(), kText220);
   x[2] = 4400.0F;
-  append_rows(rows, x, "per tensor", x.size(), kText4400);
-  append_rows(rows, x, "per tile", kTextTile, kTextTiles);
+  append_rows(backend, rows, x, "per tensor", x.size(), kText4400);
+  append_rows(backend, rows, x, "per tile", kTextTile, kTextTiles);
   return rows;
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "fp8lab/gemm/backend.hpp"
+
 namespace fp8lab::experiments {
 
 /// What the text prints for one element; empty where it prints nothing.
@@ -39,7 +41,7 @@ struct WalkthroughRow {
 };
 
 /// Steps 1 to 8: outlier 220 then 4400 per tensor, then 4400 in tiles of 3.
-std::vector<WalkthroughRow> walkthrough_rows();
+std::vector<WalkthroughRow> walkthrough_rows(const Backend& backend = {});
 
 /// Whether a computed figure agrees with one that the text prints to `decimals`
 /// places: at most one unit of the last place apart.

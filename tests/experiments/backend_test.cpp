@@ -18,43 +18,41 @@ using namespace fp8lab;
 
 namespace {
 
-std::atomic<int> products{0};
-std::atomic<int> casts{0};
-/// XORed into the first code of every cast: 0 for a chip that agrees.
-std::atomic<std::uint8_t> fault{0};
-
 bool is_fp8(FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; }
 
-const Backend kCounting{
-    "counting",
-    [](const GemmProblem& problem, std::span<float> d, int threads) {
-      if (!is_fp8(problem.a.format) || !is_fp8(problem.b.format)) return false;
-      ++products;
-      gemm(problem, d, threads);
-      return true;
-    },
-    [](FormatId format, const CastPolicy& policy, std::span<const float> values,
-       std::span<std::uint8_t> codes) {
-      if (!fits_satfinite(format, policy, values)) return false;
-      ++casts;
-      for (std::size_t i = 0; i < codes.size(); ++i)
-        codes[i] = static_cast<std::uint8_t>(encode(fp8lab::format(format), policy, values[i]));
-      if (!codes.empty()) codes[0] ^= fault;
-      return true;
-    }};
-
-/// The counting backend for the length of a scope.
-class OnCounting {
+/// Answers with the library's bits and counts what it did. `fault`: XORed into the first code of
+/// every cast; 0 for a chip that agrees. Must outlive its backend.
+class Counting {
  public:
-  explicit OnCounting(std::uint8_t with_fault = 0) {
-    products = casts = 0;
-    fault = with_fault;
-    add_backend(kCounting);
-    select_backend(kCounting.name);
+  explicit Counting(std::uint8_t fault = 0) : fault_(fault) {}
+
+  [[nodiscard]] int products() const { return products_; }
+  [[nodiscard]] int casts() const { return casts_; }
+
+  [[nodiscard]] Backend backend() {
+    return {"counting",
+            [this](const GemmProblem& problem, std::span<float> d, int threads) {
+              if (!is_fp8(problem.a.format) || !is_fp8(problem.b.format)) return false;
+              ++products_;
+              gemm(problem, d, threads);
+              return true;
+            },
+            [this](FormatId format, const CastPolicy& policy, std::span<const float> values,
+                   std::span<std::uint8_t> codes) {
+              if (!fits_satfinite(format, policy, values)) return false;
+              ++casts_;
+              for (std::size_t i = 0; i < codes.size(); ++i)
+                codes[i] =
+                    static_cast<std::uint8_t>(encode(fp8lab::format(format), policy, values[i]));
+              if (!codes.empty()) codes[0] ^= fault_;
+              return true;
+            }};
   }
-  ~OnCounting() { select_backend("cpu"); }
-  OnCounting(const OnCounting&) = delete;
-  OnCounting& operator=(const OnCounting&) = delete;
+
+ private:
+  std::uint8_t fault_;
+  std::atomic<int> products_{0};
+  std::atomic<int> casts_{0};
 };
 
 struct Run {
@@ -88,12 +86,12 @@ void check_runs(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     CAPTURE(run.name);
     const Results expected = run_quick(run.name, 2, run.changes);
-    const OnCounting chosen;
-    const Results got = run_quick(run.name, 2, run.changes);
+    Counting counting;
+    const Results got = run_quick(run.name, 2, run.changes, counting.backend());
     CHECK(all_csv(got) == all_csv(expected));
     CHECK(got.findings == expected.findings);
-    CHECK((products > 0) == run.has_products);
-    CHECK(casts > 0);
+    CHECK((counting.products() > 0) == run.has_products);
+    CHECK(counting.casts() > 0);
   }
 }
 
@@ -111,7 +109,7 @@ std::vector<float> awkward(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("experiments run their products and casts on a chosen backend",
+TEST_CASE("experiments run their products and casts on the backend of their run",
           "[experiments][backend]") {
   check_runs(kRuns);
 }
@@ -123,8 +121,8 @@ TEST_CASE("longer experiments run theirs there too", "[experiments][backend][slo
 TEST_CASE("a backend that casts otherwise changes what experiments find",
           "[experiments][backend]") {
   const Results expected = run_quick("inference-linear", 2);
-  const OnCounting chosen(0x80);
-  CHECK((all_csv(run_quick("inference-linear", 2)) != all_csv(expected)));
+  Counting wrong(0x80);
+  CHECK((all_csv(run_quick("inference-linear", 2, {}, wrong.backend())) != all_csv(expected)));
 }
 
 TEST_CASE("every recipe casts on a backend what it casts itself", "[scaling][backend]") {
@@ -145,21 +143,23 @@ TEST_CASE("every recipe casts on a backend what it casts itself", "[scaling][bac
         on_backend.observe({calm, kRows, kColumns});
       }
       const QuantizedTensor expected = on_cpu.quantize(matrix, true, 2);
-      const OnCounting chosen;
-      const QuantizedTensor got = on_backend.quantize(matrix, true, 2);
+      Counting counting;
+      const QuantizedTensor got = on_backend.quantize(matrix, true, 2, {}, counting.backend());
       // Where NaN or Inf gives another code than satfinite, the library casts.
       const bool saturates = recipe.policy.overflow == OverflowPolicy::saturate &&
                              (recipe.policy.nan == NanPolicy::positive_all_ones ||
                               recipe.policy.nan == NanPolicy::signed_all_ones);
       // Backends cast to FP8 alone.
       const bool fp8 = format(recipe.format).code_bits() == 8;
-      CHECK((casts == 2 || (casts == 0 && (!saturates || !fp8))));
+      CHECK((counting.casts() == 2 || (counting.casts() == 0 && (!saturates || !fp8))));
       CHECK(got.codes == expected.codes);
       CHECK(got.transposed->codes == expected.transposed->codes);
       // A named target is the host's own kernels.
-      casts = 0;
-      CHECK(on_backend.quantize(matrix, true, 2, current_target()).codes.size() == x.size());
-      CHECK(casts == 0);
+      Counting unused;
+      const QuantizedTensor again =
+          on_backend.quantize(matrix, true, 2, current_target(), unused.backend());
+      CHECK(again.codes.size() == x.size());
+      CHECK(unused.casts() == 0);
     }
 }
 
@@ -171,9 +171,9 @@ TEST_CASE("values under one scale go to a backend too", "[scaling][backend]") {
       std::vector<std::uint8_t> got(x.size());
       const TileScale scale{3.1F, 0.32F, 0};
       encode_scaled(format(id), kNvidiaSatfinite, x, scale, divide, expected);
-      const OnCounting chosen;
-      encode_scaled(format(id), kNvidiaSatfinite, x, scale, divide, got);
-      CHECK(casts == 1);
+      Counting counting;
+      encode_scaled(format(id), kNvidiaSatfinite, x, scale, divide, got, counting.backend());
+      CHECK(counting.casts() == 1);
       CHECK(got == expected);
     }
 }

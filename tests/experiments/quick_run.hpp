@@ -10,13 +10,15 @@
 namespace fp8lab {
 
 inline Results run_quick(std::string_view name, int threads,
-                         const std::vector<std::string>& assignments = {}) {
+                         const std::vector<std::string>& assignments = {},
+                         const Backend& backend = {}) {
   const Experiment& experiment = find_experiment(name);
   RunContext context;
   context.parameters = Parameters::from_toml(experiment.default_toml, true);
   for (const std::string& assignment : assignments) context.parameters.set(assignment);
   context.seed = 7;
   context.threads = threads;
+  context.backend = backend;
   return experiment.run(context);
 }
 

@@ -39,38 +39,44 @@ GemmProblem ones(std::int64_t rows) {
 
 }  // namespace
 
-TEST_CASE("a chosen backend runs what it has, the emulator the rest", "[gemm][backend]") {
+TEST_CASE("a backend runs what it has, the emulator the rest", "[gemm][backend]") {
   std::vector<float> d(4);
-  gemm_on_backend(ones(2), d);
-  CHECK(d == std::vector<float>(4, 32.0F));
-  CHECK(!backend_casts());
-
-  add_backend(kSevens);
-  select_backend("sevens");
-  gemm_on_backend(ones(2), d, 2);
+  gemm_on(kSevens, ones(2), d, 2);
   CHECK(d == std::vector<float>(4, 9.0F));
   std::vector<float> larger(9);
-  gemm_on_backend(ones(3), larger);
+  CHECK(!try_gemm_on(kSevens, ones(3), larger));
+  CHECK(larger == std::vector<float>(9));
+  gemm_on(kSevens, ones(3), larger);
   CHECK(larger == std::vector<float>(9, 32.0F));
 
   const std::vector<float> values{1.0F, 2.0F};
   std::vector<std::uint8_t> codes{1, 1};
-  CHECK(backend_casts());
-  CHECK(cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, codes));
+  CHECK(try_cast_on(kSevens, FormatId::e5m2, kNvidiaSatfinite, values, codes));
   CHECK(codes == std::vector<std::uint8_t>{7, 14});
-  CHECK(!cast_on_backend(FormatId::e4m3fn, kNvidiaSatfinite, values, codes));
-  CHECK(!cast_on_backend(FormatId::e5m2, kFlush, values, codes));
+  CHECK(!try_cast_on(kSevens, FormatId::e4m3fn, kNvidiaSatfinite, values, codes));
+  CHECK(!try_cast_on(kSevens, FormatId::e5m2, kFlush, values, codes));
   CHECK(codes == std::vector<std::uint8_t>{7, 14});
-  CHECK_THROWS_WITH(cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, {}),
+  CHECK_THROWS_WITH(try_cast_on(kSevens, FormatId::e5m2, kNvidiaSatfinite, values, {}),
                     contains("codes: expected 2 codes, as values, got 0"));
-  CHECK_THROWS_WITH(select_backend("eights"), contains("sevens, got 'eights'"));
+}
 
-  select_backend("cpu");
-  gemm_on_backend(ones(2), d);
+TEST_CASE("a backend that nobody named is the emulator", "[gemm][backend]") {
+  const Backend cpu;
+  CHECK(cpu.name == "cpu");
+  std::vector<float> d(4);
+  CHECK(try_gemm_on(cpu, ones(2), d, 2));
   CHECK(d == std::vector<float>(4, 32.0F));
-  CHECK(!cast_on_backend(FormatId::e5m2, kNvidiaSatfinite, values, codes));
-  CHECK(find_backend("sevens").gemm(ones(2), d, 1));
-  CHECK(d == std::vector<float>(4, 8.0F));
+  std::vector<std::uint8_t> codes{1, 1};
+  CHECK(!try_cast_on(cpu, FormatId::e5m2, kNvidiaSatfinite, std::vector{1.0F, 2.0F}, codes));
+  CHECK(codes == std::vector<std::uint8_t>{1, 1});
+}
+
+TEST_CASE("backends are found by name in a list", "[gemm][backend]") {
+  const std::vector<Backend> all{{}, kSevens};
+  CHECK(backend_names(all) == std::vector<std::string>{"cpu", "sevens"});
+  CHECK(&find_backend(all, "sevens") == &all[1]);
+  CHECK_THROWS_WITH(find_backend(all, "eights"),
+                    contains("backend: expected one of cpu, sevens, got 'eights'"));
 }
 
 TEST_CASE("the chip's cast stands for a policy where no value tells them apart",

@@ -104,7 +104,7 @@ TEST_CASE("operand: what is wrong is said with the way out", "[io]") {
   write_text(folder / "x.bin", "123456");
   CHECK_THAT(message_of(folder / "x.bin"), contains("x.bin.json") && contains("\"dtype\""));
   write_text(folder / "x.bin.json", R"({"shape": [2, 3]})");
-  CHECK_THAT(message_of(folder / "x.bin"), contains("give --dtype"));
+  CHECK_THAT(message_of(folder / "x.bin"), contains("give `dtype`"));
   CHECK(message_of(folder / "x.bin", ElementType::u8) == "accepted");
   CHECK_THAT(message_of(folder / "x.bin", ElementType::f32), contains("6 elements of 4 bytes"));
   for (const auto& [sidecar, reason] : std::vector<std::pair<std::string, std::string>>{

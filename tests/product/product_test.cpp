@@ -164,7 +164,7 @@ TEST_CASE("product: scales need the shape that their tiles give", "[verify]") {
     CHECK_THROWS_WITH(parse_scale_tiles("--tiles-a", text), contains("--tiles-a: expected ROWSxK"));
   CHECK_NOTHROW(require_scale_type("scale_a", ElementType::e8m0fnu));
   CHECK_THROWS_WITH(require_scale_type("scale_a", ElementType::u8),
-                    contains("--scale-format e8m0fnu"));
+                    contains("`scale_format=e8m0fnu`"));
 }
 
 TEST_CASE("product: NaN and infinities are counted wherever they are", "[verify]") {
@@ -214,12 +214,12 @@ TEST_CASE("product: operands that do not fit are refused with the way out", "[ve
   const TensorView a = matrix(e4m3fn, 32, 64);
   CHECK(message({.a = a, .b = a}) == "accepted");
   CHECK(message({.a = a, .b = matrix(e4m3fn, 64, 32), .transpose_b = true}) == "accepted");
-  CHECK_THAT(message({.a = a, .b = matrix(e4m3fn, 64, 32)}), contains("give --transpose-b"));
-  CHECK_THAT(message({.a = matrix(ElementType::u8, 32, 64), .b = a}), contains("--dtype e4m3fn"));
-  CHECK_THAT(message({.a = matrix(ElementType::f32, 32, 64), .b = a}), contains("--recipe"));
+  CHECK_THAT(message({.a = a, .b = matrix(e4m3fn, 64, 32)}), contains("give `transpose_b`"));
+  CHECK_THAT(message({.a = matrix(ElementType::u8, 32, 64), .b = a}), contains("`dtype=e4m3fn`"));
+  CHECK_THAT(message({.a = matrix(ElementType::f32, 32, 64), .b = a}), contains("`recipe`"));
   CHECK_THAT(message({.a = matrix(ElementType::e5m2, 32, 64), .b = a}), contains("e4m3fn for"));
   const TensorView fnuz = matrix(ElementType::e4m3fnuz, 32, 64);
-  CHECK_THAT(message({.a = fnuz, .b = fnuz}), contains("--model exact, fp32 or gfx942.mfma.fp8"));
+  CHECK_THAT(message({.a = fnuz, .b = fnuz}), contains("`model=exact`, fp32 or gfx942.mfma.fp8"));
   CHECK(message({.a = fnuz, .b = fnuz},
                 {.model = "gfx942.mfma.fp8", .output = default_output(FormatId::e4m3fnuz)}) ==
         "accepted");

@@ -120,7 +120,7 @@ TEST_CASE("another sweep's log is refused", "[sweep]") {
   const TemporaryFolder folder("sweep");
   sweep(toy_plan({"k=1:6"}), folder.path());
   CHECK_THROWS_WITH(sweep(toy_plan({"k=1:6"}), folder.path()),
-                    contains("continue it with --resume"));
+                    contains("continue it with `resume`"));
   CHECK_THROWS_WITH(sweep(toy_plan({"k=1:7"}), folder.path(), true), contains("axes"));
   SweepPlan reseeded = toy_plan({"k=1:6"});
   reseeded.grid.seed = 5;

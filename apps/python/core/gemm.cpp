@@ -114,9 +114,19 @@ void set_kernel(Problem& problem, float alpha, const Scales& bias, const Scales&
   validate_split(product);
 }
 
+/// What `backend` may name, the CPU first.
+const std::vector<Backend>& backends() {
+#ifdef FP8LAB_WITH_CUDA
+  static const std::vector<Backend> all = cuda::backends();
+#else
+  static const std::vector<Backend> all{Backend{}};
+#endif
+  return all;
+}
+
 void run(const Problem& problem, const Matrix<float>& d, int threads, std::string_view name) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
-  const Backend backend = find_backend(name);
+  const Backend& backend = find_backend(backends(), name);
   if (problem.split.parts > 1 || !problem.epilogue.empty()) {
     require(name == "cpu", "backend", "cpu, for an epilogue or K in parts", name);
     const std::vector<float> values = compute(product_of(problem, "", {}), threads);
@@ -126,7 +136,7 @@ void run(const Problem& problem, const Matrix<float>& d, int threads, std::strin
     return;
   }
   validate(problem.problem, d.size());
-  if (!backend.gemm(problem.problem, span_of(d), threads))
+  if (!try_gemm_on(backend, problem.problem, span_of(d), threads))
     throw Error("backend", "one that has the product of this model and these formats, such as cpu",
                 fmt::format("'{}'", name));
 }
@@ -199,12 +209,9 @@ void bind_gemm(nb::module_& m) {
              {"its quantized form", count_non_finite(id, std::as_bytes(span_of(codes)))}});
       },
       "x"_a.noconvert(), "format"_a, "codes"_a.noconvert(), WithoutGil());
-#ifdef FP8LAB_WITH_CUDA
-  cuda::add_backends();
-#endif
   m.def("backends", [] {
     nb::list names;
-    for (const std::string& name : backend_names()) names.append(name);
+    for (const std::string& name : backend_names(backends())) names.append(name);
     return names;
   });
   m.def("gemm", run, "problem"_a, "d"_a.noconvert(), "threads"_a, "backend"_a, WithoutGil());

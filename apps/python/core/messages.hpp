@@ -6,8 +6,8 @@
 
 namespace fp8lab::python {
 
-/// The message with options of the tool as keywords: `--out-dtype` is `got_format`,
-/// `--scale-format` `scale_format`, `--model exact` `model="exact"`.
+/// The message with arguments (`fp8lab/core/argument.hpp`) as keywords: `out_dtype` is
+/// `got_format`, `model=exact` is `model="exact"`.
 std::string in_python(std::string_view message);
 
 }  // namespace fp8lab::python

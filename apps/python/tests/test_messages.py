@@ -1,4 +1,4 @@
-"""Errors of the library reach Python with its keywords, not with options of the tool."""
+"""Errors of the library reach Python with its keywords, not with options of the tool or marks of arguments."""
 
 import ml_dtypes
 import numpy as np
@@ -13,16 +13,16 @@ FNUZ = np.zeros((2, 2), ml_dtypes.float8_e4m3fnuz)
 @pytest.mark.parametrize(
     ("said", "read"),
     [
-        ("codes need their format (--dtype e4m3fn, or a sidecar)", 'codes need their format (a_format="e4m3fn", or a sidecar)'),
-        ("say what they are with --out-dtype", "say what they are with got_format"),
-        ("(FNUZ is AMD's: --model exact or fp32)", "(FNUZ is AMD's: model=\"exact\" or fp32)"),
-        ("--scale-format: expected a", "scale_format: expected a"),
-        ("--no-such-option, 3", "no_such_option, 3"),
-        ("a--b, -- c, --5, 1 -2, x = --", "a--b, -- c, --5, 1 -2, x = --"),
+        ("codes need their format (`dtype=e4m3fn`, or a sidecar)", 'codes need their format (a_format="e4m3fn", or a sidecar)'),
+        ("say what they are with `out_dtype`", "say what they are with got_format"),
+        ("(FNUZ is AMD's: `model=exact` or fp32)", "(FNUZ is AMD's: model=\"exact\" or fp32)"),
+        ("`scale_format`: expected a", "scale_format: expected a"),
+        ("`no_such_argument`, 3", "no_such_argument, 3"),
+        ("`fp8lab list models`, `0-31`, `a=`, `, a--b", "`fp8lab list models`, `0-31`, `a=`, `, a--b"),
         ("", ""),
     ],
 )
-def test_options_become_keywords(said, read):
+def test_arguments_become_keywords(said, read):
     assert _core.in_python(said) == read
 
 
@@ -47,4 +47,4 @@ def test_no_option_of_the_tool_is_told(call):
     ones = fp8lab.encode(np.ones((2, 4), np.float32))
     with pytest.raises(ValueError) as caught:
         call(ones)
-    assert "--" not in str(caught.value), caught.value
+    assert "--" not in str(caught.value) and "`" not in str(caught.value), caught.value

@@ -47,7 +47,8 @@ class RankRun {
       return true;
     }
     if (step.kind == Step::Kind::narrow) {
-      counts_.overflowed += to_wire(reduction_.wire, accumulator_, 1.0F, own).overflowed;
+      counts_.overflowed +=
+          to_wire(reduction_.wire, accumulator_, 1.0F, own, reduction_.backend).overflowed;
       return true;
     }
     if (!transport.try_receive(step.peer, rank_, received_)) return false;

@@ -18,11 +18,12 @@ float unified_scale(std::span<const float> scales) {
   return *std::min_element(scales.begin(), scales.end());
 }
 
-WireCounts requantize(const WireFormat& wire, std::span<std::byte> codes, float from, float to) {
+WireCounts requantize(const WireFormat& wire, std::span<std::byte> codes, float from, float to,
+                      const Backend& backend) {
   require(wire.bytes == 1, "wire", "e4m3fn or e5m2", wire.name);
   std::vector<float> values(codes.size());
   from_wire(wire, codes, 1.0F, values);
-  return to_wire(wire, values, to / from, codes);
+  return to_wire(wire, values, to / from, codes, backend);
 }
 
 float mean_scale(float unified, int ranks) {

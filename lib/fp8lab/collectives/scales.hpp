@@ -18,9 +18,10 @@ float unified_scale(std::span<const float> scales);
 /// codes[i] = cast(value of codes[i] * (to / from)), in place: brings a tensor
 /// that was cast with the scale `from` to the scale `to`. The ratio and the product are
 /// rounded to binary32. A second rounding: not what one cast with `to` gives.
-/// FP8 wires only. Throws `Error` for another wire and a ratio that is not
-/// positive and finite.
-WireCounts requantize(const WireFormat& wire, std::span<std::byte> codes, float from, float to);
+/// FP8 wires only, casts on `backend` where that has them. Throws `Error` for another wire and a
+/// ratio that is not positive and finite.
+WireCounts requantize(const WireFormat& wire, std::span<std::byte> codes, float from, float to,
+                      const Backend& backend = {});
 
 /// The scale of a sum of `ranks` tensors of scale `unified`: their mean is
 /// sum / (ranks * unified). Rounded to binary32. Throws `Error` for ranks < 1.

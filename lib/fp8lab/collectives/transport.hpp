@@ -23,6 +23,7 @@ enum class ReduceOp : std::uint8_t {
 struct Reduction {
   WireFormat wire = kWireFormats[0];
   ReduceOp op = ReduceOp::sum;
+  Backend backend{};  ///< casts the sums that a rank adds for all (`Topology::direct`)
 };
 
 /// inout[i] = in[i] op inout[i]; returns how many sums overflowed. The order of the

@@ -204,7 +204,7 @@ std::uint64_t add_on_wire(const WireFormat& wire, std::span<const std::byte> ter
 }
 
 WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale,
-                   std::span<std::byte> out) {
+                   std::span<std::byte> out, const Backend& backend) {
   require_scale("scale", scale);
   require_bytes(wire, "out", x.size(), out.size());
   if (wire.format == FormatId::f32) return to_f32(x, scale, out);
@@ -216,7 +216,7 @@ WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale
   if (wire.bytes == 1) {
     const std::span codes(reinterpret_cast<std::uint8_t*>(out.data()), out.size());
     statistics = encode(x, codes, options);
-    recast_on_backend(wire.format, wire.policy, x, {scale}, false, codes);
+    recast_on(backend, wire.format, wire.policy, x, {scale}, false, codes);
   } else {
     std::vector<std::uint16_t> codes(x.size());
     statistics = encode(x, codes, options);

@@ -12,6 +12,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab {
 
@@ -59,10 +60,10 @@ struct WireCounts {
 };
 
 /// out[i] = cast(x[i] * scale) into `wire.format`; the product is rounded to
-/// binary32 first. Throws `Error` for sizes that disagree and a scale that is
-/// not positive and finite.
+/// binary32 first. FP8 codes come from `backend` where that has the cast, with the same bits.
+/// Throws `Error` for sizes that disagree and a scale that is not positive and finite.
 WireCounts to_wire(const WireFormat& wire, std::span<const float> x, float scale,
-                   std::span<std::byte> out);
+                   std::span<std::byte> out, const Backend& backend = {});
 
 /// out[i] = value of in[i] times `inverse_scale`, rounded to binary32. Throws
 /// `Error` for sizes that disagree and a scale that is not positive and finite.

@@ -11,6 +11,7 @@
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/experiment/parameters.hpp"
 #include "fp8lab/experiment/table.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/plots/plot.hpp"
 
 namespace fp8lab {
@@ -39,13 +40,14 @@ struct Results {
 };
 
 /// The inputs of one run. Results are a function of `parameters` and `seed`
-/// only: not of `threads`, and not of time.
+/// only: not of `threads`, not of time, and not of `backend` where that agrees with the emulator.
 struct RunContext {
   Parameters parameters;
   std::uint64_t seed = 0;
   int threads = 1;
   std::function<void(double fraction)> on_progress;  ///< may be empty; call from one thread
   Fabric* fabric = nullptr;  ///< what collectives run over; null: every rank in this process
+  Backend backend{};         ///< what products of matrix units and casts of whole tensors run on
 
   [[nodiscard]] RandomStream random(std::string_view stream) const { return {seed, stream}; }
   void progress(double fraction) const {

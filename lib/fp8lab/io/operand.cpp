@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/json_text.hpp"
@@ -140,8 +141,8 @@ Operand load_safetensors(const std::string& name, const Address& address,
     const bool is_codes = tensor.type == ElementType::u8 && element_bits(*dtype) <= 8;
     const bool says_packed = *dtype == unpacked(tensor.type);
     if (!is_codes && !says_packed)
-      fail(address.file, fmt::format("holds {}, which --dtype {} contradicts; leave it out",
-                                     to_string(tensor.type), to_string(*dtype)));
+      fail(address.file, fmt::format("holds {}, which {} contradicts; leave it out",
+                                     to_string(tensor.type), argument("dtype", to_string(*dtype))));
     if (is_codes && is_packed(*dtype))
       tensor.shape = shape_of_packed(*dtype, tensor.shape, name + ": shape");
     if (is_codes) tensor.type = *dtype;
@@ -156,7 +157,8 @@ Operand load_raw(const std::string& name, const path& file, std::optional<Elemen
     fail(file, fmt::format("neither .npy, .npz nor .safetensors; for raw data write {} to {}",
                            kSidecarExample, sidecar_path(file).string()));
   if (!dtype) dtype = sidecar->dtype;
-  if (!dtype) fail(sidecar->file, "no dtype; write \"dtype\": \"e4m3fn\" or give --dtype");
+  if (!dtype)
+    fail(sidecar->file, "no dtype; write \"dtype\": \"e4m3fn\" or give " + argument("dtype"));
   TensorView tensor{*dtype, *sidecar->shape, mapped->bytes(), false};
   const auto count =
       static_cast<std::size_t>(element_count(tensor.shape, sidecar->file.string() + ": shape"));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/io/safetensors.hpp"
@@ -183,8 +184,8 @@ InputScales calibrate_inputs(const Preset& preset, const std::vector<fs::path>& 
   const auto samples = sort_samples(paths, files, preset, targets);
   for (const auto& [module, k] : targets.columns) {
     const auto found = samples.find(module);
-    require(found != samples.end(), "--calibration", fmt::format("a sample of {}.input", module),
-            "none");
+    require(found != samples.end(), argument("calibration"),
+            fmt::format("a sample of {}.input", module), "none");
     Observer observer(preset.activation);
     for (const Sample& sample : found->second) {
       if (sample.amax)

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/layout.hpp"
@@ -151,7 +152,8 @@ DequantizedModel dequantize_model(const ModelDirectory& source,
   require(stored.has_value(), where, "a quantization_config", "none: the model is not quantized");
   const Layout& layout = layout_of(options.layout, *stored);
   const std::optional<ElementType> type = options.type ? options.type : model_type(config, where);
-  require(type.has_value(), "--dtype", "bf16, f16 or f32, since config.json names none", "nothing");
+  require(type.has_value(), argument("dtype"), "bf16, f16 or f32, since config.json names none",
+          "nothing");
   DequantizedModel model;
   WeightFinder finder(source, layout, *stored, *type);
   ModelRewrite rewrite = plan(source, layout, finder, model);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/model_files/layout.hpp"
@@ -184,9 +185,9 @@ WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibr
   else
     scheme.input = group_input(layout, preset, calibrated);
   const bool is_static = scheme.input == InputScheme::calibrated;
-  require(calibrated || !is_static, "--calibration",
+  require(calibrated || !is_static, argument("calibration"),
           fmt::format("samples of inputs, for recipe {}", preset.name), "none");
-  require(is_static || !calibrated, "--calibration",
+  require(is_static || !calibrated, argument("calibration"),
           fmt::format("a recipe whose input scale is calibrated, not {} in layout {}", preset.name,
                       layout.name),
           "a file");

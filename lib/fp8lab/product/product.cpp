@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/operand_epilogue.hpp"
@@ -46,17 +47,19 @@ FormatId operand_format(std::string_view name, const TensorView& tensor,
   if (wanted == FormatId::tf32 && tensor.type == ElementType::f32) return FormatId::tf32;
   const std::string expected = fmt::format("{} for {}", format(wanted).name, model.name);
   require(tensor.type != ElementType::u8, name,
-          expected + "; uint8 codes need their format (--dtype e4m3fn, or a sidecar)",
+          fmt::format("{}; uint8 codes need their format ({}, or a sidecar)", expected,
+                      argument("dtype", "e4m3fn")),
           shape_of(tensor));
   const std::optional<FormatId> id = format_of(tensor.type);
   const bool takes_any = model.standing == Standing::definition;
   const bool fits = id && (*id == wanted || (takes_any && *id != FormatId::f32));
   require(fits || !id || format(*id).specials != SpecialValues::fnuz, name,
-          fmt::format("{}; FNUZ codes are AMD's, this one for --model exact, fp32 or {}", expected,
-                      fmt::join(readers_of(*id), ", ")),
+          fmt::format("{}; FNUZ codes are AMD's, this one for {}, fp32 or {}", expected,
+                      argument("model", "exact"), fmt::join(readers_of(*id), ", ")),
           shape_of(tensor));
   require(fits, name,
-          is_float(tensor.type) ? expected + "; floats need a recipe to quantize them (--recipe)"
+          is_float(tensor.type) ? fmt::format("{}; floats need a recipe to quantize them ({})",
+                                              expected, argument("recipe"))
                                 : expected,
           shape_of(tensor));
   if (format(*id).code_bits() < 8) require_narrow_codes(*id, tensor.bytes, name);
@@ -165,8 +168,8 @@ void require_output_of(std::string_view model, FormatId output) {
   const bool nvidia =
       instruction.standing != Standing::definition && instruction.vendor == Vendor::nvidia;
   require(!fnuz || !nvidia, "output dtype",
-          fmt::format("one that NVIDIA's chips have, for {} (FNUZ is AMD's: --model exact or fp32)",
-                      model),
+          fmt::format("one that NVIDIA's chips have, for {} (FNUZ is AMD's: {} or fp32)", model,
+                      argument("model", "exact")),
           format(output).name);
 }
 
@@ -197,12 +200,13 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const std::int64_t b_k = operands.b.shape[operands.transpose_b ? 0 : 1];
   const std::int64_t b_n = operands.b.shape[operands.transpose_b ? 1 : 0];
   const std::int64_t k = operands.a.shape[1];
-  require(b_k == k, "B",
-          fmt::format("{} with k = {}, as A has{}", operands.transpose_b ? "[k, n]" : "[n, k]", k,
-                      b_n != k               ? ""
-                      : operands.transpose_b ? "; it is [n, k]: leave out --transpose-b"
-                                             : "; it is [k, n]: give --transpose-b"),
-          shape_text(operands.b.shape));
+  require(
+      b_k == k, "B",
+      fmt::format("{} with k = {}, as A has{}", operands.transpose_b ? "[k, n]" : "[n, k]", k,
+                  b_n != k               ? std::string()
+                  : operands.transpose_b ? "; it is [n, k]: leave out " + argument("transpose_b")
+                                         : "; it is [k, n]: give " + argument("transpose_b")),
+      shape_text(operands.b.shape));
   if (operands.recipe.empty())
     use_codes(operands, model, product);
   else

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab {
@@ -108,8 +109,9 @@ void require_scale_type(std::string_view argument, ElementType type) {
   constexpr std::array kTypes{ElementType::f64,  ElementType::f32,     ElementType::f16,
                               ElementType::bf16, ElementType::e8m0fnu, ElementType::e4m3fn};
   require(std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end(), argument,
-          "floats, or E8M0 or UE4M3 codes whose format is said (--scale-format e8m0fnu or e4m3fn, "
-          "or a sidecar)",
+          fmt::format("floats, or E8M0 or UE4M3 codes whose format is said ({} or e4m3fn, or a "
+                      "sidecar)",
+                      fp8lab::argument("scale_format", "e8m0fnu")),
           to_string(type));
 }
 

@@ -4,7 +4,6 @@
 
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/parallel.hpp"
-#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab {
 namespace {
@@ -20,27 +19,28 @@ void scale_row(ScaleRule rule, const QuantizedTensor& q, std::int64_t row, const
   }
 }
 
-void recast(const Recipe& recipe, const float* x, std::int64_t row_stride, std::int64_t stride,
-            int threads, QuantizedTensor& q) {
+void recast(const Backend& backend, const Recipe& recipe, const float* x, std::int64_t row_stride,
+            std::int64_t stride, int threads, QuantizedTensor& q) {
   std::vector<float> values(q.codes.size());
   parallel_for(q.rows, threads, [&](std::int64_t row) {
     scale_row(recipe.rule, q, row, x + row * row_stride, stride, values.data() + row * q.k);
   });
-  cast_on_backend(recipe.format, recipe.policy, values, q.codes);
+  try_cast_on(backend, recipe.format, recipe.policy, values, q.codes);
 }
 
 }  // namespace
 
-void recast_on_backend(const Recipe& recipe, const FloatMatrix& x, int threads,
-                       QuantizedTensor& q) {
-  if (!backend_casts()) return;
-  recast(recipe, x.values.data(), x.k, 1, threads, q);
-  if (q.transposed) recast(recipe, x.values.data(), 1, x.k, threads, *q.transposed);
+void recast_on(const Backend& backend, const Recipe& recipe, const FloatMatrix& x, int threads,
+               QuantizedTensor& q) {
+  if (!backend.cast) return;
+  recast(backend, recipe, x.values.data(), x.k, 1, threads, q);
+  if (q.transposed) recast(backend, recipe, x.values.data(), 1, x.k, threads, *q.transposed);
 }
 
-void recast_on_backend(FormatId format, const CastPolicy& policy, std::span<const float> x,
-                       const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
-  if (!backend_casts()) return;
+void recast_on(const Backend& backend, FormatId format, const CastPolicy& policy,
+               std::span<const float> x, const TileScale& scale, bool divide,
+               std::span<std::uint8_t> codes) {
+  if (!backend.cast) return;
   std::vector<float> values;
   values.reserve(x.size());
   {
@@ -48,7 +48,7 @@ void recast_on_backend(FormatId format, const CastPolicy& policy, std::span<cons
     const ScaleRule rule = divide ? ScaleRule::deepseek : ScaleRule::unit;
     for (const float v : x) values.push_back(scaled_element(rule, v, scale));
   }
-  cast_on_backend(format, policy, values, codes);
+  try_cast_on(backend, format, policy, values, codes);
 }
 
 }  // namespace fp8lab

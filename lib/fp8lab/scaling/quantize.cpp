@@ -113,14 +113,15 @@ ScaleSource find_scale_source(std::string_view name) {
 }
 
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
-                   const TileScale& scale, bool divide, std::span<std::uint8_t> codes) {
+                   const TileScale& scale, bool divide, std::span<std::uint8_t> codes,
+                   const Backend& backend) {
   const FloatEnvironment environment;
   require(x.size() == codes.size(), "codes", fmt::format("{} codes, as x", x.size()),
           fmt::format("{}", codes.size()));
   const Recipe recipe{
       .format = f.id, .policy = policy, .rule = divide ? ScaleRule::deepseek : ScaleRule::unit};
   encode_whole(recipe, x, scale, std::nullopt, codes, {current_target(), 1});
-  recast_on_backend(f.id, policy, x, scale, divide, codes);
+  recast_on(backend, f.id, policy, x, scale, divide, codes);
 }
 
 CodeMatrix QuantizedTensor::matrix() const { return CodeMatrix::row_major(format, codes, rows, k); }
@@ -261,7 +262,7 @@ void Quantizer::set_past(std::span<const float> past) {
 }
 
 void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool with_transpose,
-                              int threads, std::optional<Target> target) {
+                              int threads, std::optional<Target> target, const Backend& backend) {
   const FloatEnvironment environment;
   validate(recipe_, x);
   const Execution execution = execution_of(threads, target);
@@ -294,23 +295,23 @@ void Quantizer::quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool wit
   } else {
     q.transposed.reset();
   }
-  if (!target) recast_on_backend(recipe_, x, execution.threads, q);
+  if (!target) recast_on(backend, recipe_, x, execution.threads, q);
   take_step();
 }
 
 QuantizedTensor Quantizer::quantize(const FloatMatrix& x, bool with_transpose, int threads,
-                                    std::optional<Target> target) {
+                                    std::optional<Target> target, const Backend& backend) {
   QuantizedTensor q;
-  quantize_into(x, q, with_transpose, threads, target);
+  quantize_into(x, q, with_transpose, threads, target, backend);
   return q;
 }
 
 QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose,
-                         int threads, std::optional<Target> target) {
+                         int threads, std::optional<Target> target, const Backend& backend) {
   require(recipe.source == ScaleSource::current, "recipe",
           "a recipe that uses only the current tensor",
           "a delayed, windowed or static one; use Quantizer");
-  return Quantizer(recipe).quantize(x, with_transpose, threads, target);
+  return Quantizer(recipe).quantize(x, with_transpose, threads, target, backend);
 }
 
 }  // namespace fp8lab

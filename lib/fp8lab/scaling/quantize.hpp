@@ -12,6 +12,7 @@
 #include "fp8lab/core/cache_line.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/scaling/delayed.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
@@ -112,17 +113,18 @@ class Quantizer {
 
   /// Quantizes `x`, and lets a delayed or windowed recipe take its step. A
   /// matrix without elements gives no codes. `threads` 0: all; `target` unset:
-  /// `current_target()`, and codes from the chosen backend of gemm/backend.hpp where
-  /// that has the cast; the result depends on neither. Throws `Error` for a size
+  /// `current_target()`, and codes from `backend` where that has the cast; the result
+  /// depends on neither. Throws `Error` for a size
   /// that the recipe refuses, a size that disagrees with the values, a static
   /// recipe without calibration, or a target that is not available.
   QuantizedTensor quantize(const FloatMatrix& x, bool with_transpose = false, int threads = 0,
-                           std::optional<Target> target = {});
+                           std::optional<Target> target = {}, const Backend& backend = {});
 
   /// The same into `q`, whose memory is used again where it suffices: new memory
   /// costs as much as reading the tensor.
   void quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool with_transpose = false,
-                     int threads = 0, std::optional<Target> target = {});
+                     int threads = 0, std::optional<Target> target = {},
+                     const Backend& backend = {});
 
   [[nodiscard]] const Recipe& recipe() const { return recipe_; }
 
@@ -153,14 +155,16 @@ class Quantizer {
 
 /// One use of a recipe that uses only the current tensor. Throws `Error` for one that needs it.
 QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose = false,
-                         int threads = 0, std::optional<Target> target = {});
+                         int threads = 0, std::optional<Target> target = {},
+                         const Backend& backend = {});
 
 /// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
 /// is set; binary32 arithmetic, one rounding each. A NaN product is the
-/// canonical positive NaN that GPUs give. On the chosen backend of
-/// gemm/backend.hpp where that has the cast. Throws `Error` if the sizes differ.
+/// canonical positive NaN that GPUs give. On `backend` where that has the cast.
+/// Throws `Error` if the sizes differ.
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
-                   const TileScale& scale, bool divide, std::span<std::uint8_t> codes);
+                   const TileScale& scale, bool divide, std::span<std::uint8_t> codes,
+                   const Backend& backend = {});
 
 /// Row-major [k, rows] copy of [rows, k].
 std::vector<float> transpose(const FloatMatrix& x);

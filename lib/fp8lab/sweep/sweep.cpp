@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 
@@ -63,8 +64,8 @@ SweepOutcome run_sweep(const SweepPlan& plan, const fs::path& folder, bool resum
   const fs::path path = folder / kLogFile;
   if (!resume && fs::exists(path))
     throw Error(
-        fmt::format("{}: holds a sweep already: continue it with --resume, or name another folder",
-                    path.string()));
+        fmt::format("{}: holds a sweep already: continue it with {}, or name another folder",
+                    path.string(), argument("resume")));
   SweepLog log = resume ? SweepLog::resume(path, plan.identity(), plan.grid.size())
                         : SweepLog::create(path, plan.identity(), plan.grid.size());
   const std::int64_t resumed = log.done_count();

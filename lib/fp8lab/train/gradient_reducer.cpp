@@ -65,7 +65,8 @@ GradientReducer::GradientReducer(Fabric& fabric, const ReductionOptions& options
 }
 
 void GradientReducer::reduce(std::size_t tensor, std::size_t elements,
-                             const std::vector<std::span<float>>& gradients, bool look) {
+                             const std::vector<std::span<float>>& gradients, bool look,
+                             const Backend& backend) {
   std::vector<float> exact;
   if (look) exact = exact_mean(gradients, elements);
   Scale scale = scale_for(options_, 0.0F, 1.0);
@@ -76,8 +77,8 @@ void GradientReducer::reduce(std::size_t tensor, std::size_t elements,
     scale = scale_for(options_, largest, scalers_[tensor].mu());
   }
   CollectiveCounts counts;
-  const RankBuffers sums =
-      summed(gradients, elements, options_.topology, options_.wire, scale.cast, &counts);
+  const RankBuffers sums = summed(gradients, elements, options_.topology,
+                                  {options_.wire, ReduceOp::sum, backend}, scale.cast, &counts);
   bytes_ += counts.busiest_bytes;
   for (std::size_t i = 0; i < gradients.size(); ++i)
     from_wire(options_.wire, sums[i], scale.inverse, gradients[i]);
@@ -100,17 +101,17 @@ double GradientReducer::mean(const std::vector<float>& values) {
   return static_cast<double>(total) / options_.ranks;
 }
 
-/// The ranks' gradients of one tensor, summed on `wire` as `scale` says.
+/// The ranks' gradients of one tensor, summed as `sum` and `scale` say.
 RankBuffers GradientReducer::summed(const std::vector<std::span<float>>& gradients,
-                                    std::size_t elements, Topology topology, const WireFormat& wire,
+                                    std::size_t elements, Topology topology, const Reduction& sum,
                                     float scale, CollectiveCounts* counts) {
   RankBuffers buffers;
   for (const std::span<float> gradient : gradients) {
-    buffers.emplace_back(elements * wire.bytes);
-    to_wire(wire, gradient, scale, buffers.back());
+    buffers.emplace_back(elements * sum.wire.bytes);
+    to_wire(sum.wire, gradient, scale, buffers.back(), sum.backend);
   }
   const CollectiveCounts done =
-      all_reduce(fabric_, {topology, {wire, ReduceOp::sum}, options_.ranks, elements}, buffers);
+      all_reduce(fabric_, {topology, sum, options_.ranks, elements}, buffers);
   if (counts != nullptr) *counts = done;
   return buffers;
 }
@@ -118,7 +119,7 @@ RankBuffers GradientReducer::summed(const std::vector<std::span<float>>& gradien
 std::vector<float> GradientReducer::exact_mean(const std::vector<std::span<float>>& gradients,
                                                std::size_t elements) {
   const WireFormat& wire = find_wire_format("f32");
-  const RankBuffers sums = summed(gradients, elements, Topology::direct, wire, 1.0F, nullptr);
+  const RankBuffers sums = summed(gradients, elements, Topology::direct, {wire}, 1.0F, nullptr);
   std::vector<float> mean(elements);
   if (!sums.empty()) from_wire(wire, sums.front(), 1.0F / mean_scale(1.0F, options_.ranks), mean);
   return mean;

@@ -44,8 +44,10 @@ class GradientReducer {
 
   /// `gradients`: one a rank that this process holds, of `elements` each; they become the mean over
   /// all ranks, the same bits everywhere. `look`: compares it with a sum in binary32.
+  /// `backend`: of casts to FP8.
   void reduce(std::size_t tensor, std::size_t elements,
-              const std::vector<std::span<float>>& gradients, bool look);
+              const std::vector<std::span<float>>& gradients, bool look,
+              const Backend& backend = {});
 
   /// One binary32 sum in rank order over all ranks, divided by their number in binary64; 0 in a
   /// process without ranks. `values`: one a hosted rank.
@@ -60,7 +62,7 @@ class GradientReducer {
 
  private:
   RankBuffers summed(const std::vector<std::span<float>>& gradients, std::size_t elements,
-                     Topology topology, const WireFormat& wire, float scale,
+                     Topology topology, const Reduction& sum, float scale,
                      CollectiveCounts* counts);
   std::vector<float> exact_mean(const std::vector<std::span<float>>& gradients,
                                 std::size_t elements);

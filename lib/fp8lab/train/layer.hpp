@@ -42,6 +42,7 @@ using CastObserver =
 struct PassContext {
   int threads = 1;
   CastObserver on_cast;  ///< may be empty
+  Backend backend{};     ///< runs FP8 casts and the products of matrix units
 };
 
 /// The sum of term(i) for i in [0, n) in eight interleaved partial sums: an

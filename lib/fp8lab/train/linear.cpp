@@ -102,9 +102,10 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
       weight_.cast(float_matrix(w_used), {is_fp8(recipe_.forward), is_fp8(recipe_.dgrad)}, context);
   if (is_fp8(recipe_.forward))
     fp8_product(recipe_.forward, codes_of(x_codes), codes_of(weight_codes_), y.values,
-                context.threads);
+                context.threads, context.backend);
   else
-    plain_product(recipe_, recipe_.forward, x_used, false, w_used, false, y, context.threads);
+    plain_product(recipe_, recipe_.forward, x_used, false, w_used, false, y, context.threads,
+                  context.backend);
   if (!is_fp8(recipe_.wgrad)) x_ = x_used;
   x_transposed_ = std::move(x_codes.transposed);
   if (recipe_.bf16_outputs) round_to_bf16(y, context.threads);
@@ -120,16 +121,16 @@ void LinearProducts<float>::backward(const Matrix<float>& given_dy, const Matrix
       gradient_.cast(float_matrix(dy), {is_fp8(recipe_.dgrad), is_fp8(recipe_.wgrad)}, context);
   if (is_fp8(recipe_.dgrad))
     fp8_product(recipe_.dgrad, codes_of(dy_codes), codes_of(*weight_codes_.transposed), dx.values,
-                context.threads);
+                context.threads, context.backend);
   else
     plain_product(recipe_, recipe_.dgrad, dy, false,
                   multipliers_.empty() ? w : with_multipliers(w, multipliers_, true), true, dx,
-                  context.threads);
+                  context.threads, context.backend);
   if (is_fp8(recipe_.wgrad))
     fp8_product(recipe_.wgrad, codes_of(*dy_codes.transposed), codes_of(*x_transposed_), dw.values,
-                context.threads);
+                context.threads, context.backend);
   else
-    plain_product(recipe_, recipe_.wgrad, dy, true, x_, true, dw, context.threads);
+    plain_product(recipe_, recipe_.wgrad, dy, true, x_, true, dw, context.threads, context.backend);
   if (!multipliers_.empty()) {
     dx = with_multipliers(dx, multipliers_, false);
     dw = with_multipliers(dw, multipliers_, true);

@@ -15,7 +15,7 @@ QuantizedTensor OperandCast::cast(const FloatMatrix& x, bool with_transpose,
                                   const PassContext& context) {
   // As `Quantizer` takes it: TransformerEngine's amax drops NaN, MS-AMP's does not.
   if (has_past()) amaxes_.push_back(amax(x.values, recipe().source == ScaleSource::delayed));
-  QuantizedTensor q = quantizer_.quantize(x, with_transpose, context.threads);
+  QuantizedTensor q = quantizer_.quantize(x, with_transpose, context.threads, {}, context.backend);
   if (context.on_cast) context.on_cast(name_, x, q);
   return q;
 }

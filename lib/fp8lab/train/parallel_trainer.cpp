@@ -97,7 +97,7 @@ StepRecord ParallelTrainer::step(const PassContext& context, bool look) {
   const double loss = reducer_.mean(losses);
   const std::vector<Parameter<float>*> tensors = first().model().parameters();
   for (std::size_t t = 0; t < tensors.size(); ++t)
-    reducer_.reduce(t, tensors[t]->value.size(), gradients(t), look);
+    reducer_.reduce(t, tensors[t]->value.size(), gradients(t), look, context.backend);
   StepRecord record{};
   for (int i = 0; i < hosted_.count; ++i) {
     const StepRecord one = trainers_[static_cast<std::size_t>(i)]->apply_gradients(loss);

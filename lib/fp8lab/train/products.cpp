@@ -4,7 +4,6 @@
 
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/encode.hpp"
-#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::train {
 namespace {
@@ -43,7 +42,7 @@ void float32_product(const LinearRecipe& recipe, const Matrix<float>& a, bool a_
 CodedOperand codes_of(const QuantizedTensor& tensor) { return {tensor.matrix(), tensor.inverse()}; }
 
 void fp8_product(const GemmSettings& settings, const CodedOperand& a, const CodedOperand& b,
-                 std::span<float> d, int threads) {
+                 std::span<float> d, int threads, const Backend& backend) {
   GemmProblem problem;
   problem.model = settings.accumulator;
   problem.a = a.codes;
@@ -52,12 +51,12 @@ void fp8_product(const GemmSettings& settings, const CodedOperand& a, const Code
   problem.b_scales = b.scales;
   problem.promotion_interval = settings.promotion_interval;
   problem.scale_order = settings.scale_order;
-  gemm_on_backend(problem, d, threads);
+  gemm_on(backend, problem, d, threads);
 }
 
 void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, const Matrix<float>& a,
                    bool a_transposed, const Matrix<float>& b, bool b_transposed, Matrix<float>& d,
-                   int threads) {
+                   int threads, const Backend& backend) {
   if (settings.arithmetic == Arithmetic::bf16) {
     if (sums_in_float32(settings)) {
       Matrix<float> a_rounded = a;
@@ -74,7 +73,7 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
     problem.a = bf16_operand(a_codes, a, a_transposed);
     problem.b = bf16_operand(b_codes, b, b_transposed);
     problem.promotion_interval = settings.promotion_interval;
-    gemm_on_backend(problem, d.values, threads);
+    gemm_on(backend, problem, d.values, threads);
     return;
   }
   float32_product(recipe, a, a_transposed, b, b_transposed, d, threads);

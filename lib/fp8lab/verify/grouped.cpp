@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/tensors/codes.hpp"
@@ -27,7 +28,8 @@ TensorView require_output(const GroupedProduct& product, const Operand& got,
   const ElementType expected = element_type_of(product.output.format);
   const bool is_codes = tensor.type == ElementType::u8 && element_bytes(expected) == 1;
   require(tensor.type == expected || is_codes, got.name(),
-          fmt::format("{} elements; say what they are with --out-dtype", to_string(expected)),
+          fmt::format("{} elements; say what they are with {}", to_string(expected),
+                      argument("out_dtype")),
           to_string(tensor.type));
   require(tensor.shape == product.shape, got.name(),
           fmt::format("shape {}", shape_text(product.shape)), shape_text(tensor.shape));

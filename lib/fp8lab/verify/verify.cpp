@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "fp8lab/cast/encode.hpp"
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -38,7 +39,8 @@ void require_output(const Operand& got, FormatId id, const std::vector<std::int6
   const ElementType expected = element_type_of(id);
   const bool is_codes = tensor.type == ElementType::u8 && element_bytes(expected) == 1;
   require(tensor.type == expected || is_codes, got.name(),
-          fmt::format("{} elements; say what they are with --out-dtype", to_string(expected)),
+          fmt::format("{} elements; say what they are with {}", to_string(expected),
+                      argument("out_dtype")),
           to_string(tensor.type));
   require(tensor.shape == shape, got.name(), fmt::format("shape {}", shape_text(shape)),
           shape_text(tensor.shape));
@@ -244,7 +246,8 @@ VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptio
   const FloatEnvironment environment;
   const TensorView& expected = golden.tensor();
   const std::optional<FormatId> id = format_of(expected.type);
-  require(id.has_value(), golden.name(), "f32, f16, bf16 or FP8 elements (--out-dtype)",
+  require(id.has_value(), golden.name(),
+          fmt::format("f32, f16, bf16 or FP8 elements ({})", argument("out_dtype")),
           to_string(expected.type));
   require(options.check.kind != Check::Kind::budget, "check",
           "one that needs no inputs, with a golden file", "budget");

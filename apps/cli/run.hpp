@@ -1,0 +1,14 @@
+#pragma once
+// `run` for programs that bring backends of their own.
+
+#include <vector>
+
+#include "command.hpp"
+#include "fp8lab/gemm/backend.hpp"
+
+namespace fp8lab::cli {
+
+/// The command with `--backend NAME` of `backends`: at least one, the first is the default.
+void add_run(CLI::App& app, Action& action, std::vector<Backend> backends);
+
+}  // namespace fp8lab::cli

@@ -1,0 +1,38 @@
+#include "fp8lab/core/argument.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "catch.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+/// As a program might spell them: <name> or <name:value>.
+std::string spelled(std::string_view message) {
+  return spell_arguments(message, [](std::string_view name, std::string_view value) {
+    return value.empty() ? fmt::format("<{}>", name) : fmt::format("<{}:{}>", name, value);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("arguments in messages are spelled as a program wants", "[core]") {
+  CHECK(argument("dtype") == "`dtype`");
+  CHECK(argument("model", "gfx942.mfma.fp8") == "`model=gfx942.mfma.fp8`");
+  CHECK(spelled("give " + argument("dtype", "e4m3fn") + ", or " + argument("recipe")) ==
+        "give <dtype:e4m3fn>, or <recipe>");
+  CHECK(spelled(argument("scale_format") + ": expected x") == "<scale_format>: expected x");
+  CHECK(spelled(argument("a1") + argument("b_2", "-3.5")) == "<a1><b_2:-3.5>");
+}
+
+TEST_CASE("other text of a message stays as it is", "[core]") {
+  for (const char* text :
+       {"", "none", "`", "a ` b", "``", "`fp8lab list models`", "`0-31`", "`Name`", "`a=`", "`=b`",
+        "`a=b c`", "`a=b=c`", "`_a`", "`a-b`", "--dtype"})
+    CHECK(spelled(text) == text);
+  CHECK(spelled("an open ` and `dtype`") == "an open ` and `dtype`");
+  CHECK(spelled("`fp8lab list formats` or `dtype`") == "`fp8lab list formats` or <dtype>");
+}

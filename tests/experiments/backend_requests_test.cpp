@@ -1,0 +1,117 @@
+// Which products and casts each experiment sends to the backend of its run. An argument that was
+// forgotten leaves a product on the CPU and changes no result: only a count shows it.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "catch.hpp"
+#include "experiments/quick_run.hpp"
+#include "fp8lab/gemm/backend.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+/// What a run asks of its backend; a cast that another policy would not fit is asked for too.
+struct Requests {
+  std::uint64_t products = 0;
+  std::uint64_t outputs = 0;  ///< elements of all products
+  std::uint64_t casts = 0;
+  std::uint64_t elements = 0;  ///< of all casts
+};
+
+struct Row {
+  std::string_view experiment;
+  Requests requests;
+};
+
+// Their quick forms.
+constexpr Row kShort[] = {
+    {"outlier", {0, 0, 572, 3151872}},
+    {"format-asymmetry", {24, 393216, 438, 7176192}},
+    {"accumulator-drift", {917, 58688, 366, 4974592}},
+    {"walkthrough", {0, 0, 30, 30}},
+    {"recipes", {0, 0, 84, 11010048}},
+    {"inference-linear", {30, 122880, 45, 737280}},
+    {"vendors", {216, 13824, 144, 2506752}},
+    {"failure-ladder", {768, 1376256, 1536, 2752512}},
+    {"fp8-lm", {1152, 1449984, 3264, 4580352}},
+};
+
+constexpr Row kLong[] = {
+    {"dynamic-range", {0, 0, 14000, 114688000}},
+    {"delayed-dynamics", {0, 0, 81000, 20736000}},
+    {"auto-scaling", {0, 0, 12450, 1631846400}},
+    {"fp8-allreduce", {0, 0, 20845, 21200896}},
+    {"train", {5400, 176947200, 10800, 353894400}},
+    {"leading-indicators", {8904, 63823872, 17808, 127647744}},
+    {"data-parallel", {15360, 77332480, 40960, 209387520}},
+    {"claims", {107499, 770398464, 227367, 2124591390}},
+};
+
+// Their arithmetic is not that of matrix units and whole tensors.
+constexpr std::string_view kNone[] = {"seed-listings", "int8-vs-fp8",         "adam-states",
+                                      "cost",          "optimizer-precision", "sweep-efficiency"};
+
+/// Has nothing, so that the library computes all, and counts what it was asked.
+class Asked {
+ public:
+  [[nodiscard]] Backend backend() {
+    return {"asked",
+            [this](const GemmProblem&, std::span<float> d, int) {
+              ++products_;
+              outputs_ += d.size();
+              return false;
+            },
+            [this](FormatId, const CastPolicy&, std::span<const float> values,
+                   std::span<std::uint8_t>) {
+              ++casts_;
+              elements_ += values.size();
+              return false;
+            }};
+  }
+  [[nodiscard]] Requests requests() const { return {products_, outputs_, casts_, elements_}; }
+
+ private:
+  std::atomic<std::uint64_t> products_{0};
+  std::atomic<std::uint64_t> outputs_{0};
+  std::atomic<std::uint64_t> casts_{0};
+  std::atomic<std::uint64_t> elements_{0};
+};
+
+void check(std::string_view experiment, const Requests& expected) {
+  CAPTURE(experiment);
+  Asked asked;
+  run_quick(experiment, 2, {}, asked.backend());
+  const Requests got = asked.requests();
+  CHECK(got.products == expected.products);
+  CHECK(got.outputs == expected.outputs);
+  CHECK(got.casts == expected.casts);
+  CHECK(got.elements == expected.elements);
+}
+
+}  // namespace
+
+TEST_CASE("experiments ask their backend for every product and cast", "[experiments][backend]") {
+  for (const Row& row : kShort) check(row.experiment, row.requests);
+}
+
+TEST_CASE("longer experiments ask theirs for every product and cast",
+          "[experiments][backend][slow]") {
+  for (const Row& row : kLong) check(row.experiment, row.requests);
+  for (const std::string_view name : kNone) check(name, {});
+}
+
+TEST_CASE("each experiment is in one of the lists of requests", "[experiments][backend]") {
+  std::vector<std::string_view> listed(std::begin(kNone), std::end(kNone));
+  for (const Row& row : kShort) listed.push_back(row.experiment);
+  for (const Row& row : kLong) listed.push_back(row.experiment);
+  std::vector<std::string_view> all;
+  for (const Experiment& experiment : all_experiments()) all.push_back(experiment.name);
+  std::ranges::sort(listed);
+  std::ranges::sort(all);
+  CHECK(listed == all);
+}

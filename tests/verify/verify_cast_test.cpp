@@ -1,0 +1,58 @@
+// Outputs of casts.
+
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/product/product.hpp"
+#include "fp8lab/verify/verify.hpp"
+
+using namespace fp8lab;
+
+TEST_CASE("verify: a cast with one value rounded twice", "[verify]") {
+  std::vector<float> x(1000);
+  const RandomStream stream(1, "verify_cast");
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(stream.normal(i));
+  x[500] = 1.0625001F;
+  std::vector<std::byte> codes = cast_output(x, default_output(FormatId::e4m3fn));
+  CHECK(codes[500] == std::byte{0x39});
+  const Operand input{"x", view_of(ElementType::f32, {10, 100}, std::span<const float>(x)),
+                      nullptr};
+  const auto report = [&] {
+    return verify_cast({}, input, nullptr,
+                       {"got", {ElementType::e4m3fn, {10, 100}, codes}, nullptr});
+  };
+  CHECK(report().verdict == Verdict::pass);
+  codes[500] = std::byte{0x38};
+  const VerifyReport wrong = report();
+  CHECK(wrong.verdict == Verdict::mismatch);
+  CHECK(wrong.elements[0].row == 5);
+  CHECK(wrong.elements[0].column == 0);
+  REQUIRE(wrong.diagnosis.has_value());
+  REQUIRE(!wrong.diagnosis->causes.empty());
+  CHECK(wrong.diagnosis->causes.front().name == "double_rounding_f16");
+  CHECK(wrong.diagnosis->causes.front().explained == 1);
+}
+
+TEST_CASE("verify: a cast under scales by tile", "[verify]") {
+  const std::vector<float> x{1.0F, 1.3F, 2.0F, 5.7F, -1.0F, 0.3F, 7.0F, 1.1F};  // [2, 4]
+  const std::vector<float> scales{2.0F, 0.5F, 4.0F, 1.0F};                      // [2, 2]
+  std::vector<float> scaled;
+  for (std::size_t i = 0; i < 8; ++i) scaled.push_back(x[i] * scales[i / 4 * 2 + i % 4 / 2]);
+  const std::vector<std::byte> codes = cast_output(scaled, default_output(FormatId::e4m3fn));
+  const Operand input{"x", view_of(ElementType::f32, {2, 4}, std::span<const float>(x)), nullptr};
+  const Operand scale{"s", view_of(ElementType::f32, {2, 2}, std::span<const float>(scales)),
+                      nullptr};
+  const Operand got{"got", {ElementType::e4m3fn, {2, 4}, codes}, nullptr};
+  const VerifyOptions tiles{.scale_tiles = ScaleTiles{1, 2}};
+  CHECK(verify_cast({}, input, &scale, got, tiles).comparison.bitwise());
+  CHECK_THROWS_WITH(verify_cast({}, input, &scale, got), contains("other tiles need their sides"));
+  const std::vector<std::uint8_t> e8m0{127};
+  const Operand raw{"s", view_of(ElementType::u8, {1}, std::span<const std::uint8_t>(e8m0)),
+                    nullptr};
+  CHECK_THROWS_WITH(verify_cast({}, input, &raw, got), contains("`scale_format=e8m0fnu`"));
+  CHECK(verify_cast({}, input, nullptr, got).comparison.bit_mismatches == 6);
+  const Operand odd{"s", view_of(ElementType::f32, {3}, std::span<const float>(scales).first(3)),
+                    nullptr};
+  CHECK_THROWS_WITH(verify_cast({}, input, &odd, got), contains("expected one value, [2]"));
+}
