@@ -118,8 +118,10 @@ std::string describe_stage(const Stage& s, const AccumulatorModel* aligning) {
       .raw("result", drawn(s.result).text("bits", binary32(s.result)).str());
   if (!finite(s)) return object.flag("special", true).raw("terms", "[]").str();
   const int largest = aligning == nullptr ? kNoExponent : fused_alignment(*aligning, s.a, s.b, s.c);
-  const int cut = aligning == nullptr ? 0 : largest - aligning->alignment_fraction_bits;
-  const int* const shown_cut = largest == kNoExponent ? nullptr : &cut;
+  // Zeros alone have no exponent, and nothing is cut from them.
+  const bool cuts = largest != kNoExponent;
+  const int cut = cuts ? largest - aligning->alignment_fraction_bits : 0;
+  const int* const shown_cut = cuts ? &cut : nullptr;
   std::vector<Term> terms{trimmed(s.c)};
   std::vector<std::string> labels{s.c_label};
   for (std::size_t i = 0; i < s.a.size(); ++i) {
