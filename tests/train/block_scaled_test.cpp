@@ -31,11 +31,14 @@ bool same_model(const AccumulatorModel& model, std::string_view name) {
 
 }  // namespace
 
-TEST_CASE("training: FP4 and FP6 run under the block-scaled instruction", "[train]") {
+TEST_CASE("training: blocks of FP8, FP6 and FP4 run under the block-scaled instruction",
+          "[train]") {
   for (const auto& [name, model] : std::vector<std::pair<std::string, std::string>>{
            {"nvfp4", "sm100.tcgen05.mxf4nvf4"},
            {"te-nvfp4", "sm100.tcgen05.mxf4nvf4"},
            {"mxfp4", "sm100.tcgen05.mxf4nvf4"},
+           {"te-mxfp8", "sm100.tcgen05.mxf8f6f4.e4m3"},
+           {"torchao-mxfp8-rceil", "sm100.tcgen05.mxf8f6f4.e4m3"},
            {"mxfp6-e2m3", "sm100.tcgen05.mxf8f6f4.e2m3"},
            {"mxfp6-e3m2", "sm100.tcgen05.mxf8f6f4.e3m2"}}) {
     INFO(name);
@@ -47,12 +50,23 @@ TEST_CASE("training: FP4 and FP6 run under the block-scaled instruction", "[trai
     }
     CHECK(recipe.bf16_outputs);
   }
-  // MXFP8 can be moved there; its scales then need no promotion.
-  CHECK(find_linear_recipe("mxfp8-floor").forward.promotion_interval == 32);
-  const LinearRecipe moved =
-      on_hardware(find_linear_recipe("mxfp8-floor"), "sm100.tcgen05.mxf8f6f4.e4m3");
-  CHECK(moved.forward.promotion_interval == 0);
-  CHECK(same_model(moved.wgrad.accumulator, "sm100.tcgen05.mxf8f6f4.e4m3"));
+}
+
+TEST_CASE("training: hardware moves block-scaled products", "[train]") {
+  const LinearRecipe mxfp8 = find_linear_recipe("te-mxfp8");
+  // Hopper has no such instruction: its library kernels would apply the scales every 32 terms.
+  const LinearRecipe hopper = on_hardware(mxfp8, "sm90");
+  CHECK(hopper.forward.promotion_interval == 32);
+  CHECK(same_model(hopper.wgrad.accumulator, "sm90.wgmma.e4m3"));
+  CHECK(on_hardware(hopper, "sm100").forward.promotion_interval == 0);
+  CHECK(on_hardware(mxfp8, "exact").dgrad.promotion_interval == 32);
+  CHECK(same_model(on_hardware(mxfp8, "sm120").forward.accumulator, "sm120.mma.mxf8f6f4.e4m3"));
+  CHECK(same_model(on_hardware(find_linear_recipe("nvfp4"), "sm120").dgrad.accumulator,
+                   "sm120.mma.mxf4nvf4"));
+  CHECK(on_hardware(find_linear_recipe("te-current"), "sm120").dgrad.promotion_interval == 128);
+  for (const char* name : {"nvfp4", "mxfp4", "mxfp6-e3m2"})
+    CHECK_THROWS_WITH(on_hardware(find_linear_recipe(name), "sm90"),
+                      Catch::Matchers::Contains("hardware: expected sm100 or sm120"));
 }
 
 TEST_CASE("training: a product of NVFP4 codes has both levels of scales", "[train]") {

@@ -87,9 +87,6 @@ LinearRecipe make_recipe(std::string name, const Recipe& activation, const Recip
 
 /// A quantizer that goes on from a past; an empty one is a fresh start.
 Quantizer quantizer_of(const Recipe& recipe, const Past& past) {
-  require(!is_two_level(recipe.rule), "recipe",
-          "one with one level of scales, which is what goes from a cast to its product here",
-          to_string(recipe.rule));
   Quantizer quantizer(recipe);
   if (past.size() > 0) quantizer.set_past(span_of(past));
   return quantizer;
@@ -101,14 +98,16 @@ OwnedArray<float> past_array(const Quantizer& quantizer) {
   return array_of(std::move(past), {size});
 }
 
-/// Codes and what `linear_product` needs of their scales.
-nb::object coded(QuantizedTensor&& q) {
+/// Codes, and the inverse scales as `linear_product` takes them: one a tile, row by row, and the
+/// tensor's after them where the recipe has two levels.
+nb::object coded(const Recipe& recipe, QuantizedTensor&& q) {
   const auto rows = static_cast<std::size_t>(q.rows);
   const auto k = static_cast<std::size_t>(q.k);
-  const std::size_t tile_rows = q.scales.empty() ? 0 : static_cast<std::size_t>(q.tile_rows());
-  const std::size_t tile_columns = q.scales.empty() ? 0 : q.scales.size() / tile_rows;
+  std::vector<float> scales = std::move(q.inverse_scales);
+  if (is_two_level(recipe.rule)) scales.push_back(q.tensor_inverse_scale);
+  const std::size_t count = scales.size();
   return nb::make_tuple(array_of(std::move(q.codes), {rows, k}),
-                        array_of(std::move(q.inverse_scales), {tile_rows, tile_columns}));
+                        array_of(std::move(scales), {count}));
 }
 
 /// The codes of an operand for its two products, and the pasts that follow; in the order of
@@ -130,26 +129,38 @@ nb::tuple linear_cast(const Recipe& first, const std::optional<Recipe>& second, 
     }
   }
   const std::shared_ptr<QuantizedTensor> turned = q.transposed;
-  return nb::make_tuple(for_first ? coded(std::move(q)) : nb::none(),
-                        for_second ? coded(std::move(*turned)) : nb::none(), past_array(quantizer),
-                        other ? nb::cast(past_array(*other)) : nb::none());
+  return nb::make_tuple(
+      for_first ? coded(first, std::move(q)) : nb::none(),
+      for_second ? coded(second ? *second : first, std::move(*turned)) : nb::none(),
+      past_array(quantizer), other ? nb::cast(past_array(*other)) : nb::none());
 }
 
+/// The inverse scales of a cast operand, as `coded` gives them.
+using ScaleVector = Vector<const float>;
+
 train::CodedOperand operand_of(const Recipe& recipe, const Matrix<const std::uint8_t>& codes,
-                               const FloatArray& inverse_scales) {
+                               const ScaleVector& scales) {
   const auto rows = static_cast<std::int64_t>(codes.shape(0));
   const auto k = static_cast<std::int64_t>(codes.shape(1));
   const auto side = [](std::int64_t block, std::int64_t size) {
     return std::max<std::int64_t>(1, block == 0 ? size : std::min(block, size));
   };
+  std::span<const float> tiles = span_of(scales);
+  float tensor_scale = 1.0F;
+  if (is_two_level(recipe.rule)) {
+    require(!tiles.empty(), "scales", "those of the tiles, and the tensor's", "none");
+    tensor_scale = tiles.back();
+    tiles = tiles.first(tiles.size() - 1);
+  }
   return {CodeMatrix::row_major(recipe.format, span_of(codes), rows, k),
-          {span_of(inverse_scales), side(recipe.row_block, rows), side(recipe.k_block, k)}};
+          {tiles, side(recipe.row_block, rows), side(recipe.k_block, k), scale_format(recipe.rule),
+           tensor_scale}};
 }
 
 void linear_product(const GemmSettings& settings, const Recipe& a_recipe,
-                    const Matrix<const std::uint8_t>& a, const FloatArray& a_scales,
+                    const Matrix<const std::uint8_t>& a, const ScaleVector& a_scales,
                     const Recipe& b_recipe, const Matrix<const std::uint8_t>& b,
-                    const FloatArray& b_scales, const Matrix<float>& d, int threads) {
+                    const ScaleVector& b_scales, const Matrix<float>& d, int threads) {
   fp8_product(settings, operand_of(a_recipe, a, a_scales), operand_of(b_recipe, b, b_scales),
               span_of(d), threads);
 }
@@ -274,6 +285,12 @@ void bind_linear(nb::module_& m) {
         return to_dict(train::on_hardware(recipe, hardware));
       },
       "recipe"_a, "hardware"_a);
+  m.def(
+      "product_on_hardware",
+      [](const GemmSettings& product, const Recipe& operands, std::string_view hardware) {
+        return to_dict(train::on_hardware(product, operands, hardware));
+      },
+      "product"_a, "operands"_a, "hardware"_a);
   m.def(
       "initial_past", [](const Recipe& recipe) { return past_array(Quantizer(recipe)); },
       "recipe"_a);

@@ -180,6 +180,9 @@ void bind_recipes(nb::module_& m) {
         return python::to_dict(find_preset(preset).recipe(find_tensor_role(role)));
       },
       "preset"_a, "role"_a);
+  m.def(
+      "is_two_level", [](std::string_view rule) { return is_two_level(find_scale_rule(rule)); },
+      "rule"_a);
   nb::class_<Recipe>(m, "Recipe")
       .def(nb::new_(&make_recipe), nb::kw_only(), "format"_a, "profile"_a, "rule"_a, "source"_a,
            "row_block"_a, "k_block"_a, "power_of_two"_a, "amax_floor"_a, "rows_multiple"_a,

@@ -17,13 +17,15 @@ namespace {
 void require_scales(const AccumulatorModel& model, const BlockScales& scales, std::size_t k) {
   if (scales.empty()) return;
   const AccumulatorUnit& unit = unit_of(model.kind);
-  require(unit.takes_scales(model, scales.format, scales.block), "scales", unit.scale_forms(model),
-          fmt::format("{} per {}", format(scales.format).name, scales.block));
+  if (!unit.takes_scales(model, scales.format, scales.block))
+    throw Error("scales", unit.scale_forms(model),
+                fmt::format("{} per {}", format(scales.format).name, scales.block));
   const auto block = static_cast<std::size_t>(scales.block);
   const std::size_t count = (k + block - 1) / block;
   const auto check = [&](std::string_view name, std::size_t size) {
-    require(size == count, name, fmt::format("ceil(k / {}) = {} scales", block, count),
-            fmt::format("{}", size));
+    if (size != count)
+      throw Error(name, fmt::format("ceil(k / {}) = {} scales", block, count),
+                  fmt::format("{}", size));
   };
   check("a scales", scales.a.size());
   check("b scales", scales.b.size());
@@ -61,8 +63,9 @@ float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,
                   std::span<const Unpacked> b, const BlockScales& scales, float c) {
   const FloatEnvironment environment;
   validate(model);
-  require(a.size() == b.size(), "b", fmt::format("k = {} operands, as a has", a.size()),
-          fmt::format("{}", b.size()));
+  if (a.size() != b.size())
+    throw Error("b", fmt::format("k = {} operands, as a has", a.size()),
+                fmt::format("{}", b.size()));
   require_scales(model, scales, a.size());
   return unit_of(model.kind).dot_product(model, a, b, scales, c);
 }

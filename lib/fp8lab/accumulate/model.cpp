@@ -32,8 +32,9 @@ constexpr std::array<std::string_view, 2> kHalvesOrderNames{"chained", "separate
 
 void validate(const AccumulatorModel& m) {
   const auto check = [](std::string_view field, int value, int low, int high) {
-    require(value >= low && value <= high, field, fmt::format("{} .. {}", low, high),
-            fmt::format("{}", value));
+    // Every single dot product comes by here: no text is made unless it is needed.
+    if (value < low || value > high)
+      throw Error(field, fmt::format("{} .. {}", low, high), fmt::format("{}", value));
   };
   check("terms", m.terms, 1, 256);
   check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 64);

@@ -2,6 +2,7 @@
 // The one error type of the library. Bad arguments throw it; numerical edge
 // cases never do, they give defined bits.
 
+#include <concepts>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -23,6 +24,11 @@ class Error : public std::runtime_error {
 inline void require(bool condition, std::string_view argument, std::string_view expected,
                     std::string_view got) {
   if (!condition) throw Error(argument, expected, got);
+}
+/// The same of a number: text is made only where it is needed.
+inline void require(bool condition, std::string_view argument, std::string_view expected,
+                    std::integral auto got) {
+  if (!condition) throw Error(argument, expected, std::to_string(got));
 }
 
 }  // namespace fp8lab

@@ -74,6 +74,12 @@ constexpr bool is_two_level(ScaleRule rule) {
   return rule >= ScaleRule::nvfp4 && rule <= ScaleRule::modelopt_nvfp4;
 }
 
+/// What the scales of its tiles are stored in.
+constexpr FormatId scale_format(ScaleRule rule) {
+  if (is_mx(rule)) return FormatId::e8m0fnu;
+  return is_two_level(rule) ? FormatId::e4m3fn : FormatId::f32;
+}
+
 /// Whether elements are divided by `inverse_scale` rather than multiplied by `scale`.
 constexpr bool divides(ScaleRule rule) {
   return rule == ScaleRule::deepseek || rule == ScaleRule::vllm_token ||

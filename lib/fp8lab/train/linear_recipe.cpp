@@ -16,14 +16,20 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kArithmetics{"fp32", "bf16", "fp8"};
 constexpr std::int64_t kSplitAccumulation = 128;
-constexpr std::int64_t kMxBlock = 32;
 
+/// What libraries run FP8 products on, and products of operands with scales in blocks.
 struct Chip {
   std::string_view name;
   std::string_view model;
+  std::string_view block_scaled;      ///< without the elements' format; empty: it has none
+  std::string_view block_scaled_fp4;  ///< of E2M1 on both sides
 };
-constexpr std::array<Chip, 3> kChips{
-    {{"sm89", "sm89.mma.e4m3"}, {"sm90", "sm90.wgmma.e4m3"}, {"sm100", "sm100.tcgen05.e4m3"}}};
+constexpr std::array<Chip, 4> kChips{{
+    {"sm89", "sm89.mma.e4m3", "", ""},
+    {"sm90", "sm90.wgmma.e4m3", "", ""},
+    {"sm100", "sm100.tcgen05.e4m3", "sm100.tcgen05.mxf8f6f4", "sm100.tcgen05.mxf4nvf4"},
+    {"sm120", "sm120.mma.e4m3", "sm120.mma.mxf8f6f4", "sm120.mma.mxf4nvf4"},
+}};
 
 GemmSettings on(Arithmetic arithmetic, std::string_view model, std::int64_t promotion) {
   return {arithmetic, find_instruction_model(model).accumulator, promotion};
@@ -31,18 +37,42 @@ GemmSettings on(Arithmetic arithmetic, std::string_view model, std::int64_t prom
 
 GemmSettings bf16_product() { return on(Arithmetic::bf16, "fp32", 0); }
 
-/// The block-scaled instruction of a preset's elements; empty where they are FP8.
-std::string_view block_scaled_model(const Preset& preset) {
-  switch (preset.activation.format) {
-    case FormatId::e2m1:
-      return "sm100.tcgen05.mxf4nvf4";
+const Chip* find_chip(std::string_view name) {
+  const auto* chip =
+      std::find_if(kChips.begin(), kChips.end(), [&](const Chip& c) { return c.name == name; });
+  return chip == kChips.end() ? nullptr : chip;
+}
+
+/// The elements' format in the name of a block-scaled instruction.
+std::string_view suffix_of(FormatId format) {
+  switch (format) {
+    case FormatId::e4m3fn:
+      return ".e4m3";
+    case FormatId::e5m2:
+      return ".e5m2";
     case FormatId::e2m3:
-      return "sm100.tcgen05.mxf8f6f4.e2m3";
+      return ".e2m3";
     case FormatId::e3m2:
-      return "sm100.tcgen05.mxf8f6f4.e3m2";
+      return ".e3m2";
     default:
-      return {};
+      return ".e2m1";
   }
+}
+
+bool is_narrow(FormatId format) {
+  return format == FormatId::e2m1 || format == FormatId::e2m3 || format == FormatId::e3m2;
+}
+
+/// The instruction on which a chip multiplies operands cast so.
+std::string model_on(const Chip& chip, const Recipe& recipe) {
+  const bool blocks = is_mx(recipe.rule) || is_two_level(recipe.rule);
+  if (blocks && !chip.block_scaled.empty()) {
+    if (recipe.format == FormatId::e2m1) return std::string(chip.block_scaled_fp4);
+    return fmt::format("{}{}", chip.block_scaled, suffix_of(recipe.format));
+  }
+  require(!is_narrow(recipe.format), "hardware",
+          fmt::format("sm100 or sm120, which multiply {}", format(recipe.format).name), chip.name);
+  return std::string(chip.model);
 }
 
 LinearRecipe from_preset(const Preset& preset) {
@@ -54,15 +84,13 @@ LinearRecipe from_preset(const Preset& preset) {
                  .activation_for_wgrad = preset.activation_for_wgrad,
                  .gradient_for_wgrad = preset.gradient_for_wgrad};
   r.bf16_outputs = true;
-  if (const std::string_view scaled = block_scaled_model(preset); !scaled.empty()) {
-    r.forward = r.dgrad = r.wgrad = on(Arithmetic::fp8, scaled, 0);
-    return r;
+  if (is_mx(preset.activation.rule) || is_two_level(preset.activation.rule)) {
+    r.forward = r.dgrad = on(Arithmetic::fp8, model_on(*find_chip("sm100"), preset.activation), 0);
+  } else {
+    const std::int64_t block = preset.activation.k_block;
+    r.forward = on(Arithmetic::fp8, "sm90.wgmma.e4m3", block);
+    r.dgrad = on(Arithmetic::fp8, "sm90.wgmma.e4m3", block == 0 ? kSplitAccumulation : block);
   }
-  const std::int64_t block = preset.activation.k_block;
-  const std::string_view model = block == kMxBlock ? "sm100.tcgen05.e4m3" : "sm90.wgmma.e4m3";
-  const std::int64_t backward = block == 0 ? kSplitAccumulation : block;
-  r.forward = on(Arithmetic::fp8, model, block);
-  r.dgrad = on(Arithmetic::fp8, model, backward);
   r.wgrad = preset.high_precision_wgrad ? bf16_product() : r.dgrad;
   return r;
 }
@@ -77,21 +105,28 @@ Arithmetic find_arithmetic(std::string_view name) {
   return find_enumerator<Arithmetic>(kArithmetics, "arithmetic", name);
 }
 
-LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware) {
-  const auto* chip =
-      std::find_if(kChips.begin(), kChips.end(), [&](const Chip& c) { return c.name == hardware; });
+GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::string_view hardware) {
+  const Chip* const chip = find_chip(hardware);
   const AccumulatorModel& model =
-      find_instruction_model(chip == kChips.end() ? hardware : chip->model).accumulator;
-  for (GemmSettings* product : {&recipe.forward, &recipe.dgrad, &recipe.wgrad}) {
-    if (product->arithmetic != Arithmetic::fp8) continue;
-    // Scales inside the instruction need no promotion.
-    if (traits_of(model).takes_scales) product->promotion_interval = 0;
-    require(product->promotion_interval % model.terms == 0, "hardware",
-            fmt::format("a model whose terms divide the promotion interval of {}",
-                        product->promotion_interval),
-            fmt::format("'{}' with {} terms", hardware, model.terms));
-    product->accumulator = model;
-  }
+      find_instruction_model(chip == nullptr ? std::string(hardware) : model_on(*chip, operands))
+          .accumulator;
+  if (product.arithmetic != Arithmetic::fp8) return product;
+  // Scales inside the instruction need no promotion; others that change along K do.
+  if (traits_of(model).takes_scales)
+    product.promotion_interval = 0;
+  else if (product.promotion_interval == 0 && traits_of(product.accumulator).takes_scales)
+    product.promotion_interval = operands.k_block;
+  require(product.promotion_interval % model.terms == 0, "hardware",
+          fmt::format("a model whose terms divide the promotion interval of {}",
+                      product.promotion_interval),
+          fmt::format("'{}' with {} terms", hardware, model.terms));
+  product.accumulator = model;
+  return product;
+}
+
+LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware) {
+  for (GemmSettings* product : {&recipe.forward, &recipe.dgrad, &recipe.wgrad})
+    *product = on_hardware(*product, recipe.activation, hardware);
   return recipe;
 }
 

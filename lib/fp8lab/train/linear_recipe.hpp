@@ -70,22 +70,25 @@ LinearRecipe bf16_recipe();
 /// A preset of `scaling` as its system runs it on Hopper: `te-*` and `torchao-*`
 /// and `ms-amp` accumulate forward without promotion and the gradients with one
 /// every 128 terms (*read*: fast accumulation forward, split accumulation
-/// backward); 1x128 scales promote every 128 terms everywhere. Blocks of 32 run
-/// as Blackwell's sm100.tcgen05 with the scales applied every 32 terms
-/// (*assumed*); those of FP4 and FP6 elements, and NVFP4, run under the block-scaled instruction
-/// (mxf4nvf4, mxf8f6f4), which applies the scales itself, with one accumulator over all of K.
+/// backward); 1x128 scales promote every 128 terms everywhere. MX recipes and NVFP4 run under
+/// Blackwell's block-scaled instruction (sm100.tcgen05.mxf8f6f4, and mxf4nvf4 for FP4), which
+/// applies the scales itself, with one accumulator over all of K.
 /// NVFP4's second-level scales are its alpha. Casts are to nearest even: TransformerEngine's
 /// stochastic rounding of gradients and its random Hadamard transform are not done. wgrad of a
 /// preset with high_precision_wgrad runs in BF16. Also `fp32` and `bf16`. Throws `Error` for an
 /// unknown name.
 LinearRecipe find_linear_recipe(std::string_view name);
 
-/// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100` (the FP8
-/// instruction that libraries use there: `mma`, `wgmma`, `tcgen05`), or the name of an
-/// instruction model or definition (`exact`). Casts and scales stay, and so does promotion but for
-/// a block-scaled instruction, which needs none. Throws `Error` for a name that is neither, or a
-/// model whose terms do not divide the promotion interval.
+/// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100`, `sm120` (the
+/// instruction that libraries use there: `mma`, `wgmma`, `tcgen05`, `mma`; on the last two the
+/// block-scaled one for MX recipes and NVFP4), or the name of an instruction model or definition
+/// (`exact`). Casts and scales stay, and so does promotion, but that a block-scaled instruction
+/// needs none, and another one promotes such a recipe's products every block of K. Throws `Error`
+/// for a name that is neither, FP4 or FP6 on a chip that does not multiply them, or a model whose
+/// terms do not divide the promotion interval.
 LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware);
+/// One product of such a recipe, whose operands are cast as `operands` is.
+GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::string_view hardware);
 
 /// Every name that `find_linear_recipe` knows.
 std::vector<std::string> linear_recipe_names();

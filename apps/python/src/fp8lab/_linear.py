@@ -89,10 +89,13 @@ def recipe_of_fields(fields: dict[str, Any]) -> LinearRecipe:
         if fields[name] is not None:
             fields[name] = Recipe(**fields[name])
     for name in _PRODUCTS:
-        settings = dict(fields[name])
-        settings["accumulator"] = AccumulatorModel(**settings["accumulator"])
-        fields[name] = ProductSettings(**settings)
+        fields[name] = _settings_of_fields(fields[name])
     return LinearRecipe(**fields)
+
+
+def _settings_of_fields(fields: dict[str, Any]) -> ProductSettings:
+    accumulator = AccumulatorModel(**fields["accumulator"])
+    return ProductSettings(**{**fields, "accumulator": accumulator})
 
 
 def linear_recipes() -> list[str]:
@@ -117,12 +120,15 @@ def linear_recipe(
 
     By itself a preset runs as on Hopper: "te-*", "torchao-*" and "ms-amp" accumulate fprop
     without promotion and both gradients with one every 128 terms (*read* in their sources); 1x128
-    scales promote every 128 terms everywhere; blocks of 32 run on sm_100 (*assumed*).
+    scales promote every 128 terms everywhere. MX recipes and NVFP4 run under Blackwell's
+    block-scaled instructions, which apply the scales themselves.
 
-    hardware: "sm89", "sm90", "sm100", or the name of an instruction model or definition
-    ("exact"): the accumulator of the FP8 products; casts, scales and promotion stay. fprop, dgrad,
-    wgrad: the name of a model for that product alone. ValueError for unknown names, and for a
-    model whose terms do not divide the promotion interval.
+    hardware: "sm89", "sm90", "sm100", "sm120", or the name of an instruction model or definition
+    ("exact"): the accumulator of the FP8 products, on the last two chips the block-scaled one for MX
+    and NVFP4. Casts and scales stay, and so does promotion; an instruction without scales of its own
+    promotes MX products every block. fprop, dgrad, wgrad: the same for that product alone. ValueError
+    for unknown names, FP4 and FP6 on chips without them, and a model whose terms do not divide the
+    promotion interval.
 
     >>> import fp8lab
     >>> fp8lab.linear_recipe("te-current").wgrad.promotion_interval
@@ -138,6 +144,10 @@ def linear_recipe(
     for product, model in (("fprop", fprop), ("dgrad", dgrad), ("wgrad", wgrad)):
         if model is not None:
             settings = getattr(recipe, product)
-            changed = dataclasses.replace(settings, accumulator=find_model(model).accumulator)
-            recipe = dataclasses.replace(recipe, **{product: changed})
+            if settings.arithmetic == "fp8":
+                moved = _core.product_on_hardware(settings._core(), recipe.activation._core(), model)
+                settings = _settings_of_fields(moved)
+            else:
+                settings = dataclasses.replace(settings, accumulator=find_model(model).accumulator)
+            recipe = dataclasses.replace(recipe, **{product: settings})
     return recipe

@@ -20,7 +20,6 @@ RECIPES = [
     for name in fp8lab.linear_recipes()
     if fp8lab.linear_recipe(name).activation.source not in CALIBRATED
 ]
-TWO_LEVELS = [name for name in RECIPES if "nvfp4" in name]
 
 
 def linear(recipe, out=128, k=256, bias=False, seed=3, **options):
@@ -40,16 +39,12 @@ def step(layer, x, dy):
     return y.detach(), x.grad, layer.weight.grad
 
 
-def test_scales_of_two_levels_are_refused():
-    x = log_normal(128, 256)
-    for name in TWO_LEVELS:
-        with pytest.raises(ValueError, match="recipe: expected one with one level of scales, .* got .*nvfp4"):
-            linear(name)(x)
+def test_quantize_gives_fp8_codes_alone():
     with pytest.raises(ValueError, match="recipe: expected one that gives FP8 codes, got e2m1"):
-        fp8lab.torch.quantize(x, "mxfp4")
+        fp8lab.torch.quantize(log_normal(128, 256), "mxfp4")
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name not in TWO_LEVELS])
+@pytest.mark.parametrize("name", RECIPES)
 def test_steps_have_the_bits_of_the_library_s_own_layer(name):
     layer = linear(name)
     own = _core.LinearLayer(fp8lab.linear_recipe(name)._core())
@@ -145,6 +140,25 @@ def test_hardware_changes_the_accumulator_alone():
     assert not torch.equal(results["sm89"], results["sm90"])
     with pytest.raises(ValueError, match="expected .*, got 'sm9'"):
         fp8lab.torch.Fp8Linear(16, 16, hardware="sm9")
+
+
+@pytest.mark.parametrize("name", ["te-nvfp4", "torchao-nvfp4", "mxfp4", "mxfp6-e2m3", "te-mxfp8"])
+def test_blocks_run_on_the_chip_that_is_asked_for(name):
+    x = log_normal(16, 256, seed=7)
+    for chip, unit in (("sm100", "sm100.tcgen05"), ("sm120", "sm120.mma")):
+        layer = linear(name, 32, hardware=chip).eval()
+        a = fp8lab.quantize(x.numpy(), name)
+        b = fp8lab.quantize(layer.weight.detach().numpy(), name, "weight")
+        kind = "mxf4nvf4" if a.format == "e2m1" else f"mxf8f6f4.{a.format.removesuffix('fn')}"
+        product = fp8lab.gemm(a, b, model=f"{unit}.{kind}")
+        assert_same_bits(layer(x).detach(), torch.from_numpy(product).bfloat16().float(), f"{name} on {chip}")
+    if name == "te-mxfp8":  # Hopper has the elements, and applies the scales itself
+        hopper = linear(name, 32, hardware="sm90").eval()
+        product = fp8lab.gemm(a, b, model="sm90.wgmma.e4m3", promotion_interval=32)
+        assert_same_bits(hopper(x).detach(), torch.from_numpy(product).bfloat16().float())
+    else:
+        with pytest.raises(ValueError, match="hardware: expected sm100 or sm120, which multiply e.m., got sm90"):
+            linear(name, hardware="sm90")
 
 
 def casts_of(monkeypatch):

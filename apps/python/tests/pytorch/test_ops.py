@@ -33,14 +33,14 @@ def arguments(recipe, bias=True, out=32, k=64, dtype=torch.float32):
 
 
 @pytest.mark.parametrize(
-    "recipe", ["te-current", "te-delayed", "deepgemm", "te-mxfp8", "bf16", "torchao-rowwise-hp-wgrad"]
+    "recipe", ["te-current", "te-delayed", "deepgemm", "te-mxfp8", "te-nvfp4", "mxfp4", "bf16", "torchao-rowwise-hp-wgrad"]
 )
 def test_linear_passes_opcheck(recipe):
     torch.library.opcheck(torch.ops.fp8lab.linear.default, arguments(recipe))
     torch.library.opcheck(torch.ops.fp8lab.linear.default, arguments(recipe, False, 24, 40, torch.bfloat16))
 
 
-@pytest.mark.parametrize("recipe", ["te-current", "te-delayed", "deepgemm", "bf16"])
+@pytest.mark.parametrize("recipe", ["te-current", "te-delayed", "deepgemm", "te-nvfp4", "bf16"])
 def test_the_other_operators_pass_opcheck(recipe):
     x, weight, _, *codes, past, gradient_past, text = (
         t.detach() if isinstance(t, torch.Tensor) else t for t in arguments(recipe)

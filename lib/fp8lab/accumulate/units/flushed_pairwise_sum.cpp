@@ -1,8 +1,6 @@
 // CDNA2 (MI210, MI250): FP16 and BF16 MFMA. Binary32 arithmetic on groups of products, in which
 // every subnormal number is zero. From MMA-Sim (both of its states agree); not measured here.
 
-#include <fmt/format.h>
-
 #include <array>
 #include <bit>
 #include <cmath>
@@ -57,8 +55,7 @@ class FlushedPairwiseSum final : public AccumulatorUnit {
   }
 
   void validate(const AccumulatorModel& m) const override {
-    require(m.terms == 2 || m.terms == 4, "terms", "2 or 4 (flushed_pairwise_sum)",
-            fmt::format("{}", m.terms));
+    require(m.terms == 2 || m.terms == 4, "terms", "2 or 4 (flushed_pairwise_sum)", m.terms);
   }
 
   [[nodiscard]] float dot_product(const AccumulatorModel& model, std::span<const Unpacked> a,

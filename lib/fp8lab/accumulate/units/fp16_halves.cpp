@@ -2,8 +2,6 @@
 #include <cmath>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/accumulate/halves.hpp"
 #include "fp8lab/accumulate/units/fused_dot_product.hpp"
@@ -42,7 +40,7 @@ class Fp16Halves final : public AccumulatorUnit {
   }
 
   void validate(const AccumulatorModel& m) const override {
-    require(m.terms % 4 == 0, "terms", "a multiple of 4 (fp16_halves)", fmt::format("{}", m.terms));
+    require(m.terms % 4 == 0, "terms", "a multiple of 4 (fp16_halves)", m.terms);
   }
   [[nodiscard]] bool takes(const Format& operand) const override { return fits_half(operand); }
   [[nodiscard]] std::string_view operands() const override {

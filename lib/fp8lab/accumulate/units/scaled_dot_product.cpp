@@ -2,8 +2,6 @@
 // whose exponents include those of the scales. From MMA-Sim; not measured here. That FP6 and FP4
 // operands bring their own stored exponents is *assumed*.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -57,8 +55,7 @@ class ScaledDotProduct final : public AccumulatorUnit {
     return traits;
   }
   void validate(const AccumulatorModel& m) const override {
-    require(m.terms == kBlock, "terms", "32, as one scale covers (scaled_dot_product)",
-            fmt::format("{}", m.terms));
+    require(m.terms == kBlock, "terms", "32, as one scale covers (scaled_dot_product)", m.terms);
     require(m.output_format == FormatId::f32, "output_format", "f32 (scaled_dot_product)",
             format(m.output_format).name);
   }

@@ -1,8 +1,6 @@
 // mxf4nvf4 (tcgen05, and mma.block_scale of sm_120): E2M1 with a scale per 16 or 32 elements. From
 // MMA-Sim; not measured here.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -66,8 +64,7 @@ class ScaledGroupDotProduct final : public AccumulatorUnit {
     return traits;
   }
   void validate(const AccumulatorModel& m) const override {
-    require(m.terms == kTerms, "terms", "64 (scaled_group_dot_product)",
-            fmt::format("{}", m.terms));
+    require(m.terms == kTerms, "terms", "64 (scaled_group_dot_product)", m.terms);
     require(m.output_format == FormatId::f32, "output_format", "f32 (scaled_group_dot_product)",
             format(m.output_format).name);
   }

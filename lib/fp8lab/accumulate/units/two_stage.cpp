@@ -71,8 +71,8 @@ bool passes_binary32(const Term& product) {
 
 void TwoStageUnit::validate(const AccumulatorModel& m) const {
   const auto check = [](std::string_view field, int value, int low, int high) {
-    require(value >= low && value <= high, field, fmt::format("{} .. {}", low, high),
-            fmt::format("{}", value));
+    if (value < low || value > high)
+      throw Error(field, fmt::format("{} .. {}", low, high), fmt::format("{}", value));
   };
   check("second_stage_fraction_bits", m.second_stage_fraction_bits, 1, 40);
   check("alignment_fraction_bits", m.alignment_fraction_bits, 1, 40);

@@ -17,7 +17,7 @@ from torch import Tensor
 from fp8lab import _core
 from fp8lab._casts import encode
 from fp8lab._recipes import Recipe
-from fp8lab.torch._plan import Cast, Codes, plan_of, threads, tiles
+from fp8lab.torch._plan import Cast, Codes, plan_of, scale_count, threads, tiles
 
 TORCH_FP8 = {
     "e4m3fn": torch.float8_e4m3fn,
@@ -42,7 +42,7 @@ def require_floats(name: str, x: Tensor) -> None:
 
 def _tensors(codes: Codes | None) -> tuple[Tensor, Tensor]:
     if codes is None:
-        return torch.empty((0, 0), dtype=torch.uint8), torch.empty((0, 0))
+        return torch.empty((0, 0), dtype=torch.uint8), torch.empty(0)
     return torch.from_numpy(codes[0]), torch.from_numpy(codes[1])
 
 
@@ -52,10 +52,10 @@ def _codes(codes: Tensor, scales: Tensor) -> Codes:
 
 def _fake_codes(like: Tensor, used: bool, recipe: Recipe, rows: Any, k: Any) -> list[Tensor]:
     if not used:
-        return [like.new_empty((0, 0), dtype=torch.uint8), like.new_empty((0, 0), dtype=torch.float32)]
+        return [like.new_empty((0, 0), dtype=torch.uint8), like.new_empty(0, dtype=torch.float32)]
     return [
         like.new_empty((rows, k), dtype=torch.uint8),
-        like.new_empty(tiles(recipe, rows, k), dtype=torch.float32),
+        like.new_empty(scale_count(recipe, rows, k), dtype=torch.float32),
     ]
 
 
@@ -65,6 +65,7 @@ def quantize_weight(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Codes and inverse scales of W [out, in] for fprop, of its transpose for dgrad, and the past.
 
+    Scales are a vector: one a tile, row by row, and the tensor's after them in recipes of two levels.
     What a product in higher precision does not need is empty.
     """
     require_floats("weight", weight)
@@ -291,7 +292,9 @@ def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
     require_floats("x", x)
     fields = json.loads(recipe)
     if fields["format"] not in TORCH_FP8:
-        raise ValueError(f"recipe: expected one that gives FP8 codes, got {fields['format']}")
+        raise ValueError(
+            f"recipe: expected one that gives FP8 codes, got {fields['format']}; fp8lab.quantize gives its codes too"
+        )
     values = x.detach().float().contiguous().numpy()
     q = _core.Quantizer(Recipe(**fields)._core()).quantize(values, False, threads())
     codes = torch.from_numpy(q["codes"]).view(TORCH_FP8[fields["format"]])

@@ -152,6 +152,12 @@ def plan_of(text: str) -> Plan:
     return Plan(text)
 
 
+def scale_count(recipe: Recipe, rows: Any, k: Any) -> Any:
+    """How many inverse scales an operand has: one a tile, and the tensor's where there are two levels."""
+    down, across = tiles(recipe, rows, k)
+    return down * across + int(_core.is_two_level(recipe.rule))
+
+
 def tiles(recipe: Recipe, rows: Any, k: Any) -> tuple[Any, Any]:
     """The shape of an operand's scales."""
 
