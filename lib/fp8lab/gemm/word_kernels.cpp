@@ -33,14 +33,16 @@ HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, int fl
     const auto of_b = hn::BitCast(d, hn::Load(Tag<std::uint8_t>(), b + k * width));
     most = hn::Max(most, hn::SaturatedAdd(of_b, hn::BitCast(d, hn::Set(d32, a[k]))));
   }
-  hn::Store(most, d, largest);
+  // Biased as binary32's are: none is below the floor.
+  hn::Store(hn::Add(most, hn::Set(d, std::int8_t{127})), d, largest);
 }
 
 /// As fields.
 HWY_INLINE Vector<std::int32_t> load_exponents(const std::int8_t* largest) {
   const Words d;
-  const auto exponents = hn::PromoteTo(d, hn::Load(hn::Rebind<std::int8_t, Words>(), largest));
-  return hn::ShiftLeft<23>(hn::Add(exponents, hn::Set(d, 127)));
+  const hn::Rebind<std::uint8_t, Words> d8;
+  const auto biased = hn::Load(d8, reinterpret_cast<const std::uint8_t*>(largest));
+  return hn::ShiftLeft<23>(hn::PromoteTo(d, biased));
 }
 
 /// sum += a . b of every `kGroups`th term from `first` on, each product times `scale` and
@@ -60,6 +62,15 @@ HWY_INLINE void add_products(std::int64_t first, std::int64_t terms, const float
       sum[v] = hn::Add(sum[v], truncated(hn::Mul(product, scale[v])));
     }
   }
+}
+
+/// Terms of the shortest steps, for which loops over a step's terms cost most.
+constexpr int kShortStep = 4;
+
+/// Terms of a step: known to the compiler where kTerms is not 0.
+template <int kTerms>
+HWY_INLINE std::int64_t terms_of(const StepBlock<float>& s) {
+  return kTerms == 0 ? s.terms : kTerms;
 }
 
 /// Rows whose exponents are found before the first of them multiplies: it would wait for its own
@@ -88,7 +99,7 @@ struct Row {
   }
 };
 
-template <bool kHalf, bool kTwo>
+template <bool kHalf, bool kTwo, int kTerms>
 HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRounding& rounding) {
   const Floats d;
   const Words dw;
@@ -105,9 +116,10 @@ HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRou
     sum[v] = truncated(hn::Mul(c, scale[v]));
     rest[v] = hn::Zero(dw);
   }
-  const std::int64_t first = kTwo ? s.terms / 2 : s.terms;
+  const std::int64_t terms = terms_of<kTerms>(s);
+  const std::int64_t first = kTwo ? terms / 2 : terms;
   add_products<1>(0, first, r.a, r.b, scale, sum);
-  if constexpr (kTwo) add_products<1>(first, s.terms, r.a, r.b, scale, rest);
+  if constexpr (kTwo) add_products<1>(first, terms, r.a, r.b, scale, rest);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     float* c = r.state + v * lanes;
@@ -131,12 +143,13 @@ HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms
   add_products<kGroups>(first, terms, r.a, r.b, scale, sum);
 }
 
+template <int kTerms>
 HWY_INLINE void two_stage_row(const StepBlock<float>& s, const Row& r,
                               const WordRounding& rounding) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector<std::int32_t> sum[kVectors];
-  first_stage<1>(r, 0, s.terms, rounding, r.largest, sum);
+  first_stage<1>(r, 0, terms_of<kTerms>(s), rounding, r.largest, sum);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     float* c = r.state + v * lanes;
@@ -165,7 +178,7 @@ HWY_INLINE void even_odd_row(const StepBlock<float>& s, const Row& r,
 
 /// one_row(block, row's operands) of every step and row, whose terms are aligned in `kGroups`
 /// groups.
-template <int kGroups, class OneRow>
+template <int kGroups, int kTerms, class OneRow>
 HWY_INLINE void for_rows(const StepBlock<float>& from, int exponent_floor, const OneRow& one_row) {
   const StepBlock<float> s = from;  // what is stored might be part of `from` for the compiler
   HWY_ALIGN std::int8_t largest[kRowsAhead * kGroups * kMaxWidth];
@@ -175,37 +188,46 @@ HWY_INLINE void for_rows(const StepBlock<float>& from, int exponent_floor, const
       for (std::int64_t i = 0; i < rows; ++i) {
         const Row r(s, step, first + i);
         for (int group = 0; group < kGroups; ++group)
-          largest_exponents<kGroups>(group, s.terms, exponent_floor, r.a_exponents, r.b_exponents,
-                                     largest + (i * kGroups + group) * kMaxWidth);
+          largest_exponents<kGroups>(group, terms_of<kTerms>(s), exponent_floor, r.a_exponents,
+                                     r.b_exponents, largest + (i * kGroups + group) * kMaxWidth);
       }
       for (std::int64_t i = 0; i < rows; ++i)
         one_row(s, Row(s, step, first + i, largest + i * kGroups * kMaxWidth));
     }
 }
 
-template <bool kHalf, bool kTwo>
+template <bool kHalf, bool kTwo, int kTerms = 0>
 void fused_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<1>(s, r.exponent_floor, [&](const auto& block, const Row& row) HWY_ATTR {
-    fused_row<kHalf, kTwo>(block, row, r);
+  for_rows<1, kTerms>(s, r.exponent_floor, [&](const auto& block, const Row& row) HWY_ATTR {
+    fused_row<kHalf, kTwo, kTerms>(block, row, r);
   });
 }
 
 void fused_words(const StepBlock<float>& s, const WordRounding& rounding) {
-  if (rounding.half_output)
-    (rounding.two_sums ? fused_steps<true, true> : fused_steps<true, false>)(s, rounding);
-  else
-    (rounding.two_sums ? fused_steps<false, true> : fused_steps<false, false>)(s, rounding);
+  const bool half = rounding.half_output;
+  if (rounding.two_sums)
+    return (half ? fused_steps<true, true> : fused_steps<false, true>)(s, rounding);
+  if (s.terms == kShortStep)
+    return (half ? fused_steps<true, false, kShortStep>
+                 : fused_steps<false, false, kShortStep>)(s, rounding);
+  (half ? fused_steps<true, false> : fused_steps<false, false>)(s, rounding);
+}
+
+template <int kTerms>
+void two_stage_steps(const StepBlock<float>& s, const WordRounding& rounding) {
+  const WordRounding r = rounding;
+  for_rows<1, kTerms>(s, kWordExponentFloor, [&](const auto& block, const Row& row) HWY_ATTR {
+    two_stage_row<kTerms>(block, row, r);
+  });
 }
 void two_stage_words(const StepBlock<float>& s, const WordRounding& rounding) {
-  const WordRounding r = rounding;
-  for_rows<1>(s, kWordExponentFloor,
-              [&](const auto& block, const Row& row) HWY_ATTR { two_stage_row(block, row, r); });
+  (s.terms == kShortStep ? two_stage_steps<kShortStep> : two_stage_steps<0>)(s, rounding);
 }
 void even_odd_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<2>(s, kWordExponentFloor,
-              [&](const auto& block, const Row& row) HWY_ATTR { even_odd_row(block, row, r); });
+  for_rows<2, 0>(s, kWordExponentFloor,
+                 [&](const auto& block, const Row& row) HWY_ATTR { even_odd_row(block, row, r); });
 }
 
 void exponents(const float* values, std::int64_t count, int smallest, std::uint8_t* to) {
