@@ -55,6 +55,22 @@ TEST_CASE("halves on kernels equal dot products, whatever the formats, K and C",
         }
 }
 
+TEST_CASE("halves promoted after every instruction keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 7900;
+  for (const char* name : {"sm90.mma.e4m3", "sm90.mma.e5m2.f16", "sm90.mma.e5m2.separate",
+                           "sm90.mma.e4m3.f16.separate"})
+    for (const std::int64_t interval : {32, 64})
+      for (const std::int64_t rows : {1, 5, 20})
+        for (const Data data : {Data::normal, Data::codes, Data::finite}) {
+          ++seed;
+          Operands operands(find_instruction_model(name), {rows, 133, 197}, data, Start::normal,
+                            seed);
+          operands.problem.promotion_interval = interval;
+          INFO(name << " promotion " << interval << " rows " << rows << " seed " << seed);
+          check_all_targets(operands.problem);
+        }
+}
+
 TEST_CASE("halves with other bits in their steps keep the reference's bits", "[gemm]") {
   std::uint64_t seed = 8000;
   for (const int terms : {4, 16, 32, 60, 64, 128})

@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "fp8lab/identify/hypotheses.hpp"
 #include "fp8lab/identify/identify.hpp"
+#include "fp8lab/identify/shared_sums.hpp"
 #include "gemm/problems.hpp"
 #include "product/products.hpp"
 
@@ -88,6 +89,60 @@ TEST_CASE("identify: scales applied to shared sums are those of the product",
     ++shared;
   }
   CHECK(shared > 500);
+}
+
+TEST_CASE("identify: splits, orders of tiles' scales and places of C share partial sums",
+          "[verify][identify]") {
+  const Operands operands = large_operands();
+  Product product = promoted_product(operands, FormatId::e4m3fn);
+  std::vector<float> scales;
+  for (int i = 0; i < 128 * 8; ++i) scales.push_back(0.25F + static_cast<float>(i % 13));
+  product.problem.a_scales = {product.keep(scales), 1, 128};
+  product.problem.b_scales = {product.keep({scales.begin(), scales.begin() + 8}), 128, 128};
+  const Identification tiles = identify(product, golden_output(product));
+  REQUIRE(tiles.explained());
+  INFO(tiles.sums << " sums over K with scales of tiles, " << tiles.tried << " hypotheses");
+  CHECK(tiles.tried > 5000);
+  CHECK(tiles.sums < 40 * product.size());
+  product.problem.a_scales = product.problem.b_scales = {};
+  const std::vector<float> c = random_c(Start::normal, 128 * 128, RandomStream(3, "c"));
+  product.problem.c = c.data();
+  product.problem.c_enters = CPlacement::promoted_sum;
+  const Identification with_c = identify(product, golden_output(product));
+  REQUIRE(with_c.explained());
+  INFO(with_c.sums << " with C, " << with_c.tried << " hypotheses");
+  CHECK(with_c.tried > 5000);
+  CHECK(with_c.sums < 60 * product.size());
+}
+
+TEST_CASE("identify: sums made of partial sums are those of the product", "[verify][identify]") {
+  for (const bool tiles : {false, true})
+    for (const Start start : {Start::none, Start::extreme}) {
+      const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {9, 7, 240},
+                              start == Start::none ? Data::wide : Data::sparse, start, 3);
+      Product product = promoted_product(operands, FormatId::f32);
+      const std::vector<float> values{1.1F, 0.3F, 7.7F, 1e-3F, 2.9F, 0.7F, 1.0F, 5.3F, 3.1F,
+                                      2.2F, 0.9F, 1.7F, 4.4F,  0.1F, 3.3F, 6.1F, 1.3F, 8.8F};
+      if (tiles) {
+        product.problem.a_scales = {product.keep(values), 1, 128};
+        product.problem.b_scales = {product.keep({values.begin(), values.begin() + 2}), 7, 128};
+      }
+      const std::vector<NamedAccumulator> accumulators = accumulators_for(product.problem);
+      std::size_t compared = 0;
+      for (const Accumulation& one : accumulations(product.problem, accumulators)) {
+        if (!has_partial_sums(product, accumulators, one)) continue;
+        INFO(accumulators[one.accumulator].names.front()
+             << ", promotion " << one.promotion_interval << ", order " << to_string(one.scale_order)
+             << ", C " << to_string(one.c_enters) << ", K in " << one.split_k
+             << (tiles ? ", tiles" : ""));
+        const std::vector<float> got = PartialSums(product, accumulators, one).sums_of(one);
+        const std::vector<float> expected = sums_of(product, one, accumulators, 1);
+        REQUIRE(got.size() == expected.size());
+        CHECK(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0);
+        ++compared;
+      }
+      CHECK(compared > 100);
+    }
 }
 
 TEST_CASE("identify: on one thread nothing starts another one", "[verify][identify]") {

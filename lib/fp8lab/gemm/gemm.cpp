@@ -23,7 +23,8 @@ namespace {
 
 constexpr std::int64_t kRowBlock = 64;  // rows whose state stays in L1
 constexpr std::int64_t kPanels = 8;     // a task: their slabs stay in L2 together
-constexpr std::int64_t kDotPanels = 1;  // B stays where it is, and is read once
+// Few rows read B once: along K, without other panels between its slabs.
+constexpr std::int64_t kPanelsOfFewRows = 1;
 // Of A packed at a time: little, so that it stays in cache, but for rows enough to
 // be worth packing B again.
 constexpr std::int64_t kPackedBytes = std::int64_t{16} << 20;
@@ -103,7 +104,8 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
   const CodeMatrix& a = job.problem.a;
   const std::int64_t count = ceil_divide(rows, kRowBlock);
   const std::int64_t panels = ceil_divide(job.problem.b.rows, job.width);
-  const Cut cut = cut_tasks(panels, count, threads, job.plan.dots.used() ? kDotPanels : kPanels);
+  const Cut cut =
+      cut_tasks(panels, count, threads, job.has_few_rows() ? kPanelsOfFewRows : kPanels);
   const std::int64_t groups = ceil_divide(count, cut.blocks);
   const std::int64_t tasks = ceil_divide(panels, cut.panels) * groups;
   std::vector<std::unique_ptr<PackedRows<T>>> blocks(static_cast<std::size_t>(count));

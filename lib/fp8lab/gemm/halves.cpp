@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "fp8lab/accumulate/halves.hpp"
@@ -10,6 +11,7 @@
 #include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/aligned_array.hpp"
+#include "fp8lab/gemm/half_codes.hpp"
 #include "fp8lab/gemm/plan.hpp"
 #include "fp8lab/gemm/reference.hpp"
 #include "fp8lab/gemm/scaling.hpp"
@@ -21,7 +23,7 @@ namespace {
 /// of them in the order of its halves.
 class HalfCodes {
  public:
-  HalfCodes(const CodeMatrix& matrix, int terms, int threads)
+  HalfCodes(const CodeMatrix& matrix, int terms, Target target, int threads)
       : rows_(matrix.rows), k_((matrix.k + terms - 1) / terms * terms), codes_(rows_ * k_) {
     std::array<std::uint16_t, 256> half_of{};
     for (std::uint32_t code = 0; code < half_of.size(); ++code)
@@ -29,11 +31,16 @@ class HalfCodes {
           cast(format(FormatId::f16), kNvidiaNosat, unpack(format(matrix.format), code)).code);
     std::vector<std::int64_t> term_at;
     for (int place = 0; place < terms; ++place) term_at.push_back(term_of_halves(place, terms));
+    const HalfCodeKernels* kernels = kernels_for(matrix, terms, target);
+    const HalfCodeLayout layout = layout_of(format(matrix.format));
+    const std::int64_t copied = kernels == nullptr ? 0 : matrix.k / terms * terms;
 #pragma omp parallel for num_threads(threads)
     for (std::int64_t row = 0; row < rows_; ++row) {
       const auto* from = static_cast<const unsigned char*>(matrix.data) + row * matrix.row_stride;
       std::uint16_t* to = codes_.data() + row * k_;
-      for (std::int64_t first = 0; first < k_; first += terms, to += terms) {
+      if (copied > 0) kernels->copy(from, copied, layout, to);
+      to += copied;
+      for (std::int64_t first = copied; first < k_; first += terms, to += terms) {
         if (first + terms <= matrix.k) {
           for (std::size_t i = 0; i < term_at.size(); ++i)
             to[i] = half_of[from[(first + term_at[i]) * matrix.k_stride]];
@@ -53,6 +60,23 @@ class HalfCodes {
   [[nodiscard]] CodeMatrix all() const { return part(0, k_); }
 
  private:
+  /// Null where there are none.
+  static const HalfCodeKernels* kernels_for(const CodeMatrix& matrix, int terms, Target target) {
+    const Format& f = format(matrix.format);
+    const bool fits = f.has_sign && f.code_bits() == 8 && f.exponent_bits <= 5 &&
+                      f.specials != SpecialValues::fnuz;
+    return fits && matrix.k_stride == 1 && terms == kTermsOfHalves ? half_code_kernels(target)
+                                                                   : nullptr;
+  }
+  static HalfCodeLayout layout_of(const Format& f) {
+    constexpr int kHalfBias = 15;
+    constexpr int kHalfMantissaBits = 10;
+    const std::uint32_t largest = f.has_infinity() ? f.infinity_code() : f.max_finite_code();
+    return {.shift = kHalfMantissaBits - f.mantissa_bits,
+            .scale = std::ldexp(1.0F, kHalfBias - f.bias),
+            .largest = static_cast<std::uint16_t>(largest)};
+  }
+
   std::int64_t rows_;
   std::int64_t k_;
   AlignedArray<std::uint16_t> codes_;
@@ -183,13 +207,15 @@ namespace {
 
 void multiply(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
   const int terms = problem.model.terms;
-  const HalfCodes a(problem.a, terms, threads);
-  const HalfCodes b(problem.b, terms, threads);
+  const HalfCodes a(problem.a, terms, target, threads);
+  const HalfCodes b(problem.b, terms, target, threads);
   // Scales along K have no kernel that adds separate steps first.
   const bool in_blocks = scaled_in_blocks(problem);
+  // Nor one that rounds their sum to FP16 and adds it to binary32.
+  const bool separate = problem.model.halves_order == HalvesOrder::separate;
+  const bool to_half = problem.model.output_format == FormatId::f16;
   const bool every_instruction =
-      problem.promotion_interval == terms &&
-      !(in_blocks && problem.model.halves_order == HalvesOrder::separate);
+      problem.promotion_interval == terms && !(separate && (in_blocks || to_half));
   if (problem.promotion_interval == 0 || every_instruction)
     multiply_copies(problem, a.all(), b.all(), d, target, threads);
   else

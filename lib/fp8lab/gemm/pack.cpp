@@ -150,6 +150,15 @@ PackedRows<T>::PackedRows(const Kernels& kernels, const Plan& plan, const CodeMa
              .signs = signs.data()});
   if (scales != nullptr && plan.fused()) scale_steps(begin, plan.terms, *scales);
   if (plan.in_words()) find_exponents(kernels.units->words, plan.terms, f.min_exponent());
+  if constexpr (std::is_same_v<T, float>) {
+    if (!plan.word_dots.used()) return;
+    word_dots = PackedWordDotRows({.rows = rows,
+                                   .steps = steps,
+                                   .terms = plan.terms,
+                                   .a = values.data(),
+                                   .a_exponents = exponents.data()},
+                                  plan.word_dots, kernels.units->word_dots->byte_chunk);
+  }
 }
 
 template <typename T>
@@ -194,19 +203,24 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const Plan& plan, const Code
       flushes_(plan.method == Method::flushed_pairs),
       fused_(plan.fused()),
       has_exponents_(plan.has_exponents()),
-      dots_(plan.dots.used()),
+      dots_(plan.along_k()),
+      word_dots_(plan.word_dots.used()),
+      line_terms_(word_dots_ ? plan.word_dots.terms : kDotTerms),
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
       slab_terms_(slab_steps * terms_),
-      row_stride_(round_up(slab_steps * terms_, kGroup) + (dots_ ? kDotTerms : kGroup)),
+      row_stride_(round_up(slab_steps * terms_, kGroup) + (dots_ ? line_terms_ : kGroup)),
       rows_((dots_ ? width_ : kGroup) * row_stride_ * code_bytes_),
       codes_(dots_ ? 0 : round_up(slab_steps * terms_, kGroup) * width_ * code_bytes_),
       values_(dots_ ? 0 : decoded_steps * terms_ * width_),
       exponents_(has_exponents_ && !dots_ ? decoded_steps * terms_ * width_ : 0),
       signs_(fused_ && !dots_ ? decoded_steps * width_ : 0),
       ranges_(static_cast<std::size_t>(width_)),
-      largest_(dots_ ? width_ * kDotTerms : 0) {
-  if (dots_) std::memset(rows_.data(), 0, static_cast<std::size_t>(width_ * row_stride_));
+      lane_ranges_(word_dots_ ? width_ * 2 * kWordDotBytes
+                   : dots_    ? width_ * kDotTerms
+                              : 0) {
+  if (dots_)
+    std::memset(rows_.data(), 0, static_cast<std::size_t>(width_ * row_stride_ * code_bytes_));
 }
 
 template <typename T>
@@ -214,7 +228,16 @@ void PackedPanel<T>::start(std::int64_t begin) {
   begin_ = begin;
   columns_ = std::min(width_, b_->rows - begin);
   std::ranges::fill(ranges_, CodeRange{});
-  if (dots_) std::memset(largest_.data(), 0, static_cast<std::size_t>(width_ * kDotTerms));
+  if (!dots_) return;
+  if (!word_dots_) {
+    std::memset(lane_ranges_.data(), 0, static_cast<std::size_t>(width_ * kDotTerms));
+    return;
+  }
+  for (std::int64_t j = 0; j < width_; ++j) {
+    unsigned char* largest = lane_ranges_.data() + j * 2 * kWordDotBytes;
+    std::memset(largest, 0, kWordDotBytes);
+    std::memset(largest + kWordDotBytes, 0xff, kWordDotBytes);
+  }
 }
 
 template <typename T>
@@ -224,7 +247,11 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
     const RowSummary codes = summarize(f, ranges_[static_cast<std::size_t>(column)]);
     return scales_ == nullptr ? codes : scales_->scaled(codes, begin_ + column);
   }
-  const unsigned char* largest = largest_.data() + column * kDotTerms;
+  if (word_dots_) {
+    const unsigned char* lanes = lane_ranges_.data() + column * 2 * kWordDotBytes;
+    return summarize(f, range_of_lanes(lanes, static_cast<int>(code_bytes_)));
+  }
+  const unsigned char* largest = lane_ranges_.data() + column * kDotTerms;
   unsigned char most = 0;
   for (std::int64_t i = 0; i < kDotTerms; ++i) most = std::max(most, largest[i]);
   return summarize(f, CodeRange{.largest = most, .smallest = 1});
@@ -262,13 +289,13 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
 /// Codes stay where they are, unless kernels would read past their rows.
 template <typename T>
 void PackedPanel<T>::load_rows(std::int64_t first, std::int64_t steps) {
-  const std::int64_t read = (steps - 1) * terms_ + kDotTerms;
+  const std::int64_t read = (steps - 1) * terms_ + line_terms_;
   copied_ = b_->k_stride != 1 || columns_ < width_ || first * terms_ + read > b_->k;
   if (!copied_) return;
   const std::int64_t inside = std::min(steps * terms_, b_->k - first * terms_);
   for (std::int64_t j = 0; j < columns_; ++j)
     gather_codes(*b_, begin_ + j, first * terms_, inside, row_stride_,
-                 rows_.data() + j * row_stride_);
+                 rows_.data() + j * row_stride_ * code_bytes_);
 }
 
 template <typename T>
@@ -340,7 +367,7 @@ void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
 template <typename T>
 void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
   block.width = width_;
-  block.largest = largest_.data();
+  block.largest = lane_ranges_.data();
   block.codes = rows_.data() + (step - loaded_) * terms_;
   block.code_stride = row_stride_;
   block.next_codes = block.codes;
@@ -356,6 +383,18 @@ void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
   block.next_codes = inside ? codes + begin_ * b_->row_stride + term
                             : codes + (begin_ + width_) * b_->row_stride + term % slab_terms_;
   block.next_stride = b_->row_stride;
+}
+
+template <typename T>
+void PackedPanel<T>::place(WordDotBlock& block, std::int64_t step) {
+  block.width = width_;
+  block.ranges = lane_ranges_.data();
+  block.codes = rows_.data() + (step - loaded_) * terms_ * code_bytes_;
+  block.code_stride = row_stride_ * code_bytes_;
+  if (copied_) return;
+  block.codes = static_cast<const unsigned char*>(b_->data) +
+                (begin_ * b_->row_stride + step * terms_) * code_bytes_;
+  block.code_stride = b_->row_stride * code_bytes_;
 }
 
 template RowSummary summarize<double>(const KernelTable&, const CodeMatrix&, int);

@@ -10,6 +10,7 @@
 #include "fp8lab/gemm/kernels.hpp"
 #include "fp8lab/gemm/plan.hpp"
 #include "fp8lab/gemm/unit_kernels.hpp"
+#include "fp8lab/gemm/word_dots.hpp"
 
 namespace fp8lab::gemm_detail {
 
@@ -45,7 +46,8 @@ struct PackedRows {
   AlignedArray<T> values;
   AlignedArray<std::uint32_t> exponents;
   AlignedArray<std::uint32_t> signs;
-  PackedDotRows dots;  ///< instead of the others, for dot kernels
+  PackedDotRows dots;           ///< instead of the others, for dot kernels
+  PackedWordDotRows word_dots;  ///< beside the others
   std::vector<RowSummary> summaries;
 
  private:
@@ -71,6 +73,7 @@ class PackedPanel {
   void place(StepBlock<T>& block, std::int64_t step) const;
   /// Codes that were loaded, as they lie in memory, for plans with dots: from step `step` on.
   void place(DotBlock& block, std::int64_t step);
+  void place(WordDotBlock& block, std::int64_t step);
   [[nodiscard]] RowSummary summary(std::int64_t column) const;
   [[nodiscard]] std::int64_t columns() const { return columns_; }
 
@@ -90,8 +93,10 @@ class PackedPanel {
   bool flushes_;
   bool fused_;
   bool has_exponents_;
-  bool dots_;
-  bool copied_ = false;  ///< with dots: whether `rows_` has the codes that were loaded
+  bool dots_;                ///< of either kind
+  bool word_dots_;           ///< of 32-bit integers
+  std::int64_t line_terms_;  ///< with dots, terms that kernels read for a step
+  bool copied_ = false;      ///< with dots: whether `rows_` has the codes that were loaded
   std::int64_t width_;
   std::int64_t code_bytes_;
   std::int64_t slab_terms_;
@@ -106,7 +111,9 @@ class PackedPanel {
   AlignedArray<typename PackedTypes<T>::Exponent> exponents_;
   AlignedArray<std::uint32_t> signs_;
   std::vector<CodeRange> ranges_;
-  AlignedArray<unsigned char> largest_;  ///< instead of ranges with dots: a vector a column
+  /// Instead of ranges with dots, a vector a column: the largest ones; with word dots see
+  /// WordDotBlock.
+  AlignedArray<unsigned char> lane_ranges_;
 };
 
 }  // namespace fp8lab::gemm_detail

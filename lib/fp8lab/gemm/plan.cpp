@@ -179,10 +179,12 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b, bool 
 /// docs/lab/gemm.md. Their vectors hold 32 terms, of whatever model.
 std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 4 : terms >= 16 ? 1 : 0; }
 
+/// With fewer, packing A for them takes longer than they save.
+constexpr std::int64_t kColumnsPerRow = 64;
+
 /// The layout of B for dot kernels, unless others are faster. FP16 has no room for the
 /// largest FNUZ numbers. With few columns packing A, which takes longer for these, weighs more.
 DotLayout choose_dots(const GemmProblem& p) {
-  constexpr std::int64_t kColumnsPerRow = 64;
   const Format& b = format(p.b.format);
   const bool has_half_fields = b.code_bits() == 8 && b.exponent_bits >= 4 && b.exponent_bits <= 5 &&
                                b.specials != SpecialValues::fnuz;
@@ -190,6 +192,22 @@ DotLayout choose_dots(const GemmProblem& p) {
       p.b.rows < kColumnsPerRow * p.a.rows)
     return {};
   return {b.exponent_bits, b.bias};
+}
+
+/// The same for steps of 32-bit integers, whose reductions cost a short step more.
+std::int64_t most_word_dot_rows(std::int64_t terms) {
+  return terms >= 16 ? kMostWordDotRows : terms >= 8 ? 4 : 2;
+}
+WordDotLayout choose_word_dots(const GemmProblem& p, const Plan& plan) {
+  if (!plan.in_words() || p.a.rows > most_word_dot_rows(plan.terms) ||
+      p.b.rows < kColumnsPerRow * p.a.rows)
+    return {};
+  const WordDotLayout layout = word_dot_layout(format(p.b.format), plan.terms);
+  const bool bytes = layout.kind == LineCodes::bytes;
+  if (plan.method == Method::even_odd && !bytes) return {};
+  // Both sums get half the terms, which are dealt by twos of four.
+  if (bytes && plan.words_rounding.two_sums && plan.terms % 4 != 0) return {};
+  return layout;
 }
 
 StepRounding step_rounding(const AccumulatorModel& m, bool in_double) {
@@ -271,6 +289,7 @@ Plan make_plan(const GemmProblem& p, bool words) {
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};
   if (plan.method == Method::fused_float) plan.dots = choose_dots(p);
+  plan.word_dots = choose_word_dots(p, plan);
   return plan;
 }
 

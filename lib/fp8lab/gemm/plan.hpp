@@ -11,6 +11,7 @@
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 #include "fp8lab/gemm/unit_kernels.hpp"
+#include "fp8lab/gemm/word_dots.hpp"
 
 namespace fp8lab {
 class BlockScaleRows;
@@ -47,6 +48,7 @@ struct Plan {
   WordRounding words_rounding;  ///< of methods in 32-bit integers
   TwoWords words;               ///< for exact methods where the data need them
   DotLayout dots;               ///< of B; for fused float where dot kernels take it
+  WordDotLayout word_dots;      ///< the same of methods in 32-bit integers
   /// Of the steps of `fp16_halves`: promotion rounds to FP16; the two steps of an interval start
   /// from zero each.
   bool promotes_to_half = false;
@@ -56,6 +58,8 @@ struct Plan {
   /// Terms of a group of `flushed_pairs`, which the end of K may cut.
   std::int64_t group = 1;
 
+  /// Kernels read B as it lies in memory.
+  [[nodiscard]] bool along_k() const { return dots.used() || word_dots.used(); }
   [[nodiscard]] bool in_double() const {
     return method == Method::fused_double || method == Method::exact_steps ||
            method == Method::checked_steps || method == Method::exact ||

@@ -43,6 +43,11 @@ class Nearest {
     const auto large = hn::Mul(x, hn::Set(Tag<double>(), factor_));
     return hn::Add(hn::Sub(x, large), large);
   }
+  /// The same of x with fewer than 53 bits, where it is one operation less: a product of FP8.
+  [[nodiscard]] HWY_INLINE Vector<double> round_short(Vector<double> x) const {
+    const Tag<double> d;
+    return hn::NegMulAdd(x, hn::Set(d, factor_ - 1.0), hn::Mul(x, hn::Set(d, factor_)));
+  }
   HWY_INLINE Vector<double> operator()(Vector<double> a, Vector<double> b, Vector<double> c) const {
     return round(hn::MulAdd(a, b, c));
   }
@@ -56,7 +61,7 @@ struct NearestOfRounded {
   Nearest product;
   Nearest sum;
   HWY_INLINE Vector<double> operator()(Vector<double> a, Vector<double> b, Vector<double> c) const {
-    return sum.round(hn::Add(product.round(hn::Mul(a, b)), c));
+    return sum.round(hn::Add(product.round_short(hn::Mul(a, b)), c));
   }
 };
 

@@ -15,7 +15,6 @@ namespace {
 // A slab of eight panels and of one row block stays in L2 together.
 constexpr std::int64_t kSlabTerms = 512;
 // With few rows decoded values are read as often only: they stay in L1.
-constexpr std::int64_t kFewRows = 16;
 constexpr std::int64_t kTermsOfFewRows = 64;
 
 /// c as fused kernels hold it, with the lowest bit set: alignment keeps far fewer bits.
@@ -39,7 +38,7 @@ Job<T>::Job(const PlannedProduct& product, const Kernels& k)
       steps((problem.a.k + plan.terms - 1) / plan.terms),
       slab_steps(std::min(std::max<std::int64_t>(1, kSlabTerms / plan.terms), steps)),
       decoded_steps(
-          plan.dots.used() || problem.a.rows > kFewRows
+          plan.along_k() || problem.a.rows > kFewRows
               ? slab_steps
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / plan.terms), slab_steps)),
       scaled(fp8lab::scaled(problem)),
@@ -198,6 +197,7 @@ void Tile<T>::run_groups(const StepBlock<T>& block, std::int64_t row, std::int64
 template <typename T>
 void Tile<T>::run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                        std::int64_t steps) {
+  if (job_.plan.word_dots.used()) return run_word_dots(block, row, first, steps);
   if constexpr (std::is_same_v<T, float>) {
     DotBlock s;
     s.rows = block.rows;
@@ -213,13 +213,35 @@ void Tile<T>::run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_
 }
 
 template <typename T>
+void Tile<T>::run_word_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                            std::int64_t steps) {
+  if constexpr (std::is_same_v<T, float>) {
+    const Plan& plan = job_.plan;
+    const WordDotKernels& kernels = *job_.kernels.units->word_dots;
+    WordDotBlock s;
+    s.rows = block.rows;
+    s.steps = steps;
+    s.terms = plan.terms;
+    s.a = block.word_dots.from(first);
+    s.layout = plan.word_dots;
+    panel_.place(s, first);
+    s.state = state(row);
+    s.two_stage = plan.method != Method::fused_words;
+    if (plan.method == Method::two_stage) return kernels.plain(s, plan.words_rounding);
+    if (plan.method == Method::even_odd) return kernels.even_odd(s, plan.words_rounding);
+    const TowardZero rounding;
+    kernels.plain(s, plan.words_rounding);
+  }
+}
+
+template <typename T>
 void Tile<T>::accumulate(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                          std::int64_t steps) {
   const std::int64_t interval = job_.interval_steps();
   const std::int64_t most = job_.plan.separate_steps ? 1 : interval;  // from one start
   for (std::int64_t step = first; step < first + steps;) {
     const std::int64_t end = std::min(first + steps, (step / most + 1) * most);
-    if (job_.plan.dots.used())
+    if (job_.plan.along_k())
       run_dots(block, row, step, end - step);
     else
       run_steps(block, row, step, end - step);

@@ -16,6 +16,9 @@
 
 namespace fp8lab::gemm_detail {
 
+/// With up to so many rows, what is decoded of B is read little more often than that.
+inline constexpr std::int64_t kFewRows = 16;
+
 /// What is the same for all tiles of one product.
 template <typename T>
 struct Job {
@@ -37,6 +40,8 @@ struct Job {
   const OperandScales* b_unit_scales;
   const BlockScaleRows* specified_scales;
 
+  /// Panels are read as often as they are packed, or little more often.
+  [[nodiscard]] bool has_few_rows() const { return problem.a.rows <= kFewRows; }
   /// C is what FP32 promotion adds to.
   [[nodiscard]] bool promotes_from_c() const {
     return problem.c != nullptr && problem.promotion_interval != 0 && (!scaled || scaled_in_blocks);
@@ -84,6 +89,8 @@ class Tile {
                  std::int64_t steps);
   void run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                 std::int64_t steps);
+  void run_word_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
+                     std::int64_t steps);
   void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
   /// The same of fused steps without scales, by one kernel for all rows.
   void promote_fused(std::int64_t row, std::int64_t rows, bool stash);

@@ -4,6 +4,8 @@
 #include <array>
 #include <optional>
 
+#include "fp8lab/gemm/word_dots.hpp"
+
 namespace fp8lab::gemm_detail {
 namespace {
 
@@ -14,7 +16,7 @@ std::optional<UnitKernels> make_table(Target target) {
   const WordKernels* words = word_kernels(target);
   if (words == nullptr) return std::nullopt;
   return UnitKernels{*words, *pair_kernels(target), *group_kernels(target),
-                     *checked_kernels(target)};
+                     *checked_kernels(target), word_dot_kernels(target)};
 }
 
 }  // namespace

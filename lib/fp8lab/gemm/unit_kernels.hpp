@@ -80,12 +80,15 @@ struct CheckedKernels {
   void (*exact_steps)(const StepBlock<double>&);
 };
 
+struct WordDotKernels;
+
 /// The kernels of one target.
 struct UnitKernels {
   WordKernels words;
   PairKernels pairs;
   GroupKernels groups;
   CheckedKernels checked;
+  const WordDotKernels* word_dots = nullptr;
 };
 
 /// Those of `target`; null for the scalar target, which has none.

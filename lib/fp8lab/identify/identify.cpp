@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
 #include "fp8lab/identify/hypotheses.hpp"
+#include "fp8lab/identify/shared_sums.hpp"
 #include "fp8lab/tensors/codes.hpp"
 
 namespace fp8lab {
@@ -72,24 +75,30 @@ class Search {
     return canonical_code(result_.output, code_at(result_.output, got_, index));
   }
 
-  /// Computes every hypothesis that is alive on the sample. Hypotheses with the same sums over K,
-  /// which serve them all, stand together.
+  /// Hypotheses whose sums over K are made together: of equal sums, or of the same partial sums.
+  struct Group {
+    std::vector<std::size_t> members;  // indices into alive_
+    std::size_t sums = 0;              // that differ
+    std::size_t products = 0;          // that these take one by one
+    bool partial = false;              // they are made of partial sums
+  };
+
+  /// Computes every hypothesis that is alive on the sample.
   void judge_sample() {
     const Product sampled = take(product_, sample_);
     got_codes_.clear();
     for (const std::int64_t row : sample_.rows)
       for (const std::int64_t column : sample_.columns)
         got_codes_.push_back(got_at(static_cast<std::size_t>(row * result_.columns + column)));
-    std::vector<std::size_t> begins;
-    for (std::size_t i = 0; i < alive_.size(); ++i)
-      if (i == 0 || !have_equal_sums(alive_[i - 1], alive_[i])) begins.push_back(i);
-    result_.sums += begins.size() * sampled.sum_count();
+    const std::vector<Group> groups = groups_of(sampled);
+    for (const Group& group : groups)
+      result_.sums += (group.partial ? 1 : group.sums) * sampled.sum_count();
     FirstError error;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)
-    for (std::size_t i = 0; i < begins.size(); ++i)
+    for (std::size_t i = 0; i < groups.size(); ++i)
       error.guard([&] {
         const FloatEnvironment environment;
-        judge(sampled, begins[i], i + 1 < begins.size() ? begins[i + 1] : alive_.size());
+        judge(sampled, groups[i]);
       });
     error.rethrow();
   }
@@ -100,14 +109,67 @@ class Search {
                       accumulations_[other.accumulation]);
   }
 
-  void judge(const Product& sampled, std::size_t begin, std::size_t end) {
-    const std::vector<float> sums =
-        sums_of(sampled, accumulations_[alive_[begin].accumulation], accumulators_, 1);
+  [[nodiscard]] std::vector<Group> groups_of(const Product& sampled) const {
+    std::vector<Group> groups;
+    std::map<std::pair<std::size_t, std::int64_t>, std::size_t> of_partial_sums;
+    for (std::size_t i = 0; i < alive_.size(); ++i) {
+      const Accumulation& how = accumulations_[alive_[i].accumulation];
+      const bool again = i > 0 && have_equal_sums(alive_[i - 1], alive_[i]);
+      if (has_partial_sums(product_, accumulators_, how)) {
+        const auto [at, added] =
+            of_partial_sums.insert({{how.accumulator, how.promotion_interval}, groups.size()});
+        if (added) groups.emplace_back().partial = true;
+        note(i, again, groups[at->second]);
+      } else {
+        if (!again) groups.emplace_back();
+        note(i, again, groups.back());
+      }
+    }
+    leave_costly(sampled, groups);
+    return groups;
+  }
+
+  void note(std::size_t i, bool again, Group& group) const {
+    group.members.push_back(i);
+    if (again) return;
+    ++group.sums;
+    group.products += static_cast<std::size_t>(accumulations_[alive_[i].accumulation].split_k);
+  }
+
+  /// Partial sums are products of few terms each: where these are more than they save, every sum
+  /// is computed by itself.
+  void leave_costly(const Product& sampled, std::vector<Group>& groups) const {
+    constexpr std::int64_t kCostOfProduct = 20000;  // in multiply-adds, of starting one
+    for (Group& group : groups) {
+      if (!group.partial) continue;
+      const std::int64_t k = sampled.problem.a.k;
+      const auto outputs = static_cast<std::int64_t>(sampled.sum_count());
+      const std::int64_t interval =
+          accumulations_[alive_[group.members.front()].accumulation].promotion_interval;
+      const std::int64_t more_products =
+          (k + interval - 1) / interval - static_cast<std::int64_t>(group.products);
+      const std::int64_t fewer_sums = static_cast<std::int64_t>(group.sums) - 1;
+      if (fewer_sums * outputs * k > more_products * kCostOfProduct) continue;
+      group.partial = false;
+    }
+  }
+
+  void judge(const Product& sampled, const Group& group) {
+    const std::vector<std::size_t>& members = group.members;
+    const auto how = [&](std::size_t i) -> const Accumulation& {
+      return accumulations_[alive_[members[i]].accumulation];
+    };
+    std::optional<PartialSums> partial;
+    if (group.partial) partial.emplace(sampled, accumulators_, how(0));
+    std::vector<float> sums;
     std::vector<float> d;
-    for (std::size_t i = begin; i < end; ++i) {
-      Hypothesis& one = alive_[i];
-      if (i == begin || one.accumulation != alive_[i - 1].accumulation)
-        d = result_of(sampled, accumulations_[one.accumulation], accumulators_, sums);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      Hypothesis& one = alive_[members[i]];
+      const Hypothesis& last = alive_[members[i == 0 ? 0 : i - 1]];
+      if (i == 0 || !have_equal_sums(last, one))
+        sums = partial ? partial->sums_of(how(i)) : sums_of(sampled, how(i), accumulators_, 1);
+      if (i == 0 || one.accumulation != last.accumulation)
+        d = result_of(sampled, how(i), accumulators_, sums);
       one.codes = round_output(d, roundings_[one.rounding]);
       one.matches = 0;
       for (std::size_t j = 0; j < one.codes.size(); ++j)

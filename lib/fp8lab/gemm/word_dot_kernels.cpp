@@ -1,0 +1,319 @@
+// Steps of 32-bit integers with lanes along k: docs/lab/gemm.md, "Few rows".
+
+#include <algorithm>
+
+#include "fp8lab/gemm/word_dots.hpp"
+
+#define HWY_WANT_AVX3_DL
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fp8lab/gemm/word_dot_kernels.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "fp8lab/gemm/line_codes-inl.hpp"
+#include "fp8lab/gemm/reduce-inl.hpp"
+#include "fp8lab/gemm/vector-inl.hpp"
+#include "fp8lab/gemm/word_steps-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace fp8lab::gemm_detail {
+namespace HWY_NAMESPACE {
+#if FP8LAB_HAS_KERNELS
+
+using SignedWords = hn::RebindToSigned<Words>;
+using FloatVector = hn::Vec<Floats>;
+using IntVector = hn::Vec<SignedWords>;
+
+// Columns that are at work together: those of one group wait for their largest exponents while
+// the other's are found.
+constexpr int kGroups = 2;
+constexpr int kBlock = kGroups * kColumns;
+// Steps of one column that are decoded one after the other: a cache line or more of its codes.
+constexpr std::int64_t kSteps = 4;
+
+/// Reduces 8 columns' vectors of up to 32 bytes to two words a column, which hold the 32-bit words
+/// of even and of odd place.
+template <class Combine, class D>
+HWY_INLINE void reduce_by_parity(D d, const hn::Vec<D> (&columns)[kColumns],
+                                 IntVector (&even)[kParts], IntVector (&odd)[kParts]) {
+  const hn::Repartition<std::uint32_t, D> d32;
+  const hn::Repartition<std::uint64_t, D> d64;
+  hn::Vec<D> pairs[4];
+  FP8LAB_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const auto x = hn::BitCast(d32, columns[2 * i]);
+    const auto y = hn::BitCast(d32, columns[2 * i + 1]);
+    pairs[i] = Combine::of(hn::BitCast(d, hn::InterleaveLower(d32, x, y)),
+                           hn::BitCast(d, hn::InterleaveUpper(d32, x, y)));
+  }
+  hn::Vec<D> fours[2][2];  // [place][columns]
+  FP8LAB_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    const auto x = hn::BitCast(d64, pairs[2 * i]);
+    const auto y = hn::BitCast(d64, pairs[2 * i + 1]);
+    fours[0][i] = hn::BitCast(d, hn::InterleaveLower(d64, x, y));
+    fours[1][i] = hn::BitCast(d, hn::InterleaveUpper(d64, x, y));
+  }
+  FP8LAB_UNROLL
+  for (int place = 0; place < 2; ++place) {
+    auto& to = place == 0 ? even : odd;
+    const auto& four = fours[place];
+    if constexpr (kWords != kColumns) {
+      to[0] = hn::BitCast(SignedWords(), four[0]);
+      to[kParts - 1] = hn::BitCast(SignedWords(), four[1]);
+    } else if constexpr (hn::MaxLanes(d32) == kColumns) {
+      to[0] = hn::BitCast(SignedWords(), Combine::of(hn::ConcatLowerLower(d, four[1], four[0]),
+                                                     hn::ConcatUpperUpper(d, four[1], four[0])));
+    } else {
+      const hn::Half<SignedWords> half;
+      to[0] = hn::Combine(SignedWords(), hn::BitCast(half, four[1]), hn::BitCast(half, four[0]));
+    }
+  }
+}
+
+/// The largest of the signed lanes from `place` on, each `kStride` after the other, of each word of
+/// exponents: as fields, biased.
+template <typename Code, int kStride>
+HWY_INLINE IntVector field_of_lanes(IntVector words, int place) {
+  constexpr int kBits = 8 * sizeof(Code);
+  const SignedWords d;
+  const hn::Repartition<std::make_signed_t<Code>, SignedWords> dc;
+  for (int bits = 16; bits >= kStride * kBits; bits /= 2)
+    words = hn::BitCast(
+        d, hn::Max(hn::BitCast(dc, words), hn::BitCast(dc, hn::ShiftRightSame(words, bits))));
+  // Their values have up to nine bits with the sign, a byte's eight.
+  auto exponent = hn::ShiftLeftSame(words, 32 - kBits - place * kBits);
+  exponent = hn::ShiftRightSame(exponent, 32 - kBits);
+  return hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(d, 127)));
+}
+
+/// What a block's rows and columns wait for, [alignment][row][column].
+template <int kAlignments>
+struct Aligned {
+  HWY_ALIGN float scale[kAlignments][kMostWordDotRows][kBlock];
+  HWY_ALIGN std::int32_t field[kAlignments][kMostWordDotRows][kBlock];
+};
+
+/// Steps with one alignment: fused ones, with which c is aligned, or CDNA3's, whose c comes later.
+/// Their kinds differ once for many columns, so that it is asked while the kernel runs.
+struct PlainSteps {
+  static constexpr int kAlignments = 1;
+
+  static HWY_INLINE IntVector aligned_with(IntVector e, FloatVector c, const WordDotBlock& s,
+                                           const WordRounding& rounding) {
+    if (s.two_stage) return e;
+    return hn::Max(e, rounding.half_output ? alignment_of_c<true>(c, rounding)
+                                           : alignment_of_c<false>(c, rounding));
+  }
+  static HWY_INLINE FloatVector result(const IntVector (&sum)[2], const IntVector (&e)[1],
+                                       const FloatVector (&scale)[1], FloatVector c,
+                                       const WordDotBlock& s, const WordRounding& rounding) {
+    if (s.two_stage) return second_stage<false>(hn::Add(sum[0], sum[1]), e[0], c, rounding);
+    const auto first = hn::Add(sum[0], truncated(hn::Mul(c, scale[0])));
+    const auto both = hn::Add(first, sum[1]);
+    if (rounding.two_sums)
+      return rounding.half_output ? fused_result<true, true>(first, sum[1], scale[0], c, rounding)
+                                  : fused_result<false, true>(first, sum[1], scale[0], c, rounding);
+    return rounding.half_output ? fused_result<true, false>(both, both, scale[0], c, rounding)
+                                : fused_result<false, false>(both, both, scale[0], c, rounding);
+  }
+};
+/// CDNA3's with alignments of even and odd terms.
+struct EvenOddSteps {
+  static constexpr int kAlignments = 2;
+
+  static HWY_INLINE IntVector aligned_with(IntVector e, FloatVector, const WordDotBlock&,
+                                           const WordRounding&) {
+    return e;
+  }
+  static HWY_INLINE FloatVector result(const IntVector (&sum)[2], const IntVector (&e)[2],
+                                       const FloatVector (&)[2], FloatVector c, const WordDotBlock&,
+                                       const WordRounding& rounding) {
+    return even_odd_result(sum[0], sum[1], e[0], e[1], c, rounding);
+  }
+};
+
+/// The alignments of one row with a group of columns.
+template <class Lines, class Steps>
+HWY_INLINE void align(const WordDotBlock& s, const WordRounding& rounding, std::int64_t step,
+                      std::int64_t row, std::int64_t column, int group,
+                      const typename Lines::Lane* b, Aligned<Steps::kAlignments>& to) {
+  using Lane = typename Lines::Lane;
+  const typename Lines::LaneTag d;
+  const SignedWords dw;
+  const Floats df;
+  const auto* a = static_cast<const Lane*>(s.a.exponents) + (step * s.rows + row) * Lines::kTerms;
+  hn::Vec<typename Lines::LaneTag> most[kColumns];
+  FP8LAB_UNROLL
+  for (int j = 0; j < kColumns; ++j) {
+    FP8LAB_UNROLL
+    for (int chunk = 0; chunk < Lines::kChunks; ++chunk) {
+      const auto of_b = hn::Load(d, b + j * Lines::kTerms + chunk * Lines::kChunk);
+      const auto of_a = hn::Load(d, a + chunk * Lines::kChunk);
+      const auto sum = add_exponents(of_a, of_b);
+      most[j] = chunk == 0 ? sum : hn::Max(most[j], sum);
+    }
+  }
+  IntVector even[kParts];
+  IntVector odd[kParts];
+  reduce_by_parity<Larger>(d, most, even, odd);
+  const hn::Repartition<Lane, SignedWords> dl;
+  const auto floor =
+      hn::Set(dw, field(127 + (s.two_stage ? kWordExponentFloor : rounding.exponent_floor)));
+  FP8LAB_UNROLL
+  for (int p = 0; p < kParts; ++p) {
+    const auto all = hn::BitCast(dw, hn::Max(hn::BitCast(dl, even[p]), hn::BitCast(dl, odd[p])));
+    const std::int64_t j = column + p * kWords;
+    FP8LAB_UNROLL
+    for (int i = 0; i < Steps::kAlignments; ++i) {
+      auto e = hn::Max(field_of_lanes<typename Lines::Code, Steps::kAlignments>(all, i), floor);
+      e = Steps::aligned_with(e, hn::Load(df, s.state + row * s.width + j), s, rounding);
+      const std::int64_t at = group * kColumns + p * kWords;
+      hn::Store(fused_scale<FloatVector>(e, rounding), df, &to.scale[i][row][at]);
+      hn::Store(e, dw, &to.field[i][row][at]);
+    }
+  }
+}
+
+/// The sums of one row with a group of columns, and what its step makes of them.
+template <class Lines, class Steps>
+HWY_INLINE void add(const WordDotBlock& s, const WordRounding& rounding, std::int64_t step,
+                    std::int64_t row, std::int64_t column, int group, const float* b,
+                    const Aligned<Steps::kAlignments>& from) {
+  const typename Lines::ValueTag d;
+  const hn::RebindToSigned<typename Lines::ValueTag> di;
+  const Floats df;
+  const SignedWords dw;
+  const float* a = s.a.values + (step * s.rows + row) * Lines::kTerms;
+  constexpr int kSums = Steps::kAlignments;
+  hn::Vec<SumTag<decltype(di)>> sums[kSums][kColumns];
+  FP8LAB_UNROLL
+  for (int j = 0; j < kColumns; ++j) {
+    FP8LAB_UNROLL
+    for (int i = 0; i < kSums; ++i) {
+      const auto scale = hn::Set(d, from.scale[i][row][group * kColumns + j]);
+      auto sum = hn::Zero(di);
+      FP8LAB_UNROLL
+      for (int v = 0; v < Lines::kValues; ++v) {
+        if (kSums == 2 && Lines::is_odd(v) != (i == 1)) continue;
+        const auto product = hn::Mul(hn::Load(d, b + j * Lines::kTerms + v * Lines::kLanes),
+                                     hn::Load(d, a + v * Lines::kLanes));
+        sum = hn::Add(sum, truncated(hn::Mul(product, scale)));
+      }
+      sums[i][j] = to_sum(di, sum);
+    }
+  }
+  IntVector even[kSums][kParts];
+  IntVector odd[kSums][kParts];
+  FP8LAB_UNROLL
+  for (int i = 0; i < kSums; ++i)
+    reduce_by_parity<Sum>(SumTag<decltype(di)>(), sums[i], even[i], odd[i]);
+  FP8LAB_UNROLL
+  for (int p = 0; p < kParts; ++p) {
+    const std::int64_t at = group * kColumns + p * kWords;
+    IntVector sum[2] = {even[0][p], odd[0][p]};
+    IntVector e[kSums];
+    FloatVector scale[kSums];
+    FP8LAB_UNROLL
+    for (int i = 0; i < kSums; ++i) {
+      if (kSums == 2) sum[i] = hn::Add(even[i][p], odd[i][p]);
+      e[i] = hn::Load(dw, &from.field[i][row][at]);
+      scale[i] = hn::Load(df, &from.scale[i][row][at]);
+    }
+    float* c = s.state + row * s.width + column + p * kWords;
+    hn::Store(Steps::result(sum, e, scale, hn::Load(df, c), s, rounding), df, c);
+  }
+}
+
+/// Some steps of a block of columns, decoded.
+template <class Lines>
+struct Decoded {
+  HWY_ALIGN float values[kSteps][kBlock * Lines::kTerms];
+  HWY_ALIGN typename Lines::Lane exponents[kSteps][kBlock * Lines::kTerms];
+};
+
+template <class Lines>
+HWY_INLINE void decode(const WordDotBlock& s, const Lines& lines, std::int64_t step,
+                       std::int64_t steps, std::int64_t column, Decoded<Lines>& to) {
+  using Code = typename Lines::Code;
+  for (std::int64_t j = 0; j < kBlock; ++j) {
+    const auto* codes =
+        reinterpret_cast<const Code*>(s.codes + (column + j) * s.code_stride) + step * s.terms;
+    auto* ranges = reinterpret_cast<Code*>(s.ranges + (column + j) * 2 * kWordDotBytes);
+    typename Lines::Range range(ranges);
+    for (std::int64_t i = 0; i < steps; ++i)
+      lines.decode(codes + i * s.terms, to.values[i] + j * Lines::kTerms,
+                   to.exponents[i] + j * Lines::kTerms, range);
+    range.store(ranges);
+  }
+}
+
+template <class Lines, class Steps>
+void word_dots(const WordDotBlock& from, const WordRounding& given) {
+  const WordDotBlock s = from;  // what is stored might be part of `from` for the compiler
+  const WordRounding rounding = given;
+  const Lines lines(s.layout);
+  Decoded<Lines> decoded;
+  Aligned<Steps::kAlignments> aligned;
+  for (std::int64_t column = 0; column < s.width; column += kBlock)
+    for (std::int64_t first = 0; first < s.steps; first += kSteps) {
+      const std::int64_t steps = std::min(kSteps, s.steps - first);
+      decode(s, lines, first, steps, column, decoded);
+      for (std::int64_t i = 0; i < steps; ++i) {
+        for (std::int64_t row = 0; row < s.rows; ++row)
+          for (int group = 0; group < kGroups; ++group)
+            align<Lines, Steps>(s, rounding, first + i, row, column + group * kColumns, group,
+                                decoded.exponents[i] + group * kColumns * Lines::kTerms, aligned);
+        for (std::int64_t row = 0; row < s.rows; ++row)
+          for (int group = 0; group < kGroups; ++group)
+            add<Lines, Steps>(s, rounding, first + i, row, column + group * kColumns, group,
+                              decoded.values[i] + group * kColumns * Lines::kTerms, aligned);
+      }
+    }
+}
+
+void plain(const WordDotBlock& s, const WordRounding& r) {
+  const bool few = s.layout.terms == kWordDotBytes / 2 / s.layout.code_bytes();
+  switch (s.layout.kind) {
+    case LineCodes::halves:
+      return few ? word_dots<HalfLines<8>, PlainSteps>(s, r)
+                 : word_dots<HalfLines<16>, PlainSteps>(s, r);
+    case LineCodes::upper_halves:
+      return few ? word_dots<UpperHalfLines<8>, PlainSteps>(s, r)
+                 : word_dots<UpperHalfLines<16>, PlainSteps>(s, r);
+    case LineCodes::words:
+      return few ? word_dots<WordLines<4>, PlainSteps>(s, r)
+                 : word_dots<WordLines<8>, PlainSteps>(s, r);
+    default:
+      return few ? word_dots<ByteLines<16>, PlainSteps>(s, r)
+                 : word_dots<ByteLines<32>, PlainSteps>(s, r);
+  }
+}
+
+void even_odd(const WordDotBlock& s, const WordRounding& r) {
+  if (s.layout.terms == 16)
+    word_dots<ByteLines<16>, EvenOddSteps>(s, r);
+  else
+    word_dots<ByteLines<32>, EvenOddSteps>(s, r);
+}
+
+const WordDotKernels* word_dot_kernels() {
+  static const WordDotKernels kTable{kByteChunk, plain, even_odd};
+  return &kTable;
+}
+
+#else
+const WordDotKernels* word_dot_kernels() { return nullptr; }
+#endif  // a target with kernels
+}  // namespace HWY_NAMESPACE
+}  // namespace fp8lab::gemm_detail
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "fp8lab/core/target_cases.hpp"
+
+namespace fp8lab::gemm_detail {
+
+FP8LAB_TABLE_OF_TARGET(WordDotKernels, word_dot_kernels)
+
+}  // namespace fp8lab::gemm_detail
+#endif

@@ -1,0 +1,220 @@
+// What ends a step whose aligned products are 32-bit integers: docs/lab/gemm.md, "Short steps". In
+// lanes of outputs, of any number; included once for each target.
+
+#include <cstdint>
+
+#include "fp8lab/gemm/unit_kernels.hpp"
+#include "fp8lab/gemm/vector-inl.hpp"
+#include "hwy/highway.h"
+
+#if defined(FP8LAB_GEMM_WORD_STEPS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef FP8LAB_GEMM_WORD_STEPS_INL
+#undef FP8LAB_GEMM_WORD_STEPS_INL
+#else
+#define FP8LAB_GEMM_WORD_STEPS_INL
+#endif
+
+#if FP8LAB_HAS_KERNELS
+HWY_BEFORE_NAMESPACE();
+namespace fp8lab::gemm_detail {
+namespace HWY_NAMESPACE {
+
+/// Of vectors of binary32: its tag, that of integers of their size, and these.
+template <class V>
+using FloatsOf = hn::DFromV<V>;
+template <class V>
+using WordsOf = hn::RebindToSigned<FloatsOf<V>>;
+template <class V>
+using WordVector = hn::Vec<WordsOf<V>>;
+
+/// As integers, toward zero, of numbers that fit.
+template <class V>
+HWY_INLINE WordVector<V> truncated(V x) {
+#if HWY_ARCH_X86
+  if constexpr (sizeof(x.raw) == 16)
+    return WordVector<V>{_mm_cvttps_epi32(x.raw)};
+  else if constexpr (sizeof(x.raw) == 32)
+    return WordVector<V>{_mm256_cvttps_epi32(x.raw)};
+#if HWY_TARGET != HWY_AVX2
+  else
+    return WordVector<V>{_mm512_cvttps_epi32(x.raw)};
+#endif
+#else
+  return hn::ConvertTo(WordsOf<V>(), x);
+#endif
+}
+
+/// Exponents are mostly kept where binary32 has them, biased: as bits of powers of two. Sums of
+/// them may wrap around.
+constexpr std::int32_t field(int exponent) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23);
+}
+
+/// The exponent field of c: that of 2^-127 for zeros and subnormal numbers.
+template <class V>
+HWY_INLINE WordVector<V> field_of(V c) {
+  const WordsOf<V> d;
+  return hn::And(hn::BitCast(d, c), hn::Set(d, field(255)));
+}
+
+/// What c brings to the alignment, as a field. A c of zero, whose field is below all others,
+/// nothing.
+template <bool kHalf, class V>
+HWY_INLINE WordVector<V> alignment_of_c(V c, const WordRounding& rounding) {
+  const auto stored = field_of(c);
+  if constexpr (!kHalf) return stored;
+  const WordsOf<V> d;
+  const auto zero = hn::RebindMask(d, hn::Eq(c, hn::Zero(FloatsOf<V>())));
+  return hn::IfThenZeroElse(zero,
+                            hn::Max(stored, hn::Set(d, field(127 + rounding.c_exponent_floor))));
+}
+
+/// From the field of a fused step's alignment to what its products are multiplied by, and back to
+/// a unit of their sum.
+template <class V>
+HWY_INLINE V fused_scale(WordVector<V> e, const WordRounding& rounding) {
+  const WordsOf<V> d;
+  const auto to_scale = hn::Set(d, field(254 + rounding.alignment_fraction_bits));
+  return hn::BitCast(FloatsOf<V>(), hn::Sub(to_scale, e));
+}
+template <class V>
+HWY_INLINE V unit_of(V scale) {
+  const WordsOf<V> d;
+  const auto of_one = hn::Set(d, 254 << 23);  // 2^x to 2^-x: exponent fields add up to this
+  return hn::BitCast(FloatsOf<V>(), hn::Sub(of_one, hn::BitCast(d, scale)));
+}
+
+/// A step's sum in units of its alignment: in 32 bits, or in two such parts, whose sum needs one
+/// more.
+template <bool kTwo, class V>
+struct Total;
+template <class V>
+struct Total<false, V> {
+  WordVector<V> sum;
+
+  HWY_INLINE Total(WordVector<V> x, WordVector<V> /*none*/) : sum(x) {}
+  /// Rounded toward zero, as the mode says.
+  [[nodiscard]] HWY_INLINE V whole() const { return hn::ConvertTo(FloatsOf<V>(), sum); }
+  [[nodiscard]] HWY_INLINE hn::Mask<WordsOf<V>> is(V whole) const {
+    return hn::Eq(truncated(whole), sum);
+  }
+};
+template <class V>
+struct Total<true, V> {
+  V upper;  // its whole multiples of 256, the parts' upper 24 bits
+  V lower;  // up to 510
+
+  HWY_INLINE Total(WordVector<V> x, WordVector<V> y) {
+    const WordsOf<V> d;
+    const FloatsOf<V> df;
+    const auto low_bits = hn::Set(d, 255);
+    upper = hn::Mul(hn::ConvertTo(df, hn::Add(hn::ShiftRight<8>(x), hn::ShiftRight<8>(y))),
+                    hn::Set(df, 256.0F));
+    lower = hn::ConvertTo(df, hn::Add(hn::And(x, low_bits), hn::And(y, low_bits)));
+  }
+  [[nodiscard]] HWY_INLINE V whole() const { return hn::Add(upper, lower); }
+  [[nodiscard]] HWY_INLINE hn::Mask<WordsOf<V>> is(V whole) const {
+    // Exact: integers of at most 10 bits.
+    return hn::RebindMask(WordsOf<V>(), hn::Eq(hn::Sub(whole, upper), lower));
+  }
+};
+
+/// A total in units of `unit` to FP16's nearest value, as binary32: to odd in between. An infinite
+/// c stays.
+template <bool kTwo, class V>
+HWY_INLINE V nearest_half(const Total<kTwo, V>& total, V unit, V c) {
+  const FloatsOf<V> d;
+  const WordsOf<V> dw;
+  const auto whole = total.whole();
+  const auto odd =
+      hn::Or(hn::BitCast(dw, whole), hn::IfThenZeroElse(total.is(whole), hn::Set(dw, 1)));
+  const auto rounded =
+      hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatsOf<V>>(), hn::Mul(hn::BitCast(d, odd), unit));
+  return hn::IfThenElse(hn::IsInf(c), c, hn::PromoteTo(d, rounded));
+}
+
+/// What a fused step makes of its sum, c included, whose second part is there with kTwo.
+template <bool kHalf, bool kTwo, class V>
+HWY_INLINE V fused_result(WordVector<V> sum, WordVector<V> rest, V scale, V c,
+                          const WordRounding& rounding) {
+  const FloatsOf<V> d;
+  const WordsOf<V> dw;
+  const Total<kTwo, V> total(sum, rest);
+  if constexpr (kHalf) return nearest_half<kTwo>(total, unit_of(scale), c);
+  const auto kept =
+      hn::Set(dw, static_cast<std::int32_t>(~((1u << (23 - rounding.output_fraction_bits)) - 1u)));
+  const auto whole = hn::And(hn::BitCast(dw, total.whole()), kept);
+  return hn::Mul(hn::BitCast(d, whole), unit_of(scale));
+}
+
+/// sum * unit + c, rounded once. The sum's upper bits, its lower ones and c are three numbers of
+/// binary32; what the first addition loses is as coarse as the lower bits' unit and added to them
+/// exactly.
+template <class V>
+HWY_INLINE V rounded_sum(WordVector<V> sum, V unit, V c) {
+  const FloatsOf<V> d;
+  const WordsOf<V> dw;
+  const auto low_bits = hn::Set(dw, 255);
+  const auto x = hn::Mul(hn::ConvertTo(d, hn::AndNot(low_bits, sum)), unit);
+  const auto first = hn::Add(x, c);
+  const auto of_c = hn::Sub(first, x);
+  const auto lost = hn::Add(hn::Sub(x, hn::Sub(first, of_c)), hn::Sub(c, of_c));
+  return hn::Add(first, hn::MulAdd(hn::ConvertTo(d, hn::And(low_bits, sum)), unit, lost));
+}
+
+/// x / 2^count, rounded down, of a count as a field.
+template <class VW>
+HWY_INLINE VW shifted_down(VW x, VW count) {
+  const auto bits = hn::ShiftRight<23>(count);
+#if HWY_ARCH_X86
+  if constexpr (sizeof(x.raw) == 16)
+    return VW{_mm_srav_epi32(x.raw, bits.raw)};  // any count
+  else if constexpr (sizeof(x.raw) == 32)
+    return VW{_mm256_srav_epi32(x.raw, bits.raw)};
+#if HWY_TARGET != HWY_AVX2
+  else
+    return VW{_mm512_srav_epi32(x.raw, bits.raw)};
+#endif
+#else
+  return hn::Shr(x, hn::Min(bits, hn::Set(hn::DFromV<VW>(), 31)));
+#endif
+}
+
+/// Where a sum of products in units of 2^(e - F) meets c; e and all other exponents are fields.
+/// `kDropsSmallC`: a c more than F + 1 binades below the largest exponent is zero.
+template <bool kDropsSmallC, class V>
+HWY_INLINE V second_stage(WordVector<V> sum, WordVector<V> e, V c, const WordRounding& rounding) {
+  const FloatsOf<V> d;
+  const WordsOf<V> dw;
+  const auto fraction = hn::Set(dw, field(rounding.alignment_fraction_bits));
+  const auto c_exponent = field_of(c);
+  const auto largest = hn::Max(e, c_exponent);
+  const auto unit = hn::Sub(e, fraction);  // of the sum
+  const auto second = hn::Set(dw, field(rounding.second_stage_fraction_bits));
+  const auto next_unit = hn::Max(unit, hn::Sub(largest, second));
+  const auto kept = shifted_down(sum, hn::Sub(next_unit, unit));
+  const auto of_c = hn::Sub(largest, fraction);
+  const auto scale = hn::BitCast(d, hn::Sub(hn::Set(dw, field(254)), of_c));
+  auto kept_c = hn::Mul(hn::Floor(hn::Mul(c, scale)), hn::BitCast(d, of_c));
+  if constexpr (kDropsSmallC) {
+    const auto least = hn::Sub(of_c, hn::Set(dw, field(2)));
+    kept_c = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(c_exponent, least)), kept_c);
+  }
+  return rounded_sum(kept, hn::BitCast(d, next_unit), kept_c);
+}
+
+/// The same of sums of even and odd terms apart, with alignments of their own.
+template <class V>
+HWY_INLINE V even_odd_result(WordVector<V> even, WordVector<V> odd, WordVector<V> e_even,
+                             WordVector<V> e_odd, V c, const WordRounding& rounding) {
+  const auto e = hn::Max(e_even, e_odd);
+  const auto sum =
+      hn::Add(shifted_down(even, hn::Sub(e, e_even)), shifted_down(odd, hn::Sub(e, e_odd)));
+  return second_stage<true>(sum, e, c, rounding);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fp8lab::gemm_detail
+HWY_AFTER_NAMESPACE();
+#endif  // FP8LAB_HAS_KERNELS
+#endif  // once for each target
