@@ -125,4 +125,13 @@ inline TileScale modelopt_mx_scale(ScaleRule rule, float max_finite, float amax)
   return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
 }
 
+/// What a nearest-even cast to E2M1 turns into the codes of ModelOpt's MXFP4: ties go toward zero,
+/// where the even number is the larger one too, and every zero is negative.
+inline float modelopt_mxfp4_element(float y) {
+  const float magnitude = std::abs(y);
+  if (magnitude == 0.0F) return -0.0F;
+  const bool is_tie = magnitude == 0.75F || magnitude == 1.75F || magnitude == 3.5F;
+  return is_tie ? float_of(bits_of(y) - 1) : y;
+}
+
 }  // namespace fp8lab::scaling_detail

@@ -5,9 +5,8 @@
 namespace fp8lab::scaling_detail {
 namespace {
 
-Recipe mx(FormatId format, ScaleRule rule, RoundingMode rounding = RoundingMode::nearest_even) {
+Recipe mx(FormatId format, ScaleRule rule) {
   Recipe recipe = tiles({.format = format, .policy = kOcpSaturating, .rule = rule}, 1, 32);
-  recipe.policy.rounding = rounding;
   recipe.k_multiple = 32;
   return recipe;
 }
@@ -47,11 +46,9 @@ std::vector<Preset> mx_serving_presets() {
   add_compressed(ScaleRule::compressed_mx_bf16, true, all);
   all.push_back(same("modelopt-mxfp8", mx(FormatId::e4m3fn, ScaleRule::modelopt_mxfp8),
                      {"ModelOpt MXFP8QTensor", kModelopt, Evidence::compared}));
-  all.push_back(
-      same("modelopt-mxfp4",
-           mx(FormatId::e2m1, ScaleRule::modelopt_mxfp4, RoundingMode::nearest_toward_zero),
-           {"ModelOpt MXFP4QTensor: ties go toward zero, zeros become -0", kModelopt4,
-            Evidence::compared}));
+  all.push_back(same("modelopt-mxfp4", mx(FormatId::e2m1, ScaleRule::modelopt_mxfp4),
+                     {"ModelOpt MXFP4QTensor: ties go toward zero, zeros become -0", kModelopt4,
+                      Evidence::compared}));
   return all;
 }
 

@@ -264,7 +264,7 @@ float scaled_element(ScaleRule rule, float x, const TileScale& scale) {
   float y = divides(rule) ? x / scale.inverse_scale : x * scale.scale;
   if (rounds_to_bf16(rule)) y = rounded_to_bf16(y);
   if (drops_negative_zero(rule)) y += 0.0F;
-  if (rule == ScaleRule::modelopt_mxfp4 && y == 0.0F) y = -0.0F;
+  if (rule == ScaleRule::modelopt_mxfp4) y = modelopt_mxfp4_element(y);
   return std::isnan(y) ? float_of(0x7fffffff) : y;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fp8lab/scaling/mx_rules.hpp"
 #include "hwy/cache_control.h"
 
 namespace fp8lab::scaling_detail {
@@ -72,8 +73,7 @@ void TileCaster::scale(const float* x, std::size_t count, std::size_t block, con
   if (drops_negative_zero(rule_))
     for (std::size_t i = 0; i < count; ++i) values_[i] += 0.0F;
   if (rule_ == ScaleRule::modelopt_mxfp4)
-    for (std::size_t i = 0; i < count; ++i)
-      if (values_[i] == 0.0F) values_[i] = -0.0F;
+    for (std::size_t i = 0; i < count; ++i) values_[i] = modelopt_mxfp4_element(values_[i]);
 }
 
 void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block,
