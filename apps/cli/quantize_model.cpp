@@ -41,8 +41,9 @@ void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
              model.converted.size() + model.kept.size(), numbers_of(model.scheme), request.recipe,
              request.layout, request.rule);
   if (model.scheme.input == InputScheme::stays)
-    fmt::print("  inputs are not cast{}\n",
-               request.layout == "gpt-oss" ? "" : " (--calibration gives them a scale)");
+    fmt::print("  inputs are not cast{}\n", model.scheme.scales == ScaleKind::two_level
+                                                ? " (--calibration gives them a scale)"
+                                                : "");
   for (const auto& [reason, count] : count_reasons(model))
     fmt::print("  {} stayed: {}\n", count, reason);
   print_summary(model.files);

@@ -136,7 +136,7 @@ def is_converted(name):
     return name.endswith("_proj.weight")
 
 
-def samples(folder, model, factor=1.0):
+def samples(folder, model, factor=1.0, dtype="F32"):
     """A batch of inputs for each layer that becomes FP8, and of lm_head's, which does not."""
     rng = np.random.default_rng(11)
     tensors = {}
@@ -144,7 +144,8 @@ def samples(folder, model, factor=1.0):
         if is_converted(name):
             for batch in range(2):
                 x = (rng.standard_normal((3, 5, shape[1])) * factor).astype(np.float32)
-                tensors[f"{name[:-7]}.input.{batch}"] = ("F32", x.shape, x.tobytes())
+                data = x.tobytes() if dtype == "F32" else (x.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+                tensors[f"{name[:-7]}.input.{batch}"] = (dtype, x.shape, data)
     tensors["lm_head"] = ("F32", (1, 256), np.ones(256, np.float32).tobytes())
     write_safetensors(folder, tensors)
     return tensors

@@ -58,11 +58,22 @@ def mx(weight, values, bits, biggest):
     return signed(scaled, nearest(scaled, values), bits).reshape(weight.shape), e8m0.astype(np.uint8)
 
 
+def to_bf16(x):
+    """FP32 numbers rounded to BF16's, ties to even."""
+    bits = np.asarray(x, F).view(np.uint32).astype(np.uint64)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(F)
+
+
+def upper_scale(amax):
+    return to_bf16(F(2688) * to_bf16(F(1) / F(amax)))[()]
+
+
 def nvfp4(weight, amax):
-    """compressed-tensors: S = 2688 * (1 / amax), scales of E4M3, x / (s / S), -0 becomes +0. Returns S too."""
+    """compressed-tensors, of BF16 weights: S = 2688 * (1 / amax) and a / 6 in BF16, scales of E4M3, x / (s / S), -0
+    becomes +0. Returns S too."""
     blocks = weight.reshape(weight.shape[0], -1, 16)
-    scale = F(2688) * (F(1) / F(amax))
-    want = (np.abs(blocks).max(-1) / F(6)) * scale
+    scale = upper_scale(amax)
+    want = to_bf16(np.abs(blocks).max(-1) / F(6)) * scale
     codes = nearest(want, E4M3)
     codes[codes == 0] = 0x20
     with np.errstate(all="ignore"):
@@ -109,7 +120,7 @@ def mx_outputs(layout, module, weight, elements):
         data = ("F8_E4M3", [rows, k], codes.tobytes())
     if layout == "torchao":
         return {f"{module}._weight_qdata": data, f"{module}._weight_scale": ("F8_E8M0", *u8(blocked(e8m0))[1:])}
-    name = "weight" if bits == 8 else "weight_packed"
+    name = "weight" if bits == 8 or layout == "modelopt" else "weight_packed"
     return {f"{module}.{name}": data, f"{module}.weight_scale": u8(e8m0)}
 
 
@@ -132,13 +143,14 @@ CASES = [  # layout, recipe, elements, calibrated
     ("compressed-tensors", "ocp-mxfp8", "e4m3", False),
     ("compressed-tensors", "mxfp6-e2m3", "e2m3", False),
     ("compressed-tensors", "mxfp4", "e2m1", False),
-    ("compressed-tensors", "compressed-tensors-nvfp4", "nvfp4", False),
-    ("compressed-tensors", "compressed-tensors-nvfp4", "nvfp4", True),
+    ("compressed-tensors", "compressed-tensors-nvfp4-bf16", "nvfp4", False),
+    ("compressed-tensors", "compressed-tensors-nvfp4-bf16", "nvfp4", True),
     ("modelopt", "ocp-mxfp8", "e4m3", False),
-    ("modelopt", "compressed-tensors-nvfp4", "nvfp4", True),
+    ("modelopt", "mxfp4", "e2m1", False),
+    ("modelopt", "compressed-tensors-nvfp4-bf16", "nvfp4", True),
     ("torchao", "ocp-mxfp8", "e4m3", False),
     ("torchao", "mxfp4", "e2m1", False),
-    ("torchao", "compressed-tensors-nvfp4", "nvfp4", False),
+    ("torchao", "compressed-tensors-nvfp4-bf16", "nvfp4", False),
 ]
 
 
@@ -156,7 +168,7 @@ def expected_of(layout, model, elements, batches):
         out |= nvfp4_outputs(layout, module, weight, amax)
         if batches is None:
             continue
-        scale = F(2688) * (F(1) / max(np.abs(widen(batches[f"{module}.input.{i}"])).max() for i in range(2)))
+        scale = upper_scale(max(np.abs(widen(batches[f"{module}.input.{i}"])).max() for i in range(2)))
         if layout == "compressed-tensors":
             out[f"{module}.input_global_scale"] = f32(scale, [1])
         else:
@@ -194,12 +206,12 @@ def check_back(label, model, out, target, folder, elements, layout):
 def test_layouts(folder):
     source = folder / "model"
     model = make_model(source)
-    batches = samples(folder / "samples.safetensors", model)
+    batches = samples(folder / "samples.safetensors", model, dtype="BF16")
     for layout, recipe, elements, calibrated in CASES:
         label, target = f"{layout} {recipe}{' calibrated' if calibrated else ''}", folder / "out"
         more = ["--calibration", folder / "samples.safetensors"] if calibrated else []
         told = works("quantize", source, "-o", target, "--recipe", recipe, "--layout", layout, "--rule", "linear", *more)
-        inputs_stay = elements == "nvfp4" and not calibrated and layout != "torchao"
+        inputs_stay = elements == "e2m3" or (elements == "nvfp4" and not calibrated and layout != "torchao")
         check(f"{label}: says whether inputs stay", ("inputs are not cast" in told.stdout) == inputs_stay, told.stdout)
         out = read_model(target)
         want = expected_of(layout, model, elements, batches if calibrated else None)
@@ -276,7 +288,7 @@ def test_refusals(source, folder):
     refused("MXFP6 in torchao", ask("mxfp6-e2m3", "torchao"), "torchao", "e2m1 with E8M0")
     refused("E3M2 in compressed-tensors", ask("mxfp6-e3m2", "compressed-tensors"), "e3m2")
     refused("16 x 16 tiles", ask("te-nvfp4", "compressed-tensors"), "16 x 16")
-    refused("MXFP4 in modelopt", ask("mxfp4", "modelopt"), "modelopt", "e2m1 in tiles of 1 x 32")
+    refused("MXFP6 in modelopt", ask("mxfp6-e2m3", "modelopt"), "modelopt", "e2m3 in tiles of 1 x 32")
     refused("NVFP4 in hf-fp8", ask("nvfp4", "hf-fp8"), "hf-fp8", "FP32 or BF16 scales")
     refused("E4M3 rows in gpt-oss", ask("vllm-per-token", "gpt-oss"), "gpt-oss", "E8M0")
     refused("no experts", ask("mxfp4", "gpt-oss"), "rule linear")

@@ -114,17 +114,21 @@ TEST_CASE("config.json says what groups are, and is read back", "[model_files]")
     bool calibrated;
     const char* text;
   };
-  for (const Case& c : {Case{"compressed-tensors", "mxfp4", false, "mxfp4-pack-quantized"},
-                        Case{"compressed-tensors", "mxfp6-e2m3", false, "mxfp6-pack-quantized"},
-                        Case{"compressed-tensors", "ocp-mxfp8", false, "mxfp8-quantized"},
-                        Case{"compressed-tensors", "nvfp4", true, "\"local\""},
-                        Case{"compressed-tensors", "nvfp4", false, "\"input_activations\": null"},
-                        Case{"modelopt", "modelopt-nvfp4", true, "\"NVFP4\""},
-                        Case{"modelopt", "modelopt-nvfp4", false, "\"W4A16_NVFP4\""},
-                        Case{"modelopt", "ocp-mxfp8", false, "\"MXFP8\""},
-                        Case{"torchao", "torchao-mxfp4-even", false, "\"EVEN\""},
-                        Case{"torchao", "torchao-nvfp4", false, "NVFP4Dynamic"},
-                        Case{"gpt-oss", "mxfp4", false, "\"mxfp4\""}}) {
+  for (const Case& c :
+       {Case{"compressed-tensors", "mxfp4", false, "mxfp4-pack-quantized"},
+        Case{"compressed-tensors", "mxfp6-e2m3", false, "mxfp6-pack-quantized"},
+        Case{"compressed-tensors", "ocp-mxfp8", false, "mxfp8-quantized"},
+        Case{"compressed-tensors", "nvfp4", true, "\"local\""},
+        Case{"compressed-tensors", "nvfp4", false, "\"input_activations\": null"},
+        Case{"modelopt", "modelopt-nvfp4", true, "\"NVFP4\""},
+        Case{"modelopt", "modelopt-nvfp4", false, "\"W4A16_NVFP4\""},
+        Case{"modelopt", "modelopt-mxfp8", false, "\"MXFP8\""},
+        Case{"modelopt", "modelopt-mxfp4", false, "\"mxfp4\""},
+        Case{"compressed-tensors", "compressed-tensors-mxfp4-bf16", false, "\"num_bits\": 4"},
+        Case{"compressed-tensors", "compressed-tensors-mxfp6", false, "\"num_bits\": 8"},
+        Case{"torchao", "torchao-mxfp4-even", false, "\"EVEN\""},
+        Case{"torchao", "torchao-nvfp4", false, "NVFP4Dynamic"},
+        Case{"gpt-oss", "mxfp4", false, "\"mxfp4\""}}) {
     INFO(c.layout << " " << c.preset);
     const Layout& layout = find_layout(c.layout);
     const WeightScheme scheme = scheme_of(c.layout, c.preset, c.calibrated);

@@ -270,13 +270,14 @@ TEST_CASE("quantize: transposed copies of numbers that no scale makes too large"
   };
   using enum ScaleRule;
   for (const ScaleRule rule : {te, torchao, deepseek, deepgemm, quotient, quotient_bf16,
-                               quotient_eps_bf16, vllm_token, vllm_tensor})
+                               quotient_eps_bf16, fp32_scale_bf16, vllm_token, vllm_tensor})
     for (const bool power_of_two : {false, true})
       for (const std::int64_t block : {32, 96, 128, 192, 352, 0})
         if (!power_of_two || has_power_of_two(rule))
           check({.rule = rule, .row_block = 1, .k_block = block, .power_of_two = power_of_two});
-  for (const ScaleRule rule : {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx, torchao_mx_floor,
-                               torchao_mx_even, torchao_mx_rceil})
+  for (const ScaleRule rule :
+       {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx, torchao_mx_floor, torchao_mx_even,
+        torchao_mx_rceil, compressed_mx, compressed_mx_bf16, modelopt_mxfp8, modelopt_mxfp4})
     for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
       check({.format = format, .rule = rule, .row_block = 1, .k_block = 32});
   for (const FormatId format :
@@ -318,7 +319,8 @@ TEST_CASE("quantize: MX scales of every binade", "[scaling]") {
   for (const ScaleRule rule :
        {ScaleRule::mx_floor, ScaleRule::mx_ceil, ScaleRule::mx_even, ScaleRule::mx_rceil,
         ScaleRule::te_mx, ScaleRule::torchao_mx_floor, ScaleRule::torchao_mx_ceil,
-        ScaleRule::torchao_mx_even, ScaleRule::torchao_mx_rceil})
+        ScaleRule::torchao_mx_even, ScaleRule::torchao_mx_rceil, ScaleRule::compressed_mx,
+        ScaleRule::compressed_mx6, ScaleRule::modelopt_mxfp8, ScaleRule::modelopt_mxfp4})
     for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
       for (const Target target : available_targets()) {
         const Recipe recipe{.format = format, .rule = rule, .row_block = 1, .k_block = 32};

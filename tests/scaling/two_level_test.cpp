@@ -36,8 +36,9 @@ TEST_CASE("two levels: a tensor whose numbers need no rounding keeps them", "[sc
   x[1] = -448.0F * 1.5F;
   x[16] = 12.0F;
   x[17] = -1.0F;
-  for (const ScaleRule rule : {ScaleRule::nvfp4, ScaleRule::te_nvfp4, ScaleRule::torchao_nvfp4,
-                               ScaleRule::compressed_nvfp4, ScaleRule::modelopt_nvfp4}) {
+  for (const ScaleRule rule :
+       {ScaleRule::nvfp4, ScaleRule::te_nvfp4, ScaleRule::torchao_nvfp4,
+        ScaleRule::compressed_nvfp4, ScaleRule::compressed_nvfp4_bf16, ScaleRule::modelopt_nvfp4}) {
     INFO(to_string(rule));
     const Recipe recipe{.format = FormatId::e2m1, .rule = rule, .row_block = 1, .k_block = 16};
     const QuantizedTensor q = quantize(recipe, {x, 1, 32});

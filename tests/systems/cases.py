@@ -91,7 +91,7 @@ def shapes(rows_multiple, k_multiple):
     return [(r * rows_multiple, k * k_multiple) for r, k in zip(rows, reversed(ks))]
 
 
-def cases(dtype, rows_multiple=1, k_multiple=1, finite=False, count=420):
+def cases(dtype, rows_multiple=1, k_multiple=1, finite=False, count=420, with_nan=True):
     """name -> tensor, at least `count` of them, the same in every run."""
     rng = np.random.default_rng(20261122)
     kinds = [k for k in KINDS if not (finite and k in WITHOUT)]
@@ -104,5 +104,7 @@ def cases(dtype, rows_multiple=1, k_multiple=1, finite=False, count=420):
                 tensor = torch.from_numpy(x).to(dtype)
                 if finite and not torch.isfinite(tensor).all():
                     tensor = torch.where(torch.isfinite(tensor), tensor, 1.0)
+                if not with_nan:
+                    tensor = torch.where(tensor.isnan(), 1.0, tensor)
                 result[f"{len(result):04}_{kind}_{shape[0]}x{shape[1]}"] = tensor
     return result

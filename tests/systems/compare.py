@@ -98,7 +98,8 @@ def ours(tool, system, folder, tensors):
 
 def compare(tool, system):
     with tempfile.TemporaryDirectory() as name:
-        tensors = cases(system.dtype, system.rows_multiple, system.k_multiple, system.calibrated)
+        finite = system.calibrated or system.finite
+        tensors = cases(system.dtype, system.rows_multiple, system.k_multiple, finite, with_nan=system.with_nan)
         got, batches = ours(tool, system, Path(name), tensors)
     different, bad_cases, first = 0, 0, ""
     for name, x in tensors.items():

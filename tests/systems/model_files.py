@@ -81,7 +81,7 @@ def make_model(folder, dtype, tied):
 
 def record_inputs(model, tokens, file):
     samples = {}
-    hooks = [module.register_forward_pre_hook(lambda m, x, name=name: samples.__setitem__(f"{name}.input", x[0].float()))
+    hooks = [module.register_forward_pre_hook(lambda m, x, name=name: samples.__setitem__(f"{name}.input", x[0]))
              for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
     model(tokens)
     for hook in hooks:

@@ -19,20 +19,27 @@ import model_files
 from transformers import AutoModelForCausalLM
 
 CASES = [  # layout, recipe, calibrated
-    ("compressed-tensors", "compressed-tensors-nvfp4", False),
-    ("compressed-tensors", "compressed-tensors-nvfp4", True),
+    ("compressed-tensors", "compressed-tensors-nvfp4-bf16", False),
+    ("compressed-tensors", "compressed-tensors-nvfp4-bf16", True),
     ("compressed-tensors", "mxfp4", False),
     ("compressed-tensors", "mxfp6-e2m3", False),
     ("compressed-tensors", "ocp-mxfp8", False),
+    ("compressed-tensors", "compressed-tensors-mxfp4-bf16", False),
+    ("compressed-tensors", "compressed-tensors-mxfp6-bf16", False),
+    ("compressed-tensors", "compressed-tensors-mxfp8-bf16", False),
     ("torchao", "torchao-mxfp8-rceil", False),
     ("torchao", "torchao-mxfp4-rceil", False),
     ("torchao", "torchao-nvfp4", False),
 ]
 EXPORTS = [  # ModelOpt's configuration, our recipe, calibrated, element type
-    ("FP8_DEFAULT_CFG", "modelopt", True, torch.float32),  # of BF16 models it rounds quotients to BF16, scales not
-    ("FP8_PER_CHANNEL_PER_TOKEN_CFG", "torchao-inference", False, torch.float32),
+    ("FP8_DEFAULT_CFG", "modelopt", True, torch.float32),
+    ("FP8_DEFAULT_CFG", "modelopt-bf16", True, torch.bfloat16),
+    ("FP8_PER_CHANNEL_PER_TOKEN_CFG", "modelopt-per-channel", False, torch.float32),
+    ("FP8_PER_CHANNEL_PER_TOKEN_CFG", "modelopt-per-channel", False, torch.bfloat16),
     ("NVFP4_DEFAULT_CFG", "modelopt-nvfp4", True, torch.bfloat16),
-    ("MXFP8_DEFAULT_CFG", "mxfp8-rceil", False, torch.bfloat16),
+    ("MXFP8_DEFAULT_CFG", "modelopt-mxfp8", False, torch.bfloat16),
+    ("MXFP8_DEFAULT_CFG", "modelopt-mxfp8", False, torch.float32),
+    ("MXFP4_DEFAULT_CFG", "modelopt-mxfp4", False, torch.bfloat16),
 ]
 
 
@@ -114,7 +121,7 @@ def try_export(root, configuration, recipe, calibrated, dtype):
     """What ModelOpt's own export of the same model writes."""
     import modelopt.torch.quantization as mtq
     from modelopt.torch.export import export_hf_checkpoint
-    label = f"modelopt {configuration}"
+    label = f"modelopt {configuration} {recipe} {str(dtype)[6:]}"
     source, target, theirs = (root / part for part in ("source", "target", "theirs"))
     model = make_model(source, dtype, False)
     tokens = tokens_of()

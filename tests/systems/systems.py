@@ -2,7 +2,7 @@
 
 Each system gives codes as uint8 [rows, k] and the scale that it keeps, [tile rows, tile columns]:
 "scale" multiplies into FP8, "scale_inv" multiplies back, "scale_inv_e8m0" is an E8M0 code. FP4 and FP6 are in
-systems_fp4.py.
+systems_fp4.py, ModelOpt's FP8 in systems_modelopt.py, MX of packages that write models in systems_mx.py.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from typing import Callable
 import torch
 
 from systems_fp4 import fp4_systems
+from systems_modelopt import modelopt_systems
+from systems_mx import mx_systems
 
 BF16, FP32 = torch.bfloat16, torch.float32
 
@@ -27,6 +29,8 @@ class System:
     k_multiple: int = 1
     calibrated: bool = False
     batches: int = 1  # of calibration
+    finite: bool = False  # the package refuses, or leaves open, what is not
+    with_nan: bool = True  # False: what it makes of a NaN is arbitrary
 
 
 def codes(x):
@@ -149,22 +153,6 @@ def quanto_activation(x, batches):
     return {"x": codes(q._data), "scale_inv": scale.float().reshape(1, 1)}
 
 
-def modelopt_weight(x):
-    from modelopt.torch.quantization.qtensor.fp8_tensor import FP8QTensor
-
-    q, scale = FP8QTensor.quantize(x)
-    return {"x": codes(q._quantized_data), "scale_inv": scale.float().reshape(1, 1)}
-
-
-def modelopt_activation(x, batches):
-    """Fake quantization: its values stand for code times 1 / scale."""
-    from modelopt.torch.quantization.tensor_quant import fp8_eager
-    from modelopt.torch.quantization.utils import reduce_amax
-
-    amax = torch.stack([reduce_amax(batch).float() for batch in batches]).max()
-    return {"value": fp8_eager(x.float(), amax)}
-
-
 def all_systems():
     result = []
     for dtype in (FP32, BF16):
@@ -192,6 +180,4 @@ def all_systems():
         add("quanto" + ending, "weight", quanto_weight, "optimum.quanto")
         for batches in (1, 3):
             add("quanto" + ending, "activation", quanto_activation, "optimum.quanto", calibrated=True, batches=batches)
-        add("modelopt" + ending, "weight", modelopt_weight, "modelopt")
-        add("modelopt" + ending, "activation", modelopt_activation, "modelopt", calibrated=True, batches=2)
-    return result + fp4_systems(System)
+    return result + modelopt_systems(System) + fp4_systems(System) + mx_systems(System)

@@ -69,7 +69,8 @@ def fp4_systems(make):
                 found.append(make(f"torchao-{name}-{mode.lower()}", "activation", dtype, torchao_mx(elements, mode),
                                   "torchao", k_multiple=32))
         found.append(make("torchao-nvfp4", "activation", dtype, torchao_nvfp4, "torchao", k_multiple=16))
-    fp32 = torch.float32
-    found.append(make("modelopt-nvfp4", "weight", fp32, modelopt_nvfp4, "modelopt", k_multiple=16))
-    found.append(make("compressed-tensors-nvfp4", "weight", fp32, compressed, "compressed_tensors", k_multiple=16))
+        ending = "" if dtype == torch.float32 else "-bf16"
+        found.append(make("modelopt-nvfp4", "weight", dtype, modelopt_nvfp4, "modelopt", k_multiple=16))
+        found.append(make("compressed-tensors-nvfp4" + ending, "weight", dtype, compressed, "compressed_tensors",
+                          k_multiple=16))
     return found

@@ -22,8 +22,9 @@ constexpr std::array<GroupElements, 4> kCompressedGroups{{{FormatId::e4m3fn, Sca
                                                           {FormatId::e2m3, ScaleKind::e8m0},
                                                           {FormatId::e2m1, ScaleKind::e8m0},
                                                           {FormatId::e2m1, ScaleKind::two_level}}};
-constexpr std::array<GroupElements, 2> kModeloptGroups{
-    {{FormatId::e4m3fn, ScaleKind::e8m0}, {FormatId::e2m1, ScaleKind::two_level}}};
+constexpr std::array<GroupElements, 3> kModeloptGroups{{{FormatId::e4m3fn, ScaleKind::e8m0},
+                                                        {FormatId::e2m1, ScaleKind::e8m0},
+                                                        {FormatId::e2m1, ScaleKind::two_level}}};
 constexpr std::array<GroupElements, 3> kTorchaoGroups{{{FormatId::e4m3fn, ScaleKind::e8m0},
                                                        {FormatId::e2m1, ScaleKind::e8m0},
                                                        {FormatId::e2m1, ScaleKind::two_level}}};

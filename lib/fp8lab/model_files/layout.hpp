@@ -92,6 +92,7 @@ struct WeightScheme {
   std::int64_t k_block = 0;
   InputScheme input = InputScheme::token;
   std::int64_t input_group = 0;
+  FormatId input_format = FormatId::e4m3fn;
   ElementType scale_type =
       ElementType::f32;  ///< BF16 where the recipe's scales are, and the layout has them
   ElementType input_scale_type = ElementType::f32;

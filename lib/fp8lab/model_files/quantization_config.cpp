@@ -57,10 +57,10 @@ void add_group_args(const WeightScheme& scheme, Json& args) {
   args["zp_dtype"] = type;
 }
 
-/// Of a scheme of groups, where inputs are cast as weights are.
+/// Of a scheme of groups.
 Json group_input_args(const WeightScheme& scheme) {
   if (scheme.input == InputScheme::stays) return nullptr;
-  Json args = number_args(scheme.format);
+  Json args = number_args(scheme.input_format);
   // "local": groups have scales of their own under the tensor's from the file.
   if (scheme.input == InputScheme::calibrated)
     args["dynamic"] = "local";
@@ -135,7 +135,8 @@ Json compressed_tensors(const WeightScheme& scheme, const std::vector<std::strin
 }
 
 const char* modelopt_algorithm(const WeightScheme& scheme) {
-  if (scheme.scales == ScaleKind::e8m0) return "MXFP8";
+  // ModelOpt 0.47 writes its own name for MXFP4, in lower case.
+  if (scheme.scales == ScaleKind::e8m0) return scheme.format == FormatId::e2m1 ? "mxfp4" : "MXFP8";
   if (scheme.scales == ScaleKind::two_level)
     return scheme.input == InputScheme::stays ? "W4A16_NVFP4" : "NVFP4";
   return scheme.tiles == WeightTiles::tensor ? "FP8" : "FP8_PER_CHANNEL_PER_TOKEN";
@@ -267,7 +268,8 @@ std::string with_quantization(const std::string& text, const std::string& where,
 
 std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept) {
   Json quantization{{"quant_algo", modelopt_algorithm(scheme)}, {"kv_cache_quant_algo", nullptr}};
-  if (scheme.tiles == WeightTiles::group) quantization["group_size"] = scheme.k_block;
+  const bool is_mxfp4 = scheme.scales == ScaleKind::e8m0 && scheme.format == FormatId::e2m1;
+  if (scheme.tiles == WeightTiles::group && !is_mxfp4) quantization["group_size"] = scheme.k_block;
   quantization["exclude_modules"] = kept;
   const Json config{{"producer", modelopt_producer()}, {"quantization", quantization}};
   return config.dump(kIndent) + "\n";

@@ -99,7 +99,11 @@ InputScheme group_input(const Layout& layout, const Preset& preset, bool has_sam
   using enum InputScheme;
   if (layout.family == LayoutFamily::gpt_oss) return stays;
   const Recipe& input = preset.activation;
-  require(input.format == preset.weight.format && input.k_block == preset.weight.k_block &&
+  // compressed-tensors has no scheme with inputs of six bits: MXFP6A8 has MXFP8 ones.
+  const bool is_mxfp6 = preset.weight.format == FormatId::e2m3;
+  if (is_mxfp6 && input.format == FormatId::e2m3) return stays;
+  const FormatId format_of_inputs = is_mxfp6 ? FormatId::e4m3fn : preset.weight.format;
+  require(input.format == format_of_inputs && input.k_block == preset.weight.k_block &&
               scales_of(input) == scales_of(preset.weight),
           fmt::format("recipe {}'s inputs in layout {}", preset.name, layout.name),
           "those of the weights", format(input.format).name);
@@ -160,7 +164,7 @@ void set_scale_types(const Layout& layout, const Recipe& weight, WeightScheme& s
     case ScaleKind::plain:
       break;
   }
-  if (layout.family != LayoutFamily::compressed_tensors || !takes_bf16(weight.rule)) return;
+  if (layout.family != LayoutFamily::compressed_tensors || !has_bf16_scale(weight.rule)) return;
   scheme.scale_type = ElementType::bf16;
   scheme.input_scale_type = ElementType::bf16;
 }
@@ -177,6 +181,7 @@ WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibr
                       .k_block = weight.k_block,
                       .input = input_of(preset),
                       .input_group = preset.activation.k_block,
+                      .input_format = preset.activation.format,
                       .power_of_two = weight.power_of_two};
   scheme.torchao_scaling = torchao_scaling_mode(preset);
   set_scale_types(layout, weight, scheme);

@@ -83,8 +83,10 @@ void read_modelopt(const Json& config, const std::string& where, StoredQuantizat
   if (algorithm == "NVFP4" || algorithm == "W4A16_NVFP4")
     return set_groups(FormatId::e2m1, ScaleKind::two_level, stored);
   if (algorithm == "MXFP8") return set_groups(FormatId::e4m3fn, ScaleKind::e8m0, stored);
+  if (algorithm == "mxfp4" || algorithm == "W4A8_MXFP4_FP8")
+    return set_groups(FormatId::e2m1, ScaleKind::e8m0, stored);
   require(algorithm.empty() || algorithm.starts_with("FP8"), where + ": quant_algo",
-          "FP8, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, NVFP4 or W4A16_NVFP4",
+          "FP8, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, mxfp4, W4A8_MXFP4_FP8, NVFP4 or W4A16_NVFP4",
           fmt::format("'{}'", algorithm.substr(0, 40)));
 }
 

@@ -71,6 +71,8 @@ std::vector<Preset> fp4_presets() {
             "torchao 0.18.0, prototype/mx_formats/nvfp4_tensor.py", Evidence::compared}),
       same("compressed-tensors-nvfp4", nvfp4(ScaleRule::compressed_nvfp4, 1),
            {"compressed-tensors NVFP4, of FP32 tensors", kCompressed, Evidence::compared}),
+      same("compressed-tensors-nvfp4-bf16", nvfp4(ScaleRule::compressed_nvfp4_bf16, 1),
+           {"the same, of BF16 tensors", kCompressed, Evidence::compared}),
       same("modelopt-nvfp4", nvfp4(ScaleRule::modelopt_nvfp4, 1),
            {"ModelOpt NVFP4QTensor",
             "nvidia-modelopt 0.47.0, torch/quantization/qtensor/nvfp4_tensor.py",

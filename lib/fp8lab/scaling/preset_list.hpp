@@ -41,5 +41,6 @@ std::vector<Preset> training_presets();
 std::vector<Preset> mx_presets();
 std::vector<Preset> fp4_presets();
 std::vector<Preset> serving_presets();
+std::vector<Preset> mx_serving_presets();
 
 }  // namespace fp8lab::scaling_detail

@@ -11,15 +11,14 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/names.hpp"
+#include "fp8lab/scaling/mx_rules.hpp"
 
 namespace fp8lab {
 namespace {
 
-constexpr std::uint32_t kExponentMask = 0x7f800000;
-constexpr std::uint32_t kMantissaMask = 0x007fffff;
-constexpr std::uint8_t kE8m0Nan = 255;
+using namespace scaling_detail;
 
-constexpr std::array<std::string_view, 30> kNames{"unit",
+constexpr std::array<std::string_view, 38> kNames{"unit",
                                                   "te",
                                                   "torchao",
                                                   "deepseek",
@@ -34,11 +33,18 @@ constexpr std::array<std::string_view, 30> kNames{"unit",
                                                   "torchao_mx_ceil",
                                                   "torchao_mx_even",
                                                   "torchao_mx_rceil",
+                                                  "compressed_mx",
+                                                  "compressed_mx_bf16",
+                                                  "compressed_mx6",
+                                                  "modelopt_mxfp8",
+                                                  "modelopt_mxfp4",
                                                   "quotient",
                                                   "quotient_bf16",
                                                   "scale_bf16",
                                                   "quotient_eps",
                                                   "quotient_eps_bf16",
+                                                  "fp32_scale_bf16",
+                                                  "quotient_or_one",
                                                   "modelopt",
                                                   "vllm_tensor",
                                                   "vllm_token",
@@ -48,19 +54,12 @@ constexpr std::array<std::string_view, 30> kNames{"unit",
                                                   "te_nvfp4",
                                                   "torchao_nvfp4",
                                                   "compressed_nvfp4",
+                                                  "compressed_nvfp4_bf16",
                                                   "modelopt_nvfp4"};
 
 /// The element formats of OCP's microscaling types.
 constexpr std::array kMxElements{FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m3, FormatId::e3m2,
                                  FormatId::e2m1};
-
-std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
-float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
-
-/// floor(log2 x) as frameworks compute it: log2 is rounded to binary32 first.
-float floor_log2(float x) {
-  return std::floor(static_cast<float>(std::log2(static_cast<double>(x))));
-}
 
 TileScale te_scale(const ScaleOptions& options, float max_finite, float amax) {
   if (amax < options.amax_floor) amax = options.amax_floor;
@@ -129,7 +128,13 @@ TileScale vllm_token_scale(float max_finite, float amax) {
 
 /// The rules that serve models in the type of their tensor.
 TileScale quotient_scale(ScaleRule rule, float max_finite, float amax) {
-  const bool bf16 = takes_bf16(rule);
+  const bool bf16 = has_bf16_scale(rule);
+  if (rule == ScaleRule::quotient_or_one) {
+    // ModelOpt's exporter: amaxes that never were seen count as M.
+    constexpr float kLeast = std::numeric_limits<float>::min();
+    if (amax == 0.0F || std::isnan(amax)) amax = max_finite;
+    amax = std::clamp(amax, kLeast, std::numeric_limits<float>::max());
+  }
   float inverse = bf16 ? rounded_to_bf16(rounded_to_bf16(amax) / max_finite) : amax / max_finite;
   if (rule == ScaleRule::quotient_eps || rule == ScaleRule::quotient_eps_bf16)
     if (inverse == 0.0F) inverse = bf16 ? 0x1p-7F : 0x1p-23F;
@@ -142,81 +147,6 @@ TileScale ms_amp_scale(const ScaleOptions& options, float max_finite, float amax
   if (amax > 0.0F && std::isfinite(amax)) scale = std::exp2(std::abs(exponent));
   if (exponent < 0.0F) scale = 1.0F / scale;
   return {scale, 1.0F / scale, 0};
-}
-
-/// Biased exponent of `x` rounded up to a power of two, as an E8M0 code: code 0
-/// is 2^-127, half of the smallest normal, hence the special case.
-std::uint32_t e8m0_round_up(float x) {
-  const std::uint32_t exponent = bits_of(x) >> 23;
-  const std::uint32_t mantissa = bits_of(x) & kMantissaMask;
-  const bool up = exponent == 0 ? mantissa > 0x00400000 : mantissa != 0;
-  return exponent + (up ? 1 : 0);
-}
-
-inline std::uint8_t mx_code(ScaleRule rule, float max_finite, const Format& f, float amax) {
-  if (rule == ScaleRule::mx_rceil || rule == ScaleRule::te_mx) {
-    const float descale = amax * (1.0F / max_finite);
-    if (std::isnan(descale)) return kE8m0Nan;
-    if (std::isinf(descale)) return rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
-    return static_cast<std::uint8_t>(e8m0_round_up(descale));
-  }
-  std::uint32_t bits = bits_of(amax);
-  if (std::isnan(amax)) return kE8m0Nan;
-  if (rule == ScaleRule::mx_even)
-    bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
-  if ((bits & kExponentMask) == kExponentMask) return kE8m0Nan;
-  int exponent = static_cast<int>(bits >> 23) - 127;
-  if (rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
-  // The element format's largest power of two.
-  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
-  return static_cast<std::uint8_t>(std::max(exponent - element_exponent, -127) + 127);
-}
-
-/// 2^(code - 127), an E8M0 code's value; code 255 is NaN.
-float e8m0_value(std::uint32_t code) {
-  constexpr std::uint32_t kQuietNan = 0x7fc00000;
-  constexpr std::uint32_t kSmallest = 0x00400000;  // 2^-127, a subnormal
-  if (code == kE8m0Nan) return float_of(kQuietNan);
-  return float_of(code == 0 ? kSmallest : code << 23);
-}
-
-/// torchao's `to_mx` up to its casts.
-TileScale torchao_mx_scale(ScaleRule rule, const Format& f, float amax) {
-  if (std::isnan(amax)) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
-  std::uint32_t bits = bits_of(amax);
-  if (rule == ScaleRule::torchao_mx_even)
-    bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
-  int exponent = static_cast<int>(bits >> 23);
-  if (rule == ScaleRule::torchao_mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
-  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
-  const auto code = static_cast<std::uint32_t>(std::max(exponent - element_exponent, 0));
-  return {e8m0_value(254 - std::max<std::uint32_t>(code, 1)), e8m0_value(code),
-          static_cast<std::uint8_t>(code)};
-}
-
-TileScale torchao_mx_rceil_scale(float max_finite, float amax) {
-  const float descale = amax / max_finite;
-  if (std::isnan(descale)) return {e8m0_value(kE8m0Nan), e8m0_value(kE8m0Nan), kE8m0Nan};
-  std::uint32_t code = 254;
-  if (std::isfinite(descale)) {
-    const auto log2 = static_cast<float>(std::log2(static_cast<double>(descale)));
-    code = static_cast<std::uint32_t>(std::clamp(std::ceil(log2), -127.0F, 127.0F) + 127.0F);
-  }
-  return {code == 0 ? 1.0F : e8m0_value(254 - code), e8m0_value(code),
-          static_cast<std::uint8_t>(code)};
-}
-
-inline TileScale mx_scale(ScaleRule rule, float max_finite, const Format& f, float amax) {
-  const std::uint8_t code = mx_code(rule, max_finite, f, amax);
-  TileScale result;
-  result.e8m0 = code;
-  result.inverse_scale = e8m0_value(code);
-  if (rule == ScaleRule::te_mx)
-    // One integer subtraction: 254 has no reciprocal left, and 0 is meant for empty tiles.
-    result.scale = code == 0 ? 1.0F : float_of((std::uint32_t{254} - code) << 23);
-  else
-    result.scale = code == kE8m0Nan ? e8m0_value(code) : e8m0_value(std::uint32_t{254} - code);
-  return result;
 }
 
 }  // namespace
@@ -287,11 +217,20 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
       return each([&](float amax) { return torchao_mx_scale(options_.rule, *format_, amax); });
     case ScaleRule::torchao_mx_rceil:
       return each([&](float amax) { return torchao_mx_rceil_scale(max_finite_, amax); });
+    case ScaleRule::compressed_mx:
+    case ScaleRule::compressed_mx_bf16:
+    case ScaleRule::compressed_mx6:
+      return each([&](float amax) { return compressed_mx_scale(options_.rule, *format_, amax); });
+    case ScaleRule::modelopt_mxfp8:
+    case ScaleRule::modelopt_mxfp4:
+      return each([&](float amax) { return modelopt_mx_scale(options_.rule, max_finite_, amax); });
     case ScaleRule::quotient:
     case ScaleRule::quotient_bf16:
     case ScaleRule::scale_bf16:
     case ScaleRule::quotient_eps:
     case ScaleRule::quotient_eps_bf16:
+    case ScaleRule::fp32_scale_bf16:
+    case ScaleRule::quotient_or_one:
     case ScaleRule::vllm_tensor:
       return each([&](float amax) { return quotient_scale(options_.rule, max_finite_, amax); });
     case ScaleRule::modelopt:
@@ -306,6 +245,7 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
     case ScaleRule::te_nvfp4:
     case ScaleRule::torchao_nvfp4:
     case ScaleRule::compressed_nvfp4:
+    case ScaleRule::compressed_nvfp4_bf16:
     case ScaleRule::modelopt_nvfp4:
       return;  // the constructor refuses them
   }
@@ -322,8 +262,9 @@ TileScale tile_scale(const ScaleOptions& options, float amax) {
 float scaled_element(ScaleRule rule, float x, const TileScale& scale) {
   if (takes_bf16(rule)) x = rounded_to_bf16(x);
   float y = divides(rule) ? x / scale.inverse_scale : x * scale.scale;
-  if (takes_bf16(rule) && rule != ScaleRule::scale_bf16) y = rounded_to_bf16(y);
-  if (rule == ScaleRule::quotient_eps || rule == ScaleRule::quotient_eps_bf16) y += 0.0F;
+  if (rounds_to_bf16(rule)) y = rounded_to_bf16(y);
+  if (drops_negative_zero(rule)) y += 0.0F;
+  if (rule == ScaleRule::modelopt_mxfp4) y = modelopt_mxfp4_element(y);
   return std::isnan(y) ? float_of(0x7fffffff) : y;
 }
 

@@ -42,12 +42,24 @@ enum class ScaleRule : std::uint8_t {
   torchao_mx_even,
   torchao_mx_rceil,  ///< ceil(log2(amax / M)), whose log2 rounds *down* next to powers of two;
                      ///< Inf gives 254, NaN a NaN scale, and code 0 multiplies by 1
+  // compressed-tensors: floor(log2 amax) - emax, one more from 1.75 (MXFP6: 1.9375) times a power
+  // of two on; code 0 is 2^-127. From 1.75 * 2^127 on, Inf and NaN give 255: an infinite scale
+  // there, whose finite elements become zeros.
+  compressed_mx,       ///< MXFP8 and MXFP4 of FP32 tensors; an element of -0 becomes +0
+  compressed_mx_bf16,  ///< the same of BF16 ones: quotients are rounded to BF16 first
+  compressed_mx6,      ///< MXFP6; -0 stays
+  // ModelOpt: 2^ceil(log2(amax / M)), whose log2 rounds *down* next to powers of two.
+  modelopt_mxfp8,  ///< Inf gives 254, NaN 0; code 0 is 2^-127
+  modelopt_mxfp4,  ///< a zero becomes -0 whatever its sign; Inf and NaN (nothing there) give 255
   // Systems that serve models. Elements are divided by `inverse` unless said otherwise.
   quotient,           ///< inverse = amax / M; amax 0 gives NaN codes
   quotient_bf16,      ///< the same in BF16: x, inverse and quotients are rounded to it
   scale_bf16,         ///< x and inverse are BF16, quotients binary32
   quotient_eps,       ///< as quotient; inverse 0 becomes 2^-23, and a quotient of -0 becomes +0
   quotient_eps_bf16,  ///< the same in BF16: inverse 0 becomes 2^-7
+  fp32_scale_bf16,    ///< inverse = amax / M in binary32 of a BF16 tensor; quotients are BF16
+  quotient_or_one,    ///< as quotient, in binary32 whatever the tensor is; amax 0 or NaN gives 1,
+                      ///< a subnormal one counts as 2^-126, Inf as FLT_MAX
   modelopt,           ///< scale = M * (1 / amax), each rounded; amax <= 2^-24 counts as 1
   vllm_tensor,        ///< inverse = amax / M, elements *times* 1 / inverse; amax 0: 0 times Inf
   vllm_token,         ///< inverse = max(amax / M, 1 / (512 M))
@@ -55,18 +67,19 @@ enum class ScaleRule : std::uint8_t {
   deepgemm_first,     ///< inverse = max(amax, 1e-4) / M, elements times M * (1 / max(amax, 1e-4))
   // Two levels: UE4M3 scales of tiles under an FP32 scale of the tensor. The formulas are in
   // two_level.hpp; `TileScaler` has none of them.
-  nvfp4,             ///< NVIDIA's paper on NVFP4 pretraining
-  te_nvfp4,          ///< TransformerEngine
-  torchao_nvfp4,     ///< torchao, with a per-tensor scale of the tensor's own amax
-  compressed_nvfp4,  ///< compressed-tensors
-  modelopt_nvfp4,    ///< ModelOpt's NVFP4QTensor
+  nvfp4,                  ///< NVIDIA's paper on NVFP4 pretraining
+  te_nvfp4,               ///< TransformerEngine
+  torchao_nvfp4,          ///< torchao, with a per-tensor scale of the tensor's own amax
+  compressed_nvfp4,       ///< compressed-tensors, of FP32 tensors
+  compressed_nvfp4_bf16,  ///< the same of BF16 ones: S and a / 6 are BF16 numbers
+  modelopt_nvfp4,         ///< ModelOpt's NVFP4QTensor
 };
 
 std::string_view to_string(ScaleRule rule);
 /// Throws `Error`.
 ScaleRule find_scale_rule(std::string_view name);
 constexpr bool is_mx(ScaleRule rule) {
-  return rule >= ScaleRule::mx_floor && rule <= ScaleRule::torchao_mx_rceil;
+  return rule >= ScaleRule::mx_floor && rule <= ScaleRule::modelopt_mxfp4;
 }
 
 /// Whether tiles have UE4M3 scales under one FP32 scale of the tensor.
@@ -84,23 +97,41 @@ constexpr FormatId scale_format(ScaleRule rule) {
 constexpr bool divides(ScaleRule rule) {
   return rule == ScaleRule::deepseek || rule == ScaleRule::vllm_token ||
          rule == ScaleRule::vllm_group ||
-         (rule >= ScaleRule::quotient && rule <= ScaleRule::quotient_eps_bf16);
+         (rule >= ScaleRule::quotient && rule <= ScaleRule::quotient_or_one);
 }
 
-/// Whether the tensor is BF16 in the system: elements are rounded to it first.
-constexpr bool takes_bf16(ScaleRule rule) {
+/// Whether scales are BF16 numbers.
+constexpr bool has_bf16_scale(ScaleRule rule) {
   return rule == ScaleRule::quotient_bf16 || rule == ScaleRule::scale_bf16 ||
          rule == ScaleRule::quotient_eps_bf16;
 }
 
+/// Whether products (or quotients) are rounded to BF16 before their cast.
+constexpr bool rounds_to_bf16(ScaleRule rule) {
+  return rule == ScaleRule::quotient_bf16 || rule == ScaleRule::quotient_eps_bf16 ||
+         rule == ScaleRule::fp32_scale_bf16 || rule == ScaleRule::compressed_mx_bf16;
+}
+
+/// Whether the tensor is BF16 in the system: elements are rounded to it first.
+constexpr bool takes_bf16(ScaleRule rule) {
+  return has_bf16_scale(rule) || rounds_to_bf16(rule) || rule == ScaleRule::compressed_nvfp4_bf16;
+}
+
 /// Whether the system computes in the type of its tensor, here FP32: another one has other bits.
 constexpr bool computes_in_fp32_input(ScaleRule rule) {
-  return rule == ScaleRule::quotient || rule == ScaleRule::quotient_eps;
+  return rule == ScaleRule::quotient || rule == ScaleRule::quotient_eps ||
+         rule == ScaleRule::compressed_mx || rule == ScaleRule::compressed_nvfp4;
+}
+
+/// Whether a product of -0 becomes +0.
+constexpr bool drops_negative_zero(ScaleRule rule) {
+  return rule == ScaleRule::quotient_eps || rule == ScaleRule::quotient_eps_bf16 ||
+         rule == ScaleRule::compressed_mx || rule == ScaleRule::compressed_mx_bf16;
 }
 
 /// Whether something happens to an element between its product (or quotient) and its cast.
 constexpr bool adjusts_elements(ScaleRule rule) {
-  return takes_bf16(rule) || rule == ScaleRule::quotient_eps;
+  return takes_bf16(rule) || drops_negative_zero(rule) || rule == ScaleRule::modelopt_mxfp4;
 }
 
 /// Which fields of `ScaleOptions` a rule uses.

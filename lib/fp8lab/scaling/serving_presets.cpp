@@ -68,12 +68,22 @@ std::vector<Preset> serving_presets() {
                       "optimum-quanto 0.2.7, library/quantize.py and calibrate.py", compared};
   Origin quanto_bf16 = quanto;
   quanto_bf16.used_by = "the same, of a BF16 model: scales and quotients are BF16";
+  constexpr std::string_view kExport =
+      "nvidia-modelopt 0.47.0, torch/export/unified_export_hf.py and quant_utils.py (weight), "
+      "torch/quantization/tensor_quant.py (activation)";
   const Origin modelopt_weights{
-      "ModelOpt FP8QTensor (weight per tensor, in FP32) and fake quantization (activation)",
+      "ModelOpt FP8 of an FP32 model, as exported (weight) and fake-quantized (activation)",
+      kExport, compared};
+  const Origin modelopt_bf16{
+      "the same, of a BF16 model: the weight's scale is FP32, quotients are BF16", kExport,
+      compared};
+  const Origin modelopt_rows{
+      "ModelOpt FP8_PER_CHANNEL_PER_TOKEN, as exported: in FP32, of any model", kExport, compared};
+  const Origin modelopt_qtensor{
+      "ModelOpt FP8QTensor (mtq.compress) of a BF16 model: the weight's scale and quotients are "
+      "BF16",
       "nvidia-modelopt 0.47.0, torch/quantization/qtensor/fp8_tensor.py and tensor_quant.py",
       compared};
-  Origin modelopt_bf16 = modelopt_weights;
-  modelopt_bf16.used_by = "the same, of a BF16 model: the weight's scale and quotients are BF16";
   const Origin ao{"torchao Float8DynamicActivationFloat8WeightConfig, PerRow, of FP32",
                   "torchao 0.18.0, quantization/quant_primitives.py", compared};
   Origin ao_bf16 = ao;
@@ -95,7 +105,10 @@ std::vector<Preset> serving_presets() {
       served("quanto", averaged(whole(quotient)), per_row(quotient), quanto),
       served("quanto-bf16", averaged(whole(quotient_bf16)), per_row(quotient_bf16), quanto_bf16),
       served("modelopt", calibrated(whole(modelopt)), whole(quotient), modelopt_weights),
-      served("modelopt-bf16", calibrated(whole(modelopt)), whole(quotient_bf16), modelopt_bf16),
+      served("modelopt-bf16", calibrated(whole(modelopt)), whole(fp32_scale_bf16), modelopt_bf16),
+      served("modelopt-per-channel", per_row(modelopt), per_row(quotient_or_one), modelopt_rows),
+      served("modelopt-qtensor-bf16", calibrated(whole(modelopt)), whole(quotient_bf16),
+             modelopt_qtensor),
       served("torchao-inference", per_row(quotient), per_row(quotient), ao),
       served("torchao-inference-bf16", per_row(scale_bf16), per_row(scale_bf16), ao_bf16),
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fp8lab/scaling/mx_rules.hpp"
 #include "hwy/cache_control.h"
 
 namespace fp8lab::scaling_detail {
@@ -67,11 +68,12 @@ void TileCaster::scale(const float* x, std::size_t count, std::size_t block, con
     x = values_.data();
   }
   scale_(x, count, block, factors, values_.data());
-  if (takes_bf16(rule_) && rule_ != ScaleRule::scale_bf16)
+  if (rounds_to_bf16(rule_))
     for (std::size_t i = 0; i < count; ++i) values_[i] = rounded_to_bf16(values_[i]);
-  // -0 becomes +0.
-  if (rule_ == ScaleRule::quotient_eps || rule_ == ScaleRule::quotient_eps_bf16)
+  if (drops_negative_zero(rule_))
     for (std::size_t i = 0; i < count; ++i) values_[i] += 0.0F;
+  if (rule_ == ScaleRule::modelopt_mxfp4)
+    for (std::size_t i = 0; i < count; ++i) values_[i] = modelopt_mxfp4_element(values_[i]);
 }
 
 void TileCaster::add_scaled(const float* x, std::size_t count, std::size_t block,

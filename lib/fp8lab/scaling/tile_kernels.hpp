@@ -63,7 +63,7 @@ const TileKernels& tile_kernels(Target target);
 
 /// Whether the scales of a rule are computed in lanes. Of the others some need binary64.
 constexpr bool has_kernel(ScaleRule rule) {
-  return (is_mx(rule) && rule != ScaleRule::torchao_mx_rceil) || rule == ScaleRule::te ||
+  return (is_mx(rule) && rule < ScaleRule::torchao_mx_rceil) || rule == ScaleRule::te ||
          rule == ScaleRule::deepseek || rule == ScaleRule::deepgemm;
 }
 

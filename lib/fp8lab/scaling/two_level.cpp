@@ -31,6 +31,19 @@ float ue4m3_value(std::uint8_t code) { return decode_table(FormatId::e4m3fn)[cod
 /// At least `low` and at most 448; NaN stays.
 float clamped(float x, float low) { return x < low ? low : std::min(x, 448.0F); }
 
+bool is_compressed(ScaleRule rule) {
+  return rule == ScaleRule::compressed_nvfp4 || rule == ScaleRule::compressed_nvfp4_bf16;
+}
+
+/// compressed-tensors in the tensor's type. PyTorch divides a number by a tensor as number * (1 /
+/// tensor).
+float compressed_tensor_scale(ScaleRule rule, float amax) {
+  const auto typed = [&](float x) { return takes_bf16(rule) ? rounded_to_bf16(x) : x; };
+  amax = typed(amax);
+  const float quotient = typed(kMost * typed(1.0F / (amax < 0x1p-126F ? 0x1p-126F : amax)));
+  return std::isfinite(quotient) ? quotient : 1.0F;
+}
+
 /// e4m3() of the tile's scale, before zeros are replaced.
 float wanted_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
   switch (rule) {
@@ -42,6 +55,8 @@ float wanted_scale(ScaleRule rule, const TensorScale& tensor, float amax) {
       const float scale = amax / (kElementMax * tensor.inverse_scale);
       return clamped(scale == 0.0F ? 1.0F : scale, 0x1p-9F);
     }
+    case ScaleRule::compressed_nvfp4_bf16:
+      return rounded_to_bf16(rounded_to_bf16(amax) / kElementMax) * tensor.scale;
     default:
       return (amax / kElementMax) * tensor.scale;
   }
@@ -52,6 +67,7 @@ float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
     case ScaleRule::torchao_nvfp4:
       return (1.0F / tensor.inverse_scale) / block;
     case ScaleRule::compressed_nvfp4:
+    case ScaleRule::compressed_nvfp4_bf16:
       return block / tensor.scale;
     case ScaleRule::modelopt_nvfp4:
       return block * tensor.inverse_scale;
@@ -66,10 +82,10 @@ float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
 TwoLevelScale scale_of_code(ScaleRule rule, const TensorScale& tensor, std::uint8_t code) {
   constexpr std::uint8_t kEighth = 0x20;
   TwoLevelScale tile;
-  tile.code = rule == ScaleRule::compressed_nvfp4 && code == 0 ? kEighth : code;
+  tile.code = is_compressed(rule) && code == 0 ? kEighth : code;
   tile.inverse_scale = ue4m3_value(tile.code);
   tile.factor = factor_of(rule, tensor, tile.inverse_scale);
-  tile.divides = rule == ScaleRule::compressed_nvfp4 || rule == ScaleRule::modelopt_nvfp4;
+  tile.divides = is_compressed(rule) || rule == ScaleRule::modelopt_nvfp4;
   return tile;
 }
 
@@ -83,10 +99,8 @@ TensorScale tensor_scale(ScaleRule rule, float amax) {
     return {1.0F / inverse, inverse};
   }
   float scale = 1.0F;
-  if (rule == ScaleRule::compressed_nvfp4) {
-    // PyTorch divides a number by a tensor as number * (1 / tensor).
-    const float quotient = kMost * (1.0F / (amax < 0x1p-126F ? 0x1p-126F : amax));
-    if (std::isfinite(quotient)) scale = quotient;
+  if (is_compressed(rule)) {
+    scale = compressed_tensor_scale(rule, amax);
   } else {
     const float quotient = std::min(kMost / amax, kFloatMax);
     if (amax != 0.0F && quotient != 0.0F) scale = quotient;
@@ -164,7 +178,11 @@ class TwoLevelEncoder {
   }
 
   void encode_row(std::int64_t row) {
-    const std::span<const float> values = row_of(row);
+    std::span<const float> values = row_of(row);
+    if (takes_bf16(recipe_.rule)) {
+      std::transform(values.begin(), values.end(), scaled_.begin(), rounded_to_bf16);
+      values = scaled_;
+    }
     const auto scale = divides_ ? kernels_.divide : kernels_.multiply;
     scale(values.data(), values.size(), side(), factors_.data(), scaled_.data());
     if (divides_)  // both systems lose the sign of a zero

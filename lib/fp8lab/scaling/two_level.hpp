@@ -14,6 +14,7 @@
 // compressed_nvfp4:  S = 2688 * (1 / max(A, 2^-126)); 1 where that is NaN or Inf
 //                    s = e4m3((a / 6) * S); 0 becomes 1/8
 //                    x / (s / S), -0 becomes +0
+//                    _bf16, of BF16 tensors: 1 / A, S and a / 6 are rounded to BF16
 // modelopt_nvfp4:    T = A / 2688
 //                    s = e4m3(clamp(a / (6 * T), 2^-9, 448)), 0 counts as 1
 //                    x / (s * T), -0 becomes +0

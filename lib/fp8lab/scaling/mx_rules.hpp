@@ -1,0 +1,137 @@
+#pragma once
+// Scales that are powers of two: OCP's microscaling types as each system computes them.
+// Specified in docs/specification/scaling.md. Inline: tiles are many.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "fp8lab/formats/format.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
+
+namespace fp8lab::scaling_detail {
+
+inline constexpr std::uint32_t kExponentMask = 0x7f800000;
+inline constexpr std::uint32_t kMantissaMask = 0x007fffff;
+inline constexpr std::uint8_t kE8m0Nan = 255;
+
+inline std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+inline float float_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+/// floor(log2 x) as frameworks compute it: log2 is rounded to binary32 first.
+inline float floor_log2(float x) {
+  return std::floor(static_cast<float>(std::log2(static_cast<double>(x))));
+}
+
+/// Biased exponent of `x` rounded up to a power of two, as an E8M0 code: code 0
+/// is 2^-127, half of the smallest normal, hence the special case.
+inline std::uint32_t e8m0_round_up(float x) {
+  const std::uint32_t exponent = bits_of(x) >> 23;
+  const std::uint32_t mantissa = bits_of(x) & kMantissaMask;
+  const bool up = exponent == 0 ? mantissa > 0x00400000 : mantissa != 0;
+  return exponent + (up ? 1 : 0);
+}
+
+inline std::uint8_t mx_code(ScaleRule rule, float max_finite, const Format& f, float amax) {
+  if (rule == ScaleRule::mx_rceil || rule == ScaleRule::te_mx) {
+    const float descale = amax * (1.0F / max_finite);
+    if (std::isnan(descale)) return kE8m0Nan;
+    if (std::isinf(descale)) return rule == ScaleRule::te_mx ? 254 : kE8m0Nan;
+    return static_cast<std::uint8_t>(e8m0_round_up(descale));
+  }
+  std::uint32_t bits = bits_of(amax);
+  if (std::isnan(amax)) return kE8m0Nan;
+  if (rule == ScaleRule::mx_even)
+    bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
+  if ((bits & kExponentMask) == kExponentMask) return kE8m0Nan;
+  int exponent = static_cast<int>(bits >> 23) - 127;
+  if (rule == ScaleRule::mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
+  // The element format's largest power of two.
+  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  return static_cast<std::uint8_t>(std::max(exponent - element_exponent, -127) + 127);
+}
+
+/// 2^(code - 127), an E8M0 code's value; code 255 is NaN.
+inline float e8m0_value(std::uint32_t code) {
+  constexpr std::uint32_t kQuietNan = 0x7fc00000;
+  constexpr std::uint32_t kSmallest = 0x00400000;  // 2^-127, a subnormal
+  if (code == kE8m0Nan) return float_of(kQuietNan);
+  return float_of(code == 0 ? kSmallest : code << 23);
+}
+
+/// torchao's `to_mx` up to its casts.
+inline TileScale torchao_mx_scale(ScaleRule rule, const Format& f, float amax) {
+  if (std::isnan(amax)) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
+  std::uint32_t bits = bits_of(amax);
+  if (rule == ScaleRule::torchao_mx_even)
+    bits = (bits + (std::uint32_t{1} << (22 - f.mantissa_bits))) & kExponentMask;
+  int exponent = static_cast<int>(bits >> 23);
+  if (rule == ScaleRule::torchao_mx_ceil && (bits & kMantissaMask) != 0) ++exponent;
+  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  const auto code = static_cast<std::uint32_t>(std::max(exponent - element_exponent, 0));
+  return {e8m0_value(254 - std::max<std::uint32_t>(code, 1)), e8m0_value(code),
+          static_cast<std::uint8_t>(code)};
+}
+
+/// ceil(log2 x) as an E8M0 code, where log2 is rounded to binary32 first: next to powers of two it
+/// rounds *down*. 0 gives 0, Inf 254.
+inline std::uint32_t ceil_log2_code(float x) {
+  const auto log2 = static_cast<float>(std::log2(static_cast<double>(x)));
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(log2), -127.0F, 127.0F) + 127.0F);
+}
+
+inline TileScale torchao_mx_rceil_scale(float max_finite, float amax) {
+  const float descale = amax / max_finite;
+  if (std::isnan(descale)) return {e8m0_value(kE8m0Nan), e8m0_value(kE8m0Nan), kE8m0Nan};
+  const std::uint32_t code = ceil_log2_code(descale);
+  return {code == 0 ? 1.0F : e8m0_value(254 - code), e8m0_value(code),
+          static_cast<std::uint8_t>(code)};
+}
+
+inline TileScale mx_scale(ScaleRule rule, float max_finite, const Format& f, float amax) {
+  const std::uint8_t code = mx_code(rule, max_finite, f, amax);
+  TileScale result;
+  result.e8m0 = code;
+  result.inverse_scale = e8m0_value(code);
+  if (rule == ScaleRule::te_mx)
+    // One integer subtraction: 254 has no reciprocal left, and 0 is meant for empty tiles.
+    result.scale = code == 0 ? 1.0F : float_of((std::uint32_t{254} - code) << 23);
+  else
+    result.scale = code == kE8m0Nan ? e8m0_value(code) : e8m0_value(std::uint32_t{254} - code);
+  return result;
+}
+
+/// compressed-tensors: the amax's power of two, the next one where the mantissa is above a
+/// threshold (1.75, of E2M3 1.9375), less the element's. What it makes of an exponent above E8M0's
+/// is an infinite scale. To a NaN's bits it adds as to a number's, so that code 0 or 255 comes of
+/// them: 255 here.
+inline TileScale compressed_mx_scale(ScaleRule rule, const Format& f, float amax) {
+  const std::uint32_t up = rule == ScaleRule::compressed_mx6 ? 1U << 19U : 1U << 21U;
+  const std::uint32_t bits = (bits_of(amax) + up) & kExponentMask;
+  if (std::isnan(amax) || bits == kExponentMask) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
+  const int element_exponent = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
+  const auto code =
+      static_cast<std::uint32_t>(std::max(static_cast<int>(bits >> 23) - element_exponent, 0));
+  return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
+}
+
+/// ModelOpt: ceil(log2(amax / M)). Its MXFP8 gives a NaN amax code 0; its MXFP4 converts Inf and
+/// NaN to integers, which C++ leaves open: 255 here.
+inline TileScale modelopt_mx_scale(ScaleRule rule, float max_finite, float amax) {
+  const bool is_mxfp4 = rule == ScaleRule::modelopt_mxfp4;
+  if (is_mxfp4 && !std::isfinite(amax)) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
+  const std::uint32_t code = std::isnan(amax) ? 0 : ceil_log2_code(amax / max_finite);
+  return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
+}
+
+/// What a nearest-even cast to E2M1 turns into the codes of ModelOpt's MXFP4: ties go toward zero,
+/// where the even number is the larger one too, and every zero is negative.
+inline float modelopt_mxfp4_element(float y) {
+  const float magnitude = std::abs(y);
+  if (magnitude == 0.0F) return -0.0F;
+  const bool is_tie = magnitude == 0.75F || magnitude == 1.75F || magnitude == 3.5F;
+  return is_tie ? float_of(bits_of(y) - 1) : y;
+}
+
+}  // namespace fp8lab::scaling_detail
