@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "coded_operand.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -135,22 +136,11 @@ nb::tuple linear_cast(const Recipe& first, const std::optional<Recipe>& second, 
                         other ? nb::cast(past_array(*other)) : nb::none());
 }
 
-train::CodedOperand operand_of(const Recipe& recipe, const Matrix<const std::uint8_t>& codes,
-                               const FloatArray& inverse_scales) {
-  const auto rows = static_cast<std::int64_t>(codes.shape(0));
-  const auto k = static_cast<std::int64_t>(codes.shape(1));
-  const auto side = [](std::int64_t block, std::int64_t size) {
-    return std::max<std::int64_t>(1, block == 0 ? size : std::min(block, size));
-  };
-  return {CodeMatrix::row_major(recipe.format, span_of(codes), rows, k),
-          {span_of(inverse_scales), side(recipe.row_block, rows), side(recipe.k_block, k)}};
-}
-
 void linear_product(const GemmSettings& settings, const Recipe& a_recipe,
                     const Matrix<const std::uint8_t>& a, const FloatArray& a_scales,
                     const Recipe& b_recipe, const Matrix<const std::uint8_t>& b,
                     const FloatArray& b_scales, const Matrix<float>& d, int threads) {
-  fp8_product(settings, operand_of(a_recipe, a, a_scales), operand_of(b_recipe, b, b_scales),
+  fp8_product(settings, coded_operand(a_recipe, a, a_scales), coded_operand(b_recipe, b, b_scales),
               span_of(d), threads);
 }
 
