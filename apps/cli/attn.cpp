@@ -36,6 +36,8 @@ struct Options {
   AttentionOptions attention;
   std::string tile_order;
   std::string p_format;
+  std::string row_sum;
+  const AttentionCall* tiles_of = nullptr;  ///< of which nobody gave the tiles
   std::string call;
   std::string check;
   std::string check_dtype;
@@ -116,6 +118,7 @@ void print_json(const Options& options, const AttentionInputs& in, const Attenti
                             {"two_level", options.attention.two_level},
                             {"tile_order", to_string(options.attention.tile_order)},
                             {"p_format", format(options.attention.p_format).name},
+                            {"row_sum", to_string(options.attention.row_sum)},
                             {"window_left", options.attention.window_left},
                             {"window_right", options.attention.window_right},
                             {"against_codes", to_json(report.against_codes)},
@@ -163,7 +166,8 @@ void save(const Options& options, const AttentionInputs& in, const AttentionResu
 /// Options that the call decides and nobody gave.
 void use_call(const CLI::App& command, Options& options) {
   if (options.call.empty()) return;
-  const AttentionOptions& known = find_attention_call(options.call).options;
+  const AttentionCall& call = find_attention_call(options.call);
+  const AttentionOptions& known = call.options;
   AttentionOptions& o = options.attention;
   const auto given = [&](const char* option) { return command.count(option) > 0; };
   if (!given("--qk-model")) o.qk_model = known.qk_model;
@@ -175,6 +179,8 @@ void use_call(const CLI::App& command, Options& options) {
   if (!given("--two-level")) o.two_level = known.two_level;
   if (!given("--tile-order")) options.tile_order = to_string(known.tile_order);
   if (!given("--p-format")) options.p_format = format(known.p_format).name;
+  if (!given("--row-sum")) options.row_sum = to_string(known.row_sum);
+  if (!given("--q-tile") && !given("--kv-tile")) options.tiles_of = &call;
 }
 
 /// Compares an output of a kernel. Returns an exit code.
@@ -215,6 +221,7 @@ int run(Options options) {
   if (!options.tile_order.empty())
     options.attention.tile_order = find_tile_order(options.tile_order);
   if (!options.p_format.empty()) options.attention.p_format = find_format(options.p_format).id;
+  if (!options.row_sum.empty()) options.attention.row_sum = find_row_sum(options.row_sum);
   const ModelBook book = load_models(options.models);
   options.attention.qk_model = book.resolve(options.attention.qk_model);
   options.attention.pv_model = book.resolve(options.attention.pv_model);
@@ -223,6 +230,11 @@ int run(Options options) {
   const Loaded k = load(options.files.k, options.scales.k, options);
   const Loaded v = load(options.files.v, options.scales.v, options);
   const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
+  if (options.tiles_of != nullptr) {
+    const AttentionOptions known = options.tiles_of->options_for(in.q.columns);
+    options.attention.q_tile = known.q_tile;
+    options.attention.kv_tile = known.kv_tile;
+  }
   if (!options.check.empty()) return check(options, in);
   const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);
   if (!options.output.empty()) save(options, in, report.result);
@@ -268,6 +280,8 @@ void add_attn(CLI::App& app, Action& action) {
   command->add_option("--tile-order", options->tile_order,
                       "last_to_first (FlashAttention-3, the default) or first_to_last (Triton)");
   command->add_option("--p-format", options->p_format, "of P: e4m3fn (the default) or e5m2");
+  command->add_option("--row-sum", options->row_sum,
+                      "order of a row's sum: columns (the default), or quads (FlashAttention-3)");
   command
       ->add_option("--window-left", o.window_left,
                    "columns that row i sees to the left of i + n - m; -1: all")

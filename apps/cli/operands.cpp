@@ -27,17 +27,20 @@ std::optional<TensorView> load_optional(const std::string& name, std::vector<Ope
   return loaded.back().tensor();
 }
 
-/// The number that `text` is, or that the file of that name holds; 1 for no text.
-float tensor_scale(std::string_view option, const std::string& text) {
-  if (text.empty()) return 1.0F;
+/// Sets the tensor scale that `text` is, or that the file of that name holds, or those of groups.
+void load_tensor_scale(std::string_view option, const std::string& text, float& all,
+                       std::vector<float>& each) {
+  if (text.empty()) return;
   char* end = nullptr;
-  const float number = std::strtof(text.c_str(), &end);
-  if (*end == '\0') return number;
+  all = std::strtof(text.c_str(), &end);
+  if (*end == '\0') return;
   const Operand loaded = load_operand(text);
   require_scale_type(option, loaded.tensor().type);
-  require(loaded.tensor().size() == 1, option, "a number, or a file that holds one",
-          shape_text(loaded.tensor().shape));
-  return to_float(loaded.tensor()).front();
+  std::vector<float> values = to_float(loaded.tensor());
+  require(values.size() == 1 || loaded.tensor().shape.size() == 1, option,
+          "a number, or a file that holds one, or [groups]", shape_text(loaded.tensor().shape));
+  all = values.size() == 1 ? values.front() : 1.0F;
+  if (values.size() != 1) each = std::move(values);
 }
 
 }  // namespace
@@ -62,7 +65,8 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--scale-format", o.scale_format,
                      "what uint8 scales are: e8m0fnu, or e4m3fn for UE4M3");
   command.add_option("--tensor-scale-a", o.tensor_scale_a,
-                     "second level of A's scales (NVFP4): a number, or a file that holds one");
+                     "second level of A's scales (NVFP4): a number, or a file that holds one, or "
+                     "with groups one a group");
   command.add_option("--tensor-scale-b", o.tensor_scale_b, "the same for B's");
   command.add_option("--c", o.c, "file of C [m, n], floats");
   command.add_option(
@@ -127,8 +131,10 @@ GemmOperands load_operands(const OperandOptions& o) {
   operands.transpose_b = o.transpose_b;
   operands.scale_a = load_optional(o.scale_a, *loaded, o.scale_format);
   operands.scale_b = load_optional(o.scale_b, *loaded, o.scale_format);
-  operands.tensor_scale_a = tensor_scale("--tensor-scale-a", o.tensor_scale_a);
-  operands.tensor_scale_b = tensor_scale("--tensor-scale-b", o.tensor_scale_b);
+  load_tensor_scale("--tensor-scale-a", o.tensor_scale_a, operands.tensor_scale_a,
+                    operands.group_tensor_scales_a);
+  load_tensor_scale("--tensor-scale-b", o.tensor_scale_b, operands.tensor_scale_b,
+                    operands.group_tensor_scales_b);
   operands.tiles_a = scale_tiles("--tiles-a", o.tiles_a);
   operands.tiles_b = scale_tiles("--tiles-b", o.tiles_b);
   operands.layout_a = find_scale_layout(o.scale_layout_a);

@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
+#include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -73,12 +74,13 @@ std::vector<float> specified_row(const AttentionInputs& in, const AttentionOptio
   const auto scale_of = [&](const AttentionOperand& x) {
     return x.inverse_scales[static_cast<std::size_t>(head_of(x))];
   };
-  const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d))) * 1.44269504F *
-                      scale_of(in.q) * scale_of(in.k);
+  const auto softmax = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+  const float scale = static_cast<float>(static_cast<double>(softmax) * 1.4426950408889634) *
+                      (scale_of(in.q) * scale_of(in.k));
   const auto exp2 = [](float x) { return static_cast<float>(std::exp2(double{x})); };
   std::vector<float> out(static_cast<std::size_t>(in.v.columns), 0.0F);
   float maximum = -INFINITY;
-  float sum = 0.0F;
+  std::vector<float> sums(4, 0.0F);
   for (std::int64_t begin = (n - 1) / o.kv_tile * o.kv_tile; begin >= 0; begin -= o.kv_tile) {
     const std::int64_t end = std::min(n, begin + o.kv_tile);
     std::vector<float> s;
@@ -96,16 +98,19 @@ std::vector<float> specified_row(const AttentionInputs& in, const AttentionOptio
     const float step = (maximum - grown) * scale;
     const bool stale = o.rescale_threshold > 0.0F && step >= -o.rescale_threshold;
     if (grown > maximum && !stale) {
-      sum *= exp2(step);
+      for (float& x : sums) x *= exp2(step);
       for (float& x : out) x *= exp2(step);
       maximum = grown;
     }
     std::vector<Unpacked> p;
+    std::vector<float> of_tile(4, 0.0F);
     for (const float x : s) {
       const float value = exp2(std::fma(x, scale, std::fma(-maximum, scale, o.p_offset)));
-      sum += value;
+      const std::size_t thread = p.size() % 8 / 2;  // two neighbours of each eight columns
+      (o.row_sum == RowSum::quads ? of_tile[thread] : sums[0]) += value;
       p.push_back(unpack(f, encode(f, kNvidiaSatfinite, value)));
     }
+    for (std::size_t t = 0; t < 4; ++t) sums[t] += of_tile[t];
     for (std::size_t c = 0; c < out.size(); ++c) {
       std::vector<Unpacked> column;
       for (std::int64_t j = begin; j < end; ++j)
@@ -114,6 +119,7 @@ std::vector<float> specified_row(const AttentionInputs& in, const AttentionOptio
                            : dot_product(model, p, column, out[c]);
     }
   }
+  const float sum = (sums[0] + sums[2]) + (sums[1] + sums[3]);
   for (float& x : out) x *= 1.0F / sum * scale_of(in.v);
   return out;
 }
@@ -132,6 +138,7 @@ TEST_CASE("attention: the bits of the specification, row by row", "[attention]")
         options.two_level = two_level;
         options.rescale_threshold = threshold;
         options.p_offset = offset;
+        options.row_sum = two_level ? RowSum::columns : RowSum::quads;
         const std::vector<float> o = attention(in, options).o;
         for (std::int64_t i = 0; i < 4 * 3; ++i) {
           const std::vector<float> expected = specified_row(in, options, i / 3, i % 3);
@@ -286,4 +293,23 @@ TEST_CASE("options that overflow are refused", "[attention]") {
   refuse({.p_offset = 1e30F}, "p_offset: expected a number from -100 to 100");
   refuse({.p_offset = std::numeric_limits<float>::quiet_NaN()}, "p_offset");
   refuse({.threads = 1'000'000}, "threads: expected 0 (all) to 4096, got 1000000");
+}
+
+TEST_CASE("attention: calls by name have the tiles of their head size", "[attention]") {
+  const AttentionCall& call = find_attention_call("flashattention3.fp8");
+  const auto tiles = [&](std::int64_t d) {
+    const AttentionOptions o = call.options_for(d);
+    return std::pair{o.q_tile, o.kv_tile};
+  };
+  CHECK(tiles(64) == std::pair<std::int64_t, std::int64_t>{192, 160});
+  CHECK(tiles(80) == std::pair<std::int64_t, std::int64_t>{192, 128});
+  CHECK(tiles(128) == std::pair<std::int64_t, std::int64_t>{128, 224});
+  CHECK(tiles(192) == std::pair<std::int64_t, std::int64_t>{128, 160});
+  CHECK(tiles(256) == std::pair<std::int64_t, std::int64_t>{128, 128});
+  CHECK(call.options.row_sum == RowSum::quads);
+  CHECK(call.options.kv_tile == call.options_for(128).kv_tile);
+  const AttentionCall& triton = find_attention_call("triton.tutorial.fp8");
+  CHECK(triton.options_for(64).kv_tile == triton.options.kv_tile);
+  CHECK(find_row_sum("quads") == RowSum::quads);
+  CHECK_THROWS_WITH(find_row_sum("rows"), contains("columns"));
 }

@@ -52,7 +52,8 @@ AttentionOptions make_options(const std::string& qk_model, const std::string& pv
                               std::int64_t q_tile, std::int64_t kv_tile, float softmax_scale,
                               float p_offset, float rescale_threshold, bool causal, bool two_level,
                               int threads, std::string_view tile_order, std::string_view p_format,
-                              std::int64_t window_left, std::int64_t window_right) {
+                              std::int64_t window_left, std::int64_t window_right,
+                              std::string_view row_sum) {
   require(threads >= 0, "threads", "0 (all) or more", fmt::format("{}", threads));
   return {qk_model,
           pv_model,
@@ -67,7 +68,8 @@ AttentionOptions make_options(const std::string& qk_model, const std::string& pv
           find_tile_order(tile_order),
           find_format(p_format).id,
           window_left,
-          window_right};
+          window_right,
+          find_row_sum(row_sum)};
 }
 
 nb::dict to_dict(const AttentionTile& t) {
@@ -177,12 +179,17 @@ nb::list calls() {
     options["two_level"] = o.two_level;
     options["tile_order"] = to_string(o.tile_order);
     options["p_format"] = format(o.p_format).name;
+    options["row_sum"] = to_string(o.row_sum);
+    nb::list tiles;
+    for (const HeadTiles& one : call.tiles)
+      tiles.append(nb::make_tuple(one.head_size, one.q_tile, one.kv_tile));
     nb::dict d;
     d["name"] = call.name;
     d["operands"] = format(call.operands).name;
     d["options"] = options;
     d["standing"] = to_string(call.standing);
     d["source"] = call.source;
+    d["tiles"] = nb::tuple(tiles);
     list.append(d);
   }
   return list;
@@ -199,7 +206,7 @@ void bind_attention(nb::module_& m) {
       .def(nb::new_(&make_options), nb::kw_only(), "qk_model"_a, "pv_model"_a, "q_tile"_a,
            "kv_tile"_a, "softmax_scale"_a, "p_offset"_a, "rescale_threshold"_a, "causal"_a,
            "two_level"_a, "threads"_a, "tile_order"_a = "last_to_first", "p_format"_a = "e4m3fn",
-           "window_left"_a = kNoWindow, "window_right"_a = kNoWindow);
+           "window_left"_a = kNoWindow, "window_right"_a = kNoWindow, "row_sum"_a = "columns");
   m.def("attention_calls", calls);
   m.def("verify_attention", check, "q"_a, "k"_a, "v"_a, "options"_a, "got"_a.noconvert(),
         "output"_a, "tolerance"_a);

@@ -73,9 +73,18 @@ std::optional<TensorView> view_of(const Given& tensor) {
   return tensor->view();
 }
 
+/// One for all groups, or one a group.
+void set_tensor_scales(std::vector<float> given, float& all, std::vector<float>& each) {
+  if (given.size() == 1)
+    all = given.front();
+  else
+    each = std::move(given);
+}
+
 GroupedProblem make_problem(std::string_view kind, std::vector<std::int64_t> values,
                             std::int64_t alignment, const ProductTensor& a, const ProductTensor& b,
                             const ScaleTensor& a_scales, const ScaleTensor& b_scales,
+                            std::vector<float> a_tensor_scales, std::vector<float> b_tensor_scales,
                             const Given& c, const Given& bias, const Given& row_scales,
                             const Given& column_scales, std::optional<std::string> model,
                             std::optional<std::string> call, std::int64_t promotion_interval,
@@ -98,6 +107,10 @@ GroupedProblem make_problem(std::string_view kind, std::vector<std::int64_t> val
   operands.tiles_b = b_scales.tiles;
   operands.layout_a = a_scales.layout;
   operands.layout_b = b_scales.layout;
+  set_tensor_scales(std::move(a_tensor_scales), operands.tensor_scale_a,
+                    operands.group_tensor_scales_a);
+  set_tensor_scales(std::move(b_tensor_scales), operands.tensor_scale_b,
+                    operands.group_tensor_scales_b);
   operands.c = view_of(c);
   operands.bias = view_of(bias);
   operands.row_scales = view_of(row_scales);
@@ -181,11 +194,11 @@ void bind_grouped(nb::module_& m) {
       .def(nb::new_(&make_scaled), "values"_a.none(), "rows"_a.none(), "k"_a.none(), "layout"_a);
   nb::class_<GroupedProblem>(m, "GroupedProblem")
       .def(nb::new_(&make_problem), nb::kw_only(), "kind"_a, "values"_a, "alignment"_a, "a"_a,
-           "b"_a, "a_scales"_a, "b_scales"_a, "c"_a.none(), "bias"_a.none(), "row_scales"_a.none(),
-           "column_scales"_a.none(), "model"_a.none(), "call"_a.none(), "promotion_interval"_a,
-           "scale_order"_a, "c_enters"_a.none(), "output"_a, "alpha"_a, "beta"_a.none(),
-           "activation"_a, "slope"_a, "activation_ulps"_a, "output_scale"_a.none(), "parts"_a,
-           "tile"_a, "cut"_a, "order"_a)
+           "b"_a, "a_scales"_a, "b_scales"_a, "a_tensor_scales"_a, "b_tensor_scales"_a,
+           "c"_a.none(), "bias"_a.none(), "row_scales"_a.none(), "column_scales"_a.none(),
+           "model"_a.none(), "call"_a.none(), "promotion_interval"_a, "scale_order"_a,
+           "c_enters"_a.none(), "output"_a, "alpha"_a, "beta"_a.none(), "activation"_a, "slope"_a,
+           "activation_ulps"_a, "output_scale"_a.none(), "parts"_a, "tile"_a, "cut"_a, "order"_a)
       .def_prop_ro("shape", [](const GroupedProblem& problem) { return problem.product.shape; });
   m.def(
       "grouped_gemm",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "coded_operand.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/core/threads.hpp"
@@ -135,33 +136,11 @@ nb::tuple linear_cast(const Recipe& first, const std::optional<Recipe>& second, 
       past_array(quantizer), other ? nb::cast(past_array(*other)) : nb::none());
 }
 
-/// The inverse scales of a cast operand, as `coded` gives them.
-using ScaleVector = Vector<const float>;
-
-train::CodedOperand operand_of(const Recipe& recipe, const Matrix<const std::uint8_t>& codes,
-                               const ScaleVector& scales) {
-  const auto rows = static_cast<std::int64_t>(codes.shape(0));
-  const auto k = static_cast<std::int64_t>(codes.shape(1));
-  const auto side = [](std::int64_t block, std::int64_t size) {
-    return std::max<std::int64_t>(1, block == 0 ? size : std::min(block, size));
-  };
-  std::span<const float> tiles = span_of(scales);
-  float tensor_scale = 1.0F;
-  if (is_two_level(recipe.rule)) {
-    require(!tiles.empty(), "scales", "those of the tiles, and the tensor's", "none");
-    tensor_scale = tiles.back();
-    tiles = tiles.first(tiles.size() - 1);
-  }
-  return {CodeMatrix::row_major(recipe.format, span_of(codes), rows, k),
-          {tiles, side(recipe.row_block, rows), side(recipe.k_block, k), scale_format(recipe.rule),
-           tensor_scale}};
-}
-
 void linear_product(const GemmSettings& settings, const Recipe& a_recipe,
                     const Matrix<const std::uint8_t>& a, const ScaleVector& a_scales,
                     const Recipe& b_recipe, const Matrix<const std::uint8_t>& b,
                     const ScaleVector& b_scales, const Matrix<float>& d, int threads) {
-  fp8_product(settings, operand_of(a_recipe, a, a_scales), operand_of(b_recipe, b, b_scales),
+  fp8_product(settings, coded_operand(a_recipe, a, a_scales), coded_operand(b_recipe, b, b_scales),
               span_of(d), threads);
 }
 

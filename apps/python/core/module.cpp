@@ -29,6 +29,7 @@ NB_MODULE(_core, m) {
   bind_reveal(m);
   bind_attention(m);
   bind_linear(m);
+  bind_grouped_linear(m);
   bind_results(m);
   bind_vectors(m);
 }

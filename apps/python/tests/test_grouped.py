@@ -67,6 +67,32 @@ def test_bfloat16_output_and_identify(rng):
     assert found.explained and len(found.groups) == 2
 
 
+def test_a_tensor_scale_of_each_group(rng):
+    a, b = draw(rng, 3, 24, 256), draw(rng, 3, 32, 256)
+    sa, sb = (np.exp(rng.standard_normal((3, rows, 2))).astype(np.float32) for rows in (24, 32))
+    of_a, of_b = np.array([1.1, 0.3, 7.0], np.float32), np.array([0.5, 2.5, 0.01], np.float32)
+
+    def scales(values, second):
+        return Scales(values, 1, 128, second)
+
+    options = {"model": MODEL, "promotion_interval": 128}
+    given = {"a_scales": scales(sa, of_a), "b_scales": scales(sb, of_b)}
+    d = fp8lab.gemm_groups(a, b, Groups("batched"), **given, **options)
+    for g in range(3):
+        one = fp8lab.gemm(a[g], b[g], a_scales=scales(sa[g], of_a[g]), b_scales=scales(sb[g], of_b[g]), **options)
+        np.testing.assert_array_equal(d[g].view(np.uint32), one.view(np.uint32))
+    of_first = given | {"b_scales": scales(sb, np.repeat(of_b[:1], 3))}
+    wrong = fp8lab.gemm_groups(a, b, Groups("batched"), **of_first, **options)
+    report = fp8lab.verify_groups(wrong, (a, b), Groups("batched"), **given, **options)
+    assert report.wrong_groups == (1, 2)
+    assert [report.groups[g].report.causes[0].name for g in (1, 2)] == [
+        "tensor_scale_b_of_previous_group", "tensor_scale_b_of_first_group"]  # fmt: skip
+    with pytest.raises(ValueError, match="tensor_scale_a: expected one value, or 3"):
+        fp8lab.gemm_groups(a, b, Groups("batched"), a_scales=scales(sa, of_a[:2]), **options)
+    with pytest.raises(ValueError, match="a_scales.tensor_scale: expected one number"):
+        fp8lab.gemm(a[0], b[0], a_scales=scales(sa[0], of_a), **options)
+
+
 def test_bad_groups(rng):
     a, b = draw(rng, 8, 128), draw(rng, 2, 8, 128)
     for groups, message in (

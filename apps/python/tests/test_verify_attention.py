@@ -39,7 +39,7 @@ def fma(a, b, c):
 
 
 def attention(codes, scales, *, forward=False, sees=lambda i, j: True, p_format="e4m3fn", offset=8.0,
-              head_of=lambda h: h // (HEADS // KV_HEADS), kind="e4m3", softmax=None, promote=False):  # fmt: skip
+              head_of=lambda h: h // (HEADS // KV_HEADS), kind="e4m3", softmax=None, promote=False, quads=False):  # fmt: skip
     """The steps as the specification says them, element by element; sums by `fp8lab.gemm`."""
     q, k, v = codes
     kinds = {"e4m3fn": "e4m3", "e5m2": "e5m2"}
@@ -47,8 +47,9 @@ def attention(codes, scales, *, forward=False, sees=lambda i, j: True, p_format=
     out = np.zeros((HEADS, M, D), f32)
     for h in range(HEADS):
         g = head_of(h)
-        scale = f32(softmax or 1 / math.sqrt(D)) * f32(math.log2(math.e)) * scales[0][h] * scales[1][g]
-        maximum, total, o = np.full(M, -np.inf, f32), np.zeros(M, f32), np.zeros((M, D), f32)
+        base_two = f32(float(f32(softmax or 1 / math.sqrt(D))) * math.log2(math.e))
+        scale = base_two * (scales[0][h] * scales[1][g])
+        maximum, total, o = np.full(M, -np.inf, f32), np.zeros((M, 4), f32), np.zeros((M, D), f32)
         tiles = range(0, N, TILE) if forward else range((N - 1) // TILE * TILE, -1, -TILE)
         for t in tiles:
             s = fp8lab.gemm(q[h], k[g][t : t + TILE], model=f"sm90.wgmma.{kind}")
@@ -64,9 +65,14 @@ def attention(codes, scales, *, forward=False, sees=lambda i, j: True, p_format=
                     maximum[i] = grown
                 base = f32(0) if math.isinf(maximum[i]) else maximum[i]
                 shift = fma(-base, scale, f32(offset))
+                of_tile = np.zeros(4, f32)
                 for j, x in enumerate(row):
                     p[i, j] = exp2(fma(x, scale, shift)) if not math.isinf(x) else f32(0)
-                    total[i] = total[i] + p[i, j]
+                    if quads:  # each thread of four has two neighbours of each eight columns
+                        of_tile[j // 2 % 4] += p[i, j]
+                    else:
+                        total[i, 0] += p[i, j]
+                total[i] += of_tile
             part = np.ascontiguousarray(v[g][t : t + TILE].T)
             cast = fp8lab.encode(p, p_format)
             if promote:
@@ -74,7 +80,8 @@ def attention(codes, scales, *, forward=False, sees=lambda i, j: True, p_format=
             else:
                 o = fp8lab.gemm(cast, part, c=o, model=pv)
         for i in range(M):
-            inverse = f32(0) if total[i] == 0 else f32(1) / total[i]
+            both = (total[i, 0] + total[i, 2]) + (total[i, 1] + total[i, 3])
+            inverse = f32(0) if both == 0 else f32(1) / both
             out[h, i] = o[i] * (inverse * scales[2][g])
     return out
 
@@ -89,6 +96,7 @@ def given(scales, **options):
     [
         ({}, {}),
         ({"tile_order": "first_to_last"}, {"forward": True}),
+        ({"row_sum": "quads"}, {"quads": True}),
         ({"causal": True}, {"sees": lambda i, j: j <= i + N - M}),
         ({"window_left": 20, "window_right": 3}, {"sees": lambda i, j: i + N - M - 20 <= j <= i + N - M + 3}),
         ({"window_left": 10, "causal": True}, {"sees": lambda i, j: i + N - M - 10 <= j <= i + N - M}),
@@ -112,8 +120,17 @@ def test_triton_tutorial_by_name():
     np.testing.assert_array_equal(fp8lab.attention(*codes, **given(ones, **options)).o, expected)
 
 
+def test_flash_attention_3_by_name():
+    codes, scales = operands()
+    call = fp8lab.attention_calls()["flashattention3.fp8"]
+    assert call.options_for(128)["kv_tile"] == 224 and call.options_for(D)["q_tile"] == 192
+    options = given(scales) | call.options | {"kv_tile": TILE}
+    np.testing.assert_array_equal(fp8lab.attention(*codes, **options).o, attention(codes, scales, quads=True))
+
+
 MISTAKES = {
     "tile_order": ({}, {"forward": True}),
+    "row_sum": ({}, {"quads": True}),
     "promotion": ({}, {"promote": True}),
     "p_format": ({}, {"p_format": "e5m2"}),
     "p_offset": ({}, {"offset": 0.0}),

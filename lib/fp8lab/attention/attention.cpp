@@ -1,6 +1,7 @@
 #include "fp8lab/attention/attention.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -47,7 +48,7 @@ class Block {
         limits_(limits_of(options.p_format)),
         o_(o),
         maximum_(static_cast<std::size_t>(rows_), kMinusInfinity),
-        sum_(static_cast<std::size_t>(rows_), 0.0F) {}
+        sum_(static_cast<std::size_t>(rows_), Partial{}) {}
 
   void run(std::span<AttentionTile> tiles) {
     // Both ends of what rows see grow with the row.
@@ -93,10 +94,23 @@ class Block {
     const float shift = std::fma(-maximum, scale_log2_, options_.p_offset);
     for (std::size_t j = 0; j < s.size(); ++j) {
       s[j] = exp2_rounded(std::fma(s[j], scale_log2_, shift));
-      sum_[row] = sum_[row] + s[j];
       const auto column = static_cast<std::int64_t>(j);
       if (column >= seen.begin && column < seen.end) count(s[j], tile);
     }
+    add_to_sum(s, sum_[row]);
+  }
+
+  /// What each thread of a quad has summed; under `RowSum::columns` the first has all.
+  using Partial = std::array<float, 4>;
+
+  void add_to_sum(std::span<const float> p, Partial& sum) const {
+    if (options_.row_sum == RowSum::columns) {
+      for (const float one : p) sum[0] = sum[0] + one;
+      return;
+    }
+    Partial of_tile{};
+    for (std::size_t j = 0; j < p.size(); ++j) of_tile[j / 2 % 4] += p[j];
+    for (std::size_t t = 0; t < sum.size(); ++t) sum[t] = sum[t] + of_tile[t];
   }
 
   void follow_maximum(std::span<const float> s, std::size_t row, AttentionTile& tile) {
@@ -112,7 +126,7 @@ class Block {
     maximum_[row] = grown;
     if (old == kMinusInfinity) return;  // nothing has been summed
     ++tile.rescaled;
-    sum_[row] *= alpha;
+    for (float& sum : sum_[row]) sum *= alpha;
     for (float& value : row_of_o(row)) value *= alpha;
   }
 
@@ -139,8 +153,10 @@ class Block {
 
   void finish() {
     for (std::size_t row = 0; row < sum_.size(); ++row) {
-      const bool empty = sum_[row] == 0.0F || std::isnan(sum_[row]);
-      const float scale = (empty ? 0.0F : 1.0F / sum_[row]) * v_scale_;
+      const Partial& s = sum_[row];
+      const float sum = (s[0] + s[2]) + (s[1] + s[3]);
+      const bool empty = sum == 0.0F || std::isnan(sum);
+      const float scale = (empty ? 0.0F : 1.0F / sum) * v_scale_;
       for (float& value : row_of_o(row)) value *= scale;
     }
   }
@@ -163,7 +179,7 @@ class Block {
   PLimits limits_;
   std::span<float> o_;          // the block's rows, [rows_, d_v]
   std::vector<float> maximum_;  // of each row, in units of S
-  std::vector<float> sum_;      // of each row's p
+  std::vector<Partial> sum_;    // of each row's p
   std::vector<float> p_;        // S, then p
   std::vector<float> next_;     // O after the tile
   std::vector<std::uint8_t> codes_;

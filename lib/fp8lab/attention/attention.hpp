@@ -11,22 +11,25 @@
 //      stays stale (m' = m) where t >= -rescale_threshold and the threshold is not 0.
 //      Else alpha = exp2(t), row_sum *= alpha, O *= alpha.
 //   3. p = exp2(fma(S, scale_log2, fma(-m, scale_log2, p_offset))).
-//   4. row_sum = row_sum + p, one p after the other from the first column on, before the cast.
+//   4. row_sum = row_sum + p before the cast, one p after the other from the first column on, or as
+//      the threads of a warp do (`RowSum`).
 //   5. P = p cast to `p_format`, E4M3 unless E5M2 is asked for (nearest even, saturating).
 //   6. O = O + P V: O is the tensor core's accumulator, or (`two_level`) P V starts from
 //      zero and is added to O in FP32.
 //
 // At the end O *= (1 / row_sum) * inverse_scale of V; a row_sum of 0 gives 0.
-// scale_log2 = (softmax_scale * log2 e) * inverse_scale of Q * inverse_scale of K, left to right.
-// All of this is binary32, nearest even, but exp2, which is the binary64 one rounded.
+// scale_log2 = (softmax_scale * log2 e) * (inverse_scale of Q * inverse_scale of K), where the
+// first product is the binary64 one rounded. All else is binary32, nearest even, but exp2, which is
+// the binary64 one rounded.
 //
-// How well this is known: steps 1 to 6, the offset of 8 for FP8, the direction and the
-// epilogue are read from FlashAttention-3 (hopper/softmax.h, mainloop) and FlashAttention-4
-// (flash_attn/cute/softmax.py: max_offset, rescale_threshold); two-level accumulation from
-// vLLM's fork (pull request 104); tiles from the first to the last and P in E5M2 from Triton's
-// fused attention tutorial (calls.hpp). *Assumed*: the order of the row sum (kernels add per-thread
-// parts), and exp2 (ex2.approx, or a polynomial, is within 2 units in the last place), so kernels'
-// bits may differ; what saturates and how far results are off does not.
+// How well this is known: steps 1 to 6, scale_log2, the offset of 8 for FP8, the direction, the sum
+// of rows in quads and the epilogue are read from FlashAttention-3 (hopper/: softmax.h, the
+// mainloop, flash_fwd_kernel_sm90.h), the offset and rescale_threshold from FlashAttention-4
+// (flash_attn/cute/softmax.py) too; two-level accumulation from vLLM's fork (pull request 104), and
+// not there in FlashAttention-3; tiles from the first to the last and P in E5M2 from Triton's fused
+// attention tutorial (calls.hpp). *Assumed*: exp2 and 1 / row_sum (built with --use_fast_math, so
+// ex2.approx and an approximate reciprocal, within 2 units in the last place); kernels' bits may
+// differ by them; what saturates and how far results are off does not.
 
 #include <cstdint>
 #include <span>
@@ -66,6 +69,18 @@ std::string_view to_string(TileOrder order);
 /// Throws `Error`.
 TileOrder find_tile_order(std::string_view name);
 
+/// In which order the p of a row are added. No p is negative, and all of it is binary32.
+enum class RowSum : std::uint8_t {
+  columns,  ///< one p after the other, tile after tile
+  /// As the four threads of a quad do that hold a row of a wgmma's accumulator: thread t adds its
+  /// columns of a tile, those with column / 2 mod 4 = t, then the tile to what it has; at the end
+  /// (s0 + s2) + (s1 + s3).
+  quads,
+};
+std::string_view to_string(RowSum order);
+/// Throws `Error`.
+RowSum find_row_sum(std::string_view name);
+
 /// No limit of a window.
 inline constexpr std::int64_t kNoWindow = -1;
 
@@ -86,6 +101,7 @@ struct AttentionOptions {
   /// window_size); kNoWindow: all on that side. `causal` is a window_right of 0.
   std::int64_t window_left = kNoWindow;
   std::int64_t window_right = kNoWindow;
+  RowSum row_sum = RowSum::columns;
 };
 
 /// What happened to P in one tile of columns, over all heads and rows.

@@ -1,5 +1,6 @@
 #include "fp8lab/attention/calls.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -7,15 +8,40 @@
 
 namespace fp8lab {
 
+namespace {
+
+/// hopper/tile_size.h, elements of one byte.
+constexpr std::array<HeadTiles, 5> kFlashAttention3Tiles{
+    {{64, 192, 160}, {96, 192, 128}, {128, 128, 224}, {192, 128, 160}, {256, 128, 128}}};
+
+}  // namespace
+
+AttentionOptions AttentionCall::options_for(std::int64_t d) const {
+  AttentionOptions o = options;
+  if (tiles.empty()) return o;
+  const auto fits = [d](const HeadTiles& one) { return d <= one.head_size; };
+  const auto found = std::ranges::find_if(tiles, fits);
+  const HeadTiles& chosen = found == tiles.end() ? tiles.back() : *found;
+  o.q_tile = chosen.q_tile;
+  o.kv_tile = chosen.kv_tile;
+  return o;
+}
+
 std::span<const AttentionCall> attention_calls() {
   static const std::array<AttentionCall, 2> kCalls{{
       {"flashattention3.fp8",
        FormatId::e4m3fn,
-       {},
+       {.q_tile = 128, .kv_tile = 224, .row_sum = RowSum::quads},
        Standing::from_literature,
-       "hopper/softmax.h and the mainloop of FlashAttention-3: tiles last to first, P in E4M3 "
-       "times "
-       "2^8. Not known: the order of the row sum, ex2.approx, kv_tile by head size (here 128)"},
+       "hopper/ of FlashAttention-3: tiles last to first, P in E4M3 times 2^8, P V in the wgmma's "
+       "accumulator (no promotion), scale_log2 times the product of Q's and K's descales, the row "
+       "sum in quads, 1 / sum times V's descale; the order in which V is transposed stays within "
+       "32 "
+       "columns. Tiles by head size (tile_size.h), of plain and causal attention with V as [n, d]: "
+       "paged keys, windows and a V stored by columns have others. Assumed: ex2.approx and the "
+       "approximate 1 / sum of --use_fast_math, here rounded; O is stored as BF16, and Q has one "
+       "descale a head of K",
+       kFlashAttention3Tiles},
       {"triton.tutorial.fp8",
        FormatId::e5m2,
        {.qk_model = "sm90.wgmma.e5m2",

@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kMostTile = std::int64_t{1} << 40;
 constexpr float kMostOffset = 100.0F;
 constexpr std::array<std::string_view, 2> kTileOrders{"last_to_first", "first_to_last"};
+constexpr std::array<std::string_view, 2> kRowSums{"columns", "quads"};
 
 void validate_operand(std::string_view name, const AttentionOperand& operand) {
   const std::string shape =
@@ -48,6 +49,12 @@ void validate_model(std::string_view argument, const std::string& name, FormatId
 }  // namespace
 
 std::string_view to_string(TileOrder order) { return kTileOrders[static_cast<std::size_t>(order)]; }
+
+std::string_view to_string(RowSum order) { return kRowSums[static_cast<std::size_t>(order)]; }
+
+RowSum find_row_sum(std::string_view name) {
+  return find_enumerator<RowSum>(kRowSums, "row_sum", name);
+}
 
 TileOrder find_tile_order(std::string_view name) {
   return find_enumerator<TileOrder>(kTileOrders, "tile_order", name);
@@ -136,8 +143,9 @@ float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& optio
 float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options,
                  std::int64_t head) {
   const std::int64_t kv_head = head / attention_shape(inputs).group;
-  return softmax_scale(inputs, options) * std::numbers::log2e_v<float> * scale_of(inputs.q, head) *
-         scale_of(inputs.k, kv_head);
+  const double to_base_two =
+      static_cast<double>(softmax_scale(inputs, options)) * std::numbers::log2e;
+  return static_cast<float>(to_base_two) * (scale_of(inputs.q, head) * scale_of(inputs.k, kv_head));
 }
 
 int threads_of(const AttentionOptions& options) { return team_size(options.threads); }

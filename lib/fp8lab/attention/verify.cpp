@@ -103,6 +103,12 @@ class Mistakes {
             o.tile_order = other;
           });
     }
+    const bool quads = options_.row_sum == RowSum::quads;
+    add("row_sum",
+        quads ? "the row sum column after column" : "the row sum in the four parts of a quad",
+        [&](AttentionInputs&, AttentionOptions& o) {
+          o.row_sum = quads ? RowSum::columns : RowSum::quads;
+        });
     add(options_.two_level ? "no_promotion" : "promotion",
         options_.two_level ? "P V stays in the tensor core's accumulator over all tiles"
                            : "each tile's P V is added to O in FP32",

@@ -79,6 +79,7 @@ class Maker {
             fmt::format("[{}, m, k], as many groups as B has", made_.count),
             shape_text(from_.a.shape));
     set_shape(length, !stacked());
+    require_tensor_scales();
     read_scales(length, from_.a.shape.back());
     const std::vector<GroupPart> parts = parts_of(made_.groups, length, made_.count);
     for (const GroupPart& part : parts)
@@ -99,6 +100,27 @@ class Maker {
     of_sums.back() = n_;
     require(from_.c->shape == of_sums, "C", shape_text(of_sums), shape_text(from_.c->shape));
     from_.c->shape = {made_.rows, n_};
+  }
+
+  /// One for all, or one a group.
+  void require_tensor_scales() const {
+    const auto check = [&](std::string_view name, float all, const std::vector<float>& each) {
+      require(all == 1.0F || each.empty(), name, "one for all groups, or one a group", "both");
+      require(each.empty() || each.size() == static_cast<std::size_t>(made_.count), name,
+              fmt::format("one value, or {}, one a group", made_.count),
+              fmt::format("{}", each.size()));
+    };
+    check("tensor_scale_a", from_.tensor_scale_a, from_.group_tensor_scales_a);
+    check("tensor_scale_b", from_.tensor_scale_b, from_.group_tensor_scales_b);
+  }
+
+  [[nodiscard]] float tensor_scale_a(std::int64_t group) const {
+    const std::vector<float>& each = from_.group_tensor_scales_a;
+    return each.empty() ? from_.tensor_scale_a : each[static_cast<std::size_t>(group)];
+  }
+  [[nodiscard]] float tensor_scale_b(std::int64_t group) const {
+    const std::vector<float>& each = from_.group_tensor_scales_b;
+    return each.empty() ? from_.tensor_scale_b : each[static_cast<std::size_t>(group)];
   }
 
   void read_scales(std::int64_t m, std::int64_t k) {
@@ -149,6 +171,10 @@ class Maker {
 
   Product product_of(const GroupPart& part, std::int64_t length) {
     GemmOperands operands = from_;
+    operands.tensor_scale_a = tensor_scale_a(part.group);
+    operands.tensor_scale_b = tensor_scale_b(part.group);
+    operands.group_tensor_scales_a.clear();
+    operands.group_tensor_scales_b.clear();
     operands.a = slice(stacked() ? element(from_.a, part.group) : from_.a, part.begin, part.end);
     operands.b = element(from_.b, part.group);
     if (kept_->scale_a && part.begin < part.end) operands.inverse_a = kept_->scale_a->of(part);
@@ -217,13 +243,13 @@ class Maker {
     const std::int64_t m = from_.a.shape[0];
     const std::int64_t k = from_.a.shape[1];
     set_shape(m, false);
+    require_tensor_scales();
     read_scales(m, k);
     GemmOperands operands;
     operands.a = from_.a;
     operands.b = from_.b;
     operands.transpose_b = from_.transpose_b;
-    operands.tensor_scale_a = from_.tensor_scale_a;
-    operands.tensor_scale_b = from_.tensor_scale_b;
+    // Tensor scales are set part by part: scales that are a group's own are not here.
     if (kept_->scale_a && kept_->scale_a->whole()) operands.inverse_a = kept_->scale_a->all();
     if (kept_->scale_b && kept_->scale_b->whole()) operands.inverse_b = kept_->scale_b->all();
     operands.owner = kept_;
@@ -250,8 +276,8 @@ class Maker {
     if (any && kept_->scale_b && !kept_->scale_b->whole())
       around.inverse_b = p.b_scales = kept_->scale_b->of(part);
     if (any) {
-      p.a_scales.tensor_scale = from_.tensor_scale_a;
-      p.b_scales.tensor_scale = from_.tensor_scale_b;
+      p.a_scales.tensor_scale = tensor_scale_a(part.group);
+      p.b_scales.tensor_scale = tensor_scale_b(part.group);
     }
     around.a = from_.a;
     around.b = from_.b;

@@ -57,7 +57,8 @@ struct GroupedProduct {
 ///   the grid of one group; of A [M, k] one a group, [G] (if M is not G) or [G, 1, 1], or a grid
 ///   over [M, k]; of A [m, K] and B [n, K] one a group, [G, 1, 1], one a row of each group, [G,
 ///   rows] or [G, rows, 1], or a grid over the whole, in which no group ends inside of a tile.
-///   `tensor_scale_a` and `_b` hold for all groups.
+///   `tensor_scale_a` and `_b` hold for all groups; `group_tensor_scales_a` and `_b` have one a
+///   group, [G].
 /// - C: the shape of D (of the sums under a gate). bias and column_scales: [n] for all, or [G, n].
 ///   row_scales: [m] for all or [G, m]; under `row_ends` and `row_indices` [M].
 ///

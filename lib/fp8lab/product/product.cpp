@@ -90,7 +90,7 @@ InverseScales inverse_scales(std::string_view name, const TensorView& tensor, Sc
 /// Float operands, quantized by one side of a preset.
 void quantize_operand(std::string_view name, const Recipe& recipe, const TensorView& tensor,
                       bool transposed, Product& product, CodeMatrix& matrix, InverseScales& scales,
-                      Originals& original) {
+                      Originals& original, std::shared_ptr<const RecipeCast>& cast) {
   require(is_float(tensor.type), name, "floats, since a recipe quantizes them", shape_of(tensor));
   auto values = std::make_shared<std::vector<float>>(to_float_exactly(tensor, name));
   std::int64_t rows = tensor.shape[0];
@@ -104,6 +104,7 @@ void quantize_operand(std::string_view name, const Recipe& recipe, const TensorV
   matrix = quantized->matrix();
   scales = quantized->inverse();
   original = values;
+  cast = std::make_shared<const RecipeCast>(RecipeCast{recipe.rule, quantized});
   product.owners.push_back(quantized);
 }
 
@@ -114,9 +115,9 @@ void use_recipe(const GemmOperands& operands, const InstructionModel& model, Pro
   const Preset& preset = find_preset(operands.recipe);
   GemmProblem& p = product.problem;
   quantize_operand("A", preset.activation, operands.a, false, product, p.a, p.a_scales,
-                   product.a_original);
+                   product.a_original, product.a_cast);
   quantize_operand("B", preset.weight, operands.b, operands.transpose_b, product, p.b, p.b_scales,
-                   product.b_original);
+                   product.b_original, product.b_cast);
   const bool takes_any = model.standing == Standing::definition;
   require(takes_any || (p.a.format == model.a_format && p.b.format == model.b_format), "recipe",
           fmt::format("one that gives {} and {} for {}", format(model.a_format).name,
@@ -185,6 +186,8 @@ namespace {
 Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const InstructionModel& model = find_instruction_model(spec.model);
   require_output_of(spec.model, spec.output.format);
+  require(operands.group_tensor_scales_a.empty() && operands.group_tensor_scales_b.empty(),
+          "tensor_scale", "one number, where there are no groups", "one a group");
   require_matrix("A", "[m, k]", operands.a);
   require_matrix("B", operands.transpose_b ? "[k, n]" : "[n, k]", operands.b);
   Product product;

@@ -20,6 +20,9 @@
 
 namespace fp8lab {
 
+enum class ScaleRule : std::uint8_t;
+struct QuantizedTensor;
+
 /// How the FP32 result becomes the output: nearest even by `policy`.
 struct OutputCast {
   FormatId format = FormatId::f32;  ///< f32, f16, bf16 or FP8
@@ -72,6 +75,9 @@ struct GemmOperands {
   /// Second-level scales of the whole tensors (NVFP4), as `InverseScales::tensor_scale`.
   float tensor_scale_a = 1.0F;
   float tensor_scale_b = 1.0F;
+  /// One a group in place of those, in grouped products alone; empty: one for all.
+  std::vector<float> group_tensor_scales_a{};
+  std::vector<float> group_tensor_scales_b{};
   std::optional<ScaleTiles> tiles_a{};
   std::optional<ScaleTiles> tiles_b{};
   ScaleLayout layout_a = ScaleLayout::row_major;  ///< how `scale_a` lies, see scale_layouts.hpp
@@ -90,6 +96,12 @@ struct GemmOperands {
 /// The floats that a recipe quantized, row-major like the matrix.
 using Originals = std::shared_ptr<const std::vector<float>>;
 
+/// What a recipe made of them, and by which rule.
+struct RecipeCast {
+  ScaleRule rule;
+  std::shared_ptr<const QuantizedTensor> tensor;
+};
+
 /// A problem that keeps alive what it points into. Copies are cheap.
 struct Product {
   std::string model;
@@ -97,6 +109,8 @@ struct Product {
   OutputCast output;
   Originals a_original;  ///< null where the operand came as codes
   Originals b_original;
+  std::shared_ptr<const RecipeCast> a_cast{};  ///< there where the original is
+  std::shared_ptr<const RecipeCast> b_cast{};
   std::vector<std::shared_ptr<const void>> owners;
   SplitK split{};
   Epilogue epilogue{};

@@ -95,6 +95,7 @@ Product take(const Product& product, const Sample& sample) {
   const GemmProblem& p = product.problem;
   Product result = product;
   result.a_original = result.b_original = nullptr;
+  result.a_cast = result.b_cast = nullptr;
   const std::vector<std::int64_t> columns = product.rows_of_b(sample.columns);
   GemmProblem& q = result.problem;
   q.a = take_codes(p.a, sample.rows, result);
@@ -119,6 +120,7 @@ Product take(const Product& product, const Sample& sample) {
 Product take_k(const Product& product, std::int64_t begin, std::int64_t end) {
   Product result = product;
   result.a_original = result.b_original = nullptr;
+  result.a_cast = result.b_cast = nullptr;
   result.split = {};
   result.epilogue = {};
   GemmProblem& p = result.problem;

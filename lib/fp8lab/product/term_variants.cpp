@@ -8,6 +8,7 @@
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/scaling/quantize.hpp"
 
 namespace fp8lab {
 namespace {
@@ -48,25 +49,22 @@ CodeMatrix moved(const CodeMatrix& m, std::span<const std::int64_t> rows, std::i
                  });
 }
 
-/// The code of x / inverse_scale truncated: `code` is rounded to nearest.
-std::uint32_t truncated(const Format& f, std::uint32_t code, float x, float inverse_scale) {
-  const double rounded = decode(f, code);
-  const auto wanted = static_cast<double>(x / inverse_scale);  // rounded to binary32, as recipes do
-  // Codes of one sign follow each other: the next one toward zero is one less.
-  return std::isfinite(rounded) && std::abs(rounded) > std::abs(wanted) ? code - 1 : code;
+/// What the recipe casts: the element times its scale, or divided by the inverse.
+float cast_argument(const RecipeCast& how, float x, std::int64_t row, std::int64_t k) {
+  const QuantizedTensor& q = *how.tensor;
+  const auto tile = static_cast<std::size_t>(row / q.row_block * q.tile_columns() + k / q.k_block);
+  if (is_two_level(how.rule)) return x / q.total_inverse_scale(tile);
+  return scaled_element(how.rule, x, {q.scales[tile], q.inverse_scales[tile]});
 }
 
-CodeMatrix truncated(const CodeMatrix& m, const InverseScales& scales,
-                     const std::vector<float>& original, std::span<const std::int64_t> rows,
-                     Product& product) {
-  const ScaleLookup lookup(scales, m);
+CodeMatrix recast(const CodeMatrix& m, const RecipeCast& how, const std::vector<float>& original,
+                  std::span<const std::int64_t> rows, OtherCast cast, Product& product) {
   const Format& f = format(m.format);
   return made_of(m.format, static_cast<std::int64_t>(rows.size()), m.k, product,
                  [&](std::int64_t i, std::int64_t k) {
                    const std::int64_t row = rows[static_cast<std::size_t>(i)];
-                   return truncated(f, code_at(m, row, k),
-                                    original[static_cast<std::size_t>(row * m.k + k)],
-                                    lookup.at(row, k));
+                   const float x = original[static_cast<std::size_t>(row * m.k + k)];
+                   return cast(f, cast_argument(how, x, row, k));
                  });
 }
 
@@ -175,17 +173,17 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
   return result;
 }
 
-std::optional<Product> take_with_truncated_codes(const Product& product, const Sample& sample,
-                                                 Side side) {
+std::optional<Product> take_with_recast_codes(const Product& product, const Sample& sample,
+                                              Side side, OtherCast cast) {
   const GemmProblem& whole = product.problem;
-  if (!product.a_original || !product.b_original) return std::nullopt;
+  if (!product.a_cast || !product.b_cast) return std::nullopt;
   Product result = take(product, sample);
   GemmProblem& p = result.problem;
   if (side != Side::b)
-    p.a = truncated(whole.a, whole.a_scales, *product.a_original, sample.rows, result);
+    p.a = recast(whole.a, *product.a_cast, *product.a_original, sample.rows, cast, result);
   if (side != Side::a)
-    p.b = truncated(whole.b, whole.b_scales, *product.b_original, product.rows_of_b(sample.columns),
-                    result);
+    p.b = recast(whole.b, *product.b_cast, *product.b_original, product.rows_of_b(sample.columns),
+                 cast, result);
   return result;
 }
 

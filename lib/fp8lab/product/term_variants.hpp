@@ -23,10 +23,14 @@ std::optional<Product> with_codes_read_as(const Product& product, Side side,
 Product take_with_moved_terms(const Product& product, const Sample& sample, Side side,
                               std::int64_t by);
 
-/// The sampled product with codes that were truncated where the recipe rounds to nearest.
-/// Nothing where the operands came as codes.
-std::optional<Product> take_with_truncated_codes(const Product& product, const Sample& sample,
-                                                 Side side);
+/// How a number becomes a code of the format: the number is what the recipe casts, an element
+/// times its scale or divided by the inverse.
+using OtherCast = std::uint32_t (*)(const Format& to, float x);
+
+/// The sampled product with codes that another cast made of what its recipe casts. Nothing where
+/// the operands came as codes.
+std::optional<Product> take_with_recast_codes(const Product& product, const Sample& sample,
+                                              Side side, OtherCast cast);
 
 /// Which blocks of K are summed, one entry a block of the wrong product.
 struct BlockSources {

@@ -93,7 +93,15 @@ std::string definition(const Revealed& r, const UnitCandidate& unit) {
   return definition_of(unit.model, r.shape.a_format, r.shape.b_format);
 }
 
-/// Units of registered instructions first, in the registry's order; then simple ones.
+/// With scales of 1 a block-scaled unit is the fused one of its parameters.
+AccumulatorModel under_unit_scales(AccumulatorModel model) {
+  if (model.kind == AccumulationKind::scaled_dot_product)
+    model.kind = AccumulationKind::fused_dot_product;
+  return model;
+}
+
+/// Units of registered instructions first, in the registry's order; then simple ones. Block-scaled
+/// instructions are named too, behind the others, and are no candidates: kernels have no scales.
 std::vector<UnitCandidate> in_order(const Revealed& r, const std::vector<UnitCandidate>& found,
                                     std::vector<std::string>& instructions) {
   std::vector<UnitCandidate> ordered;
@@ -110,13 +118,20 @@ std::vector<UnitCandidate> in_order(const Revealed& r, const std::vector<UnitCan
     const auto at = limits.find(definition(r, {model, {}}));
     return at != limits.end() && limit <= at->second;
   };
+  std::vector<std::string> scaled;
   for (const InstructionModel& known : instruction_models()) {
     if (known.a_format != r.shape.a_format || known.b_format != r.shape.b_format) continue;
     if (!takes_formats(known.accumulator, r.shape.a_format, r.shape.b_format)) continue;
-    if (!fits(known.accumulator)) continue;
-    instructions.emplace_back(known.name);
-    ordered.push_back({known.accumulator, found.front().rounded_to});
+    const AccumulatorModel plain = under_unit_scales(known.accumulator);
+    if (!fits(plain)) continue;
+    if (plain == known.accumulator) {
+      instructions.emplace_back(known.name);
+      ordered.push_back({known.accumulator, found.front().rounded_to});
+    } else {
+      scaled.emplace_back(known.name);
+    }
   }
+  instructions.insert(instructions.end(), scaled.begin(), scaled.end());
   ordered.insert(ordered.end(), found.begin(), found.end());
   return ordered;
 }

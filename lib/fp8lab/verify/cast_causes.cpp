@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/triton_interpreter.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/scaling.hpp"
@@ -96,7 +97,29 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
     else
       add("fnuz_output", "encoded as FNUZ (bias one higher), read as FN", *other, policy);
   }
+  if (is_cast_of_triton_interpreter(id))
+    add_code("triton_interpreter_cast",
+             "the cast of Triton's interpreter: a carry into the exponent is lost (127 becomes 64)",
+             [id](float x) { return triton_interpreter_code(format(id), x); });
   add_wrong_results(cast, mistakes);
+  return mistakes;
+}
+
+std::vector<OtherQuantization> quantization_mistakes(const Product& product) {
+  if (!product.a_cast || !product.b_cast) return {};
+  std::vector<OtherQuantization> mistakes{{"truncated_quantization",
+                                           "truncated where the recipe rounds to nearest",
+                                           [](const Format& to, float x) {
+                                             CastPolicy toward_zero = kNvidiaSatfinite;
+                                             toward_zero.rounding = RoundingMode::toward_zero;
+                                             return encode(to, toward_zero, x);
+                                           }}};
+  if (is_cast_of_triton_interpreter(product.problem.a.format) &&
+      is_cast_of_triton_interpreter(product.problem.b.format))
+    mistakes.push_back({"triton_interpreter_cast",
+                        "quantized with the cast of Triton's interpreter, which loses carries "
+                        "into the exponent (127 becomes 64)",
+                        triton_interpreter_code});
   return mistakes;
 }
 

@@ -75,6 +75,12 @@ bool same_values(const InverseScales& x, const InverseScales& y) {
   return std::ranges::equal(x.values, y.values);
 }
 
+/// Tiles' scales of one group under the tensor scale of another.
+InverseScales under(InverseScales tiles, const InverseScales& upper) {
+  tiles.tensor_scale = upper.tensor_scale;
+  return tiles;
+}
+
 class Maker {
  public:
   Maker(const GroupedProduct& grouped, std::size_t at)
@@ -122,11 +128,31 @@ class Maker {
     product.problem.b_scales = from.b_scales;
     add(named("weight", other), fmt::format("the weights of group {}", group), std::move(product),
         true);
-    if (from.b_scales.empty() || same_values(from.b_scales, own_.product.problem.b_scales)) return;
-    product = own_with_owners_of(other);
-    product.problem.b_scales = from.b_scales;
-    add(named("scale_b", other), fmt::format("the scales of group {}'s weights", group),
-        std::move(product), true);
+    if (!from.b_scales.empty())
+      scales_of(other, "b", fmt::format("group {}'s weights", group), from.b_scales, true);
+  }
+
+  /// Scales of another group under this one's codes: those of tiles, the tensor's, both.
+  void scales_of(const Neighbour& other, std::string_view letter, const std::string& whose,
+                 const InverseScales& theirs, bool must_be_seen) {
+    const auto scales = [&](Product& product) -> InverseScales& {
+      return letter == "a" ? product.problem.a_scales : product.problem.b_scales;
+    };
+    Product right = own_.product;
+    const InverseScales own = scales(right);
+    const auto with = [&](std::string_view what, const std::string& text, InverseScales wrong) {
+      Product product = own_with_owners_of(other);
+      scales(product) = wrong;
+      add(named(fmt::format("{}_{}", what, letter), other), text, std::move(product), must_be_seen);
+    };
+    const bool tiles = !same_values(theirs, own);
+    const bool upper = theirs.tensor_scale != own.tensor_scale;
+    if (tiles) with("scale", fmt::format("the scales of {}", whose), under(theirs, own));
+    if (upper)
+      with("tensor_scale", fmt::format("the tensor scale of {}", whose), under(own, theirs));
+    if (tiles && upper)
+      with("both_scales", fmt::format("the scales of tiles and the tensor scale of {}", whose),
+           theirs);
   }
 
   void inputs_of(const Neighbour& other) {
@@ -142,11 +168,7 @@ class Maker {
       add(named("input", other), fmt::format("the rows of group {}", group), std::move(product),
           false);
     }
-    if (!scales || same_values(*scales, own.a_scales)) return;
-    Product product = own_with_owners_of(other);
-    product.problem.a_scales = *scales;
-    add(named("scale_a", other), fmt::format("the scales of group {}'s rows", group),
-        std::move(product), false);
+    if (scales) scales_of(other, "a", fmt::format("group {}'s rows", group), *scales, false);
   }
 
   void bias_of(const Neighbour& other) {
@@ -158,8 +180,10 @@ class Maker {
         std::move(product), true);
   }
 
-  /// The product of terms [begin, end) of the whole, nothing where scale tiles would be cut.
-  [[nodiscard]] std::optional<Product> of_terms(std::int64_t begin, std::int64_t end) const {
+  /// The product of terms [begin, end) of the whole under the tensor scales of `levels`, nothing
+  /// where scale tiles would be cut.
+  [[nodiscard]] std::optional<Product> of_terms(std::int64_t begin, std::int64_t end,
+                                                const GemmProblem& levels) const {
     const std::int64_t k = grouped_.whole->problem.a.k;
     if (begin < 0 || begin >= end || end > k) return std::nullopt;
     Product product = own_.product;
@@ -168,9 +192,9 @@ class Maker {
       product.problem.a = part.problem.a;
       product.problem.b = part.problem.b;
       if (!grouped_.whole->problem.a_scales.empty())
-        product.problem.a_scales = part.problem.a_scales;
+        product.problem.a_scales = under(part.problem.a_scales, levels.a_scales);
       if (!grouped_.whole->problem.b_scales.empty())
-        product.problem.b_scales = part.problem.b_scales;
+        product.problem.b_scales = under(part.problem.b_scales, levels.b_scales);
       product.owners.insert(product.owners.end(), part.owners.begin(), part.owners.end());
       validate(product.problem, product.sum_count());
     } catch (const Error&) {  // scales or splits that such a part cannot have
@@ -182,25 +206,21 @@ class Maker {
   void terms_of(const Neighbour& other) {
     const auto at = static_cast<std::size_t>(other.part - grouped_.parts.data());
     const GroupPart& terms = grouped_.terms[at];
-    if (std::optional<Product> product = of_terms(terms.begin, terms.end))
+    if (std::optional<Product> product =
+            of_terms(terms.begin, terms.end, other.part->product.problem))
       add(named("terms", other), fmt::format("the terms of group {}", terms.group),
           std::move(*product), true);
     const GemmProblem& from = other.part->product.problem;
     const GemmProblem& own = own_.product.problem;
-    const bool of_groups_a = grouped_.whole->problem.a_scales.empty() && !from.a_scales.empty();
-    const bool of_groups_b = grouped_.whole->problem.b_scales.empty() && !from.b_scales.empty();
-    if (of_groups_a && !same_values(from.a_scales, own.a_scales)) {
-      Product product = own_with_owners_of(other);
-      product.problem.a_scales = from.a_scales;
-      add(named("scale_a", other), fmt::format("A's scales of group {}", terms.group),
-          std::move(product), true);
-    }
-    if (of_groups_b && !same_values(from.b_scales, own.b_scales)) {
-      Product product = own_with_owners_of(other);
-      product.problem.b_scales = from.b_scales;
-      add(named("scale_b", other), fmt::format("B's scales of group {}", terms.group),
-          std::move(product), true);
-    }
+    // Scales of tiles lie with the terms where one grid lies over all of them.
+    const auto each = [&](std::string_view letter, const InverseScales& whole,
+                          const InverseScales& theirs, const InverseScales& its) {
+      if (theirs.empty() || its.empty()) return;
+      scales_of(other, letter, fmt::format("group {}", terms.group),
+                whole.empty() ? theirs : under(its, theirs), true);
+    };
+    each("a", grouped_.whole->problem.a_scales, from.a_scales, own.a_scales);
+    each("b", grouped_.whole->problem.b_scales, from.b_scales, own.b_scales);
   }
 
   /// Offsets that are off by one term, or by one tile of scales that change along K.
@@ -214,7 +234,8 @@ class Maker {
     const std::string by = step == 1 ? "one term" : fmt::format("{} terms", step);
     const auto moved = [&](std::string_view name, std::string_view what, std::int64_t begin,
                            std::int64_t end) {
-      if (std::optional<Product> product = of_terms(own.begin + begin, own.end + end))
+      if (std::optional<Product> product =
+              of_terms(own.begin + begin, own.end + end, own_.product.problem))
         add(std::string(name), fmt::format("{} by {}", what, by), std::move(*product), false);
     };
     moved("k_begins_late", "the group's terms begin too late", step, 0);

@@ -12,9 +12,11 @@ namespace {
 
 class Mistakes {
  public:
-  explicit Mistakes(const Product& product) : e_(product.epilogue), split_(product.split) {}
+  explicit Mistakes(const Product& product)
+      : problem_(product.problem), e_(product.epilogue), split_(product.split) {}
 
   std::vector<KernelMistake> all() && {
+    tensor_scales();
     if (split_.parts > 1) splits();
     if (!e_.empty()) {
       factors();
@@ -30,6 +32,37 @@ class Mistakes {
     mistakes_.push_back({std::move(name), std::move(text), [change](const Product& right) {
                            Product wrong = right;
                            change(wrong.epilogue);
+                           return std::optional(compute(wrong, 1));
+                         }});
+  }
+
+  /// Both levels of scales are there, and the upper one is misread.
+  void tensor_scales() {
+    const bool a = problem_.a_scales.tensor_scale != 1.0F;
+    const bool b = problem_.b_scales.tensor_scale != 1.0F;
+    const auto each = [&](std::string_view name, std::string_view text, float (*read)(float)) {
+      if (a)
+        add_levels(fmt::format("{}_tensor_scale_a", name), fmt::format("A's {}", text), read,
+                   nullptr);
+      if (b)
+        add_levels(fmt::format("{}_tensor_scale_b", name), fmt::format("B's {}", text), nullptr,
+                   read);
+      if (a && b)
+        add_levels(fmt::format("{}_tensor_scale_a_and_b", name),
+                   fmt::format("of both operands: {}", text), read, read);
+    };
+    each("missing", "tensor scale left out", [](float) { return 1.0F; });
+    each("inverted", "tensor scale divided by instead of multiplied",
+         [](float scale) { return 1.0F / scale; });
+    each("doubled", "tensor scale applied twice", [](float scale) { return scale * scale; });
+  }
+
+  void add_levels(std::string name, std::string text, float (*a)(float), float (*b)(float)) {
+    mistakes_.push_back({std::move(name), std::move(text), [a, b](const Product& right) {
+                           Product wrong = right;
+                           GemmProblem& p = wrong.problem;
+                           if (a != nullptr) p.a_scales.tensor_scale = a(p.a_scales.tensor_scale);
+                           if (b != nullptr) p.b_scales.tensor_scale = b(p.b_scales.tensor_scale);
                            return std::optional(compute(wrong, 1));
                          }});
   }
@@ -160,6 +193,7 @@ class Mistakes {
     return decode_codes(id, cast_output(values, default_output(id), 1));
   }
 
+  const GemmProblem& problem_;
   const Epilogue& e_;
   const SplitK& split_;
   std::vector<KernelMistake> mistakes_;

@@ -1,5 +1,5 @@
 #pragma once
-// Mistakes around a sum: its split in parts and its epilogue.
+// Mistakes around a sum: its split in parts, the upper of two levels of scales, its epilogue.
 
 #include <functional>
 #include <optional>
@@ -19,7 +19,8 @@ struct KernelMistake {
 };
 
 /// Those that a product has a place for: left out or other steps of the epilogue, a sum rounded
-/// to 16 bits before it, a gate and its factor exchanged, other orders of a split.
+/// to 16 bits before it, a gate and its factor exchanged, other orders of a split, a tensor's scale
+/// left out, inverted or applied twice.
 std::vector<KernelMistake> kernel_mistakes(const Product& product);
 
 }  // namespace fp8lab

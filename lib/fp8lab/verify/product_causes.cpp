@@ -224,11 +224,11 @@ class ProductHypotheses {
     for (const auto& [side, letter, of] :
          {std::tuple{Side::a, "a", "A"}, std::tuple{Side::b, "b", "B"},
           std::tuple{Side::both, "a_and_b", "A and B"}})
-      taken(fmt::format("truncated_quantization_{}", letter),
-            fmt::format("{} truncated where the recipe rounds to nearest", of),
-            [&, side = side](const Sample& sample) {
-              return take_with_truncated_codes(product_, sample, side);
-            });
+      for (const OtherQuantization& other : quantization_mistakes(product_))
+        taken(fmt::format("{}_{}", other.name, letter), fmt::format("{} {}", of, other.text),
+              [&, side = side](const Sample& sample) {
+                return take_with_recast_codes(product_, sample, side, other.cast);
+              });
     const GemmProblem& p = sampled_.problem;
     const std::int64_t tile = p.promotion_interval > 0 ? p.promotion_interval : 128;
     if (p.a.k > tile) {

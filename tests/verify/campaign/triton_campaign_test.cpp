@@ -192,5 +192,5 @@ TEST_CASE("campaign: broken versions of a kernel in Triton's style", "[verify][c
   Triton triton;
   const std::vector<Fault> faults = triton.faults();
   REQUIRE(faults.size() == 21);
-  run_campaign("Triton style, 21 faults", faults, 16);
+  run_campaign("Triton style, 21 faults", faults, 20);
 }

@@ -11,6 +11,7 @@ NumPy and ml_dtypes arrays, and CPU tensors that export DLPack, are read in plac
 arguments raise `ValueError` with the library's message; numerical edge cases never do.
 """
 
+from fp8lab import results, testing
 from fp8lab._attention import (
     Attention,
     AttentionCall,
@@ -139,8 +140,10 @@ __all__ = [
     "profiles",
     "quantize",
     "replay",
+    "results",
     "reveal",
     "separate",
+    "testing",
     "vectors",
     "verify",
     "verify_groups",

@@ -66,10 +66,19 @@ class AttentionCall:
     options: dict[str, Any]  #: keywords of `attention` and `verify_attention`
     standing: str  #: "measured", "from literature" or "assumed"
     source: str  #: and what is not known of it
+    #: (largest head size, q_tile, kv_tile) where tiles depend on it; `options` has those of 128
+    tiles: tuple[tuple[int, int, int], ...] = ()
+
+    def options_for(self, d: int) -> dict[str, Any]:
+        """`options` with the tiles of heads of d elements."""
+        if not self.tiles:
+            return dict(self.options)
+        _, q_tile, kv_tile = next((one for one in self.tiles if d <= one[0]), self.tiles[-1])
+        return self.options | {"q_tile": q_tile, "kv_tile": kv_tile}
 
 
 def attention_calls() -> dict[str, AttentionCall]:
-    """Attention kernels by name: `attention(q, k, v, **attention_calls()[name].options)`.
+    """Attention kernels by name: `attention(q, k, v, **attention_calls()[name].options_for(d))`.
 
     >>> import fp8lab
     >>> fp8lab.attention_calls()["triton.tutorial.fp8"].options["tile_order"]
@@ -99,6 +108,7 @@ class AttentionOptions(TypedDict, total=False):
     p_format: str
     window_left: int
     window_right: int
+    row_sum: str
 
 
 _NO_WINDOW = -1
@@ -127,6 +137,7 @@ def _inputs(
         "p_format": "e4m3fn",
         "window_left": _NO_WINDOW,
         "window_right": _NO_WINDOW,
+        "row_sum": "columns",
     }
     unknown = set(given) - set(settings)
     if unknown:
@@ -149,8 +160,9 @@ def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[Attent
     two to this before its cast (8). rescale_threshold: log2 by which the running maximum may be
     stale, 0 is never. softmax_scale: None is 1 / sqrt(d). causal: row i sees columns j <= i + n - m.
     window_left, window_right: row i sees columns from i + n - m - window_left to i + n - m +
-    window_right; -1 is all. two_level: each tile's P V is added to O in FP32. *Assumed*: the order of
-    the row sum and exp2, so a kernel's bits may differ. ValueError for what does not fit.
+    window_right; -1 is all. two_level: each tile's P V is added to O in FP32. row_sum: "columns", one
+    p after the other, or "quads", as the four threads of a row do in FlashAttention-3. *Assumed*:
+    exp2 and 1 / row_sum, so a kernel's bits may differ. ValueError for what does not fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from fp8lab._checks import Comparison
 from fp8lab._identify import Identification, _class
 from fp8lab._identify import SeparatingElement
 from fp8lab._kernels import Epilogue, SplitK
-from fp8lab._products import scale_tensor
+from fp8lab._products import scale_tensor, tensor_scales
 from fp8lab._recipes import Scales
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import Cause, VerifyReport, output_of
@@ -87,14 +87,14 @@ def _codes(argument: str, x: Any, stated: str | None) -> _core.Tensor:
     return _core.Tensor(np.ascontiguousarray(words), "f32" if name == "tf32" else name)
 
 
-def _scales(argument: str, scales: Any, stated: str | None) -> tuple[_core.ScaleTensor, float]:
+def _scales(argument: str, scales: Any, stated: str | None) -> _core.ScaleTensor:
     if scales is None:
-        return _core.ScaleTensor(None, None, None, "row_major"), 1.0
+        return _core.ScaleTensor(None, None, None, "row_major")
     if not isinstance(scales, Scales):
-        return _core.ScaleTensor(scale_tensor(argument, scales, stated), None, None, "row_major"), 1.0
+        return _core.ScaleTensor(scale_tensor(argument, scales, stated), None, None, "row_major")
     values = scale_tensor(argument, scales.values, stated)
     sides = (whole("row_block", scales.row_block), whole("k_block", scales.k_block))
-    return _core.ScaleTensor(values, *sides, text("layout", scales.layout)), scales.tensor_scale
+    return _core.ScaleTensor(values, *sides, text("layout", scales.layout))
 
 
 def _floats(argument: str, x: ArrayLike | None) -> _core.Tensor | None:
@@ -133,18 +133,16 @@ def _problem(
         expected = f"no model, promotion_interval and scale_order beside call='{call}'"
         raise bad("call", expected, f"{model}, {promotion_interval}, {scale_order}")
     e, s = epilogue or Epilogue(), split_k or SplitK(1)
-    left, left_second = _scales("a_scales", a_scales, scale_format)
-    right, right_second = _scales("b_scales", b_scales, scale_format)
-    if left_second != 1.0 or right_second != 1.0:
-        raise bad("tensor_scale", "1: multiply it into the scales of each group", (left_second, right_second))
     return _core.GroupedProblem(
         kind=text("kind", groups.kind),
         values=[whole("values", value) for value in groups.values],
         alignment=whole("alignment", groups.alignment),
         a=_codes("a", a, a_format),
         b=_codes("b", b, b_format),
-        a_scales=left,
-        b_scales=right,
+        a_scales=_scales("a_scales", a_scales, scale_format),
+        b_scales=_scales("b_scales", b_scales, scale_format),
+        a_tensor_scales=tensor_scales("a_scales", a_scales),
+        b_tensor_scales=tensor_scales("b_scales", b_scales),
         c=_floats("c", c),
         bias=_floats("bias", e.bias),
         row_scales=_floats("row_scales", e.row_scales),
@@ -199,7 +197,8 @@ def gemm_groups(
     that models have names. +0 in rows that are in no group. Scales: one value; one a group, [g] or
     [g, 1, 1]; or [g, ...] with the grid of one group. Of an A [m, k] of groups of rows: a grid over
     all of it too. Of groups along k: [g, rows, 1], or a grid over the whole in which no group ends
-    inside of a tile. Usual tiles (sides of 1, 16, 32, 128 or all) need no `Scales`. c: the shape of
+    inside of a tile. Usual tiles (sides of 1, 16, 32, 128 or all) need no `Scales`, whose
+    tensor_scale (NVFP4) is one for all groups, or one a group, [g]. c: the shape of
     D. bias and column_scales: [n] or [g, n]; row_scales: [m] or [g, m].
 
     >>> import fp8lab, numpy as np

@@ -134,10 +134,23 @@ def _operand(
     values, row_block, k_block = _tile_scales(
         f"{argument}_scales", scales, scale_format, (words.shape[0], words.shape[1])
     )
-    second = scales.tensor_scale if isinstance(scales, Scales) else 1.0
+    second = tensor_scales(f"{argument}_scales", scales)
+    if len(second) != 1:
+        raise bad(f"{argument}_scales.tensor_scale", "one number, where there are no groups", list(second))
     return _Operand(
-        words, name, values, row_block, k_block, _coded(scales, scale_format), float(second)
+        words, name, values, row_block, k_block, _coded(scales, scale_format), second[0]
     )
+
+
+def tensor_scales(argument: str, scales: Any) -> list[float]:
+    """The second level: one number, or one a group."""
+    second = scales.tensor_scale if isinstance(scales, Scales) else 1.0
+    if isinstance(second, (int, float)):
+        return [float(second)]
+    values = as_float32(f"{argument}.tensor_scale", second)
+    if values.ndim > 1:
+        raise bad(f"{argument}.tensor_scale", "one number, or [groups]", list(values.shape))
+    return [float(value) for value in values.reshape(-1)]
 
 
 def _require_format(argument: str, name: str, wanted: str, model: InstructionModel) -> None:

@@ -95,7 +95,8 @@ class Scales(NamedTuple):
     values: ArrayLike
     row_block: int = 0
     k_block: int = 0
-    tensor_scale: float = 1.0  #: NVFP4's second level: value = code * scale * tensor_scale
+    #: NVFP4's second level: value = code * scale * tensor_scale. In grouped products also [groups].
+    tensor_scale: ArrayLike = 1.0
     layout: str = "row_major"
 
 

@@ -1,9 +1,12 @@
 """Grouped products against one linear layer a group."""
 
+import dataclasses
+
 import pytest
 import torch
 from conftest import assert_same_bits, log_normal
 
+import fp8lab
 import fp8lab.torch
 
 
@@ -45,6 +48,41 @@ def test_batches():
         with torch.no_grad():
             layer[0].weight.copy_(weight[group].t())
         assert_same_bits(y[group], layer(x[group]).detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("wgrad", ["fp8", "bf16"])
+def test_types_and_products_in_higher_precision(dtype, wgrad):
+    """Sizes that are padded, outputs of 16 bits, and a product that is not in FP8."""
+    recipe = fp8lab.linear_recipe("deepgemm")
+    if wgrad != "fp8":
+        recipe = dataclasses.replace(recipe, wgrad=dataclasses.replace(recipe.wgrad, arithmetic=wgrad))
+    ends = [0, 5, 24]
+    x = log_normal(30, 72).to(dtype).requires_grad_()
+    weight = log_normal(3, 72, 40, seed=1).to(dtype).requires_grad_()
+    dy = log_normal(30, 40, seed=2).to(dtype)
+    y = fp8lab.torch.grouped_mm(x, weight, torch.tensor(ends), recipe=recipe)
+    y.backward(dy)
+    assert y.dtype == dtype and not weight.grad[0].any() and not y[24:].any()
+    for group, (start, end) in ((1, (0, 5)), (2, (5, 24))):
+        layer = expert(weight[group], recipe).to(dtype)
+        part = x.detach()[start:end].clone().requires_grad_()
+        expected = layer(part)
+        expected.backward(dy[start:end])
+        assert_same_bits(y[start:end], expected)
+        assert_same_bits(x.grad[start:end], part.grad)
+        assert_same_bits(weight.grad[group], layer.weight.grad.t().contiguous())
+
+
+def test_operators_are_whole():
+    from fp8lab.torch._plan import text_of
+
+    text = text_of(fp8lab.linear_recipe("deepgemm"))
+    x, weight = log_normal(24, 128).requires_grad_(), log_normal(2, 128, 64, seed=1).requires_grad_()
+    torch.library.opcheck(torch.ops.fp8lab.grouped_linear, (x, weight, [9, 24], text))
+    product = torch.ops.fp8lab.grouped_linear
+    compiled = torch.compile(lambda a, b: product(a, b, [9, 24], text)[0], fullgraph=True, backend="aot_eager")
+    assert_same_bits(compiled(x, weight), product(x, weight, [9, 24], text)[0])
 
 
 def test_errors_name_the_argument():

@@ -7,18 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import fp8lab.torch._grouped_ops  # noqa: F401  (defines the operators)
 from fp8lab._linear import LinearRecipe, linear_recipe
 from fp8lab.torch._platforms import given_or
 from fp8lab.torch._plan import plan_of, text_of
 
 
-def _linear(x: Tensor, weight: Tensor, text: str) -> Tensor:
-    """x [m, k] times weight [k, n], as a linear layer of its own: forward and backward."""
-    none = torch.empty(0, dtype=torch.int32)
-    turned = weight.t()
-    with torch.no_grad():
-        *codes, _ = torch.ops.fp8lab.quantize_weight(turned.detach(), none, text)
-    y: Tensor = torch.ops.fp8lab.linear(x, turned, None, *codes, none, none, text)[0]
+def _product(x: Tensor, weight: Tensor, ends: list[int], text: str) -> Tensor:
+    y: Tensor = torch.ops.fp8lab.grouped_linear(x, weight, ends, text)[0]
     return y
 
 
@@ -54,13 +50,13 @@ def grouped_mm(
     if offs is None:
         if x.dim() != 3 or len(x) != len(weight):
             raise ValueError(f"x: expected [{len(weight)}, m, k] without offs, got {list(x.shape)}")
-        whole = torch.stack([_linear(one, expert, text) for one, expert in zip(x, weight)])
-        return given_or(out, whole, "grouped_mm", x, weight)
+        count, rows, _ = x.shape
+        y = _product(x.flatten(0, 1), weight, [rows * (group + 1) for group in range(count)], text)
+        return given_or(out, y.reshape(count, rows, weight.shape[2]), "grouped_mm", x, weight)
     ends = _ends(offs, x, weight)
-    starts = [0, *ends[:-1]]
-    parts = [_linear(x[start:end], expert, text) for start, end, expert in zip(starts, ends, weight)]
+    y = _product(x, weight, ends, text)
     rest = x.new_zeros((len(x) - ends[-1], weight.shape[2]))
-    return given_or(out, torch.cat([*parts, rest]), "grouped_mm", x, weight)
+    return given_or(out, torch.cat([y, rest]), "grouped_mm", x, weight)
 
 
 def _ends(offs: Tensor, x: Tensor, weight: Tensor) -> list[Any]:

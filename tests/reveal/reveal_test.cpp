@@ -1,0 +1,166 @@
+// The room of reveal: trees as text, structures and their trees, the order of kernels written here,
+// and the units of some registered instructions.
+
+#include "fp8lab/reveal/reveal.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/reveal/tree.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+std::vector<std::int64_t> places(std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> all;
+  for (std::int64_t i = begin; i < end; ++i) all.push_back(i);
+  return all;
+}
+
+SumTree flat(const std::vector<std::int64_t>& leaves) {
+  std::vector<SumTree> children;
+  children.reserve(leaves.size());
+  for (const std::int64_t leaf : leaves) children.push_back(SumTree::of_leaf(leaf));
+  return SumTree::node(std::move(children));
+}
+
+/// A kernel of E4M3 codes whose every output is `sum` of its products, which are exact.
+ProbeKernel kernel_of(const std::function<float(const std::vector<float>&)>& sum) {
+  return [sum](const ProbeCalls& calls) {
+    const Format& f = format(FormatId::e4m3fn);
+    const auto value = [&](const std::vector<std::byte>& codes, std::int64_t at) {
+      return static_cast<float>(
+          decode(f, static_cast<std::uint32_t>(codes[static_cast<std::size_t>(at)])));
+    };
+    ProbeOutputs out;
+    for (std::int64_t call = 0; call < calls.calls; ++call)
+      for (std::int64_t i = 0; i < calls.m; ++i)
+        for (std::int64_t j = 0; j < calls.n; ++j) {
+          std::vector<float> products;
+          for (std::int64_t k = 0; k < calls.k; ++k)
+            products.push_back(value(calls.a, (call * calls.m + i) * calls.k + k) *
+                               value(calls.b, (call * calls.n + j) * calls.k + k));
+          out.d.push_back(sum(products));
+        }
+    return out;
+  };
+}
+
+float in_order(const std::vector<float>& p) {
+  float sum = 0.0F;
+  for (const float one : p) sum += one;
+  return sum;
+}
+
+float backwards(const std::vector<float>& p) {
+  return in_order(std::vector<float>(p.rbegin(), p.rend()));
+}
+
+float by_neighbours(std::vector<float> p) {
+  while (p.size() > 1) {
+    for (std::size_t i = 0; i < p.size() / 2; ++i) p[i] = p[2 * i] + p[2 * i + 1];
+    p.resize(p.size() / 2);
+  }
+  return p.front();
+}
+
+std::string tree_text(const std::function<float(const std::vector<float>&)>& sum) {
+  const Revealed found = reveal({.m = 4, .n = 4, .k = 8}, kernel_of(sum));
+  INFO(describe(found));
+  CHECK(found.order.found());
+  CHECK(found.contradictions == 0);
+  return text_of(found.order.tree);
+}
+
+std::string value_of(const Revealed& found, std::string_view name) {
+  for (const RevealedParameter& one : found.parameters)
+    if (one.name == name) return one.value;
+  return "none";
+}
+
+}  // namespace
+
+TEST_CASE("reveal: a tree as text", "[reveal]") {
+  const SumTree step = flat(places(0, 4));
+  CHECK(text_of(step) == "(0-3)");
+  CHECK(text_of(flat({0, 2, 4})) == "(0-4:2)");
+  std::vector<SumTree> chain{SumTree::of_leaf(5), step, SumTree::of_leaf(4)};
+  const SumTree two = SumTree::node(chain);
+  CHECK(text_of(two) == "((0-3) 4 5)");
+  CHECK(two.leaves() == 6);
+  CHECK(leaves_of_both(two, 0, 3) == 4);
+  CHECK(leaves_of_both(two, 0, 5) == 6);
+  CHECK(leaves_of_both(two, 0, 9) == 0);
+  CHECK(SumTree::node({SumTree::of_leaf(3)}) == SumTree::of_leaf(3));
+}
+
+TEST_CASE("reveal: the structure of a tree has that tree", "[reveal]") {
+  for (const StepShape step : {StepShape::fused, StepShape::exact, StepShape::halves_chained,
+                               StepShape::halves_separate, StepShape::pairs})
+    for (const std::int64_t terms : {4, 16})
+      for (const std::int64_t promotion : {0, 32}) {
+        if (step == StepShape::pairs && terms != 4) continue;
+        SumStructure structure{step, terms, promotion};
+        const SumTree tree = tree_of(structure, 96);
+        const std::optional<SumStructure> found = structure_of(tree);
+        INFO(structure.text(96) << "\n" << text_of(tree));
+        REQUIRE(found.has_value());
+        CHECK(text_of(tree_of(*found, 96)) == text_of(tree));
+        CHECK(found->promotion_interval == promotion);
+      }
+  CHECK_FALSE(structure_of(SumTree::node({flat({0, 2}), flat({1, 3, 4})})).has_value());
+}
+
+TEST_CASE("reveal: the order of sums that are written out", "[reveal]") {
+  CHECK(tree_text(in_order) == "(((((((0 1) 2) 3) 4) 5) 6) 7)");
+  CHECK(tree_text(backwards) == "(0 (1 (2 (3 (4 (5 (6 7)))))))");
+  CHECK(tree_text(by_neighbours) == "(((0 1) (2 3)) ((4 5) (6 7)))");
+}
+
+TEST_CASE("reveal: a unit, its promotion and its output", "[reveal]") {
+  const ProbeShape shape{.m = 8, .n = 8, .k = 128};
+  const Revealed found = reveal(shape, kernel_of_model("sm90.wgmma.e4m3", 64, {}, FormatId::bf16));
+  INFO(describe(found));
+  CHECK(found.explained());
+  CHECK(found.checked == 4 * 8 * 8);
+  CHECK(found.model == "sm90.wgmma.e4m3");
+  CHECK(found.rounded_to == FormatId::bf16);
+  REQUIRE(found.structure.has_value());
+  CHECK(found.structure->promotion_interval == 64);
+  CHECK(value_of(found, "alignment_fraction_bits") == "13");
+  CHECK(value_of(found, "terms") == "32");
+  CHECK_THAT(models_file(found, "mine"), contains("[accumulator.mine]"));
+
+  const Revealed other =
+      reveal(shape, kernel_of_model("sm90.wgmma.e4m3:F=14", 0, {}, FormatId::f32));
+  CHECK(other.instructions.empty());
+  CHECK(value_of(other, "alignment_fraction_bits") == "14");
+}
+
+TEST_CASE("reveal: block-scaled instructions are named where scales are 1", "[reveal]") {
+  const std::string name = "sm120.mma.mxf8f6f4.e4m3";
+  const Revealed found =
+      reveal({.m = 8, .n = 8, .k = 64}, kernel_of_model(name, 0, {}, FormatId::f32));
+  INFO(describe(found));
+  CHECK(found.explained());
+  CHECK(found.model == "sm100.tcgen05.e4m3");
+  CHECK(std::ranges::find(found.instructions, name) != found.instructions.end());
+}
+
+TEST_CASE("reveal: bad shapes and kernels are errors or said so", "[reveal]") {
+  const ProbeKernel kernel = kernel_of(in_order);
+  CHECK_THROWS_WITH(reveal({.m = 4, .n = 4, .k = 1}, kernel), contains("k"));
+  CHECK_THROWS_AS(reveal({.m = 0, .n = 4, .k = 8}, kernel), Error);
+  CHECK_THROWS_AS(reveal({.m = 4, .n = 4, .k = 8, .a_format = FormatId::e8m0fnu}, kernel), Error);
+  CHECK_THROWS_AS(reveal({}, kernel_of_model("sm90.wgmma.e4m3", 7, {}, FormatId::f32)), Error);
+  const Revealed zeros =
+      reveal({.m = 4, .n = 4, .k = 8}, kernel_of([](const std::vector<float>&) { return 0.0F; }));
+  CHECK_FALSE(zeros.explained());
+  CHECK_THAT(zeros.failure, contains("no big and small product"));
+  CHECK(rounded_output(FormatId::bf16, 1.01F) == 1.0078125F);
+}
