@@ -245,9 +245,9 @@ int run(Options options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action) {
+void add_run(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("run", "Run experiments and write their tables, plots and result.json");
   command->add_option("NAME", options->names, "experiments, all, or a run file (.toml)")
       ->required();
@@ -277,7 +277,7 @@ void add_run(CLI::App& app, Action& action) {
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")
-      ->check(CLI::Range(1, kMostThreads))
+      ->check(between(1, kMostThreads))
       ->take_last();
   command->add_flag("--no-plots", options->no_plots, "tables only");
   command->add_flag("--mpi", options->mpi,
