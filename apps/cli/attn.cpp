@@ -164,7 +164,7 @@ void save(const Options& options, const AttentionInputs& in, const AttentionResu
 }
 
 /// Options that the call decides and nobody gave.
-void use_call(const CLI::App& command, Options& options) {
+void use_call(const Command& command, Options& options) {
   if (options.call.empty()) return;
   const AttentionCall& call = find_attention_call(options.call);
   const AttentionOptions& known = call.options;
@@ -247,10 +247,10 @@ int run(Options options) {
 
 }  // namespace
 
-void add_attn(CLI::App& app, Action& action) {
+void add_attn(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   AttentionOptions& o = options->attention;
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "attn", "FP8 attention forward, as FlashAttention's kernels compute it, against FP64");
   command->add_option("Q", options->files.q, "[heads, m, d] or [m, d]: floats or FP8 codes")
       ->required();
@@ -301,7 +301,7 @@ void add_attn(CLI::App& app, Action& action) {
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for O");
   command->add_option("--out-dtype", options->output_dtype, "f32, bf16, f16, e4m3fn or e5m2")
       ->capture_default_str();
-  command->add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
+  command->add_option("--threads", o.threads, "0: all")->check(between(0, kMostThreads));
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, command, &action] {
     use_call(*command, *options);

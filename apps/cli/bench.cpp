@@ -43,29 +43,29 @@ int run(const std::vector<Benchmark>& chosen, const BenchOptions& options) {
   return verified ? kPass : kMismatch;
 }
 
-void add_common_options(CLI::App& command, BenchOptions& options) {
+void add_common_options(Command& command, BenchOptions& options) {
   command.add_flag("--json", options.json, "machine-readable output");
   command.add_option("--threads", options.threads, "threads to use")
-      ->check(CLI::Range(1, 1024))
+      ->check(between(1, 1024))
       ->capture_default_str();
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& action) {
+void add_bench(Command& app, Action& action) {
   auto options = std::make_shared<BenchOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "bench", "Time the kernels against this machine's ceilings, after checking their bits");
   command->require_subcommand(1);
   for (const Benchmark& benchmark : benchmarks()) {
-    CLI::App* one = command->add_subcommand(benchmark.name, benchmark.purpose);
+    Command* one = command->add_subcommand(benchmark.name, benchmark.purpose);
     add_common_options(*one, *options);
     benchmark.add_options(*one);
     one->callback([benchmark, options, &action] {
       action = [benchmark, options] { return run({benchmark}, *options); };
     });
   }
-  CLI::App* all = command->add_subcommand("all", "Every benchmark with its defaults");
+  Command* all = command->add_subcommand("all", "Every benchmark with its defaults");
   add_common_options(*all, *options);
   all->callback([options, &action] { action = [options] { return run(benchmarks(), *options); }; });
 }

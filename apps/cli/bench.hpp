@@ -1,11 +1,12 @@
 #pragma once
 // The benchmarks that `fp8lab bench` knows: each file registers one subcommand.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
@@ -20,7 +21,7 @@ struct BenchOptions {
 struct Benchmark {
   std::string name;
   std::string purpose;
-  std::function<void(CLI::App&)> add_options;
+  std::function<void(Command&)> add_options;
   std::function<nlohmann::json(const BenchOptions&)> run;
   std::function<void(const nlohmann::json&)> print;
 };

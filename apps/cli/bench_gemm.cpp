@@ -193,7 +193,7 @@ Benchmark gemm_benchmark() {
   auto options = std::make_shared<GemmOptions>();
   return {
       "gemm", "Matrix products under accumulation models",
-      [options](CLI::App& command) {
+      [options](Command& command) {
         command
             .add_option("--model", options->models,
                         "models to time, or all: every one, on one shape unless --shape is given")
@@ -201,12 +201,12 @@ Benchmark gemm_benchmark() {
         command.add_option("--shape", options->shapes,
                            "MxNxK, or several joined by + and timed as one; default: a fixed list");
         command.add_option("--data", options->data, "what the operands hold")
-            ->check(CLI::IsMember({"normal", "uniform", "wide"}))
+            ->check(one_of({"normal", "uniform", "wide"}))
             ->capture_default_str();
         command.add_option("--promotion", options->promotion, "promotion interval, 0 for none")
             ->capture_default_str();
         command.add_option("--repetitions", options->repetitions, "at least this many runs")
-            ->check(CLI::Range(1, 1000))
+            ->check(between(1, 1000))
             ->capture_default_str();
         command.add_flag("--no-scaling", options->no_scaling,
                          "do not compare two threads with one");

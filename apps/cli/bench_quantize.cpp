@@ -223,15 +223,15 @@ Benchmark quantize_benchmark() {
   auto options = std::make_shared<QuantizeOptions>();
   return {
       "quantize", "Scaling recipes against a stream copy",
-      [options](CLI::App& command) {
+      [options](Command& command) {
         command.add_option("--recipe", options->recipes, "recipes to time (default: all)");
         command.add_option("--rows", options->rows, "rows of the tensor")->capture_default_str();
         command.add_option("--k", options->k, "columns of the tensor")->capture_default_str();
         command.add_option("--repetitions", options->repetitions, "rounds")
-            ->check(CLI::Range(1, 1000))
+            ->check(between(1, 1000))
             ->capture_default_str();
         command.add_option("--clock", options->clock, "wall, or cpu where cores are shared")
-            ->check(CLI::IsMember({"wall", "cpu"}))
+            ->check(one_of({"wall", "cpu"}))
             ->capture_default_str();
         command.add_flag("--transpose", options->transpose, "with the transposed copy");
       },

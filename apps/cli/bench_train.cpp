@@ -158,7 +158,7 @@ void print(const nlohmann::json& report) {
 Benchmark train_benchmark() {
   auto options = std::make_shared<TrainOptions>();
   return {"train", "Training steps with emulated products against FP32 ones",
-          [options](CLI::App& command) {
+          [options](Command& command) {
             command.add_option("--recipe", options->recipes, "linear recipes to time")
                 ->capture_default_str();
             command.add_option("--width", options->shape.width, "channels")->capture_default_str();
@@ -171,7 +171,7 @@ Benchmark train_benchmark() {
             command.add_option("--sequences", options->sequences, "sequences of a step")
                 ->capture_default_str();
             command.add_option("--repetitions", options->repetitions, "timed steps of each")
-                ->check(CLI::Range(1, 1000))
+                ->check(between(1, 1000))
                 ->capture_default_str();
           },
           [options](const BenchOptions& common) { return run(*options, common); }, print};

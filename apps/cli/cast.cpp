@@ -153,9 +153,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_cast(CLI::App& app, Action& action) {
+void add_cast(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("cast", "Cast values and show what happens to each");
+  Command* command = app.add_subcommand("cast", "Cast values and show what happens to each");
   command->add_option("VALUE", options->values, "numbers, inf, nan, or binary32 bits (0x3f800000)")
       ->required();
   command->add_option("--format", options->format, "target format")->capture_default_str();

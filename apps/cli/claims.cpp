@@ -132,15 +132,15 @@ int run(Options options) {
 
 }  // namespace
 
-void add_claims(CLI::App& app, Action& action) {
+void add_claims(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("claims", "Measure published claims about FP8 and say which hold");
   command->add_option("ID", options->ids, "claims, for example F1; all if none is given");
   command->add_option("--seed", options->context.seed, "seed of all random draws")
       ->capture_default_str();
   command->add_option("--threads", options->context.threads, "threads; figures do not depend on it")
-      ->check(CLI::Range(1, kMostThreads));
+      ->check(between(1, kMostThreads));
   command->add_option("--out", options->out, "folder in which a result folder `claims` is written");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

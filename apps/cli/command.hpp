@@ -2,8 +2,9 @@
 // One file a subcommand: each adds itself to the parser and, when chosen,
 // leaves what to do in `action`. Commands parse and print; the library computes.
 
-#include <CLI/CLI.hpp>
 #include <functional>
+
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
@@ -17,25 +18,25 @@ void keep_exit_code();
 /// What the chosen subcommand does; returns an exit code.
 using Action = std::function<int()>;
 
-void add_attn(CLI::App& app, Action& action);
-void add_bench(CLI::App& app, Action& action);
-void add_cast(CLI::App& app, Action& action);
-void add_claims(CLI::App& app, Action& action);
-void add_cost(CLI::App& app, Action& action);
-void add_dequantize(CLI::App& app, Action& action);
-void add_gemm(CLI::App& app, Action& action);
-void add_identify(CLI::App& app, Action& action);
-void add_layers(CLI::App& app, Action& action);
-void add_list(CLI::App& app, Action& action);
-void add_merge(CLI::App& app, Action& action);
-void add_quantize(CLI::App& app, Action& action);
-void add_replay(CLI::App& app, Action& action);
-void add_report(CLI::App& app, Action& action);
-void add_run(CLI::App& app, Action& action);
-void add_sweep(CLI::App& app, Action& action);
-void add_table(CLI::App& app, Action& action);
-void add_train(CLI::App& app, Action& action);
-void add_vectors(CLI::App& app, Action& action);
-void add_verify(CLI::App& app, Action& action);
+void add_attn(Command& app, Action& action);
+void add_bench(Command& app, Action& action);
+void add_cast(Command& app, Action& action);
+void add_claims(Command& app, Action& action);
+void add_cost(Command& app, Action& action);
+void add_dequantize(Command& app, Action& action);
+void add_gemm(Command& app, Action& action);
+void add_identify(Command& app, Action& action);
+void add_layers(Command& app, Action& action);
+void add_list(Command& app, Action& action);
+void add_merge(Command& app, Action& action);
+void add_quantize(Command& app, Action& action);
+void add_replay(Command& app, Action& action);
+void add_report(Command& app, Action& action);
+void add_run(Command& app, Action& action);
+void add_sweep(Command& app, Action& action);
+void add_table(Command& app, Action& action);
+void add_train(Command& app, Action& action);
+void add_vectors(Command& app, Action& action);
+void add_verify(Command& app, Action& action);
 
 }  // namespace fp8lab::cli

@@ -75,11 +75,11 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_cost(CLI::App& app, Action& action) {
+void add_cost(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   std::string known;
   for (const TrainingSetup& setup : training_setups()) known += setup.shape.name + ", ";
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "cost", "Bytes, traffic and FLOPs of training a model shape under several schemes");
   command
       ->add_option("--model", options->model,

@@ -57,11 +57,11 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_dequantize(CLI::App& app, Action& action) {
+void add_dequantize(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   std::string layout_help = "what config.json says if left out:";
   for (const Layout& layout : layouts()) layout_help += " " + std::string(layout.name);
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("dequantize", "Turn an FP8 model's folder back into one of floats");
   command->add_option("MODEL", options->input, "the model's folder, or its index")->required();
   command->add_option("-o,--output", options->output, "a new or empty folder")->required();

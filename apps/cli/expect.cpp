@@ -114,9 +114,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_expect(CLI::App& app, Action& action) {
+void add_expect(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "expect",
       "Which error should a right kernel have, which gate passes it, what does that miss?");
   command->add_option("--shape", options->shape, "MxNxK")->capture_default_str();

@@ -5,6 +5,6 @@
 
 namespace fp8lab::cli {
 
-void add_expect(CLI::App& app, Action& action);
+void add_expect(Command& app, Action& action);
 
 }  // namespace fp8lab::cli

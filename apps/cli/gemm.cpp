@@ -132,11 +132,11 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_gemm(CLI::App& app, Action& action) {
+void add_gemm(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("gemm",
-                                         "The bit-exact result of a matrix product: D = scales * A "
-                                         ". B^T, and C where --c-enters says");
+  Command* command = app.add_subcommand("gemm",
+                                        "The bit-exact result of a matrix product: D = scales * A "
+                                        ". B^T, and C where --c-enters says");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("B", options->operands.b, "B [n, k]")->required();

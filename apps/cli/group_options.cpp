@@ -35,7 +35,7 @@ std::vector<std::int64_t> integers_of(std::string_view option, const std::string
 
 }  // namespace
 
-void add_group_options(CLI::App& command, GroupOptions& o) {
+void add_group_options(Command& command, GroupOptions& o) {
   command.add_flag("--batched", o.batched, "A [g, m, k] and B [g, n, k]: D [g, m, n]");
   command.add_option(
       "--row-ends", o.row_ends,

@@ -1,12 +1,12 @@
 #pragma once
 // The options that say that a product is batched or grouped.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
 
 #include "fp8lab/product/groups.hpp"
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
@@ -19,7 +19,7 @@ struct GroupOptions {
   std::int64_t alignment = 0;
 };
 
-void add_group_options(CLI::App& command, GroupOptions& options);
+void add_group_options(Command& command, GroupOptions& options);
 
 /// The groups that were named, if some were. Values: `128,256`, or a file of integers. Throws
 /// `Error` for more than one kind.

@@ -133,9 +133,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_identify(CLI::App& app, Action& action) {
+void add_identify(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "identify", "Which model explains an output bit for bit? Exit 0: one does; 1: none does");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
@@ -150,7 +150,7 @@ void add_identify(CLI::App& app, Action& action) {
       ->expected(1)
       ->allow_extra_args(false);
   command->add_option("--top", options->top, "ranks to show")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(between(1, 1'000'000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, command, &action] {

@@ -12,13 +12,13 @@
 namespace fp8lab::cli {
 namespace {
 
-bool given(const CLI::App& command, const std::string& name) {
-  const CLI::Option* option = command.get_option_no_throw(name);
+bool given(const Command& command, const std::string& name) {
+  const Option* option = command.find_option(name);
   return option != nullptr && option->count() > 0;
 }
 
-std::string value_of(const CLI::App& command, const std::string& name) {
-  return given(command, name) ? command.get_option(name)->results().front() : "";
+std::string value_of(const Command& command, const std::string& name) {
+  return given(command, name) ? command.find_option(name)->results().front() : "";
 }
 
 /// An option, and those of which one must be there too.
@@ -61,7 +61,7 @@ const std::vector<ReadBy>& readers() {
 
 }  // namespace
 
-void require_no_ignored_options(const CLI::App& command) {
+void require_no_ignored_options(const Command& command) {
   for (const Belongs& one : belongings()) {
     if (!given(command, one.option)) continue;
     const bool found =
@@ -80,9 +80,9 @@ void require_no_ignored_options(const CLI::App& command) {
   }
 }
 
-void require_only(const CLI::App& command, std::string_view beside,
+void require_only(const Command& command, std::string_view beside,
                   std::span<const std::string_view> read) {
-  for (const CLI::Option* option : command.get_options()) {
+  for (const Option* option : command.get_options()) {
     const std::string name = option->get_name();
     if (option->count() == 0 || option->get_positional() || name == beside) continue;
     require(std::ranges::count(read, name) > 0, name,

@@ -18,7 +18,7 @@ float number_of(std::string_view option, const std::string& text, std::string_vi
 
 }  // namespace
 
-void add_epilogue_options(CLI::App& command, EpilogueOptions& o) {
+void add_epilogue_options(Command& command, EpilogueOptions& o) {
   command.add_option("--alpha", o.alpha, "the sum times this")->capture_default_str();
   command.add_option("--bias", o.bias, "file of the bias, floats [n]");
   command.add_option("--row-scales", o.row_scales, "file of floats [m], after the sum");
@@ -38,7 +38,7 @@ void add_epilogue_options(CLI::App& command, EpilogueOptions& o) {
                      "the result times this before its cast; amax: largest finite value / amax");
 }
 
-void add_split_options(CLI::App& command, SplitOptions& o) {
+void add_split_options(Command& command, SplitOptions& o) {
   command.add_option("--split-k", o.parts, "parts of K that are summed alone")
       ->capture_default_str();
   command.add_option("--split-cut", o.cut, "contiguous or modulo: which tiles of K a part owns")

@@ -1,11 +1,11 @@
 #pragma once
 // The options that say what a kernel does around its sum: its name, K in parts, the epilogue.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "fp8lab/product/product.hpp"
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
@@ -28,8 +28,8 @@ struct SplitOptions {
   std::string order = "serial";
 };
 
-void add_epilogue_options(CLI::App& command, EpilogueOptions& options);
-void add_split_options(CLI::App& command, SplitOptions& options);
+void add_epilogue_options(Command& command, EpilogueOptions& options);
+void add_split_options(Command& command, SplitOptions& options);
 
 /// Throw `Error` for names and numbers that are none.
 EpilogueSpec epilogue_of(const EpilogueOptions& options);

@@ -53,11 +53,11 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_layers(CLI::App& app, Action& action) {
+void add_layers(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   std::string rules = "rule:";
   for (const LayerRule& rule : layer_rules()) rules += " " + std::string(rule.name);
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "layers", "Which weights of a model a system converts to FP8, and why not");
   command->add_option("MODEL", options->file, "a model's folder, its index or a .safetensors file")
       ->required();

@@ -286,15 +286,15 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_list(CLI::App& app, Action& action) {
+void add_list(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("list",
-                                         "Show every format, profile, recipe, model, kind and "
-                                         "parameter of accumulators, library call, "
-                                         "experiment");
+  Command* command = app.add_subcommand("list",
+                                        "Show every format, profile, recipe, model, kind and "
+                                        "parameter of accumulators, library call, "
+                                        "experiment");
   command->add_option("WHAT", options->what, "one of these alone")
-      ->check(CLI::IsMember({"formats", "profiles", "recipes", "models", "accumulators",
-                             "parameters", "calls", "experiments"}));
+      ->check(one_of({"formats", "profiles", "recipes", "models", "accumulators", "parameters",
+                      "calls", "experiments"}));
   add_models_option(*command, options->models);
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

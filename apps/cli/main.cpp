@@ -26,16 +26,16 @@ std::vector<std::string> arguments(int argc, char** argv) {
 
 /// Options and arguments whose value is empty: none means anything, and ignoring one loses what
 /// was asked for (a shell's empty variable, most often).
-void require_values(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options())
+void require_values(const fp8lab::cli::Command& app) {
+  for (const fp8lab::cli::Option* option : app.get_options())
     for (const std::string& value : option->results())
       if (value.empty()) throw fp8lab::Error(option->get_name(), "a value", "''");
-  for (const CLI::App* command : app.get_subcommands()) require_values(*command);
+  for (const fp8lab::cli::Command* command : app.get_subcommands()) require_values(*command);
 }
 
 int parse_and_run(int argc, char** argv) {
   using namespace fp8lab::cli;
-  CLI::App app{"fp8lab: what FP8 hardware computes, bit for bit, on a CPU"};
+  Command app{"fp8lab: what FP8 hardware computes, bit for bit, on a CPU"};
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Action action;
@@ -61,13 +61,10 @@ int parse_and_run(int argc, char** argv) {
   add_report(app, action);
   add_bench(app, action);
   add_vectors(app, action);
-  try {
-    app.parse(arguments(argc, argv));
-    require_values(app);
-    return action();
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kPass : kUsage;
-  }
+  const Parsed parsed = app.parse(arguments(argc, argv));
+  if (parsed != Parsed::whole) return parsed == Parsed::help ? kPass : kUsage;
+  require_values(app);
+  return action();
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 namespace fp8lab::cli {
 
-void add_models_option(CLI::App& command, ModelFiles& files) {
+void add_models_option(Command& command, ModelFiles& files) {
   command
       .add_option(
           "--models", files,

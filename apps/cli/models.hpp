@@ -1,19 +1,19 @@
 #pragma once
 // `--models FILE`: models that users define, for every option that names one.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/experiment/parameters.hpp"
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
 /// The files that were named, in their order.
 using ModelFiles = std::vector<std::string>;
 
-void add_models_option(CLI::App& command, ModelFiles& files);
+void add_models_option(Command& command, ModelFiles& files);
 
 /// The definitions of these files: TOML, or JSON where the name ends in .json. Throws `Error`.
 ModelBook load_models(const ModelFiles& files);

@@ -45,7 +45,7 @@ void load_tensor_scale(std::string_view option, const std::string& text, float& 
 
 }  // namespace
 
-void add_input_options(CLI::App& command, OperandOptions& o) {
+void add_input_options(Command& command, OperandOptions& o) {
   command.add_option("--scale-a", o.scale_a,
                      "file of A's inverse scales: one, [m], [m, 1], or a grid of tiles of [m, k]");
   command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
@@ -76,13 +76,13 @@ void add_input_options(CLI::App& command, OperandOptions& o) {
   command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
-  command.add_option("--threads", o.threads, "0: all")->check(CLI::Range(0, kMostThreads));
+  command.add_option("--threads", o.threads, "0: all")->check(between(0, kMostThreads));
   add_epilogue_options(command, o.epilogue);
   add_group_options(command, o.groups);
   add_models_option(command, o.models);
 }
 
-void add_operand_options(CLI::App& command, OperandOptions& o) {
+void add_operand_options(Command& command, OperandOptions& o) {
   add_input_options(command, o);
   add_split_options(command, o.split);
   command.add_option("--call", o.call,
@@ -148,7 +148,7 @@ GemmOperands load_operands(const OperandOptions& o) {
   return operands;
 }
 
-void use_call(const CLI::App& command, OperandOptions& o) {
+void use_call(const Command& command, OperandOptions& o) {
   require_no_ignored_options(command);
   if (o.call.empty()) return;
   for (const char* name : {"--model", "--promotion", "--scale-order"})

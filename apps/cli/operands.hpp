@@ -2,7 +2,6 @@
 // The options that say which product is meant, shared by the commands that
 // compute one and those that check one.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 #include "group_options.hpp"
 #include "kernel_options.hpp"
 #include "models.hpp"
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
@@ -47,10 +47,10 @@ struct OperandOptions {
 };
 
 /// Adds the options that say what the operands are, but A and B themselves.
-void add_input_options(CLI::App& command, OperandOptions& options);
+void add_input_options(Command& command, OperandOptions& options);
 
 /// The same, and the options that say how they are multiplied.
-void add_operand_options(CLI::App& command, OperandOptions& options);
+void add_operand_options(Command& command, OperandOptions& options);
 
 /// The tiles that an option names, if it names some.
 std::optional<ScaleTiles> scale_tiles(std::string_view option, const std::string& text);
@@ -63,7 +63,7 @@ GemmOperands load_operands(const OperandOptions& options);
 
 /// With `--call`, sets the options that the call decides and that were not given. Throws `Error`
 /// for one that was given and says otherwise, and for options that would count for nothing.
-void use_call(const CLI::App& command, OperandOptions& options);
+void use_call(const Command& command, OperandOptions& options);
 
 /// Loads the operands and makes the product. Throws `Error`.
 Product load_product(const OperandOptions& options);

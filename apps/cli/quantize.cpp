@@ -345,9 +345,9 @@ std::string rule_help() {
 
 }  // namespace
 
-void add_quantize(CLI::App& app, Action& action) {
+void add_quantize(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "quantize", "Quantize tensors by a system's recipe, with statistics of what was lost");
   command->add_option("IN", options->input, ".npy or .safetensors file, or a model's folder")
       ->required();

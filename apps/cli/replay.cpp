@@ -62,9 +62,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_replay(CLI::App& app, Action& action) {
+void add_replay(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "replay", "Compare vector files, such as recordings of chips, with a model");
   command
       ->add_option("FILE", options->files,

@@ -72,9 +72,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_report(CLI::App& app, Action& action) {
+void add_report(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("report", "Write results as one HTML page");
+  Command* command = app.add_subcommand("report", "Write results as one HTML page");
   command
       ->add_option("DIR", options->folders,
                    "folders that run or sweep wrote, or folders of those; two that hold the same "

@@ -106,9 +106,9 @@ int run(Options options) {
 
 }  // namespace
 
-void add_reveal(CLI::App& app, Action& action) {
+void add_reveal(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "reveal",
       "In which order and with which unit does a kernel sum? Exit 0: a model gives its bits; 1: "
       "none does; 3: --probes waits for outputs");

@@ -5,6 +5,6 @@
 
 namespace fp8lab::cli {
 
-void add_reveal(CLI::App& app, Action& action);
+void add_reveal(Command& app, Action& action);
 
 }  // namespace fp8lab::cli

@@ -251,11 +251,11 @@ int run(Options options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& action, std::vector<Backend> backends) {
+void add_run(Command& app, Action& action, std::vector<Backend> backends) {
   auto options = std::make_shared<Options>();
   options->backends = std::move(backends);
   options->backend = options->backends.front().name;
-  CLI::App* command =
+  Command* command =
       app.add_subcommand("run", "Run experiments and write their tables, plots and result.json");
   command->add_option("NAME", options->names, "experiments, all, or a run file (.toml)")
       ->required();
@@ -285,7 +285,7 @@ void add_run(CLI::App& app, Action& action, std::vector<Backend> backends) {
       ->capture_default_str()
       ->take_last();
   command->add_option("--threads", options->threads, "threads; results do not depend on them")
-      ->check(CLI::Range(1, kMostThreads))
+      ->check(between(1, kMostThreads))
       ->take_last();
   command->add_flag("--no-plots", options->no_plots, "tables only");
   command->add_flag("--mpi", options->mpi,
@@ -294,6 +294,6 @@ void add_run(CLI::App& app, Action& action, std::vector<Backend> backends) {
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
-void add_run(CLI::App& app, Action& action) { add_run(app, action, {Backend{}}); }
+void add_run(Command& app, Action& action) { add_run(app, action, {Backend{}}); }
 
 }  // namespace fp8lab::cli

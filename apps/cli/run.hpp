@@ -9,6 +9,6 @@
 namespace fp8lab::cli {
 
 /// The command with `--backend NAME` of `backends`: at least one, the first is the default.
-void add_run(CLI::App& app, Action& action, std::vector<Backend> backends);
+void add_run(Command& app, Action& action, std::vector<Backend> backends);
 
 }  // namespace fp8lab::cli

@@ -242,9 +242,9 @@ int run(Options options) {
 
 }  // namespace
 
-void add_sweep(CLI::App& app, Action& action) {
+void add_sweep(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "sweep", "Run an experiment at every point of a grid; --resume continues it");
   command->add_option("EXPERIMENT", options->name, "an experiment, or a grid file (.toml)")
       ->required();
@@ -279,13 +279,13 @@ void add_sweep(CLI::App& app, Action& action) {
   command
       ->add_option("--threads", options->threads,
                    "points that run at the same time; results do not depend on it")
-      ->check(CLI::Range(1, kMostThreads))
+      ->check(between(1, kMostThreads))
       ->take_last();
   command
       ->add_option("--point-seconds", options->point_seconds,
                    "a point that runs longer fails; 0: none does. Not under --mpi")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, kMostSeconds))
+      ->check(between(0.0, kMostSeconds))
       ->take_last();
   command->add_flag("--quick", options->quick, "the experiment's small form at each point");
   command->add_flag("--resume", options->resume, "continue the sweep in the folder");
@@ -296,14 +296,14 @@ void add_sweep(CLI::App& app, Action& action) {
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
-void add_merge(CLI::App& app, Action& action) {
+void add_merge(Command& app, Action& action) {
   struct MergeOptions {
     std::vector<std::string> shards;
     std::string out;
     bool json = false;
   };
   auto options = std::make_shared<MergeOptions>();
-  CLI::App* command = app.add_subcommand("merge", "Put the shards of a sweep together");
+  Command* command = app.add_subcommand("merge", "Put the shards of a sweep together");
   command->add_option("SHARD", options->shards, "folders of finished shards")->required();
   command->add_option("-o,--out", options->out, "folder of the whole sweep")->required();
   command->add_flag("--json", options->json, "machine-readable output");

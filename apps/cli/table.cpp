@@ -72,9 +72,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_table(CLI::App& app, Action& action) {
+void add_table(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("table", "Print every code of a format");
+  Command* command = app.add_subcommand("table", "Print every code of a format");
   command->add_option("FORMAT", options->format, "e4m3fn, e5m2, ... (see `fp8lab list`)")
       ->required();
   command->add_flag("--json", options->json, "machine-readable output");

@@ -282,9 +282,9 @@ int run(TrainOptions o) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Action& action) {
+void add_train(Command& app, Action& action) {
   auto o = std::make_shared<TrainOptions>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "train",
       "Train a small transformer whose matrix products are emulated under a recipe; exit code 1 if "
       "it diverges");

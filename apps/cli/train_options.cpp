@@ -12,7 +12,7 @@ constexpr std::int64_t kMostSteps = 1'000'000'000;
 constexpr std::int64_t kMostHistory = 1'000'000;
 constexpr int kMostRanks = 4096;
 
-void add_recipe_options(CLI::App& command, TrainOptions& o) {
+void add_recipe_options(Command& command, TrainOptions& o) {
   command
       .add_option("--recipe", o.recipe,
                   "linear recipe: fp32, bf16 or a quantize recipe; or a whole system: fp8-lm "
@@ -26,9 +26,9 @@ void add_recipe_options(CLI::App& command, TrainOptions& o) {
                      "FP8 format of all operands, e4m3fn or e5m2, or hybrid: e4m3fn with e5m2 "
                      "gradients; default: the recipe's");
   command.add_option("--history", o.history, "amaxes of a delayed scale")
-      ->check(CLI::Range(std::int64_t{1}, kMostHistory));
+      ->check(between(std::int64_t{1}, kMostHistory));
   command.add_option("--margin", o.margin, "a delayed scale is 2^MARGIN smaller")
-      ->check(CLI::Range(-60.0, 60.0));
+      ->check(between(-60.0, 60.0));
   command.add_option("--amax-algorithm", o.amax_algorithm,
                      "of a delayed scale: max or most_recent");
   command.add_option(
@@ -43,7 +43,7 @@ void add_recipe_options(CLI::App& command, TrainOptions& o) {
                      "their FP8 cast");
 }
 
-void add_state_options(CLI::App& command, TrainOptions& o) {
+void add_state_options(Command& command, TrainOptions& o) {
   const std::string format =
       ": FORMAT[:none|tensor|group|expanded[:ms_amp|te]], as e4m3fn:tensor; f32 as it is";
   command.add_option(
@@ -62,9 +62,9 @@ void add_state_options(CLI::App& command, TrainOptions& o) {
   command.add_option("--weight-decay", o.weight_decay, "decoupled")->capture_default_str();
 }
 
-void add_rank_options(CLI::App& command, TrainOptions& o) {
+void add_rank_options(Command& command, TrainOptions& o) {
   command.add_option("--ranks", o.ranks, "data-parallel ranks, each with --sequences a step")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(between(1, kMostRanks))
       ->capture_default_str();
   command.add_option("--wire", o.wire,
                      "format of the gradients' all-reduce: f32, bf16, f16, e4m3fn, e5m2");
@@ -74,32 +74,32 @@ void add_rank_options(CLI::App& command, TrainOptions& o) {
   command.add_flag("--zero", o.zero, "each tensor's states live on one rank");
 }
 
-void add_run_options(CLI::App& command, TrainOptions& o) {
+void add_run_options(Command& command, TrainOptions& o) {
   command.add_option("--text", o.text,
                      "file whose bytes are the training text; default: a synthetic language");
   command.add_option("--checkpoint", o.checkpoint,
                      "checkpoint file: continued if it exists, updated during the run");
   command.add_option("--save-every", o.save_every, "steps between checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
+      ->check(between(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command.add_option("--log", o.log,
                      "JSON lines: casts of monitored steps, loss of every step; a run that goes on "
                      "replaces the rows of the steps that it takes again");
   command.add_option("--monitor-every", o.monitor_every, "steps between measurements of the casts")
-      ->check(CLI::Range(std::int64_t{1}, kMostSteps))
+      ->check(between(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command
       .add_option("--guard", o.guard,
                   "steps between snapshots to which a step with NaN or Inf goes back")
-      ->check(CLI::Range(std::int64_t{1}, kMostSteps));
+      ->check(between(std::int64_t{1}, kMostSteps));
   command
       .add_option("--stop-when", o.stop_when,
                   "ends the run, with exit code 1, once the mean of ten losses is this many nats "
                   "above its lowest; default: judged at the end, at 1 nat")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
 }
 
-void add_shape_options(CLI::App& command, TrainOptions& o) {
+void add_shape_options(Command& command, TrainOptions& o) {
   const auto number = [&](const char* name, auto& value, const char* help) {
     command.add_option(name, value, help)->capture_default_str();
   };
@@ -117,7 +117,7 @@ void add_shape_options(CLI::App& command, TrainOptions& o) {
   command
       .add_option("--outlier-log2", o.outlier_log2,
                   "log2 of the factor by which --outlier-channels are scaled")
-      ->check(CLI::Range(-60, 60))
+      ->check(between(-60, 60))
       ->capture_default_str();
   number("--loss-scale", o.loss_scale, "a power of two");
   number("--seed", o.seed, "seed of weights and data");
@@ -125,14 +125,14 @@ void add_shape_options(CLI::App& command, TrainOptions& o) {
 
 }  // namespace
 
-void add_train_options(CLI::App& command, TrainOptions& o) {
+void add_train_options(Command& command, TrainOptions& o) {
   add_recipe_options(command, o);
   add_state_options(command, o);
   add_rank_options(command, o);
   add_run_options(command, o);
   add_shape_options(command, o);
   command.add_option("--threads", o.threads, "threads; results do not depend on them")
-      ->check(CLI::Range(1, kMostThreads));
+      ->check(between(1, kMostThreads));
   command.add_flag("--json", o.json, "machine-readable output");
 }
 

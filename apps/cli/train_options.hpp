@@ -1,7 +1,6 @@
 #pragma once
 // What `train` reads from the command line, and what a trainer makes of it.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "fp8lab/train/parallel_trainer.hpp"
 #include "fp8lab/train/trainer.hpp"
 #include "models.hpp"
+#include "parser.hpp"
 
 namespace fp8lab::cli {
 
@@ -59,7 +59,7 @@ struct TrainOptions {
   bool json = false;
 };
 
-void add_train_options(CLI::App& command, TrainOptions& o);
+void add_train_options(Command& command, TrainOptions& o);
 
 /// Throws `Error` for what does not fit together: nothing that was given is ignored.
 train::TrainerOptions trainer_options(const TrainOptions& o);

@@ -77,9 +77,9 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_vectors(CLI::App& app, Action& action) {
+void add_vectors(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "vectors", "Golden vectors: inputs that tell models apart, with a model's results");
   command->add_option("--model", options->model, "instruction model that gives d");
   command
@@ -95,7 +95,7 @@ void add_vectors(CLI::App& app, Action& action) {
           "-n,--count", options->count,
           fmt::format("number of cases; with --separate the largest number of them, {} if left out",
                       kSeparatingCases))
-      ->check(CLI::Range(1, 10'000'000));
+      ->check(between(1, 10'000'000));
   command->add_option("--seed", options->seed, "seed of the stream")->capture_default_str();
   command
       ->add_option("--terms", options->terms,

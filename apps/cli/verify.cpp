@@ -124,12 +124,12 @@ void draw(const VerifyReport& report, const std::string& folder) {
 }
 
 /// The options that were given, as a shell takes them.
-std::string command_of(const CLI::App& command) {
+std::string command_of(const Command& command) {
   std::string text = "fp8lab verify";
-  for (const CLI::Option* option : command.get_options()) {
+  for (const Option* option : command.get_options()) {
     if (option->count() == 0) continue;
     if (!option->get_positional()) text += fmt::format(" {}", option->get_name());
-    if (option->get_expected_min() == 0) continue;  // a flag
+    if (option->is_flag()) continue;
     for (const std::string& value : option->results())
       text += fmt::format(" {}", shell_quoted(value));
   }
@@ -214,7 +214,7 @@ int run_grouped(Options options, const Groups& groups) {
 }
 
 /// With --cast and --golden most options of products count for nothing.
-void require_only_what_is_read(const CLI::App& command, const Options& options) {
+void require_only_what_is_read(const Command& command, const Options& options) {
   if (!options.cast.empty())
     require_only(command, "--cast",
                  std::array<std::string_view, 15>{"--inputs", "--golden", "--scale", "--tiles",
@@ -248,9 +248,9 @@ int run(const Options& options, const std::string& command) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Action& action) {
+void add_verify(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Command* command = app.add_subcommand(
       "verify",
       "Is this output right? Exit 0: yes; 1: no; 3: wrong outputs would pass this check too");
   command->add_option("GOT", options->got, "the output: FILE.npy, .npz:NAME, .safetensors:NAME")

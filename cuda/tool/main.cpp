@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -24,6 +23,7 @@
 namespace {
 
 using namespace fp8lab::cuda;
+using fp8lab::cli::Command;
 
 struct Options {
   CrossCheckOptions check;
@@ -109,7 +109,7 @@ std::vector<Part> experiment_parts(const Chip& chip, std::uint64_t seed) {
   return parts;
 }
 
-void add_check_options(CLI::App* command, Options& options) {
+void add_check_options(Command* command, Options& options) {
   command->add_option("--outputs", options.check.outputs, "outputs of each instruction")
       ->capture_default_str();
   command->add_option("--only", options.check.only, "instructions whose names hold this text");
@@ -120,20 +120,20 @@ void add_check_options(CLI::App* command, Options& options) {
 int main(int argc, char** argv) {
   // Whoever stops a long run, or pipes it, has every line that was printed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  CLI::App app{"fp8lab-cuda: what an NVIDIA GPU computes, against the emulator"};
+  Command app{"fp8lab-cuda: what an NVIDIA GPU computes, against the emulator"};
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Options options;
   fp8lab::cli::Action action;
   const auto add = [&](const char* name, const char* help, auto run) {
-    CLI::App* command = app.add_subcommand(name, help);
+    Command* command = app.add_subcommand(name, help);
     command->callback([&action, run] { action = run; });
     return command;
   };
   add("info", "Print the device, driver and CUDA versions, or what is missing",
       [] { return run_info(); });
   const auto add_parts = [&](const char* name, const char* help, bool keeps, auto parts) {
-    CLI::App* command = add(name, help, [&options, parts, keeps] {
+    Command* command = add(name, help, [&options, parts, keeps] {
       if (keeps) options.check.out = options.out;
       return run_and_print(parts, options, keeps ? options.out : "");
     });
@@ -141,20 +141,20 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     command
         ->add_option("--minutes", options.minutes, "time limit; parts that did not run are listed")
-        ->check(CLI::PositiveNumber)
+        ->check(fp8lab::cli::above_zero())
         ->capture_default_str();
     command->add_flag("--in-process", options.in_process,
                       "no child processes: for debuggers and profilers");
     return command;
   };
-  const auto add_out = [&](CLI::App* command) {
+  const auto add_out = [&](Command* command) {
     command->add_option("--out", options.out, "folder for recordings, rows that differ, table, log")
         ->capture_default_str();
   };
   add_out(add_parts("record", "Record every instruction on generated cases", true, [&] {
     return record_parts(options.out, options.check.chip, options.check.seed);
   }));
-  CLI::App* check = add_parts("cross-check", "Compare chip and emulator, bit for bit", true,
+  Command* check = add_parts("cross-check", "Compare chip and emulator, bit for bit", true,
                               [&] { return cross_check_parts(options.check); });
   add_check_options(check, options);
   add_out(check);
@@ -165,21 +165,22 @@ int main(int argc, char** argv) {
   add_parts("experiments",
             "Run every experiment's quick form on the chip and on the CPU, compare tables", false,
             [&] { return experiment_parts(options.check.chip, options.check.seed); });
-  CLI::App* all = add_parts("all", "record, cross-check, search and bench; the table comes last",
+  Command* all = add_parts("all", "record, cross-check, search and bench; the table comes last",
                             true, [&] { return all_parts(options); });
   add_out(all);
   add_check_options(all, options);
-  CLI::App* packing = add("pack", "Put what a run left into one archive to send",
+  Command* packing = add("pack", "Put what a run left into one archive to send",
                           [&] { return pack(options.out, options.archive); });
   packing->add_option("folder", options.out, "folder of `all`, `record` or `cross-check`")
       ->capture_default_str();
   packing->add_option("-o,--output", options.archive, "archive to write (FOLDER.tar)");
   fp8lab::cli::add_run(app, action, backends());
   try {
-    app.parse(argc, argv);
+    using fp8lab::cli::Parsed;
+    const Parsed parsed =
+        app.parse({std::make_reverse_iterator(argv + argc), std::make_reverse_iterator(argv + 1)});
+    if (parsed != Parsed::whole) return parsed == Parsed::help ? kPass : kUsage;
     return action();
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? static_cast<int>(kPass) : static_cast<int>(kUsage);
   } catch (const std::exception& error) {
     fmt::print(stderr, "fp8lab-cuda: {}\n", error.what());
     return kUsage;

@@ -73,6 +73,8 @@ def test_replay(folder):
     result = expect(["replay", bad], 1, ["40600001", "40600000"])
     check("at most 20 mismatches are shown", result.stdout.count("line ") == 20, result.stdout.count("line "))
     check("and all are counted", result.stdout.endswith("cases 30 mismatches 30\n"), result.stdout[-60:])
+    both = expect(["replay", good, bad, good], 1, ["good.txt: sm90.wgmma.e4m3: cases 1 mismatches 0"])
+    check("files are added up", both.stdout.endswith("\ncases 32 mismatches 30\n"), both.stdout[-60:])
     expect(["replay", good, "--model", "sm91"], 2, stderr=["'sm91'"])
     for name, text, reason in (
         ("empty.txt", "", "empty"),
@@ -120,7 +122,7 @@ def test_layers(folder):
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(1552))
     expect(["layers", path, "--rule", "llama-factory"], 0,
            ["keep  lm_head.weight [2, 2]: the name contains lm_head", "fp8   mlp.up.weight",
-            "keep  mlp.down.weight [16, 32]: e4m3fn already", "1 of 3 tensors"])
+            "keep  mlp.down.weight [16, 32]: e4m3fn already", "1 of 3 tensors convert, 512 of 1028 elements (rule llama-factory)"])
     layers = json.loads(run("layers", path, "--rule", "all", "--json").stdout)
     check("all converts what is not FP8", [w["converts"] for w in layers["weights"]] == [True, True, False], layers)
     expect(["layers", path, "--rule", "te"], 2, stderr=["rule", "'te'", "llama-factory"])

@@ -78,6 +78,8 @@ def test_vectors(at):
     expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.wgmma.e4m3", "-o", path, stderr=["16 cases", "separate"])
     expect(0, "replay", path, stdout=["cases 16 mismatches 0"])
     expect(1, "replay", path, "--model", "sm90.wgmma.e4m3", stdout=["cases 16 mismatches 16"])
+    expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.wgmma.e4m3", "-n", 3, "-o", path, stderr=["3 cases of"])
+    expect(0, "replay", path, stdout=["cases 3 mismatches 0"])
     expect(1, "vectors", "--separate", "sm90.mma.e4m3", "sm100.mma.e4m3", "-o", at / "none.npz",
            stderr=["the same accumulator"])
     check("nothing is written then", not (at / "none.npz").exists())
@@ -109,6 +111,19 @@ def test_attn(at):
     c = [save(at / f"c{name}.npy", codes(np.load(at / f"{name}.npy"))) for name in "qkv"]
     coded = json.loads(expect(0, "attn", *c, "--dtype", "e4m3fn", "--causal", "--two-level", "--json").stdout)
     check("codes as inputs", coded["against_codes"] == coded["against_inputs"] and coded["causal"], coded)
+    narrow = save(at / "narrow.npy", np.load(v)[:, :, :32])
+    shape = json.loads(expect(0, "attn", q, k, narrow, "--json").stdout)
+    check("the shape is said", [shape[name] for name in ("heads", "kv_heads", "m", "n", "d", "d_v")] ==
+          [2, 2, 96, 256, 64, 32], shape)
+    fives = [save(at / f"f{name}.npy", np.load(at / f"{name}.npy").astype(ml_dtypes.float8_e5m2).view(np.uint8))
+             for name in "qkv"]
+    call = {"qk_model": "sm90.wgmma.e5m2", "pv_model": "sm90.wgmma.e5m2", "q_tile": 128, "kv_tile": 64, "p_offset": 0,
+            "rescale_threshold": 0, "two_level": False, "tile_order": "first_to_last", "p_format": "e5m2"}
+    named = json.loads(expect(0, "attn", *fives, "--dtype", "e5m2", "--call", "triton.tutorial.fp8", "--json").stdout)
+    check("a call decides what is not given", {key: named[key] for key in call} == call, named)
+    given = json.loads(expect(0, "attn", *fives, "--dtype", "e5m2", "--call", "triton.tutorial.fp8", "--p-offset", 3,
+                              "--kv-tile", 128, "--json").stdout)
+    check("and nothing that is", {key: given[key] for key in call} == call | {"p_offset": 3, "kv_tile": 128}, given)
     expect(2, "attn", *c, stderr=["--dtype e4m3fn"])
     expect(2, "attn", q, k, v, "--kv-tile", 48, stderr=["kv_tile"])
 

@@ -140,7 +140,12 @@ def halves(case):
     lines = path.read_text().splitlines()
     check("the header says f16", "# output: f16" in lines, "\n".join(lines[:8]))
     expect(0, "replay", path)
-    no_half = lines[:-1] + [lines[-1][:-8] + "3f800001"]
+    check("and ends with its checksum", lines[-1].startswith("# crc32: "), lines[-1])
+    path.write_text("\n".join([*lines[:-2], lines[-2][:-8] + "3f800001", lines[-1]]) + "\n")
+    expect(2, "replay", path, stderr=["FP16 value"])
+    path.write_text("\n".join([*lines[:-3], lines[-2], lines[-1]]) + "\n")
+    expect(2, "replay", path, stderr=["crc32", "the file was changed"])
+    no_half = [*lines[:-2], lines[-2][:-8] + "3f800001"]
     path.write_text("\n".join(no_half) + "\n")
     expect(2, "replay", path, stderr=["FP16 value"])
     expect(0, "vectors", "--separate", "sm80.mma.f16.f16", "sm80.mma.f16", "-n", "3", "-o", path)

@@ -164,7 +164,7 @@ TEST_CASE("accumulator-drift and seed-listings refuse what they cannot run", "[e
   CHECK_THROWS_WITH(run_quick("seed-listings", 1, {"listing_repeats=0"}), contains("repeats"));
 }
 
-TEST_CASE("accumulator-drift does not depend on threads", "[experiments]") {
+TEST_CASE("accumulator-drift does not depend on threads", "[experiments][repeats]") {
   const std::vector<std::string> small{
       "k=[128,512,1024]", "promotion_k=[512]",  "rows=4",        "columns=4", "split_k=[256]",
       "published_rows=2", "running_sum_k=1024", "bf16_k=[32,64]"};

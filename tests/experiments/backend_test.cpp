@@ -119,7 +119,7 @@ TEST_CASE("longer experiments run theirs there too", "[experiments][backend][slo
 }
 
 TEST_CASE("a backend that casts otherwise changes what experiments find",
-          "[experiments][backend]") {
+          "[experiments][backend][repeats]") {
   const Results expected = run_quick("inference-linear", 2);
   Counting wrong(0x80);
   CHECK((all_csv(run_quick("inference-linear", 2, {}, wrong.backend())) != all_csv(expected)));

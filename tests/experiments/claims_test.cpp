@@ -43,7 +43,7 @@ TEST_CASE("a claim whose measurement is not finite is refused", "[experiments]")
   CHECK_THROWS_WITH(measure(broken, {}), contains("claim X1: ratio"));
 }
 
-TEST_CASE("claims measure the same with one thread and two", "[experiments]") {
+TEST_CASE("claims measure the same with one thread and two", "[experiments][repeats]") {
   for (const char* id : {"F4", "F4a", "L4", "L5"}) {
     const Measurement one = measure(find_claim(id), {.seed = 5, .threads = 1});
     const Measurement two = measure(find_claim(id), {.seed = 5, .threads = 2});

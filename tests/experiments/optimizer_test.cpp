@@ -94,7 +94,8 @@ TEST_CASE("the listing of the FP8-LM summary ends in its second step", "[experim
   CHECK(stuck.lost_share() == 1.0);
 }
 
-TEST_CASE("verdicts about the optimizer stay as measured for other seeds", "[experiments]") {
+TEST_CASE("verdicts about the optimizer stay as measured for other seeds",
+          "[experiments][repeats]") {
   using enum Verdict;
   const std::vector<std::pair<const char*, Verdict>> expected{{"A6", does_not_hold},
                                                               {"A7", holds_with_correction},

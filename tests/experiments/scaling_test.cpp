@@ -19,7 +19,7 @@
 using namespace fp8lab;
 using namespace fp8lab::experiments;
 
-TEST_CASE("scaling experiments give the same bits for any thread count", "[experiments]") {
+TEST_CASE("scaling experiments give the same bits for any thread count", "[experiments][repeats]") {
   const std::vector<std::pair<std::string, std::vector<std::string>>> runs{
       {"recipes", {"rows=128", "columns=128", "past_steps=2"}},
       {"delayed-dynamics", {"steps=100", "elements=32", "period=20"}},
@@ -217,7 +217,8 @@ TEST_CASE("auto-scaling: a run says which shares its elements cannot tell", "[ex
   CHECK(resolution_finding(131072, 1e-5).ends_with("1.31 elements: the data resolve it."));
 }
 
-TEST_CASE("A1: the verdict is what its criterion makes of the measured values", "[experiments]") {
+TEST_CASE("A1: the verdict is what its criterion makes of the measured values",
+          "[experiments][repeats]") {
   const Measurement m = measure(find_claim("A1"), {.seed = 3, .threads = 2});
   const auto value = [&](const std::string& name) {
     for (const MeasuredValue& v : m.values)
@@ -245,7 +246,7 @@ TEST_CASE("A1: the verdict is what its criterion makes of the measured values", 
   CHECK(to_string(m.verdict) == to_string(expected));
 }
 
-TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experiments]") {
+TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experiments][repeats]") {
   using enum Verdict;
   const std::vector<std::pair<const char*, Verdict>> expected{
       {"S1", holds_with_correction}, {"S7", holds},          {"A2", does_not_hold},

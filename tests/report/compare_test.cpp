@@ -68,7 +68,7 @@ TEST_CASE("rows are joined by what tells them apart, in any order", "[report]") 
 
 TEST_CASE("the largest change is named, spreads and lesser ones are not", "[report]") {
   const StoredRun a = run_of("k,error,error_max,note\n1,1,1,x\n2,10,10,y\n");
-  const StoredRun b = run_of("k,error,error_max,note\n1,2,9,x\n2,11,11,z\n");
+  const StoredRun b = run_of("k,error,error_max,note\n1,2,9,x\n2,12,11,z\n");
   const TableComparison table = compare_runs(a, b).tables[0];
   CHECK(table.changes == Words{"error in 2 rows, most where k = 1: 1 became 2 (x 2)",
                                "note in 1 row, first where k = 2: 'y' became 'z'"});

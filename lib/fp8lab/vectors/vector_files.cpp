@@ -1,11 +1,14 @@
 #include "fp8lab/vectors/vector_files.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
 #include <algorithm>
+#include <boost/crc.hpp>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <streambuf>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
@@ -296,6 +299,27 @@ VectorFile parse_lines(const path& where, std::string whole) {
   return file;
 }
 
+/// Passes text on and keeps its checksum.
+class SummedBuffer final : public std::streambuf {
+ public:
+  explicit SummedBuffer(std::streambuf& to) : to_(to) {}
+  [[nodiscard]] std::uint32_t crc() const { return crc_.checksum(); }
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    crc_.process_byte(static_cast<unsigned char>(c));
+    return to_.sputc(traits_type::to_char_type(c));
+  }
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    crc_.process_bytes(text, static_cast<std::size_t>(size));
+    return to_.sputn(text, size);
+  }
+
+ private:
+  std::streambuf& to_;
+  boost::crc_32_type crc_;
+};
 }  // namespace
 
 VectorArrays arrays_of(const VectorFile& file) {
@@ -337,7 +361,13 @@ void save_vectors(const path& where, const VectorFile& file) {
   if (ending == ".npz") return save_npz(where, file);
   if (ending == ".safetensors") return save_safetensors(where, file);
   if (ending == ".jsonl") return save_lines(where, file);
-  write_file(where, [&](std::ostream& out) { write_vectors(out, file); });
+  write_file(where, [&](std::ostream& out) {
+    SummedBuffer summed(*out.rdbuf());
+    std::ostream text(&summed);
+    write_vectors(text, file);
+    if (!text) out.setstate(std::ios::badbit);
+    fmt::print(out, "# crc32: {:08x}\n", summed.crc());
+  });
 }
 
 }  // namespace fp8lab

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <boost/crc.hpp>
 #include <charconv>
 #include <sstream>
 #include <string_view>
@@ -18,6 +19,7 @@ namespace fp8lab {
 namespace {
 
 constexpr std::string_view kMagic = "# fp8lab vectors 1";
+constexpr std::string_view kChecksum = "# crc32: ";
 
 /// The binary32 bits of an FP16 code; a NaN keeps its payload.
 std::uint32_t widened(std::uint32_t code) {
@@ -35,6 +37,10 @@ class Reader {
   VectorFile read() {
     read_header();
     do {
+      if (text_.starts_with(kChecksum)) {
+        check_end();
+        break;
+      }
       file_.cases.push_back(parse_case());
     } while (next());
     return std::move(file_);
@@ -47,14 +53,27 @@ class Reader {
 
   /// Moves to the next line; false at the end of the file.
   bool next() {
+    before_.process_bytes(text_.data(), text_.size());
+    before_.process_bytes(ending_.data(), ending_.size());
     std::getline(in_, text_);
     if (in_.bad()) fail("cannot be read");
     if (in_.eof() && text_.empty()) return false;
     ++line_;
     const bool ended = !in_.eof();
-    if (!text_.empty() && text_.back() == '\r') text_.pop_back();
+    ending_ = text_.ends_with('\r') ? "\r\n" : "\n";
+    if (text_.ends_with('\r')) text_.pop_back();
     if (!ended) fail("truncated: the last line does not end in a newline");
     return true;
+  }
+
+  /// The line is a checksum. Files of older versions, of other programs and of pipes have none.
+  void check_end() {
+    const std::string_view expected = std::string_view(text_).substr(kChecksum.size());
+    const std::string got = fmt::format("{:08x}", before_.checksum());
+    if (got != expected)
+      fail(fmt::format("crc32: expected {} as it says of itself (the file was changed), got {}",
+                       expected, got));
+    if (next()) fail("text after the checksum");
   }
 
   void read_header() {
@@ -181,6 +200,8 @@ class Reader {
   VectorFile file_;
   std::map<std::string, int> header_lines_;
   std::string text_;
+  std::string_view ending_;      ///< of the line in text_
+  boost::crc_32_type before_{};  ///< of all lines before it
   int line_ = 0;
 };
 

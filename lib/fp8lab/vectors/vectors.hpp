@@ -6,11 +6,11 @@
 //   # model: sm90.wgmma.e4m3
 //   # input: e4m3            (or: a and b, `e4m3 e5m2`)
 //   # terms: 32
-//   # scales: ue8m0 32       (only with block scales: ue8m0 or ue4m3, and 16 or 32 elements a
-//   block) # nan: any               (only where the bits of a NaN are not known: any NaN matches
-//   one in d) # output: f16            (only where d is an FP16 value)
-//   ... further `# key: value` lines
+//   # scales: ue8m0 32       (only with block scales: ue8m0 or ue4m3, blocks of 16 or 32)
+//   # nan: any               (only where a NaN's bits are not known: any NaN matches one in d)
+//   # output: f16            (only where d is an FP16 value); further `# key: value` lines
 //   a b c d                  (with block scales: a b sa sb c d)
+//   # crc32: 01234567        (last, where there is one: checksum of all bytes before this line)
 //
 // a, b: storage codes in hex, element 0 first, 2 digits an element for formats
 // of at most 8 bits, E2M1 among them, 4 for FP16 and BF16, 8 for TF32 and XF32 (held in
@@ -79,7 +79,7 @@ void require_output_value(const VectorFile& file, std::uint32_t d);
 /// Reads a vector file. Throws `Error` with file, line and reason if it is
 /// empty, lacks the magic line or a header field, names an unknown format, or
 /// has a line that is not four hex fields (six with scales) of the stated widths, ended by a
-/// newline (a last line without one is truncated), or a d that the stated output format lacks.
+/// newline (else truncated), a d that the output format lacks, or a checksum of other text.
 VectorFile read_vectors(const std::filesystem::path& path);
 VectorFile read_vectors(std::istream& in, const std::string& name);
 

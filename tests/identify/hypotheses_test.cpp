@@ -1,0 +1,63 @@
+// The grid that `identify` searches, and what it says of what it found.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/identify/hypotheses.hpp"
+#include "fp8lab/identify/identify.hpp"
+#include "gemm/problems.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+TEST_CASE("identify: promotion is tried every 16, 32 ... terms below K", "[identify]") {
+  for (const std::int64_t k : {512, 513, 1024}) {
+    const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {2, 2, k}, Data::normal,
+                            Start::none, 1);
+    const std::vector<NamedAccumulator> models = accumulators_for(operands.problem);
+    std::vector<std::int64_t> intervals;
+    for (const Accumulation& one : accumulations(operands.problem, models)) {
+      const auto& names = models[one.accumulator].names;
+      if (one.split_k == 1 && std::ranges::count(names, "sm90.wgmma.e4m3") > 0)
+        intervals.push_back(one.promotion_interval);
+    }
+    std::vector<std::int64_t> expected{0, 32, 64, 128, 256};
+    if (k > 512) expected.push_back(512);
+    INFO("k = " << k);
+    CHECK(intervals == expected);
+  }
+}
+
+TEST_CASE("identify: options say everything that gemm must know", "[identify]") {
+  Explanation one{.models = {"sm90.wgmma.e4m3", "other"}, .rounding = "nearest_even"};
+  using Words = std::vector<std::string>;
+  CHECK(command_options(one, false) == Words{"--model", "sm90.wgmma.e4m3"});
+  one.split_k = 2;
+  CHECK(command_options(one, false) == Words{"--model", "sm90.wgmma.e4m3", "--split-k", "2"});
+  one.promotion_interval = 64;
+  one.scale_order = ScaleOrder::product_then_fma;
+  one.c_enters = CPlacement::epilogue;
+  CHECK(command_options(one, true) == Words{"--model", "sm90.wgmma.e4m3", "--promotion", "64",
+                                            "--scale-order", "product_then_fma", "--c-enters",
+                                            "epilogue", "--split-k", "2"});
+  one.rounding = "through_bf16";
+  CHECK_FALSE(command_options(one, true));
+}
+
+TEST_CASE("identify: what is right on the sample alone is counted", "[identify]") {
+  // Products of ones cannot tell hypotheses apart; 65 x 65 outputs are more than any sample.
+  const std::vector<std::uint8_t> ones(65 * 64, 0x38);
+  Product product;
+  product.model = "sm90.wgmma.e4m3";
+  product.problem.model = find_instruction_model(product.model).accumulator;
+  product.problem.a = product.problem.b = CodeMatrix::row_major(FormatId::e4m3fn, ones, 65, 64);
+  const Identification result = identify(product, golden_output(product), 1);
+  REQUIRE(result.explained());
+  CHECK(result.ranking.front().members.size() == 32);
+  CHECK(result.beyond > 0);
+  CHECK(result.beyond < result.tried);
+  CHECK_THAT(describe(result),
+             contains(std::to_string(result.beyond) + " more are right on the sample"));
+}

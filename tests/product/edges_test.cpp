@@ -1,0 +1,86 @@
+// What only few products have: an odd number of parts, an output of zeros, padded scales, distances
+// that a kernel's activation may be off.
+
+#include <cmath>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/epilogue.hpp"
+#include "fp8lab/product/non_finite.hpp"
+#include "fp8lab/product/scale_layouts.hpp"
+#include "fp8lab/product/split_k.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+TEST_CASE("split-K: five parts are added in the order of each name", "[product]") {
+  // Any other order gives other bits.
+  const std::vector<std::vector<float>> parts{{1.0F}, {0x1p25F}, {-0x1p25F}, {1.0F}, {1.0F}};
+  const auto total = [&](SplitOrder order) { return add_up(parts, order).at(0); };
+  // ((((1 + 2^25) - 2^25) + 1) + 1: the first 1 is lost.
+  CHECK(total(SplitOrder::serial) == 2.0F);
+  // The last one, p0 + p3, p1, p2: 1 + 2, then 2^25 + 3 is rounded to 2^25 + 4.
+  CHECK(total(SplitOrder::pairwise) == 4.0F);
+  // (p0 + p1) + (p2 + p3), then the last: 2^25 + (1 - 2^25), a tie to the even 2^25, and 1.
+  CHECK(total(SplitOrder::tree) == 1.0F);
+}
+
+TEST_CASE("epilogue: how far an activation may be off, as the option says", "[product]") {
+  const auto reach = [](Activation activation, std::vector<float> sums,
+                        std::optional<float> scale) {
+    Epilogue e;
+    e.activation = activation;
+    e.output_scale = scale;
+    const auto n = static_cast<std::int64_t>(sums.size());
+    return finish(e, std::move(sums), 1, n, true).reach;
+  };
+  using Reach = std::vector<double>;
+  // 4 units of the last place: of v = -10 for GELU, of w = -4.54e-4 for SiLU.
+  CHECK(reach(Activation::gelu, {-10.0F}, {}) == Reach{4 * 0x1p-20});
+  CHECK(reach(Activation::gelu_tanh, {-10.0F}, {}) == Reach{4 * 0x1p-20});
+  CHECK(reach(Activation::silu, {-10.0F}, {}) == Reach{4 * 0x1p-35});
+  // The gate's 0.73, off by 4 units, times 3, and one unit of the product's own rounding.
+  CHECK(reach(Activation::swiglu, {1.0F, -3.0F}, {}) == Reach{3 * 4 * 0x1p-24 + 0x1p-22});
+  // The scaled 5.8 may be rounded otherwise once more.
+  CHECK(reach(Activation::silu, {1.0F}, 8.0F) == Reach{8 * 4 * 0x1p-24 + 0x1p-21});
+  CHECK(reach(Activation::relu, {1.0F}, {}).empty());
+}
+
+TEST_CASE("product: TF32 does not see the low bits of a NaN", "[product]") {
+  const std::vector<std::uint32_t> words{0x7f800001u, 0x7f801fffu, 0x7f802000u, 0xff800000u};
+  const auto bytes = std::as_bytes(std::span(words));
+  CHECK(count_non_finite(FormatId::tf32, bytes) == NonFinite{1, 3});
+  CHECK(count_non_finite(FormatId::f32, bytes) == NonFinite{3, 1});
+}
+
+TEST_CASE("product: an output of zeros has the output scale 1", "[product]") {
+  RandomProduct random({.output = default_output(FormatId::e4m3fn)}, {.shape = {4, 4, 64}});
+  std::fill(random.a.begin(), random.a.end(), std::uint8_t{0});
+  scale_by_amax(random.product, 1);
+  CHECK(random.product.epilogue.output_scale == 1.0F);
+  random.a[0] = 0x38;  // 1, against B's first column
+  random.b[0] = 0x40;  // 2
+  for (std::size_t row = 1; row < 4; ++row) random.b[row * 64] = 0;
+  scale_by_amax(random.product, 1);
+  CHECK(random.product.epilogue.output_scale == 224.0F);
+}
+
+TEST_CASE("scale layouts: padding is to 16 bytes and to nothing else", "[product]") {
+  std::vector<float> values;
+  for (int i = 0; i < 16; ++i) values.push_back(static_cast<float>(i + 1));
+  const auto read = [&](std::int64_t stored) {
+    return read_scales(
+               "scale_a",
+               view_of(ElementType::f32, {2, stored},
+                       std::span<const float>(values).first(static_cast<std::size_t>(2 * stored))),
+               ScaleLayout::column_major, ScaleTiles{1, 128}, 6, 256)
+        .values;
+  };
+  const std::vector<float> padded{1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14};
+  const std::vector<float> dense{1, 7, 2, 8, 3, 9, 4, 10, 5, 11, 6, 12};
+  CHECK(read(8) == padded);
+  CHECK(read(6) == dense);
+  CHECK_THROWS_WITH(read(7), contains("scale_a") && contains("column_major"));
+}
