@@ -101,7 +101,7 @@ def main():
     got = {name: (f"PyTorch {torch.__version__.split('+')[0]}", float(value)) for name, value in guide_values()}
     got |= {name: (f"torchao {torchao.__version__.split('+')[0]}", float(value)) for name, value in torchao_values()}
     if sys.argv[1:] == ["--write"]:
-        RECORDED.write_text("// What installed systems did; tests/systems/claims.py writes and checks this.\n" + "".join(
+        RECORDED.write_text("// clang-format off\n// What installed systems did; tests/systems/claims.py writes and checks this.\n" + "".join(
             f'{{"{system}", "{name}", {value!r}}},\n' for name, (system, value) in got.items()))
         return
     kept = {name: (system, float(value)) for system, name, value in ROW.findall(RECORDED.read_text())}
