@@ -49,7 +49,7 @@ void ParallelTrainer::share_states() {
   owner_ = partition.rank_of;
   memory_ = {partition.largest(), partition.smallest(), whole};
   for (int i = 0; i < hosted_.count; ++i) {
-    const auto rank = static_cast<std::size_t>(hosted_.first + i);
+    const auto rank = static_cast<std::size_t>(hosted_.first) + static_cast<std::size_t>(i);
     std::vector<bool> kept(owner_.size());
     for (std::size_t t = 0; t < owner_.size(); ++t) kept[t] = owner_[t] == rank;
     trainers_[static_cast<std::size_t>(i)]->keep_states(kept);
@@ -72,7 +72,7 @@ void ParallelTrainer::send_weights() {
     const std::vector<float> nothing(elements, -0.0F);
     RankBuffers buffers;
     for (int i = 0; i < hosted_.count; ++i) {
-      const auto rank = static_cast<std::size_t>(hosted_.first + i);
+      const auto rank = static_cast<std::size_t>(hosted_.first) + static_cast<std::size_t>(i);
       const Parameter<float>* p =
           trainers_[static_cast<std::size_t>(i)]->model().parameters()[tensor];
       buffers.emplace_back(elements * wire.bytes);
