@@ -39,6 +39,7 @@ nlohmann::ordered_json to_json(const Claim& claim, const Measurement& measuremen
           {"criterion", claim.criterion},
           {"figure", measurement.figure},
           {"values", values},
+          {"basis", to_string(claim.basis)},
           {"verdict", to_string(measurement.verdict)}};
 }
 
@@ -62,6 +63,7 @@ void print_claim(const Claim& claim, const Measurement& measurement) {
   print_field("setup", claim.setup);
   print_field("measured", measurement.figure);
   print_field("criterion", claim.criterion);
+  print_field("basis", to_string(claim.basis));
   fmt::print("\n");
 }
 

@@ -74,26 +74,32 @@ class Run {
         o.text.empty() ? train::synthetic_language({.vocabulary = o.shape.vocabulary}, o.seed)
                        : train::text_file(o.text, o.seed);
     const std::optional<train::ParallelOptions> ranks = parallel_options(o);
-    if (ranks) {
+    if (ranks)
       parallel_ = std::make_unique<train::ParallelTrainer>(in_process_fabric(), trainer_options(o),
                                                            data, *ranks);
-      return;
-    }
-    single_ = std::make_unique<train::Trainer>(trainer_options(o), data);
-    if (!o.checkpoint.empty() && std::filesystem::exists(o.checkpoint))
-      single_->resume(o.checkpoint);
+    else
+      single_ = std::make_unique<train::Trainer>(trainer_options(o), data);
+    if (!o.checkpoint.empty() && std::filesystem::exists(o.checkpoint)) resume();
     if (o.guard)
-      guard_ = std::make_unique<train::NanGuard>(*single_,
-                                                 train::GuardOptions{.snapshot_every = *o.guard});
+      guard_ = std::make_unique<train::NanGuard>(
+          parallel_ ? train::guarded_run(*parallel_, look_) : train::guarded_run(*single_),
+          train::GuardOptions{.snapshot_every = *o.guard});
   }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
 
   train::GuardedStep step(const train::PassContext& context, bool look) {
-    if (parallel_) return {parallel_->step(context, look), train::GuardOutcome::taken};
+    look_ = look;
     if (guard_) return guard_->step(context);
+    if (parallel_) return {parallel_->step(context, look), train::GuardOutcome::taken};
     return {single_->step(context), train::GuardOutcome::taken};
   }
   void save() const {
-    if (!options_.checkpoint.empty()) single_->save(options_.checkpoint);
+    if (options_.checkpoint.empty()) return;
+    if (parallel_)
+      parallel_->save(options_.checkpoint);
+    else
+      single_->save(options_.checkpoint);
   }
   [[nodiscard]] train::Trainer& trainer() const {
     return parallel_ ? parallel_->first() : *single_;
@@ -103,7 +109,15 @@ class Run {
   [[nodiscard]] const train::NanGuard* guard() const { return guard_.get(); }
 
  private:
+  void resume() {
+    if (parallel_)
+      parallel_->resume(options_.checkpoint);
+    else
+      single_->resume(options_.checkpoint);
+  }
+
   const TrainOptions& options_;
+  bool look_ = false;  ///< whether reductions of this step are compared
   std::unique_ptr<train::Trainer> single_;
   std::unique_ptr<train::ParallelTrainer> parallel_;
   std::unique_ptr<train::NanGuard> guard_;

@@ -186,11 +186,6 @@ std::optional<train::ParallelOptions> parallel_options(const TrainOptions& o) {
     p.reduction.scaling = train::find_gradient_scaling(o.scaling, "--gradient-scaling");
   }
   if (system == nullptr && o.ranks == 1 && o.wire.empty()) return {};
-  require(o.checkpoint.empty(), "--checkpoint",
-          "one rank without a wire (ranks have no checkpoints yet)",
-          fmt::format("--ranks {} --recipe {}", o.ranks, o.recipe));
-  require(!o.guard, "--guard", "one rank without a wire",
-          fmt::format("--ranks {} --recipe {}", o.ranks, o.recipe));
   return p;
 }
 

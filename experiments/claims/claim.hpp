@@ -28,14 +28,25 @@ struct MeasuredValue {
   double value = 0.0;
 };
 
+using Values = std::span<const MeasuredValue>;
+
 struct Measurement {
   std::string figure;  ///< the measured figures as a sentence
   std::vector<MeasuredValue> values;
-  Verdict verdict = Verdict::does_not_hold;
+  Verdict verdict = Verdict::cannot_tell;  ///< set by `measure` from the values
 };
 
+/// What a verdict rests on.
+enum class Basis : std::uint8_t {
+  measured,    ///< computed here, from data or from a listing run as it is written
+  recorded,    ///< what an installed system did, kept in recorded.inc and checked against it
+  by_reading,  ///< what a paper or a system's source says, as this library has it; not run here
+  arithmetic,  ///< counts and the definition of formats
+};
+std::string_view to_string(Basis basis);
+
 /// The value called `name`. Throws `Error` where there is none.
-double value_of(std::span<const MeasuredValue> values, std::string_view name);
+double value_of(Values values, std::string_view name);
 
 /// What a measurement may depend on; results do not depend on `threads`, nor on a `backend` that
 /// agrees with the emulator.
@@ -52,9 +63,9 @@ struct Claim {
   std::string_view setup;      ///< what is measured, on what
   std::string_view criterion;  ///< when it holds, when with a correction
   Measurement (*measure)(const ClaimContext& context);
-  /// The verdict from the values alone, for claims about training: what `measure` calls, and what
-  /// anyone can do again from the table of values. Null where `measure` decides by itself.
-  Verdict (*judge)(std::span<const MeasuredValue> values) = nullptr;
+  /// The verdict from the values alone: what anyone can do again from the table of values.
+  Verdict (*judge)(Values values);
+  Basis basis = Basis::measured;
 };
 
 /// Every claim, group by group.
@@ -62,8 +73,8 @@ const std::vector<Claim>& all_claims();
 /// Throws `Error` that lists the known ids.
 const Claim& find_claim(std::string_view id);
 
-/// Measures a claim. Throws `Error` if a value came out NaN or infinite, since
-/// no verdict can rest on it.
+/// Measures a claim and judges its values. Throws `Error` if a value came out NaN or infinite,
+/// since no verdict can rest on it.
 Measurement measure(const Claim& claim, const ClaimContext& context);
 
 struct MeasuredClaim {

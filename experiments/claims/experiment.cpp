@@ -34,12 +34,15 @@ Table claim_table(const std::vector<MeasuredClaim>& measured) {
                {"setup", "", "what is measured, on what"},
                {"criterion", "", "when the claim holds, when with a correction"},
                {"measured", "", "the figures"},
+               {"basis", "",
+                "what the verdict rests on: measured, recorded from an installed system, "
+                "by reading a paper or source, or arithmetic"},
                {"verdict", "", "what follows from the figures by the criterion"}});
   for (const auto& [claim, measurement] : measured)
-    table.add_row({std::string(claim->id), std::string(claim->statement),
-                   std::string(claim->source), std::string(claim->setup),
-                   std::string(claim->criterion), measurement.figure,
-                   std::string(to_string(measurement.verdict))});
+    table.add_row(
+        {std::string(claim->id), std::string(claim->statement), std::string(claim->source),
+         std::string(claim->setup), std::string(claim->criterion), measurement.figure,
+         std::string(to_string(claim->basis)), std::string(to_string(measurement.verdict))});
   return table;
 }
 

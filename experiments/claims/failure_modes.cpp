@@ -38,14 +38,10 @@ double best_share(const ClaimContext& context, double decades, const CastPolicy&
 
 Measurement measure_f1(const ClaimContext& context) {
   Measurement m;
-  bool kept_any = false;
-  bool flushed_loses_all = true;
   std::string figure = "largest share kept by any one scale:";
   for (const double decades : {5.0, 6.0, 7.0}) {
     const double flushed = best_share(context, decades, kFlush);
     const double kept = best_share(context, decades, kNvidiaSatfinite);
-    flushed_loses_all = flushed_loses_all && flushed < kNothingLost;
-    kept_any = kept_any || kept >= kNothingLost;
     figure += fmt::format(" {} decades {:.1f} % with subnormals, {:.1f} % flushed;", decades,
                           100.0 * kept, 100.0 * flushed);
     m.values.push_back({fmt::format("kept_{}_decades", decades), "1", kept});
@@ -53,11 +49,17 @@ Measurement measure_f1(const ClaimContext& context) {
   }
   figure.pop_back();
   m.figure = figure;
-  if (!flushed_loses_all)
-    m.verdict = Verdict::does_not_hold;
-  else
-    m.verdict = kept_any ? Verdict::holds_with_correction : Verdict::holds;
   return m;
+}
+
+Verdict judge_f1(Values values) {
+  bool kept_any = false;
+  for (const std::string decades : {"5", "6", "7"}) {
+    if (value_of(values, "kept_" + decades + "_decades_flushed") >= kNothingLost)
+      return Verdict::does_not_hold;
+    kept_any = kept_any || value_of(values, "kept_" + decades + "_decades") >= kNothingLost;
+  }
+  return kept_any ? Verdict::holds_with_correction : Verdict::holds;
 }
 
 bool near(double value, double claimed, double relative) {
@@ -69,25 +71,31 @@ Measurement measure_f1a(const ClaimContext&) {
   const FormatRange b = range_of(e5m2());
   const double ratio_a = a.max_finite / a.min_normal;
   const double ratio_b = b.max_finite / b.min_normal;
-  const bool normals = ratio_a == 28672.0 && near(a.decades_normal, 4.5, 0.02) &&
-                       near(ratio_b, 9.4e8, 0.01) && near(b.decades_normal, 9.0, 0.02);
-  const bool complete = a.decades_with_subnormals <= a.decades_normal &&
-                        b.decades_with_subnormals <= b.decades_normal;
   Measurement m;
   m.figure = fmt::format(
       "normals: E4M3 {:.0f} ({:.2f} decades), E5M2 {:.3g} ({:.2f}); with subnormals: E4M3 {:.0f} "
       "({:.2f}), E5M2 {:.3g} ({:.2f})",
       ratio_a, a.decades_normal, ratio_b, b.decades_normal, a.max_finite / a.min_subnormal,
       a.decades_with_subnormals, b.max_finite / b.min_subnormal, b.decades_with_subnormals);
-  m.values = {{"e4m3_decades_normal", "decades", a.decades_normal},
+  m.values = {{"e4m3_ratio_normal", "1", ratio_a},
+              {"e5m2_ratio_normal", "1", ratio_b},
+              {"e4m3_decades_normal", "decades", a.decades_normal},
               {"e4m3_decades", "decades", a.decades_with_subnormals},
               {"e5m2_decades_normal", "decades", b.decades_normal},
               {"e5m2_decades", "decades", b.decades_with_subnormals}};
-  if (!normals)
-    m.verdict = Verdict::does_not_hold;
-  else
-    m.verdict = complete ? Verdict::holds : Verdict::holds_with_correction;
   return m;
+}
+
+Verdict judge_f1a(Values values) {
+  const double decades_a = value_of(values, "e4m3_decades_normal");
+  const double decades_b = value_of(values, "e5m2_decades_normal");
+  const bool normals =
+      value_of(values, "e4m3_ratio_normal") == 28672.0 && near(decades_a, 4.5, 0.02) &&
+      near(value_of(values, "e5m2_ratio_normal"), 9.4e8, 0.01) && near(decades_b, 9.0, 0.02);
+  if (!normals) return Verdict::does_not_hold;
+  const bool complete = value_of(values, "e4m3_decades") <= decades_a &&
+                        value_of(values, "e5m2_decades") <= decades_b;
+  return complete ? Verdict::holds : Verdict::holds_with_correction;
 }
 
 constexpr std::size_t kRepeats = 4;
@@ -104,16 +112,10 @@ OutlierSpread damage(const ClaimContext& context, double outlier, std::size_t ti
 
 Measurement measure_f2(const ClaimContext& context) {
   Measurement m;
-  double lowest = 1.0;
-  double highest = 0.0;
   std::string figure = "bulk relative L2 error per tensor (flushed):";
   for (const double outlier : {1e2, 1e3, 1e4, 1e5}) {
     const double kept = damage(context, outlier, 0, kNvidiaSatfinite).bulk_relative_l2.mean;
     const double flushed = damage(context, outlier, 0, kFlush).bulk_relative_l2.mean;
-    if (outlier <= 1e3) {
-      lowest = std::min({lowest, kept, flushed});
-      highest = std::max({highest, kept, flushed});
-    }
     figure +=
         fmt::format(" outlier {:g}: {:.2f} % ({:.2f} %);", outlier, 100.0 * kept, 100.0 * flushed);
     m.values.push_back({fmt::format("bulk_error_{:g}", outlier), "1", kept});
@@ -122,11 +124,21 @@ Measurement measure_f2(const ClaimContext& context) {
   const double tiled = damage(context, 1e3, 128, kNvidiaSatfinite).bulk_relative_l2.mean;
   m.values.push_back({"bulk_error_1000_tile_128", "1", tiled});
   m.figure = figure + fmt::format(" in tiles of 128 at 1000: {:.2f} %", 100.0 * tiled);
-  if (lowest >= 0.8)
-    m.verdict = Verdict::holds;
-  else
-    m.verdict = highest >= 0.8 ? Verdict::holds_with_correction : Verdict::does_not_hold;
   return m;
+}
+
+Verdict judge_f2(Values values) {
+  constexpr double kLost = 0.8;
+  bool all = true;
+  bool some = false;
+  for (const std::string name : {"bulk_error_100", "bulk_error_1000"})
+    for (const std::string subnormals : {"", "_flushed"}) {
+      const bool lost = value_of(values, name + subnormals) >= kLost;
+      all = all && lost;
+      some = some || lost;
+    }
+  if (all) return Verdict::holds;
+  return some ? Verdict::holds_with_correction : Verdict::does_not_hold;
 }
 
 Measurement measure_f2a(const ClaimContext& context) {
@@ -153,10 +165,15 @@ Measurement measure_f2a(const ClaimContext& context) {
                           " like tile^{:.2f}; in tiles of 128 of a tensor of 4096: {:.1f}, of "
                           "65536: {:.1f}; per tensor (16384): {:.0f}",
                           slope, small, large, whole);
-  const bool with_tile = slope > 0.8 && slope < 1.2;
-  const bool not_with_tensor = large < 1.5 * small && whole > 10.0 * large;
-  m.verdict = with_tile && not_with_tensor ? Verdict::holds : Verdict::does_not_hold;
   return m;
+}
+
+Verdict judge_f2a(Values values) {
+  const double slope = value_of(values, "exponent_in_tile");
+  const double large = value_of(values, "crushed_65536_elements");
+  const bool with_tile = slope > 0.8 && slope < 1.2;
+  const bool not_with_tensor = large < 1.5 * value_of(values, "crushed_4096_elements");
+  return with_tile && not_with_tensor ? Verdict::holds : Verdict::does_not_hold;
 }
 
 TensorLoss loss_of(const ClaimContext& context, std::span<const float> x, std::size_t rows,
@@ -191,13 +208,18 @@ Measurement measure_f3(const ClaimContext& context) {
               {"activation_error_e4m3", "1", error_e4m3},
               {"activation_error_e5m2", "1", error_e5m2},
               {"activation_error_e4m3_tiles", "1", error_fine}};
-  const bool both = zero_e4m3 > 2.0 * zero_e5m2 && error_e5m2 > 1.5 * error_e4m3;
-  const bool tiles_mend = zero_fine < 0.5 * zero_e4m3 && error_fine <= 1.05 * error_e4m3;
-  if (!both)
-    m.verdict = Verdict::does_not_hold;
-  else
-    m.verdict = tiles_mend ? Verdict::holds_with_correction : Verdict::holds;
   return m;
+}
+
+Verdict judge_f3(Values values) {
+  const double zeros = value_of(values, "gradient_zero_share_e4m3");
+  const double error = value_of(values, "activation_error_e4m3");
+  const bool both = zeros > 2.0 * value_of(values, "gradient_zero_share_e5m2") &&
+                    value_of(values, "activation_error_e5m2") > 1.5 * error;
+  if (!both) return Verdict::does_not_hold;
+  const bool tiles_mend = value_of(values, "gradient_zero_share_e4m3_tiles") < 0.5 * zeros &&
+                          value_of(values, "activation_error_e4m3_tiles") <= 1.05 * error;
+  return tiles_mend ? Verdict::holds_with_correction : Verdict::holds;
 }
 
 }  // namespace
@@ -211,33 +233,33 @@ std::vector<Claim> failure_mode_claims() {
        "share of the values that neither become zero nor saturate",
        "holds if the best share is below 99.9 % at 5, 6 and 7 decades, with subnormals and "
        "flushed; with a correction if only when flushed",
-       measure_f1},
+       measure_f1, judge_f1},
       {"F1a", kSource, "E4M3 covers 448/2^-6 = 28 672 (4.5 decades), E5M2 9.4e8 (9 decades).",
        "the formats' tables",
        "holds if the ratios match (2 %) and subnormals add nothing; with a "
        "correction if they match for normals only",
-       measure_f1a},
+       measure_f1a, judge_f1a, Basis::arithmetic},
       {"F2", kSource,
        "One outlier of 100 to 1000 makes a per-tensor cast lose 80 to 99 % of the other values.",
        "16384 values N(0, 0.4^2) with one outlier, E4M3, amax scale, 4 tensors; relative L2 error "
        "of the values other than the outlier",
        "holds if the error is at least 80 % at outliers of 100 and 1000, with subnormals and "
        "flushed; with a correction if in one of these cases",
-       measure_f2},
+       measure_f2, judge_f2},
       {"F2a", kSource, "The damage of an outlier scales with its tile, not with the tensor.",
        "as F2 with an outlier of 1e6 in tiles of 16 to 256 and tensors of 4096 and 65536 values; "
        "values that become zero",
        "holds if the count grows like tile^(0.8 ... 1.2), and 16 times the tensor gives less than "
        "1.5 times the count",
-       measure_f2a},
+       measure_f2a, judge_f2a},
       {"F3", kSource,
        "E4M3 for everything loses gradient range, E5M2 for everything loses forward precision.",
        "activations with outlier channels [128, 512] and log-normal gradients of 8 decades "
        "[128, 128], amax scale per tensor and in 1x128 tiles",
        "holds if E4M3 zeroes over twice the gradients that E5M2 does and E5M2's activation error "
        "is over 1.5 times E4M3's; with a correction if E4M3 in tiles has neither fault (half the "
-       "zeros, no more error)",
-       measure_f3},
+       "zeros, at most 5 % more error)",
+       measure_f3, judge_f3},
   };
 }
 

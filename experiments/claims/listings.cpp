@@ -36,8 +36,13 @@ Measurement measure_l1(const ClaimContext&) {
               {"listing_grid_max", "1", grid.back()},
               {"e4m3_positive_normals", "1", static_cast<double>(normals)},
               {"e4m3_positive_subnormals", "1", static_cast<double>(subnormals)}};
-  m.verdict = plain(grid.size() == 112 && grid.back() == 448.0 && normals == 112);
   return m;
+}
+
+Verdict judge_l1(Values values) {
+  return plain(value_of(values, "listing_grid_size") == 112.0 &&
+               value_of(values, "listing_grid_max") == 448.0 &&
+               value_of(values, "e4m3_positive_normals") == 112.0);
 }
 
 Measurement measure_l2(const ClaimContext&) {
@@ -46,11 +51,13 @@ Measurement measure_l2(const ClaimContext&) {
   Measurement m;
   m.figure = fmt::format("the listing returns {}, E4M3 rounds 250 to {}", written, correct);
   m.values = {{"listing", "1", written}, {"e4m3", "1", correct}};
-  if (written == 256.0)
-    m.verdict = Verdict::holds;
-  else
-    m.verdict = correct == 256.0 ? Verdict::holds_with_correction : Verdict::does_not_hold;
   return m;
+}
+
+Verdict judge_l2(Values values) {
+  if (value_of(values, "listing") == 256.0) return Verdict::holds;
+  return value_of(values, "e4m3") == 256.0 ? Verdict::holds_with_correction
+                                           : Verdict::does_not_hold;
 }
 
 /// Whether `value` prints as `printed` does to `decimals` places.
@@ -68,22 +75,28 @@ Measurement measure_l3(const ClaimContext&) {
       w.per_tensor.crushed, w.per_tile.crushed, w.per_tensor.relative_l2, w.per_tile.relative_l2,
       c.per_tensor.crushed, c.per_tile.crushed, c.per_tensor.relative_l2, c.per_tile.relative_l2,
       listing_to_e4m3(1e-30));
-  m.values = {{"crushed_per_tensor", "1", static_cast<double>(w.per_tensor.crushed)},
-              {"relative_l2_per_tensor", "1", w.per_tensor.relative_l2},
-              {"relative_l2_per_tile", "1", w.per_tile.relative_l2},
-              {"corrected_crushed_per_tensor", "1", static_cast<double>(c.per_tensor.crushed)},
-              {"corrected_relative_l2_per_tensor", "1", c.per_tensor.relative_l2},
-              {"corrected_relative_l2_per_tile", "1", c.per_tile.relative_l2}};
-  const auto met = [](const ListingCasts& casts) {
-    return casts.per_tensor.crushed == 3 && casts.per_tile.crushed == 0 &&
-           prints_as(casts.per_tensor.relative_l2, 0.043, 3) &&
-           prints_as(casts.per_tile.relative_l2, 0.011, 3);
+  const auto add = [&](const std::string& prefix, const ListingCasts& casts) {
+    m.values.insert(
+        m.values.end(),
+        {{prefix + "crushed_per_tensor", "1", static_cast<double>(casts.per_tensor.crushed)},
+         {prefix + "crushed_per_tile", "1", static_cast<double>(casts.per_tile.crushed)},
+         {prefix + "relative_l2_per_tensor", "1", casts.per_tensor.relative_l2},
+         {prefix + "relative_l2_per_tile", "1", casts.per_tile.relative_l2}});
   };
-  if (met(w))
-    m.verdict = Verdict::holds;
-  else
-    m.verdict = met(c) ? Verdict::holds_with_correction : Verdict::does_not_hold;
+  add("", w);
+  add("corrected_", c);
   return m;
+}
+
+Verdict judge_l3(Values values) {
+  const auto met = [&](const std::string& prefix) {
+    return value_of(values, prefix + "crushed_per_tensor") == 3.0 &&
+           value_of(values, prefix + "crushed_per_tile") == 0.0 &&
+           prints_as(value_of(values, prefix + "relative_l2_per_tensor"), 0.043, 3) &&
+           prints_as(value_of(values, prefix + "relative_l2_per_tile"), 0.011, 3);
+  };
+  if (met("")) return Verdict::holds;
+  return met("corrected_") ? Verdict::holds_with_correction : Verdict::does_not_hold;
 }
 
 Measurement measure_l4(const ClaimContext& context) {
@@ -104,13 +117,16 @@ Measurement measure_l4(const ClaimContext& context) {
               {"corrected_naive_off", "%", c.naive_percent_off()},
               {"corrected_promoted_off", "%", c.promoted_percent_off()},
               {"share_promoted_nearer", "1", nearer}};
-  if (prints_as(w.naive_percent_off(), 2.70, 2) && prints_as(w.promoted_percent_off(), 0.06, 2))
-    m.verdict = Verdict::holds;
-  else
-    m.verdict = w.naive_percent_off() > 10.0 * w.promoted_percent_off() && nearer > 0.9
-                    ? Verdict::holds_with_correction
-                    : Verdict::does_not_hold;
   return m;
+}
+
+Verdict judge_l4(Values values) {
+  const double naive = value_of(values, "naive_off");
+  const double promoted = value_of(values, "promoted_off");
+  if (prints_as(naive, 2.70, 2) && prints_as(promoted, 0.06, 2)) return Verdict::holds;
+  return naive > 10.0 * promoted && value_of(values, "share_promoted_nearer") > 0.9
+             ? Verdict::holds_with_correction
+             : Verdict::does_not_hold;
 }
 
 Measurement measure_l5(const ClaimContext& context) {
@@ -135,13 +151,15 @@ Measurement measure_l5(const ClaimContext& context) {
   m.values = {{"per_tile", "1", tile.median},
               {"per_tensor", "1", tensor.median},
               {"ratio", "1", ratio.median}};
-  const bool ratio_met = ratio.median >= 30.0 && ratio.median <= 50.0;
-  if (!ratio_met)
-    m.verdict = Verdict::does_not_hold;
-  else
-    m.verdict = std::abs(tensor.median / 0.2 - 1.0) < 0.25 ? Verdict::holds
-                                                           : Verdict::holds_with_correction;
   return m;
+}
+
+Verdict judge_l5(Values values) {
+  const double ratio = value_of(values, "ratio");
+  if (ratio < 30.0 || ratio > 50.0) return Verdict::does_not_hold;
+  return std::abs(value_of(values, "per_tensor") / 0.2 - 1.0) < 0.25
+             ? Verdict::holds
+             : Verdict::holds_with_correction;
 }
 
 const WalkthroughRow& element(const std::vector<WalkthroughRow>& rows, int index) {
@@ -179,11 +197,14 @@ Measurement measure_l6(const ClaimContext& context) {
               {"printed_casts", "1", static_cast<double>(printed)},
               {"agree_preserved", "1", static_cast<double>(agree_preserved)},
               {"agree_flushed", "1", static_cast<double>(agree_flushed)}};
-  if (agree_preserved == printed)
-    m.verdict = Verdict::holds;
-  else
-    m.verdict = agree_flushed == printed ? Verdict::holds_with_correction : Verdict::does_not_hold;
   return m;
+}
+
+Verdict judge_l6(Values values) {
+  const double printed = value_of(values, "printed_casts");
+  if (value_of(values, "agree_preserved") == printed) return Verdict::holds;
+  return value_of(values, "agree_flushed") == printed ? Verdict::holds_with_correction
+                                                      : Verdict::does_not_hold;
 }
 
 Measurement measure_l7(const ClaimContext&) {
@@ -199,13 +220,18 @@ Measurement measure_l7(const ClaimContext&) {
   m.values = {{"fp32_scale_fp8_elements", "1", fp32_on_fp8},
               {"fp32_scale_bf16_elements", "1", fp32_on_bf16},
               {"e8m0_scale_fp8_elements", "1", e8m0_on_fp8}};
-  const auto met = [](double share) { return share >= 0.00045 && share < 0.00055; };
-  if (met(fp32_on_fp8))
-    m.verdict = Verdict::holds;
-  else
-    m.verdict = met(fp32_on_bf16) || met(e8m0_on_fp8) ? Verdict::holds_with_correction
-                                                      : Verdict::does_not_hold;
   return m;
+}
+
+Verdict judge_l7(Values values) {
+  const auto met = [&](std::string_view name) {
+    const double share = value_of(values, name);
+    return share >= 0.00045 && share < 0.00055;
+  };
+  if (met("fp32_scale_fp8_elements")) return Verdict::holds;
+  return met("fp32_scale_bf16_elements") || met("e8m0_scale_fp8_elements")
+             ? Verdict::holds_with_correction
+             : Verdict::does_not_hold;
 }
 
 Measurement measure_l8(const ClaimContext&) {
@@ -220,13 +246,14 @@ Measurement measure_l8(const ClaimContext&) {
       "{:.0f} steps",
       reductions, kTokens, kTokensPerStep, steps);
   m.values = {{"reductions", "1", reductions}, {"least_steps", "steps", steps}};
-  const bool arithmetic = std::abs(reductions / 4e6 - 1.0) < 0.05;
-  const bool step_count = std::abs(steps / 16000.0 - 1.0) < 0.25;
-  if (!arithmetic)
-    m.verdict = Verdict::does_not_hold;
-  else
-    m.verdict = step_count ? Verdict::holds : Verdict::holds_with_correction;
   return m;
+}
+
+Verdict judge_l8(Values values) {
+  if (std::abs(value_of(values, "reductions") / 4e6 - 1.0) >= 0.05) return Verdict::does_not_hold;
+  return std::abs(value_of(values, "least_steps") / 16000.0 - 1.0) < 0.25
+             ? Verdict::holds
+             : Verdict::holds_with_correction;
 }
 
 }  // namespace
@@ -236,21 +263,22 @@ std::vector<Claim> listing_claims() {
       {"L1", kSource, "The listing's E4M3 grid has 112 positive normals, the last 384, 416, 448.",
        "the listing's enumeration, and every positive E4M3 code",
        "holds if the grid has 112 values, ends at 448, and E4M3 has 112 positive normals",
-       measure_l1},
+       measure_l1, judge_l1},
       {"L2", kSource, "The listing's to_e4m3(250) is 256.",
        "the listing transcribed, and E4M3 (nearest even, saturating)",
-       "holds if the listing returns 256; with a correction if only E4M3 does", measure_l2},
+       "holds if the listing returns 256; with a correction if only E4M3 does", measure_l2,
+       judge_l2},
       {"L3", kSource,
        "The NumPy listing prints crushed = 3/128 and rel_err 0.043 per tensor, 0 and 0.011 per "
        "tile.",
        "the listing transcribed, on the stored draws of numpy.random.default_rng(0)",
        "holds if it prints these figures; with a correction if it does with E4M3 in its place",
-       measure_l3},
+       measure_l3, judge_l3},
       {"L4", kSource, "The NumPy listing's sum is 2.70 % off, and 0.06 % off with promotion.",
        "as L3; K = 1024, N(0,1); and 400 draws of our own",
        "holds if it prints these figures; with a correction if promotion still lowers the error "
        "over 10 times and in over 90 % of the draws",
-       measure_l4},
+       measure_l4, judge_l4},
       {"L5", kSource,
        "The PyTorch listing gives a relative error of 0.6 % per tile and 20 % per tensor, 30 to 50 "
        "times as much.",
@@ -258,23 +286,23 @@ std::vector<Claim> listing_claims() {
        "torch.randn's bits); relative L2 error of the whole tensor",
        "holds if the median ratio is 30 to 50 and the per-tensor error within 25 % of 20 %; with a "
        "correction if only the ratio is",
-       measure_l5},
+       measure_l5, judge_l5},
       {"L6", kSource, "In the five-value walk-through 0.0051 becomes 0 and 0.0102 becomes 0.0176.",
        "outliers 220 and 4400, per tensor and in tiles of 3, E4M3 with subnormals and flushed; "
        "agreement to one unit of the fourth decimal",
        "holds if every printed cast agrees with subnormals; with a correction if every one agrees "
        "with them flushed",
-       measure_l6},
+       measure_l6, judge_l6},
       {"L7", kSource, "One scale for 128 values costs about 0.05 % of the activation memory.",
        "bytes of a scale over bytes of 128 elements",
        "holds if an FP32 scale on FP8 elements rounds to 0.05 %; with a correction if on BF16 "
        "elements or as E8M0",
-       measure_l7},
+       measure_l7, judge_l7, Basis::arithmetic},
       {"L8", kSource, "61 layers * 4 * 16 000 steps are about 4e6 biased reductions.",
        "the product, and DeepSeek-V3's tokens over its largest batch (its report, section 4.2)",
        "holds if the product is within 5 % of 4e6 and the steps within 25 % of 16 000; with a "
        "correction if the product only",
-       measure_l8},
+       measure_l8, judge_l8, Basis::arithmetic},
   };
 }
 

@@ -9,94 +9,25 @@
 #include <limits>
 
 #include "claims/groups.hpp"
-#include "claims/small_runs.hpp"
+#include "claims/seeded_runs.hpp"
 #include "failure-ladder/modes.hpp"
 #include "leading-indicators/indicators.hpp"
-#include "train/standing.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::size_t kSeeds = 3;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-/// One way to train, over the seeds.
-struct SeededRuns {
-  std::vector<std::vector<double>> losses;  ///< by seed, NaN once a run broke off
-
-  [[nodiscard]] std::vector<double> tails(const StudySettings& settings) const {
-    std::vector<double> all;
-    for (const auto& one : losses) all.push_back(tail_loss(settings, one));
-    return all;
-  }
-};
-
-/// `run(i, seed)` gives the losses of way i.
-template <typename Run>
-std::vector<SeededRuns> run_seeds(const ClaimContext& context, std::size_t ways, Run run) {
-  std::vector<SeededRuns> all(ways, {std::vector<std::vector<double>>(kSeeds)});
-  run_all(context, ways * kSeeds, [&](std::size_t i) {
-    all[i / kSeeds].losses[i % kSeeds] = run(i / kSeeds, context.seed + i % kSeeds);
-  });
-  return all;
-}
-
-/// From here on the gap over the last 25 steps stays above `band`; -1: it does not.
-std::int64_t leaving_step(const std::vector<double>& run, const std::vector<double>& reference,
-                          double band) {
-  constexpr std::size_t kWindow = 25;
-  std::int64_t left = -1;
-  double sum = 0.0;
-  for (std::size_t i = 0; i < run.size(); ++i) {
-    if (!std::isfinite(run[i])) return left < 0 ? static_cast<std::int64_t>(i) : left;
-    sum += run[i] - reference[i];
-    if (i >= kWindow) sum -= run[i - kWindow] - reference[i - kWindow];
-    if (i + 1 < kWindow) continue;
-    if (sum / static_cast<double>(kWindow) <= band)
-      left = -1;
-    else if (left < 0)
-      left = static_cast<std::int64_t>(i);
-  }
-  return left;
-}
-
-/// Way 0 and way 1 of a claim: the reference and the control whose gaps are noise.
-const char* plain_variant(std::size_t way) { return way == 0 ? "bf16" : "fp32"; }
-
-/// Adds the standing, the gap and the first and last step at which a seed leaves; the text of all.
-std::string note_way(Measurement& m, const std::string& name, const StudySettings& settings,
-                     const SeededRuns& way, const SeededRuns& reference,
-                     const SeededRuns& control) {
-  const Judgement j = judge_seeds(way.tails(settings), reference.tails(settings),
-                                  control.tails(settings), settings.follow_nats);
-  std::vector<std::int64_t> left;
-  for (std::size_t s = 0; s < kSeeds; ++s)
-    left.push_back(leaving_step(way.losses[s], reference.losses[s], j.band));
-  const auto [first, last] = std::minmax_element(left.begin(), left.end());
-  m.values.push_back({"standing_" + name, "1", static_cast<double>(j.standing)});
-  add_gap(m, "gap_" + name, j.mean);
-  m.values.push_back({"first_left_" + name, "steps", static_cast<double>(*first)});
-  m.values.push_back({"last_left_" + name, "steps", static_cast<double>(*last)});
-  std::string text = fmt::format("{} {}", name, text_of(j));
-  if (j.standing == Standing::leaves && *first >= 0)
-    text += fmt::format(", from step {} to {} on", *first, *last);
-  return text;
-}
-
-bool stands(std::span<const MeasuredValue> values, const std::string& name, Standing standing) {
-  return value_of(values, "standing_" + name) == static_cast<double>(standing);
-}
 
 constexpr std::array<const char*, 4> kNaive{"unscaled-e4m3", "unscaled-hybrid", "e5m2-only",
                                             "no-promotion"};
 
-Verdict judge_t1(std::span<const MeasuredValue> values) {
+Verdict judge_t1(Values values) {
   constexpr double kFirst = 150.0;
   constexpr double kLast = 300.0;
   bool all = true;
   bool in_time = true;
   for (const std::string name : kNaive) {
-    all = all && stands(values, name, Standing::leaves);
+    all = all && has_standing(values, name, Standing::leaves);
     in_time = in_time && value_of(values, "first_left_" + name) >= kFirst &&
               value_of(values, "last_left_" + name) <= kLast;
   }
@@ -130,14 +61,15 @@ constexpr std::array<ChosenRung, 4> kRungs{{{"range", -8.0, true},
                                             {"outliers", 17.0, false},
                                             {"accumulator", 3.0, false}}};
 
-Verdict judge_t2(std::span<const MeasuredValue> values) {
+Verdict judge_t2(Values values) {
   bool all_shown = true;
   bool realistic = true;
   for (const ChosenRung& rung : kRungs) {
     const std::string mode = rung.mode;
-    const bool leaves = stands(values, mode, Standing::leaves);
-    if (leaves && stands(values, mode + "_mended", Standing::leaves)) return Verdict::does_not_hold;
-    all_shown = all_shown && leaves && stands(values, mode + "_mended", Standing::follows);
+    const bool leaves = has_standing(values, mode, Standing::leaves);
+    if (leaves && has_standing(values, mode + "_mended", Standing::leaves))
+      return Verdict::does_not_hold;
+    all_shown = all_shown && leaves && has_standing(values, mode + "_mended", Standing::follows);
     realistic = realistic && rung.realistic;
   }
   if (!all_shown) return Verdict::cannot_tell;
@@ -166,11 +98,11 @@ Measurement measure_t2(const ClaimContext& context) {
   return m;
 }
 
-Verdict judge_t6(std::span<const MeasuredValue> values) {
-  if (!stands(values, "unscaled-e4m3", Standing::leaves)) return Verdict::cannot_tell;
-  if (stands(values, "restarted", Standing::leaves)) return Verdict::holds;
-  return stands(values, "restarted", Standing::follows) ? Verdict::does_not_hold
-                                                        : Verdict::cannot_tell;
+Verdict judge_t6(Values values) {
+  if (!has_standing(values, "unscaled-e4m3", Standing::leaves)) return Verdict::cannot_tell;
+  if (has_standing(values, "restarted", Standing::leaves)) return Verdict::holds;
+  return has_standing(values, "restarted", Standing::follows) ? Verdict::does_not_hold
+                                                              : Verdict::cannot_tell;
 }
 
 /// The losses of a run that at `restart` goes on with other batches than before.
@@ -217,9 +149,9 @@ Measurement measure_t6(const ClaimContext& context) {
   return m;
 }
 
-Verdict judge_t7(std::span<const MeasuredValue> values) {
-  const bool both = stands(values, "full_rate", Standing::leaves) &&
-                    stands(values, "third_of_the_rate", Standing::leaves);
+Verdict judge_t7(Values values) {
+  const bool both = has_standing(values, "full_rate", Standing::leaves) &&
+                    has_standing(values, "third_of_the_rate", Standing::leaves);
   if (!both) return Verdict::cannot_tell;
   const bool later =
       value_of(values, "first_left_third_of_the_rate") > value_of(values, "last_left_full_rate");

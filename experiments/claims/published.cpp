@@ -39,7 +39,7 @@ constexpr std::array<Throughput, 4> kThroughputs{
      {"llama_7b", 6.7e9, 8.0, 45000.0, 76000.0, 1.69},
      {"mistral_7b", 7.2e9, 8.0, 48000.0, 80000.0, 1.67}}};
 
-Verdict judge_p1(std::span<const MeasuredValue> values) {
+Verdict judge_p1(Values values) {
   bool ratios = true;
   bool plausible = true;
   for (const Throughput& row : kThroughputs) {
@@ -70,7 +70,7 @@ Measurement measure_p1(const ClaimContext&) {
 double needed_share(double speedup) { return 2.0 * (1.0 - 1.0 / speedup); }
 
 /// A bound that allows a figure does not prove it.
-Verdict judge_needed_share(std::span<const MeasuredValue> values) {
+Verdict judge_needed_share(Values values) {
   return value_of(values, "needed_share") > 1.0 ? Verdict::does_not_hold : Verdict::cannot_tell;
 }
 
@@ -106,7 +106,7 @@ Measurement measure_p3(const ClaimContext&) {
   return m;
 }
 
-Verdict judge_p4(std::span<const MeasuredValue> values) {
+Verdict judge_p4(Values values) {
   const bool optimizer = std::abs(value_of(values, "optimizer_saved") - 62.0) <= 2.0;
   const bool weights = std::abs(value_of(values, "weights_saved") - 32.0) <= 2.0;
   if (optimizer && weights) return Verdict::holds;
@@ -130,7 +130,7 @@ Measurement measure_p4(const ClaimContext&) {
   return m;
 }
 
-Verdict judge_p5(std::span<const MeasuredValue> values) {
+Verdict judge_p5(Values values) {
   const double rms = value_of(values, "rms");
   if (std::abs(rms / 32.0 - 1.0) <= 0.25) return Verdict::holds;
   return rms >= 16.0 ? Verdict::holds_with_correction : Verdict::does_not_hold;
@@ -174,7 +174,7 @@ Measurement measure_p5(const ClaimContext& context) {
   return m;
 }
 
-Verdict judge_p6(std::span<const MeasuredValue> values) {
+Verdict judge_p6(Values values) {
   const double wide = value_of(values, "tax_12288");
   const double narrow = value_of(values, "tax_4096");
   if (wide < 4.0 || narrow > 16.0) return Verdict::does_not_hold;
@@ -206,19 +206,20 @@ std::vector<Claim> published_claims() {
        "holds if each printed speedup is its ratio to 0.01 and BF16 reaches 20 % of peak in each "
        "row; with "
        "a correction if only the ratios hold",
-       measure_p1, judge_p1},
+       measure_p1, judge_p1, Basis::by_reading},
       {"P2", kGuide, "DeepSeek-V3: 2.788 million GPU hours, 40 % cheaper than in BF16",
        "arithmetic; the 2.664 million hours of pre-training are the report's",
        "does not hold if more than all of BF16's time would have to run twice as fast; else cannot "
        "tell, since a bound that allows a figure does not prove it (holds is out of reach)",
-       measure_p2, judge_needed_share},
+       measure_p2, judge_needed_share, Basis::by_reading},
       {"P3", kSummary, "instruction tuning in FP8 is 27 % faster",
        "arithmetic: the share of time that must run twice as fast",
        "does not hold if that is more than all; else cannot tell (holds is out of reach)",
-       measure_p3, judge_needed_share},
+       measure_p3, judge_needed_share, Basis::by_reading},
       {"P4", kSummary, "RLHF in FP8: 32 % less weight memory, 62 % less optimizer memory",
        "bytes a parameter of a GEMM from buffers, as A7 counts them",
-       "holds if both are met to 2 points; with a correction if one is", measure_p4, judge_p4},
+       "holds if both are met to 2 points; with a correction if one is", measure_p4, judge_p4,
+       Basis::arithmetic},
       {"P5", kTutorial,
        "after K = 1024 even unbiased rounding to 14 bits has an RMS error of some 32 ulps",
        "512 sums of 1024 uniform terms, every partial sum rounded to nearest even on 14 bits",
@@ -231,7 +232,7 @@ std::vector<Claim> published_claims() {
        "with a correction (by count, for which widths; never holds without a timing) if 4096 to "
        "12288 outputs give 4 to 16 %; "
        "else does not hold",
-       measure_p6, judge_p6},
+       measure_p6, judge_p6, Basis::by_reading},
   };
 }
 

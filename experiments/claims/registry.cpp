@@ -12,8 +12,9 @@ namespace {
 std::vector<Claim> join_groups() {
   std::vector<Claim> claims;
   for (const auto group :
-       {failure_mode_claims, accumulator_claims, listing_claims, auto_scaling_claims,
-        optimizer_claims, scaling_claims, naive_run_claims, training_claims, published_claims}) {
+       {failure_mode_claims, accumulator_claims, listing_claims, guide_listing_claims,
+        auto_scaling_claims, optimizer_claims, scaling_claims, system_claims, naive_run_claims,
+        training_claims, state_claims, published_claims}) {
     const std::vector<Claim> more = group();
     claims.insert(claims.end(), more.begin(), more.end());
   }
@@ -28,7 +29,13 @@ std::string_view to_string(Verdict verdict) {
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
-double value_of(std::span<const MeasuredValue> values, std::string_view name) {
+std::string_view to_string(Basis basis) {
+  constexpr std::array<std::string_view, 4> kNames{"measured", "recorded", "by reading",
+                                                   "arithmetic"};
+  return kNames[static_cast<std::size_t>(basis)];
+}
+
+double value_of(Values values, std::string_view name) {
   for (const MeasuredValue& v : values)
     if (v.name == name) return v.value;
   throw Error("values", "one called " + std::string(name), "none");
@@ -53,7 +60,7 @@ Measurement measure(const Claim& claim, const ClaimContext& context) {
   for (const MeasuredValue& v : measurement.values)
     require(std::isfinite(v.value), fmt::format("claim {}: {}", claim.id, v.name),
             "a finite measured value", fmt::format("{}", v.value));
-  if (claim.judge != nullptr) measurement.verdict = claim.judge(measurement.values);
+  measurement.verdict = claim.judge(measurement.values);
   return measurement;
 }
 

@@ -11,6 +11,7 @@
 #include "fp8-allreduce/parts.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/train/systems.hpp"
+#include "train/curves.hpp"
 #include "train/settings.hpp"
 
 namespace fp8lab::experiments {
@@ -139,6 +140,22 @@ Plot curve_plot(const Study& study) {
   return plot;
 }
 
+/// Curves of losses lie on each other; their gaps do not.
+Plot gap_plot(const Study& study) {
+  const int most = study.points.back().options.ranks;
+  Plot plot{"gap",
+            fmt::format("Loss above FP32 wires with {} workers ({})", most, setup(study)),
+            {"step"},
+            {"gap, nats"},
+            {}};
+  for (const Point& point : study.points) {
+    const ParallelRun& reference = study.reference(point);
+    if (point.options.ranks == most && &point.run != &reference)
+      plot.series.push_back(gap_band(point.name(), {point.run.losses}, {reference.losses}));
+  }
+  return plot;
+}
+
 std::vector<std::string> findings_of(const Study& study) {
   std::vector<std::string> findings;
   for (const Point& point : study.points) {
@@ -168,7 +185,8 @@ Results data_parallel(const RunContext& context) {
   });
   Results results;
   results.tables = {run_table(study), curve_table(study)};
-  results.plots = {curve_plot(study)};
+  if (Plot gaps = gap_plot(study); !gaps.series.empty()) results.plots.push_back(std::move(gaps));
+  results.plots.push_back(curve_plot(study));
   results.findings = findings_of(study);
   return results;
 }

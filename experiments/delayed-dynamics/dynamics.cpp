@@ -70,6 +70,8 @@ std::vector<StepLoss> run_trace(const Contender& contender, const Format& f,
         loss.underflow_percent += percent;
     }
     loss.wasted_octaves = std::log2(f.max_finite() / (static_cast<double>(amax) * loss.scale));
+    // The scale is a binary32 number: room within its rounding is none.
+    if (std::abs(loss.wasted_octaves) < 0x1p-21) loss.wasted_octaves = 0.0;
     losses.push_back(loss);
     delayed.record(amax);
     delayed.update();

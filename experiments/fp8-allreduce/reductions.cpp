@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/series.hpp"
 #include "fp8-allreduce/parts.hpp"
 
 namespace fp8lab::experiments {
@@ -105,26 +107,40 @@ bool is_shown(const Setup& s, const Point& p) {
   return p.scaling == (has_shown ? kShown : s.schemes.front());
 }
 
-Plot error_plot(const Setup& s, const std::vector<Point>& points) {
-  Plot plot{"error_against_ranks",
-            fmt::format("Mean gradient after an all-reduce ({} elements, FP8 scaled {})",
-                        s.shape.elements, to_string(kShown)),
-            {"ranks", true, 2},
-            {"relative L2 error", true},
-            {}};
-  std::map<std::string, Series> lines;
-  for (const Point& p : points) {
-    if (!is_shown(s, p)) continue;
-    Series& line =
-        lines[fmt::format("{}, {}", short_name(format(p.wire.format)), to_string(p.topology))];
-    line.x.push_back(p.ranks);
-    line.y.push_back(p.reduced.loss.relative_l2);
-  }
-  for (auto& [label, line] : lines) {
-    line.label = label;
-    plot.series.push_back(line);
-  }
-  return plot;
+/// Lines of the error against ranks, of the points that fit, one a label.
+template <typename Fits, typename Label>
+Plot error_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
+                const std::string& what, const Fits& fits, const Label& label) {
+  std::vector<Point> chosen;
+  for (const Point& p : points)
+    if (is_shown(s, p) && fits(p)) chosen.push_back(p);
+  return {name,
+          fmt::format("Mean gradient after an all-reduce, {} ({} elements, FP8 scaled {})", what,
+                      s.shape.elements, to_string(kShown)),
+          {"ranks", true, 2},
+          {"relative L2 error", true},
+          series_by(chosen, label, [](const Point& p) {
+            return std::tuple(static_cast<double>(p.ranks), p.reduced.loss.relative_l2);
+          })};
+}
+
+/// Every wire on the first topology, then every topology under the first FP8 wire: all pairs in
+/// one picture cannot be told apart.
+std::vector<Plot> error_plots(const Setup& s, const std::vector<Point>& points) {
+  const Topology topology = s.topologies.front();
+  std::vector<Plot> plots{error_plot(
+      s, points, "error_of_wires", fmt::format("formats on the wire of a {}", to_string(topology)),
+      [&](const Point& p) { return p.topology == topology; },
+      [](const Point& p) { return short_name(format(p.wire.format)); })};
+  const auto narrow =
+      std::ranges::find_if(s.wires, [](const WireFormat& wire) { return wire.bytes == 1; });
+  if (narrow == s.wires.end() || s.topologies.size() < 2) return plots;
+  plots.push_back(error_plot(
+      s, points, "error_of_topologies",
+      fmt::format("who adds what to what in {}", short_name(format(narrow->format))),
+      [&](const Point& p) { return p.wire.format == narrow->format; },
+      [](const Point& p) { return std::string(to_string(p.topology)); }));
+  return plots;
 }
 
 Plot bits_plot(const Setup& s, const std::vector<Point>& points) {
@@ -210,7 +226,9 @@ void add_reductions(const Setup& s, Results& results) {
   const std::vector<Point> points = measure_reductions(s);
   results.tables.push_back(reduction_table(s, points));
   results.tables.push_back(traffic_table(s, points));
-  results.plots = {error_plot(s, points), bits_plot(s, points), scheme_plot(s, points)};
+  results.plots = error_plots(s, points);
+  results.plots.push_back(bits_plot(s, points));
+  results.plots.push_back(scheme_plot(s, points));
   results.findings = error_findings(s, points);
   results.findings.push_back(saturation_finding(s, points));
 }

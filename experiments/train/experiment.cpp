@@ -9,6 +9,7 @@
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/core/error.hpp"
+#include "train/curves.hpp"
 #include "train/settings.hpp"
 #include "train/study.hpp"
 
@@ -142,22 +143,38 @@ Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
   return table;
 }
 
-/// The first seed's losses.
+std::vector<std::vector<double>> losses_of(const Study& study, std::size_t variant) {
+  std::vector<std::vector<double>> losses;
+  for (std::size_t s = 0; s < study.seeds; ++s) losses.push_back(study.run(variant, s).losses);
+  return losses;
+}
+
+/// Mean and band over the seeds.
 Series curve(const Study& study, std::size_t variant) {
-  Series series = loss_curve(study.variants[variant].name, study.run(variant, 0).losses);
+  Series series = loss_band(study.variants[variant].name, losses_of(study, variant));
   if (variant == 0) series.style = Series::Style::dashed;
   return series;
 }
 
+Series gap_curve(const Study& study, std::size_t variant) {
+  return gap_band(study.variants[variant].name, losses_of(study, variant), losses_of(study, 0));
+}
+
 Table curve_table(const Study& study) {
-  Table table("curves", "Loss over the steps, first seed, means of stretches",
+  Table table("curves", "Loss over the steps, mean over the seeds, means of stretches",
               {{"variant", "", "as in verdicts"},
                {"step", "steps", "middle of the stretch"},
-               {"loss", "nats", "mean; nan once the run broke off"}});
+               {"loss", "nats", "mean over seeds; nan once a run broke off"},
+               {"gap", "nats", "above the reference of the same seed, mean over seeds"},
+               {"gap_min", "nats", "smallest of the seeds"},
+               {"gap_max", "nats", "largest"}});
   for (std::size_t v = 0; v < study.variants.size(); ++v) {
-    const Series series = curve(study, v);
-    for (std::size_t i = 0; i < series.x.size(); ++i)
-      table.add_row({study.variants[v].name, series.x[i], series.y[i]});
+    const Series loss = curve(study, v);
+    const Series gap = gap_curve(study, v);
+    for (std::size_t i = 0; i < loss.x.size(); ++i)
+      table.add_row({study.variants[v].name, loss.x[i], loss.y[i], gap.y[i],
+                     gap.low.empty() ? gap.y[i] : gap.low[i],
+                     gap.high.empty() ? gap.y[i] : gap.high[i]});
   }
   return table;
 }
@@ -170,9 +187,20 @@ std::vector<Plot> curve_plots(const Study& study) {
               {"step"},
               {"loss, nats"},
               {}};
-    for (std::size_t v = 0; v < study.variants.size(); ++v)
+    // Curves of losses lie on each other; their gaps do not.
+    Plot gaps{fmt::format("gap_{}", group),
+              fmt::format("Loss of {} variants above {} ({})", group, study.variants[0].name,
+                          setup(study)),
+              {"step"},
+              {"gap, nats"},
+              {}};
+    for (std::size_t v = 0; v < study.variants.size(); ++v) {
       if (v == 0 || study.variants[v].group == group) plot.series.push_back(curve(study, v));
-    if (plot.series.size() > 1) plots.push_back(std::move(plot));
+      if (v != 0 && study.variants[v].group == group) gaps.series.push_back(gap_curve(study, v));
+    }
+    if (gaps.series.empty()) continue;
+    plots.push_back(std::move(gaps));
+    plots.push_back(std::move(plot));
   }
   return plots;
 }

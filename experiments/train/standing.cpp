@@ -41,8 +41,8 @@ Judgement judge_seeds(std::span<const double> tails, std::span<const double> ref
   std::vector<double> finite;
   std::copy_if(gaps.begin(), gaps.end(), std::back_inserter(finite),
                [](double gap) { return std::isfinite(gap); });
-  j.min = spread_of(finite).min;
-  j.max = spread_of(finite).max;
+  j.min = finite.empty() ? std::nan("") : spread_of(finite).min;
+  j.max = finite.empty() ? std::nan("") : spread_of(finite).max;
   if (!std::isfinite(j.mean)) j.mean = std::nan("");
   if (gaps.size() < 2) return j;
   const std::vector<double> noise = gaps_of(controls, references);
@@ -59,6 +59,8 @@ Judgement judge_seeds(std::span<const double> tails, std::span<const double> ref
 }
 
 std::string text_of(const Judgement& j) {
+  if (std::isnan(j.min))
+    return fmt::format("every run broke off ({}; band {:.2g})", to_string(j.standing), j.band);
   const std::string mean =
       std::isnan(j.mean) ? std::string("a run broke off,") : fmt::format("{:+.3f}", j.mean);
   return fmt::format("{} [{:.3f}, {:.3f}] nats ({}; band {:.2g})", mean, j.min, j.max,

@@ -25,7 +25,7 @@ inline constexpr std::string_view kBandMeaning =
 /// seed has a language of its own.
 struct Judgement {
   double mean = 0.0;  ///< of the gaps; NaN where a run broke off
-  double min = 0.0;   ///< smallest and largest of the seeds that did not
+  double min = 0.0;   ///< smallest and largest of the seeds that did not; NaN where all did
   double max = 0.0;
   double band = 0.0;  ///< a gap above this is more than noise, and than `least`
   Standing standing = Standing::cannot_tell;

@@ -216,6 +216,11 @@ std::string split_finding(const VendorsStudy& s, const std::string& distribution
                      text, setup_text(s), kIntervalMeaning);
 }
 
+/// A share of outputs: none in these draws does not make some in others unlikely.
+std::string share_text(const VendorsStudy& s, const std::vector<double>& shares) {
+  return interval_text(shares, 100.0, share_resolution(s.rows * s.columns)) + " %";
+}
+
 /// One chip against all others, at the largest K.
 std::string pair_finding(const VendorsStudy& s, const std::string& distribution,
                          std::size_t first) {
@@ -223,16 +228,14 @@ std::string pair_finding(const VendorsStudy& s, const std::string& distribution,
   std::string text;
   for (std::size_t c = 0; c < s.chips.size(); ++c) {
     if (c == first) continue;
-    text += fmt::format(
-        "{} {} in {} of the outputs ({} by codes and scales alone)", text.empty() ? "" : ";",
-        s.chips[c].label,
-        range_text(spread_of(s.of_pair(point, first, c, &ChipDifference::differ))),
-        range_text(spread_of(s.of_pair(point, first, c, &ChipDifference::differ_format))));
+    text += fmt::format("{} {} in {} of the outputs ({} by codes and scales alone)",
+                        text.empty() ? "" : ";", s.chips[c].label,
+                        share_text(s, s.of_pair(point, first, c, &ChipDifference::differ)),
+                        share_text(s, s.of_pair(point, first, c, &ChipDifference::differ_format)));
   }
-  return fmt::format(
-      "{} tensors, K = {}, BF16 bits that differ from those of {}:{} (mean and "
-      "range; {}).",
-      distribution, point.k, s.chips[first].label, text, setup_text(s));
+  return fmt::format("{} tensors, K = {}, BF16 bits that differ from those of {}:{} ({}; {}).",
+                     distribution, point.k, s.chips[first].label, text, setup_text(s),
+                     kIntervalMeaning);
 }
 
 bool scaled_to_the_end(const Chip& chip) {
@@ -251,16 +254,16 @@ void add_range_findings(const VendorsStudy& s, const std::string& distribution,
       if (fnuz_counterpart(s.chips[own].a.format) != s.chips[ocp].a.format ||
           fnuz_counterpart(s.chips[own].b.format) != s.chips[ocp].b.format)
         continue;
-      const Spread other =
-          spread_of(s.of_pair(point, own + 1, ocp, &ChipDifference::differ_format));
+      const std::vector<double> other =
+          s.of_pair(point, own + 1, ocp, &ChipDifference::differ_format);
       findings.push_back(fmt::format(
           "{} tensors, K = {}, part of the format: {} {} where the amax becomes {}, {} where it "
           "becomes {}; {} {} at {}. Exact sums of the last two differ in {} of the outputs{} ({}; "
           "{}).",
           distribution, point.k, format_text(s.chips[own]), part(own), s.chips[own].a.largest,
           part(own + 1), s.chips[own + 1].a.largest, format_text(s.chips[ocp]), part(ocp),
-          s.chips[ocp].a.largest, range_text(other),
-          other.max == 0.0 ? ": the range itself costs nothing" : "", setup_text(s),
+          s.chips[ocp].a.largest, share_text(s, other),
+          spread_of(other).max == 0.0 ? ": the range itself costs nothing" : "", setup_text(s),
           kIntervalMeaning));
       break;
     }

@@ -160,8 +160,38 @@ def test_system(folder):
     refused("--topology", "ring", part="--topology: expected --ranks above 1")
     refused("--ranks", 2, "--gradient-scaling", "auto", part="--gradient-scaling: expected an FP8 wire")
     refused("--ranks", 2, "--wire", "e4m3fn", "--gradient-scaling", "none", part="--gradient-scaling")
-    refused("--ranks", 2, "--checkpoint", folder / "c", part="--checkpoint")
-    refused("--ranks", 2, "--guard", 1, part="--guard")
+
+
+def test_ranks_resume(folder):
+    """A run of several ranks that is stopped and goes on leaves the log of one that never stopped."""
+    for name, system in (("fp8-lm", ["--recipe", "fp8-lm", "--ranks", 3]),
+                         ("delayed", ["--recipe", "te-delayed", "--ranks", 2, "--wire", "e4m3fn"])):
+        arguments = [*system, "--steps", 9, "--monitor-every", 2, "--save-every", 4]
+        whole, log, checkpoint = (folder / f"{name}.{end}" for end in ("whole.jsonl", "jsonl", "safetensors"))
+        train(*arguments, "--log", whole)
+        golden = whole.read_bytes()
+        train(*arguments, "--log", log, "--checkpoint", checkpoint)
+        check(f"{name}: checkpoints change nothing", log.read_bytes() == golden)
+        # Nothing but the checkpoint of step 4 is left: it must make all rows from there on.
+        checkpoint.unlink()
+        first = subprocess.Popen(command(*arguments, "--log", log.with_suffix(".part"), "--checkpoint", checkpoint),
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(4000):
+            if checkpoint.exists():
+                break
+            time.sleep(0.002)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        check(f"{name}: there is a checkpoint", checkpoint.exists())
+        train(*arguments, "--log", log.with_suffix(".part"), "--checkpoint", checkpoint)
+        check(f"{name}: stopped and gone on, the same bytes", log.with_suffix(".part").read_bytes() == golden)
+        refused(*arguments, "--topology", "tree", "--checkpoint", checkpoint, part="/ranks/topology")
+        refused("--recipe", "te-delayed", "--steps", 9, "--checkpoint", checkpoint, part=str(checkpoint))
+
+    system = ["--steps", 6, "--recipe", "fp8-lm", "--ranks", 2]
+    run = losses(*system, "--guard", 2)
+    check("a guard over ranks that has nothing to do changes nothing",
+          run["losses"] == losses(*system)["losses"] and run["rollbacks"] == 0, run)
 
 
 with tempfile.TemporaryDirectory() as name:
@@ -171,5 +201,6 @@ with tempfile.TemporaryDirectory() as name:
     test_log(root)
     test_recipe_options()
     test_system(root)
+    test_ranks_resume(root)
 print(f"{failures} failures")
 sys.exit(1 if failures else 0)

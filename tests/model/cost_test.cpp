@@ -106,6 +106,11 @@ TEST_CASE("a gated block has the 14 operations of the FP8 guide", "[model]") {
   CHECK(row(rows, "down = x W_down").gemm_flops == 2.0 * 2048 * 4096 * 11008);
   CHECK(row(rows, "softmax(Q K^T)").other_flops == 6.0 * 2048 * 2048 * 32);
   CHECK(gemm_share(rows) > 0.998);
+  // A causal kernel computes the pairs on and below the diagonal, and nothing else changes.
+  const std::vector<BlockOperation> causal = block_operations(shape, AttentionCount::causal);
+  CHECK(row(causal, "attention V").gemm_flops == 2.0 * 2048 * 2049 / 2 * 4096);
+  CHECK(row(causal, "softmax(Q K^T)").other_flops == 6.0 * 2048 * 2049 / 2 * 32);
+  CHECK(row(causal, "down = x W_down").gemm_flops == row(rows, "down = x W_down").gemm_flops);
   shape.gated = false;
   CHECK(block_operations(shape).size() == 13);
   const ModelShape mixtral = find_training_setup("mixtral-8x7b").shape;

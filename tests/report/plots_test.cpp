@@ -59,6 +59,38 @@ TEST_CASE("a line for each value of the other axis, the mean over repeats", "[re
                "at k = 32, recipe = te (mean of 2 repeats)."});
 }
 
+TEST_CASE("a finding names the axes that matter, and no place that chance may have chosen",
+          "[report]") {
+  // The error follows k; sigma changes nothing but the draw.
+  std::string csv = "k,sigma,repeat,seed,error\n";
+  constexpr std::array<double, 4> kNoise{-0.02, 0.01, 0.03, -0.01};
+  std::size_t draw = 0;
+  for (const int k : {16, 32})
+    for (const char* sigma : {"0.1", "0.4"})
+      for (int repeat = 0; repeat < 4; ++repeat, ++draw)
+        csv += fmt::format("{},{},{},1,{}\n", k, sigma, repeat,
+                           k + kNoise[(draw + draw / 4) % kNoise.size()]);
+  CHECK(choose_plots(sweep_table(csv, 2)).findings ==
+        Labels{"error: error is smallest, 16 at k = 16, and largest, 32 at k = 32; it does not "
+               "depend on sigma beyond the spread of its draws (mean of 4 repeats)."});
+
+  std::string flat = "sigma,repeat,seed,error\n";
+  for (const char* sigma : {"0.1", "0.4"})
+    for (int repeat = 0; repeat < 4; ++repeat, ++draw)
+      flat += fmt::format("{},{},1,{}\n", sigma, repeat, 2.0 + kNoise[(draw * 3) % kNoise.size()]);
+  const std::string finding = choose_plots(sweep_table(flat, 1)).findings.at(0);
+  CHECK_THAT(finding, contains("error: error does not depend on sigma beyond the spread"));
+  CHECK_THAT(finding, !contains("smallest"));
+
+  // One draw a point: nobody knows.
+  const std::string once =
+      choose_plots(sweep_table("sigma,repeat,seed,error\n0.1,0,1,2\n0.4,0,1,3\n", 1))
+          .findings.at(0);
+  CHECK(once ==
+        "error: error lies between 2 and 3; where it is smallest, only repeats can tell "
+        "from chance (--repeat 5).");
+}
+
 TEST_CASE("an axis that is not geometric is linear, its numbers sorted", "[report]") {
   const ChosenPlots chosen =
       choose_plots(sweep_table("k,repeat,seed,error\n3,0,1,0.3\n1,0,2,0.1\n2,0,3,0.2\n", 1));

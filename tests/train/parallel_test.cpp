@@ -158,13 +158,13 @@ TEST_CASE("systems differ from fp8-lm in the part that their name says", "[train
   CHECK_THROWS_WITH(find_training_system("fp8", "--x"), contains("--x: expected one of bf16-fp32"));
 }
 
-TEST_CASE("a trainer that holds some states has no checkpoint and no snapshot", "[train]") {
+TEST_CASE("a trainer that holds some states has no checkpoint file of its own", "[train]") {
   Trainer trainer(small_options(fp32_recipe()), language());
   std::vector<bool> kept(trainer.model().parameters().size(), true);
   CHECK_THROWS_WITH(trainer.keep_states({true}), contains("kept: expected one of each of"));
   kept.back() = false;
   trainer.keep_states(kept);
-  CHECK_THROWS_WITH(trainer.snapshot(), contains("a trainer that holds all states"));
+  CHECK_THROWS_WITH(trainer.save("none"), contains("a trainer that holds all states"));
   const std::vector<float> head = trainer.model().parameters().back()->value;
   trainer.step({});
   CHECK(same_bits(trainer.model().parameters().back()->value, head));  // not ours to change

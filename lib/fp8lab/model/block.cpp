@@ -9,12 +9,13 @@ constexpr double kActivationFlops = 5.0;
 
 }  // namespace
 
-std::vector<BlockOperation> block_operations(const ModelShape& shape) {
+std::vector<BlockOperation> block_operations(const ModelShape& shape, AttentionCount attention) {
   const auto s = static_cast<double>(shape.sequence);
   const auto h = static_cast<double>(shape.hidden);
   const auto kv = static_cast<double>(shape.kv_size());
   const auto heads = static_cast<double>(shape.heads);
   const auto f = static_cast<double>(shape.ffn * shape.active_experts);
+  const double pairs = attention == AttentionCount::causal ? s * (s + 1.0) / 2.0 : s * s;
   const auto gemm = [](std::string_view name, double flops) {
     return BlockOperation{name, flops, 0.0, true, true};
   };
@@ -26,8 +27,8 @@ std::vector<BlockOperation> block_operations(const ModelShape& shape) {
       gemm("Q = x W_q", 2.0 * s * h * h),
       gemm("K = x W_k", 2.0 * s * h * kv),
       gemm("V = x W_v", 2.0 * s * h * kv),
-      {"softmax(Q K^T)", 2.0 * s * s * h, kSoftmaxFlops * s * s * heads, false, false},
-      {"attention V", 2.0 * s * s * h, 0.0, true, false},
+      {"softmax(Q K^T)", 2.0 * pairs * h, kSoftmaxFlops * pairs * heads, false, false},
+      {"attention V", 2.0 * pairs * h, 0.0, true, false},
       gemm("projection = x W_o", 2.0 * s * h * h),
       other("residual add", s * h),
       other("norm", kNormFlops * s * h)};

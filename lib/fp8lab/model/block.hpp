@@ -11,7 +11,7 @@
 namespace fp8lab {
 
 /// One row: forward FLOPs of one sequence, a multiplication or an addition each
-/// one. Attention is counted in full; kernels that skip what is masked do half.
+/// one.
 struct BlockOperation {
   std::string_view name;
   double gemm_flops = 0.0;   ///< 2 m n k
@@ -24,11 +24,18 @@ struct BlockOperation {
   [[nodiscard]] double flops() const { return gemm_flops + other_flops; }
 };
 
+/// Which pairs of tokens attention counts.
+enum class AttentionCount {
+  full,    ///< all s^2, as the FP8 guide does
+  causal,  ///< s (s + 1) / 2: a token and those before it, which is what causal kernels compute
+};
+
 /// The rows in order: 14 for a gated block, one fewer without a gate, one more
 /// with a router. Beside GEMMs, an element costs 7 in a norm (mean, centre,
 /// square, sum, divide, gain, bias), 6 in a softmax (scale, max, subtract, exp, sum, divide),
 /// 5 in SiLU(gate) * up or another activation (*chosen*), 1 in an addition.
-std::vector<BlockOperation> block_operations(const ModelShape& shape);
+std::vector<BlockOperation> block_operations(const ModelShape& shape,
+                                             AttentionCount attention = AttentionCount::full);
 
 /// Which GEMMs count as FP8.
 enum class Fp8Gemms { listed, deployed };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "fp8lab/core/short_number.hpp"
+#include "fp8lab/report/dependence.hpp"
 #include "fp8lab/report/slice.hpp"
 
 namespace fp8lab {
@@ -237,7 +238,51 @@ std::optional<HeatMap> heat_map(const StoredTable& table, std::size_t measure,
   return map;
 }
 
-/// Where a measure is least and most, rows of a point held at one.
+/// The draws of a measure at each point that has finite ones, rows of a point held at one.
+GridDraws draws_of(const StoredTable& table, std::size_t measure, const Slice& slice,
+                   const std::vector<Dimension>& dimensions, const std::vector<std::size_t>& axes) {
+  GridDraws draws;
+  for (const std::size_t row : slice.rows()) {
+    std::vector<std::size_t> point;
+    for (const std::size_t d : axes) point.push_back(dimensions[d].of_row[row]);
+    draws[point].push_back(value_of(table, row, measure));
+  }
+  std::erase_if(draws, [](const auto& p) {
+    return !std::ranges::all_of(p.second, [](double v) { return std::isfinite(v); });
+  });
+  return draws;
+}
+
+/// The means over all points that agree on the axes that matter.
+GridDraws over_others(const GridDraws& draws, const std::vector<bool>& matter) {
+  GridDraws merged;
+  for (const auto& [point, values] : draws) {
+    std::vector<std::size_t> kept;
+    for (std::size_t i = 0; i < point.size(); ++i)
+      if (matter[i]) kept.push_back(point[i]);
+    auto& all = merged[kept];
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return merged;
+}
+
+/// As logarithms where the draws span decades, as on an axis: noise is then a share of the value.
+GridDraws on_their_scale(GridDraws draws) {
+  std::vector<double> all;
+  for (const auto& [point, values] : draws) all.insert(all.end(), values.begin(), values.end());
+  if (!wants_log(all)) return draws;
+  for (auto& [point, values] : draws)
+    for (double& v : values) v = std::log(v);
+  return draws;
+}
+
+double mean_of(const std::vector<double>& values) {
+  Mean mean;
+  for (const double v : values) mean.add(v);
+  return mean.value();
+}
+
+/// Where a measure is least and most, as far as draws can tell.
 std::string extremes(const StoredTable& table, std::size_t measure, const Layout& layout) {
   const auto& dimensions = layout.dimensions;
   std::vector<std::size_t> axes;
@@ -246,29 +291,46 @@ std::string extremes(const StoredTable& table, std::size_t measure, const Layout
     (dimensions[d].axis ? axes : own).push_back(d);
   Slice slice(table, dimensions);
   slice.hold_until(own, 1);
-  std::map<std::vector<std::size_t>, Mean> points;
-  for (const std::size_t row : slice.rows()) {
-    std::vector<std::size_t> point;
-    for (const std::size_t d : axes) point.push_back(dimensions[d].of_row[row]);
-    points[point].add(value_of(table, row, measure));
-  }
-  std::erase_if(points, [](const auto& p) { return !std::isfinite(p.second.value()); });
-  if (axes.empty() || points.size() < 2) return "";
+  const GridDraws draws = draws_of(table, measure, slice, dimensions, axes);
+  if (axes.empty() || draws.size() < 2) return "";
   const auto by_mean = [](const auto& a, const auto& b) {
-    return a.second.value() < b.second.value();
+    return mean_of(a.second) < mean_of(b.second);
   };
-  const auto [least, most] = std::ranges::minmax_element(points, by_mean);
-  const auto text = [&](const auto& point) {
-    std::vector<std::string> at;
-    for (std::size_t i = 0; i < axes.size(); ++i)
-      at.push_back(fmt::format("{} = {}", dimensions[axes[i]].name,
-                               dimensions[axes[i]].values[point->first[i]]));
-    return fmt::format("{} at {}", short_number(point->second.value()), fmt::join(at, ", "));
-  };
+  const std::string what = fmt::format("{}: {}", table.file.substr(0, table.file.rfind('.')),
+                                       label_of(table.columns[measure]));
   const std::string setup = setup_of(layout, slice);
-  return fmt::format("{}: {} is smallest, {}, and largest, {}{}.",
-                     table.file.substr(0, table.file.rfind('.')), label_of(table.columns[measure]),
-                     text(least), text(most), setup.empty() ? "" : fmt::format(" ({})", setup));
+  const std::string at = setup.empty() ? "" : fmt::format(" ({})", setup);
+  const auto matter = axes_that_matter(on_their_scale(draws), axes.size());
+  if (!matter) {
+    const auto [least, most] = std::ranges::minmax_element(draws, by_mean);
+    return fmt::format(
+        "{} lies between {} and {}{}; where it is smallest, only repeats can tell from chance "
+        "(--repeat 5).",
+        what, short_number(mean_of(least->second)), short_number(mean_of(most->second)), at);
+  }
+  std::vector<std::string> idle;
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < axes.size(); ++i)
+    if ((*matter)[i])
+      kept.push_back(axes[i]);
+    else
+      idle.push_back(dimensions[axes[i]].name);
+  const std::string same =
+      fmt::format("does not depend on {} beyond the spread of its draws", fmt::join(idle, ", "));
+  const GridDraws merged = over_others(draws, *matter);
+  if (kept.empty())
+    return fmt::format("{} {}: {} in the mean{}.", what, same,
+                       short_number(mean_of(merged.begin()->second)), at);
+  const auto [least, most] = std::ranges::minmax_element(merged, by_mean);
+  const auto text = [&](const auto& point) {
+    std::vector<std::string> place;
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      place.push_back(fmt::format("{} = {}", dimensions[kept[i]].name,
+                                  dimensions[kept[i]].values[point->first[i]]));
+    return fmt::format("{} at {}", short_number(mean_of(point->second)), fmt::join(place, ", "));
+  };
+  return fmt::format("{} is smallest, {}, and largest, {}{}{}.", what, text(least), text(most),
+                     idle.empty() ? "" : fmt::format("; it {}", same), at);
 }
 
 }  // namespace

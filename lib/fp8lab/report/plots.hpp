@@ -12,7 +12,9 @@ namespace fp8lab {
 struct ChosenPlots {
   std::vector<Plot> plots;
   std::vector<HeatMap> heat_maps;
-  std::vector<std::string> findings;  ///< where the first measure is least and most
+  /// Where the first measure is least and most, naming only axes that it depends on beyond the
+  /// spread of its draws (dependence.hpp); its range alone where there are too few repeats to know.
+  std::vector<std::string> findings;
 };
 
 /// Chooses for one table of a sweep. Of its measures (numeric columns after those that tell a

@@ -70,6 +70,17 @@ void AutoScaler::update(double saturated_share) {
   if (clean_ >= options_.clean_steps) grow();
 }
 
+void AutoScaler::set_state(const State& state) {
+  require(state.mu > 0.0 && state.base > 0.0, "mu", "above 0",
+          fmt::format("{} and {}", state.mu, state.base));
+  require(state.clean >= 0 && state.counted >= 0, "clean steps", "at least 0",
+          fmt::format("{} and {}", state.clean, state.counted));
+  mu_ = state.mu;
+  base_ = state.base;
+  clean_ = state.clean;
+  counted_ = state.counted;
+}
+
 void AutoScaler::grow() {
   ++counted_;
   const auto steps = static_cast<double>(options_.steps_to_double);

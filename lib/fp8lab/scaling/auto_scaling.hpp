@@ -53,6 +53,18 @@ class AutoScaler {
   /// tensor that was scaled with `mu()`. Throws `Error` outside of that.
   void update(double saturated_share);
 
+  /// What later steps depend on, options apart.
+  struct State {
+    double mu = 1.0;
+    double base = 1.0;
+    std::int64_t clean = 0;
+    std::int64_t counted = 0;
+  };
+  [[nodiscard]] State state() const { return {mu_, base_, clean_, counted_}; }
+  /// Goes on where `state()` was taken. Throws `Error` for a mu that is not positive and counts
+  /// below 0.
+  void set_state(const State& state);
+
  private:
   void grow();
 

@@ -10,6 +10,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/safetensors.hpp"
+#include "fp8lab/train/checkpoint_file.hpp"
 #include "fp8lab/train/trainer.hpp"
 
 namespace fp8lab::train {
@@ -122,6 +123,22 @@ const std::string& require_whole(const std::string& path, const SafetensorsFile&
   return fingerprint;
 }
 
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                      const std::string& fingerprint) {
+  const std::string checksum = checksum_of(tensors, fingerprint);
+  write_safetensors(path, tensors,
+                    {{kFingerprint, fingerprint}, {kVersionKey, kVersion}, {kChecksum, checksum}});
+}
+
+void require_checkpoint(const std::string& path, const SafetensorsFile& file,
+                        const std::string& fingerprint) {
+  require_same(path, fingerprint, require_whole(path, file));
+}
+
+namespace {
+
 std::int64_t step_of(const std::string& path, const TensorView& tensor) {
   std::int64_t step = 0;
   require(tensor.type == ElementType::i64 && tensor.bytes.size() == sizeof step,
@@ -133,9 +150,16 @@ std::int64_t step_of(const std::string& path, const TensorView& tensor) {
   return step;
 }
 
-std::vector<float> amaxes_of(const std::string& path, const SafetensorsFile& file,
+const TensorView& tensor_of(const std::string& path, std::span<const NamedTensor> tensors,
+                            const std::string& name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensor::name);
+  if (found == tensors.end()) throw Error(path, "a tensor " + name, "none");
+  return found->tensor;
+}
+
+std::vector<float> amaxes_of(const std::string& path, std::span<const NamedTensor> tensors,
                              const std::string& name) {
-  std::vector<float> amaxes = to_float(file.find(name));
+  std::vector<float> amaxes = to_float(tensor_of(path, tensors, name));
   const std::string where = fmt::format("{}: {}", path, name);
   for (const float amax : amaxes)
     require(!(amax < 0.0F), where, "numbers that are not negative", fmt::format("{}", amax));
@@ -175,8 +199,7 @@ void Trainer::require_all_states(std::string_view what) const {
           fmt::format("one with {} of {}", updated_.size(), model_->parameters().size()));
 }
 
-void Trainer::save(const std::filesystem::path& path) const {
-  require_all_states("checkpoint");
+std::vector<NamedTensor> Trainer::state() const {
   std::vector<NamedTensor> tensors = optimizer_->state();
   tensors.push_back({kStep, view_of<std::int64_t>(ElementType::i64, {}, {&steps_, 1})});
   for (const OperandCast* cast : model_->casts()) {
@@ -186,23 +209,28 @@ void Trainer::save(const std::filesystem::path& path) const {
         {cast->name() + kAmaxes,
          view_of<float>(ElementType::f32, {static_cast<std::int64_t>(amaxes.size())}, amaxes)});
   }
-  const std::string text = fingerprint();
-  const std::string checksum = checksum_of(tensors, text);
-  write_safetensors(path, tensors,
-                    {{kFingerprint, text}, {kVersionKey, kVersion}, {kChecksum, checksum}});
+  return tensors;
+}
+
+void Trainer::restore_state(const std::string& where, std::span<const NamedTensor> tensors) {
+  const std::int64_t step = step_of(where, tensor_of(where, tensors, kStep));
+  optimizer_->restore(tensors);
+  for (OperandCast* cast : model_->casts())
+    if (cast->has_past()) cast->restore(amaxes_of(where, tensors, cast->name() + kAmaxes));
+  steps_ = step;
+  load_weights();
+}
+
+void Trainer::save(const std::filesystem::path& path) const {
+  require_all_states("checkpoint");
+  write_checkpoint(path, state(), fingerprint());
 }
 
 void Trainer::resume(const std::filesystem::path& path) {
   require_all_states("checkpoint");
   const SafetensorsFile file(path);
-  const std::string name = path.string();
-  require_same(name, fingerprint(), require_whole(name, file));
-  const std::int64_t step = step_of(name, file.find(kStep));
-  optimizer_->restore(file.tensors());
-  for (OperandCast* cast : model_->casts())
-    if (cast->has_past()) cast->restore(amaxes_of(name, file, cast->name() + kAmaxes));
-  steps_ = step;
-  load_weights();
+  require_checkpoint(path.string(), file, fingerprint());
+  restore_state(path.string(), file.tensors());
 }
 
 std::size_t TrainerSnapshot::bytes() const {
@@ -213,7 +241,6 @@ std::size_t TrainerSnapshot::bytes() const {
 }
 
 TrainerSnapshot Trainer::snapshot() const {
-  require_all_states("snapshot");
   TrainerSnapshot snapshot(*optimizer_, steps_, fingerprint());
   for (const OperandCast* cast : model_->casts())
     if (cast->has_past()) snapshot.casts_.push_back(*cast);

@@ -144,6 +144,12 @@ void GradientReducer::note_saturation(std::size_t tensor, std::span<const std::b
     scalers_[tensor].update(static_cast<double>(count) / static_cast<double>(codes.size()));
 }
 
+void GradientReducer::set_scalers(const std::vector<AutoScaler>& scalers) {
+  require(scalers.size() == scalers_.size(), "scalers", fmt::format("{}", scalers_.size()),
+          fmt::format("{}", scalers.size()));
+  scalers_ = scalers;
+}
+
 double GradientReducer::sqnr_db() const {
   return looked_at_ == 0 ? 0.0 : 10.0 * std::log10(signal_.total() / noise_.total());
 }

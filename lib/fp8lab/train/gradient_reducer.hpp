@@ -60,6 +60,11 @@ class GradientReducer {
   [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_; }  ///< by the busiest rank
   [[nodiscard]] const ReductionOptions& options() const { return options_; }
 
+  /// What later reductions depend on: the scaler of each tensor. Counts and errors are none of it.
+  [[nodiscard]] const std::vector<AutoScaler>& scalers() const { return scalers_; }
+  /// Goes on with these. Throws `Error` for another number of them.
+  void set_scalers(const std::vector<AutoScaler>& scalers);
+
  private:
   RankBuffers summed(const std::vector<std::span<float>>& gradients, std::size_t elements,
                      Topology topology, const Reduction& sum, float scale,

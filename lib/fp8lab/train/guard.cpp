@@ -19,8 +19,32 @@ bool all_finite(Model<float>& model) {
 
 }  // namespace
 
-NanGuard::NanGuard(Trainer& trainer, GuardOptions options)
-    : trainer_(trainer), options_(options), furthest_(trainer.steps_done()) {
+GuardedRun guarded_run(Trainer& trainer) {
+  return {[&] { return trainer.steps_done(); },
+          [&](const PassContext& c) { return trainer.compute_gradients(trainer.steps_done(), c); },
+          [&](double loss) { return trainer.apply_gradients(loss); },
+          [&] { trainer.skip_step(); },
+          [&]() -> Model<float>& { return trainer.model(); },
+          [&]() -> GuardedRun::State {
+            auto state = std::make_shared<TrainerSnapshot>(trainer.snapshot());
+            return {trainer.steps_done(), [&trainer, state] { trainer.restore(*state); }};
+          }};
+}
+
+GuardedRun guarded_run(ParallelTrainer& trainer, const bool& look) {
+  return {[&] { return trainer.steps_done(); },
+          [&](const PassContext& c) { return trainer.compute_gradients(c, look); },
+          [&](double loss) { return trainer.apply_gradients(loss); },
+          [&] { trainer.skip_step(); },
+          [&]() -> Model<float>& { return trainer.first().model(); },
+          [&]() -> GuardedRun::State {
+            auto state = std::make_shared<ParallelTrainer::Snapshot>(trainer.snapshot());
+            return {trainer.steps_done(), [&trainer, state] { trainer.restore(*state); }};
+          }};
+}
+
+NanGuard::NanGuard(GuardedRun run, GuardOptions options)
+    : run_(std::move(run)), options_(options), furthest_(run_.steps_done()) {
   require(options.snapshot_every >= 1, "snapshot_every", "at least 1",
           fmt::format("{}", options.snapshot_every));
   require(options.most_rollbacks >= 1, "most_rollbacks", "at least 1",
@@ -28,38 +52,38 @@ NanGuard::NanGuard(Trainer& trainer, GuardOptions options)
 }
 
 void NanGuard::take_snapshot() {
-  const std::int64_t newest = candidate_ ? candidate_->step() : good_ ? good_->step() : -1;
-  const bool due = newest < 0 || trainer_.steps_done() >= newest + options_.snapshot_every;
+  const std::int64_t newest = candidate_ ? candidate_->step : good_ ? good_->step : -1;
+  const bool due = newest < 0 || run_.steps_done() >= newest + options_.snapshot_every;
   if (candidate_ || !due) return;
-  candidate_ = trainer_.snapshot();
+  candidate_ = run_.snapshot();
   ++snapshots_;
 }
 
 void NanGuard::roll_back() {
-  const std::int64_t failed = trainer_.steps_done();
+  const std::int64_t failed = run_.steps_done();
   require(good_.has_value() && rollbacks_since_ < options_.most_rollbacks,
           fmt::format("gradients of step {}", failed), "finite",
           good_ ? fmt::format("not, after {} rollbacks", rollbacks_since_)
                 : "not, and no step before it");
   if (!failed_.insert(failed).second) left_out_.insert(failed);
   candidate_.reset();
-  trainer_.restore(*good_);
+  good_->restore();
   ++rollbacks_;
   ++rollbacks_since_;
 }
 
 GuardedStep NanGuard::step(const PassContext& context,
                            const std::function<void(Model<float>&)>& on_gradients) {
-  const std::int64_t now = trainer_.steps_done();
+  const std::int64_t now = run_.steps_done();
   if (left_out_.contains(now)) {
-    trainer_.skip_step();
+    run_.skip_step();
     ++skipped_;
     return {{.step = now}, GuardOutcome::skipped};
   }
   take_snapshot();
-  const double loss = trainer_.compute_gradients(now, context);
-  if (on_gradients) on_gradients(trainer_.model());
-  if (!std::isfinite(loss) || !all_finite(trainer_.model())) {
+  const double loss = run_.compute_gradients(context);
+  if (on_gradients) on_gradients(run_.model());
+  if (!std::isfinite(loss) || !all_finite(run_.model())) {
     roll_back();
     return {{.step = now, .loss = loss}, GuardOutcome::rolled_back};
   }
@@ -70,7 +94,7 @@ GuardedStep NanGuard::step(const PassContext& context,
     furthest_ = now + 1;
     rollbacks_since_ = 0;
   }
-  return {trainer_.apply_gradients(loss), GuardOutcome::taken};
+  return {run_.apply_gradients(loss), GuardOutcome::taken};
 }
 
 }  // namespace fp8lab::train

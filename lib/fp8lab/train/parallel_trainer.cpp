@@ -49,7 +49,7 @@ void ParallelTrainer::share_states() {
   owner_ = partition.rank_of;
   memory_ = {partition.largest(), partition.smallest(), whole};
   for (int i = 0; i < hosted_.count; ++i) {
-    const auto rank = static_cast<std::size_t>(hosted_.first + i);
+    const auto rank = static_cast<std::size_t>(hosted_.first) + static_cast<std::size_t>(i);
     std::vector<bool> kept(owner_.size());
     for (std::size_t t = 0; t < owner_.size(); ++t) kept[t] = owner_[t] == rank;
     trainers_[static_cast<std::size_t>(i)]->keep_states(kept);
@@ -72,7 +72,7 @@ void ParallelTrainer::send_weights() {
     const std::vector<float> nothing(elements, -0.0F);
     RankBuffers buffers;
     for (int i = 0; i < hosted_.count; ++i) {
-      const auto rank = static_cast<std::size_t>(hosted_.first + i);
+      const auto rank = static_cast<std::size_t>(hosted_.first) + static_cast<std::size_t>(i);
       const Parameter<float>* p =
           trainers_[static_cast<std::size_t>(i)]->model().parameters()[tensor];
       buffers.emplace_back(elements * wire.bytes);
@@ -87,6 +87,10 @@ void ParallelTrainer::send_weights() {
 }
 
 StepRecord ParallelTrainer::step(const PassContext& context, bool look) {
+  return apply_gradients(compute_gradients(context, look));
+}
+
+double ParallelTrainer::compute_gradients(const PassContext& context, bool look) {
   const std::int64_t step = steps_done();
   PassContext silent = context;
   silent.on_cast = {};
@@ -98,6 +102,10 @@ StepRecord ParallelTrainer::step(const PassContext& context, bool look) {
   const std::vector<Parameter<float>*> tensors = first().model().parameters();
   for (std::size_t t = 0; t < tensors.size(); ++t)
     reducer_.reduce(t, tensors[t]->value.size(), gradients(t), look, context.backend);
+  return loss;
+}
+
+StepRecord ParallelTrainer::apply_gradients(double loss) {
   StepRecord record{};
   for (int i = 0; i < hosted_.count; ++i) {
     const StepRecord one = trainers_[static_cast<std::size_t>(i)]->apply_gradients(loss);
@@ -106,6 +114,22 @@ StepRecord ParallelTrainer::step(const PassContext& context, bool look) {
   send_weights();
   if (hosted_.count == 0) first().skip_step();
   return record;
+}
+
+void ParallelTrainer::skip_step() {
+  for (const auto& trainer : trainers_) trainer->skip_step();
+}
+
+ParallelTrainer::Snapshot ParallelTrainer::snapshot() const {
+  Snapshot snapshot{{}, reducer_.scalers()};
+  for (const auto& trainer : trainers_) snapshot.trainers.push_back(trainer->snapshot());
+  return snapshot;
+}
+
+void ParallelTrainer::restore(const Snapshot& snapshot) {
+  for (std::size_t i = 0; i < trainers_.size(); ++i) trainers_[i]->restore(snapshot.trainers[i]);
+  reducer_.set_scalers(snapshot.scalers);
+  send_weights();
 }
 
 }  // namespace fp8lab::train

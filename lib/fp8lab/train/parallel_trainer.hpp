@@ -3,7 +3,9 @@
 // batches; gradients meet in an all-reduce of the library.
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "fp8lab/optim/partition.hpp"
@@ -41,6 +43,31 @@ class ParallelTrainer {
   /// are shown to `context`.
   StepRecord step(const PassContext& context, bool look);
 
+  /// The halves of a step: `step` is apply_gradients(compute_gradients(context, look)). After the
+  /// first one every rank's gradients are the mean over all ranks.
+  double compute_gradients(const PassContext& context, bool look);
+  StepRecord apply_gradients(double loss);
+  /// Ends the step without an update on every rank: its batches are not seen.
+  void skip_step();
+
+  /// Everything that later steps depend on: of each rank, and mu of each tensor.
+  struct Snapshot {
+    std::vector<TrainerSnapshot> trainers;
+    std::vector<AutoScaler> scalers;
+  };
+  [[nodiscard]] Snapshot snapshot() const;
+  /// Continues from a snapshot to the bits of a run that never left it.
+  void restore(const Snapshot& snapshot);
+
+  /// Writes one checkpoint file for all ranks: the states of each (without ZeRO those of the first,
+  /// which all share), the amaxes of each, mu of each tensor. A crash leaves the old file or the
+  /// new one, whole. Throws `Error` where other processes have ranks.
+  void save(const std::filesystem::path& path) const;
+  /// Continues from a checkpoint to the bits of a run that never stopped; what the reducer has
+  /// counted begins anew. Throws `Error` naming the file for other options, ranks, wires, scalings,
+  /// ZeRO or data, and where other processes have ranks.
+  void resume(const std::filesystem::path& path);
+
   [[nodiscard]] std::int64_t steps_done() const { return trainers_.front()->steps_done(); }
   [[nodiscard]] std::int64_t parameter_count() const {
     return trainers_.front()->parameter_count();
@@ -51,6 +78,8 @@ class ParallelTrainer {
   [[nodiscard]] const RankMemory& memory() const { return memory_; }
 
  private:
+  [[nodiscard]] std::string fingerprint() const;
+  void require_all_ranks() const;
   [[nodiscard]] std::vector<std::span<float>> gradients(std::size_t tensor);
   void share_states();
   void send_weights();

@@ -93,8 +93,8 @@ class Trainer {
 
   /// From now on the optimizer holds and updates those parameters alone for which `kept` says so,
   /// in the order of the model's; the caller brings the others' weights (ZeRO with whole
-  /// tensors). Throws `Error` for another number of parameters and after the first step. Such a
-  /// trainer has no checkpoints and snapshots.
+  /// tensors), after `restore` too. Throws `Error` for another number of parameters and after the
+  /// first step. Such a trainer has no checkpoint files of its own; `state` is what it holds.
   void keep_states(const std::vector<bool>& kept);
 
   [[nodiscard]] std::int64_t steps_done() const { return steps_; }
@@ -119,8 +119,16 @@ class Trainer {
   /// `Error` naming the file for one of other options or data.
   void resume(const std::filesystem::path& path);
 
- private:
+  /// What a checkpoint holds: the states that the optimizer has, the amaxes that scales come from,
+  /// the step. Views, valid until the next step.
+  [[nodiscard]] std::vector<NamedTensor> state() const;
+  /// Continues from `state()` of a trainer of the same options, data and kept states. Throws
+  /// `Error` naming `where` for what is missing or of another shape.
+  void restore_state(const std::string& where, std::span<const NamedTensor> tensors);
+  /// Options and data as JSON: what two runs of the same bits agree on.
   [[nodiscard]] std::string fingerprint() const;
+
+ private:
   void require_all_states(std::string_view what) const;
   double clip_gradients();
   void load_weights();

@@ -81,21 +81,20 @@ TEST_CASE("a standing follows from the spread of a control and from every seed",
   CHECK(judge_seeds(tails, reference, reference, 0.2).standing == experiments::Standing::follows);
 }
 
-TEST_CASE("verdicts of claims about training are those of the kept table of values",
-          "[experiments]") {
+TEST_CASE("verdicts of claims are those of the kept table of values", "[experiments]") {
   const std::filesystem::path tables = std::filesystem::path(FP8LAB_KEPT_TABLES) / "claims";
   std::map<std::string, std::vector<MeasuredValue>> values;
   for (const auto& row : rows_of(tables / "values.csv"))
     if (row[0] != "id")
       values[row[0]].push_back({row[1], row[2], std::strtod(row[3].c_str(), nullptr)});
-  int judged = 0;
+  std::size_t judged = 0;
   for (const auto& row : rows_of(tables / "claims.csv")) {
-    if (row[0] == "id" || find_claim(row[0]).judge == nullptr) continue;
+    if (row[0] == "id") continue;
     INFO(row[0]);
     CHECK(to_string(find_claim(row[0]).judge(values[row[0]])) == row.back());
     ++judged;
   }
-  CHECK(judged >= 6);
+  CHECK(judged == all_claims().size());
 }
 
 TEST_CASE("a claim's verdict changes with its values", "[experiments]") {
