@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
     return record_parts(options.out, options.check.chip, options.check.seed);
   }));
   Command* check = add_parts("cross-check", "Compare chip and emulator, bit for bit", true,
-                              [&] { return cross_check_parts(options.check); });
+                             [&] { return cross_check_parts(options.check); });
   add_check_options(check, options);
   add_out(check);
   add_parts("search", "Find the model that gives cuBLASLt's bits", false,
@@ -166,11 +166,11 @@ int main(int argc, char** argv) {
             "Run every experiment's quick form on the chip and on the CPU, compare tables", false,
             [&] { return experiment_parts(options.check.chip, options.check.seed); });
   Command* all = add_parts("all", "record, cross-check, search and bench; the table comes last",
-                            true, [&] { return all_parts(options); });
+                           true, [&] { return all_parts(options); });
   add_out(all);
   add_check_options(all, options);
   Command* packing = add("pack", "Put what a run left into one archive to send",
-                          [&] { return pack(options.out, options.archive); });
+                         [&] { return pack(options.out, options.archive); });
   packing->add_option("folder", options.out, "folder of `all`, `record` or `cross-check`")
       ->capture_default_str();
   packing->add_option("-o,--output", options.archive, "archive to write (FOLDER.tar)");

@@ -103,7 +103,8 @@ int narrow_enough(const QuantizedOperands& normal, int threads) {
 /// The share of single outputs that are as far off as printed: sums that nearly cancel.
 double share_as_far_off(const ClaimContext& context, const QuantizedOperands& normal) {
   const std::vector<double> exact = exact_product(normal);
-  const std::vector<double> sums = accumulate(normal, model("sm90.wgmma.e4m3"), 0, context.threads, context.backend);
+  const std::vector<double> sums =
+      accumulate(normal, model("sm90.wgmma.e4m3"), 0, context.threads, context.backend);
   double far = 0.0;
   for (std::size_t i = 0; i < exact.size(); ++i)
     far += std::abs(sums[i] - exact[i]) >= kPrinted * std::abs(exact[i]) ? 1.0 : 0.0;
@@ -116,7 +117,8 @@ Measurement measure_f4c(const ClaimContext& context) {
   const QuantizedOperands normal = quantize(drawn, context.backend);
   const AccumulatorModel& hopper = model("sm90.wgmma.e4m3");
   const auto error = [&](std::int64_t interval) {
-    return accumulation_error(normal, hopper, interval, context.threads, context.backend).relative_l2;
+    return accumulation_error(normal, hopper, interval, context.threads, context.backend)
+        .relative_l2;
   };
   const double plain = error(0);
   const double promoted = error(kInterval);

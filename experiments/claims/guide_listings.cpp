@@ -135,8 +135,10 @@ GuideGemm run_guide_gemm(const LayerDraws& d) {
 /// The product in the tiles of DeepSeek-V3, on Hopper with promotion.
 double tiled_error(const ClaimContext& context, const LayerDraws& d) {
   const Preset& preset = find_preset("deepseek-v3");
-  const QuantizedTensor x = quantize(preset.activation, {d.x, kTokens, kInputs}, false, 1, {}, context.backend);
-  const QuantizedTensor w = quantize(preset.weight, {d.w, kOutputs, kInputs}, false, 1, {}, context.backend);
+  const QuantizedTensor x =
+      quantize(preset.activation, {d.x, kTokens, kInputs}, false, 1, {}, context.backend);
+  const QuantizedTensor w =
+      quantize(preset.weight, {d.w, kOutputs, kInputs}, false, 1, {}, context.backend);
   GemmProblem problem;
   problem.model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
   problem.a = x.matrix();

@@ -153,7 +153,8 @@ Measurement measure_s9(const ClaimContext& context) {
       make_trace({context.seed, "claims/trace"}, "steady", {.steps = 3000});
   const auto overflowing = [&](std::int64_t length) {
     double steps = 0.0;
-    const std::vector<StepLoss> losses = run_trace({false, {.history = length}}, e4m3(), trace, x, context.backend);
+    const std::vector<StepLoss> losses =
+        run_trace({false, {.history = length}}, e4m3(), trace, x, context.backend);
     for (std::size_t i = 1; i < losses.size(); ++i)
       steps += losses[i].overflow_percent > 0.0 ? 1.0 : 0.0;
     return 100.0 * steps / static_cast<double>(losses.size() - 1);
@@ -180,8 +181,8 @@ Verdict judge_s9(Values values) {
 }
 
 /// dx = dy w by a recipe's gradient and weight, on Hopper, against FP64.
-double backward_error(const ClaimContext& context, const Preset& preset, const std::string& model, const FloatMatrix& dy,
-                      const FloatMatrix& wt) {
+double backward_error(const ClaimContext& context, const Preset& preset, const std::string& model,
+                      const FloatMatrix& dy, const FloatMatrix& wt) {
   const QuantizedTensor a = quantize(preset.gradient, dy, false, 1, {}, context.backend);
   const QuantizedTensor b = quantize(preset.weight, wt, false, 1, {}, context.backend);
   GemmProblem problem;

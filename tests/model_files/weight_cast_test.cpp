@@ -69,8 +69,11 @@ TEST_CASE("a weight in parts has the bits of the whole, under every preset", "[m
     ++presets_checked;
     const Recipe& recipe = preset.weight;
     // More than one part, with a last one of another size; ragged where the recipe takes that.
-    for (const auto& [rows, k] :
-         {std::pair<std::int64_t, std::int64_t>{896, 384}, {1, 128}, {301, 517}, {3, 70000}, {300, 2500}}) {
+    for (const auto& [rows, k] : {std::pair<std::int64_t, std::int64_t>{896, 384},
+                                  {1, 128},
+                                  {301, 517},
+                                  {3, 70000},
+                                  {300, 2500}}) {
       if (rows % recipe.rows_multiple != 0 || k % recipe.k_multiple != 0) continue;
       const auto words = bf16_weight(rows, k, 7);
       check_as_whole(recipe,
