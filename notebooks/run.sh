@@ -7,7 +7,7 @@ notebooks=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tool=$(realpath "$1") wheels=("$(realpath "$2")"/fp8lab-*.whl) python=$(realpath -s "$4")
 "$python" "$notebooks/check.py"
 
-if [ ! -f "${wheels[0]}" ] || ! "$python" -c "import ipykernel, matplotlib, nbclient" 2>/dev/null; then
+if [ ! -f "${wheels[0]}" ] || ! "$python" -c "import ipykernel, matplotlib, nbclient, pandas" 2>/dev/null; then
   echo "SKIPPED: ./dev setup installs tests/python/requirements.txt, and the test python_package makes the wheel"
   exit 77
 fi

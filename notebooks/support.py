@@ -7,10 +7,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown, display
 from matplotlib.ticker import PercentFormatter
 
@@ -52,19 +56,31 @@ def fp8lab_command(*arguments: str | Path) -> str:
     return done.stdout
 
 
-def run(experiment: str, *settings: str, plots: bool = False) -> fp8lab.results.Results:
-    """The results of an experiment in its quick form, with `KEY=VALUE` settings changed."""
+@dataclass(frozen=True)
+class Run:
+    """What an experiment left: `run["name"]` is a table as a pandas DataFrame."""
+
+    description: Mapping[str, Any]  #: result.json
+    tables: Mapping[str, pd.DataFrame]
+
+    def __getitem__(self, table: str) -> pd.DataFrame:
+        return self.tables[table]
+
+
+def run(experiment: str, *settings: str, plots: bool = False) -> Run:
+    """An experiment in its quick form, with `KEY=VALUE` settings changed."""
     out = _FOLDER / f"{experiment}-{len(list(_FOLDER.iterdir()))}"
     options = [f"--set={setting}" for setting in settings] + ([] if plots else ["--no-plots"])
     fp8lab_command("run", experiment, "--quick", *options, "--out", out)
-    return fp8lab.results.read(out / experiment)
+    results = fp8lab.results.read(out / experiment)
+    return Run(results.description, {name: table.to_pandas() for name, table in results.tables.items()})
 
 
 def file_in_temporary_folder(name: str) -> Path:
     return _FOLDER / name
 
 
-def plotted(results: fp8lab.results.Results, plot: str) -> dict[str, np.ndarray]:
+def plotted(results: Run, plot: str) -> dict[str, np.ndarray]:
     """The series of a plot that the tool drew, by label: arrays [2, points] of x and y."""
     folder = next(_FOLDER.glob(f"{results.description['experiment']}-*/*/{plot}.dat")).parent
     series: dict[str, list[list[float]]] = {}
@@ -76,7 +92,7 @@ def plotted(results: fp8lab.results.Results, plot: str) -> dict[str, np.ndarray]
     return {label: np.array(points).T for label, points in series.items() if points}
 
 
-def caption(text: str, results: fp8lab.results.Results | None = None) -> None:
+def caption(text: str, results: Run | None = None) -> None:
     """Shows a caption, with the command that gives its data again."""
     if results is not None:
         words = results.description["command"].split()

@@ -1,6 +1,13 @@
 #include "parser.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 namespace fp8lab::cli {
@@ -8,13 +15,55 @@ namespace fp8lab::cli {
 Check::Check(const CLI::Validator& validator)
     : validator_(std::make_shared<const CLI::Validator>(validator)) {}
 
-Check between(int least, int most) { return Check(CLI::Range(least, most)); }
-Check between(std::int64_t least, std::int64_t most) { return Check(CLI::Range(least, most)); }
-Check between(double least, double most) { return Check(CLI::Range(least, most)); }
-Check one_of(std::initializer_list<std::string> names) {
-  return Check(CLI::IsMember(std::vector<std::string>(names)));
+namespace {
+
+/// Nothing where the text is no such number.
+template <class T>
+std::optional<T> number_in(const std::string& text) {
+  T value{};
+  return CLI::detail::lexical_cast(text, value) ? std::optional<T>(value) : std::nullopt;
 }
-Check above_zero() { return Check(CLI::PositiveNumber); }
+
+/// NaN is in no range.
+template <class T>
+Check in_range(T least, T most) {
+  const std::string error = fmt::format(
+      "expected {} in [{}, {}]", std::is_integral_v<T> ? "an integer" : "a number", least, most);
+  return Check(CLI::Validator(
+      [=](const std::string& text) {
+        const std::optional<T> value = number_in<T>(text);
+        if (value && *value >= least && *value <= most) return std::string();
+        return fmt::format("{}, got '{}'", error, CLI::detail::trim_copy(text));
+      },
+      CLI::Range(least, most).get_description()));
+}
+
+}  // namespace
+
+Check between(int least, int most) { return in_range(least, most); }
+Check between(std::int64_t least, std::int64_t most) { return in_range(least, most); }
+Check between(double least, double most) { return in_range(least, most); }
+
+Check one_of(std::initializer_list<std::string> names) {
+  const std::vector<std::string> known(names);
+  return Check(CLI::Validator(
+      [known](const std::string& text) {
+        if (std::ranges::find(known, text) != known.end()) return std::string();
+        return fmt::format("expected {}, got '{}'", fmt::join(known, ", "), text);
+      },
+      fmt::format("{{{}}}", fmt::join(known, ","))));
+}
+
+Check above_zero() {
+  return Check(CLI::Validator(
+      [](const std::string& text) {
+        const std::optional<double> value = number_in<double>(text);
+        if (value && *value > 0.0 && std::isfinite(*value)) return std::string();
+        return fmt::format("expected a finite number above 0, got '{}'",
+                           CLI::detail::trim_copy(text));
+      },
+      CLI::PositiveNumber.get_description()));
+}
 
 Option* Option::required() {
   option_->required();

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "backends.hpp"
 #include "casts.hpp"
 #include "command.hpp"
 #include "device_buffer.hpp"
