@@ -7,18 +7,10 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/calls.hpp"
-#include "fp8lab/scaling/presets.hpp"
 #include "ignored_options.hpp"
 
 namespace fp8lab::cli {
 namespace {
-
-std::string recipe_names() {
-  std::string names;
-  for (const Preset& preset : presets())
-    names += (names.empty() ? "" : " ") + std::string(preset.name);
-  return names;
-}
 
 std::optional<TensorView> load_optional(const std::string& name, std::vector<Operand>& loaded,
                                         const std::string& dtype = "") {
@@ -75,7 +67,8 @@ void add_input_options(Command& command, OperandOptions& o) {
       "e2m1x2 (two) ...");
   command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
-  command.add_option("--recipe", o.recipe, "quantize float A and B first: " + recipe_names());
+  command.add_option("--recipe", o.recipe,
+                     "quantize float A and B first, as deepgemm or te-mxfp8 (fp8lab list recipes)");
   command.add_option("--threads", o.threads, "0: all")->check(between(0, kMostThreads));
   add_epilogue_options(command, o.epilogue);
   add_group_options(command, o.groups);
