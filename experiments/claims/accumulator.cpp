@@ -92,10 +92,11 @@ std::int64_t long_enough(const ClaimContext& context) {
 }
 
 /// The most fraction bits with which sums of N(0, 1) are as far off as printed.
-int narrow_enough(const QuantizedOperands& normal, int threads) {
+int narrow_enough(const ClaimContext& context, const QuantizedOperands& normal) {
   AccumulatorModel narrow = model("sm90.wgmma.e4m3");
   while (narrow.alignment_fraction_bits > 1 &&
-         accumulation_error(normal, narrow, 0, threads).relative_l2 < kPrinted)
+         accumulation_error(normal, narrow, 0, context.threads, context.backend).relative_l2 <
+             kPrinted)
     narrow.output_fraction_bits = --narrow.alignment_fraction_bits;
   return narrow.alignment_fraction_bits;
 }
@@ -122,10 +123,11 @@ Measurement measure_f4c(const ClaimContext& context) {
   };
   const double plain = error(0);
   const double promoted = error(kInterval);
-  const double inputs = pipeline_error(drawn, {"inputs", "sm90.wgmma.e4m3"},
-                                       {true, false, false, false}, context.threads);
+  const double inputs =
+      pipeline_error(drawn, {"inputs", "sm90.wgmma.e4m3"}, {true, false, false, false},
+                     context.threads, context.backend);
   const std::int64_t length = long_enough(context);
-  const int bits = narrow_enough(normal, context.threads);
+  const int bits = narrow_enough(context, normal);
   const double share = share_as_far_off(context, normal);
   Measurement m;
   m.figure = fmt::format(

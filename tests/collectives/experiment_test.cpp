@@ -30,7 +30,7 @@ TEST_CASE("fp8-allreduce gives the same bits for any thread count", "[collective
   const Results three = run_quick("fp8-allreduce", 3, kSmall);
   CHECK(all_csv(one) == all_csv(three));
   CHECK(one.findings == three.findings);
-  CHECK(one.plots.size() == 4);
+  CHECK(one.plots.size() == 5);
   for (const Plot& plot : one.plots) {
     INFO(plot.name);
     CHECK(!plot.series.empty());

@@ -176,7 +176,8 @@ Product take_with_moved_terms(const Product& product, const Sample& sample, Side
 std::optional<Product> take_with_recast_codes(const Product& product, const Sample& sample,
                                               Side side, OtherCast cast) {
   const GemmProblem& whole = product.problem;
-  if (!product.a_cast || !product.b_cast) return std::nullopt;
+  if (!product.a_cast || !product.b_cast || !product.a_original || !product.b_original)
+    return std::nullopt;
   Product result = take(product, sample);
   GemmProblem& p = result.problem;
   if (side != Side::b)

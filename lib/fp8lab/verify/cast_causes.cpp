@@ -106,7 +106,7 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
 }
 
 std::vector<OtherQuantization> quantization_mistakes(const Product& product) {
-  if (!product.a_cast || !product.b_cast) return {};
+  if (!product.a_original || !product.b_original) return {};
   std::vector<OtherQuantization> mistakes{{"truncated_quantization",
                                            "truncated where the recipe rounds to nearest",
                                            [](const Format& to, float x) {
