@@ -39,7 +39,8 @@ std::span<const AttentionCall> attention_calls() {
        "32 "
        "columns. Tiles by head size (tile_size.h), of plain and causal attention with V as [n, d]: "
        "paged keys, windows and a V stored by columns have others. Assumed: ex2.approx and the "
-       "approximate 1 / sum of --use_fast_math, here rounded; O is stored as BF16, and Q has one "
+       "approximate 1 / sum of nvcc's use_fast_math, here rounded; O is stored as BF16, and Q has "
+       "one "
        "descale a head of K",
        kFlashAttention3Tiles},
       {"triton.tutorial.fp8",

@@ -304,8 +304,8 @@ std::string extremes(const StoredTable& table, std::size_t measure, const Layout
   if (!matter) {
     const auto [least, most] = std::ranges::minmax_element(draws, by_mean);
     return fmt::format(
-        "{} lies between {} and {}{}; where it is smallest, only repeats can tell from chance "
-        "(--repeat 5).",
+        "{} lies between {} and {}{}; where it is smallest, only repeats of each point can "
+        "tell from chance.",
         what, short_number(mean_of(least->second)), short_number(mean_of(most->second)), at);
   }
   std::vector<std::string> idle;
