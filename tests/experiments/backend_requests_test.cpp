@@ -49,7 +49,7 @@ constexpr Row kLong[] = {
     {"train", {27600, 197836800, 55200, 395673600}},
     {"leading-indicators", {8904, 63823872, 17808, 127647744}},
     {"data-parallel", {15360, 77332480, 40960, 209387520}},
-    {"claims", {107499, 770398464, 227367, 2124591390}},
+    {"claims", {107511, 770403328, 227376, 2124779294}},
 };
 
 // Their arithmetic is not that of matrix units and whole tensors.
