@@ -144,7 +144,7 @@ def test_hardware_changes_the_accumulator_alone():
 
 @pytest.mark.parametrize("name", ["te-nvfp4", "torchao-nvfp4", "mxfp4", "mxfp6-e2m3", "te-mxfp8"])
 def test_blocks_run_on_the_chip_that_is_asked_for(name):
-    x = log_normal(16, 256, seed=7)
+    x = log_normal(32, 256, seed=7)
     for chip, unit in (("sm100", "sm100.tcgen05"), ("sm120", "sm120.mma")):
         layer = linear(name, 32, hardware=chip).eval()
         a = fp8lab.quantize(x.numpy(), name)
