@@ -1,4 +1,4 @@
-"""Which model explains an output bit for bit?"""
+"""Finds the model that explains an output bit for bit."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Explanation:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keywords under which `gemm` and `verify` compute it: `verify(d, (a, b), **one.options)`.
+        """Keywords for `gemm` and `verify` that compute it: `verify(d, (a, b), **one.options)`.
 
-        ValueError where they have none for it: an output that is not rounded to nearest directly.
+        ValueError if there are none: an output that is not rounded to nearest in one step.
         """
         if self.rounding not in ("kept", "nearest_even"):
             raise ValueError(f"rounding: expected kept or nearest_even, got {self.rounding}")
@@ -75,7 +75,7 @@ class SeparatingElement:
 
 @dataclass(frozen=True)
 class Identification:
-    """What explains an output. `str(identification)` is the report for people."""
+    """The hypotheses that explain an output. `str(identification)` is a readable report."""
 
     explained: bool  #: the best class gives every element of the output
     tried: int  #: hypotheses
@@ -112,11 +112,11 @@ def identify(
 ) -> Identification:
     """Search instruction, promotion, scale order, place of C, split of K and output rounding.
 
-    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
-    as for `gemm`; epilogue: what is known to follow the sum. Every registered instruction that
-    reads these formats is tried, and the definitions, and `models` (accumulator_model). Outputs of
-    at most 64 x 64 are enough, and small
-    ones are quicker. NaN codes count as equal. ValueError for shapes and formats that do not fit.
+    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats: as
+    for `gemm`; epilogue: the known operations after the sum. Every registered instruction that
+    reads these formats is tried, and so are the definitions and `models` (accumulator_model).
+    Outputs of 64 x 64 are large enough, and smaller ones are quicker. NaN codes count as equal.
+    ValueError for shapes and formats that do not fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

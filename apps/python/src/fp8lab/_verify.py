@@ -1,4 +1,4 @@
-"""Is an output right, what is wrong with it, and could the test have failed?"""
+"""Decides whether an output is right and what is wrong, and whether the test could have failed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What is known about an output. `str(report)` is the report for people."""
+    """The verdict on an output. `str(report)` is a readable report."""
 
     verdict: str  #: "pass", "mismatch", or "no power": passed, as a wrong output would have
     bit_mismatches: int
@@ -74,9 +74,9 @@ def verify(
     of each element), or a gate that a public project ships. fault_matrix tries every known fault
     on every check.
 
-    A test that cannot fail has no power. "bitwise" must see every known fault on these inputs.
-    "budget" and the gates allow other roundings, and so other accumulators: they must see wrong
-    outputs and wrong operands. `undetected` has what the check does not see.
+    A test that cannot fail has no power. "bitwise" must detect every known fault on these inputs.
+    "budget" and the gates allow other roundings, and so other accumulators; they must detect wrong
+    outputs and wrong operands. `undetected` lists the faults that the check does not detect.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The chips whose library calls are known, and what all their products share."""
+"""The chips whose library calls are known, and the code that their products share."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ WORD_DTYPES = {name: dtype for dtype, name in FORMAT_OF.items() if dtype.itemsiz
 
 @dataclass(frozen=True)
 class Platform:
-    """What decides the bits of `torch._scaled_mm` beside its arguments.
+    """The settings that determine the bits of `torch._scaled_mm`, beside its arguments.
 
-    The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those
-    of the package mmaemu, which compared them with recordings of the chips; bias and row-wise
-    scales (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*, and so are block-wise
+    The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those of
+    the package mmaemu, which compared them with recordings of the chips; bias and row-wise scales
+    (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*, and so are block-wise
     scales (cuBLAS's order, with the operands exchanged as PyTorch does for row-major outputs).
     "b200": the instructions are from literature, its calls are *assumed*.
     """
