@@ -19,11 +19,11 @@ class AttentionTile:
 
     begin: int
     end: int
-    elements: int  #: of P that are not hidden
+    elements: int  #: elements of P that are not hidden
     saturated: int  #: above the largest finite code after rounding: lost weight
     underflowed: int  #: above 0, but 0 after the cast
-    rescaled_rows: int  #: whose maximum grew and was followed
-    stale_rows: int  #: whose maximum grew and was kept
+    rescaled_rows: int  #: rows whose maximum grew and was updated
+    stale_rows: int  #: rows whose maximum grew and was kept
     p_max: float  #: largest p before the cast
 
 
@@ -31,11 +31,11 @@ class AttentionTile:
 class Attention:
     """O, its errors against FP64, and what happened to P."""
 
-    o: NDArray[np.float32]  #: [heads, m, d_v], or [m, d_v] for a Q of two dimensions
+    o: NDArray[np.float32]  #: [heads, m, d_v], or [m, d_v] if Q has two dimensions
     tiles: tuple[AttentionTile, ...]  #: by column
     total: AttentionTile
-    against_codes: Comparison  #: the arithmetic: FP64 on the values of the codes
-    against_inputs: Comparison  #: all of it: FP64 on Q, K and V as given
+    against_codes: Comparison  #: error of the arithmetic: FP64 on the values of the codes
+    against_inputs: Comparison  #: total error: FP64 on Q, K and V as given
 
 
 def _tensor(
@@ -65,8 +65,8 @@ class AttentionCall:
     operands: str  #: format of Q, K and V
     options: dict[str, Any]  #: keywords of `attention` and `verify_attention`
     standing: str  #: "measured", "from literature" or "assumed"
-    source: str  #: and what is not known of it
-    #: (largest head size, q_tile, kv_tile) where tiles depend on it; `options` has those of 128
+    source: str  #: the source, and what is not known
+    #: (largest head size, q_tile, kv_tile) if tiles depend on head size; `options` has those of 128
     tiles: tuple[tuple[int, int, int], ...] = ()
 
     def options_for(self, d: int) -> dict[str, Any]:
@@ -191,8 +191,8 @@ class AttentionCause:
 
     name: str
     text: str
-    mismatches: int  #: outputs whose bits it does not give
-    distance: float  #: relative L2 distance of its output from the one that came
+    mismatches: int  #: outputs whose bits this mistake does not give
+    distance: float  #: relative L2 distance between its output and the one checked
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class AttentionVerdict:
     outputs: int
     bit_mismatches: int
     distance: float  #: relative L2 distance from the golden output
-    causes: tuple[AttentionCause, ...]  #: best first; empty where no known mistake explains it
+    causes: tuple[AttentionCause, ...]  #: best first; empty if no known mistake explains it
     text: str
 
     def __str__(self) -> str:

@@ -17,8 +17,8 @@ class EncodeStatistics:
     """What happened to the elements of one cast."""
 
     amax: float  #: largest magnitude before scaling; NaN elements are ignored
-    overflowed: int  #: rounded above max finite (saturated or not), and infinities
-    underflowed: int  #: non-zeros whose code is a zero
+    overflowed: int  #: elements rounded above max finite (saturated or not), and infinities
+    underflowed: int  #: non-zero elements whose code is a zero
     nan: int  #: NaN elements, and elements whose code became NaN
 
 

@@ -26,12 +26,12 @@ class Comparison:
     relative_l2: float
     sqnr_db: float
     cosine: float
-    calc_diff: float  #: DeepGEMM's
+    calc_diff: float  #: DeepGEMM's metric
     max_absolute: float
     max_absolute_index: int
     max_relative: float
     max_relative_index: int
-    mean_signed_relative: float  #: bias: below 0 is low
+    mean_signed_relative: float  #: bias: negative if values are too small
 
 
 def compare(reference: ArrayLike, actual: ArrayLike) -> Comparison:

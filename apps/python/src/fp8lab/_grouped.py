@@ -44,10 +44,10 @@ class GroupReport:
     """One group of a `GroupedReport`."""
 
     group: int
-    first_row: int  #: of the output as a matrix, all groups below each other
+    first_row: int  #: in the output as a matrix of all groups, one below the other
     rows: int
     report: VerifyReport
-    findings: tuple[tuple[str, str], ...]  #: names and texts: offsets, counts, another's output
+    findings: tuple[tuple[str, str], ...]  #: names and texts: wrong offsets, counts, another group's output
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class GroupedIdentification:
 
     explained: bool
     group: int  #: the largest one, which was searched
-    found: Identification  #: of that group, without members that do not fit the others
+    found: Identification  #: for that group, without members that the other groups contradict
     groups: tuple[tuple[int, int, int, int], ...]  #: (group, first row, matches, compared)
     text: str
 

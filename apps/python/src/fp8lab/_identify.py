@@ -25,10 +25,10 @@ class Explanation:
 
     models: tuple[str, ...]  #: registered names of this accumulator
     promotion_interval: int
-    scale_order: str  #: tried where there are scales
-    split_k: int  #: parts of K, summed alone and added in FP32 in order
+    scale_order: str  #: searched if there are scales
+    split_k: int  #: parts of K, summed separately and added in FP32 in order
     rounding: str  #: of the output: "kept" for FP32, "nearest_even", "through_bf16", ...
-    c_enters: str | None = None  #: tried where there is a C
+    c_enters: str | None = None  #: searched if there is a C
 
     @property
     def options(self) -> dict[str, Any]:
@@ -52,9 +52,9 @@ class Explanation:
 class ExplanationClass:
     """Hypotheses with equal outputs: this data cannot tell them apart."""
 
-    matches: int  #: elements that they give exactly
-    compared: int  #: elements that they were compared on
-    members: tuple[Explanation, ...]  #: hardware first, then without split K
+    matches: int  #: elements that these hypotheses give exactly
+    compared: int  #: elements that were compared
+    members: tuple[Explanation, ...]  #: hardware first, then those without split K
 
     @property
     def rate(self) -> float:
@@ -69,7 +69,7 @@ class SeparatingElement:
     row: int
     column: int
     got: int
-    first: int  #: what the best class gives
+    first: int  #: code that the best class gives
     second: int
 
 
@@ -78,11 +78,11 @@ class Identification:
     """The hypotheses that explain an output. `str(identification)` is a readable report."""
 
     explained: bool  #: the best class gives every element of the output
-    tried: int  #: hypotheses
-    not_computed_whole: int  #: right on the sample, but too many to compute on all of it
+    tried: int  #: number of hypotheses tried
+    not_computed_whole: int  #: hypotheses right on the sample, but too many to compute on all outputs
     ranking: tuple[ExplanationClass, ...]  #: best first
-    separating: tuple[SeparatingElement, ...]  #: the first of them
-    separating_count: int  #: among `separating_compared` elements
+    separating: tuple[SeparatingElement, ...]  #: the first of these elements
+    separating_count: int  #: number of such elements among `separating_compared`
     separating_compared: int
     text: str
 

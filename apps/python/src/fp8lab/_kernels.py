@@ -17,17 +17,17 @@ class LibraryCall:
     """The settings with which a known kernel computes a product."""
 
     name: str
-    model: str  #: of E4M3 operands; other FP8 ones have the same accumulator
+    model: str  #: for E4M3 operands; other FP8 operands have the same accumulator
     promotion_interval: int
-    scale_order: str  #: of one scale each, or of tiles along k
-    row_scale_order: str  #: of one scale a row
-    scales: str  #: that it takes
-    output: str  #: format that it usually writes
-    split_tile: int  #: terms of a tile where it splits k; 0: it does not
-    splits: tuple[tuple[str, str], ...]  #: cut and order that it is known to use
+    scale_order: str  #: for one scale per operand, or tiles along k
+    row_scale_order: str  #: for one scale per row
+    scales: str  #: accepted scales
+    output: str  #: usual output format
+    split_tile: int  #: terms of a tile if it splits k; 0: it does not split k
+    splits: tuple[tuple[str, str], ...]  #: known cuts and orders
     epilogue: str
     standing: str  #: "measured", "from literature" or "assumed"
-    source: str  #: and what exactly is known
+    source: str  #: the source, and what exactly is known
 
 
 def calls() -> dict[str, LibraryCall]:

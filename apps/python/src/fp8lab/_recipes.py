@@ -38,11 +38,11 @@ class Recipe:
     amax_floor: float = 0.0
     rows_multiple: int = 1  #: the system refuses other numbers of rows
     k_multiple: int = 1
-    history: int = 1024  #: of delayed scaling
+    history: int = 1024  #: length of the history of delayed scaling
     margin: float = 0.0
     amax_algorithm: str = "max"
     zero_amax: str = "keep_history"
-    window: int = 16  #: of MS-AMP
+    window: int = 16  #: window of MS-AMP
 
     def _core(self) -> _core.Recipe:
         return _core.Recipe(**dataclasses.asdict(self))
@@ -113,7 +113,7 @@ class QuantizationStatistics:
     sqnr_db: float
     scale_min: float
     scale_max: float
-    tile_range_mean: float  #: log2(amax / smallest non-zero) inside a tile, in bits
+    tile_range_mean: float  #: log2(amax / smallest non-zero) within a tile, in bits
     tile_range_max: float
     scale_overhead_percent: float  #: bytes of scales over bytes of codes
 
@@ -127,8 +127,8 @@ class QuantizedTensor:
 
     format: str
     codes: NDArray[Any]  #: [rows, k], of the format's ml_dtypes dtype
-    scales: NDArray[np.float32]  #: [ceil(rows/row_block), ceil(k/k_block)], multiply into FP8
-    inverse_scales: NDArray[np.float32]  #: of the same shape, multiply back
+    scales: NDArray[np.float32]  #: [ceil(rows/row_block), ceil(k/k_block)], multiply values
+    inverse_scales: NDArray[np.float32]  #: same shape, multiply codes
     row_block: int
     k_block: int
     e8m0: NDArray[Any] | None = None  #: the stored scales of MX recipes, float8_e8m0fnu

@@ -39,7 +39,7 @@ class CastProfile:
     subnormals: str
     infinity: str
     nan: str
-    max_magnitude: float  #: where a grid ends early; 0 means at the format's max finite
+    max_magnitude: float  #: largest value of a shorter grid; 0 means the format's max finite
     used_by: str
 
 
@@ -70,11 +70,11 @@ class AccumulatorModel:
     output_format: str = "f32"  #: "f32", or "f16" (c enters rounded to FP16)
     product_exponent: str = "stored"
     product_fraction_bits: int = -1
-    min_alignment_exponent: int | None = None  #: no alignment is below it
-    half_c_exponent: str = "stored"  #: of a subnormal FP16 c: "stored" (-14) or "widened"
-    halves_order: str = "chained"  #: of "fp16_halves": "chained", or "separate" (both from zero)
-    second_stage_fraction_bits: int = 31  #: of the CDNA3 kinds: 31, or 32 and then 31
-    takes_ue4m3_per_32: bool = False  #: of "scaled_group_dot_product": UE4M3 per 32, not only per 16
+    min_alignment_exponent: int | None = None  #: lower limit of the alignment exponent
+    half_c_exponent: str = "stored"  #: for a subnormal FP16 c: "stored" (-14) or "widened"
+    halves_order: str = "chained"  #: for "fp16_halves": "chained", or "separate" (both from zero)
+    second_stage_fraction_bits: int = 31  #: for the CDNA3 kinds: 31, or 32 and then 31
+    takes_ue4m3_per_32: bool = False  #: for "scaled_group_dot_product": UE4M3 per 32, not only per 16
 
     def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:
         """The model as text, for operands of these formats; usable in place of a model's name.

@@ -22,20 +22,20 @@ class Revealed:
     """The order of a kernel's sum, and its unit. `str(revealed)` is a readable report."""
 
     explained: bool  #: a model gave every fresh output
-    failure: str  #: what is not explained, and why; empty: nothing
+    failure: str  #: what is not explained, and why; empty if everything is
     tree: str | None  #: nested sums in the order of K; `0-31`: these terms; brackets: exactly
-    compact: str | None  #: the tree as an outline, equal parts said once
-    order: str | None  #: the same as a sentence, where the library can compute such an order
+    compact: str | None  #: the tree as an outline, with equal parts shown once
+    order: str | None  #: the same as a sentence, if the library can compute such an order
     model: InstructionModel | None  #: a registered instruction, or a definition
     definition: str  #: the unit with all parameters
-    instructions: tuple[str, ...]  #: registered ones that give the same outputs
+    instructions: tuple[str, ...]  #: registered instructions that give the same outputs
     parameters: dict[str, tuple[str, str]]  #: value, and all values that give the same outputs
     promotion_interval: int
     split_k: SplitK | None
     output: str  #: format of the kernel's outputs
     rounded_to: str  #: format to which it rounds its sums
     checked: int  #: outputs of fresh operands
-    equal: int  #: of these, by the model
+    equal: int  #: those of them that the model gives exactly
     rounds: int
     probes: int
     models_file: str  #: TOML for `load_models` and `--models`: the unit under the name "revealed"

@@ -150,8 +150,8 @@ def load_vectors(path: str | os.PathLike[str]) -> Vectors:
 class Separation:
     """Inputs on which two models differ, with the first one's results."""
 
-    vectors: Vectors  #: the first case is reduced to few and simple operands; may be empty
-    tried: int  #: generated cases that were looked at
+    vectors: Vectors  #: may be empty; the first case is reduced to few, simple operands
+    tried: int  #: number of generated cases tried
 
 
 def separate(

@@ -23,20 +23,20 @@ class Cause:
 
     name: str
     text: str
-    explained: int  #: mismatches of the sample whose code it gives exactly
-    contradicted: int  #: right elements of the sample that it would make wrong
+    explained: int  #: mismatches of the sample whose code this mistake gives exactly
+    contradicted: int  #: right elements of the sample that this mistake would make wrong
 
 
 @dataclass(frozen=True)
 class VerifyReport:
     """The verdict on an output. `str(report)` is a readable report."""
 
-    verdict: str  #: "pass", "mismatch", or "no power": passed, as a wrong output would have
+    verdict: str  #: "pass", "mismatch", or "no power": it passed, but so would a wrong output
     bit_mismatches: int
     comparison: Comparison
-    causes: tuple[Cause, ...]  #: best first; empty where no known mistake explains it
-    undetected: tuple[str, ...]  #: faults that the check would let pass
-    gates: dict[str, bool]  #: acceptance rules of public projects that would pass this
+    causes: tuple[Cause, ...]  #: best first; empty if no known mistake explains it
+    undetected: tuple[str, ...]  #: faults that the check would not detect
+    gates: dict[str, bool]  #: acceptance rules of public projects, and whether they would pass this
     non_finite: dict[str, tuple[int, int]]  #: (NaN, infinities) of each operand and output
     faults: str  #: every fault against the checks that were tried, as a table
     text: str

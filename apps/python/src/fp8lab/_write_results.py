@@ -28,7 +28,7 @@ class Curve:
 class Plot:
     """Lines, drawn by gnuplot if it is installed."""
 
-    name: str  #: file name without ending
+    name: str  #: file name without extension
     title: str
     x: str  #: label of the axis, with its unit
     y: str

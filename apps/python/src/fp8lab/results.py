@@ -119,7 +119,7 @@ def _series(pd: Any, array: NDArray[Any]) -> Any:
 class Results(Mapping[str, Table]):
     """A result folder. `results["name"]` is a table."""
 
-    description: Mapping[str, Any]  #: result.json or sweep.json, as it is
+    description: Mapping[str, Any]  #: the contents of result.json or sweep.json
     tables: Mapping[str, Table]
 
     def __getitem__(self, table: str) -> Table:

@@ -105,8 +105,8 @@ class Tolerance:
     cosine: float
     max_ulp: int
     metrics: dict[str, tuple[float, float, float]]  #: median, largest, and at the risk
-    missed: tuple[str, ...]  #: faults that rtol and atol let pass, smallest first
-    caught: tuple[str, ...]  #: faults that they fail in every trial, smallest first
+    missed: tuple[str, ...]  #: faults that rtol and atol do not detect, smallest first
+    caught: tuple[str, ...]  #: faults that rtol and atol detect in every trial, smallest first
     text: str
 
     def __str__(self) -> str:

@@ -40,13 +40,13 @@ class Platform:
     """
 
     name: str
-    model: str  #: of E4M3 and E5M2, in any mix
-    slow_promotion: int  #: terms between promotions where use_fast_accum is off
-    split_tile: int  #: columns of K that splits are made of
+    model: str  #: for E4M3 and E5M2, in any mix
+    slow_promotion: int  #: terms between promotions if use_fast_accum is off
+    split_tile: int  #: splits are multiples of this many columns of K
     split_schemes: tuple[str, ...]
     profile: str = ""  #: of mmaemu's recorded splits
     blocks_of_128: bool = False  #: float32 scales of 1x128 and 128x128 tiles
-    block_scaled_model: str = ""  #: that takes E8M0 scales of 32 elements
+    block_scaled_model: str = ""  #: model with E8M0 scales of 32 elements
 
 
 def _platform(name: str, profile: str = "", **blocks: Any) -> Platform:

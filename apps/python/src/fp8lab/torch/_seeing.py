@@ -33,8 +33,8 @@ class LayerStatistics:
 
     activation: OperandStatistics | None
     weight: OperandStatistics | None
-    gradient: OperandStatistics | None  #: of the output, after a backward pass
-    output_sqnr_db: float | None  #: FP32 sums of fprop against the product of what was not cast
+    gradient: OperandStatistics | None  #: gradient of the output, after a backward pass
+    output_sqnr_db: float | None  #: FP32 sums of fprop against the product without casts
     accumulator_error: float | None  #: relative L2 of fprop's sums against exact ones of its codes
 
 
@@ -179,7 +179,7 @@ class LayerDifference:
     """The effect on a batch if one layer runs as in the second model."""
 
     name: str
-    loss_change: float  #: of the first model, when this layer alone runs as in the second
+    loss_change: float  #: in the first model, if only this layer runs as in the second
     output_error: float  #: relative L2 of the layer's output between the two models as they are
 
 
