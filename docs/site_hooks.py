@@ -48,7 +48,7 @@ def question_of(readme):
 
 def experiments_index(found):
     """A page that lists the experiments by their questions."""
-    lines = ["# Experiments", "", "`fp8lab run NAME` runs one; `--quick` is a small form of it.", ""]
+    lines = ["# Experiments", "", "`fp8lab run NAME` runs one; `--quick` runs a small form of it.", ""]
     for path, readme in found.items():
         if path.startswith("experiments/"):
             lines.append(f"- [{readme.parent.name}]({readme.parent.name}.md): {question_of(readme)}")
@@ -67,7 +67,7 @@ def readme_text(path, readme):
     if not plots:
         return text
     shown = [f"![{plot.stem.replace('_', ' ')}]({readme.parent.name}/{plot.name})" for plot in plots]
-    command = f"Of `fp8lab run {readme.parent.name} --quick`; `fp8lab report` makes them interactive."
+    command = f"From `fp8lab run {readme.parent.name} --quick`; `fp8lab report` draws interactive plots."
     return "\n\n".join([text.rstrip(), "## Plots", command, *shown]) + "\n"
 
 

@@ -42,7 +42,7 @@ def declarations(text):
 
 def room_page(room):
     """The public headers of one room."""
-    lines = [f"# {room.name}", "", f"What the room is for is told [there](../../library/{room.name}.md)." if (room / "README.md").exists() else "", ""]
+    lines = [f"# {room.name}", "", f"[Purpose and use of this room](../../library/{room.name}.md)." if (room / "README.md").exists() else "", ""]
     for header in sorted(room.glob("*.hpp")):
         text = header.read_text()
         lines += [f"## fp8lab/{room.name}/{header.name}", "", header_comment(text.splitlines()), ""]

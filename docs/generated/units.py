@@ -4,16 +4,16 @@ import json
 import subprocess
 
 STANDINGS = {
-    "measured": "The model gives recorded outputs of the chip without a mismatch.",
-    "from literature": "Others published it; no recorded outputs were available to compare.",
-    "assumed": "Inferred from its neighbours; nobody published it.",
+    "measured": "The model reproduces recorded outputs of the chip without a mismatch.",
+    "from literature": "Others published the model; no recorded outputs were available for a comparison.",
+    "assumed": "Inferred from related units; not published.",
     "definition": "Not hardware: a reference or a teaching model, exact by definition.",
 }
 PARAMETERS = (
-    ("input", "operands"), ("accumulation", "kind of accumulation"), ("terms", "products a step"),
-    ("alignment_bits", "fraction bits that aligned terms keep (F)"), ("output_bits", "fraction bits of a step's sum (M)"),
+    ("input", "operands"), ("accumulation", "kind of accumulation"), ("terms", "products per step"),
+    ("alignment_bits", "fraction bits of aligned terms (F)"), ("output_bits", "fraction bits of a step's sum (M)"),
     ("rounding", "rounding of a step's sum"), ("output", "format of the sum"),
-    ("min_exponent", "least exponent of the alignment"), ("second_stage_bits", "fraction bits of the second stage"),
+    ("min_exponent", "smallest exponent of the alignment"), ("second_stage_bits", "fraction bits of the second stage"),
     ("block_scales", "block scales that the unit applies"),
 )
 FAMILIES = {"sm70": "NVIDIA Volta", "sm75": "NVIDIA Turing", "sm80": "NVIDIA Ampere", "sm86": "NVIDIA Ampere (A2)", "sm89": "NVIDIA Ada",
@@ -37,8 +37,8 @@ def page_of(model):
     evidence = model["evidence"] or "none: no recorded outputs of this unit were available"
     lines = [f"# {name}", "", f"{family(name)}. **{model['standing'].capitalize()}.** {STANDINGS[model['standing']]}", "",
              "| | |", "|---|---|", *rows, "", f"**Source.** {model['source']}.", "", f"**Recordings.** {evidence}.", "",
-             "What the kinds of accumulation compute is in the [specification](../specification/accumulation.md); units known from "
-             "literature are told [apart](../specification/units-from-literature.md).", "", "```",
+             "The [specification](../specification/accumulation.md) defines what each kind of accumulation computes; a separate page has the "
+             "[units known from literature](../specification/units-from-literature.md).", "", "```",
              f"$ fp8lab gemm a.npy b.npy --model {name} -o d.npy", f"$ fp8lab vectors --model {name} -o cases.txt",
              f"$ fp8lab expect --shape 128x128x4096 --model {name}", "```", ""]
     return "\n".join(lines)
@@ -46,13 +46,13 @@ def page_of(model):
 
 def pages(models):
     """Path in the site -> text, the index first."""
-    lines = ["# Matrix units", "", "One page a unit: its parameters, where they are from, and how well they are known.", ""]
+    lines = ["# Matrix units", "", "One page per unit: its parameters, their source, and how well they are known.", ""]
     lines += [f"- *{standing}*: {meaning}" for standing, meaning in STANDINGS.items()]
     last = None
     for model in models:
         if family(model["name"]) != last:
             last = family(model["name"])
-            lines += ["", f"## {last}", "", "| unit | operands | standing | recordings |", "|---|---|---|---|"]
+            lines += ["", f"## {last}", "", "| unit | operands | how well it is known | recordings |", "|---|---|---|---|"]
         lines.append(f"| [{model['name']}]({model['name']}.md) | {model['input']} | {model['standing']} | {model['evidence'] or ''} |")
     found = {"units/index.md": "\n".join(lines) + "\n"}
     found.update({f"units/{model['name']}.md": page_of(model) for model in models})

@@ -4,7 +4,7 @@ usage: python inference_hardware.py
 
 A randomly initialised Llama (nothing is downloaded) runs under TorchAO's row-wise FP8 inference with
 the sums of Ada's, Hopper's and Blackwell's tensor cores, and with exact ones. Only the accumulator
-differs, so all that is printed is its doing.
+differs, so it causes all differences that are printed.
 """
 
 import copy

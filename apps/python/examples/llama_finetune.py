@@ -3,8 +3,8 @@
 usage: python llama_finetune.py [--steps 50] [--out FOLDER]
 
 The model is randomly initialised (nothing is downloaded) and first trained in FP32 for some steps;
-every recipe goes on from there with the same batches. FOLDER gets a result folder "finetune" with the
-loss curves, and one a recipe with what the last step's casts took from each operand:
+every recipe continues from there with the same batches. FOLDER gets a result folder "finetune" with the
+loss curves, and one per recipe with the errors of the last step's casts in each operand:
 `fp8lab report FOLDER -o report.html` shows them.
 """
 

@@ -1,4 +1,4 @@
-"""What FP8 hardware computes, bit for bit, on a CPU.
+"""Computes on a CPU, bit for bit, what FP8 hardware computes.
 
 >>> import fp8lab, numpy as np
 >>> rng = np.random.default_rng(0)

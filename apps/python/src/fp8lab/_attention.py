@@ -19,23 +19,23 @@ class AttentionTile:
 
     begin: int
     end: int
-    elements: int  #: of P that are not hidden
+    elements: int  #: elements of P that are not hidden
     saturated: int  #: above the largest finite code after rounding: lost weight
     underflowed: int  #: above 0, but 0 after the cast
-    rescaled_rows: int  #: whose maximum grew and was followed
-    stale_rows: int  #: whose maximum grew and was kept
+    rescaled_rows: int  #: rows whose maximum grew and was updated
+    stale_rows: int  #: rows whose maximum grew and was kept
     p_max: float  #: largest p before the cast
 
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """O, how far it is from FP64, and what became of P."""
+    """O, its errors against FP64, and what happened to P."""
 
-    o: NDArray[np.float32]  #: [heads, m, d_v], or [m, d_v] for a Q of two dimensions
+    o: NDArray[np.float32]  #: [heads, m, d_v], or [m, d_v] if Q has two dimensions
     tiles: tuple[AttentionTile, ...]  #: by column
     total: AttentionTile
-    against_codes: Comparison  #: the arithmetic: FP64 on the values of the codes
-    against_inputs: Comparison  #: all of it: FP64 on Q, K and V as given
+    against_codes: Comparison  #: error of the arithmetic: FP64 on the values of the codes
+    against_inputs: Comparison  #: total error: FP64 on Q, K and V as given
 
 
 def _tensor(
@@ -59,14 +59,14 @@ def _tensor(
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """What a known attention kernel does, beside its operands."""
+    """The settings of a known attention kernel."""
 
     name: str
     operands: str  #: format of Q, K and V
     options: dict[str, Any]  #: keywords of `attention` and `verify_attention`
     standing: str  #: "measured", "from literature" or "assumed"
-    source: str  #: and what is not known of it
-    #: (largest head size, q_tile, kv_tile) where tiles depend on it; `options` has those of 128
+    source: str  #: the source, and what is not known
+    #: (largest head size, q_tile, kv_tile) if tiles depend on head size; `options` has those of 128
     tiles: tuple[tuple[int, int, int], ...] = ()
 
     def options_for(self, d: int) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def attention_calls() -> dict[str, AttentionCall]:
 
 
 class AttentionOptions(TypedDict, total=False):
-    """Keywords that `attention` and `verify_attention` share; `attention` tells what they mean."""
+    """Keywords that `attention` and `verify_attention` share; `attention` documents them."""
 
     q_scales: ArrayLike | None
     k_scales: ArrayLike | None
@@ -147,22 +147,23 @@ def _inputs(
 
 
 def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, **options: Unpack[AttentionOptions]) -> Attention:
-    """softmax(softmax_scale Q K^T) V as FlashAttention's FP8 kernels compute it, against FP64.
+    """softmax(softmax_scale Q K^T) V as FlashAttention's FP8 kernels compute it, and its errors.
 
-    q [heads, m, d], k [kv_heads, n, d], v [kv_heads, n, d_v], or all of two dimensions; q's
-    head h reads k's and v's head h / (heads / kv_heads). Floats are quantized to E4M3, each
-    head by its amax; FP8 codes (uint8 with codes_format) are read in place where they are
-    C-contiguous, with q_scales, k_scales and v_scales as inverse scales: one, or one a head.
+    q [heads, m, d], k [kv_heads, n, d], v [kv_heads, n, d_v], or all of two dimensions; q's head h
+    reads k's and v's head h / (heads / kv_heads). Floats are quantized to E4M3, each head with its
+    own amax. FP8 codes (uint8 with codes_format) are read in place if they are C-contiguous, with
+    q_scales, k_scales and v_scales as inverse scales: one value, or one per head.
 
     qk_model, pv_model: instructions of Q K^T and P V ("sm90.wgmma.e4m3"). q_tile, kv_tile: rows and
-    columns of a tile (128). tile_order: "last_to_first", as in FlashAttention-3, or "first_to_last",
-    as in Triton's tutorial; bits depend on it. p_format: "e4m3fn" or "e5m2". p_offset: P is scaled by
-    two to this before its cast (8). rescale_threshold: log2 by which the running maximum may be
-    stale, 0 is never. softmax_scale: None is 1 / sqrt(d). causal: row i sees columns j <= i + n - m.
-    window_left, window_right: row i sees columns from i + n - m - window_left to i + n - m +
-    window_right; -1 is all. two_level: each tile's P V is added to O in FP32. row_sum: "columns", one
-    p after the other, or "quads", as the four threads of a row do in FlashAttention-3. *Assumed*:
-    exp2 and 1 / row_sum, so a kernel's bits may differ. ValueError for what does not fit.
+    columns of a tile (128). tile_order: "last_to_first", as in FlashAttention-3, or
+    "first_to_last", as in Triton's tutorial; bits depend on it. p_format: "e4m3fn" or "e5m2".
+    p_offset: P is scaled by two to this before its cast (8). rescale_threshold: log2 of the factor
+    by which the running maximum may be stale; 0: never stale. softmax_scale: None is 1 / sqrt(d).
+    causal: row i attends to columns j <= i + n - m. window_left, window_right: row i attends to
+    columns from i + n - m - window_left to i + n - m + window_right; -1 is all. two_level: each
+    tile's P V is added to O in FP32. row_sum: "columns", each p in turn, or "quads", in the order
+    of the four threads of a row in FlashAttention-3. *Assumed*: exp2 and 1 / row_sum, so a kernel's
+    bits may differ. ValueError for arguments that do not fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -190,19 +191,19 @@ class AttentionCause:
 
     name: str
     text: str
-    mismatches: int  #: outputs whose bits it does not give
-    distance: float  #: relative L2 distance of its output from the one that came
+    mismatches: int  #: outputs whose bits this mistake does not give
+    distance: float  #: relative L2 distance between its output and the one checked
 
 
 @dataclass(frozen=True)
 class AttentionVerdict:
-    """What is known about an output of attention. `str(verdict)` is the report for people."""
+    """The verdict on an output of attention. `str(verdict)` is a readable report."""
 
     verdict: str  #: "pass" or "mismatch"
     outputs: int
     bit_mismatches: int
     distance: float  #: relative L2 distance from the golden output
-    causes: tuple[AttentionCause, ...]  #: best first; empty where no known mistake explains it
+    causes: tuple[AttentionCause, ...]  #: best first; empty if no known mistake explains it
     text: str
 
     def __str__(self) -> str:
@@ -217,13 +218,14 @@ def verify_attention(
     tolerance: float = 0.0,
     **options: Unpack[AttentionOptions],
 ) -> AttentionVerdict:
-    """Check a kernel's O against `attention(*inputs, **options)`, and name the mistake that made it.
+    """Check a kernel's O against `attention(*inputs, **options)`, and name the mistake made.
 
-    got [heads, m, d_v] (two dimensions as Q): float32, bfloat16, float16 or FP8, to which the golden
-    O is cast. tolerance: relative L2 distance that passes; 0 asks for every bit. Kernels on chips need
-    one, since their exp2 and order of row sums are not known. Mistakes tried: order and size of
-    tiles, promotion, format and offset of P, scales left out or of another head, the softmax's scale,
-    masks, head mapping. ValueError for what does not fit.
+    got [heads, m, d_v] (or two dimensions, like Q): float32, bfloat16, float16 or FP8, to which the
+    golden O is cast. tolerance: the largest relative L2 distance that passes; 0 requires every bit.
+    Kernels on chips need a tolerance, since their exp2 and their order of row sums are not known.
+    Mistakes tried: order and size of tiles, promotion, format and offset of P, scales missing or of
+    another head, the softmax's scale, masks, head mapping. ValueError for arguments that do not
+    fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -9,8 +9,8 @@ class AutoScaler:
     """The factor mu that multiplies gradients before an FP8 all-reduce (arXiv 2310.18313, 2.1).
 
     mu is halved by a step in which more than `threshold` of the elements are at max finite, and
-    grows otherwise, without a bound. The defaults are the paper's; the listing that retells it has
-    a threshold of 1e-3 and `clean_steps=1000`. Arithmetic is binary64.
+    grows otherwise, without a bound. The defaults are those of the paper; the listing that
+    summarises it has a threshold of 1e-3 and `clean_steps=1000`. Arithmetic is binary64.
 
     >>> import fp8lab
     >>> scaler = fp8lab.AutoScaler(steps_to_double=2)
@@ -33,9 +33,10 @@ class AutoScaler:
     ) -> None:
         """threshold: a share, 0 to 1. clean_steps: the clean step with this number is the first
         that counts for growth. growth: "exponential" multiplies mu by 2^(1 / steps_to_double),
-        "linear" adds mu after the last halving / steps_to_double, "doubling" doubles it after
-        every steps_to_double clean steps, "none" leaves it. mu: where it starts, above 0.
-        ValueError outside of that."""
+        "linear" adds mu after the last halving / steps_to_double, "doubling" doubles it after every
+        steps_to_double clean steps, "none" leaves it. mu: its initial value, above 0. ValueError
+        for other values.
+        """
         self._scaler = _core.AutoScaler(
             threshold=threshold,
             steps_to_double=steps_to_double,
@@ -46,9 +47,9 @@ class AutoScaler:
 
     @property
     def mu(self) -> float:
-        """What the next step's gradients are multiplied by."""
+        """The factor for the gradients of the next step."""
         return float(self._scaler.mu)
 
     def update(self, saturated_share: float) -> None:
-        """Take one step: the share, 0 to 1, of elements at max finite in what mu has scaled."""
+        """Take one step. share: the share, 0 to 1, of scaled elements at max finite."""
         self._scaler.update(saturated_share)

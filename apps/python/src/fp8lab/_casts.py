@@ -17,8 +17,8 @@ class EncodeStatistics:
     """What happened to the elements of one cast."""
 
     amax: float  #: largest magnitude before scaling; NaN elements are ignored
-    overflowed: int  #: rounded above max finite (saturated or not), and infinities
-    underflowed: int  #: non-zeros whose code is a zero
+    overflowed: int  #: elements rounded above max finite (saturated or not), and infinities
+    underflowed: int  #: non-zero elements whose code is a zero
     nan: int  #: NaN elements, and elements whose code became NaN
 
 
@@ -48,14 +48,14 @@ def encode(
     dtype: DTypeLike | None = None,
     threads: int = 0,
 ) -> NDArray[Any]:
-    """Cast `x * scale` into a format; the bits that the profile's system gives.
+    """Cast `x * scale` into a format, with the bits of the profile's system.
 
-    x: float32, float16 or bfloat16 of any shape, read in place where it is C-contiguous,
-    or another array or list whose values are exactly float32 numbers (a second rounding
-    would change bits, so other values are refused). format: eight bits or less, f16 or
-    bf16. scale multiplies *into* the format, in binary32, to nearest even. profile: see
-    `profiles()`; rounding overrides the profile's ("toward_zero", "stochastic", ...).
-    Stochastic rounding needs a seed; element i (C order) uses draw `first_draw + i`.
+    x: float32, float16 or bfloat16 of any shape, read in place if it is C-contiguous, or another
+    array or list whose values are exactly float32 numbers (a second rounding would change bits, so
+    other values are refused). format: eight bits or less, f16 or bf16. scale multiplies *into* the
+    format, in binary32, to nearest even. profile: see `profiles()`; rounding overrides the
+    profile's ("toward_zero", "stochastic", ...). Stochastic rounding needs a seed; element i (C
+    order) uses draw `first_draw + i`.
 
     Returns an array of x's shape: the ml_dtypes dtype of the format (NumPy's for f16), or
     its raw words with `dtype=np.uint8` (np.uint16 for f16 and bf16). NaN, infinities,
@@ -92,7 +92,7 @@ def encode_with_statistics(
     dtype: DTypeLike | None = None,
     threads: int = 0,
 ) -> tuple[NDArray[Any], EncodeStatistics]:
-    """`encode`, and what happened on the way.
+    """`encode`, with statistics of the cast.
 
     >>> import fp8lab
     >>> codes, statistics = fp8lab.encode_with_statistics([1000.0, 1.0, 2**-20])
@@ -116,10 +116,10 @@ def encode_with_statistics(
 def decode(
     codes: ArrayLike, format: str | None = None, *, inverse_scale: float = 1.0, threads: int = 0
 ) -> NDArray[np.float32]:
-    """The values of 8-bit codes (or narrower ones, one a byte), times `inverse_scale`, as float32.
+    """The values of codes of 8 bits or less (one per byte), times `inverse_scale`, as float32.
 
-    codes: an ml_dtypes array, or uint8 with `format`; read in place where C-contiguous.
-    The product is rounded once, to nearest even. NaN codes give the quiet NaN of their sign.
+    codes: an ml_dtypes array, or uint8 with `format`; read in place if C-contiguous. The product is
+    rounded once, to nearest even. NaN codes give the quiet NaN with their sign.
 
     >>> import fp8lab, numpy as np
     >>> fp8lab.decode(np.array([0x38, 0x7E, 0x01], np.uint8), "e4m3fn")

@@ -15,9 +15,9 @@ from fp8lab._arrays import as_array, as_float32, bad
 class Comparison:
     """Errors of actual y against reference x, in FP64.
 
-    Pairs of NaN, or of the same infinity, agree and are left out of every sum; any other
-    pair with one of them makes every real-valued field NaN, so that no threshold passes by
-    accident. Indices are into the flattened arrays.
+    Pairs of NaN, or of the same infinity, agree and are left out of every sum; any other pair with
+    a NaN or infinity makes every real-valued field NaN, so that no threshold passes by accident.
+    Indices are into the flattened arrays.
     """
 
     count: int
@@ -26,16 +26,18 @@ class Comparison:
     relative_l2: float
     sqnr_db: float
     cosine: float
-    calc_diff: float  #: DeepGEMM's
+    calc_diff: float  #: DeepGEMM's metric
     max_absolute: float
     max_absolute_index: int
     max_relative: float
     max_relative_index: int
-    mean_signed_relative: float  #: bias: below 0 is low
+    mean_signed_relative: float  #: bias: negative if values are too small
 
 
 def compare(reference: ArrayLike, actual: ArrayLike) -> Comparison:
-    """Compare two arrays of one shape. reference: float64 or as `actual`, which is as `encode`'s x.
+    """Compare two arrays of the same shape.
+
+    actual: as x of `encode`. reference: float64, or as actual.
 
     >>> import fp8lab
     >>> result = fp8lab.compare([1.0, 2.0, 4.0], [1.0, 2.0, 5.0])

@@ -27,10 +27,11 @@ class Groups:
     """Which rows or terms belong to which group.
 
     kind: "batched", A [g, m, k] and B [g, n, k]; "row_ends", A [m, k] and B [g, n, k], where values
-    are the rows at which groups end, as torch's offs; "row_indices", the same with the group of
-    each row, or -1, as DeepGEMM's m_indices; "row_counts", A [g, m, k] and B [g, n, k] with the
-    number of rows that are there, as DeepGEMM's masked_m; "k_ends", A [m, k] and B [n, k] with the
-    terms at which groups end. alignment: what starts of groups must be a multiple of; 0: nothing.
+    are the rows at which groups end, like torch's offs; "row_indices", the same shapes with the
+    group of each row, or -1, like DeepGEMM's m_indices; "row_counts", A [g, m, k] and B [g, n, k]
+    with the number of rows used in each group, like DeepGEMM's masked_m; "k_ends", A [m, k] and B
+    [n, k] with the terms at which groups end. alignment: starts of groups must be multiples of
+    this; 0: no check.
     """
 
     kind: str
@@ -43,15 +44,15 @@ class GroupReport:
     """One group of a `GroupedReport`."""
 
     group: int
-    first_row: int  #: of the output as a matrix, all groups below each other
+    first_row: int  #: in the output as a matrix of all groups, one below the other
     rows: int
     report: VerifyReport
-    findings: tuple[tuple[str, str], ...]  #: names and texts: offsets, counts, another's output
+    findings: tuple[tuple[str, str], ...]  #: names and texts: wrong offsets, counts, another group's output
 
 
 @dataclass(frozen=True)
 class GroupedReport:
-    """What is known about the output of a grouped product. `str(report)` is the report."""
+    """The verdict on the output of a grouped product. `str(report)` is a readable report."""
 
     verdict: str  #: "pass", "mismatch" or "no power"
     bit_mismatches: int
@@ -70,11 +71,11 @@ class GroupedReport:
 
 @dataclass(frozen=True)
 class GroupedIdentification:
-    """What explains every group. `str(identification)` is the report."""
+    """The hypotheses that explain every group. `str(identification)` is a readable report."""
 
     explained: bool
     group: int  #: the largest one, which was searched
-    found: Identification  #: of that group, without members that do not fit the others
+    found: Identification  #: for that group, without members that the other groups contradict
     groups: tuple[tuple[int, int, int, int], ...]  #: (group, first row, matches, compared)
     text: str
 
@@ -193,13 +194,14 @@ def gemm_groups(
 ) -> NDArray[np.float32]:
     """D of a batched or grouped product: float32 [g, m, n], or [m, n] for groups of rows.
 
-    Each group's product is what `gemm` gives of it alone; the other arguments are as there, but
-    that models have names. +0 in rows that are in no group. Scales: one value; one a group, [g] or
-    [g, 1, 1]; or [g, ...] with the grid of one group. Of an A [m, k] of groups of rows: a grid over
-    all of it too. Of groups along k: [g, rows, 1], or a grid over the whole in which no group ends
-    inside of a tile. Usual tiles (sides of 1, 16, 32, 128 or all) need no `Scales`, whose
-    tensor_scale (NVFP4) is one for all groups, or one a group, [g]. c: the shape of
-    D. bias and column_scales: [n] or [g, n]; row_scales: [m] or [g, m].
+    Each group's product equals the result of `gemm` on that group; the other arguments are as for
+    `gemm`, except that models must be given by name. Rows that are in no group are +0. Scales: one
+    value; one per group, [g] or [g, 1, 1]; or [g, ...] with the grid of one group. For an A [m, k]
+    with groups of rows, a grid over all rows is accepted too. For groups along k: [g, rows, 1], or
+    a grid over all terms in which no group ends inside a tile. Usual tiles (sides of 1, 16, 32, 128
+    or all) need no `Scales`; the tensor_scale of `Scales` (NVFP4) is one value for all groups, or
+    one per group, [g]. c: the shape of D. bias and column_scales: [n] or [g, n]; row_scales: [m] or
+    [g, m].
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -267,10 +269,11 @@ def verify_groups(
 ) -> GroupedReport:
     """Check the output of a grouped kernel, group by group; arguments as for `gemm_groups`.
 
-    ungrouped: what rows that are in no group must hold, "any" or "zero". Beside the mistakes that
-    `verify` knows: weights, their codes or scales, inputs or bias of a neighbour, offsets, counts
-    and terms that are off, the output of another group, rows that should not be written. On inputs on
-    which a neighbour's weights cannot be told from the right ones the verdict is "no power".
+    ungrouped: the required contents of rows that are in no group, "any" or "zero". The mistakes
+    tried are those of `verify`, and also: weights, their codes or scales, inputs or bias of a
+    neighbouring group; wrong offsets, counts and terms; the output of another group; rows that
+    should not be written. If the inputs do not distinguish a neighbour's weights from the right
+    ones, the verdict is "no power".
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)
@@ -337,9 +340,9 @@ def identify_groups(
     models: Sequence[str | InstructionModel] = (),
     threads: int = 0,
 ) -> GroupedIdentification:
-    """Which instruction, promotion, scale order ... explain every group? As `identify`.
+    """Find what explains every group: instruction, promotion, scale order, as `identify` does.
 
-    The largest group is searched; what explains it is tried on the others.
+    The largest group is searched; hypotheses that explain it are tried on the others.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Which model explains an output bit for bit?"""
+"""Finds the model that explains an output bit for bit."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Explanation:
 
     models: tuple[str, ...]  #: registered names of this accumulator
     promotion_interval: int
-    scale_order: str  #: tried where there are scales
-    split_k: int  #: parts of K, summed alone and added in FP32 in order
+    scale_order: str  #: searched if there are scales
+    split_k: int  #: parts of K, summed separately and added in FP32 in order
     rounding: str  #: of the output: "kept" for FP32, "nearest_even", "through_bf16", ...
-    c_enters: str | None = None  #: tried where there is a C
+    c_enters: str | None = None  #: searched if there is a C
 
     @property
     def options(self) -> dict[str, Any]:
-        """The keywords under which `gemm` and `verify` compute it: `verify(d, (a, b), **one.options)`.
+        """Keywords for `gemm` and `verify` that compute it: `verify(d, (a, b), **one.options)`.
 
-        ValueError where they have none for it: an output that is not rounded to nearest directly.
+        ValueError if there are none: an output that is not rounded to nearest in one step.
         """
         if self.rounding not in ("kept", "nearest_even"):
             raise ValueError(f"rounding: expected kept or nearest_even, got {self.rounding}")
@@ -52,9 +52,9 @@ class Explanation:
 class ExplanationClass:
     """Hypotheses with equal outputs: this data cannot tell them apart."""
 
-    matches: int  #: elements that they give exactly
-    compared: int  #: elements that they were compared on
-    members: tuple[Explanation, ...]  #: hardware first, then without split K
+    matches: int  #: elements that these hypotheses give exactly
+    compared: int  #: elements that were compared
+    members: tuple[Explanation, ...]  #: hardware first, then those without split K
 
     @property
     def rate(self) -> float:
@@ -69,20 +69,20 @@ class SeparatingElement:
     row: int
     column: int
     got: int
-    first: int  #: what the best class gives
+    first: int  #: code that the best class gives
     second: int
 
 
 @dataclass(frozen=True)
 class Identification:
-    """What explains an output. `str(identification)` is the report for people."""
+    """The hypotheses that explain an output. `str(identification)` is a readable report."""
 
     explained: bool  #: the best class gives every element of the output
-    tried: int  #: hypotheses
-    not_computed_whole: int  #: right on the sample, but too many to compute on all of it
+    tried: int  #: number of hypotheses tried
+    not_computed_whole: int  #: hypotheses right on the sample, but too many to compute on all outputs
     ranking: tuple[ExplanationClass, ...]  #: best first
-    separating: tuple[SeparatingElement, ...]  #: the first of them
-    separating_count: int  #: among `separating_compared` elements
+    separating: tuple[SeparatingElement, ...]  #: the first of these elements
+    separating_count: int  #: number of such elements among `separating_compared`
     separating_compared: int
     text: str
 
@@ -112,11 +112,11 @@ def identify(
 ) -> Identification:
     """Search instruction, promotion, scale order, place of C, split of K and output rounding.
 
-    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats:
-    as for `gemm`; epilogue: what is known to follow the sum. Every registered instruction that
-    reads these formats is tried, and the definitions, and `models` (accumulator_model). Outputs of
-    at most 64 x 64 are enough, and small
-    ones are quicker. NaN codes count as equal. ValueError for shapes and formats that do not fit.
+    got [m, n], got_format and inputs A [m, k], B [n, k]: as for `verify`; c, scales and formats: as
+    for `gemm`; epilogue: the known operations after the sum. Every registered instruction that
+    reads these formats is tried, and so are the definitions and `models` (accumulator_model).
+    Outputs of 64 x 64 are large enough, and smaller ones are quicker. NaN codes count as equal.
+    ValueError for shapes and formats that do not fit.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""What a kernel does around its sum: library calls by name, K in parts, the epilogue."""
+"""The parts of a kernel around its sum: library calls by name, split K, the epilogue."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fp8lab._arrays import as_float32, bad, text, whole
 
 @dataclass(frozen=True)
 class LibraryCall:
-    """What a known kernel does with a product, beside its operands."""
+    """The settings with which a known kernel computes a product."""
 
     name: str
-    model: str  #: of E4M3 operands; other FP8 ones have the same accumulator
+    model: str  #: for E4M3 operands; other FP8 operands have the same accumulator
     promotion_interval: int
-    scale_order: str  #: of one scale each, or of tiles along k
-    row_scale_order: str  #: of one scale a row
-    scales: str  #: that it takes
-    output: str  #: format that it usually writes
-    split_tile: int  #: terms of a tile where it splits k; 0: it does not
-    splits: tuple[tuple[str, str], ...]  #: cut and order that it is known to use
+    scale_order: str  #: for one scale per operand, or tiles along k
+    row_scale_order: str  #: for one scale per row
+    scales: str  #: accepted scales
+    output: str  #: usual output format
+    split_tile: int  #: terms of a tile if it splits k; 0: it does not split k
+    splits: tuple[tuple[str, str], ...]  #: known cuts and orders
     epilogue: str
     standing: str  #: "measured", "from literature" or "assumed"
-    source: str  #: and what exactly is known
+    source: str  #: the source, and what exactly is known
 
 
 def calls() -> dict[str, LibraryCall]:
@@ -50,11 +50,11 @@ def find_call(name: str) -> LibraryCall:
 
 @dataclass(frozen=True)
 class SplitK:
-    """K in parts that are summed alone, then added in FP32.
+    """K in parts that are summed separately, then added in FP32.
 
     cut: "contiguous", or "modulo" (tile t belongs to part t % parts). order: "serial", "pairwise"
-    (cuBLASLt's on Ada) or "tree". tile: terms; 0 means the promotion interval, or the terms of an
-    instruction, or with `call` what that uses.
+    (cuBLASLt's on Ada) or "tree". tile: number of terms; 0 means the promotion interval, or without
+    promotion the terms of an instruction, or with `call` the tile of that call.
     """
 
     parts: int
@@ -65,9 +65,9 @@ class SplitK:
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """What follows the sum s of row i and column j, before the cast to the output's format.
+    """The operations after the sum s of row i and column j, before the cast to the output's format.
 
-    Each line is one rounding to binary32, nearest even, left out where its operand is not there:
+    Each line is one rounding to binary32, nearest even. It is left out if its operand is absent:
 
         t = s * row_scales[i];  t = t * column_scales[j]
         u = fma(alpha, t, bias[j])
@@ -76,10 +76,10 @@ class Epilogue:
         z = w * output_scale
 
     The order is that of CUTLASS 3's fusions. activation: "none", "relu", "leaky_relu" (slope),
-    "gelu", "gelu_tanh", "silu", or "swiglu": silu(v[i, j]) * v[i, n/2 + j], half the columns. GELU
-    and SiLU are the real function, rounded once; no two libraries have the same bits there, so
-    `verify` allows activation_ulps units in the last place of binary32 (of v for GELU, of w for
-    SiLU). With beta, the c of the product enters here and not where c_enters says.
+    "gelu", "gelu_tanh", "silu", or "swiglu": silu(v[i, j]) * v[i, n/2 + j], with half the columns.
+    GELU and SiLU are the exact function, rounded once. No two libraries have the same bits there,
+    so `verify` allows activation_ulps units in the last place of binary32 (of v for GELU, of w for
+    SiLU). With beta, the c of the product enters here, and c_enters does not apply.
     """
 
     alpha: float = 1.0

@@ -1,4 +1,4 @@
-"""How a linear layer computes its three products, as values from the library's presets."""
+"""The arithmetic of a linear layer's three products, from the library's presets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class ProductSettings:
     """One of a linear layer's three products.
 
     arithmetic: "fp8" (operands cast by the recipe of their role), "bf16" (rounded to BF16, no
-    scales) or "fp32". The others say how it is summed, as for `gemm`; "fp32" ignores them.
+    scales) or "fp32". The other fields say how the product is summed, as for `gemm`; "fp32" ignores
+    them.
     """
 
     arithmetic: str = "fp32"
@@ -38,10 +39,10 @@ class ProductSettings:
 class LinearRecipe:
     """The arithmetic of a linear layer Y = X W^T: six operands, three products.
 
-    fprop: Y [tokens, out] = X [tokens, in] . W [out, in]^T; dgrad: dX = dY . W; wgrad:
-    dW = dY^T . X. An operand that enters its second product transposed is cast from the original
-    values with the tiles along its own summed dimension; the `_for_` recipes are for that second
-    cast where it is another one. bf16_outputs: Y and dX of a float32 layer are rounded to BF16.
+    fprop: Y [tokens, out] = X [tokens, in] . W [out, in]^T; dgrad: dX = dY . W; wgrad: dW = dY^T .
+    X. An operand that enters its second product transposed is cast from the original values with
+    the tiles along its own summed dimension; the `_for_` recipes are for that second cast if it
+    differs. bf16_outputs: Y and dX of a float32 layer are rounded to BF16.
 
     Vary it with `dataclasses.replace`:
 
@@ -99,7 +100,7 @@ def _settings_of_fields(fields: dict[str, Any]) -> ProductSettings:
 
 
 def linear_recipes() -> list[str]:
-    """The names that `linear_recipe` knows: "fp32", "bf16" and every preset.
+    """The names that `linear_recipe` accepts: "fp32", "bf16" and every preset.
 
     >>> import fp8lab
     >>> set(fp8lab.presets()) < set(fp8lab.linear_recipes())
@@ -118,17 +119,17 @@ def linear_recipe(
 ) -> LinearRecipe:
     """A preset as its system runs a linear layer, with its FP8 products on given hardware.
 
-    By itself a preset runs as on Hopper: "te-*", "torchao-*" and "ms-amp" accumulate fprop
-    without promotion and both gradients with one every 128 terms (*read* in their sources); 1x128
-    scales promote every 128 terms everywhere. MX recipes and NVFP4 run under Blackwell's
-    block-scaled instructions, which apply the scales themselves.
+    Without `hardware`, a preset runs as on Hopper: "te-*", "torchao-*" and "ms-amp" accumulate
+    fprop without promotion, and both gradients with promotion every 128 terms (*read* in their
+    sources). With 1x128 scales all products promote every 128 terms. MX recipes and NVFP4 run under
+    Blackwell's block-scaled instructions, which apply the scales themselves.
 
     hardware: "sm89", "sm90", "sm100", "sm120", or the name of an instruction model or definition
-    ("exact"): the accumulator of the FP8 products, on the last two chips the block-scaled one for MX
-    and NVFP4. Casts and scales stay, and so does promotion; an instruction without scales of its own
-    promotes MX products every block. fprop, dgrad, wgrad: the same for that product alone. ValueError
-    for unknown names, FP4 and FP6 on chips without them, and a model whose terms do not divide the
-    promotion interval.
+    ("exact"): the accumulator of the FP8 products; on the last two chips, MX and NVFP4 use the
+    block-scaled instructions. Casts, scales and promotion are unchanged; an instruction that does
+    not apply scales itself promotes MX products every block. fprop, dgrad, wgrad: the same for that
+    product alone. ValueError for unknown names, FP4 and FP6 on chips without them, and a model
+    whose terms do not divide the promotion interval.
 
     >>> import fp8lab
     >>> fp8lab.linear_recipe("te-current").wgrad.promotion_interval

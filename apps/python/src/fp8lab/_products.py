@@ -261,12 +261,11 @@ def make_problem(
 
 
 def backends() -> list[str]:
-    """What `gemm` can run on: "cpu", and in a build with CUDA "cuda" and "cuda-emulated".
+    """The backends of `gemm`: "cpu", and in a build with CUDA also "cuda" and "cuda-emulated".
 
-    "cuda": wgmma of a Hopper GPU, for `sm90.wgmma` models on E4M3 and E5M2. The chip's own
-    bits; no model of it is marked as measured yet. "cuda-emulated": the model's bits without
-    tensor cores, on compute capability 8.0 and later. Naming one without its device is a
-    `ValueError`.
+    "cuda": wgmma of a Hopper GPU, for `sm90.wgmma` models on E4M3 and E5M2. The chip's own bits; no
+    model of it is marked as measured yet. "cuda-emulated": the model's bits without tensor cores,
+    on compute capability 8.0 and later. Choosing one without its device is a `ValueError`.
 
     >>> import fp8lab
     >>> fp8lab.backends()[0]
@@ -311,29 +310,29 @@ def gemm(
 ) -> NDArray[np.float32]:
     """D = scales * A . B^T, and C: float32 [m, n] with the bits that the instruction gives.
 
-    a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format
-    or b_format ("e4m3fn", ...; tf32 in float32 arrays), or quantized tensors, which bring
-    their scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`.
-    c [m, n]: float32. c_enters says where it comes in, which decides the bits:
-    "accumulator", the instruction's own c, before any scale; "promoted_sum", what the FP32 sum
-    of promoted partial sums starts from; "epilogue", added to the finished sum in the units of
-    D. Without promotion and scales it is the accumulator; with either it must be said.
+    a [m, k] and b [n, k]: ml_dtypes, float16 or bfloat16 arrays, uint8 codes with a_format or
+    b_format ("e4m3fn", ...; tf32 in float32 arrays), or quantized tensors, which include their
+    scales. Any strides, read in place: for a weight stored as [k, n] pass `w.T`. c [m, n]: float32.
+    c_enters says where c enters, which changes the bits: "accumulator", the instruction's own c,
+    before any scale; "promoted_sum", the start of the FP32 sum of promoted partial sums;
+    "epilogue", added to the finished sum in the units of D. Without promotion and scales it is the
+    accumulator; with either, c_enters is required.
 
-    a_scales, b_scales: what codes are multiplied by to get values back (inverse scales): a
-    number, one a row ([rows] or [rows, 1]), or `Scales` for tiles; floats, or E8M0 codes of
-    their dtype or in uint8 with scale_format="e8m0fnu", or E4M3 ones ("e4m3fn"), which are read
-    without their sign. A block-scaled instruction applies scales of its own tiles itself. Scales that change along k need a
-    promotion_interval that divides their k_block. promotion_interval: the accumulator
-    restarts after this number of terms, and partial sums are added in FP32; 0: never.
-    scale_order: "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise),
-    "b_then_fma_a", "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or
-    "product_then_add". Subnormals take part; a NaN is always 0x7fffffff (*assumed* of
-    hardware). The bits do not depend on threads, nor on the caller's floating-point mode.
-    call: a library call by name (`calls`), in place of model, promotion_interval and scale_order.
-    split_k: k in parts. epilogue: what follows the sum; the result is then what is cast to the
-    output's format, [m, n / 2] under "swiglu".
-    backend: where it runs, one of `backends()`. ValueError for shapes that do not fit, and for
-    a product that the backend does not have; a `NonFiniteWarning` tells of NaN and infinities.
+    a_scales, b_scales: inverse scales, which multiply codes to give values: a number, one per row
+    ([rows] or [rows, 1]), or `Scales` for tiles. They are floats, or E8M0 codes with their dtype or
+    in uint8 with scale_format="e8m0fnu", or E4M3 codes ("e4m3fn"), whose sign is ignored. A
+    block-scaled instruction applies the scales of its blocks itself. Scales that change along k
+    need a promotion_interval that divides their k_block. promotion_interval: the accumulator
+    restarts after this number of terms, and partial sums are added in FP32; 0: never. scale_order:
+    "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise), "b_then_fma_a",
+    "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or "product_then_add". Subnormals take
+    part; a NaN is always 0x7fffffff (*assumed* for hardware). The bits do not depend on threads,
+    nor on the caller's floating-point mode. call: a library call by name (`calls`), in place of
+    model, promotion_interval and scale_order. split_k: k in parts. epilogue: the operations after
+    the sum; the result is then the value before the cast to the output's format, [m, n / 2] under
+    "swiglu". backend: where it runs, one of `backends()`. ValueError for shapes that do not fit,
+    and for a product that the backend does not support. A `NonFiniteWarning` reports NaN and
+    infinities.
 
     >>> import fp8lab, numpy as np
     >>> ones = fp8lab.encode(np.ones((1, 32768), np.float32))

@@ -1,4 +1,4 @@
-"""Quantized tensors and the recipes of real systems that make them."""
+"""Quantized tensors, and the recipes of real systems."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Recipe:
     amax_floor: float = 0.0
     rows_multiple: int = 1  #: the system refuses other numbers of rows
     k_multiple: int = 1
-    history: int = 1024  #: of delayed scaling
+    history: int = 1024  #: length of the history of delayed scaling
     margin: float = 0.0
     amax_algorithm: str = "max"
     zero_amax: str = "keep_history"
-    window: int = 16  #: of MS-AMP
+    window: int = 16  #: window of MS-AMP
 
     def _core(self) -> _core.Recipe:
         return _core.Recipe(**dataclasses.asdict(self))
@@ -78,18 +78,18 @@ def presets() -> dict[str, Preset]:
 class Scales(NamedTuple):
     """Inverse scales of a matrix [rows, k]: value = code * scale.
 
-    `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all
-    rows, or all of k. Of a grid that is one row or one column a vector will do. Another shape
-    is refused even if it has as many values: it may be the transpose. DeepSeek's 1x128 tiles:
-    `Scales(values, 1, 128)`; MX: `Scales(e8m0, 1, 32)`, of dtype float8_e8m0fnu; NVFP4:
-    `Scales(ue4m3, 1, 16, tensor_scale)`, of dtype float8_e4m3fn.
+    `values` has the shape [ceil(rows/row_block), ceil(k/k_block)]; blocks of 0 mean all rows, or
+    all of k. A grid of one row or one column may be a vector. Any other shape is refused even if
+    its number of values is right: it may be the transpose. DeepSeek's 1x128 tiles: `Scales(values,
+    1, 128)`; MX: `Scales(e8m0, 1, 32)`, of dtype float8_e8m0fnu; NVFP4: `Scales(ue4m3, 1, 16,
+    tensor_scale)`, of dtype float8_e4m3fn.
 
-    layout: how values lie, if not so. "column_major": the grid turned, [k tiles, row tiles], the
-    latter padded to 16 bytes or not (torch's [1, n] and [k/128, n/128], DeepGEMM's TMA-aligned
-    ones); "packed_ue8m0": int32 words [row tiles, ceil(k tiles/4)] of four E8M0 exponents each,
-    the first in the lowest byte (DeepGEMM on SM100), and "packed_ue8m0_column_major", the words
-    turned, as they lie in memory; "blocked_128x4": cuBLASLt's and torch's blocks of E8M0 or
-    UE4M3 codes, in any shape.
+    layout: the layout of values, if it differs. "column_major": the transposed grid, [k tiles, row
+    tiles], with row tiles padded to 16 bytes or not (torch's [1, n] and [k/128, n/128], DeepGEMM's
+    TMA-aligned ones); "packed_ue8m0": int32 words [row tiles, ceil(k tiles/4)] of four E8M0
+    exponents each, the first in the lowest byte (DeepGEMM on SM100), and
+    "packed_ue8m0_column_major", the transposed words, as they are in memory; "blocked_128x4":
+    cuBLASLt's and torch's blocks of E8M0 or UE4M3 codes, in any shape.
     """
 
     values: ArrayLike
@@ -102,7 +102,7 @@ class Scales(NamedTuple):
 
 @dataclass(frozen=True)
 class QuantizationStatistics:
-    """What a quantization took from a tensor. Percentages are of all elements."""
+    """The errors of a quantization. Percentages are of all elements."""
 
     count: int
     underflow_percent: float
@@ -113,22 +113,22 @@ class QuantizationStatistics:
     sqnr_db: float
     scale_min: float
     scale_max: float
-    tile_range_mean: float  #: log2(amax / smallest non-zero) inside a tile, in bits
+    tile_range_mean: float  #: log2(amax / smallest non-zero) within a tile, in bits
     tile_range_max: float
     scale_overhead_percent: float  #: bytes of scales over bytes of codes
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedTensor:
-    """Codes with the scales that their system keeps: value = code * inverse_scale.
+    """Codes with the scales that their system stores: value = code * inverse_scale.
 
     Two-level recipes (NVFP4) have tensor_inverse_scale too, which multiplies inverse_scale first.
     """
 
     format: str
     codes: NDArray[Any]  #: [rows, k], of the format's ml_dtypes dtype
-    scales: NDArray[np.float32]  #: [ceil(rows/row_block), ceil(k/k_block)], multiply into FP8
-    inverse_scales: NDArray[np.float32]  #: of the same shape, multiply back
+    scales: NDArray[np.float32]  #: [ceil(rows/row_block), ceil(k/k_block)], multiply values
+    inverse_scales: NDArray[np.float32]  #: same shape, multiply codes
     row_block: int
     k_block: int
     e8m0: NDArray[Any] | None = None  #: the stored scales of MX recipes, float8_e8m0fnu
@@ -154,7 +154,7 @@ class QuantizedTensor:
         return values
 
     def statistics(self, x: ArrayLike) -> QuantizationStatistics:
-        """What was lost of `x`, the tensor that this one was made from.
+        """The errors of this tensor against `x`, from which it was made.
 
         >>> import fp8lab
         >>> x = [[448.0, 1.0, 2.0**-20, 0.0]]
@@ -188,9 +188,9 @@ def _tensor(fields: dict[str, Any]) -> QuantizedTensor:
 
 
 class Quantizer:
-    """A recipe applied to one tensor, step after step: delayed and windowed scales move on.
+    """A recipe applied to one tensor at each step; delayed and windowed scales are updated.
 
-    Use one from one thread at a time.
+    Not thread-safe: use it from one thread at a time.
 
     >>> import fp8lab
     >>> quantizer = fp8lab.Quantizer("te-delayed")
@@ -199,14 +199,14 @@ class Quantizer:
     """
 
     def __init__(self, preset: str | Recipe = "te-current", role: str = "activation") -> None:
-        """preset: a name from `presets()`, of which `role` picks the recipe, or a recipe."""
+        """preset: a name from `presets()`, whose recipe for `role` is used, or a recipe."""
         if isinstance(preset, str):
             preset = Recipe(**_core.find_recipe(preset, role))
         self.recipe = preset
         self._quantizer = _core.Quantizer(self.recipe._core())
 
     def observe(self, x: ArrayLike) -> None:
-        """Show a tensor without casting it: an earlier step, or a batch for calibration.
+        """Record a tensor without casting it: an earlier step, or a batch for calibration.
 
         >>> import fp8lab
         >>> static = fp8lab.Quantizer("inference-static")
@@ -237,12 +237,12 @@ def quantize(
     transpose: bool = False,
     threads: int = 0,
 ) -> QuantizedTensor:
-    """One use of a recipe.
+    """Quantize a tensor once under a recipe.
 
-    x: floats as for `encode`, [rows, k] or more dimensions: the last is k, which a product
-    sums over, all others are rows. transpose adds the transposed operand that Hopper needs.
-    The first step of a recipe that looks back is what a new `Quantizer` gives. ValueError
-    for a size that the system refuses, or a static recipe, which needs calibration.
+    x: floats as for `encode`, [rows, k] or more dimensions: the last is k, over which a product
+    sums; all others are rows. transpose adds the transposed operand that Hopper needs. A recipe
+    with an amax history gives the first step of a new `Quantizer`. ValueError for a size that the
+    system refuses, or a static recipe, which needs calibration.
 
     >>> import fp8lab
     >>> q = fp8lab.quantize([[1.0, -2.0, 3.5]])

@@ -1,4 +1,4 @@
-"""What the library knows by name: formats, cast profiles, instruction models, presets."""
+"""Formats, cast profiles and instruction models by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Format:
 
 @dataclass(frozen=True)
 class CastProfile:
-    """What a cast does where formats leave a choice, under the name of a system that casts so."""
+    """The choices of a cast that formats leave open, with the name of a system that makes them."""
 
     name: str
     rounding: str
@@ -39,13 +39,13 @@ class CastProfile:
     subnormals: str
     infinity: str
     nan: str
-    max_magnitude: float  #: where a grid ends early; 0 means at the format's max finite
+    max_magnitude: float  #: largest value of a shorter grid; 0 means the format's max finite
     used_by: str
 
 
 @dataclass(frozen=True)
 class AccumulatorModel:
-    """How a matrix unit adds products up, as a plain value: vary it with `dataclasses.replace`.
+    """How a matrix unit adds products, as a plain value: vary it with `dataclasses.replace`.
 
     `kind` is "fused_dot_product" (one step of `terms` products, aligned, truncated to
     `alignment_fraction_bits`, rounded to `output_fraction_bits`), "sequential", "float32",
@@ -70,14 +70,14 @@ class AccumulatorModel:
     output_format: str = "f32"  #: "f32", or "f16" (c enters rounded to FP16)
     product_exponent: str = "stored"
     product_fraction_bits: int = -1
-    min_alignment_exponent: int | None = None  #: no alignment is below it
-    half_c_exponent: str = "stored"  #: of a subnormal FP16 c: "stored" (-14) or "widened"
-    halves_order: str = "chained"  #: of "fp16_halves": "chained", or "separate" (both from zero)
-    second_stage_fraction_bits: int = 31  #: of the CDNA3 kinds: 31, or 32 and then 31
-    takes_ue4m3_per_32: bool = False  #: of "scaled_group_dot_product": UE4M3 per 32, not only per 16
+    min_alignment_exponent: int | None = None  #: lower limit of the alignment exponent
+    half_c_exponent: str = "stored"  #: for a subnormal FP16 c: "stored" (-14) or "widened"
+    halves_order: str = "chained"  #: for "fp16_halves": "chained", or "separate" (both from zero)
+    second_stage_fraction_bits: int = 31  #: for the CDNA3 kinds: 31, or 32 and then 31
+    takes_ue4m3_per_32: bool = False  #: for "scaled_group_dot_product": UE4M3 per 32, not only per 16
 
     def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:
-        """The model as text, for operands of these formats: a name wherever a model is named.
+        """The model as text, for operands of these formats; usable in place of a model's name.
 
         >>> import fp8lab
         >>> fp8lab.models()["fp32"].accumulator.definition()
@@ -141,21 +141,21 @@ def models() -> dict[str, InstructionModel]:
 
 
 def find_model(name: str) -> InstructionModel:
-    """The model called `name`, or that it defines. An unknown one is a `ValueError` with all names."""
+    """The model called `name`, or defined by it. ValueError for others lists all names."""
     return _instruction_model(_core.find_model(name))
 
 
 def accumulator_model(
     base: str, /, *, name: str | None = None, **parameters: int | str | bool | None
 ) -> InstructionModel:
-    """An accumulator of one's own: a registered instruction or a kind, some parameters changed.
+    """Your own accumulator: a registered instruction or a kind with some parameters changed.
 
-    base: "sm90.wgmma.e4m3", "fused", "sequential" ... (`fp8lab list accumulators`, which tells
-    what is as before where a kind is the base), or a definition as text, "fused:terms=16,F=13".
-    parameters: by name or short name (`fp8lab list parameters`): terms, F, M, rounding, e_min,
-    output ...; None is "none". The result is a model wherever one is asked for, and so is its
-    name: that is the whole definition as text. ValueError for what the unit does not have, and
-    for values out of its range.
+    base: "sm90.wgmma.e4m3", "fused", "sequential" ... (`fp8lab list accumulators`, which also shows
+    the default parameters of a kind), or a definition as text, "fused:terms=16,F=13". parameters:
+    by name or short name (`fp8lab list parameters`): terms, F, M, rounding, e_min, output ...; None
+    is "none". The result is accepted wherever a model is, and so is its name, which is the whole
+    definition as text. ValueError for parameters that the unit does not have, and for values out of
+    range.
 
     >>> import fp8lab, numpy as np
     >>> mine = fp8lab.accumulator_model("fused", terms=16, F=13, rounding="toward_zero", e_min=-6)
@@ -182,7 +182,7 @@ def accumulator_model(
 def load_models(path: str | os.PathLike[str]) -> dict[str, InstructionModel]:
     """The models that a file defines, by name: TOML tables [accumulator.NAME], or .json.
 
-    As `--models FILE` of the tool. ValueError for text of another form, OSError for a file that
+    The same as `--models FILE` of the tool. ValueError for malformed text, OSError for a file that
     cannot be read.
 
     >>> import pathlib, tempfile, fp8lab

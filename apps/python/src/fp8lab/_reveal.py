@@ -1,4 +1,4 @@
-"""What an unknown kernel computes, from its outputs alone."""
+"""Finds what an unknown kernel computes, from its outputs alone."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _OUTPUTS = ("f32", "f16", "bf16")
 
 @dataclass(frozen=True)
 class Revealed:
-    """The order of a kernel's sum and its unit. `str(revealed)` is the report for people."""
+    """The order of a kernel's sum, and its unit. `str(revealed)` is a readable report."""
 
     explained: bool  #: a model gave every fresh output
-    failure: str  #: what is not explained, and why; empty: nothing
+    failure: str  #: what is not explained, and why; empty if everything is
     tree: str | None  #: nested sums in the order of K; `0-31`: these terms; brackets: exactly
-    compact: str | None  #: the tree as an outline, equal parts said once
-    order: str | None  #: the same as a sentence, where the library can compute such an order
+    compact: str | None  #: the tree as an outline, with equal parts shown once
+    order: str | None  #: the same as a sentence, if the library can compute such an order
     model: InstructionModel | None  #: a registered instruction, or a definition
     definition: str  #: the unit with all parameters
-    instructions: tuple[str, ...]  #: registered ones that give the same outputs
+    instructions: tuple[str, ...]  #: registered instructions that give the same outputs
     parameters: dict[str, tuple[str, str]]  #: value, and all values that give the same outputs
     promotion_interval: int
     split_k: SplitK | None
     output: str  #: format of the kernel's outputs
     rounded_to: str  #: format to which it rounds its sums
     checked: int  #: outputs of fresh operands
-    equal: int  #: of these, by the model
+    equal: int  #: those of them that the model gives exactly
     rounds: int
     probes: int
     models_file: str  #: TOML for `load_models` and `--models`: the unit under the name "revealed"
@@ -46,7 +46,7 @@ class Revealed:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keywords under which `gemm` and `verify` compute the kernel. ValueError where none do."""
+        """Keywords for `gemm` and `verify` that compute the kernel. ValueError if none do."""
         if self.model is None:
             raise ValueError(f"model: expected a kernel whose unit was found, got {self.failure}")
         options: dict[str, Any] = {"model": self.model, "promotion_interval": self.promotion_interval}
@@ -67,17 +67,18 @@ def reveal(
     b_format: str | None = None,
     seed: int = 1,
 ) -> Revealed:
-    """Find in which order a kernel sums and with which unit, from outside.
+    """Find the order in which a kernel sums, and its unit, from its outputs alone.
 
     kernel(a, b) -> d: a [m, k] and b [n, k] under the ml_dtypes dtype of their format (float32 for
     "f32" and "tf32"), d [m, n] = a . b^T as float32, float16 or bfloat16, all scales 1. It is called
     a few hundred times. k should be twice the promotion interval or more.
 
-    The order is FPRev's tree of additions, also of fused steps of many terms; the unit's parameters
-    (terms, fraction bits, rounding, e_min, FP16 sums, halves) are found with probes as Hawkeye does,
-    among all kinds of units that the library knows, and checked on fresh operands, bit for bit.
-    A parameter that these formats cannot show comes with all values that it may have. Kernels without
-    one order (atomics, compensated sums) are told so in `failure`. ValueError for bad shapes.
+    The order is FPRev's tree of additions, extended to fused steps of many terms. The unit's
+    parameters (terms, fraction bits, rounding, e_min, FP16 sums, halves) are found with probes, as
+    Hawkeye does, among all kinds of units in the library, and checked bit for bit on fresh
+    operands. A parameter that these formats cannot determine has all its possible values. For
+    kernels without a single order (atomics, compensated sums), `failure` says so. ValueError for
+    bad shapes.
 
     >>> import fp8lab
     >>> mine = fp8lab.accumulator_model("fused", terms=16, F=11)

@@ -1,4 +1,4 @@
-"""Golden vectors: inputs that tell models apart, recordings of chips, and their replay."""
+"""Golden vectors: inputs that distinguish models, recordings of chips, and their replay."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fp8lab._arrays import DTYPES, as_float32, bad, codes_of
 class Vectors:
     """n dot products: d = c + a . b under the model that the header names.
 
-    The arrays are what counts: change them, or put a kernel's own results in the place of d,
-    and `replay` and `save` see that.
+    `replay` and `save` use the arrays, so you can change them, or replace d with the results of a
+    kernel.
 
     >>> import dataclasses, fp8lab, numpy as np
     >>> golden = fp8lab.vectors("sm90.wgmma.e4m3", 100)
@@ -45,7 +45,7 @@ class Vectors:
         return len(self.d)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write .npz, .safetensors or .jsonl by the ending of the path, else text.
+        """Write .npz, .safetensors or .jsonl, by the extension of the path; otherwise text.
 
         >>> import fp8lab, pathlib, tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -110,12 +110,12 @@ def _vectors(file: _core.VectorFile) -> Vectors:
 def vectors(
     model: str, count: int, *, kind: str = "adversarial", seed: int = 1, terms: int = 0
 ) -> Vectors:
-    """`count` dot products with what `model`, a registered instruction, gives for them.
+    """`count` dot products with the results of `model`, a registered instruction.
 
     kind: "random", "adversarial" (cancellation, swamping, ties, exponents around the cut,
-    subnormals) or "special" (NaN, infinities, zeros, extremes). terms: operand pairs a case;
-    0 is one step of the model. The same arguments give the same cases, as `fp8lab vectors`
-    writes them. ValueError for an unknown name or a number out of range.
+    subnormals) or "special" (NaN, infinities, zeros, extremes). terms: operand pairs per case; 0 is
+    one step of the model. The same arguments give the same cases, as `fp8lab vectors` writes them.
+    ValueError for an unknown name or a number out of range.
 
     >>> import fp8lab
     >>> golden = fp8lab.vectors("sm90.wgmma.e4m3", 100)
@@ -150,8 +150,8 @@ def load_vectors(path: str | os.PathLike[str]) -> Vectors:
 class Separation:
     """Inputs on which two models differ, with the first one's results."""
 
-    vectors: Vectors  #: the first case is reduced to few and simple operands; may be empty
-    tried: int  #: generated cases that were looked at
+    vectors: Vectors  #: may be empty; the first case is reduced to few, simple operands
+    tried: int  #: number of generated cases tried
 
 
 def separate(
@@ -159,9 +159,9 @@ def separate(
 ) -> Separation:
     """Dot products on which two registered models give different bits, at most `count`.
 
-    What to run on a chip to learn which of them it is. No case is found for equal
-    accumulators, and where none turned up among those tried. terms: as for `vectors`; 0 is
-    one step of the model with more terms. ValueError for models that read different formats.
+    Run them on a chip to find out which of the models it is. There are no cases for equal
+    accumulators, and none if the search finds none. terms: as for `vectors`; 0 is one step of the
+    model with more terms. ValueError for models that read different formats.
 
     >>> import fp8lab
     >>> found = fp8lab.separate("sm89.mma.e4m3", "sm90.wgmma.e4m3")
@@ -185,10 +185,10 @@ class ReplayReport:
 
 
 def replay(cases: str | os.PathLike[str] | Vectors, model: str = "") -> ReplayReport:
-    """Replay vectors, a vector file or a recording through `model`, or their own if empty.
+    """Replay vectors, a vector file or a recording through `model`, or through their own if empty.
 
-    A mismatch is a case whose d is not what the model gives: with a kernel's results in d,
-    what is `expected` is the kernel's, and what was `got` is the model's. NaN payloads count.
+    A mismatch is a case whose d differs from the model's result. If d holds a kernel's results,
+    `expected` in the report is the kernel's result, and `got` is the model's. NaN payloads count.
 
     >>> import fp8lab, pathlib, tempfile
     >>> text = '''# fp8lab vectors 1

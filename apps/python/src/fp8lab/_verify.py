@@ -1,4 +1,4 @@
-"""Is an output right, what is wrong with it, and could the test have failed?"""
+"""Decides whether an output is right and what is wrong, and whether the test could have failed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Cause:
 
     name: str
     text: str
-    explained: int  #: mismatches of the sample whose code it gives exactly
-    contradicted: int  #: right elements of the sample that it would make wrong
+    explained: int  #: mismatches of the sample whose code this mistake gives exactly
+    contradicted: int  #: right elements of the sample that this mistake would make wrong
 
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What is known about an output. `str(report)` is the report for people."""
+    """The verdict on an output. `str(report)` is a readable report."""
 
-    verdict: str  #: "pass", "mismatch", or "no power": passed, as a wrong output would have
+    verdict: str  #: "pass", "mismatch", or "no power": it passed, but so would a wrong output
     bit_mismatches: int
     comparison: Comparison
-    causes: tuple[Cause, ...]  #: best first; empty where no known mistake explains it
-    undetected: tuple[str, ...]  #: faults that the check would let pass
-    gates: dict[str, bool]  #: acceptance rules of public projects that would pass this
+    causes: tuple[Cause, ...]  #: best first; empty if no known mistake explains it
+    undetected: tuple[str, ...]  #: faults that the check would not detect
+    gates: dict[str, bool]  #: acceptance rules of public projects, and whether they would pass this
     non_finite: dict[str, tuple[int, int]]  #: (NaN, infinities) of each operand and output
     faults: str  #: every fault against the checks that were tried, as a table
     text: str
@@ -74,9 +74,9 @@ def verify(
     of each element), or a gate that a public project ships. fault_matrix tries every known fault
     on every check.
 
-    A test that cannot fail has no power. "bitwise" must see every known fault on these inputs.
-    "budget" and the gates allow other roundings, and so other accumulators: they must see wrong
-    outputs and wrong operands. `undetected` has what the check does not see.
+    A test that cannot fail has no power. "bitwise" must detect every known fault on these inputs.
+    "budget" and the gates allow other roundings, and so other accumulators; they must detect wrong
+    outputs and wrong operands. `undetected` lists the faults that the check does not detect.
 
     >>> import fp8lab, numpy as np
     >>> rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""NaN and infinities are defined bits, but seldom intended: a warning counts them."""
+"""NaN and infinities have defined bits but are seldom intended: a warning counts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result folders from Python: what `fp8lab report` and `fp8lab.results.read` read."""
+"""Result folders written from Python, for `fp8lab report` and `fp8lab.results.read`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fp8lab._arrays import bad, whole
 
 @dataclass(frozen=True)
 class Curve:
-    """One line of a plot; x and y have as many elements, a NaN leaves a gap."""
+    """One line of a plot; x and y have the same number of elements, and a NaN leaves a gap."""
 
     label: str
     x: Sequence[float]
@@ -26,9 +26,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines, drawn by gnuplot where it is installed."""
+    """Lines, drawn by gnuplot if it is installed."""
 
-    name: str  #: file name without ending
+    name: str  #: file name without extension
     title: str
     x: str  #: label of the axis, with its unit
     y: str
@@ -79,11 +79,12 @@ def write(
 ) -> str:
     """Writes FOLDER/EXPERIMENT with one CSV a table, the plots and result.json; returns that path.
 
-    As `fp8lab run` writes it, so `fp8lab report` and `read` take it: files are
-    complete when they appear, and those of an earlier run that this one does not write are removed.
-    experiment: a file name. tables: `Table`s of booleans, int64, float64 or text. findings: sentences
-    with figures. command: what repeats the run. ValueError for names that are no file names or come
-    twice, for columns that do not fit, and for a folder that cannot be written.
+    The folder has the form that `fp8lab run` writes and that `fp8lab report` and `read` accept.
+    Files are complete when they appear, and files of an earlier run that this one does not write
+    are removed. experiment: a valid file name. tables: `Table`s of booleans, int64, float64 or
+    text. findings: sentences with figures. command: the command that repeats the run. ValueError
+    for names that are not valid file names or occur twice, for columns that do not fit, and for a
+    folder that cannot be written.
 
     >>> import fp8lab.results as r, tempfile, numpy as np
     >>> table = r.Table("loss", "Loss of each step", (r.Column("step", "1", "updates so far"),

@@ -1,4 +1,4 @@
-"""Result folders of `fp8lab run` and `fp8lab sweep` as arrays, and as Parquet; your own written.
+"""Reads result folders of `fp8lab run` and `sweep` as arrays or Parquet, and writes your own.
 
 >>> import fp8lab.results, pathlib, tempfile
 >>> description = '''{"schema": "fp8lab.result.1", "experiment": "demo", "seed": 1, "tables": [
@@ -48,7 +48,7 @@ _OWN_CHECKSUM = re.compile(r',\n  "crc32": "([0-9a-f]{8})"\n\}\n\Z')
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds; unit "1" is a pure number, "" is text or a parameter."""
+    """The contents of a column; unit "1" is a pure number, "" is text or a parameter."""
 
     name: str
     unit: str
@@ -57,11 +57,11 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A tidy table: one row a measurement. `table["name"]` is the column's array.
+    """A tidy table: one row per measurement. `table["name"]` is the column's array.
 
-    Arrays have as many elements as the table has rows: int64 where every cell is an
-    integer (uint64 for the seeds of a sweep), float64, bool, or text. A numeric column with
-    empty cells (a point of a sweep that does not have it) is a masked array.
+    Arrays have one element per row: int64 if every cell is an integer (uint64 for the seeds of a
+    sweep), float64, bool, or text. A numeric column with empty cells (points of a sweep that lack
+    it) is a masked array.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Table:
         return len(self.data[self.columns[0].name]) if self.columns else 0
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of the table, needs pandas (`pip install pandas`).
+        """A pandas DataFrame of the table. Needs pandas (`pip install pandas`).
 
         Columns keep their names, order and types; empty cells of numeric columns are missing
         (pandas' Int64 and UInt64 for integers, so that seeds keep all their digits; NaN for reals).
@@ -94,7 +94,7 @@ class Table:
         return frame
 
     def where(self, **values: Any) -> Table:
-        """The rows whose columns have these values, all of them."""
+        """All rows whose columns have these values."""
         keep = np.ones(len(self), bool)
         for column, value in values.items():
             keep &= np.ma.filled(self[column] == value, False)
@@ -119,7 +119,7 @@ def _series(pd: Any, array: NDArray[Any]) -> Any:
 class Results(Mapping[str, Table]):
     """A result folder. `results["name"]` is a table."""
 
-    description: Mapping[str, Any]  #: result.json or sweep.json, as it is
+    description: Mapping[str, Any]  #: the contents of result.json or sweep.json
     tables: Mapping[str, Table]
 
     def __getitem__(self, table: str) -> Table:
@@ -197,10 +197,10 @@ def _read_description(path: Path) -> Any:
 
 
 def read(folder: str | os.PathLike[str]) -> Results:
-    """The tables of a folder that `fp8lab run` or `fp8lab sweep` left.
+    """The tables of a folder written by `fp8lab run` or `fp8lab sweep`.
 
     folder: the one that holds result.json (one experiment) or sweep.json (a finished sweep).
-    ValueError where it holds neither, or where a table is not as its description says.
+    ValueError if it holds neither, or if a table does not match its description.
     """
     root = Path(folder)
     for name, schema in _SCHEMAS.items():
@@ -228,10 +228,10 @@ def to_parquet(
 ) -> None:
     """Write a table of a result folder as one self-describing Parquet file.
 
-    table: its name, needed where the folder has several. Empty cells of numeric columns
-    become nulls. Each field's metadata has `unit` and `description`; the schema's has
-    `fp8lab`, a JSON object: table, title, and all of result.json or sweep.json (parameters,
-    seed, version and the command that gives the same table again).
+    table: its name, needed if the folder has several. Empty cells of numeric columns become nulls.
+    Each field's metadata has `unit` and `description`; the schema's has `fp8lab`, a JSON object:
+    table, title, and all of result.json or sweep.json (parameters, seed, version and the command
+    that gives the same table again).
     """
     pa = _pyarrow()
     results = read(folder)
@@ -259,7 +259,7 @@ def _from_arrow(column: Any) -> NDArray[Any]:
 
 
 def read_parquet(file: str | os.PathLike[str]) -> Results:
-    """What `to_parquet` wrote: the description of the whole folder, and the one table."""
+    """Reads a file of `to_parquet`: the description of the whole folder, and the one table."""
     pa = _pyarrow()
     arrow = pa.parquet.read_table(os.fspath(file))
     metadata = arrow.schema.metadata or {}

@@ -31,8 +31,8 @@ def assert_matches(
 ) -> None:
     """Fail with the report of `fp8lab.verify` unless the output is right.
 
-    Arguments as for `verify`. Also fails where the check has no power, that is, where it
-    would have passed a wrong output too, unless require_power is False.
+    Arguments as for `verify`. Also fails if the check has no power, that is, if it would have
+    passed a wrong output too, unless require_power is False.
 
     >>> import fp8lab, numpy as np
     >>> from fp8lab.testing import assert_matches
@@ -105,8 +105,8 @@ class Tolerance:
     cosine: float
     max_ulp: int
     metrics: dict[str, tuple[float, float, float]]  #: median, largest, and at the risk
-    missed: tuple[str, ...]  #: faults that rtol and atol let pass, smallest first
-    caught: tuple[str, ...]  #: faults that they fail in every trial, smallest first
+    missed: tuple[str, ...]  #: faults that rtol and atol do not detect, smallest first
+    caught: tuple[str, ...]  #: faults that rtol and atol detect in every trial, smallest first
     text: str
 
     def __str__(self) -> str:
@@ -135,13 +135,13 @@ def tolerance(
     shape: m, n, k. call: a library call by name (`fp8lab.calls`), in place of model,
     promotion_interval and scale_order. recipe: the preset that quantizes A (activation) and B
     (weight); None casts values as they are. distribution: "normal", "uniform", "student_t" (4
-    degrees of freedom) or "log_normal". reference: what the test compares with, a product of the
-    dequantized operands, or, against_originals, of the floats before. out_format: as the
-    kernel writes; None is the call's own, or f32.
+    degrees of freedom) or "log_normal". reference: the product that the test compares with, of the
+    dequantized operands or, with against_originals, of the floats before quantization. out_format:
+    the output format of the kernel; None is that of the call, or f32.
 
     Right outputs are computed in `trials` draws of at most 128 x 128 outputs. The quantile is an
-    extrapolation: `docs/expect.md` says under which shapes of the errors' distribution.
-    ValueError for names and numbers that are none.
+    extrapolation: `docs/expect.md` lists its assumptions about the distribution of errors.
+    ValueError for unknown names and for numbers out of range.
 
     >>> from fp8lab.testing import tolerance
     >>> t = tolerance((64, 64, 512), call="deepgemm.h100", recipe="deepgemm", trials=10)

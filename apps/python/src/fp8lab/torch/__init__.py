@@ -5,7 +5,7 @@
 >>> model = fp8lab.torch.convert(model, "deepgemm", hardware="sm90")
 >>> model(torch.randn(4, 128)).sum().backward()
 
-`fp8lab` itself neither needs nor imports torch; this package does. Tensors are the CPU's.
+`fp8lab` itself neither needs nor imports torch; this package does. It accepts CPU tensors only.
 """
 
 try:

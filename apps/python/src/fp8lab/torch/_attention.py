@@ -99,8 +99,8 @@ def sdpa(
     rounded to nearest even from FP32. is_causal as in torch, for m = n. scale: None is 1 / sqrt(d).
 
     Gradients are those of exact attention at Q, K and V, in FP64, with the output of the FP8 pass
-    in their row sums (*assumed*: FlashAttention-3 has no FP8 backward pass). Masks and dropout
-    are not there. ValueError for what does not fit.
+    in their row sums (*assumed*: FlashAttention-3 has no FP8 backward pass). Masks and dropout are
+    not supported. ValueError for arguments that do not fit.
 
     >>> import torch, fp8lab.torch
     >>> q, k, v = (torch.randn(1, heads, 32, 64) for heads in (4, 2, 2))

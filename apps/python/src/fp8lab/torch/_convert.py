@@ -32,11 +32,11 @@ def _target(module: nn.Module) -> type[nn.Module] | None:
 def decisions(
     model: nn.Module, *, filter: Filter | None = None, rule: str = "llama-factory"
 ) -> dict[str, str]:
-    """Each linear layer of a model, by name: why it is not converted, "" where it is.
+    """For each linear layer, by name: why it is not converted, or "" if it is.
 
-    rule: "llama-factory" (not embed, lm_head, output, classifier; both dimensions multiples of
-    16), "deepseek-v3" (not embed, head, norm, nor a router's gate) or "all". filter: called with
-    name and module for the layers that the rule takes; false leaves one out.
+    rule: "llama-factory" (not embed, lm_head, output, classifier; both dimensions multiples of 16),
+    "deepseek-v3" (not embed, head, norm, nor a router's gate) or "all". filter: called with name
+    and module for the layers that the rule selects; false leaves a layer out.
 
     >>> import torch, fp8lab.torch
     >>> model = torch.nn.ModuleDict({"proj": torch.nn.Linear(32, 32), "lm_head": torch.nn.Linear(32, 48)})
@@ -63,14 +63,15 @@ def convert(
     filter: Filter | None = None,
     rule: str = "llama-factory",
 ) -> nn.Module:
-    """Lets the linear layers of a model run under a recipe, in place; returns the model.
+    """Makes the linear layers of a model run under a recipe, in place; returns the model.
 
-    Takes `nn.Linear` and GPT-2's `Conv1D`, not subclasses, which may do more than their product.
-    A layer changes its class and nothing else: modules, hooks, parameters, tied weights and the
-    keys of `state_dict` stay, but for the pasts of delayed scales (`Fp8Linear`). A converted layer
-    is converted anew. recipe and hardware as for `fp8lab.linear_recipe`, filter and rule as for
-    `decisions`; call it again with another filter for layers under another recipe. `restore`
-    takes it back. ValueError where no layer is left to convert.
+    Converts `nn.Linear` and GPT-2's `Conv1D`, but not subclasses, which may do more than the
+    product. Only the class of a layer changes: modules, hooks, parameters, tied weights and the
+    keys of `state_dict` are unchanged, except for the amax histories of delayed scales
+    (`Fp8Linear`). A layer that is already converted is converted again. recipe and hardware as for
+    `fp8lab.linear_recipe`, filter and rule as for `decisions`. Call it again with a different
+    filter for layers under another recipe. `restore` undoes it. ValueError if no layer is left to
+    convert.
 
     >>> import torch, fp8lab.torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 16))
@@ -102,7 +103,7 @@ def layers(model: nn.Module) -> dict[str, Fp8Layer]:
 
 
 def restore(model: nn.Module) -> nn.Module:
-    """Takes `convert` back, in place; returns the model. Pasts of scales are lost.
+    """Undoes `convert`, in place; returns the model. Amax histories are lost.
 
     >>> import torch, fp8lab.torch
     >>> model = fp8lab.torch.convert(torch.nn.Sequential(torch.nn.Linear(16, 16)))
@@ -122,10 +123,10 @@ def restore(model: nn.Module) -> nn.Module:
 
 @contextlib.contextmanager
 def calibrate(model: nn.Module) -> Iterator[None]:
-    """Shows batches to the calibrated scales of a model ("inference-static", "quanto", ...).
+    """Calibrates the static scales of a model ("inference-static", "quanto", ...) with batches.
 
-    Inside, converted layers compute their plain product in torch, and their inputs calibrate the
-    activation's scale. ValueError for a model without a layer that takes calibration.
+    In this context, converted layers compute their plain product in torch, and their inputs
+    calibrate the activation's scale. ValueError for a model without a layer that uses calibration.
     """
     calibrated = [
         layer
@@ -155,11 +156,11 @@ class _Use(Fp8Layer, nn.Module):
 class autocast(TorchFunctionMode):
     """A context in which `F.linear`, and so `nn.Linear`, runs under a recipe.
 
-    The model is not touched. recipe and hardware as for `fp8lab.linear_recipe`; filter: called
-    with a weight [out, in], false leaves its product to torch. Scales with a past and cached codes
-    belong to this object, one set a weight: keep it over the steps. With activation checkpointing
-    (use_reentrant=False) the backward pass must run inside too, since it computes forward passes again. Not seen by
-    `torch.compile`, for which `convert` is the way.
+    The model is not changed. recipe and hardware as for `fp8lab.linear_recipe`; filter: called with
+    a weight [out, in], false leaves its product to torch. This object holds the amax histories and
+    the cached codes, one set per weight, so use the same object for all steps. With activation
+    checkpointing (use_reentrant=False) the backward pass must run inside too, since it computes
+    forward passes again. `torch.compile` ignores the context; use `convert` with it.
 
     >>> import torch, fp8lab.torch
     >>> layer = torch.nn.Linear(64, 32)

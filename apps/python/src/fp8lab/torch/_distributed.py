@@ -55,12 +55,13 @@ class _Amaxes:
 def reduced_amaxes(model: nn.Module, group: Any = None) -> Iterator[None]:
     """A training step whose delayed scales follow the largest amax of all ranks of a process group.
 
-    Forward and backward passes inside, one micro-batch or several, cast with the scales of before.
-    Each operand's largest magnitude is kept; at the end one all-reduce (MAX) of all of them, and one
-    update of each history and scale, so that the ranks' scales stay equal: TransformerEngine's delayed
-    scaling with `reduce_amax`. Every rank must enter with the same model. group: of torch.distributed
-    (gloo works), None for all ranks. After an exception nothing is reduced or moved. Not for
-    `torch.compile`. ValueError without an initialized process group, and for scales from another past.
+    Forward and backward passes inside, for one micro-batch or several, cast with the earlier
+    scales. The largest magnitude of each operand is kept. At the end there is one all-reduce (MAX)
+    of all of them, and one update of each history and scale, so the scales of all ranks stay equal.
+    This is TransformerEngine's delayed scaling with `reduce_amax`. Every rank must enter with the
+    same model. group: of torch.distributed (gloo works), None for all ranks. After an exception
+    nothing is reduced or updated. Not for `torch.compile`. ValueError without an initialized
+    process group, and for windowed or calibrated scales.
 
     >>> import torch, torch.distributed as dist, fp8lab.torch
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)

@@ -43,10 +43,10 @@ def emulate_scaled_mm(
 ) -> Iterator[None]:
     """A context in which torch's scaled products of CPU tensors have the bits of a platform.
 
-    `torch._scaled_mm`, and `torch.nn.functional.scaled_mm` where PyTorch has it (2.10), also with
-    `out=`. Code that calls them, such as torchao's float8 modules, runs unchanged; its backward pass
-    must run inside too. It takes the place of torch's own CPU kernels, for all threads. platform and
-    splitk as for `scaled_mm`.
+    This applies to `torch._scaled_mm`, and to `torch.nn.functional.scaled_mm` if PyTorch has it
+    (2.10), also with `out=`. Code that calls them, such as torchao's float8 modules, runs
+    unchanged; its backward pass must run inside too. It replaces torch's own CPU kernels, for all
+    threads. platform and splitk as for `scaled_mm`.
 
     >>> import torch, fp8lab.torch
     >>> x, one = torch.ones(16, 32768).to(torch.float8_e4m3fn), torch.ones(())

@@ -1,4 +1,4 @@
-"""Grouped and batched products: the experts of a mixture."""
+"""Grouped and batched products, as for a mixture of experts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def grouped_mm(
 ) -> Tensor:
     """Products of groups of tokens with their experts, in the shapes of `torch._grouped_mm`.
 
-    x [tokens, k], weight [groups, k, n] and offs [groups], where each group's rows end: [tokens, n];
-    rows past the last group are 0. Or x [groups, m, k] without offs: [groups, m, n]. Each group is
-    a linear layer of its own, scales included, whose gradients run under the recipe too; recipe and
-    hardware as for `fp8lab.linear_recipe`; the recipe uses only the current tensor. Codes are made anew at each call.
-    out: a tensor that takes the result, of its dtype, without gradients. ValueError for what does
-    not fit.
+    x [tokens, k], weight [groups, k, n] and offs [groups], the ends of the groups' rows, give
+    [tokens, n]; rows after the last group are 0. x [groups, m, k] without offs gives [groups, m,
+    n]. Each group is a separate linear layer with its own scales, and its gradients run under the
+    recipe too. recipe and hardware as for `fp8lab.linear_recipe`; the recipe must use only the
+    current tensor. Codes are computed at each call. out: a tensor for the result, of the result's
+    dtype, without gradients. ValueError for arguments that do not fit.
 
     >>> import torch, fp8lab.torch
     >>> x, experts = torch.randn(6, 128), torch.randn(2, 128, 64)

@@ -39,11 +39,12 @@ def _is_recomputing() -> bool:
 
 
 class Fp8Layer:
-    """What a module has that runs its product under a `LinearRecipe`.
+    """The state of a module that runs its product under a `LinearRecipe`.
 
-    The pasts of delayed, windowed and calibrated scales are buffers, `fp8_activation_past`,
-    `fp8_weight_past` and `fp8_gradient_past`: bits of binary32 in int32, so that `.half()` keeps
-    them. Recipes that look at the tensor itself have none, so that `state_dict` keys stay.
+    The amax histories of delayed, windowed and calibrated scales are buffers,
+    `fp8_activation_past`, `fp8_weight_past` and `fp8_gradient_past`. They hold bits of binary32 in
+    int32, so that `.half()` leaves them unchanged. Recipes that use only the current tensor have
+    none, so `state_dict` keys do not change.
     """
 
     _fp8_recipe: LinearRecipe
@@ -207,7 +208,7 @@ class Fp8Layer:
         return nn.functional.linear(x, weight, bias)
 
     def statistics(self) -> LayerStatistics:
-        """What the last `fp8lab.torch.record` saw of this layer."""
+        """The statistics of this layer from the last `fp8lab.torch.record`."""
         from fp8lab.torch._seeing import statistics_of
 
         return statistics_of(self)
@@ -217,17 +218,19 @@ class Fp8Layer:
 
 
 class Fp8Linear(Fp8Layer, nn.Linear):
-    """`nn.Linear` whose three products run under a recipe, bit for bit as the library's own layers.
+    """`nn.Linear` whose three products run under a recipe, bit for bit like the library's layers.
 
     recipe: a name from `fp8lab.linear_recipes()` or a `LinearRecipe`; hardware as for
-    `fp8lab.linear_recipe`. Takes x [..., in_features] in float32, bfloat16 or float16 and gives
-    [..., out_features] in its dtype: one rounding, to nearest even, of the FP32 sum after the bias
-    was added to it (a float32 x with BF16 outputs in the recipe: rounded to BF16). Gradients:
-    dX so too, dW and the bias's kept in FP32 until they take their parameter's dtype.
+    `fp8lab.linear_recipe`. x [..., in_features] in float32, bfloat16 or float16 gives [...,
+    out_features] in x's dtype: the bias is added to the FP32 sum, which is then rounded once, to
+    nearest even (to BF16 for a float32 x if the recipe has BF16 outputs). dX is rounded in the same
+    way. dW and the gradient of the bias stay in FP32 until they are converted to the dtype of their
+    parameter.
 
-    Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales move
-    on at each forward (activation, weight) and backward (gradient) pass, as TransformerEngine's
-    do with one update a pass; `eval()` freezes them. ValueError for tensors that are not on the CPU.
+    Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales are
+    updated at each forward (activation, weight) and backward (gradient) pass, as in
+    TransformerEngine with one update per pass; `eval()` freezes them. ValueError for tensors that
+    are not on the CPU.
 
     >>> import torch, fp8lab.torch
     >>> layer = fp8lab.torch.Fp8Linear(64, 32, recipe="deepgemm", dtype=torch.bfloat16)

@@ -1,4 +1,4 @@
-"""The chips whose library calls are known, and what all their products share."""
+"""The chips whose library calls are known, and the code that their products share."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ WORD_DTYPES = {name: dtype for dtype, name in FORMAT_OF.items() if dtype.itemsiz
 
 @dataclass(frozen=True)
 class Platform:
-    """What decides the bits of `torch._scaled_mm` beside its arguments.
+    """The settings that determine the bits of `torch._scaled_mm`, beside its arguments.
 
-    The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those
-    of the package mmaemu, which compared them with recordings of the chips; bias and row-wise
-    scales (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*, and so are block-wise
+    The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those of
+    the package mmaemu, which compared them with recordings of the chips; bias and row-wise scales
+    (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*, and so are block-wise
     scales (cuBLAS's order, with the operands exchanged as PyTorch does for row-major outputs).
     "b200": the instructions are from literature, its calls are *assumed*.
     """
 
     name: str
-    model: str  #: of E4M3 and E5M2, in any mix
-    slow_promotion: int  #: terms between promotions where use_fast_accum is off
-    split_tile: int  #: columns of K that splits are made of
+    model: str  #: for E4M3 and E5M2, in any mix
+    slow_promotion: int  #: terms between promotions if use_fast_accum is off
+    split_tile: int  #: splits are multiples of this many columns of K
     split_schemes: tuple[str, ...]
     profile: str = ""  #: of mmaemu's recorded splits
     blocks_of_128: bool = False  #: float32 scales of 1x128 and 128x128 tiles
-    block_scaled_model: str = ""  #: that takes E8M0 scales of 32 elements
+    block_scaled_model: str = ""  #: model with E8M0 scales of 32 elements
 
 
 def _platform(name: str, profile: str = "", **blocks: Any) -> Platform:

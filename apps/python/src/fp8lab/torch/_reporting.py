@@ -1,4 +1,4 @@
-"""Figures of layers for people: result folders that `fp8lab report` reads, and training loggers."""
+"""Writes figures of layers as result folders for `fp8lab report`, and to training loggers."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def write_statistics(
 ) -> str:
     """Writes FOLDER/NAME, which `fp8lab report` and `fp8lab.results.read` read; returns that path.
 
-    statistics: of `Recording.statistics()`. Tables "operands" and "products"; the findings name the
-    worst cast and the worst sum. ValueError where nothing was seen.
+    statistics: from `Recording.statistics()`. The tables are "operands" and "products"; the
+    findings name the worst cast and the worst sum. ValueError if nothing was recorded.
 
     >>> import tempfile, torch, fp8lab.results, fp8lab.torch
     >>> model = fp8lab.torch.convert(torch.nn.Sequential(torch.nn.Linear(64, 32)), "te-current")
@@ -109,7 +109,7 @@ def write_statistics(
 def write_comparison(
     comparison: ModelComparison, folder: str | os.PathLike[str], name: str = "comparison"
 ) -> str:
-    """Writes FOLDER/NAME from `compare`'s answer, as `write_statistics` does: the table "layers"."""
+    """Writes FOLDER/NAME from the result of `compare`, like `write_statistics`: table "layers"."""
     columns = [
         Column("layer", "", "its name in the model"),
         Column("loss_change", "1", "of the first model, when this layer alone runs as in the second"),
@@ -128,7 +128,7 @@ def write_comparison(
 
 
 def log(recording: Recording, writer: Any, step: int, prefix: str = "fp8") -> None:
-    """Hands `Recording.scalars()` to a logger: TensorBoard's `add_scalar`, or a `log(dict, step=)`.
+    """Writes `Recording.scalars()` to a logger: TensorBoard's `add_scalar` or a `log(dict, step=)`.
 
     Names are "PREFIX/layer/operand/figure". TypeError for a writer with neither method.
     """
@@ -146,10 +146,10 @@ def log(recording: Recording, writer: Any, step: int, prefix: str = "fp8") -> No
 def watch(
     model: nn.Module, writer: Any, *, every: int = 100, prefix: str = "fp8"
 ) -> Iterator[Callable[[], None]]:
-    """Logs what the casts of a model take, on each `every`-th training step from the first on.
+    """Logs the statistics of a model's casts, on each `every`-th training step from the first on.
 
-    Gives a function to be called after each step (after its backward pass). Other steps cost nothing.
-    writer and prefix as for `log`. ValueError for `every` below 1.
+    The context gives a function; call it after each step (after the backward pass). Steps that are
+    not logged cost nothing. writer and prefix as for `log`. ValueError for `every` below 1.
 
     >>> import torch, fp8lab.torch
     >>> class Writer:

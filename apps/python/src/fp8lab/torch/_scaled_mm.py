@@ -1,4 +1,4 @@
-"""`torch._scaled_mm` and `torch.nn.functional.scaled_mm` as library calls on a named platform compute them."""
+"""`torch._scaled_mm` and `torch.nn.functional.scaled_mm` with the bits of a named platform."""
 
 from __future__ import annotations
 
@@ -333,23 +333,24 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     swizzle_a, swizzle_b, bias, output_dtype, contraction_dim, use_fast_accum). Operands [m, k] and
     [k, n]: float8_e4m3fn or float8_e5m2. Scales are inverse scales: value = code * scale.
 
-    TensorWise, RowWise: float32, one value, or one a row of A and a column of B ([m, 1] and [1, n] without
-    recipes). One chain of k with use_fast_accum, else one every 128 terms, added in FP32. Tensor-wise:
-    fma(sum, scale_a * scale_b, +0); row-wise: sum * scale_b * scale_a.
+    TensorWise, RowWise: float32, one value, or one per row of A and per column of B ([m, 1] and [1,
+    n] without recipes). There is one chain of k with use_fast_accum, else one every 128 terms,
+    added in FP32. Tensor-wise: fma(sum, scale_a * scale_b, +0); row-wise: sum * scale_b * scale_a.
     BlockWise1x128, BlockWise128x128 (h100): float32 in the shapes and strides that PyTorch's error
-    texts name. Each 128 terms are one chain, fma(chain * s_b, s_a, sum) in FP32, with or without
-    use_fast_accum.
-    BlockWise1x32 (b200; MXFP8): float8_e8m0fnu, swizzled as SWIZZLE_32_4_4; the instruction applies
-    them. FP4 operands raise NotImplementedError.
+    texts name. Each 128 terms are one chain, added as fma(chain * s_b, s_a, sum) in FP32, with or
+    without use_fast_accum. BlockWise1x32 (b200; MXFP8): float8_e8m0fnu, swizzled as SWIZZLE_32_4_4;
+    the instruction applies them. FP4 operands raise NotImplementedError.
 
-    The bias is added in FP32. Then one rounding to out_dtype (input's), nearest even: FP8 outputs
-    are multiplied by scale_result in FP32 first and saturate, others ignore it; a NaN is NVIDIA's.
-    How well each is known: `fp8lab.torch.Platform`.
+    The bias is added in FP32. Then the result is rounded once to out_dtype (default: that of
+    input), to nearest even. FP8 outputs are first multiplied by scale_result in FP32, and saturate;
+    others ignore it. A NaN has NVIDIA's bits. `fp8lab.torch.Platform` says how well each platform
+    is known.
 
-    platform: "h100", "rtx4060" or "b200". splitk: into how many parts the library splits k, which
-    is its own choice and changes bits: 1, (parts, "contiguous") on h100, (parts, "serial") or
-    (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1 with blocks.
-    out: a tensor that takes the result, of its dtype; resized as by other functions of torch.
+    platform: "h100", "rtx4060" or "b200". splitk: the number of parts into which the library splits
+    k, which the library chooses and which changes bits: 1, (parts, "contiguous") on h100, (parts,
+    "serial") or (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1
+    with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
+    of torch.
 
     >>> import torch, fp8lab.torch
     >>> ones = torch.ones(16, 32768).to(torch.float8_e4m3fn)
@@ -369,8 +370,9 @@ def quantize(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Codes, scales and inverse scales of x [rows, k], as `fp8lab.quantize` gives them.
 
-    Codes are of torch's FP8 dtype and x's shape; scales have one element a tile, multiply into FP8
-    and are float32; value = code * inverse scale. ValueError for recipes with a past.
+    Codes have torch's FP8 dtype and x's shape. Scales have one element per tile, multiply values
+    before the cast, and are float32; value = code * inverse scale. ValueError for recipes with an
+    amax history.
 
     >>> import torch, fp8lab.torch
     >>> codes, scales, inverse = fp8lab.torch.quantize(torch.tensor([[1.0, -2.0, 3.5]]))

@@ -1,4 +1,4 @@
-"""What a recipe takes from each operand of each layer, and which layer moves the loss."""
+"""The errors of a recipe in each operand of each layer, and which layer changes the loss."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from fp8lab.torch._plan import plan_of, threads
 
 @dataclass(frozen=True)
 class OperandStatistics(QuantizationStatistics):
-    """What the cast of an operand for its first product took from it."""
+    """The errors of an operand's cast for its first product."""
 
     amax: float
 
 
 @dataclass(frozen=True)
 class LayerStatistics:
-    """One pass of a layer. None for an operand that is not cast, or was not seen."""
+    """One pass of a layer. None for an operand that is not cast or was not recorded."""
 
     activation: OperandStatistics | None
     weight: OperandStatistics | None
-    gradient: OperandStatistics | None  #: of the output, after a backward pass
-    output_sqnr_db: float | None  #: FP32 sums of fprop against the product of what was not cast
+    gradient: OperandStatistics | None  #: gradient of the output, after a backward pass
+    output_sqnr_db: float | None  #: FP32 sums of fprop against the product without casts
     accumulator_error: float | None  #: relative L2 of fprop's sums against exact ones of its codes
 
 
@@ -92,7 +92,7 @@ def _sqnr_db(got: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
 
 
 class Recording:
-    """The last pass of every converted layer of a model, as `record` saw it."""
+    """The last recorded pass of every converted layer of a model."""
 
     def __init__(self, model: nn.Module) -> None:
         self._names = {layer: name for name, layer in layers(model).items()}
@@ -112,7 +112,7 @@ class Recording:
             y.register_hook(keep)
 
     def statistics(self) -> dict[str, LayerStatistics]:
-        """By layer. Three products a layer: ask on the steps that you look at."""
+        """By layer. This costs three products per layer: call it only on steps of interest."""
         by_layer = {layer_name: layer for layer, layer_name in self._names.items()}
         return {name: self._of(by_layer[name], seen) for name, seen in self._passes.items()}
 
@@ -124,7 +124,7 @@ class Recording:
         return LayerStatistics(activation, weight, gradient, sqnr, error)
 
     def scalars(self) -> dict[str, float]:
-        """`statistics` as a logger takes it: "layer/operand/figure" to a number."""
+        """`statistics` in the form for a logger: "layer/operand/figure" to a number."""
         flat: dict[str, float] = {}
         for name, one in self.statistics().items():
             for part, value in dataclasses.asdict(one).items():
@@ -137,9 +137,9 @@ class Recording:
 
 @contextlib.contextmanager
 def record(model: nn.Module) -> Iterator[Recording]:
-    """Keeps what enters the converted layers of a model, and their outputs' gradients.
+    """Records the inputs of a model's converted layers, and the gradients of their outputs.
 
-    Nothing is computed before `Recording.statistics`. Not seen inside `torch.compile`.
+    Nothing is computed before `Recording.statistics`. It does not record inside `torch.compile`.
 
     >>> import torch, fp8lab.torch
     >>> model = fp8lab.torch.convert(torch.nn.Sequential(torch.nn.Linear(64, 32)), "te-current")
@@ -148,7 +148,7 @@ def record(model: nn.Module) -> Iterator[Recording]:
     >>> one = recording.statistics()["0"]
     >>> one.gradient.amax, one.output_sqnr_db > 20
     (1.0, True)
-    >>> model[0].statistics() == one  # the same, asked of the layer
+    >>> model[0].statistics() == one  # the same, from the layer
     True
     """
     found = layers(model)
@@ -166,7 +166,7 @@ def record(model: nn.Module) -> Iterator[Recording]:
 
 
 def statistics_of(layer: Fp8Layer) -> LayerStatistics:
-    """What the last `record` saw of one layer."""
+    """The statistics of one layer from the last `record`."""
     recording: Recording | None = layer.__dict__.get("_fp8_recording")
     name = None if recording is None else recording._names[layer]
     if recording is None or name not in recording._passes:
@@ -176,10 +176,10 @@ def statistics_of(layer: Fp8Layer) -> LayerStatistics:
 
 @dataclass(frozen=True)
 class LayerDifference:
-    """What it does to a batch that one layer runs as the second model has it."""
+    """The effect on a batch if one layer runs as in the second model."""
 
     name: str
-    loss_change: float  #: of the first model, when this layer alone runs as in the second
+    loss_change: float  #: in the first model, if only this layer runs as in the second
     output_error: float  #: relative L2 of the layer's output between the two models as they are
 
 
@@ -250,13 +250,13 @@ def compare(
     *,
     loss: Callable[[Any], Tensor] | None = None,
 ) -> ModelComparison:
-    """Runs a batch in two models of the same weights and says which layer moves the loss.
+    """Runs a batch in two models with the same weights and shows which layer changes the loss.
 
     The models differ in recipes; either may be unconverted. batch: keyword arguments as a mapping,
     positional ones as a tuple or list, or one tensor. loss: a function of the output; None takes
-    its `.loss`. Each layer that is converted in either is run once in model_a as model_b has it:
-    layers + 2 passes, in eval mode without gradients, so that no state moves. ValueError where
-    modules do not match.
+    its `.loss`. Each layer that is converted in either model is run once in model_a as it is in
+    model_b. This takes layers + 2 passes, in eval mode without gradients, so no state changes.
+    ValueError if modules do not match.
 
     >>> import copy, torch, fp8lab.torch
     >>> plain = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 16))
