@@ -85,7 +85,7 @@ def test_shapes():
     [
         ({"kv_tile": 48}, "kv_tile: expected a multiple of sm90.wgmma.e4m3's 32 terms, up to .*, got 48"),
         ({"qk_model": "sm90.wgmma.e5m2"}, "qk_model: expected an instruction that reads e4m3fn"),
-        ({"q_scales": 2.0}, "q: expected codes, since scales of them are given, got float32"),
+        ({"q_scales": 2.0}, "q: expected codes, since their scales are given, got float32"),
         ({"threads": -1}, "threads: expected 0"),
         ({"k": np.zeros((2, 256, 32), f32)}, "K: expected .* d = 64"),
         ({"v": np.zeros(4, f32)}, r"v: expected \[heads, rows, columns\] or .*, got \[4\]"),

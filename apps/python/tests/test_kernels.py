@@ -42,7 +42,7 @@ def test_a_call_reads_other_formats_and_row_scales():
 def test_what_a_call_decides_is_not_given_again():
     a, b = operands()
     for other in ({"model": "fp32"}, {"promotion_interval": 64}, {"scale_order": "product_then_add"}):
-        with pytest.raises(ValueError, match="nothing beside call='deepgemm.h100'"):
+        with pytest.raises(ValueError, match="no such argument with call='deepgemm.h100'"):
             fp8lab.gemm(a, b, call="deepgemm.h100", **other)
     with pytest.raises(ValueError, match="call: expected one of cublaslt.h100.fast"):
         fp8lab.gemm(a, b, call="cublas")

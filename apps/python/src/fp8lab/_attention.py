@@ -49,7 +49,7 @@ def _tensor(
     shape = array.shape if ndim == 3 else (1, *array.shape)
     if array.dtype.itemsize > 1:
         if scales is not None:
-            raise bad(argument, "codes, since scales of them are given", array.dtype)
+            raise bad(argument, "codes, since their scales are given", array.dtype)
         return _core.AttentionTensor.of_values(as_float32(argument, array).reshape(shape)), ndim
     words, name = codes_of(argument, array, stated)
     words = np.ascontiguousarray(words).reshape(shape)

@@ -140,11 +140,11 @@ def settings_of_call(
     call = find_call(name)
     for argument, (value, default) in others.items():
         if value != default:
-            raise bad(argument, f"nothing beside call='{name}', which decides it", value)
+            raise bad(argument, f"no such argument with call='{name}', which sets it", value)
     if split is not None and split.parts > 1:
         if (split.cut, split.order) not in call.splits:
             known = " or ".join(f"{cut} {order}" for cut, order in call.splits) or "k whole"
-            expected = f"{known}, as {name} is known to do"
+            expected = f"{known}, the known splits of {name}"
             raise bad("split_k", expected, f"{split.cut} {split.order}")
         if split.tile == 0:
             split = SplitK(split.parts, call.split_tile, split.cut, split.order)

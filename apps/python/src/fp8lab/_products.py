@@ -100,7 +100,7 @@ def _tile_scales(
             grid = "fp8lab.Scales(values, row_block, k_block)"
             hint = ""
             if values.shape == (1, rows):
-                hint = f" (torch's form of one scale a row of {argument[0]}: pass scales.T)"
+                hint = f" (torch's form of one scale per row of {argument[0]}: pass scales.T)"
             expected = f"a number, [{rows}] or [{rows}, 1], or {grid}"
             raise bad(argument, expected, f"{list(values.shape)}{hint}")
         return values.reshape(-1), (max(rows, 1) if values.size == 1 else 1), 0
@@ -136,14 +136,14 @@ def _operand(
     )
     second = tensor_scales(f"{argument}_scales", scales)
     if len(second) != 1:
-        raise bad(f"{argument}_scales.tensor_scale", "one number, where there are no groups", list(second))
+        raise bad(f"{argument}_scales.tensor_scale", "one number, since there are no groups", list(second))
     return _Operand(
         words, name, values, row_block, k_block, _coded(scales, scale_format), second[0]
     )
 
 
 def tensor_scales(argument: str, scales: Any) -> list[float]:
-    """The second level: one number, or one a group."""
+    """The second level: one number, or one per group."""
     second = scales.tensor_scale if isinstance(scales, Scales) else 1.0
     if isinstance(second, (int, float)):
         return [float(second)]

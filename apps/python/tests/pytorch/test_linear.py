@@ -40,7 +40,7 @@ def step(layer, x, dy):
 
 
 def test_quantize_gives_fp8_codes_alone():
-    with pytest.raises(ValueError, match="recipe: expected one that gives FP8 codes, got e2m1"):
+    with pytest.raises(ValueError, match="recipe: expected a recipe that gives FP8 codes, got e2m1"):
         fp8lab.torch.quantize(log_normal(128, 256), "mxfp4")
 
 

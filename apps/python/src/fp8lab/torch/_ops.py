@@ -293,7 +293,7 @@ def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
     fields = json.loads(recipe)
     if fields["format"] not in TORCH_FP8:
         raise ValueError(
-            f"recipe: expected one that gives FP8 codes, got {fields['format']}; fp8lab.quantize gives its codes too"
+            f"recipe: expected a recipe that gives FP8 codes, got {fields['format']}; fp8lab.quantize gives its codes too"
         )
     values = x.detach().float().contiguous().numpy()
     q = _core.Quantizer(Recipe(**fields)._core()).quantize(values, False, threads())
