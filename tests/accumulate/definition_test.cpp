@@ -70,7 +70,7 @@ TEST_CASE("A definition is its base with other parameters", "[accumulate][defini
   CHECK(mine.accumulator == expected);
   CHECK(mine.name == "mine=fused:terms=16,F=12,M=11,rounding=nearest_even,e_min=-6");
   CHECK(mine.standing == Standing::definition);
-  CHECK(mine.source == "defined by its user from fused");
+  CHECK(mine.source == "defined by the user from fused");
   CHECK(mine.a_format == FormatId::e4m3fn);
 
   CHECK(find("sm90.wgmma.e4m3:F=14").accumulator.alignment_fraction_bits == 14);
@@ -120,7 +120,7 @@ TEST_CASE("What cannot be is refused, with the parameter and what it may be",
        "output_fraction_bits: expected nothing: an f16 output has 10 fraction bits"},
       {"sm90.wgmma.e4m3.f16:output=f32",
        "output_fraction_bits: expected a value, since sm90.wgmma.e4m3.f16 has f16 output"},
-      {"exact:F=3", "expected one of a_format, b_format, which exact has"},
+      {"exact:F=3", "expected one of a_format, b_format, the parameters of exact"},
       {"halves:terms=6", "terms: expected a multiple of 4 (fp16_halves), got 6"},
       {"flushed_pairwise_sum:terms=3", "terms: expected 2 or 4 (flushed_pairwise_sum), got 3"},
       {"two_stage:S=41", "second_stage_fraction_bits: expected 1 .. 40, got 41"},
@@ -129,8 +129,8 @@ TEST_CASE("What cannot be is refused, with the parameter and what it may be",
       {"halves:a=f16", "a: expected an 8-bit format whose values FP16 has (fp16_halves), got f16"},
       {"fused:b=f32", "b: expected a tensor-core input format, got f32"},
       {"fsed:F=13", "base: expected an instruction (`fp8lab list models`), or one of fused_dot_"},
-      {"exact=fused:F=13", "name: expected one that no instruction and no kind has, got 'exact'"},
-      {"halves=fused:F=13", "name: expected one that no instruction and no kind has"},
+      {"exact=fused:F=13", "name: expected a name that no instruction or kind has, got 'exact'"},
+      {"halves=fused:F=13", "name: expected a name that no instruction or kind has"},
       {"mine=other=fused", "expected [NAME=]BASE[:PARAMETER=VALUE,...]"}};
   for (const auto& [text, reason] : refused) {
     INFO(text);
@@ -258,7 +258,7 @@ TEST_CASE("A file that is none of definitions is refused", "[accumulate][definit
        "f.toml: [accumulator.mine]: model mine=fused:F=99: alignment_fraction_bits: expected 1 .. "
        "64, got 99"},
       {"[accumulator.mine]\nbase = \"fused\"\nF = [1, 2]", "f.toml: [accumulator.mine]"},
-      {"[accumulator.exact]\nbase = \"fused\"", "name: expected one that no instruction"},
+      {"[accumulator.exact]\nbase = \"fused\"", "name: expected a name that no instruction"},
       {"[accumulator.a]\nbase = \"b\"\n[accumulator.b]\nbase = \"fused\"", "got 'b'"},
       {"[accumulator.\"a b\"]\nbase = \"fused\"", "f.toml: [accumulator.a b]"},
       {"[accumulator.mine\n", "f.toml:1:"}};

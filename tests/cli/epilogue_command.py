@@ -132,13 +132,13 @@ def test_refusals(at):
     inputs = [at / "a.npy", at / "b.npy", "--dtype", "e4m3fn"]
     for arguments, message in (
         (["--bias", at / "row.npy"], "bias: expected floats [10] or [1, 10], got f32 [6]"),
-        (["--beta", 2], "beta: expected a C that it multiplies, got none"),
+        (["--beta", 2], "beta: expected a C, which it multiplies, got none"),
         (["--beta", "x", "--c", at / "c.npy"], "--beta: expected a number, got 'x'"),
         (["--activation", "gelu3"], "activation: expected one of none, relu"),
         (["--output-scale", "big"], "--output-scale: expected a number or amax, got 'big'"),
         (["--split-k", 99], "split_k: expected at most"),
         (["--split-k", "2", "--split-order", "random"], "split_order: expected one of serial"),
-        (["--c", at / "c.npy", "--beta", 1, "--c-enters", "epilogue"], "c_enters: expected nothing beside beta"),
+        (["--c", at / "c.npy", "--beta", 1, "--c-enters", "epilogue"], "c_enters: expected no value with beta"),
     ):
         expect(2, "gemm", *inputs, *arguments, stderr=[message])
 

@@ -96,7 +96,7 @@ def test_files(at):
     ]:
         expect(2, "gemm", *arguments, "-o", at / "out.npy", stderr=parts)
     expect(2, "gemm", a, b, *e, "-o", at / "out.txt", stderr=[".safetensors"])
-    expect(2, "gemm", a, b, *e, "-o", at / "none" / "out.npy", stderr=["a folder that is there"])
+    expect(2, "gemm", a, b, *e, "-o", at / "none" / "out.npy", stderr=["a file in an existing folder"])
     expect(2, "verify", f32, "--inputs", a, b, *e, stderr=["shape [4, 6]", "[4, 128]"])
     expect(2, "verify", f32, stderr=["--inputs", "--golden"])
     expect(2, "verify", f32, "--inputs", a, b, *e, "--out-dtype", "f16", stderr=["f16 elements", "--out-dtype"])
@@ -137,7 +137,7 @@ def test_scales(at):
     expect(2, "gemm", *how, stderr=["[4, 8] (128x128 tiles)", "got [8, 4]"])
     # Tiles of another side are named.
     blocks = rng.random((4, 4)).astype(np.float32)
-    expect(2, "gemm", a, b, *e, "--promotion", 64, *scale(blocks), stderr=["other tiles need their sides, as 64x64"])
+    expect(2, "gemm", a, b, *e, "--promotion", 64, *scale(blocks), stderr=["other tiles must be named, such as 64x64"])
     expect(0, "gemm", a, b, *e, "--promotion", 64, *scale(blocks), "--tiles-a", "16x64", "-o", at / "d.npy")
     expect(0, "gemm", a, b, *e, "--promotion", 64, *scale(np.repeat(blocks, 16, 0)), "--tiles-a", "1x64", "-o",
            at / "e.npy")

@@ -44,7 +44,7 @@ def test_identify(at):
     check("--json names it", report["explained"] and best["matches"] == 256 and len(best["explanations"]) == 1 and
           best["explanations"][0]["promotion"] == 64, report)
     options = best["explanations"][0]["options"]
-    expect(0, "identify", a, b, d, *inputs, stdout=["for gemm and verify: " + " ".join(options)])
+    expect(0, "identify", a, b, d, *inputs, stdout=["options of gemm and verify: " + " ".join(options)])
     expect(0, "verify", d, "--inputs", a, b, *inputs, *options)
     wrong = np.load(d)
     wrong[3, 5] = np.nextafter(wrong[3, 5], np.float32(np.inf))

@@ -87,7 +87,7 @@ def refused(case):
     def bad(*arguments, stderr):
         expect(2, "gemm", *arguments, "--dtype", "e4m3fn", "--model", "exact", stderr=stderr)
 
-    bad(flat, b, "--row-ends", "5,4,21,30", stderr=["row_ends", "rise", "4 after 5 (group 1)"])
+    bad(flat, b, "--row-ends", "5,4,21,30", stderr=["row_ends", "increase to at most", "4 after 5 (group 1)"])
     bad(flat, b, "--row-ends", "5,6,21,34", stderr=["at most 33"])
     bad(flat, b, "--row-ends", "0,5,6,21,30", stderr=["leave out the leading 0"])
     bad(flat, b, "--row-ends", "5,,6", stderr=["--row-ends"])

@@ -76,7 +76,7 @@ with tempfile.TemporaryDirectory() as name:
         ([x, "--recipe", "te-current", "--history", x], ["--history"]),
         ([x, "--recipe", "te-current", "--role", "bias"], ["activation, weight or gradient"]),
         ([x, "--recipe", "te-current", "--product", "forward"], ["fprop", "'forward'"]),
-        ([x, "--recipe", "te-current", "--product", "dgrad"], ["one that the activation enters"]),
+        ([x, "--recipe", "te-current", "--product", "dgrad"], ["a product that the activation enters"]),
         ([x, "--recipe", "torchao-rowwise-hp-wgrad", "--product", "wgrad"], ["computes in FP8"]),
         ([x, "--recipe", "te-current", "--tensor", "x"], ["--tensor"]),
         ([out, "--recipe", "te-current", "--tensor", "y"], ["'y'", "x.scale"]),

@@ -66,7 +66,7 @@ def families():
     narrow = ["sm100.tcgen05.mxf4nvf4"] + [name for name in others if too_narrow(models[name])]
     for name in narrow:
         found = reveal(1, "--model", name, "-m", 8, "-n", 8, "-k", 64)
-        assert "no big and small product" in found["failure"], found
+        assert "no pair of large and small products" in found["failure"], found
 
 
 def a_deviation(folder):
@@ -103,7 +103,7 @@ def by_files(folder):
         a, b = (values[np.load(here / f"{name}.npy")] for name in "ab")
         np.save(here / "d.npy", np.stack([kernel(x, y) for x, y in zip(a, b, strict=True)]))
     assert done.returncode == 0 and number in range(3, 8), (number, done.stdout, done.stderr)
-    assert "one product after the other" in done.stdout, done.stdout
+    assert "products added one at a time" in done.stdout, done.stdout
     assert "256 of 256 outputs" in done.stdout, done.stdout
     said = run(2, *arguments, "--seed", 9)
     assert "the operands of these options" in said, said

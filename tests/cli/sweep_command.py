@@ -71,7 +71,7 @@ def refusals(root):
     for arguments, expected in [
         (["sweep", "outlier", "--axis", "nothing=1"], "a parameter"),
         (["sweep", "outlier", "--axis", "sigma=big"], "a real number"),
-        (["sweep", "outlier", "--axis", "sigma=2:1:+1"], "rises"),
+        (["sweep", "outlier", "--axis", "sigma=2:1:+1"], "increasing"),
         (["sweep", "outlier", "--shard", "3/3"], "INDEX from 0"),
         (["sweep", "nothing"], "one of"),
         (["sweep", "outlier", "--repeat", "0"], "at least 1"),

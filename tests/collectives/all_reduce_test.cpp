@@ -226,7 +226,7 @@ TEST_CASE("collectives: bad arguments are named", "[collectives]") {
   RankBuffers two(2, Message(4));
   Fabric& fabric = in_process_fabric();
   CHECK_THROWS_WITH(all_reduce(fabric, {.ranks = 3, .elements = 4}, two),
-                    contains("one a hosted rank = 3"));
+                    contains("one per rank of this process = 3"));
   CHECK_THROWS_WITH(all_reduce(fabric, {.ranks = 2, .elements = 5}, two), contains("5 bytes"));
   CHECK_THROWS_WITH(all_reduce(fabric, {.ranks = 0, .elements = 5}, two), contains("ranks"));
   CHECK_THROWS_WITH(find_topology("star"), contains("'star'"));

@@ -55,7 +55,7 @@ TEST_CASE("a run leaves what result.json lists, and nothing else", "[experiment]
   CHECK(json["tables"][0]["rows"] == 3);
   CHECK(json["tables"][0]["crc32"] == crc32_text(read_file(run.folder / "error.csv")));
   CHECK(json["tables"][0]["columns"][1]["unit"] == "%");
-  CHECK(json["plots_note"] == "plots were not asked for");
+  CHECK(json["plots_note"] == "plots were not requested");
   CHECK(json["files"] == nlohmann::json{"error.csv", "result.json"});
   for (const char* key : {"cpu", "cores", "os", "compiler"}) CHECK(json["machine"].contains(key));
 }

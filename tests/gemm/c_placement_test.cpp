@@ -62,8 +62,8 @@ TEST_CASE("C with promotion or scales needs a place that they have", "[gemm]") {
   Ones scaled(64, 1.0F);
   scaled.problem.a_scales = {one, 1, 0};
   CHECK_THROWS_WITH(scaled.result(CPlacement::unnamed),
-                    contains("c_enters: expected accumulator or epilogue (where C enters decides "
-                             "the bits of a product with scales), got nothing"));
+                    contains("c_enters: expected accumulator or epilogue (with scales, the bits "
+                             "depend on where C enters), got nothing"));
   CHECK_THROWS_WITH(scaled.result(CPlacement::promoted_sum), contains("without promotion"));
   scaled.problem.promotion_interval = 32;
   CHECK_THROWS_WITH(scaled.result(CPlacement::promoted_sum), contains("the whole sum"));

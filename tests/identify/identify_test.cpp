@@ -246,7 +246,7 @@ TEST_CASE("identify: data that cannot separate models is named so", "[verify][id
   CHECK(result.explained());
   CHECK(names_it(kernel, result.ranking.front()));
   CHECK(result.ranking.front().members.size() > 50);
-  CHECK_THAT(describe(result), contains("cannot be told apart by this data"));
+  CHECK_THAT(describe(result), contains("which this data cannot tell apart"));
 }
 
 TEST_CASE("identify: FNUZ outputs, whose NaN is the code of -0", "[verify][identify]") {

@@ -29,8 +29,8 @@ TEST_CASE("LLaMA-Factory's module filter, clause by clause", "[model]") {
   CHECK(reason(rule, "classifier.weight", {64, 32}) == "the name contains classifier");
   CHECK(reason(rule, "model.norm.weight", {64}) == "1 dimensions, not 2");
   CHECK(reason(rule, "conv.weight", {64, 32, 3, 3}) == "4 dimensions, not 2");
-  CHECK(reason(rule, "fc.weight", {64, 40}) == "40 is no multiple of 16");
-  CHECK(reason(rule, "fc.weight", {50257, 64}) == "50257 is no multiple of 16");
+  CHECK(reason(rule, "fc.weight", {64, 40}) == "40 is not a multiple of 16");
+  CHECK(reason(rule, "fc.weight", {50257, 64}) == "50257 is not a multiple of 16");
   CHECK(reason(rule, "fc.bias", {64}) == "not the .weight of a module");
 }
 

@@ -93,7 +93,7 @@ TEST_CASE("plots leave out what an axis cannot show, and count it", "[experiment
         "# title\n# x: x\n# y: y\n\n\n# kept\n1 0.5\nnan nan\nnan nan\nnan nan\n5 2\n");
   const std::string script = read_file(folder.path() / "p.gp");
   CHECK_THAT(script, contains("2 values ≤ 0 left out (log axis); 1 infinite value left out; "
-                              "nothing to show of: gone"));
+                              "nothing to show for: gone"));
   CHECK_THAT(script, contains("set logscale y 10"));
 }
 
@@ -108,7 +108,7 @@ TEST_CASE("a curve that runs away leaves the picture to the others", "[experimen
              {"explodes", {1, 2}, {4.0, 1e30}}}};
   write_plot(plot, folder.path());
   std::string script = read_file(folder.path() / "p.gp");
-  CHECK_THAT(script, contains("explodes leaves the picture, to 1e+30; diverges leaves the picture, "
+  CHECK_THAT(script, contains("explodes leaves the plot, to 1e+30; diverges leaves the picture, "
                               "to 5e+07"));
   const auto top = [&] {
     const auto at = script.find(':', script.find("set yrange ["));
@@ -119,7 +119,7 @@ TEST_CASE("a curve that runs away leaves the picture to the others", "[experimen
   plot.y.log = true;  // which has room for all
   write_plot(plot, folder.path());
   script = read_file(folder.path() / "p.gp");
-  CHECK(script.find("leaves the picture") == std::string::npos);
+  CHECK(script.find("leaves the plot") == std::string::npos);
   CHECK(top() >= 1e30);
   plot.y.log = false;
   plot.series.erase(plot.series.begin());  // the two that are left are 10^4 apart too

@@ -114,7 +114,7 @@ TEST_CASE("groups: tensor scales that do not fit are refused", "[product]") {
   GemmOperands all = data.operands(0, kGroups, false);
   all.group_tensor_scales_a = {1.0F, 2.0F};
   CHECK_THROWS_WITH(make_grouped_product(all, kSpec, {GroupKind::batched, {}, 0}),
-                    contains("tensor_scale_a: expected one value, or 3, one a group, got 2"));
+                    contains("tensor_scale_a: expected one value, or 3, one per group, got 2"));
   all.group_tensor_scales_a = data.tensor_a;
   all.tensor_scale_a = 2.0F;
   CHECK_THROWS_WITH(make_grouped_product(all, kSpec, {GroupKind::batched, {}, 0}),

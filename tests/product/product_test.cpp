@@ -148,10 +148,10 @@ TEST_CASE("product: scales need the shape that their tiles give", "[verify]") {
   CHECK_THAT(tiles({3, 2}, 200, 300), contains("got [3, 2]"));
   // Tiles that nobody named, of a side that no recipe has.
   CHECK_THAT(tiles({4, 32}, 64, 128),
-             contains("other tiles need their sides") && contains("got [4, 32]"));
-  CHECK_THAT(tiles({1, 64}, 64, 256),
-             contains("expected [64] or [64, 1] for one scale a row") && contains("torch's form"));
-  CHECK_THAT(tiles({1, 4}, 4, 512), contains("or the tiles named (0x128) for scales along k"));
+             contains("other tiles must be named") && contains("got [4, 32]"));
+  CHECK_THAT(tiles({1, 64}, 64, 256), contains("expected [64] or [64, 1] for one scale per row") &&
+                                          contains("torch's form"));
+  CHECK_THAT(tiles({1, 4}, 4, 512), contains("or named tiles (0x128) for scales along k"));
   CHECK_THAT(tiles({4, 2, 1}, 4, 256), contains("got [4, 2, 1]"));
 
   const ScaleTiles named{64, 4};

@@ -106,7 +106,7 @@ TEST_CASE("split-K: what does not fit is refused by name", "[product]") {
   };
   CHECK(message({.parts = 4}).empty());
   CHECK(message({.parts = 5}) ==
-        "split_k: expected at most 4 parts, one a tile of 128 terms, got 5");
+        "split_k: expected at most 4 parts, one per tile of 128 terms, got 5");
   CHECK(message({.parts = 0}) == "split_k: expected 1 part or more, got 0");
   CHECK(message({.parts = 2, .tile = 64}) ==
         "split_tile: expected a multiple of the promotion interval 128, got 64");
@@ -137,7 +137,7 @@ TEST_CASE("calls: a name is the options that it stands for", "[product]") {
   CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::b_then_fma_a);
   CHECK(with_call(fast, operands, {.split = {.parts = 2}}).split.tile == 128);
   CHECK_THROWS_WITH(with_call(fast, operands, {.split = {.parts = 2, .cut = SplitCut::modulo}}),
-                    "split_k: expected contiguous serial, as cublaslt.h100.fast is known to do, "
+                    "split_k: expected contiguous serial, the known splits of cublaslt.h100.fast, "
                     "got modulo serial");
   operands.a.type = ElementType::e4m3fnuz;
   CHECK_THROWS_AS(with_call(fast, operands, {}), Error);

@@ -87,8 +87,9 @@ TEST_CASE("a finding names the axes that matter, and no place that chance may ha
       choose_plots(sweep_table("sigma,repeat,seed,error\n0.1,0,1,2\n0.4,0,1,3\n", 1))
           .findings.at(0);
   CHECK(once ==
-        "error: error lies between 2 and 3; where it is smallest, only repeats of each point can "
-        "tell from chance.");
+        "error: error lies between 2 and 3; only repeats of each point can show whether the place "
+        "of the "
+        "smallest value is due to chance.");
 }
 
 TEST_CASE("an axis that is not geometric is linear, its numbers sorted", "[report]") {

@@ -161,6 +161,6 @@ TEST_CASE("reveal: bad shapes and kernels are errors or said so", "[reveal]") {
   const Revealed zeros =
       reveal({.m = 4, .n = 4, .k = 8}, kernel_of([](const std::vector<float>&) { return 0.0F; }));
   CHECK_FALSE(zeros.explained());
-  CHECK_THAT(zeros.failure, contains("no big and small product"));
+  CHECK_THAT(zeros.failure, contains("no pair of large and small products"));
   CHECK(rounded_output(FormatId::bf16, 1.01F) == 1.0078125F);
 }

@@ -58,7 +58,7 @@ TEST_CASE("sweeps join on axes and repeat, whatever their seeds", "[sweep][repor
   const std::string html = html_comparison(std::vector<StoredRun>{read_run(folder.path() / "a")},
                                            std::vector<StoredRun>{read_run(folder.path() / "b")});
   CHECK_THAT(html, contains("toy.csv: 12 of 12 rows differ"));
-  CHECK_THAT(html, contains("Rows are joined by k, repeat, tile."));
+  CHECK_THAT(html, contains("Rows are matched by k, repeat, tile."));
 }
 
 TEST_CASE("points that failed are the first thing said", "[sweep][report]") {

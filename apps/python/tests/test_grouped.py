@@ -96,7 +96,7 @@ def test_a_tensor_scale_of_each_group(rng):
 def test_bad_groups(rng):
     a, b = draw(rng, 8, 128), draw(rng, 2, 8, 128)
     for groups, message in (
-        (Groups("row_ends", [5, 4]), "rise"),
+        (Groups("row_ends", [5, 4]), "increase to at most"),
         (Groups("row_ends", [0, 4, 8]), "leading 0"),
         (Groups("rows", [4, 8]), "kind"),
         (Groups("batched"), r"A: expected \[groups, m, k\]"),

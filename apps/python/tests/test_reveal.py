@@ -167,7 +167,7 @@ def test_numpy_matmul_of_float32_evaluates_as_its_tree():
     [
         (kahan, r"not a tree of additions: .*compensated \(Kahan\)"),
         (lambda a, b: one_after_the_other(a, b) + np.random.default_rng().standard_normal(1).astype(f32), "for the same dot product"),
-        (lambda a, b: np.zeros((len(a), len(b)), f32), "no big and small product"),
+        (lambda a, b: np.zeros((len(a), len(b)), f32), "no pair of large and small products"),
     ],
 )  # fmt: skip
 def test_what_is_no_tree_is_said(kernel, reason):

@@ -70,13 +70,13 @@ void require_used(const AccumulatorModel& model, const std::vector<std::string_v
   for (const std::string_view name : given) {
     if (has(used, name)) continue;
     const bool half = model.output_format == FormatId::f16;
-    throw Error(
-        name,
-        half && name == kOutputBits
-            ? "nothing: an f16 output has 10 fraction bits"
-            : fmt::format("one of {}, which {}{} has", fmt::join(used, ", "), to_string(model.kind),
-                          model.output_format == FormatId::f16 ? " with f16 output" : ""),
-        "a value");
+    throw Error(name,
+                half && name == kOutputBits
+                    ? "nothing: an f16 output has 10 fraction bits"
+                    : fmt::format("one of {}, the parameters of {}{}", fmt::join(used, ", "),
+                                  to_string(model.kind),
+                                  model.output_format == FormatId::f16 ? " with f16 output" : ""),
+                "a value");
   }
 }
 
@@ -113,7 +113,7 @@ InstructionModel model_of(const ModelText& text) {
 
 void require_free(std::string_view name) {
   const bool taken = registered(name) != nullptr || kind_named(name) != nullptr;
-  require(!taken, "name", "one that no instruction and no kind has", fmt::format("'{}'", name));
+  require(!taken, "name", "a name that no instruction or kind has", fmt::format("'{}'", name));
 }
 
 /// A model with the texts that it points to.
@@ -128,7 +128,7 @@ std::unique_ptr<const Kept> make(std::string_view text) {
     const ModelText parts = ModelText::parse(kArgument, text);
     if (!parts.name.empty()) require_free(parts.name);
     auto kept = std::make_unique<Kept>(Kept{std::string(text),
-                                            fmt::format("defined by its user from {}", parts.base),
+                                            fmt::format("defined by the user from {}", parts.base),
                                             model_of(parts)});
     kept->model.name = kept->text;
     kept->model.source = kept->source;

@@ -38,15 +38,15 @@ constexpr std::string_view kSeparate =
     "two HMMA and two additions in machine code of sm_90a (ptxas 12.4 to 12.6)";
 constexpr std::string_view kMmaSim = "MMA-Sim, arXiv 2511.10909";
 constexpr std::string_view kTuring =
-    "MMA-Sim, arXiv 2511.10909 (the m16n8k8 shape; m8n8k4 takes 4 terms a step)";
+    "MMA-Sim, arXiv 2511.10909 (the m16n8k8 shape; m8n8k4 uses 4 terms per step)";
 constexpr std::string_view kTuringHalf =
-    "MMA-Sim, arXiv 2511.10909; that its lower limit is Ampere's is assumed";
+    "MMA-Sim, arXiv 2511.10909; its lower limit is assumed to be Ampere's";
 constexpr std::string_view kMxf8Source =
     "MMA-Sim, arXiv 2511.10909: scales enter the exponents before the alignment";
 constexpr std::string_view kMxf4InMxf8 =
     "as FP8 operands, with E2M1's stored exponents: 0.5 is subnormal (MMA-Sim fails on E2M1)";
 constexpr std::string_view kMxf6Source =
-    "as FP8 operands, with the stored exponents of FP6: in no publication";
+    "as FP8 operands, with the stored exponents of FP6: not in any publication";
 constexpr std::string_view kMxf4Source =
     "MMA-Sim, arXiv 2511.10909: 35 bits (a report from a B200, DeepGEMM issue 176, says 34 to 37)";
 constexpr std::string_view kCdna1Source =
@@ -59,7 +59,7 @@ constexpr std::string_view kCdna3Source =
     "MMA-Sim's release and the MATLAB models: 31 bits in the second stage; MMA-Sim's later state "
     "has 32, then 31";
 constexpr std::string_view kCdnaFloatSource =
-    "MMA-Sim, arXiv 2511.10909: one IEEE 754 fused multiply-add a term, in order";
+    "MMA-Sim, arXiv 2511.10909: one IEEE 754 fused multiply-add per term, in order";
 
 // The files that stand behind a measured model. The rows of each are of one GPU.
 constexpr std::array kVolta{ReplayedRows{"v100_mma_f16", "V100", 500}};
@@ -240,7 +240,7 @@ constexpr std::array kModels{
     InstructionModel{"sm90.mma.f16.f16", f16, f16, kHopper16Half, measured, kRecorded, kHopperHalf},
     InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, measured, kRecorded, kHopperBf16},
     InstructionModel{"sm90.mma.tf32", tf32, tf32, kHopperTf32, measured,
-                     "as sm80, on 4 terms; that a step takes 8 is from MMA-Sim"},
+                     "as sm80, on 4 terms; MMA-Sim says that a step uses 8"},
     InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows, kHopperE4m3},
     InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kHopperE5m2},
     InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured, kHalvesRows,
@@ -339,7 +339,7 @@ constexpr std::array kModels{
                      "exact sum, one rounding to binary32"},
     InstructionModel{
         "exact32", e4m3fn, e4m3fn, exact_steps(), definition,
-        "32 terms and c in 62 bits (E4M3's products exactly), one rounding to binary32 a step"},
+        "32 terms and c in 62 bits (E4M3's products exactly), one rounding to binary32 per step"},
     InstructionModel{"fp32", e4m3fn, e4m3fn, of_kind(AccumulationKind::float32), definition,
                      "sequential binary32 additions"},
     InstructionModel{"sequential14.rne", e4m3fn, e4m3fn, sequential(13, RoundingMode::nearest_even),

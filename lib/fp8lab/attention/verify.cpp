@@ -105,12 +105,12 @@ class Mistakes {
     }
     const bool quads = options_.row_sum == RowSum::quads;
     add("row_sum",
-        quads ? "the row sum column after column" : "the row sum in the four parts of a quad",
+        quads ? "the row sum in the order of columns" : "the row sum in the four parts of a quad",
         [&](AttentionInputs&, AttentionOptions& o) {
           o.row_sum = quads ? RowSum::columns : RowSum::quads;
         });
     add(options_.two_level ? "no_promotion" : "promotion",
-        options_.two_level ? "P V stays in the tensor core's accumulator over all tiles"
+        options_.two_level ? "P V accumulates in the tensor core over all tiles"
                            : "each tile's P V is added to O in FP32",
         [](AttentionInputs&, AttentionOptions& o) { o.two_level = !o.two_level; });
   }
@@ -140,7 +140,7 @@ class Mistakes {
         add(std::move(name), std::move(text),
             [&](AttentionInputs&, AttentionOptions& o) { o.softmax_scale = value; });
     };
-    with_scale("softmax_scale", "the scale of the softmax left out", 1.0F);
+    with_scale("softmax_scale", "the softmax without its scale", 1.0F);
     with_scale("softmax_scale", "1 / d as the scale of the softmax",
                1.0F / static_cast<float>(shape_.d));
     with_scale("softmax_scale", "1 / sqrt(d) as the scale of the softmax",
@@ -182,15 +182,15 @@ class Mistakes {
     else
       with("mask", "a causal mask", kNoWindow, 0);
     if (right != kNoWindow) {
-      with("mask_off_by_one", "one column more seen on the right", left, right + 1);
-      if (right > 0) with("mask_off_by_one", "one column fewer seen on the right", left, right - 1);
+      with("mask_off_by_one", "one column too many on the right", left, right + 1);
+      if (right > 0) with("mask_off_by_one", "one column too few on the right", left, right - 1);
       if (shape_.m != shape_.n && shape_.n > shape_.m)
-        with("mask_alignment", "n - m columns more seen: the mask from the other corner", left,
-             right + shape_.n - shape_.m);
+        with("mask_alignment", "n - m columns too many: the mask is aligned to the other corner",
+             left, right + shape_.n - shape_.m);
     }
     if (left != kNoWindow) {
-      with("mask_off_by_one", "one column more seen on the left", left + 1, right);
-      if (left > 0) with("mask_off_by_one", "one column fewer seen on the left", left - 1, right);
+      with("mask_off_by_one", "one column too many on the left", left + 1, right);
+      if (left > 0) with("mask_off_by_one", "one column too few on the left", left - 1, right);
     }
   }
 
@@ -277,7 +277,7 @@ std::string AttentionVerdict::text() const {
                ? fmt::format("  cause: {}: {} (every bit)\n", cause.name, cause.text)
                : fmt::format("  cause: {}: {} (distance {:.3g}, {} outputs still differ)\n",
                              cause.name, cause.text, cause.distance, cause.mismatches);
-  if (!pass && causes.empty()) out += "  no known mistake explains it\n";
+  if (!pass && causes.empty()) out += "  no known mistake explains the difference\n";
   return out;
 }
 

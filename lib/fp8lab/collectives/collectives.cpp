@@ -121,7 +121,8 @@ CollectiveCounts run(Fabric& fabric, const Reduction& reduction, int ranks, std:
   require(ranks >= 1, "ranks", "at least 1", fmt::format("{}", ranks));
   const RankSpan hosted = fabric.hosted(ranks);
   require(buffers.size() == static_cast<std::size_t>(hosted.count), "buffers",
-          fmt::format("one a hosted rank = {}", hosted.count), fmt::format("{}", buffers.size()));
+          fmt::format("one per rank of this process = {}", hosted.count),
+          fmt::format("{}", buffers.size()));
   for (const Message& buffer : buffers)
     require(buffer.size() == elements * reduction.wire.bytes, "buffers",
             fmt::format("{} bytes each", elements * reduction.wire.bytes),

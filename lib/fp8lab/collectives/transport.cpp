@@ -31,7 +31,9 @@ class InProcessTransport final : public Transport {
   bool try_receive(int from, int to, Message& message) override {
     return mailbox_.take(from, to, message);
   }
-  void wait() override { throw Error("collective: every rank waits for a message of another"); }
+  void wait() override {
+    throw Error("collective: every rank waits for a message from another rank");
+  }
   void finish() override {
     if (!mailbox_.empty()) throw Error("collective: a message was never received");
   }

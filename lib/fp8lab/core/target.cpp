@@ -71,8 +71,9 @@ Target find_target(std::string_view name) {
   for (const Target target : available_targets())
     if (to_string(target) == name) return target;
   const bool known = std::ranges::find(kTargetNames, name) != kTargetNames.end();
-  throw Error("FP8LAB_TARGET", "one of " + available_names(),
-              "'" + std::string(name) + "'" + (known ? ", which this processor lacks" : ""));
+  throw Error(
+      "FP8LAB_TARGET", "one of " + available_names(),
+      "'" + std::string(name) + "'" + (known ? ", which this processor does not support" : ""));
 }
 
 void require_available(Target target) {

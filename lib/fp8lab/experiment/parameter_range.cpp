@@ -67,10 +67,10 @@ bool read(std::string_view text, ParameterRange& range) {
 ParameterRange ParameterRange::parse(std::string_view text) {
   ParameterRange range;
   if (!read(text, range))
-    throw Error(
-        "range",
-        "'[LOW, HIGH]', 'FEWEST to MOST of [LOW, HIGH]', 'FEWEST to MOST', or models for the last",
-        fmt::format("'{}'", text));
+    throw Error("range",
+                "'[LOW, HIGH]', 'models', 'FEWEST to MOST', 'FEWEST to MOST of [LOW, HIGH]' or "
+                "'FEWEST to MOST of models'",
+                fmt::format("'{}'", text));
   return range;
 }
 

@@ -128,7 +128,7 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
   for (const Plot& plot : results.plots) stage(plot, "plot");
   for (const HeatMap& map : results.heat_maps) stage(map, "heat_map");
   if (plots == Plots::skip)
-    staged.plots_note = "plots were not asked for";
+    staged.plots_note = "plots were not requested";
   else if (!run_gnuplot(folder, names))
     staged.plots_note = "gnuplot was not found, so plots are scripts and data only";
   for (std::size_t i = 0; i < names.size(); ++i) {

@@ -63,7 +63,7 @@ std::vector<std::uint32_t> codes_of(const InverseScales& scales, const CodeMatri
       if (!code)
         throw Error(
             name,
-            fmt::format("values of {}, which the instruction reads",
+            fmt::format("values of {}, the scale format of the instruction",
                         coding.format == FormatId::e4m3fn ? "UE4M3" : format(coding.format).name),
             fmt::format("{} (row {}, term {})", lookup.at(row, k), row, k));
       codes.push_back(*code);

@@ -47,7 +47,7 @@ void validate_scale_shape(std::string_view name, const InverseScales& scales, co
 
 void validate_tensor_scale(std::string_view name, const InverseScales& scales) {
   require(!scales.empty() || scales.tensor_scale == 1.0F, fmt::format("{}.tensor_scale", name),
-          "1 without scales of its tiles", fmt::format("{}", scales.tensor_scale));
+          "1 if there are no scales of its tiles", fmt::format("{}", scales.tensor_scale));
 }
 
 /// Scales that change along K, and that the instruction does not apply, need promotion.
@@ -70,7 +70,7 @@ void validate_c_placement(const GemmProblem& p) {
     for (const CPlacement place : possible_c_placements(p))
       places += fmt::format("{}{}", places.empty() ? "" : " or ", to_string(place));
     throw Error("c_enters",
-                fmt::format("{} (where C enters decides the bits of a product with {})", places,
+                fmt::format("{} (with {}, the bits depend on where C enters)", places,
                             promoted ? "promotion" : "scales"),
                 "nothing");
   }

@@ -53,7 +53,7 @@ class Counter {
   [[nodiscard]] OutputRounding rounding_of(const Explanation& one) const {
     for (const OutputRounding& rounding : output_roundings(product_.output.format))
       if (rounding.name == one.rounding) return rounding;
-    throw Error("rounding", "one that is tried for the output", one.rounding);
+    throw Error("rounding", "a rounding that is tried for the output", one.rounding);
   }
 
   const GroupedProduct& product_;
@@ -127,7 +127,7 @@ std::string describe(const GroupedIdentification& result, std::size_t most) {
   std::uint64_t right = 0;
   for (const GroupMatch& one : result.groups) right += one.matches == one.compared ? 1 : 0;
   if (!result.groups.empty())
-    text += fmt::format("{} of {} groups are explained by its first explanation\n", right,
+    text += fmt::format("the first explanation holds for {} of {} groups\n", right,
                         result.groups.size());
   for (const GroupMatch& one : result.groups)
     if (one.matches != one.compared)

@@ -44,10 +44,10 @@ std::string verdict(const Identification& result) {
                        result.tried, best.matches, best.compared);
   std::string text = fmt::format("explained: all {} outputs, bit for bit, by {} of {} hypotheses\n",
                                  size, best.members.size(), result.tried);
-  if (best.members.size() > 1) text += "  which cannot be told apart by this data\n";
+  if (best.members.size() > 1) text += "  which this data cannot tell apart\n";
   for (const Explanation& member : best.members)
     if (const auto options = command_options(member, result.scaled))
-      return text + fmt::format("  for gemm and verify: {}\n", fmt::join(*options, " "));
+      return text + fmt::format("  options of gemm and verify: {}\n", fmt::join(*options, " "));
   return text;
 }
 
@@ -89,7 +89,7 @@ std::string describe(const Identification& result, std::size_t most) {
   for (std::size_t i = 0; i < std::min(most, result.ranking.size()); ++i)
     text += describe_class(result, result.ranking[i]);
   if (result.beyond > 0)
-    text += fmt::format("  {} more are right on the sample and were not computed whole\n",
+    text += fmt::format("  {} more are right on the sample and were not computed on all outputs\n",
                         result.beyond);
   if (result.separating.empty()) return text;
   text += fmt::format("the first two differ on {} of {} outputs compared:\n",

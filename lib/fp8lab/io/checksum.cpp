@@ -40,7 +40,7 @@ void require_own_checksum(std::string_view json, const std::string& where) {
   const std::string_view expected = tail.substr(kMember.size(), kDigits);
   const std::string got = crc32_text(before);
   require(got == expected, where + ": crc32",
-          fmt::format("{} as it says of itself (the file was changed)", expected), got);
+          fmt::format("{} as recorded in the file (the file was changed)", expected), got);
 }
 
 }  // namespace fp8lab

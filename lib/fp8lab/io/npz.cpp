@@ -155,8 +155,8 @@ NpzTensor NpzFile::read(std::string_view name, std::optional<ElementType> interp
   if (zip_stat_index(archive_->zip, index, 0, &status) != 0 || (status.valid & kNeeded) != kNeeded)
     throw Error(fmt::format("{}: {}", where, zip_strerror(archive_->zip)));
   if (status.size > kMostDeflated * (status.comp_size + 1))
-    throw Error(fmt::format("{}: says it holds {} bytes in {} packed ones, which cannot be", where,
-                            status.size, status.comp_size));
+    throw Error(fmt::format("{}: the header gives {} bytes in {} packed bytes, which is impossible",
+                            where, status.size, status.comp_size));
   zip_file_t* member = zip_fopen_index(archive_->zip, index, 0);
   if (member == nullptr) throw Error(fmt::format("{}: {}", where, zip_strerror(archive_->zip)));
   const std::unique_ptr<zip_file_t, decltype(&zip_fclose)> closes(member, zip_fclose);
@@ -168,7 +168,8 @@ NpzTensor NpzFile::read(std::string_view name, std::optional<ElementType> interp
   if (got < 0 || more < 0)
     throw Error(fmt::format("{}: damaged: {}", where, zip_file_strerror(member)));
   if (static_cast<zip_uint64_t>(got) != status.size || more != 0)
-    throw Error(fmt::format("{}: damaged: not the {} bytes it says", where, status.size));
+    throw Error(fmt::format("{}: damaged: does not unpack to the {} bytes in its header", where,
+                            status.size));
   return {parse_npy(*bytes, where, interpret_as), bytes};
 }
 

@@ -141,7 +141,7 @@ Operand load_safetensors(const std::string& name, const Address& address,
     const bool is_codes = tensor.type == ElementType::u8 && element_bits(*dtype) <= 8;
     const bool says_packed = *dtype == unpacked(tensor.type);
     if (!is_codes && !says_packed)
-      fail(address.file, fmt::format("holds {}, which {} contradicts; leave it out",
+      fail(address.file, fmt::format("holds {}, which contradicts {}; leave that out",
                                      to_string(tensor.type), argument("dtype", to_string(*dtype))));
     if (is_codes && is_packed(*dtype))
       tensor.shape = shape_of_packed(*dtype, tensor.shape, name + ": shape");
@@ -219,7 +219,7 @@ void require_savable(const path& file) {
           "a file that ends in .npy, .npz or .safetensors", fmt::format("'{}'", file.string()));
   const path folder = file.parent_path();
   require(folder.empty() || std::filesystem::is_directory(folder), "output",
-          "a file in a folder that is there", fmt::format("'{}'", file.string()));
+          "a file in an existing folder", fmt::format("'{}'", file.string()));
 }
 
 void save_tensor(const path& file, const std::string& name, const TensorView& tensor) {

@@ -21,18 +21,19 @@ std::string lower_case(std::string_view text) {
 }
 
 std::vector<LayerRule> make_rules() {
-  return {{"llama-factory",
-           {"embed", "lm_head", "output", "classifier"},
-           {},
-           16,
-           "LLaMA-Factory with torchao or TransformerEngine"},
-          {"deepseek-v3", {"embed", "head", "norm"}, {".gate"}, 1, "DeepSeek-V3"},
-          {"linear",
-           {"embed", "lm_head", "norm"},
-           {".gate", ".router", "_gate"},
-           1,
-           "LLM Compressor, ModelOpt and transformers by default: every linear layer but lm_head"},
-          {"all", {}, {}, 1, "every matrix"}};
+  return {
+      {"llama-factory",
+       {"embed", "lm_head", "output", "classifier"},
+       {},
+       16,
+       "LLaMA-Factory with torchao or TransformerEngine"},
+      {"deepseek-v3", {"embed", "head", "norm"}, {".gate"}, 1, "DeepSeek-V3"},
+      {"linear",
+       {"embed", "lm_head", "norm"},
+       {".gate", ".router", "_gate"},
+       1,
+       "LLM Compressor, ModelOpt and transformers by default: every linear layer except lm_head"},
+      {"all", {}, {}, 1, "every matrix"}};
 }
 
 }  // namespace
@@ -58,7 +59,7 @@ LayerDecision decide(const LayerRule& rule, std::string_view name,
   if (shape.size() != 2) return {false, fmt::format("{} dimensions, not 2", shape.size())};
   for (const std::int64_t dimension : shape)
     if (dimension % rule.multiple != 0)
-      return {false, fmt::format("{} is no multiple of {}", dimension, rule.multiple)};
+      return {false, fmt::format("{} is not a multiple of {}", dimension, rule.multiple)};
   return {true, ""};
 }
 

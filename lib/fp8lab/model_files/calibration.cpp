@@ -130,7 +130,7 @@ void add_trace(const CalibrationTargets& targets, const Preset& preset, const fs
   for (const TracedAmax& traced : read_amax_trace(path)) {
     const SampleName name = parse_name(targets, traced.module);
     const std::string where = fmt::format("{}:{}", path.string(), traced.line);
-    require(!name.module.empty(), where, "MODULE or MODULE.input of a module of the model",
+    require(!name.module.empty(), where, "MODULE or MODULE.input, of a module of the model",
             fmt::format("'{}'", traced.module));
     require(!takes_bf16(preset.activation.rule) || rounded_to_bf16(traced.amax) == traced.amax,
             where, fmt::format("a BF16 number under recipe {}", preset.name),

@@ -115,23 +115,23 @@ std::string type_fault(ElementType type) {
 std::string block_fault(const Layout& layout, const WeightScheme& scheme, std::int64_t rows,
                         std::int64_t k) {
   if (scheme.tiles == WeightTiles::group && k % scheme.k_block != 0)
-    return fmt::format("{} is no multiple of the group's {}", k, scheme.k_block);
+    return fmt::format("{} is not a multiple of the group's {}", k, scheme.k_block);
   // torchao refuses other rows of NVFP4.
   if (scheme.scales == ScaleKind::two_level && layout.family == LayoutFamily::torchao &&
       rows % scheme.k_block != 0)
-    return fmt::format("{} rows are no multiple of {}", rows, scheme.k_block);
+    return fmt::format("{} rows are not a multiple of {}", rows, scheme.k_block);
   if (scheme.tiles != WeightTiles::block) return {};
   if (layout.name == "compressed-tensors" && k % scheme.k_block != 0)
-    return fmt::format("{} is no multiple of the block's {}", k, scheme.k_block);
+    return fmt::format("{} is not a multiple of the block's {}", k, scheme.k_block);
   if (layout.name != "hf-fp8") return {};
   // transformers takes rows / scale rows as the block where it dequantizes.
   const auto ragged = [](std::int64_t size, std::int64_t block) {
     return size > block && size % block != 0;
   };
   if (ragged(rows, scheme.row_block))
-    return fmt::format("{} is no multiple of the block's {}", rows, scheme.row_block);
+    return fmt::format("{} is not a multiple of the block's {}", rows, scheme.row_block);
   if (ragged(k, scheme.k_block))
-    return fmt::format("{} is no multiple of the block's {}", k, scheme.k_block);
+    return fmt::format("{} is not a multiple of the block's {}", k, scheme.k_block);
   return {};
 }
 
@@ -147,7 +147,7 @@ LayerDecision decide_experts(const LayerRule& rule, const TensorSpec& tensor) {
   if (!decision.converts) return decision;
   if (element_count(tensor.shape, tensor.name) == 0) return {false, "no elements"};
   if (tensor.shape[1] % 32 != 0)
-    return {false, fmt::format("{} is no multiple of the group's 32", tensor.shape[1])};
+    return {false, fmt::format("{} is not a multiple of the group's 32", tensor.shape[1])};
   return {true, ""};
 }
 
@@ -228,10 +228,11 @@ LayerDecision decide_by_shape(const TensorSpec& tensor) {
   const std::string fault = type_fault(tensor.type);
   if (!fault.empty()) return {false, fault};
   if (tensor.shape.size() < 2)
-    return {false, fmt::format("{} dimensions, no matrix", tensor.shape.size())};
+    return {false, fmt::format("{} dimensions, not a matrix", tensor.shape.size())};
   const bool convolution = tensor.shape.size() > 2 && !module_of(tensor.name).empty();
   if (convolution)
-    return {false, fmt::format("a weight of {} dimensions: a convolution's", tensor.shape.size())};
+    return {false,
+            fmt::format("a weight of {} dimensions, as of a convolution", tensor.shape.size())};
   for (const std::string_view ending : kScaleEndings)
     if (tensor.name.ends_with(ending)) return {false, "the scales of another tensor"};
   return {true, ""};

@@ -46,7 +46,7 @@ std::string only_file(const fs::path& folder) {
     return std::string(kSingleFile);
   require(names.size() == 1, folder.string(),
           fmt::format("{}, {} or one .safetensors file", kIndexFile, kSingleFile),
-          names.empty() ? "none" : fmt::format("{} of them and no index", names.size()));
+          names.empty() ? "none" : fmt::format("{} of them, and no index", names.size()));
   return names.front();
 }
 
@@ -121,15 +121,16 @@ void ModelDirectory::read_index(const fs::path& path) {
   for (const std::string& file : files) add_shard(file);
   for (const auto& [tensor, file] : map) {
     const WeightPlace* place = find(tensor);
-    require(place != nullptr && shards_[place->shard].file == file,
-            fmt::format("{}: '{}'", where, tensor.substr(0, 80)), "a tensor of " + file,
-            place == nullptr ? "one that no shard holds" : "one of " + shards_[place->shard].file);
+    require(
+        place != nullptr && shards_[place->shard].file == file,
+        fmt::format("{}: '{}'", where, tensor.substr(0, 80)), "a tensor of " + file,
+        place == nullptr ? "a tensor that no shard holds" : "one of " + shards_[place->shard].file);
   }
   for (const auto& [tensor, place] : places_)
     require(map.contains(tensor),
             fmt::format("{}: '{}'", (folder_ / shards_[place.shard].file).string(),
                         tensor.substr(0, 80)),
-            "a tensor that " + index_file_ + " names (the shard may be another model's)",
+            "a tensor that " + index_file_ + " names (the shard may belong to another model)",
             "one that it does not");
   refuse_strays();
 }
@@ -163,7 +164,7 @@ void ModelDirectory::refuse_strays() const {
     const bool stray =
         file == kSingleFile || (!series_of(file).empty() && series.contains(series_of(file)));
     require(!stray, (folder_ / file).string(),
-            index_file_.empty() ? "an index beside several files of weights"
+            index_file_.empty() ? "an index that lists the several files of weights"
                                 : "a file that " + index_file_ + " names",
             index_file_.empty() ? "none" : "one that it does not");
   }
@@ -185,7 +186,7 @@ std::unique_ptr<SafetensorsFile> ModelDirectory::open(std::size_t shard) const {
   const bool same = std::equal(
       tensors.begin(), tensors.end(), known.tensors.begin(), known.tensors.end(),
       [](const NamedTensor& now, const TensorSpec& then) { return spec_of(now) == then; });
-  require(same, (folder_ / known.file).string(), "the tensors that it had a while ago", "others");
+  require(same, (folder_ / known.file).string(), "the same tensors as before", "others");
   return file;
 }
 

@@ -38,7 +38,8 @@ void require_rows_are_outputs(const Json& config, const std::string& where) {
   if (type == nullptr || !type->is_string()) return;
   const auto name = type->get<std::string>();
   for (const char* turned : {"gpt2", "openai-gpt", "imagegpt", "decision_transformer"})
-    require(name != turned, where + ": model_type", "a model whose matrices lie as [out, in]",
+    require(name != turned, where + ": model_type",
+            "a model whose matrices are stored as [out, in]",
             fmt::format("'{}' (transformers' Conv1D)", name));
 }
 
@@ -253,7 +254,7 @@ Json describe(const Layout& layout, const WeightScheme& scheme,
 void require_quantizable(const std::string& text, const std::string& where) {
   const Json config = parse_object(text, where);
   require(!config.contains(kKey) || config[kKey].is_null(), where,
-          "a model that is not quantized (`fp8lab dequantize` undoes it)", kKey);
+          "a model that is not quantized (`fp8lab dequantize` converts it back)", kKey);
   require_rows_are_outputs(config, where);
 }
 

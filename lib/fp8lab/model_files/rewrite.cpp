@@ -92,7 +92,8 @@ bool has_earlier_part(const fs::path& target, const Json& journal) {
     return false;
   }
   const Json earlier = parse_json<Json>(read_file(path), path.string());
-  require(earlier.is_object(), path.string(), "what an earlier run wrote", "something else");
+  require(earlier.is_object(), path.string(), "a JSON object that an earlier run wrote",
+          "something else");
   for (const auto& [key, value] : journal.items())
     require(earlier.contains(key) && earlier[key] == value, path.string(),
             fmt::format("an earlier part of the same run, with {} {}", key,

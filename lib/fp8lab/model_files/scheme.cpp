@@ -43,7 +43,7 @@ InputScheme input_of(const Preset& preset) {
   if (recipe.source == ScaleSource::calibration || recipe.source == ScaleSource::momentum)
     return InputScheme::calibrated;
   require(recipe.source == ScaleSource::current, fmt::format("recipe {}", preset.name),
-          "inputs that are cast by their own scale or a calibrated one",
+          "inputs that are cast with their own scale or a calibrated one",
           fmt::format("a scale that is {}", to_string(recipe.source)));
   if (is_two_level(recipe.rule)) return InputScheme::two_level;
   switch (tiles_of(recipe)) {
@@ -70,7 +70,7 @@ void require_groups(const Layout& layout, const Preset& preset, const std::strin
   const std::int64_t size = kind == ScaleKind::e8m0 ? 32 : 16;
   require(!layout.groups.empty(), argument, "FP32 or BF16 scales", to_string(weight.rule));
   require(has && tiles_of(weight) == WeightTiles::group && weight.k_block == size, argument,
-          fmt::format("{}, in groups of a row", describe_groups(layout.groups)),
+          fmt::format("{}, in groups of elements of a row", describe_groups(layout.groups)),
           fmt::format("{} in tiles of {} x {}", format(weight.format).name, weight.row_block,
                       weight.k_block));
 }
@@ -89,7 +89,7 @@ void require_tiles(const Layout& layout, const Preset& preset) {
   const WeightTiles tiles = tiles_of(weight);
   require(tiles != WeightTiles::group && layout.takes[static_cast<std::size_t>(tiles)] &&
               (tiles != WeightTiles::block || (weight.row_block > 1 && weight.k_block > 1)),
-          argument, "weights with a scale a " + taken, describe_tiles(weight));
+          argument, "weights with one scale per " + taken, describe_tiles(weight));
   require(weight.format == FormatId::e4m3fn, argument, "E4M3 weights", format(weight.format).name);
   require(weight.rule != ScaleRule::unit, argument, "FP32 or BF16 scales", to_string(weight.rule));
 }
@@ -123,14 +123,15 @@ void require_input(const Layout& layout, const Preset& preset, const WeightSchem
   const bool by_tensor = scheme.tiles == WeightTiles::tensor;
   if (layout.family == LayoutFamily::modelopt)
     return require(scheme.input == (by_tensor ? calibrated : token), argument,
-                   by_tensor ? "one calibrated scale (recipe modelopt)" : "a scale a row",
+                   by_tensor ? "one calibrated scale (recipe modelopt)" : "one scale per row",
                    "another scheme");
   if (layout.family == LayoutFamily::torchao)
     return require(scheme.input == (by_tensor ? InputScheme::tensor : token), argument,
-                   by_tensor ? "a scale a tensor" : "a scale a row", "another scheme");
+                   by_tensor ? "one scale per tensor" : "one scale per row", "another scheme");
   const bool fits = by_tensor ? scheme.input == InputScheme::tensor || scheme.input == calibrated
                               : scheme.input == group && scheme.input_group == scheme.k_block;
-  require(fits, argument, by_tensor ? "one scale" : "a scale for as much of a row as a block has",
+  require(fits, argument,
+          by_tensor ? "one scale" : "one scale for the part of a row that a block covers",
           "another scheme");
 }
 

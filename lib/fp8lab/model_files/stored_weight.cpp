@@ -60,7 +60,7 @@ void set_group_tiles(StoredWeight& weight) {
   const TensorSpec& scale = weight.scale.spec;
   const std::int64_t group = weight.stored.k_block;
   require(weight.k % group == 0, argument_of(weight.codes),
-          fmt::format("a multiple of {} elements a row", group), fmt::format("{}", weight.k));
+          fmt::format("a multiple of {} elements per row", group), fmt::format("{}", weight.k));
   const WeightScheme scheme{.tiles = WeightTiles::group, .k_block = group};
   require_shape(scale, scale_shape(*weight.layout, scheme, weight.rows, weight.k));
   weight.row_block = 1;

@@ -317,7 +317,7 @@ void dequantize_weight(const ScaledCodes& weight, ElementType type, std::span<st
   const std::optional<FormatId> id = format_of(codes.type);
   require(codes.shape.size() == 2 && id && format(*id).storage_bits == 8 && weight.row_block > 0 &&
               weight.k_block > 0,
-          "codes", "one a byte, [rows, k] in blocks", shape_text(codes.shape));
+          "codes", "one code per byte, [rows, k] in blocks", shape_text(codes.shape));
   require(type == ElementType::f32 || type == ElementType::f16 || type == ElementType::bf16, "type",
           "f32, f16 or bf16", to_string(type));
   const std::int64_t rows = codes.shape[0];

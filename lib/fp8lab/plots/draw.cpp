@@ -129,7 +129,7 @@ std::string note_of(const Plot& plot, const std::vector<Drawable>& drawables,
   std::vector<std::string> notes;
   for (const Series* series : runaways(plot))
     notes.push_back(
-        fmt::format("{} leaves the picture, to {:.2g}", series->label, largest_of(plot, *series)));
+        fmt::format("{} leaves the plot, to {:.2g}", series->label, largest_of(plot, *series)));
   if (left_out.not_positive > 0)
     notes.push_back(fmt::format("{} value{} ≤ 0 left out (log axis)", left_out.not_positive,
                                 left_out.not_positive == 1 ? "" : "s"));
@@ -140,7 +140,7 @@ std::string note_of(const Plot& plot, const std::vector<Drawable>& drawables,
   for (const Drawable& drawable : drawables)
     if (drawable.shown == 0) empty.push_back(drawable.series->label);
   if (!empty.empty())
-    notes.push_back(fmt::format("nothing to show of: {}", fmt::join(empty, ", ")));
+    notes.push_back(fmt::format("nothing to show for: {}", fmt::join(empty, ", ")));
   return fmt::format("{}", fmt::join(notes, "; "));
 }
 

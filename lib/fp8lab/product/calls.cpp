@@ -33,7 +33,7 @@ constexpr std::string_view kMmaemuAda =
     "sums with one scale each: the package mmaemu 0.1.0, which compared them with recordings of "
     "cuBLASLt 12.8 on an RTX 4060, split or not; scales of rows and bias are assumed";
 constexpr std::string_view kBlackwell =
-    "the instruction is from literature; that a call is one chain of it is assumed";
+    "the instruction is from literature; that a call is one chain is assumed";
 constexpr std::string_view kDeepGemm =
     "DeepGEMM, sm90_fp8_gemm_1d2d.cuh: final += (scale_a * scale_b) * accum every 128 terms; that "
     "nvcc contracts it to an FMA is assumed";
@@ -55,8 +55,8 @@ constexpr std::string_view kTritonAda =
     "Triton, backend/compiler.py: max_num_imprecise_acc_default = 0, and mma.sync has no partial "
     "sums: one chain of all K";
 constexpr std::string_view kTritonBlock =
-    "the style of vLLM's and DeepSeek-V3's kernels: accumulator += dot(a, b) * s_a * s_b, every "
-    "128 terms";
+    "the form of vLLM's and DeepSeek-V3's kernels: accumulator += dot(a, b) * s_a * s_b, every 128 "
+    "terms";
 constexpr std::string_view kTeFast =
     "TransformerEngine, pytorch/module/base.py: _2X_ACC_FPROP = False, so cuBLASLt's fast "
     "accumulation; the sum as cublaslt.h100.fast";
@@ -66,22 +66,22 @@ constexpr std::string_view kTeSlow =
 
 constexpr std::array kCalls{
     LibraryCall{"cublaslt.h100.fast", "sm90.wgmma.e4m3", 0, product_then_fma, b_then_fma_a,
-                "one, or one a row", FormatId::bf16, 128, kContiguous, kLtEpilogue, measured,
+                "one, or one per row", FormatId::bf16, 128, kContiguous, kLtEpilogue, measured,
                 kMmaemuHopper},
     LibraryCall{"cublaslt.h100.slow", "sm90.wgmma.e4m3", 128, product_then_fma, b_then_fma_a,
-                "one, or one a row", FormatId::bf16, 128, kContiguous, kLtEpilogue, measured,
+                "one, or one per row", FormatId::bf16, 128, kContiguous, kLtEpilogue, measured,
                 kMmaemuHopper},
     LibraryCall{"cublaslt.rtx4060.fast", "sm89.mma.e4m3", 0, product_then_fma, b_then_fma_a,
-                "one, or one a row", FormatId::bf16, 64, kAdaSplits, kLtEpilogue, measured,
+                "one, or one per row", FormatId::bf16, 64, kAdaSplits, kLtEpilogue, measured,
                 kMmaemuAda},
     LibraryCall{"cublaslt.rtx4060.slow", "sm89.mma.e4m3", 128, product_then_fma, b_then_fma_a,
-                "one, or one a row", FormatId::bf16, 64, kAdaSplits, kLtEpilogue, measured,
+                "one, or one per row", FormatId::bf16, 64, kAdaSplits, kLtEpilogue, measured,
                 kMmaemuAda},
     LibraryCall{"cublaslt.b200.fast", "sm100.tcgen05.e4m3", 0, product_then_fma, b_then_fma_a,
-                "one, or one a row", FormatId::bf16, 128, kContiguous, kLtEpilogue, assumed,
+                "one, or one per row", FormatId::bf16, 128, kContiguous, kLtEpilogue, assumed,
                 kBlackwell},
     LibraryCall{"cublaslt.b200.slow", "sm100.tcgen05.e4m3", 0, product_then_fma, b_then_fma_a,
-                "one, or one a row", FormatId::bf16, 128, kContiguous, kLtEpilogue, assumed,
+                "one, or one per row", FormatId::bf16, 128, kContiguous, kLtEpilogue, assumed,
                 kBlackwell},
     LibraryCall{"deepgemm.h100",
                 "sm90.wgmma.e4m3",
@@ -148,7 +148,7 @@ constexpr std::array kCalls{
                 0,
                 a_then_b_then_add,
                 a_then_b_then_add,
-                "one, or one a row",
+                "one, or one per row",
                 FormatId::f32,
                 0,
                 {},
@@ -160,7 +160,7 @@ constexpr std::array kCalls{
                 0,
                 a_then_b_then_add,
                 a_then_b_then_add,
-                "one, or one a row",
+                "one, or one per row",
                 FormatId::f32,
                 0,
                 {},
@@ -172,7 +172,7 @@ constexpr std::array kCalls{
                 0,
                 a_then_b_then_add,
                 a_then_b_then_add,
-                "one, or one a row",
+                "one, or one per row",
                 FormatId::f32,
                 0,
                 {},
@@ -251,8 +251,10 @@ std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b)
       known.push_back(
           fmt::format("{} x {}", format(model.a_format).name, format(model.b_format).name));
   }
-  throw Error("call", fmt::format("operands that {} reads ({})", call.name, fmt::join(known, ", ")),
-              fmt::format("{} x {}", format(wanted_a).name, format(wanted_b).name));
+  throw Error(
+      "call",
+      fmt::format("operands in formats that {} reads ({})", call.name, fmt::join(known, ", ")),
+      fmt::format("{} x {}", format(wanted_a).name, format(wanted_b).name));
 }
 
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec) {
@@ -265,7 +267,7 @@ GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSp
   if (spec.split.parts == 1) return spec;
   const Split asked{spec.split.cut, spec.split.order};
   require(std::find(call.splits.begin(), call.splits.end(), asked) != call.splits.end(), "split_k",
-          fmt::format("{}, as {} is known to do", splits_text(call), call.name),
+          fmt::format("{}, the known splits of {}", splits_text(call), call.name),
           fmt::format("{} {}", to_string(asked.first), to_string(asked.second)));
   if (spec.split.tile == 0) spec.split.tile = call.split_tile;
   return spec;

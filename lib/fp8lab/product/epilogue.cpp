@@ -162,7 +162,7 @@ void validate(const Epilogue& e, std::int64_t m, std::int64_t n) {
   require(e.activation_ulps >= 0.0F && e.activation_ulps <= 1048576.0F, "activation_ulps",
           "0 to 2^20", fmt::format("{}", e.activation_ulps));
   require(!e.gated() || n % 2 == 0, "activation",
-          "an even number of columns for swiglu: gates, then what they multiply",
+          "an even number of columns for swiglu: gates, then the columns that they multiply",
           fmt::format("n = {}", n));
 }
 

@@ -35,17 +35,16 @@ bool one_a_group(const ScaledOperand& o, const Shape& shape, ScaleLayout layout,
   } catch (const Error&) {
     grid = false;
   }
-  require(
-      !grid, o.argument,
-      fmt::format("[{}, {}, 1] for one scale a row of each group, or the tiles named for a grid "
-                  "over the whole",
-                  o.count, o.rows),
-      fmt::format("{}, which could be either", shape_text(shape)));
+  require(!grid, o.argument,
+          fmt::format("[{}, {}, 1] for one scale per row of each group, or named tiles for a grid "
+                      "over all terms",
+                      o.count, o.rows),
+          fmt::format("{}, which could be either", shape_text(shape)));
   return true;
 }
 
 std::string expected_of(const ScaledOperand& o) {
-  return fmt::format("one value, [{}], or [{}, ...] with the grid of one group's [{}, {}]", o.count,
+  return fmt::format("one value, [{}], or [{}, ...] with the grid [{}, {}] of one group", o.count,
                      o.count, o.rows, o.k);
 }
 

@@ -30,9 +30,9 @@ class Maker {
         const LibraryCall* call, bool model_known)
       : from_(operands), spec_(spec), call_(call), model_known_(model_known) {
     require(!spec.epilogue.scale_by_amax, "output_scale",
-            "a number: with groups the amax may be of one or of all", "amax");
+            "a number: with groups, amax would be ambiguous (of one group, or of all)", "amax");
     require(!operands.inverse_a && !operands.inverse_b, "scales", "tensors, with groups",
-            "scales that are read already");
+            "scales that are already loaded");
     made_.groups = groups;
     made_.output = spec.output;
     kept_->operands = operands.owner;
@@ -76,7 +76,7 @@ class Maker {
     n_ = from_.b.shape[from_.transpose_b ? 2 : 1];
     const std::int64_t length = from_.a.shape[stacked() ? 1 : 0];
     require(!stacked() || from_.a.shape[0] == made_.count, "A",
-            fmt::format("[{}, m, k], as many groups as B has", made_.count),
+            fmt::format("[{}, m, k], with as many groups as B", made_.count),
             shape_text(from_.a.shape));
     set_shape(length, !stacked());
     require_tensor_scales();
@@ -105,9 +105,9 @@ class Maker {
   /// One for all, or one a group.
   void require_tensor_scales() const {
     const auto check = [&](std::string_view name, float all, const std::vector<float>& each) {
-      require(all == 1.0F || each.empty(), name, "one for all groups, or one a group", "both");
+      require(all == 1.0F || each.empty(), name, "one for all groups, or one per group", "both");
       require(each.empty() || each.size() == static_cast<std::size_t>(made_.count), name,
-              fmt::format("one value, or {}, one a group", made_.count),
+              fmt::format("one value, or {}, one per group", made_.count),
               fmt::format("{}", each.size()));
     };
     check("tensor_scale_a", from_.tensor_scale_a, from_.group_tensor_scales_a);

@@ -34,7 +34,7 @@ std::vector<GroupPart> parts_of_ends(const Groups& groups, std::int64_t length) 
   for (std::size_t g = 0; g < groups.values.size(); ++g) {
     const std::int64_t end = groups.values[g];
     require(end >= begin && end <= length, to_string(groups.kind),
-            fmt::format("ends that rise to at most {}", length),
+            fmt::format("ends that increase to at most {}", length),
             fmt::format("{} after {} (group {})", end, begin, g));
     parts.push_back({static_cast<std::int64_t>(g), begin, end});
     begin = end;

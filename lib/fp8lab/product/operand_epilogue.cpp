@@ -49,10 +49,9 @@ void add_epilogue(const GemmOperands& operands, const GemmSpec& spec, Product& p
   e.output_scale = from.output_scale;
   require(!from.scale_by_amax || !from.output_scale, "output_scale",
           "a number or the amax of the output", "both");
-  require(!from.beta || operands.c, "beta", "a C that it multiplies", "none");
+  require(!from.beta || operands.c, "beta", "a C, which it multiplies", "none");
   require(!from.beta || spec.c_enters == CPlacement::unnamed, "c_enters",
-          "nothing beside beta, with which C enters after alpha and bias",
-          to_string(spec.c_enters));
+          "no value with beta, which adds C after alpha and bias", to_string(spec.c_enters));
   if (operands.c && from.beta) {
     e.c = matrix_of(*operands.c, product);
     e.beta = *from.beta;

@@ -120,7 +120,7 @@ void use_recipe(const GemmOperands& operands, const InstructionModel& model, Pro
                    product.b_original, product.b_cast);
   const bool takes_any = model.standing == Standing::definition;
   require(takes_any || (p.a.format == model.a_format && p.b.format == model.b_format), "recipe",
-          fmt::format("one that gives {} and {} for {}", format(model.a_format).name,
+          fmt::format("a recipe that gives {} and {}, for {}", format(model.a_format).name,
                       format(model.b_format).name, model.name),
           fmt::format("{} and {} from {}", format(p.a.format).name, format(p.b.format).name,
                       operands.recipe));
@@ -187,7 +187,7 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const InstructionModel& model = find_instruction_model(spec.model);
   require_output_of(spec.model, spec.output.format);
   require(operands.group_tensor_scales_a.empty() && operands.group_tensor_scales_b.empty(),
-          "tensor_scale", "one number, where there are no groups", "one a group");
+          "tensor_scale", "one number, since there are no groups", "one per group");
   require_matrix("A", "[m, k]", operands.a);
   require_matrix("B", operands.transpose_b ? "[k, n]" : "[n, k]", operands.b);
   Product product;
@@ -205,7 +205,7 @@ Product assemble(const GemmOperands& operands, const GemmSpec& spec) {
   const std::int64_t k = operands.a.shape[1];
   require(
       b_k == k, "B",
-      fmt::format("{} with k = {}, as A has{}", operands.transpose_b ? "[k, n]" : "[n, k]", k,
+      fmt::format("{} with k = {}, as for A{}", operands.transpose_b ? "[k, n]" : "[n, k]", k,
                   b_n != k               ? std::string()
                   : operands.transpose_b ? "; it is [n, k]: leave out " + argument("transpose_b")
                                          : "; it is [k, n]: give " + argument("transpose_b")),

@@ -81,7 +81,7 @@ ScaleGrid read_column_major(std::string_view argument, const TensorView& tensor,
   try {
     tiles = checked_tiles(argument, std::array{kept, k_tiles}, named, rows, columns);
   } catch (const Error& error) {
-    throw Error(fmt::format("{} (column_major: the shape turned)", error.what()));
+    throw Error(fmt::format("{} (column_major: the transposed shape)", error.what()));
   }
   return {turned(values, k_tiles, stored, kept), tiles, code_format(tensor)};
 }
@@ -96,7 +96,7 @@ ScaleGrid read_packed(std::string_view argument, const TensorView& tensor, bool 
                       const std::optional<ScaleTiles>& named, std::int64_t rows,
                       std::int64_t columns) {
   require(tensor.type == ElementType::i32 || tensor.type == ElementType::u32, argument,
-          "32-bit integers of four E8M0 exponents each (packed_ue8m0)", to_string(tensor.type));
+          "32-bit integers, each with four E8M0 exponents (packed_ue8m0)", to_string(tensor.type));
   const ScaleTiles tiles = tiles_of_layout(named, 128, rows, columns);
   const std::int64_t row_tiles = ceil_divide(rows, tiles.rows);
   const std::int64_t k_tiles = ceil_divide(columns, tiles.columns);
@@ -128,7 +128,7 @@ ScaleGrid read_blocked(std::string_view argument, const TensorView& tensor,
                        const std::optional<ScaleTiles>& named, std::int64_t rows,
                        std::int64_t columns) {
   const FormatId id = code_format(tensor);
-  require(id != FormatId::f32, argument, "E8M0 or UE4M3 codes whose format is said (blocked_128x4)",
+  require(id != FormatId::f32, argument, "E8M0 or UE4M3 codes with a stated format (blocked_128x4)",
           to_string(tensor.type));
   const ScaleTiles tiles = tiles_of_layout(named, id == FormatId::e8m0fnu ? 32 : 16, rows, columns);
   const std::int64_t row_tiles = ceil_divide(rows, tiles.rows);

@@ -49,7 +49,7 @@ std::string expected_shapes(std::int64_t rows, std::int64_t columns) {
        {ScaleTiles{1, 128}, ScaleTiles{128, 128}, ScaleTiles{1, 32}, ScaleTiles{1, 16}})
     text += fmt::format(", [{}, {}] ({}x{} tiles)", ceil_divide(rows, tiles.rows),
                         ceil_divide(columns, tiles.columns), tiles.rows, tiles.columns);
-  return text + "; other tiles need their sides, as 64x64";
+  return text + "; other tiles must be named, such as 64x64";
 }
 
 }  // namespace
@@ -83,12 +83,12 @@ ScaleTiles tiles_of_shape(std::string_view argument, std::span<const std::int64_
   if (found && !one_a_row_turned) return *found;
   if (!one_a_row_turned) throw Error(argument, expected_shapes(rows, columns), shape_text(shape));
   std::string along_k;
-  if (found)
-    along_k = fmt::format(", or the tiles named (0x{}) for scales along k", found->columns);
+  if (found) along_k = fmt::format(", or named tiles (0x{}) for scales along k", found->columns);
   throw Error(
-      argument, fmt::format("[{}] or [{}, 1] for one scale a row{}", rows, rows, along_k),
-      fmt::format("{}, which is torch's form of it: reshape it, or name its layout, column_major",
-                  shape_text(shape)));
+      argument, fmt::format("[{}] or [{}, 1] for one scale per row{}", rows, rows, along_k),
+      fmt::format(
+          "{}, torch's form for one scale per row: reshape it, or name the layout column_major",
+          shape_text(shape)));
 }
 
 ScaleTiles checked_tiles(std::string_view argument, std::span<const std::int64_t> shape,
@@ -109,9 +109,9 @@ void require_scale_type(std::string_view argument, ElementType type) {
   constexpr std::array kTypes{ElementType::f64,  ElementType::f32,     ElementType::f16,
                               ElementType::bf16, ElementType::e8m0fnu, ElementType::e4m3fn};
   require(std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end(), argument,
-          fmt::format("floats, or E8M0 or UE4M3 codes whose format is said ({} or e4m3fn, or a "
-                      "sidecar)",
-                      fp8lab::argument("scale_format", "e8m0fnu")),
+          fmt::format(
+              "floats, or E8M0 or UE4M3 codes with a stated format ({} or e4m3fn, or a sidecar)",
+              fp8lab::argument("scale_format", "e8m0fnu")),
           to_string(type));
 }
 

@@ -81,10 +81,10 @@ void validate_split(const Product& product) {
           fmt::format("{}", split.tile));
   if (split.parts == 1) return;
   require(split.parts <= tile_count(product), "split_k",
-          fmt::format("at most {} parts, one a tile of {} terms", tile_count(product),
+          fmt::format("at most {} parts, one per tile of {} terms", tile_count(product),
                       split_tile(product)),
           fmt::format("{}", split.parts));
-  require(!applies_scales(p), "split_k", "1 where the instruction applies the scales itself",
+  require(!applies_scales(p), "split_k", "1, since the instruction applies the scales itself",
           fmt::format("{}", split.parts));
   require(!scaled_in_blocks(p) || split_tile(product) % p.promotion_interval == 0, "split_tile",
           fmt::format("a multiple of the promotion interval {}", p.promotion_interval),

@@ -275,7 +275,8 @@ std::vector<std::string> summary_words(const RunComparison& runs) {
         "Identical to the last byte: {}{} and {}.", counted(runs.tables.size(), "table"),
         plots && !runs.a->plots.empty() ? ", " + counted(runs.a->plots.size(), "plot") : "",
         counted(runs.findings.size(), "finding")));
-    if (!plots) words.emplace_back("The pictures of the plots differ, though the tables do not.");
+    if (!plots)
+      words.emplace_back("The images of the plots differ, although the tables are the same.");
   } else {
     words.push_back(fmt::format("{} of {} tables differ, and {} of {} findings.", differing_tables,
                                 runs.tables.size(), differing_findings, runs.findings.size()));

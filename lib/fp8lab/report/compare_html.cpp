@@ -109,11 +109,11 @@ std::string joined_row(const TableComparison& table, const JoinedRow& row) {
 }
 
 std::string joined_by(const TableComparison& table) {
-  if (table.by_position) return "Rows are joined by their order: no columns tell them apart.";
+  if (table.by_position) return "Rows are matched by their order: no column identifies them.";
   std::string keys;
   for (const JoinedColumn& column : table.columns)
     if (column.key) keys += (keys.empty() ? "" : ", ") + table.a->columns[column.a].name;
-  return keys.empty() ? "One row each." : fmt::format("Rows are joined by {}.", keys);
+  return keys.empty() ? "One row each." : fmt::format("Rows are matched by {}.", keys);
 }
 
 std::string html_of(const TableComparison& table) {
@@ -157,7 +157,8 @@ std::string tables_of(const RunComparison& runs) {
     (table.same_bytes ? same : html) += html_of(table);
     count += table.same_bytes ? 1 : 0;
   }
-  if (count > 0) html += html_fold(false, fmt::format("{} the same to the last byte", count), same);
+  if (count > 0)
+    html += html_fold(false, fmt::format("{} identical to the last byte", count), same);
   return html;
 }
 
@@ -177,7 +178,7 @@ std::string plots_of(const StoredRun& a, const StoredRun& b) {
   for (const StoredPlot& plot : a.plots) {
     const StoredPlot* other = in(b, plot.name);
     if (other != nullptr && other->svg == plot.svg && !plot.svg.empty())
-      html += "<p class=side>A and B, the same picture</p>\n" + html_figure(plot);
+      html += "<p class=side>A and B, the same image</p>\n" + html_figure(plot);
     else
       html += "<div class=pair>\n" + half("A", &plot) + half("B", other) + "</div>\n";
   }
@@ -194,7 +195,7 @@ std::string inputs_of(const RunComparison& runs) {
     (parameter.differs() ? differing : same).push_back(parameter);
   std::string html;
   if (!differing.empty()) html += "<h3>Parameters that differ</h3>\n" + pair_table(differing);
-  html += fmt::format("<h3>The commands that repeat them</h3>\n<pre>{}\n{}</pre>\n",
+  html += fmt::format("<h3>Commands that repeat the two runs</h3>\n<pre>{}\n{}</pre>\n",
                       html_escaped("A: " + runs.a->command), html_escaped("B: " + runs.b->command));
   std::string rest = same.empty() ? "" : "<h3>The same in both</h3>\n" + pair_table(same);
   return html + html_fold(false, "Other parameters, version and machine",

@@ -92,7 +92,7 @@ std::string html_sortable(std::string_view title, std::span<const std::string> h
   const std::string cut =
       rows.size() <= kPaperRows
           ? ""
-          : fmt::format("<p class=paper>On paper the first {} of {} rows.</p>\n", kPaperRows,
+          : fmt::format("<p class=paper>In print: the first {} of {} rows.</p>\n", kPaperRows,
                         rows.size());
   // Whoever has no pointer scrolls the box with the arrow keys: it takes the focus.
   return fmt::format(
@@ -141,9 +141,8 @@ std::string html_table(const StoredTable& table) {
 std::string html_figure(const StoredPlot& plot) {
   if (plot.json.find("\"series\"") != std::string::npos)
     return fmt::format(
-        "<figure>{}<noscript>This plot needs the page's script; {}.svg is the same "
-        "picture.</noscript>"
-        "</figure>\n",
+        "<figure>{}<noscript>This plot needs JavaScript; {}.svg shows the same "
+        "plot.</noscript></figure>\n",
         html_plot_data(plot.json), html_escaped(plot.name));
   if (plot.svg.empty()) return "";
   return fmt::format(
@@ -180,7 +179,7 @@ std::string html_run(const StoredRun& run) {
   for (const StoredPlot& plot : run.plots) html += html_figure(plot);
   if (!run.tables.empty()) html += "<h3>Tables</h3>\n";
   for (const StoredTable& table : run.tables) html += html_table(table);
-  html += fmt::format("<h3>The command that repeats this</h3>\n<pre>{}</pre>\n",
+  html += fmt::format("<h3>Command that repeats this run</h3>\n<pre>{}</pre>\n",
                       html_escaped(run.command));
   const char* what = run.sweep ? "Parameters, axes and seed" : "Parameters, seed and machine";
   return html + html_fold(false, what,

@@ -186,7 +186,7 @@ class LinePlot {
     this.svg.replaceChildren(clip, ...this.axes(inside), curves, this.drag, this.spot);
     const lost = this.data.series.reduce((sum, series, i) =>
       sum + (this.shown[i] ? this.visible[i].filter((p, n) => !p && series.y[n] !== null).length : 0), 0);
-    const notes = this.runaways().map(({i, most}) => `${this.data.series[i].label} leaves the picture, to ${shortNumber(most)}: log y shows it.`);
+    const notes = this.runaways().map(({i, most}) => `${this.data.series[i].label} leaves the plot, to ${shortNumber(most)}: log y shows it.`);
     if (lost > 0) notes.push(`${lost} value${lost === 1 ? "" : "s"} ≤ 0 left out: the axis is logarithmic.`);
     this.note.textContent = notes.join(" ");
   }

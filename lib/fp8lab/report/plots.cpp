@@ -304,8 +304,8 @@ std::string extremes(const StoredTable& table, std::size_t measure, const Layout
   if (!matter) {
     const auto [least, most] = std::ranges::minmax_element(draws, by_mean);
     return fmt::format(
-        "{} lies between {} and {}{}; where it is smallest, only repeats of each point can "
-        "tell from chance.",
+        "{} lies between {} and {}{}; only repeats of each point can show whether the place of the "
+        "smallest value is due to chance.",
         what, short_number(mean_of(least->second)), short_number(mean_of(most->second)), at);
   }
   std::vector<std::string> idle;
@@ -319,7 +319,7 @@ std::string extremes(const StoredTable& table, std::size_t measure, const Layout
       fmt::format("does not depend on {} beyond the spread of its draws", fmt::join(idle, ", "));
   const GridDraws merged = over_others(draws, *matter);
   if (kept.empty())
-    return fmt::format("{} {}: {} in the mean{}.", what, same,
+    return fmt::format("{} {}: {} on average{}.", what, same,
                        short_number(mean_of(merged.begin()->second)), at);
   const auto [least, most] = std::ranges::minmax_element(merged, by_mean);
   const auto text = [&](const auto& point) {

@@ -57,7 +57,7 @@ std::string html_report(std::span<const StoredRun> runs) {
         html_escaped(runs[i].question), html_run(runs[i]));
   return html_page("What FP8 does: fp8lab report",
                    counted(runs.size(), "experiment") +
-                       ". Each section ends with the command that gives the same bytes again.",
+                       ". Each section ends with the command that reproduces the same bytes.",
                    body);
 }
 

@@ -63,9 +63,10 @@ class Prober {
       const bool whole = units >= 0.0 && units <= static_cast<double>(scale_.counted) &&
                          units == std::floor(units);
       if (!whole)
-        throw NoTree{fmt::format(
-            "big and small products that cancel left {:g} small ones, which is no number of them",
-            units)};
+        throw NoTree{
+            fmt::format("large and small products that cancel left {:g}, which is not a whole "
+                        "number of small products",
+                        units)};
       sum += static_cast<std::int64_t>(units);
     }
     return sum;
@@ -178,9 +179,10 @@ class Builder {
       held += static_cast<std::int64_t>(leaves.size());
       root = size;
       if (size != held && size != of_parent)
-        throw NoTree{fmt::format(
-            "terms {} and {} meet in a sum of {} terms by one probe and of {} by others",
-            part.leaves[0], leaves[0], size, held)};
+        throw NoTree{
+            fmt::format("terms {} and {} meet in a sum of {} terms according to one probe and of "
+                        "{} according to others",
+                        part.leaves[0], leaves[0], size, held)};
     }
     return {std::move(tree), root};
   }
@@ -297,7 +299,7 @@ std::optional<OrderScale> find_order_scale(ProbeRunner& runner, std::span<const 
   for (std::size_t i = 0; i < once; ++i)
     if (d[i] != d[i + once] && !(std::isnan(d[i]) && std::isnan(d[i + once]))) {
       failure = fmt::format(
-          "the kernel gave {:g} and {:g} for the same dot product: its sums have no one order",
+          "the kernel gave {:g} and {:g} for the same dot product: its order of summation varies",
           d[i], d[i + once]);
       return std::nullopt;
     }
@@ -330,8 +332,7 @@ std::optional<OrderScale> find_order_scale(ProbeRunner& runner, std::span<const 
   }
   if (!best)
     failure = fmt::format(
-        "no big and small product that the kernel gives back as they are: expected outputs 2^{} "
-        "and "
+        "the kernel returns no pair of large and small products exactly: expected outputs 2^{} and "
         "2^{} for single products, got {:g} and {:g} ({} x {} spans 2^{}, and 2^26 is needed)",
         big[0], small[0], d[0], d[big.size()], format(shape.a_format).name,
         format(shape.b_format).name, powers.largest() - powers.smallest());

@@ -33,7 +33,7 @@ void require_same(const fs::path& path, const TensorView& expected) {
   require(file.tensor().shape == expected.shape &&
               std::equal(bytes.begin(), bytes.end(), expected.bytes.begin(), expected.bytes.end()),
           path.string(), "the operands of these options, formats, shape and seed",
-          "others: remove the folder, or give the options that wrote it");
+          "others: remove the folder, or use the options with which it was written");
 }
 
 void write_round(const fs::path& folder, const ProbeCalls& calls, const TensorView& a,
@@ -44,9 +44,9 @@ void write_round(const fs::path& folder, const ProbeCalls& calls, const TensorVi
   write_file(
       folder / "README.txt",
       fmt::format("a.npy [{0}, {1}, {3}] holds {4}, b.npy [{0}, {2}, {3}] holds {5} (codes as "
-                  "uint8).\nFor each i of {0}: D[i] = A[i] . B[i]^T, all scales 1, C zero. "
-                  "Write D [{0}, {1}, {2}] as d.npy\n(float32 or float16, as the kernel gives "
-                  "it) beside them, then run the command again.\n",
+                  "uint8).\nFor each i of {0}, compute D[i] = A[i] . B[i]^T with all scales 1 and "
+                  "C zero. Write D [{0}, {1}, {2}] to d.npy\n(float32 or float16, as the kernel "
+                  "gives it) in this folder, then run the command again.\n",
                   calls.calls, calls.m, calls.n, calls.k, format(calls.a_format).name,
                   format(calls.b_format).name));
 }
@@ -68,7 +68,7 @@ ProbeKernel file_kernel(const fs::path& folder) {
       }
       throw ProbesWait(
           fmt::format("round {}: {} products wait in {}; write their outputs [{}, {}, {}] to d.npy "
-                      "there, then run this again",
+                      "there, then run this command again",
                       *round, calls.calls, here.string(), calls.calls, calls.m, calls.n),
           *round);
     }

@@ -204,7 +204,7 @@ void choose_unit(Revealed& r, const std::vector<UnitCandidate>& found,
                  std::span<const Probe> fresh_operands, std::span<const float> fresh_outputs) {
   r.checked = static_cast<std::int64_t>(fresh_outputs.size());
   if (found.empty()) {
-    r.failure = "the order is known, but no unit of the library's kinds gives these outputs";
+    r.failure = "the order is known, but no unit of a known kind gives these outputs";
     return;
   }
   r.rounded_to = found.front().rounded_to;
@@ -229,8 +229,8 @@ void choose_unit(Revealed& r, const std::vector<UnitCandidate>& found,
   r.model = r.instructions.empty() ? r.definition : r.instructions[place];
   r.parameters = parameters(r, chosen->model, found);
   if (r.equal < r.checked)
-    r.failure =
-        fmt::format("{} of {} fresh outputs are not the model's", r.checked - r.equal, r.checked);
+    r.failure = fmt::format("{} of {} fresh outputs differ from the model's", r.checked - r.equal,
+                            r.checked);
 }
 
 }  // namespace
@@ -271,13 +271,12 @@ Revealed reveal(const ProbeShape& shape, const ProbeKernel& kernel, std::uint64_
   if (!exact) r.contradictions = contradictions(check, r.order.tree, *scale, of_check);
   if (r.contradictions > 0) {
     r.order.failure = r.failure = fmt::format(
-        "not a tree of additions: {} of {} pairs of terms meet elsewhere than the tree says",
+        "not a tree of additions: {} of {} pairs of terms meet at another place than in the tree",
         r.contradictions, check.pairs.size());
     return finish();
   }
   if (!r.structure) {
-    r.failure =
-        "the order is known, but it is none that a promoted or split chain of one unit's steps has";
+    r.failure = "the order is known, but no promoted or split chain of a unit's steps has it";
     return finish();
   }
   choose_unit(r, units_of(shape, structure, unit, of_unit, runner.output()), fresh_operands,
@@ -286,9 +285,8 @@ Revealed reveal(const ProbeShape& shape, const ProbeKernel& kernel, std::uint64_
   const bool one_by_one = structure.step == StepShape::fused && structure.terms == 1;
   if (!r.failure.empty() && one_by_one && compensated > std::ldexp(1.0F, scale->big))
     r.order.failure = r.failure = fmt::format(
-        "not a tree of additions: terms that each addition loses come back later (2^{} and {} "
-        "terms "
-        "of 2^{} gave {:.9g}), as in a compensated (Kahan) sum",
+        "not a tree of additions: terms that are lost in an addition reappear later (2^{} and {} "
+        "terms of 2^{} gave {:.9g}), as in a compensated (Kahan) sum",
         scale->big, shape.k - 1, std::max(scale->big - 25, scale->small), compensated);
   return finish();
 }

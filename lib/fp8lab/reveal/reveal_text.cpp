@@ -32,7 +32,7 @@ std::string describe(const Revealed& r, bool whole_tree) {
                   format(r.shape.b_format).name, format(r.output).name, r.probes, r.rounds);
   if (!r.order.found()) return out + fmt::format("no order: {}\n", r.order.failure);
   if (r.structure) out += fmt::format("order: {}\n", r.structure->text(r.shape.k));
-  out += "tree, equal parts said once:\n" + compact_text_of(r.order.tree);
+  out += "tree, with equal parts shown once:\n" + compact_text_of(r.order.tree);
   const std::string tree = text_of(r.order.tree);
   if (whole_tree || tree.size() <= kMostTreeText)
     out += fmt::format("tree, in the order of K (`0-31`: terms of one sum):\n  {}\n", tree);
@@ -40,8 +40,9 @@ std::string describe(const Revealed& r, bool whole_tree) {
     out += fmt::format("tree, in the order of K: {} characters, not shown\n", tree.size());
   if (!r.model.empty()) out += unit_text(r);
   if (r.checked > 0 && !r.model.empty())
-    out += fmt::format("checked: {} of {} outputs of fresh operands are the model's, bit for bit\n",
-                       r.equal, r.checked);
+    out +=
+        fmt::format("checked: {} of {} outputs of fresh operands equal the model's, bit for bit\n",
+                    r.equal, r.checked);
   if (!r.failure.empty()) out += fmt::format("not explained: {}\n", r.failure);
   return out;
 }

@@ -202,19 +202,19 @@ std::string SumStructure::text(std::int64_t k) const {
   else if (step == StepShape::pairs)
     out = fmt::format("groups of {} products added in pairs, then to the sum so far", terms);
   else if (step == StepShape::fused && terms == 1)
-    out = "one product after the other";
+    out = "products added one at a time";
   else if (step == StepShape::fused && terms >= k)
     out = fmt::format("one step of all {} terms", k);
   else if (step == StepShape::fused)
     out = fmt::format("steps of {} products and c, the sum so far, aligned together", terms);
   else
-    out = fmt::format(
-        "instructions of {} terms in two halves ({}), added to the sum so far", terms,
-        step == StepShape::halves_chained ? "the second goes on from the first" : "each from zero");
+    out = fmt::format("instructions of {} terms in two halves ({}), added to the sum so far", terms,
+                      step == StepShape::halves_chained ? "the second half continues from the first"
+                                                        : "each from zero");
   if (promotion_interval > 0)
     out += fmt::format("; a new chain every {} terms, added in order", promotion_interval);
   if (split.parts > 1)
-    out += fmt::format("; K in {} parts ({}, tiles of {}), added up: {}", split.parts,
+    out += fmt::format("; K in {} parts ({}, tiles of {}), combined as: {}", split.parts,
                        to_string(split.cut), tile_of(*this), to_string(split.order));
   return out;
 }

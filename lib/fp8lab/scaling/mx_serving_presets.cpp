@@ -34,7 +34,7 @@ void add_compressed(ScaleRule rule, bool is_bf16, std::vector<Preset>& all) {
   all.push_back(
       operands(is_bf16 ? "compressed-tensors-mxfp6-bf16" : "compressed-tensors-mxfp6", mxfp8,
                mx(FormatId::e2m3, ScaleRule::compressed_mx6), mxfp8,
-               origin("compressed-tensors MXFP6A8: E2M3 weights, MXFP8 inputs, of FP32 tensors",
+               origin("compressed-tensors MXFP6A8: E2M3 weights, MXFP8 inputs, for FP32 tensors",
                       "the same, of BF16 tensors")));
 }
 

@@ -58,9 +58,9 @@ const Recipe& Preset::recipe(TensorRole role, LinearProduct product) const {
   using enum LinearProduct;
   constexpr std::array<LinearProduct, 3> kAbsent{dgrad, wgrad, fprop};
   require(kAbsent[static_cast<std::size_t>(role)] != product, "product",
-          fmt::format("one that the {} enters", to_string(role)), to_string(product));
+          fmt::format("a product that the {} enters", to_string(role)), to_string(product));
   require(product != wgrad || !high_precision_wgrad, "product",
-          fmt::format("one that {} computes in FP8", name), to_string(product));
+          fmt::format("a product that {} computes in FP8", name), to_string(product));
   const std::array<const std::optional<Recipe>*, 3> second{&activation_for_wgrad, &weight_for_dgrad,
                                                            &gradient_for_wgrad};
   const std::optional<Recipe>& own = *second[static_cast<std::size_t>(role)];

@@ -47,10 +47,9 @@ void validate(const Recipe& recipe, const FloatMatrix& x) {
 /// Fields that say nothing under a recipe's source are not to be set.
 void require_used(const Recipe& recipe) {
   const auto unless = [&](bool used, std::string_view field, bool is_default) {
-    require(
-        used || is_default, field,
-        fmt::format("its default for source {}, which does not use it", to_string(recipe.source)),
-        "another");
+    require(used || is_default, field,
+            fmt::format("its default, since source {} does not use it", to_string(recipe.source)),
+            "another");
   };
   const bool delayed = recipe.source == ScaleSource::delayed;
   const bool ms_amp = recipe.source == ScaleSource::ms_amp;

@@ -111,7 +111,7 @@ std::vector<Preset> training_presets() {
       torchao_rowwise_hp_wgrad(),
       torchao_blockwise(),
       deepseek_v3("deepseek-v3", 1e-4F,
-                  {"DeepSeek-V3 today (E4M3 in all three GEMMs), amax clamped at 1e-4",
+                  {"DeepSeek-V3, current version (E4M3 in all three GEMMs), amax at least 1e-4",
                    "DeepSeek-V3, inference/kernel.py since V3.1"}),
       deepseek_v3("deepseek-v3-first", 0.0F,
                   {"DeepSeek-V3's first release: a tile of zeros becomes NaN",
@@ -138,7 +138,8 @@ std::vector<Preset> mx_presets() {
                 {used_by, "torchao 0.18.0, prototype/mx_formats/mx_tensor.py", Evidence::compared});
   };
   constexpr std::string_view kOcp = "OCP MX 1.0, sections 5.4.1 and 6.3";
-  constexpr std::string_view kEnds = "E8M0 as OCP has it, the exponent as other systems round it";
+  constexpr std::string_view kEnds =
+      "E8M0 as in OCP, with the exponent rounded as in other systems";
   return {
       same("ocp-mxfp8", mx(ScaleRule::mx_floor), {"OCP MX 1.0", kOcp}),
       same("mxfp8-floor", mx(ScaleRule::mx_floor), {"OCP MX 1.0, the same as ocp-mxfp8", kOcp}),
@@ -148,7 +149,7 @@ std::vector<Preset> mx_presets() {
            {"OCP's scales with amax rounded to the element's mantissa", kEnds, Evidence::own}),
       same("mxfp8-rceil", mx(ScaleRule::mx_rceil),
            {"OCP's scales with the exponent of amax / 448 rounded up",
-            "cuBLAS documentation, 1D block quantization; what is not finite: OCP"}),
+            "cuBLAS documentation, 1D block quantization; values that are not finite: OCP"}),
       torchao("torchao-mxfp8-floor", ScaleRule::torchao_mx_floor, "torchao to_mx FLOOR"),
       torchao("torchao-mxfp8-ceil", ScaleRule::torchao_mx_ceil, "torchao to_mx CEIL"),
       torchao("torchao-mxfp8-even", ScaleRule::torchao_mx_even, "torchao to_mx EVEN"),

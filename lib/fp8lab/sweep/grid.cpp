@@ -101,7 +101,7 @@ std::vector<std::string> elements_of_default(const Parameters& defaults, std::st
         if constexpr (kIsList<std::decay_t<decltype(value)>>) {
           for (const auto& element : value) texts.push_back(fmt::format("{}", element));
         } else {
-          throw Error(fmt::format("axis {}", key), "values (its default is no list)", "all");
+          throw Error(fmt::format("axis {}", key), "values (the default is not a list)", "all");
         }
       },
       default_of(defaults, key));
@@ -139,7 +139,7 @@ Range<T> parse_range(std::string_view axis, std::string_view text) {
                        number<T>(axis, step), multiplies};
   const bool moves = multiplies ? range.by > T{1} && range.first > T{0} : range.by > T{0};
   if (!moves || !(range.first <= range.last) || !std::isfinite(static_cast<double>(range.last)))
-    throw Error(axis, "FIRST:LAST[:+STEP|:*FACTOR] that rises from FIRST to LAST",
+    throw Error(axis, "FIRST:LAST[:+STEP|:*FACTOR], increasing from FIRST to LAST",
                 fmt::format("'{}'", text));
   return range;
 }
