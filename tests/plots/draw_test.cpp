@@ -108,7 +108,7 @@ TEST_CASE("a curve that runs away leaves the picture to the others", "[experimen
              {"explodes", {1, 2}, {4.0, 1e30}}}};
   write_plot(plot, folder.path());
   std::string script = read_file(folder.path() / "p.gp");
-  CHECK_THAT(script, contains("explodes leaves the plot, to 1e+30; diverges leaves the picture, "
+  CHECK_THAT(script, contains("explodes leaves the plot, to 1e+30; diverges leaves the plot, "
                               "to 5e+07"));
   const auto top = [&] {
     const auto at = script.find(':', script.find("set yrange ["));
