@@ -192,7 +192,7 @@ EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
           format(input).name);
   require_apart(in, out);
   const auto widened = [&](const KernelTable& kernels, std::size_t at, std::size_t length) {
-    thread_local std::array<float, kPart> values;
+    alignas(64) thread_local std::array<float, kPart> values;
     kernels.decode.widen(input, in.data() + at, values.data(), length);
     return static_cast<const float*>(values.data());
   };

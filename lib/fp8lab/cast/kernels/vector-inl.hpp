@@ -108,7 +108,9 @@ HWY_INLINE Mask no_lanes() {
 /// `counts` plus one in each lane of `mask`.
 HWY_INLINE U32 count_lanes(U32 counts, Mask mask) {
 #if FP8LAB_HAS_MASKS
-  return hn::IfThenElse(mask, hn::Add(counts, set_words(1)), counts);
+  // Not by adding 1: GCC would then move vectors about.
+  const U32 less = set_words(0xffffffff);
+  return U32{FP8LAB_X86(mask_sub_epi32)(counts.raw, mask.raw, counts.raw, less.raw)};
 #else
   return hn::Sub(counts, hn::VecFromMask(Tag<std::uint32_t>(), mask));
 #endif
@@ -116,7 +118,7 @@ HWY_INLINE U32 count_lanes(U32 counts, Mask mask) {
 /// `v` less one in each lane of `mask`.
 HWY_INLINE U32 less_one(U32 v, Mask mask) {
 #if FP8LAB_HAS_MASKS
-  return hn::IfThenElse(mask, hn::Sub(v, set_words(1)), v);
+  return U32{FP8LAB_X86(mask_sub_epi32)(v.raw, mask.raw, v.raw, set_words(1).raw)};
 #else
   return hn::Add(v, hn::VecFromMask(Tag<std::uint32_t>(), mask));
 #endif
