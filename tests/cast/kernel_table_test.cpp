@@ -69,8 +69,8 @@ TEST_CASE("encodes of tiles are the reference's on every target", "[cast]") {
   const std::vector<float> in = any_bits(kColumns, 1);
   const std::vector<float> factors = any_bits(kColumns + 64, 2);
   for (const EncodePlan& plan : plans())
-    for (const std::size_t block : {1, 32, 64, 96, 1000})
-      for (const std::size_t count : {1, 15, 33, 63, 130, 192})
+    for (const std::size_t block : {1U, 32U, 64U, 96U, 1000U})
+      for (const std::size_t count : {1U, 15U, 33U, 63U, 130U, 192U})
         for (const bool divide : {false, true}) {
           const TileTask task{.plan = &plan,
                               .in = in.data(),
@@ -98,7 +98,7 @@ TEST_CASE("encodes by row and by column are the reference's on every target", "[
     tame[i] = (i % 2 == 0 ? 0.001F : -0.013F) * static_cast<float>(i % 101);
   for (const EncodePlan& plan : plans()) {
     if (plan.nearest_plan.small_numbers != SmallNumbers::gradual) continue;
-    for (const std::size_t block : {32, 96, 192})
+    for (const std::size_t block : {32U, 96U, 192U})
       for (const bool bounded : {false, true})
         for (const bool divide : {false, true}) {
           const std::vector<float>& factors = bounded ? tame_factors : wild_factors;
