@@ -76,9 +76,9 @@ std::vector<float> random_scales(const AccumulatorModel& model, std::int64_t row
   return scales;
 }
 
-/// E2M1's have UE4M3 scales, as NVFP4 has them, the others UE8M0's.
+/// Those of groups may be a UE4M3 scale's, as NVFP4 has them, the others are UE8M0's.
 std::int64_t scale_block(const InstructionModel& model) {
-  return model.a_format == FormatId::e2m1 ? 16 : 32;
+  return traits_of(model.accumulator).arithmetic == Arithmetic::scaled_groups ? 16 : 32;
 }
 
 /// Those of `count` rows from `row` on.

@@ -5,6 +5,7 @@
 #include "command.hpp"
 #include "expect_command.hpp"
 #include "fp8lab/core/error.hpp"
+#include "option_text.hpp"
 #include "process.hpp"
 #include "reveal_command.hpp"
 
@@ -64,7 +65,11 @@ int parse_and_run(int argc, char** argv) {
   const Parsed parsed = app.parse(arguments(argc, argv));
   if (parsed != Parsed::whole) return parsed == Parsed::help ? kPass : kUsage;
   require_values(app);
-  return action();
+  try {
+    return action();
+  } catch (const fp8lab::Error& error) {
+    throw fp8lab::Error(with_option(error.what(), app));
+  }
 }
 
 }  // namespace

@@ -7,13 +7,30 @@
 #include "fp8lab/core/argument.hpp"
 
 namespace fp8lab::cli {
+namespace {
+
+std::string dashed(std::string_view name) {
+  std::string option(name);
+  std::ranges::replace(option, '_', '-');
+  return "--" + option;
+}
+
+}  // namespace
 
 std::string in_options(std::string_view message) {
   return spell_arguments(message, [](std::string_view name, std::string_view value) {
-    std::string option(name);
-    std::ranges::replace(option, '_', '-');
-    return value.empty() ? fmt::format("--{}", option) : fmt::format("--{} {}", option, value);
+    return value.empty() ? dashed(name) : fmt::format("{} {}", dashed(name), value);
   });
+}
+
+std::string with_option(std::string_view message, const Command& program) {
+  const std::size_t end = message.find(": expected ");
+  if (end == std::string_view::npos) return std::string(message);
+  const std::string_view name = message.substr(0, end);
+  std::string option = name == "promotion_interval" ? "--promotion" : dashed(name);
+  for (const Command* command : program.get_subcommands())
+    if (command->find_option(option) != nullptr) return option.append(message.substr(end));
+  return std::string(message);
 }
 
 }  // namespace fp8lab::cli

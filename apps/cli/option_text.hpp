@@ -4,10 +4,16 @@
 #include <string>
 #include <string_view>
 
+#include "parser.hpp"
+
 namespace fp8lab::cli {
 
 /// The message with arguments (`fp8lab/core/argument.hpp`) as options: `out_dtype` is
 /// `--out-dtype`, `model=exact` is `--model exact`.
 std::string in_options(std::string_view message);
+
+/// An error's message, which begins with its argument: that one as the option of the chosen
+/// subcommand that holds it (`promotion_interval` is `--promotion`), where it has such an option.
+std::string with_option(std::string_view message, const Command& program);
 
 }  // namespace fp8lab::cli

@@ -11,6 +11,7 @@
 #include "accumulator-drift/sweep.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -27,26 +28,26 @@ std::string label(const Sweep& sweep, const Curve& curve) {
 }
 
 Table error_table(const Sweep& sweep) {
-  Table table("error", "Error of the accumulation against the exact sum of the same products",
-              {{"operands", "", "e4m3 with amax scales, or bf16"},
-               {"distribution", "", "of the operands"},
-               {"k", "1", "length of each dot product"},
-               {"accumulator", "", "registered model"},
-               {"promotion_interval", "1", "terms between promotions into FP32; 0 for none"},
-               {"outputs", "1", "dot products measured"},
-               {"relative_l2", "1", "|d - exact|_2 / |exact|_2 over the outputs"},
-               {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
-               {"max_relative", "1", "largest |d - exact| / |exact|"},
-               {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones"}});
-  const Parameters& p = sweep.context().parameters;
-  const std::int64_t outputs = p.integer("rows") * p.integer("columns");
-  for (const Point& point : sweep.points())
-    table.add_row({std::string(to_string(point.curve.operands)),
-                   std::string(to_string(point.curve.distribution)), point.k,
-                   point.curve.accumulator, point.curve.interval, outputs, point.error.relative_l2,
-                   point.error.mean_signed_relative, point.error.max_relative,
-                   1.0 - point.error.cosine});
-  return table;
+  const std::int64_t outputs = sweep.settings().outputs();
+  return row_table<Point>(
+      "error", "Error of the accumulation against the exact sum of the same products",
+      {{"operands", "", "e4m3 with amax scales, or bf16",
+        [](const Point& p) { return p.curve.operands; }},
+       {"distribution", "", "of the operands", [](const Point& p) { return p.curve.distribution; }},
+       {"k", "1", "length of each dot product", &Point::k},
+       {"accumulator", "", "registered model", [](const Point& p) { return p.curve.accumulator; }},
+       {"promotion_interval", "1", "terms between promotions into FP32; 0 for none",
+        [](const Point& p) { return p.curve.interval; }},
+       {"outputs", "1", "dot products measured", [=](const Point&) { return outputs; }},
+       {"relative_l2", "1", "|d - exact|_2 / |exact|_2 over the outputs",
+        [](const Point& p) { return p.error.relative_l2; }},
+       {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero",
+        [](const Point& p) { return p.error.mean_signed_relative; }},
+       {"max_relative", "1", "largest |d - exact| / |exact|",
+        [](const Point& p) { return p.error.max_relative; }},
+       {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones",
+        [](const Point& p) { return 1.0 - p.error.cosine; }}},
+      sweep.points());
 }
 
 Series labelled_series(const Sweep& sweep, const Curve& curve) {
@@ -87,9 +88,7 @@ Plot plot_rounding_law(const Sweep& sweep) {
 }
 
 Plot plot_against_interval(const Sweep& sweep) {
-  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("promotion_k");
-  const std::vector<std::int64_t> intervals =
-      sweep.context().parameters.integers("promotion_intervals");
+  const std::vector<std::int64_t>& ks = sweep.settings().promotion_k;
   Plot plot;
   plot.name = "error_against_promotion_interval";
   plot.x = {"promotion interval (terms)", true, 2};
@@ -98,10 +97,10 @@ Plot plot_against_interval(const Sweep& sweep) {
   const std::int64_t k = *std::max_element(ks.begin(), ks.end());
   plot.title = fmt::format(
       "Accumulation error against the promotion interval, K = {}, E4M3; rightmost: none", k);
-  for (const std::string& name : sweep.context().parameters.texts("promoted_accumulators"))
+  for (const std::string& name : sweep.settings().promoted)
     for (const Distribution d : sweep.distributions()) {
       Series series{fmt::format("{}, {}", name, to_string(d)), {}, {}};
-      for (const std::int64_t interval : intervals)
+      for (const std::int64_t interval : sweep.settings().promotion_intervals)
         if (const Comparison* error = sweep.find({OperandFormat::e4m3, d, name, interval}, k)) {
           series.x.push_back(static_cast<double>(interval));
           series.y.push_back(error->relative_l2);
@@ -198,7 +197,7 @@ Table split_table(const Sweep& sweep) {
                {"without", "1", "relative L2 error with this stage exact and all others on"},
                {"total", "1", "relative L2 error with every stage on"}});
   const RunContext& context = sweep.context();
-  for (const std::int64_t k : context.parameters.integers("split_k"))
+  for (const std::int64_t k : sweep.settings().split_k)
     for (const Distribution d : sweep.distributions()) {
       const Bf16Operands operands = make_operands(sweep.spec(d, k), context.seed);
       for (const Pipeline& pipeline : kPipelines) {
@@ -229,7 +228,7 @@ constexpr struct PublishedSetup {
                         {Distribution::uniform, 16384}};
 
 /// The setups that publications quote, under Hopper's model, with and without promotion.
-Table published_table(const RunContext& context, std::vector<std::string>& findings) {
+Table published_table(const Sweep& sweep, std::vector<std::string>& findings) {
   Table table(
       "published_setups",
       fmt::format("The setups that publications quote, under {}; operands cast without a scale",
@@ -243,13 +242,13 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
        {"max_relative", "1", "largest |d - exact| / |exact|"},
        {"max_absolute_over_amax", "1", "largest |d - exact| / largest |exact|"},
        {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones"}});
-  const Parameters& p = context.parameters;
-  const std::int64_t side = p.integer("published_rows");
+  const RunContext& context = sweep.context();
+  const std::int64_t side = sweep.settings().published_rows;
   const AccumulatorModel& model = find_instruction_model(kHopper).accumulator;
   for (const auto& [d, k] : kPublishedSetups) {
-    const QuantizedOperands q =
-        quantize_unscaled(make_operands({d, side, side, k, p.real("correlation")}, context.seed),
-                          kNvidiaSatfinite, context.backend);
+    const QuantizedOperands q = quantize_unscaled(
+        make_operands({d, side, side, k, sweep.settings().correlation}, context.seed),
+        kNvidiaSatfinite, context.backend);
     const std::vector<double> exact = exact_product(q);
     double amax = 0.0;
     for (const double e : exact) amax = std::max(amax, std::abs(e));
@@ -276,7 +275,7 @@ Table published_table(const RunContext& context, std::vector<std::string>& findi
 /// Nearest rounding stops being harmless where the sum's unit outgrows the products.
 void add_nearest_finding(const Sweep& sweep, std::vector<std::string>& findings) {
   std::string text;
-  for (const std::int64_t k : sweep.context().parameters.integers("k")) {
+  for (const std::int64_t k : sweep.settings().k) {
     const Comparison* nearest =
         sweep.find({OperandFormat::e4m3, Distribution::uniform, "sequential14.rne", 0}, k);
     const Comparison* truncated =
@@ -294,7 +293,7 @@ void add_nearest_finding(const Sweep& sweep, std::vector<std::string>& findings)
 }
 
 void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& findings) {
-  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("k");
+  const std::vector<std::int64_t>& ks = sweep.settings().k;
   if (ks.empty()) return;
   const std::int64_t k = *std::max_element(ks.begin(), ks.end());
   std::string text;
@@ -315,7 +314,7 @@ void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& finding
 
 /// Hopper's accumulator at the largest K, with promotion and without.
 std::optional<Headline> headline_of(const Sweep& sweep) {
-  const std::vector<std::int64_t> ks = sweep.context().parameters.integers("k");
+  const std::vector<std::int64_t>& ks = sweep.settings().k;
   if (ks.empty()) return std::nullopt;
   const std::int64_t k = *std::ranges::max_element(ks);
   constexpr Distribution kShown = Distribution::uniform;
@@ -325,14 +324,12 @@ std::optional<Headline> headline_of(const Sweep& sweep) {
   if (without == nullptr || with == nullptr) return std::nullopt;
   const std::string failing = fmt::format("{:.3g} %", 100.0 * without->relative_l2);
   const std::string mitigated = fmt::format("{:.2g} %", 100.0 * with->relative_l2);
-  const Parameters& p = sweep.context().parameters;
   return Headline{
       .title = "The accumulator drops bits, and long sums drift",
       .sentence = fmt::format(
           "The sum of {} positive E4M3 products by {} is off by {} (relative L2 error over {} "
           "outputs); promoted into FP32 every {} terms it is off by {}.",
-          k, kHopper, failing, p.integer("rows") * p.integer("columns"), kDeepSeekInterval,
-          mitigated),
+          k, kHopper, failing, sweep.settings().outputs(), kDeepSeekInterval, mitigated),
       .plot = fmt::format("error_against_k_{}", to_string(kShown)),
       .advice = fmt::format("Promote partial sums into FP32 every {} terms, or turn fast "
                             "accumulation off where K is long.",
@@ -355,17 +352,16 @@ Results accumulator_drift(const RunContext& context) {
   results.tables = {error_table(sweep), slope_table(sweep), slope_repeat_table(sweep),
                     split_table(sweep)};
   context.progress(0.9);
-  results.tables.push_back(published_table(context, results.findings));
+  results.tables.push_back(published_table(sweep, results.findings));
   for (const Distribution d : sweep.distributions())
     results.plots.push_back(plot_against_k(sweep, d));
   results.plots.push_back(plot_rounding_law(sweep));
   results.plots.push_back(plot_against_interval(sweep));
 
-  const Parameters& p = context.parameters;
   const std::pair<Distribution, std::int64_t> sums_of[] = {
-      {Distribution::uniform, p.integer("running_sum_k")}, {Distribution::ones, kOnesLength}};
+      {Distribution::uniform, sweep.settings().running_sum_k}, {Distribution::ones, kOnesLength}};
   for (const auto& [d, k] : sums_of) {
-    RunningSumResult sums = record_running_sum(context, d, k, p.integer("running_sum_step"));
+    RunningSumResult sums = record_running_sum(context, d, k, sweep.settings().running_sum_step);
     results.findings.push_back(sums.finding);
     results.tables.push_back(std::move(sums.table));
     results.plots.push_back(std::move(sums.plot));

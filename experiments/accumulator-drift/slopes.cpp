@@ -47,13 +47,12 @@ std::vector<Cell> curve_row(Distribution d, const Curve& curve, std::vector<Cell
 }  // namespace
 
 Table slope_table(const Sweep& sweep) {
-  const Parameters& p = sweep.context().parameters;
+  const DriftSettings& p = sweep.settings();
   Table table(
       "slopes",
       fmt::format("Fitted exponents: relative L2 error ~ K^slope (e4m3: {} <= K <= {}, "
                   "bf16: K >= {}; sets of operands: {})",
-                  p.integer("fit_k_min"), p.integer("fit_k_max"), p.integer("bf16_fit_k_min"),
-                  p.integer("fit_repeats")),
+                  p.fit_k_min, p.fit_k_max, p.bf16_fit_k_min, p.fit_repeats),
       curve_columns(
           {{"slope", "1", "least squares of log2 error on log2 K, mean over sets of operands"},
            {"slope_half_width", "1", "99 % of single sets lie so close to the mean"},
@@ -77,7 +76,7 @@ Table slope_repeat_table(const Sweep& sweep) {
   Table table("slope_repeats", "The exponent of every set of operands",
               curve_columns({{"repeat", "1", "set of operands, from 0"},
                              {"slope", "1", "least squares of log2 error on log2 K"}}));
-  const std::int64_t repeats = sweep.context().parameters.integer("fit_repeats");
+  const std::int64_t repeats = sweep.settings().fit_repeats;
   for (const Distribution d : sweep.distributions())
     for (const Curve& curve : sweep.curves(d))
       for (std::int64_t repeat = 0; repeat < repeats; ++repeat)
@@ -87,14 +86,13 @@ Table slope_repeat_table(const Sweep& sweep) {
 }
 
 void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
-  const Parameters& p = sweep.context().parameters;
+  const DriftSettings& p = sweep.settings();
   for (const Distribution d : sweep.distributions())
     findings.push_back(fmt::format(
         "Exponents of K in the relative L2 error, {} operands, no promotion: BF16 (only the "
         "accumulator rounds), K >= {}, {}; E4M3, K = {} ... {}, {} ({}; sets of operands: {}).",
-        to_string(d), p.integer("bf16_fit_k_min"), exponents_of(sweep, d, OperandFormat::bf16),
-        p.integer("fit_k_min"), p.integer("fit_k_max"), exponents_of(sweep, d, OperandFormat::e4m3),
-        kIntervalMeaning, p.integer("fit_repeats")));
+        to_string(d), p.bf16_fit_k_min, exponents_of(sweep, d, OperandFormat::bf16), p.fit_k_min,
+        p.fit_k_max, exponents_of(sweep, d, OperandFormat::e4m3), kIntervalMeaning, p.fit_repeats));
 }
 
 }  // namespace fp8lab::experiments

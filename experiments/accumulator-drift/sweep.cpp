@@ -24,50 +24,45 @@ std::string_view to_string(OperandFormat format) {
 }
 
 Sweep::Sweep(const RunContext& context)
-    : context_(&context),
-      k_(context.parameters.integers("k")),
-      promotion_k_(context.parameters.integers("promotion_k")),
-      bf16_k_(context.parameters.integers("bf16_k")),
-      accumulators_(context.parameters.texts("accumulators")),
-      promoted_(context.parameters.texts("promoted_accumulators")),
-      bf16_accumulators_(context.parameters.texts("bf16_accumulators")) {
-  for (const std::string& name : context.parameters.texts("distributions"))
-    distributions_.push_back(find_distribution(name));
-  own_a_ = find_source("own_a", context.parameters.text("own_a"));
-  own_b_ = find_source("own_b", context.parameters.text("own_b"));
-  const bool own = std::find(distributions_.begin(), distributions_.end(), Distribution::own) !=
-                   distributions_.end();
+    : context_(&context), settings_(read_parameters<DriftSettings>(context.parameters)) {
+  own_a_ = find_source("own_a", settings_.own_a);
+  own_b_ = find_source("own_b", settings_.own_b);
+  const bool own = std::ranges::find(distributions(), Distribution::own) != distributions().end();
   require(own == own_a_.has_value(), "own_a",
           own ? "a source, since distributions has own" : "none unless distributions has own",
-          "'" + context.parameters.text("own_a") + "'");
+          "'" + settings_.own_a + "'");
   require(own || !own_b_, "own_b", "none unless distributions has own",
-          "'" + context.parameters.text("own_b") + "'");
+          "'" + settings_.own_b + "'");
   if (!own_b_) own_b_ = own_a_;
 }
 
 OperandSpec Sweep::spec(Distribution distribution, std::int64_t k) const {
-  const Parameters& p = context_->parameters;
-  return {distribution,          p.integer("rows"),           p.integer("columns"),       k,
-          p.real("correlation"), own_a_ ? &*own_a_ : nullptr, own_b_ ? &*own_b_ : nullptr};
+  return {distribution,
+          settings_.rows,
+          settings_.columns,
+          k,
+          settings_.correlation,
+          own_a_ ? &*own_a_ : nullptr,
+          own_b_ ? &*own_b_ : nullptr};
 }
 
 void Sweep::run() {
-  std::vector<std::int64_t> lengths = k_;
-  lengths.insert(lengths.end(), promotion_k_.begin(), promotion_k_.end());
+  std::vector<std::int64_t> lengths = settings_.k;
+  lengths.insert(lengths.end(), settings_.promotion_k.begin(), settings_.promotion_k.end());
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   double total = 0.0;
   for (const std::int64_t k : lengths) total += static_cast<double>(k);
-  for (const std::int64_t k : bf16_k_)
-    for (const Distribution d : distributions_) measure_bf16(d, k, context_->seed, points_);
+  for (const std::int64_t k : settings_.bf16_k)
+    for (const Distribution d : distributions()) measure_bf16(d, k, context_->seed, points_);
   double done = 0.0;
   for (const std::int64_t k : lengths) {
-    for (const Distribution d : distributions_) measure_e4m3(d, k);
+    for (const Distribution d : distributions()) measure_e4m3(d, k);
     done += static_cast<double>(k);
     context_->progress(0.6 * done / total);
   }
   const RandomStream seeds = context_->random("accumulator-drift/repeats");
-  const auto repeats = static_cast<std::uint64_t>(context_->parameters.integer("fit_repeats"));
+  const auto repeats = static_cast<std::uint64_t>(settings_.fit_repeats);
   for (std::uint64_t repeat = 1; repeat < repeats; ++repeat) {
     measure_repeat(seeds.bits64(repeat), repeats_.emplace_back());
     context_->progress(0.6 + 0.2 * static_cast<double>(repeat) / static_cast<double>(repeats));
@@ -75,16 +70,15 @@ void Sweep::run() {
 }
 
 bool Sweep::fitted(OperandFormat operands, std::int64_t k) const {
-  const Parameters& p = context_->parameters;
-  if (operands == OperandFormat::bf16) return k >= p.integer("bf16_fit_k_min");
-  return k >= p.integer("fit_k_min") && k <= p.integer("fit_k_max");
+  if (operands == OperandFormat::bf16) return k >= settings_.bf16_fit_k_min;
+  return k >= settings_.fit_k_min && k <= settings_.fit_k_max;
 }
 
 void Sweep::measure_repeat(std::uint64_t seed, std::vector<Point>& points) const {
-  for (const Distribution d : distributions_) {
-    for (const std::int64_t k : bf16_k_)
+  for (const Distribution d : distributions()) {
+    for (const std::int64_t k : settings_.bf16_k)
       if (fitted(OperandFormat::bf16, k)) measure_bf16(d, k, seed, points);
-    for (const std::int64_t k : k_) {
+    for (const std::int64_t k : settings_.k) {
       if (!fitted(OperandFormat::e4m3, k)) continue;
       const QuantizedOperands operands =
           quantize(make_operands(spec(d, k), seed), context_->backend);
@@ -107,21 +101,20 @@ void Sweep::measure_e4m3(Distribution d, std::int64_t k) {
                        accumulation_error(operands, model_of(curve), interval, context_->threads,
                                           context_->backend)});
   };
-  if (holds(k_, k))
-    for (const std::string& name : accumulators_) measure(name, 0);
-  for (const std::string& name : promoted_) {
+  if (holds(settings_.k, k))
+    for (const std::string& name : settings_.accumulators) measure(name, 0);
+  for (const std::string& name : settings_.promoted) {
     measure(name, 0);
-    if (holds(k_, k)) measure(name, kDeepSeekInterval);
-    if (!holds(promotion_k_, k)) continue;
-    for (const std::int64_t interval : context_->parameters.integers("promotion_intervals"))
-      measure(name, interval);
+    if (holds(settings_.k, k)) measure(name, kDeepSeekInterval);
+    if (!holds(settings_.promotion_k, k)) continue;
+    for (const std::int64_t interval : settings_.promotion_intervals) measure(name, interval);
   }
 }
 
 void Sweep::measure_bf16(Distribution d, std::int64_t k, std::uint64_t seed,
                          std::vector<Point>& points) const {
   const Bf16Operands operands = make_operands(spec(d, k), seed);
-  for (const std::string& name : bf16_accumulators_) {
+  for (const std::string& name : settings_.bf16_accumulators) {
     const Curve curve{OperandFormat::bf16, d, name, 0};
     points.push_back(
         {curve, k,
@@ -131,10 +124,11 @@ void Sweep::measure_bf16(Distribution d, std::int64_t k, std::uint64_t seed,
 
 std::vector<Curve> Sweep::curves(Distribution d) const {
   std::vector<Curve> curves;
-  for (const std::string& name : accumulators_) curves.push_back({OperandFormat::e4m3, d, name, 0});
-  for (const std::string& name : promoted_)
+  for (const std::string& name : settings_.accumulators)
+    curves.push_back({OperandFormat::e4m3, d, name, 0});
+  for (const std::string& name : settings_.promoted)
     curves.push_back({OperandFormat::e4m3, d, name, kDeepSeekInterval});
-  for (const std::string& name : bf16_accumulators_)
+  for (const std::string& name : settings_.bf16_accumulators)
     curves.push_back({OperandFormat::bf16, d, name, 0});
   return curves;
 }

@@ -10,6 +10,7 @@
 
 #include "accumulator-drift/drift.hpp"
 #include "accumulator-drift/fit.hpp"
+#include "accumulator-drift/settings.hpp"
 #include "fp8lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
@@ -46,7 +47,10 @@ class Sweep {
   void run();
 
   [[nodiscard]] const RunContext& context() const { return *context_; }
-  [[nodiscard]] const std::vector<Distribution>& distributions() const { return distributions_; }
+  [[nodiscard]] const DriftSettings& settings() const { return settings_; }
+  [[nodiscard]] const std::vector<Distribution>& distributions() const {
+    return settings_.distributions;
+  }
   [[nodiscard]] const std::vector<Point>& points() const { return points_; }
   [[nodiscard]] OperandSpec spec(Distribution distribution, std::int64_t k) const;
 
@@ -72,15 +76,9 @@ class Sweep {
   [[nodiscard]] bool fitted(OperandFormat operands, std::int64_t k) const;
 
   const RunContext* context_;
-  std::vector<Distribution> distributions_;
+  DriftSettings settings_;
   std::optional<TensorSource> own_a_;
   std::optional<TensorSource> own_b_;
-  std::vector<std::int64_t> k_;
-  std::vector<std::int64_t> promotion_k_;
-  std::vector<std::int64_t> bf16_k_;
-  std::vector<std::string> accumulators_;
-  std::vector<std::string> promoted_;
-  std::vector<std::string> bf16_accumulators_;
   std::vector<Point> points_;
   std::vector<std::vector<Point>> repeats_;  ///< what is fitted, on further operands
 };

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "adam-states/seed_adam.hpp"
 #include "adam-states/trajectory.hpp"
-#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/optim/presets.hpp"
 
 namespace fp8lab::experiments {
@@ -17,6 +19,7 @@ namespace {
 struct Setup {
   std::vector<const OptimizerPreset*> presets;
   std::vector<double> decades;
+  double curve_decades = 0.0;
   std::vector<double> betas;
   Problem problem;
   std::int64_t steps = 0;
@@ -24,6 +27,28 @@ struct Setup {
   float beta1 = 0.0F;
   float beta2 = 0.0F;
   bool quantize_gradients = false;
+  std::int64_t stagnation_steps = 0;
+  std::size_t stagnation_elements = 0;
+  double listing_weights = 0.0;
+  double listing_decades = 0.0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("presets", &Setup::presets, find_optimizer_preset),
+                      field("decades", &Setup::decades),
+                      field("curve_decades", &Setup::curve_decades),
+                      field("betas", &Setup::betas),
+                      group(&Setup::problem, field("elements", &Problem::elements),
+                            field("noise", &Problem::noise)),
+                      field("steps", &Setup::steps),
+                      field("lr", &Setup::lr),
+                      field("beta1", &Setup::beta1),
+                      field("beta2", &Setup::beta2),
+                      field("quantize_gradients", &Setup::quantize_gradients),
+                      field("stagnation_steps", &Setup::stagnation_steps),
+                      field("stagnation_elements", &Setup::stagnation_elements),
+                      field("listing_weights", &Setup::listing_weights),
+                      field("listing_decades", &Setup::listing_decades)};
+  }
 
   [[nodiscard]] AdamWOptions options(const OptimizerPreset& preset) const {
     AdamWOptions o = preset.options;
@@ -35,24 +60,6 @@ struct Setup {
     return o;
   }
 };
-
-Setup read_setup(const Parameters& p) {
-  Setup s;
-  for (const std::string& name : p.texts("presets"))
-    s.presets.push_back(&find_optimizer_preset(name));
-  s.decades = p.reals("decades");
-  for (const double decades : s.decades)
-    require(decades >= 0.0 && decades <= 30.0, "decades", "0 to 30", fmt::format("{}", decades));
-  s.betas = p.reals("betas");
-  s.problem.elements = positive(p, "elements");
-  s.problem.noise = p.real("noise");
-  s.steps = static_cast<std::int64_t>(positive(p, "steps"));
-  s.lr = p.real("lr");
-  s.beta1 = static_cast<float>(p.real("beta1"));
-  s.beta2 = static_cast<float>(p.real("beta2"));
-  s.quantize_gradients = p.flag("quantize_gradients");
-  return s;
-}
 
 struct Run {
   const OptimizerPreset* preset = nullptr;
@@ -72,8 +79,8 @@ struct Run {
 std::vector<Run> measure_runs(const RunContext& context, const Setup& s) {
   std::vector<Run> runs;
   std::vector<double> decades = s.decades;
-  const double curve = context.parameters.real("curve_decades");
-  if (std::find(decades.begin(), decades.end(), curve) == decades.end()) decades.push_back(curve);
+  if (std::ranges::find(decades, s.curve_decades) == decades.end())
+    decades.push_back(s.curve_decades);
   for (const double d : decades)
     for (const OptimizerPreset* preset : s.presets) runs.push_back({preset, d, {}});
   parallel_points(
@@ -89,18 +96,18 @@ std::vector<Run> measure_runs(const RunContext& context, const Setup& s) {
 }
 
 Table run_table(const std::vector<Run>& runs) {
-  Table table("runs", "Quadratics of several decades of curvature: mean x^2, from 1 at the start",
-              {{"preset", "", "states"},
-               {"decades", "1", "of curvature"},
-               {"loss", "1", "mean x^2 over the last tenth of the steps"},
-               {"largest_loss", "1", "over all steps"},
-               {"largest_update", "1", "in units of the learning rate, after 10 steps"},
-               {"zero_v", "%", "elements whose stored second moment is 0, at the end"}});
-  for (const Run& run : runs)
-    table.add_row({std::string(run.preset->name), run.decades, run.final_loss(),
-                   *std::max_element(run.trajectory.loss.begin(), run.trajectory.loss.end()),
-                   run.trajectory.largest_update, run.trajectory.zero_v_percent});
-  return table;
+  return row_table<Run>(
+      "runs", "Quadratics of several decades of curvature: mean x^2, from 1 at the start",
+      {{"preset", "", "states", [](const Run& run) { return run.preset->name; }},
+       {"decades", "1", "of curvature", &Run::decades},
+       {"loss", "1", "mean x^2 over the last tenth of the steps", &Run::final_loss},
+       {"largest_loss", "1", "over all steps",
+        [](const Run& run) { return *std::ranges::max_element(run.trajectory.loss); }},
+       {"largest_update", "1", "in units of the learning rate, after 10 steps",
+        [](const Run& run) { return run.trajectory.largest_update; }},
+       {"zero_v", "%", "elements whose stored second moment is 0, at the end",
+        [](const Run& run) { return run.trajectory.zero_v_percent; }}},
+      runs);
 }
 
 Table memory_table(const Setup& s) {
@@ -153,7 +160,6 @@ std::vector<StagnationPoint> measure_stagnation(const RunContext& context, const
   std::vector<StagnationPoint> points;
   for (const Stagnation& format : kStagnation)
     for (const double beta2 : s.betas) points.push_back({&format, beta2, 0.0});
-  const Parameters& p = context.parameters;
   parallel_points(
       context, points.size(),
       [&](std::size_t i) {
@@ -161,22 +167,20 @@ std::vector<StagnationPoint> measure_stagnation(const RunContext& context, const
         options.threads = 1;
         options.beta2 = static_cast<float>(points[i].beta2);
         options.v = points[i].format->format;
-        points[i].ratio =
-            v_ratio(context.random("adam-states/v"), options, positive(p, "stagnation_elements"),
-                    static_cast<std::int64_t>(positive(p, "stagnation_steps")));
+        points[i].ratio = v_ratio(context.random("adam-states/v"), options, s.stagnation_elements,
+                                  s.stagnation_steps);
       },
       0.7, 0.95);
   return points;
 }
 
 Table stagnation_table(const std::vector<StagnationPoint>& points) {
-  Table table("stagnation", "Stored second moment over FP32's, gradients normal(0, 1)",
-              {{"format", "", "of v"},
-               {"beta2", "1", "decay of v"},
-               {"ratio", "1", "mean of stored v over mean of FP32's v"}});
-  for (const StagnationPoint& point : points)
-    table.add_row({std::string(point.format->name), point.beta2, point.ratio});
-  return table;
+  return row_table<StagnationPoint>(
+      "stagnation", "Stored second moment over FP32's, gradients normal(0, 1)",
+      {{"format", "", "of v", [](const StagnationPoint& point) { return point.format->name; }},
+       {"beta2", "1", "decay of v", &StagnationPoint::beta2},
+       {"ratio", "1", "mean of stored v over mean of FP32's v", &StagnationPoint::ratio}},
+      points);
 }
 
 Plot stagnation_plot(const std::vector<StagnationPoint>& points) {
@@ -242,8 +246,8 @@ struct ListingRun {
 
 std::vector<ListingRun> run_listings(const RunContext& context, const Setup& s) {
   Problem problem = s.problem;
-  problem.decades = context.parameters.real("listing_decades");
-  problem.start = context.parameters.real("listing_weights");
+  problem.decades = s.listing_decades;
+  problem.start = s.listing_weights;
   const Quadratic quadratic(context.random("adam-states/noise"), problem);
   std::vector<ListingRun> runs;
   for (const SeedAdamVariant variant :
@@ -268,16 +272,14 @@ std::vector<ListingRun> run_listings(const RunContext& context, const Setup& s) 
 }
 
 Table listing_table(const std::vector<ListingRun>& runs) {
-  Table table("listing", "The FP8Adam of the FP8-LM summary on a quadratic",
-              {{"variant", "", "how m_scale is treated"},
-               {"steps", "1", "that ran"},
-               {"loss", "1", "mean x^2 at the end"},
-               {"lost", "%", "updates that left an FP16 weight where it was"},
-               {"error", "", "what ended it"}});
-  for (const ListingRun& run : runs)
-    table.add_row(
-        {std::string(to_string(run.variant)), run.steps, run.loss, run.lost_percent, run.error});
-  return table;
+  return row_table<ListingRun>(
+      "listing", "The FP8Adam of the FP8-LM summary on a quadratic",
+      {{"variant", "", "how m_scale is treated", &ListingRun::variant},
+       {"steps", "1", "that ran", &ListingRun::steps},
+       {"loss", "1", "mean x^2 at the end", &ListingRun::loss},
+       {"lost", "%", "updates that left an FP16 weight where it was", &ListingRun::lost_percent},
+       {"error", "", "what ended it", &ListingRun::error}},
+      runs);
 }
 
 void add_findings(const Setup& s, const std::vector<Run>& runs,
@@ -306,7 +308,7 @@ void add_findings(const Setup& s, const std::vector<Run>& runs,
 }  // namespace
 
 Results adam_states(const RunContext& context) {
-  const Setup setup = read_setup(context.parameters);
+  const auto setup = read_parameters<Setup>(context.parameters);
   const std::vector<Run> runs = measure_runs(context, setup);
   const std::vector<StagnationPoint> points = measure_stagnation(context, setup);
   const std::vector<ListingRun> listings = run_listings(context, setup);
@@ -314,7 +316,7 @@ Results adam_states(const RunContext& context) {
   results.tables = {run_table(runs), stagnation_table(points), memory_table(setup),
                     listing_table(listings)};
   results.plots = {
-      curve_plot(runs, context.parameters.real("curve_decades")),
+      curve_plot(runs, setup.curve_decades),
       decades_plot(setup, runs, "final_loss", "Mean x^2 at the end", {"mean x^2", true},
                    [](const Run& run) { return run.final_loss(); }),
       decades_plot(setup, runs, "zero_v", "Second moments stored as 0", {"elements with v = 0 (%)"},

@@ -48,16 +48,16 @@ Dynamics find_rule(const std::string& name, const MuRule& set) {
   throw Error("dynamics_rules", "set, listing or listing-corrected", "'" + name + "'");
 }
 
-Gradients read_gradients(const RunContext& context) {
-  const Parameters& p = context.parameters;
-  if (p.text("gradients").empty())
+Gradients make_gradients(const RunContext& context, const AutoScalingSettings& p) {
+  const DynamicsSettings& d = p.dynamics;
+  if (d.gradients.empty())
     return {context.random("auto-scaling/dynamics"),
-            {positive(p, "dynamics_elements"), p.real("decades"), p.real("noise_to_signal")},
-            static_cast<std::int64_t>(positive(p, "dynamics_ranks")),
+            {d.elements, p.shape.decades, p.shape.noise_to_signal},
+            d.ranks,
             context.threads};
-  const std::vector<NamedMatrix> matrices = read_matrices(p.text("gradients"));
+  const std::vector<NamedMatrix> matrices = read_matrices(d.gradients);
   require(matrices.size() == 1, "gradients", "one tensor [ranks, elements]",
-          fmt::format("{} tensors in {}", matrices.size(), p.text("gradients")));
+          fmt::format("{} tensors in {}", matrices.size(), d.gradients));
   const NamedMatrix& matrix = matrices.front();
   std::vector<std::vector<float>> ranks;
   for (std::int64_t r = 0; r < matrix.rows; ++r)
@@ -66,17 +66,44 @@ Gradients read_gradients(const RunContext& context) {
   return Gradients(std::move(ranks));
 }
 
-Setup read_setup(const RunContext& context) {
-  const Parameters& p = context.parameters;
-  Gradients gradients = read_gradients(context);
+/// The gradient's size at each step, in units of the first one's: drift there and back with
+/// spikes, or what `file` holds.
+std::vector<double> sizes_of(const DynamicsSettings& d) {
+  std::vector<double> sizes;
+  if (!d.file.empty()) {
+    const std::vector<float> trace = read_trace(d.file);
+    for (const float amax : trace) {
+      require(amax > 0.0F, "file", "numbers above 0", "0");
+      sizes.push_back(static_cast<double>(amax) / static_cast<double>(trace.front()));
+    }
+    return sizes;
+  }
+  require(d.spike_steps <= d.spike_period, "spike_steps",
+          fmt::format("at most spike_period = {}", d.spike_period), d.spike_steps);
+  for (std::int64_t step = 0; step < d.steps; ++step) {
+    const double at = static_cast<double>(step) / static_cast<double>(d.steps);
+    double octaves = d.drift_octaves * std::min(at / d.turn_at, 1.0);
+    if (at > d.turn_at) octaves += d.drift_back_octaves * (at - d.turn_at) / (1.0 - d.turn_at);
+    const double drift = std::exp2(octaves);
+    const bool spikes = step % d.spike_period >= d.spike_period - d.spike_steps;
+    sizes.push_back(spikes ? drift * d.spike : drift);
+  }
+  return sizes;
+}
+
+Setup make_setup(const RunContext& context, const AutoScalingSettings& p) {
+  const DynamicsSettings& d = p.dynamics;
+  Gradients gradients = make_gradients(context, p);
   const auto drawn = static_cast<double>(gradients.amax());
   require(drawn > 0.0, "gradients", "an element that is not 0", "none");
-  const bool given = !p.text("gradients").empty();
-  const std::string& file = p.text("file");
-  const double amax = file.empty() ? p.real("amax") : static_cast<double>(read_trace(file).front());
+  const double amax = d.file.empty() ? d.amax : static_cast<double>(read_trace(d.file).front());
   std::vector<float> mean = gradients.mean();
-  return {&find_format(p.text("format")), read_sizes(p),  std::move(gradients), std::move(mean),
-          given ? 1.0 : amax / drawn,     context.backend};
+  return {p.format,
+          sizes_of(d),
+          std::move(gradients),
+          std::move(mean),
+          d.gradients.empty() ? amax / drawn : 1.0,
+          context.backend};
 }
 
 /// The share that the listing counts, `(grad * mu).abs() >= FP8_MAX`, over all ranks in binary32.
@@ -198,37 +225,12 @@ std::string rule_finding(const Dynamics& d) {
 
 }  // namespace
 
-std::vector<double> read_sizes(const Parameters& p) {
-  std::vector<double> sizes;
-  if (!p.text("file").empty()) {
-    const std::vector<float> trace = read_trace(p.text("file"));
-    for (const float amax : trace) {
-      require(amax > 0.0F, "file", "numbers above 0", "0");
-      sizes.push_back(static_cast<double>(amax) / static_cast<double>(trace.front()));
-    }
-    return sizes;
-  }
-  const auto steps = static_cast<std::int64_t>(positive(p, "steps"));
-  const auto period = static_cast<std::int64_t>(positive(p, "spike_period"));
-  const auto length = p.integer("spike_steps");
-  require(length <= period, "spike_steps", fmt::format("at most spike_period = {}", period),
-          fmt::format("{}", length));
-  const double turn = p.real("turn_at");
-  for (std::int64_t step = 0; step < steps; ++step) {
-    const double at = static_cast<double>(step) / static_cast<double>(steps);
-    double octaves = p.real("drift_octaves") * std::min(at / turn, 1.0);
-    if (at > turn) octaves += p.real("drift_back_octaves") * (at - turn) / (1.0 - turn);
-    const double drift = std::exp2(octaves);
-    sizes.push_back(step % period >= period - length ? drift * p.real("spike") : drift);
-  }
-  return sizes;
-}
-
-void add_dynamics(const RunContext& context, const MuRule& rule, Results& results) {
+void add_dynamics(const RunContext& context, const AutoScalingSettings& settings,
+                  Results& results) {
   std::vector<Dynamics> all;
-  for (const std::string& name : context.parameters.texts("dynamics_rules"))
-    all.push_back(find_rule(name, rule));
-  const Setup s = read_setup(context);
+  for (const std::string& name : settings.dynamics.rules)
+    all.push_back(find_rule(name, settings.rule));
+  const Setup s = make_setup(context, settings);
   parallel_points(
       context, all.size(), [&](std::size_t i) { run_rule(s, all[i]); }, 0.6, 1.0);
   results.tables.push_back(dynamics_table(s, all));
@@ -243,9 +245,9 @@ void add_dynamics(const RunContext& context, const MuRule& rule, Results& result
       [](const Step& step) { return step.loss.overflow_percent; }));
   results.plots.push_back(mu_plot(s, all));
   for (const Dynamics& d : all) results.findings.push_back(rule_finding(d));
-  if (s.gradients.elements() != positive(context.parameters, "elements"))
-    results.findings.push_back("Dynamics: " +
-                               resolution_finding(s.gradients.elements(), rule.options.threshold));
+  if (s.gradients.elements() != settings.shape.elements)
+    results.findings.push_back(
+        "Dynamics: " + resolution_finding(s.gradients.elements(), settings.rule.options.threshold));
 }
 
 }  // namespace fp8lab::experiments

@@ -2,9 +2,11 @@
 // Gradients of many ranks, summed in FP8 as a ring does it.
 
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/gemm/backend.hpp"
 
@@ -14,6 +16,13 @@ struct GradientShape {
   std::size_t elements = 2048;
   double decades = 3.0;          ///< of the common part's magnitudes, +-3 sigma
   double noise_to_signal = 2.0;  ///< a rank's noise over the common part, element by element
+
+  /// The parameters that set it.
+  static constexpr auto fields() {
+    return std::tuple{field("elements", &GradientShape::elements),
+                      field("decades", &GradientShape::decades),
+                      field("noise_to_signal", &GradientShape::noise_to_signal)};
+  }
 };
 
 /// One step's gradients: element i of rank r is a function of stream, r and i.

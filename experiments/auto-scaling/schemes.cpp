@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "auto-scaling/settings.hpp"
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/series.hpp"
@@ -17,13 +18,7 @@ namespace {
 enum class Scheme { pre, post, as_set, as_seed, as_shipped };
 constexpr std::size_t kSchemes = 5;
 
-struct Setup {
-  const Format* format = nullptr;
-  GradientShape shape;
-  std::vector<std::int64_t> ranks;
-  std::size_t repeats = 1;
-  std::int64_t settle_steps = 0;
-  MuRule rule;
+struct Setup : AutoScalingSettings {
   Backend backend{};
 
   [[nodiscard]] std::string name(Scheme scheme) const {
@@ -33,19 +28,6 @@ struct Setup {
     return names[static_cast<std::size_t>(scheme)];
   }
 };
-
-Setup read_setup(const Parameters& p, const MuRule& rule) {
-  Setup s;
-  s.format = &find_format(p.text("format"));
-  require(s.format->id == FormatId::e4m3fn || s.format->id == FormatId::e5m2, "format",
-          "e4m3fn or e5m2", s.format->name);
-  s.shape = {positive(p, "elements"), p.real("decades"), p.real("noise_to_signal")};
-  s.ranks = p.integers("ranks");
-  s.repeats = positive(p, "repeats");
-  s.settle_steps = static_cast<std::int64_t>(positive(p, "settle_steps"));
-  s.rule = rule;
-  return s;
-}
 
 /// One scheme at one number of ranks, over the repeats.
 struct Point {
@@ -186,14 +168,6 @@ std::string MuRule::name() const {
   return paper ? "as paper" : "as set";
 }
 
-MuRule read_rule(const Parameters& p) {
-  return {{.threshold = p.real("delta"),
-           .steps_to_double = p.integer("doubling_steps"),
-           .clean_steps = p.integer("clean_steps"),
-           .growth = find_growth_law(p.text("growth"))},
-          p.real("mu_start")};
-}
-
 MuRule listing_rule() { return {auto_scaling_options(AutoScaling::as_seed), 1.0}; }
 
 double amax_scale(const Gradients& gradients, const Format& f) {
@@ -219,9 +193,11 @@ ReductionLoss reduce_with_mu(const Gradients& gradients, const std::vector<float
                            1.0 / (factor * static_cast<double>(gradients.ranks())), f);
 }
 
-void add_reductions(const RunContext& context, const MuRule& rule, Results& results) {
-  Setup s = read_setup(context.parameters, rule);
-  s.backend = context.backend;
+void add_reductions(const RunContext& context, const AutoScalingSettings& settings,
+                    Results& results) {
+  const Setup s{settings, context.backend};
+  require(s.format->id == FormatId::e4m3fn || s.format->id == FormatId::e5m2, "format",
+          "e4m3fn or e5m2", s.format->name);
   const std::vector<Point> points = measure_points(context, s);
   results.tables.push_back(reduction_table(s, points));
   results.tables.push_back(repeat_table(s, points));
@@ -236,7 +212,7 @@ void add_reductions(const RunContext& context, const MuRule& rule, Results& resu
   for (const std::int64_t ranks : s.ranks)
     if (ranks == s.ranks.front() || ranks == 8 || ranks == s.ranks.back())
       results.findings.push_back(scheme_finding(s, points, ranks));
-  results.findings.push_back(resolution_finding(s.shape.elements, rule.options.threshold));
+  results.findings.push_back(resolution_finding(s.shape.elements, s.rule.options.threshold));
 }
 
 std::string resolution_finding(std::size_t elements, double delta) {

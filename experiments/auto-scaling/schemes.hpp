@@ -4,13 +4,17 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "auto-scaling/reduction.hpp"
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
 
 namespace fp8lab::experiments {
+
+struct AutoScalingSettings;
 
 /// The rule of mu that the parameters set.
 struct MuRule {
@@ -20,10 +24,17 @@ struct MuRule {
   [[nodiscard]] AutoScaler scaler() const { return AutoScaler(options, start); }
   /// `as paper` where it is the paper's, else `as set`.
   [[nodiscard]] std::string name() const;
-};
 
-/// Reads delta, doubling_steps, clean_steps, growth and mu_start.
-MuRule read_rule(const Parameters& p);
+  /// The parameters that set it.
+  static constexpr auto fields() {
+    using Options = AutoScalingOptions;
+    return std::tuple{group(&MuRule::options, field("delta", &Options::threshold),
+                            field("doubling_steps", &Options::steps_to_double),
+                            field("clean_steps", &Options::clean_steps),
+                            field("growth", &Options::growth, find_growth_law)),
+                      field("mu_start", &MuRule::start)};
+  }
+};
 
 /// The listing's rule: threshold 0.1 %, growth after 1000 clean steps.
 MuRule listing_rule();
@@ -44,7 +55,8 @@ ReductionLoss reduce_with_mu(const Gradients& gradients, const std::vector<float
                              const Format& f, const Backend& backend = {});
 
 /// The table, plots and findings of reductions over ranks.
-void add_reductions(const RunContext& context, const MuRule& rule, Results& results);
+void add_reductions(const RunContext& context, const AutoScalingSettings& settings,
+                    Results& results);
 
 /// Whether `elements` can tell shares of delta: "One of 131072 elements is 0.00076 %; ...".
 std::string resolution_finding(std::size_t elements, double delta);

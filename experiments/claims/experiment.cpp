@@ -3,15 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "claims/claim.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
+struct Settings {
+  std::vector<std::string> ids;
+
+  static constexpr auto fields() { return std::tuple{field("ids", &Settings::ids)}; }
+};
+
 std::vector<MeasuredClaim> measure_chosen(const RunContext& context) {
   std::vector<MeasuredClaim> chosen;
-  for (const std::string& id : context.parameters.texts("ids")) {
+  for (const std::string& id : read_parameters<Settings>(context.parameters).ids) {
     if (id == "all")
       for (const Claim& claim : all_claims()) chosen.push_back({&claim, {}});
     else
@@ -27,23 +36,23 @@ std::vector<MeasuredClaim> measure_chosen(const RunContext& context) {
 }
 
 Table claim_table(const std::vector<MeasuredClaim>& measured) {
-  Table table("claims", "Each claim, what was measured, and the verdict",
-              {{"id", "", "a letter of the group and a number"},
-               {"claim", "", "the claim in our words"},
-               {"source", "", "who makes it"},
-               {"setup", "", "what is measured, on what"},
-               {"criterion", "", "when the claim holds, when with a correction"},
-               {"measured", "", "the figures"},
-               {"basis", "",
-                "what the verdict rests on: measured, recorded from an installed system, "
-                "by reading a paper or source, or arithmetic"},
-               {"verdict", "", "what follows from the figures by the criterion"}});
-  for (const auto& [claim, measurement] : measured)
-    table.add_row(
-        {std::string(claim->id), std::string(claim->statement), std::string(claim->source),
-         std::string(claim->setup), std::string(claim->criterion), measurement.figure,
-         std::string(to_string(claim->basis)), std::string(to_string(measurement.verdict))});
-  return table;
+  using M = MeasuredClaim;
+  return row_table<M>(
+      "claims", "Each claim, what was measured, and the verdict",
+      {{"id", "", "a letter of the group and a number", [](const M& m) { return m.claim->id; }},
+       {"claim", "", "the claim in our words", [](const M& m) { return m.claim->statement; }},
+       {"source", "", "who makes it", [](const M& m) { return m.claim->source; }},
+       {"setup", "", "what is measured, on what", [](const M& m) { return m.claim->setup; }},
+       {"criterion", "", "when the claim holds, when with a correction",
+        [](const M& m) { return m.claim->criterion; }},
+       {"measured", "", "the figures", [](const M& m) { return m.measurement.figure; }},
+       {"basis", "",
+        "what the verdict rests on: measured, recorded from an installed system, "
+        "by reading a paper or source, or arithmetic",
+        [](const M& m) { return m.claim->basis; }},
+       {"verdict", "", "what follows from the figures by the criterion",
+        [](const M& m) { return m.measurement.verdict; }}},
+      measured);
 }
 
 Table value_table(const std::vector<MeasuredClaim>& measured) {

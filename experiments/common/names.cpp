@@ -38,21 +38,13 @@ std::string plain_name(std::string_view name) {
   return plain;
 }
 
-std::size_t positive(const Parameters& parameters, std::string_view key) {
-  const std::int64_t value = parameters.integer(key);
-  require(value >= 1, key, "an integer >= 1", fmt::format("{}", value));
-  return static_cast<std::size_t>(value);
-}
-
-std::vector<double> log_steps(double from, double to, double per_decade) {
-  require(std::isfinite(from) && std::isfinite(to) && from <= to, "sweep",
-          "a first exponent that is not above the last", fmt::format("{:g} to {:g}", from, to));
-  require(per_decade >= 1.0 && std::isfinite(per_decade), "sweep", "at least 1 step a decade",
-          fmt::format("{:g}", per_decade));
+std::vector<double> log_steps(std::string_view name, const LogAxis& axis) {
+  require(axis.from <= axis.to, fmt::format("{}_to", name),
+          fmt::format("at least {}_from = {:g}", name, axis.from), fmt::format("{:g}", axis.to));
   std::vector<double> steps;
   // Half a step of slack, so that rounding in `to` does not lose the last one.
-  for (int i = 0; from + i / per_decade <= to + 0.5 / per_decade; ++i)
-    steps.push_back(std::pow(10.0, from + i / per_decade));
+  for (int i = 0; axis.from + i / axis.per_decade <= axis.to + 0.5 / axis.per_decade; ++i)
+    steps.push_back(std::pow(10.0, axis.from + i / axis.per_decade));
   return steps;
 }
 

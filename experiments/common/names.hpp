@@ -1,13 +1,11 @@
 #pragma once
-// Words for plots and findings, parameters with a range, and log sweeps.
+// Words for plots and findings, and log sweeps.
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fp8lab/cast/policy.hpp"
-#include "fp8lab/experiment/parameters.hpp"
 #include "fp8lab/formats/format.hpp"
 
 namespace fp8lab::experiments {
@@ -21,10 +19,14 @@ std::string subnormal_name(const CastPolicy& policy);
 /// `log_uniform` as `log-uniform`.
 std::string plain_name(std::string_view name);
 
-/// An integer parameter that must be at least 1. Throws `Error`.
-std::size_t positive(const Parameters& parameters, std::string_view key);
-
 /// 10^from ... 10^to in equal steps on a log axis.
-std::vector<double> log_steps(double from, double to, double per_decade);
+struct LogAxis {
+  double from = 0.0;
+  double to = 0.0;
+  double per_decade = 1.0;
+};
+
+/// Its values. Throws `Error` for NAME_to where `to` is below `from`.
+std::vector<double> log_steps(std::string_view name, const LogAxis& axis);
 
 }  // namespace fp8lab::experiments

@@ -2,27 +2,35 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "cost/cost_tables.hpp"
 #include "cost/memory_gap.hpp"
 #include "cost/published.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/model/block.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
-std::vector<TrainingScheme> read_schemes(const Parameters& p) {
+struct Settings {
+  std::vector<TrainingSetup> models;
   std::vector<TrainingScheme> schemes;
-  for (const std::string& name : p.texts("schemes")) schemes.push_back(find_training_scheme(name));
-  return schemes;
-}
+  std::vector<ModelShape> blocks;
+  std::vector<std::int64_t> sequences;
+  std::vector<std::int64_t> ranks;
 
-std::vector<ModelShape> read_shapes(const Parameters& p) {
-  std::vector<ModelShape> shapes;
-  for (const std::string& name : p.texts("blocks"))
-    shapes.push_back(find_training_setup(name).shape);
-  return shapes;
-}
+  static constexpr auto fields() {
+    return std::tuple{
+        field("models", &Settings::models, find_training_setup),
+        field("schemes", &Settings::schemes, find_training_scheme),
+        field("blocks", &Settings::blocks,
+              [](const std::string& name) { return find_training_setup(name).shape; }),
+        field("sequences", &Settings::sequences), field("ranks", &Settings::ranks)};
+  }
+};
 
 double both(const TrainingCost& cost) { return cost.gradient_traffic + cost.weight_traffic; }
 
@@ -57,15 +65,15 @@ Table published_table() {
 }
 
 /// FP8 FLOPs of a block over the length of a sequence.
-Plot share_plot(const Parameters& p, const std::vector<ModelShape>& shapes) {
+Plot share_plot(const Settings& p) {
   Plot plot{"fp8_share",
             "FLOPs of a block in FP8: GEMMs with a weight",
             {"sequence (tokens)", true, 2},
             {"FP8 share of FLOPs (%)"},
             {}};
-  for (ModelShape shape : shapes) {
+  for (ModelShape shape : p.blocks) {
     Series series{shape.name, {}, {}};
-    for (const std::int64_t sequence : p.integers("sequences")) {
+    for (const std::int64_t sequence : p.sequences) {
       shape.sequence = sequence;
       series.x.push_back(static_cast<double>(sequence));
       series.y.push_back(100.0 * fp8_share(block_operations(shape), Fp8Gemms::deployed));
@@ -75,7 +83,7 @@ Plot share_plot(const Parameters& p, const std::vector<ModelShape>& shapes) {
   return plot;
 }
 
-Plot imbalance_plot(const Parameters& p, const std::vector<ModelCosts>& models) {
+Plot imbalance_plot(const Settings& p, const std::vector<ModelCosts>& models) {
   Plot plot{"imbalance",
             "ZeRO with whole tensors: the heaviest rank (FP8-LM states)",
             {"data ranks", true, 2},
@@ -84,7 +92,7 @@ Plot imbalance_plot(const Parameters& p, const std::vector<ModelCosts>& models) 
   for (const ModelCosts& model : models) {
     Series series{model.setup.shape.name, {}, {}};
     TrainingSetup setup = model.setup;
-    for (const std::int64_t ranks : p.integers("ranks")) {
+    for (const std::int64_t ranks : p.ranks) {
       setup.parallel.data = ranks;
       series.x.push_back(static_cast<double>(ranks));
       series.y.push_back(100.0 *
@@ -130,18 +138,15 @@ std::vector<std::string> findings(const std::vector<ModelCosts>& models,
 }  // namespace
 
 Results cost(const RunContext& context) {
-  const Parameters& p = context.parameters;
-  const std::vector<TrainingScheme> schemes = read_schemes(p);
-  const std::vector<ModelShape> shapes = read_shapes(p);
+  const auto p = read_parameters<Settings>(context.parameters);
   std::vector<ModelCosts> models;
-  for (const std::string& name : p.texts("models"))
-    models.push_back(model_costs(find_training_setup(name), schemes));
+  for (const TrainingSetup& setup : p.models) models.push_back(model_costs(setup, p.schemes));
   Results results;
-  results.tables = {parameter_table(schemes), memory_table(models),     traffic_table(models),
-                    zero_table(models),       activation_table(models), block_table(shapes),
-                    published_table(),        memory_gap_table()};
-  results.plots = {share_plot(p, shapes), imbalance_plot(p, models)};
-  results.findings = findings(models, shapes);
+  results.tables = {parameter_table(p.schemes), memory_table(models),     traffic_table(models),
+                    zero_table(models),         activation_table(models), block_table(p.blocks),
+                    published_table(),          memory_gap_table()};
+  results.plots = {share_plot(p), imbalance_plot(p, models)};
+  results.findings = findings(models, p.blocks);
   return results;
 }
 

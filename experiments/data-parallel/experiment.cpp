@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
-#include "fp8-allreduce/parts.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/train/systems.hpp"
 #include "train/curves.hpp"
 #include "train/settings.hpp"
@@ -46,34 +45,49 @@ struct Study {
   }
 };
 
-Study read_study(const Parameters& p) {
+struct Settings {
+  StudySettings study;
+  std::string variant;
+  Topology topology = Topology::ring;
+  std::vector<GradientScaling> scalings;
+  std::vector<std::string> wires;
+  std::vector<int> workers;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        group(&Settings::study, study_fields()),
+        group(&Settings::study, field("samples", &StudySettings::samples)),
+        field("variant", &Settings::variant),
+        field("topology", &Settings::topology, find_topology),
+        field("scalings", &Settings::scalings,
+              [](const std::string& name) { return find_gradient_scaling(name, "scalings"); }),
+        field("wires", &Settings::wires),
+        field("workers", &Settings::workers)};
+  }
+};
+
+Study read_study(const Parameters& parameters) {
+  const auto p = read_parameters<Settings>(parameters);
   Study study;
-  study.settings = read_settings(p);
-  study.settings.samples = static_cast<std::int64_t>(positive(p, "samples"));
-  const std::string variant = p.text("variant");
-  if (const train::TrainingSystem* system = train::training_system(variant)) {
-    study.variant = {"system", variant, system->blocks, 1.0, false};
+  study.settings = p.study;
+  if (const train::TrainingSystem* system = train::training_system(p.variant)) {
+    study.variant = {"system", p.variant, system->blocks, 1.0, false};
     study.settings.optimizer = system->optimizer;
     study.whole_tensor_zero = system->whole_tensor_zero;
   } else {
-    study.variant = find_variant(variant);
+    study.variant = find_variant(p.variant);
   }
-  const Topology topology = find_topology(p.text("topology"));
-  std::vector<GradientScaling> scalings;
-  for (const std::string& name : p.texts("scalings"))
-    scalings.push_back(find_gradient_scaling(name, "scalings"));
-  const std::vector<std::string> wires = p.texts("wires");
-  require(!wires.empty() && wires.front() == "f32", "wires", "f32, the reference, first",
-          wires.empty() ? "none" : "'" + wires.front() + "'");
-  for (const int workers : rank_counts(p, "workers"))
-    for (const std::string& name : wires) {
+  require(p.wires.front() == "f32", "wires", "f32, the reference, first",
+          "'" + p.wires.front() + "'");
+  for (const int workers : p.workers)
+    for (const std::string& name : p.wires) {
       const WireFormat& wire = find_wire_format(name);
       if (wire.bytes > 1) {
-        study.points.push_back({{workers, topology, wire, GradientScaling::none}, {}});
+        study.points.push_back({{workers, p.topology, wire, GradientScaling::none}, {}});
         continue;
       }
-      for (const GradientScaling scaling : scalings)
-        study.points.push_back({{workers, topology, wire, scaling}, {}});
+      for (const GradientScaling scaling : p.scalings)
+        study.points.push_back({{workers, p.topology, wire, scaling}, {}});
     }
   return study;
 }
@@ -87,28 +101,32 @@ std::string setup(const Study& study) {
 }
 
 Table run_table(const Study& study) {
-  Table table("runs", fmt::format("Wires of the gradient all-reduce ({})", setup(study)),
-              {{"workers", "1", "ranks, each with its own model and batches"},
-               {"wire", "", "format between ranks"},
-               {"scaling", "", "of gradients before the sum"},
-               {"verdict", "", "follows, stalls or diverges, against FP32 wires"},
-               {"gap", "nats", "tail loss above that of FP32 wires"},
-               {"loss", "nats", "mean over the workers and the last steps"},
-               {"sqnr", "dB", "mean gradient against FP32 wires', same step"},
-               {"underflow", "%", "elements of the mean gradient that became zero"},
-               {"saturated", "%", "elements of the sums at max finite"},
-               {"smallest_mu", "1", "auto: of all tensors at the end"},
-               {"traffic", "kB", "sent by the busiest rank a step, gradients"}});
-  for (const Point& point : study.points) {
-    const ParallelRun& run = point.run;
-    table.add_row(
-        {static_cast<std::int64_t>(point.options.ranks), std::string(point.options.wire.name),
-         std::string(to_string(point.options.scaling)),
-         to_string(judge(study.settings, run.losses, study.reference(point).losses)),
-         study.gap(point), tail_loss(study.settings, run.losses), run.sqnr_db,
-         run.underflow_percent, run.saturated_percent, run.smallest_mu, 1e-3 * run.bytes_per_step});
-  }
-  return table;
+  return row_table<Point>(
+      "runs", fmt::format("Wires of the gradient all-reduce ({})", setup(study)),
+      {{"workers", "1", "ranks, each with its own model and batches",
+        [](const Point& p) { return p.options.ranks; }},
+       {"wire", "", "format between ranks", [](const Point& p) { return p.options.wire.name; }},
+       {"scaling", "", "of gradients before the sum",
+        [](const Point& p) { return p.options.scaling; }},
+       {"verdict", "", "follows, stalls or diverges, against FP32 wires",
+        [&](const Point& p) {
+          return judge(study.settings, p.run.losses, study.reference(p).losses);
+        }},
+       {"gap", "nats", "tail loss above that of FP32 wires",
+        [&](const Point& p) { return study.gap(p); }},
+       {"loss", "nats", "mean over the workers and the last steps",
+        [&](const Point& p) { return tail_loss(study.settings, p.run.losses); }},
+       {"sqnr", "dB", "mean gradient against FP32 wires', same step",
+        [](const Point& p) { return p.run.sqnr_db; }},
+       {"underflow", "%", "elements of the mean gradient that became zero",
+        [](const Point& p) { return p.run.underflow_percent; }},
+       {"saturated", "%", "elements of the sums at max finite",
+        [](const Point& p) { return p.run.saturated_percent; }},
+       {"smallest_mu", "1", "auto: of all tensors at the end",
+        [](const Point& p) { return p.run.smallest_mu; }},
+       {"traffic", "kB", "sent by the busiest rank a step, gradients",
+        [](const Point& p) { return 1e-3 * p.run.bytes_per_step; }}},
+      study.points);
 }
 
 Table curve_table(const Study& study) {

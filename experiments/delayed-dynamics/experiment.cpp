@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/tensors.hpp"
 #include "common/trace_file.hpp"
 #include "delayed-dynamics/dynamics.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -28,15 +29,38 @@ struct Setup {
   std::vector<float> shape;  ///< largest magnitude 1
 };
 
-std::vector<Contender> read_contenders(const Parameters& p) {
+struct Settings {
+  std::vector<std::string> traces;
+  std::string file;
+  TraceShape shape;
+  std::vector<std::int64_t> histories;
+  std::vector<double> margins;
+  std::vector<AmaxAlgorithm> algorithms;
+  const Format* format = nullptr;
+  std::size_t elements = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("traces", &Settings::traces),
+                      field("file", &Settings::file),
+                      group(&Settings::shape, field("steps", &TraceShape::steps),
+                            field("noise_octaves", &TraceShape::noise_octaves),
+                            field("drift_octaves", &TraceShape::drift_octaves),
+                            field("jump", &TraceShape::jump), field("period", &TraceShape::period)),
+                      field("histories", &Settings::histories),
+                      field("margins", &Settings::margins),
+                      field("algorithms", &Settings::algorithms, find_amax_algorithm),
+                      field("format", &Settings::format, find_format),
+                      field("elements", &Settings::elements)};
+  }
+};
+
+std::vector<Contender> make_contenders(const Settings& p) {
   std::vector<Contender> contenders{{.current = true, .delayed = {}}};
-  for (const std::string& name : p.texts("algorithms"))
-    for (const double margin : p.reals("margins"))
-      for (const std::int64_t history : p.integers("histories")) {
-        const DelayedOptions options{history, margin, find_amax_algorithm(name),
-                                     ZeroAmax::keep_history};
-        const bool same = options.algorithm == AmaxAlgorithm::most_recent &&
-                          history != p.integers("histories").front();
+  for (const AmaxAlgorithm algorithm : p.algorithms)
+    for (const double margin : p.margins)
+      for (const std::int64_t history : p.histories) {
+        const DelayedOptions options{history, margin, algorithm, ZeroAmax::keep_history};
+        const bool same = algorithm == AmaxAlgorithm::most_recent && history != p.histories.front();
         // The length of the history means nothing to most_recent.
         if (!same) contenders.push_back({.current = false, .delayed = options});
       }
@@ -44,19 +68,17 @@ std::vector<Contender> read_contenders(const Parameters& p) {
 }
 
 Setup read_setup(const RunContext& context) {
-  const Parameters& p = context.parameters;
+  const auto p = read_parameters<Settings>(context.parameters);
   Setup s;
-  s.format = &find_format(p.text("format"));
-  s.contenders = read_contenders(p);
-  const TraceShape shape{p.integer("steps"), p.real("noise_octaves"), p.real("drift_octaves"),
-                         p.real("jump"), p.integer("period")};
-  if (!p.text("file").empty())
-    s.traces.push_back({"file", read_trace(p.text("file"))});
+  s.format = p.format;
+  s.contenders = make_contenders(p);
+  if (!p.file.empty())
+    s.traces.push_back({"file", read_trace(p.file)});
   else
-    for (const std::string& name : p.texts("traces"))
+    for (const std::string& name : p.traces)
       s.traces.push_back(
-          {name, make_trace(context.random("delayed-dynamics/" + name), name, shape)});
-  s.shape = normal(context.random("delayed-dynamics/tensor"), positive(p, "elements"), 1.0);
+          {name, make_trace(context.random("delayed-dynamics/" + name), name, p.shape)});
+  s.shape = normal(context.random("delayed-dynamics/tensor"), p.elements, 1.0);
   normalize_amax(s.shape);
   return s;
 }

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <tuple>
+#include <utility>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
@@ -15,7 +17,7 @@
 #include "common/tensors.hpp"
 #include "dynamic-range/dynamic_range.hpp"
 #include "dynamic-range/spacing.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 
 namespace fp8lab::experiments {
@@ -41,25 +43,32 @@ struct Setup {
   std::size_t elements = 0;
   std::size_t repeats = 1;
   double plot_decades = 0.0;
+  std::vector<std::string> spacing_formats;
 };
 
-Setup read_setup(const Parameters& p) {
-  Setup s;
-  s.distributions = p.texts("distributions");
-  for (const std::string& name : s.distributions)
-    if (!has_decades(name)) s.sources.emplace(name, TensorSource("distributions", name));
-  s.decades = p.reals("decades");
-  for (const std::string& name : p.texts("formats")) s.formats.push_back(&find_format(name));
-  for (const std::string& name : p.texts("policies"))
-    s.policies.push_back(&find_cast_profile(name));
-  require(p.real("scale_from") <= p.real("scale_to"), "scale_to",
-          fmt::format("at least scale_from = {:g}", p.real("scale_from")),
-          fmt::format("{:g}", p.real("scale_to")));
-  s.scales = log_steps(p.real("scale_from"), p.real("scale_to"), p.real("scales_per_decade"));
-  s.elements = positive(p, "elements");
-  s.repeats = positive(p, "repeats");
-  s.plot_decades = p.real("plot_decades");
-  return s;
+struct Settings {
+  Setup setup;
+  LogAxis scales;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        group(&Settings::setup, field("distributions", &Setup::distributions),
+              field("decades", &Setup::decades), field("formats", &Setup::formats, find_format),
+              field("policies", &Setup::policies, find_cast_profile),
+              field("elements", &Setup::elements), field("repeats", &Setup::repeats),
+              field("plot_decades", &Setup::plot_decades),
+              field("spacing_formats", &Setup::spacing_formats)),
+        group(&Settings::scales, field("scale_from", &LogAxis::from),
+              field("scale_to", &LogAxis::to), field("scales_per_decade", &LogAxis::per_decade))};
+  }
+};
+
+Setup read_setup(const Parameters& parameters) {
+  auto p = read_parameters<Settings>(parameters);
+  for (const std::string& name : p.setup.distributions)
+    if (!has_decades(name)) p.setup.sources.emplace(name, TensorSource("distributions", name));
+  p.setup.scales = log_steps("scale", p.scales);
+  return std::move(p.setup);
 }
 
 std::vector<float> make_tensor(const RunContext& context, const Setup& setup,
@@ -354,7 +363,7 @@ Results dynamic_range(const RunContext& context) {
   results.tables.push_back(format_table());
   results.tables.push_back(best_table(cases));
   results.tables.push_back(draw_table(cases));
-  add_spacing(context, results);
+  add_spacing(setup.spacing_formats, results);
   results.tables.push_back(survival_table(setup, cases));
   for (const std::string& name : setup.distributions) {
     results.plots.push_back(share_plot(setup, cases, name));

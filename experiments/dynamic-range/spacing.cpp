@@ -28,7 +28,7 @@ Series spacing_of(const Format& f) {
 
 }  // namespace
 
-void add_spacing(const RunContext& context, Results& results) {
+void add_spacing(const std::vector<std::string>& formats, Results& results) {
   constexpr double kLow = 1e-8;
   constexpr double kHigh = 1e6;
   Table table("spacing", "Distance to the next larger number, relative to the number",
@@ -40,7 +40,7 @@ void add_spacing(const RunContext& context, Results& results) {
             {"magnitude of the number", true},
             {"distance to the next number / number", true},
             {}};
-  for (const std::string& name : context.parameters.texts("spacing_formats")) {
+  for (const std::string& name : formats) {
     const Series all = spacing_of(find_format(name));
     Series shown{all.label, {}, {}, all.style};
     for (std::size_t i = 0; i < all.x.size(); ++i) {

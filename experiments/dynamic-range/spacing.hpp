@@ -1,12 +1,15 @@
 #pragma once
 // How finely each format resolves a number.
 
+#include <string>
+#include <vector>
+
 #include "fp8lab/experiment/experiment.hpp"
 
 namespace fp8lab::experiments {
 
 /// Adds the table and the plot of the distances between neighbours, relative to the number, for
-/// the formats of `spacing_formats`.
-void add_spacing(const RunContext& context, Results& results);
+/// formats by name.
+void add_spacing(const std::vector<std::string>& formats, Results& results);
 
 }  // namespace fp8lab::experiments

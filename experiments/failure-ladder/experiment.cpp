@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "failure-ladder/modes.hpp"
 #include "train/settings.hpp"
@@ -12,6 +11,17 @@
 
 namespace fp8lab::experiments {
 namespace {
+
+struct Settings {
+  StudySettings study;
+  RungSettings rungs;
+  std::size_t seeds = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{group(&Settings::study, study_fields()), group(&Settings::rungs),
+                      field("seeds", &Settings::seeds)};
+  }
+};
 
 struct Study {
   StudySettings settings;
@@ -114,11 +124,9 @@ std::vector<std::string> findings_of(const Study& study) {
 }  // namespace
 
 Results failure_ladder(const RunContext& context) {
-  Study study;
-  study.settings = read_settings(context.parameters);
+  const auto p = read_parameters<Settings>(context.parameters);
+  Study study{.settings = p.study, .rungs = find_rungs(p.rungs), .seeds = p.seeds, .runs = {}};
   study.settings.backend = context.backend;
-  study.seeds = positive(context.parameters, "seeds");
-  study.rungs = find_rungs(context.parameters);
   study.runs.resize((2 + 2 * study.rungs.size()) * study.seeds);
   parallel_points(context, study.runs.size(), [&](std::size_t i) {
     const std::size_t row = i / study.seeds;

@@ -58,12 +58,16 @@ Rung make_rung(const std::string& mode, double value, std::int64_t outlier_chann
                      outlier_channels);
 }
 
-std::vector<Rung> find_rungs(const Parameters& p) {
+std::vector<Rung> find_rungs(const RungSettings& settings) {
   std::vector<Rung> rungs;
-  for (const std::string& mode : p.texts("modes")) {
+  for (const std::string& mode : settings.modes) {
     (void)make_rung(mode, 1.0, 1);  // the mode is one
-    for (const double value : p.reals(mode + (mode == "accumulator" ? "_bits" : "_log2")))
-      rungs.push_back(make_rung(mode, value, p.integer("outlier_channels")));
+    const std::vector<double>& values = mode == "range"      ? settings.range_log2
+                                        : mode == "outliers" ? settings.outliers_log2
+                                        : mode == "formats"  ? settings.formats_log2
+                                                             : settings.accumulator_bits;
+    for (const double value : values)
+      rungs.push_back(make_rung(mode, value, settings.outlier_channels));
   }
   return rungs;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fp8lab/experiment/parameters.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "train/variants.hpp"
 
 namespace fp8lab::experiments {
@@ -30,7 +30,26 @@ struct Rung {
 ///                by promotion every 32 terms
 Rung make_rung(const std::string& mode, double value, std::int64_t outlier_channels);
 
-/// The rungs of the parameters' modes, in their order. Throws `Error`.
-std::vector<Rung> find_rungs(const Parameters& p);
+/// Which rungs: the modes, and the values of each.
+struct RungSettings {
+  std::vector<std::string> modes;
+  std::vector<double> range_log2;
+  std::vector<double> outliers_log2;
+  std::vector<double> formats_log2;
+  std::vector<double> accumulator_bits;
+  std::int64_t outlier_channels = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("modes", &RungSettings::modes),
+                      field("range_log2", &RungSettings::range_log2),
+                      field("outliers_log2", &RungSettings::outliers_log2),
+                      field("formats_log2", &RungSettings::formats_log2),
+                      field("accumulator_bits", &RungSettings::accumulator_bits),
+                      field("outlier_channels", &RungSettings::outlier_channels)};
+  }
+};
+
+/// The rungs of the modes, in their order. Throws `Error` for a mode that is none.
+std::vector<Rung> find_rungs(const RungSettings& settings);
 
 }  // namespace fp8lab::experiments

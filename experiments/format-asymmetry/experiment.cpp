@@ -2,42 +2,55 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+#include <tuple>
+
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
 #include "format-asymmetry/findings.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
 using namespace asymmetry;
 
-Setup read_setup(const Parameters& p) {
-  Setup s;
-  s.shape.tokens = positive(p, "tokens");
-  s.shape.inputs = positive(p, "inputs");
-  s.shape.outputs = positive(p, "outputs");
-  s.shape.activation.sigma = p.real("activation_sigma");
-  s.shape.activation.outlier_channels = positive(p, "outlier_channels");
-  s.shape.activation.magnitude = p.real("outlier_magnitude");
-  s.shape.weight_sigma = p.real("weight_sigma");
-  s.shape.gradient_decades = p.real("gradient_decades");
-  s.shape.gradient_row_share = p.real("gradient_row_share");
-  s.shape.activations = find_source("activations", p.text("activations"));
-  s.shape.weights = find_source("weights", p.text("weights"));
-  s.shape.gradients = find_source("gradients", p.text("gradients"));
-  for (const std::string& name : p.texts("policies"))
-    s.policies.push_back(&find_cast_profile(name));
-  require(!s.policies.empty(), "policies", "at least one profile", "none");
+template <typename Member>
+constexpr auto source(std::string_view name, Member member) {
+  return field(name, member, [name](const std::string& text) { return find_source(name, text); });
+}
+
+struct Settings {
+  Setup setup;
+
+  static constexpr auto fields() {
+    return std::tuple{group(
+        &Settings::setup,
+        group(&Setup::shape, field("tokens", &LayerShape::tokens),
+              field("inputs", &LayerShape::inputs), field("outputs", &LayerShape::outputs),
+              group(&LayerShape::activation, field("activation_sigma", &OutlierChannels::sigma),
+                    field("outlier_channels", &OutlierChannels::outlier_channels),
+                    field("outlier_magnitude", &OutlierChannels::magnitude)),
+              field("weight_sigma", &LayerShape::weight_sigma),
+              field("gradient_decades", &LayerShape::gradient_decades),
+              field("gradient_row_share", &LayerShape::gradient_row_share),
+              source("activations", &LayerShape::activations),
+              source("weights", &LayerShape::weights), source("gradients", &LayerShape::gradients)),
+        group(&Setup::product, field("tile", &ProductSetup::tile),
+              field("promotion_interval", &ProductSetup::promotion_interval)),
+        field("policies", &Setup::policies, find_cast_profile), field("repeats", &Setup::repeats),
+        field("tensor_repeats", &Setup::tensor_repeats),
+        field("sweep_decades", &Setup::sweep_decades),
+        field("sweep_row_shares", &Setup::sweep_row_shares))};
+  }
+};
+
+Setup read_setup(const Parameters& parameters) {
+  Setup s = read_parameters<Settings>(parameters).setup;
   s.product.policy = s.policies.front()->policy;
-  s.product.tile = positive(p, "tile");
-  s.product.promotion_interval = p.integer("promotion_interval");
-  s.repeats = positive(p, "repeats");
-  s.tensor_repeats = positive(p, "tensor_repeats");
-  s.sweep_decades = p.reals("sweep_decades");
-  s.sweep_row_shares = p.reals("sweep_row_shares");
   return s;
 }
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "common/names.hpp"
 #include "fp8-allreduce/gather.hpp"
 #include "fp8-allreduce/parts.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -21,14 +21,13 @@ struct DesyncPoint {
 };
 
 std::vector<DesyncPoint> measure_desync(const Setup& s) {
-  const Parameters& p = s.context.parameters;
   const WireFormat& wire = find_wire_format("e4m3fn");
   std::vector<DesyncPoint> points;
-  for (const int ranks : rank_counts(p, "desync_ranks")) {
+  for (const int ranks : s.desync_ranks) {
     const ReduceInput gradients(s.context.random("fp8-allreduce"), s.shape, ranks);
-    const GatherInput weights(s.context.random("fp8-allreduce/weights"),
-                              positive(p, "gather_elements"), ranks, p.real("shard_octaves"));
-    for (const double octaves : p.reals("desync_octaves")) {
+    const GatherInput weights(s.context.random("fp8-allreduce/weights"), s.gather_elements, ranks,
+                              s.shard_octaves);
+    for (const double octaves : s.desync_octaves) {
       points.push_back({"all-reduce", "one rank off", ranks, octaves,
                         reduce_with_one_off(*s.fabric, gradients, wire, Topology::ring, octaves,
                                             s.context.backend)});
@@ -48,20 +47,20 @@ std::vector<DesyncPoint> measure_desync(const Setup& s) {
 }
 
 Table desync_table(const std::vector<DesyncPoint>& points) {
-  Table table(
+  return row_table<DesyncPoint>(
       "desync", "Ranks whose scale is not the one that the others assume (E4M3, ring)",
       {{"collective", "",
         "all-reduce of gradients, scaled unified-over-n; all-gather of "
-        "weights, cast before with the reduced amax"},
-       {"case", "", "one rank's scale is off by this many octaves, or each rank uses its own amax"},
-       {"ranks", "1", ""},
-       {"octaves", "log2", "by which one rank's scale is too large"},
-       {"relative_l2", "1", "of the result, against its exact value"},
-       {"sqnr", "dB", "of the result"}});
-  for (const DesyncPoint& p : points)
-    table.add_row({p.collective, p.case_name, std::int64_t{p.ranks}, p.octaves, p.loss.relative_l2,
-                   p.loss.sqnr_db});
-  return table;
+        "weights, cast before with the reduced amax",
+        &DesyncPoint::collective},
+       {"case", "", "one rank's scale is off by this many octaves, or each rank uses its own amax",
+        &DesyncPoint::case_name},
+       {"ranks", "1", "", &DesyncPoint::ranks},
+       {"octaves", "log2", "by which one rank's scale is too large", &DesyncPoint::octaves},
+       {"relative_l2", "1", "of the result, against its exact value",
+        [](const DesyncPoint& p) { return p.loss.relative_l2; }},
+       {"sqnr", "dB", "of the result", [](const DesyncPoint& p) { return p.loss.sqnr_db; }}},
+      points);
 }
 
 Plot desync_plot(const std::vector<DesyncPoint>& points) {

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "common/names.hpp"
 #include "fp8-allreduce/gather.hpp"
 #include "fp8-allreduce/parts.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -21,12 +21,11 @@ struct GatherPoint {
 };
 
 std::vector<GatherPoint> measure_gathers(const Setup& s) {
-  const Parameters& p = s.context.parameters;
-  const std::size_t elements = positive(p, "gather_elements");
+  const std::size_t elements = s.gather_elements;
   std::vector<GatherPoint> points;
-  for (const int ranks : rank_counts(p, "gather_ranks")) {
+  for (const int ranks : s.gather_ranks) {
     const GatherInput input(s.context.random("fp8-allreduce/weights"), elements, ranks,
-                            p.real("shard_octaves"));
+                            s.shard_octaves);
     Message after;
     for (const GatherCast cast : kGatherCasts) {
       GatherPoint point{
@@ -47,20 +46,23 @@ std::vector<GatherPoint> measure_gathers(const Setup& s) {
 }
 
 Table gather_table(const Setup& s, const std::vector<GatherPoint>& points) {
-  const std::size_t elements = positive(s.context.parameters, "gather_elements");
-  Table table("gather", fmt::format("All-gather of {} weights in shards, E4M3 (ring)", elements),
-              {{"cast", "", "before or after the gather, and with whose scale"},
-               {"ranks", "1", "shards"},
-               {"relative_l2", "1", "of the dequantized weights, against FP32"},
-               {"sqnr", "dB", "of the dequantized weights"},
-               {"differing", "%", "codes unlike those of the cast after the gather"},
-               {"mean_bits", "bits", "sent for an element, average of the ranks"}});
-  for (const GatherPoint& p : points)
-    table.add_row({std::string(to_string(p.cast)), std::int64_t{p.ranks},
-                   p.gathered.loss.relative_l2, p.gathered.loss.sqnr_db, p.differing_percent,
-                   8.0 * static_cast<double>(p.gathered.bytes_sent) /
-                       (static_cast<double>(p.ranks) * static_cast<double>(elements))});
-  return table;
+  const auto elements = static_cast<double>(s.gather_elements);
+  return row_table<GatherPoint>(
+      "gather", fmt::format("All-gather of {} weights in shards, E4M3 (ring)", s.gather_elements),
+      {{"cast", "", "before or after the gather, and with whose scale", &GatherPoint::cast},
+       {"ranks", "1", "shards", &GatherPoint::ranks},
+       {"relative_l2", "1", "of the dequantized weights, against FP32",
+        [](const GatherPoint& p) { return p.gathered.loss.relative_l2; }},
+       {"sqnr", "dB", "of the dequantized weights",
+        [](const GatherPoint& p) { return p.gathered.loss.sqnr_db; }},
+       {"differing", "%", "codes unlike those of the cast after the gather",
+        &GatherPoint::differing_percent},
+       {"mean_bits", "bits", "sent for an element, average of the ranks",
+        [=](const GatherPoint& p) {
+          return 8.0 * static_cast<double>(p.gathered.bytes_sent) /
+                 (static_cast<double>(p.ranks) * elements);
+        }}},
+      points);
 }
 
 std::string gather_finding(const std::vector<GatherPoint>& points) {

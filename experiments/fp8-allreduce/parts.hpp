@@ -1,26 +1,47 @@
 #pragma once
 // The experiment in three parts, each with its tables, plots and findings.
 
-#include <string_view>
+#include <cstddef>
+#include <tuple>
 #include <vector>
 
 #include "fp8-allreduce/reduce.hpp"
 #include "fp8lab/experiment/experiment.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments {
 
-struct Setup {
-  Fabric* fabric = nullptr;
-  RunContext context;  // with one thread where the fabric allows no more
+struct ReductionSettings {
   GradientShape shape;
   std::vector<int> ranks;
   std::vector<Topology> topologies;
   std::vector<WireFormat> wires;
   std::vector<ReduceScaling> schemes;
+  std::size_t gather_elements = 0;
+  std::vector<int> gather_ranks;
+  double shard_octaves = 0.0;
+  std::vector<int> desync_ranks;
+  std::vector<double> desync_octaves;
+
+  static constexpr auto fields() {
+    using Self = ReductionSettings;
+    return std::tuple{group(&Self::shape),
+                      field("ranks", &Self::ranks),
+                      field("topologies", &Self::topologies, find_topology),
+                      field("wires", &Self::wires, find_wire_format),
+                      field("schemes", &Self::schemes, find_reduce_scaling),
+                      field("gather_elements", &Self::gather_elements),
+                      field("gather_ranks", &Self::gather_ranks),
+                      field("shard_octaves", &Self::shard_octaves),
+                      field("desync_ranks", &Self::desync_ranks),
+                      field("desync_octaves", &Self::desync_octaves)};
+  }
 };
 
-/// A list of rank counts. Throws `Error` for none, and for one outside of 1 to 4096.
-std::vector<int> rank_counts(const Parameters& p, std::string_view key);
+struct Setup : ReductionSettings {
+  Fabric* fabric = nullptr;
+  RunContext context;  // with one thread where the fabric allows no more
+};
 
 /// Topologies, wires and scales against the number of ranks.
 void add_reductions(const Setup& s, Results& results);

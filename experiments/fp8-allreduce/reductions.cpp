@@ -9,6 +9,7 @@
 #include "common/parallel.hpp"
 #include "common/series.hpp"
 #include "fp8-allreduce/parts.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -53,22 +54,21 @@ std::vector<Point> measure_reductions(const Setup& s) {
 }
 
 Table reduction_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("reduction",
-              fmt::format("Mean gradient after an all-reduce ({} elements)", s.shape.elements),
-              {{"topology", "", "who adds what to what"},
-               {"wire", "", "format that travels; FP8 is rounded at every hop"},
-               {"scheme", "", "how gradients are scaled into FP8"},
-               {"ranks", "1", "gradients in the sum"},
-               {"relative_l2", "1", "of the mean, against its exact value"},
-               {"sqnr", "dB", "of the mean"},
-               {"underflow", "%", "non-zero means that became zero"},
-               {"saturated", "%", "additions (direct: final casts) that overflowed"}});
-  for (const Point& p : points)
-    table.add_row({std::string(to_string(p.topology)), std::string(p.wire.name),
-                   std::string(to_string(p.scaling)), std::int64_t{p.ranks},
-                   p.reduced.loss.relative_l2, p.reduced.loss.sqnr_db,
-                   p.reduced.loss.underflow_percent, p.reduced.saturated_percent});
-  return table;
+  return row_table<Point>(
+      "reduction", fmt::format("Mean gradient after an all-reduce ({} elements)", s.shape.elements),
+      {{"topology", "", "who adds what to what", &Point::topology},
+       {"wire", "", "format that travels; FP8 is rounded at every hop",
+        [](const Point& p) { return p.wire.name; }},
+       {"scheme", "", "how gradients are scaled into FP8", &Point::scaling},
+       {"ranks", "1", "gradients in the sum", &Point::ranks},
+       {"relative_l2", "1", "of the mean, against its exact value",
+        [](const Point& p) { return p.reduced.loss.relative_l2; }},
+       {"sqnr", "dB", "of the mean", [](const Point& p) { return p.reduced.loss.sqnr_db; }},
+       {"underflow", "%", "non-zero means that became zero",
+        [](const Point& p) { return p.reduced.loss.underflow_percent; }},
+       {"saturated", "%", "additions (direct: final casts) that overflowed",
+        [](const Point& p) { return p.reduced.saturated_percent; }}},
+      points);
 }
 
 /// Bits that each rank sends for an element of its gradient, on average.
@@ -77,28 +77,32 @@ double bits_per_element(const Setup& s, const Point& p) {
          (static_cast<double>(p.ranks) * static_cast<double>(s.shape.elements));
 }
 
+/// The same of the rank that sends most.
+double busiest_bits(const Setup& s, const Point& p) {
+  return 8.0 * static_cast<double>(p.reduced.counts.busiest_bytes) /
+         static_cast<double>(s.shape.elements);
+}
+
 Table traffic_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("traffic", fmt::format("What an all-reduce of {} elements moves", s.shape.elements),
-              {{"topology", "", "who adds what to what"},
-               {"wire", "", "format that travels"},
-               {"ranks", "1", "gradients in the sum"},
-               {"mean_bits", "bits", "sent for an element, average of the ranks"},
-               {"busiest_bits", "bits", "sent for an element by the busiest rank"},
-               {"messages", "1", "of all ranks"},
-               {"longest_chain", "1", "roundings one after the other behind an element"},
-               {"scale_bytes", "bytes", "sent by all ranks to agree on a scale"}});
-  for (const Point& p : points) {
-    if (p.scaling != ReduceScaling::none && p.scaling != s.schemes.front()) continue;
-    const CollectiveCounts& counts = p.reduced.counts;
-    table.add_row(
-        {std::string(to_string(p.topology)), std::string(p.wire.name), std::int64_t{p.ranks},
-         bits_per_element(s, p),
-         8.0 * static_cast<double>(counts.busiest_bytes) / static_cast<double>(s.shape.elements),
-         static_cast<std::int64_t>(counts.total.messages_sent),
-         std::int64_t{longest_chain(p.topology, p.ranks)},
-         static_cast<std::int64_t>(p.reduced.scale_counts.total.bytes_sent)});
-  }
-  return table;
+  std::vector<Point> counted;
+  for (const Point& p : points)
+    if (p.scaling == ReduceScaling::none || p.scaling == s.schemes.front()) counted.push_back(p);
+  return row_table<Point>(
+      "traffic", fmt::format("What an all-reduce of {} elements moves", s.shape.elements),
+      {{"topology", "", "who adds what to what", &Point::topology},
+       {"wire", "", "format that travels", [](const Point& p) { return p.wire.name; }},
+       {"ranks", "1", "gradients in the sum", &Point::ranks},
+       {"mean_bits", "bits", "sent for an element, average of the ranks",
+        [&](const Point& p) { return bits_per_element(s, p); }},
+       {"busiest_bits", "bits", "sent for an element by the busiest rank",
+        [&](const Point& p) { return busiest_bits(s, p); }},
+       {"messages", "1", "of all ranks",
+        [](const Point& p) { return p.reduced.counts.total.messages_sent; }},
+       {"longest_chain", "1", "roundings one after the other behind an element",
+        [](const Point& p) { return longest_chain(p.topology, p.ranks); }},
+       {"scale_bytes", "bytes", "sent by all ranks to agree on a scale",
+        [](const Point& p) { return p.reduced.scale_counts.total.bytes_sent; }}},
+      counted);
 }
 
 bool is_shown(const Setup& s, const Point& p) {
@@ -154,8 +158,7 @@ Plot bits_plot(const Setup& s, const std::vector<Point>& points) {
     Series series{std::string(to_string(topology)), {}, {}, Series::Style::points};
     for (const Point& p : points) {
       if (p.topology != topology || p.ranks != most || !is_shown(s, p)) continue;
-      series.x.push_back(8.0 * static_cast<double>(p.reduced.counts.busiest_bytes) /
-                         static_cast<double>(s.shape.elements));
+      series.x.push_back(busiest_bits(s, p));
       series.y.push_back(p.reduced.loss.relative_l2);
     }
     plot.series.push_back(series);
@@ -196,9 +199,7 @@ std::vector<std::string> error_findings(const Setup& s, const std::vector<Point>
       if (p.wire.format != wire.format || p.ranks != most || !is_shown(s, p)) continue;
       text +=
           fmt::format("{}{} {:.3g} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
-                      to_string(p.topology), p.reduced.loss.relative_l2,
-                      8.0 * static_cast<double>(p.reduced.counts.busiest_bytes) /
-                          static_cast<double>(s.shape.elements));
+                      to_string(p.topology), p.reduced.loss.relative_l2, busiest_bits(s, p));
     }
     findings.push_back(fmt::format("{} ranks, {} on the wire: relative L2 error of the mean {}.",
                                    most, short_name(format(wire.format)), text));

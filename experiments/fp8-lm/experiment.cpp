@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
-#include "fp8lab/core/error.hpp"
 #include "fp8lab/train/systems.hpp"
 #include "train/settings.hpp"
 #include "train/standing.hpp"
@@ -38,19 +36,32 @@ struct Study {
   }
 };
 
-Study read_study(const Parameters& p) {
-  Study study;
-  study.settings = read_settings(p);
-  study.settings.samples = static_cast<std::int64_t>(positive(p, "samples"));
-  study.seeds = positive(p, "seeds");
-  const Topology topology = find_topology(p.text("topology"));
-  for (const std::string& name : p.texts("systems")) {
-    study.systems.push_back(train::find_training_system(name, "systems"));
-    study.systems.back().reduction.ranks = static_cast<int>(positive(p, "ranks"));
-    study.systems.back().reduction.topology = topology;
+struct Settings {
+  StudySettings study;
+  std::vector<train::TrainingSystem> systems;
+  int ranks = 0;
+  Topology topology = Topology::ring;
+  std::size_t seeds = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        group(&Settings::study, study_fields()),
+        group(&Settings::study, field("samples", &StudySettings::samples)),
+        field("systems", &Settings::systems,
+              [](const std::string& name) { return train::find_training_system(name, "systems"); }),
+        field("ranks", &Settings::ranks),
+        field("topology", &Settings::topology, find_topology),
+        field("seeds", &Settings::seeds)};
   }
-  require(study.systems.size() >= 2, "systems", "the reference, then the control",
-          fmt::format("{}", study.systems.size()));
+};
+
+Study read_study(const Parameters& parameters) {
+  const auto p = read_parameters<Settings>(parameters);
+  Study study{.settings = p.study, .systems = p.systems, .seeds = p.seeds, .runs = {}};
+  for (train::TrainingSystem& system : study.systems) {
+    system.reduction.ranks = p.ranks;
+    system.reduction.topology = p.topology;
+  }
   study.runs.resize(study.systems.size() * study.seeds);
   return study;
 }

@@ -10,6 +10,7 @@
 #include "common/series.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "inference-linear/layer.hpp"
 
@@ -125,20 +126,22 @@ void measure(const Backend& backend, const Setup& s, Point& p) {
 }
 
 Table make_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("inference",
-              fmt::format("y = x w^T with {} tokens, {} inputs, {} outputs, means of {} batches",
-                          s.shape.tokens, s.shape.inputs, s.shape.outputs, s.test.size()),
-              {{"scaling", "", "of the activations; weights have a scale a channel"},
-               {"calibration", "batches", "seen before; 0 where the scale is dynamic"},
-               {"shift", "1", "what test batches are multiplied by"},
-               {"relative_l2", "1", "error of y against FP64"},
-               {"worst_token_l2", "1", "error of the worst token"},
-               {"saturated", "%", "activations at max finite"},
-               {"underflow", "%", "non-zero activations that became zero"}});
-  for (const Point& p : points)
-    table.add_row({p.scaling, p.calibration, p.shift, p.loss.relative_l2, p.loss.worst_token_l2,
-                   p.loss.saturated_percent, p.loss.underflow_percent});
-  return table;
+  return row_table<Point>(
+      "inference",
+      fmt::format("y = x w^T with {} tokens, {} inputs, {} outputs, means of {} batches",
+                  s.shape.tokens, s.shape.inputs, s.shape.outputs, s.test.size()),
+      {{"scaling", "", "of the activations; weights have a scale a channel", &Point::scaling},
+       {"calibration", "batches", "seen before; 0 where the scale is dynamic", &Point::calibration},
+       {"shift", "1", "what test batches are multiplied by", &Point::shift},
+       {"relative_l2", "1", "error of y against FP64",
+        [](const Point& p) { return p.loss.relative_l2; }},
+       {"worst_token_l2", "1", "error of the worst token",
+        [](const Point& p) { return p.loss.worst_token_l2; }},
+       {"saturated", "%", "activations at max finite",
+        [](const Point& p) { return p.loss.saturated_percent; }},
+       {"underflow", "%", "non-zero activations that became zero",
+        [](const Point& p) { return p.loss.underflow_percent; }}},
+      points);
 }
 
 Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/names.hpp"
 #include "common/parallel.hpp"
-#include "fp8lab/core/error.hpp"
 #include "leading-indicators/faults.hpp"
 #include "leading-indicators/indicators.hpp"
 #include "optimizer-precision/rows.hpp"
@@ -46,34 +44,43 @@ Run find_run(const std::string& name) {
   return run;
 }
 
-Thresholds read_thresholds(const Parameters& p) {
-  return {.amax_ratio = p.real("amax_ratio"),
-          .moment_ratio = p.real("moment_ratio"),
-          .loss_gap = p.real("loss_gap"),
-          .window = static_cast<std::int64_t>(positive(p, "window")),
-          .patience = static_cast<std::int64_t>(positive(p, "patience")),
-          .leave_gap = p.real("leave_gap")};
-}
+struct Settings {
+  StudySettings study;
+  Thresholds thresholds;
+  std::vector<Run> runs;
+  Variant fault_variant;
+  double fault_at = 0.0;
+  std::vector<std::int64_t> snapshot_every;
 
-Study read_study(const Parameters& p) {
-  Study study;
-  study.settings = read_settings(p);
-  study.settings.outliers = {static_cast<std::int64_t>(positive(p, "outlier_channels")),
-                             static_cast<int>(p.integer("outlier_log2"))};
-  study.thresholds = read_thresholds(p);
-  study.runs.push_back(find_run("bf16"));
-  for (const std::string& name : p.texts("runs")) study.runs.push_back(find_run(name));
-  study.fault_variant = find_variant(p.text("fault_variant"));
-  const double share = p.real("fault_at");
-  require(share > 0.0 && share < 1.0, "fault_at", "above 0, below 1", fmt::format("{:g}", share));
+  static constexpr auto fields() {
+    return std::tuple{
+        group(&Settings::study, study_fields()),
+        group(&Settings::study, outlier_fields()),
+        group(&Settings::thresholds, field("amax_ratio", &Thresholds::amax_ratio),
+              field("moment_ratio", &Thresholds::moment_ratio),
+              field("loss_gap", &Thresholds::loss_gap), field("window", &Thresholds::window),
+              field("patience", &Thresholds::patience), field("leave_gap", &Thresholds::leave_gap)),
+        field("runs", &Settings::runs, find_run),
+        field("fault_variant", &Settings::fault_variant, find_variant),
+        field("fault_at", &Settings::fault_at),
+        field("snapshot_every", &Settings::snapshot_every)};
+  }
+};
+
+Study read_study(const Parameters& parameters) {
+  auto p = read_parameters<Settings>(parameters);
+  Study study{.settings = std::move(p.study),
+              .thresholds = p.thresholds,
+              .runs = std::move(p.runs),
+              .fault_variant = std::move(p.fault_variant),
+              .faults = {}};
+  study.runs.insert(study.runs.begin(), find_run("bf16"));
   const auto step =
-      static_cast<std::int64_t>(share * static_cast<double>(study.settings.schedule.steps));
+      static_cast<std::int64_t>(p.fault_at * static_cast<double>(study.settings.schedule.steps));
   study.faults.push_back({{FaultKind::none, step}, 0, {}});
   for (const FaultKind kind : {FaultKind::transient, FaultKind::persistent})
-    for (const std::int64_t every : p.integers("snapshot_every")) {
-      require(every >= 0, "snapshot_every", "0 or more", fmt::format("{}", every));
+    for (const std::int64_t every : p.snapshot_every)
       study.faults.push_back({{kind, step}, every, {}});
-    }
   return study;
 }
 

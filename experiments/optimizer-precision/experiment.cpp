@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
-#include "fp8lab/core/error.hpp"
 #include "optimizer-precision/rows.hpp"
 #include "train/settings.hpp"
 
@@ -39,17 +37,30 @@ struct Comparison {
   }
 };
 
-Comparison read_comparison(const Parameters& p) {
-  Comparison c;
-  c.settings = read_settings(p);
-  c.seeds = positive(p, "seeds");
-  for (const std::string& name : p.texts("rows")) {
-    c.rows.push_back(find_optimizer_row(name));
-    c.rows.back().states.beta1 = static_cast<float>(p.real("beta1"));
-    c.rows.back().states.beta2 = static_cast<float>(p.real("beta2"));
-    c.rows.back().states.weight_decay = p.real("weight_decay");
+struct Settings {
+  StudySettings study;
+  std::vector<OptimizerRow> rows;
+  std::size_t seeds = 0;
+  float beta1 = 0.0F;
+  float beta2 = 0.0F;
+  double weight_decay = 0.0;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        group(&Settings::study, study_fields()), field("rows", &Settings::rows, find_optimizer_row),
+        field("seeds", &Settings::seeds),        field("beta1", &Settings::beta1),
+        field("beta2", &Settings::beta2),        field("weight_decay", &Settings::weight_decay)};
   }
-  require(!c.rows.empty(), "rows", "at least the reference", "none");
+};
+
+Comparison read_comparison(const Parameters& parameters) {
+  const auto p = read_parameters<Settings>(parameters);
+  Comparison c{.settings = p.study, .rows = p.rows, .seeds = p.seeds, .runs = {}};
+  for (OptimizerRow& row : c.rows) {
+    row.states.beta1 = p.beta1;
+    row.states.beta2 = p.beta2;
+    row.states.weight_decay = p.weight_decay;
+  }
   c.runs.resize(c.rows.size() * c.seeds);
   return c;
 }

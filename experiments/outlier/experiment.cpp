@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "common/names.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 #include "outlier/findings.hpp"
 #include "outlier/points.hpp"
 
@@ -13,62 +17,63 @@ namespace {
 
 using namespace outlier_sweep;
 
-/// What every table says of a point, after the columns that name it.
-std::vector<Column> with_figures(std::vector<Column> columns) {
-  const std::vector<Column> figures{
-      {"scales", "", "what shares a scale"},
-      {"tile", "elements", "elements that share a scale"},
-      {"subnormals", "", "kept or flushed"},
-      {"bulk_l2", "1", "relative L2 error of all but the outlier, mean over repeats"},
-      {"bulk_l2_min", "1", "smallest"},
-      {"bulk_l2_max", "1", "largest"},
-      {"whole_l2", "1", "relative L2 error of the whole tensor, mean over repeats"},
-      {"crushed_share", "1", "share of the bulk that became zero, mean over repeats"},
-      {"crushed", "elements", "bulk elements that became zero, mean over repeats"},
-      {"crushed_min", "elements", "smallest"},
-      {"crushed_max", "elements", "largest"},
-      {"damaged", "elements", "bulk elements beyond the format's error bound, mean"}};
-  columns.insert(columns.end(), figures.begin(), figures.end());
-  return columns;
+using PointColumn = RowColumn<Point>;
+
+PointColumn figure(std::string name, std::string unit, std::string help,
+                   Spread OutlierSpread::*spread, double Spread::*value) {
+  return {std::move(name), std::move(unit), std::move(help),
+          [=](const Point& p) { return p.spread.*spread.*value; }};
 }
 
-void add_point(Table& table, std::vector<Cell> row, const Point& p) {
-  const OutlierSpread& s = p.spread;
-  const std::size_t tile = p.tile == 0 ? p.tensor.elements : p.tile;
-  row.insert(row.end(),
-             {sharing(p.tile), static_cast<std::int64_t>(tile), subnormal_name(p.policy->policy),
-              s.bulk_relative_l2.mean, s.bulk_relative_l2.min, s.bulk_relative_l2.max,
-              s.whole_relative_l2.mean, s.crushed_share.mean, s.crushed.mean, s.crushed.min,
-              s.crushed.max, s.damaged.mean});
-  table.add_row(std::move(row));
+/// A column that names a point, then what every table says of it.
+std::vector<PointColumn> with_figures(PointColumn first) {
+  using S = OutlierSpread;
+  return {std::move(first),
+          {"scales", "", "what shares a scale", [](const Point& p) { return sharing(p.tile); }},
+          {"tile", "elements", "elements that share a scale",
+           [](const Point& p) { return p.tile == 0 ? p.tensor.elements : p.tile; }},
+          {"subnormals", "", "kept or flushed",
+           [](const Point& p) { return subnormal_name(p.policy->policy); }},
+          figure("bulk_l2", "1", "relative L2 error of all but the outlier, mean over repeats",
+                 &S::bulk_relative_l2, &Spread::mean),
+          figure("bulk_l2_min", "1", "smallest", &S::bulk_relative_l2, &Spread::min),
+          figure("bulk_l2_max", "1", "largest", &S::bulk_relative_l2, &Spread::max),
+          figure("whole_l2", "1", "relative L2 error of the whole tensor, mean over repeats",
+                 &S::whole_relative_l2, &Spread::mean),
+          figure("crushed_share", "1", "share of the bulk that became zero, mean over repeats",
+                 &S::crushed_share, &Spread::mean),
+          figure("crushed", "elements", "bulk elements that became zero, mean over repeats",
+                 &S::crushed, &Spread::mean),
+          figure("crushed_min", "elements", "smallest", &S::crushed, &Spread::min),
+          figure("crushed_max", "elements", "largest", &S::crushed, &Spread::max),
+          figure("damaged", "elements", "bulk elements beyond the format's error bound, mean",
+                 &S::damaged, &Spread::mean)};
 }
 
 Table sweep_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("damage",
-              fmt::format("Damage against the outlier's magnitude ({}, {}, {} repeats)",
-                          short_name(*s.format), bulk_name(s), s.repeats),
-              with_figures({{"outlier", "1", "magnitude of the one outlier"}}));
-  for (const Point& p : points) add_point(table, {p.tensor.outlier}, p);
-  return table;
+  return row_table<Point>("damage",
+                          fmt::format("Damage against the outlier's magnitude ({}, {}, {} repeats)",
+                                      short_name(*s.format), bulk_name(s), s.repeats),
+                          with_figures({"outlier", "1", "magnitude of the one outlier",
+                                        [](const Point& p) { return p.tensor.outlier; }}),
+                          points);
 }
 
 Table containment_table(const Setup& s, const std::vector<Point>& points) {
-  Table table(
+  return row_table<Point>(
       "containment",
       fmt::format("Damage against tile and tensor ({}, outlier {:g}, sigma {:g}, {} repeats)",
                   short_name(*s.format), s.containment_outlier, s.tensor.sigma, s.repeats),
-      with_figures({{"elements", "1", "elements of the tensor"}}));
-  for (const Point& p : points) add_point(table, {static_cast<std::int64_t>(p.tensor.elements)}, p);
-  return table;
+      with_figures({"elements", "1", "elements of the tensor",
+                    [](const Point& p) { return p.tensor.elements; }}),
+      points);
 }
 
 Table published_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("published",
-              fmt::format("Two published examples in real {} ({} repeats)", short_name(*s.format),
-                          s.published_repeats),
-              with_figures({{"setup", "", "the tensor"}}));
-  for (const Point& p : points) add_point(table, {p.setup}, p);
-  return table;
+  return row_table<Point>("published",
+                          fmt::format("Two published examples in real {} ({} repeats)",
+                                      short_name(*s.format), s.published_repeats),
+                          with_figures({"setup", "", "the tensor", &Point::setup}), points);
 }
 
 /// A line of a plot: one figure over the points of a tile and policy, its mean in the band of all

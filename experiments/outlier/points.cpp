@@ -2,47 +2,47 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
 #include <utility>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 
 namespace fp8lab::experiments::outlier_sweep {
 namespace {
 
-std::vector<std::size_t> positive_list(const Parameters& p, std::string_view key) {
-  std::vector<std::size_t> list;
-  for (const std::int64_t v : p.integers(key)) {
-    require(v >= 1, key, "integers >= 1", fmt::format("{}", v));
-    list.push_back(static_cast<std::size_t>(v));
+struct Settings {
+  Setup setup;
+  std::string bulk;
+  LogAxis outliers;
+
+  static constexpr auto fields() {
+    return std::tuple{group(&Settings::setup, field("format", &Setup::format, find_format),
+                            field("policies", &Setup::policies, find_cast_profile),
+                            group(&Setup::tensor, field("elements", &OutlierTensor::elements),
+                                  field("sigma", &OutlierTensor::sigma)),
+                            field("repeats", &Setup::repeats), field("tiles", &Setup::tiles),
+                            field("containment_elements", &Setup::containment_elements),
+                            field("containment_outlier", &Setup::containment_outlier),
+                            field("published_repeats", &Setup::published_repeats)),
+                      field("bulk", &Settings::bulk),
+                      group(&Settings::outliers, field("outlier_from", &LogAxis::from),
+                            field("outlier_to", &LogAxis::to),
+                            field("outliers_per_decade", &LogAxis::per_decade))};
   }
-  return list;
-}
+};
 
 }  // namespace
 
-Setup read_setup(const Parameters& p) {
-  Setup s;
-  s.format = &find_format(p.text("format"));
-  for (const std::string& name : p.texts("policies"))
-    s.policies.push_back(&find_cast_profile(name));
-  s.tensor.elements = positive(p, "elements");
-  s.tensor.sigma = p.real("sigma");
-  if (auto bulk = find_source("bulk", p.text("bulk")))
+Setup read_setup(const Parameters& parameters) {
+  const auto p = read_parameters<Settings>(parameters);
+  Setup s = p.setup;
+  if (auto bulk = find_source("bulk", p.bulk))
     s.bulk = std::make_shared<const TensorSource>(std::move(*bulk));
   s.tensor.bulk = s.bulk.get();
-  s.repeats = positive(p, "repeats");
-  require(p.real("outlier_from") <= p.real("outlier_to"), "outlier_to",
-          fmt::format("at least outlier_from = {:g}", p.real("outlier_from")),
-          fmt::format("{:g}", p.real("outlier_to")));
-  s.outliers =
-      log_steps(p.real("outlier_from"), p.real("outlier_to"), p.real("outliers_per_decade"));
-  s.tiles = positive_list(p, "tiles");
+  s.outliers = log_steps("outlier", p.outliers);
   s.tiles.insert(s.tiles.begin(), 0);
-  s.containment_elements = positive_list(p, "containment_elements");
-  s.containment_outlier = p.real("containment_outlier");
-  s.published_repeats = positive(p, "published_repeats");
   return s;
 }
 

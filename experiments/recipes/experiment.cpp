@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "common/names.hpp"
@@ -13,6 +14,7 @@
 #include "common/tensor_file.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 #include "fp8lab/metrics/tensor.hpp"
 #include "fp8lab/scaling/presets.hpp"
@@ -47,27 +49,59 @@ struct Setup {
   std::vector<double> reads;  ///< of each preset
 };
 
-std::vector<float> draw(const RunContext& context, const std::string& kind, std::int64_t step) {
-  const Parameters& p = context.parameters;
-  const std::size_t rows = positive(p, "rows");
-  const std::size_t columns = positive(p, "columns");
+struct Settings {
+  std::vector<const Preset*> recipes;
+  TensorRole role = TensorRole::activation;
+  std::vector<std::string> tensors;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  double decades = 0.0;
+  int degrees_of_freedom = 0;
+  double magnitude = 0.0;
+  std::int64_t past_steps = 0;
+  std::string file;
+  std::int64_t read_rows = 0;
+  std::int64_t read_columns = 0;
+  std::size_t read_window_kib = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("recipes", &Settings::recipes, find_preset),
+                      field("role", &Settings::role, find_tensor_role),
+                      field("tensors", &Settings::tensors),
+                      field("rows", &Settings::rows),
+                      field("columns", &Settings::columns),
+                      field("decades", &Settings::decades),
+                      field("degrees_of_freedom", &Settings::degrees_of_freedom),
+                      field("magnitude", &Settings::magnitude),
+                      field("past_steps", &Settings::past_steps),
+                      field("file", &Settings::file),
+                      field("read_rows", &Settings::read_rows),
+                      field("read_columns", &Settings::read_columns),
+                      field("read_window_kib", &Settings::read_window_kib)};
+  }
+};
+
+std::vector<float> draw(const RunContext& context, const Settings& p, const std::string& kind,
+                        std::int64_t step) {
+  const std::size_t rows = p.rows;
+  const std::size_t columns = p.columns;
   const RandomStream random = context.random(fmt::format("recipes/{}/{}", kind, step));
   std::vector<float> x;
   if (kind == "normal")
     x = normal(random, rows * columns, 1.0);
   else if (kind == "log-normal")
-    x = log_normal(random, rows * columns, p.real("decades"));
+    x = log_normal(random, rows * columns, p.decades);
   else if (kind == "student-t")
-    x = student_t(random, rows * columns, static_cast<int>(positive(p, "degrees_of_freedom")), 1.0);
+    x = student_t(random, rows * columns, p.degrees_of_freedom, 1.0);
   else if (kind == "outlier-channels")
     x = outlier_channels(random, {.rows = rows, .channels = columns});
   else
     throw Error("tensors", "normal, log-normal, student-t or outlier-channels", "'" + kind + "'");
-  const auto magnitude = static_cast<float>(p.real("magnitude"));
+  const auto magnitude = static_cast<float>(p.magnitude);
   for (float& value : x) value *= magnitude;
   const auto beyond = std::count_if(x.begin(), x.end(), [](float v) { return !std::isfinite(v); });
   require(beyond == 0, "magnitude", fmt::format("one under which every {} element fits FP32", kind),
-          fmt::format("{:g}, with {} elements beyond it", p.real("magnitude"), beyond));
+          fmt::format("{:g}, with {} elements beyond it", p.magnitude, beyond));
   return x;
 }
 
@@ -82,21 +116,20 @@ std::vector<Subject> read_subjects(const std::string& path) {
   return subjects;
 }
 
-Setup read_setup(const RunContext& context) {
-  const Parameters& p = context.parameters;
-  Setup s;
-  for (const std::string& name : p.texts("recipes")) s.presets.push_back(&find_preset(name));
-  s.role = find_tensor_role(p.text("role"));
-  if (!p.text("file").empty()) {
-    s.subjects = read_subjects(p.text("file"));
+Setup make_setup(const RunContext& context, const Settings& p) {
+  Setup s{.presets = p.recipes, .role = p.role, .subjects = {}, .reads = {}};
+  if (!p.file.empty()) {
+    s.subjects = read_subjects(p.file);
     return s;
   }
-  const auto past_steps = static_cast<std::int64_t>(positive(p, "past_steps"));
-  for (const std::string& kind : p.texts("tensors")) {
-    Subject subject{
-        kind, p.integer("rows"), p.integer("columns"), draw(context, kind, past_steps), {}};
-    for (std::int64_t step = 0; step < past_steps; ++step)
-      subject.past.push_back(draw(context, kind, step));
+  for (const std::string& kind : p.tensors) {
+    Subject subject{kind,
+                    static_cast<std::int64_t>(p.rows),
+                    static_cast<std::int64_t>(p.columns),
+                    draw(context, p, kind, p.past_steps),
+                    {}};
+    for (std::int64_t step = 0; step < p.past_steps; ++step)
+      subject.past.push_back(draw(context, p, kind, step));
     s.subjects.push_back(std::move(subject));
   }
   return s;
@@ -144,14 +177,13 @@ std::vector<Outcome> measure_all(const RunContext& context, const Setup& s) {
 }
 
 /// How often each recipe reads a tensor from memory, in the step after its warm-up.
-std::vector<double> count_reads(const RunContext& context, const Setup& s) {
-  const Parameters& p = context.parameters;
-  const auto rows = static_cast<std::int64_t>(positive(p, "read_rows"));
-  const auto columns = static_cast<std::int64_t>(positive(p, "read_columns"));
+std::vector<double> count_reads(const RunContext& context, const Settings& p, const Setup& s) {
+  const std::int64_t rows = p.read_rows;
+  const std::int64_t columns = p.read_columns;
   const std::vector<float> values =
       normal(context.random("recipes/reads"), static_cast<std::size_t>(rows * columns), 1.0);
   const FloatMatrix first{values, rows, columns};
-  PageCountedTensor counted(values, positive(p, "read_window_kib") * 1024);
+  PageCountedTensor counted(values, p.read_window_kib * 1024);
   std::vector<double> reads;
   for (const Preset* preset : s.presets) {
     const Recipe& recipe = preset->recipe(s.role);
@@ -288,8 +320,9 @@ void add_findings(const Setup& s, const std::vector<Outcome>& outcomes, Results&
 }  // namespace
 
 Results recipes(const RunContext& context) {
-  Setup setup = read_setup(context);
-  setup.reads = count_reads(context, setup);
+  const auto settings = read_parameters<Settings>(context.parameters);
+  Setup setup = make_setup(context, settings);
+  setup.reads = count_reads(context, settings, setup);
   const std::vector<Outcome> outcomes = measure_all(context, setup);
   Results results;
   results.tables = {make_table(setup, outcomes)};

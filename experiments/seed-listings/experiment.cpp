@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "seed-listings/numpy_listing.hpp"
 #include "seed-listings/repeats.hpp"
 #include "seed-listings/torch_listing.hpp"
@@ -14,6 +16,18 @@ namespace fp8lab::experiments {
 namespace {
 
 constexpr double kListingOutlier = 200.0;  // of the PyTorch listing
+
+struct Settings {
+  std::int64_t listing_repeats = 0;
+  std::int64_t torch_repeats = 0;
+  std::vector<double> torch_outliers;
+
+  static constexpr auto fields() {
+    return std::tuple{field("listing_repeats", &Settings::listing_repeats),
+                      field("torch_repeats", &Settings::torch_repeats),
+                      field("torch_outliers", &Settings::torch_outliers)};
+  }
+};
 
 struct NumpyRun {
   ListingCasts casts_written;
@@ -187,7 +201,7 @@ struct TorchResult {
   std::vector<std::string> findings;
 };
 
-TorchResult torch_results(const RunContext& context) {
+TorchResult torch_results(const RunContext& context, const Settings& p) {
   TorchResult result{
       Table("torch_listing",
             "The PyTorch listing, BF16 [64, 1024], draws of our own (not torch.randn's bits)",
@@ -209,11 +223,10 @@ TorchResult torch_results(const RunContext& context) {
                  {"per tensor, all elements", {}, {}},
                  {"per tile, without the outlier", {}, {}, Series::Style::dashed},
                  {"per tensor, without the outlier", {}, {}, Series::Style::dashed}};
-  const std::vector<double> outliers = context.parameters.reals("torch_outliers");
+  const std::vector<double>& outliers = p.torch_outliers;
   for (const double outlier : outliers) {
     const std::vector<TorchListing> runs =
-        repeat_torch(context.seed, context.parameters.integer("torch_repeats"),
-                     static_cast<float>(outlier), context.threads);
+        repeat_torch(context.seed, p.torch_repeats, static_cast<float>(outlier), context.threads);
     add_torch_rows(result.table, runs, outlier);
     const auto median = [&](double TorchListing::*figure) {
       std::vector<double> values;
@@ -291,11 +304,11 @@ std::vector<std::string> numpy_findings(const NumpyRun& run, const DotRepeats& r
 }  // namespace
 
 Results seed_listings(const RunContext& context) {
+  const auto p = read_parameters<Settings>(context.parameters);
   const NumpyRun run = run_numpy_listing();
-  const DotRepeats repeats =
-      repeat_dots(context.seed, context.parameters.integer("listing_repeats"), context.threads);
+  const DotRepeats repeats = repeat_dots(context.seed, p.listing_repeats, context.threads);
   context.progress(0.3);
-  TorchResult torch = torch_results(context);
+  TorchResult torch = torch_results(context, p);
   Results results;
   results.tables = {printed_table(run), bulk_table(run),        quantizer_table(),
                     split_table(run),   repeats_table(repeats), std::move(torch.table)};

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/series.hpp"
-#include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_struct.hpp"
+#include "fp8lab/experiment/row_table.hpp"
 #include "fp8lab/metrics/sum.hpp"
 #include "sweep-efficiency/dealing.hpp"
 #include "sweep-efficiency/point_costs.hpp"
@@ -18,15 +20,35 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::int64_t kMaxRanks = 1'000'000;
+constexpr double kMaxRanks = 1e6;  // of the parameter
 constexpr std::int64_t kToolsInHand = 2;
 
-double seconds(const Parameters& p, std::string_view key, double least) {
-  const double value = p.real(key);
-  require(value >= least, key, fmt::format("at least {:g} seconds", least),
-          fmt::format("{:g}", value));
-  return value;
-}
+struct Settings {
+  std::int64_t points = 0;
+  std::vector<std::int64_t> ranks;
+  std::vector<std::string> distributions;
+  std::vector<double> mean_seconds;
+  double log_normal_sigma = 0.0;
+  double pareto_alpha = 0.0;
+  std::vector<std::int64_t> in_hand;
+  Dealing dealing;  ///< without ranks and points in hand
+  double launch_seconds = 0.0;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        field("points", &Settings::points),
+        field("ranks", &Settings::ranks),
+        field("distributions", &Settings::distributions),
+        field("mean_seconds", &Settings::mean_seconds),
+        field("log_normal_sigma", &Settings::log_normal_sigma),
+        field("pareto_alpha", &Settings::pareto_alpha),
+        field("in_hand", &Settings::in_hand),
+        group(&Settings::dealing, field("service_seconds", &Dealing::service),
+              field("deal_seconds", &Dealing::deal), field("latency_seconds", &Dealing::latency),
+              field("pause_seconds", &Dealing::pause)),
+        field("launch_seconds", &Settings::launch_seconds)};
+  }
+};
 
 struct Point {
   std::string distribution;
@@ -45,20 +67,14 @@ struct Sweep {
   double work = 0.0;
 };
 
-std::vector<Sweep> draw_sweeps(const RunContext& context) {
-  const Parameters& p = context.parameters;
-  const auto count = static_cast<std::int64_t>(positive(p, "points"));
-  const double alpha = p.real("pareto_alpha");
-  require(alpha > 1.0, "pareto_alpha", "above 1, for a finite mean", fmt::format("{:g}", alpha));
-  const double sigma = p.real("log_normal_sigma");
-  require(sigma >= 0.0, "log_normal_sigma", "at least 0", fmt::format("{:g}", sigma));
+std::vector<Sweep> draw_sweeps(const RunContext& context, const Settings& p) {
   std::vector<Sweep> sweeps;
-  for (const std::string& name : p.texts("distributions"))
-    for (const double mean : p.reals("mean_seconds")) {
-      require(mean > 0.0, "mean_seconds", "numbers above 0", fmt::format("{:g}", mean));
+  for (const std::string& name : p.distributions)
+    for (const double mean : p.mean_seconds) {
       Sweep sweep{name, mean, {}, 0.0};
-      sweep.costs = draw_costs(context.random("sweep-efficiency/" + name),
-                               {find_cost_shape(name), sigma, alpha}, mean, count);
+      sweep.costs =
+          draw_costs(context.random("sweep-efficiency/" + name),
+                     {find_cost_shape(name), p.log_normal_sigma, p.pareto_alpha}, mean, p.points);
       PairwiseSum work;
       for (const double cost : sweep.costs) work.add(cost);
       sweep.work = work.total();
@@ -67,29 +83,20 @@ std::vector<Sweep> draw_sweeps(const RunContext& context) {
   return sweeps;
 }
 
-std::vector<Dealing> read_dealings(const Parameters& p) {
-  Dealing dealing;
-  dealing.service = seconds(p, "service_seconds", 0.0);
-  dealing.deal = seconds(p, "deal_seconds", 0.0);
-  dealing.latency = seconds(p, "latency_seconds", 0.0);
-  dealing.pause = seconds(p, "pause_seconds", 1e-9);
+std::vector<Dealing> make_dealings(const Settings& p) {
   std::vector<Dealing> dealings;
-  for (const std::int64_t in_hand : p.integers("in_hand")) {
-    require(in_hand >= 1, "in_hand", "integers >= 1", fmt::format("{}", in_hand));
-    for (const std::int64_t ranks : p.integers("ranks")) {
-      require(ranks >= 1 && ranks <= kMaxRanks, "ranks",
-              fmt::format("integers from 1 to {}", kMaxRanks), fmt::format("{}", ranks));
-      dealing.in_hand = in_hand;
-      dealing.ranks = ranks;
-      dealings.push_back(dealing);
+  for (const std::int64_t in_hand : p.in_hand)
+    for (const std::int64_t ranks : p.ranks) {
+      dealings.push_back(p.dealing);
+      dealings.back().in_hand = in_hand;
+      dealings.back().ranks = ranks;
     }
-  }
   return dealings;
 }
 
-std::vector<Point> simulate(const RunContext& context) {
-  const std::vector<Sweep> sweeps = draw_sweeps(context);
-  const std::vector<Dealing> dealings = read_dealings(context.parameters);
+std::vector<Point> simulate(const RunContext& context, const Settings& p) {
+  const std::vector<Sweep> sweeps = draw_sweeps(context, p);
+  const std::vector<Dealing> dealings = make_dealings(p);
   std::vector<Point> points(sweeps.size() * dealings.size());
   parallel_points(context, points.size(), [&](std::size_t i) {
     const Sweep& sweep = sweeps[i / dealings.size()];
@@ -110,25 +117,28 @@ double efficiency(const Point& p, double makespan, double launch) {
 }
 
 Table efficiency_table(const std::vector<Point>& points, double launch) {
-  Table table("efficiency", "A sweep dealt over MPI, simulated event by event",
-              {{"distribution", "", "of the points' costs"},
-               {"mean_seconds", "s", "mean cost of a point"},
-               {"in_hand", "1", "points that a rank is given ahead"},
-               {"ranks", "1", "with the dealer's own"},
-               {"makespan", "s", "from the first point sent until every rank can end"},
-               {"efficiency", "1", "work / (ranks * (launch + makespan))"},
-               {"bound", "1",
-                "efficiency that no dealing could exceed: work / ranks, the longest "
-                "point, and all services one after the other take so long"},
-               {"dealer_busy", "1", "share of the makespan in which the dealer serves"},
-               {"drain", "s", "of the makespan, with no point left to deal"},
-               {"run_twice", "1", "points that rank 0 ran again for a silent rank"}});
-  for (const Point& p : points)
-    table.add_row({p.distribution, p.mean, p.dealing.in_hand, p.dealing.ranks, p.outcome.makespan,
-                   efficiency(p, p.outcome.makespan, launch), efficiency(p, p.shortest, launch),
-                   p.outcome.dealer_busy / p.outcome.makespan, p.outcome.drain,
-                   p.outcome.run_twice});
-  return table;
+  return row_table<Point>(
+      "efficiency", "A sweep dealt over MPI, simulated event by event",
+      {{"distribution", "", "of the points' costs", &Point::distribution},
+       {"mean_seconds", "s", "mean cost of a point", &Point::mean},
+       {"in_hand", "1", "points that a rank is given ahead",
+        [](const Point& p) { return p.dealing.in_hand; }},
+       {"ranks", "1", "with the dealer's own", [](const Point& p) { return p.dealing.ranks; }},
+       {"makespan", "s", "from the first point sent until every rank can end",
+        [](const Point& p) { return p.outcome.makespan; }},
+       {"efficiency", "1", "work / (ranks * (launch + makespan))",
+        [=](const Point& p) { return efficiency(p, p.outcome.makespan, launch); }},
+       {"bound", "1",
+        "efficiency that no dealing could exceed: work / ranks, the longest "
+        "point, and all services one after the other take so long",
+        [=](const Point& p) { return efficiency(p, p.shortest, launch); }},
+       {"dealer_busy", "1", "share of the makespan in which the dealer serves",
+        [](const Point& p) { return p.outcome.dealer_busy / p.outcome.makespan; }},
+       {"drain", "s", "of the makespan, with no point left to deal",
+        [](const Point& p) { return p.outcome.drain; }},
+       {"run_twice", "1", "points that rank 0 ran again for a silent rank",
+        [](const Point& p) { return p.outcome.run_twice; }}},
+      points);
 }
 
 /// Efficiency over ranks for one distribution of costs, with the tool's points in hand.
@@ -163,22 +173,22 @@ Plot efficiency_plot(const std::vector<Point>& points, const std::string& distri
   return plot;
 }
 
-std::vector<std::string> findings(const std::vector<Point>& points, const Parameters& p,
-                                  double launch) {
+std::vector<std::string> findings(const std::vector<Point>& points, const Settings& p) {
   std::vector<std::string> lines;
-  const double service = p.real("service_seconds");
-  for (const double mean : p.reals("mean_seconds"))
+  const double launch = p.launch_seconds;
+  const double service = p.dealing.service;
+  for (const double mean : p.mean_seconds)
     lines.push_back(
         fmt::format("At {:g} us a result the dealer can feed {:.0f} ranks with points "
                     "of {:g} s.",
                     1e6 * service, service > 0.0 ? mean / service : kMaxRanks, mean));
-  const std::int64_t most = p.integers("ranks").back();
+  const std::int64_t most = p.ranks.back();
   for (const Point& point : points)
     if (point.dealing.ranks == most && point.dealing.in_hand == kToolsInHand)
       lines.push_back(
           fmt::format("{} points of {:g} s ({}) on {} ranks: efficiency {:.1f} % (no dealing "
                       "exceeds {:.1f} %), dealer busy {:.1f} %, drain {:.3g} s of {:.4g} s.",
-                      p.integer("points"), point.mean, plain_name(point.distribution), most,
+                      p.points, point.mean, plain_name(point.distribution), most,
                       100.0 * efficiency(point, point.outcome.makespan, launch),
                       100.0 * efficiency(point, point.shortest, launch),
                       100.0 * point.outcome.dealer_busy / point.outcome.makespan,
@@ -189,18 +199,14 @@ std::vector<std::string> findings(const std::vector<Point>& points, const Parame
 }  // namespace
 
 Results sweep_efficiency(const RunContext& context) {
-  const double launch = seconds(context.parameters, "launch_seconds", 0.0);
-  const std::vector<Point> points = simulate(context);
-  require(!points.empty(), "ranks, in_hand, distributions, mean_seconds", "at least one value each",
-          "none");
+  const auto p = read_parameters<Settings>(context.parameters);
+  const std::vector<Point> points = simulate(context, p);
   Results results;
-  results.tables = {efficiency_table(points, launch)};
-  const Parameters& p = context.parameters;
-  const std::vector<std::int64_t> in_hand = p.integers("in_hand");
-  if (std::ranges::find(in_hand, kToolsInHand) != in_hand.end())
-    for (const std::string& distribution : p.texts("distributions"))
-      results.plots.push_back(efficiency_plot(points, distribution, p.integer("points"), launch));
-  results.findings = findings(points, p, launch);
+  results.tables = {efficiency_table(points, p.launch_seconds)};
+  if (std::ranges::find(p.in_hand, kToolsInHand) != p.in_hand.end())
+    for (const std::string& distribution : p.distributions)
+      results.plots.push_back(efficiency_plot(points, distribution, p.points, p.launch_seconds));
+  results.findings = findings(points, p);
   return results;
 }
 

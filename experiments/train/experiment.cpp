@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
-#include "fp8lab/core/error.hpp"
 #include "train/curves.hpp"
 #include "train/settings.hpp"
 #include "train/study.hpp"
@@ -42,28 +40,39 @@ struct Study {
   }
 };
 
-StudySettings read_train_settings(const Parameters& p) {
-  StudySettings s = read_settings(p);
-  s.outliers = {static_cast<std::int64_t>(positive(p, "outlier_channels")),
-                static_cast<int>(p.integer("outlier_log2"))};
-  s.samples = static_cast<std::int64_t>(positive(p, "samples"));
-  return s;
-}
+struct Settings {
+  StudySettings study;
+  std::vector<Variant> variants;
+  std::size_t seeds = 0;
+  std::vector<std::string> ladders;
+  std::vector<double> underflow_log2;
+  std::vector<double> outliers_log2;
+  std::vector<double> accumulator_bits;
 
-std::vector<double> ladder_values(const Parameters& p, const std::string& ladder) {
-  if (ladder == "underflow") return p.reals("underflow_log2");
-  return p.reals(ladder.starts_with("outliers") ? "outliers_log2" : "accumulator_bits");
-}
+  static constexpr auto fields() {
+    return std::tuple{group(&Settings::study, study_fields()),
+                      group(&Settings::study, outlier_fields()),
+                      group(&Settings::study, field("samples", &StudySettings::samples)),
+                      field("variants", &Settings::variants, find_variant),
+                      field("seeds", &Settings::seeds),
+                      field("ladders", &Settings::ladders),
+                      field("underflow_log2", &Settings::underflow_log2),
+                      field("outliers_log2", &Settings::outliers_log2),
+                      field("accumulator_bits", &Settings::accumulator_bits)};
+  }
 
-Study read_study(const Parameters& p, std::uint64_t seed) {
-  Study study;
-  study.settings = read_train_settings(p);
-  study.seeds = positive(p, "seeds");
-  for (const std::string& name : p.texts("variants")) study.variants.push_back(find_variant(name));
-  require(!study.variants.empty(), "variants", "at least the reference", "none");
-  for (const std::string& name : p.texts("ladders"))
-    for (LadderStep& step :
-         find_ladder(name, ladder_values(p, name), study.settings.outliers.count))
+  [[nodiscard]] const std::vector<double>& values(const std::string& ladder) const {
+    if (ladder == "underflow") return underflow_log2;
+    return ladder.starts_with("outliers") ? outliers_log2 : accumulator_bits;
+  }
+};
+
+Study read_study(const Parameters& parameters, std::uint64_t seed) {
+  const auto p = read_parameters<Settings>(parameters);
+  Study study{
+      .settings = p.study, .variants = p.variants, .seeds = p.seeds, .ladder = {}, .points = {}};
+  for (const std::string& name : p.ladders)
+    for (LadderStep& step : find_ladder(name, p.values(name), study.settings.outliers.count))
       study.ladder.push_back(std::move(step));
   for (const Variant& v : study.variants)
     for (std::size_t s = 0; s < study.seeds; ++s)

@@ -1,15 +1,42 @@
 #pragma once
 // What every experiment that trains reads from its parameters.
 
-#include "fp8lab/experiment/parameters.hpp"
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/plots/plot.hpp"
 #include "train/study.hpp"
 
 namespace fp8lab::experiments {
 
-/// vocabulary, length, width, layers, heads, hidden, text, sequences, steps,
-/// warmup, learning_rate, tail_share, follow_nats, diverge_nats. Throws `Error`.
-StudySettings read_settings(const Parameters& p);
+/// The parameters of `StudySettings` that every such experiment has.
+constexpr auto study_fields() {
+  using train::Schedule;
+  using train::TransformerShape;
+  return std::tuple{
+      group(&StudySettings::shape, field("vocabulary", &TransformerShape::vocabulary),
+            field("length", &TransformerShape::length), field("width", &TransformerShape::width),
+            field("layers", &TransformerShape::layers), field("heads", &TransformerShape::heads),
+            field("hidden", &TransformerShape::hidden)),
+      group(&StudySettings::schedule, field("learning_rate", &Schedule::peak),
+            field("warmup", &Schedule::warmup), field("steps", &Schedule::steps)),
+      field("sequences", &StudySettings::sequences),
+      field("text", &StudySettings::text),
+      field("tail_share", &StudySettings::tail_share),
+      field("follow_nats", &StudySettings::follow_nats),
+      field("diverge_nats", &StudySettings::diverge_nats)};
+}
+
+/// Those of its channels that are scaled up.
+constexpr auto outlier_fields() {
+  using train::OutlierChannels;
+  return std::tuple{group(&StudySettings::outliers,
+                          field("outlier_channels", &OutlierChannels::count),
+                          field("outlier_log2", &OutlierChannels::log2_magnitude))};
+}
 
 /// `N parameters, T tokens a step, S steps`: for titles.
 std::string describe_setup(const StudySettings& settings, std::int64_t parameters);

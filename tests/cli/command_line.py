@@ -56,6 +56,12 @@ def test_cast():
     expect(["cast", "1", "--format", "e2m1", "--profile", "seed_toy"], 2, stderr=["240"])
 
 
+def test_bench():
+    # Both kinds of block-scaled FP4 instructions get scales that they take.
+    for model in ["sm100.tcgen05.mxf8f6f4.e2m1", "sm120.mma.mxf8f6f4.e2m1.e4m3", "sm100.tcgen05.mxf4nvf4"]:
+        expect(["bench", "gemm", "--model", model, "--shape", "8x8x64", "--repetitions", 1, "--no-scaling"], 0, [model])
+
+
 def test_table():
     expect(["table", "e4m3fn"], 0, ["0x7e", "448", "0x7f", "nan"])
     expect(["table", "f32"], 2, stderr=["FORMAT"])
@@ -166,6 +172,7 @@ def main():
     expect(["nonsense"], 2)
     expect(["--help"], 0, ["replay"])
     test_cast()
+    test_bench()
     test_table()
     test_claims()
     with tempfile.TemporaryDirectory() as folder:

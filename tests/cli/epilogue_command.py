@@ -136,9 +136,9 @@ def test_refusals(at):
         (["--beta", "x", "--c", at / "c.npy"], "--beta: expected a number, got 'x'"),
         (["--activation", "gelu3"], "activation: expected one of none, relu"),
         (["--output-scale", "big"], "--output-scale: expected a number or amax, got 'big'"),
-        (["--split-k", 99], "split_k: expected at most"),
-        (["--split-k", "2", "--split-order", "random"], "split_order: expected one of serial"),
-        (["--c", at / "c.npy", "--beta", 1, "--c-enters", "epilogue"], "c_enters: expected no value with beta"),
+        (["--split-k", 99], "--split-k: expected at most"),
+        (["--split-k", "2", "--split-order", "random"], "--split-order: expected one of serial"),
+        (["--c", at / "c.npy", "--beta", 1, "--c-enters", "epilogue"], "--c-enters: expected no value with beta"),
     ):
         expect(2, "gemm", *inputs, *arguments, stderr=[message])
 

@@ -88,7 +88,7 @@ def test_files(at):
         ([at / "model.pt", b, *e], ["safetensors.torch.save_file"]),
         ([a, bt, *e], ["give --transpose-b"]),
         ([a, b, *e, "--transpose-b"], ["leave out --transpose-b"]),
-        ([a, b, *e, "--scale-a", scale], ["scale_a", "3"]),
+        ([a, b, *e, "--scale-a", scale], ["--scale-a", "3"]),
         ([pickled, b, *e], ["pickled"]),
         ([a, b, *e, "--promotion", "100"], ["multiple of the model's 32"]),
         ([a, b, *e, "--model", "sm90.wgmma"], ["sm90.wgmma.e4m3"]),
@@ -119,7 +119,7 @@ def test_scales(at):
         expect(2, *command, *e, *promotion, *scale(np.ones((1, 64), np.float32)),
                stderr=["[64] or [64, 1]", "torch's form"])
         expect(2, *command, *e, *promotion, *scale(np.full((64, 2), 127, np.uint8)),
-               stderr=["scale_a: expected floats, or E8M0 or UE4M3 codes", "--scale-format e8m0fnu", "got u8"])
+               stderr=["--scale-a: expected floats, or E8M0 or UE4M3 codes", "--scale-format e8m0fnu", "got u8"])
     expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(right), "-o", at / "d.npy")
     powers = np.exp2(rng.integers(-3, 3, (64, 2))).astype(np.float32)
     expect(0, "gemm", a, b, *e, "--promotion", 128, *scale(powers), "-o", at / "d.npy")
@@ -167,7 +167,7 @@ def test_c(at):
 
     check("the instruction's c", d() == d("--c-enters", "accumulator") == 16384)
     for more in (one, ["--promotion", 32]):
-        expect(2, *base, *more, stderr=["c_enters: expected accumulator or", "got nothing"])
+        expect(2, *base, *more, stderr=["--c-enters: expected accumulator or", "got nothing"])
         check("a named place stays what it is", d(*more, "--c-enters", "accumulator") == 16384 and
               d(*more, "--c-enters", "epilogue") == 16417, more)
     report = json.loads(expect(0, *base, *one, "--c-enters", "epilogue", "--json").stdout)

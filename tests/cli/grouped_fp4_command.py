@@ -108,7 +108,7 @@ def refused(case):
     files = [case.save("a", a.codes), case.save("b", b.codes)]
     options = [*ARGUMENTS, "--scale-a", case.save("sa", a.scales), "--scale-b", case.save("sb", b.scales)]
     two = ["--tensor-scale-a", case.save("ta", TENSOR_A[:2])]
-    expect(2, "gemm", *files, *options, "--batched", *two, stderr=["tensor_scale_a: expected one value, or 3"])
+    expect(2, "gemm", *files, *options, "--batched", *two, stderr=["--tensor-scale-a: expected one value, or 3"])
     grid = ["--tensor-scale-a", case.save("ta", TENSOR_A[:, None])]
     expect(2, "gemm", *files, *options, "--batched", *grid, stderr=["--tensor-scale-a: expected a number"])
     files = [case.save("a", a.codes[0]), case.save("b", b.codes[0])]

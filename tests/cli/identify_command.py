@@ -125,7 +125,7 @@ def test_attn(at):
                               "--kv-tile", 128, "--json").stdout)
     check("and nothing that is", {key: given[key] for key in call} == call | {"p_offset": 3, "kv_tile": 128}, given)
     expect(2, "attn", *c, stderr=["--dtype e4m3fn"])
-    expect(2, "attn", q, k, v, "--kv-tile", 48, stderr=["kv_tile"])
+    expect(2, "attn", q, k, v, "--kv-tile", 48, stderr=["--kv-tile"])
 
 
 def main():

@@ -87,7 +87,7 @@ def refused(case):
     def bad(*arguments, stderr):
         expect(2, "gemm", *arguments, "--dtype", "e4m3fn", "--model", "exact", stderr=stderr)
 
-    bad(flat, b, "--row-ends", "5,4,21,30", stderr=["row_ends", "increase to at most", "4 after 5 (group 1)"])
+    bad(flat, b, "--row-ends", "5,4,21,30", stderr=["--row-ends", "increase to at most", "4 after 5 (group 1)"])
     bad(flat, b, "--row-ends", "5,6,21,34", stderr=["at most 33"])
     bad(flat, b, "--row-ends", "0,5,6,21,30", stderr=["leave out the leading 0"])
     bad(flat, b, "--row-ends", "5,,6", stderr=["--row-ends"])
@@ -98,7 +98,7 @@ def refused(case):
     bad(flat, b, "--batched", stderr=["A: expected [groups, m, k]"])
     bad(stack, b, "--batched", "--row-counts", "1,1,1,1", stderr=["two of them"])
     bad(stack, b, "--batched", "--group-alignment", "4", stderr=["--group-alignment"])
-    bad(stack, b, "--batched", "--output-scale", "amax", stderr=["output_scale"])
+    bad(stack, b, "--batched", "--output-scale", "amax", stderr=["--output-scale"])
     bad(flat, wide, "--tiles-a", "1x128", stderr=["--tiles-a", "--scale-a"])
     bad(flat, wide, "--scale-format", "e8m0fnu", stderr=["--scale-format"])
     bad(flat, wide, "--scale-order", "product_then_add", stderr=["--scale-order"])

@@ -127,7 +127,7 @@ def bad_input():
         (["--probes", "x"], "--dtype: expected what the kernel reads"),
         (["--probes", "x", "--dtype", "e4m3fn", "--promotion", 64], "--split-k: expected nothing"),
         (["--model", "exact", "-k", 1], "k: expected 2 to"),
-        (["--model", "sm90.wgmma.e4m3", "--promotion", 7], "promotion_interval: expected"),
+        (["--model", "sm90.wgmma.e4m3", "--promotion", 7], "--promotion: expected"),
         (["--model", "nothing"], "nothing"),
     ]:
         said = run(2, "reveal", *arguments)

@@ -90,10 +90,38 @@ TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
   CHECK(rows_of("sm89.mma.e4m3") == 1);
   CHECK(rows_of("sm100.tcgen05.e4m3") == 0);
   CHECK(rows_of("exact") == 0);
-  CHECK(!takes_dots(Codes({1, 63, 32}, 0, 0).problem()));
-  CHECK(takes_dots(Codes({1, 64, 32}, 0, 0).problem()));
-  CHECK(!takes_dots(Codes({4, 255, 32}, 0, 0).problem()));
-  CHECK(takes_dots(Codes({4, 256, 32}, 0, 0).problem()));
+  CHECK(takes_dots(Codes({4, 1, 32}, 0, 0).problem()));
+  CHECK(takes_dots(Codes({32, 8, 32}, 0, 0).problem()));
+  CHECK(!takes_dots(Codes({33, 8, 32}, 0, 0).problem()));
+  CHECK(!takes_dots(Codes({5, 9, 32}, 0, 0).problem()));
+  // A is packed by tables where FP16 has no room for its codes' fields.
+  const auto of_fnuz = [](Shape shape) {
+    GemmProblem p = Codes(shape, 0, 0).problem();
+    p.a.format = FormatId::e4m3fnuz;
+    return takes_dots(p);
+  };
+  CHECK(!of_fnuz({1, 63, 32}));
+  CHECK(of_fnuz({1, 64, 32}));
+  CHECK(!of_fnuz({4, 255, 32}));
+  CHECK(of_fnuz({4, 256, 32}));
+}
+
+TEST_CASE("few columns of any shape keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 26000;
+  for (const std::string_view name :
+       {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2.e4m3.f16", "sm90.wgmma.e5m2", "sm89.mma.e4m3"})
+    for (const std::int64_t n : {1, 3, 8, 9, 16})
+      for (const std::int64_t m : {1, 4, 7, 33, 64})
+        for (const std::int64_t k : {1, 31, 64, 545}) {
+          ++seed;
+          const Data data = kAllData[seed % 7];
+          const auto start = static_cast<Start>(seed / 7 % 5);
+          INFO(name << " " << m << "x" << n << "x" << k << " data " << static_cast<int>(data)
+                    << " start " << static_cast<int>(start) << " seed " << seed);
+          Operands operands(find_instruction_model(name), {m, n, k}, data, start, seed);
+          if (seed % 5 == 0) operands.problem.promotion_interval = 64;
+          check_all_targets(operands.problem);
+        }
 }
 
 TEST_CASE("few rows of any shape keep the reference's bits", "[gemm]") {

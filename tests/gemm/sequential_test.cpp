@@ -174,3 +174,21 @@ TEST_CASE("sequential sums with other roundings stay with the reference", "[gemm
   CHECK(method(sequential(2, nearest_even, 3)) == "reference");
   CHECK(method(sequential(3, nearest_even, 3)) == "sequential");
 }
+
+TEST_CASE("products that are rounded take A's significand times a power of two", "[gemm]") {
+  // Formats of A with as many fraction bits as a product keeps, and with one more.
+  using enum FormatId;
+  std::uint64_t seed = 31000;
+  for (const FormatId a : {e4m3fn, e5m2, e2m3, f16, bf16})
+    for (const FormatId b : {e4m3fn, e5m2})
+      for (const int bits : {2, 3, 7, 10}) {
+        ++seed;
+        InstructionModel model = find_instruction_model("seed.listing");
+        model.a_format = a;
+        model.b_format = b;
+        model.accumulator = sequential(14, RoundingMode::nearest_even, bits);
+        INFO(format(a).name << " x " << format(b).name << " product bits " << bits);
+        const Operands operands(model, {5, 37, 70}, Data::finite, Start::normal, seed);
+        check_all_targets(operands.problem);
+      }
+}

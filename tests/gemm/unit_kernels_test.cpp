@@ -197,6 +197,32 @@ TEST_CASE("units: every parameter of steps in 32-bit integers", "[gemm]") {
   }
 }
 
+TEST_CASE("units: CDNA3 adds a c of any exponent to the products of one step", "[gemm]") {
+  // c from far below the products to far above them, and one that nearly cancels their sum: where
+  // c is large the sum's lowest bits are dropped, or only say that there is more.
+  std::uint64_t seed = 17000;
+  for (const std::string_view name :
+       {"gfx942.mfma.f16", "gfx942.mfma.bf16", "gfx942.mfma.xf32", "gfx942.mfma.fp8"})
+    for (const bool cancels : {false, true})
+      for (const std::int64_t rows : {1, 5}) {
+        const InstructionModel& model = find_instruction_model(name);
+        Operands operands(model, {rows, 640, model.accumulator.terms}, Data::normal, Start::normal,
+                          3 * ++seed);
+        GemmProblem p = operands.problem;
+        p.c = nullptr;
+        std::vector<float> sums(operands.c.size());
+        gemm_reference(p, sums);
+        const RandomStream random(seed, "exponents");
+        for (std::size_t i = 0; i < sums.size(); ++i) {
+          const auto step = static_cast<int>(random.below(i, 60)) - 25;
+          float& c = operands.c[i];
+          c = cancels ? -sums[i] * (1.0F + std::ldexp(c, -step)) : std::ldexp(c, step);
+        }
+        INFO(name << " rows " << rows << " cancels " << cancels << " seed " << seed);
+        check_all_targets(operands.problem);
+      }
+}
+
 TEST_CASE("units: sums of 33 bits, whose halves fill 32-bit integers", "[gemm]") {
   // Significands of all ones, of one sign and of both, and c with the largest exponent or one that
   // leaves bits behind: 16 such products of FP16 in units of 2^-25 exceed 31 bits.

@@ -1,6 +1,7 @@
 """Plants each fault of faults.toml in a copy of the sources and asks for a test that sees it.
 
 Usage: mutate.py SOURCE_DIR SCRATCH_DIR [PART_OF_A_NAME...]
+       mutate.py --check SOURCE_DIR      only whether each fault's text stands once in its file
 
 The copy is built once, and again for each fault: what the fault names must pass before and fail after.
 Only faults are planted that have one of the parts in their names, and only the programs are built that they need.
@@ -70,12 +71,29 @@ def look(fault, tree):
     return run([sys.executable, "-c", compare, name, out / name], cwd=tree / "tests" / "experiment").returncode == 0
 
 
+def misplaced(fault, tree):
+    """Why the fault cannot be planted; nothing if it can."""
+    path = tree / fault["file"]
+    if not path.is_file():
+        return f"there is no {fault['file']}"
+    found = path.read_text().count(fault["find"])
+    return "" if found == 1 else f"its text is there {found} times in {fault['file']}"
+
+
+def check(source):
+    faults = tomllib.loads((Path(__file__).parent / "faults.toml").read_text())["fault"]
+    reasons = [(fault["name"], misplaced(fault, source)) for fault in faults]
+    wrong = [f"{name}: {reason}" for name, reason in reasons if reason]
+    print(*wrong, f"{len(faults)} faults, {len(wrong)} cannot be planted", sep="\n")
+    return 1 if wrong else 0
+
+
 def plant(fault, tree):
     """What became of the fault: seen, survived, or why it cannot be planted."""
+    if reason := misplaced(fault, tree):
+        return reason
     path = tree / fault["file"]
     text = path.read_text()
-    if text.count(fault["find"]) != 1:
-        return f"its text is there {text.count(fault['find'])} times in {fault['file']}"
     path.write_text(text.replace(fault["find"], fault["replace"]))
     try:
         built = build(tree, [SEERS[seer_of(fault)]])
@@ -87,6 +105,8 @@ def plant(fault, tree):
 
 
 def main():
+    if sys.argv[1:2] == ["--check"]:
+        return check(Path(sys.argv[2]))
     source, scratch = (Path(argument).resolve() for argument in sys.argv[1:3])
     parts = sys.argv[3:] or [""]
     faults = [fault for fault in tomllib.loads((Path(__file__).parent / "faults.toml").read_text())["fault"]

@@ -20,7 +20,7 @@ cd "$2"
 clean=$PWD/venv/bin/python
 "$python" -m pip --python "$clean" install --quiet --disable-pip-version-check \
   --no-index --find-links "$wheelhouse" --constraint "$package/../../tests/python/requirements.txt" \
-  pytest pyarrow fp8lab-*.whl
+  pytest pyarrow pandas fp8lab-*.whl
 
 export FP8LAB_TOOL=$PWD/prefix/bin/fp8lab
 # On a busy machine a thread that waits must give its core away.

@@ -51,14 +51,6 @@ class DefaultEnvironment {
   DefaultEnvironment& operator=(const DefaultEnvironment&) = delete;
 };
 
-const Kernels& kernels_of([[maybe_unused]] Target target) {
-#if defined(__x86_64__)
-  if (target == Target::avx512) return kAvx512Kernels;
-  if (target == Target::avx2) return kAvx2Kernels;
-#endif
-  return kScalarKernels;
-}
-
 Target chosen(const std::optional<Target>& target) {
   if (!target) return current_target();
   require_available(*target);
@@ -123,7 +115,7 @@ EncodePlan checked_plan(const EncodeOptions& options, bool wide) {
   return make_plan(f, options.policy, options.scale);
 }
 
-EncodeStatistics encode_task(const Kernels& kernels, const EncodeTask& task,
+EncodeStatistics encode_task(const KernelTable& kernels, const EncodeTask& task,
                              bool ignore_subnormals) {
   const DefaultEnvironment environment(ignore_subnormals);
   return kernels.encode(task);
@@ -135,7 +127,7 @@ EncodeStatistics encode_with(const EncodeOptions& options, std::size_t count, Co
                              std::size_t chunk, std::size_t bytes, const Read& read) {
   const EncodePlan plan = checked_plan(options, sizeof(Code) == 2);
   const Target target = chosen(options.target);
-  const Kernels& kernels = kernels_of(target);
+  const KernelTable& kernels = kernel_table(target);
   const int threads = thread_count(options.threads, count);
   const bool ignore_subnormals = plan.ignores_subnormals && target != Target::scalar;
   const auto run = [&](std::size_t begin, std::size_t end) {
@@ -179,17 +171,19 @@ EncodeStatistics& EncodeStatistics::operator+=(const EncodeStatistics& other) {
 EncodeStatistics encode(std::span<const float> in, std::span<std::uint8_t> out,
                         const EncodeOptions& options) {
   require_apart(in, out);
-  return encode_with(options, in.size(), out.data(), std::max<std::size_t>(in.size(), 1),
-                     in.size_bytes() + out.size_bytes(),
-                     [&](const Kernels&, std::size_t at, std::size_t) { return in.data() + at; });
+  return encode_with(
+      options, in.size(), out.data(), std::max<std::size_t>(in.size(), 1),
+      in.size_bytes() + out.size_bytes(),
+      [&](const KernelTable&, std::size_t at, std::size_t) { return in.data() + at; });
 }
 
 EncodeStatistics encode(std::span<const float> in, std::span<std::uint16_t> out,
                         const EncodeOptions& options) {
   require_apart(in, out);
-  return encode_with(options, in.size(), out.data(), std::max<std::size_t>(in.size(), 1),
-                     in.size_bytes() + out.size_bytes(),
-                     [&](const Kernels&, std::size_t at, std::size_t) { return in.data() + at; });
+  return encode_with(
+      options, in.size(), out.data(), std::max<std::size_t>(in.size(), 1),
+      in.size_bytes() + out.size_bytes(),
+      [&](const KernelTable&, std::size_t at, std::size_t) { return in.data() + at; });
 }
 
 EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
@@ -197,9 +191,9 @@ EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
   require(input == FormatId::f16 || input == FormatId::bf16, "input", "f16 or bf16",
           format(input).name);
   require_apart(in, out);
-  const auto widened = [&](const Kernels& kernels, std::size_t at, std::size_t length) {
-    thread_local std::array<float, kPart> values;
-    kernels.widen(input, in.data() + at, values.data(), length);
+  const auto widened = [&](const KernelTable& kernels, std::size_t at, std::size_t length) {
+    alignas(64) thread_local std::array<float, kPart> values;
+    kernels.decode.widen(input, in.data() + at, values.data(), length);
     return static_cast<const float*>(values.data());
   };
   return encode_with(options, in.size(), out.data(), kPart, in.size_bytes() + out.size_bytes(),
@@ -208,7 +202,7 @@ EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
 
 void draw_bits(const RandomStream& random, std::uint64_t first, std::span<std::uint32_t> out,
                const std::optional<Target>& target) {
-  kernels_of(chosen(target)).draw(random, first, out.data(), out.size());
+  kernel_table(chosen(target)).rounding.draw(random, first, out.data(), out.size());
 }
 
 void decode(std::span<const std::uint8_t> in, std::span<float> out, const DecodeOptions& options) {
@@ -216,17 +210,17 @@ void decode(std::span<const std::uint8_t> in, std::span<float> out, const Decode
   const Format& f = format(options.format);
   require(f.code_bits() <= 8, "format", "a format of at most eight bits", f.name);
   require_scale(options.inverse_scale, "inverse_scale");
-  const Kernels& kernels = kernels_of(chosen(options.target));
+  const KernelTable& kernels = kernel_table(chosen(options.target));
   const bool stream = in.size_bytes() + out.size_bytes() > kStreamBytes;
   for_each_part(in.size(), thread_count(options.threads, in.size()),
                 [&](std::size_t begin, std::size_t end) {
                   const DefaultEnvironment environment(false);
-                  kernels.decode({.format = &f,
-                                  .in = in.data() + begin,
-                                  .out = out.data() + begin,
-                                  .count = end - begin,
-                                  .inverse_scale = options.inverse_scale,
-                                  .stream = stream});
+                  kernels.decode.decode({.format = &f,
+                                         .in = in.data() + begin,
+                                         .out = out.data() + begin,
+                                         .count = end - begin,
+                                         .inverse_scale = options.inverse_scale,
+                                         .stream = stream});
                 });
 }
 

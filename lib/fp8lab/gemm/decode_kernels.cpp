@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstring>
 
 #include "fp8lab/gemm/kernels.hpp"
@@ -128,6 +129,64 @@ HWY_INLINE void decode_exponents(const CodeLayout s, const std::uint8_t* codes,
   hn::Store(hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), biased), d, exponents);
 }
 
+/// Whether FP16 has room for all fields of 8-bit codes, infinities excepted.
+bool has_half_fields(const CodeLayout& s) {
+  return s.sign_bit == 7 && (s.mantissa_bits == 3 || (s.mantissa_bits == 2 && s.bias <= 15));
+}
+
+/// A fused float panel's step of such codes, by way of FP16: the same fields, and what a code
+/// stands for is a power of two times that. Zeros become positive, and their signs with them.
+template <int kMantissa>
+HWY_INLINE void decode_half_step(const PanelCodes<float>& s, std::int64_t step) {
+  const Tag<std::uint8_t> d8;
+  const Tag<float> d;
+  const Tag<std::int16_t> d16;
+  const Tag<std::uint32_t> d32;
+  const hn::Rebind<std::int8_t, Tag<std::int16_t>> dc;
+  const hn::Repartition<hwy::float16_t, Tag<std::int16_t>> dh;
+  const hn::Rebind<hwy::float16_t, Tag<float>> dv;
+  constexpr auto kFields = static_cast<std::int16_t>(kMantissa == 3 ? 0xbf80 : 0xff00);
+  const CodeLayout layout = s.layout;
+  const std::int64_t terms = s.terms;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  const std::uint8_t* codes = s.codes + step * terms * width;
+  float* values = s.values + step * terms * width;
+  std::uint8_t* exponents = s.exponents + step * terms * width;
+  const auto scale = hn::Set(d, std::ldexp(kStretchFloat, 15 - layout.bias));
+  const auto tiny = hn::Set(d, kTinyFloat);
+  const auto negative_zero = hn::Set(d8, std::uint8_t{0x80});
+  HWY_ALIGN std::uint8_t used[kMaxWidth];
+  HWY_ALIGN hwy::float16_t halves[kMaxWidth];
+  Vector<std::uint32_t> signs[kVectors];
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(d32);
+  for (std::int64_t t = 0; t < terms; ++t) {
+    const auto x = hn::LoadU(d8, codes + t * width);
+    hn::Store(hn::IfThenZeroElse(hn::Eq(x, negative_zero), x), d8, used);
+    decode_exponents(layout, used, exponents + t * width);
+    FP8LAB_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const auto* from = reinterpret_cast<const std::int8_t*>(used) + i * 2 * lanes;
+      const auto wide = hn::PromoteTo(d16, hn::Load(dc, from));
+      const auto fields = hn::And(hn::ShiftLeft<10 - kMantissa>(wide), hn::Set(d16, kFields));
+      hn::Store(hn::BitCast(dh, fields), dh, halves + i * 2 * lanes);
+    }
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const auto half = hn::PromoteTo(d, hn::Load(dv, halves + v * lanes));
+      const auto value = hn::MulAdd(half, scale, tiny);
+      hn::Store(value, d, values + t * width + v * lanes);
+      const auto sign = hn::And(hn::BitCast(d32, value), hn::Set(d32, 1u << 31));
+      signs[v] = hn::Or(hn::ShiftRight<1>(signs[v]), sign);
+    }
+  }
+  const int unused = 32 - static_cast<int>(terms);
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    hn::StoreU(hn::ShiftRightSame(signs[v], unused), d32, s.signs + step * width + v * lanes);
+}
+
 template <typename T>
 constexpr T kTiny = sizeof(T) == 4 ? T(kTinyFloat) : T(kTinyDouble);
 template <typename T>
@@ -174,6 +233,13 @@ HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
 
 template <typename T, typename Code>
 void decode_panel(const PanelCodes<T>& s) {
+  if constexpr (sizeof(T) == 4 && sizeof(Code) == 1) {
+    if (s.fused && has_half_fields(s.layout)) {
+      for (std::int64_t step = 0; step < s.steps; ++step)
+        s.layout.mantissa_bits == 3 ? decode_half_step<3>(s, step) : decode_half_step<2>(s, step);
+      return;
+    }
+  }
   if (s.fused) {
     for (std::int64_t step = 0; step < s.steps; ++step) decode_fused_step<T, Code>(s, step);
     return;

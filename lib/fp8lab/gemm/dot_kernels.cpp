@@ -113,13 +113,13 @@ template <int kExponentBits>
 HWY_INLINE void fetch(const DotBlock& s, std::int64_t step, std::int64_t steps, Fetched& to) {
   const Codes d;
   const std::uint8_t* codes = s.codes + step * s.terms;
-  for (std::int64_t j = 0; j < s.width; ++j) {
+  for (std::int64_t j = 0; j < s.columns; ++j) {
     FP8LAB_UNROLL
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       std::uint8_t* largest = s.largest + j * kDotTerms + chunk * kChunk;
       auto most = hn::Load(d, largest);
       for (std::int64_t i = 0; i < steps; ++i) {
-        const std::int64_t at = (i * s.width + j) * kDotTerms + chunk * kChunk;
+        const std::int64_t at = (i * s.columns + j) * kDotTerms + chunk * kChunk;
         const auto b = hn::LoadU(d, codes + i * s.terms + chunk * kChunk);
         hn::Store(b, d, to.codes + at);
         store_halves<kExponentBits>(b, to.values + at);
@@ -270,11 +270,11 @@ HWY_INLINE void add_columns(const DotBlock& s, const StepRounding& rounding, std
 template <int kExponentBits, int R>
 HWY_INLINE void dot_rows(const DotBlock& s, const StepRounding& rounding, std::int64_t step,
                          std::int64_t row, const Fetched& fetched, std::int64_t i) {
-  const std::int64_t at = i * s.width * kDotTerms;
+  const std::int64_t at = i * s.columns * kDotTerms;
   Alignment<R> alignment;
-  for (std::int64_t j = 0; j < s.width; j += kColumns)
+  for (std::int64_t j = 0; j < s.columns; j += kColumns)
     align_columns<kExponentBits, R>(s, rounding, step, row, j, fetched.codes + at, alignment);
-  for (std::int64_t j = 0; j < s.width; j += kColumns)
+  for (std::int64_t j = 0; j < s.columns; j += kColumns)
     add_columns<R>(s, rounding, step, row, j, fetched.values + at, alignment);
 }
 
@@ -303,8 +303,50 @@ void dot(const DotBlock& s, const StepRounding& rounding) {
     dot_steps<5>(s, rounding);
 }
 
+/// One step of one row, all kDotTerms codes of it, of which `at` counts those before.
+template <int kExponentBits>
+HWY_INLINE void pack_step(const DotRowCodes& s, const std::uint8_t* codes, std::int64_t at) {
+  const Codes d;
+  const SignedCodes di;
+  const Tag<float> df;
+  const hn::Rebind<hwy::float16_t, Tag<float>> dh;
+  const auto scale = hn::Set(df, s.scale);
+  const auto bias = static_cast<std::uint8_t>(kFloatBiasA - s.bias);
+  const auto sign = hn::Set(d, std::uint8_t{0x80});
+  HWY_ALIGN hwy::float16_t halves[kChunk];
+  FP8LAB_UNROLL
+  for (int chunk = 0; chunk < kChunks; ++chunk, at += kChunk) {
+    const auto x = hn::LoadU(d, codes + chunk * kChunk);
+    store_halves<kExponentBits>(x, halves);
+    FP8LAB_UNROLL
+    for (int v = 0; v < kValues; ++v)
+      hn::Store(hn::Mul(hn::PromoteTo(df, hn::Load(dh, halves + v * kLanes)), scale), df,
+                s.values + at + v * kLanes);
+    hn::Store(exponents_of<kExponentBits>(x, bias), d, s.exponents + at);
+    hn::Store(hn::BitCast(di, hn::AndNot(x, sign)), di, s.signs + at);
+    const auto zero = hn::Eq(hn::AndNot(sign, x), hn::Zero(d));
+    hn::Store(hn::BitCast(di, hn::IfThenElseZero(zero, hn::Set(d, std::uint8_t{127}))), di,
+              s.zeros + at);
+  }
+}
+
+void pack_rows(const DotRowCodes& from) {
+  const DotRowCodes s = from;
+  HWY_ALIGN std::uint8_t codes[kDotTerms] = {};  // what is beyond the step's terms stays zero
+  for (std::int64_t step = 0; step < s.steps; ++step)
+    for (std::int64_t row = 0; row < s.rows; ++row) {
+      const std::int64_t at = (step * s.rows + row) * kDotTerms;
+      const unsigned char* in = s.codes + row * s.row_stride + step * s.terms;
+      if (s.terms == kDotTerms)
+        std::memcpy(codes, in, kDotTerms);
+      else
+        std::memcpy(codes, in, static_cast<std::size_t>(s.terms));
+      s.exponent_bits == 4 ? pack_step<4>(s, codes, at) : pack_step<5>(s, codes, at);
+    }
+}
+
 const DotKernels* dot_kernels() {
-  static const DotKernels kTable{kChunk, dot};
+  static const DotKernels kTable{kChunk, dot, pack_rows};
   return &kTable;
 }
 

@@ -9,6 +9,8 @@
 namespace fp8lab::gemm_detail {
 namespace {
 
+constexpr int kHalfBias = 15;
+
 /// What codes become; NaN and Inf, whose outputs no kernel computes, like zeros.
 struct Table {
   std::array<float, 256> values{};
@@ -17,7 +19,6 @@ struct Table {
   std::array<std::int8_t, 256> zeros{};
 
   Table(const Format& f, int b_bias) {
-    constexpr int kHalfBias = 15;
     const float scale = std::ldexp(kStretchFloat, kHalfBias - b_bias);
     const std::span<const Unpacked> unpacked = unpack_table(f.id);
     const std::span<const float> decoded = decode_table(f.id);
@@ -45,18 +46,43 @@ std::array<std::int64_t, kDotTerms> places_of_values(std::int64_t chunk) {
 
 }  // namespace
 
+bool has_half_fields(const Format& f) {
+  return f.code_bits() == 8 && f.has_sign && (f.exponent_bits == 4 || f.exponent_bits == 5) &&
+         f.specials != SpecialValues::fnuz;
+}
+
 PackedDotRows::PackedDotRows(const DotSource& from, const Format& a, const DotLayout& b,
-                             std::int64_t chunk)
+                             const DotKernels& kernels)
     : rows_(from.rows),
       values_(from.rows * from.steps * kDotTerms),
       exponents_(from.rows * from.steps * kDotTerms),
       signs_(from.rows * from.steps * kDotTerms),
       zeros_(from.rows * from.steps * kDotTerms) {
+  if (!has_half_fields(a)) {
+    look_up(from, a, b, kernels.chunk);
+    return;
+  }
+  kernels.pack({.codes = from.codes,
+                .row_stride = from.row_stride,
+                .rows = from.rows,
+                .steps = from.steps,
+                .terms = from.terms,
+                .exponent_bits = a.exponent_bits,
+                .bias = a.bias,
+                .scale = std::ldexp(kStretchFloat, kHalfBias - a.bias + kHalfBias - b.bias),
+                .values = values_.data(),
+                .exponents = exponents_.data(),
+                .signs = signs_.data(),
+                .zeros = zeros_.data()});
+}
+
+void PackedDotRows::look_up(const DotSource& from, const Format& a, const DotLayout& b,
+                            std::int64_t chunk) {
   const Table table(a, b.bias);
   const auto places = places_of_values(chunk);
   std::array<std::uint8_t, kDotTerms> codes{};  // what is beyond the step's terms stays zero
   std::array<float, kDotTerms> values{};
-  const auto look_up = [&](const auto& in, auto* to) {
+  const auto copy = [&](const auto& in, auto* to) {
     for (std::size_t t = 0; t < codes.size(); ++t) to[t] = in[codes[t]];
   };
   for (std::int64_t step = 0; step < from.steps; ++step) {
@@ -64,11 +90,11 @@ PackedDotRows::PackedDotRows(const DotSource& from, const Format& a, const DotLa
       const std::int64_t at = (step * from.rows + row) * kDotTerms;
       std::copy_n(from.codes + row * from.row_stride + step * from.terms, from.terms,
                   codes.begin());
-      look_up(table.values, values.data());
+      copy(table.values, values.data());
       for (std::size_t t = 0; t < values.size(); ++t) values_.data()[at + places[t]] = values[t];
-      look_up(table.exponents, exponents_.data() + at);
-      look_up(table.signs, signs_.data() + at);
-      look_up(table.zeros, zeros_.data() + at);
+      copy(table.exponents, exponents_.data() + at);
+      copy(table.signs, signs_.data() + at);
+      copy(table.zeros, zeros_.data() + at);
     }
   }
 }

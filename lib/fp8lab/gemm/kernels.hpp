@@ -67,6 +67,7 @@ struct StepRounding {
 struct SequentialRounding {
   int fraction_bits = 13;
   int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
+  bool short_a = false;            ///< elements of A have no more fraction bits than that
 };
 
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
@@ -90,8 +91,26 @@ struct DotRows {
   const std::int8_t* zeros = nullptr;       ///< 127 for zeros, 0 for others
 };
 
-/// Some steps of some rows of A times `width` columns of B, a multiple of 8, whose codes
-/// [width][code_stride] are read as they lie in memory, kDotTerms from a step's first on: what
+/// What DotRows are made of: codes [rows][row_stride], steps * terms of each, of an 8-bit format
+/// whose fields FP16 has room for. Values become `scale` times the FP16 number with their fields;
+/// of NaN and Inf anything.
+struct DotRowCodes {
+  const unsigned char* codes = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t terms = 0;
+  int exponent_bits = 4;
+  int bias = 7;
+  float scale = 1.0F;
+  float* values = nullptr;
+  std::uint8_t* exponents = nullptr;
+  std::int8_t* signs = nullptr;
+  std::int8_t* zeros = nullptr;
+};
+
+/// Some steps of some rows of A times `columns` columns of B, a multiple of 8, whose codes
+/// [columns][code_stride] are read as they lie in memory, kDotTerms from a step's first on: what
 /// is beyond its terms must be finite, or of the same column. state is as in StepBlock.
 struct DotBlock {
   std::int64_t rows = 0;
@@ -102,9 +121,10 @@ struct DotBlock {
   std::int64_t code_stride = 0;
   const std::uint8_t* next_codes = nullptr;  ///< codes to fetch meanwhile, alike
   std::int64_t next_stride = 0;
-  std::uint8_t* largest = nullptr;  ///< [width][kDotTerms]: raised to the codes' magnitudes
+  std::uint8_t* largest = nullptr;  ///< [columns][kDotTerms]: raised to the codes' magnitudes
   DotLayout layout;
-  std::int64_t width = 0;
+  std::int64_t columns = 0;
+  std::int64_t width = 0;  ///< of the state
   float* state = nullptr;
 };
 
@@ -204,6 +224,7 @@ struct DotKernels {
   std::int64_t chunk = 0;  ///< terms in a vector of codes
   /// Needs rounding toward zero.
   void (*in_float)(const DotBlock&, const StepRounding&);
+  void (*pack)(const DotRowCodes&);
 };
 
 /// final[i] += state[i] for accumulators of fused steps, which start over; NaN is canonical.

@@ -133,8 +133,8 @@ PackedRows<T>::PackedRows(const Kernels& kernels, const Plan& plan, const CodeMa
       fill_negative_zeros(f, row, ceil_divide(a.k, plan.group) * plan.group, steps * plan.terms);
   }
   if (plan.dots.used()) {
-    dots = PackedDotRows({codes.data(), stride, rows, steps, plan.terms}, f, plan.dots,
-                         kernels.dots.chunk);
+    dots =
+        PackedDotRows({codes.data(), stride, rows, steps, plan.terms}, f, plan.dots, kernels.dots);
     return;
   }
   kernels.decode<T>(f.storage_bits)
@@ -228,16 +228,10 @@ void PackedPanel<T>::start(std::int64_t begin) {
   begin_ = begin;
   columns_ = std::min(width_, b_->rows - begin);
   std::ranges::fill(ranges_, CodeRange{});
-  if (!dots_) return;
-  if (!word_dots_) {
+  if (word_dots_)
+    clear_lane_ranges(lane_ranges_.data(), width_);
+  else if (dots_)
     std::memset(lane_ranges_.data(), 0, static_cast<std::size_t>(width_ * kDotTerms));
-    return;
-  }
-  for (std::int64_t j = 0; j < width_; ++j) {
-    unsigned char* largest = lane_ranges_.data() + j * 2 * kWordDotBytes;
-    std::memset(largest, 0, kWordDotBytes);
-    std::memset(largest + kWordDotBytes, 0xff, kWordDotBytes);
-  }
 }
 
 template <typename T>
@@ -252,8 +246,7 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
     return summarize(f, range_of_lanes(lanes, static_cast<int>(code_bytes_)));
   }
   const unsigned char* largest = lane_ranges_.data() + column * kDotTerms;
-  unsigned char most = 0;
-  for (std::int64_t i = 0; i < kDotTerms; ++i) most = std::max(most, largest[i]);
+  const unsigned char most = *std::max_element(largest, largest + kDotTerms);
   return summarize(f, CodeRange{.largest = most, .smallest = 1});
 }
 
@@ -366,6 +359,7 @@ void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
 
 template <typename T>
 void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
+  block.columns = round_up(columns_, 8);
   block.width = width_;
   block.largest = lane_ranges_.data();
   block.codes = rows_.data() + (step - loaded_) * terms_;

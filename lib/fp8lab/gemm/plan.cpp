@@ -2,21 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 
 #include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/gemm/dot_pack.hpp"
 
 namespace fp8lab::gemm_detail {
 namespace {
 
 constexpr int kStepOfPlainSums = 32;
-constexpr int kDoubleBits = 53;
-constexpr int kMostExactBits = 100;  // of sums in two words that follow the data
-
-int ceil_log2(std::int64_t x) {
-  return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(x - 1)));
-}
 
 /// Whether the sum of a step, in units of the last aligned bit, stays inside
 /// the binade of the magic number with `mantissa_bits`.
@@ -38,6 +31,14 @@ constexpr bool kConvertsToNearest = true;
 constexpr bool kConvertsToNearest = false;
 #endif
 
+/// The largest sum of so many products in units of 2^-(mantissa bits of both).
+std::int64_t largest_sum(const Format& a, const Format& b, int terms) {
+  const auto largest = [](const Format& x) {
+    return (std::int64_t{2} << x.mantissa_bits) - 1;  // times 2^-mantissa_bits
+  };
+  return terms * largest(a) * largest(b);
+}
+
 /// Whether the sum of c and so many products fits 32-bit integers, in units of the last aligned
 /// bit: c is below 2 units of 2^F, and so are significands.
 bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b, int terms) {
@@ -45,14 +46,19 @@ bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b, int
   const int bits = a.mantissa_bits + b.mantissa_bits;
   const int f = m.alignment_fraction_bits;
   if (bits + 2 > kFloatBits || f > 25) return false;
-  const auto largest = [](const Format& x) {
-    return (std::int64_t{2} << x.mantissa_bits) - 1;  // times 2^-mantissa_bits
-  };
-  const std::int64_t sum = terms * largest(a) * largest(b) + (std::int64_t{2} << bits);
+  const std::int64_t sum = largest_sum(a, b, terms) + (std::int64_t{2} << bits);
   return terms <= 32 && sum << f < std::int64_t{1} << (31 + bits);
 }
 bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b) {
   return fits_words(m, a, b, m.terms);
+}
+
+/// Whether the second stage of such steps has the short form, see docs/lab/gemm.md.
+bool has_short_second_stage(const AccumulatorModel& m, const Format& a, const Format& b) {
+  const int f = m.alignment_fraction_bits;
+  return m.second_stage_fraction_bits == 31 && f >= 23 &&
+         largest_sum(a, b, m.terms) << f < std::int64_t{1}
+                                               << (29 + a.mantissa_bits + b.mantissa_bits);
 }
 
 /// Whether fused steps that have no method in binary32 are sums of at most two 32-bit integers,
@@ -179,19 +185,25 @@ Method choose(const AccumulatorModel& m, const Format& a, const Format& b, bool 
 /// docs/lab/gemm.md. Their vectors hold 32 terms, of whatever model.
 std::int64_t most_dot_rows(std::int64_t terms) { return terms == 32 ? 4 : terms >= 16 ? 1 : 0; }
 
-/// With fewer, packing A for them takes longer than they save.
+/// With fewer, packing A by tables takes longer than they save.
 constexpr std::int64_t kColumnsPerRow = 64;
 
-/// The layout of B for dot kernels, unless others are faster. FP16 has no room for the
-/// largest FNUZ numbers. With few columns packing A, which takes longer for these, weighs more.
+/// The same for columns that fill a quarter of a panel at most: of so many.
+constexpr std::int64_t kFewColumns = 8;
+constexpr std::int64_t kMostRowsOfFewColumns = 32;
+
+/// The layout of B for dot kernels, unless others are faster. Packing A of other formats takes
+/// longer, which weighs more with few columns.
 DotLayout choose_dots(const GemmProblem& p) {
   const Format& b = format(p.b.format);
-  const bool has_half_fields = b.code_bits() == 8 && b.exponent_bits >= 4 && b.exponent_bits <= 5 &&
-                               b.specials != SpecialValues::fnuz;
-  if (!has_half_fields || p.a.rows > most_dot_rows(p.model.terms) ||
-      p.b.rows < kColumnsPerRow * p.a.rows)
-    return {};
-  return {b.exponent_bits, b.bias};
+  if (!has_half_fields(b)) return {};
+  const bool packs_fast = has_half_fields(format(p.a.format));
+  const std::int64_t terms = p.model.terms;
+  const bool few_rows =
+      p.a.rows <= most_dot_rows(terms) && (packs_fast || p.b.rows >= kColumnsPerRow * p.a.rows);
+  const bool few_columns = packs_fast && terms == kDotTerms && p.b.rows <= kFewColumns &&
+                           p.a.rows <= kMostRowsOfFewColumns;
+  return few_rows || few_columns ? DotLayout{b.exponent_bits, b.bias} : DotLayout{};
 }
 
 /// The same for steps of 32-bit integers, whose reductions cost a short step more.
@@ -285,107 +297,16 @@ Plan make_plan(const GemmProblem& p, bool words) {
   plan.words_rounding = word_rounding(model);
   plan.words_rounding.two_sums = plan.method == Method::fused_words &&
                                  !is_one_word(model, format(p.a.format), format(p.b.format));
+  plan.words_rounding.short_second_stage =
+      plan.method == Method::two_stage &&
+      has_short_second_stage(model, format(p.a.format), format(p.b.format));
   plan.rounding = step_rounding(model, plan.in_double());
   plan.sums = {p.model.output_fraction_bits,
                rounded_product_bits(p.model, format(p.a.format), format(p.b.format))};
+  plan.sums.short_a = format(p.a.format).mantissa_bits <= plan.sums.product_fraction_bits;
   if (plan.method == Method::fused_float) plan.dots = choose_dots(p);
   plan.word_dots = choose_word_dots(p, plan);
   return plan;
-}
-
-RowSummary widest_row(const Format& f) {
-  RowSummary s;
-  s.largest = static_cast<int>(f.max_finite_code() >> f.mantissa_bits) - f.bias;
-  s.lowest = f.min_exponent() - f.mantissa_bits;
-  return s;
-}
-
-TwoWords find_two_words(const Plan& plan, const Format& a, const Format& b, std::int64_t k) {
-  const RowSummary in_a = widest_row(a);
-  const RowSummary in_b = widest_row(b);
-  const int low = in_a.lowest + in_b.lowest;
-  const int f = plan.rounding.alignment_fraction_bits;
-  const bool steps = plan.method == Method::exact_steps;
-  if (!steps && plan.method != Method::exact) return {};
-  if (steps && in_a.largest + in_b.largest - f > low) return {};
-  // The second word holds `terms` rests below 2^unit, the first their whole parts.
-  const int carries = ceil_log2((steps ? plan.terms : k) + 1);
-  const int unit = low + 52 - carries;
-  const int room = unit + 50;
-  if (in_a.largest + in_b.largest + 2 + carries > room || low <= -120 || room >= 120) return {};
-  return {.magic = std::ldexp(1.5, 52 + unit),
-          .limit = std::ldexp(1.0, steps ? std::min(room, low + f + 1) : room),
-          .lowest = std::ldexp(1.0, low)};
-}
-
-bool kernel_takes(const Plan& plan, const RowSummary& a, const RowSummary& b, std::int64_t k) {
-  if (plan.words.used()) return true;
-  const int top = a.largest + b.largest + 2;  // products are below 2^top
-  const int low = a.lowest + b.lowest;        // and multiples of 2^low
-  const int sum_top = top + ceil_log2(k);
-  switch (plan.method) {
-    case Method::fused_double:
-      return sum_top < 126;
-    case Method::exact:
-      return sum_top - low <= kDoubleBits && sum_top < 126 && low > -149;
-    case Method::exact_steps:
-      return top + ceil_log2(plan.terms) - low <= kDoubleBits && sum_top < 120 && low > -120 &&
-             sum_top + 1 - plan.rounding.alignment_fraction_bits <= low;
-    case Method::checked_steps:
-      return sum_top < 120 && low > -120 && sum_top - low <= kMostExactBits;
-    case Method::float32:
-      return top < 127 && low >= -149;
-    case Method::scaled_groups:
-      return sum_top < 126;
-    case Method::fused_words:
-    case Method::two_stage:
-    case Method::even_odd:
-      // All sums are multiples of 2^(-60 - 31), which the least alignment keeps.
-      return low >= -60 && sum_top < 80 && a.largest <= 60 && b.largest <= 60;
-    default:
-      return true;
-  }
-}
-
-bool kernel_takes_start(const Plan& plan, float c, const RowSummary& a, const RowSummary& b) {
-  if (plan.takes_everything()) return true;
-  if (c == 0.0F) return !(plan.keeps_negative_zero && std::signbit(c));
-  if (plan.words.used())
-    return std::fabs(c) < plan.words.limit && std::fmod(c, plan.words.lowest) == 0.0;
-  // 128 for NaN and Inf, -127 for subnormals: outside of what each method asks of them.
-  const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(c) >> 23 & 255) - 127;
-  switch (plan.method) {
-    case Method::fused_float:
-      // The magic number of the largest and of the smallest alignment must exist.
-      return exponent < 117 && exponent + 23 - plan.rounding.alignment_fraction_bits < 128 &&
-             exponent >= -45;
-    case Method::exact_steps: {
-      // Neither may c truncate a product nor a product c.
-      const int f = plan.rounding.alignment_fraction_bits;
-      return exponent + 2 - f <= a.lowest + b.lowest &&
-             exponent - 23 >= a.largest + b.largest - f && exponent > -100 && exponent < 120;
-    }
-    case Method::checked_steps: {
-      // K's length is not known here: 24 bits of it are enough for any.
-      const int top = std::max(a.largest + b.largest + 2 + 24, exponent + 2);
-      const int low = std::min(a.lowest + b.lowest, exponent - 23);
-      return exponent < 120 && low > -120 && top - low <= kMostExactBits;
-    }
-    case Method::truncated_float:
-      return exponent - 23 >= -126 && exponent < 120;
-    case Method::nearest_double:
-      // c may have more bits than a sum: its first sum must be exact if products are the smaller.
-      return exponent < 128 && exponent + 2 - (a.lowest + b.lowest) <= kDoubleBits;
-    case Method::fused_words:
-    case Method::two_stage:
-    case Method::even_odd:
-      return exponent >= -60 && exponent < 120;
-    case Method::truncated_double:
-    case Method::nearest_of_odd:
-      return exponent < 128;
-    default:
-      return exponent < 120;
-  }
 }
 
 }  // namespace fp8lab::gemm_detail

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "fp8lab/gemm/kernels.hpp"
 
 #define HWY_WANT_AVX3_DL
@@ -43,6 +45,18 @@ class Nearest {
     const auto large = hn::Mul(x, hn::Set(Tag<double>(), factor_));
     return hn::Add(hn::Sub(x, large), large);
   }
+  /// Of vectors whose operations take turns: those of one would wait for each other.
+  HWY_INLINE void round_all(const Vector<double> (&x)[kVectors],
+                            Vector<double> (&to)[kVectors]) const {
+    const auto factor = hn::Set(Tag<double>(), factor_);
+    Vector<double> large[kVectors];
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) large[v] = hn::Mul(x[v], factor);
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) to[v] = hn::Sub(x[v], large[v]);
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) to[v] = hn::Add(to[v], large[v]);
+  }
   /// The same of x with fewer than 53 bits, where it is one operation less: a product of FP8.
   [[nodiscard]] HWY_INLINE Vector<double> round_short(Vector<double> x) const {
     const Tag<double> d;
@@ -64,6 +78,60 @@ struct NearestOfRounded {
     return sum.round(hn::Add(product.round_short(hn::Mul(a, b)), c));
   }
 };
+
+// Sums of rounded products take more registers a sum.
+constexpr std::int64_t kMostRoundedTerms = 32;
+constexpr int kRoundedRows = HWY_TARGET == HWY_AVX2 ? 2 : 4;
+
+/// One step of R rows as NearestOfRounded, of A with so few bits that a * (2^s + 1), which
+/// multiplies no column of B alone, is exact: two operations less a product.
+template <int R>
+HWY_INLINE void rounded_rows(const StepBlock<double>& s, const SequentialRounding& rounding,
+                             std::int64_t step, std::int64_t row) {
+  const Tag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t width = lanes * kVectors;
+  const std::int64_t terms = s.terms;
+  const double power = std::ldexp(1.0, 52 - rounding.product_fraction_bits);
+  const Nearest nearest(rounding.fraction_bits);
+  const double* a = s.a + (step * s.rows + row) * terms;
+  const double* b = s.b + step * terms * width;
+  double* state = s.state + row * width;
+  HWY_ALIGN double large[R * kMostRoundedTerms];  // a (2^s + 1)
+  HWY_ALIGN double rest[R * kMostRoundedTerms];   // a 2^s
+  for (std::int64_t i = 0; i < R * terms; ++i) {
+    large[i] = a[i] * (power + 1.0);
+    rest[i] = a[i] * power;
+  }
+  Vector<double> sum[R][kVectors];
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Load(d, state + r * width + v * lanes);
+  }
+  for (std::int64_t k = 0; k < terms; ++k) {
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const auto more = hn::Set(d, large[r * terms + k]);
+      const auto less = hn::Set(d, rest[r * terms + k]);
+      Vector<double> next[kVectors];
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v)
+        next[v] = hn::Mul(more, hn::Load(d, b + k * width + v * lanes));
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v)
+        next[v] = hn::NegMulAdd(less, hn::Load(d, b + k * width + v * lanes), next[v]);
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v) next[v] = hn::Add(next[v], sum[r][v]);
+      nearest.round_all(next, sum[r]);
+    }
+  }
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, state + r * width + v * lanes);
+  }
+}
 
 /// Nearest even of a sum rounded to odd. Needs rounding toward zero.
 class NearestOfOdd {
@@ -136,10 +204,21 @@ void truncated_double(const StepBlock<double>& s, const SequentialRounding& roun
   sequential(s, Truncated<double>(rounding.fraction_bits));
 }
 
+void rounded(const StepBlock<double>& s, const SequentialRounding& rounding) {
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    std::int64_t row = 0;
+    for (; row + kRoundedRows <= s.rows; row += kRoundedRows)
+      rounded_rows<kRoundedRows>(s, rounding, step, row);
+    for (; row < s.rows; ++row) rounded_rows<1>(s, rounding, step, row);
+  }
+}
+
 void nearest_double(const StepBlock<double>& s, const SequentialRounding& rounding) {
   const Nearest nearest(rounding.fraction_bits);
   if (rounding.product_fraction_bits < 0)
     sequential(s, nearest);
+  else if (rounding.short_a && s.terms <= kMostRoundedTerms)
+    rounded(s, rounding);
   else
     sequential(s, NearestOfRounded{Nearest(rounding.product_fraction_bits), nearest});
 }

@@ -27,6 +27,9 @@ struct WordRounding {
   /// Of fused steps: 32 bits hold the products of half the terms, and the sum of both halves
   /// has 33.
   bool two_sums = false;
+  /// Of CDNA3's: 31 bits in the second stage, 23 or more in the first, and sums below 2^29, for
+  /// which a shorter last part is enough.
+  bool short_second_stage = false;
 };
 
 /// Steps of products that are aligned as 32-bit integers: docs/lab/gemm.md, "Short steps". Operands

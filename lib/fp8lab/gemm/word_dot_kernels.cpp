@@ -104,17 +104,27 @@ struct PlainSteps {
     return hn::Max(e, rounding.half_output ? alignment_of_c<true>(c, rounding)
                                            : alignment_of_c<false>(c, rounding));
   }
-  static HWY_INLINE FloatVector result(const IntVector (&sum)[2], const IntVector (&e)[1],
-                                       const FloatVector (&scale)[1], FloatVector c,
-                                       const WordDotBlock& s, const WordRounding& rounding) {
-    if (s.two_stage) return second_stage<false>(hn::Add(sum[0], sum[1]), e[0], c, rounding);
-    const auto first = hn::Add(sum[0], truncated(hn::Mul(c, scale[0])));
-    const auto both = hn::Add(first, sum[1]);
+  static HWY_INLINE void finish(const IntVector (&sum)[2], const IntVector (&e)[1],
+                                const FloatVector (&scale)[1], float* c, const WordDotBlock& s,
+                                const WordRounding& rounding) {
+    const Floats df;
+    const auto before = hn::Load(df, c);
+    if (s.two_stage) {
+      const IntVector all[1] = {hn::Add(sum[0], sum[1])};
+      const auto fraction = hn::Set(SignedWords(), field(rounding.alignment_fraction_bits));
+      const IntVector unit[1] = {hn::Sub(e[0], fraction)};
+      if (rounding.short_second_stage) return short_second_stages<FloatVector>(all, unit, c);
+      return hn::Store(second_stage<false>(all[0], e[0], before, rounding), df, c);
+    }
+    const IntVector first[1] = {hn::Add(sum[0], truncated(hn::Mul(before, scale[0])))};
+    const IntVector rest[1] = {sum[1]};
+    const IntVector both[1] = {hn::Add(first[0], sum[1])};
+    const bool half = rounding.half_output;
     if (rounding.two_sums)
-      return rounding.half_output ? fused_result<true, true>(first, sum[1], scale[0], c, rounding)
-                                  : fused_result<false, true>(first, sum[1], scale[0], c, rounding);
-    return rounding.half_output ? fused_result<true, false>(both, both, scale[0], c, rounding)
-                                : fused_result<false, false>(both, both, scale[0], c, rounding);
+      return half ? fused_results<true, true>(first, rest, scale, c, c, rounding)
+                  : fused_results<false, true>(first, rest, scale, c, c, rounding);
+    return half ? fused_results<true, false>(both, both, scale, c, c, rounding)
+                : fused_results<false, false>(both, both, scale, c, c, rounding);
   }
 };
 /// CDNA3's with alignments of even and odd terms.
@@ -125,10 +135,11 @@ struct EvenOddSteps {
                                            const WordRounding&) {
     return e;
   }
-  static HWY_INLINE FloatVector result(const IntVector (&sum)[2], const IntVector (&e)[2],
-                                       const FloatVector (&)[2], FloatVector c, const WordDotBlock&,
-                                       const WordRounding& rounding) {
-    return even_odd_result(sum[0], sum[1], e[0], e[1], c, rounding);
+  static HWY_INLINE void finish(const IntVector (&sum)[2], const IntVector (&e)[2],
+                                const FloatVector (&)[2], float* c, const WordDotBlock&,
+                                const WordRounding& rounding) {
+    const Floats df;
+    hn::Store(even_odd_result(sum[0], sum[1], e[0], e[1], hn::Load(df, c), rounding), df, c);
   }
 };
 
@@ -219,8 +230,7 @@ HWY_INLINE void add(const WordDotBlock& s, const WordRounding& rounding, std::in
       e[i] = hn::Load(dw, &from.field[i][row][at]);
       scale[i] = hn::Load(df, &from.scale[i][row][at]);
     }
-    float* c = s.state + row * s.width + column + p * kWords;
-    hn::Store(Steps::result(sum, e, scale, hn::Load(df, c), s, rounding), df, c);
+    Steps::finish(sum, e, scale, s.state + row * s.width + column + p * kWords, s, rounding);
   }
 }
 

@@ -82,6 +82,13 @@ WordDotRows PackedWordDotRows::from(std::int64_t step) const {
   return {values_.data() + at, exponents_.data() + at * code_bytes_};
 }
 
+void clear_lane_ranges(unsigned char* ranges, std::int64_t columns) {
+  for (std::int64_t j = 0; j < columns; ++j, ranges += 2 * kWordDotBytes) {
+    std::memset(ranges, 0, kWordDotBytes);
+    std::memset(ranges + kWordDotBytes, 0xff, kWordDotBytes);
+  }
+}
+
 CodeRange range_of_lanes(const unsigned char* ranges, int code_bytes) {
   return code_bytes == 1   ? range_of<std::uint8_t>(ranges)
          : code_bytes == 2 ? range_of<std::uint16_t>(ranges)

@@ -100,6 +100,9 @@ class PackedWordDotRows {
   AlignedArray<unsigned char> exponents_;
 };
 
+/// WordDotBlock's ranges of so many columns that hold nothing yet.
+void clear_lane_ranges(unsigned char* ranges, std::int64_t columns);
+
 /// What the lanes of one column in WordDotBlock's ranges say.
 CodeRange range_of_lanes(const unsigned char* ranges, int code_bytes);
 

@@ -45,22 +45,33 @@ HWY_INLINE Vector<std::int32_t> load_exponents(const std::int8_t* largest) {
   return hn::ShiftLeft<23>(hn::PromoteTo(d, biased));
 }
 
+/// The product of each vector of columns with one term, times `scale` and truncated.
+HWY_INLINE void multiply_term(const float* a, const float* b,
+                              const Vector<float> (&scale)[kVectors],
+                              Vector<std::int32_t> (&product)[kVectors]) {
+  const Floats d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto value = hn::Set(d, *a);
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    const auto exact = hn::Mul(value, hn::Load(d, b + v * lanes));
+    product[v] = truncated(hn::Mul(exact, scale[v]));
+  }
+}
+
 /// sum += a . b of every `kGroups`th term from `first` on, each product times `scale` and
 /// truncated.
 template <int kGroups>
 HWY_INLINE void add_products(std::int64_t first, std::int64_t terms, const float* a, const float* b,
                              const Vector<float> (&scale)[kVectors],
                              Vector<std::int32_t> (&sum)[kVectors]) {
-  const Floats d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto width = static_cast<std::int64_t>(hn::Lanes(Floats())) * kVectors;
   FP8LAB_UNROLL_BY_4
   for (std::int64_t k = first; k < terms; k += kGroups) {
-    const auto value = hn::Set(d, a[k]);
+    Vector<std::int32_t> product[kVectors];
+    multiply_term(a + k, b + k * width, scale, product);
     FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const auto product = hn::Mul(value, hn::Load(d, b + (k * kVectors + v) * lanes));
-      sum[v] = hn::Add(sum[v], truncated(hn::Mul(product, scale[v])));
-    }
+    for (int v = 0; v < kVectors; ++v) sum[v] = hn::Add(sum[v], product[v]);
   }
 }
 
@@ -120,11 +131,7 @@ HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRou
   const std::int64_t first = kTwo ? terms / 2 : terms;
   add_products<1>(0, first, r.a, r.b, scale, sum);
   if constexpr (kTwo) add_products<1>(first, terms, r.a, r.b, scale, rest);
-  FP8LAB_UNROLL
-  for (int v = 0; v < kVectors; ++v) {
-    float* c = r.state + v * lanes;
-    hn::Store(fused_result<kHalf, kTwo>(sum[v], rest[v], scale[v], hn::Load(d, c), rounding), d, c);
-  }
+  fused_results<kHalf, kTwo>(sum, rest, scale, r.state, r.state, rounding);
 }
 
 /// The sums of every `kGroups`th product from `first` on, in units of 2^(largest - F).
@@ -140,16 +147,27 @@ HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms
     scale[v] = fused_scale<Vector<float>>(load_exponents(largest + v * lanes), rounding);
     sum[v] = hn::Zero(dw);
   }
+  // There may be no second term.
+  if constexpr (kGroups == 1) multiply_term(r.a + first++, r.b, scale, sum);
   add_products<kGroups>(first, terms, r.a, r.b, scale, sum);
 }
 
-template <int kTerms>
+template <bool kShort, int kTerms>
 HWY_INLINE void two_stage_row(const StepBlock<float>& s, const Row& r,
                               const WordRounding& rounding) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector<std::int32_t> sum[kVectors];
   first_stage<1>(r, 0, terms_of<kTerms>(s), rounding, r.largest, sum);
+  if constexpr (kShort) {
+    const auto fraction = hn::Set(Words(), field(rounding.alignment_fraction_bits));
+    Vector<std::int32_t> unit[kVectors];
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; ++v)
+      unit[v] = hn::Sub(load_exponents(r.largest + v * lanes), fraction);
+    short_second_stages<Vector<float>>(sum, unit, r.state);
+    return;
+  }
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     float* c = r.state + v * lanes;
@@ -214,15 +232,16 @@ void fused_words(const StepBlock<float>& s, const WordRounding& rounding) {
   (half ? fused_steps<true, false> : fused_steps<false, false>)(s, rounding);
 }
 
-template <int kTerms>
+template <bool kShort, int kTerms = 0>
 void two_stage_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
   for_rows<1, kTerms>(s, kWordExponentFloor, [&](const auto& block, const Row& row) HWY_ATTR {
-    two_stage_row<kTerms>(block, row, r);
+    two_stage_row<kShort, kTerms>(block, row, r);
   });
 }
 void two_stage_words(const StepBlock<float>& s, const WordRounding& rounding) {
-  (s.terms == kShortStep ? two_stage_steps<kShortStep> : two_stage_steps<0>)(s, rounding);
+  if (!rounding.short_second_stage) return two_stage_steps<false>(s, rounding);
+  (s.terms == kShortStep ? two_stage_steps<true, kShortStep> : two_stage_steps<true>)(s, rounding);
 }
 void even_odd_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;

@@ -92,6 +92,7 @@ template <class V>
 struct Total<false, V> {
   WordVector<V> sum;
 
+  HWY_INLINE Total() = default;
   HWY_INLINE Total(WordVector<V> x, WordVector<V> /*none*/) : sum(x) {}
   /// Rounded toward zero, as the mode says.
   [[nodiscard]] HWY_INLINE V whole() const { return hn::ConvertTo(FloatsOf<V>(), sum); }
@@ -104,6 +105,7 @@ struct Total<true, V> {
   V upper;  // its whole multiples of 256, the parts' upper 24 bits
   V lower;  // up to 510
 
+  HWY_INLINE Total() = default;
   HWY_INLINE Total(WordVector<V> x, WordVector<V> y) {
     const WordsOf<V> d;
     const FloatsOf<V> df;
@@ -119,32 +121,50 @@ struct Total<true, V> {
   }
 };
 
-/// A total in units of `unit` to FP16's nearest value, as binary32: to odd in between. An infinite
-/// c stays.
-template <bool kTwo, class V>
-HWY_INLINE V nearest_half(const Total<kTwo, V>& total, V unit, V c) {
+/// What a fused step makes of its sums, c included, whose second parts are there with kTwo; FP16's
+/// nearest values go through binary32 rounded to odd, and an infinite c stays. Operations of N
+/// vectors take turns: those of one would wait for each other.
+template <bool kHalf, bool kTwo, class V, int N>
+HWY_INLINE void fused_results(const WordVector<V> (&sum)[N], const WordVector<V> (&rest)[N],
+                              const V (&scale)[N], const float* c, float* to,
+                              const WordRounding& rounding) {
   const FloatsOf<V> d;
   const WordsOf<V> dw;
-  const auto whole = total.whole();
-  const auto odd =
-      hn::Or(hn::BitCast(dw, whole), hn::IfThenZeroElse(total.is(whole), hn::Set(dw, 1)));
-  const auto rounded =
-      hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatsOf<V>>(), hn::Mul(hn::BitCast(d, odd), unit));
-  return hn::IfThenElse(hn::IsInf(c), c, hn::PromoteTo(d, rounded));
-}
-
-/// What a fused step makes of its sum, c included, whose second part is there with kTwo.
-template <bool kHalf, bool kTwo, class V>
-HWY_INLINE V fused_result(WordVector<V> sum, WordVector<V> rest, V scale, V c,
-                          const WordRounding& rounding) {
-  const FloatsOf<V> d;
-  const WordsOf<V> dw;
-  const Total<kTwo, V> total(sum, rest);
-  if constexpr (kHalf) return nearest_half<kTwo>(total, unit_of(scale), c);
-  const auto kept =
-      hn::Set(dw, static_cast<std::int32_t>(~((1u << (23 - rounding.output_fraction_bits)) - 1u)));
-  const auto whole = hn::And(hn::BitCast(dw, total.whole()), kept);
-  return hn::Mul(hn::BitCast(d, whole), unit_of(scale));
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Total<kTwo, V> total[N];
+  V whole[N];
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) {
+    total[v] = Total<kTwo, V>(sum[v], rest[v]);
+    whole[v] = total[v].whole();
+  }
+  if constexpr (kHalf) {
+    const auto infinity = hn::Set(dw, field(255));
+    FP8LAB_UNROLL
+    for (int v = 0; v < N; ++v) {
+      const auto lowest = hn::IfThenZeroElse(total[v].is(whole[v]), hn::Set(dw, 1));
+      const auto odd = hn::BitCast(d, hn::Or(hn::BitCast(dw, whole[v]), lowest));
+      whole[v] = hn::Mul(odd, unit_of(scale[v]));
+    }
+    FP8LAB_UNROLL
+    for (int v = 0; v < N; ++v)
+      whole[v] =
+          hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatsOf<V>>(), whole[v]));
+    FP8LAB_UNROLL
+    for (int v = 0; v < N; ++v) {
+      const auto before = hn::Load(d, c + v * lanes);
+      const auto infinite = hn::RebindMask(d, hn::Eq(field_of(before), infinity));
+      hn::Store(hn::IfThenElse(infinite, before, whole[v]), d, to + v * lanes);
+    }
+  } else {
+    const auto kept = hn::Set(
+        dw, static_cast<std::int32_t>(~((1u << (23 - rounding.output_fraction_bits)) - 1u)));
+    FP8LAB_UNROLL
+    for (int v = 0; v < N; ++v) {
+      const auto cut = hn::BitCast(d, hn::And(hn::BitCast(dw, whole[v]), kept));
+      hn::Store(hn::Mul(cut, unit_of(scale[v])), d, to + v * lanes);
+    }
+  }
 }
 
 /// sum * unit + c, rounded once. The sum's upper bits, its lower ones and c are three numbers of
@@ -201,6 +221,43 @@ HWY_INLINE V second_stage(WordVector<V> sum, WordVector<V> e, V c, const WordRou
     kept_c = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(c_exponent, least)), kept_c);
   }
   return rounded_sum(kept, hn::BitCast(d, next_unit), kept_c);
+}
+
+/// The same of N vectors of sums below 2^29, with at least 23 fraction bits and 31 in the second
+/// stage, from `e` less the fraction bits on: c and the sums become integers of one unit. Where c
+/// is so large that it needs a coarser one, what a sum has below its two lowest bits is dropped,
+/// as the second stage drops it, and these two only say that there is more.
+template <class V, int N>
+HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N],
+                                    const WordVector<V> (&unit_of_sum)[N], float* c) {
+  const FloatsOf<V> d;
+  const WordsOf<V> dw;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr int kBitsOfC = 29;  // below its exponent
+  WordVector<V> unit[N];
+  WordVector<V> kept[N];
+  WordVector<V> total[N];
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) {
+    const auto of_c = hn::Sub(field_of(hn::Load(d, c + v * lanes)), hn::Set(dw, field(kBitsOfC)));
+    unit[v] = hn::Max(unit_of_sum[v], of_c);
+  }
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v)
+    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Sub(unit[v], unit_of_sum[v]));
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) {
+    const auto scale = hn::BitCast(d, hn::Sub(hn::Set(dw, field(254)), unit[v]));
+    total[v] = truncated(hn::Floor(hn::Mul(hn::Load(d, c + v * lanes), scale)));
+  }
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v)
+    kept[v] = hn::Or(hn::ShiftRight<2>(kept[v]), hn::And(kept[v], hn::Set(dw, 3)));
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) {
+    const auto rounded = hn::ConvertTo(d, hn::Add(total[v], kept[v]));
+    hn::Store(hn::Mul(rounded, hn::BitCast(d, unit[v])), d, c + v * lanes);
+  }
 }
 
 /// The same of sums of even and odd terms apart, with alignments of their own.

@@ -6,20 +6,8 @@
 #include "hwy/cache_control.h"
 
 namespace fp8lab::scaling_detail {
-namespace {
-
-const cast_kernels::Kernels& cast_kernels_of([[maybe_unused]] Target target) {
-#if defined(__x86_64__)
-  if (target == Target::avx512) return cast_kernels::kAvx512Kernels;
-  if (target == Target::avx2) return cast_kernels::kAvx2Kernels;
-#endif
-  return cast_kernels::kScalarKernels;
-}
-
-}  // namespace
-
 TileCaster::TileCaster(const Recipe& recipe, Target target, bool stream)
-    : casts_(cast_kernels_of(target)),
+    : casts_(cast_kernels::kernel_table(target)),
       rule_(recipe.rule),
       scale_(divides(recipe.rule) ? tile_kernels(target).divide : tile_kernels(target).multiply),
       plan_(cast_kernels::make_plan(format(recipe.format), recipe.policy, 1.0F)),
@@ -38,15 +26,15 @@ void TileCaster::add(const float* x, std::size_t count, std::size_t block, const
     return add_scaled(x, count, block, factors, codes);
   const std::size_t step = fits ? count : block;
   for (std::size_t begin = 0; begin < count; begin += step)
-    casts_.encode_tiles({.plan = &plan_,
-                         .in = x + begin,
-                         .out = codes + begin,
-                         .count = std::min(step, count - begin),
-                         .block = block,
-                         .factors = factors + begin / block,
-                         .divide = divide_,
-                         .ahead = ahead,
-                         .stream = stream_});
+    casts_.nearest.encode_tiles({.plan = &plan_,
+                                 .in = x + begin,
+                                 .out = codes + begin,
+                                 .count = std::min(step, count - begin),
+                                 .block = block,
+                                 .factors = factors + begin / block,
+                                 .divide = divide_,
+                                 .ahead = ahead,
+                                 .stream = stream_});
 }
 
 bool TileCaster::takes_crossed() const {
@@ -58,7 +46,7 @@ void TileCaster::add_crossed(cast_kernels::CrossTask task) const {
   task.plan = &plan_;
   task.divide = divide_;
   task.stream = stream_;
-  casts_.encode_crossed(task);
+  casts_.nearest.encode_crossed(task);
 }
 
 /// Scaled elements to `values_`, adjusted as `scaled_element` has it.

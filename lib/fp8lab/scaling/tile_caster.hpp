@@ -52,7 +52,7 @@ class TileCaster {
   static constexpr std::size_t kCallBlock = 128;
   static constexpr std::size_t kBuffer = 2048;
 
-  const cast_kernels::Kernels& casts_;
+  const cast_kernels::KernelTable& casts_;
   ScaleRule rule_;
   decltype(TileKernels::multiply) scale_;
   cast_kernels::EncodePlan plan_;

@@ -173,22 +173,49 @@ inline constexpr std::uint16_t kHalfNan = 0x7e00;
 bool half_plan_fits(const Format& format, float inverse_scale);
 HalfPlan make_half_plan(const Format& format, float inverse_scale);
 
-struct Kernels {
+// The kernels of one target, by the file that holds them.
+
+struct NearestKernels {
   EncodeStatistics (*encode)(const EncodeTask& task);
-  void (*decode)(const DecodeTask& task);
-  /// FP16 or BF16 to binary32, exactly.
-  void (*widen)(FormatId input, const std::uint16_t* in, float* out, std::size_t count);
-  /// The 32-bit draws `first` and on of the stream.
-  void (*draw)(const RandomStream& random, std::uint64_t first, std::uint32_t* out,
-               std::size_t count);
   void (*encode_tiles)(const TileTask& task);
   void (*encode_crossed)(const CrossTask& task);
 };
 
-extern const Kernels kScalarKernels;
-#if defined(__x86_64__)
-extern const Kernels kAvx2Kernels;
-extern const Kernels kAvx512Kernels;
-#endif
+struct RoundingKernels {
+  EncodeStatistics (*encode)(const EncodeTask& task);
+  /// The 32-bit draws `first` and on of the stream.
+  void (*draw)(const RandomStream& random, std::uint64_t first, std::uint32_t* out,
+               std::size_t count);
+};
+
+struct GeneralKernels {
+  EncodeStatistics (*encode)(const EncodeTask& task);
+};
+
+struct DecodeKernels {
+  void (*decode)(const DecodeTask& task);
+  /// FP16 or BF16 to binary32, exactly.
+  void (*widen)(FormatId input, const std::uint16_t* in, float* out, std::size_t count);
+};
+
+// Null where the build has none for the target, as for `scalar`.
+const NearestKernels* nearest_kernels(Target target);
+const RoundingKernels* rounding_kernels(Target target);
+const GeneralKernels* general_kernels(Target target);
+const DecodeKernels* decode_kernels(Target target);
+
+struct KernelTable {
+  NearestKernels nearest;
+  RoundingKernels rounding;
+  GeneralKernels general;
+  DecodeKernels decode;
+
+  EncodeStatistics encode(const EncodeTask& task) const;
+};
+
+/// Of a target that is available.
+const KernelTable& kernel_table(Target target);
+
+extern const KernelTable kScalarKernels;
 
 }  // namespace fp8lab::cast_kernels

@@ -87,6 +87,9 @@ void draw(const RandomStream& random, std::uint64_t first, std::uint32_t* out, s
 
 }  // namespace
 
-const Kernels kScalarKernels{encode_task, decode_task, widen, draw, encode_tiles, encode_crossed};
+const KernelTable kScalarKernels{{encode_task, encode_tiles, encode_crossed},
+                                 {encode_task, draw},
+                                 {encode_task},
+                                 {decode_task, widen}};
 
 }  // namespace fp8lab::cast_kernels
