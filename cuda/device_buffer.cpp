@@ -29,7 +29,7 @@ BlockCache& cache() {
 void* take_device_memory(std::size_t bytes) {
   void* const block = cache().take(bytes);
   if (block == nullptr)
-    throw Error(fmt::format("{} bytes of device memory: the device has none left", bytes));
+    throw Error(fmt::format("{} bytes of device memory: not enough is left", bytes));
   return block;
 }
 

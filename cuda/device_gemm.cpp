@@ -13,7 +13,7 @@ void check_problem(const GemmProblem& problem, std::span<float> d) {
   validate(problem, d.size());
   const CPlacement place = gemm_detail::passing_place(problem);
   require(gemm_detail::enters_in_passing(problem), "c_enters",
-          fmt::format("{}, the only place that the device has", to_string(place)),
+          fmt::format("{}, the only place that the device supports", to_string(place)),
           to_string(problem.c_enters));
 }
 

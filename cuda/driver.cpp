@@ -29,8 +29,8 @@ DriverState driver_state(int needed) {
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     state.problem = fmt::format(
-        "the NVIDIA driver is missing: {}. Install it; in a container, pass the GPU in (docker run "
-        "--gpus all)",
+        "the NVIDIA driver is missing: {}. Install it; in a container, make the GPU visible "
+        "(docker run --gpus all)",
         dlerror());
     return state;
   }
@@ -41,22 +41,22 @@ DriverState driver_state(int needed) {
   const auto get_version = reinterpret_cast<GetInt>(dlsym(library, "cuDriverGetVersion"));
   const auto get_count = reinterpret_cast<GetInt>(dlsym(library, "cuDeviceGetCount"));
   if (init == nullptr || get_version == nullptr || get_count == nullptr) {
-    state.problem = fmt::format("{} is no CUDA driver: it has no cuInit", kLibrary);
+    state.problem = fmt::format("{} is not a CUDA driver: it has no cuInit", kLibrary);
     return state;
   }
   if (get_version(&state.version) != 0) state.version = 0;
   if (state.version != 0 && state.version / 1000 < needed / 1000) {
     state.problem = fmt::format(
-        "the driver serves CUDA {}, this program needs {}: update the driver, or build with an "
-        "older toolkit (12.4 or later)",
+        "the driver supports CUDA {}, but this program needs {}: update the driver, or build with "
+        "an older toolkit (12.4 or later)",
         version_text(state.version), version_text(needed));
     return state;
   }
   const int started = init(0);
   if (started != 0) {
-    state.problem =
-        fmt::format("the driver finds no usable device ({}{})", error_name(library, started),
-                    started == kNoDevice ? ": no NVIDIA GPU, or none passed in" : "");
+    state.problem = fmt::format(
+        "the driver finds no usable device ({}{})", error_name(library, started),
+        started == kNoDevice ? ": no NVIDIA GPU, or none visible in the container" : "");
     return state;
   }
   if (get_count(&state.devices) != 0 || state.devices == 0)

@@ -24,8 +24,8 @@ int checked_int(std::int64_t value, const char* name,
 
 ScaleArguments scale_shape(const InverseScales& scales, const CodeMatrix& matrix) {
   if (scales.empty()) return {};
-  require(scales.tensor_scale == 1.0F, "tensor_scale", "1, which this backend has",
-          fmt::format("{}", scales.tensor_scale));
+  require(scales.tensor_scale == 1.0F, "tensor_scale",
+          "1, the only value that this backend supports", fmt::format("{}", scales.tensor_scale));
   const std::int64_t k_block = scales.k_block == 0 ? matrix.k : scales.k_block;
   const auto fitted = [](std::int64_t block, std::int64_t size) {
     return static_cast<int>(std::min(block, std::max<std::int64_t>(size, 1)));

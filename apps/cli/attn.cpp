@@ -68,7 +68,7 @@ Loaded load(const std::string& name, const std::string& scale, const Options& op
   require(id.has_value(), name, "floats or FP8 codes; uint8 codes need --dtype e4m3fn",
           to_string(tensor.type));
   if (element_bytes(tensor.type) > 1) {
-    require(scale.empty(), name, "codes, since scales of them are given", to_string(tensor.type));
+    require(scale.empty(), name, "codes, since their scales are given", to_string(tensor.type));
     loaded.tensor = attention_tensor(to_float(tensor), shape[0], shape[1], shape[2]);
     return loaded;
   }
@@ -144,8 +144,8 @@ void print_text(const Options& options, const AttentionInputs& in, const Attenti
     fmt::print("window: {} columns to the left, {} to the right (-1: all)\n", o.window_left,
                o.window_right);
   const auto error = [](const char* against, const Comparison& c) {
-    fmt::print("against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n", against,
-               c.relative_l2, c.max_absolute, c.mean_signed_relative);
+    fmt::print("errors against FP64 on {}: relative L2 {:.4g}, max error {:.4g}, bias {:+.3g}\n",
+               against, c.relative_l2, c.max_absolute, c.mean_signed_relative);
   };
   error("the codes", report.against_codes);
   error("the inputs", report.against_inputs);
@@ -251,16 +251,16 @@ void add_attn(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   AttentionOptions& o = options->attention;
   Command* command = app.add_subcommand(
-      "attn", "FP8 attention forward, as FlashAttention's kernels compute it, against FP64");
+      "attn",
+      "FP8 attention forward, as FlashAttention's kernels compute it, with errors against FP64");
   command->add_option("Q", options->files.q, "[heads, m, d] or [m, d]: floats or FP8 codes")
       ->required();
   command->add_option("K", options->files.k, "[kv_heads, n, d]")->required();
   command->add_option("V", options->files.v, "[kv_heads, n, d_v]")->required();
-  command->add_option("--dtype", options->dtype, "what uint8 codes are: e4m3fn, e5m2");
-  command->add_option(
-      "--scale-q", options->scales.q,
-      "file of Q's inverse scales, one, or one for each head; floats are quantized to "
-      "e4m3fn, each head by its amax");
+  command->add_option("--dtype", options->dtype, "format of uint8 codes: e4m3fn, e5m2");
+  command->add_option("--scale-q", options->scales.q,
+                      "file of Q's inverse scales, one value or one per head; floats are quantized "
+                      "to e4m3fn, each head with its own amax");
   command->add_option("--scale-k", options->scales.k, "the same for K");
   command->add_option("--scale-v", options->scales.v, "the same for V");
   command->add_option("--qk-model", o.qk_model, "instruction of Q K^T")->capture_default_str();
@@ -269,13 +269,14 @@ void add_attn(Command& app, Action& action) {
   command->add_option("--q-tile", o.q_tile, "rows in a block")->capture_default_str();
   command->add_option("--kv-tile", o.kv_tile, "columns in a tile")->capture_default_str();
   command->add_option("--softmax-scale", o.softmax_scale, "0: 1 / sqrt(d)")->capture_default_str();
-  command->add_option("--p-offset", o.p_offset, "P is scaled by 2 to this before its cast")
+  command
+      ->add_option("--p-offset", o.p_offset, "P is multiplied by 2 to this power before its cast")
       ->capture_default_str();
   command
       ->add_option("--rescale-threshold", o.rescale_threshold,
-                   "log2 by which the running maximum may be stale; 0: never")
+                   "log2 of the factor by which the running maximum may be stale; 0: never stale")
       ->capture_default_str();
-  command->add_flag("--causal", o.causal, "row i sees columns j <= i + n - m");
+  command->add_flag("--causal", o.causal, "row i attends to columns j <= i + n - m");
   command->add_flag("--two-level", o.two_level, "add each tile's P V to O in FP32");
   command->add_option("--tile-order", options->tile_order,
                       "last_to_first (FlashAttention-3, the default) or first_to_last (Triton)");
@@ -284,19 +285,19 @@ void add_attn(Command& app, Action& action) {
                       "order of a row's sum: columns (the default), or quads (FlashAttention-3)");
   command
       ->add_option("--window-left", o.window_left,
-                   "columns that row i sees to the left of i + n - m; -1: all")
+                   "columns to the left of i + n - m that row i attends to; -1: all")
       ->capture_default_str();
-  command->add_option("--window-right", o.window_right, "and to the right; -1: all")
+  command->add_option("--window-right", o.window_right, "the same to the right; -1: all")
       ->capture_default_str();
   command->add_option("--call", options->call,
-                      "a kernel by name, which decides what is not given: flashattention3.fp8, "
-                      "triton.tutorial.fp8");
+                      "a kernel by name, which sets the options that are not given: "
+                      "flashattention3.fp8, triton.tutorial.fp8");
   command->add_option("--check", options->check,
-                      "a kernel's O: is it right, and if not, why? Exit 1: it is not");
-  command->add_option("--check-dtype", options->check_dtype, "what uint8 codes of it are");
+                      "a kernel's O: check it and name the mistake. Exit 1 if it is wrong");
+  command->add_option("--check-dtype", options->check_dtype, "format of its uint8 codes");
   command
       ->add_option("--tolerance", options->tolerance,
-                   "relative L2 distance that --check passes; 0: every bit")
+                   "largest relative L2 distance that --check passes; 0: every bit")
       ->capture_default_str();
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for O");
   command->add_option("--out-dtype", options->output_dtype, "f32, bf16, f16, e4m3fn or e5m2")

@@ -54,8 +54,9 @@ void add_common_options(Command& command, BenchOptions& options) {
 
 void add_bench(Command& app, Action& action) {
   auto options = std::make_shared<BenchOptions>();
-  Command* command = app.add_subcommand(
-      "bench", "Time the kernels against this machine's ceilings, after checking their bits");
+  Command* command = app.add_subcommand("bench",
+                                        "Time the kernels and compare them with the limits of this "
+                                        "machine, after checking their bits");
   command->require_subcommand(1);
   for (const Benchmark& benchmark : benchmarks()) {
     Command* one = command->add_subcommand(benchmark.name, benchmark.purpose);

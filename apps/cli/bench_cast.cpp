@@ -323,26 +323,26 @@ void print(const nlohmann::json& result) {
 
 Benchmark cast_benchmark() {
   auto cast_options = std::make_shared<CastOptions>();
-  return {"cast", "Encoding and decoding against copies that move the same bytes",
-          [cast_options](Command& command) {
-            command.add_option("--mebi", cast_options->mebi_elements, "elements in 2^20")
-                ->capture_default_str();
-            command.add_option("--repetitions", cast_options->repetitions, "rounds")
-                ->check(between(1, 1000))
-                ->capture_default_str();
-            command
-                .add_option("--clock", cast_options->clock, "wall, or cpu where cores are shared")
-                ->check(one_of({"wall", "cpu"}))
-                ->capture_default_str();
-            command.add_flag("--conformance", cast_options->conformance,
-                             "instead: which casts differ from their system's, over all 2^32 "
-                             "inputs");
-          },
-          [cast_options](const BenchOptions& options) -> nlohmann::json {
-            if (cast_options->conformance) return conformance(options.threads);
-            return measure(*cast_options, options.threads);
-          },
-          print};
+  return {
+      "cast", "Time encoding and decoding, and compare them with copies that move the same bytes",
+      [cast_options](Command& command) {
+        command.add_option("--mebi", cast_options->mebi_elements, "elements in 2^20")
+            ->capture_default_str();
+        command.add_option("--repetitions", cast_options->repetitions, "rounds")
+            ->check(between(1, 1000))
+            ->capture_default_str();
+        command.add_option("--clock", cast_options->clock, "wall, or cpu if cores are shared")
+            ->check(one_of({"wall", "cpu"}))
+            ->capture_default_str();
+        command.add_flag(
+            "--conformance", cast_options->conformance,
+            "instead of timing: compare casts with those of their systems, over all 2^32 inputs");
+      },
+      [cast_options](const BenchOptions& options) -> nlohmann::json {
+        if (cast_options->conformance) return conformance(options.threads);
+        return measure(*cast_options, options.threads);
+      },
+      print};
 }
 
 }  // namespace fp8lab::cli

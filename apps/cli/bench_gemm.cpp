@@ -179,8 +179,9 @@ void print(const nlohmann::json& report) {
         row["mismatches"].get<std::int64_t>());
     if (row.contains("two_thread_speedup"))
       fmt::print(
-          "{:>35} two threads gain {:.2f} (spread {:.0f} %), the FMA units {:.2f} ({:.0f} %)\n", "",
-          row["two_thread_speedup"].get<double>(),
+          "{:>35} speedup with two threads {:.2f} (spread {:.0f} %), of the FMA units {:.2f} "
+          "({:.0f} %)\n",
+          "", row["two_thread_speedup"].get<double>(),
           row["two_thread_speedup_spread"].get<double>() * 100,
           row["fma_two_thread_speedup"].get<double>(),
           row["fma_two_thread_speedup_spread"].get<double>() * 100);
@@ -192,7 +193,7 @@ void print(const nlohmann::json& report) {
 Benchmark gemm_benchmark() {
   auto options = std::make_shared<GemmOptions>();
   return {
-      "gemm", "Matrix products under accumulation models",
+      "gemm", "Time matrix products under accumulation models",
       [options](Command& command) {
         command
             .add_option("--model", options->models,
@@ -200,10 +201,10 @@ Benchmark gemm_benchmark() {
             ->capture_default_str();
         command.add_option("--shape", options->shapes,
                            "MxNxK, or several joined by + and timed as one; default: a fixed list");
-        command.add_option("--data", options->data, "what the operands hold")
+        command.add_option("--data", options->data, "format of the operands")
             ->check(one_of({"normal", "uniform", "wide"}))
             ->capture_default_str();
-        command.add_option("--promotion", options->promotion, "promotion interval, 0 for none")
+        command.add_option("--promotion", options->promotion, "promotion interval; 0: none")
             ->capture_default_str();
         command.add_option("--repetitions", options->repetitions, "at least this many runs")
             ->check(between(1, 1000))

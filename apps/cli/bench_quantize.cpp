@@ -222,7 +222,7 @@ void print(const nlohmann::json& result) {
 Benchmark quantize_benchmark() {
   auto options = std::make_shared<QuantizeOptions>();
   return {
-      "quantize", "Scaling recipes against a stream copy",
+      "quantize", "Time scaling recipes and compare them with a stream copy",
       [options](Command& command) {
         command.add_option("--recipe", options->recipes, "recipes to time (default: all)");
         command.add_option("--rows", options->rows, "rows of the tensor")->capture_default_str();
@@ -230,7 +230,7 @@ Benchmark quantize_benchmark() {
         command.add_option("--repetitions", options->repetitions, "rounds")
             ->check(between(1, 1000))
             ->capture_default_str();
-        command.add_option("--clock", options->clock, "wall, or cpu where cores are shared")
+        command.add_option("--clock", options->clock, "wall, or cpu if cores are shared")
             ->check(one_of({"wall", "cpu"}))
             ->capture_default_str();
         command.add_flag("--transpose", options->transpose, "with the transposed copy");

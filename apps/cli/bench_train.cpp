@@ -141,7 +141,7 @@ nlohmann::json run(const TrainOptions& options, const BenchOptions& common) {
 }
 
 void print(const nlohmann::json& report) {
-  fmt::print("transformer of {} parameters, {} tokens a step; ratios of whole steps\n",
+  fmt::print("transformer of {} parameters, {} tokens per step; ratios of whole steps\n",
              report["parameters"].get<std::int64_t>(),
              report["tokens_per_step"].get<std::int64_t>());
   fmt::print("{:<16} {:>10} {:>7} {:>10} {:>9} {:>14}\n", "products", "median ms", "spread",
@@ -157,7 +157,7 @@ void print(const nlohmann::json& report) {
 
 Benchmark train_benchmark() {
   auto options = std::make_shared<TrainOptions>();
-  return {"train", "Training steps with emulated products against FP32 ones",
+  return {"train", "Time training steps with emulated products and with FP32 products",
           [options](Command& command) {
             command.add_option("--recipe", options->recipes, "linear recipes to time")
                 ->capture_default_str();

@@ -123,10 +123,10 @@ int run(const Options& options) {
   const CastProfile& profile = find_cast_profile(options.profile);
   CastPolicy policy = profile.policy;
   if (!options.rounding.empty()) policy.rounding = find_rounding_mode(options.rounding);
-  require(
-      policy.max_magnitude <= f.max_finite(), "format",
-      fmt::format("one that reaches {:g}, as profile {} needs", policy.max_magnitude, profile.name),
-      f.name);
+  require(policy.max_magnitude <= f.max_finite(), "format",
+          fmt::format("a rounding mode that reaches {:g}, as profile {} requires",
+                      policy.max_magnitude, profile.name),
+          f.name);
 
   std::vector<Outcome> outcomes;
   for (const std::string& text : options.values) {
@@ -155,7 +155,8 @@ int run(const Options& options) {
 
 void add_cast(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  Command* command = app.add_subcommand("cast", "Cast values and show what happens to each");
+  Command* command =
+      app.add_subcommand("cast", "Cast values and show what happens to each of them");
   command->add_option("VALUE", options->values, "numbers, inf, nan, or binary32 bits (0x3f800000)")
       ->required();
   command->add_option("--format", options->format, "target format")->capture_default_str();

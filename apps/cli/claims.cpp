@@ -125,8 +125,8 @@ int run(Options options) {
         nlohmann::ordered_json{{"seed", options.context.seed}, {"claims", measured}}.dump(2));
   else
     fmt::print(
-        "{} hold, {} with a correction, {} do not, of {} the size cannot tell, {} could not be "
-        "measured (seed {})\n",
+        "{} hold, {} hold with a correction, {} do not hold, {} cannot be decided at this size, {} "
+        "could not be measured (seed {})\n",
         counts[Verdict::holds], counts[Verdict::holds_with_correction],
         counts[Verdict::does_not_hold], counts[Verdict::cannot_tell], failed, options.context.seed);
   return failed == 0 ? kPass : kUsage;
@@ -136,14 +136,16 @@ int run(Options options) {
 
 void add_claims(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  Command* command =
-      app.add_subcommand("claims", "Measure published claims about FP8 and say which hold");
+  Command* command = app.add_subcommand(
+      "claims", "Measure published claims about FP8 and print a verdict for each");
   command->add_option("ID", options->ids, "claims, for example F1; all if none is given");
   command->add_option("--seed", options->context.seed, "seed of all random draws")
       ->capture_default_str();
-  command->add_option("--threads", options->context.threads, "threads; figures do not depend on it")
+  command
+      ->add_option("--threads", options->context.threads,
+                   "threads; figures do not depend on their number")
       ->check(between(1, kMostThreads));
-  command->add_option("--out", options->out, "folder in which a result folder `claims` is written");
+  command->add_option("--out", options->out, "folder in which to write a result folder `claims`");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

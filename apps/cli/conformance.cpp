@@ -140,7 +140,7 @@ nlohmann::json conformance(int threads) {
 }
 
 void print_conformance(const nlohmann::json& rows) {
-  fmt::print("codes that differ from ours over all 2^32 inputs, by kind of input\n");
+  fmt::print("codes that differ from the library's over all 2^32 inputs, by kind of input\n");
   for (const nlohmann::json& row : rows) {
     fmt::print("{}, {}, against {}: {}", row["baseline"].get<std::string>(),
                row["format"].get<std::string>(), row["profile"].get<std::string>(),

@@ -84,13 +84,13 @@ void add_cost(Command& app, Action& action) {
   command
       ->add_option("--model", options->model,
                    known +
-                       "or a TOML file: layers, hidden, heads, vocabulary; where they "
-                       "differ kv_heads, ffn, gated, experts, active_experts, "
-                       "tied_embeddings, sequence, and [parallel] tensor, pipeline, data, "
-                       "micro_batch")
+                       "or a TOML file: layers, hidden, heads, vocabulary; if they differ from the "
+                       "defaults, kv_heads, ffn, gated, experts, active_experts, tied_embeddings, "
+                       "sequence, and [parallel] tensor, pipeline, data, micro_batch")
       ->required();
   command->add_option("--scheme", options->schemes, "bf16, te-fp8, fp8-lm (default: all)");
-  command->add_option("--sequence", options->sequence, "tokens, instead of the model's");
+  command->add_option("--sequence", options->sequence,
+                      "tokens per sequence, instead of the model's");
   command->add_option("--tensor", options->tensor, "tensor-parallel ranks");
   command->add_option("--pipeline", options->pipeline, "pipeline-parallel ranks");
   command->add_option("--data", options->data, "data-parallel ranks");

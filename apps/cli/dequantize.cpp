@@ -37,7 +37,7 @@ int run(const Options& options) {
     model = dequantize_model(source, request, options.output, progress.callback());
   }
   for (const std::string& name : model.without_scale)
-    fmt::print(stderr, "warning: {} stayed as it is: no scale belongs to its codes\n", name);
+    fmt::print(stderr, "warning: {} was not converted: its codes have no scale\n", name);
   if (options.json) {
     nlohmann::ordered_json converted = nlohmann::ordered_json::array();
     for (const TensorSpec& tensor : model.converted)
@@ -59,10 +59,10 @@ int run(const Options& options) {
 
 void add_dequantize(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  std::string layout_help = "what config.json says if left out:";
+  std::string layout_help = "layout; default: the one that config.json names. Layouts:";
   for (const Layout& layout : layouts()) layout_help += " " + std::string(layout.name);
   Command* command =
-      app.add_subcommand("dequantize", "Turn an FP8 model's folder back into one of floats");
+      app.add_subcommand("dequantize", "Convert an FP8 model's folder back to floats");
   command->add_option("MODEL", options->input, "the model's folder, or its index")->required();
   command->add_option("-o,--output", options->output, "a new or empty folder")->required();
   command->add_option("--layout", options->layout, layout_help);

@@ -39,7 +39,7 @@ ExpectOptions options_of(const Options& options) {
   const OperandOptions& o = options.operands;
   require(o.c.empty() && o.epilogue.bias.empty() && o.epilogue.row_scales.empty() &&
               o.epilogue.column_scales.empty(),
-          "expect", "no C, bias or vectors of scales: errors are those of sum, scales and output",
+          "expect", "no C, bias or scale vectors: errors are those of sum, scales and output",
           "one of them");
   ExpectOptions expect = options.expect;
   read_shape(options.shape, expect);
@@ -118,20 +118,22 @@ void add_expect(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand(
       "expect",
-      "Which error should a right kernel have, which gate passes it, what does that miss?");
+      "Find the error of right kernels, a gate that accepts them, and the faults that it misses");
   command->add_option("--shape", options->shape, "MxNxK")->capture_default_str();
-  command->add_option("--inputs", options->inputs, "operands of one's own: files of A and B")
+  command->add_option("--inputs", options->inputs, "your own operands: files of A and B")
       ->expected(2);
   command
       ->add_option("--distribution", options->distribution,
                    "normal, uniform, student_t or log_normal")
       ->capture_default_str();
   command->add_flag("--originals", options->expect.against_originals,
-                    "references of the floats that the recipe quantized, not of their codes");
-  command->add_option("--trials", options->expect.trials, "outputs that are drawn")
+                    "compare with products of the floats before quantization, not of their codes");
+  command->add_option("--trials", options->expect.trials, "number of drawn outputs")
       ->capture_default_str();
   command->add_option("--seed", options->expect.seed, "of the draws")->capture_default_str();
-  command->add_option("--risk", options->expect.risk, "that the gate fails a right output")
+  command
+      ->add_option("--risk", options->expect.risk,
+                   "probability that the gate rejects a right output")
       ->capture_default_str();
   add_operand_options(*command, options->operands);
   command->add_flag("--json", options->json, "machine-readable output");

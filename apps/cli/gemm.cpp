@@ -135,8 +135,8 @@ int run(const Options& options) {
 void add_gemm(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand("gemm",
-                                        "The bit-exact result of a matrix product: D = scales * A "
-                                        ". B^T, and C where --c-enters says");
+                                        "Compute the bit-exact result of a matrix product: D = "
+                                        "scales * A . B^T, with C added where --c-enters says");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("B", options->operands.b, "B [n, k]")->required();
@@ -144,7 +144,7 @@ void add_gemm(Command& app, Action& action) {
   command->add_option("-o,--output", options->output, ".npy, .npz or .safetensors file for D");
   command->add_flag("--json", options->json, "machine-readable output");
   command->add_flag("--progress", options->progress,
-                    "tell on stderr how far it is, where that is no terminal too");
+                    "report progress on stderr even if it is not a terminal");
   command->callback([options, command, &action] {
     action = [options, command] {
       use_call(*command, options->operands);

@@ -37,16 +37,15 @@ std::vector<std::int64_t> integers_of(std::string_view option, const std::string
 
 void add_group_options(Command& command, GroupOptions& o) {
   command.add_flag("--batched", o.batched, "A [g, m, k] and B [g, n, k]: D [g, m, n]");
-  command.add_option(
-      "--row-ends", o.row_ends,
-      "A [m, k], B [g, n, k]: where each group's rows of A end, as 128,256 or a file "
-      "(torch's offs)");
+  command.add_option("--row-ends", o.row_ends,
+                     "A [m, k], B [g, n, k]: the end of each group's rows of A, as 128,256 or a "
+                     "file (torch's offs)");
   command.add_option("--row-indices", o.row_indices,
-                     "the same: each row's group, or -1 (DeepGEMM's m_indices)");
+                     "the same shapes: the group of each row, or -1 (DeepGEMM's m_indices)");
   command.add_option("--row-counts", o.row_counts,
-                     "A [g, m, k], B [g, n, k]: how many rows of each group are there (masked_m)");
+                     "A [g, m, k], B [g, n, k]: the number of rows used in each group (masked_m)");
   command.add_option("--k-ends", o.k_ends,
-                     "A [m, k], B [n, k]: where each group's terms end; D [g, m, n]");
+                     "A [m, k], B [n, k]: the end of each group's terms; D [g, m, n]");
   command.add_option("--group-alignment", o.alignment,
                      "groups must start at multiples of this (DeepGEMM: 128)");
 }
@@ -68,7 +67,7 @@ std::optional<Groups> groups_of(const GroupOptions& o) {
       groups && (groups->kind == GroupKind::row_ends || groups->kind == GroupKind::row_indices ||
                  groups->kind == GroupKind::k_ends);
   require(o.alignment == 0 || has_starts, "--group-alignment",
-          "--row-ends, --row-indices or --k-ends beside it", "none of them");
+          "--row-ends, --row-indices or --k-ends with it", "none of them");
   return groups;
 }
 

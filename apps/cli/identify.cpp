@@ -136,16 +136,16 @@ int run(const Options& options) {
 void add_identify(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand(
-      "identify", "Which model explains an output bit for bit? Exit 0: one does; 1: none does");
+      "identify", "Find the model that explains an output bit for bit. Exit 0: found; 1: none");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("B", options->operands.b, "B [n, k]")->required();
   command->add_option("D", options->got, "the kernel's output [m, n]")->required();
   add_input_options(*command, options->operands);
-  command->add_option("--out-dtype", options->output_dtype, "what uint8 codes of D are");
+  command->add_option("--out-dtype", options->output_dtype, "format of uint8 codes in D");
   command
       ->add_option("--model", options->more,
-                   "another model to try, a definition say; may be given again")
+                   "another model to try, such as a definition; may be given again")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);

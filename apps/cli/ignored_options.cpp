@@ -66,15 +66,14 @@ void require_no_ignored_options(const Command& command) {
     if (!given(command, one.option)) continue;
     const bool found =
         std::ranges::any_of(one.to, [&](const std::string& to) { return given(command, to); });
-    require(
-        found, one.option,
-        fmt::format("{} beside it, without which it counts for nothing", fmt::join(one.to, " or ")),
-        "it alone");
+    require(found, one.option,
+            fmt::format("also {}, without which it has no effect", fmt::join(one.to, " or ")),
+            "it alone");
   }
   for (const ReadBy& one : readers()) {
     const std::string value = value_of(command, one.other);
     require(!given(command, one.option) || std::ranges::count(one.values, value) > 0, one.option,
-            fmt::format("{} {}, without which it counts for nothing", one.other,
+            fmt::format("{} {}, without which it has no effect", one.other,
                         fmt::join(one.values, " or ")),
             value.empty() ? "it alone" : fmt::format("{} {}", one.other, value));
   }
@@ -86,7 +85,7 @@ void require_only(const Command& command, std::string_view beside,
     const std::string name = option->get_name();
     if (option->count() == 0 || option->get_positional() || name == beside) continue;
     require(std::ranges::count(read, name) > 0, name,
-            fmt::format("nothing beside {}, which does not read it", beside), "it");
+            fmt::format("no such option with {}, which does not use it", beside), "it");
   }
 }
 

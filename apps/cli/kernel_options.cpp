@@ -21,34 +21,39 @@ float number_of(std::string_view option, const std::string& text, std::string_vi
 void add_epilogue_options(Command& command, EpilogueOptions& o) {
   command.add_option("--alpha", o.alpha, "the sum times this")->capture_default_str();
   command.add_option("--bias", o.bias, "file of the bias, floats [n]");
-  command.add_option("--row-scales", o.row_scales, "file of floats [m], after the sum");
-  command.add_option("--column-scales", o.column_scales, "file of floats [n], after the sum");
-  command.add_option("--beta", o.beta, "C times this, added after alpha and bias");
+  command.add_option("--row-scales", o.row_scales,
+                     "file of row scales, floats [m], applied after the sum");
+  command.add_option("--column-scales", o.column_scales,
+                     "file of column scales, floats [n], applied after the sum");
+  command.add_option("--beta", o.beta, "factor of C, which is added after alpha and bias");
   command
       .add_option("--activation", o.activation,
-                  "none, relu, leaky_relu, gelu, gelu_tanh, silu or swiglu (gates, then what they "
-                  "multiply: half the columns)")
+                  "none, relu, leaky_relu, gelu, gelu_tanh, silu or swiglu (columns of gates, then "
+                  "columns that they multiply: half as many outputs)")
       ->capture_default_str();
   command.add_option("--slope", o.slope, "of leaky_relu")->capture_default_str();
   command
-      .add_option("--activation-ulps", o.ulps,
-                  "how far a kernel's gelu or silu may be off, in units of the last place of FP32")
+      .add_option(
+          "--activation-ulps", o.ulps,
+          "largest allowed error of a kernel's gelu or silu, in units in the last place of FP32")
       ->capture_default_str();
   command.add_option("--output-scale", o.output_scale,
-                     "the result times this before its cast; amax: largest finite value / amax");
+                     "factor of the result before its cast; amax: largest finite value / amax");
 }
 
 void add_split_options(Command& command, SplitOptions& o) {
-  command.add_option("--split-k", o.parts, "parts of K that are summed alone")
+  command.add_option("--split-k", o.parts, "parts of K that are summed separately")
       ->capture_default_str();
-  command.add_option("--split-cut", o.cut, "contiguous or modulo: which tiles of K a part owns")
+  command
+      .add_option("--split-cut", o.cut, "contiguous or modulo: which tiles of K belong to a part")
       ->capture_default_str();
   command
       .add_option("--split-order", o.order,
                   "serial, pairwise (cuBLASLt's on Ada) or tree: how the parts are added")
       ->capture_default_str();
   command
-      .add_option("--split-tile", o.tile, "terms of a tile; 0: the promotion interval or a step")
+      .add_option("--split-tile", o.tile,
+                  "terms of a tile; 0: the promotion interval, or without promotion one step")
       ->capture_default_str();
 }
 

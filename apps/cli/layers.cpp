@@ -46,7 +46,7 @@ int run(const Options& options) {
   if (options.json)
     fmt::print("{}\n", nlohmann::ordered_json{{"rule", rule.name}, {"weights", weights}}.dump(2));
   else
-    fmt::print("{} of {} tensors convert, {} of {} elements (rule {})\n", converted, tensors,
+    fmt::print("{} of {} tensors are converted, {} of {} elements (rule {})\n", converted, tensors,
                converted_elements, elements, rule.name);
   return kPass;
 }
@@ -58,7 +58,8 @@ void add_layers(Command& app, Action& action) {
   std::string rules = "rule:";
   for (const LayerRule& rule : layer_rules()) rules += " " + std::string(rule.name);
   Command* command = app.add_subcommand(
-      "layers", "Which weights of a model a system converts to FP8, and why not");
+      "layers",
+      "Show which weights of a model a system converts to FP8, and why the others are left");
   command->add_option("MODEL", options->file, "a model's folder, its index or a .safetensors file")
       ->required();
   command->add_option("--rule", options->rule, rules)->required();

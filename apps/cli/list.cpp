@@ -50,7 +50,7 @@ Table formats(const Options& /*options*/) {
                {"max_finite", "1", "largest finite value"},
                {"min_normal", "1", "smallest positive normal value"},
                {"min_subnormal", "1", "smallest positive value"},
-               {"specials", "", "codes that are no finite numbers"},
+               {"specials", "", "codes that are not finite numbers"},
                {"storage_bits", "bits", "width of a stored element"}});
   for (const Format& f : kFormats)
     table.add_row({std::string(f.name), std::int64_t{f.exponent_bits},
@@ -118,21 +118,22 @@ std::vector<Cell> model_row(const InstructionModel& model) {
 }
 
 Table models(const Options& options) {
-  Table table("models", "Instruction models",
-              {{"name", "", "architecture, instruction and input"},
-               {"input", "", "formats of a and b, or of both"},
-               {"accumulation", "", "how products are added up"},
-               {"terms", "1", "products a step"},
-               {"alignment_bits", "bits", "fraction bits kept when terms are aligned"},
-               {"output_bits", "bits", "fraction bits of the sum"},
-               {"rounding", "", "rounding of the sum"},
-               {"output", "", "format of the result"},
-               {"min_exponent", "", "exponent that no alignment is below"},
-               {"second_stage_bits", "bits", "fraction bits of the products' sum where c joins"},
-               {"block_scales", "", "scales that the instruction applies"},
-               {"standing", "", "how well it is known"},
-               {"source", "", "who says so"},
-               {"evidence", "", "recordings that replay without a mismatch"}});
+  Table table(
+      "models", "Instruction models",
+      {{"name", "", "architecture, instruction and input"},
+       {"input", "", "formats of a and b, or of both"},
+       {"accumulation", "", "how products are added"},
+       {"terms", "1", "products per step"},
+       {"alignment_bits", "bits", "fraction bits kept when terms are aligned"},
+       {"output_bits", "bits", "fraction bits of the sum"},
+       {"rounding", "", "rounding of the sum"},
+       {"output", "", "format of the result"},
+       {"min_exponent", "", "lower limit of the alignment exponent"},
+       {"second_stage_bits", "bits", "fraction bits of the products' sum to which c is added"},
+       {"block_scales", "", "scales that the instruction applies"},
+       {"standing", "", "how well it is known"},
+       {"source", "", "who says so"},
+       {"evidence", "", "recordings that replay without a mismatch"}});
   for (const InstructionModel& model : instruction_models()) table.add_row(model_row(model));
   const ModelBook book = load_models(options.models);
   for (const std::string& text : book.definitions()) table.add_row(model_row(defined_model(text)));
@@ -140,10 +141,11 @@ Table models(const Options& options) {
 }
 
 Table accumulators(const Options& /*options*/) {
-  Table table("accumulators", "Accumulators that definitions start from: KIND:PARAMETER=VALUE,...",
+  Table table("accumulators",
+              "Accumulators on which definitions can be based: KIND:PARAMETER=VALUE,...",
               {{"name", "", "name of the kind"},
                {"alias", "", "a shorter spelling"},
-               {"otherwise", "", "instruction whose parameters those are that are not given"},
+               {"otherwise", "", "instruction that provides the default parameters"},
                {"parameters", "", "what can be given"}});
   for (const AccumulatorKindBase& one : accumulator_kinds())
     table.add_row(
@@ -160,7 +162,7 @@ Table parameters(const Options& /*options*/) {
   Table table("parameters", "Parameters of accumulators",
               {{"name", "", "name in definitions"},
                {"alias", "", "a shorter spelling"},
-               {"values", "", "what it may be; a kind may allow less"},
+               {"values", "", "allowed values; a kind may allow fewer"},
                {"help", "", "what it is"}});
   for (const AccumulatorParameter& one : accumulator_parameters())
     table.add_row({std::string(one.name),
@@ -192,13 +194,13 @@ Table recipes(const Options& /*options*/) {
               {{"name", "", "name in every option"},
                {"operand", "", "operand of a linear layer"},
                {"format", "", "format of the codes"},
-               {"rule", "", "formula from amax to scale"},
-               {"scale_from", "", "where the amax comes from"},
+               {"rule", "", "formula for the scale from the amax"},
+               {"scale_from", "", "source of the amax"},
                {"tile", "", "rows and columns under one scale"},
-               {"input", "", "type of the tensor that the rule is for"},
+               {"input", "", "tensor type for which the rule is made"},
                {"used_by", "", "system"},
-               {"source", "", "version and file that it was read from"},
-               {"known", "", "how it is known to have the system's bits"}});
+               {"source", "", "version and source file"},
+               {"known", "", "how well it is known"}});
   for (const Preset& preset : presets()) {
     add_recipe(table, preset, "activation", preset.activation);
     if (preset.activation_for_wgrad)
@@ -219,14 +221,14 @@ Table calls(const Options& /*options*/) {
                {"model", "", "instruction, of E4M3 operands"},
                {"promotion", "1", "terms between promotions; 0: never"},
                {"scale_order", "", "of one scale each, or of tiles along K"},
-               {"row_scale_order", "", "of one scale a row"},
-               {"scales", "", "that it takes"},
-               {"output", "", "what it usually writes"},
-               {"split_tile", "1", "terms of a tile where it splits K"},
-               {"splits", "", "cut and order of the parts that it is known to use"},
-               {"epilogue", "", "what follows the sum, in order"},
+               {"row_scale_order", "", "of one scale per row"},
+               {"scales", "", "scales that it reads"},
+               {"output", "", "usual output format"},
+               {"split_tile", "1", "terms of a tile if it splits K"},
+               {"splits", "", "known cut and order of the parts"},
+               {"epilogue", "", "steps after the sum, in order"},
                {"standing", "", "how well it is known"},
-               {"source", "", "who says so, and what is assumed"}});
+               {"source", "", "source, and what is assumed"}});
   for (const LibraryCall& call : library_calls()) {
     std::string splits;
     for (const auto& [cut, order] : call.splits)
@@ -245,7 +247,7 @@ Table calls(const Options& /*options*/) {
 
 Table experiments(const Options& /*options*/) {
   Table table("experiments", "Experiments",
-              {{"name", "", "name for run"}, {"question", "", "what it asks"}});
+              {{"name", "", "name for run"}, {"question", "", "question that it answers"}});
   for (const Experiment& experiment : all_experiments())
     table.add_row({std::string(experiment.name), read_question(experiment.default_toml)});
   return table;
@@ -289,9 +291,8 @@ int run(const Options& options) {
 void add_list(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand("list",
-                                        "Show every format, profile, recipe, model, kind and "
-                                        "parameter of accumulators, library call, "
-                                        "experiment");
+                                        "List formats, profiles, recipes, models, kinds and "
+                                        "parameters of accumulators, library calls, experiments");
   command->add_option("WHAT", options->what, "one of these alone")
       ->check(one_of({"formats", "profiles", "recipes", "models", "accumulators", "parameters",
                       "calls", "experiments"}));

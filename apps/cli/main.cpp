@@ -36,7 +36,7 @@ void require_values(const fp8lab::cli::Command& app) {
 
 int parse_and_run(int argc, char** argv) {
   using namespace fp8lab::cli;
-  Command app{"fp8lab: what FP8 hardware computes, bit for bit, on a CPU"};
+  Command app{"fp8lab computes on a CPU, bit for bit, what FP8 hardware computes"};
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Action action;

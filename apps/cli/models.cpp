@@ -7,10 +7,9 @@ namespace fp8lab::cli {
 
 void add_models_option(Command& command, ModelFiles& files) {
   command
-      .add_option(
-          "--models", files,
-          "file of models by name, tables [accumulator.NAME] of TOML, or .json; may be given "
-          "again")
+      .add_option("--models", files,
+                  "file that names models, in tables [accumulator.NAME] of TOML or in .json; may "
+                  "be given again")
       ->type_name("FILE")
       ->take_all()
       ->expected(1)

@@ -30,7 +30,8 @@ void load_tensor_scale(std::string_view option, const std::string& text, float& 
   require_scale_type(option, loaded.tensor().type);
   std::vector<float> values = to_float(loaded.tensor());
   require(values.size() == 1 || loaded.tensor().shape.size() == 1, option,
-          "a number, or a file that holds one, or [groups]", shape_text(loaded.tensor().shape));
+          "a number, or a file with one number or with [groups]",
+          shape_text(loaded.tensor().shape));
   all = values.size() == 1 ? values.front() : 1.0F;
   if (values.size() != 1) each = std::move(values);
 }
@@ -38,34 +39,33 @@ void load_tensor_scale(std::string_view option, const std::string& text, float& 
 }  // namespace
 
 void add_input_options(Command& command, OperandOptions& o) {
-  command.add_option("--scale-a", o.scale_a,
-                     "file of A's inverse scales: one, [m], [m, 1], or a grid of tiles of [m, k]");
+  command.add_option(
+      "--scale-a", o.scale_a,
+      "file of A's inverse scales: one value, [m], [m, 1], or a grid of tiles of [m, k]");
   command.add_option("--scale-b", o.scale_b, "the same for B, over [n, k]");
   command.add_option("--tiles-a", o.tiles_a,
-                     "tiles of A's scales, as 1x128 (0: all); needed where a side is not 1, 16, "
-                     "32, 128 or all");
+                     "tiles of A's scales, such as 1x128 (0: all); required if a side is not 1, "
+                     "16, 32, 128 or all");
   command.add_option("--tiles-b", o.tiles_b, "the same for B's");
   command
-      .add_option(
-          "--scale-layout-a", o.scale_layout_a,
-          "how A's scales lie: row_major, column_major (torch's [1, n], DeepGEMM's in memory), "
-          "packed_ue8m0, packed_ue8m0_column_major (DeepGEMM's int32) or blocked_128x4 "
-          "(cuBLASLt's)")
+      .add_option("--scale-layout-a", o.scale_layout_a,
+                  "layout of A's scales: row_major, column_major (torch's [1, n], DeepGEMM's in "
+                  "memory), packed_ue8m0, packed_ue8m0_column_major (DeepGEMM's int32) or "
+                  "blocked_128x4 (cuBLASLt's)")
       ->capture_default_str();
   command.add_option("--scale-layout-b", o.scale_layout_b, "the same for B's")
       ->capture_default_str();
   command.add_option("--scale-format", o.scale_format,
-                     "what uint8 scales are: e8m0fnu, or e4m3fn for UE4M3");
+                     "format of uint8 scales: e8m0fnu, or e4m3fn for UE4M3");
   command.add_option("--tensor-scale-a", o.tensor_scale_a,
-                     "second level of A's scales (NVFP4): a number, or a file that holds one, or "
-                     "with groups one a group");
+                     "second level of A's scales (NVFP4): a number, or a file with one number or "
+                     "with one per group");
   command.add_option("--tensor-scale-b", o.tensor_scale_b, "the same for B's");
   command.add_option("--c", o.c, "file of C [m, n], floats");
-  command.add_option(
-      "--dtype", o.dtype,
-      "what uint8 codes of A (and B) are: e4m3fn, e5m2, e4m3fnuz, e2m1 (one a byte), "
-      "e2m1x2 (two) ...");
-  command.add_option("--dtype-b", o.dtype_b, "the same for B, where it differs");
+  command.add_option("--dtype", o.dtype,
+                     "format of uint8 codes of A (and B): e4m3fn, e5m2, e4m3fnuz, e2m1 (one per "
+                     "byte), e2m1x2 (two) ...");
+  command.add_option("--dtype-b", o.dtype_b, "the same for B, if it differs");
   command.add_flag("--transpose-b", o.transpose_b, "B is stored as [k, n], not [n, k]");
   command.add_option("--recipe", o.recipe,
                      "quantize float A and B first, as deepgemm or te-mxfp8 (fp8lab list recipes)");
@@ -145,7 +145,7 @@ void use_call(const Command& command, OperandOptions& o) {
   require_no_ignored_options(command);
   if (o.call.empty()) return;
   for (const char* name : {"--model", "--promotion", "--scale-order"})
-    require(command.count(name) == 0, name, "nothing beside --call, which decides it", o.call);
+    require(command.count(name) == 0, name, "no such option with --call, which sets it", o.call);
   const LibraryCall& call = find_library_call(o.call);
   if (command.count("--out-dtype") == 0) o.output_dtype = format(call.output).name;
 }

@@ -41,7 +41,8 @@ void complain_from_handler(const char* text) {
 }
 
 void on_bus_error(int) {
-  complain_from_handler("fp8lab: an input file became shorter, or failed, while it was read\n");
+  complain_from_handler(
+      "fp8lab: an input file became shorter, or could not be read, during the command\n");
   remove_partials();
   ::_exit(kUsage);
 }
@@ -54,11 +55,11 @@ std::string memory_message() {
   const std::size_t missing = bytes_missing();
   std::string text =
       missing == 0
-          ? fmt::format("not enough memory beside {} MiB in use", usage.ru_maxrss / 1024)
-          : fmt::format("not enough memory: {} more bytes were needed at once beside {} MiB in use",
+          ? fmt::format("not enough memory; {} MiB are in use", usage.ru_maxrss / 1024)
+          : fmt::format("not enough memory: {} more bytes were needed at once, with {} MiB in use",
                         missing, usage.ru_maxrss / 1024);
   if (limit.rlim_cur != RLIM_INFINITY)
-    text += fmt::format(" (limit of addresses: {} MiB)", limit.rlim_cur >> 20);
+    text += fmt::format(" (limit of address space: {} MiB)", limit.rlim_cur >> 20);
   return text;
 }
 
@@ -68,7 +69,7 @@ std::string message_of(const std::exception_ptr& failure) {
   } catch (const std::bad_alloc&) {
     return memory_message();
   } catch (const std::length_error&) {
-    return "a size is larger than any memory holds";
+    return "a size is larger than any memory can hold";
   } catch (const nlohmann::json::exception& error) {
     return "JSON of an unexpected form: " + json_reason(error);
   } catch (const Error& error) {

@@ -106,7 +106,7 @@ void choose(const Options& options, Input& input) {
     if (!decision.converts) input.reasons.push_back(decision.reason);
   }
   require(!input.chosen.empty() || input.left.empty(), "IN",
-          "a tensor that is quantized (--tensor takes any, --rule other ones)",
+          "a tensor that is quantized (--tensor selects any tensor, --rule another set)",
           describe_left(input));
 }
 
@@ -167,7 +167,7 @@ void print(const Loaded& tensor, const QuantizedTensor& q, const QuantizationSta
              s.underflow_percent, s.overflow_percent, s.saturated_percent, s.nan_percent);
   fmt::print("  SQNR {:.2f} dB  relative L2 {:.4g}  scale {:.6g} to {:.6g}\n", s.sqnr_db,
              s.relative_l2, s.scale_min, s.scale_max);
-  fmt::print("  range inside a tile {:.1f} bits (mean) {:.1f} (max)  scales add {:.3g} %\n",
+  fmt::print("  range within a tile {:.1f} bits (mean) {:.1f} (max)  scales add {:.3g} %\n",
              s.tile_range_mean, s.tile_range_max, s.scale_overhead_percent);
 }
 
@@ -176,8 +176,9 @@ void require_type(const Recipe& recipe, const std::string& name, const Loaded& t
   if (computes_in_fp32_input(recipe.rule)) {
     const bool narrow = tensor.type == ElementType::bf16 || tensor.type == ElementType::f16;
     require(!narrow, "recipe",
-            fmt::format("{}-bf16 for BF16 (FP16 has none): {} computes in the tensor's type, FP32",
-                        name, name),
+            fmt::format(
+                "{}-bf16 for BF16 (there is none for FP16): {} computes in the tensor's type, FP32",
+                name, name),
             fmt::format("{} elements", to_string(tensor.type)));
   }
   if (!takes_bf16(recipe.rule)) return;
@@ -256,7 +257,7 @@ void require_nvfp4_options(const Recipe& recipe, const Options& options) {
   require(!asked || is_two_level(recipe.rule), options.hadamard ? "--hadamard" : "--stochastic",
           "a recipe of NVFP4 (te-nvfp4)", options.recipe);
   require(!options.stochastic || !options.transpose, "--transpose",
-          "no --stochastic, whose draws belong to one copy", "both");
+          "no --stochastic, whose draws are for one copy only", "both");
 }
 
 int quantize_file(const Options& options) {
@@ -318,7 +319,7 @@ int run(const Options& options) {
     return quantize_file(options);
   }
   refuse_file_options(options);
-  require(!options.layout.empty(), "--layout", "the layout of who loads the model", "none");
+  require(!options.layout.empty(), "--layout", "the layout that the loading system reads", "none");
   require(!options.rule.empty(), "--rule", "which weights become FP8", "none");
   require(!options.output.empty(), "--output", "a new or empty folder", "none");
   return quantize_model({options.input, options.output, options.recipe, options.layout,
@@ -332,7 +333,7 @@ std::string recipe_help() {
 }
 
 std::string layout_help() {
-  std::string text = "of a model: how scales are named and config.json says it:";
+  std::string text = "for a model: layout of scales and config.json:";
   for (const Layout& layout : layouts()) text += " " + std::string(layout.name);
   return text;
 }
@@ -348,38 +349,38 @@ std::string rule_help() {
 void add_quantize(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand(
-      "quantize", "Quantize tensors by a system's recipe, with statistics of what was lost");
+      "quantize", "Quantize tensors under a system's recipe, with statistics of the error");
   command->add_option("IN", options->input, ".npy or .safetensors file, or a model's folder")
       ->required();
   command->add_option("--recipe", options->recipe, recipe_help())->required();
-  command->add_option("-o,--output", options->output,
-                      ".safetensors file for NAME (codes; FP4 and FP6 packed), NAME.scale, "
-                      "NAME.scale_inv (NVFP4: also its levels, NAME.scale_inv_ue4m3 and "
-                      "NAME.tensor_scale_inv) and what stays; of a model: a new or empty folder");
+  command->add_option(
+      "-o,--output", options->output,
+      ".safetensors file for NAME (codes; FP4 and FP6 packed), NAME.scale, NAME.scale_inv (NVFP4: "
+      "also the two levels, NAME.scale_inv_ue4m3 and NAME.tensor_scale_inv) and unconverted "
+      "tensors; for a model: a new or empty folder");
   command->add_option("--layout", options->layout, layout_help());
   command->add_option("--rule", options->rule, rule_help());
-  command->add_option(
-      "--calibration", options->calibration,
-      "of a model: .safetensors files of inputs called MODULE.input, or traces with "
-      "lines MODULE,AMAX, for recipes whose input scale is calibrated");
-  command->add_option("--tensor", options->tensors, "tensors to take (default: by --rule)");
+  command->add_option("--calibration", options->calibration,
+                      "for a model: .safetensors files with inputs named MODULE.input, or traces "
+                      "with lines MODULE,AMAX, for recipes with a calibrated input scale");
+  command->add_option("--tensor", options->tensors, "tensors to quantize (default: by --rule)");
   command->add_option("--role", options->role, "activation, weight or gradient")
       ->capture_default_str();
   command->add_option("--product", options->product,
                       "fprop, dgrad or wgrad, for recipes that cast an operand in two ways; IN is "
-                      "the operand as that product reads it");
-  command->add_option("--dtype", options->dtype, "what a .npy's |u1, <u2 or <V2 elements are");
+                      "the operand as this product reads it");
+  command->add_option("--dtype", options->dtype, "format of a .npy's |u1, <u2 or <V2 elements");
   command->add_option("--history", options->history,
-                      "earlier steps or calibration batches, for recipes that look back");
-  command->add_option(
-      "--stochastic", options->stochastic,
-      "seed: NVFP4 elements are rounded stochastically, as TransformerEngine rounds "
-      "gradients (draw r * k + c of the stream called as the tensor)");
+                      "earlier steps or calibration batches, for recipes with an amax history");
+  command->add_option("--stochastic", options->stochastic,
+                      "seed of stochastic rounding of NVFP4 elements, as TransformerEngine rounds "
+                      "gradients (draw r * k + c of the stream named like the tensor)");
   command->add_flag(
       "--hadamard", options->hadamard,
-      "NVFP4: each run of 16 elements of a row goes through TransformerEngine's random "
-      "Hadamard transform first, as operands of wgrad do (IN as that product reads it)");
-  command->add_flag("--transpose", options->transpose, "also NAME.transposed, as Hopper needs it");
+      "NVFP4: first apply TransformerEngine's random Hadamard transform to each run of 16 elements "
+      "of a row, as for operands of wgrad (IN as this product reads it)");
+  command->add_flag("--transpose", options->transpose,
+                    "also write NAME.transposed, as Hopper needs it");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

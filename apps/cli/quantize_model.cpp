@@ -32,7 +32,7 @@ void warn(const QuantizedModel& model) {
   for (const std::string& weight : model.nan_weights)
     fmt::print(stderr, "warning: NaN codes in {}\n", weight);
   if (!model.unused_samples.empty())
-    fmt::print(stderr, "samples of {} modules that stay as they are were not used ({})\n",
+    fmt::print(stderr, "samples of {} modules that are not converted were not used ({})\n",
                model.unused_samples.size(), model.unused_samples.front());
 }
 
@@ -42,7 +42,7 @@ void print(const QuantizedModel& model, const QuantizeModelRequest& request) {
              request.layout, request.rule);
   if (model.scheme.input == InputScheme::stays)
     fmt::print("  inputs are not cast{}\n", model.scheme.scales == ScaleKind::two_level
-                                                ? " (--calibration gives them a scale)"
+                                                ? " (--calibration would give them a scale)"
                                                 : "");
   for (const auto& [reason, count] : count_reasons(model))
     fmt::print("  {} stayed: {}\n", count, reason);

@@ -64,13 +64,14 @@ int run(const Options& options) {
 
 void add_replay(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  Command* command = app.add_subcommand(
-      "replay", "Compare vector files, such as recordings of chips, with a model");
+  Command* command =
+      app.add_subcommand("replay", "Compare vector files and recordings of chips with a model");
   command
       ->add_option("FILE", options->files,
                    "vector files: text, .npz, .safetensors, .jsonl; recordings")
       ->required();
-  command->add_option("--model", options->model, "model to use instead of the file's own");
+  command->add_option("--model", options->model,
+                      "model to use instead of the one that the file names");
   add_models_option(*command, options->models);
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

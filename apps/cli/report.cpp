@@ -77,12 +77,12 @@ void add_report(Command& app, Action& action) {
   Command* command = app.add_subcommand("report", "Write results as one HTML page");
   command
       ->add_option("DIR", options->folders,
-                   "folders that run or sweep wrote, or folders of those; two that hold the same "
-                   "experiment are compared side by side")
+                   "folders that run or sweep wrote, or folders that contain them; two folders of "
+                   "the same experiment are compared side by side")
       ->required();
   command->add_option("-o,--out", options->file, "the HTML file [report.html in the first DIR]");
   command->add_flag("--separate", options->separate,
-                    "two folders one after the other instead of side by side");
+                    "show two folders one after the other instead of side by side");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

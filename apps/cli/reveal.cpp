@@ -75,7 +75,7 @@ int run(Options options) {
   if (options.model.empty()) {
     require(!options.dtype.empty(), "--dtype", "what the kernel reads (e4m3fn, bf16 ...)", "none");
     require(options.promotion == 0 && options.split.parts == 1, "--promotion, --split-k",
-            "nothing with --probes: they are what is looked for", "a value");
+            "no such option with --probes, which finds it", "a value");
   } else {
     options.model = book.resolve(options.model);
     const InstructionModel& model = find_instruction_model(options.model);
@@ -108,29 +108,29 @@ int run(Options options) {
 
 void add_reveal(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
-  Command* command = app.add_subcommand(
-      "reveal",
-      "In which order and with which unit does a kernel sum? Exit 0: a model gives its bits; 1: "
-      "none does; 3: --probes waits for outputs");
-  command->add_option("--model", options->model, "probe this model of the library itself");
+  Command* command =
+      app.add_subcommand("reveal",
+                         "Find the order in which a kernel sums, and its unit. Exit 0: a model "
+                         "gives its bits; 1: none does; 3: --probes waits for outputs");
+  command->add_option("--model", options->model, "probe this model of the library");
   command->add_option("--probes", options->folder,
-                      "folder of rounds: operands are written there, and outputs read, until all "
-                      "is known");
+                      "folder of rounds: operands are written there and outputs are read, until "
+                      "everything is known");
   command->add_option("--dtype", options->dtype,
-                      "what the kernel reads: e4m3fn, e5m2, f16, bf16 ...");
-  command->add_option("--dtype-b", options->dtype_b, "of B, where it differs");
+                      "operand format of the kernel: e4m3fn, e5m2, f16, bf16 ...");
+  command->add_option("--dtype-b", options->dtype_b, "format of B, if it differs");
   command->add_option("-m", options->shape.m, "rows of A")->capture_default_str();
   command->add_option("-n", options->shape.n, "rows of B")->capture_default_str();
   command->add_option("-k", options->shape.k, "terms")->capture_default_str();
-  command->add_option("--promotion", options->promotion, "of --model: terms of a chain, 0 all")
+  command->add_option("--promotion", options->promotion, "with --model: terms of a chain; 0: all")
       ->capture_default_str();
   add_split_options(*command, options->split);
-  command->add_option("--out-dtype", options->output_dtype, "of --model: f32, bf16 or f16")
+  command->add_option("--out-dtype", options->output_dtype, "with --model: f32, bf16 or f16")
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of the fresh operands")->capture_default_str();
-  command->add_flag("--tree", options->tree, "print the whole tree however long");
+  command->add_flag("--tree", options->tree, "print the whole tree, of any length");
   command->add_option("-o,--output", options->output,
-                      "write the unit as a file for --models, under the name revealed");
+                      "write the unit to a file for --models, under the name revealed");
   add_models_option(*command, options->models);
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });

@@ -58,7 +58,7 @@ void read_run_file(Options& options) {
   const auto is_file = [](const std::string& name) { return name.ends_with(".toml"); };
   if (std::none_of(options.names.begin(), options.names.end(), is_file)) return;
   const std::string path = options.names.front();
-  require(options.names.size() == 1, "NAME", "one run file alone, or names",
+  require(options.names.size() == 1, "NAME", "a single run file, or names",
           fmt::format("{} of them", options.names.size()));
   const GridFile file = parse_grid_file(read_file(path));
   require(file.experiment.has_value(), path, "experiment = \"NAME\"", "none");
@@ -117,7 +117,8 @@ void apply(std::vector<Job>& jobs, const std::string& assignment) {
                           before.substr(0, dot) != jobs.front().experiment->name;
   if (names_part) dot = std::string::npos;
   if (dot == std::string::npos && jobs.size() > 1)
-    throw Error("set", "EXPERIMENT.key=value when several run", fmt::format("'{}'", assignment));
+    throw Error("set", "EXPERIMENT.key=value if several experiments run",
+                fmt::format("'{}'", assignment));
   Job* job = &jobs.front();
   if (dot != std::string::npos) {
     const std::string name = before.substr(0, dot);
@@ -259,7 +260,7 @@ void add_run(Command& app, Action& action, std::vector<Backend> backends) {
       app.add_subcommand("run", "Run experiments and write their tables, plots and result.json");
   command->add_option("NAME", options->names, "experiments, all, or a run file (.toml)")
       ->required();
-  command->add_flag("--quick", options->quick, "the small form, for a first look");
+  command->add_flag("--quick", options->quick, "run the small form, for a first look");
   command->add_option("--seed", options->given_seed, "seed of all random numbers")
       ->default_str("1")
       ->check([](const std::string& text) {
@@ -269,27 +270,29 @@ void add_run(Command& app, Action& action, std::vector<Backend> backends) {
       ->take_last();
   command
       ->add_option("--set", options->assignments,
-                   "KEY=VALUE, or EXPERIMENT.KEY=VALUE where several run")
+                   "KEY=VALUE, or EXPERIMENT.KEY=VALUE if several experiments run")
       ->type_name("KEY=VALUE")
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
   add_models_option(*command, options->models);
-  command->add_option("--out", options->out, "folder in which each experiment gets a folder")
+  command->add_option("--out", options->out, "folder in which each experiment gets its own folder")
       ->capture_default_str()
       ->take_last();
   command
       ->add_option("--backend", options->backend,
-                   fmt::format("what computes matrix products and casts: {}",
+                   fmt::format("backend of matrix products and casts: {}",
                                fmt::join(backend_names(options->backends), ", ")))
       ->capture_default_str()
       ->take_last();
-  command->add_option("--threads", options->threads, "threads; results do not depend on them")
+  command
+      ->add_option("--threads", options->threads, "threads; results do not depend on their number")
       ->check(between(1, kMostThreads))
       ->take_last();
   command->add_flag("--no-plots", options->no_plots, "tables only");
-  command->add_flag("--mpi", options->mpi,
-                    "under mpirun: collectives between its processes; the same results");
+  command->add_flag(
+      "--mpi", options->mpi,
+      "under mpirun: run collectives between its processes; the results are the same");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -136,7 +136,7 @@ int dry_run(const SweepPlan& plan, const Options& options) {
     fmt::print("{}\n", point_text(plan, plan.shard.index + i * plan.shard.count));
   if (points > kShownPoints) fmt::print("     ... {} more points\n", points - kShownPoints);
   const auto [seconds, measured] = measure_points(plan);
-  fmt::print("\n{} points, {:.2g} s a point ({} measured), about {} on {} threads\n", points,
+  fmt::print("\n{} points, {:.2g} s per point ({} measured), about {} on {} threads\n", points,
              seconds, measured,
              duration_text(static_cast<double>(points) * seconds / options.threads),
              options.threads);
@@ -153,12 +153,13 @@ std::string rate_text(const SweepProgress& progress, double seconds) {
 
 void report_damage(const LogDamage& damage, const std::string& folder) {
   if (damage.torn_bytes > 0)
-    fmt::print(stderr, "fp8lab: {}/points.jsonl: its last line was torn ({} bytes): cut off\n",
+    fmt::print(stderr,
+               "fp8lab: {}/points.jsonl: the last line was incomplete ({} bytes) and was removed\n",
                folder, damage.torn_bytes);
   if (damage.damaged_lines > 0)
     fmt::print(stderr,
-               "fp8lab: {}/points.jsonl: {} damaged lines inside, kept in "
-               "points.jsonl.damaged: their points were run again\n",
+               "fp8lab: {}/points.jsonl: {} damaged lines, kept in points.jsonl.damaged; their "
+               "points were run again\n",
                folder, damage.damaged_lines);
 }
 
@@ -206,7 +207,7 @@ int run_as_root(const mpi::Session& session, const SweepPlan& plan, const Option
   if (!dealt) mpi::dismiss_ranks(session);
   const int code = report(outcome, options.out, options.json);
   if (lost_ranks > 0) {
-    fmt::print(stderr, "fp8lab: {} of {} ranks did not answer: their points were run again\n",
+    fmt::print(stderr, "fp8lab: {} of {} ranks did not answer; their points were run again\n",
                lost_ranks, session.size());
     keep_exit_code();
     session.abandon(code);
@@ -257,7 +258,7 @@ void add_sweep(Command& app, Action& action) {
       ->take_all()
       ->expected(1)
       ->allow_extra_args(false);
-  command->add_option("--set", options->assignments, "a parameter of all points")
+  command->add_option("--set", options->assignments, "a parameter for all points")
       ->type_name("KEY=VALUE")
       ->take_all()
       ->expected(1)
@@ -265,11 +266,11 @@ void add_sweep(Command& app, Action& action) {
   add_models_option(*command, options->models);
   command
       ->add_option("--repeat", options->repeats,
-                   "how often each point runs, each time with another seed")
+                   "how often each point runs, each time with a different seed")
       ->take_last();
-  command->add_option("--seed", options->seed, "seed from which each point's is derived")
+  command->add_option("--seed", options->seed, "seed from which the seed of each point is derived")
       ->take_last();
-  command->add_option("--shard", options->shard, "run this part of the points only")
+  command->add_option("--shard", options->shard, "run only this part of the points")
       ->type_name("INDEX/COUNT")
       ->capture_default_str()
       ->take_last();
@@ -278,20 +279,22 @@ void add_sweep(Command& app, Action& action) {
       ->take_last();
   command
       ->add_option("--threads", options->threads,
-                   "points that run at the same time; results do not depend on it")
+                   "points that run at the same time; results do not depend on their number")
       ->check(between(1, kMostThreads))
       ->take_last();
   command
       ->add_option("--point-seconds", options->point_seconds,
-                   "a point that runs longer fails; 0: none does. Not under --mpi")
+                   "a point that runs longer fails; 0: no limit. Not with --mpi")
       ->capture_default_str()
       ->check(between(0.0, kMostSeconds))
       ->take_last();
-  command->add_flag("--quick", options->quick, "the experiment's small form at each point");
+  command->add_flag("--quick", options->quick, "run the experiment's small form at each point");
   command->add_flag("--resume", options->resume, "continue the sweep in the folder");
-  command->add_flag("--mpi", options->mpi,
-                    "under mpirun: points on all its ranks, one thread each; the same bytes");
-  command->add_flag("--dry-run", options->dry_run, "show points and an estimate of the time");
+  command->add_flag(
+      "--mpi", options->mpi,
+      "under mpirun: run points on all its ranks, one thread each; the bytes are the same");
+  command->add_flag("--dry-run", options->dry_run,
+                    "only show the points and an estimate of the time");
   command->add_flag("--json", options->json, "machine-readable output");
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }
@@ -303,7 +306,7 @@ void add_merge(Command& app, Action& action) {
     bool json = false;
   };
   auto options = std::make_shared<MergeOptions>();
-  Command* command = app.add_subcommand("merge", "Put the shards of a sweep together");
+  Command* command = app.add_subcommand("merge", "Merge the shards of a sweep");
   command->add_option("SHARD", options->shards, "folders of finished shards")->required();
   command->add_option("-o,--out", options->out, "folder of the whole sweep")->required();
   command->add_flag("--json", options->json, "machine-readable output");

@@ -61,8 +61,8 @@ void print_for_people(const Format& f) {
 
 int run(const Options& options) {
   const Format& f = find_format(options.format);
-  require(f.code_bits() <= 16, "FORMAT", "a format of at most 16 bits, to print every code",
-          f.name);
+  require(f.code_bits() <= 16, "FORMAT",
+          "a format of at most 16 bits, whose codes can all be printed", f.name);
   if (options.json)
     fmt::print("{}\n", to_json(f).dump(1));
   else

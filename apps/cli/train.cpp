@@ -194,9 +194,9 @@ class Loop {
     if (!std::isfinite(r.loss))
       outcome_.ended = fmt::format("the loss of step {} is not finite", r.step);
     else if (options_.stop_when && watch_.diverged())
-      outcome_.ended =
-          fmt::format("at step {} the loss is {:.4g} nats above its lowest, the limit is {:g}",
-                      r.step, watch_.rise(), *options_.stop_when);
+      outcome_.ended = fmt::format(
+          "at step {} the loss is {:.4g} nats above its lowest value; the limit is {:g}", r.step,
+          watch_.rise(), *options_.stop_when);
   }
 
   Run& run_;
@@ -218,8 +218,8 @@ void print_ranks(const train::ParallelTrainer& ranks) {
       "{:.4g}\n",
       o.ranks, o.ranks == 1 ? "rank" : "ranks", o.wire.name, to_string(o.scaling), r.sqnr_db(),
       r.underflow_percent(), r.saturated_percent(), r.smallest_mu());
-  fmt::print("{} bytes sent by the busiest rank, states of {} to {} bytes a rank\n", r.bytes_sent(),
-             ranks.memory().smallest, ranks.memory().largest);
+  fmt::print("{} bytes sent by the busiest rank, states of {} to {} bytes per rank\n",
+             r.bytes_sent(), ranks.memory().smallest, ranks.memory().largest);
 }
 
 void print_for_people(const Run& run, const Outcome& outcome, const TrainOptions& o,
@@ -233,7 +233,7 @@ void print_for_people(const Run& run, const Outcome& outcome, const TrainOptions
                records.front().step, records.back().loss, records.back().step);
   if (run.parallel() != nullptr) print_ranks(*run.parallel());
   if (run.guard() != nullptr)
-    fmt::print("{} times back to a snapshot, {} steps left out\n", outcome.rollbacks,
+    fmt::print("{} rollbacks to a snapshot, {} steps left out\n", outcome.rollbacks,
                outcome.skipped);
   fmt::print("{} warnings\n", monitor.warnings().size());
   for (std::size_t i = 0; i < std::min(kMostWarnings, monitor.warnings().size()); ++i) {
@@ -245,8 +245,9 @@ void print_for_people(const Run& run, const Outcome& outcome, const TrainOptions
     fmt::print("diverged: {}\n",
                !outcome.ended.empty()
                    ? outcome.ended
-                   : fmt::format("it ends {:.4g} nats above its lowest loss, or a uniform guess",
-                                 outcome.rise));
+                   : fmt::format(
+                         "it ends {:.4g} nats above its lowest loss or the loss of a uniform guess",
+                         outcome.rise));
 }
 
 nlohmann::json json_of(const Run& run, const Outcome& outcome,

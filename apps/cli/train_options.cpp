@@ -15,29 +15,29 @@ constexpr int kMostRanks = 4096;
 void add_recipe_options(Command& command, TrainOptions& o) {
   command
       .add_option("--recipe", o.recipe,
-                  "linear recipe: fp32, bf16 or a quantize recipe; or a whole system: fp8-lm "
+                  "linear recipe: fp32, bf16 or a quantize recipe; or a complete system: fp8-lm "
                   "(products, states, gradients, ZeRO), an ablation of it, bf16-fp32")
       ->capture_default_str();
   command.add_option("--model", o.model,
                      "accumulator of the FP8 products, an instruction or a definition; default: "
-                     "the recipe's");
+                     "that of the recipe");
   add_models_option(command, o.models);
   command.add_option("--format", o.format,
                      "FP8 format of all operands, e4m3fn or e5m2, or hybrid: e4m3fn with e5m2 "
-                     "gradients; default: the recipe's");
-  command.add_option("--history", o.history, "amaxes of a delayed scale")
+                     "gradients; default: those of the recipe");
+  command.add_option("--history", o.history, "length of the amax history of a delayed scale")
       ->check(between(std::int64_t{1}, kMostHistory));
-  command.add_option("--margin", o.margin, "a delayed scale is 2^MARGIN smaller")
+  command.add_option("--margin", o.margin, "makes a delayed scale smaller by 2^MARGIN")
       ->check(between(-60.0, 60.0));
   command.add_option("--amax-algorithm", o.amax_algorithm,
-                     "of a delayed scale: max or most_recent");
+                     "algorithm of a delayed scale: max or most_recent");
   command.add_option(
       "--rule", o.rule,
-      "which layers run under the recipe, the head included: llama-factory, "
-      "deepseek-v3, linear or all; the others run in BF16; default: the blocks' layers");
-  command.add_option("--keep", o.keep,
-                     "layers with this in their name (block0, .down, head) stay in BF16; may be "
-                     "given again");
+      "layers that run under the recipe, the head included: llama-factory, deepseek-v3, linear or "
+      "all; the others run in BF16; default: the layers of the blocks");
+  command.add_option(
+      "--keep", o.keep,
+      "layers whose names contain this (block0, .down, head) stay in BF16; may be given again");
   command.add_option("--clip-before-cast", o.clip_before_cast,
                      "limits output gradients to this many times their root mean square before "
                      "their FP8 cast");
@@ -45,7 +45,8 @@ void add_recipe_options(Command& command, TrainOptions& o) {
 
 void add_state_options(Command& command, TrainOptions& o) {
   const std::string format =
-      ": FORMAT[:none|tensor|group|expanded[:ms_amp|te]], as e4m3fn:tensor; f32 as it is";
+      ": FORMAT[:none|tensor|group|expanded[:ms_amp|te]], such as e4m3fn:tensor; f32 is stored as "
+      "it is";
   command.add_option(
       "--optimizer", o.optimizer,
       "storage formats of a system: fp32, fp8-lm, fp8-lm-fp8-v, ms-amp-o2, coat, ...");
@@ -56,22 +57,22 @@ void add_state_options(Command& command, TrainOptions& o) {
                      "format of the gradient that the optimizer reads" + format);
   command
       .add_option("--clip-norm", o.clip_norm,
-                  "L2 norm to which the whole gradient is clipped, before the optimizer casts it; "
-                  "0: not at all")
+                  "L2 norm to which the whole gradient is clipped before the optimizer casts it; "
+                  "0: no clipping")
       ->capture_default_str();
   command.add_option("--weight-decay", o.weight_decay, "decoupled")->capture_default_str();
 }
 
 void add_rank_options(Command& command, TrainOptions& o) {
-  command.add_option("--ranks", o.ranks, "data-parallel ranks, each with --sequences a step")
+  command.add_option("--ranks", o.ranks, "data-parallel ranks, each with --sequences per step")
       ->check(between(1, kMostRanks))
       ->capture_default_str();
   command.add_option("--wire", o.wire,
                      "format of the gradients' all-reduce: f32, bf16, f16, e4m3fn, e5m2");
   command.add_option("--gradient-scaling", o.scaling,
-                     "of an FP8 wire: auto (FP8-LM), pre, post, shipped (MS-AMP)");
-  command.add_option("--topology", o.topology, "of the all-reduce: ring, tree, direct");
-  command.add_flag("--zero", o.zero, "each tensor's states live on one rank");
+                     "scaling for an FP8 wire: auto (FP8-LM), pre, post, shipped (MS-AMP)");
+  command.add_option("--topology", o.topology, "topology of the all-reduce: ring, tree, direct");
+  command.add_flag("--zero", o.zero, "keep the states of each tensor on one rank");
 }
 
 void add_run_options(Command& command, TrainOptions& o) {
@@ -83,19 +84,19 @@ void add_run_options(Command& command, TrainOptions& o) {
       ->check(between(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command.add_option("--log", o.log,
-                     "JSON lines: casts of monitored steps, loss of every step; a run that goes on "
-                     "replaces the rows of the steps that it takes again");
+                     "JSON lines: casts of monitored steps, loss of every step; a resumed run "
+                     "replaces the rows of the steps that it repeats");
   command.add_option("--monitor-every", o.monitor_every, "steps between measurements of the casts")
       ->check(between(std::int64_t{1}, kMostSteps))
       ->capture_default_str();
   command
       .add_option("--guard", o.guard,
-                  "steps between snapshots to which a step with NaN or Inf goes back")
+                  "steps between snapshots, which are restored after a step with NaN or Inf")
       ->check(between(std::int64_t{1}, kMostSteps));
   command
       .add_option("--stop-when", o.stop_when,
-                  "ends the run, with exit code 1, once the mean of ten losses is this many nats "
-                  "above its lowest; default: judged at the end, at 1 nat")
+                  "end the run, with exit code 1, once the mean of ten losses is this many nats "
+                  "above its lowest; default: decided at the end, at 1 nat")
       ->check(above_zero());
 }
 
@@ -104,7 +105,7 @@ void add_shape_options(Command& command, TrainOptions& o) {
     command.add_option(name, value, help)->capture_default_str();
   };
   number("--steps", o.schedule.steps, "steps of the whole run");
-  number("--warmup", o.schedule.warmup, "steps over which the learning rate rises");
+  number("--warmup", o.schedule.warmup, "steps during which the learning rate rises");
   number("--learning-rate", o.schedule.peak, "peak learning rate");
   number("--vocabulary", o.shape.vocabulary, "tokens; 256 for --text");
   number("--width", o.shape.width, "channels");
@@ -131,7 +132,7 @@ void add_train_options(Command& command, TrainOptions& o) {
   add_rank_options(command, o);
   add_run_options(command, o);
   add_shape_options(command, o);
-  command.add_option("--threads", o.threads, "threads; results do not depend on them")
+  command.add_option("--threads", o.threads, "threads; results do not depend on their number")
       ->check(between(1, kMostThreads));
   command.add_flag("--json", o.json, "machine-readable output");
 }

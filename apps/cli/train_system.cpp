@@ -57,7 +57,7 @@ void set_delayed(LinearRecipe& r, const TrainOptions& o) {
     if (!o.amax_algorithm.empty()) recipe.delayed.algorithm = find_amax_algorithm(o.amax_algorithm);
   });
   require(any, "--history, --margin, --amax-algorithm",
-          "a recipe with delayed scales, as te-delayed", fmt::format("--recipe {}", o.recipe));
+          "a recipe with delayed scales, such as te-delayed", fmt::format("--recipe {}", o.recipe));
 }
 
 LinearRecipe block_recipe(const TrainOptions& o, const train::TrainingSystem* system) {
@@ -122,7 +122,7 @@ StateFormat find_state(const char* option, const std::string& text) {
   if (parts.size() > 2) {
     constexpr std::array<std::string_view, 2> kRules{"ms_amp", "te"};
     require(state.scaling == StateScaling::tensor || state.scaling == StateScaling::group, option,
-            "a rule for tensor and group scales alone", "'" + text + "'");
+            "tensor or group scaling before a rule", "'" + text + "'");
     state.rule = find_name(kRules, option, parts[2]) == 0 ? ScaleRule::ms_amp : ScaleRule::te;
   }
   return state;

@@ -44,18 +44,18 @@ int write_separating(const Options& options) {
   const std::size_t count = options.count > 0 ? options.count : kSeparatingCases;
   const Separation found = separate(first, second, count, options.seed, options.terms);
   if (first.accumulator == second.accumulator) {
-    fmt::print(stderr, "fp8lab: {} and {} have the same accumulator: no input separates them\n",
+    fmt::print(stderr, "fp8lab: {} and {} have the same accumulator: no input distinguishes them\n",
                first.name, second.name);
     return kMismatch;
   }
   if (found.file.cases.empty()) {
     fmt::print(stderr,
-               "fp8lab: no input found that separates {} from {}, in {} cases of {} terms\n",
+               "fp8lab: no input found that distinguishes {} from {}, in {} cases of {} terms\n",
                first.name, second.name, found.tried, found.file.terms);
     return kMismatch;
   }
   write(found.file, options.output);
-  fmt::print(stderr, "{} cases of {} separate {} from {}; the first has {} terms that are not 0\n",
+  fmt::print(stderr, "{} cases of {} distinguish {} from {}; the first has {} non-zero terms\n",
              found.file.cases.size(), found.tried, first.name, second.name,
              live_terms(found.file.cases.front()));
   return kPass;
@@ -80,8 +80,9 @@ int run(const Options& options) {
 void add_vectors(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand(
-      "vectors", "Golden vectors: inputs that tell models apart, with a model's results");
-  command->add_option("--model", options->model, "instruction model that gives d");
+      "vectors",
+      "Write golden vectors: inputs that distinguish models, with the results of one model");
+  command->add_option("--model", options->model, "instruction model that computes d");
   command
       ->add_option("--separate", options->separate,
                    "MODEL1 MODEL2: inputs on which they differ, with MODEL1's results; exit 1 if "
@@ -93,17 +94,16 @@ void add_vectors(Command& app, Action& action) {
   command
       ->add_option(
           "-n,--count", options->count,
-          fmt::format("number of cases; with --separate the largest number of them, {} if left out",
+          fmt::format("number of cases; with --separate, the largest number; {} if not given",
                       kSeparatingCases))
       ->check(between(1, 10'000'000));
   command->add_option("--seed", options->seed, "seed of the stream")->capture_default_str();
-  command
-      ->add_option("--terms", options->terms,
-                   "operand pairs in each case; 0: one step of the model")
+  command->add_option("--terms", options->terms, "operand pairs per case; 0: one step of the model")
       ->capture_default_str();
   command
-      ->add_option("-o,--output", options->output,
-                   "file to write: .npz, .safetensors, .jsonl, else text; - is standard output")
+      ->add_option(
+          "-o,--output", options->output,
+          "file to write: .npz, .safetensors, .jsonl, otherwise text; - is standard output")
       ->capture_default_str();
   command->callback([options, &action] { action = [options] { return run(*options); }; });
 }

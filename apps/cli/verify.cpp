@@ -120,7 +120,7 @@ void draw(const VerifyReport& report, const std::string& folder) {
   write_plot(map, folder);
   const std::array<std::string, 1> names{map.name};
   if (!run_gnuplot(folder, names))
-    fmt::print(stderr, "fp8lab: no gnuplot; {}/{}.gp draws the map\n", folder, map.name);
+    fmt::print(stderr, "fp8lab: gnuplot was not found; {}/{}.gp draws the map\n", folder, map.name);
 }
 
 /// The options that were given, as a shell takes them.
@@ -165,13 +165,14 @@ Parameters parameters_of(const Options& options) {
 void write_folder(const VerifyReport& report, const Options& options, const std::string& command,
                   std::chrono::system_clock::time_point started) {
   const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
-  RunRecord record{.experiment = "verify",
-                   .question = "Is this output right, and could the test have failed?",
-                   .parameters = parameters_of(options),
-                   .threads = options.operands.threads,
-                   .command = command,
-                   .started = started,
-                   .duration_seconds = took.count()};
+  RunRecord record{
+      .experiment = "verify",
+      .question = "Is this output right, and could the test have failed?",
+      .parameters = parameters_of(options),
+      .threads = options.operands.threads,
+      .command = command,
+      .started = started,
+      .duration_seconds = took.count()};
   make_writable_folder(options.out);
   const WrittenRun run = write_results(results_of(report), record, options.out, Plots::draw);
   fmt::print(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
@@ -195,7 +196,7 @@ int exit_code(Verdict verdict) {
 int run_grouped(Options options, const Groups& groups) {
   require(
       options.cast.empty() && options.golden.empty() && options.map.empty() && options.out.empty(),
-      "groups", "none of --cast, --golden, --map and --out beside them", "one of these");
+      "groups", "none of --cast, --golden, --map and --out with them", "one of these");
   require(options.inputs.size() == 2, "--inputs", "two files, A and B",
           fmt::format("{}", options.inputs.size()));
   take_inputs(options);
@@ -252,34 +253,34 @@ void add_verify(Command& app, Action& action) {
   auto options = std::make_shared<Options>();
   Command* command = app.add_subcommand(
       "verify",
-      "Is this output right? Exit 0: yes; 1: no; 3: wrong outputs would pass this check too");
+      "Check an output. Exit 0: right; 1: wrong; 3: wrong outputs would pass this check too");
   command->add_option("GOT", options->got, "the output: FILE.npy, .npz:NAME, .safetensors:NAME")
       ->required();
   command->add_option("--inputs", options->inputs, "A and B of the product, or X with --cast")
       ->expected(1, 2);
   command->add_option("--golden", options->golden, "a golden output instead of inputs");
   command->add_option("--cast", options->cast, "GOT is a cast of X to this format");
-  command->add_option(
-      "--scale", options->scale,
-      "with --cast: file of the scales that X was multiplied by: one, or one for each tile");
-  command->add_option("--tiles", options->tiles, "with --scale: its tiles, as 1x128 (0: all)");
+  command->add_option("--scale", options->scale,
+                      "with --cast: file of the scales that multiplied X: one, or one per tile");
+  command->add_option("--tiles", options->tiles, "with --scale: the tiles, such as 1x128 (0: all)");
   command
       ->add_option("--check", options->check,
-                   "what decides: bitwise, budget, or a gate (see --gate)")
+                   "the check that decides: bitwise, budget, or a gate (see --gate)")
       ->capture_default_str();
   command->add_flag("--gate", options->gates, "list the gates that projects ship, with sources");
-  command->add_flag("--fault-matrix", options->fault_matrix, "known faults against every check");
-  command->add_option("--map", options->map, "folder for an SVG of where mismatches are");
+  command->add_flag("--fault-matrix", options->fault_matrix,
+                    "run known faults through every check");
+  command->add_option("--map", options->map, "folder for an SVG that shows where mismatches are");
   command->add_option("--out", options->out,
                       "folder that gets verify/ with tables, map and result.json, for report");
   add_operand_options(*command, options->operands);
   command
       ->add_option("--ungrouped", options->ungrouped,
-                   "what rows in no group must hold: any or zero")
+                   "required contents of rows in no group: any or zero")
       ->capture_default_str();
   command->add_flag("--json", options->json, "machine-readable output");
   command->add_flag("--progress", options->progress,
-                    "tell on stderr how far it is, where that is no terminal too");
+                    "report progress on stderr even if it is not a terminal");
   command->callback([options, command, &action] {
     action = [options, command, text = command_of(*command)] {
       require_only_what_is_read(*command, *options);

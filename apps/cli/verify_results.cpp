@@ -35,9 +35,9 @@ std::vector<std::string> findings_of(const VerifyReport& report) {
   std::vector<std::string> findings{verdict_of(report)};
   if (report.diagnosis) add_cause_findings(*report.diagnosis, findings);
   if (report.budget)
-    findings.push_back(fmt::format(
-        "{} of {} mismatches looked at lie within the error budget of the exact result.",
-        report.budget->within, report.budget->checked));
+    findings.push_back(
+        fmt::format("{} of {} examined mismatches lie within the error budget of the exact result.",
+                    report.budget->within, report.budget->checked));
   std::vector<std::string_view> passing;
   for (std::size_t i = 0; i < report.gates.size(); ++i)
     if (report.gates[i]) passing.push_back(gates()[i].name);
@@ -52,7 +52,7 @@ std::vector<std::string> findings_of(const VerifyReport& report) {
 }
 
 Table metric_table(const VerifyReport& report) {
-  Table table("metrics", "How far the output is off",
+  Table table("metrics", "Errors of the output",
               {{"metric", "", "of the output against the expected one"}, {"value", "", "value"}});
   const CodeComparison& c = report.comparison;
   const auto add = [&](const char* name, double value) {
@@ -72,7 +72,7 @@ Table metric_table(const VerifyReport& report) {
 }
 
 Table element_table(const VerifyReport& report) {
-  Table table("elements", "Wrong elements, one by one",
+  Table table("elements", "Wrong elements, one per row",
               {{"which", "", "first or worst"},
                {"row", "1", "of the output"},
                {"column", "1", "of the output"},
@@ -88,11 +88,11 @@ Table element_table(const VerifyReport& report) {
 }
 
 Table gate_table(const VerifyReport& report) {
-  Table table("gates", "Gates that projects ship, on this output",
+  Table table("gates", "Shipped gates on this output",
               {{"gate", "", "project"},
                {"passes", "", "whether it would pass this output"},
-               {"rule", "", "what it asks"},
-               {"source", "", "where it is"}});
+               {"rule", "", "what it requires"},
+               {"source", "", "file in which it is"}});
   for (std::size_t i = 0; i < report.gates.size(); ++i) {
     const Gate& gate = gates()[i];
     table.add_row({std::string(gate.name), static_cast<bool>(report.gates[i]),
@@ -103,10 +103,10 @@ Table gate_table(const VerifyReport& report) {
 
 Table fault_table(const PowerReport& power) {
   std::vector<Column> columns{{"fault", "", "what goes wrong"},
-                              {"applies", "", "whether the problem has a place for it"},
+                              {"applies", "", "whether the fault applies to this problem"},
                               {"changed", "%", "of the outputs"}};
   for (const Check& check : power.checks)
-    columns.push_back({std::string(check.name()), "", "whether this check sees it"});
+    columns.push_back({std::string(check.name()), "", "whether this check detects it"});
   Table table("faults", "Known faults against each check", columns);
   for (const FaultOutcome& fault : power.faults) {
     std::vector<Cell> row{fault.name, fault.applies, 100.0 * fault.mismatch_rate};

@@ -132,7 +132,8 @@ void bench_cublaslt(std::uint64_t seed) {
 
 void bench_promotion(std::uint64_t seed) {
   constexpr int kSize = 4096;
-  print_title(fmt::format("our wgmma kernel, E4M3, {0} x {0} x {0}, cost of promotion", kSize));
+  print_title(
+      fmt::format("this library's wgmma kernel, E4M3, {0} x {0} x {0}, cost of promotion", kSize));
   const double flops = 2.0 * kSize * kSize * static_cast<double>(kSize) * 1e-12;
   RandomProblem random(find_instruction_model("sm90.wgmma.e4m3"), kSize, kSize, kSize,
                        Distribution::normal, seed);
@@ -173,9 +174,9 @@ void bench_emulated(std::uint64_t seed) {
 
 void bench_quantization() {
   constexpr std::size_t kElements = std::size_t{1} << 28;
-  print_title(
-      fmt::format("quantization of {} Mi floats to E4M3, GB/s of the bytes that each must move",
-                  kElements >> 20));
+  print_title(fmt::format(
+      "quantization of {} Mi floats to E4M3, GB/s of the bytes that each variant must move",
+      kElements >> 20));
   DeviceBuffer<float> x(kElements);
   DeviceBuffer<float> copy(kElements);
   DeviceBuffer<std::uint8_t> codes(kElements);
@@ -234,8 +235,8 @@ Errors errors_of(const std::vector<float>& got, const std::vector<float>& exact)
 /// same codes.
 void bench_accuracy(std::uint64_t seed) {
   fmt::print(
-      "error on the chip, E4M3, 128 x 128 x 4096, in % of: each exact output (max), the "
-      "largest one (max), L2; and the mean signed one\n");
+      "error on the chip, E4M3, 128 x 128 x 4096, in % of: each exact output (max), the largest "
+      "one (max), L2; and the mean signed error\n");
   for (const Distribution distribution : {Distribution::normal, Distribution::uniform_positive,
                                           Distribution::uniform_signed, Distribution::lognormal}) {
     RandomProblem random(find_instruction_model("sm90.wgmma.e4m3"), 128, 128, 4096, distribution,

@@ -68,7 +68,7 @@ class Builder {
     if (!seen_.insert(key).second) return;
     std::string text = name.empty() ? definition_of(model, probe_.a_format, probe_.b_format) : name;
     constexpr std::array<const char*, 3> kUses{"", ", c ignored", ", c added apart"};
-    constexpr std::array<const char*, 3> kOrders{"", ", terms striped over its steps",
+    constexpr std::array<const char*, 3> kOrders{"", ", terms interleaved over its steps",
                                                  ", terms by pairs"};
     text += kUses[static_cast<std::size_t>(c)];
     text += kOrders[static_cast<std::size_t>(order)];

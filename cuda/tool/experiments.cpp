@@ -75,7 +75,7 @@ CheckRow compare_experiment(const Experiment& experiment, const Backend& backend
       fmt::print("{}: {}\n  the CPU: {}\n  {}: {}\n", experiment.name, i, expected, backend.name,
                  got);
   }
-  row.note = fmt::format("{} of {} products and {} of {} casts there", products.done.load(),
+  row.note = fmt::format("{} of {} products and {} of {} casts ran there", products.done.load(),
                          products.asked.load(), casts.done.load(), casts.asked.load());
   return row;
 }

@@ -63,10 +63,11 @@ namespace {
 /// What there is and what is missing, where there is no device to ask.
 void print_what_is_missing(const DriverState& state) {
   const LtLibrary& library = find_lt_library();
-  fmt::print("driver   {}\n", state.library.empty() ? "missing: needed by every command but `pack`"
-                              : state.version == 0  ? state.library + ", version unknown"
-                                                    : fmt::format("{}, for CUDA {}", state.library,
-                                                                  version(state.version)));
+  fmt::print("driver   {}\n",
+             state.library.empty() ? "missing: needed by every command except `pack`"
+             : state.version == 0
+                 ? state.library + ", version unknown"
+                 : fmt::format("{}, for CUDA {}", state.library, version(state.version)));
   fmt::print("device   {}\n", state.devices);
   fmt::print("cuBLASLt {}\n",
              library.missing.empty()
@@ -82,7 +83,7 @@ int run_info() {
   require_device();
   const DeviceFacts facts = device_facts();
   const Chip chip = this_chip();
-  fmt::print("gpu     {}\ndriver  {}\ncuda    {}\nprobes  {} of {} that are built\n", facts.gpu,
+  fmt::print("gpu     {}\ndriver  {}\ncuda    {}\nprobes  {} of {} in this build\n", facts.gpu,
              facts.driver, facts.cuda, probes_of(chip).size(), kernels_built());
   return kPass;
 }

@@ -126,7 +126,7 @@ CheckRow judge_probe(const ProbedInstruction& probe, const RunTiles& run,
     row.cases += chip.size();
     built += made.cases.size();
   }
-  row.note = fmt::format("{} built cases and their pairings", built);
+  row.note = fmt::format("{} constructed cases and their pairings", built);
   if (mismatches.count() != 0) {
     const Winners winners = find_winners(probe, sample.mixed());
     row.note = to_string(winners);

@@ -110,9 +110,10 @@ std::vector<Part> experiment_parts(const Chip& chip, std::uint64_t seed) {
 }
 
 void add_check_options(Command* command, Options& options) {
-  command->add_option("--outputs", options.check.outputs, "outputs of each instruction")
+  command->add_option("--outputs", options.check.outputs, "outputs per instruction")
       ->capture_default_str();
-  command->add_option("--only", options.check.only, "instructions whose names hold this text");
+  command->add_option("--only", options.check.only,
+                      "select instructions whose names contain this text");
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ void add_check_options(Command* command, Options& options) {
 int main(int argc, char** argv) {
   // Whoever stops a long run, or pipes it, has every line that was printed.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
-  Command app{"fp8lab-cuda: what an NVIDIA GPU computes, against the emulator"};
+  Command app{"fp8lab-cuda: compares what an NVIDIA GPU computes with the emulator"};
   app.require_subcommand(1);
   app.set_version_flag("--version", FP8LAB_VERSION);
   Options options;
@@ -144,7 +145,7 @@ int main(int argc, char** argv) {
         ->check(fp8lab::cli::above_zero())
         ->capture_default_str();
     command->add_flag("--in-process", options.in_process,
-                      "no child processes: for debuggers and profilers");
+                      "no child processes, for debuggers and profilers");
     return command;
   };
   const auto add_out = [&](Command* command) {
@@ -154,7 +155,7 @@ int main(int argc, char** argv) {
   add_out(add_parts("record", "Record every instruction on generated cases", true, [&] {
     return record_parts(options.out, options.check.chip, options.check.seed);
   }));
-  Command* check = add_parts("cross-check", "Compare chip and emulator, bit for bit", true,
+  Command* check = add_parts("cross-check", "Compare chip and emulator bit for bit", true,
                              [&] { return cross_check_parts(options.check); });
   add_check_options(check, options);
   add_out(check);
@@ -165,11 +166,11 @@ int main(int argc, char** argv) {
   add_parts("experiments",
             "Run every experiment's quick form on the chip and on the CPU, compare tables", false,
             [&] { return experiment_parts(options.check.chip, options.check.seed); });
-  Command* all = add_parts("all", "record, cross-check, search and bench; the table comes last",
+  Command* all = add_parts("all", "record, cross-check, search and bench, with a table at the end",
                            true, [&] { return all_parts(options); });
   add_out(all);
   add_check_options(all, options);
-  Command* packing = add("pack", "Put what a run left into one archive to send",
+  Command* packing = add("pack", "Put the results of a run into one archive to send",
                          [&] { return pack(options.out, options.archive); });
   packing->add_option("folder", options.out, "folder of `all`, `record` or `cross-check`")
       ->capture_default_str();

@@ -64,7 +64,7 @@ void Mismatches::print(
       return got != expected && static_cast<std::size_t>(kind_of_mismatch(got, expected)) == i;
     };
     VectorCase shown = first.one;
-    std::string what = "does not differ when it is alone in a tile";
+    std::string what = "does not differ if it is alone in a tile";
     if (differs(shown)) {
       const Reduction reduced =
           reduce_case(shown, probe_.a_format, probe_.b_format, differs, kReductionBudget);

@@ -22,7 +22,7 @@ void pack_codes(const std::vector<std::uint32_t>& codes, FormatId id, bool two_a
 }
 
 void check(std::size_t got, std::size_t expected, std::string_view what) {
-  require(got == expected, "cases", fmt::format("{} {} a case", expected, what),
+  require(got == expected, "cases", fmt::format("{} {} per case", expected, what),
           fmt::format("{}", got));
 }
 

@@ -120,7 +120,7 @@ class Child {
       if (found == 0 && seconds - seconds_since(start) > 0.0) continue;
       if (found <= 0) {
         const std::string how = end();
-        const bool left_behind = how.ends_with("left behind");
+        const bool left_behind = how.ends_with("abandoned");
         return {{},
                 fmt::format("stopped after {:.3g} s{}{}", seconds, left_behind ? "; " : "",
                             left_behind ? how : "")};
@@ -147,7 +147,7 @@ class Child {
       if (ended == pid_) break;
       if (ended < 0 && errno != EINTR) return fmt::format("waitpid: {}", std::strerror(errno));
       if (seconds_since(killed) > patience_)
-        return fmt::format("process {} does not end, not even by SIGKILL: left behind", pid_);
+        return fmt::format("process {} does not end, even after SIGKILL: it is abandoned", pid_);
       usleep(1000);
     }
     if (WIFSIGNALED(status)) return fmt::format("crashed: {}", strsignal(WTERMSIG(status)));

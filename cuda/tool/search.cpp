@@ -82,7 +82,7 @@ std::vector<float> run_cublaslt(const RandomProblem& random, const LtRun& run) {
   DeviceBuffer<float> d(random.outputs());
   d.fill(0xab);
   if (!whole.run(a.data(), b.data(), a_s.data(), b_s.data(), d.data())) {
-    fmt::print("  refused when it was to run: {}\n", whole.reason());
+    fmt::print("  refused when it ran: {}\n", whole.reason());
     return {};
   }
   return d.copy_out();
@@ -154,14 +154,14 @@ void search(const LtRun& run, std::uint64_t seed) {
   gemm_on_tensor_cores(random.problem(), ours, 0);
   print_differences(library, ours, run.size);
   gemm_emulated(random.problem(), ours, 0);
-  fmt::print("  {:>9.4f} %  the emulator, as the first of these\n",
+  fmt::print("  {:>9.4f} %  the emulator, compared with the first of these\n",
              100.0 * match_rate(library, ours));
 }
 
 }  // namespace
 
 std::vector<Part> search_parts(const Chip& chip, std::uint64_t seed) {
-  const std::string missing = chip.capability != 90 ? "the candidates are made of Hopper's wgmma"
+  const std::string missing = chip.capability != 90 ? "the candidates are built from Hopper's wgmma"
                                                     : find_lt_library().missing;
   if (!missing.empty())
     return {{"search", [missing] {

@@ -75,7 +75,7 @@ std::string to_string(const Winners& winners) {
     return fmt::format("{}.{:02} %", hundredths / 100, hundredths % 100);
   };
   std::string text = fmt::format(
-      "{} {} ({} of {} outputs, {} candidates; the model that it is held to: {})",
+      "{} {} ({} of {} outputs, {} candidates; the model compared with: {})",
       winners.explained() ? "explained by" : "nearest to", winners.best.front().name,
       share(winners.best.front().matches), winners.outputs, winners.tried, share(winners.held_to));
   for (std::size_t i = 1; i < winners.best.size(); ++i)

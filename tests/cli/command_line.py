@@ -128,7 +128,7 @@ def test_layers(folder):
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(1552))
     expect(["layers", path, "--rule", "llama-factory"], 0,
            ["keep  lm_head.weight [2, 2]: the name contains lm_head", "fp8   mlp.up.weight",
-            "keep  mlp.down.weight [16, 32]: e4m3fn already", "1 of 3 tensors convert, 512 of 1028 elements (rule llama-factory)"])
+            "keep  mlp.down.weight [16, 32]: e4m3fn already", "1 of 3 tensors are converted, 512 of 1028 elements (rule llama-factory)"])
     layers = json.loads(run("layers", path, "--rule", "all", "--json").stdout)
     check("all converts what is not FP8", [w["converts"] for w in layers["weights"]] == [True, True, False], layers)
     expect(["layers", path, "--rule", "te"], 2, stderr=["rule", "'te'", "llama-factory"])
@@ -153,7 +153,7 @@ def test_experiments(folder):
         result = json.loads((folder / "file/outlier/result.json").read_text())
         seen = [result[key] for key in ("seed", "quick")] + [result["parameters"][key] for key in ("elements", "tiles")]
         check("a run file is the options that it states", seen == [seed, True, 1000, [16, 64]], seen)
-    expect(["run", file, "outlier"], 2, stderr=["one run file alone"])
+    expect(["run", file, "outlier"], 2, stderr=["a single run file"])
     file.write_text('experiment = "outlier"\n[axes]\ntiles = [16]\n')
     expect(["run", file], 2, stderr=["mine.toml", "no [axes]"])
     file.write_text("quick = true\n")

@@ -130,7 +130,7 @@ def test_recipe_options():
     refused("--master", "f32:tensor", part="f32")
     refused("--first-moment", "e4m3fn:tensor:te:1", part="--first-moment")
     refused("--first-moment", "e4m3fn:some", part="--first-moment")
-    refused("--first-moment", "e4m3fn:none:te", part="a rule for tensor and group scales")
+    refused("--first-moment", "e4m3fn:none:te", part="tensor or group scaling before a rule")
     refused("--clip-before-cast", "0", part="--clip-before-cast")
     refused("--weight-decay", "-1", part="--weight-decay")
 

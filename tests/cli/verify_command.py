@@ -46,12 +46,12 @@ class Problem:
 def test_verify(at):
     p = Problem(at)
     golden = p.golden()
-    p.verify(0, golden, stdout=["pass: all 1920 outputs have the golden bits", "10 of 10 applicable faults seen"])
+    p.verify(0, golden, stdout=["pass: all 1920 outputs have the golden bits", "10 of 10 applicable faults detected"])
     wrong = golden.copy()
     wrong[17, 33] = np.nextafter(wrong[17, 33], np.float32(np.inf))
     p.verify(1, wrong, stdout=["1 of 1920 outputs differ", "row 17 column 33", "1 ulp", "sm90.mma.e4m3", "K-block [",
-                               "1 of 1 mismatches looked at are within the budget"])
-    p.verify(0, wrong, "--check", "budget", stdout=["1 of 1 mismatches looked at", "are within", "cannot see: accumulator",
+                               "1 of 1 examined mismatches are within the budget"])
+    p.verify(0, wrong, "--check", "budget", stdout=["1 of 1 examined mismatches", "are within", "cannot see: accumulator",
                                                     "output 4 of 4, operands 4 of 4"])
     p.verify(0, golden, "--check", "budget", stdout=["pass: all 1920", "cannot see: accumulator"])
     p.verify(0, wrong, "--check", "deepgemm", stdout=["power of deepgemm", "cannot see: accumulator"])

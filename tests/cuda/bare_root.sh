@@ -71,7 +71,7 @@ expect "driver   libcuda.so.1, for CUDA 99.0" "no CUDA device: the driver finds 
   "no NVIDIA GPU"
 stub old 11040 0
 path=/old
-expect "no CUDA device: the driver serves CUDA 11.4, this program needs"
+expect "no CUDA device: the driver supports CUDA 11.4, but this program needs"
 
 # A machine without a driver can still pack what another one recorded.
 (cd "$root" && $enter . /fp8lab-cuda pack run -o run.tar) || fail "pack"

@@ -131,7 +131,7 @@ TEST_CASE("a part that not even SIGKILL ends does not hold the run", "[cuda]") {
   CHECK(took < std::chrono::seconds(5));
   REQUIRE(rows.size() == 3);
   CHECK(rows[0].name == "stuck");
-  CHECK_THAT(rows[0].problem, contains("not even by SIGKILL"));
+  CHECK_THAT(rows[0].problem, contains("even after SIGKILL"));
   CHECK(rows[1].name == "after");
   CHECK(rows[1].problem.empty());
 }

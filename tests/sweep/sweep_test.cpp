@@ -131,7 +131,7 @@ TEST_CASE("two writers of one log are refused", "[sweep]") {
   const TemporaryFolder folder("sweep");
   const SweepPlan plan = toy_plan({"k=1:6"});
   const SweepLog log = SweepLog::create(folder.path() / "points.jsonl", plan.identity(), 6);
-  CHECK_THROWS_WITH(sweep(plan, folder.path(), true), contains("another sweep writes it"));
+  CHECK_THROWS_WITH(sweep(plan, folder.path(), true), contains("another sweep is writing to it"));
 }
 
 TEST_CASE("points that fail are kept with their reason", "[sweep]") {

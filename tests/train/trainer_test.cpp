@@ -277,7 +277,7 @@ TEST_CASE("a checkpoint's fields are looked at, and its version", "[train]") {
   metadata.erase("fp8lab.checkpoint");
   write_safetensors(folder / "bad.safetensors", file.tensors(), metadata);
   CHECK_THROWS_WITH(reader.resume(folder / "bad.safetensors"),
-                    contains("format 2") && contains("begin the run again") &&
+                    contains("format 2") && contains("start again with another file") &&
                         contains("format 1, which has no checksum"));
 }
 

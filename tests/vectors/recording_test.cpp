@@ -66,7 +66,8 @@ TEST_CASE("broken recordings are refused with file, line and reason", "[verify]"
     const TemporaryFile file(text);
     CHECK_THROWS_WITH(read_cases(file.path()), contains(message));
   };
-  check(with("# seed: 9", "# seed: 8"), "the generator gives other inputs than were recorded");
+  check(with("# seed: 9", "# seed: 8"),
+        "the generator gives inputs that differ from the recorded ones");
   check(with("# terms: 64", "# terms: 0"), "terms: expected 1 .. 2^15, got 0");
   check(with("# seed: 9", "# sed: 9"), "missing header line '# seed: ...'");
   check(with("# special: 20", "# special: x"), "special: expected a number in base 10, got 'x'");

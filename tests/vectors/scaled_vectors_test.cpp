@@ -93,7 +93,7 @@ TEST_CASE("block scales: every form of a vector file holds them", "[io]") {
   file.cases[1].scales_b.pop_back();
   for (const char* name : {"w.txt", "w.npz", "w.safetensors", "w.jsonl"})
     CHECK_THROWS_WITH(save_vectors(folder / name, file),
-                      contains("scales_b: expected 2 scales a case, got 1"));
+                      contains("scales_b: expected 2 scales per case, got 1"));
 }
 
 TEST_CASE("block scales: bad headers, columns and lengths are refused", "[io]") {
@@ -160,9 +160,9 @@ TEST_CASE("a model without block scales refuses a file with them", "[io]") {
   VectorFile file = parse(
       "# fp8lab vectors 1\n# model: sm90.wgmma.e4m3\n# input: e4m3\n"
       "# terms: 1\n# scales: ue8m0 32\n38 38 7f 7f 00000000 3f800000\n");
-  CHECK_THROWS_WITH(replay(file), contains("sm90.wgmma.e4m3, which takes no scales"));
+  CHECK_THROWS_WITH(replay(file), contains("sm90.wgmma.e4m3, which uses no scales"));
   CHECK_THROWS_WITH(replay(file, find_instruction_model("exact").accumulator),
-                    contains("takes no scales"));
+                    contains("uses no scales"));
 }
 
 TEST_CASE("a NaN matches any NaN only where the file says so", "[io]") {

@@ -102,7 +102,7 @@ void set_kernel(Problem& problem, float alpha, const Scales& bias, const Scales&
   if (beta) {
     require(p.c != nullptr, "beta", "a c that it multiplies", "none");
     require(p.c_enters == CPlacement::unnamed, "c_enters",
-            "nothing beside beta, with which c enters after alpha and bias", to_string(p.c_enters));
+            "no value with beta, which adds c after alpha and bias", to_string(p.c_enters));
     e.beta = *beta;
     e.c = std::exchange(p.c, nullptr);
   }

@@ -14,7 +14,7 @@ FNUZ = np.zeros((2, 2), ml_dtypes.float8_e4m3fnuz)
     ("said", "read"),
     [
         ("codes need their format (`dtype=e4m3fn`, or a sidecar)", 'codes need their format (a_format="e4m3fn", or a sidecar)'),
-        ("say what they are with `out_dtype`", "say what they are with got_format"),
+        ("give their format with `out_dtype`", "give their format with got_format"),
         ("(FNUZ is AMD's: `model=exact` or fp32)", "(FNUZ is AMD's: model=\"exact\" or fp32)"),
         ("`scale_format`: expected a", "scale_format: expected a"),
         ("`no_such_argument`, 3", "no_such_argument, 3"),

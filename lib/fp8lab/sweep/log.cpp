@@ -84,10 +84,10 @@ void require_same_identity(const fs::path& path, std::string_view expected, std:
   for (const auto& [key, value] : ours.items()) {
     const Json other = theirs.contains(key) ? theirs[key] : Json();
     if (other != value)
-      throw Error(fmt::format("{}: {} of the sweep in it", path.string(), key), value.dump(),
+      throw Error(fmt::format("{}: {} of the recorded sweep", path.string(), key), value.dump(),
                   other.dump());
   }
-  throw Error(fmt::format("{}: the sweep in it", path.string()), ours.dump(), theirs.dump());
+  throw Error(fmt::format("{}: the recorded sweep", path.string()), ours.dump(), theirs.dump());
 }
 
 }  // namespace
@@ -161,7 +161,7 @@ void SweepLog::open(int flags) {
   file_ = ::open(path_.c_str(), flags | O_CLOEXEC, 0644);
   if (file_ < 0) throw_system(path_, "open", errno);
   if ((flags & O_ACCMODE) != O_RDONLY && ::flock(file_, LOCK_EX | LOCK_NB) != 0)
-    throw Error(fmt::format("{}: another sweep writes it", path_.string()));
+    throw Error(fmt::format("{}: another sweep is writing to it", path_.string()));
 }
 
 void SweepLog::scan(bool repair) {
@@ -327,7 +327,8 @@ std::string read_identity(const fs::path& path) {
   const std::string text = read_file(path);
   const std::optional<Json> json = json_of_line(text.substr(0, text.find('\n')));
   if (!json || !json->contains("sweep"))
-    throw Error(fmt::format("{}: its first line is damaged or not that of a sweep", path.string()));
+    throw Error(
+        fmt::format("{}: the first line is damaged or does not belong to a sweep", path.string()));
   return (*json)["sweep"].dump();
 }
 

@@ -75,7 +75,7 @@ SweepPlan plan_of_identity(std::string_view identity, FindExperiment find) {
     const auto slash = shard.find('/');
     plan.shard = {std::stoll(shard.substr(0, slash)), std::stoll(shard.substr(slash + 1))};
   } catch (const Json::exception& error) {
-    throw Error("sweep", "what a sweep's log states", json_reason(error));
+    throw Error("sweep", "the plan in the log of the sweep", json_reason(error));
   } catch (const std::logic_error&) {  // of std::stoll
     throw Error("sweep: shard", "INDEX/COUNT", json.at("shard").dump());
   }

@@ -64,7 +64,7 @@ SweepOutcome run_sweep(const SweepPlan& plan, const fs::path& folder, bool resum
   const fs::path path = folder / kLogFile;
   if (!resume && fs::exists(path))
     throw Error(
-        fmt::format("{}: holds a sweep already: continue it with {}, or name another folder",
+        fmt::format("{}: already contains a sweep: continue it with {}, or choose another folder",
                     path.string(), argument("resume")));
   SweepLog log = resume ? SweepLog::resume(path, plan.identity(), plan.grid.size())
                         : SweepLog::create(path, plan.identity(), plan.grid.size());

@@ -26,7 +26,7 @@ std::vector<Column> point_columns(const SweepPlan& plan, const std::vector<Colum
   for (const GridAxis& axis : plan.grid.axes)
     columns.push_back({axis.key, "", fmt::format("parameter {} of the sweep", axis.key)});
   columns.push_back({"repeat", "1", "which repeat of the same parameters, from 0"});
-  columns.push_back({"seed", "1", "the point's seed, with which it can run alone"});
+  columns.push_back({"seed", "1", "the seed of the point, with which it can be run alone"});
   for (Column& column : columns)
     for (const Column& other : own)
       if (other.name == column.name) column.name = "axis_" + other.name;

@@ -111,7 +111,7 @@ void require_narrow_codes(FormatId id, std::span<const std::byte> codes,
   std::size_t at = 0;
   while ((static_cast<unsigned>(codes[at]) & above) == 0) ++at;
   throw Error(argument,
-              fmt::format("codes of {} bits, one a byte ({} packs them)", f.code_bits(),
+              fmt::format("codes of {} bits, one per byte ({} packs them)", f.code_bits(),
                           to_string(packed(element_type_of(id)))),
               fmt::format("0x{:02x} at {}", static_cast<unsigned>(codes[at]), at));
 }

@@ -123,10 +123,10 @@ std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view
   const auto elements = static_cast<std::size_t>(count);
   if (!is_packed(type)) return elements * (element_bits(type) / 8);
   const std::size_t group = element_bits(type) == 4 ? 2 : 4;
-  require(
-      elements % group == 0, argument,
-      fmt::format("a multiple of {} codes of {}, which fill whole bytes", group, to_string(type)),
-      fmt::format("{}", count));
+  require(elements % group == 0, argument,
+          fmt::format("a multiple of {} codes of {}, so that they fill whole bytes", group,
+                      to_string(type)),
+          fmt::format("{}", count));
   return elements / group * (group * element_bits(type) / 8);
 }
 

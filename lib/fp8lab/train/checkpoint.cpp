@@ -112,8 +112,8 @@ const std::string& require_whole(const std::string& path, const SafetensorsFile&
   const auto version = file.metadata().find(kVersionKey);
   if (version == file.metadata().end() || version->second != kVersion)
     throw Error(path,
-                fmt::format("a checkpoint of format {} (begin the run again with another file, or "
-                            "end it with the version that wrote this one)",
+                fmt::format("a checkpoint of format {} (start again with another file, or finish "
+                            "with the version that wrote this one)",
                             kVersion),
                 version == file.metadata().end() ? "format 1, which has no checksum"
                                                  : fmt::format("'{}'", version->second));

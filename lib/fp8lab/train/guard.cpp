@@ -63,8 +63,8 @@ void NanGuard::roll_back() {
   const std::int64_t failed = run_.steps_done();
   require(good_.has_value() && rollbacks_since_ < options_.most_rollbacks,
           fmt::format("gradients of step {}", failed), "finite",
-          good_ ? fmt::format("not, after {} rollbacks", rollbacks_since_)
-                : "not, and no step before it");
+          good_ ? fmt::format("not finite, after {} rollbacks", rollbacks_since_)
+                : "not finite, and there is no step before it");
   if (!failed_.insert(failed).second) left_out_.insert(failed);
   candidate_.reset();
   good_->restore();

@@ -38,8 +38,8 @@ class RecordingReader {
     const std::uint64_t checksum = checksum_of_inputs(file_.cases);
     if (number("inputs", 16) != checksum)
       fail(
-          fmt::format("the generator gives other inputs than were recorded: checksum {:016x}, "
-                      "recorded {}",
+          fmt::format("the generator gives inputs that differ from the recorded ones: checksum "
+                      "{:016x}, recorded {}",
                       checksum, file_.header["inputs"]));
     read_results();
     file_.model = plan.model;

@@ -82,7 +82,7 @@ std::uint32_t result_bits(const AccumulatorModel& model, const VectorFile& file,
 
 ReplayReport replay(const VectorFile& file, const AccumulatorModel& model) {
   require(!file.scales || traits_of(model).takes_scales, "scales",
-          "none: this accumulator takes no scales",
+          "none: this accumulator uses no scales",
           file.scales ? to_string(file.scales->format) : "none");
   ReplayReport report;
   for (const VectorCase& one : file.cases) {
@@ -107,7 +107,7 @@ ReplayReport replay(const VectorFile& file, const std::string& model_name) {
                       format(file.a_format).name),
           fmt::format("{} ({})", model.name, format(model.a_format).name));
   require(!file.scales || traits_of(model.accumulator).takes_scales, "model",
-          "one that takes block scales", fmt::format("{}, which takes no scales", model.name));
+          "a model that uses block scales", fmt::format("{}, which uses no scales", model.name));
   ReplayReport report = replay(file, model_name.empty() ? executed_model(file) : model.accumulator);
   report.model = model.name;
   return report;

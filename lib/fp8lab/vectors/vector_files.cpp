@@ -138,7 +138,7 @@ void read_tensors(VectorFile& file, const std::string& name, ElementType (*type)
     return view;
   };
   const TensorView d_any = find("d");
-  if (d_any.shape.size() != 1) fail(name, "d: expected one number a case");
+  if (d_any.shape.size() != 1) fail(name, "d: expected one number per case");
   const std::int64_t cases = d_any.shape[0];
   const Format& fa = format(file.a_format);
   const Format& fb = format(file.b_format);

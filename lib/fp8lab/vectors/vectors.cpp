@@ -71,7 +71,7 @@ class Reader {
     const std::string_view expected = std::string_view(text_).substr(kChecksum.size());
     const std::string got = fmt::format("{:08x}", before_.checksum());
     if (got != expected)
-      fail(fmt::format("crc32: expected {} as it says of itself (the file was changed), got {}",
+      fail(fmt::format("crc32: expected {} as recorded in the file (the file was changed), got {}",
                        expected, got));
     if (next()) fail("text after the checksum");
   }
@@ -240,7 +240,7 @@ bool is_same_result(const VectorFile& file, std::uint32_t expected, std::uint32_
 void require_scales(const VectorFile& file, const VectorCase& one) {
   const auto check = [&](const char* name, const std::vector<std::uint8_t>& codes) {
     require(codes.size() == file.scale_count(), name,
-            fmt::format("{} scales a case", file.scale_count()), fmt::format("{}", codes.size()));
+            fmt::format("{} scales per case", file.scale_count()), fmt::format("{}", codes.size()));
   };
   check("scales_a", one.scales_a);
   check("scales_b", one.scales_b);

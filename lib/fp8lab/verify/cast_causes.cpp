@@ -85,8 +85,9 @@ std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy) {
   changed.overflow = saturates ? OverflowPolicy::non_saturating : OverflowPolicy::saturate;
   changed.infinity = saturates ? InfinityPolicy::non_saturating : InfinityPolicy::saturate;
   add(saturates ? "not_saturated" : "saturated",
-      saturates ? "values past the largest finite one became NaN or infinity, not saturated"
-                : "values past the largest finite one saturated, not NaN or infinity",
+      saturates
+          ? "values beyond the largest finite one became NaN or infinity instead of saturating"
+          : "values beyond the largest finite one saturated instead of becoming NaN or infinity",
       id, changed);
   changed = policy;
   changed.subnormals = SubnormalPolicy::flush_to_zero;

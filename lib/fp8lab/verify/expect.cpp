@@ -279,7 +279,7 @@ class Trials {
     const std::array<Reference, kReferences> references = references_of(p, o);
     for (std::size_t r = 0; r < kReferences; ++r) {
       errors_[r].push_back(errors_of(references[r], codes, id));
-      require(errors_[r].back().finite, "output", "finite numbers, so that errors have a size",
+      require(errors_[r].back().finite, "output", "finite numbers, so that errors can be measured",
               "NaN or infinities in a right output");
     }
     const std::vector<float> stored = decode_codes(id, codes);

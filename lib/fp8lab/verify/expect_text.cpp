@@ -68,11 +68,11 @@ std::string describe(const Expectation& e) {
     text += reach_text(e.faults[r], "cosine", &ExpectedFault::cosine);
     text += reach_text(e.faults[r], "max_ulp", &ExpectedFault::max_ulp);
   }
-  text += "faults by their relative L2 size, and which of the gates against fp32 catch them:\n";
+  text += "faults by their relative L2 error, and the gates against fp32 that catch them:\n";
   for (const ExpectedFault& fault : e.faults[static_cast<std::size_t>(ReferenceKind::fp32)])
     text += fmt::format("  {:<26} {:<10.3g} {:<38} {}\n", fault.name, fault.size, caught_by(fault),
                         fault.text);
-  text += "gates at the risk are extrapolated: docs/expect.md says how\n";
+  text += "gates at this risk are extrapolated (see docs/expect.md)\n";
   return text;
 }
 

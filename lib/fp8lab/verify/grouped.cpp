@@ -28,7 +28,7 @@ TensorView require_output(const GroupedProduct& product, const Operand& got,
   const ElementType expected = element_type_of(product.output.format);
   const bool is_codes = tensor.type == ElementType::u8 && element_bytes(expected) == 1;
   require(tensor.type == expected || is_codes, got.name(),
-          fmt::format("{} elements; say what they are with {}", to_string(expected),
+          fmt::format("{} elements; give their format with {}", to_string(expected),
                       argument("out_dtype")),
           to_string(tensor.type));
   require(tensor.shape == product.shape, got.name(),
@@ -130,11 +130,12 @@ class Verifier {
                                               rows, outcome.group, region.rows),
                                   region.mismatches, 0});
     if (!first && cause == "weight_of_next_group")
-      outcome.findings.push_back({"offset_early",
-                                  fmt::format("the last {} of group {} went to the group behind: "
-                                              "that one's offset is {} too small",
-                                              rows, outcome.group, region.rows),
-                                  region.mismatches, 0});
+      outcome.findings.push_back(
+          {"offset_early",
+           fmt::format(
+               "the last {} of group {} went to the next group, whose offset is {} too small", rows,
+               outcome.group, region.rows),
+           region.mismatches, 0});
   }
 
   /// Another group's right output in place of this one's.
@@ -174,11 +175,11 @@ class Verifier {
         outcome.wrong += unpack(f, word).value_class == ValueClass::zero ? 0 : 1;
       if (outcome.wrong == 0) continue;
       if (rest.product && is_product(*rest.product, words))
-        outcome.cause = Cause{"ungrouped_rows_written",
-                              fmt::format("what the rows there give with group {}'s weights: rows "
-                                          "are not masked",
-                                          rest.group),
-                              outcome.wrong, 0};
+        outcome.cause = Cause{
+            "ungrouped_rows_written",
+            fmt::format("the results for these rows with group {}'s weights: rows are not masked",
+                        rest.group),
+            outcome.wrong, 0};
       report_.ungrouped_wrong.push_back(std::move(outcome));
     }
   }

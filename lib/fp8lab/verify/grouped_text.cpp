@@ -69,7 +69,7 @@ std::string ungrouped_text(const GroupedReport& r) {
   if (r.ungrouped == 0) return "";
   if (r.rule == UngroupedRule::any)
     return fmt::format(
-        "  {} rows are in no group: not compared (a rule can say that they must be zero)\n",
+        "  {} rows are in no group and were not compared (an option can require zeros)\n",
         r.ungrouped);
   if (r.ungrouped_wrong.empty())
     return fmt::format("  {} rows are in no group, all zero\n", r.ungrouped);

@@ -52,7 +52,7 @@ class Mistakes {
                    fmt::format("of both operands: {}", text), read, read);
     };
     each("missing", "tensor scale left out", [](float) { return 1.0F; });
-    each("inverted", "tensor scale divided by instead of multiplied",
+    each("inverted", "divided by the tensor scale instead of multiplied",
          [](float scale) { return 1.0F / scale; });
     each("doubled", "tensor scale applied twice", [](float scale) { return scale * scale; });
   }
@@ -77,7 +77,7 @@ class Mistakes {
   }
 
   void splits() {
-    add_split("not_split", "K summed whole, not in parts", {});
+    add_split("not_split", "K summed as a whole, not in parts", {});
     for (const SplitOrder order : {SplitOrder::serial, SplitOrder::pairwise, SplitOrder::tree}) {
       SplitK other = split_;
       other.order = order;
@@ -139,7 +139,8 @@ class Mistakes {
                              return std::optional(finish(outer, compute(inner, 1)));
                            }});
     if (e_.gated())
-      mistakes_.push_back({"gate_and_factor_exchanged", "the gate taken for what it multiplies",
+      mistakes_.push_back({"gate_and_factor_exchanged",
+                           "the gate and the columns that it multiplies exchanged",
                            [](const Product& right) {
                              std::vector<float> v = pre_activations(right);
                              const auto half = static_cast<std::ptrdiff_t>(right.columns());

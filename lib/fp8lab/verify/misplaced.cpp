@@ -62,7 +62,7 @@ class Misplacements {
                       fmt::format("{} written {} further on", text, by), codes(code));
     else
       judge_.consider(fmt::format("{}_exchanged", name),
-                      fmt::format("{} hold the right values of other ones", text), codes(code));
+                      fmt::format("{} hold the right values of other outputs", text), codes(code));
   }
 
  private:

@@ -185,7 +185,8 @@ class InputFaults {
   void run(std::span<const WrongProduct> more) {
     dropped_tile();
     whole("swapped_scales", "A's scales on B and B's on A", with_swapped_scales(product_),
-          "it needs scales of both operands, of one tile width along K, and more than one");
+          "it needs scales of both operands with the same tile width along K, and more than one "
+          "tile");
     whole("transposed_b", "B's memory read in the other order", with_transposed_b(product_),
           "B is not one dense matrix with several rows and columns");
     whole("fnuz_as_fn", "FNUZ codes read as FN codes, or the reverse", with_fnuz_codes(product_),
@@ -242,7 +243,7 @@ class InputFaults {
     if (applies_scales(sampled_.problem))
       return add(std::move(fault), std::nullopt, "the instruction applies the scales itself");
     if (!takes_formats(other, sampled_.problem.a.format, sampled_.problem.b.format))
-      return add(std::move(fault), std::nullopt, "it does not take such operands");
+      return add(std::move(fault), std::nullopt, "it does not read these operands");
     const Product changed = with_accumulator(sampled_, other);
     // Terms that do not fit between promotions leave scales along K without a place.
     if (changed.problem.promotion_interval != sampled_.problem.promotion_interval)
@@ -274,7 +275,7 @@ void explain(std::vector<FaultOutcome>& faults, std::span<const float> golden,
       fault.reason = "the right output is all zeros";
     else if (fault.mismatch_rate > 0.0)
       fault.reason = fmt::format(
-          "it changes {:.3g} % of the outputs, but less than a tolerance allows (largest output "
+          "it changes {:.3g} % of the outputs, but by less than a tolerance allows (largest output "
           "{:.3g})",
           100.0 * fault.mismatch_rate, static_cast<double>(largest));
     else if (about_sums && sampled != nullptr && tiny_integers(sampled->problem.a) &&

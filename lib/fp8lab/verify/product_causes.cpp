@@ -146,10 +146,10 @@ class ProductHypotheses {
   void values_of_scales(Side side, const std::string& letter, const std::string& text) {
     whole("missing_scale_" + letter, text + " not applied", without_scales(product_, side));
     whole("doubled_scale_" + letter, text + " applied twice", with_doubled_scales(product_, side));
-    whole("inverted_scale_" + letter, text + " inverted: divided by instead of multiplied",
+    whole("inverted_scale_" + letter, text + " inverted: divided instead of multiplied",
           with_inverted_scales(product_, side));
     whole(fmt::format("e8m0_scale_{}_without_requantizing", letter),
-          text + " rounded up to a power of two (E8M0) under unchanged codes",
+          text + " rounded up to a power of two (E8M0), with unchanged codes",
           with_power_of_two_scales(product_, side));
     for (const FormatId id : {FormatId::bf16, FormatId::f16})
       whole(fmt::format("{}_scale_{}", format(id).name, letter),
@@ -188,7 +188,7 @@ class ProductHypotheses {
       Product other = sampled_;
       other.problem.c_enters = place;
       add(fmt::format("c_in_{}", to_string(place)),
-          fmt::format("C entered elsewhere: as c_enters={}", to_string(place)), other);
+          fmt::format("C entered at another place: as c_enters={}", to_string(place)), other);
     }
     Product other = sampled_;
     other.problem.c = nullptr;
@@ -240,7 +240,7 @@ class ProductHypotheses {
     for (const std::int64_t step : {128, 64, 32, 16})
       if (const std::int64_t tail = p.a.k % step; tail != 0 && tail < p.a.k)
         dropped("dropped_k_tail",
-                fmt::format("the last {} terms, past multiples of {}, left out", tail, step),
+                fmt::format("the last {} terms, beyond multiples of {}, left out", tail, step),
                 p.a.k - tail, p.a.k);
     const std::int64_t half = (p.a.k / 2 + tile - 1) / tile * tile;
     if (half == 0 || half >= p.a.k) return;
@@ -298,7 +298,8 @@ class ProductHypotheses {
     const std::int64_t whole_steps = (interval + sampled_.problem.model.terms - 1) /
                                      sampled_.problem.model.terms * sampled_.problem.model.terms;
     for (const bool first : {false, true})
-      add(name, fmt::format("{}, under the {} scale of each", text, first ? "first" : "last"),
+      add(name,
+          fmt::format("{}, under the {} scale of each interval", text, first ? "first" : "last"),
           [=](const Product& p) {
             return compute_in_intervals(p, {.interval = whole_steps, .first_scale = first});
           });

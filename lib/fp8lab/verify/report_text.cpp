@@ -34,7 +34,7 @@ std::string headline(const VerifyReport& r) {
                       format(r.output).name, r.subject, r.check.name());
   if (r.within_activation > 0)
     text += fmt::format(
-        "  {} outputs have other bits within the activation's allowance (not counted)\n",
+        "  {} outputs have other bits within the allowance of the activation (not counted)\n",
         r.within_activation);
   if (c.nan_payloads > 0)
     text += fmt::format("  {} NaN outputs have other NaN bits (not counted)\n", c.nan_payloads);
@@ -71,8 +71,8 @@ std::string metrics_text(const VerifyReport& r) {
                       place(r, v.max_absolute_index), number(v.max_relative),
                       place(r, v.max_relative_index));
   if (v.non_finite_mismatches > 0)
-    text +=
-        fmt::format("  {} pairs with a NaN or an infinity on one side\n", v.non_finite_mismatches);
+    text += fmt::format("  {} pairs with a NaN or an infinity in only one of the two\n",
+                        v.non_finite_mismatches);
   return text;
 }
 
@@ -93,7 +93,7 @@ std::string models_text(const VerifyReport& r, const ElementReport& e) {
     else
       other += fmt::format("\n      {} {}", answer.model, code_text(format(r.output), answer.code));
   }
-  return fmt::format("    models that give what was got:{}{}\n", same.empty() ? " none" : same,
+  return fmt::format("    models that give this output:{}{}\n", same.empty() ? " none" : same,
                      other);
 }
 
@@ -118,7 +118,7 @@ std::string map_text(const VerifyReport& r) {
   const MismatchMap& map = r.map;
   if (r.comparison.bitwise() || map.rows * map.columns < 2) return "";
   std::string text =
-      fmt::format("  map, a tile of {} x {} a sign (. none, 1-9 tenths wrong, # all):\n",
+      fmt::format("  map, one character per tile of {} x {} (. none, 1-9 tenths wrong, # all):\n",
                   map.tile_rows, map.tile_columns);
   for (std::int64_t row = 0; row < map.rows; ++row) {
     text += "    ";
@@ -150,14 +150,15 @@ std::string diagnosis_text(const Diagnosis& d) {
                     d.mismatches, cause.contradicted, d.right);
   }
   if (d.causes.size() > kMostCauses)
-    text += fmt::format("  and {} more that explain as much\n", d.causes.size() - kMostCauses);
-  if (d.causes.empty()) text = fmt::format("  cause: none of {} known mistakes\n", d.tried);
+    text += fmt::format("  and {} more that explain equally many\n", d.causes.size() - kMostCauses);
+  if (d.causes.empty())
+    text = fmt::format("  cause: none of {} known mistakes explains it\n", d.tried);
   return text;
 }
 
 std::string gates_text(const VerifyReport& r) {
-  std::string text = "  shipped gates that would pass this:";
-  std::string failing = "  shipped gates that would not:";
+  std::string text = "  shipped gates that would pass this output:";
+  std::string failing = "  shipped gates that would reject it:";
   for (std::size_t i = 0; i < r.gates.size(); ++i)
     (r.gates[i] ? text : failing) += fmt::format(" {}", gates()[i].name);
   return text + "\n" + failing + "\n";
@@ -177,7 +178,7 @@ std::string describe(const PowerReport& p, std::size_t index) {
                            one.applicable);
   }
   std::string text =
-      fmt::format("  power of {}: {} of {} applicable faults seen ({}), on {} x {} outputs\n",
+      fmt::format("  power of {}: {} of {} applicable faults detected ({}), on {} x {} outputs\n",
                   p.checks[index].name(), all.seen, all.applicable, classes, p.rows, p.columns);
   const bool tolerant = p.checks[index].kind != Check::Kind::bitwise;
   for (const FaultOutcome& fault : p.faults) {
@@ -199,11 +200,10 @@ std::string describe(const VerifyReport& r) {
     for (const Region& region : r.regions) text += fmt::format("  region: {}\n", describe(region));
     if (r.budget)
       text += fmt::format(
-          "  {} of {} mismatches looked at{} are within the budget of the exact result (median "
-          "budget {:.3g} of it)\n",
+          "  {} of {} examined mismatches{} are within the budget of the exact result (median "
+          "budget: {:.3g} of the result)\n",
           r.budget->within, r.budget->checked,
-          r.check.kind == Check::Kind::budget ? " (those farthest off, and evenly spread ones)"
-                                              : "",
+          r.check.kind == Check::Kind::budget ? " (the largest, and evenly spread ones)" : "",
           r.budget->median);
     if (r.diagnosis) text += diagnosis_text(*r.diagnosis);
     text += gates_text(r);

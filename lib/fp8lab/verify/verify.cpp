@@ -39,7 +39,7 @@ void require_output(const Operand& got, FormatId id, const std::vector<std::int6
   const ElementType expected = element_type_of(id);
   const bool is_codes = tensor.type == ElementType::u8 && element_bytes(expected) == 1;
   require(tensor.type == expected || is_codes, got.name(),
-          fmt::format("{} elements; say what they are with {}", to_string(expected),
+          fmt::format("{} elements; give their format with {}", to_string(expected),
                       argument("out_dtype")),
           to_string(tensor.type));
   require(tensor.shape == shape, got.name(), fmt::format("shape {}", shape_text(shape)),
