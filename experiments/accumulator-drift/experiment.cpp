@@ -231,8 +231,7 @@ constexpr struct PublishedSetup {
 Table published_table(const Sweep& sweep, std::vector<std::string>& findings) {
   Table table(
       "published_setups",
-      fmt::format("The setups that publications quote, under {}; operands cast without a scale",
-                  kHopper),
+      fmt::format("The setups of publications, under {}; operands cast without a scale", kHopper),
       {{"distribution", "", "of the operands"},
        {"k", "1", "length of each dot product"},
        {"promotion_interval", "1", "terms between promotions; 0 for none"},
@@ -286,10 +285,10 @@ void add_nearest_finding(const Sweep& sweep, std::vector<std::string>& findings)
                         100.0 * nearest->mean_signed_relative, 100.0 * truncated->relative_l2);
   }
   if (!text.empty())
-    findings.push_back(
-        fmt::format("14 bits, one addition at a time, uniform E4M3 operands, relative L2 error:{}; "
-                    "nearest rounding is biased once the sum's unit outgrows the products.",
-                    text));
+    findings.push_back(fmt::format(
+        "14 bits, one addition at a time, uniform E4M3 operands, relative L2 error:{}. Rounding to "
+        "nearest is biased once the ulp of the sum is larger than the products.",
+        text));
 }
 
 void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& findings) {
@@ -327,12 +326,12 @@ std::optional<Headline> headline_of(const Sweep& sweep) {
   return Headline{
       .title = "The accumulator drops bits, and long sums drift",
       .sentence = fmt::format(
-          "The sum of {} positive E4M3 products by {} is off by {} (relative L2 error over {} "
-          "outputs); promoted into FP32 every {} terms it is off by {}.",
+          "The sum of {} positive E4M3 products by {} has an error of {} (relative L2 over {} "
+          "outputs). Promoted into FP32 every {} terms, the error is {}.",
           k, kHopper, failing, sweep.settings().outputs(), kDeepSeekInterval, mitigated),
       .plot = fmt::format("error_against_k_{}", to_string(kShown)),
       .advice = fmt::format("Promote partial sums into FP32 every {} terms, or turn fast "
-                            "accumulation off where K is long.",
+                            "accumulation off if K is long.",
                             kDeepSeekInterval),
       .measure = fmt::format("relative L2 error of a product, K = {}", k),
       .failing = failing,

@@ -55,10 +55,10 @@ Table slope_table(const Sweep& sweep) {
                   p.fit_k_min, p.fit_k_max, p.bf16_fit_k_min, p.fit_repeats),
       curve_columns(
           {{"slope", "1", "least squares of log2 error on log2 K, mean over sets of operands"},
-           {"slope_half_width", "1", "99 % of single sets lie so close to the mean"},
+           {"slope_half_width", "1", "half width of the interval that holds 99 % of single sets"},
            {"slope_min", "1", "smallest"},
            {"slope_max", "1", "largest"},
-           {"standard_error", "1", "of the first set's slope, from its residuals"},
+           {"standard_error", "1", "standard error from the residuals of the first set"},
            {"points", "1", "lengths fitted"}}));
   for (const Distribution d : sweep.distributions())
     for (const Curve& curve : sweep.curves(d)) {

@@ -28,10 +28,11 @@ Sweep::Sweep(const RunContext& context)
   own_a_ = find_source("own_a", settings_.own_a);
   own_b_ = find_source("own_b", settings_.own_b);
   const bool own = std::ranges::find(distributions(), Distribution::own) != distributions().end();
-  require(own == own_a_.has_value(), "own_a",
-          own ? "a source, since distributions has own" : "none unless distributions has own",
-          "'" + settings_.own_a + "'");
-  require(own || !own_b_, "own_b", "none unless distributions has own",
+  require(
+      own == own_a_.has_value(), "own_a",
+      own ? "a source, since distributions contains own" : "none unless distributions contains own",
+      "'" + settings_.own_a + "'");
+  require(own || !own_b_, "own_b", "none unless distributions contains own",
           "'" + settings_.own_b + "'");
   if (!own_b_) own_b_ = own_a_;
 }

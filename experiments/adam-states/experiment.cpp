@@ -111,10 +111,10 @@ Table run_table(const std::vector<Run>& runs) {
 }
 
 Table memory_table(const Setup& s) {
-  Table table("memory", "Bytes a parameter, from the buffers of one step",
+  Table table("memory", "Bytes per parameter, from the buffers of one step",
               {{"preset", "", "states"},
                {"master", "B", "master weight"},
-               {"gradient", "B", "as the preset stores it"},
+               {"gradient", "B", "storage of the preset"},
                {"m", "B", "first moment"},
                {"v", "B", "second moment"},
                {"scales", "B", "of all states"},
@@ -185,7 +185,7 @@ Table stagnation_table(const std::vector<StagnationPoint>& points) {
 
 Plot stagnation_plot(const std::vector<StagnationPoint>& points) {
   Plot plot{"stagnation",
-            "v in few bits stops moving: stored v over FP32's (gradients normal(0, 1))",
+            "v with few bits stops changing: stored v over FP32's (gradients normal(0, 1))",
             {"1 - beta2", true},
             {"stored v / FP32 v", true},
             {}};
@@ -277,7 +277,7 @@ Table listing_table(const std::vector<ListingRun>& runs) {
       {{"variant", "", "how m_scale is treated", &ListingRun::variant},
        {"steps", "1", "that ran", &ListingRun::steps},
        {"loss", "1", "mean x^2 at the end", &ListingRun::loss},
-       {"lost", "%", "updates that left an FP16 weight where it was", &ListingRun::lost_percent},
+       {"lost", "%", "updates that did not change an FP16 weight", &ListingRun::lost_percent},
        {"error", "", "what ended it", &ListingRun::error}},
       runs);
 }
@@ -295,8 +295,9 @@ void add_findings(const Setup& s, const std::vector<Run>& runs,
           run.trajectory.zero_v_percent));
   for (const StagnationPoint& point : points)
     if (point.beta2 == s.betas.back())
-      results.findings.push_back(fmt::format("v in {}, beta2 = {:g}: stored at {:.3g} of FP32's.",
-                                             point.format->name, point.beta2, point.ratio));
+      results.findings.push_back(
+          fmt::format("v in {}, beta2 = {:g}: the stored mean is {:.3g} of FP32's.",
+                      point.format->name, point.beta2, point.ratio));
   for (const ListingRun& run : listings)
     results.findings.push_back(
         fmt::format("The FP8-LM summary's FP8Adam, {}: {} of {} steps, mean x^2 {:.3g}, {:.3g} % "

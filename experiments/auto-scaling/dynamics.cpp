@@ -159,8 +159,8 @@ Table dynamics_table(const Setup& s, const std::vector<Dynamics>& all) {
               {{"rule", "", "of mu"},
                {"step", "1", "from 0"},
                {"size", "1", "of the gradient, in units of the first step's"},
-               {"mu", "1", "that multiplies this step's gradient"},
-               {"counted", "%", "elements that the rule takes for saturated"},
+               {"mu", "1", "factor of this step's gradient"},
+               {"counted", "%", "elements that the rule counts as saturated"},
                {"overflow", "%", "sums that saturated at some hop"},
                {"underflow", "%", "non-zero means that became zero"},
                {"snr", "dB", "of the mean gradient, mu divided out"}});
@@ -212,14 +212,14 @@ std::string rule_finding(const Dynamics& d) {
     most = std::max(most, d.steps[i].mu);
   }
   std::string text = fmt::format(
-      "mu {}, {} steps of one draw: from {:.4g} to {:.4g} with {} halvings, {:.4g} at most; "
+      "mu {}, {} steps of one draw: from {:.4g} to {:.4g} with {} halvings, at most {:.4g}; "
       "overflow {:.3g} %, underflow {:.3g} %, SNR {:.1f} dB on average",
       d.name, d.steps.size(), d.steps.front().mu, d.steps.back().mu, halvings, most,
       mean_over(d.steps, [](const Step& step) { return step.loss.overflow_percent; }),
       mean_over(d.steps, [](const Step& step) { return step.loss.underflow_percent; }),
       mean_over(d.steps, [](const Step& step) { return step.loss.snr_db; }));
   if (d.as_written)
-    text += "; the amax scale behind mu cancels it, and what comes back is mu times the mean";
+    text += "; the amax scale after mu cancels it, and the result is mu times the mean";
   return text + ".";
 }
 

@@ -84,25 +84,26 @@ std::vector<Point> measure_points(const RunContext& context, const Setup& s) {
 }
 
 Table reduction_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("reduction",
-              fmt::format("Mean gradient after an FP8 ring all-reduce ({}, {} elements, repeats: "
-                          "{})",
-                          short_name(*s.format), s.shape.elements, s.repeats),
-              {{"scheme", "", "how gradients are scaled"},
-               {"ranks", "1", "gradients in the sum"},
-               {"mu", "1", "factor on top of max finite / amax, mean over repeats"},
-               {"mu_min", "1", "smallest"},
-               {"mu_max", "1", "largest"},
-               {"snr", "dB", "of the mean gradient, mean over repeats"},
-               {"snr_half_width", "dB", "99 % of single draws lie so close to the mean"},
-               {"snr_min", "dB", "smallest"},
-               {"snr_max", "dB", "largest"},
-               {"underflow", "%", "non-zero means that became zero, mean over repeats"},
-               {"underflow_min", "%", "smallest"},
-               {"underflow_max", "%", "largest"},
-               {"overflow", "%", "sums that saturated at some hop, mean over repeats"},
-               {"overflow_min", "%", "smallest"},
-               {"overflow_max", "%", "largest"}});
+  Table table(
+      "reduction",
+      fmt::format("Mean gradient after an FP8 ring all-reduce ({}, {} elements, repeats: "
+                  "{})",
+                  short_name(*s.format), s.shape.elements, s.repeats),
+      {{"scheme", "", "how gradients are scaled"},
+       {"ranks", "1", "gradients in the sum"},
+       {"mu", "1", "factor on top of max finite / amax, mean over repeats"},
+       {"mu_min", "1", "smallest"},
+       {"mu_max", "1", "largest"},
+       {"snr", "dB", "of the mean gradient, mean over repeats"},
+       {"snr_half_width", "dB", "half width of the interval that holds 99 % of single draws"},
+       {"snr_min", "dB", "smallest"},
+       {"snr_max", "dB", "largest"},
+       {"underflow", "%", "non-zero means that became zero, mean over repeats"},
+       {"underflow_min", "%", "smallest"},
+       {"underflow_max", "%", "largest"},
+       {"overflow", "%", "sums that saturated at some hop, mean over repeats"},
+       {"overflow_min", "%", "smallest"},
+       {"overflow_max", "%", "largest"}});
   for (const Point& p : points) {
     const Spread mu = spread_of(p.mu);
     const Spread snr = spread_of(p.snr);
@@ -116,10 +117,10 @@ Table reduction_table(const Setup& s, const std::vector<Point>& points) {
 }
 
 Table repeat_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("reduction_repeats", "Every draw behind the means",
+  Table table("reduction_repeats", "Every draw that the means are computed from",
               {{"scheme", "", "how gradients are scaled"},
                {"ranks", "1", "gradients in the sum"},
-               {"repeat", "1", "draw, from 0; the schemes see the same gradients"},
+               {"repeat", "1", "draw, from 0; all schemes use the same gradients"},
                {"mu", "1", "factor on top of max finite / amax"},
                {"snr", "dB", "of the mean gradient"},
                {"underflow", "%", "non-zero means that became zero"},
@@ -220,9 +221,9 @@ std::string resolution_finding(std::size_t elements, double delta) {
   const double needed = delta * static_cast<double>(elements);
   const std::string verdict =
       needed >= 1.0 ? "the data resolve it"
-                    : "the data do not resolve it, and a single saturated sum halves mu";
+                    : "the data cannot resolve it, and a single saturated sum halves mu";
   return fmt::format(
-      "One of {} elements is {:.2g} %, and no smaller share of overflow or underflow can be seen; "
+      "One of {} elements is {:.2g} %; smaller shares of overflow or underflow cannot be measured. "
       "delta = {:g} % is {:.3g} elements: {}.",
       elements, one, 100.0 * delta, needed, verdict);
 }

@@ -131,10 +131,10 @@ Measurement measure_f4c(const ClaimContext& context) {
   const double share = share_as_far_off(context, normal);
   Measurement m;
   m.figure = fmt::format(
-      "N(0,1), K = 1024: {:.3f} % without promotion, {:.3f} % with. What gives 2.7 %: casting the "
-      "inputs to E4M3 ({:.2f} %, which no promotion mends); U[0,1) from K = {} on; an accumulator "
-      "of {} fraction bits; a single sum that nearly cancels ({:.1f} % of the outputs are that far "
-      "off by themselves)",
+      "N(0,1), K = 1024: {:.3f} % without promotion, {:.3f} % with. These give 2.7 %: casting the "
+      "inputs to E4M3 ({:.2f} %, which promotion does not reduce); U[0,1) from K = {} up; an "
+      "accumulator of {} fraction bits; a single sum that nearly cancels ({:.1f} % of the outputs "
+      "have such an error)",
       100.0 * plain, 100.0 * promoted, 100.0 * inputs, length, bits, 100.0 * share);
   m.values = {{"error", "1", plain},
               {"error_promoted", "1", promoted},
@@ -174,8 +174,8 @@ Measurement measure_f4a(const ClaimContext& context) {
   Measurement m;
   m.figure = fmt::format(
       "relative L2 error ~ K^({:.2f} ± {:.2f}) rounding to nearest, K^({:.2f} ± {:.2f}) "
-      "truncating; on E4M3 at K = 16384, where the sum's unit has outgrown the products, nearest "
-      "rounding is biased after all, by {:+.1f} %",
+      "truncating; on E4M3 at K = 16384, where the ulp of the sum is larger than the products, "
+      "rounding to nearest is biased after all, by {:+.1f} %",
       nearest.slope, nearest.slope_standard_error, truncated.slope, truncated.slope_standard_error,
       100.0 * stagnant.mean_signed_relative);
   m.values = {{"nearest_exponent", "1", nearest.slope},
@@ -201,8 +201,8 @@ Measurement measure_f4b(const ClaimContext&) {
   const double of_products = static_cast<double>(adds) / static_cast<double>(kLength);
   Measurement m;
   m.figure = fmt::format(
-      "K = {}, M = {}: {} FP32 adds an output, {:.2f} % of its multiply-adds ({:.2f} % of FLOPs "
-      "at two a multiply-add)",
+      "K = {}, M = {}: {} FP32 additions per output, {:.2f} % of its multiply-adds ({:.2f} % of "
+      "FLOPs at two per multiply-add)",
       kLength, kInterval, adds, 100.0 * of_products, 50.0 * of_products);
   m.values = {{"adds", "1", static_cast<double>(adds)}, {"share", "1", of_products}};
   return m;
@@ -217,26 +217,29 @@ Verdict judge_f4b(Values values) {
 
 std::vector<Claim> accumulator_claims() {
   return {
-      {"F4", kSource, "A 14-bit accumulator drifts like K, and promotion every 128 terms fixes it.",
+      {"F4", kSource,
+       "A 14-bit accumulator drifts in proportion to K, and promotion every 128 terms fixes it.",
        "sm90.wgmma.e4m3, 256 dot products of E4M3 operands with amax scales; relative L2 error of "
        "the accumulation alone",
-       "holds if the error grows at least like K^0.8 and promotion lowers it over 10 times, on "
-       "N(0,1), the listing's distribution, and on U[0,1), there toward zero; with a correction if "
-       "on U[0,1) alone",
+       "holds if the error grows at least like K^0.8 and promotion reduces it more than 10 times, "
+       "on N(0,1), the listing's distribution, and on U[0,1), there toward zero; with a correction "
+       "if on U[0,1) only",
        measure_f4, judge_f4},
-      {"F4a", kSource, "Rounding to nearest is biased, hence errors grow like K.",
-       "14-bit sums, one addition at a time, of BF16 operands U[0,1) (whose products leave the "
-       "accumulator as the only grid), K = 32 ... 1024, 256 dot products a length",
+      {"F4a", kSource, "Rounding to nearest is biased, so errors grow in proportion to K.",
+       "14-bit sums, one addition at a time, of BF16 operands U[0,1) (whose products are rounded "
+       "only by the accumulator), K = 32 ... 1024, 256 dot products per length",
        "holds if nearest rounding's exponent is at least 0.85; does not hold if it is below 0.65 "
        "and truncation's above 0.85; else with a correction",
        measure_f4a, judge_f4a},
-      {"F4b", kSource, "Promotion costs K/M FP32 adds an output: 0.8 % at M = 128, K = 16384.",
+      {"F4b", kSource,
+       "Promotion costs K/M FP32 additions per output: 0.8 % at M = 128, K = 16384.",
        "adds counted over one output", "holds if the share of the multiply-adds rounds to 0.8 %",
        measure_f4b, judge_f4b, Basis::arithmetic},
-      {"F4c", kSource, "At K = 1024 the accumulator is 2.7 % off, and 0.06 % with promotion.",
-       "as F4, on N(0,1); then what does give 2.7 %: the cast of the inputs, longer positive sums, "
-       "fewer bits, sums that cancel",
-       "holds if both figures are met within a factor of 2", measure_f4c, judge_f4c},
+      {"F4c", kSource,
+       "At K = 1024 the accumulator has an error of 2.7 %, and of 0.06 % with promotion.",
+       "as F4, on N(0,1); then other sources of 2.7 %: the cast of the inputs, longer positive "
+       "sums, fewer bits, sums that cancel",
+       "holds if both figures are reproduced within a factor of 2", measure_f4c, judge_f4c},
   };
 }
 

@@ -241,21 +241,21 @@ std::vector<Claim> auto_scaling_claims() {
       {"A1", kSource,
        "pre-scaling underflows, post-scaling overflows, automatic scaling avoids both",
        "E4M3 ring all-reduce with a rounding at every hop, 8 and 64 ranks, 100 000 log-normal "
-       "elements of 6 decades (one of them is the paper's threshold), 5 draws",
+       "elements of 6 decades (a single element is the paper's threshold), 5 draws",
        "holds if in every draw pre-scaling loses 1.5 times the means that post-scaling does and "
        "post-scaling saturates, at 8 or 64 ranks, and automatic scaling does neither in any draw "
        "at either (0.1 % saturated allowed); with a correction if it does one of them",
        measure_a1, judge_a1},
       {"A2", kSource, "mu is halved above a threshold of 0.001 = 0.1 %",
-       "the threshold that FP8-LM's paper states (section 2.1: 0.001 %), and what both do to the "
-       "same 131072 gradients of 16 ranks in 8 steps",
-       "holds if the paper's threshold is 0.1 %, or mu and the saturated share settle at the same "
-       "place under both",
+       "the threshold in FP8-LM's paper (section 2.1: 0.001 %), and the effect of both on the same "
+       "131072 gradients of 16 ranks in 8 steps",
+       "holds if the paper's threshold is 0.1 %, or mu and the saturated share are the same under "
+       "both",
        measure_a2, judge_a2, Basis::by_reading},
-      {"A3", kSource, "mu grows by 2^(1/1000) a step after 1000 clean steps",
+      {"A3", kSource, "mu grows by 2^(1/1000) per step after 1000 clean steps",
        "mu without any saturation",
-       "holds if mu doubles over the 1000 steps after the first 1000 and stops there; with a "
-       "correction if it goes on",
+       "holds if mu doubles over the 1000 steps after the first 1000 and then stops; with a "
+       "correction if it continues",
        measure_a3, judge_a3},
       {"A4", kSource, "gradients are multiplied by mu, then quantized with their amax scale",
        "16384 log-normal elements of 6 decades under mu from 2^-10 to 2^10",

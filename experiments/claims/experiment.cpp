@@ -47,16 +47,16 @@ Table claim_table(const std::vector<MeasuredClaim>& measured) {
         [](const M& m) { return m.claim->criterion; }},
        {"measured", "", "the figures", [](const M& m) { return m.measurement.figure; }},
        {"basis", "",
-        "what the verdict rests on: measured, recorded from an installed system, "
-        "by reading a paper or source, or arithmetic",
+        "the basis of the verdict: measured, recorded from an installed system, by reading a paper "
+        "or source, or arithmetic",
         [](const M& m) { return m.claim->basis; }},
-       {"verdict", "", "what follows from the figures by the criterion",
+       {"verdict", "", "the result of the criterion",
         [](const M& m) { return m.measurement.verdict; }}},
       measured);
 }
 
 Table value_table(const std::vector<MeasuredClaim>& measured) {
-  Table table("values", "The figures behind the verdicts",
+  Table table("values", "The figures on which the verdicts are based",
               {{"id", "", "of the claim"},
                {"name", "", "of the figure"},
                {"unit", "", "of the figure; 1 for a ratio"},
@@ -73,8 +73,8 @@ std::string count_finding(const std::vector<MeasuredClaim>& measured) {
         measured, [&](const MeasuredClaim& m) { return m.measurement.verdict == verdict; });
   };
   return fmt::format(
-      "Of {} claims {} hold, {} hold with a correction, {} do not hold, of {} the size at "
-      "hand cannot tell.",
+      "Of {} claims {} hold, {} hold with a correction, {} do not hold, and {} cannot be decided "
+      "at this size.",
       measured.size(), count(Verdict::holds), count(Verdict::holds_with_correction),
       count(Verdict::does_not_hold), count(Verdict::cannot_tell));
 }

@@ -227,8 +227,8 @@ Verdict judge_f3(Values values) {
 std::vector<Claim> failure_mode_claims() {
   return {
       {"F1", kSource,
-       "One scale cannot hold a tensor of 5 to 7 decades in E4M3: small values die or large ones "
-       "saturate.",
+       "One scale cannot hold a tensor of 5 to 7 decades in E4M3: small values become zero or "
+       "large ones saturate.",
        "16384 log-uniform values over 5, 6 and 7 decades, amax 1, scales 7 * 2^-4 ... 7 * 2^40; "
        "share of the values that neither become zero nor saturate",
        "holds if the best share is below 99.9 % at 5, 6 and 7 decades, with subnormals and "

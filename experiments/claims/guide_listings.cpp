@@ -89,8 +89,8 @@ Measurement measure_l9(const ClaimContext& context) {
   Measurement m;
   m.figure = fmt::format(
       "its casts scale and clamp: {:.2g} % of the operands of its product are E4M3 numbers ({} "
-      "under {}), and the product is {:.1g} off; rounded to E4M3 it would be {:.2f} %. Since the "
-      "weights enter as .data, {} of its {} weights get a gradient there",
+      "under {}), and the product has an error of {:.1g}; rounded to E4M3 it would be {:.2f} %. "
+      "Since the weights are used through .data, {} of its {} weights get a gradient there",
       100.0 * in_format, fmt::format("{:.2g} %", 100.0 * grid.value), grid.system, written,
       100.0 * quantized, gradients.value, kOutputs * kInputs);
   m.values = {{"operands_in_e4m3", "1", in_format},

@@ -107,8 +107,8 @@ Measurement measure_l4(const ClaimContext& context) {
   const double nearer = share_promoted_nearer(repeats.as_written);
   Measurement m;
   m.figure = fmt::format(
-      "as written: {:.2f} % without promotion, {:.2f} % with, of which {:+.2f} % is the inputs' "
-      "quantization; corrected {:.2f} % and {:.2f} %; promotion is the nearer one in {:.0f} % of "
+      "as written: {:.2f} % without promotion, {:.2f} % with, of which {:+.2f} % is the "
+      "quantization of inputs; corrected {:.2f} % and {:.2f} %; promotion is nearer in {:.0f} % of "
       "{} draws as written",
       w.naive_percent_off(), w.promoted_percent_off(), 100.0 * w.input_error / std::abs(w.exact),
       c.naive_percent_off(), c.promoted_percent_off(), 100.0 * nearer, kRepeats);
@@ -274,7 +274,8 @@ std::vector<Claim> listing_claims() {
        "the listing transcribed, on the stored draws of numpy.random.default_rng(0)",
        "holds if it prints these figures; with a correction if it does with E4M3 in its place",
        measure_l3, judge_l3},
-      {"L4", kSource, "The NumPy listing's sum is 2.70 % off, and 0.06 % off with promotion.",
+      {"L4", kSource,
+       "The NumPy listing's sum has an error of 2.70 %, and of 0.06 % with promotion.",
        "as L3; K = 1024, N(0,1); and 400 draws of our own",
        "holds if it prints these figures; with a correction if promotion still lowers the error "
        "over 10 times and in over 90 % of the draws",
@@ -282,7 +283,7 @@ std::vector<Claim> listing_claims() {
       {"L5", kSource,
        "The PyTorch listing gives a relative error of 0.6 % per tile and 20 % per tensor, 30 to 50 "
        "times as much.",
-       "BF16 N(0, 0.3^2) [64, 1024] with one outlier of 200, tiles 1x128, 20 draws of our own (not "
+       "BF16 N(0, 0.3^2) [64, 1024] with one outlier of 200, tiles 1x128, 20 other draws (not "
        "torch.randn's bits); relative L2 error of the whole tensor",
        "holds if the median ratio is 30 to 50 and the per-tensor error within 25 % of 20 %; with a "
        "correction if only the ratio is",

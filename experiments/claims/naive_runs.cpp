@@ -179,34 +179,30 @@ Measurement measure_t7(const ClaimContext& context) {
 std::vector<Claim> naive_run_claims() {
   return {
       {"T1", kTutorial, "naive FP8 training leaves the BF16 curve after 150 to 300 steps",
-       "53440 parameters, 320 steps of 64 tokens, four naive variants, 3 seeds; leaving is "
-       "every seed's gap above 0.02 nats and the band of FP32's gaps, which are noise",
+       "53440 parameters, 320 steps of 64 tokens, four naive variants, 3 seeds; a run leaves if "
+       "the gap of every seed is above 0.02 nats and above the band of FP32's gaps, which are "
+       "noise",
        "holds if every naive variant leaves, in every seed within those steps; with a correction "
-       "if "
-       "every one leaves at other steps; cannot tell where one does not leave at this size",
+       "if every one leaves at other steps; cannot tell if one does not leave at this size",
        measure_t1, judge_t1},
       {"T2", kTutorial, "each mitigation removes its own failure",
-       "53440 parameters, 120 steps of 64 tokens, 3 seeds, each failure alone as failure-ladder "
-       "has "
-       "it, with the one thing changed that is to mend it: unscaled E5M2 gradients of 2^8 times as "
-       "many tokens, E4M3 gradients under a constant of 2^2, outlier channels of 2^17, sums cut to "
-       "3 "
-       "fraction bits",
-       "holds if each leaves as in T1 at a realistic setting and follows once mended; with a "
-       "correction if a setting that no system has was needed; does not hold if one still leaves "
-       "once mended; cannot tell otherwise",
+       "53440 parameters, 120 steps of 64 tokens, 3 seeds, each failure alone as in "
+       "failure-ladder, and with the single change that should correct it: unscaled E5M2 gradients "
+       "of 2^8 times as many tokens, E4M3 gradients under a constant of 2^2, outlier channels of "
+       "2^17, sums cut to 3 fraction bits",
+       "holds if each leaves as in T1 at a realistic setting and follows once corrected; with a "
+       "correction if a setting that no system uses was needed; does not hold if one still leaves "
+       "once corrected; cannot tell otherwise",
        measure_t2, judge_t2},
       {"T6", kTutorial, "restarting a naive run from a recent checkpoint does not help",
        "53440 parameters, unscaled E4M3, 120 steps of 64 tokens, 3 seeds; the state of step 30 "
-       "goes "
-       "on with batches that the run had not seen, beside BF16 with the same batches",
+       "continues with batches that the run had not used, compared with BF16 on the same batches",
        "holds if the restarted run leaves as in T1; does not hold if it follows; cannot tell "
        "otherwise",
        measure_t6, judge_t6},
       {"T7", kTutorial, "a lower learning rate delays the divergence and does not prevent it",
-       "53440 parameters, unscaled E4M3 at 3e-3 and at 1e-3, each beside BF16 at the same rate, "
-       "120 "
-       "steps of 64 tokens, 3 seeds",
+       "53440 parameters, unscaled E4M3 at 3e-3 and at 1e-3, each compared with BF16 at the same "
+       "rate, 120 steps of 64 tokens, 3 seeds",
        "holds if both leave as in T1 and every seed later at the lower rate; with a correction if "
        "both leave, but not later; cannot tell otherwise",
        measure_t7, judge_t7},

@@ -80,11 +80,9 @@ Measurement measure_a6(const ClaimContext& context) {
   Measurement m;
   m.figure = fmt::format(
       "as written {} of {} steps run: m is then an FP8Tensor, which has no float(); with m's codes "
-      "read as values (m_scale stays 1) mean x^2 goes from 1 to {:.3g}; with the scale read back "
-      "to "
+      "read as values (m_scale stays 1) mean x^2 goes from 1 to {:.3g}; with the scale applied to "
       "{:.3g} (FP32 Adam {:.3g}), {:.3g} % of the updates lost in FP16 weights; the first update "
-      "is "
-      "{:.3g} of Adam's for want of bias correction",
+      "is {:.3g} of Adam's because bias correction is missing",
       written.steps, kSteps, codes.loss, repaired.loss, adam, repaired.lost_percent, ratio);
   m.values = {{"steps_as_written", "1", static_cast<double>(written.steps)},
               {"loss_codes_as_values", "1", codes.loss},
@@ -129,9 +127,9 @@ Measurement measure_a7(const ClaimContext&) {
   Measurement m;
   m.values = {{"adam", "B", adam}, {"fp8_lm", "B", fp8}};
   m.figure = fmt::format(
-      "{:.4g} and {:.4g} B a parameter in the buffers (scales included); gradients alone save 50 % "
-      "from 16 bits to 8; gradients from FP32 and weights from BF16 to FP8, embedding and head "
-      "unchanged, save",
+      "{:.4g} and {:.4g} bytes per parameter in the buffers (scales included); gradients alone "
+      "save 50 % from 16 bits to 8; gradients from FP32 and weights from BF16 to FP8, with "
+      "embedding and head unchanged, save",
       adam, fp8);
   for (const Published& row : kPublished) {
     const ModelCosts costs =
@@ -180,10 +178,9 @@ Measurement measure_a9(const ClaimContext&) {
   Measurement m;
   m.figure = fmt::format(
       "published, not measured here: {:.1f} % less memory and {:.1f} % faster compare micro-batch "
-      "{:g} with {:g}; at the same micro-batch the paper's own rows give {:g} GB, {:.1f} % less, "
-      "and "
-      "{:.1f} % faster. Counted here a GPU: BF16 {:.1f} GiB, FP8-LM {:.1f} at the same micro-batch "
-      "({:.1f} % less) and {:.1f} at {:g} ({:.1f} % less); times are not modelled",
+      "{:g} with {:g}; at the same micro-batch the paper's rows give {:g} GB, {:.1f} % less, and "
+      "{:.1f} % faster. Counted here per GPU: BF16 {:.1f} GiB, FP8-LM {:.1f} at the same "
+      "micro-batch ({:.1f} % less) and {:.1f} at {:g} ({:.1f} % less); times are not modelled",
       claimed_memory, claimed_speed, kFp8RunLarger.micro_batch, kBf16Run.micro_batch,
       kFp8RunAlike.memory, alike_memory, alike_speed, bf16, alike, less(alike, bf16), larger,
       kFp8RunLarger.micro_batch, less(larger, bf16));
@@ -274,15 +271,16 @@ std::vector<Claim> optimizer_claims() {
        "correction if it runs",
        measure_a6, judge_a6},
       {"A7", kSource,
-       "16 bytes a parameter become 6; an 8-bit all-reduce for a 16-bit one sends "
-       "63 to 65 % less",
+       "16 bytes per parameter become 6; an 8-bit all-reduce instead of a 16-bit one sends 63 to "
+       "65 % less",
        "buffers of two optimizers after a step on three tensors; bytes sent a step for the paper's "
        "three models, a ring over its data ranks",
        "holds if the bytes are within 1 % and gradients alone save as much; with a correction if "
        "gradients and weights together save what the published volumes do, to 2 points",
        measure_a7, judge_a7, Basis::arithmetic},
       {"A9", kSource, "GPT-175B: 66.1 to 57.7 GB is 13 % less memory, and 75 % faster",
-       "the paper's own Table 5, beside this project's count of memory for the same shape and GPUs",
+       "the paper's Table 5, compared with this project's count of memory for the same shape and "
+       "GPUs",
        "holds if the arithmetic does and both runs have the same micro-batch; with a correction if "
        "only the arithmetic does",
        measure_a9, judge_a9, Basis::by_reading},

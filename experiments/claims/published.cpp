@@ -121,7 +121,7 @@ Measurement measure_p4(const ClaimContext&) {
   const double weights = saved(after.weight, before.weight);
   Measurement m;
   m.figure = fmt::format(
-      "bytes a parameter of a block's GEMM: master, gradient and moments {:g} to {:g}, {:.1f} % "
+      "bytes per parameter of a block's GEMM: master, gradient and moments {:g} to {:g}, {:.1f} % "
       "less; weights {:g} to {:g}, {:.1f} % less. 32 % of all weights would leave {:.0f} % of them "
       "in BF16",
       before.optimizer(), after.optimizer(), optimizer, before.weight, after.weight, weights,
@@ -189,9 +189,8 @@ Measurement measure_p6(const ClaimContext&) {
     m.figure += fmt::format("{}{:.1f} % for {:g} outputs", m.figure.empty() ? "" : ", ", tax, n);
     m.values.push_back({fmt::format("tax_{:g}", n), "%", tax});
   }
-  m.figure =
-      "reading X once more at 3.35 TB/s, against its FP8 product at 1979 TFLOP/s: " + m.figure +
-      "; from peak rates, not timed";
+  m.figure = "reading X once more at 3.35 TB/s, compared with its FP8 product at 1979 TFLOP/s: " +
+             m.figure + "; from peak rates, not timed";
   return m;
 }
 
@@ -200,9 +199,8 @@ Measurement measure_p6(const ClaimContext&) {
 std::vector<Claim> published_claims() {
   return {
       {"P1", kGuide, "TransformerEngine trains 1.65 to 1.70 times as fast in FP8 (four rows)",
-       "arithmetic on the table: speedup against tokens a second, and what its BF16 column makes "
-       "of an "
-       "H100's peak at 6 operations a parameter and token",
+       "arithmetic on the table: speedup against tokens per second, and the share of an H100's "
+       "peak that its BF16 column implies at 6 operations per parameter and token",
        "holds if each printed speedup is its ratio to 0.01 and BF16 reaches 20 % of peak in each "
        "row; with "
        "a correction if only the ratios hold",
@@ -210,16 +208,16 @@ std::vector<Claim> published_claims() {
       {"P2", kGuide, "DeepSeek-V3: 2.788 million GPU hours, 40 % cheaper than in BF16",
        "arithmetic; the 2.664 million hours of pre-training are the report's",
        "does not hold if more than all of BF16's time would have to run twice as fast; else cannot "
-       "tell, since a bound that allows a figure does not prove it (holds is out of reach)",
+       "tell, since a bound that allows a figure does not prove it (it can never hold)",
        measure_p2, judge_needed_share, Basis::by_reading},
       {"P3", kSummary, "instruction tuning in FP8 is 27 % faster",
        "arithmetic: the share of time that must run twice as fast",
-       "does not hold if that is more than all; else cannot tell (holds is out of reach)",
-       measure_p3, judge_needed_share, Basis::by_reading},
+       "does not hold if that is more than all; else cannot tell (it can never hold)", measure_p3,
+       judge_needed_share, Basis::by_reading},
       {"P4", kSummary, "RLHF in FP8: 32 % less weight memory, 62 % less optimizer memory",
-       "bytes a parameter of a GEMM from buffers, as A7 counts them",
-       "holds if both are met to 2 points; with a correction if one is", measure_p4, judge_p4,
-       Basis::arithmetic},
+       "bytes per parameter of a GEMM from buffers, counted as in A7",
+       "holds if both are reproduced within 2 points; with a correction if one is", measure_p4,
+       judge_p4, Basis::arithmetic},
       {"P5", kTutorial,
        "after K = 1024 even unbiased rounding to 14 bits has an RMS error of some 32 ulps",
        "512 sums of 1024 uniform terms, every partial sum rounded to nearest even on 14 bits",
@@ -227,11 +225,10 @@ std::vector<Claim> published_claims() {
        "if it "
        "is at least 16",
        measure_p5, judge_p5},
-      {"P6", kTutorial, "an amax in a kernel of its own costs 5 to 15 % of throughput",
+      {"P6", kTutorial, "a separate kernel for amax costs 5 to 15 % of throughput",
        "bytes and operations at an H100's published rates",
-       "with a correction (by count, for which widths; never holds without a timing) if 4096 to "
-       "12288 outputs give 4 to 16 %; "
-       "else does not hold",
+       "with a correction (by count, for which widths; it never holds without a timing) if 4096 to "
+       "12288 outputs give 4 to 16 %; else does not hold",
        measure_p6, judge_p6, Basis::by_reading},
   };
 }

@@ -232,8 +232,8 @@ Verdict judge_s12(Values values) {
 std::vector<Claim> scaling_claims() {
   return {
       {"S1", "FP8 guide",
-       "INT8 has the smaller error on Gaussian elements (1.2e-5 against 1.8e-5), FP8 with outliers "
-       "(8.4e-4 / 3.1e-4 at 1 %, 4.2e-3 / 9.8e-4 at 5 %)",
+       "INT8 has the smaller error on Gaussian elements (1.2e-5, compared with 1.8e-5), FP8 with "
+       "outliers (8.4e-4 / 3.1e-4 at 1 %, 4.2e-3 / 9.8e-4 at 5 %)",
        "10000 elements of N(0, 0.5^2), 0, 1 and 5 % of them 20 times larger, one amax scale",
        "holds if each of the six errors is within a factor of 2; with a correction if the same "
        "format wins each time",
@@ -244,7 +244,7 @@ std::vector<Claim> scaling_claims() {
        "the quotient, and MSE under one amax scale on stand-ins: N(0, 1), and [128, 512] with six "
        "outlier channels as LLM.int8() describes them",
        "does not hold if the quotient is not 3.4 or INT8 wins on every stand-in; else cannot tell, "
-       "since the activations are not published (holds is out of reach)",
+       "since the activations are not published (it can never hold)",
        measure_s1a, judge_s1a},
       {"S2", "FP8 guide", "E4M3 has 240 values", "all 256 codes decoded",
        "holds if 240 distinct finite values are found", measure_s2, judge_s2, Basis::arithmetic},

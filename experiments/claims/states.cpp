@@ -70,7 +70,7 @@ Verdict judge_a5(Values values) {
 
 std::vector<Claim> state_claims() {
   return {
-      {"A5", "FP8-LM summary", "v in FP8 diverges, v in FP16 does not; FP8 master weights diverge",
+      {"A5", "FP8-LM summary", "FP8 v diverges and FP16 v does not; FP8 master weights diverge",
        "rows of FP8-LM's Table 6 on a transformer of 53440 parameters, BF16 GEMMs, 120 steps of 64 "
        "tokens, 3 seeds, with tensor scales and without; follows and leaves as in T1",
        "holds if with tensor scales FP16 states follow FP32 AdamW, and FP8 v and FP8 master both "

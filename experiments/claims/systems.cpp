@@ -163,7 +163,7 @@ Measurement measure_s9(const ClaimContext& context) {
   const double with_default = overflowing(history);
   Measurement m;
   m.figure = fmt::format(
-      "TransformerEngine's recipe remembers a spike for {} steps, for {} where the history is set "
+      "TransformerEngine's recipe remembers a spike for {} steps, or for {} if the history is set "
       "to 16; with a quarter octave of noise {:.3g} % of the steps overflow with 16, {:.3g} % with "
       "{}",
       history, overridden, with_16, with_default, history);
@@ -227,9 +227,8 @@ Measurement measure_s10(const ClaimContext& context) {
   const double bf16 = bf16_backward_error(dy, wt);
   Measurement m;
   m.figure = fmt::format(
-      "the report (section 3.3) gives gradients {} codes; dx = dy w is then {:.3g} % off, with "
-      "E5M2 per tensor "
-      "{:.3g} %, in BF16 {:.3g} %",
+      "by the report (section 3.3), gradients get {} codes; dx = dy w then has an error of {:.3g} "
+      "%, with E5M2 per tensor {:.3g} %, in BF16 {:.3g} %",
       format(used).name, 100.0 * fine, 100.0 * e5m2_tensor, 100.0 * bf16);
   const bool e4m3_throughout = used == FormatId::e4m3fn && !preset.high_precision_wgrad;
   m.values = {{"e4m3_throughout", "1", e4m3_throughout ? 1.0 : 0.0},
@@ -259,7 +258,8 @@ std::vector<Claim> system_claims() {
        "current scaling reads the tensor twice, other recipes once",
        "how many elements of a [256, 1024] tensor must be known before the first code can be "
        "written, by TransformerEngine's recipes (by reading) and torchao's (recorded); reads by "
-       "this library's kernels, past a cache of 1 MiB, are beside it and decide nothing",
+       "this library's kernels, beyond a cache of 1 MiB, are listed too and do not affect the "
+       "verdict",
        "holds if current scaling needs the whole tensor, which then is read again or kept, and the "
        "others at most a 128x128 tile, which stays on the chip",
        measure_s7, judge_s7, Basis::by_reading},
@@ -271,8 +271,8 @@ std::vector<Claim> system_claims() {
        "TransformerEngine's recipe (by reading) after a spike of 64, and both lengths on 3000 "
        "noisy "
        "steps",
-       "holds if it remembers the spike for 16 steps; with a correction if it does once it is told "
-       "to",
+       "holds if it remembers the spike for 16 steps; with a correction if it does so when "
+       "configured",
        measure_s9, judge_s9, Basis::by_reading},
       {"S10", "FP8 guide, naive-FP8 tutorial",
        "DeepSeek's backward runs in BF16 (guide) or E5M2 (tutorial)",

@@ -104,7 +104,7 @@ Measurement measure_t4(const ClaimContext& context) {
   m.figure = fmt::format(
       "one NaN gradient at step {} of {}: without a guard {} losses are finite, with one {}, and "
       "the weights {} the bits of a run without the NaN; a snapshot of {:.2f} MB every {} steps "
-      "copies {:.3g} % of the states a step; {} steps taken again, {:.3g} % more passes over this "
+      "copies {:.3g} % of the states per step; {} steps repeated, {:.3g} % more passes over this "
       "short run",
       fault.step, settings.schedule.steps, finite(runs[1]), finite(guarded),
       recovered ? "have" : "do not have", static_cast<double>(guarded.snapshot_bytes) * 1e-6,
@@ -183,11 +183,11 @@ Measurement measure_t5(const ClaimContext& context) {
 std::vector<Claim> training_claims() {
   return {
       {"T3", kTutorial,
-       "gradient amax ratio and second-moment ratio show trouble before the loss leaves",
-       "a BF16 shadow on the same batches, 160 steps, 2 seeds, one healthy and three sick runs; "
-       "alarms at a factor of 2 over 10 steps, 5 in a row; leaving is 0.1 nats for good. The third "
-       "indicator of the claim, 0.01 nats of loss, comes before 0.1 by construction and is not "
-       "counted",
+       "the ratios of gradient amax and of second moment show a failure before the loss leaves",
+       "a BF16 shadow on the same batches, 160 steps, 2 seeds, one healthy and three failing runs; "
+       "alarms at a factor of 2 over 10 steps, 5 in a row; a run leaves when it stays 0.1 nats "
+       "above. The third indicator of the claim, 0.01 nats of loss, comes before 0.1 by "
+       "construction and is not counted",
        "holds if in each run that leaves both come first and no healthy run raises one; with a "
        "correction if one of the two comes first in each; does not hold if in some run neither "
        "does; "
@@ -196,9 +196,8 @@ std::vector<Claim> training_claims() {
       {"T4", kTutorial, "a NaN guard that rolls the optimizer back is cheap insurance",
        "te-delayed, 40 steps, one NaN gradient, a snapshot every 5 steps; costs are counted, not "
        "timed",
-       "holds if the NaN ends the unguarded run, and the guarded one ends with the bits of a run "
-       "without it after at most 6 steps taken again, at less than half of the states copied a "
-       "step; "
+       "holds if the NaN ends the unguarded run, and the guarded run ends with the bits of a run "
+       "without it after at most 6 repeated steps, copying less than half of the states per step; "
        "with a correction if it only stays finite",
        measure_t4, judge_t4},
       {"T5", kTutorial,

@@ -81,6 +81,7 @@ inline std::string interval_text(std::span<const double> values, double factor =
 }
 
 /// What `±` in a finding means.
-inline constexpr std::string_view kIntervalMeaning = "±: where 99 % of single draws lie";
+inline constexpr std::string_view kIntervalMeaning =
+    "±: the interval that holds 99 % of single draws";
 
 }  // namespace fp8lab::experiments

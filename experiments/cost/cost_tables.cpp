@@ -34,9 +34,9 @@ ModelCosts model_costs(const TrainingSetup& setup, std::span<const TrainingSchem
 }
 
 Table parameter_table(std::span<const TrainingScheme> schemes) {
-  Table table("parameters", "Bytes a parameter of a block GEMM, from buffers, not sharded",
+  Table table("parameters", "Bytes per parameter of a block GEMM, from buffers, not sharded",
               {{"scheme", "", "how training is stored"},
-               {"weight", "B", "weights beside the master, copies for GEMMs included"},
+               {"weight", "B", "weights besides the master, copies for GEMMs included"},
                {"master", "B", "master weight"},
                {"gradient", "B", "stored gradient"},
                {"m", "B", "first moment"},
@@ -53,7 +53,7 @@ Table parameter_table(std::span<const TrainingScheme> schemes) {
 }
 
 Table memory_table(std::span<const ModelCosts> models) {
-  Table table("memory", "Memory a GPU, mean over GPUs; master and moments shared out (ZeRO 1)",
+  Table table("memory", "Memory per GPU, mean over GPUs; master and moments sharded (ZeRO 1)",
               {{"model", "", "shape"},
                {"gpus", "", "tensor x pipeline x data ranks"},
                {"micro_batch", "1", "sequences"},
@@ -77,7 +77,8 @@ Table memory_table(std::span<const ModelCosts> models) {
 }
 
 Table traffic_table(std::span<const ModelCosts> models) {
-  Table table("traffic", "Traffic a GPU: gradients and weights a step, activations a micro-batch",
+  Table table("traffic",
+              "Traffic per GPU: gradients and weights per step, activations per micro-batch",
               {{"model", "", "shape"},
                {"scheme", "", "how training is stored"},
                {"gradients", "GiB", "reduce-scatter over data ranks, a ring"},
@@ -110,7 +111,7 @@ Table zero_table(std::span<const ModelCosts> models) {
                {"ranks", "1", "data ranks"},
                {"whole_tensors", "1", "kept on one rank each; the others are split"},
                {"smallest", "GiB", "of the lightest rank"},
-               {"mean", "GiB", "what splitting tensors would give each rank"},
+               {"mean", "GiB", "load of each rank if tensors were split"},
                {"largest", "GiB", "of the heaviest rank"},
                {"imbalance", "%", "largest over mean, minus one"}});
   for (const ModelCosts& model : models)
@@ -128,13 +129,13 @@ Table zero_table(std::span<const ModelCosts> models) {
 }
 
 Table activation_table(std::span<const ModelCosts> models) {
-  Table table("activations", "Activations that a layer keeps for its backward pass, a token",
+  Table table("activations", "Activations that a layer keeps for its backward pass, per token",
               {{"model", "", "shape"},
                {"scheme", "", "how training is stored"},
                {"tensor", "", "what is kept"},
-               {"elements", "1", "a token"},
+               {"elements", "1", "per token"},
                {"format", "", "of the copy that is kept"},
-               {"bytes", "B", "a token"}});
+               {"bytes", "B", "per token"}});
   for (const ModelCosts& model : models)
     for (const TrainingScheme& scheme : model.schemes)
       for (const KeptActivation& kept : kept_activations(model.setup.shape, scheme))

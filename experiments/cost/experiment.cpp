@@ -36,9 +36,9 @@ double both(const TrainingCost& cost) { return cost.gradient_traffic + cost.weig
 
 /// The paper's figures beside ours.
 Table published_table() {
-  Table table("published", "FP8-LM's published figures and what this count gives",
+  Table table("published", "FP8-LM's published figures and this count",
               {{"model", "", "shape"},
-               {"quantity", "", "a GPU"},
+               {"quantity", "", "per GPU"},
                {"scheme", "", "how training is stored"},
                {"published", "GiB", "Tables 5 and 7 of the paper"},
                {"counted", "GiB", "here"},
@@ -108,18 +108,17 @@ std::vector<std::string> findings(const std::vector<ModelCosts>& models,
   const TrainingScheme& bf16 = find_training_scheme("bf16");
   const TrainingScheme& fp8 = find_training_scheme("fp8-lm");
   std::vector<std::string> lines{fmt::format(
-      "Master, gradient and moments take {:g} B a parameter under BF16 and {:g} under FP8-LM, from "
-      "their buffers; with the weights that GEMMs read {:g} and {:g}.",
+      "Master, gradient and moments take {:g} bytes per parameter under BF16 and {:g} under "
+      "FP8-LM, from their buffers; with the weights that GEMMs read {:g} and {:g}.",
       parameter_bytes(bf16).optimizer(), parameter_bytes(fp8).optimizer(),
       parameter_bytes(bf16).total(), parameter_bytes(fp8).total())};
   for (const ModelCosts& model : models) {
     const TrainingCost before = training_cost(model.setup, bf16);
     const TrainingCost after = training_cost(model.setup, fp8);
     lines.push_back(fmt::format(
-        "{}, {} data ranks: FP8-LM sends {:.3g} instead of {:.3g} GiB of gradients and weights a "
-        "step ({:.1f} % less), counts {:.1f} % less memory a GPU at the same micro-batch{}, and "
-        "its "
-        "heaviest ZeRO rank holds {:.2f} % more than the mean.",
+        "{}, {} data ranks: FP8-LM sends {:.3g} instead of {:.3g} GiB of gradients and weights per "
+        "step ({:.1f} % less), counts {:.1f} % less memory per GPU at the same micro-batch{}, and "
+        "its heaviest ZeRO rank holds {:.2f} % more than the mean.",
         model.setup.shape.name, model.setup.parallel.data, both(after) / kGib, both(before) / kGib,
         100.0 * (1.0 - both(after) / both(before)),
         100.0 * (1.0 - after.memory() / before.memory()), published_saving_text(model.setup),

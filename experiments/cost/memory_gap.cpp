@@ -40,19 +40,20 @@ std::vector<MemoryGap> memory_gaps() {
 }
 
 Table memory_gap_table() {
-  Table table("memory_published",
-              "Memory a GPU against FP8-LM's Table 5, with what is missing as assumptions",
-              {{"model", "", "shape"},
-               {"scheme", "", "how training is stored"},
-               {"counted", "GiB", "weights, gradients, states, activations"},
-               {"transposed", "GiB", "assumed: FP8 copies of transposed block weights"},
-               {"overhead", "GiB", "fitted to the BF16 rows: one constant for all"},
-               {"total", "GiB", "of these"},
-               {"published", "GiB", "Table 5 of the paper"},
-               {"ratio", "1", "total over published"},
-               {"counted_saving", "%", "against bf16, counted alone"},
-               {"saving", "%", "against bf16, with the assumptions"},
-               {"published_saving", "%", "against bf16, of the paper"}});
+  Table table(
+      "memory_published",
+      "Memory per GPU compared with FP8-LM's Table 5, with the uncounted parts as assumptions",
+      {{"model", "", "shape"},
+       {"scheme", "", "how training is stored"},
+       {"counted", "GiB", "weights, gradients, states, activations"},
+       {"transposed", "GiB", "assumed: FP8 copies of transposed block weights"},
+       {"overhead", "GiB", "fitted to the BF16 rows: one constant for all"},
+       {"total", "GiB", "of these"},
+       {"published", "GiB", "Table 5 of the paper"},
+       {"ratio", "1", "total over published"},
+       {"counted_saving", "%", "against bf16, counted alone"},
+       {"saving", "%", "against bf16, with the assumptions"},
+       {"published_saving", "%", "against bf16, of the paper"}});
   const std::vector<MemoryGap> gaps = memory_gaps();
   for (std::size_t i = 0; i < gaps.size(); ++i) {
     const MemoryGap& g = gaps[i];

@@ -94,7 +94,7 @@ Study read_study(const Parameters& parameters) {
 
 std::string setup(const Study& study) {
   const StudySettings& s = study.settings;
-  return fmt::format("{} parameters, {}, {} tokens a worker and step, {} steps, {}",
+  return fmt::format("{} parameters, {}, {} tokens per worker and step, {} steps, {}",
                      study.points.front().run.parameters, study.variant.name,
                      s.sequences * s.shape.length, s.schedule.steps,
                      to_string(study.points.front().options.topology));
@@ -124,13 +124,13 @@ Table run_table(const Study& study) {
         [](const Point& p) { return p.run.saturated_percent; }},
        {"smallest_mu", "1", "auto: of all tensors at the end",
         [](const Point& p) { return p.run.smallest_mu; }},
-       {"traffic", "kB", "sent by the busiest rank a step, gradients",
+       {"traffic", "kB", "sent by the busiest rank per step, gradients",
         [](const Point& p) { return 1e-3 * p.run.bytes_per_step; }}},
       study.points);
 }
 
 Table curve_table(const Study& study) {
-  Table table("curves", "Loss over the steps, means of stretches",
+  Table table("curves", "Loss over the steps, means over intervals",
               {{"workers", "1", "as in runs"},
                {"run", "", "wire and scaling"},
                {"step", "steps", "middle of the stretch"},

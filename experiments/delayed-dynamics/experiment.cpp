@@ -109,7 +109,7 @@ Summary summarize(const std::vector<StepLoss>& losses) {
 
 Table make_table(const Setup& s, const Losses& losses) {
   Table table("dynamics",
-              fmt::format("What each recipe lost over a trace ({}, {} elements)",
+              fmt::format("Errors of each recipe over a trace ({}, {} elements)",
                           short_name(*s.format), s.shape.size()),
               {{"trace", "", "how the amax moves"},
                {"recipe", "", "current, or delayed: algorithm, history, margin"},
@@ -117,7 +117,7 @@ Table make_table(const Setup& s, const Losses& losses) {
                {"worst_overflow", "%", "the same, worst step"},
                {"overflowing_steps", "%", "steps with at least one such element"},
                {"underflow", "%", "non-zero elements that became zero, mean over steps"},
-               {"wasted", "octaves", "room between the scaled amax and max finite, mean"}});
+               {"wasted", "octaves", "headroom between the scaled amax and max finite, mean"}});
   for (std::size_t i = 0; i < losses.size(); ++i) {
     const Summary sum = summarize(losses[i]);
     table.add_row({s.traces[i / s.contenders.size()].name,
@@ -146,7 +146,7 @@ Series thin(const std::vector<StepLoss>& losses, double StepLoss::*field, const 
 
 Plot trace_plot(const Setup& s, const Losses& losses, std::size_t trace) {
   Plot plot{"wasted_" + s.traces[trace].name,
-            fmt::format("{}: room above the amax (below 0 the tensor overflows), {}",
+            fmt::format("{}: headroom above the amax (below 0 the tensor overflows), {}",
                         s.traces[trace].name, short_name(*s.format)),
             {"step", false},
             {"octaves between scaled amax and max finite", false},
@@ -210,7 +210,7 @@ Results delayed_dynamics(const RunContext& context) {
   results.heat_maps = {
       make_map(setup, losses, "overflowing_steps", "Steps in which elements overflow", "steps (%)",
                &Summary::overflowing_steps),
-      make_map(setup, losses, "wasted", "Room that the scale leaves unused, mean", "octaves",
+      make_map(setup, losses, "wasted", "Headroom that the scale leaves unused, mean", "octaves",
                &Summary::wasted)};
   for (std::size_t t = 0; t < setup.traces.size(); ++t)
     results.plots.push_back(trace_plot(setup, losses, t));

@@ -156,7 +156,7 @@ std::vector<Case> measure(const RunContext& context, const Setup& setup) {
 }
 
 Table format_table() {
-  Table table("formats", "What each format can hold",
+  Table table("formats", "Range of each format",
               {{"format", "", "name"},
                {"bits", "bits", "width of a code"},
                {"min_subnormal", "1", "smallest positive number"},
@@ -177,7 +177,7 @@ Table format_table() {
 
 Table survival_table(const Setup& setup, const std::vector<Case>& cases) {
   Table table("survival",
-              "What becomes of the non-zero elements of a tensor with amax 1 (first draw)",
+              "What happens to the non-zero elements of a tensor with amax 1 (first draw)",
               {{"distribution", "", "of the magnitudes"},
                {"decades", "decades", "that the distribution spans"},
                {"format", "", "cast into"},
@@ -249,7 +249,7 @@ Series::Style style_of(const Case& c) {
 
 Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::string& name) {
   Plot plot{"share_against_scale_" + file_name(name),
-            fmt::format("One scale for {}: who survives the cast? ({}, amax 1)",
+            fmt::format("One scale for {}: which elements survive the cast? ({}, amax 1)",
                         has_decades(name) ? fmt::format("{:g} decades", setup.plot_decades)
                                           : std::string("all"),
                         plain_name(name)),
@@ -267,7 +267,7 @@ Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::s
 
 Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
   Plot plot{"best_share_" + file_name(name),
-            fmt::format("The most that the best single scale can keep ({})", plain_name(name)),
+            fmt::format("The largest share that one scale can keep ({})", plain_name(name)),
             {"decades that the tensor spans"},
             {"elements that neither vanish nor saturate (%)"},
             {}};
@@ -283,7 +283,7 @@ Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
 /// Where the elements of one tensor go as its scale moves.
 Plot fate_plot(const Setup& setup, const Case& c) {
   Plot plot{"fate_of_elements",
-            fmt::format("Small scales crush, large ones saturate ({}, {:g} decades, {})",
+            fmt::format("Small scales give zeros, large ones saturate ({}, {:g} decades, {})",
                         short_name(*c.format), c.decades, plain_name(c.distribution)),
             {"scale that multiplies into the format", true},
             {"share of the non-zero elements (%)"},

@@ -57,7 +57,7 @@ Table rung_table(const Study& study) {
               {{"mode", "", "which failure"},
                {"what", "", "what value is"},
                {"value", "1", "from mild to severe"},
-               {"mitigation", "", "the one thing that is changed"},
+               {"mitigation", "", "the single change"},
                {"gap", "nats", "tail loss above BF16's, mean over seeds; nan: a run broke off"},
                {"gap_min", "nats", "smallest"},
                {"gap_max", "nats", "largest"},
@@ -66,7 +66,7 @@ Table rung_table(const Study& study) {
                {"mended_gap_min", "nats", "smallest"},
                {"mended_gap_max", "nats", "largest"},
                {"mended_standing", "", "follows, leaves, or cannot tell"},
-               {"band", "nats", "a gap above this is not noise: FP32's spread"}});
+               {"band", "nats", "a gap above this is not noise: from the spread of FP32"}});
   for (std::size_t i = 0; i < study.rungs.size(); ++i) {
     const Rung& rung = study.rungs[i];
     const Judgement bad = study.failing(i);

@@ -168,7 +168,7 @@ std::string scales_name(const TensorPoint& p, std::size_t size) {
 }
 
 Table tensor_table(const Setup& s, const std::vector<TensorPoint>& points) {
-  Table table("tensors", "What each recipe does to each tensor of the layer",
+  Table table("tensors", "Errors of each recipe in each tensor of the layer",
               {{"tensor", "", "activation [tokens, inputs], weight, gradient of the output"},
                {"recipe", "", "which formats and scales"},
                {"format", "", "that this tensor takes"},
@@ -263,8 +263,9 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
         100.0 * s.shape.gradient_row_share);
   } else {
     plot.name = "zeros_against_row_share";
-    plot.title = fmt::format("Fine scales help where neighbours are alike ({} x {}, {:g} decades)",
-                             s.shape.tokens, s.shape.outputs, s.shape.gradient_decades);
+    plot.title = fmt::format(
+        "Fine scales help if neighbours have similar magnitudes ({} x {}, {:g} decades)",
+        s.shape.tokens, s.shape.outputs, s.shape.gradient_decades);
     plot.x.label = "share of the gradient's log variance that is common to a token (%)";
   }
   plot.series = series_by(
@@ -284,12 +285,13 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
 }
 
 Plot token_plot(const Setup& s, const std::vector<ProductPoint>& points) {
-  Plot plot{"token_errors",
-            fmt::format("Small tokens lose their gradient first (dx of {} tokens, {:g} decades)",
-                        s.shape.tokens, s.shape.gradient_decades),
-            {"L2 norm of the token's input gradient", true},
-            {"its relative L2 error (%)", true},
-            {}};
+  Plot plot{
+      "token_errors",
+      fmt::format("Tokens with small gradients lose them first (dx of {} tokens, {:g} decades)",
+                  s.shape.tokens, s.shape.gradient_decades),
+      {"L2 norm of the token's input gradient", true},
+      {"its relative L2 error (%)", true},
+      {}};
   for (const ProductPoint& p : points) {
     if (p.exact || p.product != Product::input_gradient) continue;
     Series series{std::string(p.recipe->label), p.first.row_norm, {}, Series::Style::points};
@@ -345,8 +347,8 @@ Results format_asymmetry(const RunContext& context) {
     if (!source) return;
     other = true;
     results.findings.push_back(
-        fmt::format("{} are {}, as they come; the sweeps over decades and "
-                    "common variance keep to log-normal gradients.",
+        fmt::format("{} are {}, unchanged; the sweeps over decades and common variance use "
+                    "log-normal gradients.",
                     role, source->name()));
   };
   own("Activations", setup.shape.activations);

@@ -48,12 +48,13 @@ std::vector<DesyncPoint> measure_desync(const Setup& s) {
 
 Table desync_table(const std::vector<DesyncPoint>& points) {
   return row_table<DesyncPoint>(
-      "desync", "Ranks whose scale is not the one that the others assume (E4M3, ring)",
+      "desync", "Ranks with a scale that the other ranks do not assume (E4M3, ring)",
       {{"collective", "",
         "all-reduce of gradients, scaled unified-over-n; all-gather of "
         "weights, cast before with the reduced amax",
         &DesyncPoint::collective},
-       {"case", "", "one rank's scale is off by this many octaves, or each rank uses its own amax",
+       {"case", "",
+        "one rank's scale is wrong by this many octaves, or each rank uses its own amax",
         &DesyncPoint::case_name},
        {"ranks", "1", "", &DesyncPoint::ranks},
        {"octaves", "log2", "by which one rank's scale is too large", &DesyncPoint::octaves},
@@ -65,7 +66,7 @@ Table desync_table(const std::vector<DesyncPoint>& points) {
 
 Plot desync_plot(const std::vector<DesyncPoint>& points) {
   Plot plot{"desync",
-            "One rank's scale is off and nobody knows (E4M3, ring)",
+            "One rank's scale is wrong without the others knowing (E4M3, ring)",
             {"octaves by which it is too large", false},
             {"relative L2 error", true},
             {}};
@@ -93,7 +94,7 @@ std::vector<std::string> desync_findings(const std::vector<DesyncPoint>& points)
           std::isnan(p.octaves) ? "no amax reduction at all" : fmt::format("{} octaves", p.octaves),
           p.loss.relative_l2);
     }
-    findings.push_back(fmt::format("{} over {} ranks with one scale off, relative L2 error: {}.",
+    findings.push_back(fmt::format("{} over {} ranks with one wrong scale, relative L2 error: {}.",
                                    collective, most, text));
   }
   return findings;

@@ -49,15 +49,15 @@ Table gather_table(const Setup& s, const std::vector<GatherPoint>& points) {
   const auto elements = static_cast<double>(s.gather_elements);
   return row_table<GatherPoint>(
       "gather", fmt::format("All-gather of {} weights in shards, E4M3 (ring)", s.gather_elements),
-      {{"cast", "", "before or after the gather, and with whose scale", &GatherPoint::cast},
+      {{"cast", "", "cast before or after the gather, and the scale used", &GatherPoint::cast},
        {"ranks", "1", "shards", &GatherPoint::ranks},
        {"relative_l2", "1", "of the dequantized weights, against FP32",
         [](const GatherPoint& p) { return p.gathered.loss.relative_l2; }},
        {"sqnr", "dB", "of the dequantized weights",
         [](const GatherPoint& p) { return p.gathered.loss.sqnr_db; }},
-       {"differing", "%", "codes unlike those of the cast after the gather",
+       {"differing", "%", "codes that differ from those of the cast after the gather",
         &GatherPoint::differing_percent},
-       {"mean_bits", "bits", "sent for an element, average of the ranks",
+       {"mean_bits", "bits", "sent per element, average of the ranks",
         [=](const GatherPoint& p) {
           return 8.0 * static_cast<double>(p.gathered.bytes_sent) /
                  (static_cast<double>(p.ranks) * elements);

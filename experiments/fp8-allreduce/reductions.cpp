@@ -88,17 +88,17 @@ Table traffic_table(const Setup& s, const std::vector<Point>& points) {
   for (const Point& p : points)
     if (p.scaling == ReduceScaling::none || p.scaling == s.schemes.front()) counted.push_back(p);
   return row_table<Point>(
-      "traffic", fmt::format("What an all-reduce of {} elements moves", s.shape.elements),
+      "traffic", fmt::format("Traffic of an all-reduce of {} elements", s.shape.elements),
       {{"topology", "", "who adds what to what", &Point::topology},
        {"wire", "", "format that travels", [](const Point& p) { return p.wire.name; }},
        {"ranks", "1", "gradients in the sum", &Point::ranks},
-       {"mean_bits", "bits", "sent for an element, average of the ranks",
+       {"mean_bits", "bits", "sent per element, average of the ranks",
         [&](const Point& p) { return bits_per_element(s, p); }},
-       {"busiest_bits", "bits", "sent for an element by the busiest rank",
+       {"busiest_bits", "bits", "sent per element by the busiest rank",
         [&](const Point& p) { return busiest_bits(s, p); }},
        {"messages", "1", "of all ranks",
         [](const Point& p) { return p.reduced.counts.total.messages_sent; }},
-       {"longest_chain", "1", "roundings one after the other behind an element",
+       {"longest_chain", "1", "sequential roundings of an element",
         [](const Point& p) { return longest_chain(p.topology, p.ranks); }},
        {"scale_bytes", "bytes", "sent by all ranks to agree on a scale",
         [](const Point& p) { return p.reduced.scale_counts.total.bytes_sent; }}},
@@ -141,7 +141,7 @@ std::vector<Plot> error_plots(const Setup& s, const std::vector<Point>& points) 
   if (narrow == s.wires.end() || s.topologies.size() < 2) return plots;
   plots.push_back(error_plot(
       s, points, "error_of_topologies",
-      fmt::format("who adds what to what in {}", short_name(format(narrow->format))),
+      fmt::format("order of the additions in {}", short_name(format(narrow->format))),
       [&](const Point& p) { return p.wire.format == narrow->format; },
       [](const Point& p) { return std::string(to_string(p.topology)); }));
   return plots;

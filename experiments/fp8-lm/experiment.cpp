@@ -68,7 +68,7 @@ Study read_study(const Parameters& parameters) {
 
 std::string setup(const Study& study) {
   const StudySettings& s = study.settings;
-  return fmt::format("{} parameters, {} ranks of {} tokens a step, {} steps, {} {}",
+  return fmt::format("{} parameters, {} ranks of {} tokens per step, {} steps, {} {}",
                      study.runs.front().parameters, study.systems.front().reduction.ranks,
                      s.sequences * s.shape.length, s.schedule.steps, study.seeds,
                      study.seeds == 1 ? "seed" : "seeds");
@@ -83,11 +83,11 @@ Table system_table(const Study& study) {
                {"gap", "nats", "tail loss above the reference's, mean over seeds"},
                {"gap_min", "nats", "smallest"},
                {"gap_max", "nats", "largest"},
-               {"band", "nats", "a gap above this is not noise: the control's spread"},
+               {"band", "nats", "a gap above this is not noise: from the spread of the control"},
                {"sqnr", "dB", "mean gradient against FP32 wires', first seed"},
                {"saturated", "%", "elements of the sums at max finite, first seed"},
                {"smallest_mu", "1", "auto-scaling: of all tensors at the end, first seed"},
-               {"traffic", "kB", "sent by the busiest rank a step, gradients"},
+               {"traffic", "kB", "sent by the busiest rank per step, gradients"},
                {"states", "kB", "master weights, moments and scales of the fullest rank"}});
   for (std::size_t i = 0; i < study.systems.size(); ++i) {
     const Judgement j = study.judgement(i);

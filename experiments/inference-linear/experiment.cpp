@@ -130,9 +130,11 @@ Table make_table(const Setup& s, const std::vector<Point>& points) {
       "inference",
       fmt::format("y = x w^T with {} tokens, {} inputs, {} outputs, means of {} batches",
                   s.shape.tokens, s.shape.inputs, s.shape.outputs, s.test.size()),
-      {{"scaling", "", "of the activations; weights have a scale a channel", &Point::scaling},
-       {"calibration", "batches", "seen before; 0 where the scale is dynamic", &Point::calibration},
-       {"shift", "1", "what test batches are multiplied by", &Point::shift},
+      {{"scaling", "", "recipe of the activations; weights have one scale per channel",
+        &Point::scaling},
+       {"calibration", "batches", "calibration batches; 0 if the scale is dynamic",
+        &Point::calibration},
+       {"shift", "1", "factor of the test batches", &Point::shift},
        {"relative_l2", "1", "error of y against FP64",
         [](const Point& p) { return p.loss.relative_l2; }},
        {"worst_token_l2", "1", "error of the worst token",
@@ -150,7 +152,7 @@ Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::str
   Plot plot{name,
             fmt::format("{} ({} inputs, {} outlier channels)", title, s.shape.inputs,
                         s.shape.activation.outlier_channels),
-            {"activations multiplied by, after calibration", true, 2},
+            {"factor of the activations after calibration", true, 2},
             {label, false},
             {}};
   plot.series = series_by(
@@ -179,7 +181,7 @@ Results inference_linear(const RunContext& context) {
   results.plots = {
       shift_plot(setup, points, "error", "Static and dynamic scales when inputs grow or shrink",
                  "relative L2 error of y (%)", 100.0, &InferenceLoss::relative_l2),
-      shift_plot(setup, points, "saturated", "What a static scale cuts off",
+      shift_plot(setup, points, "saturated", "Elements that a static scale saturates",
                  "activations at max finite (%)", 1.0, &InferenceLoss::saturated_percent)};
   add_findings(points, results);
   return results;

@@ -92,11 +92,12 @@ std::vector<Point> measure(const RunContext& context, const Setup& s) {
 }
 
 Table sqnr_table(const Setup& s, const std::vector<Point>& points) {
-  Table table("sqnr", "Eight bits, one scale a tensor: which split of exponent and mantissa?",
+  Table table("sqnr",
+              "Eight bits, one scale per tensor: which split of exponent and mantissa is best?",
               {{"tensor", "", "what the elements are"},
                {"elements", "1", "of the tensor"},
                {"format", "", "exponent and mantissa bits beside the sign, or INT8"},
-               {"scale", "", "from the amax, or the one with the least squared error"},
+               {"scale", "", "from the amax, or the scale with the least squared error"},
                {"clip", "1", "largest representable magnitude over the amax"},
                {"mse", "1", "mean squared error"},
                {"sqnr", "dB", "signal to quantization noise"}});
@@ -137,7 +138,7 @@ constexpr std::array<Published, 3> kPublished{{{"Gaussian", 0.0, 1.2e-5, 1.8e-5}
                                                {"Gaussian, 5 % outliers", 0.05, 4.2e-3, 9.8e-4}}};
 
 Table published_table(const RunContext& context, std::size_t count, Results& results) {
-  Table table("published", "A published comparison run again (N(0, 0.5^2), outliers 20 times)",
+  Table table("published", "A published comparison repeated (N(0, 0.5^2), outliers 20 times)",
               {{"tensor", "", "what the elements are"},
                {"int8_mse", "1", "INT8, scale amax / 127"},
                {"fp8_mse", "1", "OCP E4M3, scale 448 / amax"},
@@ -174,7 +175,7 @@ void add_findings(const Setup& s, const std::vector<Point>& points, Results& res
                          (points[t * s.grids.size() + best].*loss).sqnr_db);
     };
     results.findings.push_back(fmt::format(
-        "{}: least error under the amax scale {}, under the best scale {} ({} elements).",
+        "{}: smallest error with the amax scale {}, with the best scale {} ({} elements).",
         s.tensors[t].name, winner(&Point::at_max), winner(&Point::best),
         s.tensors[t].values.size()));
   }

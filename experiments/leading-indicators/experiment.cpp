@@ -115,12 +115,13 @@ std::int64_t or_never(std::optional<std::int64_t> step) { return step.value_or(-
 Table lead_table(const Study& study) {
   Table table("leads", fmt::format("Alarms against a BF16 shadow ({})", setup(study)),
               {{"run", "", "variant, and optimizer states after @"},
-               {"left", "step", "from here on the loss gap stays above leave_gap; -1: never"},
+               {"left", "step", "step from which the loss gap stays above leave_gap; -1: never"},
                {"gradient_amax", "step", "first alarm; -1: never"},
                {"second_moment", "step", "first alarm; -1: never"},
                {"loss_gap", "step", "first alarm; -1: never"},
-               {"first_alarm", "step", "of any: where a switch would end the run; -1: never"},
-               {"lead", "steps", "from the first alarm to left; 0 where one is missing"},
+               {"first_alarm", "step",
+                "first alarm of any kind, where a switch would end the run; -1: never"},
+               {"lead", "steps", "steps from the first alarm to left; 0 if either is missing"},
                {"gap", "nats", "loss above the shadow's at the end, over the window"}});
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
     const WatchedRun& w = study.runs[i].watched;
@@ -161,9 +162,9 @@ Table fault_table(const Study& study) {
                {"rollbacks", "1", "times the state went back"},
                {"replayed", "steps", "taken again"},
                {"skipped", "steps", "left out in the end"},
-               {"passes", "1", "forward and backward passes over the steps of the run"},
+               {"passes", "1", "forward and backward passes, relative to the steps of the run"},
                {"snapshot", "MB", "one snapshot: states, scales, amaxes"},
-               {"copied", "MB", "by snapshots, a step"},
+               {"copied", "MB", "by snapshots, per step"},
                {"loss", "nats", "mean of the last steps; nan if one was not finite"},
                {"same_bits", "", "weights end with the bits of the run without a fault"}});
   for (const FaultRow& row : study.faults) {
@@ -222,8 +223,8 @@ std::vector<std::string> findings_of(const Study& study) {
     const auto finite = std::count_if(row.run.losses.begin(), row.run.losses.end(),
                                       [](double loss) { return std::isfinite(loss); });
     findings.push_back(fmt::format(
-        "A {} NaN at step {} of {}, {}: {} steps end finite, {} rollbacks, {} steps taken again, "
-        "{} skipped{}.",
+        "A {} NaN at step {} of {}, {}: {} steps end finite, {} rollbacks, {} steps repeated, {} "
+        "skipped{}.",
         to_string(row.fault.kind), row.fault.step, row.run.losses.size(),
         row.snapshot_every == 0 ? "no guard"
                                 : fmt::format("a snapshot every {} steps", row.snapshot_every),

@@ -88,7 +88,7 @@ std::string setup(const Comparison& c) {
 
 Table verdict_table(const Comparison& c, const std::vector<Summary>& summaries) {
   Table table("verdicts", fmt::format("Optimizer states against {} ({})", c.rows[0].name, setup(c)),
-              {{"row", "", "of Table 6, or its formats without scales"},
+              {{"row", "", "row of Table 6, or its formats without scales"},
                {"gemms", "", "arithmetic of the linear layers"},
                {"master", "", "format of the master weights"},
                {"gradient", "", "format that gradients are stored in before the step"},
@@ -117,7 +117,7 @@ Series curve(const Comparison& c, std::size_t row) {
 }
 
 Table curve_table(const Comparison& c) {
-  Table table("curves", "Loss over the steps, first seed, means of stretches",
+  Table table("curves", "Loss over the steps, first seed, means over intervals",
               {{"row", "", "as in verdicts"},
                {"step", "steps", "middle of the stretch"},
                {"loss", "nats", "mean; nan once the run broke off"}});

@@ -71,7 +71,7 @@ Table containment_table(const Setup& s, const std::vector<Point>& points) {
 
 Table published_table(const Setup& s, const std::vector<Point>& points) {
   return row_table<Point>("published",
-                          fmt::format("Two published examples in real {} ({} repeats)",
+                          fmt::format("Two published examples with {} ({} repeats)",
                                       short_name(*s.format), s.published_repeats),
                           with_figures({"setup", "", "the tensor", &Point::setup}), points);
 }
@@ -116,7 +116,7 @@ Plot magnitude_plot(const Setup& s, const std::vector<Point>& points, const std:
 
 Plot hidden_plot(const Setup& s, const std::vector<Point>& points) {
   Plot plot{"whole_error_hides_the_damage",
-            fmt::format("The whole tensor's error hides the bulk's ({} per tensor, {})",
+            fmt::format("The error of the whole tensor hides that of the bulk ({} per tensor, {})",
                         short_name(*s.format), bulk_name(s)),
             {"magnitude of the one outlier", true},
             {"relative L2 error (%)", true},
@@ -132,7 +132,7 @@ Plot hidden_plot(const Setup& s, const std::vector<Point>& points) {
 Plot containment_plot(const Setup& s, const std::vector<Point>& points) {
   Plot plot{
       "damage_against_tile",
-      fmt::format("Damage scales with the tile, not the tensor ({}, outlier {:g}, sigma {:g})",
+      fmt::format("Damage depends on the tile, not on the tensor ({}, outlier {:g}, sigma {:g})",
                   short_name(*s.format), s.containment_outlier, s.tensor.sigma),
       {"elements that share a scale (last point: the whole tensor)", true, 2},
       {"elements beyond the format's error bound", true, 2},
@@ -167,13 +167,13 @@ Results outlier(const RunContext& context) {
   results.tables = {sweep_table(setup, sweep), containment_table(setup, containment),
                     published_table(setup, published)};
 
-  Plot error =
-      magnitude_plot(setup, sweep, "bulk_error_against_outlier",
-                     "One outlier: the error of all others", &OutlierSpread::bulk_relative_l2);
+  Plot error = magnitude_plot(setup, sweep, "bulk_error_against_outlier",
+                              "One outlier: the error of all other elements",
+                              &OutlierSpread::bulk_relative_l2);
   error.y.label = "relative L2 error of all but the outlier (%)";
-  Plot crushed =
-      magnitude_plot(setup, sweep, "crushed_share_against_outlier",
-                     "One outlier: how many others become zero", &OutlierSpread::crushed_share);
+  Plot crushed = magnitude_plot(setup, sweep, "crushed_share_against_outlier",
+                                "One outlier: how many other elements become zero",
+                                &OutlierSpread::crushed_share);
   crushed.y.label = "share of the bulk that becomes zero (%)";
   results.plots = {error, crushed, containment_plot(setup, containment), hidden_plot(setup, sweep)};
   results.findings = findings(setup, sweep, containment, published);

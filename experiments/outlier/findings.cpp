@@ -42,8 +42,8 @@ std::string damage_finding(const Setup& s, const std::vector<Point>& sweep) {
   const CastProfile* policy = s.policies.front();
   const OutlierSpread& whole = spread_at(sweep, outlier, 0, policy);
   std::string text = fmt::format(
-      "One outlier of {:g} under one scale per tensor: all other elements have {} relative L2 "
-      "error and {} of them become zero, while the whole tensor's error reads {}",
+      "One outlier of {:g} with one scale per tensor: the other elements have {} relative L2 error "
+      "and {} of them become zero, while the error of the whole tensor is {}",
       outlier, percent(whole.bulk_relative_l2), percent(whole.crushed_share),
       percent(whole.whole_relative_l2));
   if (s.tiles.size() > 1) {
@@ -88,7 +88,7 @@ std::string containment_finding(const Setup& s, const std::vector<Point>& points
                            range.max, sharing(tile));
   }
   return fmt::format(
-      "Elements that one outlier of {:g} puts beyond {}'s error bound, in tensors of {} to {}:{} "
+      "Elements whose error one outlier of {:g} raises above {}'s bound, in tensors of {} to {}:{} "
       "(N(0, {:g}^2), mean of {} repeats).",
       s.containment_outlier, short_name(*s.format), s.containment_elements.front(),
       s.containment_elements.back(), figures, s.tensor.sigma, s.repeats);
@@ -132,21 +132,20 @@ std::optional<Headline> headline(const Setup& s, const std::vector<Point>& sweep
   const CastProfile* policy = s.policies.front();
   const std::string whole = range_text(spread_at(sweep, outlier, 0, policy).crushed_share);
   const std::string tiled = range_text(spread_at(sweep, outlier, tile, policy).crushed_share);
-  return Headline{
-      .title = "One outlier takes the range of all others",
-      .sentence = fmt::format(
-          "One element of {:g} among {} of N(0, {:g}²) turns {} of the others into zero where the "
-          "{} tensor has one scale, and {} where there is one scale {}.",
-          outlier, s.tensor.elements, s.tensor.sigma, whole, short_name(*s.format), tiled,
-          sharing(tile)),
-      .plot = "crushed_share_against_outlier",
-      .advice =
-          "Give every tile of a row its own scale, and watch the error of the small elements: "
-          "the error of the whole tensor hides the damage.",
-      .measure = "elements that become zero",
-      .failing = whole,
-      .mitigation = fmt::format("one scale {}", sharing(tile)),
-      .mitigated = tiled};
+  return Headline{.title = "One outlier takes up the range of all other elements",
+                  .sentence = fmt::format(
+                      "One element of {:g} among {} of N(0, {:g}²) turns {} of the others into "
+                      "zero if the {} tensor has one scale, and {} if there is one scale {}.",
+                      outlier, s.tensor.elements, s.tensor.sigma, whole, short_name(*s.format),
+                      tiled, sharing(tile)),
+                  .plot = "crushed_share_against_outlier",
+                  .advice =
+                      "Give every tile of a row its own scale, and monitor the error of the small "
+                      "elements: the error of the whole tensor hides the damage.",
+                  .measure = "elements that become zero",
+                  .failing = whole,
+                  .mitigation = fmt::format("one scale {}", sharing(tile)),
+                  .mitigated = tiled};
 }
 
 }  // namespace fp8lab::experiments::outlier_sweep

@@ -100,7 +100,8 @@ std::vector<float> draw(const RunContext& context, const Settings& p, const std:
   const auto magnitude = static_cast<float>(p.magnitude);
   for (float& value : x) value *= magnitude;
   const auto beyond = std::count_if(x.begin(), x.end(), [](float v) { return !std::isfinite(v); });
-  require(beyond == 0, "magnitude", fmt::format("one under which every {} element fits FP32", kind),
+  require(beyond == 0, "magnitude",
+          fmt::format("a magnitude at which every {} element fits FP32", kind),
           fmt::format("{:g}, with {} elements beyond it", p.magnitude, beyond));
   return x;
 }
@@ -212,9 +213,9 @@ Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
                {"saturated", "%", "codes at max finite"},
                {"overflow", "%", "elements above max finite after scaling"},
                {"scale_overhead", "%", "bytes of scales over bytes of codes"},
-               {"reads", "1", "times the tensor came from memory, by its pages"},
-               {"traffic", "bytes", "moved an element: FP32 reads, FP8 write, scales"},
-               {"refused", "", "why the recipe does not take the tensor"}});
+               {"reads", "1", "times that the tensor is read from memory, by its pages"},
+               {"traffic", "bytes", "bytes moved per element: FP32 reads, FP8 write, scales"},
+               {"refused", "", "why the recipe refuses the tensor"}});
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const Preset& preset = *s.presets[i % s.presets.size()];
     const Outcome& o = outcomes[i];
@@ -249,13 +250,13 @@ HeatMap make_map(const Setup& s, const std::vector<Outcome>& outcomes, const std
 /// for 16 elements of a row up to the whole row.
 Plot tile_plot(const RunContext& context, const Setup& s) {
   Plot plot{"underflow_against_tile",
-            "What smaller tiles buy (less underflow) and cost (bytes of FP32 scales)",
+            "Gain (less underflow) and cost (bytes of FP32 scales) of smaller tiles",
             {"elements of a row that share a scale", true, 2},
             {"share (%)", true},
             {}};
   std::vector<std::int64_t> tiles;
   for (std::int64_t tile = 16; tile <= s.subjects.front().columns; tile *= 2) tiles.push_back(tile);
-  Series overhead{"scale bytes a code byte", {}, {}, Series::Style::dashed};
+  Series overhead{"scale bytes per code byte", {}, {}, Series::Style::dashed};
   for (const std::int64_t tile : tiles) {
     overhead.x.push_back(static_cast<double>(tile));
     overhead.y.push_back(400.0 / static_cast<double>(tile));
@@ -306,9 +307,9 @@ void add_findings(const Setup& s, const std::vector<Outcome>& outcomes, Results&
     }
     if (best == s.presets.size()) continue;
     results.findings.push_back(fmt::format(
-        "{} [{}, {}]: the smaller half of the elements keeps the least error under {} "
-        "({:.3g} %, underflow {:.3g} %, scales add {:.3g} %) and the most under {} ({:.3g} %, "
-        "underflow {:.3g} %); whole tensor {:.3g} % and {:.3g} %.",
+        "{} [{}, {}]: the smaller half of the elements has the smallest error under {} ({:.3g} %, "
+        "underflow {:.3g} %, scales add {:.3g} %) and the largest under {} ({:.3g} %, underflow "
+        "{:.3g} %); whole tensor {:.3g} % and {:.3g} %.",
         s.subjects[c].name, s.subjects[c].rows, s.subjects[c].columns, s.presets[best]->name,
         100.0 * at(best).small_half_relative_l2, at(best).statistics.underflow_percent,
         at(best).statistics.scale_overhead_percent, s.presets[worst]->name,

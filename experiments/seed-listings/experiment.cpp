@@ -45,7 +45,7 @@ NumpyRun run_numpy_listing() {
 /// The figures that the listing prints, beside those that its text claims.
 Table printed_table(const NumpyRun& run) {
   Table table("numpy_listing",
-              "What the NumPy listing prints: as the text says, as written, corrected",
+              "Output of the NumPy listing: printed in the text, as written, corrected",
               {{"figure", "", "as the listing names it"},
                {"unit", "", "of the figure"},
                {"text", "1", "the text's \"representative run\""},
@@ -204,7 +204,7 @@ struct TorchResult {
 TorchResult torch_results(const RunContext& context, const Settings& p) {
   TorchResult result{
       Table("torch_listing",
-            "The PyTorch listing, BF16 [64, 1024], draws of our own (not torch.randn's bits)",
+            "The PyTorch listing, BF16 [64, 1024], with other draws (not torch.randn's bits)",
             {{"outlier", "1", "the value at (0, 511); 200 in the listing"},
              {"figure", "", "relative L2 error, or per tensor / per tile"},
              {"text", "1", "as the text says (ratio 30-50: its middle); nan for nothing"},
@@ -253,10 +253,10 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
 Plot repeats_plot(const DotRepeats& repeats) {
   Plot plot;
   plot.name = "numpy_repeats";
-  plot.title = fmt::format("NumPy listing, part 3, {} draws: how far the sums are off",
-                           repeats.as_written.size());
+  plot.title =
+      fmt::format("NumPy listing, part 3, {} draws: errors of the sums", repeats.as_written.size());
   plot.x = {"|sum - exact| / |exact| (%)", true};
-  plot.y = {"draws at most this far off (%)", false};
+  plot.y = {"draws with at most this error (%)", false};
   const auto add = [&](const char* label, const std::vector<ListingDot>& dots, const DotFigure& f,
                        Series::Style style) {
     Series series{label, each(dots, f.of), {}, style};
@@ -286,16 +286,16 @@ std::vector<std::string> numpy_findings(const NumpyRun& run, const DotRepeats& r
                   "outlier saturates; with E4M3 they are {:.4f} and {:.4f}.",
                   w.per_tensor.relative_l2, w.per_tile.relative_l2, listing_grid().back(),
                   c.per_tensor.relative_l2, c.per_tile.relative_l2),
-      fmt::format("On NumPy's draws the sum as written is {:.2f} % off without promotion and "
-                  "{:.2f} % with (text: 2.70 and 0.06); corrected {:.3f} % and {:.3f} %.",
+      fmt::format("On NumPy's draws the sum as written has an error of {:.2f} % without promotion "
+                  "and {:.2f} % with (text: 2.70 and 0.06); corrected {:.3f} % and {:.3f} %.",
                   run.dot_written.naive_percent_off(), run.dot_written.promoted_percent_off(),
                   run.dot_corrected.naive_percent_off(), run.dot_corrected.promoted_percent_off()),
       fmt::format("Over {} draws as written, promotion brings the sum nearer to the exact one in "
                   "{:.0f} % of them; the median errors are {:.2f} % without and {:.2f} % with it.",
                   repeats.as_written.size(), 100.0 * share_promoted_nearer(repeats.as_written),
                   medians(repeats.as_written, 0), medians(repeats.as_written, 1)),
-      fmt::format("Corrected, the median shift of the accumulation alone is {:.3g} % without and "
-                  "{:.3g} % with promotion, against {:.3g} % by input quantization.",
+      fmt::format("Corrected, the median error of the accumulation alone is {:.3g} % without and "
+                  "{:.3g} % with promotion; that of input quantization is {:.3g} %.",
                   medians(repeats.corrected, 4), medians(repeats.corrected, 5),
                   medians(repeats.corrected, 2)),
   };

@@ -118,10 +118,10 @@ double efficiency(const Point& p, double makespan, double launch) {
 
 Table efficiency_table(const std::vector<Point>& points, double launch) {
   return row_table<Point>(
-      "efficiency", "A sweep dealt over MPI, simulated event by event",
+      "efficiency", "A sweep distributed over MPI, simulated event by event",
       {{"distribution", "", "of the points' costs", &Point::distribution},
        {"mean_seconds", "s", "mean cost of a point", &Point::mean},
-       {"in_hand", "1", "points that a rank is given ahead",
+       {"in_hand", "1", "points that a rank holds ahead",
         [](const Point& p) { return p.dealing.in_hand; }},
        {"ranks", "1", "with the dealer's own", [](const Point& p) { return p.dealing.ranks; }},
        {"makespan", "s", "from the first point sent until every rank can end",
@@ -129,12 +129,12 @@ Table efficiency_table(const std::vector<Point>& points, double launch) {
        {"efficiency", "1", "work / (ranks * (launch + makespan))",
         [=](const Point& p) { return efficiency(p, p.outcome.makespan, launch); }},
        {"bound", "1",
-        "efficiency that no dealing could exceed: work / ranks, the longest "
-        "point, and all services one after the other take so long",
+        "upper bound of the efficiency: work / ranks, the longest point, and the total service "
+        "time are each a lower bound of the time",
         [=](const Point& p) { return efficiency(p, p.shortest, launch); }},
        {"dealer_busy", "1", "share of the makespan in which the dealer serves",
         [](const Point& p) { return p.outcome.dealer_busy / p.outcome.makespan; }},
-       {"drain", "s", "of the makespan, with no point left to deal",
+       {"drain", "s", "share of the makespan after the last point was sent",
         [](const Point& p) { return p.outcome.drain; }},
        {"run_twice", "1", "points that rank 0 ran again for a silent rank",
         [](const Point& p) { return p.outcome.run_twice; }}},
@@ -145,12 +145,14 @@ Table efficiency_table(const std::vector<Point>& points, double launch) {
 Plot efficiency_plot(const std::vector<Point>& points, const std::string& distribution,
                      std::int64_t count, double launch) {
   const double service = points.front().dealing.service;
-  Plot plot{"efficiency_" + distribution,
-            fmt::format("{} points, {} costs, dealt by one rank ({:g} us a result, {} in hand)",
-                        count, plain_name(distribution), 1e6 * service, kToolsInHand),
-            {"ranks", true},
-            {"efficiency (%)"},
-            {}};
+  Plot plot{
+      "efficiency_" + distribution,
+      fmt::format(
+          "{} points, {} costs, distributed by one rank ({:g} us per result, {} held per rank)",
+          count, plain_name(distribution), 1e6 * service, kToolsInHand),
+      {"ranks", true},
+      {"efficiency (%)"},
+      {}};
   for (const bool bound : {false, true}) {
     const std::vector<Series> series = series_by(
         points,
@@ -178,16 +180,15 @@ std::vector<std::string> findings(const std::vector<Point>& points, const Settin
   const double launch = p.launch_seconds;
   const double service = p.dealing.service;
   for (const double mean : p.mean_seconds)
-    lines.push_back(
-        fmt::format("At {:g} us a result the dealer can feed {:.0f} ranks with points "
-                    "of {:g} s.",
-                    1e6 * service, service > 0.0 ? mean / service : kMaxRanks, mean));
+    lines.push_back(fmt::format(
+        "At {:g} us per result the dealer can keep {:.0f} ranks busy with points of {:g} s.",
+        1e6 * service, service > 0.0 ? mean / service : kMaxRanks, mean));
   const std::int64_t most = p.ranks.back();
   for (const Point& point : points)
     if (point.dealing.ranks == most && point.dealing.in_hand == kToolsInHand)
       lines.push_back(
-          fmt::format("{} points of {:g} s ({}) on {} ranks: efficiency {:.1f} % (no dealing "
-                      "exceeds {:.1f} %), dealer busy {:.1f} %, drain {:.3g} s of {:.4g} s.",
+          fmt::format("{} points of {:g} s ({}) on {} ranks: efficiency {:.1f} % (upper bound "
+                      "{:.1f} %), dealer busy {:.1f} %, drain {:.3g} s of {:.4g} s.",
                       p.points, point.mean, plain_name(point.distribution), most,
                       100.0 * efficiency(point, point.outcome.makespan, launch),
                       100.0 * efficiency(point, point.shortest, launch),

@@ -132,7 +132,7 @@ std::string setup(const Study& study) {
 
 Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
   Table table("verdicts", fmt::format("Runs against {} ({})", study.variants[0].name, setup(study)),
-              {{"group", "", "what the variant is for"},
+              {{"group", "", "purpose of the variant"},
                {"variant", "", "recipe of the linear layers in the blocks"},
                {"verdict", "", "of the worst seed: follows, stalls or diverges"},
                {"gap", "nats", "tail loss above the reference's, mean over seeds"},
@@ -170,7 +170,7 @@ Series gap_curve(const Study& study, std::size_t variant) {
 }
 
 Table curve_table(const Study& study) {
-  Table table("curves", "Loss over the steps, mean over the seeds, means of stretches",
+  Table table("curves", "Loss over the steps, mean over the seeds, means over intervals",
               {{"variant", "", "as in verdicts"},
                {"step", "steps", "middle of the stretch"},
                {"loss", "nats", "mean over seeds; nan once a run broke off"},
@@ -273,8 +273,8 @@ std::vector<std::string> verdict_findings(const Study& study,
                                     [](const Variant& v) { return v.outliers; });
   if (outliers)
     findings.push_back(fmt::format(
-        "+outliers: {} of {} feature channels behind each norm are scaled by 2^{} by hand, "
-        "their weights by the inverse; small models do not grow them by themselves.",
+        "+outliers: {} of {} feature channels after each norm are scaled by 2^{}, "
+        "their weights by the inverse; small models do not develop outliers by themselves.",
         study.settings.outliers.count, study.settings.shape.width,
         study.settings.outliers.log2_magnitude));
   return findings;

@@ -12,7 +12,7 @@ constexpr std::size_t kCurvePoints = 30;
 }  // namespace
 
 std::string describe_setup(const StudySettings& settings, std::int64_t parameters) {
-  return fmt::format("{} parameters, {} tokens a step, {} steps", parameters,
+  return fmt::format("{} parameters, {} tokens per step, {} steps", parameters,
                      settings.sequences * settings.shape.length, settings.schedule.steps);
 }
 

@@ -16,9 +16,9 @@ std::string_view to_string(Standing standing);
 
 /// What a band is, for findings and columns.
 inline constexpr std::string_view kBandMeaning =
-    "band: where 99 % of the gaps of FP32 products lie, which are noise (Student's t, at least "
-    "three standard deviations), and at least follow_nats; leaves or follows: every seed above it "
-    "or within";
+    "band: the interval that holds 99 % of the gaps of FP32 products, which are noise (Student's "
+    "t); at least three standard deviations and at least follow_nats. leaves or follows: every "
+    "seed above it, or within";
 
 /// Paired gaps of seeds against the noise of a change that does not matter: the gaps of a control,
 /// on the same weights and batches. The references' own spread over seeds is no measure of it: each

@@ -43,8 +43,7 @@ struct PairFigure {
 };
 constexpr PairFigure kPairFigures[] = {
     {"differ", "share of outputs whose BF16 bits differ", &ChipDifference::differ},
-    {"differ_format", "the same where both sum their codes exactly",
-     &ChipDifference::differ_format},
+    {"differ_format", "the same if both sum their codes exactly", &ChipDifference::differ_format},
     {"largest", "largest difference of BF16 outputs over the root mean square of r",
      &ChipDifference::largest},
 };
@@ -87,7 +86,7 @@ void add_spread(std::vector<Cell>& cells, std::span<const double> values) {
 }
 
 std::string setup_text(const VendorsStudy& s) {
-  return fmt::format("{}x{} outputs, one scale a {}, {} repeats", s.rows, s.columns, s.scaling,
+  return fmt::format("{}x{} outputs, one scale per {}, {} repeats", s.rows, s.columns, s.scaling,
                      s.repeats);
 }
 
@@ -257,9 +256,8 @@ void add_range_findings(const VendorsStudy& s, const std::string& distribution,
       const std::vector<double> other =
           s.of_pair(point, own + 1, ocp, &ChipDifference::differ_format);
       findings.push_back(fmt::format(
-          "{} tensors, K = {}, part of the format: {} {} where the amax becomes {}, {} where it "
-          "becomes {}; {} {} at {}. Exact sums of the last two differ in {} of the outputs{} ({}; "
-          "{}).",
+          "{} tensors, K = {}, part of the format: {} {} if the amax becomes {}, {} if it becomes "
+          "{}; {} {} at {}. Exact sums of the last two differ in {} of the outputs{} ({}; {}).",
           distribution, point.k, format_text(s.chips[own]), part(own), s.chips[own].a.largest,
           part(own + 1), s.chips[own + 1].a.largest, format_text(s.chips[ocp]), part(ocp),
           s.chips[ocp].a.largest, share_text(s, other),

@@ -21,14 +21,14 @@ const Column kScalingColumn{"scaling", "", "per tensor, or per tile of 3"};
 const Column kIndexColumn{"index", "1", "of the element"};
 
 Table cast_table(const std::vector<WalkthroughRow>& rows) {
-  Table table("cast", "Divide by s and round: the text's figures and E4M3's",
+  Table table("cast", "Divide by s and round: figures of the text and of E4M3",
               {kOutlierColumn,
                kScalingColumn,
                kIndexColumn,
                {"x", "1", "the element, binary32"},
                {"inverse_scale", "1", "s = amax / 448 (the text's scale)"},
                {"scaled", "1", "x / s"},
-               {"scaled_text", "1", "as printed; nan where the text prints nothing"},
+               {"scaled_text", "1", "as printed; nan if the text prints nothing"},
                {"quantized_text", "1", "as printed"},
                {"quantized_flush", "1", "E4M3, subnormals flushed to zero"},
                {"quantized_preserve", "1", "E4M3 as hardware casts, with subnormals"},
@@ -48,7 +48,7 @@ Table back_table(const std::vector<WalkthroughRow>& rows) {
                kScalingColumn,
                kIndexColumn,
                {"x", "1", "the element"},
-               {"back_text", "1", "as printed; nan where the text prints nothing"},
+               {"back_text", "1", "as printed; nan if the text prints nothing"},
                {"back_flush", "1", "with subnormals flushed"},
                {"back_preserve", "1", "with subnormals"},
                {"absolute_error_flush", "1", "|back - x|"},
@@ -70,7 +70,7 @@ Table grid_table() {
                {"is_e4m3", "", "the printed value is an E4M3 value to its four decimals"},
                {"next_text", "1", "the value printed after it; nan at the end of a run"},
                {"next_e4m3", "1", "the next E4M3 value"},
-               {"next_agrees", "", "the text skips no value"}});
+               {"next_agrees", "", "the text does not skip a value"}});
   for (const GridValue& v : grid_values())
     table.add_row({v.text, v.e4m3, v.is_e4m3, v.text_next, v.e4m3_next, v.next_agrees});
   return table;

@@ -220,7 +220,7 @@ TEST_CASE("what once crashed, hung or gave 0 % is refused", "[experiments][range
       {"dynamic-range", "scale_to=inf", "got inf"},
       {"dynamic-range", "scale_to=-3", "scale_to: expected at least scale_from = -2, got -3"},
       {"dynamic-range", "scales_per_decade=-1", "got -1"},
-      {"recipes", "magnitude=1e30", "magnitude: expected one under which every"},
+      {"recipes", "magnitude=1e30", "magnitude: expected a magnitude at which every"},
   }));
   INFO(name << " " << change);
   const Experiment& experiment = find_experiment(name);

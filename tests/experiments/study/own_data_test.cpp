@@ -116,7 +116,7 @@ TEST_CASE("the four experiments run on other tensors, and tell where they come f
       findings("accumulator-drift", {"distributions=own", "own_a=log_normal:4", "k=512,1024",
                                      "promotion_k=512", "bf16_k=128,256", "fit_repeats=2"})));
   CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, {"own_a=normal"}),
-                    contains("none unless distributions has own"));
+                    contains("none unless distributions contains own"));
   CHECK_THROWS_WITH(run_quick("accumulator-drift", 1, {"distributions=own"}), contains("own_a"));
   CHECK_THROWS_WITH(run_quick("outlier", 1, {"bulk=gauss"}), contains("bulk"));
 }
