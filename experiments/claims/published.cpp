@@ -208,11 +208,11 @@ std::vector<Claim> published_claims() {
       {"P2", kGuide, "DeepSeek-V3: 2.788 million GPU hours, 40 % cheaper than in BF16",
        "arithmetic; the 2.664 million hours of pre-training are the report's",
        "does not hold if more than all of BF16's time would have to run twice as fast; else cannot "
-       "tell, since a bound that allows a figure does not prove it (it can never hold)",
+       "tell, since a bound that allows a figure does not prove it (it never holds)",
        measure_p2, judge_needed_share, Basis::by_reading},
       {"P3", kSummary, "instruction tuning in FP8 is 27 % faster",
        "arithmetic: the share of time that must run twice as fast",
-       "does not hold if that is more than all; else cannot tell (it can never hold)", measure_p3,
+       "does not hold if that is more than all; else cannot tell (it never holds)", measure_p3,
        judge_needed_share, Basis::by_reading},
       {"P4", kSummary, "RLHF in FP8: 32 % less weight memory, 62 % less optimizer memory",
        "bytes per parameter of a GEMM from buffers, counted as in A7",

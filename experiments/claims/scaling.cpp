@@ -244,7 +244,7 @@ std::vector<Claim> scaling_claims() {
        "the quotient, and MSE under one amax scale on stand-ins: N(0, 1), and [128, 512] with six "
        "outlier channels as LLM.int8() describes them",
        "does not hold if the quotient is not 3.4 or INT8 wins on every stand-in; else cannot tell, "
-       "since the activations are not published (it can never hold)",
+       "since the activations are not published (it never holds)",
        measure_s1a, judge_s1a},
       {"S2", "FP8 guide", "E4M3 has 240 values", "all 256 codes decoded",
        "holds if 240 distinct finite values are found", measure_s2, judge_s2, Basis::arithmetic},

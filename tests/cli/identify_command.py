@@ -75,7 +75,7 @@ def test_vectors(at):
     check("NumPy computes the exact model's d", np.array_equal((np.sum(a * b, 1) + z["c"]).astype(np.float32), z["d"]))
 
     path = at / "s.npz"
-    expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.wgmma.e4m3", "-o", path, stderr=["16 cases", "separate"])
+    expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.wgmma.e4m3", "-o", path, stderr=["16 cases", "distinguish"])
     expect(0, "replay", path, stdout=["cases 16 mismatches 0"])
     expect(1, "replay", path, "--model", "sm90.wgmma.e4m3", stdout=["cases 16 mismatches 16"])
     expect(0, "vectors", "--separate", "sm89.mma.e4m3", "sm90.wgmma.e4m3", "-n", 3, "-o", path, stderr=["3 cases of"])

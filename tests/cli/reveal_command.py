@@ -125,7 +125,7 @@ def bad_input():
         ([], "--model: expected either a model to probe"),
         (["--model", "exact", "--probes", "x"], "--model: expected either"),
         (["--probes", "x"], "--dtype: expected what the kernel reads"),
-        (["--probes", "x", "--dtype", "e4m3fn", "--promotion", 64], "--split-k: expected nothing"),
+        (["--probes", "x", "--dtype", "e4m3fn", "--promotion", 64], "--split-k: expected no such option"),
         (["--model", "exact", "-k", 1], "k: expected 2 to"),
         (["--model", "sm90.wgmma.e4m3", "--promotion", 7], "--promotion: expected"),
         (["--model", "nothing"], "nothing"),

@@ -92,7 +92,7 @@ void check_probe(const ProbedInstruction& probe, const Chip& chip) {
     INFO(what << ": " << row.note);
     CHECK(row.mismatches == 0);
     CHECK(row.cases == 2ull * 8 * kTileOutputs);
-    CHECK_THAT(row.note, contains("1024 built cases"));
+    CHECK_THAT(row.note, contains("1024 constructed cases"));
   }
   check_named(probe, without_c(probe), "c ignored", what + ", c ignored");
   if (probe.halves == Halves::none) {

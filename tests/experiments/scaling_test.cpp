@@ -213,7 +213,7 @@ TEST_CASE("auto-scaling: a run says which shares its elements cannot tell", "[ex
         [&](const std::string& text) { return text.find(part) != std::string::npos; });
   };
   CHECK(says("One of 32 elements is 3.1 %"));
-  CHECK(says("delta = 0.001 % is 0.041 elements: the data do not resolve it"));
+  CHECK(says("delta = 0.001 % is 0.041 elements: the data cannot resolve it"));
   CHECK(resolution_finding(131072, 1e-5).ends_with("1.31 elements: the data resolve it."));
 }
 
