@@ -46,9 +46,8 @@ bool is_definition(std::string_view text);
 /// on its text only. Thread-safe.
 const InstructionModel& defined_model(std::string_view text);
 
-/// The serial form of a model: a definition by the name of its kind with all parameters that
-/// matter. `defined_model` of it has these formats and this accumulator, except for fields without
-/// effect.
+/// The serial form of a model: a definition by its kind's name with all parameters that matter.
+/// `defined_model` of it has these formats and the accumulator, except fields without effect.
 std::string definition_of(const AccumulatorModel& model, FormatId a, FormatId b);
 
 /// Definitions by name, read from users' files.

@@ -129,8 +129,9 @@ struct AccumulatorModel {
 /// Throws `Error` unless every field is in its documented range.
 void validate(const AccumulatorModel& model);
 
-/// The model's parameters by name, as text, `kind` first. Checkpoints, lists and reports identify
-/// a model by them. Common parameters are always present; those of some units only for these.
+/// The model's parameters by name, as text, `kind` first. Checkpoints, lists and reports
+/// identify a model by them. Common parameters are always present; those of some units only for
+/// these.
 struct ModelParameter {
   std::string_view name;
   std::string text;

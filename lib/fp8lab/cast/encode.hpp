@@ -1,7 +1,6 @@
 #pragma once
 // Casts of whole arrays at the speed of memory: scaling, rounding and statistics in one pass.
-// Every code equals that of the scalar reference in cast.hpp, on every target and for any number
-// of threads.
+// Every code is that of the scalar reference in cast.hpp, for every target and number of threads.
 
 #include <cstddef>
 #include <cstdint>

@@ -45,13 +45,11 @@ std::vector<std::string> backend_names(std::span<const Backend> backends);
 /// The backend called `name`. Throws `Error` that lists the names.
 const Backend& find_backend(std::span<const Backend> backends, std::string_view name);
 
-/// Computes the product on `backend`, or with `gemm` if `backend` does not support it. Throws what
-/// `gemm` throws.
+/// Computes the product on `backend`, or with `gemm` if it is not supported. Throws as `gemm`.
 void gemm_on(const Backend& backend, const GemmProblem& problem, std::span<float> d,
              int threads = 0);
 
-/// Computes the product on `backend` only. Returns false, and writes nothing, if it is not
-/// supported.
+/// Computes the product on `backend` only. Returns false and writes nothing if not supported.
 bool try_gemm_on(const Backend& backend, const GemmProblem& problem, std::span<float> d,
                  int threads = 0);
 

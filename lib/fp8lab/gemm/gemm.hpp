@@ -25,8 +25,7 @@ struct CodeMatrix {
   std::int64_t row_stride = 0;
   std::int64_t k_stride = 1;
 
-  /// A dense row-major [rows, k] matrix of 8-bit codes. Throws `Error` if `codes` does not
-  /// have rows * k elements.
+  /// A dense row-major matrix of 8-bit codes. Throws `Error` unless `codes` has rows * k elements.
   static CodeMatrix row_major(FormatId format, std::span<const std::uint8_t> codes,
                               std::int64_t rows, std::int64_t k);
 };
@@ -127,13 +126,11 @@ CPlacement c_placement(const GemmProblem& problem);
 /// The places where C can enter, given the scales and the promotion of this problem.
 std::vector<CPlacement> possible_c_placements(const GemmProblem& problem);
 
-/// Throws `Error` that names the first argument that does not fit. output_size: elements of
-/// D, which must be m * n.
+/// Throws `Error` that names the first bad argument. output_size: elements of D, must be m * n.
 void validate(const GemmProblem& problem, std::size_t output_size);
 
-/// Computes the product into `d`, row-major [m,n], with one scalar dot product for each
-/// element. This is the specification of every faster kernel. m, n and k may be 0; k = 0
-/// gives C, or +0. threads 0 is one thread. Throws what `validate` throws.
+/// Computes the product into `d`, row-major [m,n], one scalar dot product per element: the
+/// specification of all kernels. m, n, k may be 0 (k = 0 gives C, or +0). Throws as `validate`.
 void gemm_reference(const GemmProblem& problem, std::span<float> d, int threads = 1);
 
 /// Computes the bits of `gemm_reference` with the fastest kernel for `current_target()`.

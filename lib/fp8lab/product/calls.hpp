@@ -19,8 +19,7 @@ struct LibraryCall {
   std::string_view name;   ///< `cublaslt.h100.fast`
   std::string_view model;  ///< for E4M3 operands; other FP8 operands have the same accumulator
   std::int64_t promotion_interval = 0;
-  /// For one scale per tensor, or tiles along K.
-  ScaleOrder scale_order = ScaleOrder::product_then_fma;
+  ScaleOrder scale_order = ScaleOrder::product_then_fma;      ///< per tensor, or tiles along K
   ScaleOrder row_scale_order = ScaleOrder::product_then_fma;  ///< for one scale per row or column
   std::string_view scales;  ///< the tiles that it accepts: `1, rows`, `1x128 x 128x128` ...
   FormatId output = FormatId::bf16;  ///< the usual output
@@ -41,8 +40,7 @@ const LibraryCall& find_library_call(std::string_view name);
 std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b);
 
 /// `spec` with the model, promotion, scale order and split tile of a call, for these operands.
-/// Output, C and epilogue are unchanged. Throws `Error` for a split that the call is not known to
-/// use.
+/// Output, C and epilogue do not change. Throws `Error` for a split that the call does not use.
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec);
 
 }  // namespace fp8lab

@@ -59,8 +59,7 @@ struct GroupedProduct {
 ///   group, [G, rows] or [G, rows, 1]; or a grid over the whole in which no group ends inside a
 ///   tile. `tensor_scale_a` and `_b` apply to all groups; `group_tensor_scales_a` and `_b` have
 ///   one per group, [G].
-/// - C: the shape of D (of the sums with a gated activation). bias and column_scales: [n] for all,
-/// or [G, n].
+/// - C: the shape of D, or of the sums if gated. bias and column_scales: [n] for all, or [G, n].
 ///   row_scales: [m] for all or [G, m]; under `row_ends` and `row_indices` [M].
 ///
 /// Throws `Error` as `make_product` does, with the number of the group, and for an output scale by

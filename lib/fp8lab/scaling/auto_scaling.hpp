@@ -15,7 +15,6 @@ enum class AutoScaling : std::uint8_t {
   as_shipped,  ///< MS-AMP: no mu; casts with s / sqrt(ranks) and divides the inverse by ranks
 };
 std::string_view to_string(AutoScaling variant);
-/// The version called `name`. Throws `Error`.
 AutoScaling find_auto_scaling(std::string_view name);
 
 /// The effect of a clean step, one without too many elements at the maximum, on mu.

@@ -16,7 +16,6 @@ enum class AmaxAlgorithm : std::uint8_t {
   most_recent,  ///< the amax of the last step
 };
 std::string_view to_string(AmaxAlgorithm algorithm);
-/// The algorithm called `name`. Throws `Error`.
 AmaxAlgorithm find_amax_algorithm(std::string_view name);
 
 /// The effect of an update with amax 0 (an unused tensor, or one of zeros) on the history.

@@ -12,7 +12,6 @@ namespace fp8lab {
 /// The operand of a linear layer that a tensor is.
 enum class TensorRole : std::uint8_t { activation, weight, gradient };
 std::string_view to_string(TensorRole role);
-/// The role called `name`. Throws `Error`.
 TensorRole find_tensor_role(std::string_view name);
 
 /// A product of a linear layer: Y = X W^T, dX = dY W, dW = dY^T X.

@@ -117,8 +117,7 @@ constexpr bool takes_bf16(ScaleRule rule) {
   return has_bf16_scale(rule) || rounds_to_bf16(rule) || rule == ScaleRule::compressed_nvfp4_bf16;
 }
 
-/// Whether the system computes in the type of its tensor. Here it is FP32; other types give other
-/// bits.
+/// Whether the system computes in the type of its tensor (FP32 here), which decides bits.
 constexpr bool computes_in_fp32_input(ScaleRule rule) {
   return rule == ScaleRule::quotient || rule == ScaleRule::quotient_eps ||
          rule == ScaleRule::compressed_mx || rule == ScaleRule::compressed_nvfp4;

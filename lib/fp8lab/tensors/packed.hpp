@@ -42,8 +42,7 @@ void require_narrow_codes(FormatId format, std::span<const std::byte> codes,
 std::vector<std::int64_t> shape_of_packed(ElementType type, std::span<const std::int64_t> bytes,
                                           std::string_view argument);
 
-/// The shape in bytes for a shape in codes. Throws `Error` if the last dimension does not fill
-/// whole bytes.
+/// The shape in bytes. Throws `Error` if the last dimension does not fill whole bytes.
 std::vector<std::int64_t> shape_in_bytes(ElementType type, std::span<const std::int64_t> codes,
                                          std::string_view argument);
 

@@ -67,15 +67,16 @@ LinearRecipe fp32_recipe();
 /// a sum and is several times slower to emulate.
 LinearRecipe bf16_recipe();
 
-/// A preset of `scaling` as its system runs it on Hopper; also `fp32` and `bf16`.
-/// `te-*`, `torchao-*` and `ms-amp` accumulate the forward product without promotion and
-/// the gradients with promotion every 128 terms (*read*: fast accumulation forward, split
-/// accumulation backward). With 1x128 scales all products promote every 128 terms. MX recipes and
-/// NVFP4 run under Blackwell's block-scaled instructions (sm100.tcgen05.mxf8f6f4, and mxf4nvf4
-/// for FP4), which apply the scales themselves, with one accumulator over all of K. The
-/// second-level scales of NVFP4 are their alpha. Casts are to nearest even, without
-/// TransformerEngine's stochastic rounding of gradients and random Hadamard transform. wgrad of a
-/// preset with high_precision_wgrad runs in BF16. Throws `Error` for an unknown name.
+/// A preset of `scaling` as its system runs it on Hopper; also `fp32` and `bf16`. `te-*`,
+/// `torchao-*` and `ms-amp` accumulate the forward product without promotion and the
+/// gradients with promotion every 128 terms (*read*: fast accumulation forward, split
+/// accumulation backward). With 1x128 scales all products promote every 128 terms. MX
+/// recipes and NVFP4 run under Blackwell's block-scaled instructions
+/// (sm100.tcgen05.mxf8f6f4, and mxf4nvf4 for FP4), which apply the scales themselves, with
+/// one accumulator over all of K. The second-level scales of NVFP4 are their alpha. Casts
+/// are to nearest even, without TransformerEngine's stochastic rounding of gradients and
+/// random Hadamard transform. wgrad of a preset with high_precision_wgrad runs in BF16.
+/// Throws `Error` for an unknown name.
 LinearRecipe find_linear_recipe(std::string_view name);
 
 /// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100`, `sm120` (with

@@ -20,12 +20,13 @@ struct Reduction {
 
 /// Reduces `failing`, whose operands are codes of the two formats.
 ///
-/// Each step is kept only if the case still fails: remove terms (both operands +0) in
-/// runs and then singly, set c to +0, operands to 1.0 or to fewer mantissa bits,
-/// exponents toward 0, signs to +, clear bits of c. The steps are repeated until nothing
-/// changes or `fails` has been called `budget` times. `d` is not changed. Block scales,
-/// if the case has them, become 1.0 or move toward it; `scales` is their format. Throws
-/// `Error` if `failing` does not fail at the start.
+/// Each step is kept only if the case still fails: remove terms (both operands +0)
+/// in runs and then singly, set c to +0, operands to 1.0 or to fewer mantissa
+/// bits, exponents toward 0, signs to +, clear bits of c. The steps are repeated
+/// until nothing changes or `fails` has been called `budget` times. `d` is not
+/// changed. Block scales, if the case has them, become 1.0 or move toward it;
+/// `scales` is their format. Throws `Error` if `failing` does not fail at the
+/// start.
 Reduction reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
                       const FailurePredicate& fails, std::size_t budget = 20000,
                       std::optional<ScaleFormat> scales = std::nullopt);

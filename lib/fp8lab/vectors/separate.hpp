@@ -21,8 +21,9 @@ struct Separation {
 /// `budget` cases have been tried. The first case is reduced to few and simple operands that
 /// still separate the two. `terms` 0: one step of the model with more terms, which is several
 /// steps of the other; 32 for two sequential models. The header has the other model as
-/// `separates_from`. Equal accumulators give no case. Throws `Error` for models that read different
-/// formats (a definition reads those of the other model), and for terms outside 0 .. 2^15.
+/// `separates_from`. Equal accumulators give no case. Throws `Error` for models that read
+/// different formats (a definition reads those of the other model), and for terms outside 0 ..
+/// 2^15.
 Separation separate(const InstructionModel& first, const InstructionModel& second,
                     std::size_t count, std::uint64_t seed, int terms = 0,
                     std::size_t budget = 100'000);

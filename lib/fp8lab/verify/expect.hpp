@@ -99,8 +99,7 @@ struct Expectation {
   std::vector<std::vector<ExpectedFault>> faults;  ///< for each reference, smallest first
 };
 
-/// Runs the trials. Throws `Error` for sizes and counts out of range, and if a right output is not
-/// finite.
+/// Runs the trials. Throws `Error` for bad sizes and counts, and if a right output is not finite.
 Expectation expect_errors(const ExpectOptions& options);
 
 /// The report as text.

@@ -75,9 +75,8 @@ std::vector<Region> find_regions(FormatId format, std::span<const std::byte> gol
                                  std::int64_t columns, const MismatchMap& map,
                                  const WrongElements& wrong);
 
-/// Whether the numbers of a region are unrelated to the right ones: at least 256 numbers whose
-/// correlation is below a quarter. Infinities and NaN are left out; a region of only these counts
-/// as unrelated.
+/// Whether a region's numbers are unrelated to the right ones: at least 256 with a correlation
+/// below a quarter, without infinities and NaN. A region of only infinities and NaN is unrelated.
 bool unrelated(FormatId format, std::span<const std::byte> golden, std::span<const std::byte> got,
                std::int64_t columns, const Region& region);
 
