@@ -99,7 +99,7 @@ CPlacement find_c_placement(std::string_view name);
 /// Each partial sum is then scaled into `final` in `scale_order`. Scales that do not
 /// change along K are applied once, to the whole sum, in the same order. With promotion
 /// or scales, a C needs `c_enters`, since the bits depend on it. A NaN in D is always
-/// kCanonicalNan. Subnormals take part; `dot_product` states all special values.
+/// kCanonicalNan. `dot_product` has the rules for special values and subnormals.
 ///
 /// A block-scaled instruction (mxf8f6f4, mxf4nvf4) itself applies scales of blocks of 32 or 16
 /// terms. These scales enter its alignment and need no promotion, so the paragraph above does not
