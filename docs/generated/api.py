@@ -1,7 +1,9 @@
 """The reference of the C++ library and the Python package, from the comments and docstrings of their sources."""
 
 import ast
+import functools
 import inspect
+import pathlib
 import re
 
 
@@ -56,7 +58,45 @@ def signature(node):
         bases = ", ".join(ast.unparse(base) for base in node.bases)
         return f"class {node.name}" + (f"({bases})" if bases else "")
     returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
-    return f"{node.name}({ast.unparse(node.args)}){returns}"
+    return f"{node.name}({ast.unparse(with_shared(node))}){returns}"
+
+
+def with_shared(node):
+    """The arguments with those that `@with_arguments_of(function, options, before=...)` shares."""
+    for decorator in node.decorator_list:
+        if not isinstance(decorator, ast.Call) or ast.unparse(decorator.func) != "with_arguments_of":
+            continue
+        source, options = (classes_and_functions()[argument.id] for argument in decorator.args)
+        names = members(options)
+        shared = [pair for pair in zip(source.args.kwonlyargs, source.args.kw_defaults) if pair[0].arg in names]
+        own = list(zip(node.args.kwonlyargs, node.args.kw_defaults))
+        at = [argument.arg for argument, _ in own].index(decorator.keywords[0].value.value)
+        both = own[:at] + shared + own[at:]
+        return ast.arguments(
+            posonlyargs=node.args.posonlyargs,
+            args=node.args.args,
+            kwonlyargs=[argument for argument, _ in both],
+            kw_defaults=[default for _, default in both],
+            defaults=node.args.defaults,
+        )
+    return node.args
+
+
+def members(options):
+    """Names of a TypedDict and of its bases."""
+    names = {line.target.id for line in options.body if isinstance(line, ast.AnnAssign)}
+    for base in options.bases:
+        if base.id in classes_and_functions():
+            names |= members(classes_and_functions()[base.id])
+    return names
+
+
+@functools.cache
+def classes_and_functions():
+    """The top level of the package's modules by name."""
+    package = pathlib.Path(__file__).resolve().parents[2] / "apps/python/src/fp8lab"
+    nodes = [node for path in sorted(package.glob("*.py")) for node in ast.parse(path.read_text()).body]
+    return {node.name: node for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
 
 
 def described(node, level):

@@ -1,6 +1,6 @@
 #pragma once
-// What the scalar steps of matrix units are made of: exact terms, what special values decide,
-// and the rounding of exact sums. For the files of `units/`.
+// The parts of the scalar steps of matrix units: exact terms, the rule for special values, and
+// the rounding of exact sums. For the files of `units/`.
 
 #include <cstdint>
 #include <limits>
@@ -14,7 +14,7 @@ namespace fp8lab::accumulate_detail {
 
 __extension__ using Wide = __int128;
 
-/// The exponent of what takes no part in an alignment.
+/// The exponent of a zero, which takes no part in an alignment.
 inline constexpr int kNoExponent = std::numeric_limits<int>::min();
 
 /// A finite product or accumulator: (-1)^negative * significand * 2^(exponent - fraction_bits).
@@ -24,7 +24,7 @@ struct Term {
   int fraction_bits = 0;
   bool negative = false;
 
-  /// What it brings to an alignment: its stored exponent, of zero nothing.
+  /// Its exponent in an alignment: the stored exponent; kNoExponent for zero.
   [[nodiscard]] int alignment_exponent() const { return significand == 0 ? kNoExponent : exponent; }
 };
 
@@ -32,7 +32,7 @@ Term product(const Unpacked& a, const Unpacked& b);
 Term as_term(const Unpacked& c);
 Unpacked unpack_float(float x);
 
-/// What specials among the operands decide before any arithmetic.
+/// The result that special values among the operands decide before any arithmetic.
 struct Specials {
   bool nan = false;
   bool positive_infinity = false;
@@ -43,7 +43,7 @@ struct Specials {
   void note_product(const Unpacked& a, const Unpacked& b);
   void note_products(std::span<const Unpacked> a, std::span<const Unpacked> b);
   [[nodiscard]] bool any() const { return nan || positive_infinity || negative_infinity; }
-  /// NaN for a NaN or infinities of both signs, else the infinity.
+  /// NaN if there is a NaN or infinities of both signs, else the infinity.
   [[nodiscard]] float result() const;
 };
 
@@ -54,7 +54,7 @@ Wide aligned_toward_zero(const Term& t, int unit_exponent);
 /// value is below 2^100 units.
 Wide aligned_down(Wide sum, int exponent, int unit_exponent);
 
-/// Whether c and all products are -0: then so is their sum by IEEE 754's rules, which AMD's units
+/// Whether c and all products are -0. Then their sum is -0 by IEEE 754's rules, which AMD's units
 /// follow.
 bool all_negative_zeros(std::span<const Unpacked> a, std::span<const Unpacked> b, float c);
 
@@ -62,14 +62,14 @@ bool all_negative_zeros(std::span<const Unpacked> a, std::span<const Unpacked> b
 Exact exact_of(Wide sum, int exponent);
 Exact exact_of(const Term& t);
 
-/// Rounds to binary32's exponents with `fraction_bits`, a sum too large to an infinity. A sum of
-/// exactly zero is +0 whatever the signs of its terms.
+/// Rounds to `fraction_bits` with binary32's exponents; a sum that is too large becomes an
+/// infinity. A sum of exactly zero is +0, whatever the signs of its terms.
 float round_to_float(const Exact& x, int fraction_bits, RoundingMode mode);
-/// The same to FP16, as binary32.
+/// The same for FP16; the result is returned as binary32.
 float round_to_half(const Exact& x, RoundingMode mode);
-/// FP16's nearest number to x, as binary32.
+/// x rounded to FP16, to nearest even, as binary32.
 float rounded_to_half(float x);
-/// Rounds to `fraction_bits` with an exponent that has no bounds.
+/// Rounds to `fraction_bits` with an unbounded exponent.
 Term rounded(const Exact& x, int fraction_bits, RoundingMode mode);
 
 void add(KulischAccumulator& sum, const Term& t);

@@ -1,6 +1,6 @@
 #pragma once
-// FP8 instructions that a chip does not have, put together from FP16 ones:
-// which term goes to which half, and an operand as the FP16 number that it becomes.
+// FP8 instructions that a compiler builds from FP16 ones, for chips that do not have them:
+// the half to which each term goes, and the FP16 number that each operand becomes.
 
 #include <string_view>
 
@@ -9,19 +9,19 @@
 
 namespace fp8lab {
 
-/// Which term of an instruction of `terms` (a multiple of 4) stands at `place` of
-/// the order in which its halves take them: those k with k mod 4 < 2, then the others.
+/// The term at position `place` in the order in which the halves of an instruction take
+/// its `terms` terms (a multiple of 4): first those with k mod 4 < 2, then the others.
 constexpr int term_of_halves(int place, int terms) {
   const int half = place / (terms / 2);
   const int within = place % (terms / 2);
   return within / 2 * 4 + half * 2 + within % 2;
 }
 
-/// The fused dot product that each half of an instruction is.
+/// The fused dot product that computes each half of an instruction.
 AccumulatorModel step_of_halves(const AccumulatorModel& model);
 
-/// The same value as an FP16 operand: E4M3's subnormals become normal numbers.
-/// Throws `Error` naming `argument` for a value that FP16 does not have.
+/// The same value as an FP16 operand: subnormals of E4M3 become normal numbers.
+/// Throws `Error` that names `argument` for a value that FP16 cannot represent.
 Unpacked as_half(const Unpacked& x, std::string_view argument);
 
 /// Whether the format is stored in 8 bits and all its values are FP16 values.

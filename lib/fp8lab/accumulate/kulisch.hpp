@@ -1,6 +1,6 @@
 #pragma once
-// An exact accumulator (Kulisch): a fixed-point number wide enough for any sum
-// of products of the library's formats and binary32 values.
+// An exact accumulator (Kulisch): a fixed-point number that is wide enough for any
+// sum of products of the library's formats and binary32 values.
 
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace fp8lab {
 
-/// Adds binary32-range values and products exactly, rounds once.
+/// Adds values and products of binary32's range exactly and rounds once.
 ///
 /// Range: bits 2^-300 .. 2^340 in two's complement, which holds 2^80 products
 /// of the largest BF16 numbers and the smallest products of TF32 subnormals.

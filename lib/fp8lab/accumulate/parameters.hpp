@@ -9,22 +9,22 @@
 
 namespace fp8lab {
 
-/// A parameter that definitions (definition.hpp) can give.
+/// A parameter that definitions (definition.hpp) can set.
 struct AccumulatorParameter {
-  std::string_view name;    ///< that of the field of `AccumulatorModel` or `InstructionModel`
+  std::string_view name;    ///< the name of the field of `AccumulatorModel` or `InstructionModel`
   std::string_view alias;   ///< a shorter spelling; empty: none
-  std::string_view values;  ///< what it may be, in words; a kind may allow less
+  std::string_view values;  ///< the allowed values, in words; a kind may allow fewer
   std::string_view help;
 
-  /// The value as text, so that `set` of it changes nothing.
+  /// The value as text that `set` reads.
   std::string (*get)(const InstructionModel& model);
-  /// Throws `Error` for `name` where the text is no such value. Ranges are `validate`'s.
+  /// Throws `Error` that names `name` if the text is not a value. `validate` checks ranges.
   void (*set)(InstructionModel& model, std::string_view name, std::string_view text);
 };
 
 std::span<const AccumulatorParameter> accumulator_parameters();
 
-/// The parameter of this name or alias. Throws `Error` that lists them.
+/// The parameter with this name or alias. Throws `Error` that lists them.
 const AccumulatorParameter& find_accumulator_parameter(std::string_view name);
 
 }  // namespace fp8lab

@@ -1,10 +1,10 @@
 #pragma once
-// What the library asks of a matrix unit. Each kind of accumulation is one class in `units/`,
-// which answers everything that depends on the kind: its scalar step, what it takes, how far its
-// result can be from the exact sum, and which of the model's parameters are its own.
+// The interface of a matrix unit. Each kind of accumulation is one class in `units/`, which defines
+// everything that depends on the kind: its scalar step, its operands, the distance of its result
+// from the exact sum, and the parameters of the model that it uses.
 //
-// A new unit is a class there, an enumerator and its parameters in model.hpp, and its rows in
-// registry.cpp.
+// To add a unit, add a class there, an enumerator and parameters in model.hpp, and rows in
+// registry.cpp (docs/adding.md).
 
 #include <cstdint>
 #include <span>
@@ -19,30 +19,30 @@
 
 namespace fp8lab {
 
-/// How sums come about, as far as fast kernels tell units apart.
+/// The arithmetic of a sum, as far as fast kernels distinguish units.
 enum class Arithmetic : std::uint8_t {
   fused_steps,    ///< the fused truncated dot product of the model's parameters
   halves,         ///< two fused steps an instruction, then an addition
   sequential,     ///< one product at a time, every sum rounded
   float32,        ///< one binary32 addition a product
   exact,          ///< one rounding of the exact sum
-  exact_steps,    ///< one rounding a step of the exact sum of it and c
+  exact_steps,    ///< the exact sum of c and the products of a step, rounded once per step
   multiply_adds,  ///< one binary32 fused multiply-add a product
   flushed_pairs,  ///< binary32 sums of pairs of products, without subnormals
   two_stage,      ///< aligned products, then their sum and c rounded down
-  even_odd,       ///< the same of even and odd products apart
+  even_odd,       ///< the same, with even and odd products separate
   scaled_steps,   ///< fused steps of products that scales shift before the alignment
   scaled_groups,  ///< fused steps of scaled exact sums
-  other,          ///< only the scalar step knows
+  other,          ///< only the scalar step computes it
 };
 
-/// What tools want to know of a unit with its parameters.
+/// Properties of a unit with its parameters, for tools.
 struct UnitTraits {
   Arithmetic arithmetic = Arithmetic::other;
-  bool has_steps = false;    ///< takes `terms` products at a time: they are a parameter
-  bool aligns = false;       ///< cuts terms at `alignment_fraction_bits`
-  bool rounds_sums = false;  ///< sums have `output_fraction_bits` and a rounding that matter
-  /// Terms further than this below the largest lose bits.
+  bool has_steps = false;    ///< takes `terms` products at a time, and `terms` is a parameter
+  bool aligns = false;       ///< truncates terms at `alignment_fraction_bits`
+  bool rounds_sums = false;  ///< `output_fraction_bits` and `rounding` have an effect
+  /// Terms that are more than this many binades below the largest lose bits.
   int cut_fraction_bits = 23;
   bool keeps_all = false;  ///< only the final result is rounded
   bool takes_scales = false;
@@ -55,30 +55,30 @@ class AccumulatorUnit {
 
   [[nodiscard]] virtual UnitTraits traits(const AccumulatorModel& model) const = 0;
 
-  /// The parameters, by the names of `accumulator_parameters`, on which results of this unit depend
-  /// while the others are as they are. All others are ignored, and no user can give them.
+  /// The parameters on which results of this unit depend, given its other parameters, by the names
+  /// of `accumulator_parameters`. The unit ignores all others, and definitions cannot set them.
   [[nodiscard]] virtual std::vector<std::string_view> parameters(
       const AccumulatorModel& model) const = 0;
 
-  /// c + a . b, all steps of it. Operands as `takes` allows; no scales means scales of 1.
+  /// c + a . b with all its steps. Operands: those that `takes` allows. Empty scales are 1.
   [[nodiscard]] virtual float dot_product(const AccumulatorModel& model,
                                           std::span<const Unpacked> a, std::span<const Unpacked> b,
                                           const BlockScales& scales, float c) const = 0;
 
-  /// Follows `sum` through products whose exact values are given.
+  /// Adds products, whose exact values are given, to `sum` and updates its error bound.
   virtual void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
                      BoundedSum& sum) const = 0;
 
-  /// Throws `Error` unless the parameters are in the ranges that only this unit knows.
+  /// Throws `Error` unless the parameters are in the ranges that are specific to this unit.
   virtual void validate(const AccumulatorModel& /*model*/) const {}
 
-  /// Whether operands may have this format, and which may, in words.
+  /// Whether operands may have this format, and the allowed formats in words.
   [[nodiscard]] virtual bool takes(const Format& operand) const {
     return operand.id != FormatId::f32 && operand.id != FormatId::e8m13;
   }
   [[nodiscard]] virtual std::string_view operands() const { return "a tensor-core input format"; }
 
-  /// Whether blocks of `block` terms may have scales of this format, and which may, in words.
+  /// Whether blocks of `block` terms may have scales of this format, and the allowed ones in words.
   [[nodiscard]] virtual bool takes_scales(const AccumulatorModel& /*model*/, FormatId /*id*/,
                                           int /*block*/) const {
     return false;

@@ -1,35 +1,35 @@
 #pragma once
-// FP8 attention forward as FlashAttention's kernels compute it: Q K^T and P V on FP8
-// tensor cores under an accumulator model, an online softmax between them in FP32.
+// FP8 attention forward as FlashAttention's kernels compute it: Q K^T and P V on FP8 tensor cores
+// under an accumulator model, an online softmax between them in FP32.
 //
 // For each head and each block of `q_tile` rows, over tiles of `kv_tile` columns in `tile_order`,
-// from the last to the first unless another is asked for (tiles that the mask hides from the whole
-// block left out):
+// by default from the last to the first, without tiles that the mask hides from the whole block:
 //
 //   1. S = Q K^T, the accumulator model's binary32 result; hidden elements are -Inf.
-//   2. m' = max(m, max of the row of S). With t = (m - m') * scale_log2, the maximum
-//      stays stale (m' = m) where t >= -rescale_threshold and the threshold is not 0.
+//   2. m' = max(m, max of the row of S) and t = (m - m') * scale_log2. If the threshold is not
+//      0 and t >= -rescale_threshold, the maximum stays stale (m' = m).
 //      Else alpha = exp2(t), row_sum *= alpha, O *= alpha.
 //   3. p = exp2(fma(S, scale_log2, fma(-m, scale_log2, p_offset))).
-//   4. row_sum = row_sum + p before the cast, one p after the other from the first column on, or as
-//      the threads of a warp do (`RowSum`).
-//   5. P = p cast to `p_format`, E4M3 unless E5M2 is asked for (nearest even, saturating).
+//   4. row_sum = row_sum + p before the cast, one p after the other from the first column on, or in
+//      the order of the threads of a warp (`RowSum`).
+//   5. P = p cast to `p_format`, by default E4M3 (nearest even, saturating).
 //   6. O = O + P V: O is the tensor core's accumulator, or (`two_level`) P V starts from
 //      zero and is added to O in FP32.
 //
-// At the end O *= (1 / row_sum) * inverse_scale of V; a row_sum of 0 gives 0.
-// scale_log2 = (softmax_scale * log2 e) * (inverse_scale of Q * inverse_scale of K), where the
-// first product is the binary64 one rounded. All else is binary32, nearest even, but exp2, which is
-// the binary64 one rounded.
+// At the end O *= (1 / row_sum) * inverse_scale of V; a row_sum of 0 gives 0. scale_log2 =
+// (softmax_scale * log2 e) * (inverse_scale of Q * inverse_scale of K), where the first product is
+// computed in binary64 and rounded. exp2 is that of binary64, rounded. All other operations are
+// binary32, to nearest even.
 //
-// How well this is known: steps 1 to 6, scale_log2, the offset of 8 for FP8, the direction, the sum
-// of rows in quads and the epilogue are read from FlashAttention-3 (hopper/: softmax.h, the
+// How well this is known: steps 1 to 6, scale_log2, the offset of 8 for FP8, the direction, the
+// sum of rows in quads and the epilogue are *read* in FlashAttention-3 (hopper/: softmax.h, the
 // mainloop, flash_fwd_kernel_sm90.h), the offset and rescale_threshold from FlashAttention-4
-// (flash_attn/cute/softmax.py) too; two-level accumulation from vLLM's fork (pull request 104), and
-// not there in FlashAttention-3; tiles from the first to the last and P in E5M2 from Triton's fused
-// attention tutorial (calls.hpp). *Assumed*: exp2 and 1 / row_sum (built with --use_fast_math, so
-// ex2.approx and an approximate reciprocal, within 2 units in the last place); kernels' bits may
-// differ by them; what saturates and how far results are off does not.
+// (flash_attn/cute/softmax.py) too; two-level accumulation from vLLM's fork (pull request 104),
+// and not there in FlashAttention-3; tiles from the first to the last and P in E5M2 from
+// Triton's fused attention tutorial (calls.hpp). *Assumed*: exp2 and 1 / row_sum. Kernels are
+// built with --use_fast_math, so with ex2.approx and an approximate reciprocal, within 2 units
+// in the last place. Their bits may differ for this reason, but not saturation and the size of
+// errors.
 
 #include <cstdint>
 #include <span>
@@ -41,8 +41,8 @@
 
 namespace fp8lab {
 
-/// FP8 codes [heads, rows, columns], row-major, not owned, with one inverse scale a
-/// head (value = code * inverse_scale) or none (1).
+/// A view of FP8 codes [heads, rows, columns], row-major, with one inverse scale per
+/// head (value = code * inverse_scale), or none, which means 1.
 struct AttentionOperand {
   FormatId format = FormatId::e4m3fn;
   std::span<const std::uint8_t> codes;
@@ -60,62 +60,62 @@ struct AttentionInputs {
   AttentionOperand v;
 };
 
-/// In which order a block of rows goes through the tiles of K and V.
+/// The order in which a block of rows reads the tiles of K and V.
 enum class TileOrder : std::uint8_t {
   last_to_first,  ///< FlashAttention-3 and 4
   first_to_last,  ///< Triton's tutorial, and FlashAttention-2's algorithm as published
 };
 std::string_view to_string(TileOrder order);
-/// Throws `Error`.
+/// The order called `name`. Throws `Error`.
 TileOrder find_tile_order(std::string_view name);
 
-/// In which order the p of a row are added. No p is negative, and all of it is binary32.
+/// The order in which the p of a row are added, in binary32. No p is negative.
 enum class RowSum : std::uint8_t {
   columns,  ///< one p after the other, tile after tile
-  /// As the four threads of a quad do that hold a row of a wgmma's accumulator: thread t adds its
-  /// columns of a tile, those with column / 2 mod 4 = t, then the tile to what it has; at the end
-  /// (s0 + s2) + (s1 + s3).
+  /// The order of the four threads of a quad that hold a row of a wgmma's accumulator: thread t
+  /// adds its columns of a tile, those with column / 2 mod 4 = t, then this sum to that of the
+  /// tiles before. At the end (s0 + s2) + (s1 + s3).
   quads,
 };
 std::string_view to_string(RowSum order);
-/// Throws `Error`.
+/// The order called `name`. Throws `Error`.
 RowSum find_row_sum(std::string_view name);
 
-/// No limit of a window.
+/// A window without limit.
 inline constexpr std::int64_t kNoWindow = -1;
 
 struct AttentionOptions {
   std::string qk_model = "sm90.wgmma.e4m3";  ///< reads Q's and K's formats
   std::string pv_model = "sm90.wgmma.e4m3";  ///< reads `p_format` and V's format
   std::int64_t q_tile = 128;
-  std::int64_t kv_tile = 128;  ///< a multiple of pv_model's terms
-  float softmax_scale = 0.0F;  ///< 0: 1 / sqrt(d)
-  float p_offset = 8.0F;       ///< log2 of what P is multiplied by: [0, 1] becomes [0, 2^offset]
+  std::int64_t kv_tile = 128;      ///< a multiple of pv_model's terms
+  float softmax_scale = 0.0F;      ///< 0: 1 / sqrt(d)
+  float p_offset = 8.0F;           ///< log2 of the factor of P: [0, 1] becomes [0, 2^offset]
   float rescale_threshold = 0.0F;  ///< log2 by which the maximum may be stale; 0: never
-  bool causal = false;             ///< row i sees columns j <= i + n - m
+  bool causal = false;             ///< row i attends to columns j <= i + n - m
   bool two_level = false;          ///< each tile's P V is added to O in FP32
   int threads = 0;                 ///< 0: all; the result does not depend on it
   TileOrder tile_order = TileOrder::last_to_first;
   FormatId p_format = FormatId::e4m3fn;  ///< of P: e4m3fn or e5m2
-  /// Row i sees columns from i + n - m - window_left to i + n - m + window_right (FlashAttention's
-  /// window_size); kNoWindow: all on that side. `causal` is a window_right of 0.
+  /// Row i attends to columns from i + n - m - window_left to i + n - m + window_right
+  /// (FlashAttention's window_size); kNoWindow: all on that side. `causal` is a window_right of 0.
   std::int64_t window_left = kNoWindow;
   std::int64_t window_right = kNoWindow;
   RowSum row_sum = RowSum::columns;
 };
 
-/// What happened to P in one tile of columns, over all heads and rows.
+/// Statistics of P in one tile of columns, over all heads and rows.
 struct AttentionTile {
   std::int64_t begin = 0;  ///< first column
   std::int64_t end = 0;
-  std::uint64_t elements = 0;     ///< of P that are not hidden
+  std::uint64_t elements = 0;     ///< elements of P that are not hidden
   std::uint64_t saturated = 0;    ///< p above the largest finite code after rounding: lost weight
   std::uint64_t underflowed = 0;  ///< p > 0 that became 0
-  std::uint64_t rescaled = 0;     ///< rows whose maximum grew and was followed
+  std::uint64_t rescaled = 0;     ///< rows whose maximum grew and was updated
   std::uint64_t stale = 0;        ///< rows whose maximum grew and was kept
   float p_max = 0.0F;             ///< largest p before the cast
 
-  /// Adds counts; the columns stay.
+  /// Adds the counts. The columns do not change.
   AttentionTile& operator+=(const AttentionTile& other);
 };
 
@@ -124,11 +124,11 @@ struct AttentionResult {
   std::vector<AttentionTile> tiles;  ///< by column
 };
 
-/// Throws `Error` naming the argument for shapes or formats that do not fit.
+/// Computes attention. Throws `Error` naming the argument for a bad shape or format.
 AttentionResult attention(const AttentionInputs& inputs, const AttentionOptions& options);
 
 /// softmax(softmax_scale * Q K^T) V in FP64 on the given values, row-major [heads, rows,
-/// columns] in the shapes of `inputs`; a row that sees nothing is 0.
+/// columns] in the shapes of `shapes`. A row that attends to no column is 0.
 std::vector<double> attention_reference(const AttentionInputs& shapes, std::span<const float> q,
                                         std::span<const float> k, std::span<const float> v,
                                         const AttentionOptions& options);

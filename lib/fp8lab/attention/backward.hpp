@@ -1,6 +1,6 @@
 #pragma once
-// The gradients of attention for a forward pass that ran in FP8: those of exact attention at the
-// values that were given, since every cast counts as the identity (straight through).
+// The gradients of attention for a forward pass in FP8. They are those of exact attention at the
+// given values, since every cast counts as the identity (straight through).
 
 #include <span>
 #include <vector>
@@ -19,11 +19,11 @@ struct AttentionGradients {
 /// With P = softmax(softmax_scale Q K^T) of the given values and delta the row sums of dO * O:
 ///   dV = P^T dO,   dS = P * (dO V^T - delta),   dQ = softmax_scale dS K,   dK = softmax_scale dS^T
 ///   Q,
-/// in FP64, rounded to binary32 once. `o` [heads, m, d_v] is the forward pass's own output, as
-/// FlashAttention's backward kernels take it; dK and dV of a group of heads are summed. A row that
-/// sees nothing has no gradient. FlashAttention-3 has no FP8 backward pass; *assumed* is that one
-/// in higher precision follows an FP8 forward pass. The result does not depend on threads; the C
-/// library's `exp` decides the last bit of a P. Throws `Error` for shapes that do not fit.
+/// in FP64, rounded to binary32 once. `o` [heads, m, d_v] is the output of the forward pass, as in
+/// FlashAttention's backward kernels. dK and dV of a group of heads are summed. A row that attends
+/// to no column has no gradient. FlashAttention-3 has no FP8 backward pass; it is *assumed* that
+/// one in higher precision follows an FP8 forward pass. The result does not depend on threads; the
+/// last bit of a P depends on the C library's `exp`. Throws `Error` for shapes that do not fit.
 AttentionGradients attention_backward(const AttentionInputs& shapes, std::span<const float> q,
                                       std::span<const float> k, std::span<const float> v,
                                       std::span<const float> o, std::span<const float> d_o,

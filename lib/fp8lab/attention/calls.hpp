@@ -1,5 +1,5 @@
 #pragma once
-// Attention kernels by name: what is known of each beside its operands.
+// Attention kernels by name, with their settings.
 
 #include <cstdint>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace fp8lab {
 
-/// The tiles of heads of at most so many elements.
+/// The tiles for heads of at most `head_size` elements.
 struct HeadTiles {
   std::int64_t head_size = 0;
   std::int64_t q_tile = 0;
@@ -22,17 +22,17 @@ struct AttentionCall {
   FormatId operands;  ///< of Q, K and V
   AttentionOptions options;
   Standing standing;
-  std::string_view source;  ///< and what differs or is not known
-  /// By head size, ascending; of larger heads the last ones. Empty: those of `options` for all.
+  std::string_view source;  ///< with the differences and what is not known
+  /// Tiles by ascending head size; larger heads have the last. Empty: those of `options` for all.
   std::span<const HeadTiles> tiles{};
 
-  /// `options` with the tiles of heads of d elements.
+  /// `options` with the tiles for heads of d elements.
   [[nodiscard]] AttentionOptions options_for(std::int64_t d) const;
 };
 
-/// All of them.
+/// All calls.
 std::span<const AttentionCall> attention_calls();
-/// Throws `Error` that lists them.
+/// The call named `name`. Throws `Error` that lists the names.
 const AttentionCall& find_attention_call(std::string_view name);
 
 }  // namespace fp8lab

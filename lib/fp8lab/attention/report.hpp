@@ -1,6 +1,6 @@
 #pragma once
-// Attention on tensors as users have them (floats, or codes with scales), and how far it is
-// from FP64: what `fp8lab attn` prints and `fp8lab.attention` returns.
+// Attention on a user's tensors (floats, or codes with scales), and its errors against FP64, as
+// `fp8lab attn` prints and `fp8lab.attention` returns them.
 
 #include <memory>
 #include <span>
@@ -12,33 +12,33 @@
 
 namespace fp8lab {
 
-/// One of Q, K and V: the codes, and the floats that were quantized or stand for them.
+/// One of Q, K and V: the codes, and the floats that were quantized or the values of the codes.
 struct AttentionTensor {
-  AttentionOperand operand;  ///< points into `owned`, or where the caller's codes are
+  AttentionOperand operand;  ///< a view of `owned`, or of the caller's codes
   std::vector<float> values;
-  std::shared_ptr<const QuantizedHeads> owned{};  ///< null for codes of the caller's
+  std::shared_ptr<const QuantizedHeads> owned{};  ///< null if the caller owns the codes
 };
 
 /// Floats [heads, rows, columns], quantized by `quantize_heads`.
 AttentionTensor attention_tensor(std::vector<float> values, std::int64_t heads, std::int64_t rows,
                                  std::int64_t columns);
 
-/// Codes that stay where they are. Their values are `dequantize(codes)`.
+/// A view of codes, without a copy. Their values are `dequantize(codes)`.
 AttentionTensor attention_tensor(const AttentionOperand& codes);
 
-/// One inverse scale a head from none (all 1), one for all, or as many as heads; `argument` is
-/// what another number is reported as. Throws `Error`.
+/// One inverse scale per head, from no value (all 1), one for all, or one per head. Throws `Error`
+/// that names `argument` for another number.
 std::vector<float> inverse_scales_of_heads(std::string_view argument, std::vector<float> values,
                                            std::int64_t heads);
 
 struct AttentionReport {
   AttentionResult result;
   AttentionTile total;        ///< over all tiles
-  Comparison against_codes;   ///< the arithmetic: FP64 on the values of the codes
-  Comparison against_inputs;  ///< all of it: FP64 on the tensors as given
+  Comparison against_codes;   ///< error of the arithmetic: FP64 on the values of the codes
+  Comparison against_inputs;  ///< total error: FP64 on the given tensors
 };
 
-/// `attention` with its errors. Throws `Error` as that does.
+/// `attention` with its errors. Throws `Error` as `attention`.
 AttentionReport attention_report(const AttentionTensor& q, const AttentionTensor& k,
                                  const AttentionTensor& v, const AttentionOptions& options);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of attention share: shapes, views of one head, the scale of S.
+// Shared parts of attention: shapes, views of one head, the scale of S.
 
 #include <cstdint>
 
@@ -10,14 +10,14 @@ namespace fp8lab {
 
 struct AttentionShape {
   std::int64_t heads = 0;
-  std::int64_t group = 1;  ///< heads of Q a head of K and V
+  std::int64_t group = 1;  ///< heads of Q per head of K and V
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::int64_t d = 0;
   std::int64_t d_v = 0;
 };
 
-/// Columns that a row sees.
+/// The columns to which a row attends.
 struct SeenColumns {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -30,20 +30,20 @@ AttentionShape attention_shape(const AttentionInputs& inputs);
 /// Throws `Error` naming the first argument that does not fit.
 void validate(const AttentionInputs& inputs, const AttentionOptions& options);
 
-/// Along which of an operand's dimensions a product takes its rows.
+/// The dimension of an operand that gives the rows of a product.
 enum class Major : std::uint8_t { rows, columns };
 
-/// Rows [begin, end) of one head: as they are, or transposed (V is summed over its rows).
+/// Rows [begin, end) of one head, unchanged or transposed (V is summed over its rows).
 CodeMatrix matrix_of(const AttentionOperand& operand, std::int64_t head, std::int64_t begin,
                      std::int64_t end, Major major);
 
 /// The inverse scale of a head.
 float scale_of(const AttentionOperand& operand, std::int64_t head);
 
-/// What S is multiplied by before exp2.
+/// The factor of S before exp2.
 float scale_log2(const AttentionInputs& inputs, const AttentionOptions& options, std::int64_t head);
 
-/// 1 / sqrt(d), or the one that was asked for.
+/// `AttentionOptions::softmax_scale`, or 1 / sqrt(d) if that is 0.
 float softmax_scale(const AttentionInputs& inputs, const AttentionOptions& options);
 
 int threads_of(const AttentionOptions& options);

@@ -1,6 +1,6 @@
 #pragma once
-// The one conversion into every format: unpack, round, pack. This is the
-// scalar reference; integer arithmetic alone decides every bit.
+// Conversion into every format in three steps: unpack, round, pack. This is the
+// scalar reference. Integer arithmetic decides every bit.
 
 #include <algorithm>
 #include <bit>
@@ -11,18 +11,18 @@
 
 namespace fp8lab {
 
-/// A code and what happened on the way to it.
+/// The code that a cast gives, and what happened in the cast.
 struct CastResult {
   std::uint32_t code = 0;
-  bool inexact = false;      ///< the finite input is not the decoded code
-  bool tie = false;          ///< the input lay halfway between two neighbours
+  bool inexact = false;      ///< a finite input differs from the decoded code
+  bool tie = false;          ///< the input was halfway between two neighbours
   bool overflowed = false;   ///< rounded above max finite (saturated or not), or input +-Inf
   bool underflowed = false;  ///< a non-zero input became zero
-  bool nan = false;          ///< the result is NaN, or a NaN had no code to go to
+  bool nan = false;          ///< the result is NaN, or the format has no code for an input NaN
 };
 
-/// (-1)^negative * significand * 2^exponent, plus something below one unit of
-/// the significand where `sticky` is set.
+/// (-1)^negative * significand * 2^exponent. If `sticky` is set, the magnitude is larger than that
+/// by less than one unit of the significand.
 struct Exact {
   std::uint64_t significand = 0;
   int exponent = 0;
@@ -53,13 +53,13 @@ constexpr std::uint32_t with_sign(const Format& f, std::uint32_t magnitude, bool
   return magnitude | f.sign_mask();
 }
 
-/// The code that +-Inf, or a magnitude too large, becomes when not saturating.
+/// The code of +-Inf, or of a magnitude that is too large, without saturation.
 constexpr CastResult non_saturated(const Format& f, bool negative) {
   CastResult r{.inexact = true, .overflowed = true};
   if (f.has_infinity()) {
     r.code = with_sign(f, f.infinity_code(), negative);
   } else if (f.has_nan()) {
-    // ml_dtypes and OCP keep the sign, CUDA does too here: overflow gives 0x7f or 0xff.
+    // ml_dtypes, OCP and CUDA keep the sign here: overflow gives 0x7f or 0xff.
     r.code = f.specials == SpecialValues::fnuz ? f.sign_mask()
                                                : with_sign(f, f.magnitude_mask(), negative);
     r.nan = true;
@@ -69,7 +69,7 @@ constexpr CastResult non_saturated(const Format& f, bool negative) {
   return r;
 }
 
-/// The largest code of the grid: the format's, or the policy's where it ends early.
+/// The largest code: that of the format, or the policy's `max_magnitude` if that is smaller.
 constexpr std::uint32_t last_code(const Format& f, const CastPolicy& policy) {
   std::uint32_t code = f.max_finite_code();
   if (policy.max_magnitude > 0.0) {
@@ -112,8 +112,8 @@ constexpr bool rounds_up(RoundingMode mode, bool negative, bool odd, std::uint64
 
 }  // namespace detail
 
-/// Rounds an exact finite value into `f` and packs it. `random` is used by
-/// stochastic rounding only: 32 uniform bits, added below the rounding position.
+/// Rounds an exact finite value to format `f` under `policy` and packs it. Only stochastic
+/// rounding uses `random`: 32 uniform bits, added below the rounding position.
 constexpr CastResult round_and_pack(const Format& f, const CastPolicy& policy, const Exact& x,
                                     std::uint32_t random = 0) {
   const bool unsigned_nan = f.is_scale_only() && policy.unsigned_target == UnsignedPolicy::nan;
@@ -188,7 +188,7 @@ constexpr CastResult round_and_pack(const Format& f, const CastPolicy& policy, c
   return r;
 }
 
-/// Casts a value taken apart (from any format) into `f`.
+/// Casts an unpacked value of any format to `f`, under `policy`; `random` as above.
 constexpr CastResult cast(const Format& f, const CastPolicy& policy, const Unpacked& x,
                           std::uint32_t random = 0) {
   if (x.value_class == ValueClass::nan)
@@ -209,19 +209,19 @@ constexpr CastResult cast(const Format& f, const CastPolicy& policy, const Unpac
                         random);
 }
 
-/// Casts a binary32 value into `f`.
+/// Casts a binary32 value to `f`, under `policy`; `random` as above.
 constexpr CastResult cast(const Format& f, const CastPolicy& policy, float x,
                           std::uint32_t random = 0) {
   return cast(f, policy, unpack(format(FormatId::f32), std::bit_cast<std::uint32_t>(x)), random);
 }
 
-/// The code alone.
+/// As `cast`, but returns the code only.
 constexpr std::uint32_t encode(const Format& f, const CastPolicy& policy, float x,
                                std::uint32_t random = 0) {
   return cast(f, policy, x, random).code;
 }
 
-/// `x` as FP8 hardware would see it after a cast there and back, for any format.
+/// The exact value of x after a cast to `f` and back.
 inline double round_trip(const Format& f, const CastPolicy& policy, float x) {
   return decode(f, encode(f, policy, x));
 }

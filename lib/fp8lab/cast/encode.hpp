@@ -1,6 +1,6 @@
 #pragma once
 // Casts of whole arrays at the speed of memory: scaling, rounding and statistics in one pass.
-// Every code equals the scalar reference in cast.hpp, on every target and for any thread count.
+// Every code is that of the scalar reference in cast.hpp, for every target and number of threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace fp8lab {
 
-/// What `encode` gathers on its way. More costs time, never another pass.
+/// The statistics that `encode` gathers. More of them take more time, but no second pass.
 enum class GatherStatistics : std::uint8_t {
   none,  ///< all fields stay zero
-  amax,  ///< amax alone, as current and delayed scaling need it
+  amax,  ///< only amax, which current and delayed scaling need
   all,
 };
 
@@ -44,26 +44,26 @@ struct EncodeOptions {
   std::optional<Target> target = {};  ///< unset means `current_target()`
 };
 
-/// Writes the code of in[i] * scale to out[i], one code a byte (formats narrower than
-/// eight bits are not packed). Formats of at most eight code bits. Neither span needs
-/// any alignment; they must not overlap. The floating-point environment of the
-/// caller is neither used nor changed: scaling rounds to nearest even and keeps
-/// subnormals. Throws `Error` for spans of different lengths or that overlap, a format
-/// of another width, a bad scale or thread count, a target that is not available
-/// and stochastic rounding without `random`.
+/// Writes the code of in[i] * scale to out[i], one code per byte, also for formats
+/// narrower than eight bits. The format has at most eight code bits. The spans need no
+/// alignment and must not overlap. Scaling rounds to nearest even and keeps subnormals;
+/// `options.policy` decides overflow, Inf and NaN. The caller's floating-point environment
+/// has no effect and is not changed. Throws `Error` for spans of different lengths or that
+/// overlap, a wider format, a scale that is not positive and finite, a negative number of
+/// threads, a target that is not available, and stochastic rounding without `random`.
 EncodeStatistics encode(std::span<const float> in, std::span<std::uint8_t> out,
                         const EncodeOptions& options = {});
 
-/// The same for input in FP16 or BF16 (`input` says which), which is widened exactly first.
+/// The same for FP16 or BF16 input, as `input` says. Each element is first widened exactly.
 EncodeStatistics encode(std::span<const std::uint16_t> in, FormatId input,
                         std::span<std::uint8_t> out, const EncodeOptions& options = {});
 
-/// The same into the 16-bit formats FP16 and BF16.
+/// The same for output in the 16-bit formats FP16 and BF16.
 EncodeStatistics encode(std::span<const float> in, std::span<std::uint16_t> out,
                         const EncodeOptions& options);
 
-/// Writes to out[i] the draw `first` + i of `random`, `bits32(first + i)`: what stochastic rounding
-/// uses. Throws `Error` for a target that is not available.
+/// Writes the draw `first` + i of `random`, `bits32(first + i)`, to out[i]. Stochastic rounding
+/// uses these draws. Throws `Error` for a target that is not available.
 void draw_bits(const RandomStream& random, std::uint64_t first, std::span<std::uint32_t> out,
                const std::optional<Target>& target = {});
 
@@ -75,9 +75,9 @@ struct DecodeOptions {
   std::optional<Target> target = {};  ///< unset means `current_target()`
 };
 
-/// Writes the value of in[i] times inverse_scale to out[i]; NaN codes give the quiet NaN
-/// of their sign, without a payload; bits above the format's width are ignored. Formats of at most
-/// eight code bits. Alignment, overlap, environment and errors as for `encode`.
+/// Writes the value of code in[i] times inverse_scale to out[i], rounded to nearest even. A NaN
+/// code gives a quiet NaN with its sign and no payload. Bits above the format's width are ignored.
+/// The format has at most eight code bits. Alignment, overlap, environment and errors: as `encode`.
 void decode(std::span<const std::uint8_t> in, std::span<float> out,
             const DecodeOptions& options = {});
 

@@ -1,7 +1,7 @@
 #pragma once
-// What a cast does where formats leave a choice: rounding, overflow,
-// subnormals, infinities, NaN. Real systems pick different ones, so each
-// system's choice has a name.
+// The choices that formats leave to a cast: rounding, overflow, subnormals,
+// infinities and NaN. Real systems choose differently, so the choices of each
+// system have a name.
 
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace fp8lab {
 
 enum class RoundingMode : std::uint8_t {
-  nearest_even,         ///< the only mode that OCP defines; E8M0, without mantissa, ties up
+  nearest_even,         ///< the only mode that OCP defines; ties in E8M0 (no mantissa) go up
   nearest_away,         ///< ties away from zero
   nearest_toward_zero,  ///< ties toward zero
   toward_zero,
@@ -22,12 +22,12 @@ enum class RoundingMode : std::uint8_t {
   stochastic,  ///< up with probability equal to the discarded fraction (to 2^-32)
 };
 
-/// What happens to a magnitude that is above the largest finite one *after*
-/// rounding to an unbounded exponent. The rounding mode does not change this
-/// (IEEE 754 would give the largest finite number in directed modes).
+/// The result for a magnitude that exceeds the largest finite number *after* rounding with
+/// an unbounded exponent. It does not depend on the rounding mode, unlike IEEE 754, which
+/// gives the largest finite number in directed modes.
 enum class OverflowPolicy : std::uint8_t {
   saturate,        ///< +-max finite
-  non_saturating,  ///< +-Inf where the format has it, else NaN, else +-max finite
+  non_saturating,  ///< +-Inf if the format has it, else NaN, else +-max finite
 };
 std::string_view to_string(OverflowPolicy policy);
 
@@ -41,11 +41,11 @@ std::string_view to_string(SubnormalPolicy policy);
 
 enum class InfinityPolicy : std::uint8_t {
   saturate,        ///< +-max finite
-  non_saturating,  ///< +-Inf where the format has it, else NaN, else +-max finite
+  non_saturating,  ///< +-Inf if the format has it, else NaN, else +-max finite
 };
 std::string_view to_string(InfinityPolicy policy);
 
-/// Which NaN code a NaN (or a non-saturating overflow without Inf) becomes.
+/// The code for a NaN, and for a non-saturating overflow in a format without Inf.
 enum class NanPolicy : std::uint8_t {
   positive_all_ones,  ///< 0x7f: CUDA; formats without NaN give +max finite, as CUDA does
   signed_all_ones,    ///< 0x7f or 0xff
@@ -56,7 +56,7 @@ enum class NanPolicy : std::uint8_t {
 };
 std::string_view to_string(NanPolicy policy);
 
-/// What an unsigned scale format makes of zeros and negative numbers.
+/// The result for zeros and negative numbers in an unsigned scale format.
 enum class UnsignedPolicy : std::uint8_t {
   nan,          ///< NaN: ml_dtypes
   ignore_sign,  ///< the magnitude is converted; zero becomes 2^-127: CUDA
@@ -69,12 +69,12 @@ struct CastPolicy {
   InfinityPolicy infinity = InfinityPolicy::saturate;
   NanPolicy nan = NanPolicy::positive_all_ones;
   UnsignedPolicy unsigned_target = UnsignedPolicy::ignore_sign;
-  double max_magnitude = 0.0;  ///< a grid that ends early; 0 means at the format's max finite
+  double max_magnitude = 0.0;  ///< the largest magnitude of the result; 0: the format's max finite
 
   friend bool operator==(const CastPolicy&, const CastPolicy&) = default;
 };
 
-/// A policy under the name of the system that uses it.
+/// A policy with the name of the system that uses it.
 struct CastProfile {
   std::string_view name;
   CastPolicy policy;
@@ -117,10 +117,10 @@ inline constexpr std::array<CastProfile, 9> kCastProfiles{{
     {"vllm_group", kVllmGroup, "vLLM's per_token_group_quant, whose clamp makes NaN -448"},
 }};
 
-/// The profile called `name`. Throws `Error`.
+/// The profile called `name`. Throws `Error` that lists the names.
 const CastProfile& find_cast_profile(std::string_view name);
 
-/// `nearest_even` and the like; the short names rne, rz, ru, rd, rna and sr are
+/// The mode called `name` (`nearest_even` ...). The short names rne, rz, ru, rd, rna and sr are
 /// accepted too. Throws `Error`.
 RoundingMode find_rounding_mode(std::string_view name);
 std::string_view to_string(RoundingMode mode);

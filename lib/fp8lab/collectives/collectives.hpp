@@ -1,7 +1,7 @@
 #pragma once
-// All-reduce and all-gather over a fabric: the steps of `Schedule`, carried out
-// by every rank that this process holds. Bits depend on the operation and the
-// inputs alone, never on how ranks are dealt to processes.
+// All-reduce and all-gather over a fabric: the steps of `Schedule` for every rank
+// of this process. Bits depend only on the operation and the inputs, not on the
+// distribution of ranks to processes.
 
 #include <cstddef>
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace fp8lab {
 
-/// One buffer a hosted rank, in rank order: elements on the wire, in memory order.
+/// One buffer per rank of this process, in rank order: wire elements in memory order.
 using RankBuffers = std::vector<Message>;
 
 struct AllReduce {
@@ -21,22 +21,22 @@ struct AllReduce {
   std::size_t elements = 0;
 };
 
-/// Reduces in place: afterwards every buffer holds the sum (or maximum) of all
-/// ranks' buffers, the same bytes in each. What a NaN, an Inf or an overflow
-/// does at a hop is `add_codes`'s to say; one rank, and no elements, change
-/// nothing. Every process of the fabric must make the same call. Throws `Error`
-/// for bad shapes, and if ranks should end with different bytes.
+/// Reduces in place: afterwards every buffer has the sum (or maximum) of the buffers
+/// of all ranks, with the same bytes. `add_codes` defines NaN, Inf and overflow at a
+/// hop. With one rank or no elements nothing changes. Every process of the fabric must
+/// make the same call. Throws `Error` for bad shapes, and if ranks end with different
+/// bytes.
 CollectiveCounts all_reduce(Fabric& fabric, const AllReduce& operation, RankBuffers& buffers);
 
-/// Rank r's buffer holds `elements` elements, of which its own chunk
-/// (`chunk_of(elements, ranks, r)`) is filled in; afterwards all of them are.
-/// Errors as for `all_reduce`.
+/// The buffer of rank r has `elements` elements, of which only its chunk
+/// (`chunk_of(elements, ranks, r)`) is set; afterwards all are set. Throws `Error`
+/// as `all_reduce`.
 CollectiveCounts all_gather(Fabric& fabric, const WireFormat& wire, int ranks, std::size_t elements,
                             RankBuffers& buffers);
 
-/// The largest of the hosted ranks' values over all ranks, by a max all-reduce of
-/// one binary32 element a rank: how an amax is shared. NaN values lose.
-/// `values`: one a hosted rank. A process that holds none gets 0.
+/// The largest value over all ranks, by a max all-reduce of one binary32 element per
+/// rank. Systems share an amax in this way. NaN values are ignored. `values`: one per
+/// rank of this process. A process without ranks gets 0.
 float all_reduce_max(Fabric& fabric, Topology topology, int ranks, const std::vector<float>& values,
                      CollectiveCounts* counts = nullptr);
 

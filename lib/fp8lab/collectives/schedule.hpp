@@ -1,6 +1,6 @@
 #pragma once
-// Collective operations as lists of steps, one list a rank: the one text of
-// each topology, whatever moves the messages.
+// Collective operations as lists of steps, one list per rank. They define each
+// topology for every transport of messages.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace fp8lab {
 
-/// Who adds what to what. Order decides bits, so each is spelled out.
+/// The order of additions, which decides bits.
 enum class Topology : std::uint8_t {
   /// Reduce-scatter and all-gather around a ring, in NCCL's order (*read* in
   /// all_reduce.h): chunk c starts at rank c + 1, each following rank adds what
-  /// it received to its own, and rank c adds last; then c travels on from rank c.
+  /// it received to its own, and rank c adds last and sends the sum on.
   ring,
   /// A binary tree over the ranks, the first of NCCL's two (*read* in trees.cc):
   /// a rank adds its first child's sum to its own and then its second child's;
-  /// rank 0 is the root, and the sum goes back down. NCCL runs a second,
-  /// mirrored tree on half of the data, and chains the GPUs of one node in front
-  /// of it: neither is modelled.
+  /// rank 0 is the root and sends the sum back down. NCCL also runs a second,
+  /// mirrored tree on half of the data, with a chain of the GPUs of one node before
+  /// it. Neither is modelled.
   tree,
-  /// All send to rank 0, which adds in rank order in binary32, rounds once into
-  /// the wire's format and sends the sum to all.
+  /// All ranks send to rank 0, which adds in rank order in binary32, rounds once
+  /// to the wire's format and sends the sum to all.
   direct,
 };
 std::string_view to_string(Topology topology);
-/// Throws `Error`.
+/// The topology called `name`. Throws `Error`.
 Topology find_topology(std::string_view name);
 
 /// Elements [first, first + count).
@@ -35,11 +35,11 @@ struct Slice {
   std::size_t count = 0;
 };
 
-/// Chunk `chunk` of `elements` in `ranks` chunks of ceil(elements / ranks); the
-/// last ones are shorter or empty.
+/// Chunk `chunk` of `elements`, divided into `ranks` chunks of ceil(elements /
+/// ranks); the last chunks may be shorter or empty.
 Slice chunk_of(std::size_t elements, int ranks, int chunk);
 
-/// One thing that a rank does.
+/// One step of a rank.
 struct Step {
   enum class Kind : std::uint8_t {
     send,        ///< `slice` to `peer`
@@ -53,7 +53,7 @@ struct Step {
   Slice slice;
 };
 
-/// The steps of one rank. Steps whose slice is empty are no steps of any rank.
+/// The steps of one rank, without steps whose slice is empty.
 class Schedule {
  public:
   /// Throws `Error` for ranks < 1 and a rank outside of [0, ranks).
@@ -77,7 +77,7 @@ class Schedule {
   std::vector<Step> steps_;         // of other topologies
 };
 
-/// A rank's place in the tree; -1: none.
+/// The neighbours of a rank in the tree; -1: none.
 struct TreeNode {
   int parent = -1;
   int first_child = -1;
@@ -85,9 +85,9 @@ struct TreeNode {
 };
 TreeNode tree_node(int rank, int ranks);
 
-/// The longest chain of additions behind one element of the result, each of
-/// which rounds to the wire's format: N - 1 in a ring, some 2 log2 N in the
-/// tree, 1 for direct.
+/// The longest chain of additions for one element of the result, each of which
+/// rounds to the wire's format: N - 1 in a ring, about 2 log2 N in the tree, 1
+/// for direct.
 int longest_chain(Topology topology, int ranks);
 
 }  // namespace fp8lab

@@ -1,7 +1,7 @@
 #pragma once
-// What travels between ranks, and how two of it are added at a hop: NCCL's
-// FP8 sum (pairs are added in FP16, each sum is cast to FP8 again) and the
-// wider wires. Specified in docs/specification/collectives.md; *read* in NCCL's reduce_kernel.h.
+// The elements that ranks exchange, and their sum at a hop: NCCL's FP8 sum (pairs
+// are added in FP16, and each sum is cast to FP8 again) and the wider wires.
+// Specified in docs/specification/collectives.md; *read* in NCCL's reduce_kernel.h.
 
 #include <array>
 #include <cstddef>
@@ -22,7 +22,7 @@ struct WireFormat {
   std::string_view name;
   FormatId format;
   FormatId sum_format;
-  CastPolicy policy;  ///< of the cast into `format`, of inputs and of sums
+  CastPolicy policy;  ///< of casts to `format`, for inputs and sums
   std::size_t bytes;  ///< of one element
 };
 
@@ -35,25 +35,25 @@ inline constexpr std::array<WireFormat, 5> kWireFormats{{
     {"f32", FormatId::f32, FormatId::f32, kNvidiaNosat, 4},
 }};
 
-/// The wire of that name; the names of `find_format` are accepted too. Throws `Error`.
+/// The wire called `name`; the names of `find_format` are accepted too. Throws `Error`.
 const WireFormat& find_wire_format(std::string_view name);
 
-/// The sum of two codes, as `WireFormat` says: the scalar reference, in integer
-/// arithmetic. A NaN, or infinities of both signs, give the positive NaN of all
-/// ones (E4M3 0x7f, FP16 0x7fff, binary32 0x7fffffff); an infinity stays one in
-/// the wider wires and becomes +-max finite in E5M2, because that cast
-/// saturates. -0 + -0 is -0, any other sum of zero is +0; subnormals are kept.
-/// `overflowed` is set where both codes are finite and their sum rounded above
-/// max finite. The order of the two does not matter.
+/// The sum of two codes on a wire: the scalar reference, in integer arithmetic. A NaN,
+/// or infinities of both signs, give the positive NaN of all ones (E4M3 0x7f, FP16
+/// 0x7fff, binary32 0x7fffffff). An infinity remains one in the wider wires and
+/// becomes +-max finite in E5M2, because that cast saturates. -0 + -0 is -0; any other
+/// sum of zero is +0. Subnormals are kept. `overflowed` is set if both codes are finite
+/// and their sum rounds to a value above max finite. The order of the codes does not
+/// matter.
 CastResult add_codes(const WireFormat& wire, std::uint32_t a, std::uint32_t b);
 
-/// sum[i] = add_codes(sum[i], term[i]) for spans of elements in memory order;
-/// returns how many overflowed. Assumes the default floating-point environment.
+/// sum[i] = add_codes(sum[i], term[i]) for spans of elements in memory order.
+/// Returns the number that overflowed. Assumes the default floating-point environment.
 /// Throws `Error` for spans of different lengths or no multiple of `wire.bytes`.
 std::uint64_t add_on_wire(const WireFormat& wire, std::span<const std::byte> term,
                           std::span<std::byte> sum);
 
-/// What happened to the elements of one `to_wire`.
+/// Counts of the elements of one `to_wire`.
 struct WireCounts {
   std::uint64_t overflowed = 0;   ///< rounded above max finite, and +-Inf
   std::uint64_t underflowed = 0;  ///< non-zero elements that became zero

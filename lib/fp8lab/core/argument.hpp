@@ -1,5 +1,5 @@
 #pragma once
-// How messages name arguments of the caller, whose spelling the library does not know: a
+// Names of the caller's arguments in messages. The library does not know their spelling: a
 // parameter in C++, an option of a command, a keyword in Python.
 
 #include <functional>
@@ -12,10 +12,10 @@ namespace fp8lab {
 /// underscores, from a letter; `value`: letters, digits and `._-`.
 std::string argument(std::string_view name, std::string_view value = {});
 
-/// Spells an argument; `value` is empty where the message has none.
+/// Spells an argument; `value` is empty if the message has none.
 using ArgumentSpelling = std::function<std::string(std::string_view name, std::string_view value)>;
 
-/// The message with `spell` in the place of every argument. Other text between backquotes stays.
+/// The message with every argument spelled by `spell`. Other text between backquotes is kept.
 std::string spell_arguments(std::string_view message, const ArgumentSpelling& spell);
 
 }  // namespace fp8lab

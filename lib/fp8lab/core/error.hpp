@@ -1,6 +1,6 @@
 #pragma once
-// The one error type of the library. Bad arguments throw it; numerical edge
-// cases never do, they give defined bits.
+// The error type of the library. Bad arguments throw it. Numerical edge cases do
+// not throw; they give defined bits.
 
 #include <concepts>
 #include <stdexcept>
@@ -10,13 +10,13 @@
 namespace fp8lab {
 
 /// Thrown for a bad argument, shape, option or file. The message always names
-/// the argument, what was expected and what came:
+/// the argument, the expected value and the actual value:
 /// `scale_a: expected [m, ceil(k/128)] = [64, 3], got [64, 2]`.
 class Error : public std::runtime_error {
  public:
   Error(std::string_view argument, std::string_view expected, std::string_view got);
 
-  /// A failure that is not about an argument (a disk that is full, say).
+  /// A failure that no argument causes, such as a full disk.
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
@@ -25,7 +25,7 @@ inline void require(bool condition, std::string_view argument, std::string_view 
                     std::string_view got) {
   if (!condition) throw Error(argument, expected, got);
 }
-/// The same of a number: text is made only where it is needed.
+/// The same for a number: text is made only if it is needed.
 inline void require(bool condition, std::string_view argument, std::string_view expected,
                     std::integral auto got) {
   if (!condition) throw Error(argument, expected, std::to_string(got));

@@ -1,5 +1,5 @@
 #pragma once
-// Parallel loops: each thread in the default floating-point environment, exceptions come out whole.
+// Parallel loops. Each thread has the default floating-point environment; exceptions are rethrown.
 
 #include <cstdint>
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace fp8lab {
 
-/// Calls each(state, i) for i of [0, count), dealt evenly to `threads`; make() gives every thread
-/// its state. The first exception is rethrown at the end, and what comes after it is left out.
+/// Calls each(state, i) for i in [0, count), divided evenly among `threads`; make() returns the
+/// state of a thread. After an exception, later calls are skipped; it is rethrown at the end.
 template <typename Make, typename Each>
 void parallel_for_with(std::int64_t count, int threads, const Make& make, const Each& each) {
   using State = std::invoke_result_t<Make>;
@@ -31,7 +31,7 @@ void parallel_for_with(std::int64_t count, int threads, const Make& make, const 
   error.rethrow();
 }
 
-/// Calls each(i) for i of [0, count), dealt evenly to `threads`, with the same promises.
+/// The same without a state: calls each(i) for i in [0, count).
 template <typename Each>
 void parallel_for(std::int64_t count, int threads, const Each& each) {
   FirstError error;

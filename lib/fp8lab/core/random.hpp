@@ -9,7 +9,7 @@
 
 namespace fp8lab {
 
-/// One stream of draws. Copy it freely; it holds no state but its key.
+/// One stream of draws. It has no state except its key, so copies are cheap.
 class RandomStream {
  public:
   /// `stream` separates independent uses of one seed.

@@ -1,6 +1,6 @@
 #pragma once
-// Which instruction set the vector kernels use. Every target gives the same
-// bits; the choice changes speed alone.
+// The instruction set of the vector kernels. Every target gives the same bits; the
+// choice changes only the speed.
 
 #include <cstdint>
 #include <span>

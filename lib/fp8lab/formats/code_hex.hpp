@@ -1,5 +1,5 @@
 #pragma once
-// Codes as people and files write them.
+// Codes as text.
 
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace fp8lab {
 
-/// All hex digits of a code's storage, without 0x.
+/// The code in hexadecimal, with all digits of its storage width and without 0x.
 std::string code_hex(const Format& format, std::uint32_t code);
 
 }  // namespace fp8lab

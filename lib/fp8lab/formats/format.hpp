@@ -1,5 +1,5 @@
 #pragma once
-// The storage formats, as one table of traits, and exact decoding of their
+// The storage formats as one table of traits, and exact decoding of their
 // codes. Sources: OCP OFP8 1.0 (E4M3, E5M2), OCP MX 1.0 (E8M0, E2M1, E2M3,
 // E3M2), the FNUZ pair as ml_dtypes and AMD CDNA3 define it, IEEE 754 (FP16).
 
@@ -27,19 +27,19 @@ enum class FormatId : std::uint8_t {
   f32,
 };
 
-/// Which codes are not finite numbers.
+/// The codes that are not finite numbers.
 enum class SpecialValues : std::uint8_t {
-  ieee,      ///< top exponent: mantissa 0 is Inf, any other NaN
+  ieee,      ///< exponent field all ones: mantissa 0 is Inf, all others are NaN
   nan_only,  ///< magnitude all ones is NaN, no Inf (`fn`)
   fnuz,      ///< only the code of -0 is NaN, no Inf, no -0
   none,      ///< every code is finite
 };
 std::string_view to_string(SpecialValues specials);
 
-/// The traits of one format. A finite code with exponent field E and mantissa
-/// field T stands for (1 + T/2^M) 2^(E - bias) if E > 0, and for
-/// (T/2^M) 2^(1 - bias) if E = 0. E8M0 has neither sign nor mantissa nor zero:
-/// its code E is 2^(E - 127) for all E < 255.
+/// The traits of one format. The value of a finite code with exponent field E and
+/// mantissa field T is (1 + T/2^M) 2^(E - bias) if E > 0, and (T/2^M) 2^(1 - bias)
+/// if E = 0. E8M0 has no sign, no mantissa and no zero: its code E is 2^(E - 127)
+/// for all E < 255.
 struct Format {
   FormatId id;
   std::string_view name;
@@ -48,7 +48,7 @@ struct Format {
   int bias;
   bool has_sign;
   SpecialValues specials;
-  int storage_bits;  ///< width of a stored element; TF32 and E8M13 live in binary32
+  int storage_bits;  ///< width of a stored element; TF32 and E8M13 are stored in binary32
 
   [[nodiscard]] constexpr bool is_scale_only() const { return !has_sign; }
   [[nodiscard]] constexpr int code_bits() const {
@@ -75,7 +75,7 @@ struct Format {
   }
   [[nodiscard]] constexpr bool has_infinity() const { return specials == SpecialValues::ieee; }
   [[nodiscard]] constexpr bool has_nan() const { return specials != SpecialValues::none; }
-  /// Code of +Inf where the format has one; the first code past the finite ones otherwise.
+  /// Code of +Inf if the format has one, else a code with the exponent field all ones.
   [[nodiscard]] constexpr std::uint32_t infinity_code() const {
     return magnitude_mask() & ~((std::uint32_t{1} << mantissa_bits) - 1);
   }
@@ -102,8 +102,8 @@ inline constexpr std::array<Format, 13> kFormats{{
 
 constexpr const Format& format(FormatId id) { return kFormats[static_cast<std::size_t>(id)]; }
 
-/// The format that is `id` but for the FNUZ coding (bias one higher, no -0, no Inf): E4M3FNUZ
-/// for E4M3FN and back, E5M2FNUZ for E5M2 and back; nothing for all others.
+/// The format with the same field widths and the other coding. FNUZ has a bias one higher, no -0
+/// and no Inf. E4M3FN <-> E4M3FNUZ and E5M2 <-> E5M2FNUZ; empty for all other formats.
 constexpr std::optional<FormatId> fnuz_counterpart(FormatId id) {
   switch (id) {
     case FormatId::e4m3fn:
@@ -119,16 +119,16 @@ constexpr std::optional<FormatId> fnuz_counterpart(FormatId id) {
   }
 }
 
-/// The format called `name`; the short names e4m3, fp16, bfloat16, float32 and
+/// The format called `name`. The short names e4m3, fp16, bfloat16, float32 and
 /// the NumPy spellings (float8_e4m3fn ...) are accepted too. Throws `Error`.
 const Format& find_format(std::string_view name);
 
 enum class ValueClass : std::uint8_t { zero, subnormal, normal, infinity, nan };
 
-/// A code taken apart. Finite values are
-/// (-1)^negative * significand * 2^(exponent - mantissa_bits), with the hidden
-/// bit in `significand` for normal numbers; zeros and subnormals carry the
-/// smallest normal exponent, which is how tensor cores see them.
+/// An unpacked code. A finite value is
+/// (-1)^negative * significand * 2^(exponent - mantissa_bits). For normal numbers
+/// `significand` includes the hidden bit. Zeros and subnormals have the smallest
+/// normal exponent, as tensor cores read them.
 struct Unpacked {
   std::uint32_t significand = 0;
   std::int16_t exponent = 0;
@@ -141,7 +141,7 @@ struct Unpacked {
   }
 };
 
-/// Takes `code` apart; bits above the format's width are ignored.
+/// Unpacks `code`. Bits above the format's width are ignored.
 constexpr Unpacked unpack(const Format& f, std::uint32_t code) {
   const std::uint32_t magnitude = code & f.magnitude_mask();
   const std::uint32_t hidden = std::uint32_t{1} << f.mantissa_bits;
@@ -166,17 +166,17 @@ constexpr Unpacked unpack(const Format& f, std::uint32_t code) {
   return u;
 }
 
-/// The exact value of `code`; NaN codes give a quiet NaN with their sign.
+/// The exact value of `code`. A NaN code gives a quiet NaN with its sign.
 double decode(const Format& f, std::uint32_t code);
 
-/// The storage code of a value held in its storage word: TF32 and E8M13 live in
-/// binary32 and give up their low bits (tensor cores ignore them); other
-/// formats are their own word.
+/// The code in a storage word. TF32 and E8M13 are stored in binary32, whose low
+/// bits are dropped, as tensor cores ignore them. For other formats the word is
+/// the code.
 constexpr std::uint32_t code_of_storage(const Format& f, std::uint32_t word) {
   return f.storage_bits == 32 ? word >> (23 - f.mantissa_bits) : word;
 }
 
-/// All values of a format of at most 16 code bits, taken apart, indexed by code.
+/// All values of a format of at most 16 code bits, unpacked and indexed by code.
 std::span<const Unpacked> unpack_table(FormatId id);
 
 /// All values of a format of at most 16 code bits as binary32, indexed by code.

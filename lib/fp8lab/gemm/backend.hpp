@@ -1,7 +1,7 @@
 #pragma once
-// Where matrix products and casts of whole tensors run: on the emulator, which a
-// `Backend` is by default, or on what a program brings along, such as a chip. It is a
-// value: code runs on the backend that it is given, and on no other.
+// A backend runs matrix products and casts of whole tensors. The default `Backend` is the
+// emulator on the CPU; a program can add others, such as a GPU. A backend is a value that is
+// passed to functions. There is no global backend.
 
 #include <cstdint>
 #include <functional>
@@ -15,46 +15,46 @@
 
 namespace fp8lab {
 
-/// A product with the contract of `gemm`. False, and nothing written, for what the
-/// backend does not have: a chip has one accumulator and few formats. Many threads may call it.
+/// Computes a product with the contract of `gemm`. Returns false, and writes nothing, if the
+/// backend does not support it: a chip has one accumulator and few formats. Must be thread-safe.
 using GemmFunction =
     std::function<bool(const GemmProblem& problem, std::span<float> d, int threads)>;
 
-/// Writes to codes[i] the code of values[i] in an 8-bit format; values are already
-/// scaled. False, and nothing written, for a format or policy that the backend does not have.
-/// Many threads may call it.
+/// Writes the code of values[i] in an 8-bit format to codes[i]. The values are already
+/// scaled. Returns false, and writes nothing, if the backend does not support the format or the
+/// policy. Must be thread-safe.
 using CastFunction =
     std::function<bool(FormatId format, const CastPolicy& policy, std::span<const float> values,
                        std::span<std::uint8_t> codes)>;
 
-/// Whether NVIDIA's only cast of tensors, `cvt.rn.satfinite` (`kNvidiaSatfinite`), gives
-/// these values the codes of `policy`: E4M3 or E5M2, to nearest even, and where the
-/// policy differs on overflow, Inf or NaN, no value that meets the difference.
+/// Whether `cvt.rn.satfinite` (`kNvidiaSatfinite`), NVIDIA's only cast of tensors, gives these
+/// values the codes of `policy`. True for E4M3 and E5M2 with rounding to nearest even, unless the
+/// policy treats overflow, Inf or NaN in another way and one of the values is such a case.
 bool fits_satfinite(FormatId format, const CastPolicy& policy, std::span<const float> values);
 
-/// By default the emulator on the CPU, which has every product and leaves casts to their callers.
+/// The default is the emulator on the CPU. It supports every product and leaves casts to callers.
 struct Backend {
   std::string name = "cpu";
-  GemmFunction gemm{};  ///< empty: the emulator's
-  CastFunction cast{};  ///< empty: it has no casts
+  GemmFunction gemm{};  ///< empty: `gemm` of the emulator
+  CastFunction cast{};  ///< empty: no casts
 };
 
-/// Of a list in which names are unique.
+/// The names of a list of backends. Names must be unique.
 std::vector<std::string> backend_names(std::span<const Backend> backends);
 
-/// The backend of that name. Throws `Error` that lists the names.
+/// The backend called `name`. Throws `Error` that lists the names.
 const Backend& find_backend(std::span<const Backend> backends, std::string_view name);
 
-/// D = the product on `backend`; `gemm` where that does not have it. Throws what `gemm` throws.
+/// Computes the product on `backend`, or with `gemm` if it is not supported. Throws as `gemm`.
 void gemm_on(const Backend& backend, const GemmProblem& problem, std::span<float> d,
              int threads = 0);
 
-/// The product on `backend` alone: false, and nothing written, where that does not have it.
+/// Computes the product on `backend` only. Returns false and writes nothing if not supported.
 bool try_gemm_on(const Backend& backend, const GemmProblem& problem, std::span<float> d,
                  int threads = 0);
 
-/// The cast on `backend`. False, and nothing written, where that does not have it: the
-/// caller's own cast stands. Throws `Error` for spans of different lengths.
+/// Casts on `backend`. Returns false, and writes nothing, if it is not supported: the caller then
+/// casts by itself. Throws `Error` for spans of different lengths.
 bool try_cast_on(const Backend& backend, FormatId format, const CastPolicy& policy,
                  std::span<const float> values, std::span<std::uint8_t> codes);
 

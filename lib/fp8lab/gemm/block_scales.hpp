@@ -1,5 +1,5 @@
 #pragma once
-// Scales that a block-scaled instruction applies itself, as the codes that it reads.
+// The codes of the scales that a block-scaled instruction applies.
 
 #include <cstdint>
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace fp8lab {
 
-/// The scales of one row over all of K, one a block: their values, 1 where there are none.
+/// The scales of rows over all of K, one code for each block; empty if all are 1.
 class BlockScaleRows {
  public:
   BlockScaleRows() = default;
-  /// Of a validated problem; empty unless its instruction applies the scales.
+  /// Reads them from a validated problem; empty unless its instruction applies the scales.
   explicit BlockScaleRows(const GemmProblem& problem);
 
   [[nodiscard]] bool empty() const { return block_ == 0; }
-  /// Those of row `row` of A and row `column` of B from term `begin` on, a multiple of the block,
-  /// for `count` terms.
+  /// The scales of row `row` of A and row `column` of B for `count` terms from term `begin` on,
+  /// which must be a multiple of the block.
   [[nodiscard]] BlockScales at(std::int64_t row, std::int64_t column, std::int64_t begin,
                                std::int64_t count) const;
 
@@ -32,12 +32,12 @@ class BlockScaleRows {
 
 namespace gemm_detail {
 
-/// The problem without the scales that its instruction applies: what promotion, C and the scales
-/// after the instruction are judged by. Tensor scales other than 1 stay, as one scale of each
-/// matrix, which points into `problem`.
+/// The problem without the scales that its instruction applies. Promotion, C and the scales after
+/// the instruction are validated against it. Tensor scales other than 1 remain, as one scale for
+/// each matrix, which points into `problem`.
 GemmProblem without_unit_scales(const GemmProblem& problem);
 
-/// Throws `Error` unless every scale that the instruction applies is one of its format.
+/// Throws `Error` unless every scale that the instruction applies is a value of its format.
 void validate_unit_scales(const GemmProblem& problem);
 
 }  // namespace gemm_detail

@@ -1,5 +1,5 @@
 #pragma once
-// Which model explains the output of a batched or grouped product in every group?
+// Finds the model that explains the output of a batched or grouped product in every group.
 
 #include <cstdint>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace fp8lab {
 
-/// How much of a group the best explanation gives.
+/// The outputs of a group that the best explanation gives.
 struct GroupMatch {
   std::int64_t group = 0;
   std::int64_t first_row = 0;  ///< of the output as a matrix
@@ -20,18 +20,18 @@ struct GroupMatch {
 };
 
 struct GroupedIdentification {
-  /// Of the group with the most outputs. Members of its best class that do not give a sample of at
-  /// most 64 x 64 outputs of some other group are left out, as long as others remain.
+  /// The result for the group with the most outputs. Members of its best class that contradict a
+  /// sample of at most 64 x 64 outputs of another group are left out, unless none would remain.
   Identification found;
   std::int64_t group = 0;
-  std::vector<GroupMatch> groups;  ///< whole groups under the first member of the best class
+  std::vector<GroupMatch> groups;  ///< all groups, for the first member of the best class
 
-  /// It gives every output of every group.
+  /// Whether it gives every output of every group.
   [[nodiscard]] bool explained() const;
 };
 
-/// As `identify`. `got`: codes of the whole output [rows, columns]; rows in no group are not
-/// looked at. Throws `Error` as there, and for no group with outputs.
+/// As `identify` above. `got`: the codes of the whole output [rows, columns]; rows in no group are
+/// ignored. Throws `Error` as `identify`, and if no group has outputs.
 GroupedIdentification identify(const GroupedProduct& product, const Operand& got, int threads = 0,
                                std::span<const std::string> models = {});
 

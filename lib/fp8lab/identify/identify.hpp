@@ -1,7 +1,7 @@
 #pragma once
-// Which model explains an output bit for bit? Every hypothesis (instruction,
-// promotion interval, scale order, split-K, output rounding) computes outputs
-// again and is ranked by how many it gives exactly.
+// Finds the model that explains an output bit for bit. Each hypothesis (instruction,
+// promotion interval, scale order, split-K, output rounding) computes the outputs
+// again. Hypotheses are ranked by the number of outputs that they give exactly.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,15 +21,15 @@ struct Explanation {
   std::vector<std::string_view> models;  ///< registered names of this accumulator, never empty
   std::int64_t promotion_interval = 0;
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
-  int split_k = 1;            ///< parts of K, summed alone and added in FP32 in order
+  int split_k = 1;            ///< parts of K, summed separately and added in FP32 in order
   std::string_view rounding;  ///< of the output, see hypotheses.hpp
-  CPlacement c_enters = CPlacement::unnamed;  ///< where there is a C
+  CPlacement c_enters = CPlacement::unnamed;  ///< if there is a C
 
   friend bool operator==(const Explanation&, const Explanation&) = default;
 };
 
-/// Hypotheses whose outputs are equal on all elements that were compared: this
-/// data cannot tell them apart.
+/// Hypotheses with equal outputs on all compared elements: this data cannot
+/// distinguish them.
 struct ExplanationClass {
   std::vector<Explanation> members;  ///< hardware first, then without split-K, then as tried
   std::uint64_t matches = 0;         ///< elements that they give exactly
@@ -45,8 +45,8 @@ struct SeparatingElement {
   std::int64_t row = 0;
   std::int64_t column = 0;
   std::uint32_t got = 0;
-  std::uint32_t first = 0;   ///< what the best class gives
-  std::uint32_t second = 0;  ///< what the next one gives
+  std::uint32_t first = 0;   ///< code that the best class gives
+  std::uint32_t second = 0;  ///< code that the next class gives
 };
 
 struct Identification {
@@ -55,15 +55,15 @@ struct Identification {
   std::int64_t k = 0;
   FormatId output = FormatId::f32;
   bool scaled = false;       ///< scale orders were tried
-  std::uint64_t tried = 0;   ///< hypotheses
-  std::uint64_t beyond = 0;  ///< hypotheses right on the sample that were not computed whole
-  std::uint64_t sums = 0;    ///< sums over K that the search has computed: what it cost
-  std::vector<ExplanationClass> ranking;      ///< best first, only the last survivors
+  std::uint64_t tried = 0;   ///< number of hypotheses
+  std::uint64_t beyond = 0;  ///< hypotheses right on the sample, not computed on all outputs
+  std::uint64_t sums = 0;    ///< sums over K that the search computed: its cost
+  std::vector<ExplanationClass> ranking;      ///< best first, of the last stage only
   std::vector<SeparatingElement> separating;  ///< the first of them, at most kSeparatingShown
   std::uint64_t separating_count = 0;         ///< among `separating_compared` elements
   std::uint64_t separating_compared = 0;
 
-  /// The best class gives every element of the output.
+  /// Whether the best class gives every element of the output.
   [[nodiscard]] bool explained() const {
     return !ranking.empty() && ranking.front().matches == ranking.front().compared &&
            ranking.front().compared == static_cast<std::uint64_t>(rows * columns);
@@ -74,29 +74,29 @@ inline constexpr std::size_t kSeparatingShown = 8;
 
 /// Identifies `got`, the codes of the whole output [m, n], row-major.
 ///
-/// Of `product` the operands, scales, C and the output's format count; its own model,
-/// promotion, scale order, place of C and output policy do not. Hypotheses are first computed on a
-/// few outputs, those that are right there (and the next best) on more, and those that
-/// are right on at most 64 x 64 outputs on all of them; at most 32 of these. NaN codes
-/// count as equal. The result does not depend on `threads` (0: all). `models`: more models to try
-/// beside the registered ones, definitions (accumulate/definition.hpp) for the most part.
+/// It uses the operands, scales, C and output format of `product`, and ignores its model,
+/// promotion, scale order, place of C and output policy. It computes all hypotheses on a few
+/// outputs; those that are right there, and the next best, on more; and at most 32 of those that
+/// are right on a sample of at most 64 x 64 outputs on all outputs. Codes of NaN count as equal.
+/// The result does not depend on `threads` (0: all). `models`: more models to try, usually
+/// definitions (accumulate/definition.hpp).
 Identification identify(const Product& product, std::span<const std::byte> got, int threads = 0,
                         std::span<const std::string> models = {});
 
-/// The same for a tensor: throws `Error` unless it is row-major [m, n] of the output's type.
+/// The same for a tensor. Throws `Error` unless it is row-major [m, n] of the output's type.
 Identification identify(const Product& product, const Operand& got, int threads = 0,
                         std::span<const std::string> models = {});
 
-/// The options under which `fp8lab gemm` and `fp8lab verify` compute the hypothesis: `--model`,
-/// its name, `--promotion` ... Nothing where they have none for it: an output that is
-/// not rounded to nearest directly.
+/// The options with which `fp8lab gemm` and `fp8lab verify` compute the hypothesis: `--model`, its
+/// name, `--promotion` ... Nothing if there are none, for an output that is not rounded to
+/// nearest in one step.
 std::optional<std::vector<std::string>> command_options(const Explanation& explanation,
                                                         bool scaled);
 
-/// `sm90.mma.e4m3 (= sm100.mma.e4m3), promotion 128, scales product_then_fma`.
+/// A hypothesis as text: `sm90.mma.e4m3 (= sm100.mma.e4m3), promotion 128 ...`.
 std::string describe(const Explanation& explanation, bool scaled);
 
-/// The ranking for people: at most `most` classes.
+/// The ranking as text, with at most `most` classes.
 std::string describe(const Identification& result, std::size_t most = 5);
 
 }  // namespace fp8lab

@@ -1,6 +1,6 @@
 #pragma once
-// The checksum that files of this project carry: CRC-32 as zlib, ZIP and
-// Python's `zlib.crc32` compute it. It finds every change of up to three bits.
+// The checksum in files of this project: CRC-32, as in zlib, ZIP and Python's
+// `zlib.crc32`. It detects every change of up to three bits.
 
 #include <span>
 #include <string>
@@ -8,19 +8,19 @@
 
 namespace fp8lab {
 
-/// Eight lower-case hex digits.
+/// The checksum as eight lower-case hex digits.
 std::string crc32_text(std::string_view bytes);
 
-/// Of all parts as if they were one.
+/// The checksum of the concatenation of all parts.
 std::string crc32_text(std::span<const std::string_view> parts);
 
-/// `json`, an object of lines that end with "\n}\n", with a last member `"crc32": "01234567"`: the
-/// checksum of all text before the comma that this member comes after. `require_own_checksum` reads
+/// `json`, an object whose text ends with "\n}\n", with a new last member `"crc32": "01234567"`:
+/// the checksum of all text before the comma in front of this member. `require_own_checksum` checks
 /// it.
 std::string with_own_checksum(std::string json);
 
-/// Throws `Error` naming `where` if `json` ends with a checksum of `with_own_checksum` that is not
-/// that of its text. A text without one (of an older version, or written by another program)
+/// Throws `Error` that names `where` if `json` ends with a checksum of `with_own_checksum` that
+/// does not match its text. A text without a checksum (from an older version or another program)
 /// passes.
 void require_own_checksum(std::string_view json, const std::string& where);
 

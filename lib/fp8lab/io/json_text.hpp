@@ -1,5 +1,5 @@
 #pragma once
-// JSON from files, with complaints in this project's words.
+// Reads JSON from files, with error messages of this project.
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 namespace fp8lab {
 
-/// What an exception of the JSON library says, without its own numbering.
+/// The message of an exception of the JSON library, without its number.
 inline std::string json_reason(const nlohmann::json::exception& error) {
   const std::string_view text = error.what();
   const std::size_t end = text.starts_with('[') ? text.find("] ") : std::string_view::npos;

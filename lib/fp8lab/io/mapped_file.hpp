@@ -1,5 +1,5 @@
 #pragma once
-// A whole file, read-only: large tensors are mapped and read without a copy.
+// A whole file, read-only. Large files are mapped and read without a copy.
 
 #include <cstddef>
 #include <filesystem>
@@ -8,11 +8,11 @@
 
 namespace fp8lab {
 
-/// The bytes live as long as the object.
+/// The bytes are valid during the lifetime of the object.
 ///
-/// Files of at most `kReadWhole` bytes are copied: what happens to them later
-/// does not matter. A larger one is mapped, and must not become shorter
-/// meanwhile: the system ends a process that reads behind the end (SIGBUS).
+/// Files of at most `kReadWhole` bytes are copied, so later changes have no effect.
+/// Larger files are mapped and must not become shorter meanwhile: the system ends a
+/// process that reads beyond the end (SIGBUS).
 class MappedFile {
  public:
   static constexpr std::size_t kReadWhole = std::size_t{16} << 20;
@@ -26,9 +26,9 @@ class MappedFile {
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return bytes_; }
 
-  /// Gives back the memory of the whole pages of `part`, which must lie in
-  /// `bytes()`. Reading them again loads them again: a file larger than memory
-  /// is read part by part.
+  /// Releases the memory of the whole pages of `part`, which must be in `bytes()`.
+  /// To read them again loads them again. So a file larger than memory can be read
+  /// part by part.
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// NumPy's .npz archives: a ZIP file with one .npy a tensor, stored or deflated.
+// NumPy's .npz archives: a ZIP file with one .npy per tensor, stored or deflated.
 
 #include <filesystem>
 #include <memory>
@@ -16,15 +16,15 @@ namespace fp8lab {
 
 /// One tensor of an archive, read into memory: a deflated member cannot be mapped.
 struct NpzTensor {
-  TensorView tensor;  ///< points into `bytes`
+  TensorView tensor;  ///< a view of `bytes`
   std::shared_ptr<const std::vector<std::byte>> bytes;
 };
 
 /// One open archive.
 class NpzFile {
  public:
-  /// Throws `Error` with file and reason for what is not a ZIP file, contradicts
-  /// itself, holds a name twice, or holds something other than .npy members.
+  /// Throws `Error` with file and reason for a file that is not a ZIP file, is not
+  /// consistent, has a duplicate name, or has members other than .npy.
   explicit NpzFile(const std::filesystem::path& path);
   ~NpzFile();
   NpzFile(const NpzFile&) = delete;
@@ -33,9 +33,9 @@ class NpzFile {
   /// Names without `.npy`, in the order of the archive.
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
 
-  /// Reads a member; `interpret_as` as in `NpyFile`. Throws `Error` for a name
-  /// that is not there, a member that is encrypted, damaged (its CRC is
-  /// checked) or says it is larger than its packed bytes can be.
+  /// Reads a member; `interpret_as` as in `NpyFile`. Throws `Error` for an unknown
+  /// name, and for a member that is encrypted, damaged (its CRC is checked) or
+  /// declares a size that its packed bytes cannot have.
   [[nodiscard]] NpzTensor read(std::string_view name,
                                std::optional<ElementType> interpret_as = std::nullopt) const;
 
@@ -46,12 +46,12 @@ class NpzFile {
   std::vector<std::string> names_;
 };
 
-/// Writes every tensor as a stored (not deflated) member, whole or not at all;
-/// the same tensors give the same bytes. Throws `Error` for a name that is
-/// empty, appears twice or has a '/' in it.
+/// Writes every tensor as a stored (not deflated) member, atomically. The same
+/// tensors give the same bytes. Throws `Error` for a name that is empty, is a
+/// duplicate or contains '/'.
 void write_npz(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors);
 
-/// The same, complete but not in its place yet.
+/// The same, complete but not yet under its name.
 std::unique_ptr<OutputFile> prepare_npz(const std::filesystem::path& path,
                                         const std::vector<NamedTensor>& tensors);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The one way in which files are written.
+// Atomic writing of files. All files of the project are written in this way.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,26 +11,26 @@
 
 namespace fp8lab {
 
-/// A file that comes to be under a name of its own in the same folder, which
-/// nobody else writes or can plant, and takes its place when it is complete and
-/// on the disk. On every other way out it is gone and a file that was there is
-/// as it was. The mode of a file that is replaced stays; where the path is a
-/// symbolic link, the link stays and its target is replaced. Devices, pipes and
-/// this process's own descriptors (/dev/stdout) are written into directly.
+/// A file that is written under a temporary, unpredictable name in the same
+/// folder and renamed when it is complete and on the disk. If this fails, the
+/// temporary file is removed and an existing file does not change. A replaced
+/// file keeps its mode. If the path is a symbolic link, its target is replaced.
+/// Devices, pipes and descriptors of this process (/dev/stdout) are written
+/// directly.
 class OutputFile {
  public:
-  /// Throws `Error` with the path and the system's reason, as all of it does.
+  /// Throws `Error` with the path and the system's reason, as all members do.
   explicit OutputFile(const std::filesystem::path& path);
 
   void write(std::string_view bytes);
 
-  /// The same at a place of its own, in any order; only for files on a disk. What is never written
-  /// is zeros.
+  /// Writes at a given offset, in any order; only for files on a disk. Bytes that are never written
+  /// are zero.
   void write_at(std::uint64_t offset, std::string_view bytes);
 
-  /// All of it has been written: it is complete on the disk, under its own name still.
+  /// Completes the file on the disk, still under its temporary name.
   void finish();
-  /// Finishes, and takes its place.
+  /// Completes the file and renames it.
   void commit();
 
  private:
@@ -38,7 +38,7 @@ class OutputFile {
   void open_partial();
 
   std::filesystem::path asked_;       ///< for messages
-  std::filesystem::path target_;      ///< links followed
+  std::filesystem::path target_;      ///< after resolution of links
   std::unique_ptr<Partial> partial_;  ///< null: written directly
   std::unique_ptr<Descriptor> file_;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// Names that exist only until something is complete: temporary files, and
-// folders of them.
+// Temporary files and folders, which exist only until an output is
+// complete.
 
 #include <filesystem>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace fp8lab {
 
-/// A name that is removed, with what is in it if it is a folder, on every way
-/// out but `keep`. The name may come to be after the object.
+/// A file or folder that the destructor removes, with its content, unless `keep` was
+/// called. It may be created after the object.
 class Partial {
  public:
   explicit Partial(std::filesystem::path path);
@@ -19,7 +19,7 @@ class Partial {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// It has become something else: nothing is removed.
+  /// Prevents the removal.
   void keep() { forget(); }
 
  private:
@@ -32,7 +32,7 @@ class Partial {
 /// A new folder `FOLDER/.NAME.01234567.partial`, removed with its files.
 class PartialFolder {
  public:
-  /// Throws `Error` naming `folder`, which comes to be too where it is missing.
+  /// Creates `folder` too if it does not exist. Throws `Error` that names `folder`.
   PartialFolder(const std::filesystem::path& folder, const std::string& name);
 
   [[nodiscard]] const std::filesystem::path& path() const { return partial_.path(); }
@@ -41,17 +41,17 @@ class PartialFolder {
   Partial partial_;
 };
 
-/// A name beside `path` that nobody can foresee: `.NAME.01234567.partial`.
+/// An unpredictable name in the folder of `path`: `.NAME.01234567.partial`.
 std::filesystem::path partial_name(const std::filesystem::path& path);
 
-/// Removes every name that is partial now. For handlers of signals that end the
-/// program: calls nothing that they may not call, and lets no thread begin
-/// another partial name.
+/// Removes all temporary files and folders. For handlers of signals that end the
+/// program: it calls only functions that are allowed there, and prevents that threads
+/// create new ones.
 void remove_partials() noexcept;
 
-/// From here on SIGHUP, SIGINT and SIGTERM remove partial names before they end
-/// the process; one that is ignored stays ignored. For programs: a library must
-/// not do this.
+/// After this call SIGHUP, SIGINT and SIGTERM remove temporary files before they end
+/// the process. An ignored signal remains ignored. For programs only: a library must
+/// not set signal handlers.
 void remove_partials_on_signals();
 
 }  // namespace fp8lab

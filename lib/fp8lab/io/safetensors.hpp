@@ -1,6 +1,6 @@
 #pragma once
 // The .safetensors format (little-endian 64-bit header length, JSON header,
-// data): read by mapping, written whole or not at all.
+// data). Files are mapped for reading and written atomically.
 
 #include <atomic>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct NamedTensor {
   TensorView tensor;
 };
 
-/// One open file; the tensors point into the mapping.
+/// One open file; its tensors are views of the mapping.
 class SafetensorsFile {
  public:
   /// Throws `Error` with file and reason for: a header longer than the file or
@@ -35,14 +35,14 @@ class SafetensorsFile {
   /// packed codes, whose shape counts codes.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
-  /// In the order of their data.
+  /// The tensors in the order of their data.
   [[nodiscard]] const std::vector<NamedTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// The mapping that the tensors point into.
+  /// The mapping that owns the bytes of the tensors.
   [[nodiscard]] const MappedFile& file() const { return *file_; }
 
-  /// Throws `Error` that lists the first names of the file.
+  /// The tensor called `name`. Throws `Error` that lists the first names of the file.
   [[nodiscard]] const TensorView& find(std::string_view name) const;
 
  private:
@@ -53,34 +53,34 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// What a header says of a tensor.
+/// The description of a tensor in a header.
 struct TensorSpec {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<std::int64_t> shape;
 
-  /// Throws `Error` for a shape that no file can hold.
+  /// Throws `Error` for a shape that a file cannot contain.
   [[nodiscard]] std::uint64_t bytes() const;
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
-/// Writes a file whose tensors come part by part, in any order. They lie widest elements first
-/// (then by name), so that each starts at a multiple of its element's size.
+/// Writes a file part by part, with the tensors in any order. In the file, those with the widest
+/// elements come first (then by name), so that each starts at a multiple of its element size.
 class SafetensorsWriter {
  public:
-  /// Throws `Error` for a duplicate or reserved name, a type that the format has no name for, a
-  /// header that is too long, or a file that cannot be written.
+  /// Throws `Error` for a duplicate or reserved name, a type without a name in the format, a header
+  /// that is too long, or a file that cannot be written.
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
-  /// `bytes` of tensor `name`, from `offset` (in bytes) on; from any thread. Throws `Error` for a
+  /// Writes `bytes` of tensor `name` from `offset` (in bytes) on. Thread-safe. Throws `Error` for a
   /// name that is not in the header and for bytes outside the tensor.
   void write(std::string_view name, std::uint64_t offset, std::span<const std::byte> bytes);
 
-  /// Takes its place. Throws `Error` unless as many bytes came as the header says.
+  /// Completes the file. Throws `Error` unless all bytes of the header have been written.
   void commit();
 
-  /// Of the whole file, header included.
+  /// Bytes of the whole file, including the header.
   [[nodiscard]] std::uint64_t file_bytes() const { return file_bytes_; }
 
  private:
@@ -91,17 +91,17 @@ class SafetensorsWriter {
 
   std::unordered_map<std::string, Place> places_;
   std::uint64_t file_bytes_ = 0;
-  std::atomic<std::uint64_t> missing_ = 0;  ///< bytes that are still to come
+  std::atomic<std::uint64_t> missing_ = 0;  ///< bytes that are not written yet
   std::string name_;
   OutputFile file_;
 };
 
-/// How many bytes the file of such tensors has.
+/// The size in bytes of the file of such tensors.
 std::uint64_t safetensors_bytes(std::vector<TensorSpec> tensors,
                                 const std::map<std::string, std::string>& metadata);
 
-/// Writes row-major tensors, widest elements first (then by name) so that each
-/// starts at a multiple of its element's size. Throws `Error` for Fortran
+/// Writes row-major tensors, widest elements first (then by name), so that each
+/// starts at a multiple of its element size. Throws `Error` for Fortran
 /// order, a duplicate or reserved name, or bytes that disagree with the shape.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});

@@ -1,5 +1,5 @@
 #pragma once
-// Names that stand for something other than bytes on a disk.
+// Paths that do not name bytes on a disk.
 
 #include <filesystem>
 #include <optional>
@@ -7,15 +7,15 @@
 namespace fp8lab {
 
 /// The descriptor of this process that `path` names: 1 for /dev/stdout,
-/// /dev/fd/1 or /proc/self/fd/1. Opening such a name anew would start at the
-/// beginning of a file that is written already, and fails for sockets.
+/// /dev/fd/1 or /proc/self/fd/1. To open such a path again would start at the
+/// beginning of the file, and fails for sockets.
 std::optional<int> descriptor_named_by(const std::filesystem::path& path);
 
-/// What `path` names when its symbolic links are followed; the file itself need
-/// not be there. Throws `Error` for a loop of links.
+/// The path after resolution of symbolic links; the file itself need not exist.
+/// Throws `Error` for a loop of links.
 std::filesystem::path follow_links(std::filesystem::path path);
 
-/// Closes a descriptor on every way out.
+/// Closes a descriptor in its destructor.
 class Descriptor {
  public:
   explicit Descriptor(int value) : value_(value) {}
@@ -25,7 +25,7 @@ class Descriptor {
 
   [[nodiscard]] int value() const { return value_; }
   [[nodiscard]] bool is_open() const { return value_ >= 0; }
-  /// False with `errno` where the system complains.
+  /// Returns false and sets `errno` if the system reports an error.
   bool close();
 
  private:

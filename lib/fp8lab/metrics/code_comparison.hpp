@@ -1,6 +1,6 @@
 #pragma once
-// Two outputs compared bit by bit and number by number in one pass over their
-// storage codes, chunk by chunk: tensors may be larger than memory.
+// Comparison of two outputs by bits and by values, in one pass over their storage
+// codes. It works in chunks, so tensors may be larger than memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace fp8lab {
 
-/// |y - x| <= absolute + relative |x|, as `torch.testing.assert_close` has it.
+/// |y - x| <= absolute + relative |x|, as in `torch.testing.assert_close`.
 struct Tolerance {
   double relative = 0.0;
   double absolute = 0.0;
@@ -26,10 +26,10 @@ struct CodeMismatch {
   std::int64_t index = 0;
   std::uint32_t expected = 0;  ///< storage codes
   std::uint32_t got = 0;
-  std::uint64_t ulp = 0;  ///< distance; `kNanDistance` where one is NaN
+  std::uint64_t ulp = 0;  ///< distance; `kNanDistance` if one is NaN
 };
 
-/// Differences counted by rectangular tile of the output.
+/// Numbers of differences by rectangular tiles of the output.
 struct MismatchMap {
   std::int64_t rows = 0;              ///< tiles
   std::int64_t columns = 0;           ///< tiles
@@ -39,7 +39,7 @@ struct MismatchMap {
   std::vector<std::uint64_t> counts;  ///< row-major [rows, columns]
 };
 
-/// A map of an output [rows, columns] with at most `most` tiles a side.
+/// A map of an output [rows, columns] with at most `most` tiles per side.
 MismatchMap make_map(std::int64_t rows, std::int64_t columns, std::int64_t most = 32);
 
 struct CodeComparison {
@@ -48,8 +48,8 @@ struct CodeComparison {
   std::uint64_t nan_payloads = 0;       ///< pairs of different NaN codes
   double mean_absolute_relative = 0.0;  ///< sum of |y - x| over sum of |x|
   UlpHistogram ulp;                     ///< in steps of the output format
-  /// In steps of E4M3's significand with an exponent that has no end, after
-  /// rounding both to it: distances that FP8 could see at any scale.
+  /// In steps of E4M3's significand with an unbounded exponent, after rounding both
+  /// to it: distances that FP8 could represent at any scale.
   UlpHistogram fp8;
   std::optional<CodeMismatch> first;  ///< the first by index
   std::optional<CodeMismatch> worst;  ///< the first with the largest distance; NaN is the largest
@@ -60,25 +60,25 @@ struct CodeComparison {
 
 struct CodeComparisonOptions {
   std::vector<Tolerance> tolerances{};
-  MismatchMap* map = nullptr;  ///< filled, where given
-  int threads = 0;             ///< 0: all of OpenMP's; the result never depends on it
+  MismatchMap* map = nullptr;  ///< output, if not null
+  int threads = 0;             ///< 0: all of OpenMP's; the result does not depend on it
 };
 
-/// Compares two tensors part by part, in order. The result does not depend on
-/// threads; its sums depend in their last bits on how the tensors were cut.
+/// Compares two tensors part by part, in order. The result does not depend on threads.
+/// The last bits of its sums depend on the parts.
 class CodeComparer {
  public:
-  /// Codes in one format of at most 16 code bits, or f32. Throws `Error` for others.
+  /// The format has at most 16 code bits, or is f32. Throws `Error` for others.
   explicit CodeComparer(const Format& f, CodeComparisonOptions options = {});
   ~CodeComparer();
   CodeComparer(const CodeComparer&) = delete;
   CodeComparer& operator=(const CodeComparer&) = delete;
 
-  /// The next elements of both. Throws `Error` if the sizes differ or are not
-  /// whole elements.
+  /// Adds the next elements of both. Throws `Error` if the sizes differ or are not a
+  /// multiple of the element size.
   void add(std::span<const std::byte> expected, std::span<const std::byte> got);
 
-  /// Non-finite pairs as in `Comparison`.
+  /// The result. Non-finite pairs count as in `Comparison`.
   [[nodiscard]] CodeComparison finish() const;
 
  private:

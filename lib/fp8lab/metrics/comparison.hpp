@@ -1,6 +1,6 @@
 #pragma once
-// How far a tensor is from its reference, in the measures that people quote.
-// All arithmetic is FP64 in a fixed order (`PairwiseSum`).
+// The usual error measures of a tensor against its reference. All arithmetic is
+// FP64 in a fixed order (`PairwiseSum`).
 
 #include <cstddef>
 #include <span>
@@ -15,9 +15,9 @@ namespace fp8lab {
 /// field NaN, so that no threshold passes by accident, and both indices name the
 /// first such pair. +0 and -0 are equal.
 ///
-/// Zero references: where all of x is zero, `relative_l2` is 0 if y is zero too
-/// and +Inf otherwise. Element by element, 0 against 0 has relative error 0, and
-/// anything else against 0 has +Inf. Empty tensors are equal tensors.
+/// Zero references: if all of x is zero, `relative_l2` is 0 if y is zero too, and
+/// +Inf otherwise. For one element, 0 against 0 has relative error 0, and any other
+/// value against 0 has +Inf. Empty tensors are equal.
 struct Comparison {
   std::size_t count = 0;                  ///< elements, non-finite ones included
   std::size_t mismatches = 0;             ///< pairs that differ in value
@@ -41,9 +41,9 @@ Comparison compare(std::span<const double> reference, std::span<const double> ac
 Comparison compare(std::span<const double> reference, std::span<const float> actual);
 Comparison compare(std::span<const float> reference, std::span<const float> actual);
 
-/// Share of elements, 0 to 1, with |y - x| > absolute + relative |x|: what
-/// closeness checks of test suites count. NaN against NaN and an infinity
-/// against itself are close, any other pair with one of them is not.
+/// Share of elements, 0 to 1, with |y - x| > absolute + relative |x|, as closeness
+/// checks of test suites count it. NaN and NaN, and two equal infinities, are
+/// close; any other pair with one of them is not.
 double mismatch_rate(std::span<const float> reference, std::span<const float> actual,
                      double relative, double absolute);
 

@@ -1,6 +1,6 @@
 #pragma once
-// One FP64 sum for all metrics: pairwise, in an order fixed by the number of
-// elements alone, so that metrics depend on neither threads nor vector width.
+// The FP64 sum of all metrics: pairwise, in an order that depends only on the number
+// of elements, so that metrics depend neither on threads nor on vector width.
 
 #include <array>
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace fp8lab {
 
 /// Adds blocks of 128 elements in order and the blocks in pairs, as a tree. The
 /// relative error is below (128 + log2(n / 128)) 2^-53 for terms of one sign.
-/// NaN and infinities propagate as IEEE 754 has them.
+/// NaN and infinities propagate as in IEEE 754.
 class PairwiseSum {
  public:
   void add(double term) {

@@ -1,5 +1,5 @@
 #pragma once
-// What a tensor looks like before a cast, and what the cast took from it.
+// Statistics of a tensor before a cast, and of the losses of the cast.
 
 #include <cstddef>
 #include <cstdint>
@@ -35,21 +35,21 @@ TensorStatistics tensor_statistics(std::span<const float> x);
 std::vector<double> magnitude_quantiles(std::span<const float> x,
                                         std::span<const double> probabilities);
 
-/// What a scaled cast took from a tensor, in percent of all elements (0 for an
-/// empty tensor).
+/// Losses of a scaled cast, in percent of all elements (0 for an empty
+/// tensor).
 struct QuantizationLoss {
   std::size_t count = 0;
   double underflow_percent = 0.0;  ///< non-zeros whose q is zero
-  /// |x| * scale is above max finite also after rounding to nearest even: for E4M3 above 464.
-  /// What rounds to max finite is not lost. Decided exactly; +-Inf counts, NaN not.
+  /// Elements with |x| * scale above max finite after rounding to nearest even: for E4M3 above 464.
+  /// Values that round to max finite do not count. Exact; +-Inf counts, NaN does not.
   double overflow_percent = 0.0;
-  double saturated_percent = 0.0;  ///< |q| equals max finite, whether it overflowed or not
+  double saturated_percent = 0.0;  ///< |q| equals max finite, with or without overflow
   double nan_percent = 0.0;        ///< q is NaN
 };
 
-/// Loss of q = cast(x * scale), with `codes` q in an 8-bit format and one scale
-/// (which multiplies into the format) for each run of `tile` elements; 0 means
-/// one for all. Throws `Error` if `codes` or
+/// Losses of q = cast(x * scale), with `codes` q in an 8-bit format and one scale,
+/// which multiplies x, for each `tile` adjacent elements; tile 0 means one scale
+/// for all. Throws `Error` if `codes` or
 /// `scales` has the wrong size or the format is not an 8-bit one.
 QuantizationLoss quantization_loss(std::span<const float> x, std::span<const std::uint8_t> codes,
                                    const Format& f, std::span<const float> scales,

@@ -1,6 +1,6 @@
 #pragma once
-// Distances counted in representable numbers, and their histogram: what tells
-// one wrong rounding from a wrong algorithm.
+// Distances in steps between representable numbers, and their histogram. They
+// distinguish another rounding from a wrong algorithm.
 
 #include <array>
 #include <cstddef>
@@ -15,10 +15,10 @@ namespace fp8lab {
 /// The distance of a NaN from anything that is not a NaN.
 inline constexpr std::uint64_t kNanDistance = std::numeric_limits<std::uint64_t>::max();
 
-/// How many steps between neighbouring numbers of `f` lead from code `a` to
-/// code `b`. -0 and +0 are one number; Inf is one step past max finite; NaN is at
-/// distance 0 from NaN and `kNanDistance` from all else. Bits above the format's
-/// width are ignored.
+/// The number of steps between neighbouring numbers of `f` from code `a` to code
+/// `b`. -0 and +0 are one number; Inf is one step above max finite. Two NaN have
+/// distance 0, NaN and any other code `kNanDistance`. Bits above the format's width
+/// are ignored.
 std::uint64_t ulp_distance(const Format& f, std::uint32_t a, std::uint32_t b);
 
 /// Distances of many pairs in bins 0, 1, 2, 3-4, 5-8, ..., doubling.

@@ -1,10 +1,10 @@
 #pragma once
-// AdamW with every state in a storage format of its own ("precision-decoupled":
-// FP8-LM, MS-AMP), FP32 AdamW included. Specified in
+// AdamW with a separate storage format for each state ("precision-decoupled":
+// FP8-LM, MS-AMP), including FP32 AdamW. Specified in
 // docs/specification/optimizer.md.
 //
-// One step, element by element, in binary32 with one rounding to nearest even an
-// operation, left to right, no contraction. Before, once a step in binary64:
+// A step works element by element in binary32, with one rounding to nearest even per
+// operation, left to right, without contraction. First, once per step, in binary64:
 //   b1 = b1_previous * beta1, b2 = b2_previous * beta2   (1 before the first step)
 //   step_size = f32(lr / (1 - b1)),  root = f32(sqrt(1 - b2))    (both 1 - 0 without
 //                                                                  bias correction)
@@ -15,10 +15,10 @@
 //   m = beta1 * m + (1 - beta1) * g
 //   v = beta2 * v + (1 - beta2) * (g * g)
 //   w = w - step_size * (m / (sqrt(v) / root + eps))
-// The update uses the new m and v before they are stored; then all three are
-// stored with scales from their own new largest magnitude. *Read* in MS-AMP's
-// fused kernel, which leaves contraction to its compiler and reads the codes
-// as (beta * code) * inverse_scale, the same for a power of two.
+// The update uses the new m and v before they are stored. Then all three are
+// stored with scales from their new largest magnitudes. *Read* in MS-AMP's fused
+// kernel, which leaves contraction to its compiler and computes (beta * code) *
+// inverse_scale, which is the same for a power of two.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,8 +36,8 @@ enum class WeightDecay : std::uint8_t {
 };
 
 struct AdamWOptions {
-  StateFormat master{};    ///< the weights that updates add up in
-  StateFormat gradient{};  ///< f32: gradients are used as they come; else stored first
+  StateFormat master{};    ///< the weights that are updated
+  StateFormat gradient{};  ///< f32: gradients are used directly; else stored first
   StateFormat m{};         ///< first moment
   StateFormat v{};         ///< second moment
   float beta1 = 0.9F;
@@ -46,10 +46,10 @@ struct AdamWOptions {
   double weight_decay = 0.1;
   WeightDecay decay = WeightDecay::decoupled;
   bool bias_correction = true;
-  int threads = 0;  ///< 0: all; results never depend on it
+  int threads = 0;  ///< 0: all; results do not depend on it
 };
 
-/// A tensor of weights at the start.
+/// The initial weights of a tensor.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -57,11 +57,11 @@ struct Parameter {
   bool decays = true;             ///< false for norms and biases
 };
 
-/// Bytes of the buffers that exist, scales apart.
+/// Bytes of the existing buffers; scales are counted separately.
 struct OptimizerMemory {
   std::size_t parameters = 0;  ///< elements
   std::size_t master = 0;
-  std::size_t gradient = 0;  ///< of the optimizer's own, or of those it was last given
+  std::size_t gradient = 0;  ///< stored gradients, or those of the last step
   std::size_t m = 0;
   std::size_t v = 0;
   std::size_t scales = 0;  ///< of all states
@@ -77,29 +77,29 @@ class AdamW {
   /// or values that disagree with their shape.
   AdamW(const AdamWOptions& options, std::span<const Parameter> parameters);
 
-  /// One step: gradients[i] belongs to parameter i. NaN and Inf travel as
-  /// arithmetic and casts say; nothing is skipped. Throws `Error` for a number
-  /// of gradients or elements that differs, or an lr that is not finite.
+  /// Runs one step; gradients[i] belongs to parameter i. NaN and Inf propagate through
+  /// arithmetic and casts; no step is skipped. Throws `Error` for another number of
+  /// gradients or elements, and for an lr that is not finite.
   void step(std::span<const std::span<const float>> gradients, double lr);
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   [[nodiscard]] std::size_t size() const { return states_.size(); }  ///< parameters
   [[nodiscard]] const std::string& name(std::size_t i) const { return states_[i].name; }
 
-  /// Values as the next step reads them.
+  /// The values that the next step reads.
   void copy_weights(std::size_t i, std::span<float> out) const { states_[i].master.load(0, out); }
   void copy_m(std::size_t i, std::span<float> out) const { states_[i].m.load(0, out); }
   void copy_v(std::size_t i, std::span<float> out) const { states_[i].v.load(0, out); }
 
   [[nodiscard]] OptimizerMemory memory() const;
 
-  /// Everything that the next steps depend on, options apart: NAME.master, NAME.m,
-  /// NAME.v with their scales, and optimizer.steps. Views into this object, valid
-  /// until it changes; `write_safetensors` takes them.
+  /// The complete state without options: NAME.master, NAME.m, NAME.v with their
+  /// scales, and optimizer.steps. These are views of this object, valid until it
+  /// changes; `write_safetensors` accepts them.
   [[nodiscard]] std::vector<NamedTensor> state() const;
-  /// Continues from `state()` of an optimizer of the same options and
-  /// parameters, bit for bit. Throws `Error` for what is missing or differs;
-  /// the state is then undefined.
+  /// Restores `state()` of an optimizer with the same options and parameters, bit for
+  /// bit. Throws `Error` for tensors that are missing or differ; the state is then
+  /// undefined.
   void restore(std::span<const NamedTensor> tensors);
 
  private:

@@ -9,12 +9,12 @@
 //   inverse_scale = (max / centre)^k / M
 //   code = cast(sign(x) (|x| / centre)^k / inverse_scale)
 //   x    = sign(code) |code inverse_scale|^(1/k) centre
-// One thing differs: k ends at 8, as in the test of that kernel, because the
-// kernel's own is Inf for a group of equal magnitudes; and it starts at 1/16,
-// where a group with Inf would get 0. The paper takes the format's range,
-// 448 / 2^-9, where the kernel takes 448^2 / 2.
+// One difference: k is limited to [1/16, 8]. The limit 8 is that of the kernel's test;
+// the kernel itself computes Inf for a group of equal magnitudes. Without the lower
+// limit a group with Inf would have k = 0. The paper uses the format's range,
+// 448 / 2^-9; the kernel uses 448^2 / 2.
 //
-// powf and log2f come from the C library: another one may change a last bit.
+// powf and log2f are those of the C library; another library may change a last bit.
 
 #include <span>
 
@@ -27,14 +27,14 @@ struct Expansion {
   float centre = 1.0F;
   float inverse_scale = 1.0F;
 
-  /// What is cast to the format.
+  /// The value that is cast to the format.
   [[nodiscard]] float expand(float x) const;
   /// The value of a decoded code.
   [[nodiscard]] float contract(float code) const;
 };
 
-/// The expansion of one group (at least one element). NaN elements are ignored,
-/// as by CUDA's fmaxf; Inf makes the group's codes zeros and NaN.
+/// The expansion of one group of at least one element. NaN elements are ignored, as
+/// by CUDA's fmaxf. With Inf the codes of the group are zeros and NaN.
 Expansion expansion_of(std::span<const float> group, const Format& f);
 
 }  // namespace fp8lab

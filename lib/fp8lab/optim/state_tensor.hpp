@@ -1,6 +1,6 @@
 #pragma once
-// One optimizer state in its storage format: codes, and the scales that its
-// system keeps beside them. Specified in docs/specification/optimizer.md.
+// One optimizer state in its storage format: codes and their scales. Specified in
+// docs/specification/optimizer.md.
 
 #include <array>
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace fp8lab {
 
 enum class StateScaling : std::uint8_t {
   none,      ///< codes are the values
-  tensor,    ///< one scale a tensor: MS-AMP
+  tensor,    ///< one scale per tensor: MS-AMP
   group,     ///< one scale for every 128 elements in memory order
   expanded,  ///< COAT's dynamic range expansion of every 128 elements (expansion.hpp)
 };
@@ -27,44 +27,44 @@ std::string_view to_string(StateScaling scaling);
 
 inline constexpr std::size_t kStateGroup = 128;
 
-/// How a state is stored. FP8 casts saturate; FP16 and BF16 casts overflow to
-/// Inf; all round to nearest even and keep subnormals.
+/// The storage of a state. FP8 casts saturate; FP16 and BF16 casts overflow to Inf.
+/// All round to nearest even and keep subnormals.
 struct StateFormat {
   FormatId format = FormatId::f32;  ///< f32, f16, bf16, e4m3fn or e5m2
   StateScaling scaling = StateScaling::none;
-  /// tensor, group: ms_amp (a power of two) or te. A scale above binary32 is its
-  /// largest power of two, 2^127, with either rule (*chosen*: MS-AMP's own would
-  /// be Inf and turn the tensor into NaN).
+  /// For tensor and group: ms_amp (a power of two) or te. A scale above binary32's range
+  /// becomes its largest power of two, 2^127, with either rule (*chosen*: in MS-AMP it
+  /// is Inf, which makes the tensor NaN).
   ScaleRule rule = ScaleRule::ms_amp;
 
   friend bool operator==(const StateFormat&, const StateFormat&) = default;
 };
 
-/// `e4m3fn`, `f16 x tensor scale`: for people.
+/// A storage format as text: `e4m3fn`, `f16 x tensor scale`.
 std::string describe(const StateFormat& format);
 
-/// A vector of values in a storage format. Reading and writing are by range, so
-/// that threads may share one object on ranges that begin at multiples of 128.
+/// A vector of values in a storage format. Threads may read and write one object
+/// concurrently in ranges that begin at multiples of 128.
 class StateTensor {
  public:
-  /// Zeros. Throws `Error` for a format or a rule that is not listed above, and
-  /// for a scaled f32 state.
+  /// Initializes with zeros. Throws `Error` for a format or a rule that is not listed
+  /// above, and for a scaled f32 state.
   StateTensor(const StateFormat& format, std::size_t size);
 
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] const StateFormat& format() const { return format_; }
 
-  /// Values from `begin` on: code times inverse scale in binary32, one rounding
-  /// (exact for powers of two). Throws `Error` for a range outside the tensor.
+  /// Reads values from `begin` on: code times inverse scale in binary32, with one
+  /// rounding (exact for powers of two). Throws `Error` for a range outside the tensor.
   void load(std::size_t begin, std::span<float> values) const;
 
-  /// True where `begin_store` needs the largest magnitude of the new values.
+  /// Whether `begin_store` needs the largest magnitude of the new values.
   [[nodiscard]] bool needs_amax() const { return format_.scaling == StateScaling::tensor; }
 
-  /// Fixes the scale of the values to come; loads go on with the old one until
-  /// `end_store`, so that values may be replaced in place, range by range.
+  /// Sets the scale for new values. `load` uses the old one until `end_store`, so that
+  /// values can be replaced in place, range by range.
   void begin_store(float amax);
-  /// `begin` is a multiple of 128 and the range ends at one or at the end, else `Error`.
+  /// Stores values. Throws `Error` unless both ends are multiples of 128 or the tensor's end.
   void store(std::size_t begin, std::span<const float> values);
   void end_store();
 
@@ -75,13 +75,13 @@ class StateTensor {
   /// expanded states `name.exponent` and `name.centre`, appended to `tensors`.
   void append_to(std::vector<NamedTensor>& tensors, const std::string& name,
                  const std::vector<std::int64_t>& shape) const;
-  /// The inverse. Throws `Error` naming a tensor that is missing, differs in type or
-  /// shape, or holds no scales.
+  /// Restores such views. Throws `Error` that names a tensor that is missing, has another
+  /// type or shape, or has no scales.
   void restore(std::span<const NamedTensor> tensors, const std::string& name,
                const std::vector<std::int64_t>& shape);
 
-  [[nodiscard]] std::size_t code_bytes() const;   ///< of the buffer of codes
-  [[nodiscard]] std::size_t scale_bytes() const;  ///< of everything beside it
+  [[nodiscard]] std::size_t code_bytes() const;   ///< bytes of the codes
+  [[nodiscard]] std::size_t scale_bytes() const;  ///< bytes of all other data
 
  private:
   [[nodiscard]] std::span<const std::byte> codes() const;

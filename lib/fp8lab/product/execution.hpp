@@ -1,5 +1,5 @@
 #pragma once
-// How a product was computed: what `compute` did, not what another call would do.
+// How a product was computed: the method, target and threads of that very call.
 
 #include <string_view>
 #include <vector>
@@ -11,16 +11,16 @@
 namespace fp8lab {
 
 struct Execution {
-  std::string_view method;  ///< of `gemm_method`; "reference" on the scalar target
+  std::string_view method;  ///< see `gemm_method`; "reference" on the scalar target
   Target target = Target::scalar;
-  int threads = 1;  ///< that the product had; small products take one
+  int threads = 1;  ///< threads of the product; small products have one
 };
 
-/// `compute_finished(product, with_reach, threads)`, and in `ran` how the sums were computed. The
-/// bits do not depend on it.
+/// `compute_finished(product, with_reach, threads)`. Stores in `ran` how the sums were computed.
+/// The bits do not depend on it.
 Finished compute_finished(const Product& product, bool with_reach, int threads, Execution& ran);
 
-/// The same, telling how much of the sums is done: large products are computed some rows at a time.
+/// The same, with reports of progress: large products are computed some rows at a time.
 Finished compute_finished(const Product& product, bool with_reach, int threads, Execution& ran,
                           const Progress& progress);
 

@@ -13,38 +13,38 @@
 
 namespace fp8lab {
 
-/// What scales lie over.
+/// The operand to which scales belong.
 struct ScaledOperand {
   std::string argument;      ///< "scale_a", "scale_b"
-  bool stacked = false;      ///< [G, rows, k]; else one matrix [rows, k] that all groups share
-  bool cut_along_k = false;  ///< the matrix is cut into groups along k, not along rows
-  std::int64_t count = 0;    ///< groups
+  bool stacked = false;      ///< [G, rows, k]; else one matrix [rows, k] for all groups
+  bool cut_along_k = false;  ///< groups divide the matrix along k, not along rows
+  std::int64_t count = 0;    ///< number of groups
   std::int64_t rows = 0;
   std::int64_t k = 0;
 };
 
-/// Reads scales once and gives each group its own. Shapes: see `make_grouped_product`.
+/// Reads scales once and returns those of each group. Shapes: see `make_grouped_product`.
 class GroupScales {
  public:
-  /// Throws `Error` naming the argument for shapes that are no grid of the whole and none of a
-  /// group, and for those that could be either.
+  /// Throws `Error` that names the argument for shapes that are neither a grid of the whole nor of
+  /// a group, and for shapes that could be both.
   GroupScales(const ScaledOperand& operand, const TensorView& tensor, ScaleLayout layout,
               const std::optional<ScaleTiles>& tiles);
 
-  /// They lie over the whole matrix and are cut with it.
+  /// Whether they are a grid over the whole matrix, which is divided with it.
   [[nodiscard]] bool whole() const { return each_.size() == 1 && over_whole_; }
 
-  /// Of rows [begin, end) of a part; the values live in this object. Under `cut_along_k` of all
-  /// rows, unless they are `whole`.
+  /// The scales of rows [begin, end) of a part, owned by this object. With `cut_along_k`, those of
+  /// all rows, unless they are `whole`.
   InverseScales of(const GroupPart& part);
 
-  /// All of them, where `whole`.
+  /// All scales, if `whole`.
   [[nodiscard]] InverseScales all() const;
 
  private:
   ScaledOperand operand_;
-  std::vector<ScaleGrid> each_;  ///< one a group, or one for all
-  bool over_whole_ = false;      ///< the one grid lies over the matrix of all groups
+  std::vector<ScaleGrid> each_;  ///< one per group, or one for all
+  bool over_whole_ = false;      ///< one grid covers the matrix of all groups
   std::list<std::vector<float>> expanded_;
 };
 

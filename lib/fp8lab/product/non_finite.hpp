@@ -1,6 +1,6 @@
 #pragma once
-// NaN and infinities among what goes into a product and what comes out: defined bits, but
-// seldom what anyone meant. They are counted and told, so that a golden of NaN is no silent one.
+// Counts of NaN and infinities in the operands and results of a product. Their bits are defined,
+// but they are seldom intended, so reports name them.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,19 +25,19 @@ struct NonFinite {
   friend bool operator==(const NonFinite&, const NonFinite&) = default;
 };
 
-/// Of storage codes of a format, dense and little endian.
+/// Counts storage codes of a format, dense and little endian.
 NonFinite count_non_finite(FormatId format, std::span<const std::byte> codes);
 NonFinite count_non_finite(std::span<const float> values);
 NonFinite count_non_finite(const CodeMatrix& matrix);
 
-/// Counts under the name of what was counted, `A`, `scale_a`, `D` ...
+/// Counts by the name of the tensor: `A`, `scale_a`, `D` ...
 struct NamedNonFinite {
   std::string name;
   NonFinite counts;
 };
 using NonFiniteReport = std::vector<NamedNonFinite>;
 
-/// What goes into a product: A, B, scale_a, scale_b, C, where they are there; and the floats
+/// Counts of the operands of a product, A, B, scale_a, scale_b and C if present, and of the floats
 /// that a recipe quantized.
 NonFiniteReport count_non_finite(const Product& product);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Pieces of a product's sum, and what comes after all of them: shared by split sums and variants.
+// Parts of a product's sum and the operations after it, shared by split sums and variants.
 
 #include <vector>
 
@@ -7,20 +7,20 @@
 
 namespace fp8lab {
 
-/// C enters this product there.
+/// Whether C enters this product at `place`.
 bool enters_at(const GemmProblem& problem, CPlacement place);
 
-/// The same scales on tiles of `k_block` terms, which divides theirs.
+/// Repeats the scales for tiles of `k_block` terms, which must divide the present tiles.
 void refine_scales(InverseScales& scales, const CodeMatrix& m, std::int64_t k_block,
                    Product& product);
 
-/// Neither operand has scales.
+/// Removes the scales of both operands.
 void drop_scales(Product& product);
 
-/// Gives the part of a product that begins its sum C, if C enters there.
+/// Adds C to the part that begins the sum of a product, if C enters there.
 void begin_with_c(Product& part, const GemmProblem& whole);
 
-/// Scales of the whole sum, and C in the epilogue placement, applied to the finished FP32 sums.
+/// Applies scales of the whole sum, and C in the epilogue placement, to the finished FP32 sums.
 void scale_sums(const GemmProblem& problem, std::vector<float>& sums);
 
 }  // namespace fp8lab

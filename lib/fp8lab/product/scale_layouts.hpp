@@ -1,5 +1,5 @@
 #pragma once
-// How scales lie in memory. A layout is named, never guessed: most grids fit more than one.
+// Layouts of scales in memory. The caller must name the layout: most grids fit more than one.
 
 #include <cstdint>
 #include <optional>
@@ -13,42 +13,42 @@
 
 namespace fp8lab {
 
-/// With R tiles of rows and T tiles along k:
+/// The layouts for R tiles of rows and T tiles along k.
 enum class ScaleLayout : std::uint8_t {
-  row_major,  ///< [R, T], as everywhere else in this library
-  /// [T, R]: torch's [1, n] for one scale a column and [k / 128, n / 128]; DeepGEMM's TMA-aligned
-  /// ones as they lie in memory, where R is padded to 16 bytes (4 floats). Padding is not read.
+  row_major,  ///< [R, T], as in the rest of the library
+  /// [T, R]: torch's [1, n] for one scale per column, and [k / 128, n / 128]; DeepGEMM's scales
+  /// for TMA in memory order, with R padded to 16 bytes (4 floats). Padding is not read.
   column_major,
   /// [R, ceil(T / 4)] 32-bit integers of four E8M0 exponents each, the first in the lowest byte:
-  /// DeepGEMM's scales on SM100, as torch shows them. Tiles are 1x128 where none are named.
+  /// DeepGEMM's scales on SM100, in the shape of the torch tensor. The default tiles are 1x128.
   packed_ue8m0,
-  /// The same words as they lie in memory: [ceil(T / 4), R], R padded to a multiple of 4.
+  /// The same words in memory order: [ceil(T / 4), R], R padded to a multiple of 4.
   packed_ue8m0_column_major,
-  /// cuBLASLt's and torch's for block-scaled instructions: blocks of 128 rows and 4 tiles, 512
-  /// bytes each, blocks row-major and both sides padded. Byte (row % 32) * 16 + (row % 128) / 32 *
-  /// 4
-  /// + tile % 4 of a block. E8M0 codes (tiles of 1x32 where none are named) or UE4M3 ones (1x16),
-  /// any shape with as many elements.
+  /// The layout of cuBLASLt and torch for block-scaled instructions: blocks of 128
+  /// rows and 4 tiles, 512 bytes each, blocks row-major and both sides padded. Byte
+  /// (row % 32) * 16 + (row % 128) / 32 * 4 + tile % 4 of a block. E8M0 codes
+  /// (default tiles 1x32) or UE4M3 codes (1x16), in any shape with this number of
+  /// elements.
   blocked_128x4,
 };
 std::span<const ScaleLayout> scale_layouts();
 std::string_view to_string(ScaleLayout layout);
-/// Throws `Error` that lists them.
+/// The layout called `name`. Throws `Error` that lists the names.
 ScaleLayout find_scale_layout(std::string_view name);
 
 /// Scales as a row-major grid over a matrix.
 struct ScaleGrid {
   std::vector<float> values;
-  ScaleTiles tiles;                 ///< whole sides
+  ScaleTiles tiles;                 ///< without zeros
   FormatId format = FormatId::f32;  ///< of scales that are codes: e8m0fnu, or e4m3fn for UE4M3
 };
 
-/// The scales of a matrix [rows, columns]. UE4M3 codes lose their sign bit, an E8M0 of 255 is NaN.
-/// F64 values must be exact in binary32. Unnamed tiles: those of the layout, or `tiles_of_shape`.
-/// Throws `Error` naming `argument` for types and shapes that do not fit the layout.
+/// The scales of a matrix [rows, columns]. The sign bit of UE4M3 codes is ignored; E8M0 code 255 is
+/// NaN. F64 values must be exact in binary32. `named` unset: tiles of the layout, or
+/// `tiles_of_shape`. Throws `Error` that names `argument` for types and shapes that do not fit.
 ///
 /// Sources: DeepGEMM's README and `get_mn_major_tma_aligned_packed_ue8m0_tensor`; cuBLAS's manual,
-/// "1D Block Scaling Factors Layout"; torchao's `to_blocked`. *From their sources*.
+/// "1D Block Scaling Factors Layout"; torchao's `to_blocked`. *Read* in their sources.
 ScaleGrid read_scales(std::string_view argument, const TensorView& tensor, ScaleLayout layout,
                       const std::optional<ScaleTiles>& named, std::int64_t rows,
                       std::int64_t columns);

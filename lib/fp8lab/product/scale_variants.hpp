@@ -1,5 +1,5 @@
 #pragma once
-// Products whose scales were read wrongly: the right numbers in a wrong place, or changed.
+// Products with wrong scales: the right numbers at a wrong place, or changed numbers.
 
 #include <cstdint>
 #include <optional>
@@ -9,26 +9,26 @@
 
 namespace fp8lab {
 
-// Each gives nothing where the product has no such scales, or where nothing would change.
+// Each returns nothing if the product has no such scales, or if nothing would change.
 
-/// 1 / inverse scale: divided where the kernel should have multiplied.
+/// 1 / inverse scale: a division in place of a multiplication.
 std::optional<Product> with_inverted_scales(const Product& product, Side side);
 /// Inverse scales rounded to nearest even in a narrower format (bf16, f16).
 std::optional<Product> with_rounded_scales(const Product& product, Side side, FormatId format);
-/// Each tile along K has the scale of the tile `by` further on; at the ends, the last there is.
-/// -1: a stale scale, of the tile before.
+/// Each tile along K has the scale of the tile `by` further on, limited to the first and last tile.
+/// -1: a stale scale, that of the previous tile.
 std::optional<Product> with_scales_moved_along_k(const Product& product, Side side,
                                                  std::int64_t by);
 /// The scale of the first tile along K for all of K.
 std::optional<Product> with_first_scale_of_k(const Product& product, Side side);
-/// Each row of tiles has the scales of the row of tiles `by` further on, round again.
+/// Each row of tiles has the scales of the row of tiles `by` further on, modulo their number.
 std::optional<Product> with_scales_moved_along_rows(const Product& product, Side side,
                                                     std::int64_t by);
-/// The scales' memory read as if a tile had `k_block` terms: the tile that begins at term k has
-/// value number k / k_block from its row's beginning, which may run on into the next row.
+/// The memory of the scales read as if a tile had `k_block` terms: the tile that begins at term k
+/// has value number k / k_block from the start of its row, which may be in the next row.
 std::optional<Product> with_scale_group_along_k(const Product& product, Side side,
                                                 std::int64_t k_block);
-/// Row r has the scales of row r / row_block of the grid, at most the last.
+/// Row r has the scales of row r / row_block of the grid, limited to the last row.
 std::optional<Product> with_scale_group_along_rows(const Product& product, Side side,
                                                    std::int64_t row_block);
 

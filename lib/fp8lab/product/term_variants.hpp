@@ -1,5 +1,5 @@
 #pragma once
-// Products whose terms were read from a wrong place, in a wrong format, or summed otherwise.
+// Products with terms from a wrong place, in a wrong format, or with another sum.
 
 #include <cstdint>
 #include <optional>
@@ -10,48 +10,48 @@
 
 namespace fp8lab {
 
-/// E4M3 codes read as E5M2, or the reverse, of either zero.
+/// E5M2 for E4M3 and the reverse, OCP or FNUZ.
 std::optional<FormatId> other_fp8_format(FormatId format);
 
-/// One operand's (or both operands') codes read as `as` of their format says; nothing where it
-/// says nothing.
+/// The codes of one or both operands read in the format that `as` returns for theirs. Nothing if it
+/// returns nothing.
 std::optional<Product> with_codes_read_as(const Product& product, Side side,
                                           std::optional<FormatId> (*as)(FormatId));
 
-/// The sampled product with term k of an operand read at k + by, where a row's end runs on into
-/// the next row, and the matrix's ends into zeros: a pointer that is off.
+/// The sampled product with term k of an operand read at k + by: a wrong pointer. Beyond a row it
+/// reads the next row, and beyond the matrix zeros.
 Product take_with_moved_terms(const Product& product, const Sample& sample, Side side,
                               std::int64_t by);
 
-/// How a number becomes a code of the format: the number is what the recipe casts, an element
-/// times its scale or divided by the inverse.
+/// A cast of a number to a code of the format. The number is an element times its scale, or divided
+/// by the inverse scale.
 using OtherCast = std::uint32_t (*)(const Format& to, float x);
 
-/// The sampled product with codes that another cast made of what its recipe casts. Nothing where
-/// the operands came as codes.
+/// The sampled product with codes of another cast of the numbers that its recipe casts. Nothing if
+/// the operands were given as codes.
 std::optional<Product> take_with_recast_codes(const Product& product, const Sample& sample,
                                               Side side, OtherCast cast);
 
-/// Which blocks of K are summed, one entry a block of the wrong product.
+/// The blocks of K that are summed, one entry per block of the wrong product.
 struct BlockSources {
   std::vector<std::int64_t> a;
   std::vector<std::int64_t> b;
   std::vector<std::int64_t> scales;
 };
 /// The product whose block number i along K has A's terms from block `a[i]`, B's from `b[i]` and
-/// both scales from `scales[i]`. Only the last block may be short, and stays last. For samples.
+/// both scales from `scales[i]`. Only the last block may be short; it must stay last. For samples.
 Product with_k_blocks(const Product& product, std::int64_t block, const BlockSources& sources);
 
-/// Every block of K, in order.
+/// The numbers of all blocks of K, in order.
 std::vector<std::int64_t> all_k_blocks(std::int64_t k, std::int64_t block);
 
-/// Sums over `interval` terms in one accumulator each, then scaled and added up.
+/// Sums over `interval` terms, each in one accumulator, which are then scaled and added.
 struct IntervalSums {
   std::int64_t interval = 0;
-  bool first_scale = false;  ///< of the scales inside of an interval: the first, not the last
-  std::optional<FormatId> rounded{};  ///< each sum so far is rounded to this format
+  bool first_scale = false;           ///< use the first scale of an interval, not the last
+  std::optional<FormatId> rounded{};  ///< round each partial sum to this format
 };
-/// The FP32 result of such a kernel. Nothing where the interval does not fit the instruction.
+/// The FP32 result of such a kernel. Nothing if the interval does not fit the instruction.
 std::optional<std::vector<float>> compute_in_intervals(const Product& product,
                                                        const IntervalSums& how);
 

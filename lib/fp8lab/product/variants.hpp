@@ -1,6 +1,6 @@
 #pragma once
-// Products that went wrong in one known way. A fault matrix asks whether a check
-// sees them, a diagnosis whether one of them explains an output.
+// Products with one known mistake. The fault matrix of `verify` tests whether a check
+// detects them; a diagnosis tests whether one of them explains an output.
 
 #include <optional>
 #include <vector>
@@ -12,43 +12,43 @@ namespace fp8lab {
 /// Which of the two operands' scales a variant changes.
 enum class Side : std::uint8_t { a, b, both };
 
-/// What is unscaled, exchanged or read in another order; nothing where the
-/// product has no such thing (no scales, one row, other tiles).
+/// The product without the scales of `side`. This function and those below return nothing if
+/// the mistake is not possible in the product (no scales, one row, other tiles).
 std::optional<Product> without_scales(const Product& product, Side side);
 /// The inverse scales applied twice.
 std::optional<Product> with_doubled_scales(const Product& product, Side side);
-/// Inverse scales rounded up to powers of two, as E8M0 holds them, under codes
-/// that were made with the scales as they were.
+/// Inverse scales rounded up to powers of two, as E8M0 stores them, with the codes of the
+/// original scales.
 std::optional<Product> with_power_of_two_scales(const Product& product, Side side);
-/// A's scales used for B and B's for A. Nothing for one scale each, whose
-/// product is the same either way, and for different tiles along K.
+/// The scales of A used for B and those of B for A. Nothing for one scale each, which gives
+/// the same product, and for different tiles along K.
 std::optional<Product> with_swapped_scales(const Product& product);
-/// The grid of A's (B's) scales read in column-major order: a wrong scale axis.
+/// The grid of scales read in column-major order: a wrong scale axis.
 std::optional<Product> with_transposed_scales(const Product& product, Side side);
-/// B's memory read as if it were [k, n] (or, where it is, as if it were [n, k]).
+/// B's memory read as [k, n] if it is [n, k], and as [n, k] if it is [k, n].
 std::optional<Product> with_transposed_b(const Product& product);
-/// E4M3FN and E5M2 codes read as FNUZ ones, or the reverse.
+/// E4M3FN and E5M2 codes read as FNUZ codes, or the reverse.
 std::optional<Product> with_fnuz_codes(const Product& product);
-/// Subnormal operands read as zeros. Copies the codes: for samples.
+/// Subnormal operands read as zeros. Copies the codes, so use it for samples.
 std::optional<Product> with_flushed_inputs(const Product& product);
-/// The terms [begin, end) left out. Copies the codes: for samples.
+/// The product without the terms [begin, end). Copies the codes, so use it for samples.
 Product without_terms(const Product& product, std::int64_t begin, std::int64_t end);
-/// Whether a model may be asked for the product in place of its own: a definition, or an
-/// instruction that reads what the product's own one reads.
+/// Whether a model can compute the product in place of its own model: a definition, or an
+/// instruction that reads the same operands.
 bool stands_beside(const InstructionModel& model, const Product& product);
-/// Another accumulator; a promotion interval that it cannot have becomes 0.
+/// The product with another accumulator. A promotion interval that it cannot have becomes 0.
 Product with_accumulator(const Product& product, const AccumulatorModel& model);
 
-// The results below are what is cast: the epilogue is applied. Of a product that is split
-// already there is nothing.
+// The results below include the epilogue and are not cast yet. Nothing for a product that is
+// already split.
 
-/// The FP32 result when the first promotion does not happen: two intervals in one
-/// accumulator, under the second one's scales. Nothing without promotion.
+/// The FP32 result without the first promotion: two intervals in one accumulator, with
+/// the scales of the second. Nothing without promotion.
 std::optional<std::vector<float>> compute_missing_promotion(const Product& product);
 
-/// The FP32 result of K cut into `parts` equal parts (at multiples of the
-/// promotion interval or of the model's terms), each summed alone and then added in
-/// FP32 in order: `SplitK` with that many parts. Nothing where K is too short.
+/// The FP32 result of `SplitK` with `parts` equal parts, cut at multiples of the
+/// promotion interval or of the model's terms, summed separately and added in FP32 in
+/// order. Nothing if K is too short.
 std::optional<std::vector<float>> compute_split_k(const Product& product, int parts,
                                                   int threads = 0);
 

@@ -1,5 +1,5 @@
 #pragma once
-// An unknown kernel as probes see it: products of fixed shape, codes in, numbers out.
+// An unknown kernel under test: products of fixed shape, from codes to numbers.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace fp8lab {
 
-/// `calls` products D [m, n] = A [m, k] . B [n, k]^T, one after the other. Codes are in storage
-/// words, row-major [calls, m, k] and [calls, n, k] (1 byte for formats of at most 8 bits, 2 for
-/// FP16 and BF16, 4 for TF32 and FP32).
+/// The operands of `calls` products D [m, n] = A [m, k] . B [n, k]^T. Codes are storage words,
+/// row-major [calls, m, k] and [calls, n, k] (1 byte for formats of at most 8 bits, 2 for FP16
+/// and BF16, 4 for TF32 and FP32).
 struct ProbeCalls {
   FormatId a_format = FormatId::e4m3fn;
   FormatId b_format = FormatId::e4m3fn;
@@ -26,8 +26,8 @@ struct ProbeCalls {
   std::vector<std::byte> b;
 };
 
-/// What the kernel made of them: row-major [calls, m, n] as binary32, and the format in which it
-/// gave them (f32, f16 or bf16).
+/// The outputs of the kernel: row-major [calls, m, n] as binary32, and their original format (f32,
+/// f16 or bf16).
 struct ProbeOutputs {
   std::vector<float> d;
   FormatId output = FormatId::f32;
@@ -44,16 +44,16 @@ struct ProbeShape {
   FormatId b_format = FormatId::e4m3fn;
 };
 
-/// One dot product: k values each, which the formats hold exactly.
+/// One dot product of k values each, which must be exact in the formats.
 struct Probe {
   std::vector<float> a;
   std::vector<float> b;
 };
 
-/// Storage words of values that the format holds, which they must. TF32 lives in binary32.
+/// Appends the storage words of values, which must be exact in the format. TF32 uses binary32.
 void append_words(FormatId format, std::span<const float> values, std::vector<std::byte>& words);
 
-/// Products of powers of two under two formats.
+/// Products of powers of two in two formats.
 class PowerProducts {
  public:
   /// `most`: the largest magnitude of a factor's exponent.
@@ -65,7 +65,7 @@ class PowerProducts {
     return a_normal_ + b_normal_;
   }  ///< of normal operands
 
-  /// Two factors of 2^exponent, as even as can be; `smallest` to `largest`.
+  /// Two factors of 2^exponent with similar exponents; from `smallest` to `largest`.
   [[nodiscard]] std::pair<float, float> factors(int exponent) const;
 
  private:
@@ -73,22 +73,22 @@ class PowerProducts {
   int b_low_, b_normal_, b_high_;
 };
 
-/// Runs probes: probe i of a call is its output (i, i), all else there is zero.
+/// Runs probes. Probe i of a call gives its output (i, i).
 class ProbeRunner {
  public:
   /// Throws `Error` for a shape without outputs or terms, or an operand format without a sign.
   ProbeRunner(ProbeShape shape, ProbeKernel kernel);
 
-  /// One output a probe. Calls of whole matrices, if any, go first in the same batch; their outputs
-  /// [calls, m, n] come back in `whole_outputs`. Throws `Error` if the kernel gives another number
-  /// of outputs, or changes their format.
+  /// Returns one output per probe. Calls of whole matrices, if any, precede them in the batch;
+  /// their outputs [calls, m, n] are stored in `whole_outputs`. Throws `Error` if the kernel
+  /// returns another number of outputs or changes their format.
   std::vector<float> run(std::span<const Probe> probes, std::span<const Probe> whole = {},
                          std::vector<float>* whole_outputs = nullptr);
 
   [[nodiscard]] const ProbeShape& shape() const { return shape_; }
   [[nodiscard]] FormatId output() const { return output_; }
-  [[nodiscard]] std::int64_t probes() const { return probes_; }  ///< that were run so far
-  [[nodiscard]] std::int64_t rounds() const { return rounds_; }  ///< batches
+  [[nodiscard]] std::int64_t probes() const { return probes_; }  ///< number of probes so far
+  [[nodiscard]] std::int64_t rounds() const { return rounds_; }  ///< number of batches so far
 
  private:
   ProbeShape shape_;

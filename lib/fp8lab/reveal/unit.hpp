@@ -1,8 +1,8 @@
 #pragma once
-// The parameters of an unknown unit from outside, as Hawkeye finds them: probes of few terms at
-// every distance of exponents show how many bits aligned terms keep, how many a sum keeps, which
-// way both are cut, and below which exponent nothing is aligned. All units of the library's kinds
-// with all values of their parameters are compared with the outputs; who gives every bit stays.
+// Finds the parameters of an unknown unit from outputs, as Hawkeye does. Probes of few terms at all
+// distances of exponents show the bits of aligned terms and of sums, their rounding, and the lowest
+// exponent of an alignment. All units of the library's kinds, with all values of their parameters,
+// are compared with the outputs. Those that give every bit remain.
 
 #include <cstdint>
 #include <optional>
@@ -17,30 +17,30 @@
 
 namespace fp8lab {
 
-/// Probes that fill the last two steps of a kernel's first chain: no later step cuts their sum.
+/// Probes in the last two steps of a kernel's first chain, so that no later step rounds their sum.
 struct UnitProbes {
   std::vector<Probe> probes;
-  std::vector<std::int64_t> places;  ///< the last steps of the first chain: all others are zero
-  /// Probes in whose every used step a large product stands: no lower limit of alignment matters.
-  std::size_t high = 0;  ///< the first so many
+  std::vector<std::int64_t> places;  ///< the last steps of the first chain; the rest is zero
+  /// Probes with a large product in every step that they use, so that a lower limit has no effect.
+  std::size_t high = 0;  ///< these are the first `high` probes
 };
 UnitProbes unit_probes(const ProbeShape& shape, const SumStructure& structure,
                        const OrderScale& scale, std::uint64_t seed);
 
-/// A unit, and the format to which the kernel rounds its sums (f32: as they are).
+/// A unit, and the format to which the kernel rounds its sums (f32: no rounding).
 struct UnitCandidate {
   AccumulatorModel model;
   FormatId rounded_to = FormatId::f32;
-  /// Of a unit without a lower limit of alignment: the highest limit that gives the same outputs.
+  /// For a unit without a lower limit of alignment: the highest limit with the same outputs.
   std::optional<int> limits_up_to{};
 };
 
-/// What gives all outputs of the probes. `output` is the format of the kernel's outputs.
+/// The units that give all outputs of the probes. `output`: the format of the kernel's outputs.
 std::vector<UnitCandidate> units_of(const ProbeShape& shape, const SumStructure& structure,
                                     const UnitProbes& probes, std::span<const float> outputs,
                                     FormatId output);
 
-/// A value of `rounded_to`, nearest even, overflow to infinity.
+/// `value` rounded to `rounded_to`, to nearest even; overflow gives infinity.
 float rounded_output(FormatId rounded_to, float value);
 
 }  // namespace fp8lab

@@ -1,47 +1,47 @@
 #pragma once
 // FP8-LM's automatic scaling of gradients before an FP8 all-reduce
-// (arXiv 2310.18313, section 2.1): the factor mu that multiplies a gradient
-// falls when too many elements reach the format's maximum and grows otherwise.
+// (arXiv 2310.18313, section 2.1). A factor mu multiplies a gradient. It is halved
+// when too many elements reach the format's maximum, and grows otherwise.
 
 #include <cstdint>
 #include <string_view>
 
 namespace fp8lab {
 
-/// The rule in its three tellings.
+/// Three versions of the rule.
 enum class AutoScaling : std::uint8_t {
   as_paper,    ///< threshold 1e-5 (0.001 %); each clean step multiplies mu by 2^(1/1000)
-  as_seed,     ///< threshold 1e-3 (0.1 %); mu starts to grow after 1000 clean steps
+  as_seed,     ///< as in a tutorial: threshold 1e-3 (0.1 %); mu grows after 1000 clean steps
   as_shipped,  ///< MS-AMP: no mu; casts with s / sqrt(ranks) and divides the inverse by ranks
 };
 std::string_view to_string(AutoScaling variant);
 AutoScaling find_auto_scaling(std::string_view name);
 
-/// What a clean step does to mu.
+/// The effect of a clean step, one without too many elements at the maximum, on mu.
 enum class GrowthLaw : std::uint8_t {
   exponential,  ///< multiplies it by 2^(1 / steps_to_double)
   linear,       ///< adds (mu after the last halving, or at the start) / steps_to_double
-  doubling,     ///< nothing, but the last of each steps_to_double of them doubles it
-  none,         ///< nothing
+  doubling,     ///< only the last of each steps_to_double clean steps doubles it
+  none,         ///< no effect
 };
 std::string_view to_string(GrowthLaw law);
-/// Throws `Error` that lists the names.
+/// The law called `name`. Throws `Error` that lists the names.
 GrowthLaw find_growth_law(std::string_view name);
 
 struct AutoScalingOptions {
   double threshold = 1e-5;  ///< share of elements at max finite; above it mu is halved
   std::int64_t steps_to_double = 1000;
-  std::int64_t clean_steps = 0;  ///< the clean step with this number is the first that counts
+  std::int64_t clean_steps = 0;  ///< number of the first clean step that counts
   GrowthLaw growth = GrowthLaw::exponential;
 
   friend bool operator==(const AutoScalingOptions&, const AutoScalingOptions&) = default;
 };
 
-/// The options of a variant. Throws `Error` for as_shipped, which has none.
+/// The options of a version. Throws `Error` for as_shipped, which has no mu.
 AutoScalingOptions auto_scaling_options(AutoScaling variant);
 
-/// mu over the steps, in FP64. Neither telling bounds it: without saturation it grows
-/// until it is Inf.
+/// mu over the steps, in FP64. No version bounds it: without saturation it grows until
+/// it is Inf.
 class AutoScaler {
  public:
   /// Throws `Error` for a threshold outside [0, 1] or counts below their minimum.
@@ -49,11 +49,11 @@ class AutoScaler {
 
   [[nodiscard]] double mu() const { return mu_; }
 
-  /// `saturated_share`: elements at max finite over all elements, 0 to 1, of the
-  /// tensor that was scaled with `mu()`. Throws `Error` outside of that.
+  /// `saturated_share`: the share of elements at max finite in the tensor that was
+  /// scaled with `mu()`, 0 to 1. Throws `Error` outside this range.
   void update(double saturated_share);
 
-  /// What later steps depend on, options apart.
+  /// The state on which later steps depend, without the options.
   struct State {
     double mu = 1.0;
     double base = 1.0;
@@ -61,8 +61,8 @@ class AutoScaler {
     std::int64_t counted = 0;
   };
   [[nodiscard]] State state() const { return {mu_, base_, clean_, counted_}; }
-  /// Goes on where `state()` was taken. Throws `Error` for a mu that is not positive and counts
-  /// below 0.
+  /// Restores a state that `state()` returned. Throws `Error` for a mu that is not positive and
+  /// counts below 0.
   void set_state(const State& state);
 
  private:
@@ -76,16 +76,16 @@ class AutoScaler {
   std::int64_t counted_ = 0;  ///< of these, steps that count for growth
 };
 
-/// What MS-AMP ships instead: the scale that gradients of `ranks` ranks are
-/// cast with, and what the sum of their codes is multiplied by to get the mean.
+/// The scaling that MS-AMP ships: the scale for the cast of the gradients of `ranks`
+/// ranks, and the factor of the sum of their codes that gives the mean.
 struct ShippedScaling {
   float scale = 1.0F;
   float inverse_scale = 1.0F;
 };
 
-/// `amax`: the largest magnitude over all ranks (non-finite keeps
-/// `previous_scale`, the unreduced scale of the last step). Throws `Error` for
-/// ranks below 1.
+/// `amax`: the largest magnitude over all ranks. If it is not finite, the scale
+/// remains `previous_scale`, the scale of the last step before the division by ranks.
+/// Throws `Error` for ranks below 1.
 ShippedScaling shipped_scaling(float amax, std::int64_t ranks, float previous_scale = 1.0F);
 
 }  // namespace fp8lab

@@ -1,6 +1,6 @@
 #pragma once
-// Scales from the past: TransformerEngine's delayed scaling and MS-AMP's
-// windows. Both give the scale of the next use; both are *read* in the sources.
+// Scales from earlier tensors: TransformerEngine's delayed scaling and MS-AMP's
+// windows. Both compute the scale for the next use. Both are *read* in the sources.
 
 #include <cstdint>
 #include <span>
@@ -18,13 +18,13 @@ enum class AmaxAlgorithm : std::uint8_t {
 std::string_view to_string(AmaxAlgorithm algorithm);
 AmaxAlgorithm find_amax_algorithm(std::string_view name);
 
-/// What an update with amax 0 (an unused or all-zero tensor) does to the history.
+/// The effect of an update with amax 0 (an unused tensor, or one of zeros) on the history.
 enum class ZeroAmax : std::uint8_t {
-  keep_history,  ///< nothing moves: TransformerEngine's modules (its bulk update)
+  keep_history,  ///< no change: TransformerEngine's modules (its bulk update)
   roll,          ///< the zero enters the history: its single-tensor update
 };
 std::string_view to_string(ZeroAmax zero_amax);
-/// Throws `Error`.
+/// The value called `name`. Throws `Error`.
 ZeroAmax find_zero_amax(std::string_view name);
 
 struct DelayedOptions {
@@ -34,30 +34,30 @@ struct DelayedOptions {
   ZeroAmax zero_amax = ZeroAmax::keep_history;
 };
 
-/// TransformerEngine's delayed scaling of one tensor. A step casts with
-/// `scale()`, calls `record(amax)` (any number of times) and then `update()`.
+/// TransformerEngine's delayed scaling of one tensor. In each step, cast with
+/// `scale()`, call `record(amax)` any number of times, and then `update()`.
 class DelayedScaling {
  public:
   /// Throws `Error` for a history below 1 or a margin that is not finite.
   explicit DelayedScaling(FormatId format, DelayedOptions options = {});
 
-  /// Multiplies into FP8; 1 before the first update.
+  /// The factor of values before the cast; 1 before the first update.
   [[nodiscard]] float scale() const { return scale_; }
   [[nodiscard]] float inverse_scale() const { return 1.0F / scale_; }
 
   /// Slot 0 becomes the larger of itself and `amax`; NaN is ignored (fmaxf).
   void record(float amax);
 
-  /// Scale = max_finite * 2^-margin / amax over all slots (or slot 0), kept
-  /// where that amax is 0 or not finite, FLT_MAX where the quotient is Inf; then
-  /// the slots move by one, the oldest is dropped and slot 0 becomes 0.
-  /// An Inf in the history therefore freezes the scale until it leaves.
+  /// Sets the scale to max_finite * 2^-margin / amax, where amax is that of all slots
+  /// or of slot 0. The scale does not change if amax is 0 or not finite, and is FLT_MAX
+  /// if the quotient is Inf. Then the slots move by one: the oldest is dropped and slot
+  /// 0 becomes 0. So an Inf in the history freezes the scale until it is dropped.
   void update();
 
-  /// Slot 0 first; then the oldest to the newest, as TransformerEngine stores them.
+  /// Slot 0, then the oldest to the newest slot, as TransformerEngine stores them.
   [[nodiscard]] std::vector<float> history() const;
 
-  /// Goes on from a scale and a history as `history()` gives it. Throws `Error` for a history of
+  /// Restores a scale and a history in the order of `history()`. Throws `Error` for a history of
   /// another length.
   void restore(float scale, std::span<const float> history);
 
@@ -70,36 +70,36 @@ class DelayedScaling {
   std::size_t oldest_ = 0;
 };
 
-/// MS-AMP's scaling meta of one tensor: just-in-time scaling while fewer than
-/// `window` updates have passed (always for a window of 1), then the largest
-/// amax of the window. A step casts, then `update()`.
+/// MS-AMP's scaling meta of one tensor: just-in-time scaling for fewer than
+/// `window` updates (always for a window of 1), then scaling by the largest
+/// amax of the window. In each step, cast, then call `update()`.
 class MsAmpScaling {
  public:
   /// Throws `Error` for a window below 1.
   MsAmpScaling(FormatId format, std::int64_t window);
 
-  /// Whether the next cast needs the amax of its own tensor first.
+  /// Whether the next cast needs the amax of its tensor first.
   [[nodiscard]] bool is_just_in_time() const;
 
-  /// Takes the amax of a tensor that is about to be cast (NaN where it holds
-  /// one) and returns the scale to cast it with. Slot 0 is overwritten
-  /// (*assumed* for casts after the warm-up, where the amax comes from the cast).
+  /// Takes the amax of the tensor to cast (NaN if it contains one) and returns the
+  /// scale for its cast. Overwrites slot 0 (*assumed* for casts after the warm-up, in
+  /// which the cast computes the amax).
   float scale_for(float amax);
 
   [[nodiscard]] float scale() const { return scale_; }
 
-  /// Clean updates in a row, no more than `window`: beyond it their number says nothing.
+  /// Consecutive updates without NaN or Inf, at most `window`: more have no effect.
   [[nodiscard]] std::int64_t updates() const;
 
   /// Slot 0 first, then the newest to the oldest.
   [[nodiscard]] std::span<const float> window() const { return window_; }
 
-  /// Goes on from what the three functions above gave. Throws `Error` for a window of another
-  /// length or a number of updates that `updates()` does not give.
+  /// Restores the values of the three functions above. Throws `Error` for a window of another
+  /// length or a number of updates outside the range of `updates()`.
   void restore(float scale, std::int64_t updates, std::span<const float> window);
 
-  /// The optimizer step: a new scale from the window unless slot 0 is Inf or
-  /// NaN, which also restarts the warm-up; then the slots rotate by one.
+  /// Called at the optimizer step. Computes a new scale from the window, unless slot 0
+  /// is Inf or NaN, which restarts the warm-up. Then the slots rotate by one.
   void update();
 
  private:

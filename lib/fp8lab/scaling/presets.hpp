@@ -1,5 +1,5 @@
 #pragma once
-// Recipes under the names of the systems that use them.
+// Recipes by the names of the systems that use them.
 
 #include <optional>
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace fp8lab {
 
-/// Which of a linear layer's operands a tensor is.
+/// The operand of a linear layer that a tensor is.
 enum class TensorRole : std::uint8_t { activation, weight, gradient };
 std::string_view to_string(TensorRole role);
 TensorRole find_tensor_role(std::string_view name);
@@ -17,14 +17,14 @@ TensorRole find_tensor_role(std::string_view name);
 /// A product of a linear layer: Y = X W^T, dX = dY W, dW = dY^T X.
 enum class LinearProduct : std::uint8_t { fprop, dgrad, wgrad };
 std::string_view to_string(LinearProduct product);
-/// Throws `Error`.
+/// The product called `name`. Throws `Error`.
 LinearProduct find_linear_product(std::string_view name);
 
-/// How it is known that a preset has its system's bits.
+/// The evidence that a preset gives the bits of its system.
 enum class Evidence : std::uint8_t {
   compared,  ///< the system's package and this library gave the same codes and scales
-  read,      ///< its source was read
-  own,       ///< no system's: defined here
+  read,      ///< read in the source of the system
+  own,       ///< defined here; no system has it
 };
 std::string_view to_string(Evidence evidence);
 
@@ -36,25 +36,25 @@ struct Preset {
   Recipe gradient;
   bool high_precision_wgrad = false;  ///< wgrad = dY^T X runs in BF16, from the original tensors
   std::string_view used_by;
-  std::string_view source;  ///< version and file that it was read from
+  std::string_view source;  ///< version and file in which it was read
   Evidence evidence = Evidence::read;
 
-  // Where an operand is cast otherwise for its second product.
+  // Recipes of an operand for its second product; unset: that of the first.
   std::optional<Recipe> weight_for_dgrad = {};
   std::optional<Recipe> activation_for_wgrad = {};
   std::optional<Recipe> gradient_for_wgrad = {};
 
-  /// The recipe of an operand in its first product: fprop, and dgrad for gradients.
+  /// The recipe of an operand in its first product: dgrad for gradients, else fprop.
   [[nodiscard]] const Recipe& recipe(TensorRole role) const;
 
-  /// The same for one product. Throws `Error` for a product that the operand does not enter, and
-  /// for one that runs in high precision.
+  /// The recipe of an operand in one product. Throws `Error` for a product without that operand,
+  /// and for one that runs in high precision.
   [[nodiscard]] const Recipe& recipe(TensorRole role, LinearProduct product) const;
 };
 
 std::span<const Preset> presets();
 
-/// The preset called `name`. Throws `Error` that lists them.
+/// The preset called `name`. Throws `Error` that lists the names.
 const Preset& find_preset(std::string_view name);
 
 }  // namespace fp8lab

@@ -1,5 +1,5 @@
 #pragma once
-// Quantized tensors, their inverse, and the recipes that make them.
+// Quantized tensors, their dequantization, and the recipes that quantize them.
 
 #include <cstdint>
 #include <memory>
@@ -19,39 +19,39 @@
 
 namespace fp8lab {
 
-/// A row-major [rows, k] matrix of binary32 values, not owned. k is the
-/// dimension that a product sums over.
+/// A view of a row-major [rows, k] matrix of binary32 values. k is the
+/// dimension over which a product sums.
 struct FloatMatrix {
   std::span<const float> values;
   std::int64_t rows = 0;
   std::int64_t k = 0;
 };
 
-/// Codes of FP8, FP6 or FP4, one a byte, with the scales that their system keeps.
-/// value = code * inverse_scale, times tensor_inverse_scale where there are two levels.
+/// Codes of FP8, FP6 or FP4, one per byte, with their scales. Scale direction: value = code *
+/// inverse_scale, with two levels also * tensor_inverse_scale.
 struct QuantizedTensor {
   FormatId format = FormatId::e4m3fn;
   std::int64_t rows = 0;
   std::int64_t k = 0;
-  std::int64_t row_block = 1;  ///< tile shape, never above [rows, k] but at least 1
+  std::int64_t row_block = 1;  ///< tile shape, at most [rows, k] and at least 1
   std::int64_t k_block = 1;
   CodeVector codes;  ///< row-major [rows, k]
-  /// [ceil(rows/row_block), ceil(k/k_block)]: what elements are multiplied by, both levels at once.
+  /// [ceil(rows/row_block), ceil(k/k_block)]: factors of elements before the cast, all levels.
   std::vector<float> scales;
   std::vector<float> inverse_scales;  ///< of the same shape
-  std::vector<std::uint8_t> e8m0;     ///< of the same shape for MX recipes, else empty
-  std::vector<std::uint8_t> ue4m3;    ///< of the same shape for two-level recipes, else empty
-  float tensor_inverse_scale = 1.0F;  ///< the second level, 1 where there is none
+  std::vector<std::uint8_t> e8m0;     ///< codes of the scales for MX recipes, else empty
+  std::vector<std::uint8_t> ue4m3;    ///< codes of the scales for two-level recipes, else empty
+  float tensor_inverse_scale = 1.0F;  ///< the second level; 1 if there is none
 
-  /// The transpose [k, rows], where asked for: on Hopper each operand must be
-  /// contiguous along the summed dimension. It is quantized from the original
-  /// values; for one scale a tensor that equals moving the codes.
+  /// The transpose [k, rows], on request: on Hopper each operand must be contiguous
+  /// along the summed dimension. It is quantized from the original values. With one
+  /// scale per tensor this gives the same codes, transposed.
   std::shared_ptr<QuantizedTensor> transposed;
 
   [[nodiscard]] std::int64_t tile_rows() const { return (rows + row_block - 1) / row_block; }
   [[nodiscard]] std::int64_t tile_columns() const { return (k + k_block - 1) / k_block; }
   [[nodiscard]] CodeMatrix matrix() const;
-  /// As products take them. MX and two-level scales are those of their instructions.
+  /// The scales for a product. Block-scaled instructions apply MX and two-level scales.
   [[nodiscard]] InverseScales inverse() const {
     const FormatId coded = !e8m0.empty()    ? FormatId::e8m0fnu
                            : !ue4m3.empty() ? FormatId::e4m3fn
@@ -62,26 +62,26 @@ struct QuantizedTensor {
   [[nodiscard]] float total_inverse_scale(std::size_t tile) const {
     return inverse_scales[tile] * tensor_inverse_scale;
   }
-  /// What the system stores beside the codes: 1 byte an E8M0 or UE4M3 scale, 4 an FP32 one.
+  /// Bytes of the stored scales: 1 for an E8M0 or UE4M3 scale, 4 for an FP32 scale.
   [[nodiscard]] std::int64_t scale_bytes() const;
 };
 
 /// Row-major binary32 values: decoded code times `total_inverse_scale`, rounded to nearest even.
 std::vector<float> dequantize(const QuantizedTensor& tensor);
 
-/// Where the scale of a tensor comes from.
+/// The source of the scale of a tensor.
 enum class ScaleSource : std::uint8_t {
   current,      ///< the amax of the tile itself
   delayed,      ///< DelayedScaling
   ms_amp,       ///< MsAmpScaling
-  calibration,  ///< fixed by the tensors that `Quantizer::observe` was shown: their amax
-  momentum,     ///< the same, with quanto's moving average of their inverse scales: 0.9 of the old
+  calibration,  ///< the amax of the tensors given to `Quantizer::observe`; fixed
+  momentum,     ///< quanto's moving average of their inverse scales, 0.9 of the old one
 };
 std::string_view to_string(ScaleSource source);
-/// Throws `Error`.
+/// The source called `name`. Throws `Error`.
 ScaleSource find_scale_source(std::string_view name);
 
-/// How one tensor is quantized. A plain value: change any field.
+/// How one tensor is quantized. A plain value whose fields can be changed.
 struct Recipe {
   FormatId format = FormatId::e4m3fn;
   CastPolicy policy = kNvidiaSatfinite;
@@ -89,55 +89,55 @@ struct Recipe {
   ScaleSource source = ScaleSource::current;
   std::int64_t row_block = 0;      ///< rows of a tile; 0: all
   std::int64_t k_block = 0;        ///< columns of a tile; 0: all of k
-  bool power_of_two = false;       ///< rules with `has_power_of_two`
-  float amax_floor = 0.0F;         ///< rules with `has_amax_floor`
-  std::int64_t rows_multiple = 1;  ///< the system refuses other sizes
+  bool power_of_two = false;       ///< for rules with `has_power_of_two`
+  float amax_floor = 0.0F;         ///< for rules with `has_amax_floor`
+  std::int64_t rows_multiple = 1;  ///< the system refuses sizes that are not a multiple
   std::int64_t k_multiple = 1;
   DelayedOptions delayed{};
-  std::int64_t window = 16;  ///< source ms_amp
+  std::int64_t window = 16;  ///< for source ms_amp
 };
 
-/// Applies a recipe to one tensor, step after step.
+/// Applies a recipe to one tensor at each step, and keeps the state of its scale.
 class Quantizer {
  public:
-  /// Throws `Error` for a recipe that cannot work (a past-based scale with more
-  /// than one tile, block sizes below 0, stochastic rounding, a format that the
-  /// rule does not know), and for a field that is set but not used.
+  /// Throws `Error` for a recipe that is not valid (a scale from earlier tensors with
+  /// more than one tile, block sizes below 0, stochastic rounding, a format that the
+  /// rule does not support), and for a field that is set but not used.
   explicit Quantizer(Recipe recipe);
 
-  /// Shows the tensor to the recipe without casting it: a calibration batch of
-  /// a static recipe, an earlier step of a delayed one. Throws `Error` for a
-  /// recipe that looks at the current tensor only, and for NaN or Inf in a
-  /// calibration batch. `threads` 0: all.
+  /// Updates the scale from a tensor without casting it: a calibration batch for a
+  /// static recipe, an earlier step for a delayed one. Throws `Error` for a recipe
+  /// that uses only the current tensor, and for NaN or Inf in a calibration batch.
+  /// `threads` 0: all.
   void observe(const FloatMatrix& x, int threads = 0);
 
-  /// Quantizes `x`, and lets a delayed or windowed recipe take its step. A
-  /// matrix without elements gives no codes. `threads` 0: all; `target` unset:
-  /// `current_target()`, and codes from `backend` where that has the cast; the result
-  /// depends on neither. Throws `Error` for a size
-  /// that the recipe refuses, a size that disagrees with the values, a static
-  /// recipe without calibration, or a target that is not available.
+  /// Quantizes `x`; a delayed or windowed recipe also updates its scale for the next
+  /// step. A matrix without elements gives no codes. `threads` 0: all. `target` unset:
+  /// `current_target()`. `backend` computes the codes if it supports the cast. Threads
+  /// and target do not change the result. Throws `Error` for a size that the recipe
+  /// refuses, a size that disagrees with the values, a static recipe without
+  /// calibration, or a target that is not available.
   QuantizedTensor quantize(const FloatMatrix& x, bool with_transpose = false, int threads = 0,
                            std::optional<Target> target = {}, const Backend& backend = {});
 
-  /// The same into `q`, whose memory is used again where it suffices: new memory
-  /// costs as much as reading the tensor.
+  /// The same, written to `q`, whose memory is reused if it is large enough: to allocate
+  /// memory takes as long as to read the tensor.
   void quantize_into(const FloatMatrix& x, QuantizedTensor& q, bool with_transpose = false,
                      int threads = 0, std::optional<Target> target = {},
                      const Backend& backend = {});
 
   [[nodiscard]] const Recipe& recipe() const { return recipe_; }
 
-  /// All that the recipe remembers, in numbers that `set_past` takes:
-  ///   delayed      the scale, then the history as `DelayedScaling::history` gives it
+  /// The state of the recipe, as numbers for `set_past`:
+  ///   delayed      the scale, then the history in the order of `DelayedScaling::history`
   ///   ms_amp       the scale, the clean updates, the window
   ///   calibration  the amax, -1 before the first batch
   ///   momentum     the average inverse scale, -1 before the first batch
-  /// Empty for `current`. The number of values depends on the recipe alone.
+  /// Empty for `current`. The number of values depends only on the recipe.
   [[nodiscard]] std::vector<float> past() const;
 
-  /// Goes on where `past()` was taken: what follows has the same bits. Throws `Error` for another
-  /// number of values.
+  /// Restores a state that `past()` returned: all later results have the same bits. Throws `Error`
+  /// for another number of values.
   void set_past(std::span<const float> past);
 
  private:
@@ -153,20 +153,20 @@ class Quantizer {
   std::optional<float> average_inverse_;  ///< source momentum
 };
 
-/// One use of a recipe that uses only the current tensor. Throws `Error` for one that needs it.
+/// Quantizes with a recipe that uses only the current tensor. Throws `Error` for other recipes.
 QuantizedTensor quantize(const Recipe& recipe, const FloatMatrix& x, bool with_transpose = false,
                          int threads = 0, std::optional<Target> target = {},
                          const Backend& backend = {});
 
-/// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) where `divide`
-/// is set; binary32 arithmetic, one rounding each. A NaN product is the
-/// canonical positive NaN that GPUs give. On `backend` where that has the cast.
-/// Throws `Error` if the sizes differ.
+/// codes[i] = cast(x[i] * scale), or cast(x[i] / inverse_scale) if `divide` is
+/// set, in binary32 with one rounding. A NaN product is the canonical positive NaN
+/// of GPUs. `backend` computes the cast if it supports it. Throws `Error` if the
+/// sizes differ.
 void encode_scaled(const Format& f, const CastPolicy& policy, std::span<const float> x,
                    const TileScale& scale, bool divide, std::span<std::uint8_t> codes,
                    const Backend& backend = {});
 
-/// Row-major [k, rows] copy of [rows, k].
+/// The transpose of x as a row-major copy [k, rows].
 std::vector<float> transpose(const FloatMatrix& x);
 
 }  // namespace fp8lab

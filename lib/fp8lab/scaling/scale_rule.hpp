@@ -1,9 +1,9 @@
 #pragma once
-// From the largest magnitude (amax) of a tile to its scale, as each real
-// system computes it, quirks included.
+// The scale of a tile from its largest magnitude (amax), as each real system
+// computes it, including its anomalies.
 //
-// `scale` multiplies into FP8; `inverse_scale` multiplies back. Specified in
-// docs/specification/scaling.md.
+// `scale` multiplies values before the cast to FP8; `inverse_scale` multiplies codes to
+// give values back. Specified in docs/specification/scaling.md.
 
 #include <bit>
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace fp8lab {
 
-/// Formulas, *read* in the named sources. M is the format's max finite value;
-/// all arithmetic is binary32, nearest even, unless said otherwise.
+/// Formulas, *read* in the named sources. M is the format's max finite value.
+/// Arithmetic is binary32, to nearest even, unless the line says otherwise.
 enum class ScaleRule : std::uint8_t {
-  unit,      ///< 1 whatever the tile holds
+  unit,      ///< 1 for every tile
   te,        ///< TransformerEngine current and blockwise: M / amax; amax 0, Inf, NaN give 1;
              ///< an infinite quotient gives FLT_MAX; power_of_two truncates the mantissa
   torchao,   ///< torchao: M / max(amax, 1e-12) in binary64, rounded once; Inf gives 0, NaN NaN;
@@ -35,30 +35,30 @@ enum class ScaleRule : std::uint8_t {
   mx_rceil,  ///< cuBLAS: amax * (1 / M), exponent rounded up
   te_mx,     ///< TransformerEngine MXFP8: as rceil, but amax Inf gives E8M0 254, whose
              ///< reciprocal it computes as 0, and E8M0 0 multiplies by 1
-  // torchao's to_mx: code 0 divides by 2^-126; Inf counts as 2^128, so that the code stays a
-  // number; NaN gives code 255, and finite elements beside it become zeros.
+  // torchao's to_mx: code 0 divides by 2^-126; Inf counts as 2^128, so that the code is a number;
+  // NaN gives code 255, and finite elements of that tile become zeros.
   torchao_mx_floor,
   torchao_mx_ceil,
   torchao_mx_even,
   torchao_mx_rceil,  ///< ceil(log2(amax / M)), whose log2 rounds *down* next to powers of two;
                      ///< Inf gives 254, NaN a NaN scale, and code 0 multiplies by 1
-  // compressed-tensors: floor(log2 amax) - emax, one more from 1.75 (MXFP6: 1.9375) times a power
-  // of two on; code 0 is 2^-127. From 1.75 * 2^127 on, Inf and NaN give 255: an infinite scale
-  // there, whose finite elements become zeros.
+  // compressed-tensors: floor(log2 amax) - emax, and one more if amax is at least 1.75 (MXFP6:
+  // 1.9375) times a power of two; code 0 is 2^-127. An amax of at least 1.75 * 2^127, Inf and NaN
+  // give 255: an infinite scale there, under which finite elements become zeros.
   compressed_mx,       ///< MXFP8 and MXFP4 of FP32 tensors; an element of -0 becomes +0
-  compressed_mx_bf16,  ///< the same of BF16 ones: quotients are rounded to BF16 first
-  compressed_mx6,      ///< MXFP6; -0 stays
+  compressed_mx_bf16,  ///< the same for BF16 tensors: quotients are rounded to BF16 first
+  compressed_mx6,      ///< MXFP6; -0 remains -0
   // ModelOpt: 2^ceil(log2(amax / M)), whose log2 rounds *down* next to powers of two.
   modelopt_mxfp8,  ///< Inf gives 254, NaN 0; code 0 is 2^-127
-  modelopt_mxfp4,  ///< a zero becomes -0 whatever its sign; Inf and NaN (nothing there) give 255
-  // Systems that serve models. Elements are divided by `inverse` unless said otherwise.
+  modelopt_mxfp4,  ///< every zero becomes -0; Inf and NaN, undefined there, give 255
+  // Serving systems. Elements are divided by `inverse` unless the line says otherwise.
   quotient,           ///< inverse = amax / M; amax 0 gives NaN codes
   quotient_bf16,      ///< the same in BF16: x, inverse and quotients are rounded to it
   scale_bf16,         ///< x and inverse are BF16, quotients binary32
   quotient_eps,       ///< as quotient; inverse 0 becomes 2^-23, and a quotient of -0 becomes +0
   quotient_eps_bf16,  ///< the same in BF16: inverse 0 becomes 2^-7
   fp32_scale_bf16,    ///< inverse = amax / M in binary32 of a BF16 tensor; quotients are BF16
-  quotient_or_one,    ///< as quotient, in binary32 whatever the tensor is; amax 0 or NaN gives 1,
+  quotient_or_one,    ///< as quotient, in binary32 for every tensor; amax 0 or NaN gives 1,
                       ///< a subnormal one counts as 2^-126, Inf as FLT_MAX
   modelopt,           ///< scale = M * (1 / amax), each rounded; amax <= 2^-24 counts as 1
   vllm_tensor,        ///< inverse = amax / M, elements *times* 1 / inverse; amax 0: 0 times Inf
@@ -71,7 +71,7 @@ enum class ScaleRule : std::uint8_t {
   te_nvfp4,               ///< TransformerEngine
   torchao_nvfp4,          ///< torchao, with a per-tensor scale of the tensor's own amax
   compressed_nvfp4,       ///< compressed-tensors, of FP32 tensors
-  compressed_nvfp4_bf16,  ///< the same of BF16 ones: S and a / 6 are BF16 numbers
+  compressed_nvfp4_bf16,  ///< the same for BF16 tensors: S and a / 6 are BF16 numbers
   modelopt_nvfp4,         ///< ModelOpt's NVFP4QTensor
 };
 
@@ -87,7 +87,7 @@ constexpr bool is_two_level(ScaleRule rule) {
   return rule >= ScaleRule::nvfp4 && rule <= ScaleRule::modelopt_nvfp4;
 }
 
-/// What the scales of its tiles are stored in.
+/// The format in which the scales of its tiles are stored.
 constexpr FormatId scale_format(ScaleRule rule) {
   if (is_mx(rule)) return FormatId::e8m0fnu;
   return is_two_level(rule) ? FormatId::e4m3fn : FormatId::f32;
@@ -112,12 +112,12 @@ constexpr bool rounds_to_bf16(ScaleRule rule) {
          rule == ScaleRule::fp32_scale_bf16 || rule == ScaleRule::compressed_mx_bf16;
 }
 
-/// Whether the tensor is BF16 in the system: elements are rounded to it first.
+/// Whether the system's tensor is BF16: elements are rounded to BF16 first.
 constexpr bool takes_bf16(ScaleRule rule) {
   return has_bf16_scale(rule) || rounds_to_bf16(rule) || rule == ScaleRule::compressed_nvfp4_bf16;
 }
 
-/// Whether the system computes in the type of its tensor, here FP32: another one has other bits.
+/// Whether the system computes in the type of its tensor (FP32 here), which decides bits.
 constexpr bool computes_in_fp32_input(ScaleRule rule) {
   return rule == ScaleRule::quotient || rule == ScaleRule::quotient_eps ||
          rule == ScaleRule::compressed_mx || rule == ScaleRule::compressed_nvfp4;
@@ -129,12 +129,12 @@ constexpr bool drops_negative_zero(ScaleRule rule) {
          rule == ScaleRule::compressed_mx || rule == ScaleRule::compressed_mx_bf16;
 }
 
-/// Whether something happens to an element between its product (or quotient) and its cast.
+/// Whether an element is changed between its product (or quotient) and its cast.
 constexpr bool adjusts_elements(ScaleRule rule) {
   return takes_bf16(rule) || drops_negative_zero(rule) || rule == ScaleRule::modelopt_mxfp4;
 }
 
-/// Which fields of `ScaleOptions` a rule uses.
+/// Whether a rule uses `power_of_two` or `amax_floor` of `ScaleOptions`.
 constexpr bool has_power_of_two(ScaleRule rule) {
   return rule == ScaleRule::te || rule == ScaleRule::torchao || rule == ScaleRule::deepgemm ||
          rule == ScaleRule::vllm_group;
@@ -145,31 +145,31 @@ constexpr bool has_amax_floor(ScaleRule rule) {
 }
 
 struct TileScale {
-  float scale = 1.0F;          ///< what the elements are multiplied by (deepseek: 1 / inverse)
-  float inverse_scale = 1.0F;  ///< what the system stores and multiplies back with
+  float scale = 1.0F;          ///< multiplies elements before the cast (deepseek: 1 / inverse)
+  float inverse_scale = 1.0F;  ///< stored by the system; multiplies codes
   std::uint8_t e8m0 = 0;       ///< MX rules: the stored code of inverse_scale
 };
 
 struct ScaleOptions {
   ScaleRule rule = ScaleRule::te;
   FormatId format = FormatId::e4m3fn;
-  bool power_of_two = false;  ///< `has_power_of_two`
-  /// `has_amax_floor`: smaller amaxes count as this one. Where the rule has a floor of its own, the
-  /// larger of the two. te: TransformerEngine's amax_epsilon; deepseek: 1e-4 in today's release.
+  bool power_of_two = false;  ///< for rules with `has_power_of_two`
+  /// For rules with `has_amax_floor`: smaller amaxes count as this one. If the rule has a fixed
+  /// floor, the larger applies. te: TransformerEngine's amax_epsilon; deepseek: 1e-4 as released.
   float amax_floor = 0.0F;
-  float previous_scale = 1.0F;  ///< ms_amp
-  double max_magnitude = 0.0;   ///< where a cast policy's grid ends early; 0: the format's max
+  float previous_scale = 1.0F;  ///< for ms_amp
+  double max_magnitude = 0.0;   ///< `CastPolicy::max_magnitude`; 0: the format's max finite
 };
 
-/// A rule made ready for many tiles.
+/// A rule prepared for many tiles.
 class TileScaler {
  public:
-  /// Throws `Error` where the rule does not know the format (MX: E4M3, E5M2, E2M3, E3M2, E2M1), has
-  /// two levels, or does not use an option that is set.
+  /// Throws `Error` for a format that the rule does not support (MX supports E4M3, E5M2, E2M3, E3M2
+  /// and E2M1), a rule with two levels, and an option that is set but not used.
   explicit TileScaler(const ScaleOptions& options);
 
-  /// scales[i] is that of a tile whose largest magnitude is amaxes[i] (>= 0, Inf
-  /// or NaN). Throws `Error` for spans of different lengths.
+  /// Sets scales[i] for a tile whose largest magnitude is amaxes[i] (>= 0, Inf or NaN).
+  /// Throws `Error` for spans of different lengths.
   void operator()(std::span<const float> amaxes, std::span<TileScale> scales) const;
 
  private:
@@ -178,14 +178,14 @@ class TileScaler {
   float max_finite_;
 };
 
-/// The scale of one tile. Throws `Error` where `TileScaler` does.
+/// The scale of one tile. Throws `Error` as `TileScaler` does.
 TileScale tile_scale(const ScaleOptions& options, float amax);
 
-/// What is cast: the element x times the scale, or divided by the inverse, as `rule` has it. A
-/// NaN has no sign left, as on GPUs. Needs rounding to nearest, with subnormals.
+/// The value that is cast: x times the scale, or divided by the inverse scale, as `rule` says. NaN
+/// is positive, as on GPUs. The caller's mode must be rounding to nearest, with subnormals.
 float scaled_element(ScaleRule rule, float x, const TileScale& scale);
 
-/// `x` rounded to BF16, to nearest even; a NaN stays what it is.
+/// `x` rounded to BF16, to nearest even; a NaN keeps its bits.
 inline float rounded_to_bf16(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff0000;
@@ -193,8 +193,8 @@ inline float rounded_to_bf16(float x) {
   return std::bit_cast<float>(is_nan ? bits : rounded);
 }
 
-/// True where an amax reduction of the system drops NaN (CUDA's fmaxf) and
-/// false where one NaN makes the amax NaN (torch.amax).
+/// True if the amax reduction of the system ignores NaN (CUDA's fmaxf), false if
+/// one NaN makes the amax NaN (torch.amax).
 bool amax_ignores_nan(ScaleRule rule);
 
 /// The largest |x| as binary32; +0 for no elements. -0 counts as 0.

@@ -1,5 +1,5 @@
 #pragma once
-// Outputs as arrays of storage codes.
+// Reading of outputs that are arrays of storage codes.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace fp8lab {
 
-/// The code of one element of an output in `id` (1, 2 or 4 bytes, little endian).
+/// The code of element `index` of an output in format `id` (1, 2 or 4 bytes, little endian).
 inline std::uint32_t code_at(FormatId id, std::span<const std::byte> codes, std::size_t index) {
   const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
   std::uint32_t code = 0;
@@ -19,7 +19,7 @@ inline std::uint32_t code_at(FormatId id, std::span<const std::byte> codes, std:
   return code;
 }
 
-/// All values as binary32, which holds them exactly.
+/// All values as binary32, which represents them exactly.
 inline std::vector<float> decode_codes(FormatId id, std::span<const std::byte> codes) {
   const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
   std::vector<float> values(codes.size() / width);

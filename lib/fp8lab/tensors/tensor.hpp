@@ -1,6 +1,6 @@
 #pragma once
-// Tensors as files hold them: an element type, a shape and little-endian
-// bytes. Shared by the .npy and .safetensors readers and writers.
+// Tensors as files store them: an element type, a shape and little-endian
+// bytes. The readers and writers of .npy and .safetensors share them.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace fp8lab {
 
-/// What one element of a file is. FP8, FP6, FP4 and E8M0 elements are storage codes, one a byte (a
-/// code of fewer bits in the low ones, as ml_dtypes has them). The types with `x` are codes of FP4
-/// and FP6 packed without gaps (packed.hpp); their shapes count codes, not bytes.
+/// The type of the elements of a tensor. FP8, FP6, FP4 and E8M0 elements are storage codes, one per
+/// byte, in its low bits, as in ml_dtypes. The types with `x` are packed codes of FP4 and FP6
+/// (packed.hpp); their shapes count codes, not bytes.
 enum class ElementType : std::uint8_t {
   f64,
   f32,
@@ -50,13 +50,13 @@ std::string_view to_string(ElementType type);
 /// `find_format` knows are accepted too). Throws `Error`.
 ElementType find_element_type(std::string_view name);
 
-/// Bytes an element. Throws `Error` for packed codes, which share them.
+/// Bytes per element. Throws `Error` for packed codes, which share bytes.
 std::size_t element_bytes(ElementType type);
 
-/// Bits an element: 4 or 6 for packed codes, else a multiple of 8.
+/// Bits per element: 4 or 6 for packed codes, else a multiple of 8.
 std::size_t element_bits(ElementType type);
 
-/// Codes that share bytes with others.
+/// Whether the elements are packed codes, which share bytes.
 constexpr bool is_packed(ElementType type) {
   return type >= ElementType::e2m1x2 && type <= ElementType::e3m2x4;
 }
@@ -65,15 +65,15 @@ constexpr bool is_packed(ElementType type) {
 /// whole bytes.
 std::size_t storage_bytes(ElementType type, std::int64_t count, std::string_view argument);
 
-/// The format whose codes the elements are, if they are codes or floats of a
-/// format at all (F64 and integers are not; packed codes are none before they are unpacked).
+/// The format of the elements, if they are codes or floats of a format. Nothing for
+/// F64, integers and packed codes.
 std::optional<FormatId> format_of(ElementType type);
 
-/// The type of elements that hold codes of a format. Throws `Error` for a
-/// format that files have no type for.
+/// The element type for codes of a format. Throws `Error` for a format without an
+/// element type.
 ElementType element_type_of(FormatId format);
 
-/// A tensor that lives elsewhere (in a mapped file, in a vector).
+/// A view of a tensor whose bytes another object owns (a mapped file, a vector).
 struct TensorView {
   ElementType type = ElementType::f32;
   std::vector<std::int64_t> shape;   ///< no dimensions: a scalar, one element
@@ -83,7 +83,7 @@ struct TensorView {
   [[nodiscard]] std::int64_t size() const;  ///< elements
 };
 
-/// As many as NumPy allows.
+/// The largest number of dimensions, as in NumPy.
 inline constexpr std::size_t kMostDimensions = 64;
 
 /// The product of a shape. Throws `Error` naming `argument` for a negative
@@ -97,11 +97,11 @@ TensorView view_of(ElementType type, std::vector<std::int64_t> shape, std::span<
 }
 
 /// The values as binary32 in row-major order. F64 and integers are rounded to
-/// nearest even (F64 above binary32's range gives Inf); all else is exact. Codes, NaN ones
-/// too, decode as `decode` does. Throws `Error` for packed codes in Fortran order.
+/// nearest even, and F64 above binary32's range gives Inf. All other types are exact. Codes,
+/// also those of NaN, are decoded as by `decode`. Throws `Error` for packed codes in Fortran order.
 std::vector<float> to_float(const TensorView& tensor);
 
-/// `[3, 4]`.
+/// A shape as text: `[3, 4]`.
 std::string shape_text(std::span<const std::int64_t> shape);
 
 }  // namespace fp8lab

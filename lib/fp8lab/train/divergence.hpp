@@ -1,5 +1,5 @@
 #pragma once
-// When a run counts as diverged, by its losses alone.
+// Decides from the losses of a run whether it has diverged.
 
 #include <cstdint>
 #include <deque>
@@ -7,14 +7,14 @@
 namespace fp8lab::train {
 
 struct DivergenceOptions {
-  std::int64_t window = 10;  ///< steps of a mean
-  double rise = 1.0;         ///< nats above the lowest mean, or a uniform guess, that are too many
-  double uniform_loss = 1e300;  ///< ln(vocabulary): what a model that knows nothing has
+  std::int64_t window = 10;     ///< steps of a mean
+  double rise = 1.0;            ///< limit in nats above the lowest mean or the uniform loss
+  double uniform_loss = 1e300;  ///< ln(vocabulary): the loss of a uniform guess
 };
 
-/// Takes the losses of a run one by one. The mean of the last `window` losses, or of all while
-/// there are fewer, is compared with the smaller of the uniform guess and the lowest
-/// mean of a full window so far.
+/// Takes the losses of a run one by one. It compares the mean of the last `window` losses
+/// (of all losses, if there are fewer) with the smaller of the uniform loss and the
+/// lowest mean of a full window so far.
 class DivergenceWatch {
  public:
   /// Throws `Error` for a window below 1, a rise that is not above 0, or a uniform loss of NaN.
@@ -22,10 +22,10 @@ class DivergenceWatch {
 
   void observe(double loss);
 
-  /// How far the mean stands above that; at most 0 for a run that is at its best. Inf after a loss
+  /// The mean minus that reference, in nats; at most 0 if the run is at its best. Inf after a loss
   /// that is not finite.
   [[nodiscard]] double rise() const { return rise_; }
-  /// Whether it is above the limit now. A run that came back has not diverged.
+  /// Whether `rise` exceeds the limit now. A run that has recovered has not diverged.
   [[nodiscard]] bool diverged() const { return rise_ > options_.rise; }
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps NaN and Inf out of a training run: a step whose loss or gradients are
-// not finite is undone by going back to a snapshot, and taken again.
+// Protects a training run from NaN and Inf: if the loss or the gradients of a step are
+// not finite, the run returns to a snapshot and repeats its steps.
 
 #include <cstdint>
 #include <functional>
@@ -15,24 +15,24 @@ namespace fp8lab::train {
 
 struct GuardOptions {
   std::int64_t snapshot_every = 1;  ///< steps
-  int most_rollbacks = 8;           ///< without a step further than any before
+  int most_rollbacks = 8;           ///< limit of rollbacks without progress in between
 };
 
 enum class GuardOutcome : std::uint8_t {
   taken,        ///< the step was finite
-  rolled_back,  ///< it was not; the trainer stands at an earlier step
-  skipped,      ///< it had failed twice: its batch is left out
+  rolled_back,  ///< the step was not finite; the trainer is at an earlier step
+  skipped,      ///< the step failed twice; its batch is left out
 };
 
-/// A run that a guard watches: of one trainer, or of several ranks.
+/// A run under a guard: one trainer, or several ranks.
 struct GuardedRun {
-  /// A state to go back to.
+  /// A state for a rollback.
   struct State {
     std::int64_t step = 0;
     std::function<void()> restore;
   };
   std::function<std::int64_t()> steps_done;
-  std::function<double(const PassContext&)> compute_gradients;  ///< of the next step
+  std::function<double(const PassContext&)> compute_gradients;  ///< for the next step
   std::function<StepRecord(double)> apply_gradients;
   std::function<void()> skip_step;
   std::function<Model<float>&()> model;  ///< whose gradients are checked
@@ -40,19 +40,19 @@ struct GuardedRun {
 };
 /// `trainer` must outlive the run.
 GuardedRun guarded_run(Trainer& trainer);
-/// The gradients that are checked are the means over the ranks, the same bits on all of them: with
-/// several processes each one decides alike. `look`: as `ParallelTrainer::step` has it, read at
-/// each step; it and `trainer` must outlive the run.
+/// Checks the mean gradients over the ranks. They have the same bits on all ranks, so all processes
+/// decide alike. `look`: see `ParallelTrainer::step`; it is read at each step. `look` and
+/// `trainer` must outlive the run.
 GuardedRun guarded_run(ParallelTrainer& trainer, const bool& look);
 
 struct GuardedStep {
-  StepRecord record;  ///< rolled_back: what was found
+  StepRecord record;  ///< for rolled_back: the record of the failed step
   GuardOutcome outcome = GuardOutcome::taken;
 };
 
-/// A snapshot counts as good once the loss and all gradients computed from it
-/// are finite: a bad update shows itself only there. So two are held, and a fault
-/// costs up to `snapshot_every` + 1 steps that are taken again.
+/// A snapshot is good if the loss and all gradients computed from it are finite,
+/// since only these reveal a bad update. So the guard keeps two snapshots, and a
+/// fault repeats at most `snapshot_every` + 1 steps.
 class NanGuard {
  public:
   /// Throws `Error` for options below 1.
@@ -60,9 +60,9 @@ class NanGuard {
   explicit NanGuard(Trainer& trainer, GuardOptions options = {})
       : NanGuard(guarded_run(trainer), options) {}
 
-  /// Runs the next step; call until the trainer's `steps_done()` is where it should be.
-  /// `on_gradients` may change the gradients before they are checked. Throws `Error`
-  /// where no snapshot is good yet, and after `most_rollbacks`.
+  /// Runs the next step. Call it until the trainer's `steps_done()` is the wanted number.
+  /// `on_gradients` may change the gradients before they are checked. Throws `Error` if
+  /// no snapshot is good yet, and after `most_rollbacks`.
   GuardedStep step(const PassContext& context,
                    const std::function<void(Model<float>&)>& on_gradients = {});
 

@@ -1,9 +1,9 @@
 #pragma once
-// What every layer of a model shares: parameters, and what a pass is given.
+// Shared parts of the layers of a model: parameters and the context of a pass.
 //
-// Layers are templates over the scalar: `float` trains, `double` is the shadow
-// that gradient checks difference. A layer keeps what its backward pass needs
-// from the last forward pass; gradients are set, not added.
+// Layers are templates over the scalar: `float` for training, `double` for
+// gradient checks by differences. A layer stores the data of the last forward pass
+// that its backward pass needs. A backward pass sets gradients; it does not add.
 
 #include <cstdint>
 #include <functional>
@@ -34,19 +34,19 @@ struct Parameter {
   }
 };
 
-/// Sees every FP8 cast of a pass: `name` is layer and role (`block0.qkv.gradient`).
+/// Called for every FP8 cast of a pass. `name`: layer and role (`block0.qkv.gradient`).
 using CastObserver =
     std::function<void(std::string_view name, const FloatMatrix& x, const QuantizedTensor& q)>;
 
-/// How a pass is run; nothing here changes a bit of its results.
+/// The context of a pass. It does not change the bits of the results.
 struct PassContext {
   int threads = 1;
   CastObserver on_cast;  ///< may be empty
-  Backend backend{};     ///< runs FP8 casts and the products of matrix units
+  Backend backend{};     ///< computes FP8 casts and the products of matrix units
 };
 
-/// The sum of term(i) for i in [0, n) in eight interleaved partial sums: an
-/// order that vector units like, fixed by n alone.
+/// The sum of term(i) for i in [0, n) in eight interleaved partial sums. The order
+/// suits vector units and depends only on n.
 template <typename T, typename Term>
 T lane_sum(std::int64_t n, Term term) {
   constexpr std::int64_t kLanes = 8;

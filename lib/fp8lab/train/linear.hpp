@@ -1,6 +1,6 @@
 #pragma once
-// A linear layer without bias, Y = X W^T, whose three products run as a
-// `LinearRecipe` says. In binary64 it is the plain product.
+// A linear layer without bias, Y = X W^T. A `LinearRecipe` gives the arithmetic of
+// its three products. In binary64 it is the plain product.
 
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace fp8lab::train {
 
-/// The products of one layer over its steps; holds the state of its casts.
+/// The products of one layer at all steps, with the state of its casts.
 template <typename T>
 class LinearProducts;
 
@@ -31,26 +31,26 @@ class LinearProducts<double> {
   Matrix<double> x_;
 };
 
-/// `channel_multipliers` (empty, or one power of two for each input channel)
-/// sets up outlier channels: X is multiplied by them and W divided before they
-/// are cast, and dX and dW follow. FP32 and BF16 products keep their values;
-/// casts see the outliers.
+/// `channel_multipliers` (empty, or one power of two for each input channel) create
+/// outlier channels: X is multiplied and W is divided by them before the casts, and dX
+/// and dW change accordingly. FP32 and BF16 products have the same values; only casts
+/// to FP8 are affected.
 template <>
 class LinearProducts<float> {
  public:
-  /// Throws `Error` for a recipe that cannot work or multipliers that are no powers of two.
+  /// Throws `Error` for a recipe that is not valid or multipliers that are not powers of two.
   LinearProducts(const std::string& name, LinearRecipe recipe,
                  std::vector<float> channel_multipliers);
 
   /// x [tokens, in], w [out, in], y [tokens, out].
   void forward(const Matrix<float>& x, const Matrix<float>& w, Matrix<float>& y,
                const PassContext& context);
-  /// Of the last forward pass: dy [tokens, out], dx [tokens, in], dw [out, in].
+  /// For the last forward pass: dy [tokens, out], dx [tokens, in], dw [out, in].
   void backward(const Matrix<float>& dy, const Matrix<float>& w, Matrix<float>& dx,
                 Matrix<float>& dw, const PassContext& context);
 
-  /// What the casts remember, for checkpoints: activation, weight, gradient, each followed by
-  /// that of its second product where it is cast otherwise there.
+  /// The casts with their states, for checkpoints: activation, weight, gradient. Each is followed
+  /// by that of its second product, if that has another recipe.
   [[nodiscard]] std::vector<OperandCast*> casts();
 
  private:
@@ -59,7 +59,7 @@ class LinearProducts<float> {
   TwoCasts activation_;
   TwoCasts weight_;
   TwoCasts gradient_;
-  Matrix<float> x_;  ///< where wgrad needs the original
+  Matrix<float> x_;  ///< only if wgrad needs the original
   QuantizedTensor weight_codes_;
   std::shared_ptr<const QuantizedTensor> x_transposed_;
 };
@@ -72,7 +72,7 @@ class Linear {
       : weight_(name + ".weight", {outputs, inputs}),
         products_(name, recipe, channel_multipliers) {}
 
-  /// x [tokens, in] to [tokens, out]. Throws `Error` if x has other channels.
+  /// From x [tokens, in] to [tokens, out]. Throws `Error` for another number of channels.
   Matrix<T> forward(const Matrix<T>& x, const PassContext& context) {
     require(x.columns == weight_.shape[1], "x",
             "[tokens, in] with in = " + std::to_string(weight_.shape[1]),
@@ -83,7 +83,7 @@ class Linear {
     return y;
   }
 
-  /// dY to dX; sets the weight's gradient.
+  /// From dY to dX; sets the weight's gradient.
   Matrix<T> backward(const Matrix<T>& dy, const PassContext& context) {
     Matrix<T> dx(dy.rows, weight_.shape[1]);
     Matrix<T> dw(weight_.shape[0], weight_.shape[1]);
@@ -97,7 +97,7 @@ class Linear {
   [[nodiscard]] LinearProducts<T>& products() { return products_; }
 
  private:
-  /// The weight as a matrix for the length of a call, without a copy.
+  /// The weight as a matrix for the duration of a call, without a copy.
   struct BorrowedWeight {
     explicit BorrowedWeight(Parameter<T>& w) : owner(w) {
       matrix.rows = w.shape[0];

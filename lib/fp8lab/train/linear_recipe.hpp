@@ -1,5 +1,5 @@
 #pragma once
-// How a linear layer computes its three products, as values.
+// The arithmetic of the three products of a linear layer, as plain values.
 
 #include <cstdint>
 #include <optional>
@@ -14,20 +14,20 @@
 
 namespace fp8lab::train {
 
-/// What the operands of a product are when they reach the matrix unit.
+/// The form of the operands of a product at the matrix unit.
 enum class Arithmetic : std::uint8_t {
-  fp32,  ///< as they are; `LinearRecipe::float32_multiply`
-  bf16,  ///< rounded to BF16, no scales; `GemmSettings::accumulator`, where that is `fp32` by
-         ///< `LinearRecipe::float32_multiply` (the same bits while no product underflows)
-  fp8,   ///< cast by the recipe of their role; `GemmSettings::accumulator`
+  fp32,  ///< not cast; summed by `LinearRecipe::float32_multiply`
+  bf16,  ///< rounded to BF16, no scales; summed by `GemmSettings::accumulator`, or, if that is
+         ///< `fp32`, by `float32_multiply` (the same bits unless a product underflows)
+  fp8,   ///< cast by the recipe of their role; summed by `GemmSettings::accumulator`
 };
 std::string_view to_string(Arithmetic arithmetic);
-/// Throws `Error`.
+/// The arithmetic called `name`. Throws `Error`.
 Arithmetic find_arithmetic(std::string_view name);
 
 struct GemmSettings {
   Arithmetic arithmetic = Arithmetic::fp32;
-  AccumulatorModel accumulator{};       ///< bf16 and fp8
+  AccumulatorModel accumulator{};       ///< for bf16 and fp8
   std::int64_t promotion_interval = 0;  ///< terms; must divide the k_block of the scales
   ScaleOrder scale_order = ScaleOrder::product_then_fma;
 };
@@ -38,22 +38,22 @@ using Float32Multiply = void (*)(Operand<float>, Operand<float>, Output<float>, 
 ///   forward  Y  [tokens, out] = X  [tokens, in]  . W   [out, in]^T
 ///   dgrad    dX [tokens, in]  = dY [tokens, out] . W^T [in, out]^T
 ///   wgrad    dW [out, in]     = dY^T [out, tokens] . X^T [in, tokens]^T
-/// An FP8 operand of dgrad or wgrad that is a transpose is cast from the
-/// original values with the tiles along its own summed dimension. Each operand enters two
-/// products; the second one may have a recipe of its own.
+/// If an FP8 operand of dgrad or wgrad is a transpose, it is cast from the original
+/// values, with tiles along the dimension that this product sums. Each operand enters two
+/// products; the second may have another recipe.
 struct LinearRecipe {
   std::string name = "fp32";
   Recipe activation{};
   Recipe weight{};
   Recipe gradient{};
-  std::optional<Recipe> weight_for_dgrad{};  ///< unset: that of the other product
+  std::optional<Recipe> weight_for_dgrad{};  ///< unset: the same as in the other product
   std::optional<Recipe> activation_for_wgrad{};
   std::optional<Recipe> gradient_for_wgrad{};
   GemmSettings forward{};
   GemmSettings dgrad{};
   GemmSettings wgrad{};
-  /// Elements of dY beyond this many times its root mean square are limited to it before the cast,
-  /// for dgrad and wgrad (*chosen*: no system that we read does this); 0: none are.
+  /// Limits elements of dY to this multiple of its root mean square before the cast, for dgrad and
+  /// wgrad (*chosen*: no system that was read does this). 0: no limit.
   double gradient_clip = 0.0;
   bool bf16_outputs = false;  ///< Y and dX are rounded to BF16; dW stays FP32
   Float32Multiply float32_multiply = multiply;
@@ -67,34 +67,34 @@ LinearRecipe fp32_recipe();
 /// a sum and is several times slower to emulate.
 LinearRecipe bf16_recipe();
 
-/// A preset of `scaling` as its system runs it on Hopper: `te-*` and `torchao-*`
-/// and `ms-amp` accumulate forward without promotion and the gradients with one
-/// every 128 terms (*read*: fast accumulation forward, split accumulation
-/// backward); 1x128 scales promote every 128 terms everywhere. MX recipes and NVFP4 run under
-/// Blackwell's block-scaled instruction (sm100.tcgen05.mxf8f6f4, and mxf4nvf4 for FP4), which
-/// applies the scales itself, with one accumulator over all of K.
-/// NVFP4's second-level scales are its alpha. Casts are to nearest even: TransformerEngine's
-/// stochastic rounding of gradients and its random Hadamard transform are not done. wgrad of a
-/// preset with high_precision_wgrad runs in BF16. Also `fp32` and `bf16`. Throws `Error` for an
-/// unknown name.
+/// A preset of `scaling` as its system runs it on Hopper; also `fp32` and `bf16`. `te-*`,
+/// `torchao-*` and `ms-amp` accumulate the forward product without promotion and the
+/// gradients with promotion every 128 terms (*read*: fast accumulation forward, split
+/// accumulation backward). With 1x128 scales all products promote every 128 terms. MX
+/// recipes and NVFP4 run under Blackwell's block-scaled instructions
+/// (sm100.tcgen05.mxf8f6f4, and mxf4nvf4 for FP4), which apply the scales themselves, with
+/// one accumulator over all of K. The second-level scales of NVFP4 are their alpha. Casts
+/// are to nearest even, without TransformerEngine's stochastic rounding of gradients and
+/// random Hadamard transform. wgrad of a preset with high_precision_wgrad runs in BF16.
+/// Throws `Error` for an unknown name.
 LinearRecipe find_linear_recipe(std::string_view name);
 
-/// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100`, `sm120` (the
-/// instruction that libraries use there: `mma`, `wgmma`, `tcgen05`, `mma`; on the last two the
-/// block-scaled one for MX recipes and NVFP4), or the name of an instruction model or definition
-/// (`exact`). Casts and scales stay, and so does promotion, but that a block-scaled instruction
-/// needs none, and another one promotes such a recipe's products every block of K. Throws `Error`
-/// for a name that is neither, FP4 or FP6 on a chip that does not multiply them, or a model whose
-/// terms do not divide the promotion interval.
+/// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100`, `sm120` (with
+/// the instructions that libraries use there: `mma`, `wgmma`, `tcgen05`, `mma`; on the last two
+/// MX recipes and NVFP4 use the block-scaled ones), or the name of an instruction model or
+/// definition (`exact`). Casts, scales and promotion do not change, with one exception: MX and
+/// NVFP4 products need no promotion under a block-scaled instruction, and are promoted every block
+/// of K under others. Throws `Error` for an unknown name, FP4 or FP6 on a chip that does not
+/// multiply them, and a model whose terms do not divide the promotion interval.
 LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware);
-/// One product of such a recipe, whose operands are cast as `operands` is.
+/// The same for one product of a recipe whose operands are cast under `operands`.
 GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::string_view hardware);
 
-/// Every name that `find_linear_recipe` knows.
+/// All names that `find_linear_recipe` accepts.
 std::vector<std::string> linear_recipe_names();
 
-/// FP8 everywhere from one recipe for each role, on `sm90.wgmma` with the given
-/// promotion interval in all three products.
+/// A recipe with FP8 in all three products, one cast recipe for each role, `sm90.wgmma`
+/// and the given promotion interval.
 LinearRecipe fp8_recipe(std::string name, const Recipe& activation, const Recipe& weight,
                         const Recipe& gradient, std::int64_t promotion_interval);
 

@@ -16,23 +16,23 @@ namespace fp8lab::train {
 
 struct MlpShape {
   std::int64_t vocabulary = 256;
-  std::int64_t context = 4;  ///< tokens seen, the current one included
+  std::int64_t context = 4;  ///< number of input tokens, including the current one
   std::int64_t embedding = 32;
   std::int64_t hidden = 128;
   std::int64_t layers = 2;  ///< hidden layers
 };
 
-/// In the order of the forward pass.
+/// The linear layers in the order of the forward pass.
 std::vector<LinearLayer> linear_layers(const MlpShape& shape);
 
 template <typename T>
 class Mlp final : public Model<T> {
  public:
-  /// Weights are normal with deviation 1/sqrt(inputs), embeddings 0.1, head 0.02.
-  /// Throws `Error` for a shape or recipe that does not fit.
+  /// Weights are normal with standard deviation 1/sqrt(inputs), embeddings 0.1, head
+  /// 0.02. Throws `Error` for a shape or recipe that does not fit.
   Mlp(const MlpShape& shape, const ModelRecipe& recipe, std::uint64_t seed);
 
-  /// Positions before the first of a sequence count as token 0.
+  /// Positions before the start of a sequence have token 0.
   double loss(const Batch& batch, const PassContext& context) override;
   void backward(T scale, const PassContext& context) override;
   std::vector<Parameter<T>*> parameters() override;

@@ -1,5 +1,5 @@
 #pragma once
-// What the trainer knows of a model: tokens in, loss out, gradients back.
+// The interface between trainer and model: tokens, loss, gradients.
 
 #include <cstdint>
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace fp8lab::train {
 
-/// `sequences` rows of `length` tokens each, and the token that follows each.
+/// `sequences` rows of `length` tokens, and the successor of each token.
 struct Batch {
   std::int64_t sequences = 0;
   std::int64_t length = 0;
@@ -31,24 +31,24 @@ class Model {
   Model& operator=(const Model&) = delete;
   virtual ~Model() = default;
 
-  /// The mean loss of a batch in nats a token.
+  /// The mean loss of a batch in nats per token.
   virtual double loss(const Batch& batch, const PassContext& context) = 0;
 
   /// Sets every gradient to `scale` times that of the last loss.
   virtual void backward(T scale, const PassContext& context) = 0;
 
-  /// In a fixed order, with unique names.
+  /// All parameters in a fixed order, with unique names.
   virtual std::vector<Parameter<T>*> parameters() = 0;
 
-  /// The casts of all linear layers, in a fixed order; none in binary64.
+  /// The casts of all linear layers in a fixed order; empty in binary64.
   virtual std::vector<OperandCast*> casts() = 0;
 };
 
-/// Feature channels that are far larger than the others, as large models grow
-/// them and small ones do not: set up by hand in the inputs of layers that
-/// follow a norm (see `LinearProducts`).
+/// Feature channels that are much larger than the others. Large models develop
+/// them; here they are set artificially in the inputs of layers that follow a norm
+/// (see `LinearProducts`).
 struct OutlierChannels {
-  std::int64_t count = 0;  ///< at evenly spread places
+  std::int64_t count = 0;  ///< number of outlier channels, evenly spread
   int log2_magnitude = 0;  ///< each is 2^log2_magnitude times larger
 };
 
@@ -59,10 +59,10 @@ std::vector<float> channel_multipliers(const OutlierChannels& outliers, std::int
 /// The arithmetic of a model's linear layers.
 struct ModelRecipe {
   LinearRecipe blocks;
-  LinearRecipe head = bf16_recipe();  ///< recipes keep the head out of FP8
+  LinearRecipe head = bf16_recipe();  ///< systems do not run the head in FP8
   OutlierChannels outliers;
-  /// In place of the above, by the name of a layer (`block0.qkv`, `head`): what a system's layer
-  /// rule keeps out of FP8. A trainer refuses names that its model does not have.
+  /// Other recipes by the name of a layer (`block0.qkv`, `head`), for layers that a system does not
+  /// run in FP8. A trainer refuses names that its model does not have.
   std::map<std::string, LinearRecipe, std::less<>> layers{};
 
   [[nodiscard]] const LinearRecipe& of_layer(std::string_view name) const {
@@ -74,12 +74,12 @@ struct ModelRecipe {
 
 /// A linear layer of a model: its weight is [outputs, inputs].
 struct LinearLayer {
-  std::string name;  ///< as `ModelRecipe::layers` and parameters have it, without `.weight`
+  std::string name;  ///< as in `ModelRecipe::layers`: the parameter's, without `.weight`
   std::int64_t outputs = 0;
   std::int64_t inputs = 0;
 };
 
-/// value[i] = sigma * N(0, 1), the stream named as the parameter.
+/// value[i] = sigma * N(0, 1), from the random stream with the parameter's name.
 template <typename T>
 void initialize(Parameter<T>& parameter, double sigma, std::uint64_t seed) {
   const RandomStream random(seed, parameter.name);

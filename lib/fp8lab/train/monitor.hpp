@@ -1,6 +1,6 @@
 #pragma once
-// Watches the tensors of any training run, this library's or another's: feed it
-// tensors with names, read what FP8 does to them, warnings and a log that plots.
+// Monitors the tensors of any training run, of this library or another one. It takes
+// named tensors and reports the errors of their FP8 casts, with warnings and a log.
 
 #include <cstdint>
 #include <deque>
@@ -20,7 +20,7 @@ struct MonitorOptions {
   std::size_t history = 16;        ///< amaxes kept for each tensor
   double underflow_percent = 5.0;  ///< warns above
   double overflow_percent = 0.1;   ///< warns above
-  double amax_jump = 8.0;          ///< warns where amax exceeds the history's by this factor
+  double amax_jump = 8.0;          ///< warns if amax exceeds that of the history by this factor
 };
 
 enum class WarningKind : std::uint8_t { not_finite, overflow, underflow, amax_jump };
@@ -30,42 +30,42 @@ struct MonitorWarning {
   std::int64_t step = 0;
   std::string tensor;
   WarningKind kind = WarningKind::not_finite;
-  double value = 0.0;      ///< what was seen: elements, percent, percent, ratio
-  double threshold = 0.0;  ///< what it exceeded
+  double value = 0.0;      ///< by kind: elements, percent, percent, ratio
+  double threshold = 0.0;  ///< the limit that `value` exceeds
 };
 
-/// What is known of one tensor after its last observation.
+/// The state of one tensor after its last observation.
 struct TensorRecord {
   float amax = 0.0F;             ///< NaN elements ignored
   std::uint64_t not_finite = 0;  ///< elements of the tensor before its cast
-  bool cast = false;             ///< `statistics` are of a cast
+  bool cast = false;             ///< whether `statistics` are those of a cast
   QuantizationStatistics statistics{};
   std::deque<float> amaxes;  ///< newest last
 };
 
 class TrainingMonitor {
  public:
-  /// Steps are counted from `first_step`: above 0 where a run resumes.
+  /// Steps are counted from `first_step`, which is above 0 if a run resumes.
   explicit TrainingMonitor(MonitorOptions options = {}, std::int64_t first_step = 0)
       : options_(options), step_(first_step) {}
 
   /// Each observation adds one JSON line to `log` (null: none), each step one more:
   ///   {"step":3,"tensor":"block0.qkv.gradient","amax":0.01,"underflow_percent":0.2,...}
   ///   {"step":3,"loss":4.1,"gradient_norm":1.2}
-  /// `log` must outlive the monitor. What JSON has no number for is null.
+  /// `log` must outlive the monitor. NaN and infinities are written as null.
   void log_to(std::ostream* log) { log_ = log; }
 
-  /// A tensor in high precision.
+  /// Observes a tensor in high precision.
   void observe(std::string_view name, std::span<const float> values);
 
-  /// A tensor and its cast. Throws `Error` if their sizes differ.
+  /// Observes a tensor and its cast. Throws `Error` if their sizes differ.
   void observe(std::string_view name, const FloatMatrix& x, const QuantizedTensor& q);
 
-  /// Ends a step: figures of the run as a whole, by name.
+  /// Ends a step. `figures`: values of the whole run, by name.
   void end_step(const std::map<std::string, double>& figures = {});
 
   [[nodiscard]] std::int64_t step() const { return step_; }
-  /// The next step is this one: where a run went back, or left steps out.
+  /// Sets the number of the next step, after a rollback or skipped steps.
   void set_step(std::int64_t step) { step_ = step; }
   [[nodiscard]] const std::map<std::string, TensorRecord, std::less<>>& tensors() const {
     return tensors_;

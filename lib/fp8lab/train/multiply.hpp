@@ -1,7 +1,7 @@
 #pragma once
 // The high-precision matrix product of training: D = A . B^T with one fused
-// multiply-add a product, in the order of k. The order alone decides the bits,
-// so that they depend on neither threads nor instruction set.
+// multiply-add per product, in the order of k. The order is fixed, so that the bits
+// depend neither on threads nor on the instruction set.
 
 #include <cstdint>
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace fp8lab::train {
 
-/// A [rows, k] operand, not owned: element (row, k) is at row * row_stride + k * k_stride.
+/// A view of an operand [rows, k]. Element (row, k) is at row * row_stride + k * k_stride.
 template <typename T>
 struct Operand {
   const T* data = nullptr;
   std::int64_t row_stride = 0;
   std::int64_t k_stride = 1;
 
-  /// The element range that starts at row `row`.
+  /// The operand from row `row` on.
   [[nodiscard]] Operand from_row(std::int64_t row) const {
     return {data + row * row_stride, row_stride, k_stride};
   }
@@ -42,7 +42,7 @@ struct Matrix {
   [[nodiscard]] Operand<T> transposed_view() const { return {values.data(), 1, columns}; }
 };
 
-/// Where a product goes: row-major with a stride.
+/// The destination of a product: row-major with a row stride, in elements.
 template <typename T>
 struct Output {
   T* data = nullptr;
@@ -59,11 +59,11 @@ struct ProductSize {
 /// nearest even. `threads` >= 1.
 void multiply(Operand<float> a, Operand<float> b, Output<float> d, ProductSize size, int threads);
 
-/// The same on a given target; `scalar` is the specification.
+/// The same on a given target. `scalar` is the specification.
 void multiply_with_target(Operand<float> a, Operand<float> b, Output<float> d, ProductSize size,
                           int threads, Target target);
 
-/// The same in binary64, for gradient checks: plain loops on one thread.
+/// The same in binary64, for gradient checks, with plain loops on one thread.
 void multiply(Operand<double> a, Operand<double> b, Output<double> d, ProductSize size,
               int threads);
 

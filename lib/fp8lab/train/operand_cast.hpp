@@ -1,6 +1,6 @@
 #pragma once
-// The cast of one operand of a linear layer, step after step, with a memory
-// that can be saved: a delayed or windowed scale is a function of the amaxes seen.
+// The cast of one operand of a linear layer at every step, with a state that can be
+// saved: a delayed or windowed scale is a function of all earlier amaxes.
 
 #include <memory>
 #include <optional>
@@ -13,24 +13,24 @@ namespace fp8lab::train {
 
 class OperandCast {
  public:
-  /// Throws `Error` for a recipe that cannot work.
+  /// Throws `Error` for a recipe that is not valid.
   OperandCast(std::string name, const Recipe& recipe);
 
-  /// Casts x, and its transpose where asked for.
+  /// Casts x, and its transpose if `with_transpose`.
   [[nodiscard]] QuantizedTensor cast(const FloatMatrix& x, bool with_transpose,
                                      const PassContext& context);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const Recipe& recipe() const { return quantizer_.recipe(); }
 
-  /// True for a delayed or windowed scale.
+  /// Whether the scale is a delayed or windowed one.
   [[nodiscard]] bool has_past() const;
 
   /// The amax of every step so far; empty for a scale that uses only the current tensor.
   [[nodiscard]] const std::vector<float>& amaxes() const { return amaxes_; }
 
-  /// Starts anew and takes the steps again that `amaxes` records: the scale that
-  /// follows has the same bits.
+  /// Restores the state from the amaxes of all steps. The next scale has the same
+  /// bits.
   void restore(const std::vector<float>& amaxes);
 
  private:
@@ -39,25 +39,25 @@ class OperandCast {
   std::vector<float> amaxes_;
 };
 
-/// Which of the two products of an operand need its codes.
+/// The products of an operand that need its codes.
 struct OperandUse {
   bool first = false;
-  bool second = false;  ///< with the operand transposed
+  bool second = false;  ///< the product with the transposed operand
 };
 
-/// The codes of an operand for its two products, of which it enters the second one transposed.
+/// The codes of an operand for its two products. It enters the second product transposed.
 class TwoCasts {
  public:
-  /// `second`: a recipe of its own for the second product; the cast is then called
-  /// `name`.`second_product`. Throws `Error` for a recipe that cannot work.
+  /// `second`: another recipe for the second product; that cast is then called
+  /// `name`.`second_product`. Throws `Error` for a recipe that is not valid.
   TwoCasts(const std::string& name, const Recipe& first, const std::optional<Recipe>& second,
            const std::string& second_product);
 
-  /// Codes for the first product; for the second one they are its `transposed`.
+  /// The codes for the first product; `transposed` has those for the second.
   [[nodiscard]] QuantizedTensor cast(const FloatMatrix& x, OperandUse use,
                                      const PassContext& context);
 
-  /// All casts there are, for checkpoints.
+  /// Appends all casts, for checkpoints.
   void list(std::vector<OperandCast*>& casts);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Data-parallel training: every rank has a model and an optimizer of its own and sees its own
-// batches; gradients meet in an all-reduce of the library.
+// Data-parallel training: every rank has its own model, optimizer and batches. An all-reduce of
+// the library averages the gradients.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,13 +16,13 @@ namespace fp8lab::train {
 
 struct ParallelOptions {
   ReductionOptions reduction;
-  /// Each tensor's master weight and moments live on one rank, which updates it and sends the new
-  /// weights to the others (`partition_whole_tensors`: FP8-LM's Algorithm 1). Not one bit of a
-  /// run depends on it; memory does.
+  /// One rank stores the master weight and moments of each tensor, updates it and sends the new
+  /// weights to the others (`partition_whole_tensors`: FP8-LM's Algorithm 1). This changes the
+  /// memory of a run, but no bit of its results.
   bool whole_tensor_zero = false;
 };
 
-/// What the states of a rank take.
+/// The memory of the optimizer states of the ranks.
 struct RankMemory {
   std::int64_t largest = 0;  ///< bytes of master weights and moments with scales, fullest rank
   std::int64_t smallest = 0;
@@ -31,48 +31,48 @@ struct RankMemory {
 
 class ParallelTrainer {
  public:
-  /// Worker r of N takes the batches step N + r. Weights start equal and stay so, since all ranks
-  /// end an all-reduce with the same bytes. FP8 casts of the blocks keep to their rank: amaxes are
-  /// not shared (*chosen*; TransformerEngine shares them). Every process of the fabric makes the
-  /// same calls. Throws `Error` as `Trainer` and `GradientReducer` do.
+  /// Rank r of N takes the batches step * N + r. Weights are equal on all ranks at all times, since
+  /// an all-reduce gives all of them the same bytes. FP8 casts use the amaxes of their rank only
+  /// (*chosen*; TransformerEngine shares amaxes). Every process of the fabric must make the same
+  /// calls. Throws `Error` as `Trainer` and `GradientReducer`.
   ParallelTrainer(Fabric& fabric, const TrainerOptions& trainer,
                   const std::shared_ptr<const DataSource>& data, const ParallelOptions& options);
 
-  /// The next step of all ranks. Loss: the mean over them; gradient norm: that of the mean
-  /// gradient. `look`: the reductions are compared with binary32 ones. Casts of the first rank here
-  /// are shown to `context`.
+  /// Runs the next step of all ranks. The loss is the mean over the ranks, the gradient norm that
+  /// of the mean gradient. `look`: compare the reductions with binary32 ones. `context` observes
+  /// the casts of the first rank of this process.
   StepRecord step(const PassContext& context, bool look);
 
-  /// The halves of a step: `step` is apply_gradients(compute_gradients(context, look)). After the
-  /// first one every rank's gradients are the mean over all ranks.
+  /// The two halves of a step: `step` is apply_gradients(compute_gradients(context, look)). After
+  /// the first half, the gradients of every rank are the mean over all ranks.
   double compute_gradients(const PassContext& context, bool look);
   StepRecord apply_gradients(double loss);
-  /// Ends the step without an update on every rank: its batches are not seen.
+  /// Ends the step without an update on every rank: its batches are not used.
   void skip_step();
 
-  /// Everything that later steps depend on: of each rank, and mu of each tensor.
+  /// The complete state: that of each rank, and mu of each tensor.
   struct Snapshot {
     std::vector<TrainerSnapshot> trainers;
     std::vector<AutoScaler> scalers;
   };
   [[nodiscard]] Snapshot snapshot() const;
-  /// Continues from a snapshot to the bits of a run that never left it.
+  /// Restores a snapshot. All later steps have the bits of an uninterrupted run.
   void restore(const Snapshot& snapshot);
 
-  /// Writes one checkpoint file for all ranks: the states of each (without ZeRO those of the first,
-  /// which all share), the amaxes of each, mu of each tensor. A crash leaves the old file or the
-  /// new one, whole. Throws `Error` where other processes have ranks.
+  /// Writes one checkpoint file for all ranks: the states of each (without ZeRO only those of the
+  /// first, since all are equal), the amaxes of each, mu of each tensor. The write is atomic: a
+  /// crash leaves the old or the new file. Throws `Error` if other processes have ranks.
   void save(const std::filesystem::path& path) const;
-  /// Continues from a checkpoint to the bits of a run that never stopped; what the reducer has
-  /// counted begins anew. Throws `Error` naming the file for other options, ranks, wires, scalings,
-  /// ZeRO or data, and where other processes have ranks.
+  /// Restores a checkpoint. All later steps have the bits of an uninterrupted run; the counts of
+  /// the reducer start at 0. Throws `Error` that names the file for other options, ranks, wires,
+  /// scalings, ZeRO or data, and if other processes have ranks.
   void resume(const std::filesystem::path& path);
 
   [[nodiscard]] std::int64_t steps_done() const { return trainers_.front()->steps_done(); }
   [[nodiscard]] std::int64_t parameter_count() const {
     return trainers_.front()->parameter_count();
   }
-  /// Of the first rank of this process.
+  /// The trainer of the first rank of this process.
   [[nodiscard]] Trainer& first() { return *trainers_.front(); }
   [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
   [[nodiscard]] const RankMemory& memory() const { return memory_; }
@@ -87,9 +87,9 @@ class ParallelTrainer {
   Fabric& fabric_;
   ParallelOptions options_;
   RankSpan hosted_;
-  std::vector<std::unique_ptr<Trainer>> trainers_;  ///< one a hosted rank, at least one
+  std::vector<std::unique_ptr<Trainer>> trainers_;  ///< one per hosted rank, at least one
   GradientReducer reducer_;
-  std::vector<std::size_t> owner_;  ///< of each tensor; empty without ZeRO
+  std::vector<std::size_t> owner_;  ///< owning rank of each tensor; empty without ZeRO
   RankMemory memory_;
 };
 

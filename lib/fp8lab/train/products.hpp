@@ -1,6 +1,6 @@
 #pragma once
-// The three products of a linear layer, without state: what `LinearProducts` runs, and what a
-// framework runs that keeps codes and states itself.
+// The three products of a linear layer without state, for `LinearProducts` and for frameworks
+// that store codes and states themselves.
 
 #include <cstdint>
 #include <span>
@@ -11,30 +11,30 @@
 
 namespace fp8lab::train {
 
-/// An FP8 operand [rows, k] that was cast.
+/// The codes and scales of an FP8 operand [rows, k].
 struct CodedOperand {
   CodeMatrix codes;
   InverseScales scales;
 };
 
-/// Of a tensor that must outlive the result.
+/// A view of a tensor, which must outlive the result.
 CodedOperand codes_of(const QuantizedTensor& tensor);
 
-/// Whether its operands are to be cast by the recipes of their roles.
+/// Whether the recipes of their roles cast the operands.
 inline bool is_fp8(const GemmSettings& settings) { return settings.arithmetic == Arithmetic::fp8; }
 
-/// d [m, n] = a [m, k] . b [n, k]^T in binary32, not yet rounded to the output's format; on
+/// d [m, n] = a [m, k] . b [n, k]^T in binary32, before the rounding to the output's format, on
 /// `backend`. Throws `Error` for shapes or scales that do not fit.
 void fp8_product(const GemmSettings& settings, const CodedOperand& a, const CodedOperand& b,
                  std::span<float> d, int threads, const Backend& backend = {});
 
-/// D = A B^T, or with either operand transposed first, in BF16 or FP32 as `settings` says.
-/// `threads` >= 1. `backend` runs what a matrix unit adds; sums in FP32 are the host's.
+/// D = A B^T, where either operand can be transposed first, in BF16 or FP32 as in `settings`.
+/// `threads` >= 1. `backend` computes sums of matrix units; the host computes sums in FP32.
 void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, const Matrix<float>& a,
                    bool a_transposed, const Matrix<float>& b, bool b_transposed, Matrix<float>& d,
                    int threads, const Backend& backend = {});
 
-/// Every value to the nearest BF16 one, ties to even; what overflows is an infinity.
+/// Rounds every value to BF16, to nearest even; overflow gives an infinity.
 void round_to_bf16(Matrix<float>& x, int threads);
 
 }  // namespace fp8lab::train

@@ -1,6 +1,6 @@
 #pragma once
-// The training loop: batches in their order, forward, backward, clip, AdamW.
-// Every bit of a run is a function of its options; threads change speed alone.
+// The training loop: batches in order, forward, backward, clip, AdamW. Every bit
+// of a run is a function of its options. Threads change only the speed.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,46 +20,46 @@
 
 namespace fp8lab::train {
 
-/// Linear from 0 over `warmup` steps, then a cosine down to `final_share` of the
-/// peak at step `steps`, then level.
+/// The learning rate: linear from 0 over `warmup` steps, then a cosine down to
+/// `final_share` of the peak at step `steps`, then constant.
 struct Schedule {
   double peak = 3e-3;
   std::int64_t warmup = 20;
   std::int64_t steps = 300;
   double final_share = 0.1;
 
-  /// The learning rate of step `step` (0 is the first, which is not 0).
+  /// The learning rate of step `step`, from 0. That of step 0 is positive.
   [[nodiscard]] double at(std::int64_t step) const;
 };
 
 struct TrainerOptions {
   std::variant<TransformerShape, MlpShape> model = TransformerShape{};
   ModelRecipe recipe;
-  AdamWOptions optimizer;  ///< FP32 states unless it says otherwise
+  AdamWOptions optimizer;  ///< FP32 states by default
   Schedule schedule;
   std::int64_t sequences = 8;  ///< in a batch
-  std::int64_t length = 64;    ///< tokens of a sequence; a transformer's own length
-  double clip_norm = 1.0;      ///< of the gradient as a whole, L2; 0: none
+  std::int64_t length = 64;    ///< tokens of a sequence; must be the length of a transformer
+  double clip_norm = 1.0;      ///< limit of the L2 norm of the whole gradient; 0: none
   double loss_scale = 1.0;     ///< the backward pass runs on loss_scale * loss: a power of two
   std::uint64_t seed = 1;
 };
 
-/// Everything in `options` that changes bits, as text.
+/// All options that change bits, as text.
 std::string describe(const TrainerOptions& options);
 
 struct StepRecord {
   std::int64_t step = 0;
-  double loss = 0.0;           ///< nats a token, before the update
+  double loss = 0.0;           ///< nats per token, before the update
   double gradient_norm = 0.0;  ///< L2, unscaled, before clipping
   double learning_rate = 0.0;
 };
 
-/// Everything that later steps depend on, in memory: optimizer with master
-/// weights, what the casts remember, the step. For trainers of the same options and data.
+/// The complete state of a trainer, in memory: optimizer with master weights, the
+/// amaxes of the casts, the step. For trainers with the same options and data.
 class TrainerSnapshot {
  public:
   [[nodiscard]] std::int64_t step() const { return steps_; }
-  /// Of optimizer states, scales and amaxes.
+  /// Bytes of optimizer states, scales and amaxes.
   [[nodiscard]] std::size_t bytes() const;
 
  private:
@@ -68,33 +68,33 @@ class TrainerSnapshot {
       : optimizer_(optimizer), steps_(steps), fingerprint_(std::move(fingerprint)) {}
 
   AdamW optimizer_;
-  std::vector<OperandCast> casts_;  ///< those whose scale comes from earlier tensors
+  std::vector<OperandCast> casts_;  ///< casts whose scale comes from earlier tensors
   std::int64_t steps_;
   std::string fingerprint_;
 };
 
 class Trainer {
  public:
-  /// Throws `Error` for options that do not fit each other or the data.
+  /// Throws `Error` for options that contradict each other or the data.
   Trainer(TrainerOptions options, std::shared_ptr<const DataSource> data);
 
-  /// Runs the next step. A loss that is not finite is reported, not thrown.
+  /// Runs the next step. A loss that is not finite is returned; it is no error.
   StepRecord step(const PassContext& context);
 
-  /// The halves of a step, for callers that look at gradients or change them
-  /// between: `step` is apply_gradients(compute_gradients(steps_done())).
-  /// The loss of batch `batch`; leaves its gradients, without the loss scale, in
-  /// the model's parameters.
+  /// The two halves of a step, for callers that read or change gradients between
+  /// them: `step` is apply_gradients(compute_gradients(steps_done())).
+  /// Returns the loss of batch `batch` and stores its gradients, without the loss
+  /// scale, in the model's parameters.
   double compute_gradients(std::int64_t batch, const PassContext& context);
-  /// Clips the gradients in the model's parameters and takes the optimizer's step.
+  /// Clips the gradients in the model's parameters and runs the optimizer step.
   StepRecord apply_gradients(double loss);
-  /// Ends the step without an update: its batch is not seen.
+  /// Ends the step without an update: its batch is not used.
   void skip_step() { ++steps_; }
 
-  /// From now on the optimizer holds and updates those parameters alone for which `kept` says so,
-  /// in the order of the model's; the caller brings the others' weights (ZeRO with whole
-  /// tensors), after `restore` too. Throws `Error` for another number of parameters and after the
-  /// first step. Such a trainer has no checkpoint files of its own; `state` is what it holds.
+  /// Limits the optimizer to the parameters for which `kept` is true, in the order of the model.
+  /// The caller must set the weights of the others, also after `restore` (ZeRO with whole
+  /// tensors). Throws `Error` for another number of parameters, and after the first step. Such a
+  /// trainer cannot write checkpoint files; `state` returns the states that it has.
   void keep_states(const std::vector<bool>& kept);
 
   [[nodiscard]] std::int64_t steps_done() const { return steps_; }
@@ -107,25 +107,25 @@ class Trainer {
   [[nodiscard]] const AdamW& optimizer() const { return *optimizer_; }
 
   [[nodiscard]] TrainerSnapshot snapshot() const;
-  /// Continues from a snapshot to the bits of a run that never left it. Throws
-  /// `Error` for one of other options or data.
+  /// Restores a snapshot. All later steps have the bits of an uninterrupted run. Throws
+  /// `Error` for a snapshot with other options or data.
   void restore(const TrainerSnapshot& snapshot);
 
-  /// Writes a checkpoint (safetensors): weights, optimizer, the amaxes that scales
-  /// come from, the step. A crash leaves the old file or the new one, whole.
+  /// Writes a checkpoint (safetensors): weights, optimizer, the amaxes of the scales,
+  /// the step. The write is atomic: a crash leaves the old or the new file.
   void save(const std::filesystem::path& path) const;
 
-  /// Continues from a checkpoint to the bits of a run that never stopped. Throws
-  /// `Error` naming the file for one of other options or data.
+  /// Restores a checkpoint. All later steps have the bits of an uninterrupted run. Throws
+  /// `Error` that names the file for a checkpoint with other options or data.
   void resume(const std::filesystem::path& path);
 
-  /// What a checkpoint holds: the states that the optimizer has, the amaxes that scales come from,
-  /// the step. Views, valid until the next step.
+  /// The content of a checkpoint: the states of the optimizer, the amaxes of the scales, the step.
+  /// These are views, valid until the next step.
   [[nodiscard]] std::vector<NamedTensor> state() const;
-  /// Continues from `state()` of a trainer of the same options, data and kept states. Throws
-  /// `Error` naming `where` for what is missing or of another shape.
+  /// Restores `state()` of a trainer with the same options, data and kept states. Throws `Error`
+  /// that names `where` for tensors that are missing or have another shape.
   void restore_state(const std::string& where, std::span<const NamedTensor> tensors);
-  /// Options and data as JSON: what two runs of the same bits agree on.
+  /// Options and data as JSON. Runs with the same bits have the same fingerprint.
   [[nodiscard]] std::string fingerprint() const;
 
  private:
@@ -137,7 +137,7 @@ class Trainer {
   std::shared_ptr<const DataSource> data_;
   std::unique_ptr<Model<float>> model_;
   std::unique_ptr<AdamW> optimizer_;
-  std::vector<Parameter<float>*> updated_;  ///< those whose states the optimizer holds
+  std::vector<Parameter<float>*> updated_;  ///< parameters whose states the optimizer has
   std::int64_t steps_ = 0;
 };
 

@@ -28,7 +28,7 @@ struct TransformerShape {
   ActivationKind activation = ActivationKind::swiglu;
 };
 
-/// In the order of the forward pass.
+/// The linear layers in the order of the forward pass.
 std::vector<LinearLayer> linear_layers(const TransformerShape& shape);
 
 /// One block: x += attention(norm(x)); x += feed_forward(norm(x)).
@@ -57,9 +57,9 @@ class TransformerBlock {
 template <typename T>
 class Transformer final : public Model<T> {
  public:
-  /// Weights are normal with deviation 1/sqrt(inputs), those that end a residual
-  /// branch 1/sqrt(2 layers) smaller; embeddings 0.1, head 0.02. Throws `Error` for
-  /// a shape or recipe that does not fit.
+  /// Weights are normal with standard deviation 1/sqrt(inputs), at the end of a residual
+  /// branch multiplied by 1/sqrt(2 layers); embeddings 0.1, head 0.02. Throws `Error`
+  /// for a shape or recipe that does not fit.
   Transformer(const TransformerShape& shape, const ModelRecipe& recipe, std::uint64_t seed);
 
   double loss(const Batch& batch, const PassContext& context) override;

@@ -1,7 +1,7 @@
 #pragma once
-// Generated dot products that tell one accumulation model from its neighbours:
-// random ones, ones built around the places where models differ, and special
-// values. The same generator feeds recordings of chips and tests of models.
+// Generated dot products that distinguish accumulation models: random cases, cases
+// near the points where models differ, and special values. Recordings of chips and
+// tests of models use the same generator.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,41 +14,41 @@
 namespace fp8lab {
 
 enum class CaseKind : std::uint8_t {
-  random,       ///< finite codes of several spreads, c zero or of the sum's size
+  random,       ///< finite codes of several spreads; c is zero or of the size of the sum
   adversarial,  ///< cancellation, swamping, exponent gaps around the cut, ties, far c, subnormals
-  special,      ///< NaN, infinities, signed zeros, extremes of the formats in every position
+  special,      ///< NaN, infinities, signed zeros and extremes of the formats at every position
 };
 std::string_view to_string(CaseKind kind);
-/// Throws `Error` for a name that is none of random, adversarial and special.
+/// The kind called `name`: random, adversarial or special. Throws `Error`.
 CaseKind find_case_kind(std::string_view name);
 
-/// The scales of a block-scaled model's cases: UE4M3 per 16 terms where it takes them, else
-/// UE8M0 per 32. Nothing for all other models.
+/// The scales of the cases of a block-scaled model: UE4M3 per 16 terms if it accepts them, else
+/// UE8M0 per 32. Nothing for other models.
 std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model);
-/// The same of two models: the first of these scales that both take.
+/// The same for two models: the first of these that both accept.
 std::optional<ScaleBlocks> common_scales(const InstructionModel& first,
                                          const InstructionModel& second);
 
-/// Case `index` of a stream of inputs for `model`; d is left at 0.
+/// Case `index` of a stream of inputs for `model`; d is 0.
 ///
-/// A pure function of its arguments. `terms` operand pairs (at most 2^15); `a`
-/// and `b` hold codes of the model's formats. Cases are built from the model's
-/// own alignment and output widths, so that they stand close to its cuts. Those of a block-scaled
-/// model have scales, most of them within eight binades of 1.
+/// A pure function of its arguments. The case has `terms` operand pairs (at most 2^15);
+/// `a` and `b` have codes of the model's formats. The generator uses the model's alignment
+/// and output widths, so that cases are near its truncation points. Cases of a block-scaled model
+/// have scales, most of them within eight binades of 1.
 VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
                          std::uint64_t seed, std::uint64_t index);
 
-/// The same with scales of another kind that the model takes, or without.
+/// The same with other scales that the model accepts, or without scales.
 VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
                          int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index);
 
-/// `count` cases with d = the model's own result. `terms` 0: one step of the
-/// model. The header names model, kind and seed. Throws `Error` for terms
-/// outside 0 .. 2^15.
+/// `count` cases, where d is the result of the model. `terms` 0: one step of the
+/// model. The header has model, kind and seed. Throws `Error` for terms outside
+/// 0 .. 2^15.
 VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::size_t count,
                           std::uint64_t seed, int terms = 0);
 
-/// Sets every d of `file` to what `model` gives for its inputs.
+/// Sets every d of `file` to the result of `model` for its inputs.
 void fill_results(VectorFile& file, const AccumulatorModel& model);
 
 }  // namespace fp8lab

@@ -1,6 +1,6 @@
 #pragma once
-// Recordings of chips in compact form: the inputs are generated cases, so a
-// file holds their seed, a checksum that guards them, and one result a line.
+// Recordings of chips in compact form. The inputs are generated cases, so a file
+// contains their seed, a checksum of the inputs, and one result per line.
 //
 //   # fp8lab recording 1
 //   # model: sm90.wgmma.e4m3
@@ -26,33 +26,33 @@
 
 namespace fp8lab {
 
-/// What the inputs of a recording are generated from.
+/// The parameters from which the inputs of a recording are generated.
 struct RecordingPlan {
   std::string model;
   FormatId a_format = FormatId::e4m3fn;
   FormatId b_format = FormatId::e4m3fn;
   int terms = 0;
   std::uint64_t seed = 0;
-  std::array<std::size_t, 3> counts{};  ///< of each CaseKind, in its order
+  std::array<std::size_t, 3> counts{};  ///< number of cases of each CaseKind, in order
 };
 
-/// The cases of a plan, d = 0. Formats that differ from the model's (mixed
-/// inputs share a model) give cases of their own.
+/// The cases of a plan, with d = 0. They depend also on the formats, since mixed
+/// inputs share a model.
 std::vector<VectorCase> planned_cases(const RecordingPlan& plan);
 
 /// FNV-1a over the codes and c of every case.
 std::uint64_t checksum_of_inputs(const std::vector<VectorCase>& cases);
 
-/// Writes a recording of the plan's cases with the results in their `d`.
+/// Writes a recording of the plan's cases, with their `d` as results.
 void write_recording(std::ostream& out, const RecordingPlan& plan,
                      const std::vector<VectorCase>& cases,
                      const std::map<std::string, std::string>& header);
 
-/// Reads either a vector file of any form (vector_files.hpp) or a recording, told apart
-/// by the first line;
-/// a recording's cases come back with their inputs. Throws `Error` with file
-/// and line for anything malformed, and if the generator no longer gives the
-/// inputs that were recorded.
+/// Reads a vector file of any form (vector_files.hpp) or a recording; the first line
+/// distinguishes them.
+/// The cases of a recording have their inputs. Throws `Error` with file and line
+/// for malformed text, and if the generator no longer gives the inputs that were
+/// recorded.
 VectorFile read_cases(const std::filesystem::path& path);
 
 }  // namespace fp8lab

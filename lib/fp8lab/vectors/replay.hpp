@@ -17,8 +17,8 @@ struct ReplayMismatch {
   FormatId a_format = FormatId::e4m3fn;
   FormatId b_format = FormatId::e4m3fn;
   VectorCase inputs;
-  std::uint32_t expected = 0;  ///< binary32 bits in the file
-  std::uint32_t got = 0;       ///< binary32 bits of the model
+  std::uint32_t expected = 0;  ///< d of the file, binary32 bits
+  std::uint32_t got = 0;       ///< the model's result, binary32 bits
   std::optional<ScaleBlocks> scales = std::nullopt;
 };
 
@@ -31,33 +31,33 @@ struct ReplayReport {
 
 inline constexpr std::size_t kMaxShown = 20;
 
-/// What a recording's header line `executed` says of FP8 instructions that the chip does not
-/// have: "as chained FP16 halves", "as separate FP16 halves", or, nothing here, "as one
+/// The text of a recording's header line `executed`, which says how an FP8 instruction ran:
+/// "as chained FP16 halves", "as separate FP16 halves", or, without a value, "as one
 /// instruction".
 std::string_view executed_name(std::optional<HalvesOrder> halves);
-/// Throws `Error` for another text.
+/// The value of such a text. Throws `Error` for another text.
 std::optional<HalvesOrder> find_executed(std::string_view name);
 
-/// The accumulator of the file's own model, as the compiler put the instruction together that
-/// the file was recorded with (`executed`; files without that line: as registered). Throws
-/// `Error` for an unknown model, or one that is never executed so.
+/// The accumulator of the file's model, as the instruction ran when the file was recorded
+/// (`executed`; for files without that line, as registered). Throws `Error` for an unknown
+/// model, and for one that never runs in this way.
 AccumulatorModel executed_model(const VectorFile& file);
 
-/// What the model gives for a case of the file, with the scales that the case has: binary32 bits.
-/// Throws `Error` for formats, or scales, that it does not take. Without scales a block-scaled
-/// model's are 1.
+/// The model's result for a case of the file, with the scales of the case: binary32 bits. If the
+/// case has no scales, those of a block-scaled model are 1. Throws `Error` for formats or scales
+/// that the model does not accept.
 std::uint32_t result_bits(const AccumulatorModel& model, const VectorFile& file,
                           const VectorCase& one);
 
-/// Replays under the registered model `model_name`, or, if it is empty, under the file's own as
-/// it was executed. Throws `Error` for an unknown model, or one for inputs of another storage
-/// width than the file's.
+/// Replays the file under the model `model_name`, or, if it is empty, under `executed_model`.
+/// Throws `Error` for an unknown model, and for one whose inputs have another storage width than
+/// those of the file.
 ReplayReport replay(const VectorFile& file, const std::string& model_name = "");
 
-/// Replays under any accumulator, for sweeps and mutants.
+/// Replays the file under any accumulator.
 ReplayReport replay(const VectorFile& file, const AccumulatorModel& model);
 
-/// A mismatch for people: line, inputs in hex and decoded, expected and got.
+/// A mismatch as text: line, inputs in hex and decoded, expected and got.
 std::string describe(const ReplayMismatch& mismatch);
 
 }  // namespace fp8lab

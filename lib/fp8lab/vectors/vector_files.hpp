@@ -1,5 +1,5 @@
 #pragma once
-// Golden vectors in the files that people load, chosen by the file's ending.
+// Golden vectors in common file formats, by the ending of the file name.
 //
 //   .npz          members, n cases of `terms` operand pairs:
 //                   a, b    [n, terms]  storage codes: uint8; uint16 for FP16 and BF16;
@@ -11,12 +11,12 @@
 //                 z = numpy.load(f); z["a"].view(ml_dtypes.float8_e4m3fn);
 //                 json.loads(bytes(z["header"]))
 //   .safetensors  the same tensors, a and b as F8_E4M3, F8_E5M2, F16, BF16, (TF32) F32, or U8
-//                 where there is no such type (E2M1), scales as U8; the header as metadata
-//   .jsonl        JSON-lines: the header object, then one object a case:
+//                 if there is no such type (E2M1), scales as U8; the header as metadata
+//   .jsonl        JSON-lines: the header object, then one object per case:
 //                 {"a": [56, ...], "b": [...], "c": 0, "d": 1073741824}: storage codes, and the
-//                 binary32 bits of c and d as unsigned integers, which keep NaN; scales as
+//                 binary32 bits of c and d as unsigned integers, to preserve NaN; scales as
 //                 "sa" and "sb"
-//   else          the text form of vectors.hpp
+//   others        the text form of vectors.hpp
 
 #include <cstddef>
 #include <cstdint>
@@ -29,18 +29,18 @@
 
 namespace fp8lab {
 
-/// Reads a vector file of any of these forms. A case's `line` is its line in text and
-/// JSON-lines, its index from 1 in the others. Throws `Error` with file and reason for
-/// what is missing, of another type or shape, or no code of its format.
+/// Reads a vector file of any of these forms. `line` of a case is its line in text and
+/// JSON-lines, and its index from 1 in the others. Throws `Error` with file and reason for
+/// missing members, wrong types or shapes, and values that are not codes of their format.
 VectorFile load_vectors(const std::filesystem::path& path);
 
-/// The same of the text of a file that is neither .npz nor .safetensors.
+/// The same for the text of a file that is neither .npz nor .safetensors.
 VectorFile parse_vectors(const std::filesystem::path& path, std::string text);
 
-/// Whether `load_vectors` takes a file of this name as .npz or .safetensors.
+/// Whether `load_vectors` reads a file of this name as .npz or .safetensors.
 bool holds_arrays(const std::filesystem::path& path);
 
-/// The cases of a file as arrays, row-major: what .npz holds.
+/// The cases of a file as row-major arrays, as .npz stores them.
 struct VectorArrays {
   std::vector<std::byte> a;  ///< [n, terms] storage words, little endian
   std::vector<std::byte> b;
@@ -51,7 +51,7 @@ struct VectorArrays {
 };
 VectorArrays arrays_of(const VectorFile& file);
 
-/// Writes one, whole or not at all. Throws `Error`.
+/// Writes a vector file atomically. Throws `Error`.
 void save_vectors(const std::filesystem::path& path, const VectorFile& file);
 
 }  // namespace fp8lab

@@ -1,6 +1,6 @@
 #pragma once
-// The acceptance rules that public projects ship with their FP8 products, so
-// that a report can say which of them would have seen a fault.
+// The acceptance rules that public projects ship with their FP8 products. Reports
+// say which of them would have detected a fault.
 
 #include <cstdint>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace fp8lab {
 
-/// What a gate measures. x is the reference, y the output.
+/// The rule of a gate. x is the reference, y the output.
 enum class GateRule : std::uint8_t {
   calc_diff,      ///< 1 - 2 x.y / (x.x + y.y) < limit
   mean_relative,  ///< mean |y - x| / mean |x| < limit
@@ -19,15 +19,15 @@ enum class GateRule : std::uint8_t {
   close,          ///< every |y - x| <= absolute + relative |x|
 };
 
-/// One shipped rule. The projects compare with an FP32 product of dequantized
-/// operands; here the reference is the golden output of the instruction, which is
-/// nearer to what they test.
+/// One rule that a project ships. The projects compare with an FP32 product of
+/// dequantized operands. Here the reference is the golden output of the instruction,
+/// which is nearer to the kernels that they test.
 struct Gate {
   std::string_view name;  ///< `deepgemm`, `vllm.scaled_mm` ...
   GateRule rule;
-  double limit;         ///< not for `close`
-  Tolerance tolerance;  ///< `close`, outputs of 16 bits and fewer
-  Tolerance wide;       ///< `close`, FP32 outputs
+  double limit;         ///< for all rules except `close`
+  Tolerance tolerance;  ///< for `close` and outputs of at most 16 bits
+  Tolerance wide;       ///< for `close` and FP32 outputs
   std::string_view text;
   std::string_view
       source;  ///< repository and file, each *read* in a stored version of 2025 or 2026
@@ -38,11 +38,11 @@ std::span<const Gate> gates();
 /// The gate called `name`. Throws `Error` that lists them.
 const Gate& find_gate(std::string_view name);
 
-/// The tolerances that `compare_codes` must count for `gate_passes`: one a gate.
+/// The tolerances that `compare_codes` must count for `gate_passes`: one for each gate.
 std::vector<Tolerance> gate_tolerances(FormatId output);
 
 /// Whether an output with these errors passes gate number `index` of `gates()`.
-/// Any pair with a NaN or an infinity on one side fails, as it does there.
+/// A pair with a NaN or an infinity on one side fails, as in these projects.
 bool gate_passes(std::size_t index, const CodeComparison& comparison);
 
 }  // namespace fp8lab

@@ -1,5 +1,5 @@
 #pragma once
-// Where an output is wrong: rectangles of rows and columns, and what stands in them.
+// The regions in which an output is wrong: rectangles of rows and columns, and their content.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,20 +14,20 @@
 
 namespace fp8lab {
 
-/// What is in a region instead of the right values.
+/// The content of a region in place of the right values.
 enum class RegionContent : std::uint8_t {
   other,       ///< none of these
   zeros,       ///< of either sign
   nan,         ///< NaN alone
   constant,    ///< one code everywhere
   elsewhere,   ///< the right values of another place of the output
-  transposed,  ///< the right values of the region itself, rows for columns
-  one_ulp,     ///< one element, next to the right code
-  unrelated,   ///< numbers that have nothing to do with the right ones: stale, or never written
+  transposed,  ///< the right values of the region, transposed
+  one_ulp,     ///< one element whose code is a neighbour of the right one
+  unrelated,   ///< numbers without relation to the right ones: stale, or never written
 };
 std::string_view to_string(RegionContent content);
 
-/// Rows [row, row + rows) x columns [column, column + columns), most of whose elements differ.
+/// Rows [row, row + rows) x columns [column, column + columns). Most of its elements differ.
 struct Region {
   std::int64_t row = 0;
   std::int64_t rows = 0;
@@ -35,23 +35,23 @@ struct Region {
   std::int64_t columns = 0;
   std::uint64_t mismatches = 0;
   RegionContent content = RegionContent::other;
-  std::int64_t from_row = 0;  ///< of `elsewhere`: where its first element comes from
+  std::int64_t from_row = 0;  ///< for `elsewhere`: the source of its first element
   std::int64_t from_column = 0;
-  std::optional<Diagnosis> diagnosis{};  ///< of this region alone, where the content says nothing
+  std::optional<Diagnosis> diagnosis{};  ///< of this region only, if the content is `other`
 
   [[nodiscard]] std::uint64_t size() const { return static_cast<std::uint64_t>(rows * columns); }
 };
 
-/// Regions that are looked at.
+/// The largest number of regions.
 inline constexpr std::size_t kMostRegions = 8;
 
-/// Which elements of an output count as wrong.
+/// The elements of an output that count as wrong.
 class WrongElements {
  public:
-  /// Those whose codes differ; two NaN codes do not.
+  /// Elements whose codes differ; two codes of NaN count as equal.
   WrongElements(FormatId format, std::span<const std::byte> golden, std::span<const std::byte> got)
       : format_(format), golden_(golden), got_(got) {}
-  /// Those of a list, ascending.
+  /// The elements of a list of indices, ascending.
   explicit WrongElements(std::vector<std::int64_t> indices) : listed_(std::move(indices)) {}
 
   [[nodiscard]] bool at(std::int64_t index) const;
@@ -63,20 +63,20 @@ class WrongElements {
   std::vector<std::int64_t> listed_;
 };
 
-/// Counts of the elements `indices` of an output [rows, columns].
+/// The counts of `MismatchMap` for the elements `indices` of an output [rows, columns].
 MismatchMap map_of(std::int64_t rows, std::int64_t columns, std::span<const std::int64_t> indices);
 
 /// The rectangles in which an output [rows, columns] is wrong, in the order of their first
-/// elements: at most kMostRegions. None where wrong elements are all over the output, alone,
-/// or scattered so that rectangles would not say where they are. `map` counts `wrong`.
-/// The place that a region is a copy of is searched as far as a bound on the work allows.
+/// elements, at most kMostRegions. None if wrong elements fill the output, are single, or are
+/// too scattered for rectangles. `map` counts `wrong`. The search for the source of a
+/// region that is a copy is limited in its work.
 std::vector<Region> find_regions(FormatId format, std::span<const std::byte> golden,
                                  std::span<const std::byte> got, std::int64_t rows,
                                  std::int64_t columns, const MismatchMap& map,
                                  const WrongElements& wrong);
 
-/// Whether a region's numbers have nothing to do with the right ones: of at least 256, correlated
-/// by less than a quarter (infinities and NaN left out, which alone are nothing to do with them).
+/// Whether a region's numbers are unrelated to the right ones: at least 256 with a correlation
+/// below a quarter, without infinities and NaN. A region of only infinities and NaN is unrelated.
 bool unrelated(FormatId format, std::span<const std::byte> golden, std::span<const std::byte> got,
                std::int64_t columns, const Region& region);
 

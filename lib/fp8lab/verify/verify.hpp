@@ -1,7 +1,7 @@
 #pragma once
-// Is this output right? Bitwise first; then how far it is off, where, whether that
-// lies within the error budget, which known mistake explains it, and whether the
-// test could have failed at all.
+// Checks whether an output is right: bit by bit, then by how much and where it
+// differs, whether it is within the error budget, which known mistake explains it,
+// and whether the test could have failed.
 
 #include <cstdint>
 #include <functional>
@@ -24,9 +24,9 @@
 namespace fp8lab {
 
 enum class Verdict : std::uint8_t {
-  pass,      ///< the check passed, and could have failed: see power.hpp
+  pass,      ///< the check passed, and it has power (power.hpp)
   mismatch,  ///< the check failed
-  no_power,  ///< the check passed, but so would outputs that it must see as wrong
+  no_power,  ///< the check passed, but wrong outputs that it must detect would pass too
 };
 std::string_view to_string(Verdict verdict);
 
@@ -44,73 +44,73 @@ struct ModelAnswer {
   std::uint32_t code = 0;
 };
 
-/// One wrong element, with what is known about it.
+/// One wrong element and its causes.
 struct ElementReport {
   std::string_view which;  ///< "first" or "worst"
   CodeMismatch mismatch;
   std::int64_t row = 0;
   std::int64_t column = 0;
-  // With inputs only:
+  // Only if the inputs are given:
   std::optional<ErrorBudget> budget;
-  /// The K-block whose sum is nearest to expected - got; empty behind an epilogue.
+  /// The K-block whose sum is nearest to expected - got; empty if there is an epilogue.
   std::int64_t k_begin = 0;
   std::int64_t k_end = 0;
   double k_block_sum = 0.0;
   std::vector<TermReport> terms;    ///< its largest products, at most 4
-  std::vector<ModelAnswer> models;  ///< every registered model of these input formats
+  std::vector<ModelAnswer> models;  ///< the codes of every registered model of these formats
 };
 
 struct VerifyReport {
   Verdict verdict = Verdict::pass;
   Check check;
-  std::string subject;  ///< what the output was checked against
+  std::string subject;  ///< what the output was compared with
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   FormatId output = FormatId::f32;
   CodeComparison comparison;
   MismatchMap map;
-  std::vector<Region> regions;  ///< with a product's inputs: where it is wrong, see regions.hpp
+  std::vector<Region> regions;  ///< if the inputs are given: where it is wrong (regions.hpp)
   std::vector<ElementReport> elements;
-  /// Other codes than the golden ones, but in reach of their activation (see epilogue.hpp): they
-  /// count as golden in all that follows.
+  /// Codes that differ from the golden ones within the allowed distance of their activation
+  /// (epilogue.hpp). All other figures count them as golden.
   std::uint64_t within_activation = 0;
   std::optional<BudgetSummary> budget;
-  std::vector<bool> gates;  ///< one a gate of `gates()`: whether it would have passed
+  std::vector<bool> gates;  ///< for each of `gates()`: whether it would have passed
   std::optional<PowerReport> power;
-  NonFiniteReport non_finite;  ///< of the inputs, the golden output and the one that was checked
+  NonFiniteReport non_finite;      ///< of inputs, golden output and checked output
   std::size_t power_of_check = 0;  ///< index of `check` in `power->checks`
   std::optional<Diagnosis> diagnosis;
 };
 
 struct VerifyOptions {
-  Check check{};              ///< what decides
+  Check check{};              ///< the check that decides
   bool fault_matrix = false;  ///< every fault against every check, also after a failure
   int threads = 0;
-  std::optional<ScaleTiles> scale_tiles{};  ///< of a cast's scales; unnamed: `tiles_of_shape`
-  /// More mistakes to try, see causes.hpp; asked for where they are needed.
+  std::optional<ScaleTiles> scale_tiles{};  ///< tiles of a cast's scales; unset: `tiles_of_shape`
+  /// More mistakes to try (causes.hpp). Called only if they are needed.
   std::function<std::vector<WrongProduct>()> more{};
-  bool judge_power = true;  ///< false: a check that passes is not questioned
-  Progress progress{};      ///< told of a product's steps
+  bool judge_power = true;  ///< false: the power of a check that passes is not tested
+  Progress progress{};      ///< receives the steps of the check of a product
 };
 
-/// Checks `got` [m, n] against the golden output of a product. Throws `Error` for
-/// another shape or type than the product's output.
+/// Checks `got` [m, n] against the golden output of a product. Throws `Error` if its
+/// shape or type is not that of the product's output.
 VerifyReport verify(const Product& product, const Operand& got, const VerifyOptions& options = {});
 
-/// Checks `got` against a golden output of the same shape and type, part by part:
-/// neither needs to fit in memory. A `budget` check throws `Error`.
+/// Checks `got` against a golden output of the same shape and type. It reads both part
+/// by part, so that they need not fit in memory. Throws `Error` for a `budget` check.
 VerifyReport verify(const Operand& golden, const Operand& got, const VerifyOptions& options = {});
 
-/// Checks a quantized dump: got[i] must be cast(x[i] * scale), part by part. `scale`
-/// multiplies into the format: one value, one a row, or a grid of tiles over x as
-/// a matrix [rows, last dimension], see `tiles_of_shape`; null for 1.
+/// Checks a cast: got[i] must be the code of x[i] * scale. It reads part by part. `scale`
+/// multiplies values before the cast: one value, one per row, or a grid of tiles over x as
+/// a matrix [rows, last dimension], see `tiles_of_shape`; null means 1.
 VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* scale,
                          const Operand& got, const VerifyOptions& options = {});
 
-/// The report for people, as the command prints it and a test shows it.
+/// The report as text, as `fp8lab verify` prints it and a failed test shows it.
 std::string describe(const VerifyReport& report);
 
-/// `fault` against `check`: detected or missed, as an aligned table.
+/// A table of faults and checks: which check detects which fault.
 std::string describe_faults(const PowerReport& power);
 
 }  // namespace fp8lab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,8 @@ from fp8lab._checks import Comparison
 from fp8lab._identify import Identification, _class
 from fp8lab._identify import SeparatingElement
 from fp8lab._kernels import Epilogue, SplitK
-from fp8lab._products import scale_tensor, tensor_scales
+from fp8lab._options import OperandOptions, ProductOptions, require_known, with_arguments_of
+from fp8lab._products import complete, gemm, scale_tensor, tensor_scales
 from fp8lab._recipes import Scales
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import Cause, VerifyReport, output_of
@@ -109,42 +110,32 @@ def _model_name(model: str | InstructionModel | None) -> str | None:
 
 
 def _problem(
-    a: ArrayLike,
-    b: ArrayLike,
+    inputs: tuple[ArrayLike, ArrayLike],
     groups: Groups,
-    *,
     model: str | InstructionModel | None,
-    c: ArrayLike | None,
-    a_scales: ArrayLike | Scales | None,
-    b_scales: ArrayLike | Scales | None,
-    a_format: str | None,
-    b_format: str | None,
-    scale_format: str | None,
-    promotion_interval: int,
-    scale_order: str,
-    c_enters: str | None,
-    call: str | None,
-    split_k: SplitK | None,
-    epilogue: Epilogue | None,
+    given: OperandOptions,
     output: str,
 ) -> _core.GroupedProblem:
     if not isinstance(groups, Groups):
         raise bad("groups", "an fp8lab.Groups", type(groups).__name__)
+    (a, b), options = inputs, complete(given)
+    promotion_interval, scale_order = options["promotion_interval"], options["scale_order"]
+    call, c_enters = options["call"], options["c_enters"]
     if call is not None and (model, promotion_interval, scale_order) != (None, 0, "product_then_fma"):
         expected = f"no model, promotion_interval and scale_order beside call='{call}'"
         raise bad("call", expected, f"{model}, {promotion_interval}, {scale_order}")
-    e, s = epilogue or Epilogue(), split_k or SplitK(1)
+    e, s = options["epilogue"] or Epilogue(), options["split_k"] or SplitK(1)
     return _core.GroupedProblem(
         kind=text("kind", groups.kind),
         values=[whole("values", value) for value in groups.values],
         alignment=whole("alignment", groups.alignment),
-        a=_codes("a", a, a_format),
-        b=_codes("b", b, b_format),
-        a_scales=_scales("a_scales", a_scales, scale_format),
-        b_scales=_scales("b_scales", b_scales, scale_format),
-        a_tensor_scales=tensor_scales("a_scales", a_scales),
-        b_tensor_scales=tensor_scales("b_scales", b_scales),
-        c=_floats("c", c),
+        a=_codes("a", a, options["a_format"]),
+        b=_codes("b", b, options["b_format"]),
+        a_scales=_scales("a_scales", options["a_scales"], options["scale_format"]),
+        b_scales=_scales("b_scales", options["b_scales"], options["scale_format"]),
+        a_tensor_scales=tensor_scales("a_scales", options["a_scales"]),
+        b_tensor_scales=tensor_scales("b_scales", options["b_scales"]),
+        c=_floats("c", options["c"]),
         bias=_floats("bias", e.bias),
         row_scales=_floats("row_scales", e.row_scales),
         column_scales=_floats("column_scales", e.column_scales),
@@ -167,30 +158,20 @@ def _problem(
     )
 
 
-def _require_model(model: object, call: object) -> None:
-    if model is None and call is None:
+def _require_model(model: object, options: ProductOptions) -> None:
+    if model is None and options.get("call") is None:
         raise bad("model", "an instruction, or the name of a library call (call=)", "neither")
 
 
+@with_arguments_of(gemm, ProductOptions, before="threads")
 def gemm_groups(
     a: ArrayLike,
     b: ArrayLike,
     groups: Groups,
     *,
     model: str | InstructionModel | None = None,
-    c: ArrayLike | None = None,
-    a_scales: ArrayLike | Scales | None = None,
-    b_scales: ArrayLike | Scales | None = None,
-    a_format: str | None = None,
-    b_format: str | None = None,
-    scale_format: str | None = None,
-    promotion_interval: int = 0,
-    scale_order: str = "product_then_fma",
-    c_enters: str | None = None,
-    call: str | None = None,
-    split_k: SplitK | None = None,
-    epilogue: Epilogue | None = None,
     threads: int = 0,
+    **options: Unpack[ProductOptions],
 ) -> NDArray[np.float32]:
     """D of a batched or grouped product: float32 [g, m, n], or [m, n] for groups of rows.
 
@@ -211,26 +192,8 @@ def gemm_groups(
     >>> np.array_equal(d[4:], fp8lab.gemm(a[4:], b[1], model="sm90.wgmma.e4m3"))
     True
     """
-    _require_model(model, call)
-    problem = _problem(
-        a,
-        b,
-        groups,
-        model=model,
-        c=c,
-        a_scales=a_scales,
-        b_scales=b_scales,
-        a_format=a_format,
-        b_format=b_format,
-        scale_format=scale_format,
-        promotion_interval=promotion_interval,
-        scale_order=scale_order,
-        c_enters=c_enters,
-        call=call,
-        split_k=split_k,
-        epilogue=epilogue,
-        output="f32",
-    )
+    _require_model(model, options)
+    problem = _problem((a, b), groups, model, options, "f32")
     d: NDArray[np.float32] = _core.grouped_gemm(problem, whole("threads", threads))
     warn(_core.warning_of_groups(problem))
     return d.reshape(problem.shape)
@@ -244,6 +207,7 @@ def _report(fields: dict[str, Any]) -> VerifyReport:
     return VerifyReport(**fields)
 
 
+@with_arguments_of(gemm, ProductOptions, before="threads")
 def verify_groups(
     got: ArrayLike,
     inputs: tuple[ArrayLike, ArrayLike],
@@ -253,19 +217,8 @@ def verify_groups(
     got_format: str | None = None,
     check: str = "bitwise",
     ungrouped: str = "any",
-    c: ArrayLike | None = None,
-    a_scales: ArrayLike | Scales | None = None,
-    b_scales: ArrayLike | Scales | None = None,
-    a_format: str | None = None,
-    b_format: str | None = None,
-    scale_format: str | None = None,
-    promotion_interval: int = 0,
-    scale_order: str = "product_then_fma",
-    c_enters: str | None = None,
-    call: str | None = None,
-    split_k: SplitK | None = None,
-    epilogue: Epilogue | None = None,
     threads: int = 0,
+    **options: Unpack[ProductOptions],
 ) -> GroupedReport:
     """Check the output of a grouped kernel, group by group; arguments as for `gemm_groups`.
 
@@ -288,26 +241,9 @@ def verify_groups(
     >>> report.wrong_groups, report.groups[1].report.causes[0].name
     ((1,), 'weight_of_previous_group')
     """
-    _require_model(model, call)
+    _require_model(model, options)
     words, name = output_of(got, got_format)
-    problem = _problem(
-        *inputs,
-        groups,
-        model=model,
-        c=c,
-        a_scales=a_scales,
-        b_scales=b_scales,
-        a_format=a_format,
-        b_format=b_format,
-        scale_format=scale_format,
-        promotion_interval=promotion_interval,
-        scale_order=scale_order,
-        c_enters=c_enters,
-        call=call,
-        split_k=split_k,
-        epilogue=epilogue,
-        output=name,
-    )
+    problem = _problem(inputs, groups, model, options, name)
     fields = _core.verify_groups(
         problem=problem,
         got=_core.Tensor(np.ascontiguousarray(words), name),
@@ -324,21 +260,16 @@ def verify_groups(
     return GroupedReport(**fields)
 
 
+@with_arguments_of(gemm, OperandOptions, before="models")
 def identify_groups(
     got: ArrayLike,
     inputs: tuple[ArrayLike, ArrayLike],
     groups: Groups,
     *,
     got_format: str | None = None,
-    c: ArrayLike | None = None,
-    a_scales: ArrayLike | Scales | None = None,
-    b_scales: ArrayLike | Scales | None = None,
-    a_format: str | None = None,
-    b_format: str | None = None,
-    scale_format: str | None = None,
-    epilogue: Epilogue | None = None,
     models: Sequence[str | InstructionModel] = (),
     threads: int = 0,
+    **options: Unpack[OperandOptions],
 ) -> GroupedIdentification:
     """Find what explains every group: instruction, promotion, scale order, as `identify` does.
 
@@ -352,25 +283,9 @@ def identify_groups(
     >>> fp8lab.identify_groups(d, (a, b), fp8lab.Groups("batched")).explained
     True
     """
+    require_known(options, OperandOptions)
     words, name = output_of(got, got_format)
-    problem = _problem(
-        *inputs,
-        groups,
-        model=None,
-        c=c,
-        a_scales=a_scales,
-        b_scales=b_scales,
-        a_format=a_format,
-        b_format=b_format,
-        scale_format=scale_format,
-        promotion_interval=0,
-        scale_order="product_then_fma",
-        c_enters=None,
-        call=None,
-        split_k=None,
-        epilogue=epilogue,
-        output=name,
-    )
+    problem = _problem(inputs, groups, None, options, name)
     warn(_core.warning_of_groups(problem))
     fields = _core.identify_groups(
         problem=problem,

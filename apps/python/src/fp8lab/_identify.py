@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from fp8lab import _core
 from fp8lab._arrays import whole
 from fp8lab._kernels import Epilogue, SplitK
+from fp8lab._options import ProductOptions
 from fp8lab._products import make_problem
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import InstructionModel, find_model
@@ -130,20 +131,20 @@ def identify(
     """
     a, b = inputs
     # Searched below: any registered accumulator does.
-    problem = make_problem(
-        a,
-        b,
-        model=find_model("exact").accumulator,
+    model = find_model("exact").accumulator
+    # Searched, too, but where beta says that it is the epilogue.
+    c_enters = None if c is None or (epilogue and epilogue.beta is not None) else "accumulator"
+    options = ProductOptions(
         c=c,
         a_scales=a_scales,
         b_scales=b_scales,
         a_format=a_format,
         b_format=b_format,
         scale_format=scale_format,
-        # Searched, too, but where beta says that it is the epilogue.
-        c_enters=None if c is None or (epilogue and epilogue.beta is not None) else "accumulator",
+        c_enters=c_enters,
         epilogue=epilogue,
     )
+    problem = make_problem(a, b, model, options)
     warn(_core.warning_of_product(problem.core, None))
     words, name = output_of(got, got_format)
     fields = _core.identify(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fp8lab import _core
 from fp8lab._arrays import DTYPES, as_array, as_float32, bad, codes_of, text, whole, words_of
 from fp8lab._kernels import Epilogue, SplitK, set_kernel, settings_of_call
+from fp8lab._options import OperandOptions, ProductOptions, parameters_of, require_known
 from fp8lab._recipes import QuantizedTensor, Scales
 from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
 from fp8lab._warnings import warn
@@ -169,23 +171,6 @@ class Problem(NamedTuple):
     model: str  #: its registered name, if it has one
 
 
-class ProductOptions(TypedDict, total=False):
-    """The arguments of `gemm` beside operands, model and threads."""
-
-    c: ArrayLike | None
-    a_scales: ArrayLike | Scales | None
-    b_scales: ArrayLike | Scales | None
-    a_format: str | None
-    b_format: str | None
-    scale_format: str | None
-    promotion_interval: int
-    scale_order: str
-    c_enters: str | None
-    call: str | None
-    split_k: SplitK | None
-    epilogue: Epilogue | None
-
-
 def _one_a_row(operand: _Operand) -> bool:
     """One scale a row, and more than one."""
     if operand.scales is None or operand.scales.size < 2:
@@ -193,27 +178,31 @@ def _one_a_row(operand: _Operand) -> bool:
     return operand.k_block in (0, operand.words.shape[1])
 
 
+def complete(given: OperandOptions) -> ProductOptions:
+    """`given` with the defaults of `gemm`. TypeError for a name that `gemm` does not have."""
+    require_known(given, ProductOptions)
+    return cast(ProductOptions, {**_defaults(), **given})
+
+
+@functools.cache
+def _defaults() -> ProductOptions:
+    parameters = parameters_of(gemm, ProductOptions)
+    return cast(ProductOptions, {name: one.default for name, one in parameters.items()})
+
+
 def make_problem(
     a: ArrayLike | QuantizedTensor,
     b: ArrayLike | QuantizedTensor,
-    *,
-    model: str | InstructionModel | AccumulatorModel | None = None,
-    c: ArrayLike | None = None,
-    a_scales: ArrayLike | Scales | None = None,
-    b_scales: ArrayLike | Scales | None = None,
-    a_format: str | None = None,
-    b_format: str | None = None,
-    scale_format: str | None = None,
-    promotion_interval: int = 0,
-    scale_order: str = "product_then_fma",
-    c_enters: str | None = None,
-    call: str | None = None,
-    split_k: SplitK | None = None,
-    epilogue: Epilogue | None = None,
+    model: str | InstructionModel | AccumulatorModel | None,
+    given: OperandOptions,
 ) -> Problem:
     """The arguments of `gemm` as the library takes them."""
-    left = _operand("a", a, a_format, a_scales, scale_format)
-    right = _operand("b", b, b_format, b_scales, scale_format)
+    options = complete(given)
+    scale_format, c = options["scale_format"], options["c"]
+    left = _operand("a", a, options["a_format"], options["a_scales"], scale_format)
+    right = _operand("b", b, options["b_format"], options["b_scales"], scale_format)
+    promotion_interval, scale_order = options["promotion_interval"], options["scale_order"]
+    c_enters, call, split_k = options["c_enters"], options["call"], options["split_k"]
     if call is not None:
         model, promotion_interval, scale_order, split_k = settings_of_call(
             text("call", call),
@@ -256,7 +245,7 @@ def make_problem(
         scale_order=text("scale_order", scale_order),
         c_enters=None if c_enters is None else text("c_enters", c_enters),
     )
-    set_kernel(core, epilogue, split_k)
+    set_kernel(core, options["epilogue"], split_k)
     return Problem(core, len(left.words), core.columns, name)
 
 
@@ -344,23 +333,21 @@ def gemm(
     32768.0
     """
     _require_backend(backend)
-    problem = make_problem(
-        a,
-        b,
-        model=model,
+    options = ProductOptions(
         c=c,
         a_scales=a_scales,
         b_scales=b_scales,
         a_format=a_format,
         b_format=b_format,
+        scale_format=scale_format,
         promotion_interval=promotion_interval,
         scale_order=scale_order,
-        scale_format=scale_format,
         c_enters=c_enters,
         call=call,
         split_k=split_k,
         epilogue=epilogue,
     )
+    problem = make_problem(a, b, model, options)
     d = np.empty((problem.m, problem.n), np.float32)
     _core.gemm(problem.core, d, whole("threads", threads), backend)
     warn(_core.warning_of_product(problem.core, d))

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from fp8lab import _core
 from fp8lab._arrays import as_array, codes_of, text, whole
 from fp8lab._checks import Comparison
-from fp8lab._products import ProductOptions, make_problem
+from fp8lab._options import ProductOptions, with_arguments_of
+from fp8lab._products import gemm, make_problem
 from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._warnings import warn
@@ -53,6 +54,7 @@ def output_of(got: Any, stated: str | None) -> tuple[NDArray[Any], str]:
     return codes_of("got", array, stated)
 
 
+@with_arguments_of(gemm, ProductOptions, before="threads")
 def verify(
     got: ArrayLike,
     inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],
@@ -89,7 +91,7 @@ def verify(
     'mismatch'
     """
     a, b = inputs
-    problem = make_problem(a, b, model=model, **options)
+    problem = make_problem(a, b, model, options)
     words, name = output_of(got, got_format)
     fields = _core.verify(
         problem=problem.core,

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from fp8lab import _core
 from fp8lab._arrays import text, whole
 from fp8lab._attention import AttentionOptions, verify_attention
-from fp8lab._products import ProductOptions
+from fp8lab._options import ProductOptions, with_arguments_of
+from fp8lab._products import gemm
 from fp8lab._recipes import QuantizedTensor
 from fp8lab._registry import InstructionModel
 from fp8lab._verify import verify
@@ -18,6 +19,7 @@ from fp8lab._verify import verify
 __all__ = ["Tolerance", "assert_attention_matches", "assert_matches", "tolerance"]
 
 
+@with_arguments_of(gemm, ProductOptions, before="threads")
 def assert_matches(
     got: ArrayLike,
     inputs: tuple[ArrayLike | QuantizedTensor, ArrayLike | QuantizedTensor],

@@ -16,7 +16,7 @@ trap 'rm -rf "$out"' EXIT
 # On a busy machine a thread that waits must give its core away.
 export OMP_WAIT_POLICY=passive
 "$python" -m pytest -q -rs --durations=5 --doctest-modules -p no:cacheprovider \
-  --rootdir "$tests" "$tests" "$tests/../test_torch.py" --pyargs fp8lab.torch
+  --rootdir "$tests" "$tests" "$tests/../test_torch.py" "$tests/../test_signatures.py" --pyargs fp8lab.torch
 
 echo "== inference_hardware.py"
 "$python" "$tests/../../examples/inference_hardware.py"

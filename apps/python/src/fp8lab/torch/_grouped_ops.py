@@ -223,21 +223,8 @@ def grouped_linear_backward(
 
 
 @grouped_linear_backward.register_fake
-def _(
-    dy: Tensor,
-    x: Tensor | None,
-    weight: Tensor | None,
-    xt_codes: Tensor,
-    xt_scales: Tensor,
-    wt_codes: Tensor,
-    wt_scales: Tensor,
-    ends: list[int],
-    recipe: str,
-    groups: int,
-    in_features: int,
-    need_dx: bool,
-    need_dw: bool,
-) -> tuple[Tensor, Tensor]:
+def _(dy: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+    *_, groups, in_features, need_dx, need_dw = others
     dx = dy.new_empty((dy.shape[0], in_features)) if need_dx else dy.new_empty(0)
     shape = (groups, in_features, dy.shape[1]) if need_dw else (0, 0, 0)
     return dx, dy.new_empty(shape, dtype=torch.float32)

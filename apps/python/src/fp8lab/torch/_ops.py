@@ -135,18 +135,8 @@ def rounded(d: NDArray[np.float32], dtype: torch.dtype, bf16_outputs: bool) -> T
 
 
 @linear.register_fake
-def _(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    w_codes: Tensor,
-    w_scales: Tensor,
-    wt_codes: Tensor,
-    wt_scales: Tensor,
-    past: Tensor,
-    gradient_past: Tensor,
-    recipe: str,
-) -> tuple[Tensor, ...]:
+def _(x: Tensor, weight: Tensor, *others: Any) -> tuple[Tensor, ...]:
+    *_, past, _, recipe = others
     plan = plan_of(recipe)
     cast = plan.casts["activation"]
     rows = 1
@@ -217,21 +207,8 @@ def linear_backward(
 
 
 @linear_backward.register_fake
-def _(
-    dy: Tensor,
-    x: Tensor | None,
-    weight: Tensor | None,
-    xt_codes: Tensor,
-    xt_scales: Tensor,
-    wt_codes: Tensor,
-    wt_scales: Tensor,
-    gradient_past: Tensor,
-    recipe: str,
-    in_features: int,
-    need_dx: bool,
-    need_dw: bool,
-    need_db: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(dy: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *_, in_features, need_dx, need_dw, need_db = others
     out = dy.shape[-1]
     dx = dy.new_empty((*dy.shape[:-1], in_features)) if need_dx else dy.new_empty(0)
     dw_shape = (out, in_features) if need_dw else (0, 0)

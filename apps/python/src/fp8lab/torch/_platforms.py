@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
@@ -14,7 +14,9 @@ from fp8lab import _core
 from fp8lab._arrays import words_of
 from fp8lab._casts import encode
 from fp8lab._kernels import find_call
+from fp8lab._options import ProductOptions
 from fp8lab._products import make_problem
+from fp8lab._registry import AccumulatorModel
 from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._plan import threads
 
@@ -75,9 +77,11 @@ def find_platform(name: str) -> Platform:
     return PLATFORMS[name]
 
 
-def product(a: NDArray[Any], b: NDArray[Any], **how: Any) -> Floats:
+def product(
+    a: NDArray[Any], b: NDArray[Any], *, model: AccumulatorModel, **how: Unpack[ProductOptions]
+) -> Floats:
     """`make_problem` computed: float32 [m, n]."""
-    problem = make_problem(a, b, **how)
+    problem = make_problem(a, b, model, how)
     d = np.empty((problem.m, problem.n), np.float32)
     _core.gemm(problem.core, d, threads(), "cpu")
     return d
@@ -90,6 +94,12 @@ def as_words(d: Floats, name: str, scale: float = 1.0) -> Tensor:
     profile = "nvidia_nosat" if name in ("bf16", "f16") else "nvidia_satfinite"
     words = words_of(encode(d, name, profile=profile, scale=scale, threads=threads()))
     return torch.from_numpy(words).view(WORD_DTYPES.get(name, torch.uint8))
+
+
+def fake_words(input: Tensor, mat2: Tensor, formats: str) -> Tensor:
+    """The shape and dtype of a product: formats of input [m, k], mat2 [k, n] and the output."""
+    dtype = WORD_DTYPES.get(formats.split()[2], torch.uint8)
+    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=dtype)
 
 
 def add_bias(d: Floats, bias: Tensor | None) -> None:

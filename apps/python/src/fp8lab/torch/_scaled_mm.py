@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,14 +16,15 @@ from fp8lab import _core
 from fp8lab._recipes import Recipe
 from fp8lab._registry import find_model
 from fp8lab.torch import _tiled_mm  # noqa: F401  (registers the operator)
+from fp8lab.torch._either import either
 from fp8lab.torch._ops import TORCH_FP8, require_cpu
 from fp8lab.torch._platforms import (
     FORMAT_OF,
-    WORD_DTYPES,
     Floats,
     Platform,
     add_bias,
     as_words,
+    fake_words,
     find_platform,
     given_or,
     product,
@@ -150,21 +151,9 @@ def _scaled(total: Floats, scales: dict[str, Any]) -> Floats:
 
 
 @scaled_mm_op.register_fake
-def _(
-    input: Tensor,
-    mat2: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None,
-    scale_result: Tensor | None,
-    formats: str,
-    use_fast_accum: bool,
-    platform: str,
-    splits: int,
-    scheme: str,
-) -> Tensor:
-    dtype = WORD_DTYPES.get(formats.split()[2], torch.uint8)
-    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=dtype)
+def _(input: Tensor, mat2: Tensor, *others: Any) -> Tensor:
+    formats = others[4]
+    return fake_words(input, mat2, formats)
 
 
 def _split_of(
@@ -287,44 +276,7 @@ def by_recipes(
     return given_or(out, result, "scaled_mm", *found.tiles[0][:1], *found.tiles[1][:1], bias)
 
 
-@overload
-def scaled_mm(
-    input: Tensor,
-    mat2: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None = None,
-    scale_result: Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-    use_fast_accum: bool = False,
-    *,
-    platform: str = "h100",
-    splitk: int | str | tuple[int, str] = 1,
-    out: Tensor | None = None,
-) -> Tensor: ...
-
-
-@overload
-def scaled_mm(
-    mat_a: Tensor,
-    mat_b: Tensor,
-    scale_a: Tensor | list[Tensor],
-    scale_recipe_a: Any,
-    scale_b: Tensor | list[Tensor],
-    scale_recipe_b: Any,
-    swizzle_a: Any = None,
-    swizzle_b: Any = None,
-    bias: Tensor | None = None,
-    output_dtype: torch.dtype | None = torch.bfloat16,
-    contraction_dim: Sequence[int] = (),
-    use_fast_accum: bool = False,
-    *,
-    platform: str = "h100",
-    splitk: int | str | tuple[int, str] = 1,
-    out: Tensor | None = None,
-) -> Tensor: ...
-
-
+@either(_by_shapes, by_recipes)
 def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     """`torch._scaled_mm` or `torch.nn.functional.scaled_mm` with the bits of a platform: [m, n].
 

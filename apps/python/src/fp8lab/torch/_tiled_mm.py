@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from fp8lab._recipes import Scales
 from fp8lab._registry import find_model
 from fp8lab.torch._ops import require_cpu
-from fp8lab.torch._platforms import WORD_DTYPES, add_bias, as_words, find_platform, product
+from fp8lab.torch._platforms import add_bias, as_words, fake_words, find_platform, product
 
 
 @torch.library.custom_op("fp8lab::scaled_mm_tiles", mutates_args=())
@@ -49,16 +51,6 @@ def scaled_mm_tiles(
 
 
 @scaled_mm_tiles.register_fake
-def _(
-    input: Tensor,
-    mat2: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None,
-    formats: str,
-    blocks: list[int],
-    block_scaled: bool,
-    platform: str,
-) -> Tensor:
-    dtype = WORD_DTYPES.get(formats.split()[2], torch.uint8)
-    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=dtype)
+def _(input: Tensor, mat2: Tensor, *others: Any) -> Tensor:
+    formats = others[3]
+    return fake_words(input, mat2, formats)
