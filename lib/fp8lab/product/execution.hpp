@@ -11,7 +11,9 @@
 namespace fp8lab {
 
 struct Execution {
-  std::string_view method;  ///< of `gemm_method`; "reference" on the scalar target
+  /// What `run_gemm` says that it ran: of the first rows, where a product is computed some rows at
+  /// a time. Of split K, what `gemm_method` says; "reference" on the scalar target.
+  std::string_view method;
   Target target = Target::scalar;
   int threads = 1;  ///< that the product had; small products take one
 };
