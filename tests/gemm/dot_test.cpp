@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/methods/methods.hpp"
 #include "gemm/problems.hpp"
 
 using namespace fp8lab;
@@ -18,7 +18,10 @@ constexpr std::string_view kModels[] = {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2",
 constexpr std::string_view kHalfModels[] = {"sm90.wgmma.e4m3.f16", "sm90.wgmma.e5m2.f16",
                                             "sm89.mma.e5m2.f16"};
 
-bool takes_dots(const GemmProblem& p) { return gemm_detail::make_plan(p).dots.used(); }
+bool takes_dots(const GemmProblem& p) {
+  using namespace gemm_detail;
+  return plan_method(MethodRequest(p))->form().dots.used();
+}
 
 /// The most rows that dot kernels take of a problem.
 std::int64_t most_rows(GemmProblem p) {

@@ -3,7 +3,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/methods/methods.hpp"
 #include "gemm/problems.hpp"
 #include "sweep_share.hpp"
 
@@ -21,7 +21,10 @@ constexpr std::string_view kModels[] = {
     "gfx942.mfma.xf32",   "gfx942.mfma.fp8",       "gfx942.mfma.bf8.fp8",   "sm90.mma.e4m3",
     "sm90.mma.e5m2.f16",  "sm100.mma.e4m3",        "sm90.mma.e4m3.separate"};
 
-bool runs_along_k(const GemmProblem& p) { return gemm_detail::make_plan(p).word_dots.used(); }
+bool runs_along_k(const GemmProblem& p) {
+  using namespace gemm_detail;
+  return plan_method(MethodRequest(p))->form().word_dots.used();
+}
 
 }  // namespace
 

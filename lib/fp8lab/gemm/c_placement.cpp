@@ -7,6 +7,7 @@
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/reference.hpp"
+#include "fp8lab/gemm/run.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab::gemm_detail {
@@ -60,7 +61,8 @@ void add_later_intervals(const GemmProblem& p, std::span<float> d, Target target
 }
 
 /// C is the instruction's own c: of the first interval, which is computed apart.
-void begin_with_c(const GemmProblem& p, std::span<float> d, Target target, int threads) {
+std::string_view begin_with_c(const GemmProblem& p, std::span<float> d, Target target,
+                              int threads) {
   const bool in_blocks = scaled_in_blocks(p);
   const bool promoted = p.promotion_interval > 0;
   const std::int64_t end = promoted ? std::min(p.promotion_interval, p.a.k) : p.a.k;
@@ -69,7 +71,7 @@ void begin_with_c(const GemmProblem& p, std::span<float> d, Target target, int t
   head.b = part_of(p.b, 0, end);
   head.promotion_interval = 0;
   drop_scales(head);
-  gemm_with_target(head, d, target, threads);
+  const std::string_view method = run_gemm(head, d, target, threads);
   const ScaleLookup a(p.a_scales, p.a);
   const ScaleLookup b(p.b_scales, p.b);
   const auto scale = [&](float sum, std::int64_t i, std::int64_t j) {
@@ -81,17 +83,19 @@ void begin_with_c(const GemmProblem& p, std::span<float> d, Target target, int t
     for_outputs(p, d, threads, [](float sum, auto, auto) { return canonical(0.0F + sum); });
   if (end < p.a.k) add_later_intervals(p, d, target, threads);
   if (scaled(p) && !in_blocks) for_outputs(p, d, threads, scale);
+  return method;
 }
 
 /// C is added to what the product without it gives.
-void end_with_c(const GemmProblem& p, std::span<float> d, Target target, int threads) {
+std::string_view end_with_c(const GemmProblem& p, std::span<float> d, Target target, int threads) {
   GemmProblem without = p;
   without.c = nullptr;
-  gemm_with_target(without, d, target, threads);
+  const std::string_view method = run_gemm(without, d, target, threads);
   const std::int64_t n = p.b.rows;
   for_outputs(p, d, threads, [&](float sum, std::int64_t i, std::int64_t j) {
     return canonical(sum + p.c[i * n + j]);
   });
+  return method;
 }
 
 }  // namespace
@@ -106,13 +110,13 @@ bool enters_in_passing(const GemmProblem& p) {
   return p.c == nullptr || c_placement(p) == passing_place(p);
 }
 
-void gemm_with_c(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
-  if (c_placement(problem) == CPlacement::accumulator && applies_scales(problem))
-    gemm_reference(problem, d, threads);
-  else if (c_placement(problem) == CPlacement::accumulator)
-    begin_with_c(problem, d, target, threads);
-  else
-    end_with_c(problem, d, target, threads);
+std::string_view gemm_with_c(const GemmProblem& problem, std::span<float> d, Target target,
+                             int threads) {
+  if (c_placement(problem) != CPlacement::accumulator)
+    return end_with_c(problem, d, target, threads);
+  if (!applies_scales(problem)) return begin_with_c(problem, d, target, threads);
+  gemm_reference(problem, d, threads);
+  return "reference";
 }
 
 }  // namespace fp8lab::gemm_detail

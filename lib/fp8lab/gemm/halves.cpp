@@ -11,8 +11,9 @@
 #include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/parallel.hpp"
 #include "fp8lab/gemm/aligned_array.hpp"
+#include "fp8lab/gemm/driver.hpp"
 #include "fp8lab/gemm/half_codes.hpp"
-#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/reference.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -107,14 +108,18 @@ GemmProblem as_steps(const GemmProblem& given, const CodeMatrix& a, const CodeMa
 void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMatrix& b,
                      std::span<float> d, Target target, int threads) {
   const GemmProblem steps = as_steps(given, a, b);
-  Plan plan = make_plan(steps);
+  MethodRequest request(steps);
   // The copies have no more bits than what they are copies of.
-  plan.words_rounding.two_sums &=
-      !is_one_word(steps.model, format(given.a.format), format(given.b.format));
-  plan.promotes_to_half =
-      given.model.output_format == FormatId::f16 && given.promotion_interval == 0;
-  plan.separate_steps = given.model.halves_order == HalvesOrder::separate;
-  gemm_planned({steps, given, plan}, d, target, threads);
+  request.a_values = &format(given.a.format);
+  request.b_values = &format(given.b.format);
+  const MethodPtr method = plan_for_data(request, target, threads);
+  const bool to_half = given.model.output_format == FormatId::f16 && given.promotion_interval == 0;
+  const bool separate = given.model.halves_order == HalvesOrder::separate;
+  run_planned({.problem = steps,
+               .specified = given,
+               .method = *method,
+               .intervals = {.to_half = to_half, .separate_steps = separate}},
+              d, target, threads);
 }
 
 /// Promotion at the problem's own interval: the sums of each, added by FP32 arithmetic.
@@ -196,11 +201,11 @@ bool runs_by_halves(const GemmProblem& problem) {
   GemmProblem steps;
   steps.model = step_of_halves(problem.model);
   steps.a.format = steps.b.format = FormatId::f16;
-  const Plan plan = make_plan(steps, false);
-  // Only fused steps meet in other ways than FP32 promotion.
+  const MethodPtr method = plan_method(MethodRequest(steps));
+  // Only steps that a kernel promotes meet in other ways than FP32 promotion.
   const bool fp32_promotion = problem.model.halves_order == HalvesOrder::chained &&
                               problem.model.output_format == FormatId::f32;
-  return plan.fused() || (plan.method != Method::reference && fp32_promotion);
+  return method && (method->sums().promotion != SumForm::Promotion::rows || fp32_promotion);
 }
 
 namespace {
@@ -224,8 +229,12 @@ void multiply(const GemmProblem& problem, std::span<float> d, Target target, int
 
 }  // namespace
 
-void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
-  if (!takes_columns(problem)) return multiply(problem, d, target, threads);
+std::string_view gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target target,
+                                int threads) {
+  if (!takes_columns(problem)) {
+    multiply(problem, d, target, threads);
+    return kMethodOfHalves;
+  }
   const std::int64_t n = problem.b.rows;
   parallel_for(ceil_divide(n, kColumns), threads, [&](std::int64_t task) {
     const std::int64_t first = task * kColumns;
@@ -236,6 +245,7 @@ void gemm_by_halves(const GemmProblem& problem, std::span<float> d, Target targe
     for (std::int64_t i = 0; i < problem.a.rows; ++i)
       std::copy_n(part.begin() + i * count, count, d.begin() + i * n + first);
   });
+  return kMethodOfHalves;
 }
 
 }  // namespace fp8lab::gemm_detail

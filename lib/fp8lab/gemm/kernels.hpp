@@ -1,7 +1,7 @@
 #pragma once
 // The vector kernels behind gemm, and the packed operands that they read.
 // docs/lab/gemm.md explains the method; every kernel equals
-// gemm_reference bit for bit on the inputs that plan.hpp lets through.
+// gemm_reference bit for bit on the inputs that methods/ let through.
 
 #include <algorithm>
 #include <array>

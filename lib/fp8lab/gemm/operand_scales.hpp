@@ -6,7 +6,7 @@
 
 #include "fp8lab/gemm/block_scales.hpp"
 #include "fp8lab/gemm/kernels.hpp"
-#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/row_summary.hpp"
 #include "fp8lab/gemm/unit_kernels.hpp"
 
 namespace fp8lab::gemm_detail {

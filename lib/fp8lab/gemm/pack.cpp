@@ -109,32 +109,32 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
 }
 
 template <typename T>
-PackedRows<T>::PackedRows(const Kernels& kernels, const Plan& plan, const CodeMatrix& a,
+PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a,
                           std::int64_t begin, std::int64_t count, const OperandScales* scales)
     : rows(count),
-      steps((a.k + plan.terms - 1) / plan.terms),
-      values(plan.dots.used() ? 0 : rows * steps * plan.terms + kMaxWidth),
-      exponents(plan.has_exponents() && !plan.dots.used() ? rows * steps * plan.terms + kMaxWidth
+      steps((a.k + form.terms - 1) / form.terms),
+      values(form.dots.used() ? 0 : rows * steps * form.terms + kMaxWidth),
+      exponents(form.has_exponents() && !form.dots.used() ? rows * steps * form.terms + kMaxWidth
                                                           : 0),
-      signs(plan.fused() && !plan.dots.used() ? rows * steps : 0) {
+      signs(form.fused() && !form.dots.used() ? rows * steps : 0) {
   const Format& f = format(a.format);
   const CodeKernels<T>& code_kernels = kernels.codes<T>(f.storage_bits);
   const CodeLayout layout = code_layout(f);
-  const std::int64_t stride = steps * plan.terms + kMaxWidth;
+  const std::int64_t stride = steps * form.terms + kMaxWidth;
   AlignedArray<unsigned char> codes(rows * stride * f.storage_bits / 8);
   for (std::int64_t r = 0; r < rows; ++r) {
     unsigned char* row = codes.data() + r * stride * f.storage_bits / 8;
     gather_codes(a, begin + r, 0, a.k, stride, row);
     const RowSummary summary = summarize(f, code_kernels.row_range(row, a.k, layout));
     summaries.push_back(scales == nullptr ? summary : scales->scaled(summary, begin + r));
-    if (plan.method == Method::flushed_pairs) flush_codes(f, row, a.k);
+    if (form.flushes_subnormals) flush_codes(f, row, a.k);
     // What is after the last group must leave a sum of -0 alone.
-    if (plan.takes_everything())
-      fill_negative_zeros(f, row, ceil_divide(a.k, plan.group) * plan.group, steps * plan.terms);
+    if (form.group != 0)
+      fill_negative_zeros(f, row, ceil_divide(a.k, form.group) * form.group, steps * form.terms);
   }
-  if (plan.dots.used()) {
+  if (form.dots.used()) {
     dots =
-        PackedDotRows({codes.data(), stride, rows, steps, plan.terms}, f, plan.dots, kernels.dots);
+        PackedDotRows({codes.data(), stride, rows, steps, form.terms}, f, form.dots, kernels.dots);
     return;
   }
   kernels.decode<T>(f.storage_bits)
@@ -142,22 +142,22 @@ PackedRows<T>::PackedRows(const Kernels& kernels, const Plan& plan, const CodeMa
              .row_stride = stride,
              .rows = rows,
              .steps = steps,
-             .terms = plan.terms,
+             .terms = form.terms,
              .layout = layout,
-             .fused = plan.fused(),
+             .fused = form.fused(),
              .values = values.data(),
              .exponents = exponents.data(),
              .signs = signs.data()});
-  if (scales != nullptr && plan.fused()) scale_steps(begin, plan.terms, *scales);
-  if (plan.in_words()) find_exponents(kernels.units->words, plan.terms, f.min_exponent());
+  if (scales != nullptr && form.fused()) scale_steps(begin, form.terms, *scales);
+  if (form.words()) find_exponents(kernels.units->words, form.terms, f.min_exponent());
   if constexpr (std::is_same_v<T, float>) {
-    if (!plan.word_dots.used()) return;
+    if (!form.word_dots.used()) return;
     word_dots = PackedWordDotRows({.rows = rows,
                                    .steps = steps,
-                                   .terms = plan.terms,
+                                   .terms = form.terms,
                                    .a = values.data(),
                                    .a_exponents = exponents.data()},
-                                  plan.word_dots, kernels.units->word_dots->byte_chunk);
+                                  form.word_dots, kernels.units->word_dots->byte_chunk);
   }
 }
 
@@ -191,7 +191,7 @@ void PackedRows<T>::scale_steps(std::int64_t begin, std::int64_t terms,
 }
 
 template <typename T>
-PackedPanel<T>::PackedPanel(const Kernels& kernels, const Plan& plan, const CodeMatrix& b,
+PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const CodeMatrix& b,
                             std::int64_t slab_steps, std::int64_t decoded_steps,
                             const OperandScales* scales)
     : kernels_(&kernels.codes<T>(format(b.format).storage_bits)),
@@ -199,13 +199,13 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const Plan& plan, const Code
       unit_kernels_(kernels.units),
       b_(&b),
       scales_(scales),
-      terms_(plan.terms),
-      flushes_(plan.method == Method::flushed_pairs),
-      fused_(plan.fused()),
-      has_exponents_(plan.has_exponents()),
-      dots_(plan.along_k()),
-      word_dots_(plan.word_dots.used()),
-      line_terms_(word_dots_ ? plan.word_dots.terms : kDotTerms),
+      terms_(form.terms),
+      flushes_(form.flushes_subnormals),
+      fused_(form.fused()),
+      has_exponents_(form.has_exponents()),
+      dots_(form.along_k()),
+      word_dots_(form.word_dots.used()),
+      line_terms_(word_dots_ ? form.word_dots.terms : kDotTerms),
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
       slab_terms_(slab_steps * terms_),

@@ -7,12 +7,16 @@
 
 #include "fp8lab/gemm/aligned_array.hpp"
 #include "fp8lab/gemm/dot_pack.hpp"
+#include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
-#include "fp8lab/gemm/plan.hpp"
+#include "fp8lab/gemm/pack_form.hpp"
+#include "fp8lab/gemm/row_summary.hpp"
 #include "fp8lab/gemm/unit_kernels.hpp"
 #include "fp8lab/gemm/word_dots.hpp"
 
 namespace fp8lab::gemm_detail {
+
+class OperandScales;
 
 /// All kernels of one target.
 struct Kernels : KernelTable {
@@ -38,7 +42,7 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int t
 template <typename T>
 struct PackedRows {
   /// `scales`: of each step, if the instruction has such scales; null otherwise.
-  PackedRows(const Kernels& kernels, const Plan& plan, const CodeMatrix& a, std::int64_t begin,
+  PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a, std::int64_t begin,
              std::int64_t count, const OperandScales* scales);
 
   std::int64_t rows;
@@ -61,7 +65,7 @@ template <typename T>
 class PackedPanel {
  public:
   /// Loads at most `slab_steps` at a time and decodes at most `decoded_steps`.
-  PackedPanel(const Kernels& kernels, const Plan& plan, const CodeMatrix& b,
+  PackedPanel(const Kernels& kernels, const PackForm& form, const CodeMatrix& b,
               std::int64_t slab_steps, std::int64_t decoded_steps, const OperandScales* scales);
   /// Starts over with the columns from `begin`.
   void start(std::int64_t begin);
@@ -71,7 +75,7 @@ class PackedPanel {
   void decode(std::int64_t first, std::int64_t steps);
   /// The panel's arrays from step `step` of those that were decoded on.
   void place(StepBlock<T>& block, std::int64_t step) const;
-  /// Codes that were loaded, as they lie in memory, for plans with dots: from step `step` on.
+  /// Codes that were loaded, as they lie in memory, for forms along k: from step `step` on.
   void place(DotBlock& block, std::int64_t step);
   void place(WordDotBlock& block, std::int64_t step);
   [[nodiscard]] RowSummary summary(std::int64_t column) const;

@@ -6,13 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "fp8lab/gemm/driver.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 #include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/pack.hpp"
-#include "fp8lab/gemm/plan.hpp"
 #include "fp8lab/gemm/scaling.hpp"
-#include "fp8lab/gemm/unit_kernels.hpp"
 
 namespace fp8lab::gemm_detail {
 
@@ -22,12 +21,15 @@ inline constexpr std::int64_t kFewRows = 16;
 /// What is the same for all tiles of one product.
 template <typename T>
 struct Job {
-  Job(const PlannedProduct& product, const Kernels& k);
+  Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels& k);
 
   const GemmProblem& problem;
   const GemmProblem& specified;  ///< what the reference computes: see PlannedProduct
   const Kernels& kernels;
-  Plan plan;
+  const MethodOf<T>& method;
+  const PackForm& form;
+  const SumForm& sums;
+  IntervalSums intervals;
   ScaleLookup a_scales;
   ScaleLookup b_scales;
   std::int64_t width;
@@ -52,14 +54,7 @@ struct Job {
   }
   /// Steps after which the accumulator is promoted; all of them without promotion.
   [[nodiscard]] std::int64_t interval_steps() const {
-    return problem.promotion_interval == 0 ? steps : problem.promotion_interval / plan.terms;
-  }
-  [[nodiscard]] bool two_word_sums() const {
-    return plan.method == Method::exact && plan.words.used();
-  }
-  /// Kernels mark outputs that left their range by NaN.
-  [[nodiscard]] bool marks_overflow() const {
-    return plan.method == Method::exact_steps && plan.words.used();
+    return problem.promotion_interval == 0 ? steps : problem.promotion_interval / form.terms;
   }
 };
 
@@ -83,17 +78,11 @@ class Tile {
 
  private:
   void load_c(std::int64_t rows);
-  void run_kernel(const StepBlock<T>& block) const;
-  void run_groups(const StepBlock<T>& block, std::int64_t row, std::int64_t first) const;
   void run_steps(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
                  std::int64_t steps);
-  void run_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
-                std::int64_t steps);
-  void run_word_dots(const PackedRows<T>& block, std::int64_t row, std::int64_t first,
-                     std::int64_t steps);
   void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
-  /// The same of fused steps without scales, by one kernel for all rows.
-  void promote_fused(std::int64_t row, std::int64_t rows, bool stash);
+  /// The same by one kernel for all rows, of methods that have it.
+  void promote_rows(std::int64_t row, std::int64_t rows, bool stash);
   void extract(std::int64_t row, const float* c, float* out) const;
   void load_b_scales(std::int64_t k);
   [[nodiscard]] float start_value(std::int64_t row, std::int64_t column) const;

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "fp8lab/gemm/run.hpp"
+
 namespace fp8lab::gemm_detail {
 namespace {
 
@@ -25,7 +27,8 @@ bool runs_turned(const GemmProblem& p) {
   return p.b.rows <= kFewColumns && p.b.rows * kRowsAColumn <= p.a.rows && !ordered;
 }
 
-void gemm_turned(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
+std::string_view gemm_turned(const GemmProblem& problem, std::span<float> d, Target target,
+                             int threads) {
   const std::int64_t m = problem.a.rows;
   const std::int64_t n = problem.b.rows;
   GemmProblem turned = problem;
@@ -38,8 +41,9 @@ void gemm_turned(const GemmProblem& problem, std::span<float> d, Target target, 
     turned.c = c.data();
   }
   std::vector<float> result(d.size());
-  gemm_with_target(turned, result, target, threads);
+  const std::string_view method = run_gemm(turned, result, target, threads);
   transpose(result.data(), n, m, d.data());
+  return method;
 }
 
 }  // namespace fp8lab::gemm_detail

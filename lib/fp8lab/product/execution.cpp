@@ -5,6 +5,7 @@
 
 #include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/threads.hpp"
+#include "fp8lab/gemm/run.hpp"
 #include "fp8lab/product/partial_sums.hpp"
 #include "fp8lab/product/split_k.hpp"
 
@@ -32,7 +33,7 @@ std::vector<float> compute_sums(const Product& product, int threads, Execution& 
     return sums;
   }
   std::vector<float> d(product.sum_count());
-  gemm_with_target(product.problem, d, ran.target, ran.threads);
+  ran.method = run_gemm(product.problem, d, ran.target, ran.threads);
   return d;
 }
 
@@ -72,9 +73,11 @@ std::vector<float> compute_told(const Product& product, int threads, Execution& 
   for (std::int64_t row = 0; row < p.a.rows; row += step) {
     const std::int64_t end = std::min(row + step, p.a.rows);
     const auto at = static_cast<std::size_t>(row * p.b.rows);
-    gemm_with_target(rows_of(p, row, end),
-                     std::span(d).subspan(at, static_cast<std::size_t>((end - row) * p.b.rows)),
-                     ran.target, ran.threads);
+    const std::string_view method =
+        run_gemm(rows_of(p, row, end),
+                 std::span(d).subspan(at, static_cast<std::size_t>((end - row) * p.b.rows)),
+                 ran.target, ran.threads);
+    if (row == 0) ran.method = method;
     tell(progress, kStep, static_cast<double>(end) / static_cast<double>(p.a.rows));
   }
   return d;

@@ -11,7 +11,9 @@
 namespace fp8lab {
 
 struct Execution {
-  std::string_view method;  ///< see `gemm_method`; "reference" on the scalar target
+  /// The method that `run_gemm` reports, for the first rows if a product is computed some rows at a
+  /// time; for split K, the one that `gemm_method` names; "reference" on the scalar target.
+  std::string_view method;
   Target target = Target::scalar;
   int threads = 1;  ///< threads of the product; small products have one
 };

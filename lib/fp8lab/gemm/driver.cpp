@@ -1,0 +1,168 @@
+#include "fp8lab/gemm/driver.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fp8lab/core/ceil_divide.hpp"
+#include "fp8lab/core/first_error.hpp"
+#include "fp8lab/core/float_environment.hpp"
+#include "fp8lab/gemm/methods/methods.hpp"
+#include "fp8lab/gemm/tile.hpp"
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+constexpr std::int64_t kRowBlock = 64;  // rows whose state stays in L1
+constexpr std::int64_t kPanels = 8;     // a task: their slabs stay in L2 together
+// Few rows read B once: along K, without other panels between its slabs.
+constexpr std::int64_t kPanelsOfFewRows = 1;
+// Of A packed at a time: little, so that it stays in cache, but for rows enough to
+// be worth packing B again.
+constexpr std::int64_t kPackedBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kMostPackedBytes = std::int64_t{64} << 20;
+constexpr std::int64_t kChunkRows = 512;
+
+/// Neighbouring panels over the same rows, so that a packed block of A is read
+/// from far away once for all of them.
+template <typename T>
+class TileRow {
+ public:
+  TileRow(const Job<T>& job, std::int64_t panels) : job_(job) {
+    for (std::int64_t i = 0; i < panels; ++i) tiles_.push_back(std::make_unique<Tile<T>>(job));
+  }
+
+  void run(std::span<const std::unique_ptr<PackedRows<T>>> blocks, std::int64_t row,
+           std::int64_t column, std::span<float> d) {
+    std::int64_t rows = 0;
+    for (const auto& block : blocks) rows += block->rows;
+    const std::int64_t panels = ceil_divide(job_.problem.b.rows - column, job_.width);
+    const auto used = std::span(tiles_).first(
+        static_cast<std::size_t>(std::min(panels, static_cast<std::int64_t>(tiles_.size()))));
+    for (std::size_t i = 0; i < used.size(); ++i)
+      used[i]->start(row, rows, column + static_cast<std::int64_t>(i) * job_.width);
+    for (std::int64_t slab = 0; slab < job_.steps; slab += job_.slab_steps) {
+      const std::int64_t end = std::min(slab + job_.slab_steps, job_.steps);
+      for (const auto& tile : used) tile->load(slab, end - slab);
+      for (std::int64_t first = slab; first < end; first += job_.decoded_steps) {
+        const std::int64_t steps = std::min(job_.decoded_steps, end - first);
+        for (const auto& tile : used) tile->decode(first, steps);
+        std::int64_t at = 0;
+        for (const auto& block : blocks) {
+          for (const auto& tile : used) tile->accumulate(*block, at, first, steps);
+          at += block->rows;
+        }
+      }
+    }
+    for (const auto& tile : used) {
+      tile->finish(rows, d);
+      std::int64_t at = 0;
+      for (const auto& block : blocks) {
+        tile->repair(*block, at, d);
+        at += block->rows;
+      }
+    }
+  }
+
+ private:
+  const Job<T>& job_;
+  std::vector<std::unique_ptr<Tile<T>>> tiles_;
+};
+
+/// How a product is cut into tasks: as wide and tall as may be, since each task
+/// packs its part of B, but with work for every thread.
+struct Cut {
+  std::int64_t panels;  ///< a task
+  std::int64_t blocks;  ///< of rows a task
+};
+
+Cut cut_tasks(std::int64_t panels, std::int64_t blocks, int threads, std::int64_t most_panels) {
+  Cut cut{std::min(most_panels, panels), blocks};
+  if (threads == 1) return cut;
+  const auto tasks = [&] {
+    return ceil_divide(panels, cut.panels) * ceil_divide(blocks, cut.blocks);
+  };
+  constexpr std::int64_t kTallTask = 8;
+  while (tasks() < 4 * threads && cut.blocks > kTallTask) cut.blocks = ceil_divide(cut.blocks, 2);
+  while (tasks() < 4 * threads && cut.panels > 1) cut.panels = ceil_divide(cut.panels, 2);
+  while (tasks() < threads && cut.blocks > 1) cut.blocks = ceil_divide(cut.blocks, 2);
+  return cut;
+}
+
+/// Rows [begin, begin + rows) of the product, tile by tile.
+template <typename T>
+void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std::span<float> d,
+                   int threads) {
+  const CodeMatrix& a = job.problem.a;
+  const std::int64_t count = ceil_divide(rows, kRowBlock);
+  const std::int64_t panels = ceil_divide(job.problem.b.rows, job.width);
+  const Cut cut =
+      cut_tasks(panels, count, threads, job.has_few_rows() ? kPanelsOfFewRows : kPanels);
+  const std::int64_t groups = ceil_divide(count, cut.blocks);
+  const std::int64_t tasks = ceil_divide(panels, cut.panels) * groups;
+  std::vector<std::unique_ptr<PackedRows<T>>> blocks(static_cast<std::size_t>(count));
+  const std::span<const std::unique_ptr<PackedRows<T>>> all(blocks);
+  FirstError error;
+#pragma omp parallel num_threads(threads)
+  {
+    const FloatEnvironment environment;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t i = 0; i < count; ++i)
+      error.guard([&] {
+        const std::int64_t row = i * kRowBlock;
+        blocks[static_cast<std::size_t>(i)] =
+            std::make_unique<PackedRows<T>>(job.kernels, job.form, a, begin + row,
+                                            std::min(kRowBlock, rows - row), job.a_unit_scales);
+      });
+    std::unique_ptr<TileRow<T>> tiles;
+#pragma omp for schedule(dynamic)
+    for (std::int64_t i = 0; i < tasks; ++i)
+      error.guard([&] {
+        const std::int64_t first = i % groups * cut.blocks;
+        if (!tiles) tiles = std::make_unique<TileRow<T>>(job, cut.panels);
+        const auto size = static_cast<std::size_t>(std::min(cut.blocks, count - first));
+        tiles->run(all.subspan(static_cast<std::size_t>(first), size), begin + first * kRowBlock,
+                   i / groups * cut.panels * job.width, d);
+      });
+  }
+  error.rethrow();
+}
+
+template <typename T>
+void multiply(const PlannedProduct& product, const MethodOf<T>& method, const Kernels& kernels,
+              std::span<float> d, int threads) {
+  const Job<T> job(product, method, kernels);
+  const std::int64_t m = product.problem.a.rows;
+  const auto row_bytes = job.steps * method.form().terms * static_cast<std::int64_t>(sizeof(T) + 4);
+  const std::int64_t rows =
+      std::max(kPackedBytes / row_bytes, std::min(kChunkRows, kMostPackedBytes / row_bytes));
+  const std::int64_t chunk = std::max<std::int64_t>(1, rows / kRowBlock) * kRowBlock;
+  for (std::int64_t row = 0; row < m; row += chunk)
+    multiply_rows(job, row, std::min(chunk, m - row), d, threads);
+}
+
+}  // namespace
+
+MethodPtr plan_for_data(const MethodRequest& request, Target target, int threads) {
+  MethodPtr planned = plan_method(request);
+  const GemmProblem& p = request.problem;
+  if (!planned || planned->takes(widest_row(*request.a), widest_row(*request.b), p.a.k))
+    return planned;
+  MethodPtr other = planned->for_other_data(request);
+  if (!other) return planned;
+  const KernelTable& kernels = *kernel_table(target);
+  const RowSummary in_a = summarize<double>(kernels, p.a, threads);
+  const RowSummary in_b = summarize<double>(kernels, p.b, threads);
+  return planned->takes(in_a, in_b, p.a.k) ? std::move(planned) : std::move(other);
+}
+
+void run_planned(const PlannedProduct& product, std::span<float> d, Target target, int threads) {
+  const Kernels kernels{*kernel_table(target), unit_kernels(target)};
+  if (const auto* in_float = dynamic_cast<const MethodOf<float>*>(&product.method))
+    multiply(product, *in_float, kernels, d, threads);
+  if (const auto* in_double = dynamic_cast<const MethodOf<double>*>(&product.method))
+    multiply(product, *in_double, kernels, d, threads);
+}
+
+}  // namespace fp8lab::gemm_detail

@@ -1,0 +1,132 @@
+#pragma once
+// A method: one way to compute products with vector kernels. It owns whether it fits a problem,
+// how operands are packed, which outputs its kernels compute, the steps, and how sums become
+// binary32. The driver (driver.hpp, tile.hpp) owns blocks, threads, promotion and scales, and knows
+// no method by name; methods.hpp lists them.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "fp8lab/gemm/kernels.hpp"
+#include "fp8lab/gemm/methods/request.hpp"
+#include "fp8lab/gemm/pack_form.hpp"
+#include "fp8lab/gemm/row_summary.hpp"
+
+namespace fp8lab::gemm_detail {
+
+struct Kernels;
+class OperandScales;
+template <typename T>
+struct PackedRows;
+template <typename T>
+class PackedPanel;
+
+/// What the driver has to know of a method's sums.
+struct SumForm {
+  enum class Promotion : std::uint8_t {
+    rows,    ///< row by row: each is extracted, and added to the promoted sum
+    plain,   ///< one kernel for all rows without scales along K, of plain states
+    marked,  ///< the same of states with a mark in their lowest bit
+  };
+  Promotion promotion = Promotion::rows;
+  bool half_c = false;       ///< a C that starts an accumulator is rounded to FP16 first
+  bool adds_c_last = false;  ///< C is added where a sum is rounded: no accumulator starts from it
+  bool low_states = false;   ///< sums have a second word
+  bool marks_overflow = false;       ///< sums that left the kernel's range become NaN
+  bool drops_negative_zero = false;  ///< a c of -0 may stay, which kernels make +0
+  /// Plain binary32 arithmetic: whatever c and finite operands are, it is computed as specified;
+  /// and infinite operands, too.
+  bool takes_everything = false;
+  bool takes_infinities = false;
+};
+
+class Method;
+/// Null where there is no method.
+using MethodPtr = std::unique_ptr<const Method>;
+
+class Method {
+ public:
+  Method() = default;
+  virtual ~Method() = default;
+  Method(const Method&) = delete;
+  Method& operator=(const Method&) = delete;
+
+  /// As the table of the room's README has it; several methods may share one.
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] const PackForm& form() const { return form_; }
+  [[nodiscard]] const SumForm& sums() const { return sums_; }
+
+  /// Whether kernels compute every output of a row like `a` with a row like `b`, without NaN and
+  /// Inf, that starts from c = 0. `k` is the length of the sum.
+  [[nodiscard]] virtual bool takes(const RowSummary& /*a*/, const RowSummary& /*b*/,
+                                   std::int64_t /*k*/) const {
+    return true;
+  }
+  /// The same of an accumulator that starts from `c`, where sums are taken.
+  [[nodiscard]] bool takes_start(float c, const RowSummary& a, const RowSummary& b) const;
+
+  /// For the request of this method: another one, for data of which this one does not take all;
+  /// null if there is none.
+  [[nodiscard]] virtual MethodPtr for_other_data(const MethodRequest& /*request*/) const {
+    return nullptr;
+  }
+
+ protected:
+  /// `takes_start` of a c that is not zero, with its stored exponent: 128 for NaN and Inf, -127 for
+  /// subnormals.
+  [[nodiscard]] virtual bool takes_c(float /*c*/, int exponent, const RowSummary& /*a*/,
+                                     const RowSummary& /*b*/) const {
+    return exponent < 120;
+  }
+
+  PackForm form_;
+  SumForm sums_;
+};
+
+/// Steps [first, first + count) of packed rows and a packed panel, and what they are added to.
+template <typename T>
+struct TileSteps {
+  const Kernels& kernels;
+  const PackedRows<T>& rows;
+  PackedPanel<T>& panel;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  T* state = nullptr;  ///< [rows][width]
+  T* low_state = nullptr;
+  /// Where scales that the instruction applies are looked up: the product's first row and column.
+  std::int64_t row = 0;
+  std::int64_t column = 0;
+  const OperandScales* a_scales = nullptr;
+  const OperandScales* b_scales = nullptr;
+};
+
+/// One row of a panel's sums, `width` of them. `c` is what sums that add it last add.
+template <typename T>
+struct RowOfSums {
+  const T* state = nullptr;
+  const T* low_state = nullptr;
+  const float* c = nullptr;
+  float* out = nullptr;
+  std::int64_t width = 0;
+};
+
+/// A method that computes in binary32 or in binary64. All members run under rounding to nearest,
+/// which they leave in place.
+template <typename T>
+class MethodOf : public Method {
+ public:
+  virtual void run(const TileSteps<T>& steps) const = 0;
+  /// A row of states, zeros before, that starts from `c`; states of a c that is not taken are
+  /// anything finite.
+  virtual void start(std::span<const float> c, T* state) const;
+  /// Sums as canonical binary32 numbers.
+  virtual void extract(const Kernels& kernels, const RowOfSums<T>& row) const;
+
+ protected:
+  /// The steps as kernels of panels take them, with the arrays of this method's form.
+  [[nodiscard]] StepBlock<T> block_of(const TileSteps<T>& steps) const;
+};
+
+}  // namespace fp8lab::gemm_detail

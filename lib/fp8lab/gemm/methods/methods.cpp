@@ -1,0 +1,25 @@
+#include "fp8lab/gemm/methods/methods.hpp"
+
+#include <array>
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+using Planner = MethodPtr (*)(const MethodRequest&);
+
+/// In order of preference: where several fit, the first is the fastest.
+constexpr std::array<Planner, 13> kMethods{
+    plan_fused_float, plan_fused_words, plan_fused_double, plan_exact_steps,   plan_checked_steps,
+    plan_exact,       plan_float32,     plan_sequential,   plan_multiply_adds, plan_flushed_pairs,
+    plan_two_stage,   plan_even_odd,    plan_scaled_groups};
+
+}  // namespace
+
+MethodPtr plan_method(const MethodRequest& request) {
+  if (!request.a->has_sign || !request.b->has_sign) return nullptr;
+  for (const Planner plan : kMethods)
+    if (MethodPtr method = plan(request)) return method;
+  return nullptr;
+}
+
+}  // namespace fp8lab::gemm_detail

@@ -1,0 +1,113 @@
+// Sums rounded after every product. docs/lab/gemm.md, "Sequential sums".
+
+#include "fp8lab/gemm/methods/methods.hpp"
+#include "fp8lab/gemm/methods/two_words.hpp"
+#include "fp8lab/gemm/pack.hpp"
+#include "fp8lab/gemm/rounding_scope.hpp"
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+template <typename T>
+class Sequential : public MethodOf<T> {
+ public:
+  explicit Sequential(const MethodRequest& r)
+      : rounding_{.fraction_bits = r.model().output_fraction_bits,
+                  .product_fraction_bits = rounded_product_bits(r)} {
+    rounding_.short_a = r.a->mantissa_bits <= rounding_.product_fraction_bits;
+    this->form_.terms = r.plain_terms();
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "sequential"; }
+
+ protected:
+  [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& /*a*/,
+                             const RowSummary& /*b*/) const override {
+    return exponent < 128;
+  }
+
+  SequentialRounding rounding_;
+};
+
+class TruncatedFloat final : public Sequential<float> {
+ public:
+  using Sequential::Sequential;
+
+  void run(const TileSteps<float>& steps) const override {
+    const StepBlock<float> block = block_of(steps);
+    const TowardZero toward_zero;
+    steps.kernels.sequential.truncated_float(block, rounding_);
+  }
+
+  /// A sum of zero is +0.
+  void extract(const Kernels& /*kernels*/, const RowOfSums<float>& row) const override {
+    for (std::int64_t j = 0; j < row.width; ++j) row.out[j] = row.state[j] + 0.0F;
+  }
+
+ protected:
+  [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& /*a*/,
+                             const RowSummary& /*b*/) const override {
+    return exponent - 23 >= -126 && exponent < 120;
+  }
+};
+
+class TruncatedDouble final : public Sequential<double> {
+ public:
+  using Sequential::Sequential;
+
+  void run(const TileSteps<double>& steps) const override {
+    const StepBlock<double> block = block_of(steps);
+    const TowardZero toward_zero;
+    steps.kernels.sequential.truncated_double(block, rounding_);
+  }
+};
+
+/// To nearest even, of products that have no more bits than the sums.
+class NearestDouble final : public Sequential<double> {
+ public:
+  using Sequential::Sequential;
+
+  void run(const TileSteps<double>& steps) const override {
+    steps.kernels.sequential.nearest_double(block_of(steps), rounding_);
+  }
+
+ protected:
+  /// c may have more bits than a sum: its first sum must be exact if products are the smaller.
+  [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& a,
+                             const RowSummary& b) const override {
+    return exponent < 128 && exponent + 2 - (a.lowest + b.lowest) <= kDoubleBits;
+  }
+};
+
+/// The same of any exact products.
+class NearestOfOdd final : public Sequential<double> {
+ public:
+  using Sequential::Sequential;
+
+  void run(const TileSteps<double>& steps) const override {
+    const StepBlock<double> block = block_of(steps);
+    const TowardZero toward_zero;
+    steps.kernels.sequential.nearest_of_odd_double(block, rounding_);
+  }
+};
+
+MethodPtr plan_nearest(const MethodRequest& r, int rounded) {
+  const int bits = rounded >= 0 ? rounded : r.a->mantissa_bits + r.b->mantissa_bits + 1;
+  if (bits <= r.model().output_fraction_bits) return std::make_unique<NearestDouble>(r);
+  return rounded >= 0 ? nullptr : std::make_unique<NearestOfOdd>(r);
+}
+
+}  // namespace
+
+MethodPtr plan_sequential(const MethodRequest& r) {
+  if (r.arithmetic != Arithmetic::sequential) return nullptr;
+  const int rounded = rounded_product_bits(r);
+  if (r.model().rounding == RoundingMode::nearest_even) return plan_nearest(r, rounded);
+  if (r.model().rounding != RoundingMode::toward_zero || rounded >= 0) return nullptr;
+  // Sums of such products are no subnormals of binary32, and far from its end.
+  if (r.a->exponent_bits <= 5 && r.b->exponent_bits <= 5)
+    return std::make_unique<TruncatedFloat>(r);
+  return std::make_unique<TruncatedDouble>(r);
+}
+
+}  // namespace fp8lab::gemm_detail

@@ -1,0 +1,193 @@
+// Steps whose aligned products are 32-bit integers: NVIDIA's of few terms, and CDNA3's.
+// docs/lab/gemm.md, "Short steps" and "Few rows".
+
+#include <algorithm>
+
+#include "fp8lab/gemm/methods/methods.hpp"
+#include "fp8lab/gemm/pack.hpp"
+#include "fp8lab/gemm/rounding_scope.hpp"
+
+namespace fp8lab::gemm_detail {
+namespace {
+
+/// The largest sum of so many products in units of 2^-(mantissa bits of both).
+std::int64_t largest_sum(const Format& a, const Format& b, int terms) {
+  const auto largest = [](const Format& x) {
+    return (std::int64_t{2} << x.mantissa_bits) - 1;  // times 2^-mantissa_bits
+  };
+  return terms * largest(a) * largest(b);
+}
+
+/// Whether the sum of c and so many products fits 32-bit integers, in units of the last aligned
+/// bit: c is below 2 units of 2^F, and so are significands.
+bool fits_words(const AccumulatorModel& m, const Format& a, const Format& b, int terms) {
+  constexpr int kFloatBits = 24;  // of an exact product
+  const int bits = a.mantissa_bits + b.mantissa_bits;
+  const int f = m.alignment_fraction_bits;
+  if (bits + 2 > kFloatBits || f > 25) return false;
+  const std::int64_t sum = largest_sum(a, b, terms) + (std::int64_t{2} << bits);
+  return terms <= 32 && sum << f < std::int64_t{1} << (31 + bits);
+}
+
+/// Whether the second stage of such steps has the short form, see docs/lab/gemm.md.
+bool has_short_second_stage(const MethodRequest& r) {
+  const AccumulatorModel& m = r.model();
+  const int f = m.alignment_fraction_bits;
+  return m.second_stage_fraction_bits == 31 && f >= 23 &&
+         largest_sum(*r.a, *r.b, m.terms) << f <
+             std::int64_t{1} << (29 + r.a->mantissa_bits + r.b->mantissa_bits);
+}
+
+WordRounding word_rounding(const AccumulatorModel& m) {
+  return {.alignment_fraction_bits = m.alignment_fraction_bits,
+          .output_fraction_bits = m.output_fraction_bits,
+          .second_stage_fraction_bits = m.second_stage_fraction_bits,
+          .half_output = m.output_format == FormatId::f16,
+          .exponent_floor = std::max(kWordExponentFloor, m.min_alignment_exponent),
+          .c_exponent_floor = smallest_c_exponent(m)};
+}
+
+/// Up to how many rows kernels along k are faster: as for binary32, but reductions cost a short
+/// step more.
+std::int64_t most_word_dot_rows(std::int64_t terms) {
+  return terms >= 16 ? kMostWordDotRows : terms >= 8 ? 4 : 2;
+}
+
+WordDotLayout choose_word_dots(const MethodRequest& r, bool takes_bytes, bool takes_others) {
+  const GemmProblem& p = r.problem;
+  const int terms = r.model().terms;
+  if (p.a.rows > most_word_dot_rows(terms) || p.b.rows < kColumnsPerRow * p.a.rows) return {};
+  const WordDotLayout layout = word_dot_layout(*r.b, terms);
+  const bool taken = layout.kind == LineCodes::bytes ? takes_bytes : takes_others;
+  return taken ? layout : WordDotLayout{};
+}
+
+class InWords : public MethodOf<float> {
+ public:
+  explicit InWords(const MethodRequest& r) : rounding_(word_rounding(r.model())) {
+    form_.terms = r.model().terms;
+    form_.as = PackedAs::words;
+  }
+
+  /// All sums are multiples of 2^(-60 - 31), which the least alignment keeps.
+  [[nodiscard]] bool takes(const RowSummary& a, const RowSummary& b,
+                           std::int64_t k) const override {
+    const ProductRange range(a, b, k);
+    return range.low >= -60 && range.sum_top < 80 && a.largest <= 60 && b.largest <= 60;
+  }
+
+ protected:
+  [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& /*a*/,
+                             const RowSummary& /*b*/) const override {
+    return exponent >= -60 && exponent < 120;
+  }
+
+  [[nodiscard]] WordDotBlock lines_of(const TileSteps<float>& steps, bool two_stage) const {
+    WordDotBlock block;
+    block.rows = steps.rows.rows;
+    block.steps = steps.count;
+    block.terms = form_.terms;
+    block.a = steps.rows.word_dots.from(steps.first);
+    block.layout = form_.word_dots;
+    steps.panel.place(block, steps.first);
+    block.state = steps.state;
+    block.two_stage = two_stage;
+    return block;
+  }
+
+  WordRounding rounding_;
+};
+
+class FusedWords final : public InWords {
+ public:
+  explicit FusedWords(const MethodRequest& r) : InWords(r) {
+    rounding_.two_sums = !fits_words(r.model(), *r.a_values, *r.b_values, r.model().terms);
+    // Both sums get half the terms, which are dealt by twos of four.
+    const bool takes_bytes = !rounding_.two_sums || form_.terms % 4 == 0;
+    form_.word_dots = choose_word_dots(r, takes_bytes, true);
+    sums_.promotion = SumForm::Promotion::plain;
+    sums_.half_c = r.half_output();
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "fused words"; }
+
+  /// Steps in 32-bit integers leave exponents that are far from 0 to binary64.
+  [[nodiscard]] MethodPtr for_other_data(const MethodRequest& request) const override {
+    return plan_fused_double(request);
+  }
+
+  void run(const TileSteps<float>& steps) const override {
+    const UnitKernels& kernels = *steps.kernels.units;
+    if (form_.along_k()) {
+      const WordDotBlock block = lines_of(steps, false);
+      const TowardZero toward_zero;
+      return kernels.word_dots->plain(block, rounding_);
+    }
+    const StepBlock<float> block = block_of(steps);
+    const TowardZero toward_zero;
+    kernels.words.fused(block, rounding_);
+  }
+};
+
+class TwoStage final : public InWords {
+ public:
+  explicit TwoStage(const MethodRequest& r) : InWords(r) {
+    rounding_.short_second_stage = has_short_second_stage(r);
+    form_.word_dots = choose_word_dots(r, true, true);
+    sums_.drops_negative_zero = true;
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "two stages"; }
+
+  void run(const TileSteps<float>& steps) const override {
+    const UnitKernels& kernels = *steps.kernels.units;
+    if (form_.along_k()) return kernels.word_dots->plain(lines_of(steps, true), rounding_);
+    kernels.words.two_stage(block_of(steps), rounding_);
+  }
+};
+
+/// The same of even and odd terms apart.
+class EvenOdd final : public InWords {
+ public:
+  explicit EvenOdd(const MethodRequest& r) : InWords(r) {
+    form_.word_dots = choose_word_dots(r, true, false);
+    sums_.drops_negative_zero = true;
+  }
+
+  [[nodiscard]] std::string_view name() const override { return "two stages"; }
+
+  void run(const TileSteps<float>& steps) const override {
+    const UnitKernels& kernels = *steps.kernels.units;
+    if (form_.along_k()) return kernels.word_dots->even_odd(lines_of(steps, true), rounding_);
+    kernels.words.even_odd(block_of(steps), rounding_);
+  }
+};
+
+bool two_stage_fits(const MethodRequest& r, Arithmetic arithmetic) {
+  const AccumulatorModel& m = r.model();
+  const int second = m.second_stage_fraction_bits;
+  return r.arithmetic == arithmetic && fits_words(m, *r.a, *r.b, m.terms) &&
+         second >= m.alignment_fraction_bits && second <= 31;
+}
+
+}  // namespace
+
+/// Sums of at most two 32-bit integers take less time than binary64.
+MethodPtr plan_fused_words(const MethodRequest& r) {
+  constexpr int kMostFloor = 60;  // bytes hold it
+  const AccumulatorModel& m = r.model();
+  const int half = m.terms - m.terms / 2;
+  const bool fits = r.has_fused_steps() && !r.scaled && (r.rounds_to_half() || r.truncates()) &&
+                    fits_words(m, *r.a, *r.b, half) && m.min_alignment_exponent <= kMostFloor;
+  return fits ? std::make_unique<FusedWords>(r) : nullptr;
+}
+
+MethodPtr plan_two_stage(const MethodRequest& r) {
+  return two_stage_fits(r, Arithmetic::two_stage) ? std::make_unique<TwoStage>(r) : nullptr;
+}
+
+MethodPtr plan_even_odd(const MethodRequest& r) {
+  return two_stage_fits(r, Arithmetic::even_odd) ? std::make_unique<EvenOdd>(r) : nullptr;
+}
+
+}  // namespace fp8lab::gemm_detail

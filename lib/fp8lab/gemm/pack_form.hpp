@@ -1,0 +1,43 @@
+#pragma once
+// What of a method packing follows: the arrays that its kernels read.
+
+#include <cstdint>
+
+#include "fp8lab/gemm/kernels.hpp"
+#include "fp8lab/gemm/word_dots.hpp"
+
+namespace fp8lab::gemm_detail {
+
+/// Kernels along k need so many columns a row of A: with fewer, packing A takes longer than they
+/// save.
+inline constexpr std::int64_t kColumnsPerRow = 64;
+
+/// What operands are packed as: see StepBlock.
+enum class PackedAs : std::uint8_t {
+  values,  ///< plain values alone
+  fused,   ///< values without zeros, B's stretched; biased exponents; signs
+  words,   ///< plain values, and their stored exponents as signed bytes
+};
+
+struct PackForm {
+  std::int64_t terms = 1;  ///< a kernel step takes
+  PackedAs as = PackedAs::values;
+  bool flushes_subnormals = false;  ///< subnormal operands are packed as +0
+  /// Not 0: what is after K's last group of so many terms is -0 in A, which leaves a sum of -0
+  /// alone; else it is +0.
+  std::int64_t group = 0;
+  DotLayout dots;           ///< of B, where kernels in binary32 read it as it lies in memory
+  WordDotLayout word_dots;  ///< the same of kernels in 32-bit integers
+  /// Of scales that the instruction applies: terms that share one, a step's if 0; whether kernels
+  /// ask which of these are zero.
+  std::int64_t scale_terms = 0;
+  bool notes_zeros = false;
+
+  /// Kernels read B as it lies in memory.
+  [[nodiscard]] bool along_k() const { return dots.used() || word_dots.used(); }
+  [[nodiscard]] bool fused() const { return as == PackedAs::fused; }
+  [[nodiscard]] bool words() const { return as == PackedAs::words; }
+  [[nodiscard]] bool has_exponents() const { return as != PackedAs::values; }
+};
+
+}  // namespace fp8lab::gemm_detail
