@@ -157,12 +157,22 @@ std::string all_rows() {
   return rows;
 }
 
-/// The lines of `text` that are not empty.
+/// Kernels have no FP16 output but on x86: rows of such models are compared there only.
+bool is_compared(std::string_view row) {
+#if defined(__x86_64__)
+  return !row.empty();
+#else
+  const auto name = row.substr(0, row.find_first_of(" :"));
+  return !row.empty() && find_instruction_model(name).accumulator.output_format != FormatId::f16;
+#endif
+}
+
+/// The rows of `text` that are compared.
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   std::istringstream in{std::string(text)};
   for (std::string line; std::getline(in, line);)
-    if (!line.empty()) lines.push_back(line);
+    if (is_compared(line)) lines.push_back(line);
   return lines;
 }
 
