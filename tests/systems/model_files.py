@@ -129,23 +129,35 @@ def double_scales(folder):
         save_file(changed, file, metadata)
 
 
-@torch.no_grad()
-def try_case(root, layout, recipe, dtype, tied, calibrated):
-    label = f"{layout} {recipe} {str(dtype)[6:]}{' tied' if tied else ''}"
-    source, target, back = (root / part for part in ("source", "target", "back"))
-    model = make_model(source, dtype, tied)
-    check(f"{label}: the source has shards", (source / "model.safetensors.index.json").is_file())
-    tokens = torch.randint(0, 96, (2, 24), generator=torch.Generator().manual_seed(1))
-    want = model(tokens).logits.double()
+def folders(root):
+    """The model, its quantized form and what `dequantize` makes of that."""
+    return (root / part for part in ("source", "target", "back"))
+
+
+def there_and_back(label, root, model, tokens, layout, recipe, dtype, calibrated):
+    """Quantizes and dequantizes the folder of the model; the quantized one, loaded with every key."""
+    source, target, back = folders(root)
     more = []
     if calibrated:
         record_inputs(model, tokens, root / "samples.safetensors")
         more = ["--calibration", root / "samples.safetensors"]
     run("quantize", source, "-o", target, "--recipe", recipe, "--layout", layout, "--rule", "linear", *more)
-    run("dequantize", target, "-o", back, "--dtype", "f32")
+    run("dequantize", target, "-o", back, "--dtype", dtype)
     loaded, info = load(target)
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         check(f"{label}: no {kind}", not info[kind], info[kind])
+    return loaded
+
+
+@torch.no_grad()
+def try_case(root, layout, recipe, dtype, tied, calibrated):
+    label = f"{layout} {recipe} {str(dtype)[6:]}{' tied' if tied else ''}"
+    source, target, back = folders(root)
+    model = make_model(source, dtype, tied)
+    check(f"{label}: the source has shards", (source / "model.safetensors.index.json").is_file())
+    tokens = torch.randint(0, 96, (2, 24), generator=torch.Generator().manual_seed(1))
+    want = model(tokens).logits.double()
+    loaded = there_and_back(label, root, model, tokens, layout, recipe, "f32", calibrated)
     got = logits_of(loaded.eval(), layout, tokens)
     floats = {k: v for file in back.glob("*.safetensors") for k, v in load_file(file).items()}
     linears = {n: m for n, m in loaded.named_modules() if isinstance(m, torch.nn.Linear) and "lm_head" not in n}

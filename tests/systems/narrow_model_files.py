@@ -13,7 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from model_files import check, load, load_file, make_model, record_inputs, run, torch, transformers
+from model_files import (check, folders, load, load_file, make_model, record_inputs, run, there_and_back, torch,
+                         transformers)
 import model_files
 
 from transformers import AutoModelForCausalLM
@@ -59,19 +60,11 @@ def plain(module):
 @torch.no_grad()
 def try_llama(root, layout, recipe, calibrated):
     label = f"{layout} {recipe}{' calibrated' if calibrated else ''}"
-    source, target, back = (root / part for part in ("source", "target", "back"))
+    source, _, back = folders(root)
     model = make_model(source, torch.bfloat16, False)
     tokens = tokens_of()
     want = model(tokens).logits.double()
-    more = []
-    if calibrated:
-        record_inputs(model, tokens, root / "samples.safetensors")
-        more = ["--calibration", root / "samples.safetensors"]
-    run("quantize", source, "-o", target, "--recipe", recipe, "--layout", layout, "--rule", "linear", *more)
-    run("dequantize", target, "-o", back, "--dtype", "bf16")
-    loaded, info = load(target)
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        check(f"{label}: no {kind}", not info[kind], info[kind])
+    loaded = there_and_back(label, root, model, tokens, layout, recipe, "bf16", calibrated)
     floats = floats_of(back)
     linears = {n: m for n, m in loaded.named_modules() if isinstance(m, torch.nn.Linear) and "lm_head" not in n}
     check(f"{label}: all linear layers", len(linears) == model_files.LINEARS, len(linears))
@@ -97,7 +90,7 @@ def try_gpt_oss(root):
     config = GptOssConfig(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, head_dim=16,
                           num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
                           dtype=torch.bfloat16, initializer_range=0.05)
-    source, target, back = (root / part for part in ("source", "target", "back"))
+    source, target, back = folders(root)
     GptOssForCausalLM(config).to(torch.bfloat16).save_pretrained(source)
     run("quantize", source, "-o", target, "--recipe", "mxfp4", "--layout", "gpt-oss", "--rule", "linear")
     run("dequantize", target, "-o", back)

@@ -1,6 +1,6 @@
 #pragma once
-// Memory that begins on a cache line: no vector lies in two lines, and what is written around the
-// caches fills whole ones.
+// Memory that starts at a cache line, so that no vector crosses two lines, and non-temporal stores
+// fill whole lines.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace fp8lab {
 
 inline constexpr int kCacheLine = 64;  ///< bytes
 
-/// `std::allocator` but for where memory begins.
+/// `std::allocator` with this alignment.
 template <typename T>
 struct CacheLineAllocator {
   using value_type = T;
@@ -32,7 +32,7 @@ struct CacheLineAllocator {
 template <typename T>
 using CacheLineVector = std::vector<T, CacheLineAllocator<T>>;
 
-/// FP8 codes, one a byte.
+/// FP8 codes, one per byte.
 using CodeVector = CacheLineVector<std::uint8_t>;
 
 }  // namespace fp8lab

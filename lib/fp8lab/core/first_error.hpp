@@ -1,5 +1,5 @@
 #pragma once
-// Exceptions of parallel regions: none may leave one.
+// Exceptions in parallel regions, which they must not leave.
 
 #include <atomic>
 #include <exception>
@@ -7,8 +7,8 @@
 
 namespace fp8lab {
 
-/// Rethrows the first exception of a parallel region after it. What comes later in the region is
-/// left out: it would use what was not made.
+/// Stores the first exception of a parallel region and rethrows it afterwards. Later iterations of
+/// the region are skipped, since their data may be missing.
 class FirstError {
  public:
   template <typename Work>

@@ -1,5 +1,5 @@
 #pragma once
-// Integers in one text, as users write shapes and shares: 16x16x64, 0/4.
+// Lists of integers as text, such as shapes and shards: 16x16x64, 0/4.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace fp8lab {
 
-/// The `count` decimal integers of `text`, one `separator` between two of them. Nothing else may
-/// stand there: no blanks, no '+', no other digits, nothing that no int64 holds. Throws `Error`
-/// naming `argument` for any other text, with `form` as what was expected.
+/// The `count` decimal integers of `text`, separated by `separator`. Blanks, '+', other digits and
+/// integers outside int64 are not allowed. Throws `Error` that names `argument` for any other text,
+/// with `form` as the expected form.
 std::vector<std::int64_t> parse_integers(std::string_view argument, std::string_view text,
                                          char separator, std::size_t count, std::string_view form);
 

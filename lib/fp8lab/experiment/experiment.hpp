@@ -1,5 +1,5 @@
 #pragma once
-// What an experiment is, and what it is given when it runs.
+// An experiment, the inputs of a run, and its results.
 
 #include <cstdint>
 #include <functional>
@@ -18,19 +18,19 @@ namespace fp8lab {
 
 class Fabric;
 
-/// A run that shows one way to fail, at a glance: what a report begins with.
+/// The summary of a run that shows a failure mode. Reports begin with it.
 struct Headline {
   std::string title;       ///< the failure in a few words
-  std::string sentence;    ///< what was measured, one sentence with its figures
+  std::string sentence;    ///< the measurement in one sentence, with figures
   std::string plot;        ///< name of the run's plot that shows it
-  std::string advice;      ///< what to do about it, one sentence
-  std::string measure;     ///< what the two figures below are of
+  std::string advice;      ///< the advice, one sentence
+  std::string measure;     ///< the quantity of the two figures below
   std::string failing;     ///< the figure without a remedy, with its unit
   std::string mitigation;  ///< the remedy, in a few words
-  std::string mitigated;   ///< the figure with it, with its unit
+  std::string mitigated;   ///< the figure with the remedy, with its unit
 };
 
-/// Everything that a run leaves behind.
+/// All results of a run.
 struct Results {
   std::vector<Table> tables;
   std::vector<Plot> plots;
@@ -40,14 +40,14 @@ struct Results {
 };
 
 /// The inputs of one run. Results are a function of `parameters` and `seed`
-/// only: not of `threads`, not of time, and not of `backend` where that agrees with the emulator.
+/// only. They do not depend on `threads`, on time, or on a `backend` with the emulator's bits.
 struct RunContext {
   Parameters parameters;
   std::uint64_t seed = 0;
   int threads = 1;
   std::function<void(double fraction)> on_progress;  ///< may be empty; call from one thread
-  Fabric* fabric = nullptr;  ///< what collectives run over; null: every rank in this process
-  Backend backend{};         ///< what products of matrix units and casts of whole tensors run on
+  Fabric* fabric = nullptr;  ///< fabric of collectives; null: every rank in this process
+  Backend backend{};         ///< computes products of matrix units and casts of tensors
 
   [[nodiscard]] RandomStream random(std::string_view stream) const { return {seed, stream}; }
   void progress(double fraction) const {
@@ -62,7 +62,7 @@ struct Experiment {
   Results (*run)(const RunContext& context);
 };
 
-/// All experiments, in the order in which a newcomer should read them.
+/// All experiments, in the recommended order of reading.
 const std::vector<Experiment>& all_experiments();
 const Experiment& find_experiment(std::string_view name);
 

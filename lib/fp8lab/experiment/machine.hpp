@@ -1,5 +1,5 @@
 #pragma once
-// What result files say about the build and the machine they come from.
+// The description of build and machine in result files.
 
 #include <string>
 
@@ -12,7 +12,7 @@ struct Machine {
   std::string compiler;
 };
 
-/// This machine; a name that the system does not tell is "unknown".
+/// This machine. A name that the system does not give is "unknown".
 Machine this_machine();
 
 /// The version of the build, such as `0.1.0`.

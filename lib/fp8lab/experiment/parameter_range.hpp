@@ -1,5 +1,5 @@
 #pragma once
-// What values a parameter may have: an interval for its numbers, and how many a list may hold.
+// The range of a parameter: an interval for its numbers, and the length of a list.
 
 #include <cstdint>
 #include <limits>
@@ -15,11 +15,11 @@ struct ParameterRange {
   double high = std::numeric_limits<double>::infinity();
   bool low_open = false;
   bool high_open = false;
-  std::string interval;     ///< as written, or "models"; empty where none was
+  std::string interval;     ///< as written, or "models"; empty if not given
   std::int64_t fewest = 1;  ///< values of a list
   std::int64_t most = 1000;
 
-  /// Throws `Error` for text of another form and for an interval that holds nothing.
+  /// Throws `Error` for text of another form and for an empty interval.
   static ParameterRange parse(std::string_view text);
 
   /// Whether a number is finite and in the interval.

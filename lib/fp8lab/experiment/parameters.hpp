@@ -1,8 +1,8 @@
 #pragma once
-// An experiment's parameters. `default.toml` is the schema: it names every
-// parameter, gives its type and default, its `[quick]` table says what the
-// quick form changes, and its `[range]` table which values make sense
-// (parameter_range.hpp). Nothing else can be set.
+// The parameters of an experiment. Their schema is `default.toml`: it gives the name,
+// type and default of every parameter. Its table `[quick]` has the changes of the
+// quick form, and `[range]` the allowed values (parameter_range.hpp). No other
+// parameter can be set.
 
 #include <cstdint>
 #include <map>
@@ -19,14 +19,14 @@ using ParameterValue =
     std::variant<std::int64_t, double, bool, std::string, std::vector<std::int64_t>,
                  std::vector<double>, std::vector<std::string>>;
 
-/// The question that an experiment's `default.toml` puts first. Throws `Error`
-/// where it has none.
+/// The question at the start of an experiment's `default.toml`. Throws `Error` if
+/// there is none.
 std::string read_question(std::string_view toml);
 
 class Parameters {
  public:
-  /// Reads the top-level keys of a TOML document (but `question`, `quick` and `range`),
-  /// then applies `[quick]` if asked to. Throws `Error` with the TOML position,
+  /// Reads the top-level keys of a TOML document, except `question`, `quick` and `range`,
+  /// then applies `[quick]` on request. Throws `Error` with the TOML position,
   /// for an unknown key in [quick] or [range], for a value of another type, and for a
   /// default outside of its range.
   static Parameters from_toml(std::string_view toml, bool quick);
@@ -51,7 +51,7 @@ class Parameters {
   [[nodiscard]] const std::map<std::string, ParameterRange, std::less<>>& ranges() const {
     return ranges_;
   }
-  /// The value as TOML text, so that `key=text` sets it again.
+  /// The value as TOML text that `key=text` reads.
   [[nodiscard]] std::string to_toml(std::string_view key) const;
 
  private:

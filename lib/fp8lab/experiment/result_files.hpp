@@ -1,6 +1,6 @@
 #pragma once
-// The folder that a run leaves: OUT/<experiment>/ with one CSV a table, the
-// plots, and result.json, which says how to get the same bytes again.
+// The result folder of a run: OUT/<experiment>/ with one CSV file per table, the
+// plots, and result.json, which has the command that gives the same bytes again.
 
 #include <chrono>
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace fp8lab {
 
-/// What result.json records beside the results. Everything but `command` and
-/// what it implies may differ from one rerun to the next.
+/// The data in result.json beside the results. All of it may differ between reruns,
+/// except `command` and its consequences.
 struct RunRecord {
   std::string experiment;
   std::string question;
@@ -31,13 +31,13 @@ enum class Plots : std::uint8_t { draw, skip };
 struct WrittenRun {
   std::filesystem::path folder;
   std::vector<std::string> files;  ///< names in `folder`, result.json last
-  std::string plots_note;          ///< why there are no pictures; empty if there are
+  std::string plots_note;          ///< the reason if there are no pictures; else empty
   std::string result_json;         ///< the text of result.json
 };
 
-/// Writes the run to `out / record.experiment`. Files are complete when they
-/// appear, result.json last; files that an earlier run listed there and this
-/// one does not write are removed. CSV bytes depend on the tables alone.
+/// Writes the run to `out / record.experiment`. Files are written atomically,
+/// result.json last. Files of an earlier run that this one does not write are removed.
+/// The bytes of CSV files depend only on the tables.
 ///
 /// result.json (`"schema": "fp8lab.result.1"`): experiment, question, quick,
 /// seed, parameters, command, version, git (absent outside a checkout), machine
@@ -49,12 +49,12 @@ struct WrittenRun {
 /// plots_note (absent where plots are drawn), files, crc32 (of the text before it:
 /// `with_own_checksum`).
 ///
-/// Throws `Error` naming the path and the reason for a folder that cannot be
-/// written, and for table or plot names that are no file names or come twice.
+/// Throws `Error` that names the path and the reason for a folder that cannot be
+/// written, and for names of tables or plots that are no file names or duplicates.
 WrittenRun write_results(const Results& results, const RunRecord& record,
                          const std::filesystem::path& out, Plots plots);
 
-/// `text` so that a POSIX shell reads it as one word.
+/// `text`, quoted so that a POSIX shell reads it as one word.
 std::string shell_quoted(std::string_view text);
 
 }  // namespace fp8lab

@@ -1,6 +1,6 @@
 #pragma once
-// A table as a list of columns over rows of one type: each column says its name, unit and help, and
-// what its cell of a row is. Columns and cells cannot fall out of order.
+// A table as a list of columns over rows of one type. Each column has a name, a unit, a description
+// and a function that gives its cell of a row, so that columns and cells cannot be mixed up.
 //
 //   const Table table = row_table<Point>("error", "Error against K",
 //       {{"k", "terms", "length of the sum", &Point::k},
@@ -49,7 +49,7 @@ struct RowColumn {
   std::function<Cell(const Row&)> cell;
 };
 
-/// One line for each of `rows`, in their order.
+/// A table with one line for each of `rows`, in order.
 template <typename Row>
 Table row_table(std::string name, std::string title, const std::vector<RowColumn<Row>>& columns,
                 std::span<const Row> rows) {

@@ -1,5 +1,5 @@
 #pragma once
-// Tidy tables: one row a point, self-describing columns with units.
+// Tidy tables: one row per point, and columns with names, units and descriptions.
 
 #include <cstdint>
 #include <string>
@@ -16,8 +16,8 @@ struct Column {
 
 using Cell = std::variant<std::int64_t, double, bool, std::string>;
 
-/// A cell as CSV writes it: reals in the shortest form that reads back to the same bits and is
-/// no integer's (`1.0`), `nan`, `inf`, `-inf` spelled so, text quoted where needed.
+/// A cell as CSV text. Reals have the shortest form that gives the same bits when read and differs
+/// from an integer (`1.0`), or `nan`, `inf`, `-inf`. Text is quoted if needed.
 std::string to_csv(const Cell& cell);
 
 /// The cells of a row as a CSV line, without its end.
@@ -36,8 +36,8 @@ class Table {
   [[nodiscard]] const std::vector<std::vector<Cell>>& rows() const { return rows_; }
 
   [[nodiscard]] std::string csv() const;
-  /// For people: the title, then aligned columns, reals as `short_number`, at
-  /// most `max_rows` rows (0: all), the rest counted in a last line.
+  /// The table as text: the title, then aligned columns, reals as `short_number`, at
+  /// most `max_rows` rows (0: all), and a last line with the number of the others.
   [[nodiscard]] std::string text(std::size_t max_rows = 0) const;
 
  private:

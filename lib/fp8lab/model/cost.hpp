@@ -1,10 +1,10 @@
 #pragma once
-// What training a model shape costs under BF16, TransformerEngine FP8 and FP8-LM:
+// The cost of training a model shape under BF16, TransformerEngine FP8 and FP8-LM:
 // bytes and FLOPs counted tensor by tensor, no times.
 //
-// Counted a GPU, as the mean over all of them. Embedding, head, norms and router stay
-// as under BF16 in every scheme. Not counted: logits, buffers of communication
-// and GEMMs, allocators' waste, biases, FP8 scales.
+// Figures are per GPU, as the mean over all GPUs. Embedding, head, norms and router
+// are the same as under BF16 in every scheme. Not counted: logits, buffers of
+// communication and GEMMs, allocator overhead, biases, FP8 scales.
 
 #include <cstdint>
 #include <span>
@@ -33,13 +33,13 @@ struct TrainingScheme {
   std::string_view used_by;
 };
 
-/// bf16, te-fp8, fp8-lm.
+/// The schemes bf16, te-fp8, fp8-lm.
 std::span<const TrainingScheme> training_schemes();
 /// Throws `Error` that lists the names.
 const TrainingScheme& find_training_scheme(std::string_view name);
 
-/// Bytes a parameter of a block GEMM, without sharding: the weight copies and
-/// what `AdamW` holds in its buffers (measured on one of 2^16 elements, scales left out).
+/// Bytes per parameter of a block GEMM without sharding: the weight copies and the
+/// buffers of `AdamW` (measured for 2^16 elements, without scales).
 struct ParameterBytes {
   double weight = 0.0;
   double master = 0.0;
@@ -47,7 +47,7 @@ struct ParameterBytes {
   double m = 0.0;
   double v = 0.0;
 
-  /// Master, gradient and moments: what FP8-LM's equations 7 and 8 count.
+  /// Master, gradient and moments, as counted in FP8-LM's equations 7 and 8.
   [[nodiscard]] double optimizer() const { return master + gradient + m + v; }
   [[nodiscard]] double total() const { return weight + optimizer(); }
 };
@@ -56,7 +56,7 @@ ParameterBytes parameter_bytes(const TrainingScheme& scheme);
 /// An activation that a layer keeps for its backward pass.
 struct KeptActivation {
   std::string_view name;
-  std::int64_t elements = 0;  ///< a token and layer, before tensor parallelism
+  std::int64_t elements = 0;  ///< per token and layer, before tensor parallelism
   FormatId format = FormatId::bf16;
 
   [[nodiscard]] double bytes() const;

@@ -1,6 +1,6 @@
 #pragma once
-// What config.json says of quantized weights: written as each layout's readers want it, and read
-// back.
+// The description of quantized weights in config.json: writes it for the readers of each layout,
+// and reads it.
 
 #include <cstdint>
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace fp8lab {
 
-/// Throws `Error` where `with_quantization` would: what is wrong with a model comes before what is
-/// wrong with a request.
+/// Throws `Error` as `with_quantization`. Call it first, so that errors of a model are reported
+/// before errors of a request.
 void require_quantizable(const std::string& config, const std::string& where);
 
 /// The text of a config.json with `quantization_config`. `kept`: modules that stay as they are.
@@ -26,7 +26,7 @@ std::string with_quantization(const std::string& config, const std::string& wher
 /// is "modelopt", since they refuse others.
 std::string modelopt_config(const WeightScheme& scheme, const std::vector<std::string>& kept);
 
-/// What a quantized model's config.json says.
+/// The quantization in the config.json of a model.
 struct StoredQuantization {
   LayoutFamily family = LayoutFamily::fp8;
   FormatId format = FormatId::e4m3fn;
@@ -40,7 +40,7 @@ struct StoredQuantization {
 std::optional<StoredQuantization> read_quantization(const std::string& config,
                                                     const std::string& where);
 
-/// The text without `quantization_config`.
+/// The text of a config.json without `quantization_config`.
 std::string without_quantization(const std::string& config, const std::string& where);
 
 /// The type that the model computes in (`dtype`, or `torch_dtype` as older files have it).

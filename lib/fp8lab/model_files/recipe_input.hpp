@@ -1,5 +1,5 @@
 #pragma once
-// Systems that compute in the type of their tensor have other bits for another type.
+// Checks element types: some systems compute in the type of their tensor, which decides bits.
 
 #include <string>
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace fp8lab {
 
-/// Throws `Error` naming the tensor where the preset's system would compute in another type than
-/// this library does: FP32 systems take F32, BF16 systems BF16; of the others all do.
+/// Throws `Error` that names the tensor if the preset's system would compute in another type than
+/// this library: FP32 systems accept F32, BF16 systems BF16, all others any type.
 void require_recipe_takes(std::string_view preset, const Recipe& recipe, const TensorSpec& tensor);
 
 }  // namespace fp8lab

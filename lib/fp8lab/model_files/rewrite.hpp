@@ -1,10 +1,10 @@
 #pragma once
-// A model's folder written anew, tensor by tensor: sharded as the source is, one shard in work at a
-// time, with everything that stands beside the weights.
+// Rewrites the folder of a model tensor by tensor. The shards are those of the source, processed
+// one at a time. All other files are copied.
 //
-// A run that is ended leaves whole shards and a list of what it was doing, `.fp8lab-rewrite.json`;
-// the same run started again goes on behind them. config.json and the index come last: a folder
-// without them does not load.
+// An interrupted run leaves complete shards and a description of the run, `.fp8lab-rewrite.json`.
+// The same run, started again, continues after them. config.json and the index are written last:
+// a folder without them does not load.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,14 +25,14 @@ namespace fp8lab {
 using TensorWork = std::function<void(const SafetensorsFile& file, const TensorView& tensor,
                                       SafetensorsWriter& out)>;
 
-/// One tensor of the source and what becomes of it.
+/// One tensor of the source and its outputs.
 struct TensorTask {
   TensorSpec source;
   std::vector<TensorSpec> outputs;
   TensorWork work;
 };
 
-/// The tensor as it is, under its name.
+/// Copies a tensor unchanged, with its name.
 TensorTask copy_task(const TensorSpec& source);
 
 struct ShardTask {
@@ -43,9 +43,9 @@ struct ShardTask {
 
 struct ModelRewrite {
   std::vector<ShardTask> shards;
-  std::map<std::string, std::string> texts;  ///< files of the target and what is in them
+  std::map<std::string, std::string> texts;  ///< files of the target with their content
   std::set<std::string> dropped;             ///< files of the source that the target must not have
-  std::map<std::string, std::string> settings;  ///< what a run that goes on must share
+  std::map<std::string, std::string> settings;  ///< settings that a continued run must share
 };
 
 struct RewriteProgress {

@@ -1,5 +1,5 @@
 #pragma once
-// A weight of a quantized model's folder, and its way back to floats.
+// A weight in the folder of a quantized model, and its dequantization.
 
 #include <optional>
 
@@ -15,7 +15,7 @@ struct StoredTensor {
   std::size_t shard = 0;
 };
 
-/// All that belongs to a weight.
+/// All tensors of a weight.
 struct StoredWeight {
   TensorSpec codes;
   StoredTensor scale;
@@ -24,7 +24,7 @@ struct StoredWeight {
   StoredQuantization stored = {};
   std::int64_t rows = 0;
   std::int64_t k = 0;
-  std::int64_t row_block = 1;  ///< of the tiles that scales belong to
+  std::int64_t row_block = 1;  ///< rows of the tiles of scales
   std::int64_t k_block = 1;
   TensorSpec written = {};
 };
@@ -33,7 +33,7 @@ struct StoredWeight {
 /// shapes. Throws `Error` naming the tensor for scales of a shape or type that fits no tiles.
 void set_shapes(StoredWeight& weight);
 
-/// Reads codes and scales (which may be in another shard of `source`), multiplies, writes.
+/// Reads codes and scales (perhaps from another shard of `source`), multiplies, and writes.
 TensorTask dequantize_task(const ModelDirectory& source, const StoredWeight& weight);
 
 }  // namespace fp8lab

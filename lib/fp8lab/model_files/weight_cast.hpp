@@ -1,6 +1,6 @@
 #pragma once
-// One weight from a file to codes and scales, and back, part by part: the weight as binary32 would
-// be two or four times what the file holds, and not fit into a cache.
+// Conversion of one weight of a file to codes and scales, and back, part by part: as binary32 the
+// weight would have two or four times the size of the file, and not fit into a cache.
 
 #include <cstdint>
 #include <functional>
@@ -22,27 +22,27 @@ struct QuantizedWeight {
   std::int64_t nan_codes = 0;             ///< elements and scales
 };
 
-/// Takes codes [`first`, `first` + their number) of a row-major [rows, k], one a byte. Parts are
-/// whole rows; they come in any order, from several threads at once.
+/// Receives codes [`first`, `first` + their number) of a row-major [rows, k], one per byte. Parts
+/// are whole rows, in any order, from several threads at once.
 using TakeCodes = std::function<void(std::int64_t first, std::span<const std::uint8_t> codes)>;
 
-/// Gives back the memory of a part of a tensor that was read for the last time.
+/// Releases the memory of a part of a tensor that was read for the last time.
 using ReleasePart = std::function<void(std::span<const std::byte>)>;
 
 /// Quantizes `weight` ([rows, k]; F32, F16 or BF16) with the bits of
 /// `quantize(recipe, to_float(weight))`. The tiles of `recipe` are the whole tensor or have all
-/// their rows in a block of rows. `known_amax` stands for the tensor's own where several tensors
-/// share the scale of one; only recipes with a scale of the tensor use it. Throws `Error` as
-/// `quantize` does, and what `take` throws.
+/// their rows in a block of rows. `known_amax` replaces the amax of the tensor if several tensors
+/// share a tensor scale; only recipes with a tensor scale use it. Throws `Error` as `quantize`, and
+/// what `take` throws.
 QuantizedWeight quantize_weight(const Recipe& recipe, const TensorView& weight,
                                 const TakeCodes& take, const ReleasePart& release,
                                 std::optional<float> known_amax = {});
 
-/// The largest magnitude of a weight, as the recipe's rule takes it.
+/// The largest magnitude of a weight, as the recipe's rule computes it.
 float weight_amax(const Recipe& recipe, const TensorView& weight);
 
-/// Codes [rows, k] (FP8, FP6 or FP4, one a byte) and what multiplies back: scale (r / row_block, c
-/// / k_block) of a row-major [ceil(rows / row_block), ceil(k / k_block)].
+/// Codes [rows, k] (FP8, FP6 or FP4, one per byte) and their inverse scales: scale (r / row_block,
+/// c / k_block) of a row-major [ceil(rows / row_block), ceil(k / k_block)].
 struct ScaledCodes {
   TensorView codes;
   std::span<const float> inverse_scales;

@@ -30,11 +30,11 @@ void write_scales(const Layout& layout, const WeightScheme& scheme, const Tensor
                   const QuantizedWeight& quantized, const WeightOutputs& outputs,
                   SafetensorsWriter& out);
 
-/// One number, as `spec` has it (F32 or BF16).
+/// Writes one number in the type of `spec` (F32 or BF16).
 void write_number(float value, const TensorSpec& spec, SafetensorsWriter& out);
 
-/// Writes [first, first + their number) of a weight's codes, one a byte, as the output has them.
-/// `first` and the number fill whole bytes.
+/// Writes codes [first, first + their number) of a weight, given one per byte, in the form of the
+/// output. `first` and the number must fill whole bytes.
 void write_codes(const WeightScheme& scheme, const TensorSpec& output, std::uint64_t first,
                  std::span<const std::uint8_t> codes, SafetensorsWriter& out);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The grid of a sweep: which parameters take which values, and the points that
-// this makes. A point is a function of the grid and its number alone.
+// The grid of a sweep: the values of parameters, and the points that result. A
+// point depends only on the grid and its number.
 
 #include <cstdint>
 #include <string>
@@ -16,10 +16,10 @@ namespace fp8lab {
 /// list that was given in brackets; tables then show lists as TOML spells them.
 struct AxisValue {
   std::string toml;  ///< as `Parameters::to_toml` spells it
-  Cell cell;         ///< what result tables show
+  Cell cell;         ///< its cell in result tables
 };
 
-/// A parameter and the values that it takes in turn.
+/// A parameter and its values.
 struct GridAxis {
   std::string key;
   std::vector<AxisValue> values;
@@ -30,7 +30,7 @@ struct GridAxis {
 /// `FIRST:LAST` (step 1), `FIRST:LAST:+STEP`, `FIRST:LAST:*FACTOR`; real numbers of a
 /// range are rounded to 12 significant digits.
 /// Throws `Error` for an unknown key, a value of another type, a range that
-/// is empty or does not move, and a value that comes twice.
+/// is empty or has no step, and a duplicate value.
 GridAxis parse_axis(std::string_view spec, const Parameters& defaults);
 
 /// One run of the experiment.
@@ -49,16 +49,16 @@ struct Grid {
   std::int64_t repeats = 1;
   std::uint64_t seed = 1;
 
-  /// Throws `Error` for a grid without points or of more than 2^40, and for an
-  /// axis that comes twice.
+  /// Throws `Error` for a grid without points or with more than 2^40, and for a
+  /// duplicate axis.
   void validate() const;
 
   [[nodiscard]] std::int64_t size() const;
 
   /// Point `index` of [0, size()): the last axis and then the repeat change
   /// fastest. Its seed is a hash of the grid's seed, the experiment, the point's
-  /// values by key, and the repeat: more values, axes in another order and
-  /// shards leave it as it is.
+  /// values by key, and the repeat. Additional values, another order of axes and
+  /// shards do not change it.
   [[nodiscard]] GridPoint at(std::int64_t index) const;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Sweeps described in a file.
+// Grid files, which describe sweeps.
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace fp8lab {
 
-/// What a grid file says; what it leaves out is unset.
+/// The content of a grid file. Keys that it leaves out are unset.
 ///
 /// ```toml
 /// experiment = "outlier"
@@ -31,8 +31,8 @@ struct GridFile {
   std::vector<std::string> axes;         ///< `key=items`, as parse_axis takes them, in their order
 };
 
-/// Throws `Error` with the position for text that is no TOML, and naming the key
-/// for one that is not known or has another type.
+/// Throws `Error` with the position for text that is not TOML, and with the key for
+/// a key that is unknown or has another type.
 GridFile parse_grid_file(std::string_view toml);
 
 }  // namespace fp8lab

@@ -1,10 +1,10 @@
 #pragma once
-// The log of a sweep: JSON lines, one a finished point, each with the CRC-32 of
-// its own text. A line is appended by one write, so a killed process leaves at
-// most one torn line, at the end; reading finds it, and any other damage.
+// The log of a sweep: JSON lines, one per finished point, each with the CRC-32 of its
+// text. Each line is appended by one write, so a killed process leaves at most one
+// torn line, at the end. Reading detects it, and any other damage.
 //
-// Lines rather than a database: a shard is a file that people and tools can
-// read, shards merge by their lines, and appending needs no lock but one writer.
+// The log is not a database: people and tools can read the file of a shard, shards
+// are merged by their lines, and with one writer appending needs no lock.
 
 #include <chrono>
 #include <cstdint>
@@ -22,15 +22,15 @@ namespace fp8lab {
 /// The cells of a row, as CSV writes each.
 using CsvRow = std::vector<std::string>;
 
-/// What a result table is at one point, without its rows. Columns may differ from point to point
-/// (one a tile, say).
+/// A result table at one point, without its rows. Columns may differ between points (such as one
+/// column per tile).
 struct TableHead {
   std::string name;
   std::string title;
   std::vector<Column> columns;
 };
 
-/// What one point gave: the rows of its tables, or why it failed.
+/// The result of one point: the rows of its tables, or the reason of its failure.
 struct PointResult {
   std::int64_t point = 0;
   std::vector<TableHead> heads;
@@ -38,32 +38,32 @@ struct PointResult {
   std::string error;                      ///< empty for a point that ran
 };
 
-/// Text of a result for sending it to the process that writes; and back.
+/// A result as text, to send it to the writing process, and its inverse.
 std::string serialize(const PointResult& result);
 PointResult deserialize(std::string_view text);
 
-/// What reading an existing log found.
+/// The state of an existing log.
 struct LogDamage {
-  std::int64_t torn_bytes = 0;     ///< cut off the end
-  std::int64_t damaged_lines = 0;  ///< elsewhere; their points run again
+  std::int64_t torn_bytes = 0;     ///< bytes of a torn last line
+  std::int64_t damaged_lines = 0;  ///< other damaged lines; their points run again
 };
 
-/// The one writer of a log.
+/// The writer of a log. There must be only one.
 class SweepLog {
  public:
-  /// Starts a log. `identity` (JSON text) says which sweep this is. Throws
-  /// `Error` if the file is there already.
+  /// Starts a log. `identity` (JSON text) identifies the sweep. Throws `Error` if the
+  /// file exists.
   static SweepLog create(const std::filesystem::path& path, std::string_view identity,
                          std::int64_t points);
 
-  /// Goes on with one, or starts it where there is none. A torn tail is cut off;
-  /// all damaged bytes are kept beside the log, in `<path>.damaged`. Throws
-  /// `Error` for another identity (naming what differs), a damaged first line, a
-  /// point outside the grid, and a point twice with different results.
+  /// Continues a log, or starts it if there is none. A torn last line is cut off. All
+  /// damaged bytes are stored in `<path>.damaged`. Throws `Error` for another identity
+  /// (with the differences), a damaged first line, a point outside the grid, and two
+  /// different results of one point.
   static SweepLog resume(const std::filesystem::path& path, std::string_view identity,
                          std::int64_t points);
 
-  /// Reads one without changing it: what `resume` would find.
+  /// Reads a log without a change, as `resume` would.
   static SweepLog read(const std::filesystem::path& path, std::string_view identity,
                        std::int64_t points);
 
@@ -74,30 +74,30 @@ class SweepLog {
   ~SweepLog();
 
   /// Appends a point. Throws `Error` with the system's reason if it cannot be
-  /// written whole; the log is then as before. Every two seconds what is there is
-  /// handed to the disk.
+  /// written completely; the log does not change then. Every two seconds the log is
+  /// flushed to the disk.
   void append(const PointResult& result);
 
-  /// Hands what is written to the disk.
+  /// Flushes the log to the disk.
   void sync();
 
-  /// Gives the file up in a process that was forked from the writer's.
+  /// Closes the file in a process that was forked from the writer's.
   void close_here();
 
   [[nodiscard]] bool done(std::int64_t point) const;
   [[nodiscard]] std::int64_t done_count() const { return done_count_; }
-  /// Of the points that are done: those with an error.
+  /// The number of finished points with an error.
   [[nodiscard]] std::int64_t failed_count() const { return failed_count_; }
-  /// The heads of all tables, in the order in which points first had them.
+  /// The heads of all tables, in the order of their first points.
   [[nodiscard]] const std::vector<const TableHead*>& heads() const { return head_order_; }
   [[nodiscard]] const LogDamage& damage() const { return damage_; }
   [[nodiscard]] std::string_view identity() const { return identity_; }
 
-  /// The result of a point that is done.
+  /// The result of a finished point.
   [[nodiscard]] PointResult result(std::int64_t point) const;
 
-  /// Rewrites the log in the order of points: bytes that depend on the results
-  /// alone. Replaces the file in one step.
+  /// Rewrites the log in the order of points, so that its bytes depend only on the
+  /// results. Replaces the file atomically.
   void sort();
 
  private:
@@ -122,7 +122,7 @@ class SweepLog {
   int file_ = -1;
 };
 
-/// The identity that a log states in its first line. Throws `Error` if that is damaged.
+/// The identity in the first line of a log. Throws `Error` if that is damaged.
 std::string read_identity(const std::filesystem::path& path);
 
 }  // namespace fp8lab

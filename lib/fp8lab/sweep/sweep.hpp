@@ -1,5 +1,5 @@
 #pragma once
-// Runs the points of a grid, keeps each as it finishes, and leaves tidy tables
+// Runs the points of a grid, stores each when it finishes, and writes tidy tables
 // that do not depend on order, threads, ranks, shards or interruptions.
 
 #include <cstdint>
@@ -22,51 +22,51 @@ struct Shard {
   [[nodiscard]] bool has(std::int64_t point) const { return point % count == index; }
 };
 
-/// What a sweep is: all that its results depend on.
+/// The definition of a sweep: everything on which its results depend.
 struct SweepPlan {
   const Experiment* experiment = nullptr;
   Grid grid;
   bool quick = false;
   Shard shard;
 
-  /// How many of the grid's points are this shard's.
+  /// The number of points of this shard.
   [[nodiscard]] std::int64_t points() const;
   /// JSON text of all of the above and of the library's version.
   [[nodiscard]] std::string identity() const;
-  /// The shell command of the whole sweep (its shard left out).
+  /// The shell command of the whole sweep, without the shard.
   [[nodiscard]] std::string command() const;
 };
 
-/// Where experiments are found by name: `find_experiment`, in programs.
+/// Finds an experiment by name; programs use `find_experiment`.
 using FindExperiment = const Experiment& (*)(std::string_view name);
 
-/// The plan that an identity states. Throws `Error` for one of another version
-/// of the library, or that is damaged.
+/// The plan of an identity. Throws `Error` for an identity of another version of the
+/// library, or a damaged one.
 SweepPlan plan_of_identity(std::string_view identity, FindExperiment find);
 
-/// Runs one point, on `threads` threads. An exception of the experiment becomes the
-/// result's error: some corners of a grid may make no sense.
+/// Runs one point on `threads` threads. An exception of the experiment becomes the
+/// result's error, since some points of a grid may not be valid.
 PointResult run_point(const SweepPlan& plan, std::int64_t point, int threads);
 
 struct SweepProgress {
   std::int64_t done = 0;
   std::int64_t total = 0;
-  std::int64_t resumed = 0;  ///< of `done`: found in the log
+  std::int64_t resumed = 0;  ///< points of `done` that were in the log
 };
 using OnSweepProgress = std::function<void(const SweepProgress&)>;
 
-/// How the points of a log that are still missing get run; each result goes to
-/// `log.append` and then `on_progress` is called, from one thread at a time.
+/// Runs the missing points of a log. For each result it calls `log.append` and then
+/// `on_progress`, from one thread at a time.
 using PointRunner =
     std::function<void(const SweepPlan& plan, SweepLog& log, const OnSweepProgress& on_progress)>;
 
 struct WorkerOptions {
   int processes = 1;
-  double seconds = 0.0;  ///< that a point may take; 0: any time
+  double seconds = 0.0;  ///< time limit of a point; 0: none
 };
 
-/// Points side by side in worker processes, one thread each. A point that ends its process (by a
-/// signal or an exit) or runs past the limit fails with that as its error, and costs no other.
+/// Runs points concurrently in worker processes with one thread each. If a point ends its process
+/// (by a signal or an exit) or exceeds the limit, this is its error; other points are not affected.
 void run_points_in_processes(const SweepPlan& plan, SweepLog& log, const WorkerOptions& options,
                              const OnSweepProgress& on_progress);
 
@@ -79,8 +79,8 @@ struct SweepOutcome {
 
 /// Runs a sweep in `folder`: `points.jsonl` is its log (log.hpp). When all
 /// points of the plan are done, the log is sorted and `write_sweep_tables` runs
-/// (not for one shard of several). Throws `Error` if the folder holds a log and
-/// `resume` is not set, and as SweepLog does.
+/// (not for one shard of several). Throws `Error` if the folder has a log and `resume`
+/// is not set, and as SweepLog.
 SweepOutcome run_sweep(const SweepPlan& plan, const std::filesystem::path& folder, bool resume,
                        const PointRunner& runner, const OnSweepProgress& on_progress);
 
@@ -93,9 +93,9 @@ SweepOutcome run_sweep(const SweepPlan& plan, const std::filesystem::path& folde
 std::vector<std::string> write_sweep_tables(const SweepPlan& plan, const SweepLog& log,
                                             const std::filesystem::path& folder);
 
-/// Puts the shards of one sweep together in `folder`, as if no shard had been.
-/// Throws `Error` for shards of different sweeps and naming the first point that
-/// is missing.
+/// Merges the shards of one sweep in `folder`. The result is that of a sweep without
+/// shards. Throws `Error` for shards of different sweeps, and with the first missing
+/// point.
 SweepOutcome merge_shards(const std::vector<std::filesystem::path>& shards,
                           const std::filesystem::path& folder, FindExperiment find);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Which mismatches lie in their error budgets.
+// Checks which mismatches are within their error budgets.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace fp8lab {
 
-/// How many of the wrong elements lie in their budget.
+/// The numbers of wrong elements within their budgets.
 struct BudgetSummary {
-  std::uint64_t checked = 0;  ///< of the mismatches: those farthest off, and evenly spread ones
+  std::uint64_t checked = 0;  ///< checked mismatches: the largest, and evenly spread ones
   std::uint64_t within = 0;
-  double median = 0.0;                  ///< of total budget over |exact|, where that is not 0
-  std::vector<std::int64_t> outside{};  ///< indices of those that do not, ascending
+  double median = 0.0;                  ///< median of total budget / |exact|, without zeros
+  std::vector<std::int64_t> outside{};  ///< indices of those outside, ascending
 };
 
 /// The codes of two outputs of one format.
@@ -28,8 +28,8 @@ struct CodePair {
 std::vector<std::int64_t> some_mismatches(FormatId id, std::span<const std::byte> expected,
                                           std::span<const std::byte> got, std::uint64_t count);
 
-/// Works out the budgets of some of `mismatches`; where they decide, of more of them and of the
-/// elements that are farthest off beside the norms of their operands.
+/// Computes the budgets of some of `mismatches`. If `decides`, of more of them, and of the elements
+/// with the largest errors relative to the norms of their operands.
 BudgetSummary check_budgets(const Product& product, const CodePair& codes,
                             std::span<const std::int64_t> mismatches, bool decides, int threads);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The ways in which the last step, from a finished number to an output code, goes wrong.
+// Known mistakes in the last step, the cast of a finished number to an output code.
 
 #include <cstdint>
 #include <functional>
@@ -13,28 +13,28 @@
 
 namespace fp8lab {
 
-/// What a finished number becomes on its way into the output format.
+/// A mistake in the cast of a finished number to the output format.
 struct CastMistake {
   std::string name;
   std::string text;
   std::function<std::uint32_t(float)> code;
 };
 
-/// The cast itself.
+/// The right cast.
 std::function<std::uint32_t(float)> cast_as(FormatId to, const CastPolicy& policy);
 
-/// The ways in which casts go wrong, more particular ones first.
+/// Known mistakes in casts, the more specific ones first.
 std::vector<CastMistake> cast_mistakes(FormatId id, const CastPolicy& policy);
 
 /// Another cast of the floats that a recipe quantizes.
 struct OtherQuantization {
   std::string_view name;
-  std::string_view text;  ///< what happened to the operand
+  std::string_view text;  ///< the mistake in the operand
   OtherCast cast;
 };
 
-/// Those that kernels have which quantize their operands themselves: truncated, and, of FP8
-/// operands, as Triton's interpreter casts. None where the operands came as codes.
+/// The casts of kernels that quantize their operands: truncation and, for FP8 operands, the cast of
+/// Triton's interpreter. Empty if the operands were given as codes.
 std::vector<OtherQuantization> quantization_mistakes(const Product& product);
 
 }  // namespace fp8lab

@@ -1,5 +1,5 @@
 #pragma once
-// How well a hypothesis explains a sample of an output.
+// Judges how well a hypothesis explains a sample of an output.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace fp8lab {
 /// Codes of an output, one word each.
 std::vector<std::uint32_t> code_words(FormatId id, std::span<const std::byte> codes);
 
-/// Counts what a hypothesis gets right and sorts the ones that explain enough.
+/// Counts the elements that hypotheses explain, and ranks those that explain enough.
 class Judge {
  public:
-  /// With budgets, one an element, codes within them are right.
+  /// With budgets, one per element, codes within them are right.
   Judge(const OutputCast& output, std::vector<std::uint32_t> golden, std::vector<std::uint32_t> got,
         std::vector<ErrorBudget> budgets = {});
 
-  /// The output that a mistake gives, of the sample.
+  /// Judges the output of a mistake on the sample.
   void consider(std::string name, std::string text, std::span<const std::uint32_t> codes);
-  /// A hypothesis that cannot explain even a few mismatches and was not computed.
+  /// Counts a hypothesis that was not computed, since it cannot explain even a few mismatches.
   void dismiss() { ++diagnosis_.tried; }
 
   [[nodiscard]] bool is_right(std::size_t place) const { return right(place, got_[place]); }
   [[nodiscard]] std::uint32_t got(std::size_t place) const { return got_[place]; }
-  /// The mismatch there is what a mistake gives that gives `code`.
+  /// Whether a mistake that gives `code` explains the mismatch at `place`.
   [[nodiscard]] bool explains(std::size_t place, std::uint32_t code) const;
 
-  /// Some rows and columns of the sample [rows, columns], with a mismatch in each of them where
-  /// there are any.
+  /// Some rows and columns of the sample [rows, columns], if possible with a mismatch in each of
+  /// them.
   [[nodiscard]] Sample probe(std::int64_t rows, std::int64_t columns) const;
 
   Diagnosis finish();
@@ -45,7 +45,7 @@ class Judge {
     return a == b || (is_nan(a) && is_nan(b));
   }
   [[nodiscard]] bool right(std::size_t place, std::uint32_t code) const;
-  /// A mistake that gives `code` there would have made the element, which is right, wrong.
+  /// Whether a mistake that gives `code` would have made the right element at `place` wrong.
   [[nodiscard]] bool contradicts(std::size_t place, std::uint32_t code) const {
     return budgets_.empty() ? !same(got_[place], code) : !right(place, code);
   }
