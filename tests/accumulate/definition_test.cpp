@@ -269,7 +269,8 @@ TEST_CASE("A file that is none of definitions is refused", "[accumulate][definit
   }
   for (const std::string text :
        {"", "[]", "{}", R"({"accumulator": 1})", R"({"accumulator": {}})",
-        R"({"accumulator": {"a": 1}})", R"({"accumulator": {"a": {"base": "fused"}}, "b": 1})"}) {
+        R"({"accumulator": {"a": 1}})", R"({"accumulator": [{"base": "fused"}]})",
+        R"({"accumulator": {"a": {"base": "fused"}}, "b": 1})"}) {
     INFO(text);
     ModelBook book;
     CHECK_THROWS_WITH(book.add_json("f.json", text), contains("f.json: expected {\"accumulator\""));

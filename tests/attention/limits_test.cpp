@@ -8,6 +8,7 @@
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/attention/backward.hpp"
 #include "fp8lab/attention/quantize.hpp"
+#include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/random.hpp"
 
@@ -102,4 +103,51 @@ TEST_CASE("attention check: the distance is relative to the golden output", "[at
   CHECK(verdict(0.0).distance == 5.0 / 64.0);
   CHECK_FALSE(verdict(0.078).pass);
   CHECK(verdict(0.079).pass);
+}
+
+namespace {
+
+std::vector<float> normal_heads(const char* name) {
+  const RandomStream stream(7, name);
+  std::vector<float> x;
+  for (std::uint64_t i = 0; i < 64 * 32; ++i) x.push_back(static_cast<float>(stream.normal(i)));
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("attention check: the order of a row sum is named as the kernel has it", "[attention]") {
+  const QuantizedHeads q = quantize_heads(normal_heads("q"), 1, 64, 32);
+  const QuantizedHeads k = quantize_heads(normal_heads("k"), 1, 64, 32);
+  const QuantizedHeads v = quantize_heads(normal_heads("v"), 1, 64, 32);
+  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
+  AttentionOptions kernel;
+  AttentionOptions golden;
+  kernel.row_sum = RowSum::columns;
+  golden.row_sum = RowSum::quads;
+  const auto text_of = [&](const AttentionOptions& made, const AttentionOptions& expected) {
+    const AttentionVerdict verdict =
+        verify_attention(in, expected, attention(in, made).o, FormatId::f32);
+    CHECK(verdict.mismatches > 0);
+    for (const AttentionCause& cause : verdict.causes)
+      if (cause.name == "row_sum" && cause.mismatches == 0) return cause.text;
+    return std::string("not named");
+  };
+  CHECK(text_of(kernel, golden) == "the row sum column after column");
+  CHECK(text_of(golden, kernel) == "the row sum in the four parts of a quad");
+}
+
+TEST_CASE("attention report: each tensor that was quantized here counts as an input",
+          "[attention]") {
+  const std::vector<float> values = normal_heads("q");
+  const QuantizedHeads codes = quantize_heads(values, 1, 64, 32);
+  const AttentionTensor given = attention_tensor(codes.operand());
+  const AttentionTensor made = attention_tensor(values, 1, 64, 32);
+  const auto same = [](const AttentionReport& r) {
+    return r.against_inputs.relative_l2 == r.against_codes.relative_l2;
+  };
+  CHECK(same(attention_report(given, given, given, {})));
+  CHECK_FALSE(same(attention_report(made, given, given, {})));
+  CHECK_FALSE(same(attention_report(given, made, given, {})));
+  CHECK_FALSE(same(attention_report(given, given, made, {})));
 }

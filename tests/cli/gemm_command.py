@@ -20,6 +20,13 @@ def test_gemm(at):
         expect(0, "gemm", ones, ones, "--dtype", "e4m3fn", "--promotion", promotion, "-o", at / "d.npy")
         check(f"all ones, K = 32768, promotion {promotion}", np.load(at / "d.npy").tolist() == [[expected]])
 
+    # 32768 does not fit: the profile says what becomes of it.
+    for profile, expected in (([], 0x7e), (["--profile", "ml_dtypes"], 0x7f)):
+        expect(0, "gemm", ones, ones, "--dtype", "e4m3fn", "--model", "exact", "--out-dtype", "e4m3fn", *profile,
+               "-o", at / "d.npy")
+        got = np.load(at / "d.npy").view(np.uint8).tolist()
+        check(f"all ones, K = 32768, in E4M3 {profile}", got == [[expected]], got)
+
     rng = np.random.default_rng(1)
     a, b = normal(rng, 5, 256), normal(rng, 7, 256)
     exact = a.view(ml_dtypes.float8_e4m3fn).astype(np.float64) @ b.view(ml_dtypes.float8_e4m3fn).astype(np.float64).T

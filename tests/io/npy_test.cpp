@@ -2,12 +2,15 @@
 
 #include <array>
 #include <numeric>
+#include <span>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/mapped_file.hpp"
 #include "io/temporary.hpp"
+#include "io/temporary_file.hpp"
 
 using namespace fp8lab;
 
@@ -190,4 +193,20 @@ TEST_CASE("npy: a failed write leaves the old file and nothing else", "[io]") {
   CHECK(read_text(folder / "a.npy") == before);
   CHECK(folder.files() == 1);
   CHECK_THROWS_WITH(write_npy(folder / "no_such_folder/a.npy", view), contains("cannot write"));
+}
+
+TEST_CASE("npy: a header of more than 255 bytes has two bytes of length", "[io]") {
+  std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }";
+  header.resize(0x33b, ' ');
+  const std::string text = npy(header + "\n", "abc");
+  const TensorView view = parse_npy(std::as_bytes(std::span(text)), "long", std::nullopt);
+  CHECK(view.shape == std::vector<std::int64_t>{3});
+  REQUIRE(view.bytes.size() == 3);
+  CHECK(static_cast<char>(view.bytes[0]) == 'a');
+  CHECK(static_cast<char>(view.bytes[2]) == 'c');
+}
+
+TEST_CASE("a file of one byte has it", "[io]") {
+  const TemporaryFile file("a");
+  CHECK(MappedFile(file.path()).bytes().size() == 1);
 }

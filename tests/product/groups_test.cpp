@@ -55,6 +55,49 @@ TEST_CASE("groups: rows and terms of each", "[product]") {
   CHECK_THROWS_AS(parts(GroupKind::row_counts, {5}, 4, 1), Error);
   CHECK_THROWS_AS(parts_of({GroupKind::row_ends, {4, 8}, 8}, 8, 2), Error);
   CHECK(parts_of({GroupKind::row_ends, {8, 8, 9}, 8}, 9, 3).size() == 3);
+  CHECK_THROWS_WITH(parts_of({GroupKind::row_ends, {3, 9}, -1}, 9, 2),
+                    contains("alignment: expected 0 or more, got -1"));
+}
+
+TEST_CASE("groups: each group of terms has its own C", "[product]") {
+  constexpr std::int64_t kHalf = kTerms / 2;
+  const std::vector<std::uint8_t> a = codes(kRows * kTerms, "a");
+  const std::vector<std::uint8_t> b = codes(kColumns * kTerms, "b");
+  const std::vector<float> c = scales(2 * kRows * kColumns);
+  const auto half_of = [](const std::vector<std::uint8_t>& all, std::int64_t rows,
+                          std::int64_t begin) {
+    std::vector<std::uint8_t> half;
+    for (std::int64_t row = 0; row < rows; ++row)
+      half.insert(half.end(), all.begin() + row * kTerms + begin,
+                  all.begin() + row * kTerms + begin + kHalf);
+    return half;
+  };
+  GemmSpec spec;
+  spec.epilogue.beta = 2.0F;
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {kRows, kTerms}, std::span(a));
+  all.b = view_of(ElementType::e4m3fn, {kColumns, kTerms}, std::span(b));
+  all.c = view_of(ElementType::f32, {2, kRows, kColumns}, std::span(c));
+  const std::vector<float> d =
+      compute(make_grouped_product(all, spec, {GroupKind::k_ends, {kHalf, kTerms}, 0}));
+  constexpr auto kOutputs = static_cast<std::size_t>(kRows * kColumns);
+  REQUIRE(d.size() == 2 * kOutputs);
+  for (const std::size_t group : {0U, 1U}) {
+    const auto begin = static_cast<std::int64_t>(group) * kHalf;
+    const std::vector<std::uint8_t> of_a = half_of(a, kRows, begin);
+    const std::vector<std::uint8_t> of_b = half_of(b, kColumns, begin);
+    GemmOperands one;
+    one.a = view_of(ElementType::e4m3fn, {kRows, kHalf}, std::span(of_a));
+    one.b = view_of(ElementType::e4m3fn, {kColumns, kHalf}, std::span(of_b));
+    one.c = view_of(ElementType::f32, {kRows, kColumns},
+                    std::span(c).subspan(group * kOutputs, kOutputs));
+    const std::vector<float> right = compute(make_product(one, spec));
+    for (std::size_t i = 0; i < kOutputs; ++i) {
+      const float got = d[group * kOutputs + i];
+      INFO("group " << group << ", output " << i << ": expected " << right[i] << ", got " << got);
+      CHECK(std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(right[i]));
+    }
+  }
 }
 
 TEST_CASE("groups: each is the product of its own operands", "[product]") {

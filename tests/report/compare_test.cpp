@@ -114,6 +114,12 @@ TEST_CASE("differences and ratios of cells", "[report]") {
   CHECK(std::isnan(ratio_of("1", "")));
 }
 
+TEST_CASE("a cell ends with its closing quote", "[report]") {
+  using Rows = std::vector<Words>;
+  CHECK(parse_csv("a\n\"x \"\"y\"\"\"\n") == Rows{{"a"}, {"x \"y\""}});
+  CHECK_THROWS_WITH(parse_csv("a\n\"x\"y\n"), contains("row 2: text after a closing quote"));
+}
+
 TEST_CASE("a comparison is a page of its own", "[report]") {
   const std::vector<StoredRun> a{run_of("k,error\n1,0.5\n2,<b>\n")};
   std::vector<StoredRun> b{run_of("k,error\n1,0.75\n2,<b>\n")};
@@ -123,6 +129,10 @@ TEST_CASE("a comparison is a page of its own", "[report]") {
   CHECK_THAT(html, contains("&lt;b&gt;"));
   CHECK(html.find("<b>") == std::string::npos);
   CHECK(html == html_comparison(a, b));
+  b[0].parameters = {{"k", "256"}};
+  const std::string other = html_comparison(a, b);
+  CHECK_THAT(other, contains("<tr class=differs><th scope=row>k &ne;</th><td>128</td>"));
+  CHECK_THAT(other, contains("<tr><th scope=row>seed</th><td>1</td><td>1</td></tr>"));
 
   b.push_back(b[0]);
   CHECK_FALSE(comparable(a, b));

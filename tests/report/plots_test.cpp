@@ -128,6 +128,17 @@ TEST_CASE("a key that an axis sets is one line, not a point each", "[report]") {
   CHECK(plot.series[1].y == Numbers{0.1, 0.2});
 }
 
+TEST_CASE("rows are told apart by their place only if all points have as many", "[report]") {
+  const StoredTable even =
+      sweep_table("k,repeat,seed,error\n1,0,1,5\n1,0,1,6\n2,0,2,7\n2,0,2,8\n", 1);
+  REQUIRE(dimensions_of(even).size() == 2);
+  CHECK(dimensions_of(even)[1].name == "row");
+  // The first point has fewer rows than the second, or more.
+  for (const char* csv : {"k,repeat,seed,error\n1,0,1,5\n2,0,2,6\n2,0,2,7\n",
+                          "k,repeat,seed,error\n1,0,1,5\n1,0,1,6\n2,0,2,7\n"})
+    CHECK(dimensions_of(sweep_table(csv, 1)).at(1).values.size() == 3);
+}
+
 TEST_CASE("an axis of labels gives a map with the rows of a point", "[report]") {
   const StoredTable table = sweep_table(
       "recipe,repeat,seed,tensor,error\n"

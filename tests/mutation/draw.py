@@ -1,0 +1,42 @@
+"""Draws lines at which a new campaign plants its faults: nobody chooses the places.
+
+Usage: draw.py SOURCE_DIR SEED COUNT
+
+A line is drawn from all sources of lib/, apps/cli and experiments/ that hold something a fault can change: a number,
+an operator, a comparison, a condition. Each has the same chance, so a room is drawn as often as it is long. Per line:
+path, number, text. The fault itself is thought up by a person who has not looked at the tests.
+"""
+
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDERS = ["lib/fp8lab", "apps/cli", "experiments"]
+# What stands in strings and comments is no place, nor are digits of names and types; nor is a name alone, a brace, or a declaration without a value.
+TEXT = re.compile(r'"(?:\\.|[^"\\])*"|//.*|<[\w:, *&<]*>|\b\w+_t\b|\b[A-Za-z_]\w*\d+\w*')
+PLACE = re.compile(r"\d|[-+*/%<>!=]=|&&|\|\||[<>?]|\b(?:if|while|true|false|min|max)\b|[-+*/%&|^] ")
+NO_PLACE = re.compile(r"\s*(?:#|template|using|namespace|static_assert|\[\[nodiscard)|\s*for \(.*(?:\+\+\w+\)| : \w+\)) ?\{?$|[^=]*\) ?\{$(?<!if)")
+
+
+def lines(source):
+    names = subprocess.run(["git", "ls-files", *FOLDERS], cwd=source, capture_output=True, text=True, check=True).stdout
+    for name in names.split():
+        if name.endswith(".cpp"):
+            for number, text in enumerate((source / name).read_text().splitlines(), 1):
+                bare = TEXT.sub("", text)
+                if PLACE.search(bare) and not NO_PLACE.match(bare):
+                    yield name, number, text.strip()
+
+
+def main():
+    source, seed, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    every = list(lines(source))
+    drawn = random.Random(seed).sample(every, count)
+    print(f"{count} of {len(every)} lines, seed {seed}", file=sys.stderr)
+    for name, number, text in sorted(drawn):
+        print(f"{name}:{number}: {text}")
+
+
+main()
