@@ -133,7 +133,7 @@ TEST_CASE("attention check: the order of a row sum is named as the kernel has it
       if (cause.name == "row_sum" && cause.mismatches == 0) return cause.text;
     return std::string("not named");
   };
-  CHECK(text_of(kernel, golden) == "the row sum column after column");
+  CHECK(text_of(kernel, golden) == "the row sum in the order of columns");
   CHECK(text_of(golden, kernel) == "the row sum in the four parts of a quad");
 }
 
