@@ -33,7 +33,7 @@ mkdir "$work/reports"
 cd "$work"
 status=0
 env -u FP8LAB_TOOL LD_PRELOAD="$runtime:$standard" PYTHONMALLOC=malloc PYTHONPATH="$work/package" OMP_WAIT_POLICY=passive \
-  ASAN_OPTIONS="detect_leaks=1:exitcode=0:abort_on_error=1:log_path=$work/reports/asan" \
+  ASAN_OPTIONS="detect_leaks=1:exitcode=0:abort_on_error=1:log_exe_name=1:log_path=$work/reports/asan" \
   LSAN_OPTIONS=use_tls=0 UBSAN_OPTIONS="print_stacktrace=1:abort_on_error=1:log_path=$work/reports/asan" \
   "$python" -m pytest -q -rs -p no:cacheprovider --rootdir "$tests" --ignore "$tests/pytorch" \
   --ignore "$tests/test_torch.py" --ignore "$tests/test_wheel.py" --ignore "$tests/test_package.py" "${@:3}" "$tests" || status=$?

@@ -2,6 +2,7 @@
 
 Usage: sanitized_leaks.py REPORTS
 
+Programs that Python starts (gnuplot) write reports under their own names, which are not read.
 What counts is who called the allocator (frame #1), so nothing that the extension or the library allocates can pass.
 """
 
@@ -24,7 +25,7 @@ def known(leak):
 
 
 def main():
-    reports = sorted(Path(sys.argv[1]).glob("asan.*"))
+    reports = sorted(Path(sys.argv[1]).glob("asan.python*"))
     if not reports:
         sys.exit("no report at all: CPython alone leaves some leaks, so the sanitizer did not run")
     leaks = Counter()
