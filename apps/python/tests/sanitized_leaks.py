@@ -42,4 +42,5 @@ def main():
     return 1 if leaks[None] else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
