@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/calls.hpp"
+#include "fp8lab/product/execution.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "product/products.hpp"
 
@@ -44,6 +45,21 @@ std::vector<float> plus(std::vector<float> x, const std::vector<float>& y) {
 }
 
 }  // namespace
+
+TEST_CASE("split-K: the method is that of the data of the first part", "[product]") {
+  // BF16 far from 1 is not for 32-bit integers, whatever a plan without the data says.
+  for (const auto& [data, expected] :
+       {std::pair{Data::normal, "fused words"}, {Data::wide, "fused double"}}) {
+    const Operands operands(find_instruction_model("sm90.mma.bf16"), {9, 40, 96}, data, Start::none,
+                            5);
+    Product product;
+    product.problem = operands.problem;
+    product.split = {.parts = 2, .tile = 48};
+    Execution ran;
+    (void)compute_finished(product, false, 1, ran);
+    CHECK(ran.method == (current_target() == Target::scalar ? "reference" : expected));
+  }
+}
 
 TEST_CASE("split-K: cut and order as they are named", "[product]") {
   // 8 tiles of 64 terms, the last one short.

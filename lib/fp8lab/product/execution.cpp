@@ -20,21 +20,31 @@ Execution execution_of(const Product& product, int threads) {
   const double work =
       static_cast<double>(product.sum_count()) * static_cast<double>(product.problem.a.k);
   const Target target = current_target();
-  return {.method = target == Target::scalar ? "reference" : gemm_method(product.problem),
-          .target = target,
-          .threads = work < kSmallWork ? 1 : team_size(threads)};
+  return {.method = {}, .target = target, .threads = work < kSmallWork ? 1 : team_size(threads)};
+}
+
+std::vector<float> compute_whole(const GemmProblem& problem, Execution& ran) {
+  std::vector<float> d(static_cast<std::size_t>(problem.a.rows * problem.b.rows));
+  ran.method = run_gemm(problem, d, ran.target, ran.threads);
+  return d;
+}
+
+std::vector<float> compute_parts(const Product& product, Execution& ran) {
+  std::vector<std::vector<float>> sums;
+  for (const Product& part : split_parts(product)) {
+    Execution of_part = ran;
+    sums.push_back(compute_whole(part.problem, of_part));
+    if (sums.size() == 1) ran.method = of_part.method;
+  }
+  std::vector<float> sum = add_up(std::move(sums), product.split.order);
+  scale_sums(product.problem, sum);
+  return sum;
 }
 
 std::vector<float> compute_sums(const Product& product, int threads, Execution& ran) {
   ran = execution_of(product, threads);
-  if (product.split.parts > 1) {
-    std::vector<float> sums = sum_of_parts(product, ran.threads);
-    scale_sums(product.problem, sums);
-    return sums;
-  }
-  std::vector<float> d(product.sum_count());
-  ran.method = run_gemm(product.problem, d, ran.target, ran.threads);
-  return d;
+  return product.split.parts > 1 ? compute_parts(product, ran)
+                                 : compute_whole(product.problem, ran);
 }
 
 /// Rows [begin, end) of a problem, which begin at a tile of A's scales.

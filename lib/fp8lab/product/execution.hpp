@@ -11,8 +11,8 @@
 namespace fp8lab {
 
 struct Execution {
-  /// The method that `run_gemm` reports, for the first rows if a product is computed some rows at a
-  /// time; for split K, the one that `gemm_method` names; "reference" on the scalar target.
+  /// The method that `run_gemm` reports: for the first rows if a product is computed some rows at a
+  /// time, and for the first part of split K; "reference" on the scalar target.
   std::string_view method;
   Target target = Target::scalar;
   int threads = 1;  ///< threads of the product; small products have one

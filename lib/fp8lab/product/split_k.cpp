@@ -135,10 +135,4 @@ std::vector<float> add_up(std::vector<std::vector<float>> parts, SplitOrder orde
   return add_serially(std::move(parts));
 }
 
-std::vector<float> sum_of_parts(const Product& product, int threads) {
-  std::vector<std::vector<float>> sums;
-  for (const Product& part : split_parts(product)) sums.push_back(compute_sums(part, threads));
-  return add_up(std::move(sums), product.split.order);
-}
-
 }  // namespace fp8lab

@@ -53,9 +53,6 @@ std::int64_t split_tile(const Product& product);
 /// C. A part without tiles is left out.
 std::vector<Product> split_parts(const Product& product);
 
-/// The sum of all parts, before scales of the whole sum, C in the epilogue and the epilogue.
-std::vector<float> sum_of_parts(const Product& product, int threads);
-
 /// Adds the parts in the given order, in FP32.
 std::vector<float> add_up(std::vector<std::vector<float>> parts, SplitOrder order);
 
