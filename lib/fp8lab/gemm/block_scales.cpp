@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -43,23 +44,47 @@ std::optional<Coding> unit_coding(const GemmProblem& p) {
   return found;
 }
 
-/// The code whose value is `scale`; nothing where there is none.
-std::optional<std::uint32_t> code_of_scale(FormatId id, float scale) {
-  const Format& f = format(id);
-  if (std::isnan(scale)) return f.magnitude_mask();
-  if (std::signbit(scale)) return std::nullopt;
-  const std::uint32_t code = encode(f, kNvidiaNosat, scale);
-  if (decode(f, code) != static_cast<double>(scale)) return std::nullopt;
-  return code;
+/// The codes of a scale format by value. Values of scale formats have at most three fraction bits,
+/// so the upper 12 bits of binary32 tell them apart.
+class ScaleCodes {
+ public:
+  explicit ScaleCodes(const Format& f) : nan_(f.magnitude_mask()) {
+    for (std::uint32_t upper = 0; upper < codes_.size(); ++upper) {
+      const auto value = std::bit_cast<float>(upper << kLowerBits);
+      if (std::isnan(value)) continue;
+      const std::uint32_t code = encode(f, kNvidiaNosat, value);
+      if (decode(f, code) == static_cast<double>(value)) codes_[upper] = code;
+    }
+  }
+  /// The code whose value is `scale`; nothing if there is none.
+  [[nodiscard]] std::optional<std::uint32_t> of(float scale) const {
+    if (std::isnan(scale)) return nan_;
+    const auto bits = std::bit_cast<std::uint32_t>(scale);
+    const std::uint32_t lower = bits & ((1U << kLowerBits) - 1);
+    if (std::signbit(scale) || lower != 0) return std::nullopt;
+    return codes_[bits >> kLowerBits];
+  }
+
+ private:
+  static constexpr int kLowerBits = 20;
+  std::uint32_t nan_;
+  std::array<std::optional<std::uint32_t>, 1U << (31 - kLowerBits)> codes_{};  ///< of no sign
+};
+
+const ScaleCodes& scale_codes(FormatId id) {
+  static const ScaleCodes kUe4m3(format(FormatId::e4m3fn));
+  static const ScaleCodes kE8m0(format(FormatId::e8m0fnu));
+  return id == FormatId::e4m3fn ? kUe4m3 : kE8m0;
 }
 
 std::vector<std::uint32_t> codes_of(const InverseScales& scales, const CodeMatrix& m,
                                     const Coding& coding, std::string_view name) {
   const ScaleLookup lookup(block_level(scales), m);
+  const ScaleCodes& known = scale_codes(coding.format);
   std::vector<std::uint32_t> codes;
   for (std::int64_t row = 0; row < m.rows; ++row)
     for (std::int64_t k = 0; k < m.k; k += coding.block) {
-      const std::optional<std::uint32_t> code = code_of_scale(coding.format, lookup.at(row, k));
+      const std::optional<std::uint32_t> code = known.of(lookup.at(row, k));
       if (!code)
         throw Error(
             name,
