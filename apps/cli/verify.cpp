@@ -165,14 +165,13 @@ Parameters parameters_of(const Options& options) {
 void write_folder(const VerifyReport& report, const Options& options, const std::string& command,
                   std::chrono::system_clock::time_point started) {
   const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
-  RunRecord record{
-      .experiment = "verify",
-      .question = "Is this output right, and could the test have failed?",
-      .parameters = parameters_of(options),
-      .threads = options.operands.threads,
-      .command = command,
-      .started = started,
-      .duration_seconds = took.count()};
+  RunRecord record{.experiment = "verify",
+                   .question = "Is this output right, and could the test have failed?",
+                   .parameters = parameters_of(options),
+                   .threads = options.operands.threads,
+                   .command = command,
+                   .started = started,
+                   .duration_seconds = took.count()};
   make_writable_folder(options.out);
   const WrittenRun run = write_results(results_of(report), record, options.out, Plots::draw);
   fmt::print(stderr, "fp8lab: {} files in {}{}{}\n", run.files.size(), run.folder.string(),
