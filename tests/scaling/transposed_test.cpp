@@ -1,0 +1,112 @@
+// Transposed copies of quantized tensors.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/scaling/presets.hpp"
+#include "scaling/tensors.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// On every target and several threads, against the scalar quantization of x and of its transpose.
+void check_transposed(const Recipe& recipe, std::span<const float> values, std::int64_t rows,
+                      std::int64_t k) {
+  const FloatMatrix x{values.first(static_cast<std::size_t>(rows * k)), rows, k};
+  const std::vector<float> turned = transpose(x);
+  const QuantizedTensor expected = quantize(recipe, {turned, k, rows}, false, 1, Target::scalar);
+  const QuantizedTensor original = quantize(recipe, x, false, 1, Target::scalar);
+  for (const Target target : available_targets())
+    for (const int threads : {1, 3}) {
+      INFO(to_string(recipe.rule) << " " << recipe.row_block << "x" << recipe.k_block << " on ["
+                                  << rows << ", " << k << "], " << to_string(target) << ", threads "
+                                  << threads);
+      const QuantizedTensor q = quantize(recipe, x, true, threads, target);
+      // In brackets: a failure would print two tensors.
+      CHECK((q.codes == original.codes));
+      CHECK((bits_of(q.scales) == bits_of(original.scales)));
+      CHECK((bits_of(q.inverse_scales) == bits_of(original.inverse_scales)));
+      CHECK((q.e8m0 == original.e8m0));
+      CHECK((q.transposed->codes == expected.codes));
+      CHECK((bits_of(q.transposed->scales) == bits_of(expected.scales)));
+      CHECK((bits_of(q.transposed->inverse_scales) == bits_of(expected.inverse_scales)));
+      CHECK((q.transposed->e8m0 == expected.e8m0));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("quantize: the transposed copy is the quantized transpose", "[scaling]") {
+  const std::vector<float> values = log_normal(128 * 256);
+  const FloatMatrix x{values, 128, 256};
+  const std::vector<float> turned = transpose(x);
+  for (const char* name : {"te-current", "te-blockwise", "te-mxfp8", "torchao-rowwise"}) {
+    const Recipe& recipe = find_preset(name).activation;
+    const QuantizedTensor q = quantize(recipe, x, true);
+    INFO(name);
+    REQUIRE(q.transposed != nullptr);
+    CHECK(same(*q.transposed, quantize(recipe, {turned, 256, 128})));
+  }
+  const QuantizedTensor q = quantize(Recipe{}, x, true);
+  CHECK(q.transposed->codes[3 * 128 + 5] == q.codes[5 * 256 + 3]);
+}
+
+TEST_CASE("quantize: transposed copies of any shape", "[scaling]") {
+  const std::vector<float> values = any_bits(530 * 611);
+  for (const ScaleRule rule : {ScaleRule::te, ScaleRule::deepseek, ScaleRule::mx_even})
+    for (const auto& [row_block, k_block] :
+         {std::pair{1, 32}, std::pair{1, 128}, std::pair{1, 0}, std::pair{128, 128},
+          std::pair{1, 7}, std::pair{2, 3}, std::pair{0, 1}, std::pair{300, 64},
+          std::pair{1, 300}}) {
+      const Recipe recipe{.rule = rule, .row_block = row_block, .k_block = k_block};
+      check_transposed(recipe, values, 530, 611);
+      check_transposed(recipe, values, 31, 1);
+      check_transposed(recipe, values, 1, 47);
+    }
+  check_transposed({.policy = kSeedToy, .row_block = 1, .k_block = 128}, values, 300, 65);
+  check_transposed(
+      {.policy = {.rounding = RoundingMode::toward_zero}, .row_block = 1, .k_block = 32}, values,
+      70, 65);
+}
+
+TEST_CASE("quantize: transposed copies of numbers that no scale makes too large", "[scaling]") {
+  std::vector<float> values = log_normal(1088 * 1024);
+  for (std::size_t i = 0; i < values.size(); i += 3) values[i] = -values[i];
+  std::fill_n(values.begin() + 40 * 611, 300, 0.0F);
+  // Blocks with and without what has no bound stand side by side.
+  values[7] = std::numeric_limits<float>::quiet_NaN();
+  values[200 * 611 + 300] = -std::numeric_limits<float>::infinity();
+  const auto check = [&](const Recipe& recipe) {
+    check_transposed(recipe, values, 530, 611);
+    check_transposed(recipe, values, 64, 128);
+    check_transposed(recipe, std::span(values).subspan(1), 100, 33);
+  };
+  using enum ScaleRule;
+  for (const ScaleRule rule : {te, torchao, deepseek, deepgemm, quotient, quotient_bf16,
+                               quotient_eps_bf16, fp32_scale_bf16, vllm_token, vllm_tensor})
+    for (const bool power_of_two : {false, true})
+      for (const std::int64_t block : {32, 96, 128, 192, 352, 0})
+        if (!power_of_two || has_power_of_two(rule))
+          check({.rule = rule, .row_block = 1, .k_block = block, .power_of_two = power_of_two});
+  for (const ScaleRule rule :
+       {mx_floor, mx_ceil, mx_even, mx_rceil, te_mx, torchao_mx_floor, torchao_mx_even,
+        torchao_mx_rceil, compressed_mx, compressed_mx_bf16, modelopt_mxfp8, modelopt_mxfp4})
+    for (const FormatId format : {FormatId::e4m3fn, FormatId::e5m2})
+      check({.format = format, .rule = rule, .row_block = 1, .k_block = 32});
+  for (const FormatId format :
+       {FormatId::e4m3fnuz, FormatId::e5m2fnuz, FormatId::e2m3, FormatId::e2m1})
+    check({.format = format, .row_block = 1, .k_block = 128});
+  // Large enough for codes to be written around the caches, with rows on cache lines and without.
+  for (const std::int64_t rows : {1024, 1040, 1088}) {
+    check_transposed({.row_block = 1, .k_block = 128}, values, rows, 1024);
+    check_transposed({.row_block = 128, .k_block = 128}, values, rows, 1024);
+    check_transposed({.row_block = 0, .k_block = 0}, values, rows, 1024);
+  }
+}
