@@ -88,9 +88,11 @@ nlohmann::json bench_one(const InstructionModel& model, const std::string& text,
   double products = 0.0;
   double b_bytes = 0.0;
   std::int64_t mismatches = 0;
+  std::string_view method;  // of the first product
   for (const Shape& s : shapes) {
     GemmCase& one = cases.emplace_back(model, s, options.data, options.promotion);
-    one.run(common.threads);
+    const std::string_view ran = one.run(common.threads);
+    if (cases.size() == 1) method = ran;
     mismatches += one.mismatches();
     eigen_cases.emplace_back(s);
     products += s.products();
@@ -110,8 +112,6 @@ nlohmann::json bench_one(const InstructionModel& model, const std::string& text,
       },
       options.repetitions);
   for (const EigenCase& one : eigen_cases) one.check();
-  const std::string_view method =
-      current_target() == Target::scalar ? "reference" : gemm_method(cases.front().problem());
   nlohmann::json row{{"model", model.name},
                      {"method", method},
                      {"shape", text},

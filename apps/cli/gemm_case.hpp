@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/core/target.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/run.hpp"
 
 namespace fp8lab::cli {
 
@@ -32,14 +34,14 @@ class GemmCase {
   GemmCase(const InstructionModel& model, const Shape& shape, std::string_view data,
            std::int64_t promotion_interval);
 
-  void run(int threads) { gemm(problem_, d_, threads); }
+  /// Returns the method that ran.
+  std::string_view run(int threads) { return run_gemm(problem_, d_, current_target(), threads); }
   /// Outputs that differ from the reference, among the first and last rows and
   /// columns and some between.
   [[nodiscard]] std::int64_t mismatches() const;
   /// Products a second of the scalar reference, on some rows and columns of the
   /// operands, one thread.
   [[nodiscard]] double reference_rate() const;
-  [[nodiscard]] const GemmProblem& problem() const { return problem_; }
 
  private:
   std::vector<unsigned char> a_;

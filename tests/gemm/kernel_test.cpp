@@ -229,6 +229,7 @@ TEST_CASE("kernels are used where they are promised", "[gemm]") {
     p.model = model.accumulator;
     p.a.format = model.a_format;
     p.b.format = model.b_format;
+    p.a.rows = p.b.rows = 64;
     return gemm_method(p);
   };
   CHECK(method("sm90.wgmma.e4m3") == "fused float");

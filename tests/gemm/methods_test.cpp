@@ -91,7 +91,7 @@ std::string row_of(const std::string& name, GemmProblem p) {
     p.b.rows = shape.n;
     const MethodPtr planned = plan_method(MethodRequest(p));
     const PackForm& form = planned->form();
-    lines += form.dots.used() ? 'd' : form.word_dots.used() ? 'w' : '.';
+    lines += form.dots.used() ? 'd' : form.word_dots.used() ? 'w' : form.group_dots ? 'g' : '.';
   }
   const bool in_double = dynamic_cast<const MethodOf<double>*>(method.get()) != nullptr;
   return fmt::format("{}, {}, terms {}, {}, {}{}\n", start, in_double ? "double" : "float", terms,

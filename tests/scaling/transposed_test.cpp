@@ -5,9 +5,6 @@
 #include <limits>
 
 #include "catch.hpp"
-#include "fp8lab/cast/cast.hpp"
-#include "fp8lab/core/error.hpp"
-#include "fp8lab/core/random.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "scaling/tensors.hpp"
 

@@ -9,9 +9,8 @@
 #include <optional>
 
 #include "fp8lab/accumulate/unit.hpp"
-#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab {
 namespace {
@@ -45,54 +44,56 @@ std::optional<Coding> unit_coding(const GemmProblem& p) {
 }
 
 /// The codes of a scale format by value. Values of scale formats have at most three fraction bits,
-/// so the upper 12 bits of binary32 tell them apart.
+/// so the upper bits of binary32 tell them apart.
 class ScaleCodes {
  public:
-  explicit ScaleCodes(const Format& f) : nan_(f.magnitude_mask()) {
-    for (std::uint32_t upper = 0; upper < codes_.size(); ++upper) {
-      const auto value = std::bit_cast<float>(upper << kLowerBits);
-      if (std::isnan(value)) continue;
-      const std::uint32_t code = encode(f, kNvidiaNosat, value);
-      if (decode(f, code) == static_cast<double>(value)) codes_[upper] = code;
-    }
+  explicit ScaleCodes(FormatId id) : nan_(static_cast<Entry>(format(id).magnitude_mask())) {
+    codes_.fill(kNone);
+    const std::span<const float> values = decode_table(id);
+    for (Entry code = 0; code < nan_; ++code)
+      codes_[std::bit_cast<std::uint32_t>(values[static_cast<std::size_t>(code)]) >> kLowerBits] =
+          code;
   }
   /// The code whose value is `scale`; nothing if there is none.
   [[nodiscard]] std::optional<std::uint32_t> of(float scale) const {
-    if (std::isnan(scale)) return nan_;
     const auto bits = std::bit_cast<std::uint32_t>(scale);
-    const std::uint32_t lower = bits & ((1U << kLowerBits) - 1);
-    if (std::signbit(scale) || lower != 0) return std::nullopt;
-    return codes_[bits >> kLowerBits];
+    const Entry code = codes_[bits >> kLowerBits];
+    const bool exact = (bits & ((1U << kLowerBits) - 1)) == 0;
+    if (exact && code != kNone) return static_cast<std::uint32_t>(code);
+    if (std::isnan(scale)) return static_cast<std::uint32_t>(nan_);
+    return std::nullopt;
   }
 
  private:
+  using Entry = std::int16_t;
+  static constexpr Entry kNone = -1;
   static constexpr int kLowerBits = 20;
-  std::uint32_t nan_;
-  std::array<std::optional<std::uint32_t>, 1U << (31 - kLowerBits)> codes_{};  ///< of no sign
+  Entry nan_;
+  std::array<Entry, 1U << (32 - kLowerBits)> codes_;
 };
-
-const ScaleCodes& scale_codes(FormatId id) {
-  static const ScaleCodes kUe4m3(format(FormatId::e4m3fn));
-  static const ScaleCodes kE8m0(format(FormatId::e8m0fnu));
-  return id == FormatId::e4m3fn ? kUe4m3 : kE8m0;
-}
 
 std::vector<std::uint32_t> codes_of(const InverseScales& scales, const CodeMatrix& m,
                                     const Coding& coding, std::string_view name) {
-  const ScaleLookup lookup(block_level(scales), m);
-  const ScaleCodes& known = scale_codes(coding.format);
+  const ScaleCodes known(coding.format);
+  const std::int64_t blocks = ceil_divide(m.k, coding.block);
+  if (scales.empty())
+    return std::vector(static_cast<std::size_t>(m.rows * blocks), known.of(1.0F).value());
   std::vector<std::uint32_t> codes;
-  for (std::int64_t row = 0; row < m.rows; ++row)
-    for (std::int64_t k = 0; k < m.k; k += coding.block) {
-      const std::optional<std::uint32_t> code = known.of(lookup.at(row, k));
+  codes.reserve(static_cast<std::size_t>(m.rows * blocks));
+  for (std::int64_t row = 0; row < m.rows; ++row) {
+    const auto begin = static_cast<std::size_t>(row / scales.row_block * blocks);
+    for (const float scale : scales.values.subspan(begin, static_cast<std::size_t>(blocks))) {
+      const std::optional<std::uint32_t> code = known.of(scale);
       if (!code)
         throw Error(
             name,
             fmt::format("values of {}, the scale format of the instruction",
                         coding.format == FormatId::e4m3fn ? "UE4M3" : format(coding.format).name),
-            fmt::format("{} (row {}, term {})", lookup.at(row, k), row, k));
+            fmt::format("{} (row {}, term {})", scale, row,
+                        (std::ssize(codes) - row * blocks) * coding.block));
       codes.push_back(*code);
     }
+  }
   return codes;
 }
 
@@ -104,7 +105,7 @@ BlockScaleRows::BlockScaleRows(const GemmProblem& p) {
   const std::optional<Coding> coding = unit_coding(p);
   if (!coding) return;
   block_ = coding->block;
-  blocks_ = (p.a.k + block_ - 1) / block_;
+  blocks_ = ceil_divide(p.a.k, block_);
   format_ = coding->format;
   a_ = codes_of(p.a_scales, p.a, *coding, "a_scales");
   b_ = codes_of(p.b_scales, p.b, *coding, "b_scales");
@@ -140,10 +141,6 @@ GemmProblem without_unit_scales(const GemmProblem& problem) {
     rest.b_scales = whole_scale(problem.b_scales, problem.b);
   }
   return rest;
-}
-
-void validate_unit_scales(const GemmProblem& problem) {
-  static_cast<void>(BlockScaleRows(problem));
 }
 
 }  // namespace gemm_detail

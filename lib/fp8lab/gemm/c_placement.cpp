@@ -116,7 +116,7 @@ std::string_view gemm_with_c(const GemmProblem& problem, std::span<float> d, Tar
     return end_with_c(problem, d, target, threads);
   if (!applies_scales(problem)) return begin_with_c(problem, d, target, threads);
   gemm_reference(problem, d, threads);
-  return "reference";
+  return kMethodOfReference;
 }
 
 }  // namespace fp8lab::gemm_detail

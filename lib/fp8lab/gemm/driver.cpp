@@ -9,6 +9,7 @@
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/gemm/methods/methods.hpp"
+#include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/tile.hpp"
 
 namespace fp8lab::gemm_detail {
@@ -113,7 +114,7 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
         const std::int64_t row = i * kRowBlock;
         blocks[static_cast<std::size_t>(i)] =
             std::make_unique<PackedRows<T>>(job.kernels, job.form, a, begin + row,
-                                            std::min(kRowBlock, rows - row), job.a_unit_scales);
+                                            std::min(kRowBlock, rows - row), job.unit_scales);
       });
     std::unique_ptr<TileRow<T>> tiles;
 #pragma omp for schedule(dynamic)
@@ -144,17 +145,23 @@ void multiply(const PlannedProduct& product, const MethodOf<T>& method, const Ke
 
 }  // namespace
 
-MethodPtr plan_for_data(const MethodRequest& request, Target target, int threads) {
+MethodPtr plan_for_data(const MethodRequest& request, const BlockScaleRows& scales, Target target,
+                        int threads) {
   MethodPtr planned = plan_method(request);
+  if (!planned) return nullptr;
   const GemmProblem& p = request.problem;
-  if (!planned || planned->takes(widest_row(*request.a), widest_row(*request.b), p.a.k))
-    return planned;
+  const RowSummary a_scales = range_of_scales(scales, Side::a);
+  const RowSummary b_scales = range_of_scales(scales, Side::b);
+  const auto takes = [&](const RowSummary& a, const RowSummary& b) {
+    return planned->takes(scaled_by(a, a_scales), scaled_by(b, b_scales), p.a.k);
+  };
+  if (takes(widest_row(*request.a), widest_row(*request.b))) return planned;
   MethodPtr other = planned->for_other_data(request);
   if (!other) return planned;
   const KernelTable& kernels = *kernel_table(target);
   const RowSummary in_a = summarize<double>(kernels, p.a, threads);
   const RowSummary in_b = summarize<double>(kernels, p.b, threads);
-  return planned->takes(in_a, in_b, p.a.k) ? std::move(planned) : std::move(other);
+  return takes(in_a, in_b) ? std::move(planned) : std::move(other);
 }
 
 void run_planned(const PlannedProduct& product, std::span<float> d, Target target, int threads) {

@@ -25,14 +25,15 @@ struct PlannedProduct {
   const GemmProblem& specified;
   const Method& method;
   IntervalSums intervals{};
-  const OperandScales* a_unit_scales = nullptr;  ///< those that the instruction applies
-  const OperandScales* b_unit_scales = nullptr;
-  const BlockScaleRows* specified_scales = nullptr;  ///< the same for the reference
+  /// Those that the instruction applies; null if it applies none.
+  const BlockScaleRows* unit_scales = nullptr;
 };
 
 /// The fastest method for the request whose kernels, on a target that has some, take what its
-/// operands hold, if there is one; null where the reference computes all.
-MethodPtr plan_for_data(const MethodRequest& request, Target target, int threads);
+/// operands hold with the scales that its instruction applies, if there is one; null where the
+/// reference computes all.
+MethodPtr plan_for_data(const MethodRequest& request, const BlockScaleRows& scales, Target target,
+                        int threads);
 
 /// D = the product, on a target with kernels. Outputs that the method does not take are the
 /// reference's.

@@ -9,15 +9,13 @@
 #include "fp8lab/gemm/driver.hpp"
 #include "fp8lab/gemm/halves.hpp"
 #include "fp8lab/gemm/methods/methods.hpp"
-#include "fp8lab/gemm/operand_scales.hpp"
+#include "fp8lab/gemm/reference.hpp"
 #include "fp8lab/gemm/run.hpp"
 #include "fp8lab/gemm/turned.hpp"
 
 namespace fp8lab {
 namespace gemm_detail {
 namespace {
-
-constexpr std::string_view kReference = "reference";
 
 /// A product that is computed by way of others, which methods are planned for.
 struct Transform {
@@ -31,21 +29,10 @@ constexpr std::array<Transform, 3> kTransforms{
     Transform{runs_turned, gemm_turned}, Transform{runs_by_halves, gemm_by_halves}};
 
 /// The product under an instruction that applies scales of its own, or could: they are 1 then.
-void run_scaled_by_unit(const GemmProblem& given, const Method& method, std::span<float> d,
-                        Target target, int threads) {
-  using Side = OperandScales::Side;
-  const BlockScaleRows scales(given);
+void run_scaled_by_unit(const GemmProblem& given, const BlockScaleRows& scales,
+                        const Method& method, std::span<float> d, Target target, int threads) {
   const GemmProblem problem = without_unit_scales(given);
-  const PackForm& form = method.form();
-  const std::int64_t terms = form.scale_terms == 0 ? form.terms : form.scale_terms;
-  const OperandScales a(problem, scales, Side::a, terms, form.notes_zeros);
-  const OperandScales b(problem, scales, Side::b, terms, form.notes_zeros);
-  run_planned({.problem = problem,
-               .specified = problem,
-               .method = method,
-               .a_unit_scales = &a,
-               .b_unit_scales = &b,
-               .specified_scales = &scales},
+  run_planned({.problem = problem, .specified = problem, .method = method, .unit_scales = &scales},
               d, target, threads);
 }
 
@@ -55,16 +42,16 @@ void run_scaled_by_unit(const GemmProblem& given, const Method& method, std::spa
 std::string_view run_gemm(const GemmProblem& problem, std::span<float> d, Target target,
                           int threads) {
   using namespace gemm_detail;
-  validate(problem, d.size());
+  const BlockScaleRows scales = validated_scales(problem, d.size());
   require_available(target);
   threads = team_size(threads);
   const bool has_kernels = kernel_table(target) != nullptr && !d.empty() && problem.a.k != 0;
   if (has_kernels) {
     for (const Transform& transform : kTransforms)
       if (transform.applies(problem)) return transform.run(problem, d, target, threads);
-    if (const MethodPtr method = plan_for_data(MethodRequest(problem), target, threads)) {
+    if (const MethodPtr method = plan_for_data(MethodRequest(problem), scales, target, threads)) {
       if (traits_of(problem.model).takes_scales)
-        run_scaled_by_unit(problem, *method, d, target, threads);
+        run_scaled_by_unit(problem, scales, *method, d, target, threads);
       else
         run_planned({.problem = problem, .specified = problem, .method = *method}, d, target,
                     threads);
@@ -72,7 +59,7 @@ std::string_view run_gemm(const GemmProblem& problem, std::span<float> d, Target
     }
   }
   gemm_reference(problem, d, threads);
-  return kReference;
+  return kMethodOfReference;
 }
 
 void gemm_with_target(const GemmProblem& problem, std::span<float> d, Target target, int threads) {
@@ -87,7 +74,7 @@ std::string_view gemm_method(const GemmProblem& problem) {
   using namespace gemm_detail;
   if (runs_by_halves(problem)) return kMethodOfHalves;
   const MethodPtr method = plan_method(MethodRequest(problem));
-  return method ? method->name() : kReference;
+  return method ? method->name() : kMethodOfReference;
 }
 
 }  // namespace fp8lab

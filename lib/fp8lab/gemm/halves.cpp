@@ -112,7 +112,7 @@ void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMa
   // The copies have no more bits than what they are copies of.
   request.a_values = &format(given.a.format);
   request.b_values = &format(given.b.format);
-  const MethodPtr method = plan_for_data(request, target, threads);
+  const MethodPtr method = plan_for_data(request, {}, target, threads);
   const bool to_half = given.model.output_format == FormatId::f16 && given.promotion_interval == 0;
   const bool separate = given.model.halves_order == HalvesOrder::separate;
   run_planned({.problem = steps,

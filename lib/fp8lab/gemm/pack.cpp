@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "fp8lab/core/ceil_divide.hpp"
-#include "fp8lab/gemm/operand_scales.hpp"
 
 namespace fp8lab::gemm_detail {
 namespace {
@@ -110,13 +109,15 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& m, int thread
 
 template <typename T>
 PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a,
-                          std::int64_t begin, std::int64_t count, const OperandScales* scales)
+                          std::int64_t begin, std::int64_t count, const BlockScaleRows* unit_scales)
     : rows(count),
       steps((a.k + form.terms - 1) / form.terms),
       values(form.dots.used() ? 0 : rows * steps * form.terms + kMaxWidth),
       exponents(form.has_exponents() && !form.dots.used() ? rows * steps * form.terms + kMaxWidth
                                                           : 0),
-      signs(form.fused() && !form.dots.used() ? rows * steps : 0) {
+      signs(form.fused() && !form.dots.used() ? rows * steps : 0),
+      scales(a, unit_scales, Side::a, form, rows) {
+  scales.read(begin, count);
   const Format& f = format(a.format);
   const CodeKernels<T>& code_kernels = kernels.codes<T>(f.storage_bits);
   const CodeLayout layout = code_layout(f);
@@ -126,7 +127,7 @@ PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const Co
     unsigned char* row = codes.data() + r * stride * f.storage_bits / 8;
     gather_codes(a, begin + r, 0, a.k, stride, row);
     const RowSummary summary = summarize(f, code_kernels.row_range(row, a.k, layout));
-    summaries.push_back(scales == nullptr ? summary : scales->scaled(summary, begin + r));
+    summaries.push_back(scales.scaled(summary, r));
     if (form.flushes_subnormals) flush_codes(f, row, a.k);
     // What is after the last group must leave a sum of -0 alone.
     if (form.group != 0)
@@ -148,8 +149,13 @@ PackedRows<T>::PackedRows(const Kernels& kernels, const PackForm& form, const Co
              .values = values.data(),
              .exponents = exponents.data(),
              .signs = signs.data()});
-  if (scales != nullptr && form.fused()) scale_steps(begin, form.terms, *scales);
+  if (scales.used() && form.fused()) scale_steps(form.terms);
   if (form.words()) find_exponents(kernels.units->words, form.terms, f.min_exponent());
+  if (form.group_dots) {
+    twice = AlignedArray<std::int16_t>(rows * steps * form.terms);
+    for (std::int64_t i = 0; i < rows * steps * form.terms; ++i)
+      twice.data()[i] = static_cast<std::int16_t>(2 * values.data()[i]);
+  }
   if constexpr (std::is_same_v<T, float>) {
     if (!form.word_dots.used()) return;
     word_dots = PackedWordDotRows({.rows = rows,
@@ -173,15 +179,14 @@ void PackedRows<T>::find_exponents(const WordKernels& kernels, std::int64_t term
 
 /// Multiplies each step by its scale, a power of two.
 template <typename T>
-void PackedRows<T>::scale_steps(std::int64_t begin, std::int64_t terms,
-                                const OperandScales& scales) {
+void PackedRows<T>::scale_steps(std::int64_t terms) {
   for (std::int64_t step = 0; step < steps; ++step)
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t at = (step * rows + r) * terms;
-      const auto scale = static_cast<T>(scales.scale(step, begin + r));
+      const auto scale = static_cast<T>(scales.scale(step, r));
       for (std::int64_t t = 0; t < terms; ++t) values.data()[at + t] *= scale;
       // Two 16-bit exponents a word, of binary64.
-      const auto change = static_cast<std::uint16_t>(scales.exponent(step, begin + r));
+      const auto change = static_cast<std::uint16_t>(scales.exponent(step, r));
       for (std::int64_t t = 0; t < terms; ++t) {
         const std::uint32_t word = exponents.data()[at + t];
         const auto next = static_cast<std::uint16_t>(word + change);
@@ -193,19 +198,22 @@ void PackedRows<T>::scale_steps(std::int64_t begin, std::int64_t terms,
 template <typename T>
 PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const CodeMatrix& b,
                             std::int64_t slab_steps, std::int64_t decoded_steps,
-                            const OperandScales* scales)
+                            const BlockScaleRows* unit_scales)
     : kernels_(&kernels.codes<T>(format(b.format).storage_bits)),
       decode_kernels_(&kernels.decode<T>(format(b.format).storage_bits)),
       unit_kernels_(kernels.units),
       b_(&b),
-      scales_(scales),
+      scales_(b, unit_scales, Side::b, form, kernels.width<T>()),
       terms_(form.terms),
       flushes_(form.flushes_subnormals),
       fused_(form.fused()),
       has_exponents_(form.has_exponents()),
       dots_(form.along_k()),
       word_dots_(form.word_dots.used()),
-      line_terms_(word_dots_ ? form.word_dots.terms : kDotTerms),
+      group_dots_(form.group_dots),
+      line_terms_(word_dots_    ? form.word_dots.terms
+                  : group_dots_ ? form.terms
+                                : kDotTerms),
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
       slab_terms_(slab_steps * terms_),
@@ -227,6 +235,7 @@ template <typename T>
 void PackedPanel<T>::start(std::int64_t begin) {
   begin_ = begin;
   columns_ = std::min(width_, b_->rows - begin);
+  scales_.read(begin, columns_);
   std::ranges::fill(ranges_, CodeRange{});
   if (word_dots_)
     clear_lane_ranges(lane_ranges_.data(), width_);
@@ -236,18 +245,20 @@ void PackedPanel<T>::start(std::int64_t begin) {
 
 template <typename T>
 RowSummary PackedPanel<T>::summary(std::int64_t column) const {
-  const Format& f = format(b_->format);
-  if (!dots_) {
-    const RowSummary codes = summarize(f, ranges_[static_cast<std::size_t>(column)]);
-    return scales_ == nullptr ? codes : scales_->scaled(codes, begin_ + column);
-  }
-  if (word_dots_) {
-    const unsigned char* lanes = lane_ranges_.data() + column * 2 * kWordDotBytes;
-    return summarize(f, range_of_lanes(lanes, static_cast<int>(code_bytes_)));
-  }
+  const RowSummary codes = summarize(format(b_->format), range_of_column(column));
+  return scales_.scaled(codes, column);
+}
+
+template <typename T>
+CodeRange PackedPanel<T>::range_of_column(std::int64_t column) const {
+  if (!dots_) return ranges_[static_cast<std::size_t>(column)];
+  // All of E2M1's numbers are finite, and few.
+  if (group_dots_) return {.largest = format(b_->format).max_finite_code(), .smallest = 1};
+  if (word_dots_)
+    return range_of_lanes(lane_ranges_.data() + column * 2 * kWordDotBytes,
+                          static_cast<int>(code_bytes_));
   const unsigned char* largest = lane_ranges_.data() + column * kDotTerms;
-  const unsigned char most = *std::max_element(largest, largest + kDotTerms);
-  return summarize(f, CodeRange{.largest = most, .smallest = 1});
+  return {.largest = *std::max_element(largest, largest + kDotTerms), .smallest = 1};
 }
 
 /// Rows of B are copied before they are transposed: a power of two between them
@@ -313,7 +324,7 @@ void PackedPanel<T>::decode(std::int64_t first, std::int64_t steps) {
        .values = values_.data(),
        .exponents = exponents_.data(),
        .signs = signs_.data()});
-  if (scales_ != nullptr && fused_) scale_steps(first, steps);
+  if (scales_.used() && fused_) scale_steps(first, steps);
   if (has_exponents_ && !fused_) find_exponents(steps);
 }
 
@@ -333,8 +344,8 @@ void PackedPanel<T>::scale_steps(std::int64_t first, std::int64_t steps) {
   for (std::int64_t step = 0; step < steps; ++step) {
     for (std::int64_t j = 0; j < width_; ++j) {
       const auto at = static_cast<std::size_t>(j);
-      scale[at] = static_cast<T>(scales_->scale(first + step, begin_ + j));
-      change[at] = static_cast<Exponent>(scales_->exponent(first + step, begin_ + j));
+      scale[at] = static_cast<T>(scales_.scale(first + step, j));
+      change[at] = static_cast<Exponent>(scales_.exponent(first + step, j));
     }
     for (std::int64_t t = 0; t < terms_; ++t) {
       T* values = values_.data() + (step * terms_ + t) * width_;
@@ -381,8 +392,19 @@ void PackedPanel<T>::place(DotBlock& block, std::int64_t step) {
 
 template <typename T>
 void PackedPanel<T>::place(WordDotBlock& block, std::int64_t step) {
-  block.width = width_;
   block.ranges = lane_ranges_.data();
+  place_codes(block, step);
+}
+
+template <typename T>
+void PackedPanel<T>::place(GroupDotBlock& block, std::int64_t step) {
+  place_codes(block, step);
+}
+
+template <typename T>
+template <typename Block>
+void PackedPanel<T>::place_codes(Block& block, std::int64_t step) const {
+  block.width = width_;
   block.codes = rows_.data() + (step - loaded_) * terms_ * code_bytes_;
   block.code_stride = row_stride_ * code_bytes_;
   if (copied_) return;

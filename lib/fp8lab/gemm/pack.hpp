@@ -9,14 +9,13 @@
 #include "fp8lab/gemm/dot_pack.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
+#include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/pack_form.hpp"
 #include "fp8lab/gemm/row_summary.hpp"
 #include "fp8lab/gemm/unit_kernels.hpp"
 #include "fp8lab/gemm/word_dots.hpp"
 
 namespace fp8lab::gemm_detail {
-
-class OperandScales;
 
 /// All kernels of one target.
 struct Kernels : KernelTable {
@@ -41,21 +40,23 @@ RowSummary summarize(const KernelTable& kernels, const CodeMatrix& matrix, int t
 /// Rows [begin, begin + rows) of A, all of K: see StepBlock.
 template <typename T>
 struct PackedRows {
-  /// `scales`: of each step, if the instruction has such scales; null otherwise.
+  /// `unit_scales`: those that the instruction applies; null if it applies none.
   PackedRows(const Kernels& kernels, const PackForm& form, const CodeMatrix& a, std::int64_t begin,
-             std::int64_t count, const OperandScales* scales);
+             std::int64_t count, const BlockScaleRows* unit_scales);
 
   std::int64_t rows;
   std::int64_t steps;
   AlignedArray<T> values;
   AlignedArray<std::uint32_t> exponents;
   AlignedArray<std::uint32_t> signs;
-  PackedDotRows dots;           ///< instead of the others, for dot kernels
-  PackedWordDotRows word_dots;  ///< beside the others
+  PackedDotRows dots;                ///< instead of the others, for dot kernels
+  PackedWordDotRows word_dots;       ///< beside the others
+  AlignedArray<std::int16_t> twice;  ///< of scaled groups along k, beside the others
+  OperandScales scales;
   std::vector<RowSummary> summaries;
 
  private:
-  void scale_steps(std::int64_t begin, std::int64_t terms, const OperandScales& scales);
+  void scale_steps(std::int64_t terms);
   void find_exponents(const WordKernels& kernels, std::int64_t terms, int smallest);
 };
 
@@ -66,7 +67,8 @@ class PackedPanel {
  public:
   /// Loads at most `slab_steps` at a time and decodes at most `decoded_steps`.
   PackedPanel(const Kernels& kernels, const PackForm& form, const CodeMatrix& b,
-              std::int64_t slab_steps, std::int64_t decoded_steps, const OperandScales* scales);
+              std::int64_t slab_steps, std::int64_t decoded_steps,
+              const BlockScaleRows* unit_scales);
   /// Starts over with the columns from `begin`.
   void start(std::int64_t begin);
   /// Fetches the codes of steps [first, first + steps) and adds them to the columns' summaries.
@@ -78,27 +80,33 @@ class PackedPanel {
   /// Codes that were loaded, as they lie in memory, for forms along k: from step `step` on.
   void place(DotBlock& block, std::int64_t step);
   void place(WordDotBlock& block, std::int64_t step);
+  void place(GroupDotBlock& block, std::int64_t step);
   [[nodiscard]] RowSummary summary(std::int64_t column) const;
   [[nodiscard]] std::int64_t columns() const { return columns_; }
+  [[nodiscard]] const OperandScales& scales() const { return scales_; }
 
  private:
+  [[nodiscard]] CodeRange range_of_column(std::int64_t column) const;
   void load_rows(std::int64_t first, std::int64_t steps);
   void scale_steps(std::int64_t first, std::int64_t steps);
   void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
 
+  template <typename Block>
+  void place_codes(Block& block, std::int64_t step) const;
   void find_exponents(std::int64_t steps);
 
   const CodeKernels<T>* kernels_;
   const DecodeKernels<T>* decode_kernels_;
   const UnitKernels* unit_kernels_;
   const CodeMatrix* b_;
-  const OperandScales* scales_;
+  OperandScales scales_;
   std::int64_t terms_;
   bool flushes_;
   bool fused_;
   bool has_exponents_;
-  bool dots_;                ///< of either kind
+  bool dots_;                ///< of any kind
   bool word_dots_;           ///< of 32-bit integers
+  bool group_dots_;          ///< of scaled groups
   std::int64_t line_terms_;  ///< with dots, terms that kernels read for a step
   bool copied_ = false;      ///< with dots: whether `rows_` has the codes that were loaded
   std::int64_t width_;

@@ -28,13 +28,16 @@ struct PackForm {
   std::int64_t group = 0;
   DotLayout dots;           ///< of B, where kernels in binary32 read it as it lies in memory
   WordDotLayout word_dots;  ///< the same of kernels in 32-bit integers
+  bool group_dots = false;  ///< the same of kernels of scaled groups
   /// Of scales that the instruction applies: terms that share one, a step's if 0; whether kernels
-  /// ask which of these are zero.
+  /// ask which of these are zero, along k of A alone; and whether exponents are all that they ask
+  /// for.
   std::int64_t scale_terms = 0;
   bool notes_zeros = false;
+  bool scale_exponents = false;
 
   /// Kernels read B as it lies in memory.
-  [[nodiscard]] bool along_k() const { return dots.used() || word_dots.used(); }
+  [[nodiscard]] bool along_k() const { return dots.used() || word_dots.used() || group_dots; }
   [[nodiscard]] bool fused() const { return as == PackedAs::fused; }
   [[nodiscard]] bool words() const { return as == PackedAs::words; }
   [[nodiscard]] bool has_exponents() const { return as != PackedAs::values; }

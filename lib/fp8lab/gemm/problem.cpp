@@ -132,9 +132,13 @@ std::vector<CPlacement> possible_c_placements(const GemmProblem& given) {
   return {CPlacement::accumulator, CPlacement::epilogue};
 }
 
-void validate(const GemmProblem& given, std::size_t output_size) {
+void validate(const GemmProblem& problem, std::size_t output_size) {
+  static_cast<void>(gemm_detail::validated_scales(problem, output_size));
+}
+
+BlockScaleRows gemm_detail::validated_scales(const GemmProblem& given, std::size_t output_size) {
   validate(given.model);
-  const GemmProblem p = gemm_detail::without_unit_scales(given);
+  const GemmProblem p = without_unit_scales(given);
   validate_matrix("a", p.a, p.model);
   validate_matrix("b", p.b, p.model);
   require(p.b.k == p.a.k, "b", fmt::format("[n, k] with k = {}, as a has", p.a.k),
@@ -154,7 +158,7 @@ void validate(const GemmProblem& given, std::size_t output_size) {
   validate_promotion("a_scales", p.a_scales, p.a, p.promotion_interval);
   validate_promotion("b_scales", p.b_scales, p.b, p.promotion_interval);
   validate_c_placement(p);
-  gemm_detail::validate_unit_scales(given);
+  return BlockScaleRows(given);
 }
 
 }  // namespace fp8lab

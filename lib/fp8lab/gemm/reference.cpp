@@ -66,8 +66,7 @@ float reference_element(const GemmProblem& p, const ScaleLookup& a_scales,
 void gemm_reference(const GemmProblem& given, std::span<float> d, int threads) {
   using gemm_detail::reference_element;
   using gemm_detail::unpack_row;
-  validate(given, d.size());
-  const BlockScaleRows unit_scales(given);
+  const BlockScaleRows unit_scales = gemm_detail::validated_scales(given, d.size());
   const GemmProblem problem = gemm_detail::without_unit_scales(given);
   const ScaleLookup a_scales(problem.a_scales, problem.a);
   const ScaleLookup b_scales(problem.b_scales, problem.b);

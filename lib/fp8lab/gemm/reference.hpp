@@ -2,6 +2,7 @@
 // One element of the reference product, for callers that fall back to it.
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "fp8lab/gemm/block_scales.hpp"
@@ -9,6 +10,8 @@
 #include "fp8lab/gemm/scaling.hpp"
 
 namespace fp8lab::gemm_detail {
+
+inline constexpr std::string_view kMethodOfReference = "reference";
 
 /// The terms [begin, end) of a matrix, as far as it has them.
 CodeMatrix part_of(const CodeMatrix& m, std::int64_t begin, std::int64_t end);

@@ -38,15 +38,13 @@ Job<T>::Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels&
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / form.terms), slab_steps)),
       scaled(fp8lab::scaled(problem)),
       scaled_in_blocks(fp8lab::scaled_in_blocks(problem)),
-      a_unit_scales(product.a_unit_scales),
-      b_unit_scales(product.b_unit_scales),
-      specified_scales(product.specified_scales) {}
+      unit_scales(product.unit_scales) {}
 
 template <typename T>
 Tile<T>::Tile(const Job<T>& job)
     : job_(job),
       panel_(job.kernels, job.form, job.problem.b, job.slab_steps, job.decoded_steps,
-             job.b_unit_scales),
+             job.unit_scales),
       b_scales_(static_cast<std::size_t>(job.width)),
       partial_(static_cast<std::size_t>(job.width)) {}
 
@@ -107,10 +105,6 @@ void Tile<T>::run_steps(const PackedRows<T>& block, std::int64_t row, std::int64
   run.count = steps;
   run.state = state(row);
   if (job_.sums.low_states) run.low_state = low_state(row);
-  run.row = row_ + row;
-  run.column = column_;
-  run.a_scales = job_.a_unit_scales;
-  run.b_scales = job_.b_unit_scales;
   job_.method.run(run);
 }
 
@@ -249,7 +243,7 @@ void Tile<T>::repair(const PackedRows<T>& block, std::int64_t row, std::span<flo
       if (b_row.empty()) b_row = unpack_row(given.b, column_ + j);
       d[static_cast<std::size_t>(at)] = reference_element(
           given, job_.a_scales, job_.b_scales, a_row, b_row, row_ + row + r, column_ + j,
-          job_.specified_scales == nullptr ? BlockScaleRows{} : *job_.specified_scales);
+          job_.unit_scales == nullptr ? BlockScaleRows{} : *job_.unit_scales);
     }
   }
 }

@@ -9,7 +9,6 @@
 #include "fp8lab/gemm/driver.hpp"
 #include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/gemm/kernels.hpp"
-#include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/pack.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 
@@ -38,9 +37,7 @@ struct Job {
   std::int64_t decoded_steps;  ///< of these that it decodes at a time
   bool scaled;
   bool scaled_in_blocks;
-  const OperandScales* a_unit_scales;
-  const OperandScales* b_unit_scales;
-  const BlockScaleRows* specified_scales;
+  const BlockScaleRows* unit_scales;
 
   /// Panels are read as often as they are packed, or little more often.
   [[nodiscard]] bool has_few_rows() const { return problem.a.rows <= kFewRows; }

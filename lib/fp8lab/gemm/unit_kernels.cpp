@@ -15,8 +15,12 @@ std::optional<UnitKernels> make_table(Target target) {
     return std::nullopt;
   const WordKernels* words = word_kernels(target);
   if (words == nullptr) return std::nullopt;
-  return UnitKernels{*words, *pair_kernels(target), *group_kernels(target),
-                     *checked_kernels(target), word_dot_kernels(target)};
+  return UnitKernels{*words,
+                     *pair_kernels(target),
+                     *group_kernels(target),
+                     *group_dot_kernels(target),
+                     *checked_kernels(target),
+                     word_dot_kernels(target)};
 }
 
 }  // namespace

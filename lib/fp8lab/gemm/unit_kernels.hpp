@@ -53,27 +53,58 @@ struct PairKernels {
   bool by_mode = false;
 };
 
-/// One operand's groups of 16 terms: [group][stride], from the first group and row of a block.
+/// One operand's groups of terms: [group][stride], from the first group and row of a block.
 struct GroupScales {
   const double* scale = nullptr;
-  const std::int32_t* exponent = nullptr;  ///< stored exponents of the scales
-  const std::uint32_t* nonzero = nullptr;  ///< bit t: term t is not zero; none of a zero scale
+  /// Stored exponents of the scales; of a scale of zero kExponentOfZeroScale.
+  const std::int32_t* exponent = nullptr;
+  const std::uint32_t* nonzero = nullptr;  ///< bit t: term t is not zero
   std::int64_t stride = 0;
 };
+/// Below all alignments, whatever scale it meets.
+inline constexpr int kExponentOfZeroScale = -4096;
 
-/// Steps of scaled groups; state is as in StepBlock, exponent_floor without bias.
-struct GroupBlock {
-  StepBlock<float> steps;
-  GroupScales a;
-  GroupScales b;
+/// Of steps of scaled groups; the floor has no bias.
+struct GroupRounding {
   int alignment_fraction_bits = 35;
   int output_fraction_bits = 23;
   int exponent_floor = 0;
 };
 
+/// Steps of scaled groups; state is as in StepBlock.
+struct GroupBlock {
+  StepBlock<float> steps;
+  GroupScales a;
+  GroupScales b;
+  GroupRounding rounding;
+};
+
+/// Terms of a step of scaled groups that kernels along k take.
+inline constexpr std::int64_t kGroupDotTerms = 64;
+
+/// Some steps of some rows of A, [steps][rows][64] twice the values, times `width` columns of B, a
+/// multiple of 8, whose codes are read as they lie in memory: columns are code_stride bytes apart.
+/// B's groups need no `nonzero`. state is as in StepBlock.
+struct GroupDotBlock {
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  std::int64_t terms = 0;
+  const std::int16_t* a = nullptr;
+  const unsigned char* codes = nullptr;
+  std::int64_t code_stride = 0;
+  GroupScales a_scales;
+  GroupScales b_scales;
+  GroupRounding rounding;
+  std::int64_t width = 0;
+  float* state = nullptr;
+};
+
+/// Of products of E2M1. Need rounding toward zero.
 struct GroupKernels {
-  /// Needs rounding toward zero.
   void (*scaled)(const GroupBlock&);
+};
+struct GroupDotKernels {
+  void (*scaled)(const GroupDotBlock&);
 };
 
 /// Exact steps in binary64 where the processor says that nothing was rounded.
@@ -90,6 +121,7 @@ struct UnitKernels {
   WordKernels words;
   PairKernels pairs;
   GroupKernels groups;
+  GroupDotKernels group_dots;
   CheckedKernels checked;
   const WordDotKernels* word_dots = nullptr;
 };
@@ -101,6 +133,7 @@ const UnitKernels* unit_kernels(Target target);
 const WordKernels* word_kernels(Target target);
 const PairKernels* pair_kernels(Target target);
 const GroupKernels* group_kernels(Target target);
+const GroupDotKernels* group_dot_kernels(Target target);
 const CheckedKernels* checked_kernels(Target target);
 
 }  // namespace fp8lab::gemm_detail

@@ -104,9 +104,8 @@ struct PlainSteps {
     return hn::Max(e, rounding.half_output ? alignment_of_c<true>(c, rounding)
                                            : alignment_of_c<false>(c, rounding));
   }
-  static HWY_INLINE void finish(const IntVector (&sum)[2], const IntVector (&e)[1],
-                                const FloatVector (&scale)[1], float* c, const WordDotBlock& s,
-                                const WordRounding& rounding) {
+  static HWY_INLINE void finish(const IntVector (&sum)[2], const IntVector (&e)[1], float* c,
+                                const WordDotBlock& s, const WordRounding& rounding) {
     const Floats df;
     const auto before = hn::Load(df, c);
     if (s.two_stage) {
@@ -116,6 +115,7 @@ struct PlainSteps {
       if (rounding.short_second_stage) return short_second_stages<FloatVector>(all, unit, c);
       return hn::Store(second_stage<false>(all[0], e[0], before, rounding), df, c);
     }
+    const FloatVector scale[1] = {fused_scale<FloatVector>(e[0], rounding)};
     const IntVector first[1] = {hn::Add(sum[0], truncated(hn::Mul(before, scale[0])))};
     const IntVector rest[1] = {sum[1]};
     const IntVector both[1] = {hn::Add(first[0], sum[1])};
@@ -135,13 +135,31 @@ struct EvenOddSteps {
                                            const WordRounding&) {
     return e;
   }
-  static HWY_INLINE void finish(const IntVector (&sum)[2], const IntVector (&e)[2],
-                                const FloatVector (&)[2], float* c, const WordDotBlock&,
-                                const WordRounding& rounding) {
+  static HWY_INLINE void finish(const IntVector (&sum)[2], const IntVector (&e)[2], float* c,
+                                const WordDotBlock&, const WordRounding& rounding) {
     const Floats df;
     hn::Store(even_odd_result(sum[0], sum[1], e[0], e[1], hn::Load(df, c), rounding), df, c);
   }
 };
+
+/// What the scales of one row and of some columns add to their products' exponents, as fields:
+/// nothing to those of zeros, which are far below all others.
+HWY_INLINE IntVector scale_fields(const WordDotBlock& s, std::int64_t step, std::int64_t row,
+                                  std::int64_t column, IntVector e) {
+  const SignedWords d;
+  const auto a = hn::Set(d, s.a_scales.exponent[step * s.a_scales.stride + row]);
+  const auto b = hn::LoadU(d, s.b_scales.exponent + step * s.b_scales.stride + column);
+  const auto zero = hn::Lt(e, hn::Set(d, field(127 + kWordExponentOfZero / 2)));
+  return hn::IfThenZeroElse(zero, hn::ShiftLeft<23>(hn::Add(a, b)));
+}
+
+/// What products are multiplied by under an alignment, from exponents without their scales. Where
+/// no product reaches the alignment, any number that is small enough.
+HWY_INLINE FloatVector scale_of_products(IntVector e, const WordRounding& rounding) {
+  const SignedWords d;
+  const auto scale = hn::BitCast(d, fused_scale<FloatVector>(e, rounding));
+  return hn::BitCast(Floats(), hn::Max(scale, hn::Set(d, field(1))));
+}
 
 /// The alignments of one row with a group of columns.
 template <class Lines, class Steps>
@@ -176,11 +194,20 @@ HWY_INLINE void align(const WordDotBlock& s, const WordRounding& rounding, std::
     const std::int64_t j = column + p * kWords;
     FP8LAB_UNROLL
     for (int i = 0; i < Steps::kAlignments; ++i) {
-      auto e = hn::Max(field_of_lanes<typename Lines::Code, Steps::kAlignments>(all, i), floor);
-      e = Steps::aligned_with(e, hn::Load(df, s.state + row * s.width + j), s, rounding);
+      const auto c = hn::Load(df, s.state + row * s.width + j);
+      const auto products = field_of_lanes<typename Lines::Code, Steps::kAlignments>(all, i);
       const std::int64_t at = group * kColumns + p * kWords;
-      hn::Store(fused_scale<FloatVector>(e, rounding), df, &to.scale[i][row][at]);
-      hn::Store(e, dw, &to.field[i][row][at]);
+      if (s.scaled) {
+        const auto change = scale_fields(s, step, row, j, products);
+        const auto e =
+            Steps::aligned_with(hn::Max(hn::Add(products, change), floor), c, s, rounding);
+        hn::Store(scale_of_products(hn::Sub(e, change), rounding), df, &to.scale[i][row][at]);
+        hn::Store(e, dw, &to.field[i][row][at]);
+      } else {
+        const auto e = Steps::aligned_with(hn::Max(products, floor), c, s, rounding);
+        hn::Store(fused_scale<FloatVector>(e, rounding), df, &to.scale[i][row][at]);
+        hn::Store(e, dw, &to.field[i][row][at]);
+      }
     }
   }
 }
@@ -223,14 +250,12 @@ HWY_INLINE void add(const WordDotBlock& s, const WordRounding& rounding, std::in
     const std::int64_t at = group * kColumns + p * kWords;
     IntVector sum[2] = {even[0][p], odd[0][p]};
     IntVector e[kSums];
-    FloatVector scale[kSums];
     FP8LAB_UNROLL
     for (int i = 0; i < kSums; ++i) {
       if (kSums == 2) sum[i] = hn::Add(even[i][p], odd[i][p]);
       e[i] = hn::Load(dw, &from.field[i][row][at]);
-      scale[i] = hn::Load(df, &from.scale[i][row][at]);
     }
-    Steps::finish(sum, e, scale, s.state + row * s.width + column + p * kWords, s, rounding);
+    Steps::finish(sum, e, s.state + row * s.width + column + p * kWords, s, rounding);
   }
 }
 

@@ -67,6 +67,11 @@ struct WordDotBlock {
   WordDotLayout layout;
   std::int64_t width = 0;
   bool two_stage = false;  ///< CDNA3's steps
+  /// Exponents of scales, powers of two, for each step of a row and a column: of products that the
+  /// instruction scales.
+  bool scaled = false;
+  GroupScales a_scales;
+  GroupScales b_scales;
   float* state = nullptr;
 };
 

@@ -100,14 +100,7 @@ class FusedFloat final : public Fused<float> {
 
  private:
   void run_dots(const TileSteps<float>& steps) const {
-    DotBlock block;
-    block.rows = steps.rows.rows;
-    block.steps = steps.count;
-    block.terms = form_.terms;
-    block.a = steps.rows.dots.from(steps.first);
-    block.layout = form_.dots;
-    steps.panel.place(block, steps.first);
-    block.state = steps.state;
+    const auto block = lines_of<DotBlock>(steps, steps.rows.dots, form_.dots);
     const TowardZero toward_zero;
     steps.kernels.dots.in_float(block, rounding());
   }

@@ -17,7 +17,6 @@
 namespace fp8lab::gemm_detail {
 
 struct Kernels;
-class OperandScales;
 template <typename T>
 struct PackedRows;
 template <typename T>
@@ -95,11 +94,6 @@ struct TileSteps {
   std::int64_t count = 0;
   T* state = nullptr;  ///< [rows][width]
   T* low_state = nullptr;
-  /// Where scales that the instruction applies are looked up: the product's first row and column.
-  std::int64_t row = 0;
-  std::int64_t column = 0;
-  const OperandScales* a_scales = nullptr;
-  const OperandScales* b_scales = nullptr;
 };
 
 /// One row of a panel's sums, `width` of them. `c` is what sums that add it last add.
@@ -111,6 +105,11 @@ struct RowOfSums {
   float* out = nullptr;
   std::int64_t width = 0;
 };
+
+/// Sums in binary32 as they are; a sum of zero is +0.
+inline void copy_sums(const RowOfSums<float>& row) {
+  for (std::int64_t j = 0; j < row.width; ++j) row.out[j] = row.state[j] + 0.0F;
+}
 
 /// A method that computes in binary32 or in binary64. All members run under rounding to nearest,
 /// which they leave in place.
@@ -127,6 +126,20 @@ class MethodOf : public Method {
  protected:
   /// The steps as kernels of panels take them, with the arrays of this method's form.
   [[nodiscard]] StepBlock<T> block_of(const TileSteps<T>& steps) const;
+  /// The steps as kernels along k take them, with the packed rows `a` and the layout of B.
+  template <typename Block, typename Rows, typename Layout>
+  [[nodiscard]] Block lines_of(const TileSteps<T>& steps, const Rows& a,
+                               const Layout& layout) const {
+    Block block;
+    block.rows = steps.rows.rows;
+    block.steps = steps.count;
+    block.terms = form_.terms;
+    block.a = a.from(steps.first);
+    block.layout = layout;
+    steps.panel.place(block, steps.first);
+    block.state = steps.state;
+    return block;
+  }
 };
 
 }  // namespace fp8lab::gemm_detail

@@ -27,9 +27,8 @@ MethodPtr plan_sequential(const MethodRequest& request);
 MethodPtr plan_multiply_adds(const MethodRequest& request);
 /// Binary32 sums of pairs without subnormals.
 MethodPtr plan_flushed_pairs(const MethodRequest& request);
-/// Two-stage steps in 32-bit integers, of all terms, and of even and odd ones apart.
+/// Two-stage steps in 32-bit integers, of all terms, or of even and odd ones apart.
 MethodPtr plan_two_stage(const MethodRequest& request);
-MethodPtr plan_even_odd(const MethodRequest& request);
 /// Fused steps of scaled exact sums, in binary32 and binary64.
 MethodPtr plan_scaled_groups(const MethodRequest& request);
 

@@ -27,9 +27,8 @@ class Float32 final : public MethodOf<float> {
     steps.kernels.sums.plain_float(block_of(steps));
   }
 
-  /// A sum of zero is +0.
   void extract(const Kernels& /*kernels*/, const RowOfSums<float>& row) const override {
-    for (std::int64_t j = 0; j < row.width; ++j) row.out[j] = row.state[j] + 0.0F;
+    copy_sums(row);
   }
 };
 

@@ -4,22 +4,28 @@
 #include <algorithm>
 
 #include "fp8lab/gemm/methods/methods.hpp"
-#include "fp8lab/gemm/operand_scales.hpp"
 #include "fp8lab/gemm/pack.hpp"
 #include "fp8lab/gemm/rounding_scope.hpp"
 
 namespace fp8lab::gemm_detail {
 namespace {
 
+/// Up to so many rows kernels along k are faster: docs/lab/gemm.md.
+constexpr std::int64_t kMostGroupDotRows = 8;
+
 class ScaledGroups final : public MethodOf<float> {
  public:
   explicit ScaledGroups(const MethodRequest& r)
-      : alignment_fraction_bits_(r.model().alignment_fraction_bits),
-        output_fraction_bits_(r.model().output_fraction_bits),
-        exponent_floor_(std::max(r.model().min_alignment_exponent, kDoubleExponentFloor - 1023)) {
+      : rounding_{.alignment_fraction_bits = r.model().alignment_fraction_bits,
+                  .output_fraction_bits = r.model().output_fraction_bits,
+                  .exponent_floor =
+                      std::max(r.model().min_alignment_exponent, kDoubleExponentFloor - 1023)} {
+    const GemmProblem& p = r.problem;
     form_.terms = r.model().terms;
     form_.scale_terms = kGroupTerms;
     form_.notes_zeros = true;
+    form_.group_dots = form_.terms == kGroupDotTerms && p.a.rows <= kMostGroupDotRows &&
+                       p.b.rows >= kColumnsPerRow * p.a.rows;
   }
 
   [[nodiscard]] std::string_view name() const override { return "scaled groups"; }
@@ -31,20 +37,31 @@ class ScaledGroups final : public MethodOf<float> {
 
   void run(const TileSteps<float>& steps) const override {
     const std::int64_t group = steps.first * (form_.terms / kGroupTerms);
-    const GroupBlock block{.steps = block_of(steps),
-                           .a = steps.a_scales->from(group, steps.row),
-                           .b = steps.b_scales->from(group, steps.column),
-                           .alignment_fraction_bits = alignment_fraction_bits_,
-                           .output_fraction_bits = output_fraction_bits_,
-                           .exponent_floor = exponent_floor_};
+    const GroupScales a = steps.rows.scales.from(group);
+    const GroupScales b = steps.panel.scales().from(group);
+    if (form_.along_k()) return run_dots(steps, a, b);
+    const GroupBlock block{.steps = block_of(steps), .a = a, .b = b, .rounding = rounding_};
     const TowardZero toward_zero;
     steps.kernels.units->groups.scaled(block);
   }
 
  private:
-  int alignment_fraction_bits_;
-  int output_fraction_bits_;
-  int exponent_floor_;
+  void run_dots(const TileSteps<float>& steps, const GroupScales& a, const GroupScales& b) const {
+    GroupDotBlock block;
+    block.rows = steps.rows.rows;
+    block.steps = steps.count;
+    block.terms = form_.terms;
+    block.a = steps.rows.twice.data() + steps.first * steps.rows.rows * form_.terms;
+    block.a_scales = a;
+    block.b_scales = b;
+    block.rounding = rounding_;
+    steps.panel.place(block, steps.first);
+    block.state = steps.state;
+    const TowardZero toward_zero;
+    steps.kernels.units->group_dots.scaled(block);
+  }
+
+  GroupRounding rounding_;
 };
 
 }  // namespace

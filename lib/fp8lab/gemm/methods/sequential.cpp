@@ -39,9 +39,8 @@ class TruncatedFloat final : public Sequential<float> {
     steps.kernels.sequential.truncated_float(block, rounding_);
   }
 
-  /// A sum of zero is +0.
   void extract(const Kernels& /*kernels*/, const RowOfSums<float>& row) const override {
-    for (std::int64_t j = 0; j < row.width; ++j) row.out[j] = row.state[j] + 0.0F;
+    copy_sums(row);
   }
 
  protected:

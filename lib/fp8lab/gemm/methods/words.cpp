@@ -2,6 +2,7 @@
 // docs/lab/gemm.md, "Short steps" and "Few rows".
 
 #include <algorithm>
+#include <utility>
 
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/pack.hpp"
@@ -82,29 +83,22 @@ class InWords : public MethodOf<float> {
     return exponent >= -60 && exponent < 120;
   }
 
-  [[nodiscard]] WordDotBlock lines_of(const TileSteps<float>& steps, bool two_stage) const {
-    WordDotBlock block;
-    block.rows = steps.rows.rows;
-    block.steps = steps.count;
-    block.terms = form_.terms;
-    block.a = steps.rows.word_dots.from(steps.first);
-    block.layout = form_.word_dots;
-    steps.panel.place(block, steps.first);
-    block.state = steps.state;
-    block.two_stage = two_stage;
-    return block;
+  [[nodiscard]] WordDotBlock dots_of(const TileSteps<float>& steps) const {
+    return lines_of<WordDotBlock>(steps, steps.rows.word_dots, form_.word_dots);
   }
 
   WordRounding rounding_;
 };
 
+/// Scales of the instruction, one a step, are powers of two: kernels along k add their exponents.
 class FusedWords final : public InWords {
  public:
-  explicit FusedWords(const MethodRequest& r) : InWords(r) {
+  explicit FusedWords(const MethodRequest& r) : InWords(r), scaled_(r.scaled) {
     rounding_.two_sums = !fits_words(r.model(), *r.a_values, *r.b_values, r.model().terms);
     // Both sums get half the terms, which are dealt by twos of four.
     const bool takes_bytes = !rounding_.two_sums || form_.terms % 4 == 0;
     form_.word_dots = choose_word_dots(r, takes_bytes, true);
+    form_.scale_exponents = true;
     sums_.promotion = SumForm::Promotion::plain;
     sums_.half_c = r.half_output();
   }
@@ -119,7 +113,12 @@ class FusedWords final : public InWords {
   void run(const TileSteps<float>& steps) const override {
     const UnitKernels& kernels = *steps.kernels.units;
     if (form_.along_k()) {
-      const WordDotBlock block = lines_of(steps, false);
+      WordDotBlock block = dots_of(steps);
+      block.scaled = scaled_;
+      if (scaled_) {
+        block.a_scales = steps.rows.scales.from(steps.first);
+        block.b_scales = steps.panel.scales().from(steps.first);
+      }
       const TowardZero toward_zero;
       return kernels.word_dots->plain(block, rounding_);
     }
@@ -127,13 +126,18 @@ class FusedWords final : public InWords {
     const TowardZero toward_zero;
     kernels.words.fused(block, rounding_);
   }
+
+ private:
+  bool scaled_;
 };
 
+/// CDNA3's: of all terms, or of even and odd ones apart.
 class TwoStage final : public InWords {
  public:
-  explicit TwoStage(const MethodRequest& r) : InWords(r) {
-    rounding_.short_second_stage = has_short_second_stage(r);
-    form_.word_dots = choose_word_dots(r, true, true);
+  explicit TwoStage(const MethodRequest& r)
+      : InWords(r), even_odd_(r.arithmetic == Arithmetic::even_odd) {
+    rounding_.short_second_stage = !even_odd_ && has_short_second_stage(r);
+    form_.word_dots = choose_word_dots(r, true, !even_odd_);
     sums_.drops_negative_zero = true;
   }
 
@@ -141,34 +145,19 @@ class TwoStage final : public InWords {
 
   void run(const TileSteps<float>& steps) const override {
     const UnitKernels& kernels = *steps.kernels.units;
-    if (form_.along_k()) return kernels.word_dots->plain(lines_of(steps, true), rounding_);
-    kernels.words.two_stage(block_of(steps), rounding_);
+    if (form_.along_k()) {
+      WordDotBlock block = dots_of(steps);
+      block.two_stage = true;
+      const auto run = even_odd_ ? kernels.word_dots->even_odd : kernels.word_dots->plain;
+      return run(block, rounding_);
+    }
+    const auto run = even_odd_ ? kernels.words.even_odd : kernels.words.two_stage;
+    run(block_of(steps), rounding_);
   }
+
+ private:
+  bool even_odd_;
 };
-
-/// The same of even and odd terms apart.
-class EvenOdd final : public InWords {
- public:
-  explicit EvenOdd(const MethodRequest& r) : InWords(r) {
-    form_.word_dots = choose_word_dots(r, true, false);
-    sums_.drops_negative_zero = true;
-  }
-
-  [[nodiscard]] std::string_view name() const override { return "two stages"; }
-
-  void run(const TileSteps<float>& steps) const override {
-    const UnitKernels& kernels = *steps.kernels.units;
-    if (form_.along_k()) return kernels.word_dots->even_odd(lines_of(steps, true), rounding_);
-    kernels.words.even_odd(block_of(steps), rounding_);
-  }
-};
-
-bool two_stage_fits(const MethodRequest& r, Arithmetic arithmetic) {
-  const AccumulatorModel& m = r.model();
-  const int second = m.second_stage_fraction_bits;
-  return r.arithmetic == arithmetic && fits_words(m, *r.a, *r.b, m.terms) &&
-         second >= m.alignment_fraction_bits && second <= 31;
-}
 
 }  // namespace
 
@@ -177,17 +166,21 @@ MethodPtr plan_fused_words(const MethodRequest& r) {
   constexpr int kMostFloor = 60;  // bytes hold it
   const AccumulatorModel& m = r.model();
   const int half = m.terms - m.terms / 2;
-  const bool fits = r.has_fused_steps() && !r.scaled && (r.rounds_to_half() || r.truncates()) &&
-                    fits_words(m, *r.a, *r.b, half) && m.min_alignment_exponent <= kMostFloor;
-  return fits ? std::make_unique<FusedWords>(r) : nullptr;
+  const bool fits = r.has_fused_steps() && (r.rounds_to_half() || r.truncates()) &&
+                    fits_words(m, *r.a_values, *r.b_values, half) &&
+                    m.min_alignment_exponent <= kMostFloor;
+  if (!fits) return nullptr;
+  auto method = std::make_unique<FusedWords>(r);
+  return r.scaled && !method->form().along_k() ? nullptr : std::move(method);
 }
 
 MethodPtr plan_two_stage(const MethodRequest& r) {
-  return two_stage_fits(r, Arithmetic::two_stage) ? std::make_unique<TwoStage>(r) : nullptr;
-}
-
-MethodPtr plan_even_odd(const MethodRequest& r) {
-  return two_stage_fits(r, Arithmetic::even_odd) ? std::make_unique<EvenOdd>(r) : nullptr;
+  const AccumulatorModel& m = r.model();
+  const int second = m.second_stage_fraction_bits;
+  const bool fits =
+      (r.arithmetic == Arithmetic::two_stage || r.arithmetic == Arithmetic::even_odd) &&
+      fits_words(m, *r.a, *r.b, m.terms) && second >= m.alignment_fraction_bits && second <= 31;
+  return fits ? std::make_unique<TwoStage>(r) : nullptr;
 }
 
 }  // namespace fp8lab::gemm_detail

@@ -1,0 +1,174 @@
+// Block-scaled steps with lanes along k, which few rows take: against gemm_reference, bit for bit,
+// on every target.
+
+#include <functional>
+
+#include "catch.hpp"
+#include "fp8lab/gemm/methods/methods.hpp"
+#include "fp8lab/gemm/run.hpp"
+#include "gemm/problems.hpp"
+#include "sweep_share.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// What the codes of scales are.
+enum class ScaleCodes {
+  near,     ///< about 1
+  all,      ///< all numbers, UE4M3's zero among them
+  small,    ///< the smallest ones: products below every alignment
+  special,  ///< about 1 with a rare NaN
+  far,      ///< about 1 in one row, all in the next
+};
+constexpr ScaleCodes kAllScaleCodes[] = {ScaleCodes::near, ScaleCodes::all, ScaleCodes::small,
+                                         ScaleCodes::special, ScaleCodes::far};
+
+std::uint32_t scale_code(FormatId id, ScaleCodes codes, std::uint32_t word, std::int64_t row) {
+  const Format& f = format(id);
+  const std::uint32_t nan = f.magnitude_mask();
+  const std::uint32_t one = static_cast<std::uint32_t>(f.bias) << f.mantissa_bits;
+  const std::uint32_t near = one - 8 + word % 17;
+  switch (codes) {
+    case ScaleCodes::near:
+      return near;
+    case ScaleCodes::all:
+      return word % nan;
+    case ScaleCodes::small:
+      return word % 3;
+    case ScaleCodes::special:
+      return word % 101 == 0 ? nan : near;
+    case ScaleCodes::far:
+      return row % 2 == 0 ? near : word % nan;
+  }
+  return one;
+}
+
+std::vector<float> scales_of(FormatId id, std::int64_t rows, std::int64_t blocks, ScaleCodes codes,
+                             const RandomStream& stream) {
+  std::vector<float> values;
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      const auto at = static_cast<std::uint64_t>(row * blocks + block);
+      values.push_back(decode_table(id)[scale_code(id, codes, stream.bits32(at), row)]);
+    }
+  return values;
+}
+
+struct Unit {
+  std::string_view model;
+  FormatId format;
+  std::int64_t block;
+};
+/// All formats of operands, and all scales.
+constexpr Unit kUnits[] = {
+    {"sm100.tcgen05.mxf8f6f4.e4m3", FormatId::e8m0fnu, 32},
+    {"sm120.mma.mxf8f6f4.e5m2", FormatId::e8m0fnu, 32},
+    {"sm100.tcgen05.mxf8f6f4.e4m3.e5m2", FormatId::e8m0fnu, 32},
+    {"sm120.mma.mxf8f6f4.e2m1.e4m3", FormatId::e8m0fnu, 32},
+    {"sm100.tcgen05.mxf8f6f4.e2m3", FormatId::e8m0fnu, 32},
+    {"sm120.mma.mxf8f6f4.e3m2", FormatId::e8m0fnu, 32},
+    {"sm100.tcgen05.mxf4nvf4", FormatId::e4m3fn, 16},
+    {"sm120.mma.mxf4nvf4", FormatId::e8m0fnu, 32},
+    {"sm120.mma.mxf4nvf4", FormatId::e8m0fnu, 16},
+};
+
+/// The unit's product of random operands and scales of both or of one of them.
+struct ScaledOperands : Operands {
+  std::vector<float> a_values;
+  std::vector<float> b_values;
+
+  ScaledOperands(const Unit& unit, Shape shape, Data data, ScaleCodes codes, Start start,
+                 std::uint64_t seed)
+      : Operands(find_instruction_model(unit.model), shape, data, start, seed) {
+    const std::int64_t blocks = (shape.k + unit.block - 1) / unit.block;
+    a_values = scales_of(unit.format, shape.m, blocks, codes, RandomStream(seed, "a scales"));
+    b_values = scales_of(unit.format, shape.n, blocks, codes, RandomStream(seed, "b scales"));
+    const InverseScales of_a{a_values, 1, unit.block, unit.format};
+    const InverseScales of_b{b_values, 1, unit.block, unit.format};
+    if (seed % 5 != 1) problem.a_scales = of_a;
+    if (seed % 5 != 2) problem.b_scales = of_b;
+  }
+};
+
+bool runs_along_k(const GemmProblem& p) {
+  using namespace gemm_detail;
+  return plan_method(MethodRequest(p))->form().along_k();
+}
+
+}  // namespace
+
+TEST_CASE("scaled dots: few rows of every block-scaled unit run along k", "[gemm][scaled_dots]") {
+  int units = 0;
+  for (const InstructionModel& model : instruction_models()) {
+    if (!traits_of(model.accumulator).takes_scales) continue;
+    ++units;
+    for (const std::int64_t rows : {1, 8, 9}) {
+      GemmProblem p;
+      p.model = model.accumulator;
+      p.a.format = model.a_format;
+      p.b.format = model.b_format;
+      p.a.rows = rows;
+      p.b.rows = 64 * rows;
+      INFO(model.name << " rows " << rows);
+      CHECK(runs_along_k(p) == (rows <= 8));
+      p.b.rows -= 1;
+      CHECK(!runs_along_k(p));
+    }
+  }
+  CHECK(units > 0);
+}
+
+TEST_CASE("scaled dots: what runs follows the scales", "[gemm][scaled_dots]") {
+  const Unit mx{"sm120.mma.mxf8f6f4.e4m3", FormatId::e8m0fnu, 32};
+  std::vector<float> d(64);
+  for (const Target target : available_targets()) {
+    if (target == Target::scalar) continue;
+    const auto ran = [&](ScaleCodes codes) {
+      const ScaledOperands operands(mx, {1, 64, 96}, Data::normal, codes, Start::none, 30);
+      return run_gemm(operands.problem, d, target);
+    };
+    CHECK(ran(ScaleCodes::near) == "fused words");
+    CHECK(ran(ScaleCodes::all) == "fused double");  // products from 2^-254 to 2^254
+    CHECK(ran(ScaleCodes::small) == "fused double");
+  }
+}
+
+TEST_CASE("scaled dots: all data, scales, C and shapes keep the reference's bits",
+          "[gemm][scaled_dots]") {
+  const SweepShare share;
+  std::uint64_t seed = 51000;
+  for (const Unit& unit : kUnits)
+    for (const Data data : {Data::normal, Data::wide, Data::codes, Data::sparse, Data::specials})
+      for (const ScaleCodes codes : kAllScaleCodes)
+        for (const Start start : {Start::none, Start::wide, Start::extreme, Start::tiny}) {
+          if (!share.takes_one_in(4, "scaled dots", ++seed)) continue;
+          const auto draw = static_cast<std::int64_t>(seed);
+          const Shape shape{1 + draw % 2, 128 + draw * 7 % 90, 1 + draw * 13 % 200};
+          INFO(unit.model << " scales of " << format(unit.format).name << " seed " << seed
+                          << " data " << static_cast<int>(data) << " codes "
+                          << static_cast<int>(codes) << " start " << static_cast<int>(start)
+                          << " shape " << shape.m << "x" << shape.n << "x" << shape.k);
+          const ScaledOperands operands(unit, shape, data, codes, start, seed);
+          check_all_targets(operands.problem);
+        }
+}
+
+TEST_CASE("scaled dots: rows, slabs and promotion keep the reference's bits",
+          "[gemm][scaled_dots]") {
+  const SweepShare share;
+  std::uint64_t seed = 53000;
+  for (const Unit& unit : kUnits)
+    for (const std::int64_t interval : {0, 128})
+      for (const std::int64_t rows : {1, 3, 8}) {
+        if (!share.takes_one_in(4, "rows of scaled dots", ++seed)) continue;
+        // Longer than what is read at a time, and not whole steps.
+        const Shape shape{rows, rows * 64 + 5, 1100 - 7 * rows};
+        INFO(unit.model << " rows " << rows << " interval " << interval << " seed " << seed);
+        ScaledOperands operands(unit, shape, Data::normal, ScaleCodes::near,
+                                seed % 2 == 0 ? Start::none : Start::normal, seed);
+        operands.problem.promotion_interval = interval;
+        check_all_targets(operands.problem);
+      }
+}
