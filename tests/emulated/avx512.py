@@ -26,7 +26,8 @@ from pathlib import Path
 
 FILTERS = ["[target]", "[cast]~[slow]", "shapes across*", "exact sums*", "small products*", "quantize: *",
            "few rows: *", "formats of A and B*", "c of any size*", "few columns: every model*", "sequential sums*",
-           "fused sums*", "halves on*", "promotion and*"]
+           "fused sums*", "halves on*", "promotion and*", "word dots: all data*", "scaled dots: *"]
+PASSED_ON = ["FP8LAB_SWEEP_SHARE", "FP8LAB_SEED"]  # variables of the tests: long lists take a share of themselves
 PROGRAMS = ["bochs", "busybox", "grub-mkrescue", "cpio", "ldd"]
 BIOS = Path("/usr/share/bochs/BIOS-bochs-latest")
 VGA_BIOS = Path("/usr/share/vgabios/vgabios.bin")
@@ -35,7 +36,7 @@ VGA_BIOS = Path("/usr/share/vgabios/vgabios.bin")
 KERNEL_OPTIONS = "console=ttyS0 quiet noxsaves clearcpuid=xsavec,xsaves mitigations=off"
 
 INIT = """#!/bin/busybox sh
-export PATH=/bin OMP_NUM_THREADS=1
+export PATH=/bin OMP_NUM_THREADS=1 {variables}
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t devtmpfs dev /dev
 exec >/dev/ttyS0 2>&1
@@ -81,7 +82,8 @@ def make_root(root, tests, filters):
         shutil.copy(library, target)
     runs = "".join(f"tests {shlex.quote(one)} -d yes; echo status: $?\n" for one in filters)
     init = root / "init"
-    init.write_text(f"{INIT}{runs}echo status: end\nbusybox sleep 1000000\n")
+    variables = " ".join(f"{name}={shlex.quote(os.environ[name])}" for name in PASSED_ON if name in os.environ)
+    init.write_text(f"{INIT.format(variables=variables)}{runs}echo status: end\nbusybox sleep 1000000\n")
     init.chmod(0o755)
 
 

@@ -28,14 +28,6 @@ constexpr std::array<Transform, 3> kTransforms{
     Transform{[](const GemmProblem& p) { return !enters_in_passing(p); }, gemm_with_c},
     Transform{runs_turned, gemm_turned}, Transform{runs_by_halves, gemm_by_halves}};
 
-/// The product under an instruction that applies scales of its own, or could: they are 1 then.
-void run_scaled_by_unit(const GemmProblem& given, const BlockScaleRows& scales,
-                        const Method& method, std::span<float> d, Target target, int threads) {
-  const GemmProblem problem = without_unit_scales(given);
-  run_planned({.problem = problem, .specified = problem, .method = method, .unit_scales = &scales},
-              d, target, threads);
-}
-
 }  // namespace
 }  // namespace gemm_detail
 
@@ -50,11 +42,13 @@ std::string_view run_gemm(const GemmProblem& problem, std::span<float> d, Target
     for (const Transform& transform : kTransforms)
       if (transform.applies(problem)) return transform.run(problem, d, target, threads);
     if (const MethodPtr method = plan_for_data(MethodRequest(problem), scales, target, threads)) {
-      if (traits_of(problem.model).takes_scales)
-        run_scaled_by_unit(problem, scales, *method, d, target, threads);
-      else
-        run_planned({.problem = problem, .specified = problem, .method = *method}, d, target,
-                    threads);
+      const GemmProblem rest = without_unit_scales(problem);
+      const bool by_unit = traits_of(problem.model).takes_scales;
+      run_planned({.problem = rest,
+                   .specified = rest,
+                   .method = *method,
+                   .unit_scales = by_unit ? &scales : nullptr},
+                  d, target, threads);
       return method->name();
     }
   }
