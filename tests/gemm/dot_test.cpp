@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "gemm/problems.hpp"
+#include "sweep_share.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
@@ -58,11 +59,12 @@ struct Codes {
 
 /// Shapes across all block edges, all kinds of data and of C.
 void check_shapes(std::span<const std::string_view> models, std::uint64_t seed) {
+  const SweepShare share;
   for (const std::string_view name : models) {
     for (std::int64_t m = 1; m <= 5; ++m) {
       for (const std::int64_t n : {64 * m - 1, 64 * m, 64 * m + 33}) {
         for (const std::int64_t k : {1, 32, 33, 512, 545}) {
-          ++seed;
+          if (!share.takes_one_in(4, "few rows", ++seed)) continue;
           const Data data = kAllData[seed % 7];
           const Start start = static_cast<Start>(seed / 7 % 4);
           INFO(name << " " << m << "x" << n << "x" << k << " data " << static_cast<int>(data)
@@ -110,13 +112,14 @@ TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
 }
 
 TEST_CASE("few columns of any shape keep the reference's bits", "[gemm]") {
+  const SweepShare share;
   std::uint64_t seed = 26000;
   for (const std::string_view name :
        {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2.e4m3.f16", "sm90.wgmma.e5m2", "sm89.mma.e4m3"})
     for (const std::int64_t n : {1, 3, 8, 9, 16})
       for (const std::int64_t m : {1, 4, 7, 33, 64})
         for (const std::int64_t k : {1, 31, 64, 545}) {
-          ++seed;
+          if (!share.takes_one_in(4, "few columns", ++seed)) continue;
           const Data data = kAllData[seed % 7];
           const auto start = static_cast<Start>(seed / 7 % 5);
           INFO(name << " " << m << "x" << n << "x" << k << " data " << static_cast<int>(data)
@@ -141,13 +144,14 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
   };
   const Granularity granularities[] = {
       {0, 0, 0}, {4, 258, 0}, {1, 1, 0}, {1, 128, 128}, {1, 1, 32}};
+  const SweepShare share;
   std::uint64_t seed = 21000;
   for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2", "sm89.mma.e4m3"}) {
     for (const std::int64_t m : {1, 3, 4}) {
       for (const auto& g : granularities) {
         for (const std::int64_t interval : {0, 32, 64, 128}) {
           if (g.k_block != 0 && (interval == 0 || g.k_block % interval != 0)) continue;
-          ++seed;
+          if (!share.takes_one_in(3, "promoted few rows", ++seed)) continue;
           const Shape shape{m, 64 * m + 2, 160 + static_cast<std::int64_t>(seed % 2) * 5};
           Operands operands(find_instruction_model(name), shape, Data::specials,
                             seed % 3 == 0 ? Start::none : Start::extreme, seed);
@@ -177,7 +181,9 @@ TEST_CASE("few rows keep the reference's bits with promotion and scales", "[gemm
 
 TEST_CASE("few rows keep the reference's bits for every parameter of a model", "[gemm]") {
   const RandomStream random(6, "models of few rows");
+  const SweepShare share;
   for (std::uint64_t i = 0; i < 300; ++i) {
+    if (!share.takes_one_in(3, "models of few rows", i)) continue;
     const auto draw = [&](std::uint64_t which, std::uint64_t bound) {
       return static_cast<int>(random.below(8 * i + which, bound));
     };

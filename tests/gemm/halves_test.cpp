@@ -4,6 +4,7 @@
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/error.hpp"
 #include "gemm/problems.hpp"
+#include "sweep_share.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
@@ -20,10 +21,11 @@ std::vector<std::uint32_t> codes_of(const CodeMatrix& matrix, std::int64_t row) 
 
 TEST_CASE("halves on kernels equal dot products, whatever the formats, K and C", "[gemm]") {
   using enum FormatId;
+  const SweepShare share;
   std::uint64_t seed = 7000;
   const auto check = [&](const char* name, FormatId a, FormatId b, std::int64_t k, Data data,
                          Start start) {
-    ++seed;
+    if (!share.takes_one_in(4, "halves", ++seed)) return;
     const Operands operands(with_formats(name, a, b), {3, 19, k}, data, start, seed);
     const GemmProblem& p = operands.problem;
     std::vector<float> expected;
@@ -56,13 +58,14 @@ TEST_CASE("halves on kernels equal dot products, whatever the formats, K and C",
 }
 
 TEST_CASE("halves promoted after every instruction keep the reference's bits", "[gemm]") {
+  const SweepShare share;
   std::uint64_t seed = 7900;
   for (const char* name : {"sm90.mma.e4m3", "sm90.mma.e5m2.f16", "sm90.mma.e5m2.separate",
                            "sm90.mma.e4m3.f16.separate"})
     for (const std::int64_t interval : {32, 64})
       for (const std::int64_t rows : {1, 5, 20})
         for (const Data data : {Data::normal, Data::codes, Data::finite}) {
-          ++seed;
+          if (!share.takes_one_in(3, "promoted halves", ++seed)) continue;
           Operands operands(find_instruction_model(name), {rows, 133, 197}, data, Start::normal,
                             seed);
           operands.problem.promotion_interval = interval;
@@ -72,12 +75,13 @@ TEST_CASE("halves promoted after every instruction keep the reference's bits", "
 }
 
 TEST_CASE("halves with other bits in their steps keep the reference's bits", "[gemm]") {
+  const SweepShare share;
   std::uint64_t seed = 8000;
   for (const int terms : {4, 16, 32, 60, 64, 128})
     for (const int alignment : {13, 23, 36, 50})
       for (const RoundingMode rounding : {RoundingMode::toward_zero, RoundingMode::nearest_even})
         for (const std::int64_t instructions : {0, 1, 2, 5}) {
-          ++seed;
+          if (!share.takes_one_in(4, "halves of other bits", ++seed)) continue;
           InstructionModel model =
               find_instruction_model(seed % 3 == 0 ? "sm90.mma.e5m2.separate" : "sm100.mma.e5m2");
           model.accumulator.terms = terms;
@@ -107,12 +111,13 @@ TEST_CASE("scales whose block is longer than K stay on a K that is filled up", "
 }
 
 TEST_CASE("halves of few rows take columns in parts, with their scales and C", "[gemm]") {
+  const SweepShare share;
   std::uint64_t seed = 9000;
   for (const std::string_view name : {"sm90.mma.e4m3", "sm90.mma.e5m2.f16.separate"})
     for (const Shape shape : {Shape{1, 129, 40}, Shape{3, 300, 96}, Shape{8, 256, 64}})
       for (const std::int64_t row_block : {1, 64, 128, 300, 96})
         for (const std::int64_t k_block : {0, 32}) {
-          ++seed;
+          if (!share.takes_one_in(3, "halves of few rows", ++seed)) continue;
           Operands operands(find_instruction_model(name), shape, Data::normal,
                             seed % 2 == 0 ? Start::normal : Start::none, seed);
           GemmProblem& p = operands.problem;
