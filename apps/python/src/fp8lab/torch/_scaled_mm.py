@@ -316,7 +316,8 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     k, which the library chooses and which changes bits: 1, (parts, "contiguous") on h100, (parts,
     "serial") or (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1
     with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
-    of torch.
+    of torch. All tensors are on the CPU, or in a build with CUDA on one CUDA device: the same bits,
+    queued on torch's current stream, except for MXFP8 (never run on a GPU yet).
 
     >>> import torch, fp8lab.torch
     >>> ones = torch.ones(16, 32768).to(torch.float8_e4m3fn)
