@@ -108,14 +108,12 @@ void check(const GemmProblem& problem, const std::string& what) {
   }
 }
 
-/// The codes of a row-major matrix at other places: element (row, k) at row * row_stride + k *
-/// k_stride.
-template <typename Word>
+/// The codes of a matrix at other places: element (row, k) at row * row_stride + k * k_stride.
 struct Moved {
-  std::vector<Word> words;
+  std::vector<std::uint8_t> words;
   CodeMatrix matrix;
 };
-Moved<std::uint8_t> moved(const CodeMatrix& from, std::int64_t row_stride, std::int64_t k_stride) {
+Moved moved(const CodeMatrix& from, std::int64_t row_stride, std::int64_t k_stride) {
   const auto size =
       static_cast<std::size_t>((from.rows - 1) * row_stride + (from.k - 1) * k_stride);
   Moved to{std::vector<std::uint8_t>(size + 1, 0x7f), from};  // NaN between

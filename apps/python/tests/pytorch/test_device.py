@@ -229,6 +229,27 @@ def test_a_build_without_cuda_says_how_to_get_one(monkeypatch):
         _device.require_place("x", Placed("mps:0"))
 
 
+def test_work_goes_to_torch_s_current_stream(monkeypatch):
+    asked = []
+
+    class Current:
+        cuda_stream = 77
+
+    def current_stream(device):
+        asked.append(device)
+        return Current
+
+    monkeypatch.setattr(torch.cuda, "current_stream", current_stream)
+    assert _device._place(Placed("cuda:1")) == (1, 77)
+    assert asked == [torch.device("cuda:1")]
+
+
+def test_layers_tell_inputs_apart_on_a_device():
+    x = log_normal(8, 16)
+    seen = {_device.device_fingerprint(one) for one in (x, x.flip(0), x.t(), -x, x + 0.0, x.bfloat16())}
+    assert len(seen) == 5  # x + 0.0 is x
+
+
 @pytest.mark.skipif("cuda-emulated" in fp8lab.backends(), reason="built with CUDA")
 def test_the_compiled_part_says_so_too():
     matrix = (64, "e4m3fn", 16, 16, 16, 1)

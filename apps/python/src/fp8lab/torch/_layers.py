@@ -105,7 +105,7 @@ class Fp8Layer:
 
     def _fp8_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x [..., in], weight [out, in], bias [out] or None, to [..., out] in x's dtype."""
-        device = x.device.type
+        device = "cuda" if _device.is_cuda(x) else "cpu"
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
             x, bias = x.to(dtype), None if bias is None else bias.to(dtype)
