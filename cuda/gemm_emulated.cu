@@ -13,7 +13,7 @@ constexpr int kMostGridRows = 65535;
 }  // namespace
 
 void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted, FormatId a,
-                          FormatId b) {
+                          FormatId b, CUstream_st* stream) {
   const EmulatedModel model = emulated_model(wanted);
   const TileFormats formats{emulated_format(a), emulated_format(b)};
   const bool fp8 = formats.a.storage_bits == 8 && formats.b.storage_bits == 8 &&
@@ -24,10 +24,10 @@ void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted
     FP8LAB_CUDA_CHECK(cudaFuncSetAttribute(
         multiply_by_fma, cudaFuncAttributeMaxDynamicSharedMemorySize, kStepTileBytes));
     const dim3 grid((g.n + kTileColumns - 1) / kTileColumns, (g.m + kTileRows - 1) / kTileRows);
-    multiply_by_fma<<<grid, kThreads, kStepTileBytes>>>(g, model, formats);
+    multiply_by_fma<<<grid, kThreads, kStepTileBytes, stream>>>(g, model, formats);
   } else {
     const dim3 grid((g.n + 63) / 64, min(g.m, kMostGridRows));
-    multiply_by_integers<<<grid, 64>>>(g, model, formats);
+    multiply_by_integers<<<grid, 64, 0, stream>>>(g, model, formats);
   }
   FP8LAB_CUDA_CHECK_LAUNCH("gemm_emulated");
 }

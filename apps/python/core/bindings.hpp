@@ -64,6 +64,7 @@ void bind_verify(nb::module_& m);
 void bind_identify(nb::module_& m);
 void bind_grouped(nb::module_& m);  ///< batched and grouped products, layouts of scales
 void bind_attention(nb::module_& m);
+void bind_device(nb::module_& m);  ///< products of tensors on a CUDA device
 void bind_linear(nb::module_& m);  ///< linear layers of frameworks
 void bind_grouped_linear(nb::module_& m);
 void bind_results(nb::module_& m);  ///< result folders

@@ -28,6 +28,7 @@ NB_MODULE(_core, m) {
   bind_grouped(m);
   bind_reveal(m);
   bind_attention(m);
+  bind_device(m);
   bind_linear(m);
   bind_grouped_linear(m);
   bind_results(m);

@@ -18,6 +18,10 @@ from fp8lab._registry import AccumulatorModel, InstructionModel, find_model
 from fp8lab._warnings import warn
 
 
+#: How to get what a build without CUDA lacks.
+CUDA_BUILD = "pip install ./apps/python --config-settings=cmake.define.FP8LAB_ENABLE_CUDA=ON"
+
+
 class _Operand(NamedTuple):
     words: NDArray[Any]
     format: str
@@ -270,10 +274,7 @@ def _require_backend(name: str) -> None:
         return
     expected = f"one of {', '.join(known)}"
     if name in ("cuda", "cuda-emulated"):
-        expected += (
-            "; for the others build with CUDA: "
-            "pip install ./apps/python --config-settings=cmake.define.FP8LAB_ENABLE_CUDA=ON"
-        )
+        expected += f"; for the others build with CUDA: {CUDA_BUILD}"
     raise bad("backend", expected, f"'{name}'")
 
 

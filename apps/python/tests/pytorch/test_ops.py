@@ -10,7 +10,7 @@ from conftest import assert_same_bits, log_normal
 
 import fp8lab
 import fp8lab.torch
-from fp8lab.torch._ops import require_cpu
+from fp8lab.torch._device import require_cpu
 from fp8lab.torch._plan import plan_of, text_of
 
 EMPTY = torch.empty(0, dtype=torch.int32)

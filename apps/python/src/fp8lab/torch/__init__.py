@@ -5,7 +5,9 @@
 >>> model = fp8lab.torch.convert(model, "deepgemm", hardware="sm90")
 >>> model(torch.randn(4, 128)).sum().backward()
 
-`fp8lab` itself neither needs nor imports torch; this package does. It accepts CPU tensors only.
+`fp8lab` itself neither needs nor imports torch; this package does. Tensors are on the CPU; in a
+build with CUDA, products and most casts take CUDA tensors too (never run on a GPU yet;
+docs/torch.md says which).
 """
 
 try:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fp8lab import _core
+from fp8lab.torch._device import require_cpu
 from fp8lab.torch._ops import require_floats
 from fp8lab.torch._plan import threads
 
@@ -36,6 +37,7 @@ def _heads(x: Tensor) -> Any:
 def attention_op(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float, causal: bool, model: str) -> Tensor:
     """`sdpa` on tensors whose shapes fit."""
     for name, x in (("query", q), ("key", k), ("value", v)):
+        require_cpu(name, x)
         require_floats(name, x)
     left, keys, values = (_core.AttentionTensor.of_values(_heads(x)) for x in (q, k, v))
     o = _core.attention_output(left, keys, values, _options(model, softmax_scale, causal))

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from fp8lab.torch._convert import layers
+from fp8lab.torch._device import require_cpu
 from fp8lab.torch._layers import Fp8Layer
 from fp8lab.torch._plan import ROLES, plan_of
 
@@ -38,6 +39,7 @@ class _Amaxes:
     def see(self, layer: Fp8Layer, role: str, x: Tensor) -> None:
         slot = self.slots.get((layer, role))
         if slot is not None and x.numel():
+            require_cpu("x", x)
             self.values[slot] = torch.maximum(self.values[slot], x.detach().abs().amax().float())
 
     def update(self, group: Any) -> None:

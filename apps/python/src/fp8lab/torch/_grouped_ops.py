@@ -17,7 +17,9 @@ from torch import Tensor
 
 from fp8lab import _core
 from fp8lab._recipes import Recipe
-from fp8lab.torch._ops import require_cpu, require_floats, rounded
+from fp8lab.torch._device import require_cpu
+from fp8lab.torch._engines import HOST
+from fp8lab.torch._ops import require_floats
 from fp8lab.torch._plan import Codes, Plan, plan_of, scale_count, threads
 
 Shape = tuple[Any, Any]
@@ -103,8 +105,9 @@ def grouped_linear(
 
     With it X's codes for wgrad and the weights' for dgrad, with scales. Y is rounded as a linear layer's.
     """
-    require_floats("x", x)
-    require_floats("weight", weight)
+    for name, given in (("x", x), ("weight", weight)):
+        require_cpu(name, given)
+        require_floats(name, given)
     plan = plan_of(recipe)
     activation, weights = plan.casts["activation"], plan.casts["weight"]
     fp8 = plan.fp8["fprop"]
@@ -129,7 +132,7 @@ def grouped_linear(
         plain = _cut(d, sizes, weight.shape[2])
     parts = [part[:rows, : weight.shape[2]] for part, (rows, _) in zip(plain, sizes, strict=True)]
     whole = np.concatenate([*parts, np.empty((0, weight.shape[2]), np.float32)])
-    return rounded(whole, x.dtype, plan.recipe.bf16_outputs), *_flat(seconds), *_flat(w_seconds)
+    return HOST.rounded(whole, x.dtype, plan.recipe.bf16_outputs), *_flat(seconds), *_flat(w_seconds)
 
 
 def _sizes(plan: Plan, ends: list[int]) -> list[Any]:
@@ -207,7 +210,7 @@ def grouped_linear_backward(
             dx_parts = _cut(d, sizes, in_features)
         parts = [part[:rows, :in_features] for part, (rows, _) in zip(dx_parts, sizes, strict=True)]
         whole = np.concatenate([*parts, np.empty((0, in_features), np.float32)])
-        dx = rounded(whole, dy.dtype, plan.recipe.bf16_outputs)
+        dx = HOST.rounded(whole, dy.dtype, plan.recipe.bf16_outputs)
     if need_dw:
         if seconds:
             shapes = [(k, padded) for _, padded in sizes]

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from fp8lab import _core
 from fp8lab._linear import LinearRecipe, linear_recipe
-from fp8lab.torch import _ops  # noqa: F401  (registers the operators)
+from fp8lab.torch import _device, _ops  # noqa: F401  (registers the operators)
+from fp8lab.torch._device import device_fingerprint, require_cpu
 from fp8lab.torch._plan import ROLES, plan_of, text_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class _WeightCodes(NamedTuple):
 
 
 def _fingerprint(x: Tensor) -> int:
+    """Tells contents apart. On a CUDA device the host waits for it."""
+    if _device.is_cuda(x):
+        return device_fingerprint(x)
     return int(_core.fingerprint(x.detach().contiguous().view(-1).view(torch.uint8).numpy()))
 
 
@@ -101,8 +105,9 @@ class Fp8Layer:
 
     def _fp8_linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x [..., in], weight [out, in], bias [out] or None, to [..., out] in x's dtype."""
-        if torch.is_autocast_enabled("cpu"):
-            dtype = torch.get_autocast_dtype("cpu")
+        device = "cuda" if _device.is_cuda(x) else "cpu"
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
             x, bias = x.to(dtype), None if bias is None else bias.to(dtype)
             used = weight.to(dtype)
         else:
@@ -131,6 +136,10 @@ class Fp8Layer:
 
     def _fp8_pasts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The pasts to cast with. A recomputed pass casts with what the first one had."""
+        for role in ROLES:  # they follow the data to its device
+            past = self._fp8_past(role)
+            if past.numel() and past.device != x.device:
+                self._fp8_set_past(role, past.to(x.device))
         past, weight_past = self._fp8_past("activation"), self._fp8_past("weight")
         if torch.compiler.is_compiling() or past.numel() + weight_past.numel() == 0:
             return past, weight_past
@@ -162,10 +171,13 @@ class Fp8Layer:
             self._fp8_past(role).copy_(new_past)
 
     def _fp8_weight_codes(self, weight: Tensor, used: Tensor, past: Tensor) -> _WeightCodes:
-        """The weight's codes: cast again when it has changed, or its scale has a past that moves."""
+        """The weight's codes: cast again when it has changed, or its scale has a past that moves.
+
+        On a CUDA device at each call: to find a change the host would wait for the device.
+        """
         moves = past.numel() > 0 and self.training
         key = None
-        if not torch.compiler.is_compiling() and not moves:
+        if not torch.compiler.is_compiling() and not moves and not _device.is_cuda(used):
             key = self._fp8_key(weight, used, past)
             if self._fp8_cache is not None and self._fp8_cache[0] == key:
                 return self._fp8_cache[1]
@@ -204,6 +216,7 @@ class Fp8Layer:
         plan = plan_of(self._fp8_text)
         past = self._fp8_past("activation")
         if past.numel():
+            require_cpu("x", x)
             past.copy_(plan.casts["activation"].observed(plan.matrix(x), past))
         return nn.functional.linear(x, weight, bias)
 
@@ -229,8 +242,10 @@ class Fp8Linear(Fp8Layer, nn.Linear):
 
     Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales are
     updated at each forward (activation, weight) and backward (gradient) pass, as in
-    TransformerEngine with one update per pass; `eval()` freezes them. ValueError for tensors that
-    are not on the CPU.
+    TransformerEngine with one update per pass; `eval()` freezes them. x and the weight are on the
+    CPU, or in a build with CUDA on one CUDA device: the same bits, by emulated kernels that have not
+    run on a GPU yet, on torch's current stream. ValueError for other tensors, and on a CUDA device
+    for recipes whose casts or products are not there.
 
     >>> import torch, fp8lab.torch
     >>> layer = fp8lab.torch.Fp8Linear(64, 32, recipe="deepgemm", dtype=torch.bfloat16)

@@ -1,7 +1,8 @@
 """The operators `fp8lab::quantize_weight`, `linear`, `linear_backward` and `quantize`.
 
-Their bodies run on the CPU through the library; shapes alone are known to the fake ones, which
-`torch.compile` and `opcheck` use. Codes travel as uint8, pasts as int32: the bits of binary32.
+Their bodies run through the library on CPU tensors, and through the emulated kernels on those of a
+CUDA device (`_engines`); shapes alone are known to the fake ones, which `torch.compile` and
+`opcheck` use. Codes travel as uint8, pasts as int32: the bits of binary32.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from fp8lab import _core
-from fp8lab._casts import encode
 from fp8lab._recipes import Recipe
-from fp8lab.torch._plan import Cast, Codes, plan_of, scale_count, threads, tiles
+from fp8lab.torch import _device
+from fp8lab.torch._device import require_place
+from fp8lab.torch._device_casts import quantized
+from fp8lab.torch._engines import engine_of
+from fp8lab.torch._plan import Cast, plan_of, scale_count, threads, tiles
 
 TORCH_FP8 = {
     "e4m3fn": torch.float8_e4m3fn,
@@ -27,27 +29,11 @@ TORCH_FP8 = {
 }
 
 
-def require_cpu(name: str, x: Tensor) -> None:
-    if x.device.type != "cpu":
-        how = "; fp8lab.torch computes on the CPU: pass its .cpu()" if x.device.type == "cuda" else ""
-        raise ValueError(f"{name}: expected a CPU tensor, got one on {x.device}{how}")
-
-
 def require_floats(name: str, x: Tensor) -> None:
     """A wider type would be rounded twice, unseen."""
-    require_cpu(name, x)
+    require_place(name, x)
     if x.dtype not in (torch.float32, torch.bfloat16, torch.float16):
         raise ValueError(f"{name}: expected float32, bfloat16 or float16, got {x.dtype}")
-
-
-def _tensors(codes: Codes | None) -> tuple[Tensor, Tensor]:
-    if codes is None:
-        return torch.empty((0, 0), dtype=torch.uint8), torch.empty(0)
-    return torch.from_numpy(codes[0]), torch.from_numpy(codes[1])
-
-
-def _codes(codes: Tensor, scales: Tensor) -> Codes:
-    return codes.contiguous().numpy(), scales.contiguous().numpy()
 
 
 def _fake_codes(like: Tensor, used: bool, recipe: Recipe, rows: Any, k: Any) -> list[Tensor]:
@@ -69,10 +55,12 @@ def quantize_weight(
     What a product in higher precision does not need is empty.
     """
     require_floats("weight", weight)
+    engine = engine_of("weight", weight, past=past)
     plan = plan_of(recipe)
     cast = plan.casts["weight"]
-    first, second, new = cast.cast(plan.matrix(weight), past, cast.for_first, cast.for_second)
-    return (*_tensors(first), *_tensors(second), new)
+    values = engine.matrix(plan, weight)
+    first, second, new = engine.cast(cast, values, past, cast.for_first, cast.for_second)
+    return (*engine.tensors(first, weight), *engine.tensors(second, weight), new)
 
 
 @quantize_weight.register_fake
@@ -105,33 +93,20 @@ def linear(
     which moves it on in place.
     """
     require_floats("x", x)
+    engine = engine_of("x", x, weight=weight, bias=bias, w_codes=w_codes, past=past)
     plan = plan_of(recipe)
     cast = plan.casts["activation"]
-    values = plan.matrix(x)
-    first, second, new = cast.cast(values, past, cast.for_first, cast.for_second)
+    values: Any = engine.matrix(plan, x)
+    first, second, new = engine.cast(cast, values, past, cast.for_first, cast.for_second)
     if plan.fp8["fprop"]:
         assert first is not None
-        right = (plan.casts["weight"].recipe, _codes(w_codes, w_scales))
-        d = plan.product("fprop", (cast.recipe, first), right)
+        right = (plan.casts["weight"].recipe, engine.codes(w_codes, w_scales))
+        d: Any = engine.product(plan, "fprop", (cast.recipe, first), right)
     else:
-        d = plan.plain_product("fprop", values, plan.matrix(weight))
+        d = engine.plain_product(plan, "fprop", values, weight)
     rows, out = x.numel() // max(x.shape[-1], 1), weight.shape[0]
-    d = d[:rows, :out]
-    if bias is not None:
-        d = np.ascontiguousarray(d)
-        _core.add_to_rows(d, bias.detach().float().contiguous().numpy())
-    y = rounded(d, x.dtype, plan.recipe.bf16_outputs)
-    return (y.reshape(*x.shape[:-1], out), *_tensors(second), new)
-
-
-def rounded(d: NDArray[np.float32], dtype: torch.dtype, bf16_outputs: bool) -> Tensor:
-    """The output of a product: one rounding, to the nearest, ties to even; NaN is NVIDIA's."""
-    if dtype == torch.float32 and not bf16_outputs:
-        return torch.from_numpy(d.copy())
-    name = "f16" if dtype == torch.float16 else "bf16"
-    codes = encode(d, name, profile="nvidia_nosat", dtype=np.uint16, threads=threads())
-    made = torch.from_numpy(codes).view(torch.float16 if name == "f16" else torch.bfloat16)
-    return made.to(dtype)
+    y = engine.rounded(engine.add_bias(d[:rows, :out], bias), x.dtype, plan.recipe.bf16_outputs)
+    return (y.reshape(*x.shape[:-1], out), *engine.tensors(second, x), new)
 
 
 @linear.register_fake
@@ -148,7 +123,7 @@ def _(x: Tensor, weight: Tensor, *others: Any) -> tuple[Tensor, ...]:
     return (y, *second, torch.empty_like(past))
 
 
-def _operand(cast: Cast, second: bool, codes: Codes) -> tuple[Recipe, Codes]:
+def _operand(cast: Cast, second: bool, codes: Any) -> tuple[Recipe, Any]:
     return (cast.second_recipe if second else cast.recipe), codes
 
 
@@ -173,36 +148,36 @@ def linear_backward(
     x and weight are given where their product is not in FP8. The bias's gradient is dY summed in
     FP32 in the order of its rows.
     """
-    require_cpu("dy", dy)
+    engine = engine_of("dy", dy, x=x, weight=weight, xt_codes=xt_codes, wt_codes=wt_codes)
     plan = plan_of(recipe)
     cast = plan.casts["gradient"]
-    values = plan.matrix(dy)
+    values: Any = engine.matrix(plan, dy)
     rows, out = dy.numel() // max(dy.shape[-1], 1), dy.shape[-1]
-    first, second, new = cast.cast(
-        values, gradient_past, need_dx and cast.for_first, need_dw and cast.for_second
+    first, second, new = engine.cast(
+        cast, values, gradient_past, need_dx and cast.for_first, need_dw and cast.for_second
     )
     gradient_past.copy_(new)
-    dx, dw, db = dy.new_empty(0), torch.empty((0, 0)), torch.empty(0)
+    nothing = dy.new_empty(0, dtype=torch.float32)
+    dx, dw, db = dy.new_empty(0), nothing.new_empty((0, 0)), nothing
     if need_dx:
         if first is not None:
-            right = _operand(plan.casts["weight"], True, _codes(wt_codes, wt_scales))
-            d = plan.product("dgrad", _operand(cast, False, first), right)
+            right = _operand(plan.casts["weight"], True, engine.codes(wt_codes, wt_scales))
+            d: Any = engine.product(plan, "dgrad", _operand(cast, False, first), right)
         else:
             assert weight is not None
-            d = plan.plain_product("dgrad", values, plan.matrix(weight), b_transposed=True)
-        d = d[:rows, :in_features]
-        dx = rounded(d, dy.dtype, plan.recipe.bf16_outputs)
+            d = engine.plain_product(plan, "dgrad", values, weight, turn_b=True)
+        dx = engine.rounded(d[:rows, :in_features], dy.dtype, plan.recipe.bf16_outputs)
         dx = dx.reshape(*dy.shape[:-1], in_features)
     if need_dw:
         if second is not None:
-            right = _operand(plan.casts["activation"], True, _codes(xt_codes, xt_scales))
-            d = plan.product("wgrad", _operand(cast, True, second), right)
+            right = _operand(plan.casts["activation"], True, engine.codes(xt_codes, xt_scales))
+            d = engine.product(plan, "wgrad", _operand(cast, True, second), right)
         else:
             assert x is not None
-            d = plan.plain_product("wgrad", values, plan.matrix(x), True, True)
-        dw = torch.from_numpy(np.ascontiguousarray(d[:out, :in_features]))
+            d = engine.plain_product(plan, "wgrad", values, x, True, True)
+        dw = engine.tensor(d[:out, :in_features])
     if need_db:
-        db = torch.from_numpy(_core.column_sums(values)[:out].copy())
+        db = engine.column_sums(values)[:out].clone()
     return dx, dw, db
 
 
@@ -272,8 +247,11 @@ def quantize_op(x: Tensor, recipe: str) -> tuple[Tensor, Tensor, Tensor]:
         raise ValueError(
             f"recipe: expected a recipe that gives FP8 codes, got {fields['format']}; fp8lab.quantize gives its codes too"
         )
-    values = x.detach().float().contiguous().numpy()
-    q = _core.Quantizer(Recipe(**fields)._core()).quantize(values, False, threads())
+    values = x.detach().float().contiguous()
+    if _device.is_cuda(x):
+        words, scales, inverse = quantized(Recipe(**fields), values)
+        return words.view(TORCH_FP8[fields["format"]]), scales, inverse
+    q = _core.Quantizer(Recipe(**fields)._core()).quantize(values.numpy(), False, threads())
     codes = torch.from_numpy(q["codes"]).view(TORCH_FP8[fields["format"]])
     return codes, torch.from_numpy(q["scales"]), torch.from_numpy(q["inverse_scales"])
 

@@ -110,15 +110,19 @@ class Plan:
         """A size as the system takes it: the next multiple of what its kernels ask for."""
         return (size + self.multiple - 1) // self.multiple * self.multiple
 
-    def matrix(self, x: torch.Tensor) -> NDArray[np.float32]:
-        """Any tensor as [rows, k] in binary32, with zeros up to the padded sizes."""
+    def padded_matrix(self, x: torch.Tensor) -> torch.Tensor:
+        """Any tensor as contiguous [rows, k] in binary32, with zeros up to the padded sizes."""
         rows = x.detach().reshape(-1, x.shape[-1]).float()
         down, across = self.padded(rows.shape[0]), self.padded(rows.shape[1])
         if (down, across) != tuple(rows.shape):
             rows = torch.nn.functional.pad(
                 rows, (0, across - rows.shape[1], 0, down - rows.shape[0])
             )
-        return rows.contiguous().numpy()
+        return rows.contiguous()
+
+    def matrix(self, x: torch.Tensor) -> NDArray[np.float32]:
+        """The same of a CPU tensor, as an array."""
+        return self.padded_matrix(x).numpy()
 
     def product(
         self, name: str, a: tuple[Recipe, Codes], b: tuple[Recipe, Codes]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import Tensor
 
-from fp8lab.torch._ops import require_cpu
+from fp8lab.torch._device import require_place
 from fp8lab.torch._platforms import Platform
 
 #: By number, as `torch.nn.functional.ScalingType` and `SwizzleType` count them; older versions
@@ -67,7 +67,7 @@ def require_matrices(
 ) -> None:
     """What holds under every recipe, in the order and the words of PyTorch."""
     for name, x in (("mat_a", mat_a), ("mat_b", mat_b)):
-        require_cpu(name, x)
+        require_place(name, x)
         if x.dim() != 2:
             raise ValueError(f"{name} must be a matrix")
     if contraction_dim and (
@@ -175,8 +175,8 @@ def tiles_by_shape(
     None for scales of a tensor or of rows, and for what fits nothing. With whether the instruction
     applies them. B's scales are [ceil(k/128), n] or [ceil(k/128), ceil(n/128)] here.
     """
-    require_cpu("scale_a", scale_a)
-    require_cpu("scale_b", scale_b)
+    require_place("scale_a", scale_a)
+    require_place("scale_b", scale_b)
     (m, k), n = input.shape, mat2.shape[1]
     if E8M0 is not None and scale_a.dtype == scale_b.dtype == E8M0:
         _require_block_scales(chip)
@@ -224,7 +224,7 @@ def configuration(
     scales_a, scales_b = as_list(scale_a), as_list(scale_b)
     for name, scales in (("scale_a", scales_a), ("scale_b", scales_b)):
         for scale in scales:
-            require_cpu(name, scale)
+            require_place(name, scale)
     (m, k), n = mat_a.shape, mat_b.shape[1]
     pair = (recipe_a[0], recipe_b[0]) if len(recipe_a) == len(recipe_b) == 1 else ("", "")
     if pair in (("TensorWise", "TensorWise"), ("RowWise", "RowWise")):

@@ -15,9 +15,10 @@ from torch import Tensor
 from fp8lab import _core
 from fp8lab._recipes import Recipe
 from fp8lab._registry import find_model
-from fp8lab.torch import _tiled_mm  # noqa: F401  (registers the operator)
+from fp8lab.torch import _device, _device_mm, _tiled_mm  # noqa: F401  (registers the operator)
+from fp8lab.torch._device import require_place
 from fp8lab.torch._either import either
-from fp8lab.torch._ops import TORCH_FP8, require_cpu
+from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._platforms import (
     FORMAT_OF,
     Floats,
@@ -48,19 +49,22 @@ def _sum(
     )
 
 
-def _split_columns(k: int, splits: int, platform: Platform, scheme: str) -> list[NDArray[np.int64]]:
-    """The columns of K of each split, in the order of its chain."""
-    tiles = -(-k // platform.split_tile)
+def _split_ranges(k: int, splits: int, platform: Platform, scheme: str) -> _device_mm.Ranges:
+    """The columns of K of each split as ranges, in the order of its chain."""
+    tile = platform.split_tile
+    tiles = -(-k // tile)
     if scheme == "contiguous":
         each = -(-tiles // splits)
         owned = [range(min(s * each, tiles), min((s + 1) * each, tiles)) for s in range(splits)]
-    else:
-        owned = [range(s, tiles, splits) for s in range(splits)]
+        return [[(r.start * tile, min(r.stop * tile, k))] if len(r) else [] for r in owned]
+    strided = [range(s, tiles, splits) for s in range(splits)]
+    return [[(t * tile, min((t + 1) * tile, k)) for t in r] for r in strided]
+
+
+def _split_columns(k: int, ranges: _device_mm.Ranges) -> list[NDArray[np.int64]]:
+    """The numbers of these columns."""
     columns = np.arange(k)
-    return [
-        np.concatenate([columns[:0], *(columns[t * platform.split_tile :][: platform.split_tile] for t in tile)])
-        for tile in owned
-    ]
+    return [np.concatenate([columns[:0], *(columns[start:stop] for start, stop in r)]) for r in ranges]
 
 
 def _reduced(parts: list[Floats], scheme: str) -> Floats:
@@ -79,18 +83,17 @@ def _reduced(parts: list[Floats], scheme: str) -> Floats:
     return total
 
 
-def _scales(name: str, scale: Tensor, rows: int, columns: int) -> Floats:
+def _scales(name: str, scale: Tensor, rows: int, columns: int) -> Tensor:
     """One value, or one a row; torch's [n]-wise scales of B lie in a row."""
-    require_cpu(name, scale)
     shape = list(scale.shape)
     wanted = [rows, 1] if columns == 1 else [1, columns]
     if scale.dtype != torch.float32 or (scale.numel() != 1 and shape != wanted):
         raise ValueError(f"{name}: expected float32, one value or {wanted}, got {scale.dtype} {shape}")
-    return scale.detach().contiguous().reshape(-1).numpy()
+    return scale.detach().contiguous().reshape(-1)
 
 
 def _codes(name: str, x: Tensor) -> tuple[Tensor, str]:
-    require_cpu(name, x)
+    require_place(name, x)
     if x.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
         raise ValueError(f"{name}: expected float8_e4m3fn or float8_e5m2, got {x.dtype}")
     if x.dim() != 2:
@@ -114,14 +117,25 @@ def scaled_mm_op(
 ) -> Tensor:
     """`scaled_mm` on codes in uint8; formats: of input, mat2 and the output, which is uint8 for FP8."""
     chip = find_platform(platform)
-    require_cpu("input", input)
-    require_cpu("mat2", mat2)
-    a, b = input.detach().numpy(), mat2.detach().numpy().T
-    (m, k), n = a.shape, len(b)
-    if b.shape[1] != k:
+    require_place("input", input)
+    on_cuda = _device.is_cuda(input)
+    others = {"mat2": mat2, "scale_a": scale_a, "scale_b": scale_b, "bias": bias}
+    for name, other in {**others, "scale_result": scale_result if on_cuda else None}.items():
+        if other is not None:
+            require_place(name, other, input)
+    (m, k), n = input.shape, mat2.shape[1]
+    if mat2.shape[0] != k:
         raise ValueError(f"mat2: expected [{k}, n], got {list(mat2.shape)}")
     a_format, b_format, out_format = formats.split()
-    a_scales, b_scales = _scales("scale_a", scale_a, m, 1), _scales("scale_b", scale_b, 1, n)
+    a_values, b_values = _scales("scale_a", scale_a, m, 1), _scales("scale_b", scale_b, 1, n)
+    ranges = [[(0, k)]] if splits == 1 else _split_ranges(k, splits, chip, scheme)
+    if on_cuda:
+        return _device_mm.scaled_mm(
+            chip, input.detach(), mat2.detach().t(), a_values, b_values, bias=bias, formats=formats,
+            scale_result=scale_result, fast=use_fast_accum, splits=ranges, scheme=scheme,
+        )
+    a, b = input.detach().numpy(), mat2.detach().numpy().T
+    a_scales, b_scales = a_values.numpy(), b_values.numpy()
     row_wise = len(a_scales) > 1 or len(b_scales) > 1
     order = "b_then_fma_a" if row_wise else "product_then_fma"
     scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
@@ -131,7 +145,7 @@ def scaled_mm_op(
     else:
         parts = [
             _sum(chip, a[:, columns], b[:, columns], read, use_fast_accum, {})
-            for columns in _split_columns(k, splits, chip, scheme)
+            for columns in _split_columns(k, ranges)
         ]
         d = _scaled(_reduced(parts, scheme), scales)
     add_bias(d, bias)
@@ -302,7 +316,8 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     k, which the library chooses and which changes bits: 1, (parts, "contiguous") on h100, (parts,
     "serial") or (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1
     with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
-    of torch.
+    of torch. All tensors are on the CPU, or in a build with CUDA on one CUDA device: the same bits,
+    queued on torch's current stream, except for MXFP8 (never run on a GPU yet).
 
     >>> import torch, fp8lab.torch
     >>> ones = torch.ones(16, 32768).to(torch.float8_e4m3fn)
@@ -334,7 +349,7 @@ def quantize(
     recipe = Recipe(**_core.find_recipe(preset, role)) if isinstance(preset, str) else preset
     if recipe.source != "current":
         raise ValueError(f"recipe: expected one that uses only the current tensor, got {recipe.source}")
-    require_cpu("x", x)
+    require_place("x", x)
     text = json.dumps(dataclasses.asdict(recipe))
     result: tuple[Tensor, Tensor, Tensor] = torch.ops.fp8lab.quantize(x, text)
     return result

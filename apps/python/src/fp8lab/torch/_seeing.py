@@ -101,13 +101,15 @@ class Recording:
     def _record(
         self, layer: Fp8Layer, x: Tensor, weight: Tensor, y: Tensor, past: Tensor, weight_past: Tensor
     ) -> None:
-        seen = _Pass(x.detach(), weight.detach().clone(), past.clone(), weight_past.clone())
+        # What is kept of a CUDA device's tensors waits on the host.
+        kept = (t.detach().cpu() for t in (x, weight.clone(), past.clone(), weight_past.clone()))
+        seen = _Pass(*kept)
         self._passes[self._names[layer]] = seen
         if y.requires_grad:
 
             def keep(gradient: Tensor) -> None:
-                seen.gradient = gradient.detach()
-                seen.gradient_past = layer._fp8_past("gradient").clone()
+                seen.gradient = gradient.detach().cpu()
+                seen.gradient_past = layer._fp8_past("gradient").clone().cpu()
 
             y.register_hook(keep)
 

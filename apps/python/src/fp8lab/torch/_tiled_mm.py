@@ -9,7 +9,8 @@ from torch import Tensor
 
 from fp8lab._recipes import Scales
 from fp8lab._registry import find_model
-from fp8lab.torch._ops import require_cpu
+from fp8lab.torch import _device, _device_mm
+from fp8lab.torch._device import DeviceScales, require_place
 from fp8lab.torch._platforms import add_bias, as_words, fake_words, find_platform, product
 
 
@@ -33,7 +34,18 @@ def scaled_mm_tiles(
     """
     chip = find_platform(platform)
     for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b)):
-        require_cpu(name, x)
+        require_place(name, x, input)
+    if _device.is_cuda(input):
+        return _device_mm.scaled_mm_tiles(
+            chip,
+            input.detach(),
+            mat2.detach().t(),
+            DeviceScales(scale_a.detach(), blocks[0], blocks[1]),
+            DeviceScales(scale_b.detach(), blocks[2], blocks[3]),
+            bias=bias,
+            formats=formats,
+            block_scaled=block_scaled,
+        )
     a_format, b_format, out_format = formats.split()
     d = product(
         input.detach().numpy(),

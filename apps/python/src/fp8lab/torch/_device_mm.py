@@ -1,0 +1,130 @@
+"""`scaled_mm` of tensors on a CUDA device, with the bits of the same call on the CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fp8lab._registry import find_model
+from fp8lab.torch._device import DeviceScales, product
+from fp8lab.torch._device_casts import encoded
+from fp8lab.torch._platforms import WORD_DTYPES, Platform
+
+Ranges = list[list[tuple[int, int]]]
+
+
+def _words(d: Tensor, name: str, scale: Tensor | None = None) -> Tensor:
+    """float32 rounded to the output's format, to nearest even: FP8 saturates, in uint8."""
+    if name == "f32":
+        return d
+    if name in ("bf16", "f16"):
+        return encoded(d, name, "nvidia_nosat").view(WORD_DTYPES[name])
+    return encoded(d if scale is None else d * scale.reshape(()), name, "nvidia_satfinite")
+
+
+def _with_bias(d: Tensor, bias: Tensor | None) -> Tensor:
+    return d if bias is None else d + bias.detach().float()
+
+
+def _scaled(total: Tensor, a_scales: Tensor, b_scales: Tensor) -> Tensor:
+    """Scales of a finished sum: fma(sum, s_a s_b, +0) of tensors, times B's and then A's of rows."""
+    if a_scales.numel() > 1 or b_scales.numel() > 1:
+        scaled = total * b_scales.reshape(1, -1) * a_scales.reshape(-1, 1)
+    else:
+        scaled = total * (a_scales.reshape(()) * b_scales.reshape(()))
+    return scaled + 0.0
+
+
+def _columns(x: Tensor, ranges: list[tuple[int, int]]) -> Tensor:
+    """The columns of a split: a view if they are neighbours."""
+    parts = [x[:, start:stop] for start, stop in ranges]
+    if not parts:
+        return x[:, :0]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _reduced(parts: list[Tensor], scheme: str) -> Tensor:
+    """The splits' sums added in FP32, in cuBLAS's order."""
+    if scheme == "pairwise":
+        half = -(-len(parts) // 2)
+        order = [parts[-1]]
+        for i in range(half):
+            paired = i + half < len(parts) - 1
+            order.append(parts[i] + parts[i + half] if paired else parts[i])
+        parts = order
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def scaled_mm(
+    chip: Platform,
+    a: Tensor,
+    b: Tensor,
+    a_scales: Tensor,
+    b_scales: Tensor,
+    *,
+    bias: Tensor | None,
+    scale_result: Tensor | None,
+    formats: str,
+    fast: bool,
+    splits: Ranges,
+    scheme: str,
+) -> Tensor:
+    """Codes a [m, k] and b [n, k] in uint8 with scales of tensors or rows. splits: ranges of columns."""
+    a_format, b_format, out_format = formats.split()
+    row_wise = a_scales.numel() > 1 or b_scales.numel() > 1
+
+    def whole(values: Tensor, rows: int) -> DeviceScales:
+        return DeviceScales(values.reshape(-1), 1 if values.numel() > 1 else max(rows, 1), 0)
+
+    def sums(left: Tensor, right: Tensor, scaled: bool) -> Tensor:
+        return product(
+            left,
+            right,
+            formats=(a_format, b_format),
+            model=find_model(chip.model).accumulator,
+            promotion_interval=0 if fast else chip.slow_promotion,
+            scale_order="b_then_fma_a" if row_wise else "product_then_fma",
+            a_scales=whole(a_scales, a.shape[0]) if scaled else None,
+            b_scales=whole(b_scales, b.shape[0]) if scaled else None,
+        )
+
+    if len(splits) == 1:
+        d = sums(a, b, True)
+    else:
+        parts = [sums(_columns(a, ranges), _columns(b, ranges), False) for ranges in splits]
+        d = _scaled(_reduced(parts, scheme), a_scales, b_scales)
+    return _words(_with_bias(d, bias), out_format, scale_result)
+
+
+def scaled_mm_tiles(
+    chip: Platform,
+    a: Tensor,
+    b: Tensor,
+    a_scales: DeviceScales,
+    b_scales: DeviceScales,
+    *,
+    bias: Tensor | None,
+    formats: str,
+    block_scaled: bool,
+) -> Tensor:
+    """The same with scales of 1x128 and 128x128 tiles, which change along k."""
+    if block_scaled:
+        raise ValueError(
+            f"platform: expected one without block-scaled instructions on a CUDA device, got {chip.name}: "
+            "the emulated kernels do not have them; this product runs on CPU tensors"
+        )
+    a_format, b_format, out_format = formats.split()
+    d = product(
+        a,
+        b,
+        formats=(a_format, b_format),
+        model=find_model(chip.model).accumulator,
+        promotion_interval=128,
+        scale_order="b_then_fma_a",
+        a_scales=a_scales,
+        b_scales=b_scales,
+    )
+    return _words(_with_bias(d, bias), out_format)
