@@ -80,6 +80,22 @@ def test_groups(at):
         check(f"{what}: and where they are", all(begin <= free[-1] < end for begin, end in (one["rows"] for one in outside["wrong"])), outside)
 
 
+def test_group_scales(at):
+    """As many scales as rows are one a row, also where there are as many groups; one scale more is refused."""
+    rng = np.random.default_rng(8)
+    a, b = at.save("a.npy", normal(rng, 4, 64)), at.save("b.npy", normal(rng, 4, 24, 64))
+    scales = np.float32([1, 2, 4, 8])
+    command = ["gemm", a, b, "--dtype", "e4m3fn", "--model", "sm90.wgmma.e4m3", "--row-ends", "1,1,3,4", "-o", at / "d.npy"]
+    expect(0, *command)
+    plain = np.load(at / "d.npy")
+    expect(0, *command, "--scale-a", at.save("s.npy", scales))
+    check("scales of rows", np.array_equal(np.load(at / "d.npy"), plain * scales[:, None]), (np.load(at / "d.npy"), plain))
+    expect(0, *command, "--row-scales", at.save("s.npy", scales))
+    check("row scales after the sum", np.array_equal(np.load(at / "d.npy"), plain * scales[:, None]))
+    for count in (3, 5, 8):
+        expect(2, *command, "--row-scales", at.save("s.npy", np.ones(count, np.float32)), stderr=["--row-scales: expected [4]", f"[{count}]"])
+
+
 def test_recipes():
     """What a recipe reads: FP32 where its system computes a quotient in FP32, BF16 where it does so in BF16."""
     inputs = {}
@@ -135,7 +151,7 @@ test_claims()
 test_recipes()
 test_table()
 test_reveal()
-for test in (test_groups, test_outputs, test_report):
+for test in (test_groups, test_group_scales, test_outputs, test_report):
     with tempfile.TemporaryDirectory() as folder:
         test(Folder(folder))
 finish("fields")

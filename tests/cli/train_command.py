@@ -108,6 +108,9 @@ def test_log(folder):
           [a for a, b in zip(log.read_bytes().splitlines(), golden.splitlines()) if a != b][:3])
     train(*arguments, "--log", log, "--checkpoint", checkpoint)
     check("a run that is done adds nothing", log.read_bytes() == golden)
+    log.write_bytes(golden[:-20])
+    train(*arguments, "--log", log, "--checkpoint", checkpoint)
+    check("half a row at the end is no error, and goes", log.read_bytes() == golden[: golden.rindex(b"\n", 0, -20) + 1])
 
     other = folder / "other.txt"
     other.write_text("not a log\n")
@@ -141,6 +144,7 @@ def test_recipe_options():
     refused("--recipe", "te-current", "--history", 4, part="a recipe with delayed scales")
     refused("--recipe", "bf16", "--format", "e5m2", part="--format: expected a recipe with FP8 products")
     refused("--recipe", "te-current", "--format", "f16", part="--format")
+    refused("--keep", "z", part="--keep: expected part of one of block0.qkv")
     refused("--keep", "block7", part="--keep: expected part of one of block0.qkv")
     refused("--rule", "none", part="llama-factory")
     refused("--master", "f32:tensor", part="f32")

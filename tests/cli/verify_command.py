@@ -107,6 +107,11 @@ def test_results(at, p, wrong):
                 env={**os.environ, "PATH": str(at / "empty")})
     check("what is missing follows a semicolon", alone.returncode == 1 and alone.stderr.startswith("fp8lab: ") and
           f" files in {folder}; gnuplot was not found" in alone.stderr, alone.stderr)
+    plot = folder / "mismatches.json"
+    good = plot.read_text()
+    digit = next(i for i, c in enumerate(good) if c in "12345678")
+    plot.write_text(good[:digit] + "9" + good[digit + 1:])
+    expect(2, "report", folder, "-o", at / "changed.html", stderr=["mismatches.json: crc32: expected"])
     check("without gnuplot there is no picture", {name for name in drawn if name.endswith(".svg")} and
           not list(folder.glob("*.svg")), (drawn, list(folder.iterdir())))
     result = json.loads((at / "right" / "verify" / "result.json").read_text())

@@ -102,7 +102,7 @@ def compare_findings(case):
     expected = []
     if "diagnosis" in report:
         found = report["diagnosis"]
-        expected += [f"Likely cause: {c['cause']}, {c['text']}; it explains {c['explained']} of {found['mismatches']} mismatches."
+        expected += [f"Likely cause: {c['name']}, {c['text']}; it explains {c['explained']} of {found['mismatches']} mismatches."
                      for c in found["causes"]]
         expected += [] if found["causes"] else [f"None of {found['tried']} known mistakes explains the mismatches."]
     if "budget" in report:
