@@ -109,7 +109,7 @@ TEST_CASE("a dimension is a number if each of its values is one", "[report]") {
   for (const char* order : {"tensor,16,32", "16,tensor,32", "16,32,tensor"}) {
     const std::string list = order;
     std::string csv = "k,tile,repeat,seed,error\n";
-    for (const int k : {1, 2, 3})
+    for (const std::size_t k : {1U, 2U, 3U})
       for (std::size_t at = 0; at < list.size();) {
         const std::size_t end = std::min(list.find(',', at), list.size());
         const std::string tile = list.substr(at, end - at);
