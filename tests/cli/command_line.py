@@ -158,6 +158,10 @@ def test_experiments(folder):
     expect(["run", file], 2, stderr=["mine.toml", "no [axes]"])
     file.write_text("quick = true\n")
     expect(["run", file], 2, stderr=["mine.toml", 'experiment = "NAME"'])
+    mpi = run("run", "outlier", "recipes", "outlier", "cost", "--mpi", "--quick", "--out", folder / "mpi")
+    parts = ("alone, got 3 experiments, the first outlier",) if "without MPI" not in mpi.stderr + mpi.stdout else ()
+    check("--mpi counts the experiments, each once", mpi.returncode == 2 and all(p in mpi.stderr + mpi.stdout for p in parts),
+          (mpi.returncode, mpi.stdout, mpi.stderr))
     expect(["run", "nonsense"], 2, stderr=["experiment", "'nonsense'"])
     expect(["run", "all", "--seed", "-1"], 2, stderr=["--seed", "-1"])
     expect(["run", "all", "--threads", "0"], 2, stderr=["--threads"])

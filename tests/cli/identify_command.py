@@ -49,6 +49,10 @@ def test_identify(at):
     wrong = np.load(d)
     wrong[3, 5] = np.nextafter(wrong[3, 5], np.float32(np.inf))
     expect(1, "identify", a, b, save(at / "w.npy", wrong), *inputs, stdout=["unexplained", "255 of 256"])
+    # An option that takes one value leaves the files after it alone.
+    expect(0, "identify", "--model", "fused:terms=16,F=10", a, b, d, *inputs)
+    expect(2, "identify", a, b, d, *inputs, "--top", 0, stderr=["--top"])
+    expect(0, "identify", a, b, d, *inputs, "--top", 1)
     expect(0, "gemm", a, b, "--dtype", "e4m3fn", "--model", "sm89.mma.e4m3", "--out-dtype", "bf16", "-o", at / "h.npy")
     expect(0, "identify", a, b, at / "h.npy", "--dtype", "e4m3fn", stdout=["sm89.mma.e4m3", "nearest_even"])
     expect(2, "identify", a, b, a, "--dtype", "e4m3fn", stderr=["--out-dtype"])

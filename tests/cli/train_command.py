@@ -64,6 +64,22 @@ def test_guard():
     check("what fails each time ends the run", "finite" in run["ended"] or run["skipped"] > 0, run)
 
 
+def test_skipped_steps(folder):
+    """Batches whose gradients are never finite: each is left out, and the log says so."""
+    log = folder / "skipped.jsonl"
+    run = losses("--steps", 14, "--recipe", "fp32", "--learning-rate", 1000, "--guard", 1, "--threads", 1, "--width", 128,
+                 "--hidden", 128, "--log", log, expected=1)
+    check("the guard gave up", "finite" in run["ended"], run)
+    check("rollbacks and skipped steps are counted apart", 0 < run["rollbacks"] != run["skipped"] > 0, run)
+    rows = [row for row in map(json.loads, log.read_text().splitlines()) if "loss" in row or "skipped" in row]
+    taken = [row for row in rows if "loss" in row]
+    skipped = [row["step"] for row in rows if "loss" not in row]
+    check("each step stands once in the log", [row["step"] for row in rows] == list(range(run["steps_done"])), rows)
+    check("skipped steps have no loss", skipped and all(row["skipped"] == 1 for row in rows if "loss" not in row), rows)
+    check("the losses are those of the steps taken", [row["loss"] for row in taken] == run["losses"], (taken, run["losses"]))
+    check("none of them is zero", all(loss > 1.0 for loss in run["losses"]), run["losses"])
+
+
 def test_log(folder):
     """Killed at any moment and started again: the same bytes."""
     arguments = ["--steps", 30, "--recipe", "te-delayed", "--history", 4, "--monitor-every", 3, "--save-every", 4]
@@ -92,6 +108,9 @@ def test_log(folder):
           [a for a, b in zip(log.read_bytes().splitlines(), golden.splitlines()) if a != b][:3])
     train(*arguments, "--log", log, "--checkpoint", checkpoint)
     check("a run that is done adds nothing", log.read_bytes() == golden)
+    log.write_bytes(golden[:-20])
+    train(*arguments, "--log", log, "--checkpoint", checkpoint)
+    check("half a row at the end is no error, and goes", log.read_bytes() == golden[: golden.rindex(b"\n", 0, -20) + 1])
 
     other = folder / "other.txt"
     other.write_text("not a log\n")
@@ -125,6 +144,7 @@ def test_recipe_options():
     refused("--recipe", "te-current", "--history", 4, part="a recipe with delayed scales")
     refused("--recipe", "bf16", "--format", "e5m2", part="--format: expected a recipe with FP8 products")
     refused("--recipe", "te-current", "--format", "f16", part="--format")
+    refused("--keep", "z", part="--keep: expected part of one of block0.qkv")
     refused("--keep", "block7", part="--keep: expected part of one of block0.qkv")
     refused("--rule", "none", part="llama-factory")
     refused("--master", "f32:tensor", part="f32")
@@ -198,6 +218,7 @@ with tempfile.TemporaryDirectory() as name:
     root = Path(name)
     test_divergence(root)
     test_guard()
+    test_skipped_steps(root)
     test_log(root)
     test_recipe_options()
     test_system(root)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import tempfile
 
-from checking import TOOL, check, expect, finish
+from checking import TOOL, check, expect, finish, run
 from fp8_arrays import Folder, codes, normal
 
 import ml_dtypes
@@ -96,7 +96,24 @@ def test_results(at, p, wrong):
     check("with the same bytes", all((folder / name).read_bytes() == tables[name] for name in tables))
     expect(0, "report", folder, "-o", at / "report.html", stdout=["1 run"])
     check("the report holds the verdict", "1 of 1920 outputs differ" in (at / "report.html").read_text())
-    p.verify(0, p.golden(), "--out", at / "right")
+    right = p.verify(0, p.golden(), "--out", at / "right")
+    files = len(list((at / "right" / "verify").iterdir()))
+    check("the folder's line ends with the folder", right.stderr == f"fp8lab: {files} files in {at / 'right' / 'verify'}\n",
+          (files, right.stderr))
+    drawn = {path.name for path in folder.iterdir()}
+    (at / "empty").mkdir()
+    path = at.save("wrong.npy", wrong)
+    alone = run("verify", path, "--inputs", p.a, p.b, *p.scales, *p.arguments, "--out", at / "results",
+                env={**os.environ, "PATH": str(at / "empty")})
+    check("what is missing follows a semicolon", alone.returncode == 1 and alone.stderr.startswith("fp8lab: ") and
+          f" files in {folder}; gnuplot was not found" in alone.stderr, alone.stderr)
+    plot = folder / "mismatches.json"
+    good = plot.read_text()
+    digit = next(i for i, c in enumerate(good) if c in "12345678")
+    plot.write_text(good[:digit] + "9" + good[digit + 1:])
+    expect(2, "report", folder, "-o", at / "changed.html", stderr=["mismatches.json: crc32: expected"])
+    check("without gnuplot there is no picture", {name for name in drawn if name.endswith(".svg")} and
+          not list(folder.glob("*.svg")), (drawn, list(folder.iterdir())))
     result = json.loads((at / "right" / "verify" / "result.json").read_text())
     check("no map of what is right", not result["plots"] and result["findings"][0].startswith("pass"), result)
 

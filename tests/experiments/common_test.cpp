@@ -4,6 +4,7 @@
 #include <set>
 
 #include "catch.hpp"
+#include "common/names.hpp"
 #include "common/parallel.hpp"
 #include "common/quantize.hpp"
 #include "common/series.hpp"
@@ -20,6 +21,16 @@ namespace {
 const RandomStream kRandom(7, "common test");
 
 }  // namespace
+
+TEST_CASE("an axis in decades has both of its ends", "[experiments]") {
+  const auto steps = [](double from, double to, double per_decade) {
+    return log_steps("scale", {from, to, per_decade});
+  };
+  CHECK(steps(2.0, 2.0, 1.0) == std::vector{100.0});
+  CHECK(steps(-1.0, 1.0, 1.0) == std::vector{0.1, 1.0, 10.0});
+  CHECK(steps(0.0, 1.0, 4.0).size() == 5);
+  CHECK_THROWS_WITH(steps(2.0, 1.9, 1.0), contains("scale_to: expected at least scale_from = 2"));
+}
 
 TEST_CASE("log-uniform tensors span their decades and no more", "[experiments]") {
   const TensorStatistics s = tensor_statistics(log_uniform(kRandom, 20000, 5.0));

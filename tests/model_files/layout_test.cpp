@@ -50,6 +50,10 @@ TEST_CASE("what a layout cannot say is refused", "[model_files]") {
   CHECK_THROWS_AS(scheme_of("modelopt", "modelopt"), Error);              // no samples
   CHECK_THROWS_AS(scheme_of("compressed-tensors", "llm-compressor", true), Error);
   CHECK_THROWS_AS(scheme_of("deepseek", "modelopt", true), Error);
+  // ModelOpt: one calibrated input scale beside one weight scale, or a scale a row of both.
+  CHECK_NOTHROW(scheme_of("modelopt", "modelopt", true));
+  CHECK_NOTHROW(scheme_of("modelopt", "vllm-per-token"));
+  CHECK_THROWS_AS(scheme_of("modelopt", "inference-static", true), Error);
   CHECK_THROWS_WITH(find_layout("gguf"), contains("compressed-tensors"));
 }
 

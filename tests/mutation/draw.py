@@ -1,10 +1,10 @@
 """Draws lines at which a new campaign plants its faults: nobody chooses the places.
 
-Usage: draw.py SOURCE_DIR SEED COUNT
+Usage: draw.py SOURCE_DIR SEED COUNT [FOLDER...]
 
-A line is drawn from all sources of lib/, apps/cli and experiments/ that hold something a fault can change: a number,
-an operator, a comparison, a condition. Each has the same chance, so a room is drawn as often as it is long. Per line:
-path, number, text. The fault itself is thought up by a person who has not looked at the tests.
+A line is drawn from all sources of lib/, apps/cli and experiments/, or of the folders named, that hold something a fault can
+change: a number, an operator, a comparison, a condition. Each has the same chance, so a room is drawn as often as it is long.
+Per line: path, number, text. The fault itself is thought up by a person who has not looked at the tests.
 """
 
 import random
@@ -20,8 +20,8 @@ PLACE = re.compile(r"\d|[-+*/%<>!=]=|&&|\|\||[<>?]|\b(?:if|while|true|false|min|
 NO_PLACE = re.compile(r"\s*(?:#|template|using|namespace|static_assert|\[\[nodiscard)|\s*for \(.*(?:\+\+\w+\)| : \w+\)) ?\{?$|[^=]*\) ?\{$(?<!if)")
 
 
-def lines(source):
-    names = subprocess.run(["git", "ls-files", *FOLDERS], cwd=source, capture_output=True, text=True, check=True).stdout
+def lines(source, folders):
+    names = subprocess.run(["git", "ls-files", *folders], cwd=source, capture_output=True, text=True, check=True).stdout
     for name in names.split():
         if name.endswith(".cpp"):
             for number, text in enumerate((source / name).read_text().splitlines(), 1):
@@ -32,7 +32,7 @@ def lines(source):
 
 def main():
     source, seed, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    every = list(lines(source))
+    every = list(lines(source, sys.argv[4:] or FOLDERS))
     drawn = random.Random(seed).sample(every, count)
     print(f"{count} of {len(every)} lines, seed {seed}", file=sys.stderr)
     for name, number, text in sorted(drawn):

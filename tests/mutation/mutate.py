@@ -55,13 +55,19 @@ def build(tree, targets):
     return run(["cmake", "--build", tree / "build", "--target", *sorted(targets)])
 
 
+def python_of(tree):
+    """The Python with the packages that tests of commands read arrays with, where it was set up."""
+    found = [folder / "venv" / "bin" / "python" for folder in (tree / "build", tree.parent)]
+    return next((path for path in found if path.is_file()), sys.executable)
+
+
 def look(fault, tree):
     """Whether what the fault names passes."""
     if "unit" in fault:
         left_out = "~[slow]~[silicon]~[train-worker]~[planted]" if fault["unit"].startswith("[") else ""
         return run([tree / "build" / "fp8lab_tests", fault["unit"] + left_out]).returncode == 0
     if "command_line" in fault:
-        return run([sys.executable, tree / "tests" / "cli" / fault["command_line"],
+        return run([python_of(tree), tree / "tests" / "cli" / fault["command_line"],
                     tree / "build" / "fp8lab"]).returncode == 0
     name = fault["experiment"]
     out = tree / "build" / "mutation-out"

@@ -212,6 +212,25 @@ TEST_CASE("AdamW says what a state lacks", "[optim]") {
                     contains("w.v.inverse_scale: expected finite, positive"));
 }
 
+TEST_CASE("AdamW finds its own count of steps among other tensors", "[optim]") {
+  AdamW source = make({}, draw("start", 3, 2.0, 1.0));
+  for (int i = 0; i < 3; ++i) step(source, draw("gradient", 9, 2.0, 1.0), 1e-2);
+  const std::vector<NamedTensor> own = source.state();
+  const std::int64_t seven = 7;
+  const TensorView other = view_of(ElementType::i64, {1}, std::span<const std::int64_t>(&seven, 1));
+  for (const char* name :
+       {"ema.optimizer.steps", "optimizer.steps.ema", "optimizer.step", "steps"}) {
+    std::vector<NamedTensor> file{{name, other}};
+    file.insert(file.end(), own.begin(), own.end());
+    AdamW copy = make({}, draw("start", 3, 2.0, 1.0));
+    copy.restore(file);
+    INFO(name);
+    CHECK(copy.steps() == 3);
+    file.erase(file.begin() + 1);  // a file without the count
+    CHECK_THROWS_WITH(copy.restore(file), contains("optimizer.steps: expected"));
+  }
+}
+
 TEST_CASE("memory is what the buffers hold", "[optim]") {
   const std::vector<float> start = draw("start", 4, 1.0, 1.0);
   const auto measured = [&](const char* name) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/epilogue.hpp"
 #include "fp8lab/product/non_finite.hpp"
@@ -25,6 +26,39 @@ TEST_CASE("split-K: five parts are added in the order of each name", "[product]"
   CHECK(total(SplitOrder::pairwise) == 4.0F);
   // (p0 + p1) + (p2 + p3), then the last: 2^25 + (1 - 2^25), a tie to the even 2^25, and 1.
   CHECK(total(SplitOrder::tree) == 1.0F);
+}
+
+TEST_CASE("products of bytes are of formats of eight bits", "[product]") {
+  const std::vector<std::uint8_t> codes(8, 0x38);
+  std::vector<float> values(8);
+  CHECK_NOTHROW(CodeMatrix::row_major(FormatId::e4m3fn, codes, 2, 4));
+  CHECK_NOTHROW(decode(codes, values, {.format = FormatId::e5m2}));
+  for (const FormatId id : {FormatId::f16, FormatId::bf16, FormatId::f32}) {
+    INFO(format(id).name);
+    CHECK_THROWS_WITH(CodeMatrix::row_major(id, codes, 2, 4),
+                      contains("format: expected an 8-bit format"));
+    CHECK_THROWS_WITH(decode(codes, values, {.format = id}),
+                      contains("format: expected a format of at most eight bits"));
+  }
+  CHECK_THROWS_WITH(CodeMatrix::row_major(FormatId::e4m3fn, codes, 2, 3), contains("2 * 3 codes"));
+}
+
+TEST_CASE("scale layouts: the codes of a blocked layout are counted with their padding",
+          "[product]") {
+  const std::vector<std::uint8_t> codes(4096, 127);
+  const auto read = [&](std::int64_t stored, std::int64_t rows, std::int64_t columns) {
+    return read_scales("scale_a",
+                       view_of(ElementType::e8m0fnu, {stored},
+                               std::span<const std::uint8_t>(codes).first(
+                                   static_cast<std::size_t>(stored))),
+                       ScaleLayout::blocked_128x4, std::nullopt, rows, columns)
+        .values.size();
+  };
+  CHECK(read(1024, 130, 96) == 130 * 3);
+  CHECK_THROWS_WITH(read(390, 130, 96),
+                    contains("256 x 4 = 1024 codes for tiles of 1x32 (blocked_128x4)"));
+  CHECK(read(1024, 128, 160) == 128 * 5);
+  CHECK_THROWS_WITH(read(640, 128, 160), contains("128 x 8 = 1024 codes"));
 }
 
 TEST_CASE("epilogue: how far an activation may be off, as the option says", "[product]") {

@@ -151,6 +151,19 @@ TEST_CASE("calls: a name is the options that it stands for", "[product]") {
   CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::product_then_fma);
   operands.scale_a = TensorView{ElementType::f32, {8, 1}, {}, false};
   CHECK(with_call(fast, operands, {}).scale_order == ScaleOrder::b_then_fma_a);
+  // One a row in either layout; one for all, or tiles along K, are not.
+  const auto order_of = [&](ScaleLayout layout, std::vector<std::int64_t> shape) {
+    GemmOperands scaled = operands;
+    scaled.layout_a = layout;
+    scaled.scale_a = TensorView{ElementType::f32, std::move(shape), {}, false};
+    return with_call(fast, scaled, {}).scale_order;
+  };
+  CHECK(order_of(ScaleLayout::row_major, {8}) == ScaleOrder::b_then_fma_a);
+  CHECK(order_of(ScaleLayout::column_major, {8}) == ScaleOrder::b_then_fma_a);
+  CHECK(order_of(ScaleLayout::column_major, {1, 8}) == ScaleOrder::b_then_fma_a);
+  CHECK(order_of(ScaleLayout::column_major, {8, 2}) == ScaleOrder::product_then_fma);
+  CHECK(order_of(ScaleLayout::row_major, {8, 2}) == ScaleOrder::product_then_fma);
+  CHECK(order_of(ScaleLayout::row_major, {1}) == ScaleOrder::product_then_fma);
   CHECK(with_call(fast, operands, {.split = {.parts = 2}}).split.tile == 128);
   CHECK_THROWS_WITH(with_call(fast, operands, {.split = {.parts = 2, .cut = SplitCut::modulo}}),
                     "split_k: expected contiguous serial, the known splits of cublaslt.h100.fast, "

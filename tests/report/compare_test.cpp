@@ -95,6 +95,23 @@ TEST_CASE("findings of one wording stand side by side", "[report]") {
   CHECK_FALSE(alike.findings[1].b);
 }
 
+TEST_CASE("a finding that one side says twice is there twice", "[report]") {
+  const StoredRun once = run_of("k\n1\n", {"Exact.", "Error 0.5 at K = 16."});
+  const StoredRun twice =
+      run_of("k\n1\n", {"Exact.", "Exact.", "Error 0.5 at K = 16.", "Error 0.5 at K = 16."});
+  const RunComparison more = compare_runs(once, twice);
+  REQUIRE(more.findings.size() == 4);
+  CHECK((more.findings[0].a == "Exact." && more.findings[0].b == "Exact."));
+  CHECK(more.findings[1].a == more.findings[1].b);
+  CHECK((!more.findings[2].a && more.findings[2].b == "Exact."));
+  CHECK((!more.findings[3].a && more.findings[3].b == "Error 0.5 at K = 16."));
+  const RunComparison less = compare_runs(twice, once);
+  REQUIRE(less.findings.size() == 4);
+  std::size_t pairs = 0;
+  for (const ComparedText& finding : less.findings) pairs += finding.a && finding.b ? 1 : 0;
+  CHECK(pairs == 2);
+}
+
 TEST_CASE("tables and columns of one side are named", "[report]") {
   StoredRun a = run_of("k,old\n1,2\n");
   StoredRun b = run_of("k,new\n1,2\n");
@@ -133,6 +150,10 @@ TEST_CASE("a comparison is a page of its own", "[report]") {
   const std::string other = html_comparison(a, b);
   CHECK_THAT(other, contains("<tr class=differs><th scope=row>k &ne;</th><td>128</td>"));
   CHECK_THAT(other, contains("<tr><th scope=row>seed</th><td>1</td><td>1</td></tr>"));
+
+  b[0].folder = "another";
+  CHECK_THAT(html_comparison(a, b),
+             contains("<strong>A</strong>: folder<br><strong>B</strong>: another</p>"));
 
   b.push_back(b[0]);
   CHECK_FALSE(comparable(a, b));

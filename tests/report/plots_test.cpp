@@ -104,6 +104,27 @@ TEST_CASE("an axis that is not geometric is linear, its numbers sorted", "[repor
   CHECK(labels_of(chosen.plots[0]) == Labels{""});
 }
 
+TEST_CASE("a dimension is a number if each of its values is one", "[report]") {
+  // Whatever value comes first or last: one that is text makes all of them labels.
+  for (const char* order : {"tensor,16,32", "16,tensor,32", "16,32,tensor"}) {
+    const std::string list = order;
+    std::string csv = "k,tile,repeat,seed,error\n";
+    for (const std::size_t k : {1U, 2U, 3U})
+      for (std::size_t at = 0; at < list.size();) {
+        const std::size_t end = std::min(list.find(',', at), list.size());
+        const std::string tile = list.substr(at, end - at);
+        csv += fmt::format("{},{},0,{},{}\n", k, tile, csv.size(), k + tile.size());
+        at = end + 1;
+      }
+    INFO(order);
+    const ChosenPlots chosen = choose_plots(sweep_table(csv, 2));
+    for (const Plot& plot : chosen.plots) CHECK(plot.x.label == "k");
+    for (const StoredTable& table : {sweep_table(csv, 2)})
+      for (const Dimension& dimension : dimensions_of(table))
+        CHECK(dimension.numeric == (dimension.name != "tile"));
+  }
+}
+
 TEST_CASE("rows of a point that are too many are held at the middle number", "[report]") {
   std::string csv = "k,repeat,seed,outlier,scales,error\n";
   for (const int k : {1, 2})

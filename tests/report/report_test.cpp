@@ -172,9 +172,41 @@ TEST_CASE("malformed results name file and reason", "[experiment]") {
   CHECK_THROWS_WITH(report_of(run.folder), contains(place + ": cannot read: No such file"));
 }
 
+TEST_CASE("a heading says the unit of a column, if it has one", "[experiment]") {
+  const TemporaryFolder out("units");
+  RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+  Table table(
+      "units", "Units",
+      {{"name", "", "text"}, {"count", "1", "number"}, {"share", "%", "share"}, {"db", "dB", "x"}});
+  table.add_row({std::string("a"), std::int64_t{1}, 2.5, 3.5});
+  const WrittenRun run =
+      write_results({{table}, {}, {}, {}}, sample_record(context), out.path(), Plots::skip);
+  const std::string html = report_of(run.folder);
+  for (const char* heading :
+       {">name</button>", ">count</button>", ">share [%]</button>", ">db [dB]</button>"})
+    CHECK_THAT(html, contains(heading));
+}
+
+TEST_CASE("what print leaves out of a table is said if there is any", "[experiment]") {
+  for (const std::int64_t rows : {1, 59, 60, 61, 300}) {
+    const TemporaryFolder out("print");
+    RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
+    Table table("long", "Long", {{"i", "1", "row"}});
+    for (std::int64_t i = 0; i < rows; ++i) table.add_row({i});
+    const WrittenRun run =
+        write_results({{table}, {}, {}, {}}, sample_record(context), out.path(), Plots::skip);
+    const std::string html = report_of(run.folder);
+    INFO(rows << " rows");
+    CHECK(count(html, "In print: the first") == (rows > 60 ? 1 : 0));
+    if (rows > 60)
+      CHECK_THAT(html, contains("In print: the first 60 of " + std::to_string(rows) + " rows."));
+  }
+}
+
 TEST_CASE("a changed digit in any file that a report reads is refused", "[experiment]") {
+  const Plots plots = GENERATE(Plots::draw, Plots::skip);
   const TemporaryFolder out("changed");
-  const WrittenRun run = write_sample(out.path(), Plots::draw);
+  const WrittenRun run = write_sample(out.path(), plots);
   int changed = 0;
   for (const std::string& file : run.files) {
     if (file.ends_with(".png") || file.ends_with(".gp") || file.ends_with(".dat")) continue;
@@ -188,7 +220,10 @@ TEST_CASE("a changed digit in any file that a report reads is refused", "[experi
     write_file(run.folder / file, good);
     ++changed;
   }
-  CHECK(changed >= 4);  // a table, a plot and a map as JSON, result.json; pictures where gnuplot is
+  CHECK(changed >=
+        (plots == Plots::draw
+             ? 4
+             : 2));  // a table, a plot and a map as JSON, result.json; pictures where gnuplot is
   CHECK_NOTHROW(report_of(run.folder));
 }
 

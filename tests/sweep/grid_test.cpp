@@ -33,6 +33,23 @@ TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
   CHECK(axis("tiles=[16, 64],[32],8").values.front().toml == "[16, 64]");
 }
 
+TEST_CASE("all of a list is each of its elements, to the last digit", "[sweep]") {
+  const Parameters base = Parameters::from_toml(
+      "shares = [0.123456789012345, 1e-07, 3.0, 1234567.25]\nsizes = [1, 123456789012]\n"
+      "names = [\"a b\", \"c\"]",
+      false);
+  const GridAxis shares = parse_axis("shares=all", base);
+  REQUIRE(shares.values.size() == 4);
+  const std::vector<double> expected{0.123456789012345, 1e-07, 3.0, 1234567.25};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    INFO(shares.values[i].toml);
+    CHECK(std::stod(to_csv(shares.values[i].cell)) == expected[i]);
+    CHECK(std::stod(shares.values[i].toml.substr(1)) == expected[i]);
+  }
+  CHECK(parse_axis("sizes=all", base).values[1].toml == "[123456789012]");
+  CHECK(parse_axis("names=all", base).values.size() == 2);
+}
+
 TEST_CASE("parts of models are axes", "[sweep]") {
   const Parameters base = Parameters::from_toml(
       "models = [\"exact\"]\nk = 1\n[range]\nmodels = \"1 to 4 of models\"", false);

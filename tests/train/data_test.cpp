@@ -119,4 +119,12 @@ TEST_CASE("synthetic language: options that make no sense are refused", "[train]
   CHECK_THROWS_WITH(synthetic_language({.vocabulary = 1}, 1), contains("vocabulary"));
   CHECK_THROWS_WITH(synthetic_language({.markov_share = 1.5}, 1), contains("markov_share"));
   CHECK_THROWS_WITH(synthetic_language({.copy_share = -0.5}, 1), contains("copy_share"));
+  CHECK_THROWS_WITH(synthetic_language({.successors = 0}, 1),
+                    contains("successors: expected at least 1, got 0"));
+  CHECK_THROWS_WITH(synthetic_language({.copy_length = 0}, 1),
+                    contains("copy_length: expected at least 1, got 0"));
+  CHECK_THROWS_WITH(synthetic_language({.markov_share = 1.0 + 1e-9}, 1), contains("markov_share"));
+  CHECK_NOTHROW(synthetic_language({.vocabulary = 2, .successors = 1, .copy_length = 1}, 1));
+  CHECK_NOTHROW(synthetic_language({.markov_share = 1.0}, 1));
+  CHECK_NOTHROW(synthetic_language({.markov_share = 0.0, .copy_share = 0.0}, 1));
 }

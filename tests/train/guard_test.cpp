@@ -132,6 +132,24 @@ TEST_CASE("a step that fails twice is left out", "[train]") {
   CHECK(same_bits(weights_of(trainer), weights_of(expected)));
 }
 
+TEST_CASE("the guard goes back from every gradient that is not finite", "[train]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const float bad : {kInfinity, -kInfinity, std::nanf("")})
+    for (const bool first : {true, false}) {
+      Trainer trainer(small_options(), language());
+      NanGuard guard(trainer);
+      (void)guard.step({});
+      const GuardedStep step = guard.step({}, [&](Model<float>& model) {
+        auto* p = first ? model.parameters().front() : model.parameters().back();
+        (first ? p->gradient.front() : p->gradient.back()) = bad;
+      });
+      INFO("gradient " << bad << (first ? " first" : " last"));
+      CHECK(step.outcome == GuardOutcome::rolled_back);
+      CHECK(guard.rollbacks() == 1);
+      CHECK(trainer.steps_done() < 2);
+    }
+}
+
 TEST_CASE("the guard gives up where going back does not help", "[train]") {
   Trainer trainer(small_options(), language());
   NanGuard guard(trainer, {.snapshot_every = 1, .most_rollbacks = 3});

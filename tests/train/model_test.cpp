@@ -84,6 +84,49 @@ TEST_CASE("mlp: every gradient is that of differences", "[train]") {
   check_model(model, random_batch(7, 2, 5));
 }
 
+TEST_CASE("mlp: the loss depends on every token that a context holds", "[train]") {
+  // One sequence of three tokens: a position sees itself and what is before it, and zeros before
+  // that.
+  Mlp<double> model({.vocabulary = 9, .context = 2, .embedding = 4, .hidden = 6, .layers = 1},
+                    all(fp32_recipe()), 1);
+  const auto loss = [&](std::vector<std::int32_t> inputs) {
+    const auto length = static_cast<std::int64_t>(inputs.size());
+    return model.loss({1, length, std::move(inputs), {3, 4, 5}}, {});
+  };
+  const double right = loss({1, 2, 6});
+  CHECK(right == loss({1, 2, 6}));
+  for (std::int32_t other = 0; other < 9; ++other) {
+    CAPTURE(other);
+    if (other != 1) CHECK(loss({other, 2, 6}) != right);
+    if (other != 2) CHECK(loss({1, other, 6}) != right);
+    if (other != 6) CHECK(loss({1, 2, other}) != right);
+  }
+  // Of one token alone: nothing but the token itself can make the difference.
+  const auto one = [&](std::int32_t token) { return model.loss({1, 1, {token}, {3}}, {}); };
+  for (std::int32_t other = 0; other < 9; ++other) {
+    CAPTURE(other);
+    if (other != 5) CHECK(one(other) != one(5));
+  }
+}
+
+TEST_CASE("models of sizes that make no sense are refused", "[train]") {
+  const auto with = [](auto change) {
+    TransformerShape shape{
+        .vocabulary = 2, .length = 1, .width = 2, .layers = 1, .heads = 1, .hidden = 1};
+    change(shape);
+    const Transformer<float> model(shape, all(fp32_recipe()), 1);
+  };
+  CHECK_NOTHROW(with([](TransformerShape&) {}));
+  CHECK_THROWS_WITH(with([](TransformerShape& s) { s.vocabulary = 1; }),
+                    contains("vocabulary: expected 2 to"));
+  CHECK_THROWS_WITH(with([](TransformerShape& s) { s.length = 0; }),
+                    contains("length: expected 1"));
+  CHECK_THROWS_WITH(with([](TransformerShape& s) { s.width = 0; }), contains("width: expected 1"));
+  CHECK_THROWS_WITH(with([](TransformerShape& s) { s.layers = 0; }),
+                    contains("layers: expected 1"));
+  CHECK_THROWS_WITH(with([](TransformerShape& s) { s.heads = 0; }), contains("heads: expected 1"));
+}
+
 TEST_CASE("models in FP32 follow their FP64 shadows", "[train]") {
   const TransformerShape shape{
       .vocabulary = 50, .length = 16, .width = 32, .layers = 2, .heads = 4, .hidden = 48};

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -80,4 +81,40 @@ TEST_CASE("monitor: the log is one JSON object a line", "[train]") {
   CHECK(objects[2]["loss"] == 2.5);
   CHECK(objects[2]["gap"].is_null());
   CHECK(objects[3]["step"] == 1);
+}
+
+TEST_CASE("monitor: every figure of a cast is in its line", "[train]") {
+  TrainingMonitor monitor;
+  std::ostringstream log;
+  monitor.log_to(&log);
+  // Four tiles with scales far apart; one element underflows, one overflows, one is NaN.
+  std::vector<float> x(4 * 16, 0.5F);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= std::ldexp(1.0F, static_cast<int>(i / 16) * 3);
+  x[1] = 1e-12F;
+  x[2] = -1e-12F;
+  x[40] = std::nanf("");
+  Recipe recipe;
+  recipe.row_block = 1;
+  recipe.k_block = 16;
+  const FloatMatrix matrix{x, 1, 64};
+  const QuantizedTensor q = quantize(recipe, matrix);
+  monitor.observe("x", matrix, q);
+  const auto line = nlohmann::json::parse(log.str());
+  const QuantizationStatistics s = quantization_statistics(matrix, q);
+  for (const auto& [name, value] :
+       std::map<std::string, double>{{"underflow_percent", s.underflow_percent},
+                                     {"overflow_percent", s.overflow_percent},
+                                     {"nan_percent", s.nan_percent},
+                                     {"sqnr_db", s.sqnr_db},
+                                     {"scale_min", s.scale_min},
+                                     {"scale_max", s.scale_max}}) {
+    INFO(name << " in " << line.dump());
+    REQUIRE(line.contains(name));
+    if (std::isfinite(value))
+      CHECK(line[name] == value);
+    else
+      CHECK(line[name].is_null());
+  }
+  CHECK(s.scale_min < s.scale_max);
+  CHECK(s.underflow_percent > 0.0);
 }

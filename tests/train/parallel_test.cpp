@@ -127,6 +127,42 @@ TEST_CASE("an FP8 wire rounds gradients, even of one rank, and says how much", "
   CHECK(trainer.reducer().saturated_percent() > 0.0);  // the largest element of each tensor
 }
 
+TEST_CASE("what saturated and what was lost is counted over all tensors", "[train]") {
+  constexpr std::size_t kElements = 64;
+  const ReductionOptions options{
+      .ranks = 1, .wire = find_wire_format("e4m3fn"), .scaling = GradientScaling::automatic};
+  // All elements are the largest; one is; half are lost.
+  std::array<std::vector<float>, 3> tensors;
+  tensors.fill(std::vector<float>(kElements, 1.0F));
+  for (std::size_t i = 1; i < kElements; ++i) {
+    tensors[1][i] = 0.5F;
+    tensors[2][i] = i % 2 == 0 ? 1e-9F : 0.25F;
+  }
+  const auto reduce = [&](const std::vector<std::size_t>& which) {
+    GradientReducer reducer(in_process_fabric(), options, tensors.size());
+    for (const std::size_t tensor : which) {
+      std::vector<float> values = tensors[tensor];
+      reducer.reduce(tensor, kElements, {std::span<float>(values)}, true);
+    }
+    return std::pair{reducer.saturated_percent(), reducer.underflow_percent()};
+  };
+  double saturated = 0.0;
+  double lost = 0.0;
+  for (const std::size_t tensor : {0, 1, 2}) {
+    const auto [one, other] = reduce({tensor});
+    saturated += one / 3.0;
+    lost += other / 3.0;
+  }
+  for (const std::vector<std::size_t>& order :
+       {std::vector<std::size_t>{0, 1, 2}, std::vector<std::size_t>{2, 0, 1}}) {
+    const auto [all, all_lost] = reduce(order);
+    CHECK(std::abs(all - saturated) < 1e-9);
+    CHECK(std::abs(all_lost - lost) < 1e-9);
+  }
+  CHECK(saturated > 30.0);
+  CHECK(lost > 10.0);
+}
+
 TEST_CASE("reductions refuse a scaling that does not fit the wire", "[train]") {
   ReductionOptions options;
   options.ranks = 2;

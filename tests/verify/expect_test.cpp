@@ -102,6 +102,35 @@ TEST_CASE("expect: the gate of Hopper's sums sees what BF16's does not", "[verif
                        [](const auto& x, const auto& y) { return x.size < y.size; }));
 }
 
+TEST_CASE("expect: a fault whose outputs are not finite is the largest one", "[verify]") {
+  // Without a scale outputs are a hundred times as large: they leave FP16, and become infinities.
+  ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::f16);
+  o.recipe = "te-current";
+  o.gemm.epilogue.alpha = 128.0F;
+  const Expectation e = expect_errors(o);
+  for (std::size_t r = 0; r < e.faults.size(); ++r) {
+    INFO("reference " << r);
+    const ExpectedFault& missing = fault(e, r, "missing_scale_a");
+    CHECK(missing.size == std::numeric_limits<double>::infinity());
+    CHECK(e.faults[r].back().size == std::numeric_limits<double>::infinity());
+    CHECK((missing.close && missing.calc_diff && missing.cosine && missing.max_ulp));
+    CHECK(fault(e, r, "zero_element").size < 1.0);
+  }
+}
+
+TEST_CASE("expect: the root mean square of outputs is that of K independent products", "[verify]") {
+  // A sum of K products of standard normal numbers has the deviation sqrt(K).
+  for (const std::int64_t k : {64, 1024}) {
+    ExpectOptions o = small("fp32", FormatId::f32);
+    o.recipe = "te-current";
+    o.m = o.n = 64;
+    o.k = k;
+    const double expected = std::sqrt(static_cast<double>(k));
+    INFO("k " << k);
+    CHECK(std::abs(expect_errors(o).rms / expected - 1.0) < 0.03);
+  }
+}
+
 TEST_CASE("expect: results depend on the seed and on nothing else", "[verify]") {
   ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::bf16);
   o.threads = 1;

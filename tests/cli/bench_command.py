@@ -1,0 +1,91 @@
+"""Figures that `fp8lab bench` prints for one time agree with each other: rates, bytes, ratios, counts.
+
+Usage: bench_command.py PATH_OF_FP8LAB [BENCHMARK...]
+"""
+
+import json
+import math
+import sys
+
+from checking import check, expect, finish
+
+
+def bench(name, *arguments):
+    result = json.loads(expect(0, "bench", name, *arguments, "--json").stdout)[name]
+    check(f"{name} is verified", result["verified"] is True, result)
+    return result
+
+
+def near(what, got, expected, seen):
+    check(f"{what}: got {got}, expected {expected}", math.isclose(got, expected, rel_tol=1e-9), seen)
+
+
+def ordered(what, row, best_ratio, ratio):
+    check(f"{what}: the spread is a share", 0 <= row["spread"] < math.inf, row)
+    check(f"{what}: a ratio of best times", row[best_ratio] > 0 and row[ratio] > 0, row)
+
+
+def test_gemm():
+    result = bench("gemm", "--shape", "64x48x128", "--promotion", 64, "--repetitions", 1, "--no-scaling")
+    for row in result["rows"]:
+        near("multiplications of A and B", row["gmacs"] * 1e9 * row["median_seconds"], 64 * 48 * 128, row)
+        near("the ratio to FMAs", row["ratio_to_fma"], row["gmacs"] / row["fma_gmacs_between"], row)
+        near("bytes of B", row["b_gbs"] * 1e9 * row["median_seconds"], 48 * 128, row)
+        check("the best time is no longer than the median", row["best_seconds"] <= row["median_seconds"], row)
+        check("what was asked for", (row["model"], row["shape"], row["promotion_interval"], row["mismatches"]) ==
+              ("sm90.wgmma.e4m3", "64x48x128", 64, 0), row)
+        ordered("gemm", row, "ratio_to_fma_best", "ratio_to_fma")
+
+
+# How often a recipe reads a tensor, and how many scales it has for [64, 256].
+RECIPES = {"te-current activation": (2, 1), "te-delayed activation": (1, 1), "deepgemm activation": (1, 128),
+           "deepgemm weight": (1, 2), "ms-amp activation": (1, 1), "ms-amp weight": (2, 1), "vllm-per-token activation": (1, 64)}
+
+
+def test_quantize():
+    recipes = [word for name in RECIPES for word in ("--recipe", name.split()[0])]
+    result = bench("quantize", "--rows", 64, "--k", 256, "--repetitions", 2, *recipes)
+    check("the tensor", [result[key] for key in ("rows", "k", "elements", "transpose", "repetitions", "wrong_codes")]
+          == [64, 256, 64 * 256, False, 2, 0], result)
+    check("every recipe once", [row["recipe"] for row in result["recipes"]] == list(RECIPES), result)
+    for row in result["recipes"]:
+        reads, scales = RECIPES[row["recipe"]]
+        check(f"{row['recipe']} reads", row["reads"] == reads, row)
+        near(f"{row['recipe']}: bytes of an element", row["gbs"] / row["gelements"], 4 * reads + 1 + 4 * scales / (64 * 256), row)
+        near(f"{row['recipe']}: ratio to a copy", row["ratio"], row["gbs"] / result["copy_gbs"], row)
+        ordered(row["recipe"], row, "best_ratio", "ratio")
+    check("the best copy is no slower", result["best_copy_gbs"] >= result["copy_gbs"], result)
+
+
+def test_train():
+    result = bench("train", "--width", 32, "--hidden", 32, "--layers", 1, "--length", 8, "--sequences", 2, "--repetitions", 2,
+                   "--recipe", "bf16", "--recipe", "te-current")
+    rows = {row["products"]: row for row in result["rows"]}
+    check("rows", list(rows) == ["fp32, Eigen", "fp32", "bf16", "te-current"] and result["tokens_per_step"] == 16, result)
+    eigen = rows["fp32, Eigen"]["median_seconds"]
+    for name, row in rows.items():
+        seconds = row["median_seconds"]
+        near(f"{name}: tokens", row["tokens_per_second"] * seconds, 16, row)
+        near(f"{name}: ratio to Eigen", row["ratio_to_eigen"], seconds / eigen, row)
+        near(f"{name}: ratio to FP32", row["ratio_to_fp32"], seconds / min(eigen, rows["fp32"]["median_seconds"]), row)
+
+
+def test_cast():
+    result = bench("cast", "--mebi", 1, "--repetitions", 2)
+    for group in ("encode", "decode"):
+        seen = {row["name"]: row for row in result[group]}
+        for row in result[group]:
+            stochastic = row["name"].startswith("draws")  # nothing is read or written
+            near(f"{row['name']}: bytes of an element", row["gbs"] / row["gelements"] + (5 if stochastic else 0), 5, row)
+            check(f"{row['name']}: the best is no slower", row["best_gelements"] >= row["gelements"], row)
+            check(f"{row['name']}: its ceiling is a row", row["ceiling"] in seen, sorted(seen))
+            if not row["name"].endswith(("half of them NaN", "binary32 subnormals")):  # these have a ceiling of their own data
+                best = row["best_gelements"] / seen[row["ceiling"]]["best_gelements"]
+                near(f"{row['name']}: best ratio", row["best_ratio"], best, row)
+        near(f"{group}: the ceiling is 1", max(r["ratio"] for n, r in seen.items() if n == row["ceiling"]), 1, seen)
+
+
+TESTS = {"gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast}
+for chosen in sys.argv[2:] or TESTS:
+    TESTS[chosen]()
+finish("bench")

@@ -1,0 +1,147 @@
+"""Edges of `quantize` and `dequantize` of a model's folder: large weights, special values, what the index keeps, odd shapes.
+
+Usage: model_edges.py PATH_OF_FP8LAB
+
+Skips with exit code 77 where NumPy is missing (./dev setup).
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import numpy as np
+except ImportError as error:
+    print(f"SKIPPED: {error} (./dev setup)")
+    sys.exit(77)
+
+from model_folder import bf16, check, e4m3_values, finish, read_safetensors, refused, run, widen, works, write_safetensors
+
+
+def write_model(folder, tensors, metadata=None, config=None):
+    """One shard with an index."""
+    folder.mkdir()
+    file = "model-00001-of-00001.safetensors"
+    write_safetensors(folder / file, tensors, {"format": "pt"})
+    index = {"metadata": {"total_size": 1, **(metadata or {})}, "weight_map": {name: file for name in tensors}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "dtype": "float32", **(config or {})}))
+    return folder
+
+
+def floats(array):
+    array = np.ascontiguousarray(array, np.float32)
+    return "F32", array.shape, array.tobytes()
+
+
+def converted(folder):
+    return read_safetensors(folder / "model-00001-of-00001.safetensors")[0]
+
+
+def test_large(folder):
+    """Weights are read in parts of 2^22 elements: the scales of later parts are those of their rows."""
+    rng = np.random.default_rng(1)
+    rows, k = 2048 + 384, 2048
+    weight = rng.standard_normal((rows, k), np.float32) * np.exp2(rng.integers(-8, 8, (rows, 1))).astype(np.float32)
+    source = write_model(folder / "large", {"layers.0.mlp.up_proj.weight": floats(weight)})
+    for layout, recipe, scale, by in (("compressed-tensors", "inference-dynamic", "weight_scale", 1),
+                                      ("deepseek", "deepgemm", "weight_scale_inv", 128)):
+        out, back = folder / f"{layout}", folder / f"{layout}-back"
+        works("quantize", source, "-o", out, "--recipe", recipe, "--layout", layout, "--rule", "linear")
+        works("dequantize", out, "-o", back, "--dtype", "f32")
+        stored = converted(out)
+        codes = np.frombuffer(stored["layers.0.mlp.up_proj.weight"][2], np.uint8).reshape(rows, k)
+        scales = widen(stored[f"layers.0.mlp.up_proj.{scale}"])
+        full = np.repeat(scales, by, 0)[:rows] if by == 1 else np.repeat(np.repeat(scales, by, 0)[:rows], by, 1)[:, :k]
+        want = e4m3_values()[codes] * full
+        got = widen(converted(back)["layers.0.mlp.up_proj.weight"])
+        wrong = np.flatnonzero((got != want).any(axis=1))
+        check(f"{layout}: rows {wrong[:3]} of a large weight", wrong.size == 0, (got[wrong[:1]], want[wrong[:1]]))
+        near = np.abs(got - weight).max(axis=1) <= np.abs(weight).max(axis=1) * (2**-3 if by == 1 else 1.0)
+        check(f"{layout}: near the weight", near.all(), np.flatnonzero(~near)[:3])
+
+
+def test_special(folder):
+    """NaN in one weight and infinity in a sibling: both are told, and the other weights keep their codes."""
+    rng = np.random.default_rng(2)
+    draw = lambda: rng.standard_normal((256, 256)).astype(np.float32)
+    names = [f"layers.0.self_attn.{part}_proj.weight" for part in "qkvo"]
+    clean = {name: draw() for name in names}
+    broken = {name: weight.copy() for name, weight in clean.items()}
+    broken[names[0]][3, 5:9] = np.nan
+    source = write_model(folder / "nan", {name: floats(weight) for name, weight in broken.items()})
+    done = works("quantize", source, "-o", folder / "nan-out", "--recipe", "inference-dynamic", "--layout", "compressed-tensors",
+                 "--rule", "linear", "--json")
+    report = json.loads(done.stdout)
+    codes = np.frombuffer(converted(folder / "nan-out")[names[0]][2], np.uint8)
+    count = int((codes & 127 == 127).sum())
+    check("NaN weights in JSON", report["nan_weights"] == [f"{names[0]} ({count} codes)"] and count >= 4, report["nan_weights"])
+    check("and in a warning", f"NaN codes in {names[0]} ({count} codes)" in done.stderr, done.stderr)
+    check("what converted", [w["name"] for w in report["converted"]] == names, report["converted"])
+
+    # q, k and v share NVFP4's tensor scale, but not an infinite one.
+    broken = {name: weight.copy() for name, weight in clean.items()}
+    broken[names[1]][0, 0] = np.inf
+    options = ["--recipe", "nvfp4", "--layout", "compressed-tensors", "--rule", "linear"]
+    shared, alone = folder / "shared", folder / "alone"
+    works("quantize", write_model(folder / "inf", {n: floats(w) for n, w in broken.items()}), "-o", shared, *options)
+    works("quantize", write_model(folder / "one", {names[0]: floats(clean[names[0]])}), "-o", alone, *options)
+    one, many = converted(alone), converted(shared)
+    for name, tensor in one.items():
+        check(f"beside an infinite sibling {name} is as alone", many[name] == tensor, (many[name][:2], tensor[:2]))
+    works("quantize", write_model(folder / "clean", {n: floats(w) for n, w in clean.items()}), "-o", folder / "joined", *options)
+    joined = converted(folder / "joined")
+    global_scale = lambda name: widen(joined[name.replace(".weight", ".weight_global_scale")]).ravel()[0]
+    amax = max(np.abs(clean[name]).max() for name in names[:3])
+    scales = {float(global_scale(name)) for name in names[:3]}
+    check("siblings share the scale of the largest", len(scales) == 1 and
+          abs(scales.pop() * amax / (448 * 6) - 1) < 1e-6 and global_scale(names[3]) != global_scale(names[0]), (scales, amax))
+
+
+def test_index(folder):
+    """What the index says of the model stays; what it says of its bytes is new."""
+    rng = np.random.default_rng(3)
+    tensors = {"layers.0.mlp.up_proj.weight": bf16(rng, 256, 256), "norm.weight": bf16(rng, 256)}
+    metadata = {"origin": "here", "number": 7, "total_parameters": 65792}
+    source = write_model(folder / "index", tensors, metadata)
+    for command, path in ((["quantize", source, "--recipe", "deepseek-v3", "--layout", "hf-fp8", "--rule", "linear"], folder / "index-8"),
+                          (["dequantize", folder / "index-8"], folder / "index-16")):
+        works(*command, "-o", path)
+        index = json.loads((path / "model.safetensors.index.json").read_text())
+        size = sum(len(data) for _, _, data in converted(path).values())
+        check(f"{command[0]}: the index", index["metadata"] == {"origin": "here", "number": 7, "total_size": size}, index)
+
+
+def test_refused(folder):
+    """Shapes with and without whole groups, and model types whose matrices are turned."""
+    rng = np.random.default_rng(4)
+    for i, (recipe, layout, shape, fits) in enumerate((
+        ("nvfp4", "compressed-tensors", (24, 32), True), ("nvfp4", "compressed-tensors", (32, 24), False),
+        ("nvfp4", "compressed-tensors", (32, 40), False), ("ocp-mxfp8", "compressed-tensors", (5, 64), True),
+        ("ocp-mxfp8", "compressed-tensors", (64, 48), False), ("ocp-mxfp8", "compressed-tensors", (64, 16), False),
+    )):
+        source = write_model(folder / f"shape{i}", {"layers.0.mlp.up_proj.weight": bf16(rng, *shape)})
+        result = run("quantize", source, "-o", folder / f"shape{i}-out", "--recipe", recipe, "--layout", layout, "--rule", "linear")
+        what = f"{recipe} of {list(shape)}"
+        if fits:
+            check(what, result.returncode == 0, result.stderr)
+        else:
+            refused(what, result, "expected weights that it takes, got none among 1 tensors")
+            check(f"{what}: nothing is written", not (folder / f"shape{i}-out").exists())
+    for kind, fits in (("gpt2", False), ("openai-gpt", False), ("imagegpt", False), ("decision_transformer", False),
+                       ("gpt2x", True), ("gpt", True), ("llama", True)):
+        source = write_model(folder / kind, {"layers.0.mlp.up_proj.weight": bf16(rng, 128, 128)}, config={"model_type": kind})
+        result = run("quantize", source, "-o", folder / f"{kind}-out", "--recipe", "deepseek-v3", "--layout", "hf-fp8", "--rule", "linear")
+        check(f"model_type {kind}", (result.returncode == 0) == fits, result.stderr)
+        if not fits:
+            refused(kind, result, "model_type", f"'{kind}'")
+
+
+with tempfile.TemporaryDirectory() as name:
+    root = Path(name)
+    test_large(root)
+    test_special(root)
+    test_index(root)
+    test_refused(root)
+finish()
