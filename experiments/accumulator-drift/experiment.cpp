@@ -5,16 +5,25 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "accumulator-drift/drift.hpp"
 #include "accumulator-drift/slopes.hpp"
 #include "accumulator-drift/sweep.hpp"
+#include "common/series.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/cast/policy.hpp"
 #include "fp8lab/experiment/row_table.hpp"
 
 namespace fp8lab::experiments {
 namespace {
+
+/// "uniform operands".
+std::string operands_of(Distribution d) {
+  return d == Distribution::ones ? "operands that are all 1"
+                                 : fmt::format("{} operands", to_string(d));
+}
 
 /// "sm90.wgmma.e4m3/128, K^0.02": the accumulator, its promotion interval, the fitted exponent.
 std::string label(const Sweep& sweep, const Curve& curve) {
@@ -60,13 +69,19 @@ Series labelled_series(const Sweep& sweep, const Curve& curve) {
 Plot plot_against_k(const Sweep& sweep, Distribution d) {
   Plot plot;
   plot.name = fmt::format("error_against_k_{}", to_string(d));
-  plot.title = fmt::format("Accumulation error on E4M3, {} operands; dashed: promoted every {}",
-                           to_string(d), kDeepSeekInterval);
+  plot.title = fmt::format("Accumulation error on E4M3, {}; dashed: promoted every {}",
+                           operands_of(d), kDeepSeekInterval);
   plot.x = {"length of the dot product K (terms)", true, 2};
-  plot.y = {"relative L2 error (1)", true};
-  for (const Curve& curve : sweep.curves(d))
-    if (curve.operands == OperandFormat::e4m3) plot.series.push_back(labelled_series(sweep, curve));
-  return plot;
+  plot.y = {"relative L2 error (%)", true};
+  std::map<std::string, std::size_t> places;
+  for (const Curve& curve : sweep.curves(d)) {
+    if (curve.operands != OperandFormat::e4m3) continue;
+    Series series = labelled_series(sweep, curve);
+    const auto [own, first] = places.try_emplace(curve.accumulator, plot.series.size());
+    if (!first) series.like = own->second;
+    plot.series.push_back(std::move(series));
+  }
+  return in_percent(std::move(plot));
 }
 
 Plot plot_rounding_law(const Sweep& sweep) {
@@ -74,7 +89,8 @@ Plot plot_rounding_law(const Sweep& sweep) {
   plot.name = "rounding_law";
   plot.title = "Accumulation error against K on BF16 operands, where only the accumulator rounds";
   plot.x = {"length of the dot product K (terms)", true, 2};
-  plot.y = {"relative L2 error (1)", true};
+  plot.y = {"relative L2 error (%)", true};
+  std::map<std::string, std::size_t> places;
   for (const Distribution d : sweep.distributions())
     for (const Curve& curve : sweep.curves(d)) {
       // Two distributions make the point; the table has all of them.
@@ -82,9 +98,11 @@ Plot plot_rounding_law(const Sweep& sweep) {
       Series series = labelled_series(sweep, curve);
       series.label = fmt::format("{} {}", to_string(d), series.label);
       if (d != Distribution::uniform) series.style = Series::Style::dashed;
+      const auto [own, first] = places.try_emplace(curve.accumulator, plot.series.size());
+      if (!first) series.like = own->second;
       plot.series.push_back(std::move(series));
     }
-  return plot;
+  return in_percent(std::move(plot));
 }
 
 Plot plot_against_interval(const Sweep& sweep) {
@@ -92,7 +110,7 @@ Plot plot_against_interval(const Sweep& sweep) {
   Plot plot;
   plot.name = "error_against_promotion_interval";
   plot.x = {"promotion interval (terms)", true, 2};
-  plot.y = {"relative L2 error (1)", true};
+  plot.y = {"relative L2 error (%)", true};
   if (ks.empty()) return plot;
   const std::int64_t k = *std::max_element(ks.begin(), ks.end());
   plot.title = fmt::format(
@@ -111,7 +129,7 @@ Plot plot_against_interval(const Sweep& sweep) {
       }
       plot.series.push_back(std::move(series));
     }
-  return plot;
+  return in_percent(std::move(plot));
 }
 
 constexpr std::int64_t kOnesLength = 32768;  // twice where the sum of ones sticks
@@ -130,7 +148,7 @@ RunningSumResult record_running_sum(const RunContext& context, Distribution d, s
       running_sums(q, find_instruction_model(kHopper).accumulator, kDeepSeekInterval, step);
   RunningSumResult result{
       Table(fmt::format("running_sum_{}", to_string(d)),
-            fmt::format("Running sum of one dot product, {} operands, {}", to_string(d), kHopper),
+            fmt::format("Running sum of one dot product, {}, {}", operands_of(d), kHopper),
             {{"k", "1", "products summed so far"},
              {"exact", "1", "exact sum of the same E4M3 codes, in units of the operands"},
              {"unpromoted", "1", "one accumulator for all of K"},
@@ -138,17 +156,16 @@ RunningSumResult record_running_sum(const RunContext& context, Distribution d, s
       {},
       {}};
   result.finding = fmt::format(
-      "One sum of {} products of {} operands, {}: exact {:.1f}, without promotion {:.1f}, "
+      "One sum of {} products of {}, {}: exact {:.1f}, without promotion {:.1f}, "
       "promoted every {} {:.1f}.",
-      k, to_string(d), kHopper, sums.exact.back(), sums.unpromoted.back(), kDeepSeekInterval,
+      k, operands_of(d), kHopper, sums.exact.back(), sums.unpromoted.back(), kDeepSeekInterval,
       sums.promoted.back());
   for (std::size_t i = 0; i < sums.k.size(); ++i)
     result.table.add_row({static_cast<std::int64_t>(sums.k[i]), sums.exact[i], sums.unpromoted[i],
                           sums.promoted[i]});
   Plot& plot = result.plot;
   plot.name = result.table.name();
-  plot.title =
-      fmt::format("Running sum of one dot product of {} operands, {}", to_string(d), kHopper);
+  plot.title = fmt::format("Running sum of one dot product of {}, {}", operands_of(d), kHopper);
   plot.x = {"products summed k (terms)", false};
   plot.y = {"sum (units of the operands squared)", false};
   plot.series = {{"exact", sums.k, sums.exact, Series::Style::lines},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -42,6 +43,30 @@ template <typename Point, typename Label, typename Position>
 std::vector<Series> series_by(const std::vector<Point>& points, Label label, Position position) {
   return series_by(points, label, position,
                    [](const Point&) { return Series::Style::lines_points; });
+}
+
+/// The same plot with its y values in percent; its label says so.
+inline Plot in_percent(Plot plot) {
+  for (Series& series : plot.series)
+    for (auto* values : {&series.y, &series.low, &series.high})
+      for (double& value : *values) value *= 100.0;
+  return plot;
+}
+
+/// Gives each series whose label has `variant` the colour of the series whose label has `original`
+/// in its place, if there is one: two curves of the same thing.
+inline void share_colours(std::vector<Series>& all, std::string_view variant,
+                          std::string_view original) {
+  for (Series& series : all) {
+    const auto at = series.label.find(variant);
+    if (at == std::string::npos) continue;
+    std::string label = series.label;
+    label.replace(at, variant.size(), original);
+    const auto like = std::find_if(all.begin(), all.end(), [&](const Series& other) {
+      return &other != &series && !other.like && other.label == label;
+    });
+    if (like != all.end()) series.like = static_cast<std::size_t>(like - all.begin());
+  }
 }
 
 /// Values against their index in some 1000 points: of each stretch its smallest and largest, so

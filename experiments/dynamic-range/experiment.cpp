@@ -262,6 +262,7 @@ Plot share_plot(const Setup& setup, const std::vector<Case>& cases, const std::s
     for (const SurvivalShares& s : c.shares) series.y.push_back(100.0 * s.representable);
     plot.series.push_back(series);
   }
+  share_colours(plot.series, "flushed", "kept");
   return plot;
 }
 
@@ -276,7 +277,12 @@ Plot best_plot(const std::vector<Case>& cases, const std::string& name) {
       [](const Case& c) {
         const Spread kept = spread_of(c.all(&Kept::representable));
         return std::tuple(c.decades, 100.0 * kept.mean, 100.0 * kept.min, 100.0 * kept.max);
+      },
+      [](const Case& c) {
+        const Series::Style style = style_of(c);
+        return style == Series::Style::lines ? Series::Style::lines_points : style;
       });
+  share_colours(plot.series, "flushed", "kept");
   return plot;
 }
 

@@ -281,6 +281,7 @@ Plot sweep_plot(const Setup& s, const std::vector<SweepPoint>& points, bool over
         const bool kept = p.policy->policy.subnormals == SubnormalPolicy::preserve;
         return kept ? Series::Style::lines_points : Series::Style::dashed;
       });
+  share_colours(plot.series, ", flushed", "");
   return plot;
 }
 

@@ -68,7 +68,7 @@ Plot desync_plot(const std::vector<DesyncPoint>& points) {
   Plot plot{"desync",
             "One rank's scale is wrong without the others knowing (E4M3, ring)",
             {"octaves by which it is too large", false},
-            {"relative L2 error", true},
+            {"relative L2 error (%)", true},
             {}};
   std::map<std::pair<std::string, int>, Series> lines;
   for (const DesyncPoint& p : points) {
@@ -76,7 +76,7 @@ Plot desync_plot(const std::vector<DesyncPoint>& points) {
     Series& line = lines[{p.collective, p.ranks}];
     line.label = fmt::format("{}, {} ranks", p.collective, p.ranks);
     line.x.push_back(p.octaves);
-    line.y.push_back(p.loss.relative_l2);
+    line.y.push_back(100.0 * p.loss.relative_l2);
   }
   for (const auto& [key, line] : lines) plot.series.push_back(line);
   return plot;

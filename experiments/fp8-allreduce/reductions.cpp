@@ -122,9 +122,9 @@ Plot error_plot(const Setup& s, const std::vector<Point>& points, const std::str
           fmt::format("Mean gradient after an all-reduce, {} ({} elements, FP8 scaled {})", what,
                       s.shape.elements, to_string(kShown)),
           {"ranks", true, 2},
-          {"relative L2 error", true},
+          {"relative L2 error (%)", true},
           series_by(chosen, label, [](const Point& p) {
-            return std::tuple(static_cast<double>(p.ranks), p.reduced.loss.relative_l2);
+            return std::tuple(static_cast<double>(p.ranks), 100.0 * p.reduced.loss.relative_l2);
           })};
 }
 
@@ -152,14 +152,14 @@ Plot bits_plot(const Setup& s, const std::vector<Point>& points) {
   Plot plot{"error_against_bits",
             fmt::format("Error against traffic of the busiest rank at {} ranks", most),
             {"bits sent for an element by the busiest rank", true, 2},
-            {"relative L2 error", true},
+            {"relative L2 error (%)", true},
             {}};
   for (const Topology topology : s.topologies) {
     Series series{std::string(to_string(topology)), {}, {}, Series::Style::points};
     for (const Point& p : points) {
       if (p.topology != topology || p.ranks != most || !is_shown(s, p)) continue;
       series.x.push_back(busiest_bits(s, p));
-      series.y.push_back(p.reduced.loss.relative_l2);
+      series.y.push_back(100.0 * p.reduced.loss.relative_l2);
     }
     plot.series.push_back(series);
   }

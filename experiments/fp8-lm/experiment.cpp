@@ -8,6 +8,7 @@
 #include "common/parallel.hpp"
 #include "data-parallel/workers.hpp"
 #include "fp8lab/train/systems.hpp"
+#include "train/curves.hpp"
 #include "train/settings.hpp"
 #include "train/standing.hpp"
 
@@ -122,6 +123,24 @@ Plot curve_plot(const Study& study) {
   return plot;
 }
 
+/// Curves of losses lie on each other; their gaps do not.
+Plot gap_plot(const Study& study) {
+  Plot plot{"gap",
+            fmt::format("Loss above {} ({})", study.systems[0].name, setup(study)),
+            {"step"},
+            {"gap, nats"},
+            {}};
+  const auto losses_of = [&](std::size_t system) {
+    std::vector<std::vector<double>> losses;
+    for (std::size_t seed = 0; seed < study.seeds; ++seed)
+      losses.push_back(study.run(system, seed).losses);
+    return losses;
+  };
+  for (std::size_t i = 1; i < study.systems.size(); ++i)
+    plot.series.push_back(gap_band(std::string(study.systems[i].name), losses_of(i), losses_of(0)));
+  return plot;
+}
+
 std::vector<std::string> findings_of(const Study& study) {
   std::vector<std::string> findings;
   const ParallelRun& reference = study.run(0, 0);
@@ -156,7 +175,7 @@ Results fp8_lm(const RunContext& context) {
   });
   Results results;
   results.tables = {system_table(study), repeat_table(study)};
-  results.plots = {curve_plot(study)};
+  results.plots = {gap_plot(study), curve_plot(study)};
   results.findings = findings_of(study);
   return results;
 }

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
 #include "optimizer-precision/rows.hpp"
+#include "train/curves.hpp"
 #include "train/settings.hpp"
 
 namespace fp8lab::experiments {
@@ -141,13 +143,39 @@ Plot curve_plot(const Comparison& c, bool scaled) {
   return plot;
 }
 
+/// Curves of losses lie on each other; their gaps do not.
+Plot gap_plot(const Comparison& c, bool scaled) {
+  Plot plot{scaled ? "gap_scaled" : "gap_unscaled",
+            fmt::format("Loss with optimizer states {} scales, above {} ({})",
+                        scaled ? "with" : "without", c.rows[0].name, setup(c)),
+            {"step"},
+            {"gap, nats"},
+            {}};
+  const auto losses_of = [&](std::size_t row) {
+    std::vector<std::vector<double>> losses;
+    for (std::size_t seed = 0; seed < c.seeds; ++seed) losses.push_back(c.run(row, seed).losses);
+    return losses;
+  };
+  for (std::size_t row = 1; row < c.rows.size(); ++row)
+    if (c.rows[row].scaled == scaled)
+      plot.series.push_back(gap_band(c.rows[row].name, losses_of(row), losses_of(0)));
+  return plot;
+}
+
+/// "+0.1 nats [+0.0, +0.2] above bf16"; a run that broke off has no such figure.
+std::string gap_text(const Summary& s, const std::string& reference) {
+  if (!std::isfinite(s.gap.mean))
+    return fmt::format("its loss is not a number at the end, so it has no gap to {}", reference);
+  return fmt::format("gap to {} {:+.3f} nats [{:+.3f}, {:+.3f}]", reference, s.gap.mean, s.gap.min,
+                     s.gap.max);
+}
+
 std::vector<std::string> findings_of(const Comparison& c, const std::vector<Summary>& summaries) {
   std::vector<std::string> findings;
   for (std::size_t i = 1; i < c.rows.size(); ++i) {
     const Summary& s = summaries[i];
-    findings.push_back(fmt::format("{} {}: gap to {} {:+.3f} nats [{:+.3f}, {:+.3f}] ({}).",
-                                   c.rows[i].name, to_string(s.outcome()), c.rows[0].name,
-                                   s.gap.mean, s.gap.min, s.gap.max, setup(c)));
+    findings.push_back(fmt::format("{} {}: {} ({}).", c.rows[i].name, to_string(s.outcome()),
+                                   gap_text(s, c.rows[0].name), setup(c)));
   }
   return findings;
 }
@@ -168,6 +196,8 @@ Results optimizer_precision(const RunContext& context) {
   Results results;
   results.tables = {verdict_table(c, summaries), curve_table(c)};
   for (const bool scaled : {true, false}) {
+    if (Plot gaps = gap_plot(c, scaled); !gaps.series.empty())
+      results.plots.push_back(std::move(gaps));
     Plot plot = curve_plot(c, scaled);
     if (plot.series.size() > 1) results.plots.push_back(std::move(plot));
   }

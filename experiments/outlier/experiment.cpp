@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "common/names.hpp"
+#include "common/series.hpp"
 #include "fp8lab/experiment/row_table.hpp"
 #include "outlier/findings.hpp"
 #include "outlier/points.hpp"
+#include "outlier/product.hpp"
 
 namespace fp8lab::experiments {
 namespace {
@@ -96,21 +98,33 @@ Series line(const std::vector<Point>& points, std::size_t tile, const CastProfil
   return series;
 }
 
+/// Of the sweep: as it is, and beside the other elements.
+Axis magnitude_axis(const Setup& s) {
+  return {"magnitude of the one outlier", true, 10,
+          SecondScale{"in units of σ of the other elements", s.tensor.sigma}};
+}
+
 Plot magnitude_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
                     const std::string& what, Spread OutlierSpread::*figure) {
   Plot plot{name,
             fmt::format("{} ({}, {})", what, short_name(*s.format), bulk_name(s)),
-            {"magnitude of the one outlier", true},
+            magnitude_axis(s),
             {"", true},
             {}};
+  constexpr std::size_t kFlushedTile = 128;
   for (const std::size_t tile : s.tiles)
     for (const CastProfile* policy : s.policies) {
-      // One dashed line is enough to show flushing; twelve lines would hide it.
-      if (tile != 0 && policy != s.policies.front()) continue;
+      // Two dashed lines are enough to show flushing; twelve lines would hide it.
+      const bool first = policy == s.policies.front();
+      if (tile != 0 && tile != kFlushedTile && !first) continue;
       std::string label = sharing(tile);
-      if (tile == 0) label += fmt::format(", subnormals {}", subnormal_name(policy->policy));
+      if (!first) label += fmt::format(", subnormals {}", subnormal_name(policy->policy));
       plot.series.push_back(line(points, tile, policy, figure, label));
     }
+  for (const CastProfile* policy : s.policies)
+    if (policy != s.policies.front())
+      share_colours(plot.series, fmt::format(", subnormals {}", subnormal_name(policy->policy)),
+                    "");
   return plot;
 }
 
@@ -118,7 +132,7 @@ Plot hidden_plot(const Setup& s, const std::vector<Point>& points) {
   Plot plot{"whole_error_hides_the_damage",
             fmt::format("The error of the whole tensor hides that of the bulk ({} per tensor, {})",
                         short_name(*s.format), bulk_name(s)),
-            {"magnitude of the one outlier", true},
+            magnitude_axis(s),
             {"relative L2 error (%)", true},
             {}};
   const CastProfile* policy = s.policies.front();
@@ -161,7 +175,8 @@ Results outlier(const RunContext& context) {
   std::vector<Point> published = published_points(setup);
   measure(context, *setup.format, sweep, 0.0, 0.5);
   measure(context, *setup.format, containment, 0.5, 0.7);
-  measure(context, *setup.format, published, 0.7, 1.0);
+  measure(context, *setup.format, published, 0.7, 0.9);
+  const std::vector<ProductPoint> products = product_points(context, setup);
 
   Results results;
   results.tables = {sweep_table(setup, sweep), containment_table(setup, containment),
@@ -177,6 +192,11 @@ Results outlier(const RunContext& context) {
   crushed.y.label = "share of the bulk that becomes zero (%)";
   results.plots = {error, crushed, containment_plot(setup, containment), hidden_plot(setup, sweep)};
   results.findings = findings(setup, sweep, containment, published);
+  if (!products.empty()) {
+    results.tables.push_back(product_table(setup, products));
+    results.plots.push_back(product_plot(setup, products));
+    results.findings.push_back(product_finding(setup, products));
+  }
   results.headline = headline(setup, sweep);
   return results;
 }

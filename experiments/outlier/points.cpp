@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -25,7 +26,9 @@ struct Settings {
                             field("repeats", &Setup::repeats), field("tiles", &Setup::tiles),
                             field("containment_elements", &Setup::containment_elements),
                             field("containment_outlier", &Setup::containment_outlier),
-                            field("published_repeats", &Setup::published_repeats)),
+                            field("published_repeats", &Setup::published_repeats),
+                            field("product_k", &Setup::product_k),
+                            field("product_outputs", &Setup::product_outputs)),
                       field("bulk", &Settings::bulk),
                       group(&Settings::outliers, field("outlier_from", &LogAxis::from),
                             field("outlier_to", &LogAxis::to),
@@ -41,6 +44,7 @@ Setup read_setup(const Parameters& parameters) {
   if (auto bulk = find_source("bulk", p.bulk))
     s.bulk = std::make_shared<const TensorSource>(std::move(*bulk));
   s.tensor.bulk = s.bulk.get();
+  std::sort(s.product_k.begin(), s.product_k.end());
   s.outliers = log_steps("outlier", p.outliers);
   s.tiles.insert(s.tiles.begin(), 0);
   return s;

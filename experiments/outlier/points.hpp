@@ -22,6 +22,8 @@ struct Setup {
   std::vector<std::size_t> containment_elements;
   double containment_outlier = 0.0;
   std::size_t published_repeats = 0;
+  std::vector<std::size_t> product_k;  ///< lengths of dot products, rising; may be empty
+  std::size_t product_outputs = 0;
 };
 
 /// Throws `Error` that names the parameter.

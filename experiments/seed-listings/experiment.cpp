@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "common/series.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "seed-listings/numpy_listing.hpp"
@@ -217,12 +218,13 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
   Plot& plot = result.plot;
   plot.name = "torch_error_against_outlier";
   plot.title = "PyTorch listing: median relative L2 error against its outlier";
-  plot.x = {"outlier (1); the listing's is 200", true};
-  plot.y = {"relative L2 error (1)", true};
+  plot.x = {"outlier (the listing's is 200)", true};
+  plot.y = {"relative L2 error (%)", true};
   plot.series = {{"per tile, all elements", {}, {}},
                  {"per tensor, all elements", {}, {}},
                  {"per tile, without the outlier", {}, {}, Series::Style::dashed},
                  {"per tensor, without the outlier", {}, {}, Series::Style::dashed}};
+  share_colours(plot.series, "without the outlier", "all elements");
   const std::vector<double>& outliers = p.torch_outliers;
   for (const double outlier : outliers) {
     const std::vector<TorchListing> runs =
@@ -238,7 +240,7 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
                               median(&TorchListing::per_tensor_bulk)};
     for (std::size_t i = 0; i < plot.series.size(); ++i) {
       plot.series[i].x.push_back(outlier);
-      plot.series[i].y.push_back(medians[i]);
+      plot.series[i].y.push_back(100.0 * medians[i]);
     }
     if (outlier != kListingOutlier && outlier != outliers.back()) continue;
     result.findings.push_back(fmt::format(
@@ -269,8 +271,9 @@ Plot repeats_plot(const DotRepeats& repeats) {
   add("as written, promoted", repeats.as_written, kDotFigures[1], Series::Style::dashed);
   add("corrected, no promotion", repeats.corrected, kDotFigures[0], Series::Style::lines);
   add("corrected, promoted", repeats.corrected, kDotFigures[1], Series::Style::dashed);
-  add("accumulation alone, not promoted", repeats.corrected, kDotFigures[4], Series::Style::lines);
+  add("accumulation alone, no promotion", repeats.corrected, kDotFigures[4], Series::Style::lines);
   add("accumulation alone, promoted", repeats.corrected, kDotFigures[5], Series::Style::dashed);
+  share_colours(plot.series, ", promoted", ", no promotion");
   return plot;
 }
 

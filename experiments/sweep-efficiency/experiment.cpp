@@ -172,6 +172,7 @@ Plot efficiency_plot(const std::vector<Point>& points, const std::string& distri
         });
     plot.series.insert(plot.series.end(), series.begin(), series.end());
   }
+  share_colours(plot.series, ", no dealing exceeds", "");
   return plot;
 }
 

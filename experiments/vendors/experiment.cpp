@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/series.hpp"
 #include "common/spread.hpp"
 #include "vendors/study.hpp"
 
@@ -154,13 +155,20 @@ Table pair_repeats(const VendorsStudy& s) {
   return table;
 }
 
+/// "log-normal tensors".
+std::string tensors_of(std::string distribution) {
+  if (distribution == "outliers") return "tensors with outliers";
+  std::replace(distribution.begin(), distribution.end(), '_', '-');
+  return distribution + " tensors";
+}
+
 Plot plot_against_k(const VendorsStudy& s, const std::string& distribution, const Figure& figure,
                     const std::string& title) {
   Plot plot;
   plot.name = fmt::format("{}_{}", figure.name, distribution);
-  plot.title = fmt::format("{}, {} tensors; bands: {} repeats", title, distribution, s.repeats);
+  plot.title = fmt::format("{}, {}; bands: {} repeats", title, tensors_of(distribution), s.repeats);
   plot.x = {"length of the dot product K (terms)", true, 2};
-  plot.y = {"relative L2 error (1)", true};
+  plot.y = {"relative L2 error (%)", true};
   for (std::size_t c = 0; c < s.chips.size(); ++c) {
     Series series{s.chips[c].label, {}, {}};
     if (s.chips[c].promotion_interval != 0) series.style = Series::Style::dashed;
@@ -174,14 +182,17 @@ Plot plot_against_k(const VendorsStudy& s, const std::string& distribution, cons
     }
     plot.series.push_back(std::move(series));
   }
-  return plot;
+  for (const Chip& chip : s.chips)
+    if (chip.promotion_interval != 0)
+      share_colours(plot.series, fmt::format("/{}", chip.promotion_interval), "");
+  return in_percent(std::move(plot));
 }
 
 HeatMap pair_map(const VendorsStudy& s, const std::string& distribution) {
   const VendorsPoint& point = s.longest(distribution);
   HeatMap map{
       fmt::format("differ_{}", distribution),
-      fmt::format("Outputs whose BF16 bits differ, {} tensors, K = {}", distribution, point.k),
+      fmt::format("Outputs whose BF16 bits differ, {}, K = {}", tensors_of(distribution), point.k),
       "chip",
       "chip",
       "share of outputs (%)",

@@ -65,7 +65,7 @@ const std::vector<Run> kRuns{
     {"dynamic-range", {"elements=500", "scales_per_decade=2"}, false},
     {"outlier",
      {"elements=1024", "repeats=2", "published_repeats=1", "containment_elements=512,1024"},
-     false},
+     true},
     {"format-asymmetry",
      {"tokens=64", "inputs=64", "outputs=64", "tile=32", "promotion_interval=32"},
      true},

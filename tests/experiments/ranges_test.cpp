@@ -82,7 +82,7 @@ const std::vector<Small>& small_forms() {
       {"optimizer-precision", with_model({"rows=bf16,fp8-lm", "seeds=1"})},
       {"outlier",
        {"elements=256", "repeats=1", "outliers_per_decade=1", "containment_elements=64,256",
-        "published_repeats=1"}},
+        "published_repeats=1", "product_k=64", "product_outputs=2"}},
       {"recipes", {"rows=32", "columns=128", "read_rows=16", "read_columns=64", "past_steps=1"}},
       {"seed-listings", {"listing_repeats=2", "torch_repeats=1", "torch_outliers=200"}},
       {"sweep-efficiency", {"points=200", "ranks=1,4", "mean_seconds=1", "in_hand=2"}},

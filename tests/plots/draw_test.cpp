@@ -161,7 +161,8 @@ TEST_CASE("a plot as data has every value", "[experiment]") {
   const HeatMap map{"m", "t", "x", "y", "v", {"a", "b"}, {"c"}, {0.0, 2.0}, true};
   CHECK(plot_json(map) ==
         R"({"schema":"fp8lab.plot.1","name":"m","title":"t","x_label":"x","y_label":"y",)"
-        R"("value_label":"v","log":true,"columns":["a","b"],"rows":["c"],"values":[0.0,2.0]})"
+        R"("value_label":"v","log":true,"columns":["a","b"],"rows":["c"],"values":[0.0,2.0],)"
+        R"("texts":["0","2"],"colours":[1.0,4.0],"beyond":0})"
         "\n");
 }
 

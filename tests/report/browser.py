@@ -135,7 +135,7 @@ def fits(opened, what):
 def pictures(opened, what):
     sizes = opened.page.evaluate("""() => [
         ...[...document.images].map(image => image.complete && image.naturalWidth),
-        ...[...document.querySelectorAll(".plot > svg")].map(svg => svg.querySelectorAll("path").length > 4 && svg.clientWidth)]""")
+        ...[...document.querySelectorAll(".plot > svg")].map(svg => (svg.querySelectorAll("path").length > 4 || svg.querySelector("rect.cell") !== null) && svg.clientWidth)]""")
     check(sizes and all(size > 0 for size in sizes), f"{what}: every picture is drawn: {sizes}")
 
 

@@ -142,12 +142,81 @@ def interaction(opened):
     check(all(e.get("stroke", "").startswith("rgb") for e in lines), "and its colours")
 
 
+CONTRAST = """() => {
+    const light = text => {
+        const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    return [...document.querySelectorAll("rect.cell + text")].map(text => {
+        const [a, b] = [text, text.previousElementSibling].map(e => light(getComputedStyle(e).fill)).sort((p, q) => q - p);
+        return (a + 0.05) / (b + 0.05);
+    });
+}"""
+
+
+def heat_maps(opened):
+    """Numbers that can be read on their colours, values on pointing, all of it as CSV, in dark mode too."""
+    page = opened.page
+    figure = plot_of(page, "recipes", "small_half_error")
+    data = data_of(figure)
+    cells = figure.locator("rect.cell")
+    total = sum(text != "" for text in data["texts"])
+    check(cells.count() == total == len(data["rows"]) * len(data["columns"]) > 20, f"a cell a value: {cells.count()} of {total}")
+    shown = figure.locator("rect.cell + text").all_text_contents()
+    check(sorted(shown) == sorted(data["texts"]), f"each with its number: {shown[:4]}")
+    colours = {cell.evaluate("e => getComputedStyle(e).fill") for cell in cells.all()}
+    check(len(colours) > 12, f"a few large cells leave colours to the others: {len(colours)}")
+    check("larger cells have the last one" in figure.locator("p.quiet").inner_text(), "and the note says so")
+    for dark in ("light", "dark"):
+        page.emulate_media(color_scheme=dark)
+        least = min(page.evaluate(CONTRAST))
+        check(least >= 4.5, f"{dark}: contrast of the numbers is {least}")
+    page.emulate_media(color_scheme="light")
+    cells.first.hover(force=True)
+    tip = figure.locator(".tip").inner_text()
+    check(data["rows"][0] in tip and data["columns"][0] in tip, f"pointing says where and what: {tip}")
+    name, text = download(page, tool(figure, "CSV"))
+    rows = list(csv.reader(io.StringIO(text)))
+    expected = [(row, column, data["values"][y * len(data["columns"]) + x]) for y, row in enumerate(data["rows"])
+                for x, column in enumerate(data["columns"])]
+    check(name == "small_half_error.csv" and [(r, c, float(v)) for r, c, v in rows[1:]] == expected, f"{name}: {rows[:3]}")
+    root = ElementTree.fromstring(download(page, tool(figure, "SVG"))[1])
+    check(sum(e.get("class") == "cell" for e in root.iter()) == total, "the SVG has every cell")
+
+
+def colours_and_scales(opened):
+    """Variants share a colour, the first curve is on top, powers are raised, x has its second scale."""
+    page = opened.page
+    figure = plot_of(page, "accumulator-drift", "error_against_k_uniform")
+    series = data_of(figure)["series"]
+    place = {s["label"].split(",")[0]: i for i, s in enumerate(series)}
+    for name in ("sm90.wgmma.e4m3", "sequential14.rne"):
+        got = series[place[f"{name}/128"]].get("colour", place[f"{name}/128"])
+        check(got == series[place[name]].get("colour", place[name]), f"{name}: promoted in colour {got}")
+    lines = figure.locator("path.line")
+    classes = [line.get_attribute("class") for line in lines.all()]
+    dashes = [line.get_attribute("stroke-dasharray") for line in figure.locator(".plot > svg path.line").all()]
+    check(dashes[-2:] == ["8 5", "8 5"] and dashes[-3] == "none", f"dashed curves are drawn last: {dashes}")
+    check(figure.locator(".plot > svg path.line").nth(len(series) - 3).get_attribute("class") == "line s0",
+          f"and the first one just below them: {classes}")
+    check(figure.locator(".legend sup").count() >= 6, "exponents are raised")
+    figure = plot_of(page, "outlier", "bulk_error_against_outlier")
+    texts = figure.locator(".plot > svg text").all_text_contents()
+    check("in units of σ of the other elements" in texts, f"a second scale: {texts}")
+    check("10²" in texts or "100" in texts, f"ticks: {texts}")
+    check(not any("^" in text for text in page.locator("figcaption, .legend, #summary li").all_inner_texts()), "no caret is left")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, harness.browser() as chromium:
         path = build(pathlib.Path(folder))
         with harness.open_offline(chromium, path) as opened:
             first_screen(opened)
             interaction(opened)
+            heat_maps(opened)
+            colours_and_scales(opened)
+            cut = readable.cut_on_paper(opened)
+            check(not cut, f"cut on paper: {cut[:3]}")
             said = readable.faults(opened)
             check(not said, f"light: {said}")
             opened.require_clean()

@@ -1,7 +1,7 @@
 #pragma once
-// What this machine can do at most, measured in the run that quotes it: a
+// The limits of this machine, measured in the run that reports them: a
 // benchmark reports its own speed as a ratio to one of these figures. The
-// machine may be shared, so ceilings and results are only comparable within a run.
+// machine may be shared, so limits and results are only comparable within a run.
 
 #include <cstddef>
 #include <functional>

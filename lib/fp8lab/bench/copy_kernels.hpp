@@ -1,5 +1,5 @@
 #pragma once
-// The loops of the copies that ceilings are measured with, of each instruction set.
+// The loops of the copies that serve as ceilings, one set for each instruction set.
 
 #include <array>
 #include <cstddef>
@@ -10,13 +10,14 @@
 
 namespace fp8lab::bench {
 
-/// Of one kind. `in` and `out` begin on 64 bytes; `count` is a multiple of 64.
+/// The two loops of one kind of copy. `in` and `out` begin on 64 bytes; `count` is a multiple
+/// of 64.
 struct CopyKernels {
   void (*narrow)(const float* in, std::uint8_t* out, std::size_t count);
   void (*widen)(const std::uint8_t* in, float* out, std::size_t count);
 };
 
-/// By `CopyKind`; null where the build has none for the target.
+/// Indexed by `CopyKind`. The function returns null if the build has none for the target.
 using CopyTable = std::array<CopyKernels, 3>;
 const CopyTable* copy_kernels(Target target);
 

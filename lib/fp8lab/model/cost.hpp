@@ -35,7 +35,7 @@ struct TrainingScheme {
 
 /// The schemes bf16, te-fp8, fp8-lm.
 std::span<const TrainingScheme> training_schemes();
-/// Throws `Error` that lists the names.
+/// The scheme called `name`. Throws `Error` that lists the names.
 const TrainingScheme& find_training_scheme(std::string_view name);
 
 /// Bytes per parameter of a block GEMM without sharding: the weight copies and the
@@ -69,13 +69,13 @@ struct TrainingCost {
   double parameters = 0.0;      ///< of the model
   double gpu_parameters = 0.0;  ///< of a GPU: over tensor and pipeline ranks
 
-  // Memory, bytes a GPU. ZeRO 1: master and moments are shared out over data ranks.
+  // Memory in bytes per GPU. ZeRO 1: data ranks divide master and moments among them.
   double weights = 0.0;
   double gradients = 0.0;
   double optimizer = 0.0;
   double activations = 0.0;  ///< mean over pipeline stages; the first of n holds 2n / (n + 1) of it
 
-  // Traffic, bytes a GPU. Ring: (n - 1) / n of the tensor for each of the two.
+  // Traffic in bytes per GPU. A ring sends (n - 1) / n of the tensor for each of the two.
   double gradient_traffic = 0.0;    ///< reduce-scatter over data ranks, a step
   double weight_traffic = 0.0;      ///< all-gather over data ranks, a step
   double activation_traffic = 0.0;  ///< tensor ranks, a micro-batch: two all-gathers and one
@@ -91,7 +91,7 @@ struct TrainingCost {
   [[nodiscard]] double memory() const { return weights + gradients + optimizer + activations; }
 };
 
-/// Throws `Error` as `validate` does.
+/// What a GPU stores, sends and computes under `scheme`. Throws `Error` as `validate` does.
 TrainingCost training_cost(const TrainingSetup& setup, const TrainingScheme& scheme);
 
 }  // namespace fp8lab

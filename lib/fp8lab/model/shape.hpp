@@ -1,6 +1,6 @@
 #pragma once
-// The shape of a transformer, and how it is spread over GPUs: all that its
-// cost depends on.
+// The shape of a transformer, and how it is distributed over GPUs: its cost
+// depends on nothing else.
 
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace fp8lab {
 
-/// A decoder-only transformer without biases. Norms have one gain a channel.
+/// A decoder-only transformer without biases. Norms have one gain per channel.
 struct ModelShape {
   std::string name;
   std::int64_t layers = 0;
@@ -29,12 +29,12 @@ struct ModelShape {
   [[nodiscard]] std::int64_t kv_size() const { return hidden / heads * kv_heads; }
 };
 
-/// GPUs of one model replica, and replicas.
+/// The GPUs of one replica of the model (tensor times pipeline), and the number of replicas.
 struct Parallelism {
   std::int64_t tensor = 1;  ///< with sequence parallelism
   std::int64_t pipeline = 1;
   std::int64_t data = 1;
-  std::int64_t micro_batch = 1;  ///< sequences
+  std::int64_t micro_batch = 1;  ///< sequences that a GPU processes at once
 };
 
 struct TrainingSetup {
@@ -48,7 +48,7 @@ struct TrainingSetup {
 /// mixtral-8x7b: the shapes of those models, on one GPU.
 std::span<const TrainingSetup> training_setups();
 
-/// A name of the above, else a TOML file (`read_training_setup`).
+/// The setup of that name, or of a TOML file (`read_training_setup`). Throws `Error` as that does.
 TrainingSetup find_training_setup(const std::string& name_or_file);
 
 /// Reads layers, hidden, heads, vocabulary and, where they differ from these

@@ -1,6 +1,6 @@
 #pragma once
-// How systems name and shape a quantized weight and its scales in a file, and which recipes they
-// can say.
+// How systems name and shape a quantized weight and its scales in a file, and which recipes each
+// layout can describe.
 
 #include <array>
 #include <cstdint>
@@ -15,38 +15,40 @@
 
 namespace fp8lab {
 
-/// What of a weight [rows, k] shares a scale. A group is a part of a row.
+/// Which elements of a weight [rows, k] share a scale: all, a row, a block of rows and columns, or
+/// a group, which is a part of a row.
 enum class WeightTiles : std::uint8_t { tensor, row, block, group };
 std::string_view to_string(WeightTiles tiles);
 
-/// What a weight's scales are.
+/// How a weight's scales are stored.
 enum class ScaleKind : std::uint8_t {
   plain,      ///< FP32, or BF16
   e8m0,       ///< powers of two, one byte each (MXFP8, MXFP6, MXFP4)
   two_level,  ///< E4M3 under one FP32 scale of the tensor (NVFP4)
 };
 
-/// How whoever loads the files casts a layer's input.
+/// How the system that loads the files casts a layer's input.
 enum class InputScheme : std::uint8_t {
-  token,       ///< a scale for each row of it, at run time
-  group,       ///< a scale for each group of `WeightScheme::input_group` elements of a row
-  tensor,      ///< one scale, at run time
-  calibrated,  ///< one scale, from the file; of NVFP4 the upper level, while groups have their own
-  two_level,   ///< both levels of NVFP4, at run time
-  stays,       ///< not at all
+  token,       ///< one scale for each row of the input, computed at run time
+  group,       ///< one for each group of `WeightScheme::input_group` elements of a row
+  tensor,      ///< one scale for the whole input, computed at run time
+  calibrated,  ///< one scale from the file; in NVFP4 the upper level, groups get theirs at run time
+  two_level,   ///< both levels of NVFP4, computed at run time
+  stays,       ///< the input is not cast
 };
 
 std::string_view to_string(InputScheme input);
 
 enum class LayoutFamily : std::uint8_t { compressed_tensors, modelopt, fp8, torchao, gpt_oss };
 
-/// Elements of groups that a layout has.
+/// A kind of groups that a layout can store: the format of the codes and of their scales.
 struct GroupElements {
   FormatId format = FormatId::e2m1;
   ScaleKind scales = ScaleKind::e8m0;
 };
 
-/// All scales multiply back: value = code * scale. Codes are E4M3 but in groups.
+/// A layout of files. Scale direction: value = code * scale. Codes are E4M3, except in groups,
+/// which may have other formats. The names follow the module's name and a dot.
 ///
 /// layout               codes            scale             its shape
 /// compressed-tensors   weight           weight_scale      [1], [rows, 1] or [ceil(rows/n), k/m]
@@ -71,27 +73,29 @@ struct GroupElements {
 struct Layout {
   std::string_view name;
   LayoutFamily family = LayoutFamily::fp8;
-  std::string_view codes;        ///< what stands behind the module's name and a dot
-  std::string_view scale;        ///< the same
-  std::string_view input_scale;  ///< the same; empty where it has none
-  std::array<bool, 3> takes{};   ///< by `WeightTiles`, but for groups
-  std::span<const GroupElements> groups;
-  std::string_view source;  ///< version and file that it was read from
+  std::string_view codes;        ///< the name that follows the module's name and a dot
+  std::string_view scale;        ///< the same for the scale
+  std::string_view input_scale;  ///< the same for the input's scale; empty if there is none
+  std::array<bool, 3> takes{};   ///< indexed by `WeightTiles` (tensor, row, block)
+  std::span<const GroupElements> groups;  ///< the groups that it can store; empty for none
+  std::string_view source;                ///< version and file in which this was read
 };
 
+/// All layouts, in the order of the table above.
 std::span<const Layout> layouts();
+/// The layout called `name`.
 /// Throws `Error` that lists the names.
 const Layout& find_layout(std::string_view name);
 
-/// What a recipe means in files.
+/// What a recipe means in files: formats, tiles and types of a weight and of its input.
 struct WeightScheme {
   FormatId format = FormatId::e4m3fn;
   ScaleKind scales = ScaleKind::plain;
   WeightTiles tiles = WeightTiles::row;
-  std::int64_t row_block = 0;  ///< of `WeightTiles::block` and `group`
-  std::int64_t k_block = 0;
+  std::int64_t row_block = 0;  ///< rows that share a scale, in a `block` or a `group`
+  std::int64_t k_block = 0;    ///< elements of a row that share a scale, likewise
   InputScheme input = InputScheme::token;
-  std::int64_t input_group = 0;
+  std::int64_t input_group = 0;  ///< elements; 0 unless `input` is `group`
   FormatId input_format = FormatId::e4m3fn;
   ElementType scale_type =
       ElementType::f32;  ///< BF16 where the recipe's scales are, and the layout has them
@@ -100,38 +104,41 @@ struct WeightScheme {
   std::string torchao_scaling = "RCEIL";  ///< how torchao is to scale MX inputs
 };
 
-/// Throws `Error` where the layout cannot say what the preset does: a format or tiles that it has
-/// no scales for, a weight's scale from the past, inputs that it cannot describe, or calibration
-/// that is missing or not heeded. NVFP4 in compressed-tensors and modelopt: with calibration inputs
-/// have a scale from the file, without it they stay (NVFP4A16, W4A16_NVFP4).
+/// The scheme of `preset` in `layout`. `calibrated`: input scales are known and will be written.
+/// NVFP4 in compressed-tensors and modelopt: with calibration, inputs get their scale from the
+/// file; without it, they are not cast (NVFP4A16, W4A16_NVFP4).
+///
+/// Throws `Error` if the layout cannot describe the preset: it has no scales for the format or the
+/// tiles, the weight's scale comes from earlier steps, it cannot describe the inputs, or
+/// calibration is needed and missing, or given and without effect.
 WeightScheme make_scheme(const Layout& layout, const Preset& preset, bool calibrated);
 
-/// Names behind a module's name and a dot; empty where a scheme has no such tensor.
+/// The names that follow a module's name and a dot; empty if the scheme has no such tensor.
 struct WeightNames {
   std::string_view codes;
   std::string_view scale;
-  std::string_view tensor_scale;  ///< the upper one of two levels
+  std::string_view tensor_scale;  ///< the upper level of two
   std::string_view input_scale;
 };
 WeightNames weight_names(const Layout& layout, const WeightScheme& scheme);
 
-/// The scales of a weight [rows, k], as a layout has them.
+/// The shape of the scales of a weight [rows, k] in a layout; empty for a scalar.
 std::vector<std::int64_t> scale_shape(const Layout& layout, const WeightScheme& scheme,
                                       std::int64_t rows, std::int64_t k);
 
-/// Whether a tensor becomes FP8: what the rule says, but for tensors that are no matrices of
-/// floats and for those whose loader would not find, or misread, what is written.
+/// Whether a tensor is converted: as the rule says, except that tensors that are not matrices of
+/// floats stay, and those that the system would not find or would misread if they were converted.
 LayerDecision decide(const LayerRule& rule, const Layout& layout, const WeightScheme& scheme,
                      const TensorSpec& tensor);
 
-/// What a rule says of a tensor whose type is known too: integers, booleans and FP8 stay.
+/// The rule's decision if the tensor's type is known too: integers, booleans and FP8 stay.
 LayerDecision decide(const LayerRule& rule, const TensorSpec& tensor);
 
-/// What `quantize` takes of a file that is no model's: floats of two and more dimensions that are
-/// neither the scales of other tensors nor a convolution's weight.
+/// The decision for files that are not a model's: floats of two or more dimensions are converted,
+/// unless they are the scales of other tensors or the weight of a convolution.
 LayerDecision decide_by_shape(const TensorSpec& tensor);
 
-/// The module of a `.weight`; empty for other names.
+/// The module's name: `tensor` without `.weight` at its end; empty for other names.
 std::string_view module_of(std::string_view tensor);
 
 }  // namespace fp8lab

@@ -1,6 +1,6 @@
 #pragma once
 // A model's weights as they are published: a folder with config.json and .safetensors files
-// (shards), which `model.safetensors.index.json` names where there are several.
+// (shards). If there are several, `model.safetensors.index.json` names them.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,43 +20,44 @@ struct WeightShard {
   std::string file;                 ///< its name in the folder
   std::vector<TensorSpec> tensors;  ///< in the order of their data
   std::map<std::string, std::string> metadata;
-  std::uint64_t bytes = 0;    ///< of the file
-  std::int64_t modified = 0;  ///< when, in the file system's clock
+  std::uint64_t bytes = 0;    ///< size of the file
+  std::int64_t modified = 0;  ///< time of the last change, in ticks of the file system's clock
 };
 
-/// Where a tensor is.
+/// The place of a tensor.
 struct WeightPlace {
-  std::size_t shard = 0;
+  std::size_t shard = 0;   ///< index in `ModelDirectory::shards`
   std::size_t tensor = 0;  ///< index in `WeightShard::tensors`
 };
 
-/// The headers are read and checked at once, the data when it is asked for: a model need not fit
-/// into memory.
+/// Reads and checks all headers at once. Data is read only on request, so a model may be larger
+/// than memory.
 class ModelDirectory {
  public:
   /// `path`: a folder, its index file, or a single .safetensors file. Without an index the folder
   /// must hold exactly one such file, or one called model.safetensors.
   ///
-  /// Throws `Error` that names the file or tensor for: an index that is not one; a shard that is
-  /// missing, truncated or outside the folder; a tensor that the index places where it is not,
-  /// that it does not know, or that two shards hold; a shard of the index's naming scheme that the
-  /// index does not name; an index beside a model.safetensors that it does not name, of which
-  /// readers take either.
+  /// Throws `Error` that names the file or tensor, if
+  /// - the index is not a valid index;
+  /// - a shard is missing, truncated or outside the folder;
+  /// - the index gives a wrong shard for a tensor, or none, or two shards hold the same tensor;
+  /// - a file is named like a shard of the index, but the index does not list it;
+  /// - there is a model.safetensors that the index does not list: readers would disagree which of
+  ///   the two to load.
   explicit ModelDirectory(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   [[nodiscard]] const std::vector<WeightShard>& shards() const { return shards_; }
-  /// The name of the index file; empty where there is none.
+  /// The name of the index file; empty if there is none.
   [[nodiscard]] const std::string& index_file() const { return index_file_; }
-  /// The index's "metadata" as JSON text; empty where there is none.
+  /// The index's "metadata" as JSON text; empty if there is none.
   [[nodiscard]] const std::string& index_metadata() const { return index_metadata_; }
 
-  /// Null for a name that no shard holds.
+  /// The place of the tensor called `name`; null if no shard holds it.
   [[nodiscard]] const WeightPlace* find(std::string_view name) const;
   [[nodiscard]] const TensorSpec& at(const WeightPlace& place) const;
 
-  /// Opens a shard for its data. Throws `Error` where its header is no longer the one that was
-  /// read.
+  /// Opens a shard to read its data. Throws `Error` if its header has changed since it was read.
   [[nodiscard]] std::unique_ptr<SafetensorsFile> open(std::size_t shard) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 // Collectives over the processes of an MPI run. The ranks of an operation are
-// dealt to the processes in blocks: rank r of N lives in process floor(r P / N)
+// divided among the processes in blocks: rank r of N lives in process floor(r P / N)
 // of P. Ranks of one process exchange messages in memory, all others through
 // MPI; every hop is the user-defined reduction, applied by MPI_Reduce_local.
 

@@ -1,9 +1,9 @@
 #pragma once
-// The points of a sweep over the processes of an MPI run. Rank 0 deals points
-// out as ranks come free, runs points itself, and alone writes the log.
+// The points of a sweep over the processes of an MPI run. Rank 0 sends points
+// to ranks that are free, runs points itself, and alone writes the log.
 //
-// A rank that dies costs the points that it had in hand, which rank 0 runs
-// again, if the launcher lets the others live (`mpirun --enable-recovery`).
+// If a rank dies, its unfinished points are lost. Rank 0 runs them again if the
+// launcher keeps the other ranks alive (`mpirun --enable-recovery`).
 
 #include "fp8lab/mpi/session.hpp"
 #include "fp8lab/sweep/sweep.hpp"

@@ -12,6 +12,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/gnuplot_text.hpp"
+#include "fp8lab/plots/look.hpp"
 #include "fp8lab/plots/tics.hpp"
 
 namespace fp8lab {
@@ -38,6 +39,13 @@ struct LeftOut {
     if (axis.log && value <= 0.0 && std::isfinite(value)) ++not_positive;
   }
 };
+
+/// Bands that lie on each other turn into mud: the more of them, the paler.
+double band_opacity(const Plot& plot) {
+  const auto bands = std::count_if(plot.series.begin(), plot.series.end(),
+                                   [](const Series& s) { return !s.low.empty(); });
+  return bands <= 3 ? 0.18 : 0.54 / static_cast<double>(bands);
+}
 
 std::string style_of(const Series& series, std::size_t index) {
   const char* colour = kColours[index % kColours.size()];
@@ -152,6 +160,19 @@ std::string axis_script(std::string_view which, const Axis& axis, const AxisLayo
   return script + tics_script(which, layout);
 }
 
+/// The second scale of the x axis, at the top: the same range in other units.
+std::string second_script(const Axis& axis, const AxisLayout& layout, std::vector<double> values) {
+  const SecondScale& second = *axis.second;
+  require(second.unit > 0.0 && std::isfinite(second.unit), fmt::format("axis {}: unit", axis.label),
+          "a positive number", fmt::format("{}", second.unit));
+  for (double& value : values) value /= second.unit;
+  AxisLayout other = lay_out(axis, values, 0.1);
+  other.low = layout.low / second.unit;
+  other.high = layout.high / second.unit;
+  return axis_script("x2", {second.label, axis.log, axis.log_base, {}}, other) +
+         (other.tics.empty() ? "set x2tics nomirror\n" : "");
+}
+
 /// Beside the curves while the labels are short, else below them: never on top.
 std::string key_script(const Plot& plot) {
   std::size_t widest = 0;
@@ -183,8 +204,11 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
   const std::string data = data_of(plot, drawables, left_out);
   const std::string note = note_of(plot, drawables, left_out);
 
-  std::string body = title_script(plot.title, note);
-  body += axis_script("x", plot.x, lay_out(plot.x, shown_values(plot, &Series::x), 0.1));
+  const std::vector<double> places = shown_values(plot, &Series::x);
+  const AxisLayout across = lay_out(plot.x, places, 0.1);
+  std::string body = title_script(plot.title, note, plot.x.second ? 0.075 : 0.0);
+  body += axis_script("x", plot.x, across);
+  if (plot.x.second) body += second_script(plot.x, across, places);
   const std::vector<const Series*> away = runaways(plot);
   const auto stays = [&](const Series& series) {
     return std::find(away.begin(), away.end(), &series) == away.end();
@@ -195,22 +219,33 @@ void write_plot(const Plot& plot, const std::filesystem::path& folder) {
       if (stays(series)) heights.insert(heights.end(), edge->begin(), edge->end());
   body += axis_script("y", plot.y, lay_out(plot.y, heights, 0.4));
   body += key_script(plot);
-  body +=
+  body += fmt::format(
       "set grid xtics ytics back lt 1 lw 1 lc rgb '#e0e0e0'\n"
-      "set xtics nomirror\nset ytics nomirror\nset border 3 lw 1 lc rgb '#444444'\n";
-  std::vector<std::string> curves;
+      "set xtics nomirror\nset ytics nomirror\nset border {} lw 1 lc rgb '#444444'\n",
+      plot.x.second ? 7 : 3);
+  const std::vector<std::size_t> colours = colours_of(plot);
+  std::vector<std::size_t> blocks(drawables.size());
   std::size_t block = 0;
+  std::vector<std::string> curves;
   for (std::size_t i = 0; i < drawables.size(); ++i) {
     if (drawables[i].shown == 0) continue;
-    if (!drawables[i].series->low.empty())
-      curves.push_back(fmt::format(
-          "  '{}.dat' index {} using 1:3:4 with filledcurves lc rgb '{}' fs transparent "
-          "solid 0.18 noborder notitle",
-          plot.name, block, kColours[i % kColours.size()]));
-    curves.push_back(fmt::format("  '{}.dat' index {} using 1:2 {} title {}", plot.name, block++,
-                                 style_of(*drawables[i].series, i),
-                                 enhanced(drawables[i].series->label)));
+    blocks[i] = block++;
+    // The key keeps the order of the series, whatever lies on top.
+    if (!plot.series[i].label.empty())
+      curves.push_back(fmt::format("  keyentry {} title {}", style_of(plot.series[i], colours[i]),
+                                   enhanced(plot.series[i].label)));
   }
+  const auto draw = [&](std::size_t i, std::string_view columns, const std::string& style) {
+    curves.push_back(fmt::format("  '{}.dat' index {} using {} {} notitle", plot.name, blocks[i],
+                                 columns, style));
+  };
+  for (std::size_t i = 0; i < drawables.size(); ++i)
+    if (drawables[i].shown > 0 && !plot.series[i].low.empty())
+      draw(i, "1:3:4",
+           fmt::format("with filledcurves lc rgb '{}' fs transparent solid {:.2g} noborder",
+                       kColours[colours[i] % kColours.size()], band_opacity(plot)));
+  for (const std::size_t i : drawing_order(plot))
+    if (drawables[i].shown > 0) draw(i, "1:2", style_of(plot.series[i], colours[i]));
   if (curves.empty()) {
     body += "set label 3 'no value to show' at graph 0.5,0.5 center\n";
     curves.push_back("  1/0 notitle");

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/short_number.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/draw.hpp"
 #include "fp8lab/plots/gnuplot_text.hpp"
+#include "fp8lab/plots/look.hpp"
 
 namespace fp8lab {
 namespace {
@@ -18,6 +18,7 @@ namespace {
 constexpr std::array kPalette{"#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c",
                               "#28ae80", "#5ec962", "#addc30", "#fde725"};
 constexpr std::size_t kMaxWrittenCells = 200;  // more than that, and numbers do not fit
+constexpr double kDarkShades = 0.42;  // below, white text has the better contrast, above black
 
 std::size_t widest(const std::vector<std::string>& labels) {
   std::size_t columns = 0;
@@ -48,9 +49,9 @@ std::string row_tics(const HeatMap& map) {
 }
 
 /// Where a value stands between the palette's ends, 0 to 1.
-double shade_of(const HeatMap& map, const AxisLayout& layout, double value) {
-  return map.log ? std::log(value / layout.low) / std::log(layout.high / layout.low)
-                 : (value - layout.low) / (layout.high - layout.low);
+double shade_of(const HeatMap& map, const ColourRange& range, double value) {
+  return map.log ? std::log(value / range.low) / std::log(range.high / range.low)
+                 : (value - range.low) / (range.high - range.low);
 }
 
 struct Cells {
@@ -60,23 +61,34 @@ struct Cells {
 };
 
 /// `x y value text-colour number` for each cell but NaN, row by row from the bottom.
-Cells cells_of(const HeatMap& map, const Axis& axis, const AxisLayout& layout) {
+Cells cells_of(const HeatMap& map, const Axis& axis, const ColourRange& range) {
   Cells cells;
+  const std::vector<std::string> texts = cell_texts(map);
   std::string grey;
   for (std::size_t i = 0; i < map.values.size(); ++i) {
     const double value = map.values[i];
     if (std::isnan(value)) continue;
     const bool show = can_show(axis, value);
-    const int colour = show && shade_of(map, layout, value) < 0.6 ? 0xffffff : 0x000000;
-    (show ? cells.data : grey) +=
-        fmt::format("{} {} {} {} \"{}\"\n", i % map.columns.size(), i / map.columns.size(), value,
-                    colour, short_number(value));
+    const int colour = show && shade_of(map, range, value) < kDarkShades ? 0xffffff : 0x000000;
+    (show ? cells.data : grey) += fmt::format("{} {} {} {} \"{}\"\n", i % map.columns.size(),
+                                              i / map.columns.size(), value, colour, texts[i]);
     ++(show ? cells.coloured : cells.grey);
   }
   const std::string heading = fmt::format("# {}\n# column row value\n", one_line(map.title));
   const std::string gap = cells.coloured > 0 && cells.grey > 0 ? "\n\n" : "";
   cells.data = heading + cells.data + gap + grey;
   return cells;
+}
+
+std::string note_of(const HeatMap& map, const ColourRange& range, std::size_t grey) {
+  std::vector<std::string> notes;
+  if (grey > 0)
+    notes.push_back(fmt::format("grey: {} cell{} {}infinite", grey, grey == 1 ? "" : "s",
+                                map.log ? "≤ 0 (log colours) or " : ""));
+  if (range.beyond > 0)
+    notes.push_back(fmt::format("colours end at {:.3g}: {} larger cell{} the last one", range.high,
+                                range.beyond, range.beyond == 1 ? " has" : "s have"));
+  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 std::string plot_command(const HeatMap& map, const Cells& cells) {
@@ -112,19 +124,17 @@ void write_plot(const HeatMap& map, const std::filesystem::path& folder) {
           fmt::format("rows x columns = {}, and at least one", expected),
           std::to_string(map.values.size()));
   const Axis axis{map.value_label, map.log, 10};
-  const AxisLayout layout = lay_out(axis, map.values);
-  const Cells cells = cells_of(map, axis, layout);
-  const std::string note = cells.grey == 0 ? ""
-                                           : fmt::format("grey: {} cell{} {}infinite", cells.grey,
-                                                         cells.grey == 1 ? "" : "s",
-                                                         map.log ? "≤ 0 (log colours) or " : "");
+  const ColourRange range = colour_range(map);
+  const AxisLayout layout = lay_out(axis, std::vector{range.low, range.high});
+  const Cells cells = cells_of(map, axis, range);
+  const std::string note = note_of(map, range, cells.grey);
 
   std::string body = title_script(map.title, note);
   body += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {} offset 1.5,0\n",
                       enhanced(map.x_label), enhanced(map.y_label), enhanced(map.value_label));
   body += fmt::format("set xrange [-0.5:{}]\nset yrange [-0.5:{}]\nset cbrange [{}:{}]\n",
                       static_cast<double>(map.columns.size()) - 0.5,
-                      static_cast<double>(map.rows.size()) - 0.5, layout.low, layout.high);
+                      static_cast<double>(map.rows.size()) - 0.5, range.low, range.high);
   if (map.log) body += "set logscale cb\n";
   body += tics_script("cb", layout) + palette_script();
   body += column_tics(map) + row_tics(map);

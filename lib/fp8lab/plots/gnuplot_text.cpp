@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 namespace fp8lab {
@@ -11,6 +12,23 @@ namespace {
 constexpr std::size_t kTitleColumns = 108;
 
 }  // namespace
+
+std::size_t raised_after(std::string_view text, std::size_t at) {
+  if (text[at] != '^') return 0;
+  const std::string_view rest = text.substr(at + 1);
+  const auto digit = [&](std::size_t i) {
+    return i < rest.size() && rest[i] >= '0' && rest[i] <= '9';
+  };
+  if (rest.starts_with('T')) {
+    const bool ends = rest.size() < 2 || std::isalnum(static_cast<unsigned char>(rest[1])) == 0;
+    return ends ? 1 : 0;
+  }
+  std::size_t length = rest.starts_with('-') ? 1 : 0;
+  if (!digit(length)) return 0;
+  while (digit(length) || (length < rest.size() && rest[length] == '.' && digit(length + 1)))
+    ++length;
+  return length;
+}
 
 std::vector<std::string> wrap(std::string_view text, std::size_t width) {
   std::vector<std::string> lines(1);
@@ -31,8 +49,12 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
 std::string enhanced(std::string_view text) {
   // Single quotes: gnuplot runs backquoted commands inside double ones.
   std::string out = "'";
-  for (const char c : text) {
-    if (c == '\n') {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (const std::size_t raised = raised_after(text, i); raised > 0) {
+      out += fmt::format("^{{{}}}", text.substr(i + 1, raised));
+      i += raised;
+    } else if (c == '\n') {
       out += "'.\"\\n\".'";
     } else if (c == '\'') {
       out += "''";
@@ -57,7 +79,7 @@ std::size_t columns_of(std::string_view text) {
   }));
 }
 
-std::string title_script(std::string_view title, std::string_view note) {
+std::string title_script(std::string_view title, std::string_view note, double room) {
   // A label, since gnuplot centres a title on the axes: beside a wide legend it
   // would run out of the picture.
   const auto lines = wrap(one_line(title), kTitleColumns);
@@ -65,7 +87,7 @@ std::string title_script(std::string_view title, std::string_view note) {
   const double note_top = 0.965 - 0.04 * static_cast<double>(lines.size());
   std::string script = fmt::format("set label 1 {} at screen 0.018,0.962 left font ',15'\n",
                                    enhanced(fmt::format("{}", fmt::join(lines, "\n"))));
-  double plot_top = note_top - 0.03;
+  double plot_top = note_top - 0.03 - room;
   if (!note.empty()) {
     script +=
         fmt::format("set label 2 {} at screen 0.018,{:.3f} left font ',11' tc rgb '#555555'\n",
@@ -90,12 +112,15 @@ std::string tics_script(std::string_view axis, const AxisLayout& layout) {
 std::string script_for_both(std::string_view name, std::string_view body) {
   constexpr const char* kFont = "font 'DejaVu Sans,13' background '#ffffff'";
   return fmt::format(
-      "# Draws {0}.svg and {0}.png: gnuplot {0}.gp\n"
+      "# Draws {0}.svg and {0}.png: gnuplot {0}.gp (and {0}.pdf: gnuplot -e pdf=1 {0}.gp)\n"
       "reset\nset encoding utf8\n"
       "set terminal svg size 900,560 dynamic {1} name '{0}'\nset output '{0}.svg'\n"
       "{2}"
       "set terminal pngcairo size 1350,840 fontscale 1.15 linewidth 1.5 pointscale 1.5 {1}\n"
-      "set output '{0}.png'\nreplot\nunset output\n",
+      "set output '{0}.png'\nreplot\n"
+      "if (exists('pdf')) {{\n"
+      "  set terminal pdfcairo size 16cm,10cm font 'DejaVu Sans,9' fontscale 0.75 linewidth 1\n"
+      "  set output '{0}.pdf'\n  replot\n}}\nunset output\n",
       name, kFont, body);
 }
 

@@ -1,10 +1,14 @@
 #pragma once
-// Plots as values, drawn by gnuplot to SVG and PNG.
+// Plots as values, drawn by gnuplot to SVG and PNG, and by the report's page.
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace fp8lab {
+
+// In all texts of plots `^` followed by a number or by a capital T raises it: 10^-3, K^1.5, x w^T.
 
 struct Series {
   enum class Style { lines, points, lines_points, steps, dashed };
@@ -16,12 +20,22 @@ struct Series {
   /// that is not finite, or that a log axis cannot show, leaves a gap in the band.
   std::vector<double> low{};
   std::vector<double> high{};
+  /// The index of another series of the plot, whose colour this one has: a variant, which its
+  /// dashes or marks tell apart. Without it, the next colour of the palette.
+  std::optional<std::size_t> like{};
+};
+
+/// Another scale of the same axis, written at the opposite side: values in units of `unit`.
+struct SecondScale {
+  std::string label;
+  double unit = 1.0;  ///< the axis's value at which the second scale has 1; positive
 };
 
 struct Axis {
   std::string label;  ///< with its unit
   bool log = false;   ///< base 10; values <= 0 are left out, and the plot says how many
   int log_base = 10;  ///< 10 or 2
+  std::optional<SecondScale> second{};  ///< of x axes; y axes have none
 };
 
 struct Plot {

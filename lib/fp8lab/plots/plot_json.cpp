@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "fp8lab/plots/look.hpp"
+
 namespace fp8lab {
 namespace {
 
@@ -25,18 +27,24 @@ Json json_of(const std::vector<double>& values) {
 }
 
 Json json_of(const Axis& axis) {
-  return {{"label", axis.label}, {"log", axis.log}, {"base", axis.log_base}};
+  Json json{{"label", axis.label}, {"log", axis.log}, {"base", axis.log_base}};
+  if (axis.second) json["second"] = {{"label", axis.second->label}, {"unit", axis.second->unit}};
+  return json;
 }
 
 }  // namespace
 
 std::string plot_json(const Plot& plot) {
   Json series = Json::array();
+  const std::vector<std::size_t> colours = colours_of(plot);
+  std::size_t i = 0;
   for (const Series& s : plot.series) {
     Json& json = series.emplace_back(Json{{"label", s.label},
                                           {"style", to_string(s.style)},
                                           {"x", json_of(s.x)},
                                           {"y", json_of(s.y)}});
+    if (colours[i] != i) json["colour"] = colours[i];
+    ++i;
     if (s.low.empty()) continue;
     json["low"] = json_of(s.low);
     json["high"] = json_of(s.high);
@@ -48,11 +56,14 @@ std::string plot_json(const Plot& plot) {
 }
 
 std::string plot_json(const HeatMap& map) {
-  return Json{{"schema", kSchema},      {"name", map.name},
-              {"title", map.title},     {"x_label", map.x_label},
-              {"y_label", map.y_label}, {"value_label", map.value_label},
-              {"log", map.log},         {"columns", map.columns},
-              {"rows", map.rows},       {"values", json_of(map.values)}}
+  const ColourRange colours = colour_range(map);
+  return Json{{"schema", kSchema},        {"name", map.name},
+              {"title", map.title},       {"x_label", map.x_label},
+              {"y_label", map.y_label},   {"value_label", map.value_label},
+              {"log", map.log},           {"columns", map.columns},
+              {"rows", map.rows},         {"values", json_of(map.values)},
+              {"texts", cell_texts(map)}, {"colours", {colours.low, colours.high}},
+              {"beyond", colours.beyond}}
              .dump() +
          "\n";
 }

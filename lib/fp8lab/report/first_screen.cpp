@@ -18,8 +18,8 @@ std::string card_of(const StoredRun& run, std::size_t number) {
   return fmt::format(
       "<article class=card>\n<h3>{}</h3>\n<p>{}</p>\n{}<p><strong>What to do.</strong> {} "
       "<a href=\"#run-{}\">All of {}</a></p>\n</article>\n",
-      html_escaped(headline.title), html_escaped(headline.sentence),
-      plot == run.plots.end() ? "" : html_figure(*plot), html_escaped(headline.advice), number,
+      html_written(headline.title), html_written(headline.sentence),
+      plot == run.plots.end() ? "" : html_figure(*plot), html_written(headline.advice), number,
       html_escaped(run.experiment));
 }
 
@@ -27,7 +27,7 @@ std::string remedy_row(const Headline& headline) {
   std::string row = "<tr>";
   for (const std::string& text : {headline.title, headline.measure, headline.failing,
                                   headline.mitigation, headline.mitigated})
-    row += fmt::format("<td>{}</td>", html_escaped(text));
+    row += fmt::format("<td>{}</td>", html_written(text));
   return row + "</tr>\n";
 }
 
@@ -55,8 +55,8 @@ std::string claims_of(const StoredTable& table, const ClaimColumns& column) {
     const std::string& verdict = row[column.verdict];
     if (!lists.contains(verdict)) verdicts.push_back(verdict);
     lists[verdict] += fmt::format("<dt>{}</dt><dd>{} <span class=quiet>Measured: {}</span></dd>\n",
-                                  html_escaped(row[column.id]), html_escaped(row[column.claim]),
-                                  html_escaped(row[column.measured]));
+                                  html_escaped(row[column.id]), html_written(row[column.claim]),
+                                  html_written(row[column.measured]));
     ++counts[verdict];
   }
   // "does not hold" is what a reader looks for; alphabetical order puts it first.

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "fp8lab/core/short_number.hpp"
+#include "fp8lab/plots/gnuplot_text.hpp"
 #include "fp8lab/report/style.hpp"
 
 namespace fp8lab {
@@ -33,11 +34,21 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-/// The data of a line plot, which the page's script draws: no text of a label may end the element.
+/// The data of a plot, which the page's script draws: no text of a label may end the element.
 std::string html_plot_data(std::string_view json) {
   std::string data;
   for (const char c : json) data += c == '<' ? std::string("\\u003c") : std::string(1, c);
   return "<script type=\"application/json\">" + data + "</script>";
+}
+
+/// A column's name that may be broken behind its underlines, where paper has no room for all of it.
+std::string breakable(std::string_view name) {
+  std::string out;
+  for (const char c : html_escaped(name)) {
+    out += c;
+    if (c == '_') out += "<wbr>";
+  }
+  return out;
 }
 
 }  // namespace
@@ -69,10 +80,24 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
+std::string html_written(std::string_view text) {
+  std::string out;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::size_t raised = raised_after(text, i);
+    if (raised == 0) continue;
+    out += html_escaped(text.substr(begin, i - begin));
+    out += fmt::format("<sup>{}</sup>", text.substr(i + 1, raised));
+    i += raised;
+    begin = i + 1;
+  }
+  return out + html_escaped(text.substr(begin));
+}
+
 std::string html_cell(const std::string& text, bool numeric) {
   const auto value = numeric ? number_in(text) : std::nullopt;
   const char* kind = numeric ? " class=n" : text.size() > kShortText ? " class=t" : "";
-  if (!value) return fmt::format("<td{}>{}</td>", kind, html_escaped(text));
+  if (!value) return fmt::format("<td{}>{}</td>", kind, html_written(text));
   const bool integer = text.find_first_not_of("-0123456789") == std::string::npos;
   if (integer || !std::isfinite(*value)) return fmt::format("<td class=n>{}</td>", text);
   return fmt::format("<td class=n data-v=\"{0}\" title=\"{0}\">{1}</td>", text,
@@ -84,7 +109,7 @@ std::string html_heading(const Column& column, bool numeric) {
       column.unit.empty() || column.unit == "1" ? "" : fmt::format(" [{}]", column.unit);
   return fmt::format("<th scope=col{} title=\"{}\"><button type=button>{}{}</button></th>",
                      numeric ? " class=n" : "", html_escaped(column.description),
-                     html_escaped(column.name), html_escaped(unit));
+                     breakable(column.name), html_escaped(unit));
 }
 
 std::string html_sortable(std::string_view title, std::span<const std::string> head,
@@ -111,7 +136,7 @@ std::string html_columns(std::span<const Column> columns) {
   std::string html = "<dl>\n";
   for (const Column& column : columns)
     html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", html_escaped(column.name),
-                        html_escaped(column.description));
+                        html_written(column.description));
   return html + "</dl>\n";
 }
 
@@ -133,13 +158,14 @@ std::string html_table(const StoredTable& table) {
     content += fmt::format("<p class=quiet>The first {} of {} rows; all are in {}.</p>\n",
                            kReportRows, table.rows.size(), html_escaped(table.file));
   const std::string summary =
-      fmt::format("{} <span class=quiet>({} row{}, {})</span>", html_escaped(table.title),
+      fmt::format("{} <span class=quiet>({} row{}, {})</span>", html_written(table.title),
                   table.rows.size(), table.rows.size() == 1 ? "" : "s", html_escaped(table.file));
   return html_fold(table.rows.size() <= kOpenRows, summary, content + html_columns(table.columns));
 }
 
 std::string html_figure(const StoredPlot& plot) {
-  if (plot.json.find("\"series\"") != std::string::npos)
+  if (plot.json.find("\"series\"") != std::string::npos ||
+      plot.json.find("\"texts\"") != std::string::npos)
     return fmt::format(
         "<figure>{}<noscript>This plot needs JavaScript; {}.svg shows the same "
         "plot.</noscript></figure>\n",
@@ -155,7 +181,7 @@ std::string html_list(std::span<const std::string> sentences) {
   if (sentences.empty()) return "<p class=quiet>No findings were recorded.</p>\n";
   std::string html = "<ul>\n";
   for (const std::string& sentence : sentences)
-    html += fmt::format("<li>{}</li>\n", html_escaped(sentence));
+    html += fmt::format("<li>{}</li>\n", html_written(sentence));
   return html + "</ul>\n";
 }
 

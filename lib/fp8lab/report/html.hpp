@@ -16,6 +16,10 @@ inline constexpr std::size_t kReportRows = 300;
 /// `text` with what HTML would take for markup escaped, in text and in quoted attributes.
 std::string html_escaped(std::string_view text);
 
+/// Text for people: escaped, and `^` before a number or a capital T raises it, as in plots. Not for
+/// attributes, commands and names of files.
+std::string html_written(std::string_view text);
+
 /// A cell of a table; a number is right-aligned and shown short, in full to the sort and the
 /// pointer.
 std::string html_cell(const std::string& text, bool numeric);
@@ -35,7 +39,7 @@ std::string html_columns(std::span<const Column> columns);
 
 std::string html_table(const StoredTable& table);
 
-/// A line plot as data, which the page's script draws, or a picture; nothing where there is neither
+/// A plot as data, which the page's script draws, or a picture; nothing where there is neither
 /// (an older folder has pictures alone).
 std::string html_figure(const StoredPlot& plot);
 

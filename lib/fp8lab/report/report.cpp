@@ -30,7 +30,7 @@ std::string summary_of(std::span<const StoredRun> runs) {
   for (std::size_t i = 0; i < runs.size(); ++i)
     html += fmt::format("<h3><a href=\"#run-{}\">{}</a>{}</h3>\n<p class=quiet>{}</p>\n{}", i + 1,
                         html_escaped(runs[i].experiment), html_badges(runs[i]),
-                        html_escaped(runs[i].question), short_list_of(runs[i].findings));
+                        html_written(runs[i].question), short_list_of(runs[i].findings));
   return html + "</section>\n";
 }
 
@@ -54,7 +54,7 @@ std::string html_report(std::span<const StoredRun> runs) {
     body += fmt::format(
         "<section class=run id=run-{}>\n<h2>{}{}</h2>\n<p class=question>{}</p>\n{}</section>\n",
         i + 1, html_escaped(runs[i].experiment), html_badges(runs[i]),
-        html_escaped(runs[i].question), html_run(runs[i]));
+        html_written(runs[i].question), html_run(runs[i]));
   return html_page("What FP8 does: fp8lab report",
                    counted(runs.size(), "experiment") +
                        ". Each section ends with the command that reproduces the same bytes.",

@@ -1,0 +1,37 @@
+#pragma once
+// What every drawing of a plot has in common, whoever draws it: gnuplot or the report's page.
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "fp8lab/plots/plot.hpp"
+
+namespace fp8lab {
+
+/// The place of each series' colour in the palette: 0, 1, ... in their order, that of another one
+/// for a series that is `like` it. Throws `Error` if `like` is no index of a series that has a
+/// colour of its own.
+std::vector<std::size_t> colours_of(const Plot& plot);
+
+/// The indices of the series, first drawn first: later ones lie on top. The first series, of which
+/// the plot speaks, is above the others, and dashed curves are above all: lines that coincide stay
+/// visible through the gaps.
+std::vector<std::size_t> drawing_order(const Plot& plot);
+
+/// Where the colours of a heat map begin and end. They end early if a few values (up to a fifth of
+/// the cells) are so much larger that all others would have nearly one colour (less than 0.15 of
+/// the range): then the largest of the others is the end.
+struct ColourRange {
+  double low = 0.0;
+  double high = 1.0;
+  std::size_t beyond = 0;  ///< cells above `high`, which have its colour
+};
+ColourRange colour_range(const HeatMap& map);
+
+/// A number for each cell, four digits at most. Where colours are linear, digits below a
+/// thousandth of the largest value's decade are left out: they would be noise beside the others.
+/// Empty for NaN.
+std::vector<std::string> cell_texts(const HeatMap& map);
+
+}  // namespace fp8lab
