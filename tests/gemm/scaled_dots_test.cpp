@@ -172,3 +172,28 @@ TEST_CASE("scaled dots: rows, slabs and promotion keep the reference's bits",
         check_all_targets(operands.problem);
       }
 }
+
+TEST_CASE("scaled dots: scales of zeros do not align c", "[gemm][scaled_dots]") {
+  // The other factor is the smallest number, and both scales are 2^53: with any product but zero, c
+  // would lose bits.
+  const std::vector<std::uint8_t> a(32, 0x00);
+  const std::vector<std::uint8_t> b(32 * 64, 0x01);
+  const std::vector<float> a_scales(1, 0x1p53F);
+  const std::vector<float> b_scales(64, 0x1p53F);
+  const std::vector<float> c(64, 0x1.fffffep-60F);
+  GemmProblem p;
+  p.model = find_instruction_model("sm100.tcgen05.mxf8f6f4.e5m2").accumulator;
+  p.a = CodeMatrix::row_major(FormatId::e5m2, a, 1, 32);
+  p.b = CodeMatrix::row_major(FormatId::e5m2, b, 64, 32);
+  p.a_scales = {a_scales, 1, 32};
+  p.b_scales = {b_scales, 1, 32};
+  p.c = c.data();
+  p.c_enters = CPlacement::accumulator;
+  for (const Target target : available_targets()) {
+    std::vector<float> d(64);
+    const std::string_view method = run_gemm(p, d, target);
+    CHECK(method == (target == Target::scalar ? "reference" : "fused words"));
+    INFO(to_string(target));
+    CHECK(compare(p, c, d) == "equal");
+  }
+}
