@@ -3,7 +3,7 @@
 Usage: changed.py files             the changed files
        changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
        changed.py rooms [SEED]      the rooms of tests to build: those of the change, the ones changed last first,
-                                    and two more drawn by SEED
+                                    and two more drawn by SEED; those that cost much only if no other changed
 
 A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
 origin/main. A clone of main has left it nowhere: there the commits of the twelve hours before the
@@ -22,6 +22,7 @@ HOURS = 12
 MOST_SOURCES = 16  # of one lint: some two minutes on two cores
 INCLUDERS = 2
 MOST_ROOMS = 3  # of one build with sanitizers, beside the library: some six minutes
+COSTLY_ROOMS = {"collectives", "experiments"}  # their tests need all experiments: some eight minutes more
 LINTED = re.compile(r"(lib|experiments|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
 HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
 EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
@@ -98,11 +99,13 @@ def rooms(seed):
     for name in changed_files():
         match = re.match(r"(?:tests|lib/fp8lab)/(\w+)/|(experiments|cuda)/", name)
         touched += [room for room in every if match and room in match.groups() and room not in touched]
-    if len(touched) > MOST_ROOMS:
-        print(f"left to ./dev nightly: {' '.join(sorted(touched[MOST_ROOMS:]))}", file=sys.stderr)
-    touched = touched[:MOST_ROOMS]
-    rest = [room for room in every if room not in touched]
-    return sorted([*touched, *random.Random(seed).sample(rest, min(2, len(rest)))])
+    cheap = [room for room in touched if room not in COSTLY_ROOMS]
+    taken = (cheap or touched)[:MOST_ROOMS]
+    left = sorted(set(touched) - set(taken))
+    if left:
+        print(f"left to ./dev nightly: {' '.join(left)}", file=sys.stderr)
+    rest = [room for room in every if room not in taken and room not in COSTLY_ROOMS]
+    return sorted([*taken, *random.Random(seed).sample(rest, min(2, len(rest)))])
 
 
 def main(arguments):

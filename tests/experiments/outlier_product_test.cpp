@@ -41,7 +41,7 @@ TEST_CASE("an outlier takes from an output what its scale takes from the others"
   // Of one scale for all, nothing is left: the error is the sum itself.
   CHECK(std::abs(mean_error(1e6, 1024, tensor) - 1.0) < 0.02);
   // Of tiles, the outlier's is lost: 128 of K elements, and the square root of that of the norm.
-  for (const std::size_t k : {1024, 4096}) {
+  for (const std::size_t k : {1024U, 4096U}) {
     INFO("k " << k);
     const double lost = std::sqrt(128.0 / static_cast<double>(k));
     CHECK(std::abs(mean_error(1e6, k, tiles) - lost) < 0.25 * lost);

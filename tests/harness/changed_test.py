@@ -50,7 +50,7 @@ def main():
         root = pathlib.Path(folder) / "main"
         root.mkdir()
         git(root, "init", "-q", "-b", "main")
-        rooms = ("cast", "gemm", "io", "scaling", "experiments")
+        rooms = ("cast", "gemm", "io", "scaling", "verify", "experiments")
         old = [f"tests/{room}/x_test.cpp" for room in rooms] + ["lib/fp8lab/cast/old.cpp", "README.md"]
         commit(root, NOW - 30 * HOUR, *old)
         check(set(asked(root, "files")) == set(old), "a young history changes everything")
@@ -63,8 +63,16 @@ def main():
         check("expected a commit" in asked(root, "files", code=1, FP8LAB_BASE="nothing"), "a base that is none")
         found = asked(root, "rooms", "3")
         check({"io", "scaling"} <= set(found) and len(found) == 4, f"the rooms of the change and two more: {found}")
+        check("experiments" not in found, f"a costly room is not drawn: {found}")
         draws = {tuple(asked(root, "rooms", str(seed))) for seed in range(9)}
         check(len(draws) > 1, "other seeds give other rooms")
+
+        commit(root, NOW, "experiments/one/experiment.cpp")
+        found = asked(root, "rooms", "3")
+        check({"io", "scaling"} <= set(found) and "experiments" not in found, f"beside others it is left out: {found}")
+        found = asked(root, "rooms", "3", FP8LAB_BASE="HEAD~1")
+        check("experiments" in found, f"alone it is taken: {found}")
+        git(root, "reset", "-q", "--hard", "HEAD~1")
 
         # A clone of main is main; a branch is what was done since it left.
         clone = pathlib.Path(folder) / "clone"

@@ -25,7 +25,7 @@ Plot variants() {
   Plot plot{"p", "t", {"x"}, {"y"}, {}};
   for (const char* label : {"a", "b", "a dashed", "b dashed"})
     plot.series.push_back({label, {1, 2}, {0.1, 0.2}});
-  for (const std::size_t i : {2, 3}) {
+  for (const std::size_t i : {2U, 3U}) {
     plot.series[i].style = Series::Style::dashed;
     plot.series[i].like = i - 2;
   }

@@ -148,7 +148,7 @@ TEST_CASE("what saturated and what was lost is counted over all tensors", "[trai
   };
   double saturated = 0.0;
   double lost = 0.0;
-  for (const std::size_t tensor : {0, 1, 2}) {
+  for (const std::size_t tensor : {0U, 1U, 2U}) {
     const auto [one, other] = reduce({tensor});
     saturated += one / 3.0;
     lost += other / 3.0;

@@ -40,7 +40,6 @@ TEST_CASE("diagnosis of a cast: every wrong use of the scale is told apart", "[v
   const float scale = 1.0F / 3.0F;
   const CastSpec spec{};
   std::vector<float> x;
-  const RandomStream stream(5, "cast causes");
   for (std::uint64_t i = 0; i < 4096; ++i) {
     // Near the middles between codes, where one more rounding shows.
     const float code = std::ldexp(1.0F + static_cast<float>(2 * (i % 8) + 1) / 16.0F,
