@@ -143,7 +143,7 @@ LayerDecision decide_experts(const LayerRule& rule, const TensorSpec& tensor) {
       tensor.name.ends_with(".experts.gate_up_proj") || tensor.name.ends_with(".experts.down_proj");
   if (!is_expert || tensor.shape.size() != 3) return {false, "not the fused experts of a layer"};
   const std::array<std::int64_t, 2> matrix{tensor.shape[2], tensor.shape[1]};
-  const LayerDecision decision = decide(rule, tensor.name + ".weight", matrix);
+  LayerDecision decision = decide(rule, tensor.name + ".weight", matrix);
   if (!decision.converts) return decision;
   if (element_count(tensor.shape, tensor.name) == 0) return {false, "no elements"};
   if (tensor.shape[1] % 32 != 0)
@@ -241,7 +241,7 @@ LayerDecision decide_by_shape(const TensorSpec& tensor) {
 LayerDecision decide(const LayerRule& rule, const Layout& layout, const WeightScheme& scheme,
                      const TensorSpec& tensor) {
   if (layout.family == LayoutFamily::gpt_oss) return decide_experts(rule, tensor);
-  const LayerDecision decision = decide(rule, tensor);
+  LayerDecision decision = decide(rule, tensor);
   if (!decision.converts) return decision;
   if (is_embedding(module_of(tensor.name)))
     return {false, fmt::format("an embedding, for which {} has no scales", layout.name)};
