@@ -14,7 +14,7 @@ SWEEP = [
     "sweep", "outlier", "--quick", "--axis", "tiles=16,32,64", "--axis", "sigma=0.1:0.8:+0.1",
     "--repeat", "2", "--set", "elements=512", "--set", "repeats=1",
     "--set", "outliers_per_decade=1", "--set", "containment_elements=1024",
-    "--set", "published_repeats=1",
+    "--set", "published_repeats=1", "--set", "product_k=16", "--set", "product_outputs=1",
 ]  # fmt: skip
 failures = 0
 
@@ -34,24 +34,33 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in pathlib.Path(folder).iterdir()}
 
 
-def killed_and_resumed(folder, whole, moments):
-    """kill -9 at several random moments, then resume to the end."""
-    rng = random.Random(1)
+def differences(found, expected):
+    """The names of files that only one has, or that are not the same."""
+    return sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+
+
+def killed_and_resumed(root, whole, seconds):
+    """kill -9 at random moments of sweeps of so many seconds, then resume each to the end."""
+    seed = random.randrange(2**32)
+    rng = random.Random(seed)
     landed = 0
-    for _ in range(moments):
-        process = subprocess.Popen(
-            [FP8LAB, *SWEEP, "--resume", "--out", str(folder)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        time.sleep(rng.uniform(0.0, 0.12))
-        process.send_signal(signal.SIGKILL)
-        landed += process.wait() == -signal.SIGKILL
-    resumed = fp8lab(*SWEEP, "--resume", "--out", str(folder))
-    check(resumed.returncode == 0, f"resuming: {resumed.stderr}")
-    found = contents(folder)
-    found.pop("points.jsonl.damaged", None)
-    check(found == whole, f"the same bytes after kill -9 ({landed} of {moments} landed)")
-    check(landed > moments // 4, f"kills that landed: {landed} of {moments}")
+    sweeps, kills = 5, 4
+    for folder in (root / f"killed{i}" for i in range(sweeps)):
+        for _ in range(kills):
+            process = subprocess.Popen(
+                [FP8LAB, *SWEEP, "--resume", "--out", str(folder)],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            time.sleep(rng.uniform(0.0, seconds / 2))
+            process.send_signal(signal.SIGKILL)
+            landed += process.wait() == -signal.SIGKILL
+        resumed = fp8lab(*SWEEP, "--resume", "--out", str(folder))
+        check(resumed.returncode == 0, f"resuming: {resumed.stderr}")
+        found = contents(folder)
+        found.pop("points.jsonl.damaged", None)
+        wrong = differences(found, whole)
+        check(not wrong, f"the same bytes after kill -9 (seed {seed}, {folder.name}): {wrong}")
+    check(landed > sweeps * kills // 4, f"kills that landed: {landed} of {sweeps * kills}")
 
 
 def sharded(root, whole):
@@ -85,7 +94,9 @@ def refusals(root):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
+        start = time.monotonic()
         ran = fp8lab(*SWEEP, "--out", str(root / "whole"), "--json")
+        seconds = time.monotonic() - start
         check(ran.returncode == 0, f"sweep: {ran.stderr}")
         check(json.loads(ran.stdout)["points"] == 48, f"points: {ran.stdout}")
         whole = contents(root / "whole")
@@ -101,6 +112,7 @@ def main():
         grid.write_text(
             'experiment = "outlier"\nquick = true\nrepeat = 2\n[set]\nelements = 512\nrepeats = 1\n'
             "outliers_per_decade = 1\ncontainment_elements = [1024]\npublished_repeats = 1\n"
+            "product_k = [16]\nproduct_outputs = 1\n"
             '[axes]\ntiles = [16, 32, 64]\nsigma = "0.1:0.8:+0.1"\n'
         )
         filed = fp8lab("sweep", str(grid), "--out", str(root / "filed"))
@@ -111,7 +123,7 @@ def main():
         check("48 points" in dry.stdout and not (root / "dry").exists(), f"dry run: {dry.stdout}")
         twice = fp8lab(*SWEEP, "--out", str(root / "whole"))
         check(twice.returncode == 2 and "--resume" in twice.stderr, f"twice: {twice.stderr}")
-        killed_and_resumed(root / "killed", whole, 20)
+        killed_and_resumed(root, whole, seconds)
         sharded(root, whole)
         refusals(root)
     print(f"{failures} failures")

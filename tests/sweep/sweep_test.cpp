@@ -94,6 +94,25 @@ TEST_CASE("a log cut anywhere is resumed to the same bytes", "[sweep]") {
   }
 }
 
+TEST_CASE("files that a killed sweep left behind are gone when it ends", "[sweep]") {
+  const TemporaryFolder folder("sweep");
+  const SweepPlan plan = toy_plan({"k=1:6"});
+  const SweepOutcome outcome = sweep(plan, folder.path());
+  const std::string expected = files_text(folder.path());
+  std::vector<std::string> names = outcome.files;
+  names.emplace_back("points.jsonl");
+  for (const std::string& name : names)
+    write_text(folder / ("." + name + ".0123abcd.partial"), "half");
+  const std::vector<std::string> others = {
+      ".other.csv.0123abcd.partial", "." + names.front() + ".0123abcd",
+      "." + names.front() + ".0123abcd.partial.csv", "." + names.front() + ".0123abc.partial"};
+  for (const std::string& name : others) write_text(folder / name, "not the sweep's");
+  sweep(plan, folder.path(), true);
+  for (const std::string& name : others) CHECK(fs::remove(folder / name));
+  CHECK(folder.files() == names.size());
+  CHECK(files_text(folder.path()) == expected);
+}
+
 TEST_CASE("damage inside the log is found, and its points run again", "[sweep]") {
   const TemporaryFolder folder("sweep");
   const SweepPlan plan = toy_plan({"k=1:6"});

@@ -15,6 +15,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/output_file.hpp"
+#include "fp8lab/io/partial.hpp"
 #include "fp8lab/io/special_files.hpp"
 
 namespace fp8lab {
@@ -130,7 +131,9 @@ void make_writable_folder(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error)
     throw Error(fmt::format("{}: cannot make this folder: {}", folder.string(), error.message()));
-  const OutputFile probe(folder / "probe");  // never takes its place
+  constexpr const char* kProbe = "probe";
+  const OutputFile probe(folder / kProbe);    // never takes its place
+  remove_abandoned_partials(folder, kProbe);  // nobody needs one that could be made
 }
 
 void require_file_name(std::string_view argument, std::string_view name) {

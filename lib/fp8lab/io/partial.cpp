@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -84,6 +85,23 @@ void remove_name(const char* name) noexcept {
   ::rmdir(name);
 }
 
+constexpr const char* kEnding = ".partial";
+constexpr std::size_t kDigits = 8;
+
+/// What comes before the random digits: `.NAME.`.
+std::string partial_prefix(const std::string& name) {
+  // Whole names would be longer than a file system allows.
+  constexpr std::size_t kMostOfName = 200;
+  return fmt::format(".{}.", name.substr(0, kMostOfName));
+}
+
+bool is_partial_of(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix) || !name.ends_with(kEnding)) return false;
+  name.remove_prefix(prefix.size());
+  return name.find_first_not_of("0123456789abcdef") == kDigits &&
+         name.size() == kDigits + std::string_view(kEnding).size();
+}
+
 void end_by(int signal) {
   remove_partials();
   std::signal(signal, SIG_DFL);
@@ -123,11 +141,16 @@ PartialFolder::PartialFolder(const std::filesystem::path& folder, const std::str
 }
 
 std::filesystem::path partial_name(const std::filesystem::path& path) {
-  // Whole names would be longer than a file system allows.
-  constexpr std::size_t kMostOfName = 200;
   std::random_device random;
-  const std::string name = path.filename().string().substr(0, kMostOfName);
-  return path.parent_path() / fmt::format(".{}.{:08x}.partial", name, random());
+  return path.parent_path() / fmt::format("{}{:0{}x}{}", partial_prefix(path.filename().string()),
+                                          random(), kDigits, kEnding);
+}
+
+void remove_abandoned_partials(const std::filesystem::path& folder, const std::string& name) {
+  const std::string prefix = partial_prefix(name);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (is_partial_of(entry.path().filename().string(), prefix)) remove_name(entry.path().c_str());
 }
 
 void remove_partials() noexcept {

@@ -44,6 +44,10 @@ class PartialFolder {
 /// An unpredictable name in the folder of `path`: `.NAME.01234567.partial`.
 std::filesystem::path partial_name(const std::filesystem::path& path);
 
+/// Removes the temporary files and folders that killed writers of `folder/name` left
+/// behind. The caller knows that nobody is writing it now.
+void remove_abandoned_partials(const std::filesystem::path& folder, const std::string& name);
+
 /// Removes all temporary files and folders. For handlers of signals that end the
 /// program: it calls only functions that are allowed there, and prevents that threads
 /// create new ones.

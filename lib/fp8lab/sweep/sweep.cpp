@@ -9,6 +9,7 @@
 #include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/partial.hpp"
 
 namespace fp8lab {
 namespace {
@@ -35,6 +36,9 @@ SweepOutcome finish(const SweepPlan& plan, SweepLog& log, const fs::path& folder
   if (log.done_count() < plan.points()) return outcome;
   log.sort();
   if (plan.shard.count == 1) outcome.files = write_sweep_tables(plan, log, folder);
+  // The log is locked: nobody else writes these files.
+  remove_abandoned_partials(folder, kLogFile);
+  for (const std::string& file : outcome.files) remove_abandoned_partials(folder, file);
   return outcome;
 }
 
