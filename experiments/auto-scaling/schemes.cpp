@@ -154,10 +154,10 @@ std::string scheme_finding(const Setup& s, const std::vector<Point>& points, std
   std::string figures;
   for (const Point& p : points)
     if (p.ranks == ranks)
-      figures += fmt::format("{} {} {} dB, underflow {} %, overflow {} %",
-                             figures.empty() ? "" : ";", s.name(p.scheme), interval_text(p.snr),
-                             interval_text(p.underflow, 1.0, resolution),
-                             interval_text(p.overflow, 1.0, resolution));
+      figures += fmt::format("{} {} {} dB, underflow {}, overflow {}", figures.empty() ? "" : ";",
+                             s.name(p.scheme), interval_text(p.snr),
+                             share_text(p.underflow, 1.0, resolution),
+                             share_text(p.overflow, 1.0, resolution));
   return fmt::format("{} ranks, {} elements in {}:{} ({}; draws: {}).", ranks, s.shape.elements,
                      short_name(*s.format), figures, kIntervalMeaning, s.repeats);
 }

@@ -52,9 +52,9 @@ struct SchemeFigures {
     snr.push_back(loss.snr_db);
   }
   [[nodiscard]] std::string text() const {
-    return fmt::format("underflow {} %, overflow {} %, SNR {} dB",
-                       interval_text(underflow, 1.0, kResolution),
-                       interval_text(overflow, 1.0, kResolution), interval_text(snr));
+    return fmt::format("underflow {}, overflow {}, SNR {} dB",
+                       share_text(underflow, 1.0, kResolution),
+                       share_text(overflow, 1.0, kResolution), interval_text(snr));
   }
 };
 

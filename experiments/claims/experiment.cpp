@@ -86,10 +86,9 @@ Results claim_results(const std::vector<MeasuredClaim>& measured) {
   results.tables = {claim_table(measured), value_table(measured)};
   results.findings.push_back(count_finding(measured));
   for (const auto& [claim, measurement] : measured)
-    if (measurement.verdict != Verdict::holds)
-      results.findings.push_back(fmt::format("{} {}: {}. Measured: {}.", claim->id,
-                                             to_string(measurement.verdict), claim->statement,
-                                             measurement.figure));
+    if (measurement.verdict == Verdict::does_not_hold)
+      results.findings.push_back(fmt::format("{} does not hold: {}{}", claim->id, claim->statement,
+                                             claim->statement.ends_with('.') ? "" : "."));
   return results;
 }
 

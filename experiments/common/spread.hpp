@@ -80,8 +80,22 @@ inline std::string interval_text(std::span<const double> values, double factor =
   return fmt::format("{} ± {:.2g}", mean, factor * interval.half_width);
 }
 
+/// The same of shares, in percent: `25.7 ± 1.2 %`, or `25.7 % (0 to 61)` where the interval would
+/// leave 0 to 100 %. `factor`: 100 for shares of 1, 1 for shares in percent. `resolution` is in the
+/// units of `values`.
+inline std::string share_text(std::span<const double> values, double factor = 100.0,
+                              double resolution = 0.0) {
+  const Interval interval = interval_of(values);
+  const double mean = factor * interval.mean;
+  const double half_width = factor * std::max(interval.half_width, resolution);
+  if (std::isnan(interval.half_width) || (mean >= half_width && mean + half_width <= 100.0))
+    return interval_text(values, factor, resolution) + " %";
+  return fmt::format("{:.3g} % ({:.3g} to {:.3g})", mean, std::max(0.0, mean - half_width),
+                     std::min(100.0, mean + half_width));
+}
+
 /// What `±` in a finding means.
 inline constexpr std::string_view kIntervalMeaning =
-    "±: the interval that holds 99 % of single draws";
+    "± or in brackets: the interval that holds 99 % of single draws";
 
 }  // namespace fp8lab::experiments

@@ -319,11 +319,11 @@ void add_findings(const Setup& setup, const std::vector<Case>& cases, Results& r
   for (const Case& c : cases)
     if (c.is_shown(setup))
       results.findings.push_back(fmt::format(
-          "{}, {:.3g} decades {}: the best scale keeps {} %, the amax scale {} % ({} "
+          "{}, {:.3g} decades {}: the best scale keeps {}, the amax scale {} ({} "
           "elements; {}; draws: {}).",
           c.label(), c.decades, plain_name(c.distribution),
-          interval_text(c.all(&Kept::representable), 100.0, share_resolution(setup.elements)),
-          interval_text(c.all(&Kept::at_amax), 100.0, share_resolution(setup.elements)),
+          share_text(c.all(&Kept::representable), 100.0, share_resolution(setup.elements)),
+          share_text(c.all(&Kept::at_amax), 100.0, share_resolution(setup.elements)),
           setup.elements, kIntervalMeaning, setup.repeats));
 }
 

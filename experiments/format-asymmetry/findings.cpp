@@ -12,9 +12,9 @@ std::string zero_finding(const Setup& s, const std::vector<TensorPoint>& tensors
   std::string figures;
   for (const TensorPoint& p : tensors)
     if (p.tensor == "gradient" && p.recipe->name != "hybrid" && p.policy == policy)
-      figures += fmt::format("{} {} % in {} with {}", figures.empty() ? "" : ",",
-                             interval_text(p.figures.zero_share, 100.0,
-                                           share_resolution(s.shape.tokens * s.shape.outputs)),
+      figures += fmt::format("{} {} in {} with {}", figures.empty() ? "" : ",",
+                             share_text(p.figures.zero_share, 100.0,
+                                        share_resolution(s.shape.tokens * s.shape.outputs)),
                              short_name(format(p.recipe->backward)),
                              p.recipe->fine_scales ? "fine scales" : "one scale");
   return fmt::format(

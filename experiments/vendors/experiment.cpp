@@ -1,8 +1,11 @@
 #include "fp8lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "common/series.hpp"
 #include "common/spread.hpp"
@@ -35,7 +38,6 @@ constexpr Figure kFigures[] = {
 constexpr const Figure& kTotal = kFigures[0];
 constexpr const Figure& kFormat = kFigures[1];
 constexpr const Figure& kAccumulator = kFigures[2];
-constexpr const Figure& kAccumulatorBias = kFigures[5];
 
 struct PairFigure {
   const char* name;
@@ -210,42 +212,77 @@ HeatMap pair_map(const VendorsStudy& s, const std::string& distribution) {
   return map;
 }
 
-std::string percent(std::span<const double> values) { return interval_text(values, 100.0) + " %"; }
-
-/// What each chip's error is made of, at the largest K.
-std::string split_finding(const VendorsStudy& s, const std::string& distribution) {
-  const VendorsPoint& point = s.longest(distribution);
-  std::string text;
-  for (std::size_t c = 0; c < s.chips.size(); ++c)
-    text += fmt::format("{} {} {} (format {}, accumulator {}, its bias {})", c == 0 ? "" : ";",
-                        s.chips[c].label, percent(s.of_chip(point, c, kTotal.of)),
-                        percent(s.of_chip(point, c, kFormat.of)),
-                        percent(s.of_chip(point, c, kAccumulator.of)),
-                        percent(s.of_chip(point, c, kAccumulatorBias.of)));
-  return fmt::format("{} tensors, K = {}, relative L2 error:{} ({}; {}).", distribution, point.k,
-                     text, setup_text(s), kIntervalMeaning);
-}
+std::string percent(std::span<const double> values) { return share_text(values); }
 
 /// A share of outputs: none in these draws does not make some in others unlikely.
-std::string share_text(const VendorsStudy& s, const std::vector<double>& shares) {
-  return interval_text(shares, 100.0, share_resolution(s.rows * s.columns)) + " %";
+std::string outputs_text(const VendorsStudy& s, const std::vector<double>& shares) {
+  return share_text(shares, 100.0, share_resolution(s.rows * s.columns));
 }
 
-/// One chip against all others, at the largest K.
-std::string pair_finding(const VendorsStudy& s, const std::string& distribution,
-                         std::size_t first) {
-  const VendorsPoint& point = s.longest(distribution);
-  std::string text;
+std::string place_text(const VendorsPoint& point) {
+  return fmt::format("{}, K = {}", tensors_of(point.distribution), point.k);
+}
+
+/// Whose error comes from its accumulator, beyond the spread of both parts; and how large the
+/// accumulator's part is on the other chips.
+std::string split_finding(const VendorsStudy& s, const VendorsPoint& point) {
+  std::vector<std::string> decided;
+  std::optional<std::size_t> largest;
+  const auto accumulator = [&](std::size_t c) { return s.of_chip(point, c, kAccumulator.of); };
   for (std::size_t c = 0; c < s.chips.size(); ++c) {
-    if (c == first) continue;
-    text += fmt::format("{} {} in {} of the outputs ({} by codes and scales alone)",
-                        text.empty() ? "" : ";", s.chips[c].label,
-                        share_text(s, s.of_pair(point, first, c, &ChipDifference::differ)),
-                        share_text(s, s.of_pair(point, first, c, &ChipDifference::differ_format)));
+    const Interval part = interval_of(accumulator(c));
+    const Interval other = interval_of(s.of_chip(point, c, kFormat.of));
+    // Of one repeat nothing is known about the spread: NaN compares as "no".
+    if (part.mean - part.half_width > other.mean + other.half_width)
+      decided.push_back(fmt::format("{} ({}, format {})", s.chips[c].label, percent(accumulator(c)),
+                                    percent(s.of_chip(point, c, kFormat.of))));
+    else if (!largest || part.mean > interval_of(accumulator(*largest)).mean)
+      largest = c;
   }
-  return fmt::format("{} tensors, K = {}, BF16 bits that differ from those of {}:{} ({}; {}).",
-                     distribution, point.k, s.chips[first].label, text, setup_text(s),
-                     kIntervalMeaning);
+  const std::string where = place_text(point);
+  const std::string rest =
+      largest ? fmt::format("on {} it adds at most {} (on {}) to the {} of the format",
+                            decided.empty() ? "all chips" : "the others",
+                            percent(accumulator(*largest)), s.chips[*largest].label,
+                            percent(s.of_chip(point, *largest, kFormat.of)))
+              : "";
+  if (decided.empty())
+    return fmt::format("{}: the accumulator does not decide the error: {}.", where, rest);
+  return fmt::format("{}: the accumulator decides the error of {}{}{}.", where,
+                     fmt::join(decided, " and "), rest.empty() ? "" : "; ", rest);
+}
+
+/// Which chips differ most in BF16 bits, and how far codes and scales alone explain it.
+std::optional<std::string> pair_finding(const VendorsStudy& s, const VendorsPoint& point,
+                                        bool same_codes) {
+  const auto mean = [&](std::size_t x, std::size_t y, double ChipDifference::*of) {
+    return spread_of(s.of_pair(point, x, y, of)).mean;
+  };
+  std::optional<std::pair<std::size_t, std::size_t>> most;
+  for (std::size_t x = 0; x < s.chips.size(); ++x)
+    for (std::size_t y = x + 1; y < s.chips.size(); ++y) {
+      const bool same =
+          spread_of(s.of_pair(point, x, y, &ChipDifference::differ_format)).max == 0.0;
+      if (same != same_codes) continue;
+      if (!most || mean(x, y, &ChipDifference::differ) >
+                       mean(most->first, most->second, &ChipDifference::differ))
+        most = {x, y};
+    }
+  if (!most) return std::nullopt;
+  const auto [x, y] = *most;
+  const std::string differ = outputs_text(s, s.of_pair(point, x, y, &ChipDifference::differ));
+  if (same_codes)
+    return fmt::format(
+        "{}: of the chips that read the same numbers, {} and {} differ most: in the BF16 bits of "
+        "{} "
+        "of the outputs, by their accumulators alone.",
+        place_text(point), s.chips[x].label, s.chips[y].label, differ);
+  return fmt::format(
+      "{}: of the chips that read different numbers, {} and {} differ most: in the BF16 bits of {} "
+      "of "
+      "the outputs ({} with exact sums).",
+      place_text(point), s.chips[x].label, s.chips[y].label, differ,
+      outputs_text(s, s.of_pair(point, x, y, &ChipDifference::differ_format)));
 }
 
 bool scaled_to_the_end(const Chip& chip) {
@@ -253,10 +290,9 @@ bool scaled_to_the_end(const Chip& chip) {
          chip.b.largest == format(chip.b.format).max_finite();
 }
 
-/// A chip of FNUZ codes with its own scales and with OCP's, beside each chip of OCP codes.
-void add_range_findings(const VendorsStudy& s, const std::string& distribution,
+/// A chip of FNUZ codes with its own scales and with OCP's, beside a chip of OCP codes.
+void add_range_findings(const VendorsStudy& s, const VendorsPoint& point,
                         std::vector<std::string>& findings) {
-  const VendorsPoint& point = s.longest(distribution);
   const auto part = [&](std::size_t c) { return percent(s.of_chip(point, c, kFormat.of)); };
   for (std::size_t own = 0; own + 1 < s.chips.size(); ++own) {
     if (!scaled_to_the_end(s.chips[own]) || scaled_to_the_end(s.chips[own + 1])) continue;
@@ -266,14 +302,15 @@ void add_range_findings(const VendorsStudy& s, const std::string& distribution,
         continue;
       const std::vector<double> other =
           s.of_pair(point, own + 1, ocp, &ChipDifference::differ_format);
+      const bool equal = spread_of(other).max == 0.0;
       findings.push_back(fmt::format(
-          "{} tensors, K = {}, part of the format: {} {} if the amax becomes {}, {} if it becomes "
-          "{}; {} {} at {}. Exact sums of the last two differ in {} of the outputs{} ({}; {}).",
-          distribution, point.k, format_text(s.chips[own]), part(own), s.chips[own].a.largest,
-          part(own + 1), s.chips[own + 1].a.largest, format_text(s.chips[ocp]), part(ocp),
-          s.chips[ocp].a.largest, share_text(s, other),
-          spread_of(other).max == 0.0 ? ": the range itself costs nothing" : "", setup_text(s),
-          kIntervalMeaning));
+          "{}: {}. {} loses {} if the amax becomes {} and {} if it becomes {}; {} loses {} at {}.",
+          place_text(point),
+          equal ? "the shorter range of FNUZ costs nothing, only its grid lies elsewhere"
+                : fmt::format("exact sums differ in {} of the outputs", outputs_text(s, other)),
+          format_text(s.chips[own]), part(own), s.chips[own].a.largest, part(own + 1),
+          s.chips[own + 1].a.largest, format_text(s.chips[ocp]), part(ocp),
+          s.chips[ocp].a.largest));
       break;
     }
   }
@@ -292,12 +329,15 @@ Results vendors(const RunContext& context) {
     results.plots.push_back(
         plot_against_k(study, distribution, kAccumulator, "Part of the accumulator"));
     results.heat_maps.push_back(pair_map(study, distribution));
-    results.findings.push_back(split_finding(study, distribution));
-    for (std::size_t c = 0; c < study.chips.size() && study.chips.size() > 1; ++c)
-      if (c == 0 || !scaled_to_the_end(study.chips[c]))
-        results.findings.push_back(pair_finding(study, distribution, c));
-    add_range_findings(study, distribution, results.findings);
+    const VendorsPoint& point = study.longest(distribution);
+    results.findings.push_back(split_finding(study, point));
+    for (const bool same_codes : {true, false})
+      if (const auto finding = pair_finding(study, point, same_codes))
+        results.findings.push_back(*finding);
+    add_range_findings(study, point, results.findings);
   }
+  results.findings.push_back(
+      fmt::format("Errors are relative L2 errors ({}; {}).", setup_text(study), kIntervalMeaning));
   return results;
 }
 

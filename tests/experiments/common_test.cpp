@@ -137,6 +137,13 @@ TEST_CASE("an interval over repeats is Student's t of one more draw", "[experime
   CHECK(interval_text(draws, 100.0) == "200 ± 1.1e+03");
   CHECK(interval_text(std::vector{0.5}) == "0.5");
   CHECK(interval_text(std::vector{0.0, 0.0}, 100.0, share_resolution(300)) == "0 ± 1");
+  // Shares stay between 0 and 100 %, and say so in another form.
+  CHECK(share_text(std::vector{0.4, 0.4}, 100.0, 0.25) == "40 ± 25 %");
+  CHECK(share_text(std::vector{40.0, 40.0}, 1.0, 25.0) == "40 ± 25 %");
+  CHECK(share_text(std::vector{0.125, 0.125}, 100.0, 0.25) == "12.5 % (0 to 37.5)");
+  CHECK(share_text(std::vector{1.0, 1.0}, 100.0, 0.25) == "100 % (75 to 100)");
+  CHECK(share_text(std::vector{0.25, 0.25}, 100.0, 0.25) == "25 ± 25 %");
+  CHECK(share_text(std::vector{0.5}) == "50 %");
   CHECK(std::abs(student_t_995(11) - 3.106) < 0.011);
   CHECK(std::abs(student_t_995(20) - 2.845) < 0.002);
   CHECK(std::abs(student_t_995(1000) - 2.581) < 0.002);

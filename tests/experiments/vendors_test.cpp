@@ -128,7 +128,7 @@ TEST_CASE("vendors: the same bits for any thread count, and a row for each chip 
   CHECK(table_named(one, "pairs").rows().size() == 15 * 8);
   CHECK(table_named(one, "error_repeats").rows().size() == 6 * 8 * 2);
   CHECK(table_named(one, "pair_repeats").rows().size() == 15 * 8 * 2);
-  CHECK(one.findings.size() == 16);
+  CHECK(one.findings.size() == 17);
   CHECK(one.plots.size() == 8);
   // The second chip is the aligned one; the third is Ada: equal codes, so equal exact sums.
   for (const auto& row : table_named(one, "pairs").rows())

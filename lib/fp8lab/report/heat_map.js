@@ -21,6 +21,8 @@ const rgb = colour => `rgb(${colour.join(",")})`;
 class HeatMap extends Picture {
   constructor(figure, data) {
     super(figure, data);
+    this.paperRoom = 690;
+    figure.classList.add("wide");
     this.written = data.values.length <= 200;
     this.begin([], []);
     this.svg.addEventListener("pointermove", event => this.point(this.where(event)));
@@ -41,7 +43,7 @@ class HeatMap extends Picture {
     const widest = labels => Math.max(...labels.map(label => label.length)) * LETTER;
     const left = Math.min(widest(rows), 260) + 34;
     const least = this.written ? Math.max(46, widest(this.data.texts) + 8) : 8;
-    const cell = Math.max(least, Math.min(170, (this.box.clientWidth - left - 10) / columns.length));
+    const cell = Math.max(least, Math.min(170, (this.room - left - 10) / columns.length));
     const height = this.written ? 26 : Math.max(6, Math.min(cell, 20));
     // Labels that do not fit below their column stand aslant.
     const aslant = widest(columns) > cell - 6;

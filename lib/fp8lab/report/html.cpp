@@ -202,7 +202,11 @@ std::string html_run(const StoredRun& run) {
   std::string html = html_list(run.findings);
   if (!run.plots_note.empty())
     html += fmt::format("<p class=warning>No plots: {}.</p>\n", html_escaped(run.plots_note));
-  for (const StoredPlot& plot : run.plots) html += html_figure(plot);
+  if (!run.plots.empty()) {
+    html += "<div class=plots>\n";
+    for (const StoredPlot& plot : run.plots) html += html_figure(plot);
+    html += "</div>\n";
+  }
   if (!run.tables.empty()) html += "<h3>Tables</h3>\n";
   for (const StoredTable& table : run.tables) html += html_table(table);
   html += fmt::format("<h3>Command that repeats this run</h3>\n<pre>{}</pre>\n",

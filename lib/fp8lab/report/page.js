@@ -20,12 +20,15 @@ for (const table of document.querySelectorAll("table.sortable")) {
     table.tBodies[0].append(...rows.map(row => row[1]));
   }));
 }
-// Paper has nothing to unfold; what was folded is folded again afterwards.
+// Paper has nothing to unfold. Claims are printed whole, and folded again afterwards. A long table is printed only
+// if the reader has unfolded it: its title says how many rows the file has.
 let unfolded = [];
 addEventListener("beforeprint", () => {
-  unfolded = [...document.querySelectorAll("details:not([open])")];
+  unfolded = [...document.querySelectorAll("#claims details:not([open])")];
   for (const details of unfolded) details.open = true;
+  Picture.print(true);
 });
 addEventListener("afterprint", () => {
   for (const details of unfolded) details.open = false;
+  Picture.print(false);
 });

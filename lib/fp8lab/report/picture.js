@@ -87,6 +87,14 @@ class Scale {
 
 /// A figure of the page: title, picture, tip, tools, note. Who extends it has draw() and csv().
 class Picture {
+  static all = [];
+  /// Whether the page is being printed: pictures have the size that paper has for them, and the text on it stays readable.
+  static printed = false;
+  static print(printed) {
+    Picture.printed = printed;
+    for (const picture of Picture.all) picture.draw();
+  }
+
   constructor(figure, data) {
     Object.assign(this, {figure, data});
     this.box = document.createElement("div");
@@ -100,6 +108,12 @@ class Picture {
     this.tip.className = "tip";
     this.tip.hidden = true;
     figure.append(this.box);
+    Picture.all.push(this);
+  }
+
+  /// The width that there is to draw in.
+  get room() {
+    return Picture.printed ? this.paperRoom : this.box.clientWidth;
   }
 
   /// Puts `parts` between the picture and its tools, and draws whenever there is room.

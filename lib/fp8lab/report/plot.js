@@ -10,12 +10,17 @@ class LinePlot extends Picture {
   constructor(figure, data) {
     super(figure, data);
     Object.assign(this, {zoom: null, log: {x: data.x.log, y: data.y.log}});
-    this.height = figure.closest(".card") ? 280 : 400;
+    this.small = Boolean(figure.closest(".card"));
+    this.paperRoom = 335;
     this.top = MARGIN.top + (data.x.second ? 38 : 0);
     this.bands = data.series.filter(series => series.low).length;
     this.shown = data.series.map(() => true);
     this.begin([this.legend()], this.tools());
     this.listen();
+  }
+
+  get height() {
+    return this.small || Picture.printed ? 280 : 400;
   }
 
   legend() {
@@ -86,14 +91,16 @@ class LinePlot extends Picture {
   }
 
   draw() {
-    const width = Math.max(this.box.clientWidth, 260);
+    const width = Math.max(this.room, 260);
+    const yLabel = LinePlot.lines(this.data.y.label, this.height - MARGIN.bottom - this.top);
+    const left = MARGIN.left + 15 * (yLabel.length - 1);
     this.visible = this.data.series.map((series, i) => this.shown[i] ? this.points(series) : []);
     const xs = this.zoom?.x ?? this.range(p => [p[0]], this.log.x);
     const ys = this.zoom?.y ?? this.range(p => [p[1], p[2], p[3]], this.log.y, this.runaways().map(curve => curve.i));
-    this.x = new Scale(...xs, MARGIN.left, width - MARGIN.right, this.log.x, this.data.x.base);
+    this.x = new Scale(...xs, left, width - MARGIN.right, this.log.x, this.data.x.base);
     this.y = new Scale(...ys, this.height - MARGIN.bottom, this.top, this.log.y, this.data.y.base);
     this.size(width, this.height);
-    const inside = {x: MARGIN.left, y: this.top, width: width - MARGIN.left - MARGIN.right, height: this.height - this.top - MARGIN.bottom};
+    const inside = {x: left, y: this.top, width: width - left - MARGIN.right, height: this.height - this.top - MARGIN.bottom};
     const id = `clip-${this.data.name}-${LinePlot.count = (LinePlot.count ?? 0) + 1}`;
     const clip = node("clipPath", {id});
     clip.append(node("rect", inside));
@@ -105,7 +112,7 @@ class LinePlot extends Picture {
     for (const i of [...order.filter(i => !dashed(i)), ...order.filter(dashed)]) curves.append(...this.curve(this.data.series[i], i));
     this.drag = node("rect", {class: "drag"});
     this.spot = node("circle", {class: "spot", r: 6, visibility: "hidden"});
-    this.svg.replaceChildren(clip, ...this.axes(inside), curves, this.drag, this.spot);
+    this.svg.replaceChildren(clip, ...this.axes(inside, yLabel), curves, this.drag, this.spot);
     const lost = this.data.series.reduce((sum, series, i) =>
       sum + (this.shown[i] ? this.visible[i].filter((p, n) => !p && series.y[n] !== null).length : 0), 0);
     const notes = this.runaways().map(({i, most}) => `${this.data.series[i].label} leaves the plot, to ${shortNumber(most)}: log y shows it.`);
@@ -136,7 +143,7 @@ class LinePlot extends Picture {
     return [node("path", {class: `band s${this.colour(i) % 7}`, "fill-opacity": opacity, d: `M${[...side(2), ...side(3).reverse()].join("L")}z`})];
   }
 
-  axes(inside) {
+  axes(inside, yLabel) {
     const [bottom, right] = [inside.y + inside.height, inside.x + inside.width];
     const drawn = [];
     const many = Math.max(3, Math.floor(inside.width / 55));
@@ -155,7 +162,7 @@ class LinePlot extends Picture {
     const middle = inside.y + inside.height / 2;
     drawn.push(node("path", {class: "frame", d: `M${inside.x},${inside.y}V${bottom}H${right}`}),
       this.xLabel(inside.x + inside.width / 2, inside.width),
-      node("text", {transform: `translate(14,${middle}) rotate(-90)`, "text-anchor": "middle"}, this.data.y.label));
+      ...yLabel.map((line, i) => node("text", {transform: `translate(${14 + 15 * i},${middle}) rotate(-90)`, "text-anchor": "middle"}, line)));
     return drawn;
   }
 
@@ -171,16 +178,18 @@ class LinePlot extends Picture {
       node("text", {x: inside.x + inside.width / 2, y: inside.y - 27, "text-anchor": "middle"}, label)];
   }
 
-  /// One line, or two where it is too long for one.
+  /// A label in one line, or in two where it is too long for one.
+  static lines(text, room) {
+    const width = part => part.length * 7;
+    const words = text.split(" ");
+    if (width(text) <= room || words.length === 1) return [text];
+    const half = Math.max(1, words.findIndex((_, i) => width(words.slice(0, i + 1).join(" ")) > width(text) / 2));
+    return [words.slice(0, half).join(" "), words.slice(half).join(" ")];
+  }
+
   xLabel(x, room) {
-    const words = this.data.x.label.split(" ");
+    const lines = LinePlot.lines(this.data.x.label, room);
     const label = node("text", {"text-anchor": "middle"});
-    const width = text => text.length * 7;
-    let lines = [words.join(" ")];
-    if (width(lines[0]) > room) {
-      const half = words.findIndex((_, i) => width(words.slice(0, i + 1).join(" ")) > width(lines[0]) / 2);
-      lines = [words.slice(0, half).join(" "), words.slice(half).join(" ")];
-    }
     label.append(...lines.map((line, i) => node("tspan", {x, y: this.height - 8 - 15 * (lines.length - 1 - i)}, line)));
     return label;
   }
