@@ -1,6 +1,7 @@
 #include "auto-scaling/schemes.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -149,17 +150,34 @@ Plot reduction_plot(const Setup& s, const std::vector<Point>& points, const std:
   return plot;
 }
 
-std::string scheme_finding(const Setup& s, const std::vector<Point>& points, std::int64_t ranks) {
-  const double resolution = 100.0 * share_resolution(s.shape.elements);
+/// Which schemes are worse than the best one beyond the spread of both.
+std::string verdict_on(const Setup& s, const std::vector<const Point*>& points) {
+  const auto mean = [](const Point* p) { return interval_of(p->snr).mean; };
+  const Point* best = *std::ranges::max_element(points, {}, mean);
+  const Interval top = interval_of(best->snr);
+  std::vector<std::string> worse;
+  for (const Point* p : points) {
+    const Interval snr = interval_of(p->snr);
+    if (snr.mean + snr.half_width < top.mean - top.half_width) worse.push_back(s.name(p->scheme));
+  }
+  if (worse.empty()) return "no scheme is better than another beyond the spread";
+  return fmt::format("beyond the spread, {} is worse than {}", fmt::join(worse, " and "),
+                     s.name(best->scheme));
+}
+
+std::string scheme_finding(const Setup& s, const std::vector<Point>& all, std::int64_t ranks) {
+  std::vector<const Point*> points;
   std::string figures;
-  for (const Point& p : points)
-    if (p.ranks == ranks)
-      figures += fmt::format("{} {} {} dB, underflow {}, overflow {}", figures.empty() ? "" : ";",
-                             s.name(p.scheme), interval_text(p.snr),
-                             share_text(p.underflow, 1.0, resolution),
-                             share_text(p.overflow, 1.0, resolution));
-  return fmt::format("{} ranks, {} elements in {}:{} ({}; draws: {}).", ranks, s.shape.elements,
-                     short_name(*s.format), figures, kIntervalMeaning, s.repeats);
+  for (const Point& p : all)
+    if (p.ranks == ranks) {
+      figures += fmt::format("{} {} dB ({})", points.empty() ? "" : ",", interval_text(p.snr),
+                             s.name(p.scheme));
+      points.push_back(&p);
+    }
+  return fmt::format(
+      "{} ranks, SNR of the mean gradient:{}: {} ({} elements in {}; {}; draws: {}).", ranks,
+      figures, verdict_on(s, points), s.shape.elements, short_name(*s.format), kIntervalMeaning,
+      s.repeats);
 }
 
 }  // namespace
