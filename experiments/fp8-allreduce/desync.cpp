@@ -106,12 +106,12 @@ std::vector<std::string> desync_findings(const DesyncDraws& draws) {
       text += fmt::format(
           "{}{} {}", text.empty() ? "" : ", ",
           std::isnan(p.octaves) ? "no amax reduction at all" : fmt::format("{} octaves", p.octaves),
-          interval_text(errors(draws, i)));
+          log_interval_text(errors(draws, i)));
     }
     findings.push_back(
         fmt::format("{} over {} ranks with one wrong scale, relative L2 error: {} ({}; "
                     "draws: {}).",
-                    collective, most, text, kIntervalMeaning, draws.size()));
+                    collective, most, text, kLogIntervalMeaning, draws.size()));
   }
   return findings;
 }

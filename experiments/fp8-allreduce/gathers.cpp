@@ -75,13 +75,14 @@ std::string gather_finding(const std::vector<std::vector<GatherPoint>>& draws) {
     if (points[i].ranks == most)
       text += fmt::format(
           "{}{}: {}, {} % of codes differ", text.empty() ? "" : "; ", to_string(points[i].cast),
-          interval_text(
+          log_interval_text(
               each_repeat(draws, [&](const Points& d) { return d[i].gathered.loss.relative_l2; })),
           interval_text(
               each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; })));
   return fmt::format(
-      "All-gather over {} ranks, relative L2 error by the place of the cast: {} ({}; draws: {}).",
-      most, text, kIntervalMeaning, draws.size());
+      "All-gather over {} ranks, relative L2 error by the place of the cast: {} ({}; {}; draws: "
+      "{}).",
+      most, text, kIntervalMeaning, kLogIntervalMeaning, draws.size());
 }
 
 }  // namespace

@@ -220,13 +220,14 @@ std::vector<std::string> error_findings(const Setup& s, const Draws& draws) {
     for (std::size_t i = 0; i < points.size(); ++i) {
       const Point& p = points[i];
       if (p.wire.format != wire.format || p.ranks != most || !is_shown(s, p)) continue;
-      text += fmt::format("{}{} {} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
-                          to_string(p.topology), interval_text(each(draws, i, &Loss::relative_l2)),
-                          busiest_bits(s, p));
+      text +=
+          fmt::format("{}{} {} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
+                      to_string(p.topology), log_interval_text(each(draws, i, &Loss::relative_l2)),
+                      busiest_bits(s, p));
     }
-    findings.push_back(
-        fmt::format("{} ranks, {} on the wire: relative L2 error of the mean {} ({}; draws: {}).",
-                    most, short_name(format(wire.format)), text, kIntervalMeaning, draws.size()));
+    findings.push_back(fmt::format(
+        "{} ranks, {} on the wire: relative L2 error of the mean {} ({}; draws: {}).", most,
+        short_name(format(wire.format)), text, kLogIntervalMeaning, draws.size()));
   }
   return findings;
 }
