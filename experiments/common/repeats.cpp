@@ -93,17 +93,4 @@ std::vector<Table> join_repeats(std::span<const Table> repeats,
   return {mean_table(repeats, measured), draw_table(repeats, measured)};
 }
 
-std::string log_interval_text(std::span<const double> values, double factor) {
-  std::vector<double> logarithms;
-  for (const double value : values) {
-    if (!(value > 0.0) || !std::isfinite(value)) return interval_text(values, factor);
-    logarithms.push_back(std::log(factor * value));
-  }
-  const Interval interval = interval_of(logarithms);
-  const std::string mean = fmt::format("{:.3g}", std::exp(interval.mean));
-  if (std::isnan(interval.half_width)) return mean;
-  return fmt::format("{} [{:.3g}, {:.3g}]", mean, std::exp(interval.mean - interval.half_width),
-                     std::exp(interval.mean + interval.half_width));
-}
-
 }  // namespace fp8lab::experiments

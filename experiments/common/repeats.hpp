@@ -46,13 +46,4 @@ double mean_of_repeats(const Repeats& repeats, const Figure& figure) {
 std::vector<Table> join_repeats(std::span<const Table> repeats,
                                 const std::vector<std::string_view>& measured);
 
-/// `164 [20.1, 1.3e+03]`: the mean of the logarithms and the interval that holds 99 % of single
-/// draws of a positive quantity whose logarithm is nearer to a normal number than it is itself. Its
-/// values where one is not positive.
-std::string log_interval_text(std::span<const double> values, double factor = 1.0);
-
-/// What `mean [low, high]` in such a finding means.
-inline constexpr std::string_view kLogIntervalMeaning =
-    "[]: the interval that holds 99 % of single draws, of logarithms";
-
 }  // namespace fp8lab::experiments
