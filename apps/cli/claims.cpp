@@ -61,8 +61,8 @@ void print_claim(const Claim& claim, const Measurement& measurement) {
   fmt::print("{} ({}): {}\n", claim.id, claim.source, to_string(measurement.verdict));
   print_field("claim", claim.statement);
   print_field("setup", claim.setup);
-  print_field("measured", measurement.figure);
   print_field("criterion", claim.criterion);
+  print_field("measured", measurement.figure);
   print_field("basis", to_string(claim.basis));
   fmt::print("\n");
 }

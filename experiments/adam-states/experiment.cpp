@@ -8,6 +8,7 @@
 #include "adam-states/seed_adam.hpp"
 #include "adam-states/trajectory.hpp"
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/experiment/row_table.hpp"
@@ -31,6 +32,7 @@ struct Setup {
   std::size_t stagnation_elements = 0;
   double listing_weights = 0.0;
   double listing_decades = 0.0;
+  std::size_t repeats = 0;
 
   static constexpr auto fields() {
     return std::tuple{field("presets", &Setup::presets, find_optimizer_preset),
@@ -47,7 +49,8 @@ struct Setup {
                       field("stagnation_steps", &Setup::stagnation_steps),
                       field("stagnation_elements", &Setup::stagnation_elements),
                       field("listing_weights", &Setup::listing_weights),
-                      field("listing_decades", &Setup::listing_decades)};
+                      field("listing_decades", &Setup::listing_decades),
+                      field("repeats", &Setup::repeats)};
   }
 
   [[nodiscard]] AdamWOptions options(const OptimizerPreset& preset) const {
@@ -183,7 +186,37 @@ Table stagnation_table(const std::vector<StagnationPoint>& points) {
       points);
 }
 
-Plot stagnation_plot(const std::vector<StagnationPoint>& points) {
+struct ListingRun {
+  SeedAdamVariant variant;
+  std::int64_t steps = 0;  ///< that ran
+  double loss = 0.0;
+  double lost_percent = 0.0;
+  std::string error;
+};
+
+/// Everything that a repeat measures.
+struct Draw {
+  std::vector<Run> runs;
+  std::vector<StagnationPoint> stagnation;
+  std::vector<ListingRun> listings;
+};
+
+std::vector<double> ratios(const std::vector<Draw>& draws, std::size_t point) {
+  return each_repeat(draws, [&](const Draw& d) { return d.stagnation[point].ratio; });
+}
+
+std::vector<double> of_runs(const std::vector<Draw>& draws, std::size_t run,
+                            double (*value)(const Run&)) {
+  return each_repeat(draws, [&](const Draw& d) { return value(d.runs[run]); });
+}
+
+std::vector<double> of_listings(const std::vector<Draw>& draws, std::size_t listing,
+                                double ListingRun::*figure) {
+  return each_repeat(draws, [&](const Draw& d) { return d.listings[listing].*figure; });
+}
+
+Plot stagnation_plot(const std::vector<Draw>& draws) {
+  const std::vector<StagnationPoint>& points = draws.front().stagnation;
   Plot plot{"stagnation",
             "v with few bits stops changing: stored v over FP32's (gradients normal(0, 1))",
             {"1 - beta2", true},
@@ -191,26 +224,34 @@ Plot stagnation_plot(const std::vector<StagnationPoint>& points) {
             {}};
   for (const Stagnation& format : kStagnation) {
     Series series{std::string(format.name), {}, {}};
-    for (const StagnationPoint& point : points) {
-      if (point.format != &format) continue;
-      series.x.push_back(1.0 - point.beta2);
-      series.y.push_back(point.ratio);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (points[i].format != &format) continue;
+      const Spread ratio = spread_of(ratios(draws, i));
+      series.x.push_back(1.0 - points[i].beta2);
+      series.y.push_back(ratio.mean);
+      series.low.push_back(ratio.min);
+      series.high.push_back(ratio.max);
     }
     plot.series.push_back(series);
   }
   return plot;
 }
 
-Plot decades_plot(const Setup& s, const std::vector<Run>& runs, const char* name, const char* title,
-                  const Axis& y, double (*value)(const Run&)) {
+Plot decades_plot(const Setup& s, const std::vector<Draw>& draws, const char* name,
+                  const char* title, const Axis& y, double (*value)(const Run&)) {
+  const std::vector<Run>& runs = draws.front().runs;
   Plot plot{name, title, {"decades of curvature in the tensor"}, y, {}};
   for (const OptimizerPreset* preset : s.presets) {
     Series series{std::string(preset->name), {}, {}};
-    for (const Run& run : runs) {
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const Run& run = runs[i];
       if (run.preset != preset) continue;
       if (std::find(s.decades.begin(), s.decades.end(), run.decades) == s.decades.end()) continue;
+      const Spread spread = spread_of(of_runs(draws, i, value));
       series.x.push_back(run.decades);
-      series.y.push_back(value(run));
+      series.y.push_back(spread.mean);
+      series.low.push_back(spread.min);
+      series.high.push_back(spread.max);
     }
     plot.series.push_back(series);
   }
@@ -235,14 +276,6 @@ Plot curve_plot(const std::vector<Run>& runs, double decades) {
   }
   return plot;
 }
-
-struct ListingRun {
-  SeedAdamVariant variant;
-  std::int64_t steps = 0;  ///< that ran
-  double loss = 0.0;
-  double lost_percent = 0.0;
-  std::string error;
-};
 
 std::vector<ListingRun> run_listings(const RunContext& context, const Setup& s) {
   Problem problem = s.problem;
@@ -282,48 +315,72 @@ Table listing_table(const std::vector<ListingRun>& runs) {
       runs);
 }
 
-void add_findings(const Setup& s, const std::vector<Run>& runs,
-                  const std::vector<StagnationPoint>& points,
-                  const std::vector<ListingRun>& listings, Results& results) {
+double final_loss(const Run& run) { return run.final_loss(); }
+double largest_update(const Run& run) { return run.trajectory.largest_update; }
+double zero_v(const Run& run) { return run.trajectory.zero_v_percent; }
+
+void add_findings(const Setup& s, const std::vector<Draw>& draws, Results& results) {
+  const std::string meaning =
+      fmt::format("{}; {}; draws: {}", kIntervalMeaning, kLogIntervalMeaning, draws.size());
   const double most = *std::max_element(s.decades.begin(), s.decades.end());
-  for (const Run& run : runs)
-    if (run.decades == most)
+  const Draw& first = draws.front();
+  for (std::size_t i = 0; i < first.runs.size(); ++i)
+    if (first.runs[i].decades == most)
       results.findings.push_back(fmt::format(
-          "{}, {:g} decades of curvature, {} steps: mean x^2 ends at {:.3g}, largest update {:.3g} "
-          "learning rates, {:.3g} % of the second moments stored as 0.",
-          run.preset->name, run.decades, s.steps, run.final_loss(), run.trajectory.largest_update,
-          run.trajectory.zero_v_percent));
-  for (const StagnationPoint& point : points)
-    if (point.beta2 == s.betas.back())
+          "{}, {:g} decades of curvature, {} steps: mean x^2 ends at {}, largest update {} "
+          "learning rates, {} % of the second moments stored as 0 ({}).",
+          first.runs[i].preset->name, most, s.steps,
+          log_interval_text(of_runs(draws, i, final_loss)),
+          log_interval_text(of_runs(draws, i, largest_update)),
+          interval_text(of_runs(draws, i, zero_v), 1.0,
+                        100.0 * share_resolution(s.problem.elements)),
+          meaning));
+  for (std::size_t i = 0; i < first.stagnation.size(); ++i)
+    if (first.stagnation[i].beta2 == s.betas.back())
       results.findings.push_back(
-          fmt::format("v in {}, beta2 = {:g}: the stored mean is {:.3g} of FP32's.",
-                      point.format->name, point.beta2, point.ratio));
-  for (const ListingRun& run : listings)
-    results.findings.push_back(
-        fmt::format("The FP8-LM summary's FP8Adam, {}: {} of {} steps, mean x^2 {:.3g}, {:.3g} % "
-                    "of the updates lost in "
-                    "FP16 weights.",
-                    to_string(run.variant), run.steps, s.steps, run.loss, run.lost_percent));
+          fmt::format("v in {}, beta2 = {:g}: the stored mean is {} of FP32's ({}; draws: {}).",
+                      first.stagnation[i].format->name, s.betas.back(),
+                      interval_text(ratios(draws, i)), kIntervalMeaning, draws.size()));
+  for (std::size_t i = 0; i < first.listings.size(); ++i)
+    results.findings.push_back(fmt::format(
+        "The FP8-LM summary's FP8Adam, {}: {} of {} steps, mean x^2 {}, {} % of the updates lost "
+        "in FP16 weights ({}).",
+        to_string(first.listings[i].variant), first.listings[i].steps, s.steps,
+        log_interval_text(of_listings(draws, i, &ListingRun::loss)),
+        interval_text(of_listings(draws, i, &ListingRun::lost_percent), 1.0,
+                      100.0 * share_resolution(s.problem.elements)),
+        meaning));
 }
 
 }  // namespace
 
 Results adam_states(const RunContext& context) {
   const auto setup = read_parameters<Setup>(context.parameters);
-  const std::vector<Run> runs = measure_runs(context, setup);
-  const std::vector<StagnationPoint> points = measure_stagnation(context, setup);
-  const std::vector<ListingRun> listings = run_listings(context, setup);
+  const auto draws = measure_repeats(context, setup.repeats, [&](const RunContext& one) {
+    return Draw{measure_runs(one, setup), measure_stagnation(one, setup), run_listings(one, setup)};
+  });
+  std::vector<Table> runs, stagnation, listings;
+  for (const Draw& draw : draws) {
+    runs.push_back(run_table(draw.runs));
+    stagnation.push_back(stagnation_table(draw.stagnation));
+    listings.push_back(listing_table(draw.listings));
+  }
   Results results;
-  results.tables = {run_table(runs), stagnation_table(points), memory_table(setup),
-                    listing_table(listings)};
-  results.plots = {
-      curve_plot(runs, setup.curve_decades),
-      decades_plot(setup, runs, "final_loss", "Mean x^2 at the end", {"mean x^2", true},
-                   [](const Run& run) { return run.final_loss(); }),
-      decades_plot(setup, runs, "zero_v", "Second moments stored as 0", {"elements with v = 0 (%)"},
-                   [](const Run& run) { return run.trajectory.zero_v_percent; }),
-      stagnation_plot(points)};
-  add_findings(setup, runs, points, listings, results);
+  const auto add = [&](const std::vector<Table>& tables,
+                       const std::vector<std::string_view>& measured) {
+    for (Table& table : join_repeats(tables, measured)) results.tables.push_back(std::move(table));
+  };
+  add(runs, {"loss", "largest_loss", "largest_update", "zero_v"});
+  add(stagnation, {"ratio"});
+  results.tables.push_back(memory_table(setup));
+  add(listings, {"loss", "lost"});
+  results.plots = {curve_plot(draws.front().runs, setup.curve_decades),
+                   decades_plot(setup, draws, "final_loss", "Mean x^2 at the end",
+                                {"mean x^2", true}, final_loss),
+                   decades_plot(setup, draws, "zero_v", "Second moments stored as 0",
+                                {"elements with v = 0 (%)"}, zero_v),
+                   stagnation_plot(draws)};
+  add_findings(setup, draws, results);
   context.progress(1.0);
   return results;
 }

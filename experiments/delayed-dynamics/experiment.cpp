@@ -9,6 +9,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "common/tensors.hpp"
 #include "common/trace_file.hpp"
 #include "delayed-dynamics/dynamics.hpp"
@@ -38,6 +39,7 @@ struct Settings {
   std::vector<AmaxAlgorithm> algorithms;
   const Format* format = nullptr;
   std::size_t elements = 0;
+  std::size_t repeats = 0;
 
   static constexpr auto fields() {
     return std::tuple{field("traces", &Settings::traces),
@@ -50,7 +52,8 @@ struct Settings {
                       field("margins", &Settings::margins),
                       field("algorithms", &Settings::algorithms, find_amax_algorithm),
                       field("format", &Settings::format, find_format),
-                      field("elements", &Settings::elements)};
+                      field("elements", &Settings::elements),
+                      field("repeats", &Settings::repeats)};
   }
 };
 
@@ -67,8 +70,7 @@ std::vector<Contender> make_contenders(const Settings& p) {
   return contenders;
 }
 
-Setup read_setup(const RunContext& context) {
-  const auto p = read_parameters<Settings>(context.parameters);
+Setup draw_setup(const RunContext& context, const Settings& p) {
   Setup s;
   s.format = p.format;
   s.contenders = make_contenders(p);
@@ -84,6 +86,23 @@ Setup read_setup(const RunContext& context) {
 }
 
 using Losses = std::vector<std::vector<StepLoss>>;
+
+/// The traces and the tensor of one repeat, and what each recipe loses on them.
+struct Draw {
+  Setup setup;
+  Losses losses;
+};
+
+Draw measure(const RunContext& context, const Settings& settings) {
+  Draw d{draw_setup(context, settings), {}};
+  const Setup& s = d.setup;
+  d.losses.resize(s.traces.size() * s.contenders.size());
+  parallel_points(context, d.losses.size(), [&](std::size_t i) {
+    d.losses[i] = run_trace(s.contenders[i % s.contenders.size()], *s.format,
+                            s.traces[i / s.contenders.size()].amaxes, s.shape, context.backend);
+  });
+  return d;
+}
 
 /// Means over the run; the first step, which every recipe takes with scale 1, is left out.
 struct Summary {
@@ -107,7 +126,16 @@ Summary summarize(const std::vector<StepLoss>& losses) {
   return s;
 }
 
-Table make_table(const Setup& s, const Losses& losses) {
+/// A figure of one recipe on one trace, in each repeat.
+std::vector<double> each(const std::vector<Draw>& draws, std::size_t trace, std::size_t contender,
+                         double Summary::*figure) {
+  return each_repeat(draws, [&](const Draw& d) {
+    return summarize(d.losses[trace * d.setup.contenders.size() + contender]).*figure;
+  });
+}
+
+Table make_table(const Draw& draw) {
+  const auto& [s, losses] = draw;
   Table table("dynamics",
               fmt::format("Errors of each recipe over a trace ({}, {} elements)",
                           short_name(*s.format), s.shape.size()),
@@ -162,59 +190,65 @@ Plot trace_plot(const Setup& s, const Losses& losses, std::size_t trace) {
   return plot;
 }
 
-HeatMap make_map(const Setup& s, const Losses& losses, const std::string& name,
-                 const std::string& title, const std::string& label, double Summary::*field) {
+HeatMap make_map(const std::vector<Draw>& draws, const std::string& name, const std::string& title,
+                 const std::string& label, double Summary::*field) {
+  const Setup& s = draws.front().setup;
   HeatMap map{name, title, "trace", "recipe", label, {}, {}, {}, false};
   for (const Trace& trace : s.traces) map.columns.push_back(trace.name);
   for (std::size_t c = s.contenders.size(); c-- > 0;) {
     map.rows.push_back(s.contenders[c].name());
     for (std::size_t t = 0; t < s.traces.size(); ++t)
-      map.values.push_back(summarize(losses[t * s.contenders.size() + c]).*field);
+      map.values.push_back(spread_of(each(draws, t, c, field)).mean);
   }
   return map;
 }
 
-void add_findings(const Setup& s, const Losses& losses, Results& results) {
+void add_findings(const std::vector<Draw>& draws, Results& results) {
+  const Setup& s = draws.front().setup;
   for (std::size_t t = 0; t < s.traces.size(); ++t) {
     std::string figures;
-    double worst = 0.0;
-    double wasted = 0.0;
+    std::vector<double> worst(draws.size());
+    std::vector<double> wasted(draws.size());
+    const auto raise = [](std::vector<double>& most, const std::vector<double>& values) {
+      for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], values[i]);
+    };
     for (std::size_t c = 0; c < s.contenders.size(); ++c) {
       if (s.contenders[c].delayed.margin != 0.0) continue;
-      const Summary sum = summarize(losses[t * s.contenders.size() + c]);
-      figures += fmt::format("{} {:.3g} % ({})", figures.empty() ? "" : ",", sum.overflowing_steps,
+      figures += fmt::format("{} {} % ({})", figures.empty() ? "" : ",",
+                             interval_text(each(draws, t, c, &Summary::overflowing_steps), 1.0,
+                                           100.0 * share_resolution(s.traces[t].amaxes.size())),
                              s.contenders[c].name());
-      worst = std::max(worst, sum.worst_overflow);
-      wasted = std::max(wasted, sum.wasted);
+      raise(worst, each(draws, t, c, &Summary::worst_overflow));
+      raise(wasted, each(draws, t, c, &Summary::wasted));
     }
     results.findings.push_back(fmt::format(
-        "Steps that overflow, {} trace:{}; up to {:.3g} % of the elements in a step, up to {:.2f} "
-        "octaves unused on average ({}, {} steps, margin 0).",
-        s.traces[t].name, figures, worst, wasted, short_name(*s.format),
-        s.traces[t].amaxes.size()));
+        "Steps that overflow, {} trace:{}; at most {} % of the elements in a step, at most {} "
+        "octaves unused on average ({}, {} steps, margin 0; {}; {}; draws: {}).",
+        s.traces[t].name, figures, log_interval_text(worst), log_interval_text(wasted),
+        short_name(*s.format), s.traces[t].amaxes.size(), kIntervalMeaning, kLogIntervalMeaning,
+        draws.size()));
   }
 }
 
 }  // namespace
 
 Results delayed_dynamics(const RunContext& context) {
-  const Setup setup = read_setup(context);
-  Losses losses(setup.traces.size() * setup.contenders.size());
-  parallel_points(context, losses.size(), [&](std::size_t i) {
-    losses[i] =
-        run_trace(setup.contenders[i % setup.contenders.size()], *setup.format,
-                  setup.traces[i / setup.contenders.size()].amaxes, setup.shape, context.backend);
-  });
+  const auto settings = read_parameters<Settings>(context.parameters);
+  const auto draws = measure_repeats(context, settings.repeats,
+                                     [&](const RunContext& one) { return measure(one, settings); });
+  const Draw& first = draws.front();
+  std::vector<Table> tables;
+  for (const Draw& draw : draws) tables.push_back(make_table(draw));
   Results results;
-  results.tables = {make_table(setup, losses)};
-  results.heat_maps = {
-      make_map(setup, losses, "overflowing_steps", "Steps in which elements overflow", "steps (%)",
-               &Summary::overflowing_steps),
-      make_map(setup, losses, "wasted", "Headroom that the scale leaves unused, mean", "octaves",
-               &Summary::wasted)};
-  for (std::size_t t = 0; t < setup.traces.size(); ++t)
-    results.plots.push_back(trace_plot(setup, losses, t));
-  add_findings(setup, losses, results);
+  results.tables = join_repeats(
+      tables, {"overflow", "worst_overflow", "overflowing_steps", "underflow", "wasted"});
+  results.heat_maps = {make_map(draws, "overflowing_steps", "Steps in which elements overflow",
+                                "steps (%)", &Summary::overflowing_steps),
+                       make_map(draws, "wasted", "Headroom that the scale leaves unused, mean",
+                                "octaves", &Summary::wasted)};
+  for (std::size_t t = 0; t < first.setup.traces.size(); ++t)
+    results.plots.push_back(trace_plot(first.setup, first.losses, t));
+  add_findings(draws, results);
   return results;
 }
 

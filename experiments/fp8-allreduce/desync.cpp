@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/repeats.hpp"
 #include "fp8-allreduce/gather.hpp"
 #include "fp8-allreduce/parts.hpp"
 #include "fp8lab/experiment/row_table.hpp"
@@ -64,49 +65,70 @@ Table desync_table(const std::vector<DesyncPoint>& points) {
       points);
 }
 
-Plot desync_plot(const std::vector<DesyncPoint>& points) {
+using DesyncDraws = std::vector<std::vector<DesyncPoint>>;
+
+std::vector<double> errors(const DesyncDraws& draws, std::size_t point) {
+  return each_repeat(draws,
+                     [&](const std::vector<DesyncPoint>& d) { return d[point].loss.relative_l2; });
+}
+
+Plot desync_plot(const DesyncDraws& draws) {
   Plot plot{"desync",
             "One rank's scale is wrong without the others knowing (E4M3, ring)",
             {"octaves by which it is too large", false},
             {"relative L2 error (%)", true},
             {}};
   std::map<std::pair<std::string, int>, Series> lines;
-  for (const DesyncPoint& p : points) {
+  for (std::size_t i = 0; i < draws.front().size(); ++i) {
+    const DesyncPoint& p = draws.front()[i];
     if (std::isnan(p.octaves)) continue;
+    const Spread spread = spread_of(errors(draws, i));
     Series& line = lines[{p.collective, p.ranks}];
     line.label = fmt::format("{}, {} ranks", p.collective, p.ranks);
     line.x.push_back(p.octaves);
-    line.y.push_back(100.0 * p.loss.relative_l2);
+    line.y.push_back(100.0 * spread.mean);
+    line.low.push_back(100.0 * spread.min);
+    line.high.push_back(100.0 * spread.max);
   }
   for (const auto& [key, line] : lines) plot.series.push_back(line);
   return plot;
 }
 
-std::vector<std::string> desync_findings(const std::vector<DesyncPoint>& points) {
+std::vector<std::string> desync_findings(const DesyncDraws& draws) {
+  const std::vector<DesyncPoint>& points = draws.front();
   std::vector<std::string> findings;
   const int most = points.back().ranks;
   for (const char* collective : {"all-reduce", "all-gather"}) {
     std::string text;
-    for (const DesyncPoint& p : points) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const DesyncPoint& p = points[i];
       if (p.collective != collective || p.ranks != most) continue;
       text += fmt::format(
-          "{}{} {:.3g}", text.empty() ? "" : ", ",
+          "{}{} {}", text.empty() ? "" : ", ",
           std::isnan(p.octaves) ? "no amax reduction at all" : fmt::format("{} octaves", p.octaves),
-          p.loss.relative_l2);
+          log_interval_text(errors(draws, i)));
     }
-    findings.push_back(fmt::format("{} over {} ranks with one wrong scale, relative L2 error: {}.",
-                                   collective, most, text));
+    findings.push_back(
+        fmt::format("{} over {} ranks with one wrong scale, relative L2 error: {} ({}; "
+                    "draws: {}).",
+                    collective, most, text, kLogIntervalMeaning, draws.size()));
   }
   return findings;
 }
 
 }  // namespace
 
-void add_desync(const Setup& s, Results& results) {
-  const std::vector<DesyncPoint> points = measure_desync(s);
-  results.tables.push_back(desync_table(points));
-  results.plots.push_back(desync_plot(points));
-  for (std::string& finding : desync_findings(points)) results.findings.push_back(finding);
+void add_desync(const std::vector<Setup>& repeats, Results& results) {
+  DesyncDraws draws;
+  std::vector<Table> tables;
+  for (const Setup& s : repeats) {
+    draws.push_back(measure_desync(s));
+    tables.push_back(desync_table(draws.back()));
+  }
+  for (Table& table : join_repeats(tables, {"relative_l2", "sqnr"}))
+    results.tables.push_back(std::move(table));
+  results.plots.push_back(desync_plot(draws));
+  for (std::string& finding : desync_findings(draws)) results.findings.push_back(finding);
 }
 
 }  // namespace fp8lab::experiments

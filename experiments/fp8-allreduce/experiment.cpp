@@ -1,13 +1,14 @@
 #include "fp8lab/experiment/experiment.hpp"
 
+#include "common/repeats.hpp"
 #include "fp8-allreduce/parts.hpp"
 
 namespace fp8lab::experiments {
 namespace {
 
-Setup read_setup(const RunContext& context) {
+Setup make_setup(const RunContext& context, const ReductionSettings& settings) {
   Setup s;
-  static_cast<ReductionSettings&>(s) = read_parameters<ReductionSettings>(context.parameters);
+  static_cast<ReductionSettings&>(s) = settings;
   s.context = context;
   s.fabric = context.fabric == nullptr ? &in_process_fabric() : context.fabric;
   if (!s.fabric->concurrent()) s.context.threads = 1;
@@ -17,11 +18,13 @@ Setup read_setup(const RunContext& context) {
 }  // namespace
 
 Results fp8_allreduce(const RunContext& context) {
-  const Setup s = read_setup(context);
+  const auto settings = read_parameters<ReductionSettings>(context.parameters);
+  const std::vector<Setup> repeats = measure_repeats(
+      context, settings.repeats, [&](const RunContext& one) { return make_setup(one, settings); });
   Results results;
-  add_reductions(s, results);
-  add_gathers(s, results);
-  add_desync(s, results);
+  add_reductions(repeats, results);
+  add_gathers(repeats, results);
+  add_desync(repeats, results);
   return results;
 }
 

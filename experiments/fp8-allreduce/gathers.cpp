@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/repeats.hpp"
 #include "fp8-allreduce/gather.hpp"
 #include "fp8-allreduce/parts.hpp"
 #include "fp8lab/experiment/row_table.hpp"
@@ -65,23 +66,37 @@ Table gather_table(const Setup& s, const std::vector<GatherPoint>& points) {
       points);
 }
 
-std::string gather_finding(const std::vector<GatherPoint>& points) {
+std::string gather_finding(const std::vector<std::vector<GatherPoint>>& draws) {
+  const std::vector<GatherPoint>& points = draws.front();
   const int most = points.back().ranks;
   std::string text;
-  for (const GatherPoint& p : points)
-    if (p.ranks == most)
-      text += fmt::format("{}{}: {:.3g}, {:.3g} % of codes differ", text.empty() ? "" : "; ",
-                          to_string(p.cast), p.gathered.loss.relative_l2, p.differing_percent);
-  return fmt::format("All-gather over {} ranks, relative L2 error by the place of the cast: {}.",
-                     most, text);
+  using Points = std::vector<GatherPoint>;
+  for (std::size_t i = 0; i < points.size(); ++i)
+    if (points[i].ranks == most)
+      text += fmt::format(
+          "{}{}: {}, {} % of codes differ", text.empty() ? "" : "; ", to_string(points[i].cast),
+          log_interval_text(
+              each_repeat(draws, [&](const Points& d) { return d[i].gathered.loss.relative_l2; })),
+          interval_text(
+              each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; })));
+  return fmt::format(
+      "All-gather over {} ranks, relative L2 error by the place of the cast: {} ({}; {}; draws: "
+      "{}).",
+      most, text, kIntervalMeaning, kLogIntervalMeaning, draws.size());
 }
 
 }  // namespace
 
-void add_gathers(const Setup& s, Results& results) {
-  const std::vector<GatherPoint> points = measure_gathers(s);
-  results.tables.push_back(gather_table(s, points));
-  results.findings.push_back(gather_finding(points));
+void add_gathers(const std::vector<Setup>& repeats, Results& results) {
+  std::vector<std::vector<GatherPoint>> draws;
+  std::vector<Table> tables;
+  for (const Setup& s : repeats) {
+    draws.push_back(measure_gathers(s));
+    tables.push_back(gather_table(s, draws.back()));
+  }
+  for (Table& table : join_repeats(tables, {"relative_l2", "sqnr", "differing"}))
+    results.tables.push_back(std::move(table));
+  results.findings.push_back(gather_finding(draws));
 }
 
 }  // namespace fp8lab::experiments

@@ -22,6 +22,7 @@ struct ReductionSettings {
   double shard_octaves = 0.0;
   std::vector<int> desync_ranks;
   std::vector<double> desync_octaves;
+  std::size_t repeats = 0;
 
   static constexpr auto fields() {
     using Self = ReductionSettings;
@@ -34,20 +35,21 @@ struct ReductionSettings {
                       field("gather_ranks", &Self::gather_ranks),
                       field("shard_octaves", &Self::shard_octaves),
                       field("desync_ranks", &Self::desync_ranks),
-                      field("desync_octaves", &Self::desync_octaves)};
+                      field("desync_octaves", &Self::desync_octaves),
+                      field("repeats", &Self::repeats)};
   }
 };
 
 struct Setup : ReductionSettings {
   Fabric* fabric = nullptr;
-  RunContext context;  // with one thread where the fabric allows no more
+  RunContext context;  // of one repeat, with one thread where the fabric allows no more
 };
 
 /// Topologies, wires and scales against the number of ranks.
-void add_reductions(const Setup& s, Results& results);
+void add_reductions(const std::vector<Setup>& repeats, Results& results);
 /// Weights cast before or after an all-gather.
-void add_gathers(const Setup& s, Results& results);
+void add_gathers(const std::vector<Setup>& repeats, Results& results);
 /// Ranks that disagree about the scale.
-void add_desync(const Setup& s, Results& results);
+void add_desync(const std::vector<Setup>& repeats, Results& results);
 
 }  // namespace fp8lab::experiments

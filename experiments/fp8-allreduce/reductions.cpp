@@ -7,6 +7,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "common/series.hpp"
 #include "fp8-allreduce/parts.hpp"
 #include "fp8lab/experiment/row_table.hpp"
@@ -105,6 +106,14 @@ Table traffic_table(const Setup& s, const std::vector<Point>& points) {
       counted);
 }
 
+/// The points of each repeat.
+using Draws = std::vector<std::vector<Point>>;
+
+std::vector<double> each(const Draws& draws, std::size_t point, double Loss::*figure) {
+  return each_repeat(draws,
+                     [&](const std::vector<Point>& d) { return d[point].reduced.loss.*figure; });
+}
+
 bool is_shown(const Setup& s, const Point& p) {
   if (p.wire.bytes > 1) return true;
   const bool has_shown = std::find(s.schemes.begin(), s.schemes.end(), kShown) != s.schemes.end();
@@ -113,41 +122,47 @@ bool is_shown(const Setup& s, const Point& p) {
 
 /// Lines of the error against ranks, of the points that fit, one a label.
 template <typename Fits, typename Label>
-Plot error_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
+Plot error_plot(const Setup& s, const Draws& draws, const std::string& name,
                 const std::string& what, const Fits& fits, const Label& label) {
-  std::vector<Point> chosen;
-  for (const Point& p : points)
-    if (is_shown(s, p) && fits(p)) chosen.push_back(p);
+  const std::vector<Point>& points = draws.front();
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < points.size(); ++i)
+    if (is_shown(s, points[i]) && fits(points[i])) chosen.push_back(i);
   return {name,
           fmt::format("Mean gradient after an all-reduce, {} ({} elements, FP8 scaled {})", what,
                       s.shape.elements, to_string(kShown)),
           {"ranks", true, 2},
           {"relative L2 error (%)", true},
-          series_by(chosen, label, [](const Point& p) {
-            return std::tuple(static_cast<double>(p.ranks), 100.0 * p.reduced.loss.relative_l2);
-          })};
+          series_by(
+              chosen, [&](std::size_t i) { return label(points[i]); },
+              [&](std::size_t i) {
+                const Spread error = spread_of(each(draws, i, &Loss::relative_l2));
+                return std::tuple(static_cast<double>(points[i].ranks), 100.0 * error.mean,
+                                  100.0 * error.min, 100.0 * error.max);
+              })};
 }
 
 /// Every wire on the first topology, then every topology under the first FP8 wire: all pairs in
 /// one picture cannot be told apart.
-std::vector<Plot> error_plots(const Setup& s, const std::vector<Point>& points) {
+std::vector<Plot> error_plots(const Setup& s, const Draws& draws) {
   const Topology topology = s.topologies.front();
   std::vector<Plot> plots{error_plot(
-      s, points, "error_of_wires", fmt::format("formats on the wire of a {}", to_string(topology)),
+      s, draws, "error_of_wires", fmt::format("formats on the wire of a {}", to_string(topology)),
       [&](const Point& p) { return p.topology == topology; },
       [](const Point& p) { return short_name(format(p.wire.format)); })};
   const auto narrow =
       std::ranges::find_if(s.wires, [](const WireFormat& wire) { return wire.bytes == 1; });
   if (narrow == s.wires.end() || s.topologies.size() < 2) return plots;
   plots.push_back(error_plot(
-      s, points, "error_of_topologies",
+      s, draws, "error_of_topologies",
       fmt::format("order of the additions in {}", short_name(format(narrow->format))),
       [&](const Point& p) { return p.wire.format == narrow->format; },
       [](const Point& p) { return std::string(to_string(p.topology)); }));
   return plots;
 }
 
-Plot bits_plot(const Setup& s, const std::vector<Point>& points) {
+Plot bits_plot(const Setup& s, const Draws& draws) {
+  const std::vector<Point>& points = draws.front();
   const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
   Plot plot{"error_against_bits",
             fmt::format("Error against traffic of the busiest rank at {} ranks", most),
@@ -156,17 +171,19 @@ Plot bits_plot(const Setup& s, const std::vector<Point>& points) {
             {}};
   for (const Topology topology : s.topologies) {
     Series series{std::string(to_string(topology)), {}, {}, Series::Style::points};
-    for (const Point& p : points) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const Point& p = points[i];
       if (p.topology != topology || p.ranks != most || !is_shown(s, p)) continue;
       series.x.push_back(busiest_bits(s, p));
-      series.y.push_back(100.0 * p.reduced.loss.relative_l2);
+      series.y.push_back(100.0 * spread_of(each(draws, i, &Loss::relative_l2)).mean);
     }
     plot.series.push_back(series);
   }
   return plot;
 }
 
-Plot scheme_plot(const Setup& s, const std::vector<Point>& points) {
+Plot scheme_plot(const Setup& s, const Draws& draws) {
+  const std::vector<Point>& points = draws.front();
   const Topology topology = s.topologies.front();
   Plot plot{"schemes",
             fmt::format("Scales of an FP8 {} all-reduce ({} elements)", to_string(topology),
@@ -178,11 +195,15 @@ Plot scheme_plot(const Setup& s, const std::vector<Point>& points) {
     for (const ReduceScaling scaling : s.schemes) {
       Series series{
           fmt::format("{}, {}", short_name(format(wire.format)), to_string(scaling)), {}, {}};
-      for (const Point& p : points) {
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        const Point& p = points[i];
         if (p.wire.format != wire.format || p.scaling != scaling || p.topology != topology)
           continue;
+        const Spread sqnr = spread_of(each(draws, i, &Loss::sqnr_db));
         series.x.push_back(p.ranks);
-        series.y.push_back(p.reduced.loss.sqnr_db);
+        series.y.push_back(sqnr.mean);
+        series.low.push_back(sqnr.min);
+        series.high.push_back(sqnr.max);
       }
       if (!series.x.empty()) plot.series.push_back(series);
     }
@@ -190,48 +211,64 @@ Plot scheme_plot(const Setup& s, const std::vector<Point>& points) {
 }
 
 /// The error of each topology at the most ranks, wire by wire.
-std::vector<std::string> error_findings(const Setup& s, const std::vector<Point>& points) {
+std::vector<std::string> error_findings(const Setup& s, const Draws& draws) {
+  const std::vector<Point>& points = draws.front();
   const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
   std::vector<std::string> findings;
   for (const WireFormat& wire : s.wires) {
     std::string text;
-    for (const Point& p : points) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const Point& p = points[i];
       if (p.wire.format != wire.format || p.ranks != most || !is_shown(s, p)) continue;
       text +=
-          fmt::format("{}{} {:.3g} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
-                      to_string(p.topology), p.reduced.loss.relative_l2, busiest_bits(s, p));
+          fmt::format("{}{} {} ({:.1f} bits from the busiest rank)", text.empty() ? "" : ", ",
+                      to_string(p.topology), log_interval_text(each(draws, i, &Loss::relative_l2)),
+                      busiest_bits(s, p));
     }
-    findings.push_back(fmt::format("{} ranks, {} on the wire: relative L2 error of the mean {}.",
-                                   most, short_name(format(wire.format)), text));
+    findings.push_back(fmt::format(
+        "{} ranks, {} on the wire: relative L2 error of the mean {} ({}; draws: {}).", most,
+        short_name(format(wire.format)), text, kLogIntervalMeaning, draws.size()));
   }
   return findings;
 }
 
-std::string saturation_finding(const Setup& s, const std::vector<Point>& points) {
+std::string saturation_finding(const Setup& s, const Draws& draws) {
+  const std::vector<Point>& points = draws.front();
   const int most = *std::max_element(s.ranks.begin(), s.ranks.end());
   std::string text;
-  for (const Point& p : points)
-    if (p.wire.bytes == 1 && p.wire.format == s.wires.front().format && p.ranks == most &&
-        p.topology == s.topologies.front())
-      text +=
-          fmt::format("{}{} {:.1f} dB with {:.3g} % saturated", text.empty() ? "" : ", ",
-                      to_string(p.scaling), p.reduced.loss.sqnr_db, p.reduced.saturated_percent);
-  return fmt::format("Scales at {} ranks ({}, {}): {}.", most,
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const Point& p = points[i];
+    if (p.wire.bytes > 1 || p.wire.format != s.wires.front().format || p.ranks != most ||
+        p.topology != s.topologies.front())
+      continue;
+    const auto saturated = each_repeat(
+        draws, [&](const std::vector<Point>& d) { return d[i].reduced.saturated_percent; });
+    text += fmt::format("{}{} {} dB with {} % saturated", text.empty() ? "" : ", ",
+                        to_string(p.scaling), interval_text(each(draws, i, &Loss::sqnr_db)),
+                        interval_text(saturated, 1.0, 100.0 * share_resolution(s.shape.elements)));
+  }
+  return fmt::format("Scales at {} ranks ({}, {}): {} ({}; draws: {}).", most,
                      short_name(format(s.wires.front().format)), to_string(s.topologies.front()),
-                     text);
+                     text, kIntervalMeaning, draws.size());
 }
 
 }  // namespace
 
-void add_reductions(const Setup& s, Results& results) {
-  const std::vector<Point> points = measure_reductions(s);
-  results.tables.push_back(reduction_table(s, points));
-  results.tables.push_back(traffic_table(s, points));
-  results.plots = error_plots(s, points);
-  results.plots.push_back(bits_plot(s, points));
-  results.plots.push_back(scheme_plot(s, points));
-  results.findings = error_findings(s, points);
-  results.findings.push_back(saturation_finding(s, points));
+void add_reductions(const std::vector<Setup>& repeats, Results& results) {
+  const Setup& s = repeats.front();
+  Draws draws;
+  std::vector<Table> tables;
+  for (const Setup& repeat : repeats) {
+    draws.push_back(measure_reductions(repeat));
+    tables.push_back(reduction_table(repeat, draws.back()));
+  }
+  results.tables = join_repeats(tables, {"relative_l2", "sqnr", "underflow", "saturated"});
+  results.tables.push_back(traffic_table(s, draws.front()));
+  results.plots = error_plots(s, draws);
+  results.plots.push_back(bits_plot(s, draws));
+  results.plots.push_back(scheme_plot(s, draws));
+  results.findings = error_findings(s, draws);
+  results.findings.push_back(saturation_finding(s, draws));
 }
 
 }  // namespace fp8lab::experiments

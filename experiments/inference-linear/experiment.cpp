@@ -7,6 +7,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "common/series.hpp"
 #include "common/spread.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
@@ -29,6 +30,7 @@ struct Settings {
   std::int64_t test_batches = 0;
   std::vector<double> shifts;
   std::int64_t promotion_interval = 0;
+  std::size_t repeats = 0;
 
   static constexpr auto fields() {
     return std::tuple{field("tokens", &Settings::tokens),
@@ -41,7 +43,8 @@ struct Settings {
                       field("calibration_batches", &Settings::calibration_batches),
                       field("test_batches", &Settings::test_batches),
                       field("shifts", &Settings::shifts),
-                      field("promotion_interval", &Settings::promotion_interval)};
+                      field("promotion_interval", &Settings::promotion_interval),
+                      field("repeats", &Settings::repeats)};
   }
 };
 
@@ -54,8 +57,7 @@ struct Setup {
   std::vector<std::vector<float>> test;
 };
 
-Setup read_setup(const RunContext& context) {
-  const auto p = read_parameters<Settings>(context.parameters);
+Setup draw_setup(const RunContext& context, const Settings& p) {
   Setup s;
   s.shape.tokens = p.tokens;
   s.shape.inputs = p.inputs;
@@ -146,9 +148,28 @@ Table make_table(const Setup& s, const std::vector<Point>& points) {
       points);
 }
 
-Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::string& name,
-                const std::string& title, const std::string& label, double factor,
-                double InferenceLoss::*figure) {
+/// The layer and the batches of one repeat, and what each way to scale loses on them.
+struct Draw {
+  Setup setup;
+  std::vector<Point> points;
+};
+
+Draw measure_all(const RunContext& context, const Settings& settings) {
+  Draw d{draw_setup(context, settings), {}};
+  d.points = make_points(d.setup);
+  parallel_points(context, d.points.size(),
+                  [&](std::size_t i) { measure(context.backend, d.setup, d.points[i]); });
+  return d;
+}
+
+std::vector<double> each(const std::vector<Draw>& draws, std::size_t point,
+                         double InferenceLoss::*figure) {
+  return each_repeat(draws, [&](const Draw& d) { return d.points[point].loss.*figure; });
+}
+
+Plot shift_plot(const std::vector<Draw>& draws, const std::string& name, const std::string& title,
+                const std::string& label, double factor, double InferenceLoss::*figure) {
+  const auto& [s, points] = draws.front();
   Plot plot{name,
             fmt::format("{} ({} inputs, {} outlier channels)", title, s.shape.inputs,
                         s.shape.activation.outlier_channels),
@@ -157,33 +178,45 @@ Plot shift_plot(const Setup& s, const std::vector<Point>& points, const std::str
             {}};
   plot.series = series_by(
       points, [](const Point& p) { return p.scaling; },
-      [&](const Point& p) { return std::pair(p.shift, factor * p.loss.*figure); });
+      [&](const Point& p) {
+        const auto i = static_cast<std::size_t>(&p - points.data());
+        const Spread spread = spread_of(each(draws, i, figure));
+        return std::tuple(p.shift, factor * spread.mean, factor * spread.min, factor * spread.max);
+      });
   return plot;
 }
 
-void add_findings(const std::vector<Point>& points, Results& results) {
-  for (const Point& p : points)
+void add_findings(const std::vector<Draw>& draws, Results& results) {
+  const auto& [setup, points] = draws.front();
+  const double resolution =
+      100.0 * share_resolution(static_cast<std::size_t>(setup.shape.tokens * setup.shape.inputs));
+  for (std::size_t i = 0; i < points.size(); ++i)
     results.findings.push_back(fmt::format(
-        "Shift {:g}, {}: error of y {:.3g} %, worst token {:.3g} %, saturated {:.3g} %.", p.shift,
-        p.scaling, 100.0 * p.loss.relative_l2, 100.0 * p.loss.worst_token_l2,
-        p.loss.saturated_percent));
+        "Shift {:g}, {}: error of y {} %, worst token {} %, saturated {} % ({}; {}; draws: {}).",
+        points[i].shift, points[i].scaling,
+        log_interval_text(each(draws, i, &InferenceLoss::relative_l2), 100.0),
+        log_interval_text(each(draws, i, &InferenceLoss::worst_token_l2), 100.0),
+        interval_text(each(draws, i, &InferenceLoss::saturated_percent), 1.0, resolution),
+        kIntervalMeaning, kLogIntervalMeaning, draws.size()));
 }
 
 }  // namespace
 
 Results inference_linear(const RunContext& context) {
-  const Setup setup = read_setup(context);
-  std::vector<Point> points = make_points(setup);
-  parallel_points(context, points.size(),
-                  [&](std::size_t i) { measure(context.backend, setup, points[i]); });
+  const auto settings = read_parameters<Settings>(context.parameters);
+  const auto draws = measure_repeats(
+      context, settings.repeats, [&](const RunContext& one) { return measure_all(one, settings); });
+  std::vector<Table> tables;
+  for (const Draw& draw : draws) tables.push_back(make_table(draw.setup, draw.points));
   Results results;
-  results.tables = {make_table(setup, points)};
+  results.tables =
+      join_repeats(tables, {"relative_l2", "worst_token_l2", "saturated", "underflow"});
   results.plots = {
-      shift_plot(setup, points, "error", "Static and dynamic scales when inputs grow or shrink",
+      shift_plot(draws, "error", "Static and dynamic scales when inputs grow or shrink",
                  "relative L2 error of y (%)", 100.0, &InferenceLoss::relative_l2),
-      shift_plot(setup, points, "saturated", "Elements that a static scale saturates",
+      shift_plot(draws, "saturated", "Elements that a static scale saturates",
                  "activations at max finite (%)", 1.0, &InferenceLoss::saturated_percent)};
-  add_findings(points, results);
+  add_findings(draws, results);
   return results;
 }
 

@@ -162,20 +162,21 @@ Plot gap_plot(const Comparison& c, bool scaled) {
   return plot;
 }
 
-/// "+0.1 nats [+0.0, +0.2] above bf16"; a run that broke off has no such figure.
+/// "gap to bf16 +0.1 ± 0.05 nats"; a run that broke off has no such figure.
 std::string gap_text(const Summary& s, const std::string& reference) {
   if (!std::isfinite(s.gap.mean))
     return fmt::format("its loss is not a number at the end, so it has no gap to {}", reference);
-  return fmt::format("gap to {} {:+.3f} nats [{:+.3f}, {:+.3f}]", reference, s.gap.mean, s.gap.min,
-                     s.gap.max);
+  if (std::isnan(s.gap.half_width))
+    return fmt::format("gap to {} {:+.3f} nats, one seed", reference, s.gap.mean);
+  return fmt::format("gap to {} {:+.3f} ± {:.2g} nats", reference, s.gap.mean, s.gap.half_width);
 }
 
 std::vector<std::string> findings_of(const Comparison& c, const std::vector<Summary>& summaries) {
   std::vector<std::string> findings;
   for (std::size_t i = 1; i < c.rows.size(); ++i) {
     const Summary& s = summaries[i];
-    findings.push_back(fmt::format("{} {}: {} ({}).", c.rows[i].name, to_string(s.outcome()),
-                                   gap_text(s, c.rows[0].name), setup(c)));
+    findings.push_back(fmt::format("{} {}: {} ({}; {}).", c.rows[i].name, to_string(s.outcome()),
+                                   gap_text(s, c.rows[0].name), kIntervalMeaning, setup(c)));
   }
   return findings;
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "common/quantize.hpp"
 #include "common/tensors.hpp"
@@ -53,6 +54,7 @@ OutlierSpread repeat_damage(const RandomStream& random, const OutlierTensor& sha
                             std::size_t repeats, std::size_t tile, const Format& f,
                             const CastPolicy& policy, const Backend& backend) {
   std::vector<double> bulk, whole, share, crushed, damaged;
+  std::vector<OutlierDamage> all;
   for (std::size_t repeat = 0; repeat < repeats; ++repeat) {
     const RandomStream draws(random.bits64(repeat), repeat);
     const OutlierDamage d = measure_damage(make_outlier_tensor(draws, shape), shape.outlier_index,
@@ -62,9 +64,10 @@ OutlierSpread repeat_damage(const RandomStream& random, const OutlierTensor& sha
     share.push_back(d.crushed_share);
     crushed.push_back(d.crushed);
     damaged.push_back(d.damaged);
+    all.push_back(d);
   }
-  return {spread_of(bulk), spread_of(whole), spread_of(share), spread_of(crushed),
-          spread_of(damaged)};
+  return {spread_of(bulk),    spread_of(whole),   spread_of(share),
+          spread_of(crushed), spread_of(damaged), std::move(all)};
 }
 
 }  // namespace fp8lab::experiments

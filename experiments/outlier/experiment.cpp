@@ -78,6 +78,27 @@ Table published_table(const Setup& s, const std::vector<Point>& points) {
                           with_figures({"setup", "", "the tensor", &Point::setup}), points);
 }
 
+/// Every draw of the sweep.
+Table draw_table(const std::vector<Point>& points) {
+  Table table("damage_repeats", "Damage against the outlier's magnitude, draw by draw",
+              {{"outlier", "1", "magnitude of the one outlier"},
+               {"scales", "", "what shares a scale"},
+               {"subnormals", "", "kept or flushed"},
+               {"repeat", "1", "draw, from 0"},
+               {"bulk_l2", "1", "relative L2 error of all but the outlier"},
+               {"whole_l2", "1", "relative L2 error of the whole tensor"},
+               {"crushed", "elements", "bulk elements that became zero"},
+               {"damaged", "elements", "bulk elements beyond the format's error bound"}});
+  for (const Point& p : points)
+    for (std::size_t i = 0; i < p.spread.draws.size(); ++i) {
+      const OutlierDamage& d = p.spread.draws[i];
+      table.add_row({p.tensor.outlier, sharing(p.tile), subnormal_name(p.policy->policy),
+                     static_cast<std::int64_t>(i), d.bulk_relative_l2, d.whole_relative_l2,
+                     d.crushed, d.damaged});
+    }
+  return table;
+}
+
 /// A line of a plot: one figure over the points of a tile and policy, its mean in the band of all
 /// repeats.
 Series line(const std::vector<Point>& points, std::size_t tile, const CastProfile* policy,
@@ -180,7 +201,7 @@ Results outlier(const RunContext& context) {
 
   Results results;
   results.tables = {sweep_table(setup, sweep), containment_table(setup, containment),
-                    published_table(setup, published)};
+                    published_table(setup, published), draw_table(sweep)};
 
   Plot error = magnitude_plot(setup, sweep, "bulk_error_against_outlier",
                               "One outlier: the error of all other elements",
@@ -194,6 +215,7 @@ Results outlier(const RunContext& context) {
   results.findings = findings(setup, sweep, containment, published);
   if (!products.empty()) {
     results.tables.push_back(product_table(setup, products));
+    results.tables.push_back(product_draws(products));
     results.plots.push_back(product_plot(setup, products));
     results.findings.push_back(product_finding(setup, products));
   }

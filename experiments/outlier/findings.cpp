@@ -1,6 +1,7 @@
 #include "outlier/findings.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +12,18 @@
 namespace fp8lab::experiments::outlier_sweep {
 namespace {
 
-std::string percent(const Spread& s) { return fmt::format("{:.3g} %", 100.0 * s.mean); }
+std::string percent(const Spread& s, double resolution = 0.0) {
+  return interval_text(s.interval(), 100.0, resolution) + " %";
+}
+
+/// Of a share of the other elements.
+std::string share(const Setup& s, const Spread& spread) {
+  return percent(spread, share_resolution(s.tensor.elements));
+}
 
 std::string setup_of(const Setup& s) {
-  return fmt::format("({}, {} x N(0, {:g}^2), mean of {} repeats)", short_name(*s.format),
-                     s.tensor.elements, s.tensor.sigma, s.repeats);
+  return fmt::format("({}, {}; {}; draws: {})", short_name(*s.format), bulk_name(s),
+                     kIntervalMeaning, s.repeats);
 }
 
 const OutlierSpread& spread_at(const std::vector<Point>& sweep, double outlier, std::size_t tile,
@@ -44,13 +52,13 @@ std::string damage_finding(const Setup& s, const std::vector<Point>& sweep) {
   std::string text = fmt::format(
       "One outlier of {:g} with one scale per tensor: the other elements have {} relative L2 error "
       "and {} of them become zero, while the error of the whole tensor is {}",
-      outlier, percent(whole.bulk_relative_l2), percent(whole.crushed_share),
+      outlier, percent(whole.bulk_relative_l2), share(s, whole.crushed_share),
       percent(whole.whole_relative_l2));
   if (s.tiles.size() > 1) {
     const std::size_t tile = *std::min_element(s.tiles.begin() + 1, s.tiles.end());
     const OutlierSpread& tiled = spread_at(sweep, outlier, tile, policy);
     text += fmt::format("; one scale {} leaves {} and {}", sharing(tile),
-                        percent(tiled.bulk_relative_l2), percent(tiled.crushed_share));
+                        percent(tiled.bulk_relative_l2), share(s, tiled.crushed_share));
   }
   return text + " " + setup_of(s) + ".";
 }
@@ -70,7 +78,7 @@ std::string sweep_finding(const Setup& s, const std::vector<Point>& sweep, std::
   for (const std::size_t i : shown)
     figures += fmt::format("{} {} at {:g} ({} zero)", figures.empty() ? "" : ",",
                            percent(decades[i]->spread.bulk_relative_l2), decades[i]->tensor.outlier,
-                           percent(decades[i]->spread.crushed_share));
+                           share(s, decades[i]->spread.crushed_share));
   return fmt::format("Relative L2 error of all elements but the outlier {}, subnormals {}:{} {}.",
                      sharing(tile), subnormal_name(policy->policy), figures, setup_of(s));
 }
@@ -78,32 +86,31 @@ std::string sweep_finding(const Setup& s, const std::vector<Point>& sweep, std::
 std::string containment_finding(const Setup& s, const std::vector<Point>& points) {
   std::string figures;
   for (const std::size_t tile : s.tiles) {
-    std::vector<double> damaged;
+    std::string damaged;
     for (const Point& p : points)
       if (p.policy == s.policies.front() && p.tile == tile)
-        damaged.push_back(p.spread.damaged.mean);
+        damaged += fmt::format("{}{}", damaged.empty() ? "" : ", ",
+                               interval_text(p.spread.damaged.interval()));
     if (damaged.empty()) continue;  // the tile is larger than every tensor
-    const Spread range = spread_of(damaged);
-    figures += fmt::format("{} {:.0f} to {:.0f} {}", figures.empty() ? "" : ",", range.min,
-                           range.max, sharing(tile));
+    figures += fmt::format("{} {} {}", figures.empty() ? "" : ";", damaged, sharing(tile));
   }
   return fmt::format(
-      "Elements whose error one outlier of {:g} raises above {}'s bound, in tensors of {} to {}:{} "
-      "(N(0, {:g}^2), mean of {} repeats).",
-      s.containment_outlier, short_name(*s.format), s.containment_elements.front(),
-      s.containment_elements.back(), figures, s.tensor.sigma, s.repeats);
+      "Elements whose error one outlier of {:g} raises above {}'s bound, in tensors of {}:{} "
+      "(N(0, {:g}^2); {}; draws: {}).",
+      s.containment_outlier, short_name(*s.format), fmt::join(s.containment_elements, ", "),
+      figures, s.tensor.sigma, kIntervalMeaning, s.repeats);
 }
 
 /// Per tensor against per tile for one published example and policy.
 std::string published_finding(const Setup& s, const Point& tensor, const Point& tiled) {
   return fmt::format(
       "{}, subnormals {}: whole-tensor error {} per tensor, {} {} (ratio {:.3g}); of the others "
-      "{} and {} ({}, mean of {} repeats).",
+      "{} and {} ({}; {}; draws: {}).",
       tensor.setup, subnormal_name(tensor.policy->policy), percent(tensor.spread.whole_relative_l2),
       percent(tiled.spread.whole_relative_l2), sharing(tiled.tile),
       tensor.spread.whole_relative_l2.mean / tiled.spread.whole_relative_l2.mean,
       percent(tensor.spread.bulk_relative_l2), percent(tiled.spread.bulk_relative_l2),
-      short_name(*s.format), tensor.repeats);
+      short_name(*s.format), kIntervalMeaning, tensor.repeats);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ OutlierDamage measure_damage(std::span<const float> x, std::size_t outlier_index
 /// The same over `repeats` tensors drawn from (seed, stream, repeat).
 struct OutlierSpread {
   Spread bulk_relative_l2, whole_relative_l2, crushed_share, crushed, damaged;
+  std::vector<OutlierDamage> draws;
 };
 OutlierSpread repeat_damage(const RandomStream& random, const OutlierTensor& shape,
                             std::size_t repeats, std::size_t tile, const Format& f,

@@ -88,7 +88,7 @@ std::vector<ProductPoint> product_points(const RunContext& context, const Setup&
   for (const ProductScheme& scheme : product_schemes())
     for (const std::size_t k : setup.product_k)
       for (const double outlier : setup.outliers)
-        if (is_whole_decade(outlier)) points.push_back({k, outlier, &scheme, {}});
+        if (is_whole_decade(outlier)) points.push_back({k, outlier, &scheme, {}, {}});
   parallel_points(
       context, points.size(),
       [&](std::size_t i) {
@@ -100,6 +100,7 @@ std::vector<ProductPoint> product_points(const RunContext& context, const Setup&
                                          setup.tensor.sigma, p.outlier, p.k, setup.product_outputs,
                                          *p.scheme, context.backend));
         p.error = spread_of(errors);
+        p.draws = std::move(errors);
       },
       0.9, 1.0);
   return points;
@@ -124,6 +125,20 @@ Table product_table(const Setup& s, const std::vector<ProductPoint>& points) {
        {"error_min", "1", "smallest", [](const P& p) { return p.error.min; }},
        {"error_max", "1", "largest", [](const P& p) { return p.error.max; }}},
       points);
+}
+
+Table product_draws(const std::vector<ProductPoint>& points) {
+  Table table("product_repeats", "The error of an output beside an outlier, draw by draw",
+              {{"k", "1", "length of the dot product"},
+               {"outlier", "1", "magnitude of the one outlier of the row"},
+               {"scheme", "", "scales of the row and promotion"},
+               {"repeat", "1", "draw, from 0"},
+               {"error", "1", "relative L2 error of the other elements' part"}});
+  for (const ProductPoint& p : points)
+    for (std::size_t i = 0; i < p.draws.size(); ++i)
+      table.add_row({static_cast<std::int64_t>(p.k), p.outlier, p.scheme->name,
+                     static_cast<std::int64_t>(i), p.draws[i]});
+  return table;
 }
 
 Plot product_plot(const Setup& s, const std::vector<ProductPoint>& points) {
@@ -153,14 +168,15 @@ std::string product_finding(const Setup& s, const std::vector<ProductPoint>& poi
     const ProductPoint* naive = find_point(points, k, outlier, product_schemes()[0]);
     const ProductPoint* tiled = find_point(points, k, outlier, product_schemes()[1]);
     if (naive == nullptr || tiled == nullptr) continue;
-    figures += fmt::format("{} {:.3g} % and {:.3g} % at {:g}", figures.empty() ? "" : ",",
-                           100.0 * naive->error.mean, 100.0 * tiled->error.mean, outlier);
+    figures += fmt::format("{} {} % and {} % at {:g}", figures.empty() ? "" : ",",
+                           interval_text(naive->draws, 100.0), interval_text(tiled->draws, 100.0),
+                           outlier);
   }
   return fmt::format(
       "In a dot product of {} elements on {} with one outlier, the other elements' part of the "
-      "output has, {} and {}, relative L2 errors of:{} (N(0, {:g}^2), mean of {} repeats).",
+      "output has, {} and {}, relative L2 errors of:{} (N(0, {:g}^2); {}; draws: {}).",
       k, kModel, product_schemes()[0].name, product_schemes()[1].name, figures, s.tensor.sigma,
-      s.repeats);
+      kIntervalMeaning, s.repeats);
 }
 
 }  // namespace fp8lab::experiments::outlier_sweep

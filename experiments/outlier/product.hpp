@@ -26,6 +26,7 @@ struct ProductPoint {
   double outlier = 0.0;
   const ProductScheme* scheme = nullptr;
   Spread error;
+  std::vector<double> draws;
 };
 
 /// The relative L2 error of what all elements but the outlier contribute to `outputs` outputs:
@@ -41,6 +42,8 @@ double product_error(const RandomStream& random, double sigma, double outlier, s
 std::vector<ProductPoint> product_points(const RunContext& context, const Setup& setup);
 
 Table product_table(const Setup& setup, const std::vector<ProductPoint>& points);
+/// Every draw.
+Table product_draws(const std::vector<ProductPoint>& points);
 Plot product_plot(const Setup& setup, const std::vector<ProductPoint>& points);
 /// What the unit adds to the damage, at the longest K.
 std::string product_finding(const Setup& setup, const std::vector<ProductPoint>& points);

@@ -11,6 +11,7 @@
 #include "common/names.hpp"
 #include "common/page_reads.hpp"
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "common/tensor_file.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/core/error.hpp"
@@ -46,7 +47,6 @@ struct Setup {
   std::vector<const Preset*> presets;
   TensorRole role = TensorRole::activation;
   std::vector<Subject> subjects;
-  std::vector<double> reads;  ///< of each preset
 };
 
 struct Settings {
@@ -63,6 +63,7 @@ struct Settings {
   std::int64_t read_rows = 0;
   std::int64_t read_columns = 0;
   std::size_t read_window_kib = 0;
+  std::size_t repeats = 0;
 
   static constexpr auto fields() {
     return std::tuple{field("recipes", &Settings::recipes, find_preset),
@@ -77,7 +78,8 @@ struct Settings {
                       field("file", &Settings::file),
                       field("read_rows", &Settings::read_rows),
                       field("read_columns", &Settings::read_columns),
-                      field("read_window_kib", &Settings::read_window_kib)};
+                      field("read_window_kib", &Settings::read_window_kib),
+                      field("repeats", &Settings::repeats)};
   }
 };
 
@@ -118,7 +120,7 @@ std::vector<Subject> read_subjects(const std::string& path) {
 }
 
 Setup make_setup(const RunContext& context, const Settings& p) {
-  Setup s{.presets = p.recipes, .role = p.role, .subjects = {}, .reads = {}};
+  Setup s{.presets = p.recipes, .role = p.role, .subjects = {}};
   if (!p.file.empty()) {
     s.subjects = read_subjects(p.file);
     return s;
@@ -199,7 +201,41 @@ std::vector<double> count_reads(const RunContext& context, const Settings& p, co
   return reads;
 }
 
-Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
+/// The tensors of one repeat, and what each recipe makes of them.
+struct Draw {
+  Setup setup;
+  std::vector<Outcome> outcomes;
+
+  [[nodiscard]] const Outcome& at(std::size_t subject, std::size_t recipe) const {
+    return outcomes[subject * setup.presets.size() + recipe];
+  }
+};
+
+Draw measure_draw(const RunContext& context, const Settings& settings) {
+  Draw d{make_setup(context, settings), {}};
+  d.outcomes = measure_all(context, d.setup);
+  return d;
+}
+
+using Figure = double (*)(const Outcome&);
+
+double small_half(const Outcome& o) { return 100.0 * o.small_half_relative_l2; }
+double whole(const Outcome& o) { return 100.0 * o.statistics.relative_l2; }
+double underflow(const Outcome& o) { return o.statistics.underflow_percent; }
+
+std::vector<double> each(const std::vector<Draw>& draws, std::size_t subject, std::size_t recipe,
+                         Figure figure) {
+  return each_repeat(draws, [&](const Draw& d) { return figure(d.at(subject, recipe)); });
+}
+
+/// A recipe may refuse one draw and take another (a tensor with an Inf); then it has no mean.
+bool is_refused(const std::vector<Draw>& draws, std::size_t subject, std::size_t recipe) {
+  return std::ranges::any_of(draws,
+                             [&](const Draw& d) { return !d.at(subject, recipe).refused.empty(); });
+}
+
+Table make_table(const Draw& draw, const std::vector<double>& all_reads) {
+  const auto& [s, outcomes] = draw;
   Table table("recipes",
               fmt::format("Every recipe on the same tensors ({} role)", to_string(s.role)),
               {{"tensor", "", "what the elements are"},
@@ -219,7 +255,7 @@ Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const Preset& preset = *s.presets[i % s.presets.size()];
     const Outcome& o = outcomes[i];
-    const double reads = s.reads[i % s.presets.size()];
+    const double reads = all_reads[i % s.presets.size()];
     table.add_row({s.subjects[i / s.presets.size()].name, std::string(preset.name), o.format,
                    o.scales, o.statistics.relative_l2, o.small_half_relative_l2,
                    o.statistics.sqnr_db, o.statistics.underflow_percent,
@@ -230,18 +266,16 @@ Table make_table(const Setup& s, const std::vector<Outcome>& outcomes) {
   return table;
 }
 
-HeatMap make_map(const Setup& s, const std::vector<Outcome>& outcomes, const std::string& name,
-                 const std::string& title, const std::string& label,
-                 double (*figure)(const Outcome&)) {
+HeatMap make_map(const std::vector<Draw>& draws, const std::string& name, const std::string& title,
+                 const std::string& label, Figure figure) {
+  const Setup& s = draws.front().setup;
   HeatMap map{name, title, "tensor", "recipe", label, {}, {}, {}, true};
   for (const Subject& subject : s.subjects) map.columns.push_back(subject.name);
   for (std::size_t r = s.presets.size(); r-- > 0;) {  // the first recipe on top
     map.rows.emplace_back(s.presets[r]->name);
-    for (std::size_t c = 0; c < s.subjects.size(); ++c) {
-      const Outcome& o = outcomes[c * s.presets.size() + r];
-      map.values.push_back(o.refused.empty() ? figure(o)
-                                             : std::numeric_limits<double>::quiet_NaN());
-    }
+    for (std::size_t c = 0; c < s.subjects.size(); ++c)
+      map.values.push_back(is_refused(draws, c, r) ? std::numeric_limits<double>::quiet_NaN()
+                                                   : spread_of(each(draws, c, r, figure)).mean);
   }
   return map;
 }
@@ -278,68 +312,86 @@ Plot tile_plot(const RunContext& context, const Setup& s) {
   return plot;
 }
 
-std::string reads_finding(const Setup& s) {
+std::string reads_finding(const Setup& s, const std::vector<double>& reads) {
   std::string once;
   std::string more;
   for (std::size_t r = 0; r < s.presets.size(); ++r) {
-    if (s.reads[r] < 1.5)
+    if (reads[r] < 1.5)
       once += fmt::format("{}{}", once.empty() ? "" : ", ", s.presets[r]->name);
     else
-      more +=
-          fmt::format("{}{} ({:.2f})", more.empty() ? "" : ", ", s.presets[r]->name, s.reads[r]);
+      more += fmt::format("{}{} ({:.2f})", more.empty() ? "" : ", ", s.presets[r]->name, reads[r]);
   }
   return fmt::format("Read from memory once: {}; more than once: {}.", once.empty() ? "none" : once,
                      more.empty() ? "none" : more);
 }
 
-void add_findings(const Setup& s, const std::vector<Outcome>& outcomes, Results& results) {
-  for (std::size_t c = 0; c < s.subjects.size(); ++c) {
-    const auto at = [&](std::size_t r) -> const Outcome& {
-      return outcomes[c * s.presets.size() + r];
-    };
-    std::size_t best = s.presets.size();
-    std::size_t worst = s.presets.size();
-    for (std::size_t r = 0; r < s.presets.size(); ++r) {
-      if (!at(r).refused.empty()) continue;
-      const double error = at(r).small_half_relative_l2;
-      if (best == s.presets.size() || error < at(best).small_half_relative_l2) best = r;
-      if (worst == s.presets.size() || error > at(worst).small_half_relative_l2) worst = r;
-    }
-    if (best == s.presets.size()) continue;
-    results.findings.push_back(fmt::format(
-        "{} [{}, {}]: the smaller half of the elements has the smallest error under {} ({:.3g} %, "
-        "underflow {:.3g} %, scales add {:.3g} %) and the largest under {} ({:.3g} %, underflow "
-        "{:.3g} %); whole tensor {:.3g} % and {:.3g} %.",
-        s.subjects[c].name, s.subjects[c].rows, s.subjects[c].columns, s.presets[best]->name,
-        100.0 * at(best).small_half_relative_l2, at(best).statistics.underflow_percent,
-        at(best).statistics.scale_overhead_percent, s.presets[worst]->name,
-        100.0 * at(worst).small_half_relative_l2, at(worst).statistics.underflow_percent,
-        100.0 * at(best).statistics.relative_l2, 100.0 * at(worst).statistics.relative_l2));
-  }
+/// Whether two recipes differ on the same draws by more than the differences spread.
+bool differ(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+  const Interval difference = interval_of(differences);
+  return std::abs(difference.mean) > difference.half_width;
+}
+
+/// Which recipes leave the small elements the smallest and the largest error.
+std::string subject_finding(const std::vector<Draw>& draws, std::size_t subject) {
+  const Setup& s = draws.front().setup;
+  std::vector<std::size_t> order;
+  for (std::size_t r = 0; r < s.presets.size(); ++r)
+    if (!is_refused(draws, subject, r)) order.push_back(r);
+  if (order.empty()) return {};
+  const auto error = [&](std::size_t r) { return each(draws, subject, r, small_half); };
+  std::ranges::stable_sort(order, {}, [&](std::size_t r) { return spread_of(error(r)).mean; });
+  const std::size_t best = order.front();
+  const std::size_t worst = order.back();
+  std::string equal;
+  for (const std::size_t r : order)
+    if (r != best && !differ(error(best), error(r)))
+      equal += fmt::format("{}{}", equal.empty() ? "" : ", ", s.presets[r]->name);
+  const auto text = [&](std::size_t r, Figure figure) {
+    return interval_text(each(draws, subject, r, figure), 1.0,
+                         100.0 * share_resolution(s.subjects[subject].values.size()));
+  };
+  return fmt::format(
+      "{} [{}, {}]: the smaller half of the elements has the smallest error under {} ({} %, "
+      "underflow {} %, scales add {:.3g} %){} and the largest under {} ({} %, underflow {} %); "
+      "whole tensor {} % and {} % ({}; draws: {}).",
+      s.subjects[subject].name, s.subjects[subject].rows, s.subjects[subject].columns,
+      s.presets[best]->name, text(best, small_half), text(best, underflow),
+      draws.front().at(subject, best).statistics.scale_overhead_percent,
+      equal.empty() ? "" : ", within the spread of which are " + equal + ",",
+      s.presets[worst]->name, text(worst, small_half), text(worst, underflow), text(best, whole),
+      text(worst, whole), kIntervalMeaning, draws.size());
 }
 
 }  // namespace
 
 Results recipes(const RunContext& context) {
   const auto settings = read_parameters<Settings>(context.parameters);
-  Setup setup = make_setup(context, settings);
-  setup.reads = count_reads(context, settings, setup);
-  const std::vector<Outcome> outcomes = measure_all(context, setup);
+  // Tensors of a file are the same in every repeat.
+  const std::size_t repeats = settings.file.empty() ? settings.repeats : 1;
+  const auto draws = measure_repeats(
+      context, repeats, [&](const RunContext& one) { return measure_draw(one, settings); });
+  const Setup& first = draws.front().setup;
+  const std::vector<double> reads = count_reads(context, settings, first);
+  std::vector<Table> tables;
+  for (const Draw& draw : draws) tables.push_back(make_table(draw, reads));
   Results results;
-  results.tables = {make_table(setup, outcomes)};
+  results.tables = join_repeats(tables, {"relative_l2", "small_half_relative_l2", "sqnr",
+                                         "underflow", "saturated", "overflow"});
   results.heat_maps = {
-      make_map(setup, outcomes, "error", "Relative L2 error of the whole tensor, recipe by tensor",
-               "relative L2 error (%)",
-               [](const Outcome& o) { return 100.0 * o.statistics.relative_l2; }),
-      make_map(setup, outcomes, "small_half_error",
+      make_map(draws, "error", "Relative L2 error of the whole tensor, recipe by tensor",
+               "relative L2 error (%)", whole),
+      make_map(draws, "small_half_error",
                "Relative L2 error of the elements below the median magnitude",
-               "relative L2 error (%)",
-               [](const Outcome& o) { return 100.0 * o.small_half_relative_l2; }),
-      make_map(setup, outcomes, "underflow", "Non-zero elements that become zero", "underflow (%)",
-               [](const Outcome& o) { return o.statistics.underflow_percent; })};
-  results.plots = {tile_plot(context, setup)};
-  add_findings(setup, outcomes, results);
-  results.findings.push_back(reads_finding(setup));
+               "relative L2 error (%)", small_half),
+      make_map(draws, "underflow", "Non-zero elements that become zero", "underflow (%)",
+               underflow)};
+  results.plots = {tile_plot(context, first)};
+  for (std::size_t c = 0; c < first.subjects.size(); ++c)
+    if (std::string finding = subject_finding(draws, c); !finding.empty())
+      results.findings.push_back(std::move(finding));
+  results.findings.push_back(reads_finding(first, reads));
   return results;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "common/series.hpp"
+#include "common/spread.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "seed-listings/numpy_listing.hpp"
@@ -16,6 +17,8 @@
 namespace fp8lab::experiments {
 namespace {
 
+constexpr const char* kRepeatMeaning =
+    "± and []: where the figure of as many other draws lies, 98 % or more";
 constexpr double kListingOutlier = 200.0;  // of the PyTorch listing
 
 struct Settings {
@@ -126,10 +129,11 @@ Table split_table(const NumpyRun& run) {
   return table;
 }
 
-std::vector<double> each(const std::vector<ListingDot>& dots, double (*figure)(const ListingDot&)) {
+template <typename Run>
+std::vector<double> each(const std::vector<Run>& runs, double (*figure)(const Run&)) {
   std::vector<double> values;
-  values.reserve(dots.size());
-  for (const ListingDot& dot : dots) values.push_back(figure(dot));
+  values.reserve(runs.size());
+  for (const Run& run : runs) values.push_back(figure(run));
   return values;
 }
 
@@ -169,6 +173,22 @@ Table repeats_table(const DotRepeats& repeats) {
   return table;
 }
 
+/// Every draw of the NumPy listing.
+Table draw_table(const DotRepeats& repeats) {
+  Table table("numpy_draws", "Part 3 of the NumPy listing: |shift| / |exact sum|, draw by draw",
+              {{"version", "", "as written or corrected"},
+               {"repeat", "1", "draw, from 0"},
+               {"figure", "", "total or stage"},
+               {"value", "%", "of the exact sum"}});
+  for (const auto& [version, dots] :
+       {std::pair{"as written", &repeats.as_written}, std::pair{"corrected", &repeats.corrected}})
+    for (std::size_t i = 0; i < dots->size(); ++i)
+      for (const DotFigure& figure : kDotFigures)
+        table.add_row({std::string(version), static_cast<std::int64_t>(i), std::string(figure.name),
+                       figure.of((*dots)[i])});
+  return table;
+}
+
 struct TorchFigure {
   const char* name;
   double text;  ///< what the text says at outlier 200; NaN for nothing
@@ -187,9 +207,7 @@ constexpr TorchFigure kTorchFigures[] = {
 
 void add_torch_rows(Table& table, const std::vector<TorchListing>& runs, double outlier) {
   for (const TorchFigure& figure : kTorchFigures) {
-    std::vector<double> values;
-    for (const TorchListing& run : runs) values.push_back(figure.of(run));
-    const Quantiles s = quantiles_of(std::move(values));
+    const Quantiles s = quantiles_of(each(runs, figure.of));
     table.add_row({outlier, std::string(figure.name),
                    outlier == kListingOutlier ? figure.text : NAN, s.low, s.median, s.high,
                    static_cast<std::int64_t>(runs.size())});
@@ -198,6 +216,7 @@ void add_torch_rows(Table& table, const std::vector<TorchListing>& runs, double 
 
 struct TorchResult {
   Table table;
+  Table draws;
   Plot plot;
   std::vector<std::string> findings;
 };
@@ -213,6 +232,11 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
              {"median", "1", "over the repeats"},
              {"percentile_95", "1", "over the repeats"},
              {"repeats", "1", "runs"}}),
+      Table("torch_draws", "The PyTorch listing, draw by draw",
+            {{"outlier", "1", "the value at (0, 511)"},
+             {"repeat", "1", "draw, from 0"},
+             {"figure", "", "relative L2 error, or per tensor / per tile"},
+             {"value", "1", "of the draw"}}),
       {},
       {}};
   Plot& plot = result.plot;
@@ -230,6 +254,10 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
     const std::vector<TorchListing> runs =
         repeat_torch(context.seed, p.torch_repeats, static_cast<float>(outlier), context.threads);
     add_torch_rows(result.table, runs, outlier);
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      for (const TorchFigure& figure : kTorchFigures)
+        result.draws.add_row(
+            {outlier, static_cast<std::int64_t>(i), std::string(figure.name), figure.of(runs[i])});
     const auto median = [&](double TorchListing::*figure) {
       std::vector<double> values;
       for (const TorchListing& run : runs) values.push_back(run.*figure);
@@ -243,11 +271,14 @@ TorchResult torch_results(const RunContext& context, const Settings& p) {
       plot.series[i].y.push_back(100.0 * medians[i]);
     }
     if (outlier != kListingOutlier && outlier != outliers.back()) continue;
+    const auto text = [&](std::size_t figure, double factor) {
+      return interval_text(each(runs, kTorchFigures[figure].of), factor);
+    };
     result.findings.push_back(fmt::format(
-        "PyTorch listing, outlier {}, median of {} draws: relative L2 error per tile {:.2g} %, per "
-        "tensor {:.2g} % (ratio {:.2f}); without the outlier {:.3g} % and {:.3g} % (ratio {:.2f}).",
-        outlier, runs.size(), 100.0 * medians[0], 100.0 * medians[1], medians[1] / medians[0],
-        100.0 * medians[2], 100.0 * medians[3], medians[3] / medians[2]));
+        "PyTorch listing, outlier {}: relative L2 error per tile {} %, per tensor {} % (ratio {}); "
+        "without the outlier {} % and {} % (ratio {}) ({}; draws: {}).",
+        outlier, text(0, 100.0), text(1, 100.0), text(2, 1.0), text(3, 100.0), text(4, 100.0),
+        text(5, 1.0), kIntervalMeaning, runs.size()));
   }
   return result;
 }
@@ -281,8 +312,12 @@ std::vector<std::string> numpy_findings(const NumpyRun& run, const DotRepeats& r
   const ListingCasts& w = run.casts_written;
   const ListingCasts& c = run.casts_corrected;
   const auto medians = [](const std::vector<ListingDot>& dots, std::size_t figure) {
-    return quantiles_of(each(dots, kDotFigures[figure].of)).median;
+    return median_text(each(dots, kDotFigures[figure].of));
   };
+  const auto draws = static_cast<double>(repeats.as_written.size());
+  const double nearer = share_promoted_nearer(repeats.as_written);
+  // Of the difference of two shares of as many draws.
+  const double half_width = 2.576 * std::sqrt(2.0 * nearer * (1.0 - nearer) / draws);
   return {
       fmt::format("On NumPy's draws the listing as written prints per-tensor rel_err {:.3f} and "
                   "per-tile {:.3f} (text: 0.043 and 0.011), because its grid ends at {} and its "
@@ -294,13 +329,13 @@ std::vector<std::string> numpy_findings(const NumpyRun& run, const DotRepeats& r
                   run.dot_written.naive_percent_off(), run.dot_written.promoted_percent_off(),
                   run.dot_corrected.naive_percent_off(), run.dot_corrected.promoted_percent_off()),
       fmt::format("Over {} draws as written, promotion brings the sum nearer to the exact one in "
-                  "{:.0f} % of them; the median errors are {:.2f} % without and {:.2f} % with it.",
-                  repeats.as_written.size(), 100.0 * share_promoted_nearer(repeats.as_written),
-                  medians(repeats.as_written, 0), medians(repeats.as_written, 1)),
-      fmt::format("Corrected, the median error of the accumulation alone is {:.3g} % without and "
-                  "{:.3g} % with promotion; that of input quantization is {:.3g} %.",
+                  "{} % of them; the median errors are {} % without and {} % with it ({}).",
+                  repeats.as_written.size(), interval_text(Interval{nearer, half_width}, 100.0),
+                  medians(repeats.as_written, 0), medians(repeats.as_written, 1), kRepeatMeaning),
+      fmt::format("Corrected, the median error of the accumulation alone is {} % without and "
+                  "{} % with promotion; that of input quantization is {} % ({} draws; {}).",
                   medians(repeats.corrected, 4), medians(repeats.corrected, 5),
-                  medians(repeats.corrected, 2)),
+                  medians(repeats.corrected, 2), repeats.corrected.size(), kRepeatMeaning),
   };
 }
 
@@ -313,8 +348,9 @@ Results seed_listings(const RunContext& context) {
   context.progress(0.3);
   TorchResult torch = torch_results(context, p);
   Results results;
-  results.tables = {printed_table(run), bulk_table(run),        quantizer_table(),
-                    split_table(run),   repeats_table(repeats), std::move(torch.table)};
+  results.tables = {printed_table(run),  bulk_table(run),        quantizer_table(),
+                    split_table(run),    repeats_table(repeats), std::move(torch.table),
+                    draw_table(repeats), std::move(torch.draws)};
   results.plots = {repeats_plot(repeats), std::move(torch.plot)};
   results.findings = numpy_findings(run, repeats);
   results.findings.insert(results.findings.end(), torch.findings.begin(), torch.findings.end());

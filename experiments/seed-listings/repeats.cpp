@@ -23,6 +23,18 @@ Quantiles quantiles_of(std::vector<double> values) {
   return {at(0.05), at(0.5), at(0.95)};
 }
 
+std::string median_text(std::vector<double> values) {
+  const double median = quantiles_of(values).median;
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  const double reach = 3.29 * std::sqrt(n) / 2.0;
+  const auto at = [&](double rank) {
+    return values[static_cast<std::size_t>(std::clamp(rank, 0.0, n - 1.0))];
+  };
+  return fmt::format("{:.3g} [{:.3g}, {:.3g}]", median, at(std::floor(n / 2.0 - reach)),
+                     at(std::ceil(n / 2.0 + reach)));
+}
+
 DotRepeats repeat_dots(std::uint64_t seed, std::int64_t repeats, int threads) {
   require(repeats > 0, "repeats", "a positive number", fmt::format("{}", repeats));
   const RandomStream stream(seed, "seed-listings/numpy");

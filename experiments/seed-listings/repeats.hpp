@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "seed-listings/numpy_listing.hpp"
@@ -18,6 +19,10 @@ struct Quantiles {
   double high = 0.0;  ///< 95th percentile
 };
 Quantiles quantiles_of(std::vector<double> values);
+
+/// `3.89 [3.5, 4.3]`: the median, and the order statistics that enclose the median of as many other
+/// draws with a probability of 98 % or more: ranks n / 2 -+ 3.29 sqrt(n) / 2.
+std::string median_text(std::vector<double> values);
 
 /// Part 3 of the NumPy listing on draws of our own.
 struct DotRepeats {

@@ -44,6 +44,7 @@ Judgement judge_seeds(std::span<const double> tails, std::span<const double> ref
   j.min = finite.empty() ? std::nan("") : spread_of(finite).min;
   j.max = finite.empty() ? std::nan("") : spread_of(finite).max;
   if (!std::isfinite(j.mean)) j.mean = std::nan("");
+  if (!std::isnan(j.mean)) j.half_width = interval_of(gaps).half_width;
   if (gaps.size() < 2) return j;
   const std::vector<double> noise = gaps_of(controls, references);
   j.band = std::abs(spread_of(noise).mean) +
@@ -61,9 +62,10 @@ Judgement judge_seeds(std::span<const double> tails, std::span<const double> ref
 std::string text_of(const Judgement& j) {
   if (std::isnan(j.min))
     return fmt::format("every run broke off ({}; band {:.2g})", to_string(j.standing), j.band);
-  const std::string mean =
-      std::isnan(j.mean) ? std::string("a run broke off,") : fmt::format("{:+.3f}", j.mean);
-  return fmt::format("{} [{:.3f}, {:.3f}] nats ({}; band {:.2g})", mean, j.min, j.max,
+  if (std::isnan(j.mean))
+    return fmt::format("a run broke off, the others {:+.3f} to {:+.3f} nats ({}; band {:.2g})",
+                       j.min, j.max, to_string(j.standing), j.band);
+  return fmt::format("{:+.3f} ± {:.2g} nats ({}; band {:.2g})", j.mean, j.half_width,
                      to_string(j.standing), j.band);
 }
 

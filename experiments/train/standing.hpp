@@ -1,6 +1,7 @@
 #pragma once
 // Whether runs of several seeds leave a reference: a criterion that knows its noise.
 
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ struct Judgement {
   double mean = 0.0;  ///< of the gaps; NaN where a run broke off
   double min = 0.0;   ///< smallest and largest of the seeds that did not; NaN where all did
   double max = 0.0;
+  /// Of the interval that holds 99 % of the gaps of single seeds; NaN as the mean is.
+  double half_width = std::numeric_limits<double>::quiet_NaN();
   double band = 0.0;  ///< a gap above this is more than noise, and than `least`
   Standing standing = Standing::cannot_tell;
 };
@@ -37,7 +40,7 @@ struct Judgement {
 Judgement judge_seeds(std::span<const double> tails, std::span<const double> references,
                       std::span<const double> controls, double least);
 
-/// `+0.312 [0.25, 0.36] nats (leaves; band 0.02)`.
+/// `+0.312 ± 0.15 nats (leaves; band 0.02)`; the range of the others where a run broke off.
 std::string text_of(const Judgement& judgement);
 
 }  // namespace fp8lab::experiments

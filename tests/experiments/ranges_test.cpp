@@ -79,6 +79,8 @@ const std::vector<Small>& small_forms() {
       {"int8-vs-fp8", {"elements=200", "clips_per_octave=2", "published_elements=200"}},
       {"leading-indicators",
        with_model({"runs=te-current", "snapshot_every=0,1", "window=2", "outlier_channels=2"})},
+      {"long-sums",
+       {"features=64", "offsets=1", "classes=2", "inputs=2", "batch=4", "steps=3", "seeds=2"}},
       {"optimizer-precision", with_model({"rows=bf16,fp8-lm", "seeds=1"})},
       {"outlier",
        {"elements=256", "repeats=1", "outliers_per_decade=1", "containment_elements=64,256",

@@ -1,0 +1,86 @@
+#include "common/spread.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "fp8lab/metrics/sum.hpp"
+
+namespace fp8lab::experiments {
+
+double student_t_995(std::size_t degrees_of_freedom) {
+  constexpr std::array<double, 10> kFew{63.657, 9.925, 5.841, 4.604, 4.032,
+                                        3.707,  3.499, 3.355, 3.250, 3.169};
+  if (degrees_of_freedom <= kFew.size()) return kFew[degrees_of_freedom - 1];
+  // Cornish and Fisher's expansion; off by less than 0.011 here.
+  const auto n = static_cast<double>(degrees_of_freedom);
+  return 2.57583 + 4.91655 / n + 8.83500 / (n * n);
+}
+
+Interval interval_of(std::span<const double> values) {
+  Interval interval;
+  if (values.empty()) return interval;
+  const auto n = static_cast<double>(values.size());
+  PairwiseSum sum;
+  for (const double v : values) sum.add(v);
+  interval.mean = sum.total() / n;
+  if (values.size() < 2) return interval;
+  PairwiseSum squares;
+  for (const double v : values) squares.add((v - interval.mean) * (v - interval.mean));
+  const double deviation = std::sqrt(squares.total() / (n - 1.0));
+  interval.half_width = student_t_995(values.size() - 1) * deviation * std::sqrt(1.0 + 1.0 / n);
+  return interval;
+}
+
+Spread spread_of(std::span<const double> values) {
+  if (values.empty()) return {};
+  const Interval interval = interval_of(values);
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return {interval.mean, *low, *high, interval.half_width};
+}
+
+std::string range_text(const Spread& shares) {
+  return fmt::format("{:.3g} % ({:.3g} to {:.3g})", 100.0 * shares.mean, 100.0 * shares.min,
+                     100.0 * shares.max);
+}
+
+std::string interval_text(const Interval& interval, double factor, double resolution) {
+  const std::string mean = fmt::format("{:.3g}", factor * interval.mean);
+  if (std::isnan(interval.half_width)) return mean;
+  return fmt::format("{} ± {:.2g}", mean, factor * std::max(interval.half_width, resolution));
+}
+
+std::string interval_text(std::span<const double> values, double factor, double resolution) {
+  return interval_text(interval_of(values), factor, resolution);
+}
+
+std::string log_interval_text(std::span<const double> values, double factor) {
+  std::vector<double> logarithms;
+  for (const double value : values) {
+    if (!(value > 0.0) || !std::isfinite(value)) return interval_text(values, factor);
+    logarithms.push_back(std::log(factor * value));
+  }
+  const Interval interval = interval_of(logarithms);
+  const std::string mean = fmt::format("{:.3g}", std::exp(interval.mean));
+  if (std::isnan(interval.half_width)) return mean;
+  return fmt::format("{} [{:.3g}, {:.3g}]", mean, std::exp(interval.mean - interval.half_width),
+                     std::exp(interval.mean + interval.half_width));
+}
+
+std::string share_text(const Interval& interval, double factor, double resolution) {
+  const double mean = factor * interval.mean;
+  const double half_width = factor * std::max(interval.half_width, resolution);
+  if (std::isnan(interval.half_width) || (mean >= half_width && mean + half_width <= 100.0))
+    return interval_text(interval, factor, resolution) + " %";
+  return fmt::format("{:.3g} % ({:.3g} to {:.3g})", mean, std::max(0.0, mean - half_width),
+                     std::min(100.0, mean + half_width));
+}
+
+std::string share_text(std::span<const double> values, double factor, double resolution) {
+  return share_text(interval_of(values), factor, resolution);
+}
+
+}  // namespace fp8lab::experiments
