@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
+
+#include "fp8lab/gemm/buffer_pool.hpp"
 
 namespace fp8lab::gemm_detail {
 
@@ -13,17 +14,17 @@ class AlignedArray {
  public:
   AlignedArray() = default;
   explicit AlignedArray(std::int64_t size)
-      : data_(static_cast<T*>(::operator new (static_cast<std::size_t>(size) * sizeof(T),
-                                              std::align_val_t{kAlignment}))) {}
+      : data_(static_cast<T*>(take_buffer(static_cast<std::size_t>(size) * sizeof(T))),
+              {static_cast<std::size_t>(size) * sizeof(T)}) {}
   [[nodiscard]] T* data() { return data_.get(); }
   [[nodiscard]] const T* data() const { return data_.get(); }
 
  private:
-  static constexpr std::size_t kAlignment = 128;
-  struct Free {
-    void operator()(T* p) const { ::operator delete (p, std::align_val_t{kAlignment}); }
+  struct Give {
+    std::size_t bytes = 0;
+    void operator()(T* p) const { give_buffer(p, bytes); }
   };
-  std::unique_ptr<T, Free> data_;
+  std::unique_ptr<T, Give> data_;
 };
 
 }  // namespace fp8lab::gemm_detail

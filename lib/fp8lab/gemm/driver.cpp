@@ -155,13 +155,17 @@ MethodPtr plan_for_data(const MethodRequest& request, const BlockScaleRows& scal
   const auto takes = [&](const RowSummary& a, const RowSummary& b) {
     return planned->takes(scaled_by(a, a_scales), scaled_by(b, b_scales), p.a.k);
   };
-  if (takes(widest_row(*request.a), widest_row(*request.b))) return planned;
   MethodPtr other = planned->for_other_data(request);
-  if (!other) return planned;
-  const KernelTable& kernels = *kernel_table(target);
-  const RowSummary in_a = summarize<double>(kernels, p.a, threads);
-  const RowSummary in_b = summarize<double>(kernels, p.b, threads);
-  return takes(in_a, in_b) ? std::move(planned) : std::move(other);
+  const bool all = takes(widest_row(*request.a), widest_row(*request.b));
+  if (!all && !other) return planned;
+  if (!all) {
+    const KernelTable& kernels = *kernel_table(target);
+    const RowSummary in_a = summarize<double>(kernels, p.a, threads);
+    const RowSummary in_b = summarize<double>(kernels, p.b, threads);
+    if (!takes(in_a, in_b)) return other;
+  }
+  MethodPtr faster = planned->for_target(request, target);
+  return faster ? std::move(faster) : std::move(planned);
 }
 
 void run_planned(const PlannedProduct& product, std::span<float> d, Target target, int threads) {

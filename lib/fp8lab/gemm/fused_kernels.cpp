@@ -25,6 +25,23 @@ HWY_INLINE Vector<std::uint32_t> count_bits(Vector<std::uint32_t> x) {
 #endif
 }
 
+// A permutation of two vectors' words, whichever, in one instruction.
+#undef FP8LAB_HAS_TWO_TABLES
+#define FP8LAB_HAS_TWO_TABLES (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+#if FP8LAB_HAS_TWO_TABLES
+/// Numbers of binary64 from lower and upper words: of the vectors' lower or upper halves.
+template <bool kUpper>
+HWY_INLINE Vector<double> from_words(Vector<std::uint32_t> lower, Vector<std::uint32_t> upper) {
+  constexpr int k = kUpper ? 8 : 0;
+  const __m512i places =
+      _mm512_setr_epi32(k, k + 16, k + 1, k + 17, k + 2, k + 18, k + 3, k + 19, k + 4, k + 20,
+                        k + 5, k + 21, k + 6, k + 22, k + 7, k + 23);
+  const __m512i words = _mm512_permutex2var_epi32(lower.raw, places, upper.raw);
+  return Vector<double>{_mm512_castsi512_pd(words)};
+}
+#endif
+
 /// What a step adds to before its products: magic numbers, and the number of negative products.
 struct Starts {
   Vector<std::uint32_t> magic;
@@ -59,15 +76,22 @@ HWY_INLINE Starts starts(const StepRounding& rounding, const Exponent<T>* larges
           hn::Add(count_bits(hn::Xor(a_signs, hn::Load(d, b_signs))), hn::ShiftRight<31>(c))};
 }
 
-/// A vector of magic numbers.
+/// The magic numbers of vector v, of those that start wrote for a row.
 template <typename T>
-HWY_INLINE Vector<T> load_magic(const std::uint32_t* magic) {
-  const hn::Rebind<std::uint32_t, Tag<T>> d;
+HWY_INLINE Vector<T> load_magic(const std::uint32_t* magic, int v) {
+  constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(Tag<T>()));
   if constexpr (sizeof(T) == 4) {
-    return hn::BitCast(Tag<T>(), hn::Load(d, magic));
+    return hn::BitCast(Tag<T>(), hn::Load(Words(), magic + v * kLanes));
   } else {
-    const auto words = hn::PromoteTo(Tag<std::uint64_t>(), hn::Load(d, magic));
+#if FP8LAB_HAS_TWO_TABLES
+    const auto two = hn::Load(Words(), magic + v / 2 * 2 * kLanes);
+    const auto none = hn::Zero(Words());
+    return v % 2 == 0 ? from_words<false>(none, two) : from_words<true>(none, two);
+#else
+    const hn::Rebind<std::uint32_t, Tag<T>> d;
+    const auto words = hn::PromoteTo(Tag<std::uint64_t>(), hn::Load(d, magic + v * kLanes));
     return hn::BitCast(Tag<T>(), hn::ShiftLeft<32>(words));
+#endif
   }
 }
 
@@ -101,12 +125,30 @@ HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, 
                       std::int64_t row, const std::uint16_t* largest, std::uint32_t* magic,
                       Vector<double> (&acc)[R][kVectors]) {
   const Tag<double> d;
-  const Tag<std::uint64_t> du;
+  [[maybe_unused]] const Tag<std::uint64_t> du;
   const Words dw;
-  const hn::Rebind<std::uint32_t, Tag<double>> dh;
+  [[maybe_unused]] const hn::Rebind<std::uint32_t, Tag<double>> dh;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = lanes * kVectors;
   const double* state = s.state + row * width;
+#if FP8LAB_HAS_TWO_TABLES
+  FP8LAB_UNROLL
+  for (int r = 0; r < R; ++r) {
+    const auto a_signs = hn::Set(dw, s.a_signs[step * s.rows + row + r]);
+    FP8LAB_UNROLL
+    for (int v = 0; v < kVectors; v += 2) {
+      const std::int64_t i = r * width + v * lanes;
+      const auto c0 = hn::Load(d, state + i);
+      const auto c1 = hn::Load(d, state + i + lanes);
+      const auto upper = hn::ConcatOdd(dw, hn::BitCast(dw, c1), hn::BitCast(dw, c0));
+      const Starts from = starts<double, kHalf>(rounding, largest + i, upper, a_signs,
+                                                s.b_signs + step * width + v * lanes);
+      hn::Store(from.magic, dw, magic + i);
+      acc[r][v] = hn::Add(from_words<false>(from.negatives, from.magic), c0);
+      acc[r][v + 1] = hn::Add(from_words<true>(from.negatives, from.magic), c1);
+    }
+  }
+#else
   HWY_ALIGN std::uint32_t negatives[R * kMaxWidth];
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -127,11 +169,12 @@ HWY_INLINE void start(const StepBlock<double>& s, const StepRounding& rounding, 
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t i = r * width + v * lanes;
-      const auto magic_bits = hn::BitCast(du, load_magic<double>(magic + i));
+      const auto magic_bits = hn::BitCast(du, load_magic<double>(magic + r * width, v));
       const auto count = hn::PromoteTo(du, hn::Load(dh, negatives + i));
       acc[r][v] = hn::Add(hn::BitCast(d, hn::Add(magic_bits, count)), hn::Load(d, state + i));
     }
   }
+#endif
 }
 
 /// FP16's value nearest to a sum, for binary32 that was rounded to odd or not at all.
@@ -140,14 +183,18 @@ HWY_INLINE hn::Vec<D> nearest_half(D d, hn::Vec<D> sum) {
   return hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), sum));
 }
 
+/// How a sum ends: truncated to the output by way of binary32, by clearing bits of binary64 where
+/// that gives the same, or rounded to FP16.
+enum class End : std::uint8_t { truncated, in_place, half };
+
 /// A finished sum as the next step's c: rounded to the output, with the lowest bit set (see
 /// docs/lab/gemm.md, "one FMA per product"). An infinite c of FP16 stays.
-template <bool kHalf>
+template <End kEnd>
 HWY_INLINE Vector<float> next_state(Vector<float> sum, Vector<float> c, const StepRounding& r) {
   const Tag<float> d;
   const Tag<std::uint32_t> du;
   const auto one = hn::Set(du, 1u);
-  if constexpr (!kHalf) {
+  if constexpr (kEnd != End::half) {
     const auto kept = hn::Set(du, ~((1u << (23 - r.output_fraction_bits)) - 1u));
     return hn::BitCast(d, hn::OrAnd(one, hn::BitCast(du, sum), kept));
   } else {
@@ -157,13 +204,16 @@ HWY_INLINE Vector<float> next_state(Vector<float> sum, Vector<float> c, const St
     return hn::IfThenElse(hn::RebindMask(d, infinite), c, next);
   }
 }
-template <bool kHalf>
+template <End kEnd>
 HWY_INLINE Vector<double> next_state(Vector<double> sum, Vector<double> c, const StepRounding& r) {
   const Tag<double> d;
   const Tag<std::uint64_t> du;
   const hn::Rebind<float, Tag<double>> df;
   const auto one = hn::Set(du, Word<double>{1});
-  if constexpr (!kHalf) {
+  if constexpr (kEnd == End::in_place) {
+    const auto kept = hn::Set(du, ~((Word<double>{1} << 29) - 1));
+    return hn::BitCast(d, hn::OrAnd(one, hn::BitCast(du, sum), kept));
+  } else if constexpr (kEnd == End::truncated) {
     const hn::Rebind<std::uint32_t, Tag<double>> df_bits;
     const auto kept = hn::Set(df_bits, ~((1u << (23 - r.output_fraction_bits)) - 1u));
     const auto rounded =
@@ -206,7 +256,7 @@ HWY_INLINE void largest_exponents(std::int64_t terms, const std::uint32_t* a, co
 }
 
 /// One fused step of R rows.
-template <typename T, bool kHalf, int R>
+template <typename T, End kEnd, int R>
 HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, std::int64_t step,
                            std::int64_t row) {
   const Tag<T> d;
@@ -218,7 +268,7 @@ HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, 
   Vector<T> acc[R][kVectors];
   largest_exponents<T, R>(s.terms, s.a_exponents + at * s.terms,
                           s.b_exponents + step * s.terms * width, rounding.exponent_floor, largest);
-  start<kHalf, R>(s, rounding, step, row, largest, magic, acc);
+  start<kEnd == End::half, R>(s, rounding, step, row, largest, magic, acc);
   multiply_add<T, R>(s.terms, s.a + at * s.terms, s.b + step * s.terms * width, acc);
   T* state = s.state + row * width;
   FP8LAB_UNROLL
@@ -226,27 +276,29 @@ HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, 
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t i = r * width + v * lanes;
-      const auto sum = hn::Sub(acc[r][v], load_magic<T>(magic + i));
-      hn::Store(next_state<kHalf>(sum, hn::Load(d, state + i), rounding), d, state + i);
+      const auto sum = hn::Sub(acc[r][v], load_magic<T>(magic + r * width, v));
+      hn::Store(next_state<kEnd>(sum, hn::Load(d, state + i), rounding), d, state + i);
     }
   }
 }
 
-template <typename T, bool kHalf>
+template <typename T, End kEnd>
 void fused_steps(const StepBlock<T>& s, const StepRounding& rounding) {
   for (std::int64_t step = 0; step < s.steps; ++step) {
     std::int64_t row = 0;
-    for (; row + kRows <= s.rows; row += kRows) fused_rows<T, kHalf, kRows>(s, rounding, step, row);
-    for (; row < s.rows; ++row) fused_rows<T, kHalf, 1>(s, rounding, step, row);
+    for (; row + kRows <= s.rows; row += kRows) fused_rows<T, kEnd, kRows>(s, rounding, step, row);
+    for (; row < s.rows; ++row) fused_rows<T, kEnd, 1>(s, rounding, step, row);
   }
 }
 
 template <typename T>
 void fused(const StepBlock<T>& s, const StepRounding& rounding) {
   if (rounding.half_output)
-    fused_steps<T, true>(s, rounding);
+    fused_steps<T, End::half>(s, rounding);
+  else if (sizeof(T) == 8 && rounding.in_place)
+    fused_steps<T, End::in_place>(s, rounding);
   else
-    fused_steps<T, false>(s, rounding);
+    fused_steps<T, End::truncated>(s, rounding);
 }
 
 const FusedKernels* fused_kernels() {

@@ -57,6 +57,9 @@ struct StepRounding {
   int output_fraction_bits = 13;
   bool nearest_even = false;  ///< exact steps only: binary32 nearest even instead of truncation
   bool half_output = false;   ///< fused steps only: nearest even to FP16
+  /// Fused steps in binary64 only: sums are multiples of binary32's least number and have all of
+  /// its fraction bits, so that clearing bits of binary64 truncates them.
+  bool in_place = false;
   /// Of fused steps, biased as the kernel's type: what no alignment is below, and what a
   /// non-zero c brings at least.
   int exponent_floor = 0;

@@ -68,7 +68,6 @@ class Fused : public MethodOf<T> {
  protected:
   [[nodiscard]] const StepRounding& rounding() const { return rounding_; }
 
- private:
   StepRounding rounding_;
 };
 
@@ -106,9 +105,18 @@ class FusedFloat final : public Fused<float> {
   }
 };
 
+/// All products are multiples of binary32's least number.
+bool has_coarse_products(const MethodRequest& r) {
+  constexpr int kLeast = -149;
+  const auto lowest = [](const Format& f) { return f.min_exponent() - f.mantissa_bits; };
+  return !r.scaled && lowest(*r.a) + lowest(*r.b) >= kLeast;
+}
+
 class FusedDouble final : public Fused<double> {
  public:
-  using Fused::Fused;
+  FusedDouble(const MethodRequest& r, bool coarse_products) : Fused(r) {
+    rounding_.in_place = r.truncates() && r.model().output_fraction_bits == 23 && coarse_products;
+  }
 
   [[nodiscard]] std::string_view name() const override { return "fused double"; }
 
@@ -136,7 +144,9 @@ MethodPtr plan_fused_float(const MethodRequest& r) {
   return fits ? std::make_unique<FusedFloat>(r) : nullptr;
 }
 
-MethodPtr plan_fused_double(const MethodRequest& r) {
+namespace {
+
+MethodPtr plan_fused_double(const MethodRequest& r, bool coarse_products) {
   constexpr int kMostFraction = 36;
   // What stands for zeros in operands that are packed with their scales is below any alignment
   // from here on.
@@ -145,7 +155,15 @@ MethodPtr plan_fused_double(const MethodRequest& r) {
   const bool fits = r.has_fused_steps() && (r.rounds_to_half() || r.truncates()) &&
                     m.alignment_fraction_bits <= kMostFraction && sum_fits(m, 52) &&
                     (!r.scaled || m.min_alignment_exponent >= kLeastScaledAlignment);
-  return fits ? std::make_unique<FusedDouble>(r) : nullptr;
+  return fits ? std::make_unique<FusedDouble>(r, coarse_products) : nullptr;
 }
+
+}  // namespace
+
+MethodPtr plan_fused_double(const MethodRequest& r) {
+  return plan_fused_double(r, has_coarse_products(r));
+}
+
+MethodPtr plan_fused_double_of_words(const MethodRequest& r) { return plan_fused_double(r, true); }
 
 }  // namespace fp8lab::gemm_detail

@@ -66,6 +66,13 @@ class Method {
   /// The same of an accumulator that starts from `c`, where sums are taken.
   [[nodiscard]] bool takes_start(float c, const RowSummary& a, const RowSummary& b) const;
 
+  /// For the request of this method, whose data it takes: another one that takes them, too, and is
+  /// faster on `target`; null if there is none.
+  [[nodiscard]] virtual MethodPtr for_target(const MethodRequest& /*request*/,
+                                             Target /*target*/) const {
+    return nullptr;
+  }
+
   /// For the request of this method: another one, for data of which this one does not take all;
   /// null if there is none.
   [[nodiscard]] virtual MethodPtr for_other_data(const MethodRequest& /*request*/) const {

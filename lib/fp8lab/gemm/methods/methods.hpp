@@ -13,6 +13,8 @@ MethodPtr plan_fused_float(const MethodRequest& request);
 MethodPtr plan_fused_words(const MethodRequest& request);
 /// Fused steps in binary64: any input, F <= 36.
 MethodPtr plan_fused_double(const MethodRequest& request);
+/// The same, for data whose products are multiples of binary32's least number.
+MethodPtr plan_fused_double_of_words(const MethodRequest& request);
 /// Steps that lose no product bit, in binary64, or two words of it.
 MethodPtr plan_exact_steps(const MethodRequest& request);
 /// Exact steps of any data, in binary64 as far as it is exact.

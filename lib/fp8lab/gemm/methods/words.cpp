@@ -110,6 +110,14 @@ class FusedWords final : public InWords {
     return plan_fused_double(request);
   }
 
+  /// Binary64 takes one operation a product for half the lanes, instead of four; with AVX-512 the
+  /// rest of a step does not outweigh that (docs/lab/gemm.md, "AVX-512").
+  [[nodiscard]] MethodPtr for_target(const MethodRequest& r, Target target) const override {
+    const int least = r.half_output() ? 32 : 16;
+    const bool wins = target == Target::avx512 && !form_.along_k() && form_.terms >= least;
+    return wins ? plan_fused_double_of_words(r) : nullptr;
+  }
+
   void run(const TileSteps<float>& steps) const override {
     const UnitKernels& kernels = *steps.kernels.units;
     if (form_.along_k()) {
