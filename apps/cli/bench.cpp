@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 
+#include "bench_results.hpp"
 #include "command.hpp"
 #include "fp8lab/bench/ceilings.hpp"
 #include "fp8lab/core/target.hpp"
+#include "fp8lab/experiment/result_files.hpp"
+#include "fp8lab/io/files.hpp"
+#include "option_text.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -24,7 +29,26 @@ nlohmann::json ceilings(int threads) {
           {"stream_copy_gbs", stream.copy * 1e-9}};
 }
 
-int run(const std::vector<Benchmark>& chosen, const BenchOptions& options) {
+/// The folder OUT/bench-NAME, which `fp8lab report` shows and compares with another one.
+void write_folder(const Benchmark& benchmark, const nlohmann::json& report,
+                  const nlohmann::json& ceilings, const BenchOptions& options,
+                  const std::string& command, std::chrono::system_clock::time_point started) {
+  const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
+  const RunRecord record{.experiment = "bench-" + benchmark.name,
+                         .question = benchmark.purpose,
+                         .parameters = Parameters::from_toml("", false),
+                         .threads = options.threads,
+                         .command = command,
+                         .started = started,
+                         .duration_seconds = took.count()};
+  const WrittenRun run =
+      write_results(bench_results(report, ceilings), record, options.out, Plots::skip);
+  fmt::print(stderr, "fp8lab: {} files in {}\n", run.files.size(), run.folder.string());
+}
+
+int run(const std::vector<Benchmark>& chosen, const BenchOptions& options,
+        const std::string& command) {
+  if (!options.out.empty()) make_writable_folder(options.out);
   nlohmann::json report{{"ceilings", ceilings(options.threads)}};
   const nlohmann::json& c = report["ceilings"];
   if (!options.json)
@@ -34,9 +58,12 @@ int run(const std::vector<Benchmark>& chosen, const BenchOptions& options) {
         c["stream_read_gbs"].get<double>(), c["stream_copy_gbs"].get<double>());
   bool verified = true;
   for (const Benchmark& benchmark : chosen) {
+    const auto started = std::chrono::system_clock::now();
     nlohmann::json result = benchmark.run(options);
     verified = verified && result["verified"].get<bool>();
     if (!options.json) benchmark.print(result);
+    if (!options.out.empty())
+      write_folder(benchmark, result, report["ceilings"], options, command, started);
     report[benchmark.name] = std::move(result);
   }
   if (options.json) fmt::print("{}\n", report.dump(2));
@@ -48,6 +75,8 @@ void add_common_options(Command& command, BenchOptions& options) {
   command.add_option("--threads", options.threads, "threads to use")
       ->check(between(1, 1024))
       ->capture_default_str();
+  command.add_option("--out", options.out,
+                     "folder for the figures, which `fp8lab report` shows and compares");
 }
 
 }  // namespace
@@ -62,13 +91,19 @@ void add_bench(Command& app, Action& action) {
     Command* one = command->add_subcommand(benchmark.name, benchmark.purpose);
     add_common_options(*one, *options);
     benchmark.add_options(*one);
-    one->callback([benchmark, options, &action] {
-      action = [benchmark, options] { return run({benchmark}, *options); };
+    one->callback([benchmark, one, options, &action] {
+      action = [benchmark, options, text = shell_command("fp8lab bench " + benchmark.name, *one)] {
+        return run({benchmark}, *options, text);
+      };
     });
   }
   Command* all = command->add_subcommand("all", "Every benchmark with its defaults");
   add_common_options(*all, *options);
-  all->callback([options, &action] { action = [options] { return run(benchmarks(), *options); }; });
+  all->callback([all, options, &action] {
+    action = [options, text = shell_command("fp8lab bench all", *all)] {
+      return run(benchmarks(), *options, text);
+    };
+  });
 }
 
 }  // namespace fp8lab::cli

@@ -14,6 +14,7 @@ namespace fp8lab::cli {
 struct BenchOptions {
   bool json = false;
   int threads = 1;
+  std::string out;  ///< where the result folder of each benchmark goes; empty: none is written
 };
 
 /// One benchmark: runs, returns its report, whose `verified` says whether the

@@ -36,6 +36,7 @@ struct Row {
   double reads = 1.0;
   double bytes = 0.0;
   std::vector<double> seconds;
+  std::vector<double> copy_seconds;  ///< of the copies between its rounds
 };
 
 /// How often the tensor has to come from memory: twice where the amax of all of it
@@ -65,6 +66,7 @@ std::vector<Row> rows_of(const QuantizeOptions& options) {
                         recipe,
                         reads_of(recipe, options.transpose),
                         0.0,
+                        {},
                         {}});
     }
   }
@@ -167,22 +169,25 @@ nlohmann::json measure(const QuantizeOptions& options, int threads) {
                 copies * static_cast<double>(q.scale_bytes());
     // A copy before each run: a machine whose memory others use too disturbs both alike.
     for (int round = 0; round < options.repetitions; ++round) {
-      copy_seconds.push_back(time([&] { copy(values, scratch, threads); }));
+      row.copy_seconds.push_back(time([&] { copy(values, scratch, threads); }));
       row.seconds.push_back(time(work));
     }
+    copy_seconds.insert(copy_seconds.end(), row.copy_seconds.begin(), row.copy_seconds.end());
   }
   const bench::Timing copied = bench::summarize(copy_seconds);
   const double copy_bytes = 2.0 * static_cast<double>(scratch.size()) * sizeof(float);
   nlohmann::json result = nlohmann::json::array();
   for (const Row& row : rows) {
     const bench::Timing timing = bench::summarize(row.seconds);
+    const bench::Timing between = bench::summarize(row.copy_seconds);
     result.push_back({{"recipe", row.name},
                       {"tile", {row.recipe.row_block, row.recipe.k_block}},
                       {"reads", row.reads},
                       {"gelements", static_cast<double>(values.size()) * 1e-9 / timing.median},
                       {"gbs", row.bytes * 1e-9 / timing.median},
                       {"spread", timing.spread},
-                      {"ratio", row.bytes / timing.median * copied.median / copy_bytes},
+                      {"copy_gbs", copy_bytes * 1e-9 / between.median},
+                      {"ratio", row.bytes / timing.median * between.median / copy_bytes},
                       {"best_ratio", row.bytes / timing.best * copied.best / copy_bytes}});
   }
   return {{"rows", options.rows},
@@ -200,9 +205,9 @@ nlohmann::json measure(const QuantizeOptions& options, int threads) {
 
 void print(const nlohmann::json& result) {
   fmt::print(
-      "recipes on [{}, {}]{}, {} rounds, {} time; ratios to a stream copy of {:.1f} GB/s (best "
-      "{:.1f}) of "
-      "the same run\n{:36} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
+      "recipes on [{}, {}]{}, {} rounds, {} time; ratios to the copies between a row's rounds, of "
+      "all "
+      "{:.1f} GB/s (best {:.1f})\n{:36} {:>5} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
       result["rows"].get<std::int64_t>(), result["k"].get<std::int64_t>(),
       result["transpose"].get<bool>() ? " with the transpose" : "",
       result["repetitions"].get<int>(), result["clock"].get<std::string>(),

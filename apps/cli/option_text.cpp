@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fp8lab/core/argument.hpp"
+#include "fp8lab/experiment/result_files.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -31,6 +32,18 @@ std::string with_option(std::string_view message, const Command& program) {
   for (const Command* command : program.get_subcommands())
     if (command->find_option(option) != nullptr) return option.append(message.substr(end));
   return std::string(message);
+}
+
+std::string shell_command(std::string_view name, const Command& command) {
+  std::string text(name);
+  for (const Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    if (!option->get_positional()) text += fmt::format(" {}", option->get_name());
+    if (option->is_flag()) continue;
+    for (const std::string& value : option->results())
+      text += fmt::format(" {}", shell_quoted(value));
+  }
+  return text;
 }
 
 }  // namespace fp8lab::cli

@@ -1,5 +1,5 @@
 #pragma once
-// Errors of the library in the words of the command line.
+// Errors of the library in the words of the command line, and the line that was given.
 
 #include <string>
 #include <string_view>
@@ -15,5 +15,8 @@ std::string in_options(std::string_view message);
 /// An error's message, which begins with its argument: that one as the option of the chosen
 /// subcommand that holds it (`promotion_interval` is `--promotion`), where it has such an option.
 std::string with_option(std::string_view message, const Command& program);
+
+/// `name` and the options that `command` was given, as a shell takes them.
+std::string shell_command(std::string_view name, const Command& command);
 
 }  // namespace fp8lab::cli

@@ -19,6 +19,7 @@
 #include "ignored_options.hpp"
 #include "non_finite.hpp"
 #include "operands.hpp"
+#include "option_text.hpp"
 #include "progress_line.hpp"
 #include "verify_json.hpp"
 #include "verify_results.hpp"
@@ -121,19 +122,6 @@ void draw(const VerifyReport& report, const std::string& folder) {
   const std::array<std::string, 1> names{map.name};
   if (!run_gnuplot(folder, names))
     fmt::print(stderr, "fp8lab: gnuplot was not found; {}/{}.gp draws the map\n", folder, map.name);
-}
-
-/// The options that were given, as a shell takes them.
-std::string command_of(const Command& command) {
-  std::string text = "fp8lab verify";
-  for (const Option* option : command.get_options()) {
-    if (option->count() == 0) continue;
-    if (!option->get_positional()) text += fmt::format(" {}", option->get_name());
-    if (option->is_flag()) continue;
-    for (const std::string& value : option->results())
-      text += fmt::format(" {}", shell_quoted(value));
-  }
-  return text;
 }
 
 /// What went in, as a run's parameters. JSON strings and lists are TOML's too.
@@ -281,7 +269,7 @@ void add_verify(Command& app, Action& action) {
   command->add_flag("--progress", options->progress,
                     "report progress on stderr even if it is not a terminal");
   command->callback([options, command, &action] {
-    action = [options, command, text = command_of(*command)] {
+    action = [options, command, text = shell_command("fp8lab verify", *command)] {
       require_only_what_is_read(*command, *options);
       use_call(*command, options->operands);
       options->output_dtype_given = command->count("--out-dtype") > 0;

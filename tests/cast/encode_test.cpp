@@ -273,6 +273,36 @@ TEST_CASE("stochastic rounding depends on element, seed and stream alone",
   }
 }
 
+TEST_CASE("large stochastic casts write the codes of small ones", "[cast][encode][stochastic]") {
+  // More than 4 MiB are written around the caches where the first whole counter is on a cache line.
+  constexpr std::size_t kCount = (std::size_t{1} << 20) + 77;
+  const std::vector<float> in = mixed_values(kCount, 17);
+  CastPolicy policy = kNvidiaSatfinite;
+  policy.rounding = RoundingMode::stochastic;
+  for (const std::uint64_t first : {0ull, 1ull, 3ull}) {
+    EncodeOptions options{.policy = policy,
+                          .statistics = GatherStatistics::all,
+                          .random = RandomStream(5, "rounding"),
+                          .first_draw = first};
+    const Expected expected = expect(in, options);
+    for (const Target target : available_targets()) {
+      for (const std::size_t misplaced : {0u, 1u}) {
+        options.target = target;
+        std::vector<std::uint8_t> memory(kCount + 256, 0xa5);
+        const std::size_t head = (4 - first % 4) % 4 + misplaced;
+        const std::size_t begin = 128 - (std::bit_cast<std::uintptr_t>(memory.data()) + head) % 64;
+        const std::span<std::uint8_t> out = std::span(memory).subspan(begin, kCount);
+        const EncodeStatistics statistics = encode(in, out, options);
+        INFO(to_string(target) << " first draw " << first << " misplaced by " << misplaced);
+        CHECK(differences(in, expected, std::vector(out.begin(), out.end())) == "");
+        CHECK(statistics == expected.statistics);
+        CHECK(std::ranges::count(memory, 0xa5) >= 256);
+        CHECK((memory[begin - 1] == 0xa5 && memory[begin + kCount] == 0xa5));
+      }
+    }
+  }
+}
+
 TEST_CASE("stochastic rounding of any length begins at any draw", "[cast][encode][stochastic]") {
   const std::vector<float> in = mixed_values(300, 6);
   CastPolicy policy = kMlDtypes;

@@ -3,9 +3,12 @@
 Usage: bench_command.py PATH_OF_FP8LAB [BENCHMARK...]
 """
 
+import csv
 import json
 import math
+import pathlib
 import sys
+import tempfile
 
 from checking import check, expect, finish
 
@@ -52,7 +55,7 @@ def test_quantize():
         reads, scales = RECIPES[row["recipe"]]
         check(f"{row['recipe']} reads", row["reads"] == reads, row)
         near(f"{row['recipe']}: bytes of an element", row["gbs"] / row["gelements"], 4 * reads + 1 + 4 * scales / (64 * 256), row)
-        near(f"{row['recipe']}: ratio to a copy", row["ratio"], row["gbs"] / result["copy_gbs"], row)
+        near(f"{row['recipe']}: ratio to a copy", row["ratio"], row["gbs"] / row["copy_gbs"], row)
         ordered(row["recipe"], row, "best_ratio", "ratio")
     check("the best copy is no slower", result["best_copy_gbs"] >= result["copy_gbs"], result)
 
@@ -85,7 +88,31 @@ def test_cast():
         near(f"{group}: the ceiling is 1", max(r["ratio"] for n, r in seen.items() if n == row["ceiling"]), 1, seen)
 
 
-TESTS = {"gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast}
+def test_results():
+    """Folders of `--out` keep the figures; `report` shows one and compares two."""
+    with tempfile.TemporaryDirectory() as place:
+        place = pathlib.Path(place)
+        for folder in ("before", "after"):
+            said = expect(0, "bench", "quantize", "--rows", 64, "--k", 256, "--repetitions", 2, "--recipe", "deepgemm",
+                          "--out", place / folder, "--json")
+            seen = json.loads(said.stdout)["quantize"]
+            result = json.loads((place / folder / "bench-quantize" / "result.json").read_text())
+            check("the command", result["command"].startswith("fp8lab bench quantize --"), result)
+            table = next(t for t in result["tables"] if t["name"] == "recipes")
+            with open(place / folder / "bench-quantize" / table["file"], newline="") as file:
+                rows = list(csv.DictReader(file))
+            check("recipes come first", table["columns"][0]["name"] == "recipe", table)
+            check("units", {c["name"]: c["unit"] for c in table["columns"]}["gbs"] == "GB/s", table)
+            for kept, row in zip(rows, seen["recipes"], strict=True):
+                for key in ("gelements", "gbs", "copy_gbs", "ratio", "best_ratio", "spread"):
+                    check(f"{key} is kept", float(kept[key]) == row[key], (kept, row))
+        expect(0, "report", place / "before", "-o", place / "one.html")
+        check("a page with the table", "deepgemm weight" in (place / "one.html").read_text(), "one.html")
+        both = expect(0, "report", place / "before", place / "after", "-o", place / "two.html").stdout
+        check("two are compared", "side by side" in both, both)
+
+
+TESTS = {"results": test_results, "gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast}
 for chosen in sys.argv[2:] or TESTS:
     TESTS[chosen]()
 finish("bench")

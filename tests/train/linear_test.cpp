@@ -8,6 +8,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/train/products.hpp"
 #include "train/same_bits.hpp"
 
 using namespace fp8lab;
@@ -259,4 +260,28 @@ TEST_CASE("operand cast: amaxes bring a delayed scale back", "[train]") {
   CHECK(OperandCast("x", recipe).cast(view(next), false, {}).scales != expected.scales);
   CHECK_THROWS_WITH(OperandCast("x", Recipe{}).restore({1.0F}),
                     contains("uses only the current tensor"));
+}
+
+TEST_CASE("rounding to BF16 is the cast there and back", "[train][linear]") {
+  // Every upper half with the lower halves at and beside ties, on both threads.
+  constexpr std::uint32_t kLower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+  Matrix<float> x(1 << 16, std::size(kLower));
+  for (std::uint32_t upper = 0; upper < 1u << 16; ++upper)
+    for (std::size_t i = 0; i < std::size(kLower); ++i)
+      x.row(upper)[i] = std::bit_cast<float>(upper << 16 | kLower[i]);
+  for (const int threads : {1, 2}) {
+    Matrix<float> rounded = x;
+    round_to_bf16(rounded, threads);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < x.values.size(); ++i) {
+      const std::uint32_t expected = encode(format(FormatId::bf16), kNvidiaNosat, x.values[i])
+                                     << 16;
+      const auto got = std::bit_cast<std::uint32_t>(rounded.values[i]);
+      if (got == expected || ++wrong > 20) continue;
+      INFO(std::hex << "input " << std::bit_cast<std::uint32_t>(x.values[i]) << " expected "
+                    << expected << " got " << got);
+      CHECK(got == expected);
+    }
+    CHECK(wrong == 0);
+  }
 }

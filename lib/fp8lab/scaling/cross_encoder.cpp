@@ -205,8 +205,8 @@ void CrossEncoder::encode_apart(const Band& band) {
   for (std::int64_t r = 0; r < band.rows; ++r) {
     const float* values = values_.data() + r * stride_;
     caster_.add(values, columns, static_cast<std::size_t>(blocks_.tile),
-                row_scales_->factors() + (band.row + r) * blocks_.tiles, 0, band.codes + r * q_.k);
-    caster_.add(values, columns, 1, column_scales_.factors() + band.tile, 0,
+                row_scales_->factors() + (band.row + r) * blocks_.tiles, {}, band.codes + r * q_.k);
+    caster_.add(values, columns, 1, column_scales_.factors() + band.tile, {},
                 column_codes_.data() + (band.row + r) * code_stride_);
   }
 }

@@ -95,7 +95,7 @@ float encode_whole(const Recipe& recipe, std::span<const float> x, const TileSca
     std::int32_t bits = 0;
     if (ignore_nan) kernels.amax(x.data() + begin, size, size, *ignore_nan, kAhead, &bits);
     TileCaster(recipe, execution.target, codes.size() >= kLargeCodes)
-        .add(x.data() + begin, size, size, &factor, size, codes.data() + begin);
+        .add(x.data() + begin, size, size, &factor, {.near = size}, codes.data() + begin);
     if (ignore_nan) keep_largest(bits, largest);
   });
   return std::bit_cast<float>(largest);

@@ -117,7 +117,7 @@ class ColumnEncoder {
       const std::int64_t width = std::min(kColumns, x_.k - c);
       for (std::int64_t r = 0; r < rows; ++r)
         caster_.add(x_.values.data() + (row + r) * x_.k + c, static_cast<std::size_t>(width), 1,
-                    scales_.factors() + c, static_cast<std::size_t>(x_.k),
+                    scales_.factors() + c, {.near = static_cast<std::size_t>(x_.k)},
                     codes_.data() + r * kStride);
       turner_.run(codes_.data(), kStride, row, rows, c, width);
     }

@@ -7,12 +7,15 @@ namespace {
 
 /// What a core reads fast a second time, row after row of a band of tall tiles.
 constexpr std::int64_t kBandBytes = 2 << 20;
-/// What its first cache keeps between the amaxes and the codes of small tiles, in elements.
-constexpr std::int64_t kPiece = 2048;
+/// What its first cache keeps between the amaxes and the codes of small tiles, in elements: those
+/// of processors with AVX-512 are larger.
+std::int64_t piece_of(Target target) { return target == Target::avx512 ? 4096 : 2048; }
 /// Elements that a thread takes at a time, where it may choose.
 constexpr std::int64_t kChunk = 1 << 14;
 /// How far ahead of a stream of elements memory is read.
 constexpr std::size_t kAhead = 2048;
+/// And by a cast into the second cache, over the amaxes of the next piece, which fetch nothing.
+constexpr std::size_t kFarAhead = 8192;
 /// Rows of a strip whose source is transposed: whole cache lines of it.
 constexpr std::int64_t kTransposedRows = 64;
 
@@ -41,6 +44,7 @@ StripEncoder::StripEncoder(const Recipe& recipe, const FloatMatrix& x, Source so
     : recipe_(recipe),
       x_(x),
       strips_(strips),
+      piece_(piece_of(target)),
       kernels_(tile_kernels(target)),
       caster_(recipe, target, stream),
       scales_(recipe, target, static_cast<std::size_t>(ceil_divide(strips.columns, q.k_block))),
@@ -73,7 +77,7 @@ void StripEncoder::run(std::int64_t row, std::int64_t rows, std::int64_t column,
   }
   // Tiles of one row are finished while the first cache has them.
   const std::int64_t piece =
-      q_.row_block == 1 ? std::max(q_.k_block, kPiece / q_.k_block * q_.k_block) : columns;
+      q_.row_block == 1 ? std::max(q_.k_block, piece_ / q_.k_block * q_.k_block) : columns;
   for (std::int64_t r = 0; r < rows; r += q_.row_block)
     for (std::int64_t c = 0; c < columns; c += piece)
       tile_row(values + r * stride + c, stride, row + r, column + c, std::min(piece, columns - c));
@@ -108,7 +112,8 @@ void StripEncoder::tile_row(const float* values, std::int64_t stride, std::int64
   scales_.store(
       static_cast<std::size_t>(row / q_.row_block * q_.tile_columns() + column / q_.k_block), q_);
   for (std::int64_t r = 0; r < rows; ++r)
-    caster_.add(values + r * stride, count, block, scales_.factors(), one_piece ? count : kAhead,
+    caster_.add(values + r * stride, count, block, scales_.factors(),
+                {.near = one_piece ? count : kAhead, .far = kFarAhead},
                 q_.codes.data() + (row + r) * q_.k + column);
 }
 

@@ -48,6 +48,7 @@ class StripEncoder {
   const Recipe& recipe_;
   const FloatMatrix& x_;
   Strips strips_;
+  std::int64_t piece_;  ///< elements of small tiles of a row that are finished together
   const TileKernels& kernels_;
   TileCaster caster_;
   TileScales scales_;

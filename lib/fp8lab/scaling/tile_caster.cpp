@@ -19,7 +19,7 @@ TileCaster::~TileCaster() {
 }
 
 void TileCaster::add(const float* x, std::size_t count, std::size_t block, const float* factors,
-                     std::size_t ahead, std::uint8_t* codes) {
+                     const Ahead& ahead, std::uint8_t* codes) {
   const bool fits = block == 1 || block % cast_kernels::kTileStep == 0 || block >= count;
   if (plan_.kernel != cast_kernels::EncodeKernel::nearest || adjusts_elements(rule_) ||
       (!fits && block < kCallBlock))

@@ -16,6 +16,8 @@ namespace fp8lab::scaling_detail {
 /// Codes of tensors from here on are written around the caches.
 inline constexpr std::size_t kLargeCodes = std::size_t{1} << 20;
 
+using cast_kernels::Ahead;
+
 /// `encode` would do, but has a price a call that is more than a small tile costs, and takes
 /// neither a division nor a scale of 0, Inf or NaN.
 class TileCaster {
@@ -28,11 +30,11 @@ class TileCaster {
   TileCaster(const TileCaster&) = delete;
   TileCaster& operator=(const TileCaster&) = delete;
 
-  /// `count` elements that begin at a tile, to `codes`, while those `ahead` of them come into the
-  /// first cache. factors[t]: what elements [t * block, (t + 1) * block) are multiplied (or
-  /// divided) by. With a block of 1, 63 more than `count` of them can be read.
+  /// `count` elements that begin at a tile, to `codes`. factors[t]: what elements [t * block, (t +
+  /// 1) * block) are multiplied (or divided) by. With a block of 1, 63 more than `count` of them
+  /// can be read.
   void add(const float* x, std::size_t count, std::size_t block, const float* factors,
-           std::size_t ahead, std::uint8_t* codes);
+           const Ahead& ahead, std::uint8_t* codes);
 
   /// Whether `add_crossed` has a kernel for the recipe's policy.
   [[nodiscard]] bool takes_crossed() const;

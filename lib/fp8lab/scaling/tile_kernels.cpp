@@ -50,6 +50,9 @@ struct Padded {
   }
 };
 
+/// Into the second-level cache.
+HWY_INLINE void prefetch_far(const float* from) { __builtin_prefetch(from, 0, 2); }
+
 template <bool kIgnoreNan>
 HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t ahead) {
   const Words d;
@@ -58,7 +61,13 @@ HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t
   auto second = first;
   std::size_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    for (std::size_t line = 0; line < 4 * lanes; line += 16) hwy::Prefetch(x + i + ahead + line);
+    if (ahead != 0) {
+      for (std::size_t line = 0; line < 4 * lanes; line += 16) {
+        hwy::Prefetch(x + i + ahead + line);
+        if constexpr (HWY_TARGET != HWY_AVX2 && HWY_ARCH_X86)
+          prefetch_far(x + i + 2 * ahead + line);
+      }
+    }
     first = hn::Max(first, hn::Max(ordered<kIgnoreNan>(x + i), ordered<kIgnoreNan>(x + i + lanes)));
     second = hn::Max(second, hn::Max(ordered<kIgnoreNan>(x + i + 2 * lanes),
                                      ordered<kIgnoreNan>(x + i + 3 * lanes)));

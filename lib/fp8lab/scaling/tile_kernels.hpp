@@ -36,7 +36,7 @@ inline constexpr std::size_t kScalePadding = 64;
 /// elements [t * block, (t + 1) * block), the last one what is left.
 struct TileKernels {
   /// largest[t] becomes the larger of itself and |x| in tile t. What stands `ahead`
-  /// elements further is fetched.
+  /// elements further is fetched, unless that is 0.
   void (*amax)(const float* x, std::size_t count, std::size_t block, bool ignore_nan,
                std::size_t ahead, std::int32_t* largest);
   /// The same with a tile an element.

@@ -1,8 +1,10 @@
 #include "fp8lab/train/products.hpp"
 
 #include <bit>
+#include <limits>
 
 #include "fp8lab/accumulate/unit.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/cast/encode.hpp"
 
 namespace fp8lab::train {
@@ -80,9 +82,20 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
 }
 
 void round_to_bf16(Matrix<float>& x, int threads) {
-  const std::vector<std::uint16_t> codes = to_bf16(x.values, threads);
-  for (std::size_t i = 0; i < codes.size(); ++i)
-    x.values[i] = std::bit_cast<float>(std::uint32_t{codes[i]} << 16);
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr Format kBf16 = format(FormatId::bf16);
+  constexpr std::uint32_t kPositiveNan = encode(kBf16, kNvidiaNosat, kNan) << 16;
+  constexpr std::uint32_t kNegativeNan = encode(kBf16, kNvidiaNosat, -kNan) << 16;
+  const auto count = static_cast<std::int64_t>(x.values.size());
+  float* const values = x.values.data();
+  // A carry out of the significand raises the exponent, at last to that of Inf.
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    const std::uint32_t nan = bits >> 31 != 0 ? kNegativeNan : kPositiveNan;
+    values[i] = std::bit_cast<float>((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+  }
 }
 
 }  // namespace fp8lab::train

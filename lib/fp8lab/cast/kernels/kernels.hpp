@@ -98,6 +98,12 @@ struct EncodeTask {
   bool stream = false;  ///< write around the caches: the whole call is larger than they are
 };
 
+/// How many elements further memory is fetched meanwhile.
+struct Ahead {
+  std::size_t near = 0;  ///< into the first-level cache
+  std::size_t far = 0;   ///< into the second-level one, by kernels where that pays (AVX-512)
+};
+
 /// Tiles are whole multiples of this many elements, or one element.
 inline constexpr std::size_t kTileStep = 32;
 
@@ -114,8 +120,8 @@ struct TileTask {
   /// With a block of 1 and more than one element, 63 more than `count` can be read.
   const float* factors = nullptr;
   bool divide = false;
-  std::size_t ahead = 0;  ///< what stands this many elements further is fetched
-  bool stream = false;    ///< write around the caches, where `out` begins on 16 bytes
+  Ahead ahead{};
+  bool stream = false;  ///< write around the caches, where `out` begins on 16 bytes
 };
 
 /// One thread's part of an encode to nearest with subnormals of elements that lie in two tiles: one

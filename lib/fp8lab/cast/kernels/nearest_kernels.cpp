@@ -139,12 +139,15 @@ void tiles_all(const TileTask& task) {
   TileCursor cursor(task.factors, (task.count + task.block - 1) / task.block, task.block,
                     task.count);
   const bool stream = task.stream && std::bit_cast<std::uintptr_t>(task.out) % 16 == 0;
+  const std::size_t near = task.ahead.near;
+  const std::size_t far = FP8LAB_HAS_MASKS ? task.ahead.far : 0;
   std::size_t i = 0;
   for (; i + kBlock <= task.count; i += kBlock) {
-    for (std::size_t line = 0; line < kBlock; line += 16)
-      prefetch_near(task.in + i + task.ahead + line);
-    const U8 codes =
-        nearest_block<Form>(constants, Factor(cursor), load_block(task.in + i), counts);
+    const float* const in = task.in + i;
+    for (std::size_t line = 0; line < kBlock; line += 16) prefetch_near(in + near + line);
+    if (far != 0)
+      for (std::size_t line = 0; line < kBlock; line += 16) prefetch_far(in + far + line);
+    const U8 codes = nearest_block<Form>(constants, Factor(cursor), load_block(in), counts);
     if (stream)
       stream_parts(Tag<std::uint8_t>(), codes, task.out + i);
     else

@@ -76,10 +76,12 @@ EncodeStatistics encode_rounded(const EncodeTask& task) {
                                                      (task.first_draw + at) / 4, false, counts);
     std::memcpy(out + at, codes.data() + skip, count);
   };
-  const bool stream = task.stream && !kStochastic;
   const std::size_t skip = kStochastic ? task.first_draw % 4 : 0;
   std::size_t head = skip == 0 ? 0 : 4 - skip;
-  if (stream) head = (0 - std::bit_cast<std::uintptr_t>(out)) % kBlock;
+  // Draws begin at whole counters, so a stochastic cast cannot choose where its stores begin.
+  const std::size_t before_block = (0 - std::bit_cast<std::uintptr_t>(out)) % kBlock;
+  const bool stream = task.stream && (!kStochastic || (FP8LAB_HAS_MASKS && before_block == head));
+  if (stream) head = before_block;
   head = std::min(head, task.count);
   if (head != 0) part(0, head, skip);
   const std::size_t blocks = (task.count - head) / kBlock;
