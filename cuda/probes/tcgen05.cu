@@ -22,6 +22,7 @@ namespace {
     static constexpr int kB = B;                                                        \
     static constexpr bool kHalfSums = HALF_SUMS;                                        \
     static constexpr int kScales = 0;                                                   \
+    static constexpr int kScaleType = 0;                                                \
     static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,     \
                                  std::uint32_t instruction) {                           \
       asm volatile(                                                                     \
