@@ -102,13 +102,28 @@ FP8LAB_HD constexpr std::uint64_t tcgen05_descriptor(std::uint32_t shared_addres
   return core_descriptor(shared_address) | (std::uint64_t{1} << 46);
 }
 
-/// tcgen05's instruction descriptor for dense, K-major operands and binary32 sums: the sums' type
-/// at bit 4 (1: binary32), A's at 7, B's at 10, N / 8 at 17, M / 16 at 24. Types: of kind f16 0
-/// FP16, 1 BF16; of tf32 2; of f8f6f4 0 E4M3, 1 E5M2.
-FP8LAB_HD constexpr std::uint32_t tcgen05_instruction(int a_type, int b_type, int m, int n) {
-  return (1u << 4) | (static_cast<std::uint32_t>(a_type) << 7) |
+/// tcgen05's instruction descriptor for dense, K-major operands: the sums' type at bit 4 (1:
+/// binary32, 0: FP16), A's at 7, B's at 10, N / 8 at 17, M / 16 at 24. Types: of kind f16 0 FP16, 1
+/// BF16; of tf32 2; of f8f6f4 0 E4M3, 1 E5M2.
+FP8LAB_HD constexpr std::uint32_t tcgen05_instruction(int sum_type, int a_type, int b_type, int m,
+                                                      int n) {
+  return (static_cast<std::uint32_t>(sum_type) << 4) | (static_cast<std::uint32_t>(a_type) << 7) |
          (static_cast<std::uint32_t>(b_type) << 10) | (static_cast<std::uint32_t>(n / 8) << 17) |
          (static_cast<std::uint32_t>(m / 16) << 24);
 }
+
+/// The same for block scales, whose sums are always binary32: bits 4 and 29 say in which byte of
+/// its word B's and A's first scale is (here the lowest), bit 23 the scales' type (0 UE4M3, 1
+/// UE8M0). Types: of kind mxf8f6f4 0 E4M3, 1 E5M2, 3 E2M3, 4 E3M2, 5 E2M1; of mxf4nvf4 1 E2M1.
+FP8LAB_HD constexpr std::uint32_t tcgen05_scaled_instruction(int scale_type, int a_type, int b_type,
+                                                             int m, int n) {
+  return tcgen05_instruction(0, a_type, b_type, m, n) |
+         (static_cast<std::uint32_t>(scale_type) << 23);
+}
+
+/// Block scales of tcgen05 in tensor memory: a word of at most four scales for each of 128 rows,
+/// four columns of 32 lanes, and the same again in each warp's lanes. Whose scales stand in
+/// `column`, 0 to 3, of `lane`.
+FP8LAB_HD constexpr int tcgen05_scale_row(int lane, int column) { return 32 * column + lane % 32; }
 
 }  // namespace fp8lab::cuda

@@ -65,6 +65,35 @@ constexpr Instruction kInstructions[] = {
     {"tcgen05.m128n64k16.f32.bf16.bf16", "tcgen05.bf16", bf16, bf16, tcgen05},
     {"tcgen05.m128n64k8.f32.tf32.tf32", "tcgen05.tf32", tf32, tf32, tcgen05},
 
+    {"tcgen05.m128n64k32.f16.e4m3.e4m3", "tcgen05.e4m3.f16", e4m3fn, e4m3fn, tcgen05},
+    {"tcgen05.m128n64k32.f16.e5m2.e5m2", "tcgen05.e5m2.f16", e5m2, e5m2, tcgen05},
+    {"tcgen05.m128n64k32.f16.e4m3.e5m2", "tcgen05.e4m3.e5m2.f16", e4m3fn, e5m2, tcgen05},
+    {"tcgen05.m128n64k32.f16.e5m2.e4m3", "tcgen05.e5m2.e4m3.f16", e5m2, e4m3fn, tcgen05},
+    {"tcgen05.m128n64k16.f16.f16.f16", "tcgen05.f16.f16", f16, f16, tcgen05},
+
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e4m3", "tcgen05.mxf8f6f4.e4m3", e4m3fn, e4m3fn, tcgen05,
+     kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e5m2.e5m2", "tcgen05.mxf8f6f4.e5m2", e5m2, e5m2, tcgen05,
+     kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e5m2", "tcgen05.mxf8f6f4.e4m3.e5m2", e4m3fn, e5m2,
+     tcgen05, kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e5m2.e4m3", "tcgen05.mxf8f6f4.e5m2.e4m3", e5m2, e4m3fn,
+     tcgen05, kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e2m1.e2m1", "tcgen05.mxf8f6f4.e2m1", e2m1, e2m1, tcgen05,
+     kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e2m1", "tcgen05.mxf8f6f4.e4m3.e2m1", e4m3fn, e2m1,
+     tcgen05, kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e2m1.e4m3", "tcgen05.mxf8f6f4.e2m1.e4m3", e2m1, e4m3fn,
+     tcgen05, kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", "tcgen05.mxf8f6f4.e2m3", e2m3, e2m3, tcgen05,
+     kUe8m0Per32},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e3m2.e3m2", "tcgen05.mxf8f6f4.e3m2", e3m2, e3m2, tcgen05,
+     kUe8m0Per32},
+    {"tcgen05.m128n64k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", "tcgen05.mxf4nvf4", e2m1, e2m1, tcgen05,
+     kUe4m3Per16},
+    {"tcgen05.m128n64k64.mxf4nvf4.f32.e2m1.e2m1.ue8m0", "tcgen05.mxf4nvf4", e2m1, e2m1, tcgen05,
+     kUe8m0Per32},
+
     {"mma.m16n8k32.mxf8f6f4.f32.e4m3.e4m3", "mma.mxf8f6f4.e4m3", e4m3fn, e4m3fn, mma_scaled,
      kUe8m0Per32},
     {"mma.m16n8k32.mxf8f6f4.f32.e5m2.e5m2", "mma.mxf8f6f4.e5m2", e5m2, e5m2, mma_scaled,
@@ -150,11 +179,16 @@ bool has_family(Family family, int capability) {
   }
 }
 
+NarrowOperands ProbedInstruction::narrow_operands() const {
+  if (name.find("mxf4") != std::string_view::npos) return NarrowOperands::in_halves;
+  return name.starts_with("tcgen05.") ? NarrowOperands::in_sixteen : NarrowOperands::in_bytes;
+}
+
 int ProbedInstruction::terms() const {
   return kStepBytes * 8 /
-         (is_packed()                          ? 4
-          : format(a_format).storage_bits <= 8 ? 8
-                                               : format(a_format).storage_bits);
+         (narrow_operands() == NarrowOperands::in_halves ? 4
+          : format(a_format).storage_bits <= 8           ? 8
+                                                         : format(a_format).storage_bits);
 }
 
 std::span<const Instruction> all_instructions() { return kInstructions; }

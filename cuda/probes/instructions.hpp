@@ -42,7 +42,7 @@ enum class Family {
   mma_fp8,     ///< mma.sync on FP8: sm_89 and later
   mma_scaled,  ///< mma.sync with block scales: sm_120
   wgmma,       ///< sm_90
-  tcgen05,     ///< sm_100
+  tcgen05,     ///< sm_100, with and without block scales
 };
 bool has_family(Family family, int capability);
 
@@ -58,6 +58,13 @@ struct Instruction {
 /// Every instruction that is probed anywhere.
 std::span<const Instruction> all_instructions();
 
+/// Where an instruction wants operands of fewer than 8 bits. All kinds have the low bits first.
+enum class NarrowOperands {
+  in_bytes,    ///< a byte each: E2M1 in bits 2 to 5, E2M3 and E3M2 in the low six
+  in_halves,   ///< two E2M1 in a byte
+  in_sixteen,  ///< 16 without a gap at the beginning of 16 bytes; the rest is zero
+};
+
 /// One instruction on one chip.
 struct ProbedInstruction {
   std::string_view name;
@@ -68,9 +75,8 @@ struct ProbedInstruction {
   Halves halves = Halves::none;
   std::optional<ScaleBlocks> scales = std::nullopt;  ///< block scales that it takes
 
-  /// Whether a byte holds two E2M1 operands (the low half first). Elsewhere operands of at most 8
-  /// bits have a byte each: E2M1 in bits 2 to 5, E2M3 and E3M2 in the low six.
-  [[nodiscard]] bool is_packed() const { return name.find("mxf4") != std::string_view::npos; }
+  /// Where operands of fewer than 8 bits are.
+  [[nodiscard]] NarrowOperands narrow_operands() const;
   /// Operand pairs that one instruction takes.
   [[nodiscard]] int terms() const;
   /// The model with this probe's formats, put together as the compiler did (mixed inputs without a

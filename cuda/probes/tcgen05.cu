@@ -1,5 +1,5 @@
-// tcgen05.mma of one thread block on FP8, FP16, BF16 and TF32 with binary32 sums. Needs sm_100a,
-// and a toolkit that knows it.
+// tcgen05.mma of one thread block on FP8, FP16, BF16 and TF32, with binary32 and FP16 sums, and
+// with block scales on FP8, FP6 and FP4. Needs sm_100a, and a toolkit that knows it.
 
 #include "probes/probe.hpp"
 
@@ -16,10 +16,13 @@ namespace fp8lab::cuda {
 namespace {
 
 // One thread issues; the sums go on from what tensor memory holds.
-#define FP8LAB_TCGEN05(NAME, KIND, A, B)                                                \
+#define FP8LAB_TCGEN05(NAME, KIND, HALF_SUMS, A, B)                                     \
   struct NAME {                                                                         \
     static constexpr int kA = A;                                                        \
     static constexpr int kB = B;                                                        \
+    static constexpr bool kHalfSums = HALF_SUMS;                                        \
+    static constexpr int kScales = 0;                                                   \
+    static constexpr int kScaleType = 0;                                                \
     static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,     \
                                  std::uint32_t instruction) {                           \
       asm volatile(                                                                     \
@@ -30,22 +33,74 @@ namespace {
     }                                                                                   \
   }
 
-FP8LAB_TCGEN05(E44, "f8f6f4", 0, 0);
-FP8LAB_TCGEN05(E55, "f8f6f4", 1, 1);
-FP8LAB_TCGEN05(E45, "f8f6f4", 0, 1);
-FP8LAB_TCGEN05(E54, "f8f6f4", 1, 0);
-FP8LAB_TCGEN05(Wide00, "f16", 0, 0);
-FP8LAB_TCGEN05(Wide11, "f16", 1, 1);
-FP8LAB_TCGEN05(Tf22, "tf32", 2, 2);
+// The same with block scales: SCALES a row, of type TYPE (0 UE4M3, 1 UE8M0).
+#define FP8LAB_TCGEN05_SCALED(NAME, KIND, SCALES, TYPE, A, B)                       \
+  struct NAME {                                                                     \
+    static constexpr int kA = A;                                                    \
+    static constexpr int kB = B;                                                    \
+    static constexpr bool kHalfSums = false;                                        \
+    static constexpr int kScales = SCALES;                                          \
+    static constexpr int kScaleType = TYPE;                                         \
+    static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, \
+                                 std::uint32_t instruction, std::uint32_t a_scales, \
+                                 std::uint32_t b_scales) {                          \
+      asm volatile(                                                                 \
+          "{\n.reg .pred p;\nsetp.ne.u32 p, 1, 0;\n"                                \
+          "tcgen05.mma.cta_group::1.kind::" KIND ".block_scale.scale_vec::" #SCALES \
+          "X [%0], %1, %2, %3, [%4], [%5], p;\n}\n" ::"r"(d),                       \
+          "l"(a), "l"(b), "r"(instruction), "r"(a_scales), "r"(b_scales)            \
+          : "memory");                                                              \
+    }                                                                               \
+  }
+
+FP8LAB_TCGEN05(E4M3E4M3, "f8f6f4", false, 0, 0);
+FP8LAB_TCGEN05(E4M3E5M2, "f8f6f4", false, 0, 1);
+FP8LAB_TCGEN05(E5M2E4M3, "f8f6f4", false, 1, 0);
+FP8LAB_TCGEN05(E5M2E5M2, "f8f6f4", false, 1, 1);
+FP8LAB_TCGEN05(HalfE4M3E4M3, "f8f6f4", true, 0, 0);
+FP8LAB_TCGEN05(HalfE4M3E5M2, "f8f6f4", true, 0, 1);
+FP8LAB_TCGEN05(HalfE5M2E4M3, "f8f6f4", true, 1, 0);
+FP8LAB_TCGEN05(HalfE5M2E5M2, "f8f6f4", true, 1, 1);
+FP8LAB_TCGEN05(F16, "f16", false, 0, 0);
+FP8LAB_TCGEN05(HalfF16, "f16", true, 0, 0);
+FP8LAB_TCGEN05(Bf16, "f16", false, 1, 1);
+FP8LAB_TCGEN05(Tf32, "tf32", false, 2, 2);
+FP8LAB_TCGEN05_SCALED(MxE4M3E4M3, "mxf8f6f4", 1, 1, 0, 0);
+FP8LAB_TCGEN05_SCALED(MxE5M2E5M2, "mxf8f6f4", 1, 1, 1, 1);
+FP8LAB_TCGEN05_SCALED(MxE4M3E5M2, "mxf8f6f4", 1, 1, 0, 1);
+FP8LAB_TCGEN05_SCALED(MxE5M2E4M3, "mxf8f6f4", 1, 1, 1, 0);
+FP8LAB_TCGEN05_SCALED(MxE2M1E2M1, "mxf8f6f4", 1, 1, 5, 5);
+FP8LAB_TCGEN05_SCALED(MxE4M3E2M1, "mxf8f6f4", 1, 1, 0, 5);
+FP8LAB_TCGEN05_SCALED(MxE2M1E4M3, "mxf8f6f4", 1, 1, 5, 0);
+FP8LAB_TCGEN05_SCALED(MxE2M3E2M3, "mxf8f6f4", 1, 1, 3, 3);
+FP8LAB_TCGEN05_SCALED(MxE3M2E3M2, "mxf8f6f4", 1, 1, 4, 4);
+FP8LAB_TCGEN05_SCALED(Nv4, "mxf4nvf4", 4, 0, 1, 1);
+FP8LAB_TCGEN05_SCALED(Mx4, "mxf4nvf4", 2, 1, 1, 1);
 
 const NamedKernel kKernels[] = {
-    {"tcgen05.m128n64k32.f32.e4m3.e4m3", tcgen05_probe<E44>},
-    {"tcgen05.m128n64k32.f32.e5m2.e5m2", tcgen05_probe<E55>},
-    {"tcgen05.m128n64k32.f32.e4m3.e5m2", tcgen05_probe<E45>},
-    {"tcgen05.m128n64k32.f32.e5m2.e4m3", tcgen05_probe<E54>},
-    {"tcgen05.m128n64k16.f32.f16.f16", tcgen05_probe<Wide00>},
-    {"tcgen05.m128n64k16.f32.bf16.bf16", tcgen05_probe<Wide11>},
-    {"tcgen05.m128n64k8.f32.tf32.tf32", tcgen05_probe<Tf22>},
+    {"tcgen05.m128n64k32.f32.e4m3.e4m3", tcgen05_probe<E4M3E4M3>},
+    {"tcgen05.m128n64k32.f32.e4m3.e5m2", tcgen05_probe<E4M3E5M2>},
+    {"tcgen05.m128n64k32.f32.e5m2.e4m3", tcgen05_probe<E5M2E4M3>},
+    {"tcgen05.m128n64k32.f32.e5m2.e5m2", tcgen05_probe<E5M2E5M2>},
+    {"tcgen05.m128n64k32.f16.e4m3.e4m3", tcgen05_probe<HalfE4M3E4M3>},
+    {"tcgen05.m128n64k32.f16.e4m3.e5m2", tcgen05_probe<HalfE4M3E5M2>},
+    {"tcgen05.m128n64k32.f16.e5m2.e4m3", tcgen05_probe<HalfE5M2E4M3>},
+    {"tcgen05.m128n64k32.f16.e5m2.e5m2", tcgen05_probe<HalfE5M2E5M2>},
+    {"tcgen05.m128n64k16.f32.f16.f16", tcgen05_probe<F16>},
+    {"tcgen05.m128n64k16.f16.f16.f16", tcgen05_probe<HalfF16>},
+    {"tcgen05.m128n64k16.f32.bf16.bf16", tcgen05_probe<Bf16>},
+    {"tcgen05.m128n64k8.f32.tf32.tf32", tcgen05_probe<Tf32>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e4m3", tcgen05_probe<MxE4M3E4M3>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e5m2.e5m2", tcgen05_probe<MxE5M2E5M2>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e5m2", tcgen05_probe<MxE4M3E5M2>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e5m2.e4m3", tcgen05_probe<MxE5M2E4M3>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e2m1.e2m1", tcgen05_probe<MxE2M1E2M1>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e2m1", tcgen05_probe<MxE4M3E2M1>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e2m1.e4m3", tcgen05_probe<MxE2M1E4M3>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", tcgen05_probe<MxE2M3E2M3>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e3m2.e3m2", tcgen05_probe<MxE3M2E3M2>},
+    {"tcgen05.m128n64k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", tcgen05_probe<Nv4>},
+    {"tcgen05.m128n64k64.mxf4nvf4.f32.e2m1.e2m1.ue8m0", tcgen05_probe<Mx4>},
 };
 
 }  // namespace

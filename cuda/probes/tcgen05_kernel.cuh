@@ -1,22 +1,41 @@
 #pragma once
 // The kernel of the tcgen05 probes, apart from the instructions so that a test can run it on the
 // host: 128 rows, of which a tile fills the first 64. Sums live in tensor memory, one row a lane;
-// they start as c.
+// they start as c. FP16 sums are in the low half of a word. Block scales follow the sums, A's four
+// columns and then B's.
 
 #include "emulated_core.hpp"
 #include "layout.hpp"
+#include "probes/scale_words.hpp"
 #include "probes/tcgen05_sync.cuh"
 #include "tiles.hpp"
 
 namespace fp8lab::cuda {
 
 inline constexpr int kTensorRows = 128;
-inline constexpr int kTensorColumns = 64;  // of tensor memory, 32 bits each
+inline constexpr int kScaleColumns = 4;  // of tensor memory, for 128 rows
 
-/// Op: issue(...), and kA, kB: the operands' types as the instruction descriptor numbers them
-/// within its kind.
+/// A sum as a word of tensor memory holds it. Chips may leave anything above an FP16 sum.
+template <bool kHalf>
+__device__ std::uint32_t as_sum(float value) {
+  return kHalf ? half_from_float(value) : bits_of(value);
+}
+template <bool kHalf>
+__device__ float from_sum(std::uint32_t word) {
+  return kHalf ? float_from_half(word & 0xffffu) : float_of(word);
+}
+
+/// Op: issue(...), kA and kB: the operands' types as the instruction descriptor numbers them
+/// within its kind; kHalfSums; kScales: how many scales a row has in one instruction, 0, 1, 2 or 4;
+/// kScaleType: the scales' type as that descriptor numbers it.
 template <typename Op>
 __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
+  // Columns of tensor memory, 32 bits each: a power of two.
+  constexpr int kColumns = Op::kScales == 0 ? kTile : 2 * kTile;
+  const std::uint32_t instruction =
+      Op::kScales == 0
+          ? tcgen05_instruction(Op::kHalfSums ? 0 : 1, Op::kA, Op::kB, kTensorRows, kTile)
+          : tcgen05_scaled_instruction(Op::kScaleType, Op::kA, Op::kB, kTensorRows, kTile);
   alignas(128) __shared__ std::uint8_t a_shared[kTensorRows * kStepBytes];
   alignas(128) __shared__ std::uint8_t b_shared[kTile * kStepBytes];
   alignas(128) __shared__ std::uint8_t barrier[16];
@@ -26,7 +45,7 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
   const int warp = thread / 32;
   const int row_bytes = tile.steps * kStepBytes;
   const std::uint32_t done = shared_address(barrier);
-  if (warp == 0) tcgen05_allocate<kTensorColumns>(&tensor_memory);
+  if (warp == 0) tcgen05_allocate<kColumns>(&tensor_memory);
   if (thread == 0) init_barrier(done);
   fence_before_sync();
   __syncthreads();
@@ -37,7 +56,7 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
   for (int first = 0; first < kTile; first += 8) {
     std::uint32_t x[8];
     for (int i = 0; i < 8; ++i)
-      x[i] = thread < kTile ? bits_of(tile.c[case_of_c(thread, first + i)]) : 0u;
+      x[i] = thread < kTile ? as_sum<Op::kHalfSums>(tile.c[case_of_c(thread, first + i)]) : 0u;
     store_columns(own_lanes + first, x);
   }
   wait_for_stores();
@@ -54,15 +73,30 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
         *reinterpret_cast<std::uint32_t*>(b_shared + to) =
             *reinterpret_cast<const std::uint32_t*>(tile.b + from);
     }
+    if constexpr (Op::kScales > 0) {
+      // Every warp writes the same.
+      const ScaleWords<Op::kScales> scales(arguments, blockIdx.x);
+      std::uint32_t x[2 * kScaleColumns];
+      for (int column = 0; column < kScaleColumns; ++column) {
+        const int row = tcgen05_scale_row(thread, column);
+        x[column] = row < kTile ? scales.of_a(row, step) : 0u;
+        x[kScaleColumns + column] = row < kTile ? scales.of_b(row, step) : 0u;
+      }
+      store_columns(own_lanes + kTile, x);
+      wait_for_stores();
+    }
     // What was written the ordinary way is read by the tensor core in its own.
     shared_writes_before_tcgen05();
     fence_before_sync();
     __syncthreads();
     fence_after_sync();
     if (thread == 0) {
-      Op::issue(sums, tcgen05_descriptor(shared_address(a_shared)),
-                tcgen05_descriptor(shared_address(b_shared)),
-                tcgen05_instruction(Op::kA, Op::kB, kTensorRows, kTile));
+      const std::uint64_t a = tcgen05_descriptor(shared_address(a_shared));
+      const std::uint64_t b = tcgen05_descriptor(shared_address(b_shared));
+      if constexpr (Op::kScales > 0)
+        Op::issue(sums, a, b, instruction, sums + kTile, sums + kTile + kScaleColumns);
+      else
+        Op::issue(sums, a, b, instruction);
       commit(done);
     }
     wait_for(done, static_cast<std::uint32_t>(step % 2));
@@ -74,13 +108,14 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
     std::uint32_t x[8];
     load_columns(x, own_lanes + first);
     if (thread < kTile)
-      for (int i = 0; i < 8; ++i) tile.d[thread * kTile + first + i] = float_of(x[i]);
+      for (int i = 0; i < 8; ++i)
+        tile.d[thread * kTile + first + i] = from_sum<Op::kHalfSums>(x[i]);
   }
   fence_before_sync();
   __syncthreads();
   fence_after_sync();
   if (warp == 0) {
-    tcgen05_free<kTensorColumns>(sums);
+    tcgen05_free<kColumns>(sums);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 #include "backends.hpp"
 #include "casts.hpp"
@@ -13,6 +14,8 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/gemm/backend.hpp"
+#include "narrow_casts.hpp"
+#include "tool/judge_cast.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -99,6 +102,32 @@ CheckRow check_backend(const Format& f) {
   return row;
 }
 
+/// An instruction of the table, every input.
+CheckRow check_narrow(const CastInstruction& cast, const NamedCast& kernel) {
+  DeviceBuffer<std::uint16_t> codes(std::min(cast.inputs(), kChunk));
+  return judge_cast(
+      cast,
+      [&](std::uint64_t first, std::uint64_t count) {
+        kernel.launch(first, count, codes.data());
+        return codes.copy_out(count);
+      },
+      kChunk);
+}
+
+/// The table's instructions that the chip has.
+std::vector<Part> narrow_cast_parts(const Chip& chip) {
+  std::vector<Part> parts;
+  // Targets with "a" run on their own chip alone.
+  if (chip.capability != 100 && chip.capability != 120) return parts;
+  for (const CastInstruction& cast : narrow_casts())
+    for (const NamedCast& kernel : narrow_cast_kernels())
+      if (kernel.name == cast.name)
+        parts.push_back({std::string(cast.name), [&cast, &kernel] {
+                           return std::vector<CheckRow>{check_narrow(cast, kernel)};
+                         }});
+  return parts;
+}
+
 }  // namespace
 
 std::vector<Part> cast_parts(const Chip& chip) {
@@ -111,6 +140,7 @@ std::vector<Part> cast_parts(const Chip& chip) {
                                                     check_to_half(type),
                                                     check_backend(format_of(type))};
                      }});
+  for (Part& part : narrow_cast_parts(chip)) parts.push_back(std::move(part));
   return parts;
 }
 

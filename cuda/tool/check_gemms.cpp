@@ -71,7 +71,9 @@ void check_shape(int shape, Recipe recipe, const CrossCheckOptions& options, Che
       if (!promoted && k > 128) continue;
       interval = std::min<std::int64_t>(interval, 128);
     }
-    const auto order = static_cast<ScaleOrder>(shape % 3);
+    // Each depth meets three of the orders, and all orders occur.
+    const auto orders = scale_orders();
+    const ScaleOrder order = orders[(at + at / kDepths.size()) % orders.size()];
     random.set_recipe(recipe, interval, order);
     check_product(random, options.chip.capability == 90, row,
                   fmt::format("{} [{},{}]x[{},{}] {} N_C {} {}", variant.model, m, k, n, k,

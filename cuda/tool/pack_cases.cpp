@@ -10,14 +10,23 @@
 namespace fp8lab::cuda {
 namespace {
 
-void pack_codes(const std::vector<std::uint32_t>& codes, FormatId id, bool two_a_byte,
+void pack_codes(const std::vector<std::uint32_t>& codes, FormatId id, NarrowOperands narrow,
                 std::uint8_t* row) {
+  const int bits = format(id).code_bits();
   const int shift = id == FormatId::e2m1 ? 2 : 0;
   for (std::size_t i = 0; i < codes.size(); ++i) {
-    if (two_a_byte)
-      row[i / 2] = static_cast<std::uint8_t>(row[i / 2] | ((codes[i] & 0xfu) << (4 * (i % 2))));
-    else
+    if (narrow == NarrowOperands::in_bytes || bits == 8) {
       row[i] = static_cast<std::uint8_t>(codes[i] << shift);
+      continue;
+    }
+    // Groups without a gap: all of the row, or 16 operands at the beginning of 16 bytes.
+    const std::size_t group = narrow == NarrowOperands::in_halves ? codes.size() : 16;
+    const std::size_t at = i % group * static_cast<std::size_t>(bits);
+    std::uint8_t* const to = row + i / group * 16 + at / 8;
+    const std::uint32_t word = codes[i] << (at % 8);
+    to[0] = static_cast<std::uint8_t>(to[0] | word);
+    if (at % 8 + static_cast<std::size_t>(bits) > 8)
+      to[1] = static_cast<std::uint8_t>(to[1] | word >> 8);
   }
 }
 
@@ -43,8 +52,8 @@ TileBatch pack_cases(std::span<const VectorCase> cases, const ProbedInstruction&
     check(one.b.size(), terms, "terms");
     check(one.scales_a.size(), scales, "scales");
     check(one.scales_b.size(), scales, "scales");
-    pack_codes(one.a, probe.a_format, probe.is_packed(), batch.a.data() + i * row_bytes);
-    pack_codes(one.b, probe.b_format, probe.is_packed(), batch.b.data() + i * row_bytes);
+    pack_codes(one.a, probe.a_format, probe.narrow_operands(), batch.a.data() + i * row_bytes);
+    pack_codes(one.b, probe.b_format, probe.narrow_operands(), batch.b.data() + i * row_bytes);
     batch.a_scales.insert(batch.a_scales.end(), one.scales_a.begin(), one.scales_a.end());
     batch.b_scales.insert(batch.b_scales.end(), one.scales_b.begin(), one.scales_b.end());
     batch.c.push_back(std::bit_cast<float>(one.c));

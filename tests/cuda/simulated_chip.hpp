@@ -92,12 +92,21 @@ inline Row row_behind(std::uint64_t matrix, int row) {
 inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
   const Format& f = format(id);
   std::vector<std::uint32_t> narrow;
-  if (planted.probe.is_packed()) {
-    for (const std::uint8_t byte : row)
-      for (const int shift : {0, 4}) narrow.push_back((byte >> shift) & 0xfu);
+  const NarrowOperands where = planted.probe.narrow_operands();
+  if (f.code_bits() < 8 && where != NarrowOperands::in_bytes) {
+    // A stream of bits, which begins anew in every 16 bytes; bytes that it does not reach are zero.
+    const std::size_t group = where == NarrowOperands::in_halves ? 32 : 16;
+    const auto bits = static_cast<std::size_t>(f.code_bits());
+    for (std::size_t first = 0; first < row.size(); first += 16) {
+      unsigned __int128 stream = 0;
+      std::memcpy(&stream, row.data() + first, 16);
+      for (std::size_t i = 0; i < group; ++i, stream >>= bits)
+        narrow.push_back(static_cast<std::uint32_t>(stream) & ((1u << bits) - 1));
+      if (stream != 0) std::abort();
+    }
     return narrow;
   }
-  if (id == FormatId::e2m1 || id == FormatId::e2m3 || id == FormatId::e3m2) {
+  if (f.code_bits() < 8) {
     // Bits outside an operand's place in its byte must be zero.
     const int shift = id == FormatId::e2m1 ? 2 : 0;
     const std::uint32_t mask = id == FormatId::e2m1 ? 0xfu : 0x3fu;
@@ -254,15 +263,46 @@ struct SimulatedScaledMma {
   }
 };
 
+/// How kinds of tcgen05 number the types of operands.
+inline std::uint32_t tcgen05_type(FormatId id) {
+  const bool halves = planted.probe.narrow_operands() == NarrowOperands::in_halves;
+  switch (id) {
+    case FormatId::e5m2:
+    case FormatId::bf16:
+      return 1;
+    case FormatId::tf32:
+      return 2;
+    case FormatId::e2m3:
+      return 3;
+    case FormatId::e3m2:
+      return 4;
+    case FormatId::e2m1:
+      return halves ? 1 : 5;
+    default:
+      return 0;
+  }
+}
+
+template <bool kHalf, int kScaleCount>
 struct SimulatedTcgen05 {
-  static constexpr int kA = 0;
-  static constexpr int kB = 0;
-  static void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, std::uint32_t instruction) {
+  static inline int kA = 0;  // set by `simulate`: the kernel's descriptor is not a constant here
+  static inline int kB = 0;
+  static inline int kScaleType = 0;
+  static constexpr bool kHalfSums = kHalf;
+  static constexpr int kScales = kScaleCount;
+
+  static void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, std::uint32_t instruction,
+                    std::uint32_t a_scales = 0, std::uint32_t b_scales = 0) {
     const auto field = [instruction](int bit, std::uint32_t mask) {
       return (instruction >> bit) & mask;
     };
-    // Binary32 sums of dense K-major operands, nothing negated, and version 1 descriptors.
-    if (field(0, 0xfu) != 0 || field(4, 3) != 1 || field(13, 0xfu) != 0 || field(29, 7) != 0 ||
+    // Dense K-major operands, nothing negated, version 1 descriptors; binary32 sums are 1, FP16
+    // ones 0. With block scales, instead of that: scales in the low bytes, and their type.
+    const std::uint32_t sums = kScaleCount > 0 || kHalf ? 0 : 1;
+    const bool ue8m0 = planted.probe.scales && planted.probe.scales->format == ScaleFormat::ue8m0;
+    if (field(0, 0xfu) != 0 || field(4, 3) != sums || field(13, 0xfu) != 0 || field(29, 7) != 0 ||
+        field(7, 7) != tcgen05_type(planted.probe.a_format) ||
+        field(10, 7) != tcgen05_type(planted.probe.b_format) || field(23, 1) != (ue8m0 ? 1 : 0) ||
         ((a >> 46) & 7) != 1 || ((b >> 46) & 7) != 1 || a >> 52 != 0 || b >> 52 != 0)
       std::abort();
     issued.emplace_back([=] {
@@ -270,10 +310,32 @@ struct SimulatedTcgen05 {
         for (int column = 0; column < static_cast<int>(8 * field(17, 0x3f)); ++column) {
           std::uint32_t& cell = tensor_lanes[static_cast<std::size_t>(row)]
                                             [(d & 0xffffu) + static_cast<std::uint32_t>(column)];
-          cell = std::bit_cast<std::uint32_t>(planted_result(
-              row_behind(a, row), row_behind(b, column), std::bit_cast<float>(cell)));
+          // FP16 sums have the low half of a word; the other half may hold anything.
+          float sum = std::bit_cast<float>(cell);
+          if (kHalf) sum = get_sum(&cell, 0);
+          sum = planted_result(row_behind(a, row), row_behind(b, column), sum,
+                               scales_of(a_scales, row), scales_of(b_scales, column));
+          cell = std::bit_cast<std::uint32_t>(sum);
+          if (!kHalf) continue;
+          cell = 0xdead0000u;
+          put_sum(&cell, 0, sum);
         }
     });
+  }
+
+ private:
+  /// Row 32 j + l of 128: lane l of column j, in every quarter of the lanes.
+  static std::vector<std::uint8_t> scales_of(std::uint32_t columns, int row) {
+    std::vector<std::uint8_t> bytes;
+    if (kScaleCount == 0) return bytes;
+    const std::size_t column = (columns & 0xffffu) + static_cast<std::size_t>(row) / 32;
+    const auto lane = static_cast<std::size_t>(row) % 32;
+    const std::uint32_t word = tensor_lanes[lane][column];
+    for (const std::size_t other : {32, 64, 96})
+      if (tensor_lanes[lane + other][column] != word) std::abort();
+    for (int i = 0; i < kScaleCount; ++i)
+      bytes.push_back(static_cast<std::uint8_t>(word >> (8 * i)));
+    return bytes;
   }
 };
 
@@ -291,7 +353,28 @@ inline std::vector<float> simulate(const TileBatch& batch) {
   const std::string_view name = planted.probe.name;
   const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
   if (has("tcgen05.")) {
-    launch(tcgen05_probe<SimulatedTcgen05>);
+    const bool half = has("k32.f16.") || has("k16.f16.");
+    const std::size_t scales =
+        planted.probe.scales
+            ? static_cast<std::size_t>(planted.probe.terms() / planted.probe.scales->block)
+            : 0;
+    const auto run = [&](auto op) {
+      using Op = decltype(op);
+      Op::kA = static_cast<int>(tcgen05_type(planted.probe.a_format));
+      Op::kB = static_cast<int>(tcgen05_type(planted.probe.b_format));
+      Op::kScaleType = planted.probe.scales && planted.probe.scales->format == ScaleFormat::ue8m0;
+      launch(tcgen05_probe<Op>);
+    };
+    if (scales == 4)
+      run(SimulatedTcgen05<false, 4>{});
+    else if (scales == 2)
+      run(SimulatedTcgen05<false, 2>{});
+    else if (scales == 1)
+      run(SimulatedTcgen05<false, 1>{});
+    else if (half)
+      run(SimulatedTcgen05<true, 0>{});
+    else
+      run(SimulatedTcgen05<false, 0>{});
   } else if (has("wgmma.")) {
     const bool half = has("k32.f16.") || has("k16.f16.");
     const bool registers = has(".registers");
@@ -306,7 +389,7 @@ inline std::vector<float> simulate(const TileBatch& batch) {
     else
       launch(wgmma_probe<SimulatedWgmma<float, 64, false>>);
   } else if (planted.probe.scales) {
-    if (!planted.probe.is_packed())
+    if (planted.probe.narrow_operands() == NarrowOperands::in_bytes)
       launch(mma_scaled_probe<SimulatedScaledMma<1>>);
     else if (planted.probe.scales->block == 16)
       launch(mma_scaled_probe<SimulatedScaledMma<4>>);

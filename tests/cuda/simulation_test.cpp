@@ -117,6 +117,8 @@ TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]
   if (!share.takes_one_in(3, "few simulated probes", 1)) return;
   const Chip blackwell{120, 13000};
   check_probe(find("mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", blackwell), blackwell);
+  const Chip server{100, 13000};
+  check_probe(find("tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", server), server);
 }
 
 TEST_CASE("what a simulated chip does otherwise is named: every probe of every chip",
