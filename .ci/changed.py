@@ -4,6 +4,7 @@ Usage: changed.py files             the changed files
        changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
        changed.py rooms [SEED]      the rooms of tests to build: those of the change, the ones changed last first,
                                     and two more drawn by SEED; those that cost much only if no other changed
+       changed.py left-out ROOM...  the rooms of lib/ that no test of these rooms stands on
 
 A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
 origin/main. A clone of main has left it nowhere: there the commits of the twelve hours before the
@@ -25,6 +26,9 @@ MOST_ROOMS = 3  # of one build with sanitizers, beside the library: some six min
 COSTLY_ROOMS = {"collectives", "experiments"}  # their tests need all experiments: some eight minutes more
 LINTED = re.compile(r"(lib|experiments|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
 HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
+WHOLE_LIBRARY = COSTLY_ROOMS | {"cuda", "explorer"}  # they stand on more than lib/
+INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
+OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
 EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
 
 
@@ -108,12 +112,39 @@ def rooms(seed):
     return sorted([*taken, *random.Random(seed).sample(rest, min(2, len(rest)))])
 
 
+def rooms_included(folder):
+    """What the sources below a folder include: rooms of lib/, and folders of others."""
+    text = "\n".join(path.read_text() for path in folder.rglob("*") if path.suffix in (".cpp", ".hpp", ".inc", ".cuh"))
+    return set(INCLUDED.findall(text)), set(OTHER_TESTS.findall(text))
+
+
+def left_out(tested):
+    """Tests need what they include, and what that includes: the rest need not be compiled."""
+    if not WHOLE_LIBRARY.isdisjoint(tested):
+        return []
+    every = sorted(path.name for path in Path("lib/fp8lab").iterdir() if path.is_dir())
+    needed, todo = set(), {"core"}
+    for folder in [Path("tests") / room for room in tested]:
+        own, others = rooms_included(folder)
+        for other in sorted(others & {path.name for path in Path("tests").iterdir()}):
+            own |= rooms_included(Path("tests") / other)[0]
+        todo |= own
+    while todo:
+        room = todo.pop()
+        if room not in needed:
+            needed.add(room)
+            todo |= rooms_included(Path("lib/fp8lab") / room)[0]
+    return [room for room in every if room not in needed]
+
+
 def main(arguments):
     os.chdir(git("rev-parse", "--show-toplevel") or ".")
     if arguments == ["files"]:
         lines = changed_files()
     elif arguments[:1] == ["lint"] and len(arguments) == 2:
         lines = lint_sources(arguments[1])
+    elif arguments[:1] == ["left-out"]:
+        lines = left_out(arguments[1:])
     elif arguments[:1] == ["rooms"]:
         lines = rooms(arguments[1] if len(arguments) > 1 else None)
     else:

@@ -17,6 +17,7 @@
 #include "fp8lab/product/product.hpp"
 #include "json_number.hpp"
 #include "models.hpp"
+#include "non_finite.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -51,12 +52,13 @@ struct Loaded {
   Operand file;
   std::vector<float> inverse_scales;
   AttentionTensor tensor;
+  NamedNonFinite non_finite;
 };
 
 Loaded load(const std::string& name, const std::string& scale, const Options& options) {
   std::optional<ElementType> type;
   if (!options.dtype.empty()) type = find_element_type(options.dtype);
-  Loaded loaded{load_operand(name, type), {}, {}};
+  Loaded loaded{load_operand(name, type), {}, {}, {}};
   const TensorView& tensor = loaded.file.tensor();
   std::vector<std::int64_t> shape = tensor.shape;
   if (shape.size() == 2) shape.insert(shape.begin(), 1);
@@ -67,6 +69,7 @@ Loaded load(const std::string& name, const std::string& scale, const Options& op
   const std::optional<FormatId> id = format_of(tensor.type);
   require(id.has_value(), name, "floats or FP8 codes; uint8 codes need --dtype e4m3fn",
           to_string(tensor.type));
+  loaded.non_finite = {name, count_non_finite(*id, tensor.bytes)};
   if (element_bytes(tensor.type) > 1) {
     require(scale.empty(), name, "codes, since their scales are given", to_string(tensor.type));
     loaded.tensor = attention_tensor(to_float(tensor), shape[0], shape[1], shape[2]);
@@ -99,7 +102,8 @@ nlohmann::json to_json(const Comparison& c) {
           {"bias", json_number(c.mean_signed_relative)}};
 }
 
-void print_json(const Options& options, const AttentionInputs& in, const AttentionReport& report) {
+void print_json(const Options& options, const AttentionInputs& in, const AttentionReport& report,
+                const NonFiniteReport& non_finite) {
   nlohmann::json tiles = nlohmann::json::array();
   for (const AttentionTile& tile : report.result.tiles) tiles.push_back(to_json(tile));
   const nlohmann::json text{{"heads", in.q.heads},
@@ -124,6 +128,7 @@ void print_json(const Options& options, const AttentionInputs& in, const Attenti
                             {"against_codes", to_json(report.against_codes)},
                             {"against_inputs", to_json(report.against_inputs)},
                             {"total", to_json(report.total)},
+                            {"non_finite_counts", cli::to_json(non_finite)},
                             {"tiles", tiles}};
   fmt::print("{}\n", text.dump(2));
 }
@@ -184,7 +189,7 @@ void use_call(const Command& command, Options& options) {
 }
 
 /// Compares an output of a kernel. Returns an exit code.
-int check(const Options& options, const AttentionInputs& in) {
+int check(const Options& options, const AttentionInputs& in, NonFiniteReport non_finite) {
   std::optional<ElementType> type;
   if (!options.check_dtype.empty()) type = find_element_type(options.check_dtype);
   const Operand got = load_operand(options.check, type);
@@ -196,6 +201,8 @@ int check(const Options& options, const AttentionInputs& in) {
   const bool flat = in.q.heads == 1 && d.shape.size() == 2;
   if (flat) shape.erase(shape.begin());
   require(d.shape == shape, options.check, shape_text(shape), shape_text(d.shape));
+  non_finite.push_back({options.check, count_non_finite(*id, d.bytes)});
+  warn_of_non_finite(non_finite);
   const AttentionVerdict verdict =
       verify_attention(in, options.attention, to_float(d), *id, options.tolerance);
   if (options.json) {
@@ -209,6 +216,7 @@ int check(const Options& options, const AttentionInputs& in) {
                               {"outputs", verdict.outputs},
                               {"mismatches", verdict.mismatches},
                               {"distance", json_number(verdict.distance)},
+                              {"non_finite_counts", cli::to_json(non_finite)},
                               {"causes", causes}};
     fmt::print("{}\n", text.dump(2));
   } else {
@@ -235,11 +243,14 @@ int run(Options options) {
     options.attention.q_tile = known.q_tile;
     options.attention.kv_tile = known.kv_tile;
   }
-  if (!options.check.empty()) return check(options, in);
+  NonFiniteReport non_finite{q.non_finite, k.non_finite, v.non_finite};
+  if (!options.check.empty()) return check(options, in, std::move(non_finite));
   const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);
+  non_finite.push_back({"O", count_non_finite(report.result.o)});
+  warn_of_non_finite(non_finite);
   if (!options.output.empty()) save(options, in, report.result);
   if (options.json)
-    print_json(options, in, report);
+    print_json(options, in, report, non_finite);
   else
     print_text(options, in, report);
   return kPass;

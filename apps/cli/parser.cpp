@@ -38,6 +38,18 @@ Check in_range(T least, T most) {
       CLI::Range(least, most).get_description()));
 }
 
+/// "Could not convert: --option = text" does not say what is expected.
+CLI::ConversionError in_our_words(const CLI::ConversionError& error) {
+  const std::string said = error.what();
+  const std::string start = "Could not convert: ";
+  const std::size_t equals = said.find(" = ");
+  if (!said.starts_with(start) || equals == std::string::npos) return error;
+  return CLI::ConversionError(
+      fmt::format("{}: expected a number of the type that --help shows, got '{}'",
+                  said.substr(start.size(), equals - start.size()), said.substr(equals + 3)),
+      CLI::ExitCodes::ConversionError);
+}
+
 }  // namespace
 
 Check between(int least, int most) { return in_range(least, most); }
@@ -177,6 +189,8 @@ Parsed Command::parse(std::vector<std::string> reversed) {
   try {
     app_->parse(std::move(reversed));
     return Parsed::whole;
+  } catch (const CLI::ConversionError& error) {
+    return app_->exit(in_our_words(error)) == 0 ? Parsed::help : Parsed::error;
   } catch (const CLI::ParseError& error) {
     return app_->exit(error) == 0 ? Parsed::help : Parsed::error;
   }

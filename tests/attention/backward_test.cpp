@@ -8,6 +8,7 @@
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "sweep_share.hpp"
 
 using namespace fp8lab;
 
@@ -65,7 +66,9 @@ double largest_error(Tensors& t, std::vector<float>& x, const std::vector<float>
                      const AttentionOptions& options) {
   double largest = 0.0;
   double error = 0.0;
+  const SweepShare share;
   for (std::size_t i = 0; i < x.size(); i += 3) {
+    if (i > 0 && !share.takes_one_in(3, "central differences", i)) continue;
     const double expected = difference(t, x[i], options);
     largest = std::fmax(largest, std::abs(expected));
     error = std::fmax(error, std::abs(expected - static_cast<double>(gradient[i])));

@@ -4,6 +4,7 @@ Each command ends by itself, with exit code 2 and one line, or with the right re
 Usage: limits_command.py PATH_OF_FP8LAB
 """
 
+import json
 import os
 import random
 import resource
@@ -129,6 +130,30 @@ def test_attention(folder):
         save(empty, shape)
         refused(["attn", empty, empty, empty], "all above 0")
         refused(["attn", full, empty, empty], "all above 0")
+    few = folder / "few.npy"
+    save(few, (1, 4, 16), float("nan"))
+    none = run("attn", few, few, few, "-o", folder / "o.npy", "--json")
+    check("attn runs on NaN", none.returncode == 0, none.stderr)
+    check("and counts it", f"{few} has 64 NaN" in none.stderr and "O has 64 NaN" in none.stderr, none.stderr)
+    report = json.loads(none.stdout)
+    check("in --json too", report["non_finite_counts"]["O"] == {"infinite": 0, "nan": 64}, report)
+    check("no error of 0 from NaN", report["against_inputs"]["relative_l2"] == "nan", report["against_inputs"])
+    checked = run("attn", few, few, full, "--check", folder / "o.npy")
+    check("--check counts too", f"{folder / 'o.npy'} has 64 NaN" in checked.stderr, checked.stderr)
+
+
+def test_expect():
+    call = ["--call", "cublaslt.h100.slow"]
+    refused(["expect", "--shape", "16x16x1048577", *call], "--shape: expected k of at most 1048576, got 1048577")
+    refused(["expect", "--shape", "16x16x1000000000000000000", *call], "k of at most 1048576")
+    refused(["expect", "--shape", "16x16x64", "--trials", "1000000000000", *call], "--trials: expected a number of the type")
+
+
+def test_numbers(folder):
+    """What is no number is told with the option and what was given."""
+    a = folder / "a.npy"
+    for given in ("nan", "1.5", "2x", "99999999999999999999"):
+        refused(["gemm", a, a, "--split-k", given], f"--split-k: expected a number of the type that --help shows, got '{given}'")
 
 
 def test_train():
@@ -161,5 +186,7 @@ with tempfile.TemporaryDirectory() as name:
     test_memory(root)
     test_parameters(root)
     test_attention(root)
+    test_expect()
+    test_numbers(root)
     test_train()
 finish("limits")

@@ -1,16 +1,20 @@
 // A library to preload: the N-th call of one kind fails in the program called
 // FAULT_PROGRAM.
 //
-//   FAULT_CALL   write, sync, close, rename, create, map or allocate
+//   FAULT_CALL   read, write, sync, close, rename, create, map, thread or allocate
 //   FAULT_AT     N, from 1
-//   FAULT_ERRNO  what the call reports; 0: a write takes half of its bytes
+//   FAULT_ERRNO  what the call reports; 0: a read or write takes half of its bytes
 //   FAULT_MARK   a file that comes to be when the call has failed
 //   FAULT_SIZE   allocations below this are not counted
 //
-// Calls go to the system directly: looking up the C library's own would allocate.
+// Calls go to the system directly, but for the start of a thread: looking up the C library's own
+// would allocate.
 
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -69,6 +73,12 @@ bool fails(std::string_view call) {
   return true;
 }
 
+/// Pipes of a tool's own processes do not fail.
+bool is_file(int file) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 /// What is left of a write that takes half; 0 where it fails.
 std::size_t half_of(std::size_t size) { return settings.error == 0 ? (size + 1) / 2 : 0; }
 
@@ -92,6 +102,26 @@ ssize_t pwrite(int file, const void* bytes, std::size_t size, off_t offset) {
 }
 ssize_t pwrite64(int file, const void* bytes, std::size_t size, off_t offset) {
   return pwrite(file, bytes, size, offset);
+}
+
+ssize_t read(int file, void* bytes, std::size_t size) {
+  if (is_file(file) && fails("read") && (size = half_of(size)) == 0) return -1;
+  return ::syscall(SYS_read, file, bytes, size);
+}
+ssize_t pread(int file, void* bytes, std::size_t size, off_t offset) {
+  if (fails("read") && (size = half_of(size)) == 0) return -1;
+  return ::syscall(SYS_pread64, file, bytes, size, offset);
+}
+ssize_t pread64(int file, void* bytes, std::size_t size, off_t offset) {
+  return pread(file, bytes, size, offset);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) noexcept {
+  if (fails("thread")) return EAGAIN;
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto kCreate = reinterpret_cast<Create>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return kCreate(thread, attributes, start, argument);
 }
 
 int fsync(int file) { return fails("sync") ? -1 : static_cast<int>(::syscall(SYS_fsync, file)); }

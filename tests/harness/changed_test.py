@@ -45,6 +45,24 @@ def check(holds, what):
         print("FAILED:", what)
 
 
+def left_out(root):
+    """Rooms that tests reach by includes of tests, of other tests, and of rooms are needed; others are not."""
+    texts = {"lib/fp8lab/core/a.hpp": "", "lib/fp8lab/cast/b.hpp": '#include "fp8lab/core/a.hpp"',
+             "lib/fp8lab/gemm/c.cpp": '#include "fp8lab/cast/b.hpp"', "lib/fp8lab/io/d.hpp": "",
+             "lib/fp8lab/verify/e.hpp": '#include "fp8lab/io/d.hpp"', "tests/gemm/x_test.cpp": '#include "fp8lab/gemm/c.hpp"',
+             "tests/scaling/x_test.cpp": '#include "gemm/problems.hpp"', "tests/io/x_test.cpp": '#include "fp8lab/io/d.hpp"'}
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text + "\n")
+    for rooms, expected in ((["gemm"], ["io", "scaling", "verify"]), (["scaling"], ["io", "scaling", "verify"]),
+                            (["io"], ["cast", "gemm", "scaling", "verify"]), (["io", "gemm"], ["scaling", "verify"]),
+                            (["io", "experiments"], []), (["cuda"], [])):
+        found = asked(root, "left-out", *rooms)
+        check(found == expected, f"rooms that tests of {rooms} do without: expected {expected}, got {found}")
+    git(root, "checkout", "-q", ".")
+    git(root, "clean", "-q", "-f", "-d")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder) / "main"
@@ -73,6 +91,7 @@ def main():
         found = asked(root, "rooms", "3", FP8LAB_BASE="HEAD~1")
         check("experiments" in found, f"alone it is taken: {found}")
         git(root, "reset", "-q", "--hard", "HEAD~1")
+        left_out(root)
 
         # A clone of main is main; a branch is what was done since it left.
         clone = pathlib.Path(folder) / "clone"

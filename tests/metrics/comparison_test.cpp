@@ -49,6 +49,20 @@ TEST_CASE("equal tensors have no error, whatever they hold", "[metrics]") {
   CHECK(c.max_relative == 0.0);
 }
 
+TEST_CASE("no figure comes from a tensor without a finite pair", "[metrics]") {
+  for (const float value : {kNaN, kInf, -kInf}) {
+    INFO("value " << value);
+    const Comparison c = compare_floats({value, value}, {value, value});
+    CHECK(c.mismatches == 0);
+    CHECK(c.non_finite_mismatches == 0);
+    for (const double figure : {c.relative_l2, c.sqnr_db, c.cosine, c.calc_diff, c.max_absolute,
+                                c.max_relative, c.mean_signed_relative})
+      CHECK(std::isnan(figure));
+  }
+  CHECK(compare_floats({kNaN, 1.0F}, {kNaN, 1.0F}).relative_l2 == 0.0);
+  CHECK(compare_floats({}, {}).relative_l2 == 0.0);
+}
+
 TEST_CASE("one wrong NaN or infinity spoils every real-valued figure", "[metrics]") {
   const std::vector<std::pair<float, float>> bad{{1.0F, kNaN}, {kNaN, 1.0F}, {kInf, -kInf},
                                                  {kInf, kNaN}, {1.0F, kInf}, {-kInf, 1.0F}};

@@ -10,7 +10,7 @@ import time
 
 MPIRUN, FP8LAB = sys.argv[1:3]
 SWEEP = [
-    "sweep", "outlier", "--quick", "--axis", "tiles=16,32,64", "--axis", "sigma=0.1:1.6:+0.1",
+    "sweep", "outlier", "--quick", "--axis", "tiles=16,32,64", "--axis", "sigma=0.1:0.6:+0.1",
     "--set", "elements=2048", "--set", "repeats=2", "--set", "outliers_per_decade=2",
     "--set", "containment_elements=1024", "--set", "published_repeats=1",
 ]  # fmt: skip

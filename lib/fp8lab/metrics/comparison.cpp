@@ -58,6 +58,7 @@ Comparison compare_elements(std::span<const Reference> reference, std::span<cons
   c.count = reference.size();
   Sums sums;
   std::size_t first_non_finite = 0;
+  std::size_t measured = 0;
   for (std::size_t i = 0; i < reference.size(); ++i) {
     const auto x = static_cast<double>(reference[i]);
     const auto y = static_cast<double>(actual[i]);
@@ -66,6 +67,7 @@ Comparison compare_elements(std::span<const Reference> reference, std::span<cons
       if (!agree(x, y) && c.non_finite_mismatches++ == 0) first_non_finite = i;
       continue;
     }
+    ++measured;
     const double d = y - x;
     sums.xx.add(x * x);
     sums.yy.add(y * y);
@@ -83,7 +85,7 @@ Comparison compare_elements(std::span<const Reference> reference, std::span<cons
     }
   }
   summarize(sums, c);
-  if (c.non_finite_mismatches > 0) poison(c, first_non_finite);
+  if (c.non_finite_mismatches > 0 || (measured == 0 && c.count > 0)) poison(c, first_non_finite);
   return c;
 }
 

@@ -13,7 +13,8 @@ namespace fp8lab {
 /// infinity, and is then left out of every sum. Any other pair with a NaN or an
 /// infinity is a `non_finite_mismatch`; one such pair makes every real-valued
 /// field NaN, so that no threshold passes by accident, and both indices name the
-/// first such pair. +0 and -0 are equal.
+/// first such pair. The fields are NaN too if no pair of a tensor is finite: nothing
+/// was measured. +0 and -0 are equal.
 ///
 /// Zero references: if all of x is zero, `relative_l2` is 0 if y is zero too, and
 /// +Inf otherwise. For one element, 0 against 0 has relative error 0, and any other

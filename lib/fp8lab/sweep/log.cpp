@@ -280,6 +280,7 @@ std::string SweepLog::line_at(std::int64_t offset) const {
   char buffer[4096];
   while (true) {
     const ssize_t count = ::pread(file_, buffer, sizeof buffer, offset);
+    if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_system(path_, "read", errno);
     const std::string_view part(buffer, static_cast<std::size_t>(count));
     const auto newline = part.find('\n');

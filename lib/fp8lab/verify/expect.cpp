@@ -25,7 +25,8 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::int64_t kSide = 128;  // rows and columns of a trial, of the whole output's
+constexpr std::int64_t kSide = 128;           // rows and columns of a trial, of the whole output's
+constexpr std::int64_t kMostTerms = 1 << 20;  // half an hour of one core
 constexpr int kFaultTrials = 3;
 constexpr int kDegrees = 4;  // of freedom, of Student's t
 constexpr std::array<std::string_view, 3> kReferenceNames{"fp64", "fp32", "bf16"};
@@ -224,6 +225,8 @@ class Trials {
     }
     require(o.m > 0 && o.n > 0 && o.k > 0, "shape", "m, n and k above 0",
             fmt::format("{} x {} x {}", o.m, o.n, o.k));
+    require(o.k <= kMostTerms, "shape", fmt::format("k of at most {}", kMostTerms),
+            fmt::format("{}", o.k));
     require(o.trials >= 10 && o.trials <= 100000, "trials", "10 to 100000",
             fmt::format("{}", o.trials));
     require(o.risk > 0.0 && o.risk <= 0.1, "risk", "above 0, at most 0.1",
