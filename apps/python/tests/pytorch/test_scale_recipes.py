@@ -205,10 +205,6 @@ def test_what_no_cpu_of_torch_checks():
         call(a, b, dense(256, 4, 0), one, dense(384, 4, 0), one, splitk=2)
     with pytest.raises(ValueError, match="scale_recipe_a: expected one of TensorWise, .*, got 7"):
         call(a, b, ONE, 7, ONE, 0)
-    fp4 = torch.zeros(16, 32, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
-    nv = ScalingType.BlockWise1x16
-    with pytest.raises(NotImplementedError, match="MXFP4 and NVFP4 are not emulated"):
-        call(fp4, fp4.t(), torch.ones(128 * 4).to(E4M3), nv, torch.ones(128 * 4).to(E4M3), nv, SWIZZLED, SWIZZLED)
 
 
 def test_out():
@@ -219,7 +215,7 @@ def test_out():
         assert_same_bits(out, expected)
     with pytest.warns(UserWarning, match="An output with one or more elements was resized"):
         fp8lab.torch.scaled_mm(a, b, ONE, ONE, out_dtype=torch.float32, out=torch.empty(3, 3))
-    with pytest.raises(ValueError) as theirs:
+    with pytest.raises((ValueError, RuntimeError)) as theirs:  # the latter where a CPU has AVX-512
         torch._scaled_mm(a, b, ONE, ONE, out_dtype=torch.bfloat16, out=torch.empty(16, 32))
     with pytest.raises(ValueError, match=str(theirs.value)):
         fp8lab.torch.scaled_mm(a, b, ONE, ONE, out_dtype=torch.bfloat16, out=torch.empty(16, 32))
