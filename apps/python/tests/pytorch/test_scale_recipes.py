@@ -207,6 +207,19 @@ def test_what_no_cpu_of_torch_checks():
         call(a, b, ONE, 7, ONE, 0)
 
 
+@pytest.mark.parametrize("shape", [(0, 16, 256), (16, 0, 256), (16, 32, 0)])
+def test_empty_operands(shape):
+    m, n, k = shape
+    a, b = codes(m, k), codes(n, k, 1).t()
+    row, one = ScalingType.RowWise, ScalingType.BlockWise1x128
+    for got in (
+        fp8lab.torch.scaled_mm(a, b, ONE, ONE, out_dtype=torch.float16),
+        fp8lab.torch.scaled_mm(a, b, torch.ones(m), row, torch.ones(n), row, output_dtype=torch.float16),
+        fp8lab.torch.scaled_mm(a, b, dense(m, k // 128, 0), one, dense(n, k // 128, 1), one, output_dtype=torch.float16),
+    ):
+        assert_same_bits(got, torch.zeros(m, n, dtype=torch.float16))
+
+
 def test_out():
     a, b = codes(16, 64), codes(32, 64, 1).t()
     expected = fp8lab.torch.scaled_mm(a, b, ONE, ONE, out_dtype=torch.float32)

@@ -116,7 +116,8 @@ def _dense(name: str, scale: Tensor, shape: tuple[int, int]) -> Tensor:
     if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
         raise ValueError(f"{name} must have shape {sizes} Float elements, got {list(scale.shape)}")
     strides = scale.stride()
-    if strides[0] != 1 and shape[0] > 1 or (strides[1] != shape[0] and shape[1] > 1):
+    laid_out = strides[0] == 1 or shape[0] == 1, strides[1] == shape[0] or shape[1] == 1
+    if scale.numel() and not all(laid_out):
         raise ValueError(f"{name} must have strides (1, {shape[0]}); got {list(strides)}")
     return scale
 

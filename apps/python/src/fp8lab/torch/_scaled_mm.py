@@ -134,6 +134,8 @@ def scaled_mm_op(
             chip, input.detach(), mat2.detach().t(), a_values, b_values, bias=bias, formats=formats,
             scale_result=scale_result, fast=use_fast_accum, splits=ranges, scheme=scheme,
         )
+    if m * n == 0:
+        return fake_words(input, mat2, formats)
     a, b = input.detach().numpy(), mat2.detach().numpy().T
     a_scales, b_scales = a_values.numpy(), b_values.numpy()
     row_wise = len(a_scales) > 1 or len(b_scales) > 1

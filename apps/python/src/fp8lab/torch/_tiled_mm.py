@@ -56,6 +56,8 @@ def scaled_mm_tiles(
             block_scaled=block_scaled,
         )
     a_format, b_format, out_format = formats.split()
+    if input.shape[0] * mat2.shape[1] == 0:
+        return fake_words(input, mat2, formats)
     a, b = input.detach().numpy(), mat2.detach().numpy().T
     scaled = chip.block_scaled_model
     if a_format == "e2m1":
