@@ -130,7 +130,7 @@ def test_a_layer_on_a_device_has_the_bits_of_the_cpu(monkeypatch, name, dtype):
     expected = [step(on_cpu, *given) for given in steps]
     with monkeypatch.context() as patch:
         if name == "te-delayed":  # its checkpoints look at inputs, and so wait
-            patch.setattr("fp8lab.torch._layers._fingerprint", lambda x: 0)
+            patch.setattr("fp8lab.torch._passes.fingerprint", lambda x: 0)
         recorder = install(patch)
         got = [step(on_device, *given) for given in steps]
         assert records(recorder, 6) and len(recorder.columns) == 2

@@ -85,6 +85,12 @@ def test_operators_are_whole():
     assert_same_bits(compiled(x, weight), product(x, weight, [9, 24], text)[0])
 
 
+def test_batches_compile_as_a_whole_graph():
+    x, weight = log_normal(2, 5, 64), log_normal(2, 64, 48, seed=1)
+    compiled = torch.compile(lambda x, w: fp8lab.torch.grouped_mm(x, w), fullgraph=True, backend="aot_eager")
+    assert_same_bits(compiled(x, weight), fp8lab.torch.grouped_mm(x, weight))
+
+
 def test_errors_name_the_argument():
     x, weight = torch.ones(6, 16), torch.ones(2, 16, 8)
     for offs in ([4], [4, 7], [5, 4]):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import assert_same_bits, log_normal
 from torch import nn
+from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import fp8lab
@@ -212,7 +213,7 @@ def test_delayed_scales_move_in_training_and_freeze_in_eval():
     }
     x = log_normal(16, 256)
     before = copy.deepcopy(layer.state_dict())
-    layer.eval()(x)
+    layer.eval()(x).sum().backward()
     for name, value in layer.state_dict().items():
         assert torch.equal(value, before[name]), name
     layer.train()
@@ -252,9 +253,9 @@ def test_state_is_saved_and_older_checkpoints_load():
         linear("te-delayed").load_state_dict({})
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("how", ["reentrant", "not reentrant", "compiled"])
 @pytest.mark.parametrize("recipe", ["te-delayed", "ms-amp", "deepgemm"])
-def test_checkpointing_changes_nothing(recipe, reentrant):
+def test_checkpointing_changes_nothing(recipe, how):
     def train(wrap):
         torch.manual_seed(0)
         blocks = nn.ModuleList(
@@ -263,9 +264,10 @@ def test_checkpointing_changes_nothing(recipe, reentrant):
         )
         optimizer = torch.optim.SGD(blocks.parameters(), 0.01)
         for i in range(4):
-            # The first block runs twice before the backward pass.
+            # The first block runs twice before the backward pass; torch refuses this of a graph
+            # whose buffers move.
             h = log_normal(16, 64, seed=i).requires_grad_()
-            for block in (blocks[0], blocks[0], blocks[1]):
+            for block in (*blocks[: how != "compiled"], blocks[0], blocks[1]):
                 h = wrap(block, h)
             h.square().mean().backward()
             optimizer.step()
@@ -273,7 +275,12 @@ def test_checkpointing_changes_nothing(recipe, reentrant):
         return blocks.state_dict()
 
     plain = train(lambda block, h: block(h))
-    again = train(lambda block, h: checkpoint(block, h, use_reentrant=reentrant))
+    torch.compiler.reset()
+
+    def wrapped(block, h):
+        return checkpoint(block, h, use_reentrant=how == "reentrant")
+
+    again = train(torch.compile(wrapped, fullgraph=True, backend="aot_eager") if how == "compiled" else wrapped)
     for name, value in plain.items():
         assert_same_bits(again[name], value, name)
 
@@ -309,10 +316,23 @@ def test_torch_autocast_casts_like_linear():
     assert layer.weight.grad.dtype == torch.float32
 
 
+@pytest.mark.parametrize("recipe", ["deepgemm", "te-delayed"])
+def test_shapes_alone_are_enough(recipe):
+    """Tensors without data: torch's meta device, and its FakeTensorMode."""
+    layer = linear(recipe, bias=True).to("meta")
+    layer(torch.zeros(2, 3, 256, device="meta")).sum().backward()
+    assert layer.weight.grad.shape == (128, 256)
+    with FakeTensorMode():
+        layer = fp8lab.torch.Fp8Linear(256, 128, recipe=recipe)
+        assert layer(torch.zeros(2, 3, 256)).shape == (2, 3, 128)
+
+
 def test_bad_input_says_what_was_expected():
     layer = linear("te-current")
     with pytest.raises(ValueError, match=r"x: expected \[..., 256\], got \[3, 5\]"):
         layer(torch.zeros(3, 5))
+    with pytest.raises(ValueError, match=r"x: expected \[..., 256\], got \[\]"):
+        layer(torch.tensor(1.0))
     for wide in (layer, layer.double()):
         with pytest.raises(ValueError, match="expected float32, bfloat16 or float16, got torch.float64"):
             wide(torch.zeros(3, 256, dtype=torch.float64))

@@ -47,6 +47,8 @@ def test_the_other_operators_pass_opcheck(recipe):
     )
     weight_past = plan_of(text).casts["weight"].initial_past()
     torch.library.opcheck(torch.ops.fp8lab.quantize_weight.default, (weight, weight_past, text))
+    if weight_past.numel():
+        torch.library.opcheck(torch.ops.fp8lab.past_of_pass.default, (x, weight_past))
     _, *turned, _ = torch.ops.fp8lab.linear(x, weight, None, *codes, past, gradient_past, text)
     dy = log_normal(2, 32, 32, seed=4)
     for needs in ((True, True, True), (True, False, False), (False, True, False)):

@@ -18,6 +18,15 @@ def _product(x: Tensor, weight: Tensor, ends: list[int], text: str) -> Tensor:
     return y
 
 
+@torch.compiler.assume_constant_result  # torch.compile cannot look into the library
+def _text(recipe: str | LinearRecipe, hardware: str | None) -> str:
+    text = text_of(linear_recipe(recipe, hardware=hardware))
+    for role, cast in plan_of(text).casts.items():
+        if cast.past_size:
+            raise ValueError(f"recipe: expected one that uses only the current tensor, got {cast.recipe.source} for {role}")
+    return text
+
+
 def grouped_mm(
     x: Tensor,
     weight: Tensor,
@@ -41,10 +50,7 @@ def grouped_mm(
     >>> fp8lab.torch.grouped_mm(x, experts, torch.tensor([4, 6], dtype=torch.int32)).shape
     torch.Size([6, 64])
     """
-    text = text_of(linear_recipe(recipe, hardware=hardware))
-    for role, cast in plan_of(text).casts.items():
-        if cast.past_size:
-            raise ValueError(f"recipe: expected one that uses only the current tensor, got {cast.recipe.source} for {role}")
+    text = _text(recipe, hardware)
     if weight.dim() != 3 or x.shape[-1] != weight.shape[1]:
         raise ValueError(f"weight: expected [groups, {x.shape[-1]}, n], got {list(weight.shape)}")
     if offs is None:

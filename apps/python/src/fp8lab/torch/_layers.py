@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensor
 
-from fp8lab import _core
 from fp8lab._linear import LinearRecipe, linear_recipe
 from fp8lab.torch import _device, _ops  # noqa: F401  (registers the operators)
-from fp8lab.torch._device import device_fingerprint, require_cpu
+from fp8lab.torch._device import require_cpu
+from fp8lab.torch._passes import Passes, fingerprint, is_recomputing
 from fp8lab.torch._plan import ROLES, plan_of, text_of
 
 if TYPE_CHECKING:
     from fp8lab.torch._seeing import LayerStatistics
 
-_REMEMBERED = 64
 _SAMPLES = 1024
 
 
@@ -30,16 +29,12 @@ class _WeightCodes(NamedTuple):
     turned_scales: Tensor
 
 
-def _fingerprint(x: Tensor) -> int:
-    """Tells contents apart. On a CUDA device the host waits for it."""
-    if _device.is_cuda(x):
-        return device_fingerprint(x)
-    return int(_core.fingerprint(x.detach().contiguous().view(-1).view(torch.uint8).numpy()))
-
-
-def _is_recomputing() -> bool:
-    """Whether this is activation checkpointing's second forward pass: inside a backward pass."""
-    return bool(torch._C._current_graph_task_id() != -1)
+def _is_traced(*tensors: Tensor) -> bool:
+    """Whether values cannot be read: compilation, tensors of shapes alone, transforms of torch.func."""
+    return torch.compiler.is_compiling() or any(
+        x.is_meta or isinstance(x, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        for x in tensors
+    )
 
 
 class Fp8Layer:
@@ -76,13 +71,13 @@ class Fp8Layer:
     def _fp8_forget(self) -> None:
         """Drops what can be made again."""
         self._fp8_cache: tuple[Any, _WeightCodes] | None = None
-        self._fp8_log: OrderedDict[int, tuple[Tensor, Tensor]] = OrderedDict()
+        self._fp8_passes = Passes()
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             **self.__dict__,
             "_fp8_cache": None,
-            "_fp8_log": OrderedDict(),
+            "_fp8_passes": Passes(),
             "_fp8_recorder": None,
             "_fp8_amaxes": None,
             "_fp8_recording": None,
@@ -112,7 +107,7 @@ class Fp8Layer:
             used = weight.to(dtype)
         else:
             used = weight
-        if x.shape[-1] != used.shape[1]:
+        if x.dim() == 0 or x.shape[-1] != used.shape[1]:
             raise ValueError(f"x: expected [..., {used.shape[1]}], got {list(x.shape)}")
         if self._fp8_calibrating:
             return self._fp8_calibrate(x, used, bias)
@@ -122,7 +117,7 @@ class Fp8Layer:
             past, weight_past = past.clone(), weight_past.clone()
         codes = self._fp8_weight_codes(weight, used, weight_past)
         gradient_past = self._fp8_past("gradient")
-        if self._fp8_amaxes is not None:
+        if self._fp8_amaxes is not None or not self.training:
             gradient_past = gradient_past.clone()  # the backward pass moves on what it is given
         y, _, _, new_past = torch.ops.fp8lab.linear(
             x, used, bias, *codes, past, gradient_past, self._fp8_text
@@ -141,22 +136,16 @@ class Fp8Layer:
             if past.numel() and past.device != x.device:
                 self._fp8_set_past(role, past.to(x.device))
         past, weight_past = self._fp8_past("activation"), self._fp8_past("weight")
-        if torch.compiler.is_compiling() or past.numel() + weight_past.numel() == 0:
+        if not self.training or past.numel() + weight_past.numel() == 0:
             return past, weight_past
-        if not self.training:
+        if torch.compiler.is_compiling():
+            seen = x.detach()
+            of_pass = [torch.ops.fp8lab.past_of_pass(seen, p) if p.numel() else p for p in (past, weight_past)]
+            return of_pass[0], of_pass[1]
+        if _is_traced(x):
             return past, weight_past
-        key = _fingerprint(x)
-        if not _is_recomputing():
-            self._fp8_log[key] = past.clone(), weight_past.clone()
-            if len(self._fp8_log) > _REMEMBERED:
-                self._fp8_log.popitem(last=False)
-            return past, weight_past
-        if key not in self._fp8_log:
-            raise RuntimeError(
-                f"x: expected one of the last {_REMEMBERED} inputs of the layer, since a checkpointed pass "
-                "computes them again with the scales that they had; got another"
-            )
-        return self._fp8_log[key]
+        past, weight_past = self._fp8_passes.pasts(x, past, weight_past)
+        return past, weight_past
 
     def _fp8_step(self, role: str, new_past: Tensor, x: Tensor) -> None:
         """Moves a past on: in training, and once for a pass that is computed twice."""
@@ -165,7 +154,7 @@ class Fp8Layer:
         if self._fp8_amaxes is not None:  # `reduced_amaxes` moves it
             self._fp8_amaxes(self, role, x)
             return
-        if not torch.compiler.is_compiling() and _is_recomputing():
+        if not torch.compiler.is_compiling() and is_recomputing():
             return
         with torch.no_grad():
             self._fp8_past(role).copy_(new_past)
@@ -177,7 +166,7 @@ class Fp8Layer:
         """
         moves = past.numel() > 0 and self.training
         key = None
-        if not torch.compiler.is_compiling() and not moves and not _device.is_cuda(used):
+        if not moves and not _device.is_cuda(used) and not _is_traced(weight, used):
             key = self._fp8_key(weight, used, past)
             if self._fp8_cache is not None and self._fp8_cache[0] == key:
                 return self._fp8_cache[1]
@@ -207,8 +196,8 @@ class Fp8Layer:
             version,
             used.dtype,
             tuple(weight.shape),
-            _fingerprint(seen),
-            _fingerprint(past) if past.numel() else 0,
+            fingerprint(seen),
+            fingerprint(past) if past.numel() else 0,
         )
 
     def _fp8_calibrate(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

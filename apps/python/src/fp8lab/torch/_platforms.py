@@ -48,7 +48,8 @@ class Platform:
     split_schemes: tuple[str, ...]
     profile: str = ""  #: of mmaemu's recorded splits
     blocks_of_128: bool = False  #: float32 scales of 1x128 and 128x128 tiles
-    block_scaled_model: str = ""  #: model with E8M0 scales of 32 elements
+    block_scaled_model: str = ""  #: of FP8 codes with E8M0 scales of 32 elements
+    fp4_model: str = ""  #: of FP4 codes with E8M0 scales of 32 elements, or UE4M3 ones of 16
 
 
 def _platform(name: str, profile: str = "", **blocks: Any) -> Platform:
@@ -66,7 +67,11 @@ PLATFORMS = {
     for p in (
         _platform("h100", "hopper", blocks_of_128=True),
         _platform("rtx4060", "ada"),
-        _platform("b200", block_scaled_model="sm100.tcgen05.mxf8f6f4.e4m3"),
+        _platform(
+            "b200",
+            block_scaled_model="sm100.tcgen05.mxf8f6f4.e4m3",
+            fp4_model="sm100.tcgen05.mxf4nvf4",
+        ),
     )
 }
 

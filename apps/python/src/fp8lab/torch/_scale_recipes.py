@@ -27,6 +27,11 @@ FP4 = getattr(torch, "float4_e2m1fn_x2", None)
 E8M0 = getattr(torch, "float8_e8m0fnu", None)
 
 
+def is_fp4(x: Tensor) -> bool:
+    """Two codes a byte along k, the first in the low bits."""
+    return FP4 is not None and x.dtype == FP4
+
+
 class TileScales(NamedTuple):
     """Inverse scales of tiles, [ceil(rows / row_block), ceil(k / k_block)]; a block of 0 is all."""
 
@@ -74,8 +79,6 @@ def require_matrices(
         len(contraction_dim) != 2 or contraction_dim[0] not in (1, -1) or contraction_dim[1] not in (0, -2)
     ):
         raise ValueError("torch._scaled_mm_v2 only supports contraction_dim=(1, 0)")
-    if FP4 is not None and FP4 in (mat_a.dtype, mat_b.dtype):
-        raise NotImplementedError("mat_a: expected FP8 codes, got FP4: MXFP4 and NVFP4 are not emulated here")
     if not all(x.dtype.is_floating_point and x.element_size() == 1 for x in (mat_a, mat_b)):
         raise ValueError(
             "Expected both inputs to be fp8 or fp4 types but got "
@@ -113,7 +116,8 @@ def _dense(name: str, scale: Tensor, shape: tuple[int, int]) -> Tensor:
     if scale.dtype != torch.float32 or tuple(scale.shape) != shape:
         raise ValueError(f"{name} must have shape {sizes} Float elements, got {list(scale.shape)}")
     strides = scale.stride()
-    if strides[0] != 1 and shape[0] > 1 or (strides[1] != shape[0] and shape[1] > 1):
+    laid_out = strides[0] == 1 or shape[0] == 1, strides[1] == shape[0] or shape[1] == 1
+    if scale.numel() and not all(laid_out):
         raise ValueError(f"{name} must have strides (1, {shape[0]}); got {list(strides)}")
     return scale
 
@@ -138,21 +142,19 @@ def unswizzled(scale: Tensor, rows: int, columns: int) -> Tensor:
     return tiles.permute(0, 3, 2, 1, 4).reshape(row_tiles * 128, column_tiles * 4)[:rows, :columns]
 
 
-def _blocks_of_32(name: str, scale: Tensor, swizzle: list[str], rows: int, k: int) -> TileScales:
-    if len(swizzle) != 1:
-        raise ValueError(f"swizzle_{name[-1]} must have 1 value, got {len(swizzle)}")
-    if swizzle[0] != "SWIZZLE_32_4_4":
+def _swizzled(name: str, scale: Tensor, swizzle: list[str], rows: int, k: int, block: int = 32) -> TileScales:
+    """Scales of 32 elements of k (E8M0) or of 16 (UE4M3: E4M3 whose sign the unit does not read)."""
+    if not swizzle or swizzle[0] != "SWIZZLE_32_4_4":
         raise ValueError(f"{name} must be swizzled to SWIZZLE_32_4_4 format")
-    columns = -(-k // 32)
+    columns = -(-k // block)
     expected = _round_up(rows, 128) * _round_up(columns, 4)
     if scale.numel() != expected or not scale.is_contiguous():
+        how = " with SWIZZLE_32_4_4" if block == 32 else ""
         raise ValueError(
-            f"For Blockwise scaling with SWIZZLE_32_4_4 {name} should have {expected} elements, "
-            f"got: {scale.numel()}"
+            f"For Blockwise scaling{how} {name} should have {expected} elements, got: {scale.numel()}"
         )
     codes = unswizzled(scale.reshape(-1).view(torch.uint8), rows, columns)
-    assert E8M0 is not None
-    return TileScales(codes.contiguous().view(E8M0).float(), 1, 32)
+    return TileScales(codes.contiguous().view(scale.dtype).float().abs(), 1, block)
 
 
 def _require_block_scales(chip: Platform) -> None:
@@ -160,11 +162,23 @@ def _require_block_scales(chip: Platform) -> None:
         raise NotImplementedError(f"platform: expected one with block-scaled instructions (b200), got {chip.name}")
 
 
+def _require_fp4(chip: Platform) -> None:
+    if not chip.fp4_model:
+        raise NotImplementedError(f"platform: expected one with FP4 instructions (b200), got {chip.name}")
+
+
 def _require_blocks_of_128(chip: Platform) -> None:
     if not chip.blocks_of_128:
         raise NotImplementedError(
             f"DeepSeek style (1x128, 128x128) scaling only supported in CUDA for SM90, got {chip.name}"
         )
+
+
+def _block_of(scale_a: Tensor, scale_b: Tensor) -> int:
+    """The elements along k that scales which are codes are for; 0 for others."""
+    if scale_a.dtype != scale_b.dtype:
+        return 0
+    return {E8M0: 32, torch.float8_e4m3fn: 16}.get(scale_a.dtype, 0)
 
 
 def tiles_by_shape(
@@ -178,12 +192,17 @@ def tiles_by_shape(
     require_place("scale_a", scale_a)
     require_place("scale_b", scale_b)
     (m, k), n = input.shape, mat2.shape[1]
-    if E8M0 is not None and scale_a.dtype == scale_b.dtype == E8M0:
-        _require_block_scales(chip)
-        swizzle = ["SWIZZLE_32_4_4"]
+    swizzle = ["SWIZZLE_32_4_4"]
+    fp4 = is_fp4(input) and is_fp4(mat2)
+    if not fp4 and (is_fp4(input) or is_fp4(mat2)):
+        return None
+    block = _block_of(scale_a, scale_b)
+    if block == 32 or (fp4 and block == 16):
+        (_require_fp4 if fp4 else _require_block_scales)(chip)
+        k *= 1 + fp4
         return (
-            _blocks_of_32("scale_a", scale_a, swizzle, m, k),
-            _blocks_of_32("scale_b", scale_b, swizzle, n, k),
+            _swizzled("scale_a", scale_a, swizzle, m, k, block),
+            _swizzled("scale_b", scale_b, swizzle, n, k, block),
         ), True
     a, b, blocks = tuple(scale_a.shape), tuple(scale_b.shape), -(-k // 128)
     if scale_a.numel() == scale_b.numel() == 1 or (a == (m, 1) and b == (1, n)):
@@ -199,11 +218,49 @@ def tiles_by_shape(
 
 
 class Configuration(NamedTuple):
-    """`whole`: for `torch._scaled_mm`. `tiles`: of A and of B, with the instruction's own or not."""
+    """`whole`: for `torch._scaled_mm`. `tiles`: of A and of B, with the instruction's own or not.
+
+    alpha: the product of NVFP4's two scales of tensors, which multiplies the finished sum.
+    """
 
     whole: tuple[Tensor, Tensor] | None
     tiles: tuple[TileScales, TileScales] | None
     block_scaled: bool
+    alpha: Tensor | None = None
+
+
+def _fp4_configuration(
+    chip: Platform, mat_a: Tensor, mat_b: Tensor, scales: tuple[list[Tensor], list[Tensor]],
+    recipes: tuple[list[str], list[str]], swizzles: tuple[list[str], list[str]],
+) -> Configuration:
+    """NVFP4 with one level of scales or two, or MXFP4."""
+    levels = recipes[0]
+    blocks = {"BlockWise1x16": (16, torch.float8_e4m3fn), "BlockWise1x32": (32, E8M0)}
+    block, dtype = blocks.get(levels[0] if levels else "", (0, None))
+    second = levels[1:] == ["TensorWise"] and block == 16
+    fits = levels == recipes[1] and (len(levels) == 1 or second)
+    for given in scales:
+        fits = fits and len(given) == len(levels) and given[0].dtype == dtype
+        fits = fits and (not second or given[1].dtype == torch.float32)
+    if not fits:
+        _unsupported(mat_a, mat_b, *recipes)
+    for name, swizzle in zip("ab", swizzles):
+        if len(swizzle) != len(levels):
+            values = "values" if second else "value"
+            raise ValueError(f"swizzle_{name} must have {len(levels)} {values}, got {len(swizzle)}")
+    _require_fp4(chip)
+    k = 2 * mat_a.shape[1]
+    tiles = (
+        _swizzled("scale_a", scales[0][0], swizzles[0], mat_a.shape[0], k, block),
+        _swizzled("scale_b", scales[1][0], swizzles[1], mat_b.shape[1], k, block),
+    )
+    if not second:
+        return Configuration(None, tiles, True)
+    for name, given in zip(("scale_a", "scale_b"), scales):
+        if given[1].numel() != 1:
+            raise ValueError(f"{name}[1]: expected one value for the tensor, got {list(given[1].shape)}")
+    alpha = scales[0][1].detach().reshape(()) * scales[1][1].detach().reshape(())
+    return Configuration(None, tiles, True, alpha)
 
 
 def configuration(
@@ -226,6 +283,8 @@ def configuration(
         for scale in scales:
             require_place(name, scale)
     (m, k), n = mat_a.shape, mat_b.shape[1]
+    if is_fp4(mat_a) and is_fp4(mat_b):
+        return _fp4_configuration(chip, mat_a, mat_b, (scales_a, scales_b), (recipe_a, recipe_b), swizzles)
     pair = (recipe_a[0], recipe_b[0]) if len(recipe_a) == len(recipe_b) == 1 else ("", "")
     if pair in (("TensorWise", "TensorWise"), ("RowWise", "RowWise")):
         return Configuration(whole_scales(mat_a, mat_b, scales_a, scales_b, pair[0]), None, False)
@@ -241,9 +300,12 @@ def configuration(
         return Configuration(None, tiles, False)
     if pair != ("BlockWise1x32", "BlockWise1x32") or {scales_a[0].dtype, scales_b[0].dtype} != {E8M0}:
         _unsupported(mat_a, mat_b, recipe_a, recipe_b)
+    for name, swizzle in zip("ab", swizzles):
+        if len(swizzle) != 1:
+            raise ValueError(f"swizzle_{name} must have 1 value, got {len(swizzle)}")
     _require_block_scales(chip)
     tiles = (
-        _blocks_of_32("scale_a", scales_a[0], swizzles[0], m, k),
-        _blocks_of_32("scale_b", scales_b[0], swizzles[1], n, k),
+        _swizzled("scale_a", scales_a[0], swizzles[0], m, k),
+        _swizzled("scale_b", scales_b[0], swizzles[1], n, k),
     )
     return Configuration(None, tiles, True)

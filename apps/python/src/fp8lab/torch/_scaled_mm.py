@@ -30,7 +30,7 @@ from fp8lab.torch._platforms import (
     given_or,
     product,
 )
-from fp8lab.torch._scale_recipes import TileScales, configuration, require_matrices, tiles_by_shape
+from fp8lab.torch._scale_recipes import TileScales, configuration, is_fp4, require_matrices, tiles_by_shape
 
 
 def _sum(
@@ -94,11 +94,11 @@ def _scales(name: str, scale: Tensor, rows: int, columns: int) -> Tensor:
 
 def _codes(name: str, x: Tensor) -> tuple[Tensor, str]:
     require_place(name, x)
-    if x.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+    if x.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2) and not is_fp4(x):
         raise ValueError(f"{name}: expected float8_e4m3fn or float8_e5m2, got {x.dtype}")
     if x.dim() != 2:
         raise ValueError(f"{name}: expected a matrix, got {list(x.shape)}")
-    return x.view(torch.uint8), FORMAT_OF[x.dtype]
+    return x.view(torch.uint8), "e2m1" if is_fp4(x) else FORMAT_OF[x.dtype]
 
 
 @torch.library.custom_op("fp8lab::scaled_mm", mutates_args=())
@@ -134,6 +134,8 @@ def scaled_mm_op(
             chip, input.detach(), mat2.detach().t(), a_values, b_values, bias=bias, formats=formats,
             scale_result=scale_result, fast=use_fast_accum, splits=ranges, scheme=scheme,
         )
+    if m * n == 0:
+        return fake_words(input, mat2, formats)
     a, b = input.detach().numpy(), mat2.detach().numpy().T
     a_scales, b_scales = a_values.numpy(), b_values.numpy()
     row_wise = len(a_scales) > 1 or len(b_scales) > 1
@@ -214,6 +216,7 @@ def _formats(input: Tensor, mat2: Tensor, dtype: torch.dtype) -> tuple[Tensor, T
 def _tiled(
     input: Tensor, mat2: Tensor, tiles: tuple[TileScales, TileScales], block_scaled: bool,
     bias: Tensor | None, dtype: torch.dtype, chip: Platform, splitk: int | str | tuple[int, str],
+    alpha: Tensor | None = None,
 ) -> Tensor:
     if splitk != 1:
         raise ValueError(f"splitk: expected 1 with scales of blocks, got {splitk!r}")
@@ -221,7 +224,7 @@ def _tiled(
     blocks = [tiles[0].row_block, tiles[0].k_block, tiles[1].row_block, tiles[1].k_block]
     values = (tiles[0].values, tiles[1].values)
     result: Tensor = torch.ops.fp8lab.scaled_mm_tiles(
-        a, b, *values, bias, formats, blocks, block_scaled, chip.name
+        a, b, *values, bias, formats, blocks, block_scaled, chip.name, alpha
     )
     return result.view(dtype)
 
@@ -244,6 +247,11 @@ def _by_shapes(
     chip = find_platform(platform)
     a, b, formats = _formats(input, mat2, dtype)
     found = tiles_by_shape(chip, input, mat2, scale_a, scale_b)
+    if found is None and (is_fp4(input) or is_fp4(mat2)):
+        raise ValueError(
+            "scale_a: expected UE4M3 scales of 16 elements (float8_e4m3fn) or E8M0 scales of 32 with two "
+            f"FP4 operands, got {scale_a.dtype}, and operands of {input.dtype} and {mat2.dtype}"
+        )
     result: Tensor
     if found is not None:
         tiles, block_scaled = found
@@ -286,7 +294,7 @@ def by_recipes(
             mat_a, mat_b, *found.whole, bias, None, dtype, use_fast_accum, platform=platform, splitk=splitk, out=out
         )
     assert found.tiles is not None
-    result = _tiled(mat_a, mat_b, found.tiles, found.block_scaled, bias, dtype, chip, splitk)
+    result = _tiled(mat_a, mat_b, found.tiles, found.block_scaled, bias, dtype, chip, splitk, found.alpha)
     return given_or(out, result, "scaled_mm", *found.tiles[0][:1], *found.tiles[1][:1], bias)
 
 
@@ -297,7 +305,7 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     Arguments are those of either function: (input, mat2, scale_a, scale_b, bias, scale_result,
     out_dtype, use_fast_accum), or (mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b,
     swizzle_a, swizzle_b, bias, output_dtype, contraction_dim, use_fast_accum). Operands [m, k] and
-    [k, n]: float8_e4m3fn or float8_e5m2. Scales are inverse scales: value = code * scale.
+    [k, n]: float8_e4m3fn, float8_e5m2 or FP4. Scales are inverse scales: value = code * scale.
 
     TensorWise, RowWise: float32, one value, or one per row of A and per column of B ([m, 1] and [1,
     n] without recipes). There is one chain of k with use_fast_accum, else one every 128 terms,
@@ -305,7 +313,9 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     BlockWise1x128, BlockWise128x128 (h100): float32 in the shapes and strides that PyTorch's error
     texts name. Each 128 terms are one chain, added as fma(chain * s_b, s_a, sum) in FP32, with or
     without use_fast_accum. BlockWise1x32 (b200; MXFP8): float8_e8m0fnu, swizzled as SWIZZLE_32_4_4;
-    the instruction applies them. FP4 operands raise NotImplementedError.
+    the instruction applies them. FP4 (b200; float4_e2m1fn_x2, [m, k/2] and [k/2, n]): BlockWise1x32
+    (MXFP4), or BlockWise1x16 (NVFP4) in float8_e4m3fn, swizzled too. A second level of NVFP4,
+    TensorWise: the FP32 product of both scales multiplies the finished sum.
 
     The bias is added in FP32. Then the result is rounded once to out_dtype (default: that of
     input), to nearest even. FP8 outputs are first multiplied by scale_result in FP32, and saturate;
@@ -317,7 +327,7 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     "serial") or (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1
     with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
     of torch. All tensors are on the CPU, or in a build with CUDA on one CUDA device: the same bits,
-    queued on torch's current stream, except for MXFP8 (never run on a GPU yet).
+    queued on torch's current stream, except for MX formats and NVFP4 (never run on a GPU yet).
 
     >>> import torch, fp8lab.torch
     >>> ones = torch.ones(16, 32768).to(torch.float8_e4m3fn)

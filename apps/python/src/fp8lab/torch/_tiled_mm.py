@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fp8lab._recipes import Scales
@@ -12,6 +14,11 @@ from fp8lab._registry import find_model
 from fp8lab.torch import _device, _device_mm
 from fp8lab.torch._device import DeviceScales, require_place
 from fp8lab.torch._platforms import add_bias, as_words, fake_words, find_platform, product
+
+
+def _unpacked(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Codes of four bits [rows, k], one a byte, of [rows, k / 2] bytes."""
+    return np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
 
 
 @torch.library.custom_op("fp8lab::scaled_mm_tiles", mutates_args=())
@@ -25,12 +32,14 @@ def scaled_mm_tiles(
     blocks: list[int],
     block_scaled: bool,
     platform: str,
+    alpha: Tensor | None = None,
 ) -> Tensor:
     """Codes in uint8, input [m, k] and mat2 [k, n], with float32 inverse scales of tiles: [m, n].
 
-    formats: of input, mat2 and the output, which is uint8 for FP8. blocks: rows and columns of A's
-    tiles and of B's, B as [n, k]. block_scaled: the instruction applies the scales, one chain;
-    else each 128 terms are scaled into an FP32 sum, fma(P * s_b, s_a, sum). The bias is added in FP32.
+    formats: of input, mat2 and the output, which is uint8 for FP8; of e2m1 a byte has two codes
+    along k. blocks: rows and columns of A's tiles and of B's, B as [n, k]. block_scaled: the
+    instruction applies the scales, one chain; else each 128 terms are scaled into an FP32 sum,
+    fma(P * s_b, s_a, sum). alpha: multiplies the finished sum. The bias is added in FP32.
     """
     chip = find_platform(platform)
     for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b)):
@@ -47,14 +56,21 @@ def scaled_mm_tiles(
             block_scaled=block_scaled,
         )
     a_format, b_format, out_format = formats.split()
+    if input.shape[0] * mat2.shape[1] == 0:
+        return fake_words(input, mat2, formats)
+    a, b = input.detach().numpy(), mat2.detach().numpy().T
+    scaled = chip.block_scaled_model
+    if a_format == "e2m1":
+        a, b, scaled = _unpacked(a), _unpacked(b), chip.fp4_model
+    of_tensor = 1.0 if alpha is None else float(alpha)
     d = product(
-        input.detach().numpy(),
-        mat2.detach().numpy().T,
+        a,
+        b,
         a_format=a_format,
         b_format=b_format,
-        model=find_model(chip.block_scaled_model if block_scaled else chip.model).accumulator,
+        model=find_model(scaled if block_scaled else chip.model).accumulator,
         promotion_interval=0 if block_scaled else 128,
-        a_scales=Scales(scale_a.detach().contiguous().numpy(), blocks[0], blocks[1]),
+        a_scales=Scales(scale_a.detach().contiguous().numpy(), blocks[0], blocks[1], of_tensor),
         b_scales=Scales(scale_b.detach().contiguous().numpy(), blocks[2], blocks[3]),
         scale_order="b_then_fma_a",
     )
