@@ -50,8 +50,7 @@ class BufferPool {
   /// The oldest ones make room.
   void give(Buffer buffer) {
     const std::scoped_lock lock(mutex_);
-    while (!kept_.empty() &&
-           (total_ + buffer.bytes > kKeptBufferBytes || kept_.size() == kMost)) {
+    while (!kept_.empty() && (total_ + buffer.bytes > kKeptBufferBytes || kept_.size() == kMost)) {
       ::operator delete(kept_.front().memory, kAlignment);
       total_ -= kept_.front().bytes;
       kept_.erase(kept_.begin());
