@@ -29,11 +29,6 @@ struct Buffer {
 class BufferPool {
  public:
   BufferPool() { kept_.reserve(kMost); }
-  ~BufferPool() {
-    for (const Buffer& buffer : kept_) ::operator delete(buffer.memory, kAlignment);
-  }
-  BufferPool(const BufferPool&) = delete;
-  BufferPool& operator=(const BufferPool&) = delete;
 
   void* take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
@@ -71,9 +66,10 @@ class BufferPool {
   std::size_t total_ = 0;
 };
 
+/// Never destroyed: threads may give buffers back while the program ends.
 BufferPool& pool() {
-  static BufferPool buffers;
-  return buffers;
+  static auto* const buffers = new BufferPool;
+  return *buffers;
 }
 
 }  // namespace
