@@ -27,8 +27,7 @@ TEST_CASE("buffers: a size that was given back is used again, the latest first",
 
 TEST_CASE("buffers: what is kept has a bound, and huge and small ones are not kept", "[gemm]") {
   std::vector<std::pair<void*, std::size_t>> taken;
-  for (std::size_t mib = 1; mib <= 12; ++mib)
-    taken.emplace_back(take_buffer(mib << 20), mib << 20);
+  for (std::size_t mib = 1; mib <= 12; ++mib) taken.emplace_back(take_buffer(mib << 20), mib << 20);
   for (const auto& [buffer, bytes] : taken) {
     std::memset(buffer, 1, bytes);
     give_buffer(buffer, bytes);

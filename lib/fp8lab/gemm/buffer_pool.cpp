@@ -29,11 +29,6 @@ struct Buffer {
 class BufferPool {
  public:
   BufferPool() { kept_.reserve(kMost); }
-  ~BufferPool() {
-    for (const Buffer& buffer : kept_) ::operator delete(buffer.memory, kAlignment);
-  }
-  BufferPool(const BufferPool&) = delete;
-  BufferPool& operator=(const BufferPool&) = delete;
 
   void* take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
@@ -50,8 +45,7 @@ class BufferPool {
   /// The oldest ones make room.
   void give(Buffer buffer) {
     const std::scoped_lock lock(mutex_);
-    while (!kept_.empty() &&
-           (total_ + buffer.bytes > kKeptBufferBytes || kept_.size() == kMost)) {
+    while (!kept_.empty() && (total_ + buffer.bytes > kKeptBufferBytes || kept_.size() == kMost)) {
       ::operator delete(kept_.front().memory, kAlignment);
       total_ -= kept_.front().bytes;
       kept_.erase(kept_.begin());
@@ -72,9 +66,10 @@ class BufferPool {
   std::size_t total_ = 0;
 };
 
+/// Never destroyed: threads may give buffers back while the program ends.
 BufferPool& pool() {
-  static BufferPool buffers;
-  return buffers;
+  static auto* const buffers = new BufferPool;
+  return *buffers;
 }
 
 }  // namespace
