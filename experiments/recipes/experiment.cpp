@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 #include "common/names.hpp"
@@ -327,8 +326,8 @@ std::string reads_finding(const Setup& s, const std::vector<double>& reads) {
 
 /// Whether two recipes differ on the same draws by more than the differences spread.
 bool differ(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> differences;
-  for (std::size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+  std::vector<double> differences = a;
+  for (std::size_t i = 0; i < a.size(); ++i) differences[i] -= b[i];
   const Interval difference = interval_of(differences);
   return std::abs(difference.mean) > difference.half_width;
 }
@@ -342,11 +341,14 @@ std::string subject_finding(const std::vector<Draw>& draws, std::size_t subject)
   if (order.empty()) return {};
   const auto error = [&](std::size_t r) { return each(draws, subject, r, small_half); };
   std::ranges::stable_sort(order, {}, [&](std::size_t r) { return spread_of(error(r)).mean; });
-  const std::size_t best = order.front();
-  const std::size_t worst = order.back();
+  const auto [least, worst] = std::pair(order.front(), order.back());
+  // Of those that draws do not tell apart, the first of the list: the least mean is chance.
+  std::size_t best = least;
+  for (const std::size_t r : order)
+    if (r < best && !differ(error(least), error(r))) best = r;
   std::string equal;
   for (const std::size_t r : order)
-    if (r != best && !differ(error(best), error(r)))
+    if (r != best && !differ(error(least), error(r)))
       equal += fmt::format("{}{}", equal.empty() ? "" : ", ", s.presets[r]->name);
   const auto text = [&](std::size_t r, Figure figure) {
     return interval_text(each(draws, subject, r, figure), 1.0,

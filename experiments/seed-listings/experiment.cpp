@@ -178,14 +178,19 @@ Table draw_table(const DotRepeats& repeats) {
   Table table("numpy_draws", "Part 3 of the NumPy listing: |shift| / |exact sum|, draw by draw",
               {{"version", "", "as written or corrected"},
                {"repeat", "1", "draw, from 0"},
-               {"figure", "", "total or stage"},
-               {"value", "%", "of the exact sum"}});
+               {"naive", "%", "total, no promotion"},
+               {"promoted", "%", "total, promoted every 128"},
+               {"input", "%", "input quantization"},
+               {"product", "%", "product rounding"},
+               {"accumulation", "%", "no promotion"},
+               {"promoted_accumulation", "%", "promoted every 128"}});
   for (const auto& [version, dots] :
        {std::pair{"as written", &repeats.as_written}, std::pair{"corrected", &repeats.corrected}})
-    for (std::size_t i = 0; i < dots->size(); ++i)
-      for (const DotFigure& figure : kDotFigures)
-        table.add_row({std::string(version), static_cast<std::int64_t>(i), std::string(figure.name),
-                       figure.of((*dots)[i])});
+    for (std::size_t i = 0; i < dots->size(); ++i) {
+      std::vector<Cell> cells{std::string(version), static_cast<std::int64_t>(i)};
+      for (const DotFigure& figure : kDotFigures) cells.emplace_back(figure.of((*dots)[i]));
+      table.add_row(std::move(cells));
+    }
   return table;
 }
 

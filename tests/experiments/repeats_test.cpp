@@ -110,7 +110,7 @@ TEST_CASE("experiments that repeat keep the draws of their means", "[experiments
       {"recipes",
        "recipes",
        "relative_l2",
-       {"rows=16", "columns=128", "read_rows=16", "read_columns=64"}},
+       {"rows=128", "columns=128", "read_rows=128", "read_columns=128"}},
       {"int8-vs-fp8", "published", "int8_mse", {"elements=200", "published_elements=200"}},
       {"inference-linear",
        "inference",
