@@ -10,6 +10,7 @@
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/quantize.hpp"
+#include "fp8lab/attention/verify.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
@@ -269,6 +270,37 @@ TEST_CASE("attention: what does not fit is refused", "[attention]") {
   in = problem.inputs();
   in.k.heads = 3;
   CHECK_THROWS_WITH(attention(in, options), contains("K: expected codes"));
+}
+
+TEST_CASE("attention: codes of 16 bits are refused", "[attention]") {
+  const std::vector<std::uint8_t> codes(64);
+  AttentionInputs in;
+  in.q = in.k = in.v = {FormatId::e4m3fn, codes, 1, 4, 16, {}};
+  for (AttentionOperand* operand : {&in.q, &in.k, &in.v}) {
+    AttentionOperand& other = *operand;
+    other.format = FormatId::bf16;
+    CHECK_THROWS_WITH(attention(in, {}), contains("expected codes of an 8-bit format, got bf16"));
+    other.format = FormatId::e4m3fn;
+  }
+}
+
+TEST_CASE("attention: the text of a verdict", "[attention]") {
+  AttentionVerdict verdict;
+  verdict.outputs = 40;
+  verdict.mismatches = 3;
+  verdict.distance = 0.25;
+  verdict.causes = {{"one", "a mistake", 0, 0.0}, {"two", "another", 2, 0.125}};
+  CHECK(verdict.text() ==
+        "mismatch: 3 of 40 outputs differ in bits (7.5 %), relative L2 distance 0.25\n"
+        "  cause: one: a mistake (every bit)\n"
+        "  cause: two: another (distance 0.125, 2 outputs still differ)\n");
+  verdict.causes.clear();
+  CHECK(verdict.text() ==
+        "mismatch: 3 of 40 outputs differ in bits (7.5 %), relative L2 distance 0.25\n"
+        "  no known mistake explains the difference\n");
+  verdict.pass = true;
+  CHECK(verdict.text() ==
+        "pass: 3 of 40 outputs differ in bits (7.5 %), relative L2 distance 0.25\n");
 }
 
 TEST_CASE("heads without elements are refused before anything reads them", "[attention]") {

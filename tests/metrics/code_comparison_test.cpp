@@ -129,6 +129,10 @@ TEST_CASE("code comparison: special values", "[metrics]") {
   CHECK(wrong.worst->index == 1);
   CHECK(wrong.worst->ulp == kNanDistance);
   CHECK(wrong.ulp.nan_mismatches == 1);
+  const CodeComparison negated = compare_floats({{1.0F, -2.0F}, {-1.0F, 2.0F}});
+  CHECK(negated.bit_mismatches == 2);
+  CHECK(negated.ulp.away_from_zero == 0);  // as far from it as before
+  CHECK(negated.ulp.toward_zero == 0);
 }
 
 TEST_CASE("code comparison: FP8 distances ignore what FP8 cannot see", "[metrics]") {

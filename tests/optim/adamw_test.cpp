@@ -196,6 +196,12 @@ TEST_CASE("AdamW continues from a file, bit for bit", "[optim]") {
   }
 }
 
+TEST_CASE("AdamW refuses a negative number of threads", "[optim]") {
+  AdamWOptions options;
+  options.threads = -1;
+  CHECK_THROWS_WITH(make(options, draw("start", 3, 2.0, 1.0)), contains("threads: expected 0"));
+}
+
 TEST_CASE("AdamW says what a state lacks", "[optim]") {
   AdamW source = make(find_optimizer_preset("fp8-lm").options, draw("start", 3, 2.0, 1.0));
   AdamW other = make({}, draw("start", 3, 2.0, 1.0));

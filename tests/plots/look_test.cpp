@@ -54,6 +54,14 @@ TEST_CASE("a variant has the colour of what it varies, others the next one", "[p
   CHECK_THROWS_WITH(plot_json(plot), contains("got 9"));
 }
 
+TEST_CASE("a heat map's colours are logarithmic where it says so", "[plots]") {
+  const TemporaryFolder folder("log_map");
+  for (const bool log : {true, false}) {
+    write_plot(map_of({1.0, 10.0, 100.0}, log), folder.path());
+    CHECK((read_file(folder.path() / "m.gp").find("set logscale cb") != std::string::npos) == log);
+  }
+}
+
 TEST_CASE("the first curve lies above the others, dashed ones above all", "[plots]") {
   CHECK(drawing_order(variants()) == Indices{4, 1, 0, 3, 2});
   const TemporaryFolder folder("order");
