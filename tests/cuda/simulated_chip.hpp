@@ -97,12 +97,17 @@ inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
     // A stream of bits, which begins anew in every 16 bytes; bytes that it does not reach are zero.
     const std::size_t group = where == NarrowOperands::in_halves ? 32 : 16;
     const auto bits = static_cast<std::size_t>(f.code_bits());
-    for (std::size_t first = 0; first < row.size(); first += 16) {
-      unsigned __int128 stream = 0;
-      std::memcpy(&stream, row.data() + first, 16);
-      for (std::size_t i = 0; i < group; ++i, stream >>= bits)
-        narrow.push_back(static_cast<std::uint32_t>(stream) & ((1u << bits) - 1));
-      if (stream != 0) std::abort();
+    const auto bit = [&](std::size_t at) {
+      return static_cast<std::uint32_t>(row[at / 8] >> (at % 8)) & 1u;
+    };
+    for (std::size_t first = 0; first < 8 * row.size(); first += 128) {
+      for (std::size_t i = 0; i < group; ++i) {
+        std::uint32_t code = 0;
+        for (std::size_t j = 0; j < bits; ++j) code |= bit(first + i * bits + j) << j;
+        narrow.push_back(code);
+      }
+      for (std::size_t at = group * bits; at < 128; ++at)
+        if (bit(first + at) != 0) std::abort();
     }
     return narrow;
   }
