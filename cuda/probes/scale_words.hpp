@@ -19,8 +19,12 @@ class ScaleWords {
         a_(arguments.a_scales + tile * kTile * static_cast<std::size_t>(row_scales_)),
         b_(arguments.b_scales + tile * kTile * static_cast<std::size_t>(row_scales_)) {}
 
-  [[nodiscard]] FP8LAB_HD std::uint32_t of_a(int row, int step) const { return word(a_, row, step); }
-  [[nodiscard]] FP8LAB_HD std::uint32_t of_b(int row, int step) const { return word(b_, row, step); }
+  [[nodiscard]] FP8LAB_HD std::uint32_t of_a(int row, int step) const {
+    return word(a_, row, step);
+  }
+  [[nodiscard]] FP8LAB_HD std::uint32_t of_b(int row, int step) const {
+    return word(b_, row, step);
+  }
 
  private:
   [[nodiscard]] FP8LAB_HD std::uint32_t word(const std::uint8_t* scales, int row, int step) const {

@@ -97,12 +97,17 @@ inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
     // A stream of bits, which begins anew in every 16 bytes; bytes that it does not reach are zero.
     const std::size_t group = where == NarrowOperands::in_halves ? 32 : 16;
     const auto bits = static_cast<std::size_t>(f.code_bits());
-    for (std::size_t first = 0; first < row.size(); first += 16) {
-      unsigned __int128 stream = 0;
-      std::memcpy(&stream, row.data() + first, 16);
-      for (std::size_t i = 0; i < group; ++i, stream >>= bits)
-        narrow.push_back(static_cast<std::uint32_t>(stream) & ((1u << bits) - 1));
-      if (stream != 0) std::abort();
+    const auto bit = [&](std::size_t at) {
+      return static_cast<std::uint32_t>(row[at / 8] >> (at % 8)) & 1u;
+    };
+    for (std::size_t first = 0; first < 8 * row.size(); first += 128) {
+      for (std::size_t i = 0; i < group; ++i) {
+        std::uint32_t code = 0;
+        for (std::size_t j = 0; j < bits; ++j) code |= bit(first + i * bits + j) << j;
+        narrow.push_back(code);
+      }
+      for (std::size_t at = group * bits; at < 128; ++at)
+        if (bit(first + at) != 0) std::abort();
     }
     return narrow;
   }
@@ -338,69 +343,5 @@ struct SimulatedTcgen05 {
     return bytes;
   }
 };
-
-/// Runs a batch through the kernel that the probe has on the chip.
-inline std::vector<float> simulate(const TileBatch& batch) {
-  shared_windows.forget();
-  std::vector<float> d(static_cast<std::size_t>(batch.tiles) * kTileOutputs, -1.0F);
-  const TileArguments arguments{
-      batch.a.data(), batch.b.data(),        batch.c.data(),       d.data(),
-      batch.steps,    batch.a_scales.data(), batch.b_scales.data()};
-  const auto launch = [&](auto kernel) {
-    device_on_host::launch({static_cast<unsigned>(batch.tiles), 1, 1}, 128,
-                           [&] { kernel(arguments); });
-  };
-  const std::string_view name = planted.probe.name;
-  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
-  if (has("tcgen05.")) {
-    const bool half = has("k32.f16.") || has("k16.f16.");
-    const std::size_t scales =
-        planted.probe.scales
-            ? static_cast<std::size_t>(planted.probe.terms() / planted.probe.scales->block)
-            : 0;
-    const auto run = [&](auto op) {
-      using Op = decltype(op);
-      Op::kA = static_cast<int>(tcgen05_type(planted.probe.a_format));
-      Op::kB = static_cast<int>(tcgen05_type(planted.probe.b_format));
-      Op::kScaleType = planted.probe.scales && planted.probe.scales->format == ScaleFormat::ue8m0;
-      launch(tcgen05_probe<Op>);
-    };
-    if (scales == 4)
-      run(SimulatedTcgen05<false, 4>{});
-    else if (scales == 2)
-      run(SimulatedTcgen05<false, 2>{});
-    else if (scales == 1)
-      run(SimulatedTcgen05<false, 1>{});
-    else if (half)
-      run(SimulatedTcgen05<true, 0>{});
-    else
-      run(SimulatedTcgen05<false, 0>{});
-  } else if (has("wgmma.")) {
-    const bool half = has("k32.f16.") || has("k16.f16.");
-    const bool registers = has(".registers");
-    if (has("n8k"))
-      launch(wgmma_probe<SimulatedWgmma<float, 8, false>>);
-    else if (half && registers)
-      launch(wgmma_probe<SimulatedWgmma<std::uint32_t, 64, true>>);
-    else if (half)
-      launch(wgmma_probe<SimulatedWgmma<std::uint32_t, 64, false>>);
-    else if (registers)
-      launch(wgmma_probe<SimulatedWgmma<float, 64, true>>);
-    else
-      launch(wgmma_probe<SimulatedWgmma<float, 64, false>>);
-  } else if (planted.probe.scales) {
-    if (planted.probe.narrow_operands() == NarrowOperands::in_bytes)
-      launch(mma_scaled_probe<SimulatedScaledMma<1>>);
-    else if (planted.probe.scales->block == 16)
-      launch(mma_scaled_probe<SimulatedScaledMma<4>>);
-    else
-      launch(mma_scaled_probe<SimulatedScaledMma<2>>);
-  } else if (has("k32.f16.") || has("k16.f16.")) {
-    launch(mma_probe<SimulatedMma<HalfState>>);
-  } else {
-    launch(mma_probe<SimulatedMma<FloatState>>);
-  }
-  return d;
-}
 
 }  // namespace fp8lab::cuda

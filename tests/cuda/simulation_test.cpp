@@ -14,7 +14,7 @@
 #include "cuda/tool/mismatches.hpp"
 #include "cuda/tool/winner.hpp"
 #include "fp8lab/vectors/replay.hpp"
-#include "simulated_chip.hpp"
+#include "simulated_probe.hpp"
 #include "sweep_share.hpp"
 
 using namespace fp8lab;
