@@ -214,8 +214,8 @@ Results outlier(const RunContext& context) {
   results.plots = {error, crushed, containment_plot(setup, containment), hidden_plot(setup, sweep)};
   results.findings = findings(setup, sweep, containment, published);
   if (!products.empty()) {
-    results.tables.push_back(product_table(setup, products));
     results.tables.push_back(product_draws(products));
+    results.tables.push_back(product_table(setup, products));
     results.plots.push_back(product_plot(setup, products));
     results.findings.push_back(product_finding(setup, products));
   }
