@@ -65,9 +65,9 @@ std::string text_of(const Case& c) {
 TEST_CASE("what systems read of a model's quantization is as kept", "[model_files]") {
   std::string got;
   for (const Case& c : kCases) got += text_of(c);
-  const std::string kept = read_file(FP8LAB_GOLDEN_DIR "/model_files/configs.txt");
+  const std::string kept = read_file(FP8LAB_GOLDEN_DIR "/model_files/configs.kept");
   const bool same = got == kept;
-  if (!same) write_file("configs.txt", got);
-  INFO("tests/golden/model_files/configs.txt against configs.txt, which was written here");
+  if (!same) write_file("configs.kept", got);
+  INFO("tests/golden/model_files/configs.kept against configs.kept, which was written here");
   CHECK(same);
 }

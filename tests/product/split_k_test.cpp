@@ -50,7 +50,7 @@ TEST_CASE("split-K: the method is that of the data of the first part", "[product
   // BF16 far from 1 is not for 32-bit integers, whatever a plan without the data says.
   for (const auto& [data, expected] :
        {std::pair{Data::normal, "fused words"}, {Data::wide, "fused double"}}) {
-    const Operands operands(find_instruction_model("sm90.mma.bf16"), {9, 40, 96}, data, Start::none,
+    const Operands operands(find_instruction_model("sm80.mma.bf16"), {9, 40, 96}, data, Start::none,
                             5);
     Product product;
     product.problem = operands.problem;
