@@ -279,7 +279,7 @@ def test_empty(at):
         for how in (["--golden", out], ["--inputs", a, b, "--dtype", "e4m3fn"]):
             for gate in ("bitwise", "deepgemm"):
                 expect(3, "verify", out, *how, "--check", gate, stdout=["no power: all 0 outputs", "0 of 0 applicable"])
-            report = json.loads(expect(3, "verify", out, *how, "--json"))
+            report = json.loads(expect(3, "verify", out, *how, "--json").stdout)
             check("--json of an empty output", report["verdict"] == "no power" and not report["power"]["has_power"], report)
         expect(3, "verify", out, "--inputs", a, b, "--dtype", "e4m3fn", "--check", "budget", stdout=["no power"])
     x = at.save("ex.npy", np.zeros((0, 8), np.float32))
@@ -290,7 +290,7 @@ def test_no_numbers(at):
     """Equal outputs of NaN alone have no figures; what a check says of them does not change."""
     out = at.save("nan.npy", np.full((4, 8), np.nan, np.float32))
     for gate, code in (("bitwise", 3), ("deepgemm", 0), ("flashinfer.bmm", 0), ("torchao", 0)):
-        report = json.loads(expect(code, "verify", out, "--golden", out, "--check", gate, "--json"))
+        report = json.loads(expect(code, "verify", out, "--golden", out, "--check", gate, "--json").stdout)
         figures = {name: report["metrics"][name] for name in ("relative_l2", "sqnr_db", "cosine", "calc_diff")}
         check(f"figures of NaN alone, {gate}", set(figures.values()) == {"nan"}, figures)
 
