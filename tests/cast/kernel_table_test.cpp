@@ -126,3 +126,41 @@ TEST_CASE("encodes by row and by column are the reference's on every target", "[
         }
   }
 }
+
+TEST_CASE("a tile at the end of a row has a factor of its own", "[cast]") {
+  const EncodePlan plan = make_plan(format(FormatId::e4m3fn), kNvidiaNosat, 1.0F);
+  const auto code = [&](float x) {
+    return static_cast<std::uint8_t>(encode(*plan.format, plan.policy, x));
+  };
+  for (const std::size_t block : {64U, 96U, 128U, 160U, 192U, 1000U}) {
+    const std::size_t tiles = (kColumns + block - 1) / block;
+    constexpr std::size_t kRows = 3;
+    const std::vector<float> ones(kRows * kColumns, 1.0F);
+    std::vector<float> rows(kRows * tiles);
+    std::vector<float> columns(kColumns);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i + 1);
+    for (std::size_t c = 0; c < kColumns; ++c) columns[c] = static_cast<float>(c % 15 + 1);
+    const CrossTask task{.plan = &plan,
+                         .in = ones.data(),
+                         .stride = kColumns,
+                         .rows = kRows,
+                         .columns = kColumns,
+                         .row_factors = rows.data(),
+                         .block = block,
+                         .column_factors = columns.data(),
+                         .row_stride = kColumns,
+                         .column_stride = kColumns,
+                         .next = ones.data(),
+                         .next_stride = kColumns};
+    std::vector<std::uint8_t> expected(2 * kRows * kColumns);
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t c = 0; c < kColumns; ++c) {
+        expected[r * kColumns + c] = code(rows[r * tiles + c / block]);
+        expected[(kRows + r) * kColumns + c] = code(columns[c]);
+      }
+    for (const Target target : available_targets()) {
+      INFO(to_string(target) << ", " << tiles << " tiles of " << block);
+      CHECK((crossed_codes(kernel_table(target), task) == expected));
+    }
+  }
+}

@@ -270,6 +270,31 @@ def test_power(at):
            stdout=["missed: rtz_cast"])
 
 
+def test_empty(at):
+    """Nothing can be wrong in an output without elements, so that no check of it has power."""
+    for m, n in ((0, 0), (0, 4), (4, 0)):
+        a = at.save("ea.npy", np.zeros((m, 64), np.uint8))
+        b = at.save("eb.npy", np.zeros((n, 64), np.uint8))
+        out = at.save("eo.npy", np.zeros((m, n), np.float32))
+        for how in (["--golden", out], ["--inputs", a, b, "--dtype", "e4m3fn"]):
+            for gate in ("bitwise", "deepgemm"):
+                expect(3, "verify", out, *how, "--check", gate, stdout=["no power: all 0 outputs", "0 of 0 applicable"])
+            report = json.loads(expect(3, "verify", out, *how, "--json").stdout)
+            check("--json of an empty output", report["verdict"] == "no power" and not report["power"]["has_power"], report)
+        expect(3, "verify", out, "--inputs", a, b, "--dtype", "e4m3fn", "--check", "budget", stdout=["no power"])
+    x = at.save("ex.npy", np.zeros((0, 8), np.float32))
+    expect(3, "verify", at.save("ec.npy", np.zeros((0, 8), np.uint8)), "--cast", "e4m3fn", "--inputs", x, stdout=["no power"])
+
+
+def test_no_numbers(at):
+    """Equal outputs of NaN alone have no figures; what a check says of them does not change."""
+    out = at.save("nan.npy", np.full((4, 8), np.nan, np.float32))
+    for gate, code in (("bitwise", 3), ("deepgemm", 0), ("flashinfer.bmm", 0), ("torchao", 0)):
+        report = json.loads(expect(code, "verify", out, "--golden", out, "--check", gate, "--json").stdout)
+        figures = {name: report["metrics"][name] for name in ("relative_l2", "sqnr_db", "cosine", "calc_diff")}
+        check(f"figures of NaN alone, {gate}", set(figures.values()) == {"nan"}, figures)
+
+
 def test_memory(at):
     """Golden files of 1 GiB (mostly holes of the file system) take at most 64 MiB more than a command that reads nothing."""
     floor, _ = peak_memory(at, 0, "list")
@@ -299,7 +324,7 @@ def peak_memory(at, code, *arguments):
 
 
 def main():
-    for test in (test_verify, test_causes, test_casts, test_fnuz, test_power, test_memory):
+    for test in (test_verify, test_causes, test_casts, test_fnuz, test_power, test_empty, test_no_numbers, test_memory):
         with tempfile.TemporaryDirectory() as folder:
             test(Folder(folder))
     finish("verify")

@@ -61,3 +61,31 @@ TEST_CASE("identify: what is right on the sample alone is counted", "[identify]"
   CHECK_THAT(describe(result),
              contains(std::to_string(result.beyond) + " more are right on the sample"));
 }
+
+TEST_CASE("identify: a class shows twelve members and counts the others", "[identify]") {
+  for (const std::int64_t members : {1, 2, 11, 12, 13, 14, 32}) {
+    Identification result;
+    result.rows = result.columns = 4;
+    result.k = 512;
+    result.tried = 40;
+    ExplanationClass one;
+    one.matches = 8;
+    one.compared = 16;
+    std::string lines;
+    for (std::int64_t i = 0; i < members; ++i) {
+      one.members.push_back(
+          {.models = {"fp32"}, .promotion_interval = 16 * (i + 1), .rounding = "nearest_even"});
+      const std::string text = describe(one.members.back(), false);
+      if (i == 0) lines += "  50.0000 %  " + text + "\n";
+      if (i > 0 && i < 12) lines += "            or " + text + "\n";
+    }
+    if (members > 12) lines += "            or " + std::to_string(members - 12) + " more\n";
+    result.ranking = {one};
+    result.beyond = 3;
+    INFO(members << " members");
+    CHECK(describe(result) ==
+          "D [4, 4] over k = 512, f32\nunexplained: the best of 40 hypotheses gives 8 of 16 "
+          "outputs\n" +
+              lines + "  3 more are right on the sample and were not computed on all outputs\n");
+  }
+}

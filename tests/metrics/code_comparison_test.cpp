@@ -135,6 +135,30 @@ TEST_CASE("code comparison: special values", "[metrics]") {
   CHECK(negated.ulp.toward_zero == 0);
 }
 
+TEST_CASE("code comparison: no figure comes from outputs without a finite pair", "[metrics]") {
+  for (const float value : {kNan, kInfinity, -kInfinity})
+    for (const float got : {value, std::isnan(value) ? -kNan : value}) {
+      const CodeComparison c = compare_floats({{value, value}, {got, value}});
+      INFO("value " << value << ", NaN with another code: " << c.nan_payloads);
+      CHECK(c.bitwise());
+      CHECK(c.values.mismatches == 0);
+      CHECK(c.values.non_finite_mismatches == 0);
+      for (const double figure : {c.values.relative_l2, c.values.sqnr_db, c.values.cosine,
+                                  c.values.calc_diff, c.values.max_absolute, c.values.max_relative,
+                                  c.values.mean_signed_relative, c.mean_absolute_relative})
+        CHECK(std::isnan(figure));
+    }
+  // One finite pair in any chunk is enough, equal or not.
+  Pair late{std::vector<float>(200'000, kNan), std::vector<float>(200'000, kNan)};
+  CHECK(std::isnan(compare_floats(late).values.relative_l2));
+  late.expected[150'000] = late.got[150'000] = 0.0F;
+  CHECK(compare_floats(late).values.relative_l2 == 0.0);
+  late.got[150'000] = -0.0F;
+  CHECK(compare_floats(late).values.relative_l2 == 0.0);
+  CHECK(compare_floats({{kNan, 1.0F}, {kNan, 1.5F}}).values.relative_l2 == 0.5);
+  CHECK(compare_floats({}).values.relative_l2 == 0.0);
+}
+
 TEST_CASE("code comparison: FP8 distances ignore what FP8 cannot see", "[metrics]") {
   // 1.0 and 1.06 round to the same three bits; 1.0 and 1.2 are two steps of 1/8 apart.
   const CodeComparison c =

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/product/scale_variants.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -34,4 +35,59 @@ TEST_CASE("variants: what has one row or one term is the same transposed", "[pro
   CHECK_FALSE(with_transposed_b(RandomProduct({}, Options{.shape = {4, 1, 64}}).product));
   CHECK_FALSE(with_transposed_b(RandomProduct({}, Options{.shape = {4, 5, 1}}).product));
   CHECK(with_transposed_b(RandomProduct({}, Options{.shape = {4, 5, 2}}).product));
+}
+
+TEST_CASE("variants: scales at a wrong place are those of that place", "[product]") {
+  // A: 3 tiles of 8 rows and 4 of 128 terms. Values are numbered in memory.
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {1, 4}});
+  Product product = random.product;
+  product.problem.a_scales.values =
+      product.keep(std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  product.problem.a_scales.row_block = 8;
+  const auto of_a = [](const std::optional<Product>& wrong) {
+    REQUIRE(wrong);
+    const auto& values = wrong->problem.a_scales.values;
+    return std::vector<int>(values.begin(), values.end());
+  };
+  using Values = std::vector<int>;
+  REQUIRE(product.problem.a_scales.k_block == 128);
+  CHECK(of_a(with_scales_moved_along_rows(product, Side::a, 1)) ==
+        Values{4, 5, 6, 7, 8, 9, 10, 11, 0, 1, 2, 3});
+  CHECK(of_a(with_scales_moved_along_rows(product, Side::a, -1)) ==
+        Values{8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK_FALSE(with_scales_moved_along_rows(product, Side::a, 3));
+  CHECK_FALSE(with_scales_moved_along_rows(product, Side::b, 1));
+  CHECK(of_a(with_scales_moved_along_k(product, Side::a, 1)) ==
+        Values{1, 2, 3, 3, 5, 6, 7, 7, 9, 10, 11, 11});
+  CHECK(of_a(with_scales_moved_along_k(product, Side::a, -1)) ==
+        Values{0, 0, 1, 2, 4, 4, 5, 6, 8, 8, 9, 10});
+  CHECK_FALSE(with_scales_moved_along_k(product, Side::a, 0));
+  CHECK(of_a(with_first_scale_of_k(product, Side::a)) ==
+        Values{0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8});
+  CHECK(of_a(with_scale_group_along_k(product, Side::a, 64)) ==
+        Values{0, 2, 4, 6, 4, 6, 8, 10, 8, 10, 11, 11});
+  CHECK(of_a(with_scale_group_along_k(product, Side::a, 256)) ==
+        Values{0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9});
+  CHECK_FALSE(with_scale_group_along_k(product, Side::a, 128));
+  const Values rows = of_a(with_scale_group_along_rows(product, Side::a, 10));
+  REQUIRE(rows.size() == 24 * 4);
+  for (int row = 0; row < 24; ++row)
+    CHECK(rows[static_cast<std::size_t>(4 * row + 3)] == 4 * (row / 10) + 3);
+  CHECK_FALSE(with_scale_group_along_rows(product, Side::a, 8));
+}
+
+TEST_CASE("variants: scales of all terms lie in rows of one tile", "[product]") {
+  const RandomProduct random({}, {.tiles_a = {24, 1}});
+  Product product = random.product;
+  std::vector<float> numbered(24);
+  for (std::size_t i = 0; i < numbered.size(); ++i) numbered[i] = static_cast<float>(i);
+  product.problem.a_scales.values = product.keep(std::move(numbered));
+  product.problem.a_scales.k_block = 0;
+  CHECK_FALSE(with_scale_group_along_k(product, Side::a, 128));
+  CHECK_FALSE(with_scales_moved_along_k(product, Side::a, 1));
+  CHECK_FALSE(with_first_scale_of_k(product, Side::a));
+  const std::optional<Product> moved = with_scales_moved_along_rows(product, Side::a, 5);
+  REQUIRE(moved);
+  for (std::size_t row = 0; row < 24; ++row)
+    CHECK(moved->problem.a_scales.values[row] == static_cast<float>((row + 5) % 24));
 }

@@ -30,15 +30,45 @@ TEST_CASE("Student's t against SciPy", "[report]") {
     double tail;
     std::size_t freedom;
     double t;
+    double tolerance;  ///< the series ends after 1 / freedom^4
   };
   // scipy.stats.t.isf(tail, freedom)
-  for (const Value& v :
-       {Value{0.005, 5, 4.032143}, Value{0.005, 24, 2.796940}, Value{0.0005, 10, 4.586894},
-        Value{1e-4, 8, 6.441999}, Value{0.025, 6, 2.446912}}) {
+  for (const Value& v : {Value{0.005, 5, 4.032142984, 1e-3}, Value{0.005, 24, 2.796939505, 1e-6},
+                         Value{0.0005, 10, 4.586893859, 3e-4}, Value{1e-4, 8, 6.441999821, 2e-3},
+                         Value{0.025, 6, 2.446911851, 1e-4}, Value{0.025, 20, 2.085963447, 2e-7},
+                         Value{0.025, 30, 2.042272456, 2e-8}, Value{0.01, 12, 2.680997993, 6e-6}}) {
     INFO(v.tail << ", " << v.freedom << ": expected " << v.t << ", got "
                 << student_t(v.tail, v.freedom));
-    CHECK(std::abs(student_t(v.tail, v.freedom) / v.t - 1.0) < 0.03);
+    CHECK(std::abs(student_t(v.tail, v.freedom) / v.t - 1.0) < v.tolerance);
   }
+}
+
+TEST_CASE("an axis matters from the distance on that chance makes in one of a hundred",
+          "[report]") {
+  // Two points of n draws, +-d around their means: variance 2 n d^2 / (2 n - 2), error
+  // sqrt(2 variance / n). Three points make three pairs, each with a third of the chance.
+  const auto matters = [](std::size_t draws, std::size_t points, double ratio) {
+    const double d = 0.25;
+    const auto n = static_cast<double>(draws);
+    const double variance = n * d * d / (n - 1.0);
+    const std::size_t pairs = points * (points - 1) / 2;
+    const double t = student_t(0.005 / static_cast<double>(pairs), points * (draws - 1));
+    const double distance = ratio * t * std::sqrt(2.0 * variance / n);
+    GridDraws grid;
+    for (std::size_t point = 0; point < points; ++point)
+      for (std::size_t i = 0; i < draws; ++i)
+        grid[{point}].push_back((i % 2 == 0 ? d : -d) + (point == 0 ? distance : 0.0));
+    const auto found = axes_that_matter(grid, 1);
+    REQUIRE(found);
+    return found->front();
+  };
+  for (const std::size_t draws : {4, 6, 20})
+    for (const std::size_t points : {2, 3}) {
+      INFO(points << " points of " << draws);
+      CHECK_FALSE(matters(draws, points, 0.999));
+      CHECK(matters(draws, points, 1.001));
+      CHECK(matters(draws, points, -1.001));
+    }
 }
 
 TEST_CASE("noise is no dependence, and a shift of the mean is one on its axis alone", "[report]") {

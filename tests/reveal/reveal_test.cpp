@@ -116,6 +116,33 @@ TEST_CASE("reveal: the structure of a tree has that tree", "[reveal]") {
   CHECK_FALSE(structure_of(SumTree::node({flat({0, 2}), flat({1, 3, 4})})).has_value());
 }
 
+TEST_CASE("reveal: a structure in words", "[reveal]") {
+  const auto text = [](StepShape step, std::int64_t terms, std::int64_t promotion = 0,
+                       SplitK split = {}) {
+    return SumStructure{step, terms, promotion, split}.text(64);
+  };
+  CHECK(text(StepShape::exact, 63) == "steps of 63 products added exactly, then to the sum so far");
+  CHECK(text(StepShape::exact, 64) == "one exact sum of all 64 terms");
+  CHECK(text(StepShape::pairs, 4) == "groups of 4 products added in pairs, then to the sum so far");
+  CHECK(text(StepShape::fused, 1) == "products added one at a time");
+  CHECK(text(StepShape::fused, 63) ==
+        "steps of 63 products and c, the sum so far, aligned together");
+  CHECK(text(StepShape::fused, 64) == "one step of all 64 terms");
+  CHECK(text(StepShape::halves_chained, 16) ==
+        "instructions of 16 terms in two halves (the second half continues from the first), added "
+        "to the sum so far");
+  CHECK(text(StepShape::halves_separate, 16) ==
+        "instructions of 16 terms in two halves (each from zero), added to the sum so far");
+  const std::string one = text(StepShape::fused, 1);
+  CHECK(text(StepShape::fused, 1, 32) == one + "; a new chain every 32 terms, added in order");
+  CHECK(text(StepShape::fused, 1, 0, {2, 16, SplitCut::modulo, SplitOrder::tree}) ==
+        one + "; K in 2 parts (modulo, tiles of 16), combined as: tree");
+  CHECK(text(StepShape::fused, 1, 32, {3, 0, SplitCut::contiguous, SplitOrder::serial}) ==
+        one +
+            "; a new chain every 32 terms, added in order; K in 3 parts (contiguous, tiles of "
+            "32), combined as: serial");
+}
+
 TEST_CASE("reveal: the order of sums that are written out", "[reveal]") {
   CHECK(tree_text(in_order) == "(((((((0 1) 2) 3) 4) 5) 6) 7)");
   CHECK(tree_text(backwards) == "(0 (1 (2 (3 (4 (5 (6 7)))))))");

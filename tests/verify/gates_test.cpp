@@ -88,6 +88,18 @@ TEST_CASE("no gate passes a NaN against a number", "[verify]") {
   }
 }
 
+TEST_CASE("every gate passes equal outputs without a finite number", "[verify]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const Gate& gate : gates()) {
+    INFO(gate.name);
+    CHECK(close(gate.name, nan, nan));
+    CHECK(close(gate.name, nan, -nan));
+    CHECK(close(gate.name, -infinity, -infinity));
+    CHECK_FALSE(close(gate.name, infinity, -infinity));
+  }
+}
+
 TEST_CASE("unknown gates are named with the known ones", "[verify]") {
   CHECK_THROWS_WITH(find_gate("deepgem"), contains("deepgem") && contains("vllm.block_fp8"));
 }

@@ -71,6 +71,7 @@ struct Partial {
   Sums sums;
   CodeComparison result;
   std::size_t first_non_finite = 0;
+  std::size_t measured = 0;  ///< pairs of finite numbers
   MapCounter counter;
 };
 
@@ -174,6 +175,7 @@ class ChunkComparer {
       ++same;
       const auto value = static_cast<double>(reader_.value(x));
       if (!std::isfinite(value)) continue;
+      ++part.measured;
       add_values(value, value, part.sums);
     }
     if (options_.map != nullptr) part.counter.flush(*options_.map);
@@ -223,6 +225,7 @@ class ChunkComparer {
   }
 
   void finite_pair(double x, double y, std::size_t index, Partial& part) const {
+    ++part.measured;
     add_values(x, y, part.sums);
     const double d = y - x;
     part.sums.dd.add(d * d);
@@ -254,6 +257,7 @@ void merge(Partial& into, const Partial& part) {
   CodeComparison& r = into.result;
   const CodeComparison& p = part.result;
   into.sums.add(part.sums);
+  into.measured += part.measured;
   if (r.values.non_finite_mismatches == 0) into.first_non_finite = part.first_non_finite;
   r.values.count += p.values.count;
   r.values.mismatches += p.values.mismatches;
@@ -279,7 +283,7 @@ CodeComparison finished(const Partial& all) {
   const FloatEnvironment environment;
   CodeComparison r = all.result;
   Comparison& c = r.values;
-  if (c.non_finite_mismatches > 0) {
+  if (c.non_finite_mismatches > 0 || (all.measured == 0 && c.count > 0)) {
     c.relative_l2 = c.sqnr_db = c.cosine = c.calc_diff = kNan;
     c.max_absolute = c.max_relative = c.mean_signed_relative = kNan;
     r.mean_absolute_relative = kNan;

@@ -43,7 +43,9 @@ struct MismatchMap {
 MismatchMap make_map(std::int64_t rows, std::int64_t columns, std::int64_t most = 32);
 
 struct CodeComparison {
-  Comparison values;                    ///< `mismatches` counts values; +0 and -0 are equal there
+  /// `mismatches` counts values; +0 and -0 are equal there. Figures are NaN where no pair is
+  /// finite, as in `compare`.
+  Comparison values;
   std::uint64_t bit_mismatches = 0;     ///< codes that differ; two NaN codes count as the same
   std::uint64_t nan_payloads = 0;       ///< pairs of different NaN codes
   double mean_absolute_relative = 0.0;  ///< sum of |y - x| over sum of |x|

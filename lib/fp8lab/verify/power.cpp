@@ -332,6 +332,7 @@ PowerReport::Seen PowerReport::seen(std::size_t index, FaultClass kind) const {
 }
 
 bool PowerReport::has_power(std::size_t index) const {
+  if (faults.empty()) return false;
   if (checks[index].kind == Check::Kind::bitwise) return undetected(index) == nullptr;
   const auto blind = [&](FaultClass kind) {
     const Seen of_kind = seen(index, kind);

@@ -5,7 +5,8 @@
 // Faults have classes. A bitwise check claims that nothing is wrong: it has power if it
 // detects every applicable fault. A check with a tolerance (the budget, a gate) allows some
 // errors, such as other roundings of sums and casts. It has power if it detects wrong outputs
-// and wrong operands, at least one fault of each of these classes that applies.
+// and wrong operands, at least one fault of each of these classes that applies. An output without
+// elements cannot be wrong, so no check of it has power.
 
 #include <cstdint>
 #include <optional>
