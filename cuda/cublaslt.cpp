@@ -20,8 +20,12 @@ cudaDataType_t data_type(FormatId id) {
       return CUDA_R_8F_E5M2;
     case FormatId::bf16:
       return CUDA_R_16BF;
+    case FormatId::f16:
+      return CUDA_R_16F;
+    case FormatId::f32:
+      return CUDA_R_32F;
     default:
-      throw Error("format", "e4m3fn, e5m2 or bf16", format(id).name);
+      throw Error("format", "e4m3fn, e5m2, bf16, f16 or f32", format(id).name);
   }
 }
 
@@ -63,8 +67,14 @@ LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorksp
                                                     static_cast<std::int64_t>(k)));
   FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&a_layout_, data_type(problem.a_format), k, m,
                                                     static_cast<std::int64_t>(k)));
-  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&d_layout_, wide ? CUDA_R_16BF : CUDA_R_32F, n,
-                                                    m, static_cast<std::int64_t>(n)));
+  const FormatId d_format = wide ? FormatId::bf16 : problem.d_format;
+  // C is not read, but an FP8 D wants one of BF16 or FP16.
+  const bool narrow = format(d_format).storage_bits == 8;
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&c_layout_,
+                                                    data_type(narrow ? FormatId::bf16 : d_format),
+                                                    n, m, static_cast<std::int64_t>(n)));
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&d_layout_, data_type(d_format), n, m,
+                                                    static_cast<std::int64_t>(n)));
   set_scale_modes();
   // What is chosen may depend on there being scales: any place stands for them until `run`.
   const auto* somewhere = reinterpret_cast<const float*>(workspace_.data());
@@ -75,6 +85,7 @@ LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorksp
 LtGemm::~LtGemm() {
   // Destruction cannot report, and these only free host memory.
   lt().cublasLtMatrixLayoutDestroy(d_layout_);
+  lt().cublasLtMatrixLayoutDestroy(c_layout_);
   lt().cublasLtMatrixLayoutDestroy(a_layout_);
   lt().cublasLtMatrixLayoutDestroy(b_layout_);
   lt().cublasLtMatmulDescDestroy(operation_);
@@ -115,7 +126,7 @@ void LtGemm::choose_kernel() {
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status =
-      lt().cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_layout_, a_layout_, d_layout_,
+      lt().cublasLtMatmulAlgoGetHeuristic(handle_, operation_, b_layout_, a_layout_, c_layout_,
                                           d_layout_, preference, 1, &found, &count);
   FP8LAB_CUDA_CHECK(lt().cublasLtMatmulPreferenceDestroy(preference));
   if (status == CUBLAS_STATUS_SUCCESS && count == 0) return refuse(CUBLAS_STATUS_NOT_SUPPORTED);
@@ -160,7 +171,7 @@ bool LtGemm::run(const void* a, const void* b, const float* a_scales, const floa
   const float one = 1.0F;
   const float zero = 0.0F;
   const cublasStatus_t status = lt().cublasLtMatmul(
-      handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d, d_layout_, d, d_layout_,
+      handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d, c_layout_, d, d_layout_,
       &algorithm_, workspace_.data(), workspace_.size(), cudaStreamPerThread);
   // The heuristic offers kernels that the product itself then refuses.
   if (is_refusal(status)) {

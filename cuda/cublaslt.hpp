@@ -32,6 +32,7 @@ struct LtProblem {
   bool fast_accumulation = false;
   LtScales scales = LtScales::per_tensor;
   bool may_split_k = true;  ///< whether K may be cut into parts that are added at the end
+  FormatId d_format = FormatId::f32;  ///< f32, bf16, f16, e4m3fn or e5m2; BF16 inputs give bf16
 };
 
 /// A product that cuBLASLt has chosen a kernel for.
@@ -50,7 +51,7 @@ class LtGemm {
   /// Into how many parts that kernel cuts K, as far as it says.
   [[nodiscard]] int split_k() const;
 
-  /// D (binary32; BF16 where the inputs are BF16) = scales * A . B^T. Scales are
+  /// D (in the problem's format; an FP8 D has the scale 1) = scales * A . B^T. Scales are
   /// inverse ones in device memory, aligned to 16 bytes: per tensor one value each,
   /// rowwise m and n, blockwise [ceil(k/128), m] (A's rows contiguous) and
   /// [ceil(n/128), ceil(k/128) rounded up to 4] (cuBLAS documentation, "Scaling
@@ -73,6 +74,7 @@ class LtGemm {
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_layout_ = nullptr;
   cublasLtMatrixLayout_t b_layout_ = nullptr;
+  cublasLtMatrixLayout_t c_layout_ = nullptr;
   cublasLtMatrixLayout_t d_layout_ = nullptr;
   cublasLtMatmulAlgo_t algorithm_{};
   DeviceBuffer<unsigned char> workspace_;

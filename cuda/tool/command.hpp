@@ -51,6 +51,11 @@ std::vector<Part> cross_check_parts(const CrossCheckOptions& options);
 /// or without cuBLASLt, one row that says so.
 std::vector<Part> search_parts(const Chip& chip, std::uint64_t seed);
 
+/// How cuBLASLt makes its output in calls of known models, as a table `cublaslt.csv` in `out`;
+/// without a model of the chip's FP8 products, or without cuBLASLt, one row that says so.
+std::vector<Part> observe_parts(const std::filesystem::path& out, const Chip& chip,
+                                std::uint64_t seed);
+
 /// Rates and errors measured on the chip, medians of repeated runs; what it has.
 std::vector<Part> bench_parts(const Chip& chip, std::uint64_t seed);
 

@@ -87,9 +87,11 @@ int pack(const std::filesystem::path& folder, std::string archive) {
 std::vector<Part> all_parts(const Options& options) {
   std::vector<Part> all;
   const std::uint64_t seed = options.check.seed;
-  for (std::vector<Part>& parts : std::array{
-           record_parts(options.out, options.check.chip, seed), cross_check_parts(options.check),
-           search_parts(options.check.chip, seed), bench_parts(options.check.chip, seed)})
+  for (std::vector<Part>& parts :
+       std::array{record_parts(options.out, options.check.chip, seed),
+                  cross_check_parts(options.check), search_parts(options.check.chip, seed),
+                  observe_parts(options.out, options.check.chip, seed),
+                  bench_parts(options.check.chip, seed)})
     std::move(parts.begin(), parts.end(), std::back_inserter(all));
   return all;
 }
@@ -161,18 +163,23 @@ int main(int argc, char** argv) {
   add_out(check);
   add_parts("search", "Find the model that gives cuBLASLt's bits", false,
             [&] { return search_parts(options.check.chip, options.check.seed); });
+  add_out(add_parts(
+      "observe", "Write a table of how cuBLASLt sums in calls of known models", true,
+      [&] { return observe_parts(options.out, options.check.chip, options.check.seed); }));
   add_parts("bench", "Measure rates and errors on the chip", false,
             [&] { return bench_parts(options.check.chip, options.check.seed); });
   add_parts("experiments",
             "Run every experiment's quick form on the chip and on the CPU, compare tables", false,
             [&] { return experiment_parts(options.check.chip, options.check.seed); });
-  Command* all = add_parts("all", "record, cross-check, search and bench, with a table at the end",
-                           true, [&] { return all_parts(options); });
+  Command* all =
+      add_parts("all", "record, cross-check, search, observe and bench, with a table at the end",
+                true, [&] { return all_parts(options); });
   add_out(all);
   add_check_options(all, options);
   Command* packing = add("pack", "Put the results of a run into one archive to send",
                          [&] { return pack(options.out, options.archive); });
-  packing->add_option("folder", options.out, "folder of `all`, `record` or `cross-check`")
+  packing
+      ->add_option("folder", options.out, "folder of `all`, `record`, `cross-check` or `observe`")
       ->capture_default_str();
   packing->add_option("-o,--output", options.archive, "archive to write (FOLDER.tar)");
   fp8lab::cli::add_run(app, action, backends());

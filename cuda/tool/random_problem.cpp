@@ -99,6 +99,22 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
   problem_.c_enters = gemm_detail::passing_place(problem_);
 }
 
+void RandomProblem::vary_along_k() {
+  const RandomStream random(seed_, "gemm.magnitudes");
+  const auto vary = [&](std::vector<std::uint8_t>& codes, const CodeMatrix& m) {
+    const Format& f = format(m.format);
+#pragma omp parallel for schedule(static)
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      const auto group = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / 32);
+      const auto value = static_cast<float>(decode(f, codes[i]));
+      const auto shift = static_cast<int>(random.below(group, 8));
+      codes[i] = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, std::ldexp(value, -shift)));
+    }
+  };
+  vary(a_, problem_.a);
+  vary(b_, problem_.b);
+}
+
 void RandomProblem::add_c() {
   const RandomStream random(seed_, "gemm.c");
   c_.resize(outputs());

@@ -28,6 +28,9 @@ class RandomProblem {
   /// Scales of a recipe, not powers of two; blockwise wants a promotion interval
   /// that divides 128.
   void set_recipe(Recipe recipe, std::int64_t promotion_interval, ScaleOrder order);
+  /// Divides the elements of both operands by 2^s, with an s from 0 to 7 for each 32 terms of K.
+  /// Partial sums then differ so much that FP32 rounds their sum; otherwise it is often exact.
+  void vary_along_k();
   /// A random C in the products' range.
   void add_c();
 
