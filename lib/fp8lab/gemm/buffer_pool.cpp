@@ -26,12 +26,15 @@ struct Buffer {
   std::size_t bytes;
 };
 
+/// Who finds the pool in use does without it: nobody waits, not even the child of a fork that was
+/// made while another thread held the lock.
 class BufferPool {
  public:
   BufferPool() { kept_.reserve(kMost); }
 
   void* take(std::size_t bytes) {
-    const std::scoped_lock lock(mutex_);
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return nullptr;
     // The latest ones are in cache.
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(),
                                     [&](const Buffer& kept) { return kept.bytes == bytes; });
@@ -44,7 +47,8 @@ class BufferPool {
 
   /// The oldest ones make room.
   void give(Buffer buffer) {
-    const std::scoped_lock lock(mutex_);
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return ::operator delete(buffer.memory, kAlignment);
     while (!kept_.empty() && (total_ + buffer.bytes > kKeptBufferBytes || kept_.size() == kMost)) {
       ::operator delete(kept_.front().memory, kAlignment);
       total_ -= kept_.front().bytes;
