@@ -31,7 +31,7 @@ struct LtProblem {
   int k = 0;
   bool fast_accumulation = false;
   LtScales scales = LtScales::per_tensor;
-  bool may_split_k = true;  ///< whether K may be cut into parts that are added at the end
+  bool may_split_k = true;            ///< whether K may be cut into parts that are added at the end
   FormatId d_format = FormatId::f32;  ///< f32, bf16, f16, e4m3fn or e5m2; BF16 inputs give bf16
 };
 
