@@ -2,6 +2,7 @@
 
 #include "fp8lab/report/dependence.hpp"
 
+#include <array>
 #include <cmath>
 
 #include "catch.hpp"
@@ -62,8 +63,8 @@ TEST_CASE("an axis matters from the distance on that chance makes in one of a hu
     REQUIRE(found);
     return found->front();
   };
-  for (const std::size_t draws : {4, 6, 20})
-    for (const std::size_t points : {2, 3}) {
+  for (const std::size_t draws : std::array<std::size_t, 3>{4, 6, 20})
+    for (const std::size_t points : std::array<std::size_t, 2>{2, 3}) {
       INFO(points << " points of " << draws);
       CHECK_FALSE(matters(draws, points, 0.999));
       CHECK(matters(draws, points, 1.001));
