@@ -169,17 +169,17 @@ std::vector<double> each(const std::vector<Draw>& draws, std::size_t point,
 
 Plot shift_plot(const std::vector<Draw>& draws, const std::string& name, const std::string& title,
                 const std::string& label, double factor, double InferenceLoss::*figure) {
-  const auto& [s, points] = draws.front();
+  const Draw& first = draws.front();
   Plot plot{name,
-            fmt::format("{} ({} inputs, {} outlier channels)", title, s.shape.inputs,
-                        s.shape.activation.outlier_channels),
+            fmt::format("{} ({} inputs, {} outlier channels)", title, first.setup.shape.inputs,
+                        first.setup.shape.activation.outlier_channels),
             {"factor of the activations after calibration", true, 2},
             {label, false},
             {}};
   plot.series = series_by(
-      points, [](const Point& p) { return p.scaling; },
+      first.points, [](const Point& p) { return p.scaling; },
       [&](const Point& p) {
-        const auto i = static_cast<std::size_t>(&p - points.data());
+        const auto i = static_cast<std::size_t>(&p - first.points.data());
         const Spread spread = spread_of(each(draws, i, figure));
         return std::tuple(p.shift, factor * spread.mean, factor * spread.min, factor * spread.max);
       });

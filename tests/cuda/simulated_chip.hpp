@@ -58,6 +58,7 @@ inline void load_columns(std::uint32_t (&x)[8], std::uint32_t address) {
 #include "cuda/probes/tcgen05_kernel.cuh"
 #pragma GCC diagnostic pop
 
+#include <array>
 #include <bit>
 #include <functional>
 #include <string_view>
@@ -336,7 +337,7 @@ struct SimulatedTcgen05 {
     const std::size_t column = (columns & 0xffffu) + static_cast<std::size_t>(row) / 32;
     const auto lane = static_cast<std::size_t>(row) % 32;
     const std::uint32_t word = tensor_lanes[lane][column];
-    for (const std::size_t other : {32, 64, 96})
+    for (const std::size_t other : std::array<std::size_t, 3>{32, 64, 96})
       if (tensor_lanes[lane + other][column] != word) std::abort();
     for (int i = 0; i < kScaleCount; ++i)
       bytes.push_back(static_cast<std::uint8_t>(word >> (8 * i)));
