@@ -212,7 +212,8 @@ HeatMap pair_map(const VendorsStudy& s, const std::string& distribution) {
   return map;
 }
 
-std::string percent(std::span<const double> values) { return share_text(values); }
+/// Of an error, which may be larger than 100 %.
+std::string percent(std::span<const double> values) { return interval_text(values, 100.0) + " %"; }
 
 /// A share of outputs: none in these draws does not make some in others unlikely.
 std::string outputs_text(const VendorsStudy& s, const std::vector<double>& shares) {
