@@ -70,7 +70,7 @@ struct StepRounding {
 struct SequentialRounding {
   int fraction_bits = 13;
   int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
-  bool short_a = false;            ///< elements of A have no more fraction bits than that
+  bool few_significands = false;   ///< elements of A have up to 3 fraction bits
 };
 
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.

@@ -44,6 +44,18 @@ HWY_INLINE WordVector<V> truncated(V x) {
 #endif
 }
 
+/// As integers, rounded down.
+template <class V>
+HWY_INLINE WordVector<V> floored(V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (sizeof(x.raw) == 64)
+    return WordVector<V>{
+        _mm512_cvt_roundps_epi32(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+  else
+#endif
+    return truncated(hn::Floor(x));
+}
+
 /// Exponents are mostly kept where binary32 has them, biased: as bits of powers of two. Sums of
 /// them may wrap around.
 constexpr std::int32_t field(int exponent) {
@@ -248,11 +260,11 @@ HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N],
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
     const auto scale = hn::BitCast(d, hn::Sub(hn::Set(dw, field(254)), unit[v]));
-    total[v] = truncated(hn::Floor(hn::Mul(hn::Load(d, c + v * lanes), scale)));
+    total[v] = floored(hn::Mul(hn::Load(d, c + v * lanes), scale));
   }
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v)
-    kept[v] = hn::Or(hn::ShiftRight<2>(kept[v]), hn::And(kept[v], hn::Set(dw, 3)));
+    kept[v] = hn::OrAnd(hn::ShiftRight<2>(kept[v]), kept[v], hn::Set(dw, 3));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
     const auto rounded = hn::ConvertTo(d, hn::Add(total[v], kept[v]));

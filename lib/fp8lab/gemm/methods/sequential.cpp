@@ -14,7 +14,7 @@ class Sequential : public MethodOf<T> {
   explicit Sequential(const MethodRequest& r)
       : rounding_{.fraction_bits = r.model().output_fraction_bits,
                   .product_fraction_bits = rounded_product_bits(r)} {
-    rounding_.short_a = r.a->mantissa_bits <= rounding_.product_fraction_bits;
+    rounding_.few_significands = r.a->mantissa_bits <= 3;
     this->form_.terms = r.plain_terms();
   }
 
