@@ -66,6 +66,9 @@ struct StepRounding {
   int c_exponent_floor = 0;
 };
 
+/// Terms of the longest step of which a kernel keeps the products of each significand of A.
+inline constexpr std::int64_t kTermsOfProducts = 8;
+
 /// What of a sequential model the kernels need.
 struct SequentialRounding {
   int fraction_bits = 13;

@@ -1,5 +1,5 @@
-#include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "fp8lab/gemm/kernels.hpp"
 
@@ -160,70 +160,68 @@ void truncated_double(const StepBlock<double>& s, const SequentialRounding& roun
 // the significand, rounded once for all rows, times a power of two, which the FMA multiplies by.
 constexpr int kSignificands = 8;
 constexpr int kSignificandBits = 3;
-constexpr std::int64_t kTermsOfProducts = 8;  // whose products stay in L1
 constexpr std::int64_t kLeastRowsOfProducts = 8;
 
-/// The rounded products of each significand with the panel's terms: [term][significand][width].
-HWY_INLINE void round_products(std::int64_t terms, const double* b, const Nearest& product,
-                               double* to) {
+/// The rounded products of each significand with a step's terms: [term][significand][width].
+HWY_INLINE void round_products(std::int64_t terms, const double* b, int fraction_bits, double* to) {
   const Tag<double> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const double power = std::ldexp(1.0, 52 - fraction_bits);
   for (std::int64_t k = 0; k < terms; ++k, b += lanes * kVectors)
     for (int m = 0; m < kSignificands; ++m, to += lanes * kVectors) {
-      const auto significand = hn::Set(d, 1.0 + static_cast<double>(m) / kSignificands);
+      // Splitting as Nearest does; the factors are multiplied first, exactly.
+      const double significand = 1.0 + static_cast<double>(m) / kSignificands;
+      const auto more = hn::Set(d, significand * (power + 1.0));
+      const auto less = hn::Set(d, significand * power);
       FP8LAB_UNROLL
       for (int v = 0; v < kVectors; ++v) {
-        const auto exact = hn::Mul(significand, hn::Load(d, b + v * lanes));
-        hn::Store(product.round_short(exact), d, to + v * lanes);
+        const auto x = hn::Load(d, b + v * lanes);
+        hn::Store(hn::NegMulAdd(less, x, hn::Mul(more, x)), d, to + v * lanes);
       }
     }
 }
 
 template <int R>
-HWY_INLINE void add_rounded(const double* a, std::int64_t stride, std::int64_t terms,
-                            const double* products, const Nearest& nearest, double* state) {
+HWY_INLINE void add_rounded(const double* a, std::int64_t terms, const double* products,
+                            const Nearest& nearest, double* state) {
   constexpr std::uint64_t kFraction = (std::uint64_t{1} << 52) - 1;
   const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
   HWY_ALIGN double power[R * kTermsOfProducts];
   HWY_ALIGN std::uint64_t significand[R * kTermsOfProducts];
-  for (std::int64_t r = 0; r < R; ++r)
-    for (std::int64_t k = 0; k < terms; ++k) {
-      const auto bits = std::bit_cast<std::uint64_t>(a[r * stride + k]);
-      power[r * kTermsOfProducts + k] = std::bit_cast<double>(bits & ~kFraction);
-      significand[r * kTermsOfProducts + k] = (bits & kFraction) >> (52 - kSignificandBits);
-    }
+  for (std::int64_t i = 0; i < R * terms; ++i) {
+    const auto bits = std::bit_cast<std::uint64_t>(a[i]);
+    power[i] = std::bit_cast<double>(bits & ~kFraction);
+    significand[i] = (bits & kFraction) >> (52 - kSignificandBits);
+  }
   const auto at = [&](int r, std::int64_t k) HWY_ATTR {
-    const std::int64_t i = r * kTermsOfProducts + k;
+    const std::int64_t i = r * terms + k;
     const auto place = k * kSignificands + static_cast<std::int64_t>(significand[i]);
     return Operand<double>{power[i], products + place * width};
   };
   add_terms<R>(terms, at, nearest, state);
 }
 
-void sums_of_rounded(const StepBlock<double>& s, const Nearest& product, const Nearest& nearest) {
+void sums_of_rounded(const StepBlock<double>& s, int fraction_bits, const Nearest& nearest) {
   const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
   HWY_ALIGN double products[kTermsOfProducts * kSignificands * kMaxWidth / 2];
-  for (std::int64_t step = 0; step < s.steps; ++step)
-    for (std::int64_t first = 0; first < s.terms; first += kTermsOfProducts) {
-      const std::int64_t terms = std::min(kTermsOfProducts, s.terms - first);
-      round_products(terms, s.b + (step * s.terms + first) * width, product, products);
-      const double* a = s.a + step * s.rows * s.terms + first;
-      std::int64_t row = 0;
-      for (; row + kSumRows <= s.rows; row += kSumRows)
-        add_rounded<kSumRows>(a + row * s.terms, s.terms, terms, products, nearest,
-                              s.state + row * width);
-      for (; row < s.rows; ++row)
-        add_rounded<1>(a + row * s.terms, s.terms, terms, products, nearest,
-                       s.state + row * width);
-    }
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    round_products(s.terms, s.b + step * s.terms * width, fraction_bits, products);
+    const double* a = s.a + step * s.rows * s.terms;
+    std::int64_t row = 0;
+    for (; row + kSumRows <= s.rows; row += kSumRows)
+      add_rounded<kSumRows>(a + row * s.terms, s.terms, products, nearest, s.state + row * width);
+    for (; row < s.rows; ++row)
+      add_rounded<1>(a + row * s.terms, s.terms, products, nearest, s.state + row * width);
+  }
 }
 
 void nearest_double(const StepBlock<double>& s, const SequentialRounding& rounding) {
   const Nearest nearest(rounding.fraction_bits);
   if (rounding.product_fraction_bits < 0)
     sequential(s, nearest);
-  else if (rounding.few_significands && s.rows >= kLeastRowsOfProducts)
-    sums_of_rounded(s, Nearest(rounding.product_fraction_bits), nearest);
+  else if (rounding.few_significands && s.terms <= kTermsOfProducts &&
+           s.rows >= kLeastRowsOfProducts)
+    sums_of_rounded(s, rounding.product_fraction_bits, nearest);
   else
     sequential(s, NearestOfRounded{Nearest(rounding.product_fraction_bits), nearest});
 }

@@ -8,14 +8,16 @@
 namespace fp8lab::gemm_detail {
 namespace {
 
+constexpr std::int64_t kMostTerms = 32;
+
 template <typename T>
 class Sequential : public MethodOf<T> {
  public:
   explicit Sequential(const MethodRequest& r)
       : rounding_{.fraction_bits = r.model().output_fraction_bits,
                   .product_fraction_bits = rounded_product_bits(r)} {
-    rounding_.few_significands = r.a->mantissa_bits <= 3;
-    this->form_.terms = r.plain_terms();
+    rounding_.few_significands = rounding_.product_fraction_bits >= 0 && r.a->mantissa_bits <= 3;
+    this->form_.terms = r.plain_terms(rounding_.few_significands ? kTermsOfProducts : kMostTerms);
   }
 
   [[nodiscard]] std::string_view name() const override { return "sequential"; }
