@@ -74,6 +74,7 @@ struct SequentialRounding {
   int fraction_bits = 13;
   int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
   bool few_significands = false;   ///< elements of A have up to 3 fraction bits
+  bool short_sums = false;         ///< sums have at most 52 bits before they are rounded
 };
 
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.

@@ -59,6 +59,14 @@ class Nearest {
   double factor_;
 };
 
+/// The same of short sums.
+struct NearestOfShort {
+  Nearest nearest;
+  HWY_INLINE Vector<double> operator()(Vector<double> a, Vector<double> b, Vector<double> c) const {
+    return nearest.round_short(hn::MulAdd(a, b, c));
+  }
+};
+
 /// The same of products that are rounded, too.
 struct NearestOfRounded {
   Nearest product;
@@ -181,9 +189,9 @@ HWY_INLINE void round_products(std::int64_t terms, const double* b, int fraction
     }
 }
 
-template <int R>
+template <int R, class Add>
 HWY_INLINE void add_rounded(const double* a, std::int64_t terms, const double* products,
-                            const Nearest& nearest, double* state) {
+                            const Add& add, double* state) {
   constexpr std::uint64_t kFraction = (std::uint64_t{1} << 52) - 1;
   const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
   HWY_ALIGN double power[R * kTermsOfProducts];
@@ -198,10 +206,11 @@ HWY_INLINE void add_rounded(const double* a, std::int64_t terms, const double* p
     const auto place = k * kSignificands + static_cast<std::int64_t>(significand[i]);
     return Operand<double>{power[i], products + place * width};
   };
-  add_terms<R>(terms, at, nearest, state);
+  add_terms<R>(terms, at, add, state);
 }
 
-void sums_of_rounded(const StepBlock<double>& s, int fraction_bits, const Nearest& nearest) {
+template <class Add>
+void sums_of_rounded(const StepBlock<double>& s, int fraction_bits, const Add& add) {
   const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
   HWY_ALIGN double products[kTermsOfProducts * kSignificands * kMaxWidth / 2];
   for (std::int64_t step = 0; step < s.steps; ++step) {
@@ -209,21 +218,22 @@ void sums_of_rounded(const StepBlock<double>& s, int fraction_bits, const Neares
     const double* a = s.a + step * s.rows * s.terms;
     std::int64_t row = 0;
     for (; row + kSumRows <= s.rows; row += kSumRows)
-      add_rounded<kSumRows>(a + row * s.terms, s.terms, products, nearest, s.state + row * width);
+      add_rounded<kSumRows>(a + row * s.terms, s.terms, products, add, s.state + row * width);
     for (; row < s.rows; ++row)
-      add_rounded<1>(a + row * s.terms, s.terms, products, nearest, s.state + row * width);
+      add_rounded<1>(a + row * s.terms, s.terms, products, add, s.state + row * width);
   }
 }
 
 void nearest_double(const StepBlock<double>& s, const SequentialRounding& rounding) {
   const Nearest nearest(rounding.fraction_bits);
-  if (rounding.product_fraction_bits < 0)
-    sequential(s, nearest);
-  else if (rounding.few_significands && s.terms <= kTermsOfProducts &&
-           s.rows >= kLeastRowsOfProducts)
-    sums_of_rounded(s, rounding.product_fraction_bits, nearest);
-  else
-    sequential(s, NearestOfRounded{Nearest(rounding.product_fraction_bits), nearest});
+  const NearestOfShort of_short{nearest};
+  const int product_bits = rounding.product_fraction_bits;
+  const bool short_sums = rounding.short_sums;
+  if (product_bits < 0) return short_sums ? sequential(s, of_short) : sequential(s, nearest);
+  if (rounding.few_significands && s.terms <= kTermsOfProducts && s.rows >= kLeastRowsOfProducts)
+    return short_sums ? sums_of_rounded(s, product_bits, of_short)
+                      : sums_of_rounded(s, product_bits, nearest);
+  sequential(s, NearestOfRounded{Nearest(product_bits), nearest});
 }
 
 void nearest_of_odd_double(const StepBlock<double>& s, const SequentialRounding& rounding) {
