@@ -174,8 +174,8 @@ void PackedRows<T>::find_exponents(const WordKernels& kernels, std::int64_t term
     AlignedArray<std::uint8_t> bytes(count);
     kernels.exponents(values.data(), count, smallest, bytes.data());
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint32_t twice = bytes.data()[i] | std::uint32_t{bytes.data()[i]} << 8;
-      exponents.data()[i] = twice | twice << 16;
+      const std::uint32_t pair = bytes.data()[i] | std::uint32_t{bytes.data()[i]} << 8;
+      exponents.data()[i] = pair | pair << 16;
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "fp8lab/gemm/kernels.hpp"
+#include "hwy/cache_control.h"
 
 #define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
@@ -198,6 +199,8 @@ struct SplitNumbers {
 
   HWY_INLINE void split(std::int64_t count, const double* a) {
     constexpr std::int64_t kFraction = (std::int64_t{1} << 52) - 1;
+    constexpr std::int64_t kLine = 64 / sizeof(double);
+    for (std::int64_t i = 0; i < count; i += kLine) hwy::Prefetch(a + count + i);  // the next step
     for (std::int64_t i = 0; i < count; ++i) {
       const auto bits = std::bit_cast<std::int64_t>(a[i]);
       power[i] = std::bit_cast<double>(bits & ~kFraction);

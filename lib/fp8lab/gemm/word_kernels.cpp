@@ -86,7 +86,7 @@ HWY_INLINE std::int64_t terms_of(const StepBlock<float>& s) {
 
 /// Rows whose exponents are found before the first of them multiplies: it would wait for its own
 /// otherwise.
-constexpr std::int64_t kRowsAhead = 16;
+constexpr std::int64_t kRowsAhead = 8;
 
 /// One row's operands of one step.
 struct Row {
