@@ -34,8 +34,8 @@ std::string archive_of(const std::vector<std::string>& names) {
   std::string directory;
   for (const std::string& name : names) {
     const std::string head = number(10, 2) + std::string(20, '\0') + number(name.size(), 2);
-    directory += "PK\1\2" + number(10, 2) + head + std::string(14, '\0') +
-                 number(members.size(), 4) + name;
+    directory +=
+        "PK\1\2" + number(10, 2) + head + std::string(12, '\0') + number(members.size(), 4) + name;
     members += "PK\3\4" + head + std::string(2, '\0') + name;
   }
   return members + directory + "PK\5\6" + std::string(4, '\0') + number(names.size(), 2) +
