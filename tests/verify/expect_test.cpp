@@ -132,6 +132,16 @@ TEST_CASE("expect: the root mean square of outputs is that of K independent prod
   }
 }
 
+TEST_CASE("expect: three trials judge a fault, by their median and by all of them", "[verify]") {
+  const Expectation e = expect_errors(small("sm90.wgmma.e4m3", FormatId::f32));
+  // The first trial alone has 0.00103 here, and its gate sees the other fault.
+  const double size = fault(e, 0, "zero_element").size;
+  INFO("size " << size);
+  CHECK(std::abs(size - 0.0021394) < 1e-6);
+  CHECK(std::abs(fault(e, 0, "sign_of_element").size / size - 2.0) < 1e-3);
+  CHECK_FALSE(fault(e, 0, "bf16_accumulator").close);
+}
+
 TEST_CASE("expect: results depend on the seed and on nothing else", "[verify]") {
   ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::bf16);
   o.threads = 1;
