@@ -74,11 +74,11 @@ std::string gather_finding(const std::vector<std::vector<GatherPoint>>& draws) {
   for (std::size_t i = 0; i < points.size(); ++i)
     if (points[i].ranks == most)
       text += fmt::format(
-          "{}{}: {}, {} % of codes differ", text.empty() ? "" : "; ", to_string(points[i].cast),
+          "{}{}: {}, {} of codes differ", text.empty() ? "" : "; ", to_string(points[i].cast),
           log_interval_text(
               each_repeat(draws, [&](const Points& d) { return d[i].gathered.loss.relative_l2; })),
-          interval_text(
-              each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; })));
+          share_text(
+              each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; }), 1.0));
   return fmt::format(
       "All-gather over {} ranks, relative L2 error by the place of the cast: {} ({}; {}; draws: "
       "{}).",
