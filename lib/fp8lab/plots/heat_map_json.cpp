@@ -89,9 +89,9 @@ std::string plot_json(const HeatMap& map) {
               {"gradientThickness", 10},
               {"labelOffset", 2}};
   if (map.log)
-    legend["labelExpr"] = log_labels(axis, range.low, range.high);
+    legend["labelExpr"] = log_labels(axis, range.low, range.high, 1.0, 3);
   else
-    legend["format"] = ".4~g";
+    legend["format"] = ".3~g";
   const Json scale{{"type", map.log ? "log" : "linear"},
                    {"domain", {range.low, range.high}},
                    {"scheme", "viridis"},
@@ -116,7 +116,7 @@ std::string plot_json(const HeatMap& map) {
   }
 
   Json spec = vega_frame(map.name, map.title, note_of(map));
-  spec["height"] = {{"step", map.rows.size() > 30 ? 12 : 26}};
+  spec["height"] = map.rows.size() * (map.rows.size() > 30 ? 12 : 26);
   // Labels that do not fit below their column stand aslant.
   const double beside = static_cast<double>(std::min<std::size_t>(widest_of(rows), 40)) * kPixels;
   const double room = (kWidth - beside) / static_cast<double>(columns.size());
@@ -124,7 +124,7 @@ std::string plot_json(const HeatMap& map) {
   spec["config"]["axisX"] = {{"labelAngle", aslant ? -32 : 0},
                              {"labelAlign", aslant ? "right" : "center"},
                              {"labelLimit", 240}};
-  spec["config"]["axisY"] = {{"labelLimit", 280}};
+  spec["config"]["axisY"] = {{"labelLimit", 280}, {"minExtent", beside + 6.0}};
   spec["usermeta"] = {{"kind", "heat_map"}, {"columns", columns},  {"rows", rows},
                       {"x", map.x_label},   {"y", map.y_label}, {"value", map.value_label}};
   spec["data"] = data_of(map);

@@ -70,9 +70,9 @@ bool labels_are_powers(const Axis& axis, double low, double high) {
          (low < (two ? 0x1p-4 : 1e-3) * 0.999 || high > (two ? 0x1p17 : 1e4) * 1.001);
 }
 
-std::string log_labels(const Axis& axis, double low, double high, double unit) {
+std::string log_labels(const Axis& axis, double low, double high, double unit, int digits) {
   const std::string value = unit == 1.0 ? "datum.value" : fmt::format("datum.value / {}", unit);
-  std::string label = fmt::format("format({}, '.6~g')", value);
+  std::string label = fmt::format("format({}, '.{}~g')", value, digits);
   if (labels_are_powers(axis, low / unit, high / unit)) {
     const std::string power =
         fmt::format("log({}) / {}", value, axis.log_base == 2 ? "LN2" : "LN10");

@@ -99,7 +99,7 @@ class Plot {
   }
 
   get height() {
-    if (this.map) return this.spec.usermeta.rows.length * this.spec.height.step;
+    if (this.map) return this.spec.height;
     return this.small || Plot.printed ? 250 : 360;
   }
 
@@ -129,8 +129,8 @@ class Plot {
     spec.width = Math.max(width, written ? beside + 52 * columns.length : 0);
     const aslant = widest(columns) + 6 > (spec.width - beside) / columns.length;
     Object.assign(spec.config.axisX, {labelAngle: aslant ? -32 : 0, labelAlign: aslant ? "right" : "center"});
-    spec.config.axisY.labelLimit = beside - 30;
-    spec.config.legend.gradientLength = Math.min(300, width - 60);
+    Object.assign(spec.config.axisY, {labelLimit: beside - 30, minExtent: beside - 24});
+    spec.layer[0].encoding.color.condition.legend.gradientLength = Math.min(300, spec.width - beside - 10);
     spec.encoding.x.axis.title = wrapped(spec.encoding.x.axis.title, width - beside);
   }
 
