@@ -350,7 +350,7 @@ std::vector<std::string> subject_findings(const std::vector<Draw>& draws, std::s
     if (r < best && !differ(error(least), error(r))) best = r;
   std::vector<std::string> equal;
   for (const std::size_t r : order)
-    if (r != best && !differ(error(least), error(r))) equal.push_back(s.presets[r]->name);
+    if (r != best && !differ(error(least), error(r))) equal.emplace_back(s.presets[r]->name);
   const auto text = [&](std::size_t r, Figure figure) {
     return interval_text(each(draws, subject, r, figure)) + " %";
   };
