@@ -249,6 +249,20 @@ struct Promotion {
   std::int64_t count = 0;
 };
 
+/// The same with scales: `final` = `final` + scales * `state` in binary32, in the given order; NaN
+/// is canonical.
+template <typename T>
+struct ScaledPromotion {
+  T* state = nullptr;
+  float* final = nullptr;
+  bool marked = true;
+  ScaleOrder order = ScaleOrder::product_then_fma;
+  const float* a_scales = nullptr;  ///< [rows]
+  const float* b_scales = nullptr;  ///< [width]
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
 /// Everything else that adds.
 struct SumKernels {
   /// Needs rounding toward zero.
@@ -267,6 +281,8 @@ struct SumKernels {
   void (*combine)(const Combine&, std::int64_t width);
   void (*promote_float)(const Promotion<float>&);
   void (*promote_double)(const Promotion<double>&);
+  void (*promote_scaled_float)(const ScaledPromotion<float>&);
+  void (*promote_scaled_double)(const ScaledPromotion<double>&);
 };
 
 /// Sums rounded to `fraction_bits` after every product.
