@@ -66,11 +66,15 @@ struct StepRounding {
   int c_exponent_floor = 0;
 };
 
+/// Terms of the longest step of which a kernel keeps the products of each significand of A.
+inline constexpr std::int64_t kTermsOfProducts = 8;
+
 /// What of a sequential model the kernels need.
 struct SequentialRounding {
   int fraction_bits = 13;
   int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
-  bool short_a = false;            ///< elements of A have no more fraction bits than that
+  bool few_significands = false;   ///< elements of A have up to 3 fraction bits
+  bool short_sums = false;         ///< sums have at most 52 bits before they are rounded
 };
 
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
