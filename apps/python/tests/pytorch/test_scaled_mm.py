@@ -111,6 +111,8 @@ def test_errors_name_the_argument():
         call(a.float(), b, one, one)
     with pytest.raises(ValueError, match="splitk: expected a scheme of h100"):
         call(a, b, one, one, splitk=(2, "serial"))
+    with pytest.raises(TypeError, match=r"^scaled_mm\(\) missing 2 required positional arguments: 'scale_a'"):
+        call(a, b)
     with pytest.raises(ValueError, match=r"mat2: expected \[64, n\], got \[32, 16\]"):
         call(a, b.reshape(32, 64)[:, :16], one, one)
 

@@ -298,6 +298,10 @@ def by_recipes(
     return given_or(out, result, "scaled_mm", *found.tiles[0][:1], *found.tiles[1][:1], bias)
 
 
+for _signature in (_by_shapes, by_recipes):  # as Python names it where arguments are missing
+    _signature.__qualname__ = "scaled_mm"
+
+
 @either(_by_shapes, by_recipes)
 def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     """`torch._scaled_mm` or `torch.nn.functional.scaled_mm` with the bits of a platform: [m, n].
