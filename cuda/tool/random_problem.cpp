@@ -99,15 +99,52 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
   problem_.c_enters = gemm_detail::passing_place(problem_);
 }
 
-void RandomProblem::vary_along_k() {
+void RandomProblem::set_scales(float a, float b) {
+  a_scales_ = {a};
+  b_scales_ = {b};
+  problem_.a_scales = {a_scales_, problem_.a.rows, 0};
+  problem_.b_scales = {b_scales_, problem_.b.rows, 0};
+}
+
+void RandomProblem::cancel_along_k(std::int64_t group) {
+  const std::int64_t groups = problem_.a.k / group;
+  const RandomStream random(seed_, "gemm.cancelled");
+  const auto repeat = [&](std::vector<std::uint8_t>& codes, std::uint32_t flipped) {
+    for (std::int64_t to = 1; to < groups; to += 2) {
+      const auto from = static_cast<std::int64_t>(random.below(
+          static_cast<std::uint64_t>(to), static_cast<std::uint64_t>((groups + 1) / 2)));
+      for (std::size_t row = 0; row < codes.size(); row += static_cast<std::size_t>(problem_.a.k))
+        for (std::int64_t i = 0; i < group; ++i)
+          codes[row + static_cast<std::size_t>(to * group + i)] = static_cast<std::uint8_t>(
+              codes[row + static_cast<std::size_t>(2 * from * group + i)] ^ flipped);
+    }
+  };
+  repeat(a_, format(problem_.a.format).sign_mask());
+  repeat(b_, 0);
+}
+
+void RandomProblem::thin_along_k(std::int64_t group) {
+  const RandomStream random(seed_, "gemm.kept");
+  const std::int64_t k = problem_.a.k;
+  for (std::vector<std::uint8_t>* codes : {&a_, &b_})
+    for (std::size_t i = 0; i < codes->size(); ++i) {
+      const std::int64_t column = static_cast<std::int64_t>(i) % k;
+      const auto number = static_cast<std::uint64_t>(column / group);
+      if (column % group != static_cast<std::int64_t>(
+                                random.below(number, static_cast<std::uint64_t>(group))))
+        (*codes)[i] = 0;
+    }
+}
+
+void RandomProblem::vary_along_k(std::int64_t group) {
   const RandomStream random(seed_, "gemm.magnitudes");
   const auto vary = [&](std::vector<std::uint8_t>& codes, const CodeMatrix& m) {
     const Format& f = format(m.format);
 #pragma omp parallel for schedule(static)
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      const auto group = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / 32);
+      const auto number = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / group);
       const auto value = static_cast<float>(decode(f, codes[i]));
-      const auto shift = static_cast<int>(random.below(group, 8));
+      const auto shift = static_cast<int>(random.below(number, 8));
       codes[i] = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, std::ldexp(value, -shift)));
     }
   };

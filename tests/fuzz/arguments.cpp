@@ -11,6 +11,7 @@
 #include "fp8lab/experiment/parameters.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/scale_shapes.hpp"
+#include "fp8lab/io/csv.hpp"
 #include "fp8lab/report/input.hpp"
 #include "target.hpp"
 

@@ -1,6 +1,6 @@
 // The table of what was observed of cuBLASLt: written, read back, and every field checked.
 
-#include "cuda/tool/lt_table.hpp"
+#include "fp8lab/product/observed_calls.hpp"
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -8,7 +8,6 @@
 #include "io/temporary.hpp"
 
 using namespace fp8lab;
-using namespace fp8lab::cuda;
 
 namespace {
 
@@ -35,17 +34,17 @@ std::string with_field(std::string row, int field, const std::string& value) {
 
 TEST_CASE("a table of cuBLASLt's calls is read and written", "[cuda]") {
   const std::string text = text_of(kRow + kNoneFits);
-  const LtTable table = parse_lt_table(text, "t.csv");
+  const CallTable table = parse_call_table(text, "t.csv");
   CHECK(to_text(table) == text);
   CHECK(table.header.at("gpu") == "a simulated one");
-  const LtCall call{16, 4096, 2048, FormatId::e4m3fn, FormatId::e5m2, FormatId::bf16, true};
-  const LtRow* row = table.find(call);
+  const CallShape call{16, 4096, 2048, FormatId::e4m3fn, FormatId::e5m2, FormatId::bf16, true};
+  const ObservedCall* row = table.find(call);
   REQUIRE(row != nullptr);
   CHECK(row->fitting == 2);
   CHECK(row->known == LtKnown{128, 4, 64, SplitCut::modulo, SplitOrder::pairwise, std::nullopt,
-                              LtRounding::parts_too});
+                              CallRounding::parts_too});
   CHECK(table.rows[1].known == LtKnown{});
-  LtCall slow = call;
+  CallShape slow = call;
   slow.fast = false;
   CHECK(table.find(slow) == nullptr);
 }
@@ -76,13 +75,13 @@ TEST_CASE("what a table of cuBLASLt's calls may not say is refused, with its pla
                                                                 {0, "99999999999999999999"}}));
   const std::string rows = with_field(kRow, field, value);
   INFO(rows);
-  CHECK_THROWS_WITH(parse_lt_table(text_of(rows), "t.csv"), contains("t.csv:4"));
+  CHECK_THROWS_WITH(parse_call_table(text_of(rows), "t.csv"), contains("t.csv:4"));
 }
 
 TEST_CASE("text that is no table of cuBLASLt's calls is refused", "[cuda]") {
   const auto refused = [](const std::string& text, const std::string& says) {
     INFO(text);
-    CHECK_THROWS_WITH(parse_lt_table(text, "t.csv"), contains(says));
+    CHECK_THROWS_WITH(parse_call_table(text, "t.csv"), contains(says));
   };
   refused("", "t.csv: expected a line of columns");
   refused("# fp8lab cublaslt 2\n" + kColumns, "t.csv:1");
@@ -99,32 +98,32 @@ TEST_CASE("text that is no table of cuBLASLt's calls is refused", "[cuda]") {
 TEST_CASE("rows are added to the file of cuBLASLt's calls, one for each call", "[cuda]") {
   const TemporaryFolder folder("lt_table");
   const std::filesystem::path file = folder.path() / "cublaslt.csv";
-  const LtTable both = parse_lt_table(text_of(kRow + kNoneFits), "t.csv");
+  const CallTable both = parse_call_table(text_of(kRow + kNoneFits), "t.csv");
   add_to_lt_table(file, both.header, both.rows[0]);
   CHECK(read_file(file) == text_of(kRow));
   add_to_lt_table(file, both.header, both.rows[1]);
-  LtRow again = both.rows[0];
+  ObservedCall again = both.rows[0];
   again.fitting = 3;
   add_to_lt_table(file, both.header, again);
   CHECK(read_file(file) == text_of(kNoneFits + with_field(kRow, 8, "3")));
 }
 
 TEST_CASE("a search becomes a row of the table", "[cuda]") {
-  const LtModel model{128, {2, 128, SplitCut::contiguous, SplitOrder::serial}};
-  LtModel other = model;
+  const CallModel model{128, {2, 128, SplitCut::contiguous, SplitOrder::serial}};
+  CallModel other = model;
   other.scale_order = ScaleOrder::b_then_fma_a;
   other.split.tile = 64;
-  const LtCall call{16, 32, 256, FormatId::e4m3fn, FormatId::e4m3fn, FormatId::f32, false};
+  const CallShape call{16, 32, 256, FormatId::e4m3fn, FormatId::e4m3fn, FormatId::f32, false};
   LtKnown known{128,
                 2,
                 128,
                 SplitCut::contiguous,
                 SplitOrder::serial,
                 ScaleOrder::product_then_fma,
-                LtRounding::once};
-  CHECK(row_of(call, LtFinding{512, 99, {model}, {}, 1.0}) == LtRow{call, 512, 1, known});
+                CallRounding::once};
+  CHECK(row_of(call, LtFinding{512, 99, {model}, {}, 1.0}) == ObservedCall{call, 512, 1, known});
   known.tile = std::nullopt;
   known.scale_order = std::nullopt;
-  CHECK(row_of(call, LtFinding{512, 99, {model, other}, {}, 1.0}) == LtRow{call, 512, 2, known});
-  CHECK(row_of(call, LtFinding{512, 99, {}, model, 0.5}) == LtRow{call, 512, 0, {}});
+  CHECK(row_of(call, LtFinding{512, 99, {model, other}, {}, 1.0}) == ObservedCall{call, 512, 2, known});
+  CHECK(row_of(call, LtFinding{512, 99, {}, model, 0.5}) == ObservedCall{call, 512, 0, {}});
 }
