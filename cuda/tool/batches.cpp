@@ -97,7 +97,7 @@ CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::ui
   CaseBatch made{batch % 8 == 7 ? kChained : 1, {}};
   InstructionModel model = probe.instruction();
   if (batch % 2 == 1) model.accumulator = probe.prediction().accumulator;
-  const int terms = made.steps * probe.terms();
+  const int terms = made.steps * probe.terms_of_step();
   const auto count = static_cast<std::size_t>(terms);
   const bool aimed = !probe.scales;
   const bool narrow = aimed && format(probe.a_format).storage_bits == 8;

@@ -30,13 +30,17 @@ std::vector<std::vector<float>> sums_of_parts(const Product& product) {
   return sums;
 }
 
-std::vector<std::byte> output_of(const Product& product, std::vector<std::vector<float>> parts,
-                                 const CallModel& model) {
-  const FormatId output = product.output.format;
+std::vector<float> sum_of(const Product& product, std::vector<std::vector<float>> parts,
+                          const CallModel& model) {
   if (model.rounding == CallRounding::parts_too)
-    for (std::vector<float>& part : parts) round_to(output, part);
+    for (std::vector<float>& part : parts) round_to(product.output.format, part);
   std::vector<float> sums = add_up(std::move(parts), model.split.order);
-  if (model.rounding == CallRounding::sum_too) round_to(output, sums);
+  if (model.rounding == CallRounding::sum_too) round_to(product.output.format, sums);
+  return sums;
+}
+
+std::vector<std::byte> output_of(const Product& product, std::vector<float> sums,
+                                 const CallModel& model) {
   GemmProblem problem = product.problem;
   problem.scale_order = model.scale_order;
   scale_sums(problem, sums);

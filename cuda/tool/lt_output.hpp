@@ -15,8 +15,12 @@ Product of_candidate(const Product& product, const CallModel& model);
 /// The FP32 sums of its parts, before any scale.
 std::vector<std::vector<float>> sums_of_parts(const Product& product);
 
-/// The output of a candidate, from the sums of its parts. Of `product`, scales and output count.
-std::vector<std::byte> output_of(const Product& product, std::vector<std::vector<float>> parts,
+/// The sum of a candidate, from those of its parts, with the roundings before its scales.
+std::vector<float> sum_of(const Product& product, std::vector<std::vector<float>> parts,
+                          const CallModel& model);
+
+/// Its output, from that sum. Of `product`, scales and output count.
+std::vector<std::byte> output_of(const Product& product, std::vector<float> sums,
                                  const CallModel& model);
 
 }  // namespace fp8lab::cuda

@@ -42,7 +42,7 @@ TileBatch pack_cases(std::span<const VectorCase> cases, const ProbedInstruction&
   require(cases.size() % kTile == 0, "cases", "a multiple of 64", fmt::format("{}", cases.size()));
   TileBatch batch{static_cast<int>(cases.size()) / kTile, steps, {}, {}, {}, {}, {}};
   const auto row_bytes = static_cast<std::size_t>(steps * kStepBytes);
-  const auto terms = static_cast<std::size_t>(steps * probe.terms());
+  const auto terms = static_cast<std::size_t>(steps * probe.terms_of_step());
   const std::size_t scales = terms / static_cast<std::size_t>(probe.scales->block);
   batch.a.resize(cases.size() * row_bytes);
   batch.b.resize(cases.size() * row_bytes);

@@ -30,11 +30,12 @@ class RandomProblem {
   void set_recipe(Recipe recipe, std::int64_t promotion_interval, ScaleOrder order);
   /// Scales of whole tensors in place of those of `set_recipe`.
   void set_scales(float a, float b);
-  /// Divides the elements of both operands by 2^s, with an s from 0 to 7 for each `group` terms of
-  /// K. Partial sums then differ so much that FP32 rounds their sum; otherwise it is often exact.
-  void vary_along_k(std::int64_t group = 32);
-  /// Repeats every second `group` terms of K in the terms of another group, with A negated, so
-  /// that partial sums cancel.
+  /// Divides the elements of both operands by 2^s, with one of `count` values of s from `least` on
+  /// for each `group` terms of K. Partial sums then differ so much that FP32 rounds their sum;
+  /// otherwise it is often exact.
+  void vary_along_k(std::int64_t group = 32, int least = 0, int count = 8);
+  /// Pairs the groups of `group` terms of K at random, and makes one of each pair the other with A
+  /// negated, so that partial sums cancel.
   void cancel_along_k(std::int64_t group);
   /// Leaves one term in each `group` terms of K, and zeros.
   void thin_along_k(std::int64_t group);

@@ -52,7 +52,7 @@ std::size_t record_probe(const Probe& probe, int steps, const std::array<std::si
                          std::uint64_t seed, const Header& header,
                          const std::filesystem::path& path) {
   const RecordingPlan plan{std::string(probe.model), probe.a_format, probe.b_format,
-                           steps * probe.terms(),    seed,           counts};
+                           steps * probe.terms_of_step(),    seed,           counts};
   std::vector<VectorCase> cases = probe.scales ? scaled_cases(probe, plan) : planned_cases(plan);
   record_cases(probe, steps, cases);
   std::ofstream out(path, std::ios::binary);
@@ -73,7 +73,7 @@ void record_ones(const Probe& probe, const Header& header, const std::filesystem
   ones.a.assign(kOnes, static_cast<std::uint32_t>(f.bias) << f.mantissa_bits);
   ones.b = ones.a;
   std::vector<VectorCase> tile(kTile, ones);
-  record_cases(probe, kOnes / probe.terms(), tile);
+  record_cases(probe, kOnes / probe.terms_of_step(), tile);
   ones.d = tile.front().d;
   VectorFile file{std::string(probe.model), probe.a_format, probe.b_format, kOnes, header, {ones}};
   std::ofstream out(path, std::ios::binary);

@@ -117,8 +117,24 @@ TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]
   if (!share.takes_one_in(3, "few simulated probes", 1)) return;
   const Chip blackwell{120, 13000};
   check_probe(find("mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", blackwell), blackwell);
+  const Chip ada{89, 13000};
+  check_probe(find("mma.m16n8k16.f32.e4m3.e5m2", ada), ada);
+  check_probe(find("mma.sp.m16n8k64.f32.e5m2.e5m2", ada), ada);
+  check_probe(find("mma.sp.m16n8k32.f32.bf16.bf16", kHopper), kHopper);
   const Chip server{100, 13000};
   check_probe(find("tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", server), server);
+}
+
+TEST_CASE("what a simulated chip does otherwise is named: other forms of wgmma", "[cuda]") {
+  const std::array<std::string_view, 5> names{"wgmma.m64n256k32.f32.e4m3.e4m3.shared",
+                                              "wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b",
+                                              "wgmma.m64n64k16.f32.f16.f16.shared.negated_a",
+                                              "wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared",
+                                              "wgmma.sp.m64n64k32.f32.f16.f16.shared"};
+  const SweepShare share;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (share.takes_one_in(names.size(), "forms of wgmma", i))
+      check_probe(find(names[i], kHopper), kHopper);
 }
 
 TEST_CASE("what a simulated chip does otherwise is named: every probe of every chip",
@@ -212,7 +228,11 @@ TEST_CASE("which instruction a chip has follows from the chip and from who compi
   CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper).model == "sm90.mma.e4m3");
   CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper).standing() == Standing::assumed);
   CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", {89, 13000}).model == "sm89.mma.e4m3.e5m2");
-  CHECK(instructions_of({80, 13000}).size() == 4);
+  CHECK(instructions_of({80, 13000}).size() == 6);
+  CHECK(find("mma.m16n8k16.f32.e4m3.e4m3", {89, 13000}).model == "sm89.mma.e4m3");
+  CHECK(find("mma.m16n8k16.f32.e4m3.e4m3", {120, 13000}).model == "sm120.mma.e4m3:terms=16");
+  CHECK(find("mma.m16n8k16.f32.e4m3.e4m3", {120, 13000}).terms() == 16);
+  CHECK(find("mma.sp.m16n8k64.f32.e4m3.e4m3", {89, 13000}).standing() == Standing::assumed);
   CHECK(instructions_of({70, 13000}).empty());
   // Every instruction is probed somewhere, and no name stands twice.
   std::set<std::string_view> probed;
