@@ -40,11 +40,11 @@ void record_cases(const Probe& probe, int steps, std::vector<VectorCase>& cases)
 /// Cases with block scales have no compact recording: they are written whole, and fewer.
 std::vector<VectorCase> scaled_cases(const Probe& probe, const RecordingPlan& plan) {
   constexpr std::size_t kLess = 4;
+  const CaseGenerator generator(probe.instruction(), probe.scales, plan.terms, plan.seed);
   std::vector<VectorCase> cases;
   for (std::size_t kind = 0; kind < plan.counts.size(); ++kind)
     for (std::size_t i = 0; i < plan.counts[kind] / kLess / kTile * kTile; ++i)
-      cases.push_back(generate_case(probe.instruction(), probe.scales, plan.terms,
-                                    static_cast<CaseKind>(kind), plan.seed, i));
+      cases.push_back(generator.make(static_cast<CaseKind>(kind), i));
   return cases;
 }
 

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -207,6 +209,40 @@ TEST_CASE("the first batch has every pair of FP8 codes", "[cuda]") {
   CHECK(pairs.size() == 65536);
   CHECK(make_batch(probe, 1, 7, 1).steps == kChained);
   CHECK(make_batch(probe, 1, 7, 1).cases[0].a.size() == 32ull * kChained);
+}
+
+TEST_CASE("the first batch of instructions with block scales has every pair of codes", "[cuda]") {
+  const auto [name, capability, a_codes, b_codes] = GENERATE(table<const char*, int, int, int>(
+      {{"mma.m16n8k32.mxf8f6f4.f32.e4m3.e5m2", 120, 256, 256},
+       {"mma.m16n8k32.mxf8f6f4.f32.e2m1.e4m3", 120, 16, 256},
+       {"tcgen05.m128n64k32.mxf8f6f4.f32.e3m2.e3m2", 100, 64, 64},
+       {"mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", 120, 16, 16}}));
+  const ProbedInstruction probe = find(name, {capability, 13000});
+  const CaseBatch batch = make_batch(probe, 1, 0, 16);
+  const auto columns = static_cast<std::size_t>(std::max(1, b_codes / kTile));
+  const std::size_t tiles = columns * static_cast<std::size_t>(std::max(1, a_codes / kTile));
+  std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (std::size_t i = 0; i < tiles * kTileOutputs; ++i) {
+    const VectorCase one = case_of_output(batch.cases, i);
+    pairs.emplace(one.a[1], one.b[1]);
+  }
+  CHECK(pairs.size() == static_cast<std::size_t>(a_codes * b_codes));
+}
+
+TEST_CASE("aimed cases of instructions with block scales reach the bottom of binary32", "[cuda]") {
+  const ProbedInstruction probe = find("mma.m16n8k32.mxf8f6f4.f32.e4m3.e4m3", {120, 13000});
+  const CaseBatch batch = make_batch(probe, 1, 2, 16);
+  std::size_t subnormal = 0;
+  std::size_t subnormal_c = 0;
+  for (std::size_t i = 15ull * kTile; i < 16ull * kTile; ++i) {
+    const VectorCase& one = batch.cases[i];
+    CHECK(one.scales_a.size() == one.a.size() / 32);
+    const float d = std::bit_cast<float>(result_of(as_predicted(probe), probe, one));
+    subnormal += d != 0.0F && std::abs(d) < std::numeric_limits<float>::min() ? 1 : 0;
+    subnormal_c += one.c << 1 != 0 && (one.c >> 23 & 0xff) == 0 ? 1 : 0;
+  }
+  CHECK(subnormal >= 8);
+  CHECK(subnormal_c >= 8);
 }
 
 TEST_CASE("which instruction a chip has follows from the chip and from who compiled", "[cuda]") {

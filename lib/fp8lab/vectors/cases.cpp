@@ -313,6 +313,32 @@ void check_terms(int terms, int lowest) {
           fmt::format("{} .. {}", lowest, kMaxTerms), fmt::format("{}", terms));
 }
 
+RandomStream stream_of(const InstructionModel& model, CaseKind kind, std::uint64_t seed) {
+  return {seed, fmt::format("cases.{}.{}", model.name, to_string(kind))};
+}
+
+VectorCase build(const InstructionModel& model, const std::optional<ScaleBlocks>& scales, int terms,
+                 CaseKind kind, const RandomStream& stream, std::uint64_t index) {
+  Builder builder(model, terms, {stream, index});
+  switch (kind) {
+    case CaseKind::random:
+      build_random(builder);
+      break;
+    case CaseKind::adversarial:
+      kAdversarial[index % kAdversarial.size()](builder);
+      break;
+    case CaseKind::special:
+      build_special(builder);
+      break;
+  }
+  if (scales) {
+    const bool special = kind == CaseKind::special;
+    builder.out.scales_a = scale_codes(*scales, terms, special, builder.draws);
+    builder.out.scales_b = scale_codes(*scales, terms, special, builder.draws);
+  }
+  return std::move(builder.out);
+}
+
 }  // namespace
 
 std::string_view to_string(CaseKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
@@ -347,25 +373,22 @@ VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind
 VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
                          int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index) {
   check_terms(terms, 1);
-  const RandomStream stream(seed, fmt::format("cases.{}.{}", model.name, to_string(kind)));
-  Builder builder(model, terms, {stream, index});
-  switch (kind) {
-    case CaseKind::random:
-      build_random(builder);
-      break;
-    case CaseKind::adversarial:
-      kAdversarial[index % kAdversarial.size()](builder);
-      break;
-    case CaseKind::special:
-      build_special(builder);
-      break;
-  }
-  if (scales) {
-    const bool special = kind == CaseKind::special;
-    builder.out.scales_a = scale_codes(*scales, terms, special, builder.draws);
-    builder.out.scales_b = scale_codes(*scales, terms, special, builder.draws);
-  }
-  return std::move(builder.out);
+  return build(model, scales, terms, kind, stream_of(model, kind, seed), index);
+}
+
+CaseGenerator::CaseGenerator(const InstructionModel& model, std::optional<ScaleBlocks> scales,
+                             int terms, std::uint64_t seed)
+    : model_(model),
+      scales_(scales),
+      terms_(terms),
+      streams_{stream_of(model, CaseKind::random, seed),
+               stream_of(model, CaseKind::adversarial, seed),
+               stream_of(model, CaseKind::special, seed)} {
+  check_terms(terms, 1);
+}
+
+VectorCase CaseGenerator::make(CaseKind kind, std::uint64_t index) const {
+  return build(model_, scales_, terms_, kind, streams_[static_cast<std::size_t>(kind)], index);
 }
 
 VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::size_t count,
@@ -381,8 +404,9 @@ VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::siz
   file.header["kind"] = to_string(kind);
   file.header["seed"] = fmt::format("{}", seed);
   file.cases.reserve(count);
-  for (std::size_t i = 0; i < count; ++i)
-    file.cases.push_back(generate_case(model, file.terms, kind, seed, i));
+  if (count == 0) return file;
+  const CaseGenerator generator(model, file.scales, file.terms, seed);
+  for (std::size_t i = 0; i < count; ++i) file.cases.push_back(generator.make(kind, i));
   fill_results(file, model.accumulator);
   return file;
 }
