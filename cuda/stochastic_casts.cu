@@ -31,23 +31,23 @@ void launch(const float* values, const std::uint32_t* random, std::size_t count,
 }
 
 // RESULT: the constraint and type of the destination.
-#define FP8LAB_CAST_FOUR(NAME, PTX, TYPE, CONSTRAINT)                                       \
-  struct NAME {                                                                             \
-    static __device__ std::uint32_t convert(const float* x, std::uint32_t random) {         \
-      TYPE codes;                                                                           \
-      asm(PTX " %0, {%1, %2, %3, %4}, %5;"                                                  \
-          : CONSTRAINT(codes)                                                               \
-          : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(random));                       \
-      return codes;                                                                         \
-    }                                                                                       \
-  }
-#define FP8LAB_CAST_TWO(NAME, PTX)                                                  \
+#define FP8LAB_CAST_FOUR(NAME, PTX, TYPE, CONSTRAINT)                               \
   struct NAME {                                                                     \
     static __device__ std::uint32_t convert(const float* x, std::uint32_t random) { \
-      std::uint32_t codes;                                                          \
-      asm(PTX " %0, %1, %2, %3;" : "=r"(codes) : "f"(x[0]), "f"(x[1]), "r"(random)); \
+      TYPE codes;                                                                   \
+      asm(PTX " %0, {%1, %2, %3, %4}, %5;"                                          \
+          : CONSTRAINT(codes)                                                       \
+          : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "r"(random));               \
       return codes;                                                                 \
     }                                                                               \
+  }
+#define FP8LAB_CAST_TWO(NAME, PTX)                                                   \
+  struct NAME {                                                                      \
+    static __device__ std::uint32_t convert(const float* x, std::uint32_t random) {  \
+      std::uint32_t codes;                                                           \
+      asm(PTX " %0, %1, %2, %3;" : "=r"(codes) : "f"(x[0]), "f"(x[1]), "r"(random)); \
+      return codes;                                                                  \
+    }                                                                                \
   }
 FP8LAB_CAST_FOUR(ToE4m3, "cvt.rs.satfinite.e4m3x4.f32", std::uint32_t, "=r");
 FP8LAB_CAST_FOUR(ToE5m2, "cvt.rs.satfinite.e5m2x4.f32", std::uint32_t, "=r");

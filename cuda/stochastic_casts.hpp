@@ -1,7 +1,7 @@
 #pragma once
 // The chip's casts with stochastic rounding (sm_100a): which there are, their kernels by name, and
-// what a launch takes. PTX does not say in text which random bits an element takes; that is searched
-// (tool/judge_rounding.hpp).
+// what a launch takes. PTX does not say in text which random bits an element takes; that is
+// searched (tool/judge_rounding.hpp).
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,8 @@ struct StochasticCast {
 };
 std::span<const StochasticCast> stochastic_casts();
 
-/// The code of element `element` in the word that a cast of these gives: the last operand is lowest.
+/// The code of element `element` in the word that a cast of these gives: the last operand is
+/// lowest.
 constexpr std::uint32_t code_in(const StochasticCast& cast, std::uint32_t word, int element) {
   const int bits = format(cast.to).storage_bits == 16 ? 16 : cast.to == FormatId::e2m1 ? 4 : 8;
   return word >> (bits * (cast.elements - 1 - element)) & ((std::uint32_t{1} << bits) - 1u);

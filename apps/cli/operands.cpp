@@ -79,10 +79,11 @@ void add_input_options(Command& command, OperandOptions& o) {
 void add_operand_options(Command& command, OperandOptions& o) {
   add_input_options(command, o);
   add_split_options(command, o.split);
-  command.add_option("--call", o.call,
-                     "a library call: model, promotion, scale order, output (`fp8lab list calls`); or a "
-                     "table of observed ones: FILE.csv:fast, then ,FIELD=VALUE for what it leaves "
-                     "open");
+  command.add_option(
+      "--call", o.call,
+      "a library call: model, promotion, scale order, output (`fp8lab list calls`); or a "
+      "table of observed ones: FILE.csv:fast, then ,FIELD=VALUE for what it leaves "
+      "open");
   command
       .add_option("--model", o.model,
                   "instruction (`fp8lab list models`), or a definition: BASE:PARAMETER=VALUE,...")

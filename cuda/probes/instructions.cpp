@@ -253,13 +253,12 @@ std::vector<ProbedInstruction> instructions_of(const Chip& chip) {
     if (!has_family(instruction.family, chip.capability)) continue;
     const InstructionModel* model = model_of(architecture_of(chip.capability), instruction);
     if (model == nullptr) continue;
-    ProbedInstruction probe{
-        instruction.name,
-        std::string(model->name),
-        instruction.a_format,
-        instruction.b_format,
-        needs_halves(*model) ? halves_of(chip) : Halves::none,
-        instruction.scales};
+    ProbedInstruction probe{instruction.name,
+                            std::string(model->name),
+                            instruction.a_format,
+                            instruction.b_format,
+                            needs_halves(*model) ? halves_of(chip) : Halves::none,
+                            instruction.scales};
     // An instruction of fewer terms than a step of the model is a step of that many.
     if (model->accumulator.terms > probe.terms())
       probe.model += fmt::format(":terms={}", probe.terms());

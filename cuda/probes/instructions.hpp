@@ -38,12 +38,12 @@ int compiler_of(int capability, std::span<const int> cubins, int nvcc, int drive
 
 /// Who has an instruction.
 enum class Family {
-  mma,         ///< mma.sync on FP16, BF16, TF32: sm_80 and later
-  mma_fp8,     ///< mma.sync on FP8: sm_89 and later
+  mma,          ///< mma.sync on FP16, BF16, TF32: sm_80 and later
+  mma_fp8,      ///< mma.sync on FP8: sm_89 and later
   mma_own_fp8,  ///< mma.sync on FP8 that is only probed where it is an instruction: sm_89, sm_120
-  mma_scaled,  ///< mma.sync with block scales: sm_120
-  wgmma,       ///< sm_90
-  tcgen05,     ///< sm_100, with and without block scales
+  mma_scaled,   ///< mma.sync with block scales: sm_120
+  wgmma,        ///< sm_90
+  tcgen05,      ///< sm_100, with and without block scales
 };
 bool has_family(Family family, int capability);
 

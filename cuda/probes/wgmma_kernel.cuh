@@ -38,7 +38,8 @@ struct AccumulatorRegisters<std::uint32_t> {
 
 /// What instructions do not have unless they say so.
 struct WgmmaDefaults {
-  /// Sign bits of A's or B's elements. They are flipped here, and the instruction negates them back.
+  /// Sign bits of A's or B's elements. They are flipped here, and the instruction negates them
+  /// back.
   static constexpr std::uint32_t kFlipA = 0;
   static constexpr std::uint32_t kFlipB = 0;
   static constexpr int kSparseElement = 0;     ///< bytes of an element of a sparse instruction
@@ -90,8 +91,7 @@ __global__ void __launch_bounds__(128) wgmma_probe(TileArguments arguments) {
       const int step = word / (kBTileBytes / 4);
       const int row = word / (kBRowBytes / 4) % (kTile * kCopies);
       const int in_row = word % (kBRowBytes / 4);
-      const std::uint8_t* from =
-          tile.b + row % kTile * row_bytes + (first + step) * kStepBytes;
+      const std::uint8_t* from = tile.b + row % kTile * row_bytes + (first + step) * kStepBytes;
       std::uint32_t bits = 0;
       if constexpr (kSparse)
         bits = sparse_word(from, in_row, Op::kSparseElement, Op::kFiller);
@@ -112,10 +112,10 @@ __global__ void __launch_bounds__(128) wgmma_probe(TileArguments arguments) {
         FP8LAB_UNROLL
         for (int reg = 0; reg < 4; ++reg) {
           const Place at = a_fragment(thread, reg);
-          a_registers[reg] = *reinterpret_cast<const std::uint32_t*>(
-                                 tile.a + at.row * row_bytes + (first + step) * kStepBytes +
-                                 at.column) ^
-                             Op::kFlipA;
+          a_registers[reg] =
+              *reinterpret_cast<const std::uint32_t*>(tile.a + at.row * row_bytes +
+                                                      (first + step) * kStepBytes + at.column) ^
+              Op::kFlipA;
         }
       }
       wgmma_fence();

@@ -55,7 +55,9 @@ void add_scales(const ProbedInstruction& probe, bool low, const RandomStream& ra
   const int unit = exponents ? 127 : 0x38;
   const int step = exponents ? 1 : 8;  // codes of a factor of two
   std::uint64_t draw = at * (2 * count + 2);
-  const auto below = [&](std::uint64_t bound) { return static_cast<int>(random.below(draw++, bound)); };
+  const auto below = [&](std::uint64_t bound) {
+    return static_cast<int>(random.below(draw++, bound));
+  };
   const int bottom = low && exponents ? 100 + below(56) : 0;
   const bool moved = below(2) == 1;
   for (std::size_t i = 0; i < count; ++i) {

@@ -45,8 +45,7 @@ Neighbours neighbours_of(const StochasticCast& cast, float value) {
   const std::uint32_t high = encode(f, policy_of(cast, away), value);
   const double from = decode(f, low);
   const double magnitude = std::abs(static_cast<double>(value));
-  if (!std::isfinite(value) || low == high || std::abs(from) == magnitude)
-    return {low, low, 0.0};
+  if (!std::isfinite(value) || low == high || std::abs(from) == magnitude) return {low, low, 0.0};
   // Beyond the largest value the next one would have the same distance as the last one.
   const double below = std::abs(from);
   const double step = std::isfinite(decode(f, high)) ? std::abs(decode(f, high)) - below
@@ -112,8 +111,7 @@ std::vector<RandomBits> all_random_bits() {
   for (int width = 24; width >= 2; --width)
     for (int first = 0; first + width <= 32; ++first)
       for (const bool reversed : {false, true})
-        for (const UpRule rule :
-             {UpRule::sum_carries, UpRule::fraction_above, UpRule::complement})
+        for (const UpRule rule : {UpRule::sum_carries, UpRule::fraction_above, UpRule::complement})
           all.push_back({first, width, reversed, rule});
   return all;
 }
@@ -174,10 +172,11 @@ CheckRow judge_rounding(const StochasticCast& cast, const RunStochastic& run, st
         continue;
       }
       if (++row.mismatches <= kShown)
-        fmt::print("{}: element {}, input {:08x}, random bits {:08x}: the chip gives {:x}, not {:x} "
-                   "or {:x}\n",
-                   row.name, e, std::bit_cast<std::uint32_t>(value), inputs[i].random, code,
-                   two.low, two.high);
+        fmt::print(
+            "{}: element {}, input {:08x}, random bits {:08x}: the chip gives {:x}, not {:x} "
+            "or {:x}\n",
+            row.name, e, std::bit_cast<std::uint32_t>(value), inputs[i].random, code, two.low,
+            two.high);
     }
     bool found = false;
     row.note += fmt::format("{}element {}: {}", e == 0 ? "" : "; ", e, explained(seen, found));

@@ -49,7 +49,7 @@ std::uint32_t rounded(const StochasticCast& cast, float value, std::uint32_t ran
 /// random bits may give: neither neighbour of the value, an exact value that is changed, or another
 /// special value. The note names the random bits of each element, or says that no rule explains it,
 /// which is a problem of the row.
-CheckRow judge_rounding(const StochasticCast& cast, const RunStochastic& run, std::uint64_t seed = 1,
-                        std::size_t inputs = 1 << 16);
+CheckRow judge_rounding(const StochasticCast& cast, const RunStochastic& run,
+                        std::uint64_t seed = 1, std::size_t inputs = 1 << 16);
 
 }  // namespace fp8lab::cuda

@@ -141,14 +141,16 @@ LtFinding find_lt_model(const Product& product, std::span<const std::byte> outpu
             if (is_promotion(cut, interval, longest, order, rounding, product.problem.model.terms))
               continue;
             ++finding.tried;
-            const std::uint64_t same = count_same(output_of(small, sum_of(small, parts, model), model), wanted, bytes);
+            const std::uint64_t same =
+                count_same(output_of(small, sum_of(small, parts, model), model), wanted, bytes);
             if (same > most || finding.tried == 1) {
               most = same;
               finding.nearest = model;
             }
             if (same < small.size()) continue;
             if (all_parts.empty()) all_parts = sums_of_parts(of_candidate(product, model));
-            if (std::ranges::equal(output_of(product, sum_of(product, all_parts, model), model), outputs))
+            if (std::ranges::equal(output_of(product, sum_of(product, all_parts, model), model),
+                                   outputs))
               finding.fitting.push_back(model);
           }
     }

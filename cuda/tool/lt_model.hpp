@@ -15,11 +15,11 @@
 namespace fp8lab::cuda {
 
 struct LtFinding {
-  std::uint64_t outputs = 0;       ///< how many were compared
-  std::uint64_t tried = 0;         ///< candidates
+  std::uint64_t outputs = 0;         ///< how many were compared
+  std::uint64_t tried = 0;           ///< candidates
   std::vector<CallModel> fitting{};  ///< those that give every output; fewest parts first
   CallModel nearest{};               ///< what gives most of a sample of the outputs
-  double nearest_share = 0.0;      ///< of that sample, 0 to 1
+  double nearest_share = 0.0;        ///< of that sample, 0 to 1
 };
 
 /// Finds the candidates that give `outputs`, row-major codes of `product.output` in little endian.

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "apps/cli/command.hpp"
 #include "apps/cli/attn.hpp"
+#include "apps/cli/command.hpp"
 #include "apps/cli/run.hpp"
 #include "backends.hpp"
 #include "check.cuh"

@@ -126,8 +126,7 @@ void observe(const CallShape& call, std::string_view model, Operands& operands, 
     operands.restore();
   }
   fmt::print("{}: {}\n  {}\n", to_string(call), lt.kernel(), to_string(finding));
-  if (fitting > 1)
-    fmt::print("  {} candidates before it was asked for other operands\n", fitting);
+  if (fitting > 1) fmt::print("  {} candidates before it was asked for other operands\n", fitting);
   add_to_call_table(file, std::string(model), recording_header(),
                     {call, finding.outputs, finding.fitting});
 }

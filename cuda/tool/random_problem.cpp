@@ -133,8 +133,8 @@ void RandomProblem::thin_along_k(std::int64_t group) {
     for (std::size_t i = 0; i < codes->size(); ++i) {
       const std::int64_t column = static_cast<std::int64_t>(i) % k;
       const auto number = static_cast<std::uint64_t>(column / group);
-      if (column % group != static_cast<std::int64_t>(
-                                random.below(number, static_cast<std::uint64_t>(group))))
+      if (column % group !=
+          static_cast<std::int64_t>(random.below(number, static_cast<std::uint64_t>(group))))
         (*codes)[i] = 0;
     }
 }
@@ -147,7 +147,8 @@ void RandomProblem::vary_along_k(std::int64_t group, int least, int count) {
     for (std::size_t i = 0; i < codes.size(); ++i) {
       const auto number = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / group);
       const auto value = static_cast<float>(decode(f, codes[i]));
-      const auto shift = least + static_cast<int>(random.below(number, static_cast<std::uint64_t>(count)));
+      const auto shift =
+          least + static_cast<int>(random.below(number, static_cast<std::uint64_t>(count)));
       codes[i] = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, std::ldexp(value, -shift)));
     }
   };

@@ -51,8 +51,8 @@ std::vector<VectorCase> scaled_cases(const Probe& probe, const RecordingPlan& pl
 std::size_t record_probe(const Probe& probe, int steps, const std::array<std::size_t, 3>& counts,
                          std::uint64_t seed, const Header& header,
                          const std::filesystem::path& path) {
-  const RecordingPlan plan{std::string(probe.model), probe.a_format, probe.b_format,
-                           steps * probe.terms_of_step(),    seed,           counts};
+  const RecordingPlan plan{std::string(probe.model),      probe.a_format, probe.b_format,
+                           steps * probe.terms_of_step(), seed,           counts};
   std::vector<VectorCase> cases = probe.scales ? scaled_cases(probe, plan) : planned_cases(plan);
   record_cases(probe, steps, cases);
   std::ofstream out(path, std::ios::binary);

@@ -263,18 +263,18 @@ TEST_CASE("attention: a backend is asked for every product and cast, and its res
   std::atomic<int> products = 0;
   std::atomic<int> casts = 0;
   bool computes = false;
-  options.backend = {"asked",
-                     [&](const GemmProblem& p, std::span<float> d, int threads) {
-                       ++products;
-                       if (computes) gemm(p, d, threads);
-                       return computes;
-                     },
-                     [&](FormatId, const CastPolicy&, std::span<const float>,
-                         std::span<std::uint8_t> codes) {
-                       ++casts;
-                       if (computes) std::ranges::fill(codes, std::uint8_t{0});
-                       return computes;
-                     }};
+  options.backend = {
+      "asked",
+      [&](const GemmProblem& p, std::span<float> d, int threads) {
+        ++products;
+        if (computes) gemm(p, d, threads);
+        return computes;
+      },
+      [&](FormatId, const CastPolicy&, std::span<const float>, std::span<std::uint8_t> codes) {
+        ++casts;
+        if (computes) std::ranges::fill(codes, std::uint8_t{0});
+        return computes;
+      }};
   CHECK(attention(problem.inputs(), options).o == expected);
   // Two heads, two blocks of rows, three tiles of columns: Q K^T and P V of each.
   CHECK(products == 2 * 2 * 3 * 2);

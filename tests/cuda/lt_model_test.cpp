@@ -78,13 +78,14 @@ TEST_CASE("chains, splits and orders that a simulated cuBLASLt has are named", "
   using enum SplitCut;
   using enum SplitOrder;
   const auto output = GENERATE(FormatId::f32, FormatId::bf16);
-  const auto planted = GENERATE(
-      CallModel{0, kWhole, ScaleOrder::b_then_fma_a}, CallModel{128, kWhole, ScaleOrder::b_then_fma_a},
-      CallModel{64, kWhole, ScaleOrder::a_then_fma_b},
-      CallModel{0, {4, 128, contiguous, serial}, ScaleOrder::product_then_fma},
-      CallModel{128, {6, 128, modulo, tree}, ScaleOrder::b_then_fma_a},
-      CallModel{0, {5, 64, modulo, pairwise}, ScaleOrder::b_then_fma_a},
-      CallModel{0, {20, 64, modulo, serial}, ScaleOrder::b_then_fma_a});
+  const auto planted =
+      GENERATE(CallModel{0, kWhole, ScaleOrder::b_then_fma_a},
+               CallModel{128, kWhole, ScaleOrder::b_then_fma_a},
+               CallModel{64, kWhole, ScaleOrder::a_then_fma_b},
+               CallModel{0, {4, 128, contiguous, serial}, ScaleOrder::product_then_fma},
+               CallModel{128, {6, 128, modulo, tree}, ScaleOrder::b_then_fma_a},
+               CallModel{0, {5, 64, modulo, pairwise}, ScaleOrder::b_then_fma_a},
+               CallModel{0, {20, 64, modulo, serial}, ScaleOrder::b_then_fma_a});
   const Simulated call(output);
   require_named(call, golden_output(call.as(planted)), planted);
 }
@@ -92,8 +93,9 @@ TEST_CASE("chains, splits and orders that a simulated cuBLASLt has are named", "
 TEST_CASE("a second rounding of a simulated cuBLASLt is named", "[cuda]") {
   const CallModel whole{128, kWhole, ScaleOrder::b_then_fma_a};
   SECTION("to BF16 or FP16 before FP8") {
-    const auto [rounding, between] = GENERATE(table<CallRounding, FormatId>(
-        {{CallRounding::through_bf16, FormatId::bf16}, {CallRounding::through_f16, FormatId::f16}}));
+    const auto [rounding, between] =
+        GENERATE(table<CallRounding, FormatId>({{CallRounding::through_bf16, FormatId::bf16},
+                                                {CallRounding::through_f16, FormatId::f16}}));
     const Simulated call(FormatId::e4m3fn, kHopper, Recipe::per_tensor, 256);
     std::vector<float> values = compute(call.as(whole));
     for (float& value : values) value = rounded(between, value);
@@ -137,8 +139,8 @@ namespace {
 
 /// The output of a planted candidate for any operands, as a device would be asked for it.
 std::vector<std::byte> asked(const Product& product, const CallModel& planted) {
-  return output_of(
-      product, sum_of(product, sums_of_parts(of_candidate(product, planted)), planted), planted);
+  return output_of(product, sum_of(product, sums_of_parts(of_candidate(product, planted)), planted),
+                   planted);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 // Runs the kernel of a probe on the simulated chip.
 
-#include "simulated_chip.hpp"
+#include "simulated_mma.hpp"
 
 namespace fp8lab::cuda {
 

@@ -128,11 +128,10 @@ TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]
 }
 
 TEST_CASE("what a simulated chip does otherwise is named: other forms of wgmma", "[cuda]") {
-  const std::array<std::string_view, 5> names{"wgmma.m64n256k32.f32.e4m3.e4m3.shared",
-                                              "wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b",
-                                              "wgmma.m64n64k16.f32.f16.f16.shared.negated_a",
-                                              "wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared",
-                                              "wgmma.sp.m64n64k32.f32.f16.f16.shared"};
+  const std::array<std::string_view, 5> names{
+      "wgmma.m64n256k32.f32.e4m3.e4m3.shared", "wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b",
+      "wgmma.m64n64k16.f32.f16.f16.shared.negated_a", "wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared",
+      "wgmma.sp.m64n64k32.f32.f16.f16.shared"};
   const SweepShare share;
   for (std::size_t i = 0; i < names.size(); ++i)
     if (share.takes_one_in(names.size(), "forms of wgmma", i))

@@ -1,5 +1,5 @@
-// The check of casts with stochastic rounding, with a chip on the host: the random bits and the rule
-// that a test plants in it are named, and results that no random bits may give are counted.
+// The check of casts with stochastic rounding, with a chip on the host: the random bits and the
+// rule that a test plants in it are named, and results that no random bits may give are counted.
 
 #include <set>
 
@@ -41,8 +41,7 @@ std::vector<RandomBits> some_bits(const StochasticCast& cast, UpRule rule) {
 }  // namespace
 
 TEST_CASE("the random bits and the rule of a simulated cast are named", "[cuda]") {
-  const auto rule =
-      GENERATE(UpRule::sum_carries, UpRule::fraction_above, UpRule::complement);
+  const auto rule = GENERATE(UpRule::sum_carries, UpRule::fraction_above, UpRule::complement);
   std::set<std::string_view> names;
   for (const StochasticCast& cast : stochastic_casts()) {
     CHECK(names.insert(cast.name).second);

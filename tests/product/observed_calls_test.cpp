@@ -68,28 +68,18 @@ TEST_CASE("a table of observed calls is read and written", "[product]") {
 }
 
 TEST_CASE("what a table of observed calls may not say is refused, with its place", "[product]") {
-  const auto [field, value] = GENERATE(table<int, std::string>({{0, "0"},
-                                                                {0, "16 "},
-                                                                {1, "-3"},
-                                                                {2, "2048.0"},
-                                                                {3, "bf16"},
-                                                                {4, ""},
-                                                                {5, "e8m0"},
-                                                                {6, "Fast"},
-                                                                {7, "0"},
-                                                                {8, "-1"},
-                                                                {9, "-128"},
-                                                                {9, "-"},
-                                                                {10, "0"},
-                                                                {10, "33"},
-                                                                {11, "0"},
-                                                                {12, "rows"},
-                                                                {13, "any"},
-                                                                {13, "-"},
-                                                                {14, "b_first"},
-                                                                {15, "twice"},
-                                                                {8, "0"},
-                                                                {0, "99999999999999999999"}}));
+  const auto [field, value] =
+      GENERATE(table<int, std::string>({{0, "0"},        {0, "16 "},
+                                        {1, "-3"},       {2, "2048.0"},
+                                        {3, "bf16"},     {4, ""},
+                                        {5, "e8m0"},     {6, "Fast"},
+                                        {7, "0"},        {8, "-1"},
+                                        {9, "-128"},     {9, "-"},
+                                        {10, "0"},       {10, "33"},
+                                        {11, "0"},       {12, "rows"},
+                                        {13, "any"},     {13, "-"},
+                                        {14, "b_first"}, {15, "twice"},
+                                        {8, "0"},        {0, "99999999999999999999"}}));
   const std::string rows = with_field(kRow, field, value);
   INFO(rows);
   CHECK_THROWS_WITH(parse_call_table(text_of(rows), "t.csv"), contains("t.csv:5"));
@@ -189,8 +179,8 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
   const GemmSpec spec = with_call(table, call, operands, {});
   CHECK(compute(make_product(operands, spec)) == compute(make_product(operands, expected)));
   CHECK(compute(make_product(operands, spec)) !=
-        compute(make_product(operands, with_call(find_library_call("cublaslt.h100.slow"), operands,
-                                                 {}))));
+        compute(make_product(operands,
+                             with_call(find_library_call("cublaslt.h100.slow"), operands, {}))));
 
   const auto refused = [&](const std::string& text, const GemmOperands& other,
                            const std::string& says, const GemmSpec& from = {}) {

@@ -125,8 +125,7 @@ nb::dict call_in_table(const CallTable& table, std::string_view text, std::int64
   require(!output.empty() || call.output.has_value(), "call",
           "the output's format with a table, as ,output=bf16", text);
   const FormatId output_id = output.empty() ? *call.output : find_format(output).id;
-  nb::dict d =
-      to_dict(candidate_of(table, call, {m, n, k, a_id, b_id, output_id, call.fast}));
+  nb::dict d = to_dict(candidate_of(table, call, {m, n, k, a_id, b_id, output_id, call.fast}));
   d["model"] = model_reading(table.model, call.file, a_id, b_id);
   return d;
 }

@@ -255,9 +255,9 @@ CallTable parse_call_table(const std::string& text, const std::string& name) {
     add_row(Fields(rows[i], where), where, table, missing);
   }
   require(missing == 0, name,
-          table.calls.empty() ? ""
-                              : fmt::format("{} more rows of {}", missing,
-                                            to_string(table.calls.back().call)),
+          table.calls.empty()
+              ? ""
+              : fmt::format("{} more rows of {}", missing, to_string(table.calls.back().call)),
           "the end of the file");
   return table;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -134,5 +135,10 @@ struct Builder {
     return draws.between(low, std::min(highest_product(), low + 12));
   }
 };
+
+/// Scales near 1, so that blocks stay within reach of each other; a special case may have NaN, the
+/// largest or the smallest one.
+std::vector<std::uint8_t> scale_codes(const ScaleBlocks& scales, int terms, bool special,
+                                      Draws& draws);
 
 }  // namespace fp8lab::detail

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fp8lab import _core
-from fp8lab._kernels import call_in_table
 from fp8lab._recipes import Recipe
 from fp8lab._registry import find_model
 from fp8lab.torch import _device, _device_mm, _tiled_mm  # noqa: F401  (registers the operator)
 from fp8lab.torch._device import require_place
 from fp8lab.torch._either import either
+from fp8lab.torch._observed import as_observed, table_call
 from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._platforms import (
     FORMAT_OF,
@@ -146,8 +146,7 @@ def scaled_mm_op(
     scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
     read = (a_format, b_format)
     if splits == 0:
-        call = _text_of_table_call(scheme, use_fast_accum)
-        d = _as_observed(chip, call, a, b, read, out_format, scales)
+        d = as_observed(chip, table_call(scheme, use_fast_accum), a, b, read, out_format, scales)
     elif splits == 1:
         d = _sum(chip, a, b, read, use_fast_accum, scales)
     else:
@@ -161,31 +160,6 @@ def scaled_mm_op(
     if scale_result is not None and out_format in TORCH_FP8:
         scale = float(scale_result)
     return as_words(d, out_format, scale)
-
-
-def _text_of_table_call(splitk: str, fast: bool) -> str:
-    """`FILE.csv` or `FILE.csv:FIELD=VALUE,...` with the accumulation that the caller asks for."""
-    end = splitk.rfind(".csv") + len(".csv")
-    return f"{splitk[:end]}:{'fast' if fast else 'slow'}{splitk[end:].replace(':', ',', 1)}"
-
-
-def _as_observed(
-    chip: Platform, call: str, a: NDArray[Any], b: NDArray[Any], formats: tuple[str, str], out_format: str,
-    scales: dict[str, Any],
-) -> Floats:
-    """The sum as a call in a table was observed on a chip."""
-    for name in ("a_scales", "b_scales"):
-        if scales[name].size > 1:
-            raise ValueError(f"splitk: expected one scale for each operand with a table, got {scales[name].size}")
-    shape = (a.shape[0], b.shape[0], a.shape[1])
-    model, interval, order, split = call_in_table(call, shape, formats, out_format)
-    accumulator = find_model(model).accumulator
-    if accumulator != find_model(chip.model).accumulator:
-        raise ValueError(f"splitk: expected a table of {chip.name} ({chip.model}), got one of {model}")
-    return product(
-        a, b, a_format=formats[0], b_format=formats[1], model=accumulator, promotion_interval=interval,
-        a_scales=scales["a_scales"], b_scales=scales["b_scales"], scale_order=order, split_k=split,
-    )
 
 
 def _scaled(total: Floats, scales: dict[str, Any]) -> Floats:
