@@ -48,7 +48,7 @@ def test_calls(at):
 
     expect(0, "verify", at / "hand.npy", "--inputs", a, b, *dtype, "--call", f"{table}:fast")
     expect(1, "verify", at / "n.npy", "--inputs", a, b, *dtype, "--call", f"{table}:fast")
-    shape = ["expect", "--shape", "16x32x512", "--trials", 4]
+    shape = ["expect", "--shape", "16x32x512", "--trials", 10]
     expect(0, *shape, "--call", f"{table}:fast", "--out-dtype", "f32")
     expect(2, *shape[:1], "--shape", "16x32x64", "--call", f"{table}:fast", "--out-dtype", "f32",
            stderr=["expected a call in", "got 16x32x64"])
@@ -76,4 +76,4 @@ def test_calls(at):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         test_calls(Folder(folder))
-    finish()
+    finish("calls of a table")
