@@ -72,8 +72,6 @@ bool rounds_up(double fraction, std::uint32_t random, const RandomBits& bits) {
       return cut + r > all;
     case UpRule::fraction_above:
       return cut > r;
-    case UpRule::complement:
-      return cut + (all - r) > all;
   }
   return false;
 }
@@ -105,34 +103,57 @@ std::vector<StochasticInput> make_inputs(const StochasticCast& cast, std::uint64
   return inputs;
 }
 
+/// Values between two neighbours whose fraction is what the random bits of a candidate say, or next
+/// to it.
+std::vector<StochasticInput> aimed_inputs(const StochasticCast& cast,
+                                          const std::vector<std::vector<RandomBits>>& candidates,
+                                          std::uint64_t seed, std::size_t count) {
+  const Format& f = format(cast.to);
+  const RandomStream random(seed, cast.name);
+  std::vector<StochasticInput> inputs(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    inputs[i] = {{}, random.bits32(16 * i)};
+    for (std::size_t e = 0; e < candidates.size(); ++e) {
+      if (candidates[e].empty()) continue;
+      const RandomBits& bits = candidates[e][i % candidates[e].size()];
+      const std::uint32_t code = random.bits32(16 * i + 2 * e + 1) % f.max_finite_code();
+      const double low = decode(f, code);
+      const double beside = 0.5 * (random.bits32(16 * i + 2 * e + 2) % 7) - 1.5;
+      const std::uint32_t all = (std::uint32_t{1} << bits.width) - 1u;
+      const std::uint32_t r = bits_from(inputs[i].random, bits);
+      const double at = bits.rule == UpRule::sum_carries ? all - r : r;
+      const double fraction = std::clamp(std::ldexp(at + beside, -bits.width), 0.0, 1.0);
+      inputs[i].values[e] = static_cast<float>(low + (decode(f, code + 1) - low) * fraction);
+    }
+  }
+  return inputs;
+}
+
 std::vector<RandomBits> all_random_bits() {
   std::vector<RandomBits> all;
-  // Wide fields first: of two that agree on everything seen, the wider one says more.
-  for (int width = 24; width >= 2; --width)
+  for (int width = 2; width <= 24; ++width)
     for (int first = 0; first + width <= 32; ++first)
       for (const bool reversed : {false, true})
-        for (const UpRule rule : {UpRule::sum_carries, UpRule::fraction_above, UpRule::complement})
+        for (const UpRule rule : {UpRule::sum_carries, UpRule::fraction_above})
           all.push_back({first, width, reversed, rule});
   return all;
 }
 
-struct Seen {
-  double fraction;
-  std::uint32_t random;
-  bool up;
-};
+/// Whether the wider of two fields has the other's bits first: no value may tell them apart.
+bool same_but_wider(const RandomBits& narrow, const RandomBits& wide) {
+  const auto top = [](const RandomBits& b) { return b.reversed ? b.first : b.first + b.width; };
+  return narrow.rule == wide.rule && narrow.reversed == wide.reversed && top(narrow) == top(wide);
+}
 
-std::string explained(const std::vector<Seen>& seen, bool& found) {
+/// The candidates, without those that are only wider than another one.
+std::string to_text(const std::vector<RandomBits>& candidates) {
   std::string names;
-  for (const RandomBits& bits : all_random_bits()) {
-    const auto agrees = [&](const Seen& one) {
-      return rounds_up(one.fraction, one.random, bits) == one.up;
-    };
-    if (!std::all_of(seen.begin(), seen.end(), agrees)) continue;
-    names += fmt::format("{}{}", names.empty() ? "" : " or ", to_string(bits));
+  for (auto one = candidates.begin(); one != candidates.end(); ++one) {
+    const auto narrower = [&](const RandomBits& other) { return same_but_wider(other, *one); };
+    if (std::any_of(candidates.begin(), one, narrower)) continue;
+    names += fmt::format("{}{}", names.empty() ? "" : " or ", to_string(*one));
   }
-  found = !names.empty();
-  return found ? names : "no bits and rule that were tried";
+  return names.empty() ? "no bits and rule that were tried" : names;
 }
 
 }  // namespace
@@ -140,9 +161,8 @@ std::string explained(const std::vector<Seen>& seen, bool& found) {
 std::span<const StochasticCast> stochastic_casts() { return kCasts; }
 
 std::string to_string(const RandomBits& bits) {
-  constexpr std::array<const char*, 3> kRules{"added below the last place",
-                                              "up where the fraction is above them",
-                                              "complemented and added below the last place"};
+  constexpr std::array<const char*, 2> kRules{"added below the last place",
+                                              "up where the fraction is above them"};
   return fmt::format("bits {} to {}{}, {}", bits.first, bits.first + bits.width - 1,
                      bits.reversed ? " reversed" : "", kRules[static_cast<std::size_t>(bits.rule)]);
 }
@@ -156,33 +176,40 @@ std::uint32_t rounded(const StochasticCast& cast, float value, std::uint32_t ran
 CheckRow judge_rounding(const StochasticCast& cast, const RunStochastic& run, std::uint64_t seed,
                         std::size_t count) {
   constexpr std::uint64_t kShown = 20;
-  const std::vector<StochasticInput> inputs = make_inputs(cast, seed, count);
-  const std::vector<std::uint32_t> words = run(inputs);
-  require(words.size() == count, "run", fmt::format("{} words", count), words.size());
-  CheckRow row{std::string(cast.name), count * static_cast<std::uint64_t>(cast.elements), 0};
-  bool explains_all = true;
-  for (int e = 0; e < cast.elements; ++e) {
-    std::vector<Seen> seen;
-    for (std::size_t i = 0; i < count; ++i) {
-      const float value = inputs[i].values[static_cast<std::size_t>(e)];
-      const std::uint32_t code = code_in(cast, words[i], e);
-      const Neighbours two = neighbours_of(cast, value);
-      if (code == two.low || code == two.high) {
-        if (two.fraction > 0.0) seen.push_back({two.fraction, inputs[i].random, code == two.high});
-        continue;
+  constexpr std::uint64_t kRounds = 3;
+  CheckRow row{std::string(cast.name), 0, 0};
+  std::vector<std::vector<RandomBits>> candidates(static_cast<std::size_t>(cast.elements),
+                                                  all_random_bits());
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    const std::vector<StochasticInput> inputs =
+        round == 0 ? make_inputs(cast, seed, count)
+                   : aimed_inputs(cast, candidates, seed + round, count);
+    const std::vector<std::uint32_t> words = run(inputs);
+    require(words.size() == count, "run", fmt::format("{} words", count), words.size());
+    row.cases += count * candidates.size();
+    for (std::size_t e = 0; e < candidates.size(); ++e)
+      for (std::size_t i = 0; i < count; ++i) {
+        const float value = inputs[i].values[e];
+        const std::uint32_t code = code_in(cast, words[i], static_cast<int>(e));
+        const Neighbours two = neighbours_of(cast, value);
+        if (code != two.low && code != two.high) {
+          if (++row.mismatches <= kShown)
+            fmt::print(
+                "{}: element {}, input {:08x}, random bits {:08x}: the chip gives {:x}, not "
+                "{:x} or {:x}\n",
+                row.name, e, std::bit_cast<std::uint32_t>(value), inputs[i].random, code, two.low,
+                two.high);
+        } else if (two.fraction > 0.0) {
+          std::erase_if(candidates[e], [&](const RandomBits& bits) {
+            return rounds_up(two.fraction, inputs[i].random, bits) != (code == two.high);
+          });
+        }
       }
-      if (++row.mismatches <= kShown)
-        fmt::print(
-            "{}: element {}, input {:08x}, random bits {:08x}: the chip gives {:x}, not {:x} "
-            "or {:x}\n",
-            row.name, e, std::bit_cast<std::uint32_t>(value), inputs[i].random, code, two.low,
-            two.high);
-    }
-    bool found = false;
-    row.note += fmt::format("{}element {}: {}", e == 0 ? "" : "; ", e, explained(seen, found));
-    explains_all = explains_all && found;
   }
-  if (!explains_all) row.problem = "random bits not explained";
+  for (std::size_t e = 0; e < candidates.size(); ++e) {
+    row.note += fmt::format("{}element {}: {}", e == 0 ? "" : "; ", e, to_text(candidates[e]));
+    if (candidates[e].empty()) row.problem = "random bits not explained";
+  }
   return row;
 }
 

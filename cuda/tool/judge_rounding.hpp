@@ -25,8 +25,7 @@ using RunStochastic =
 /// random ones, r, of which all are ones in `all`.
 enum class UpRule : std::uint8_t {
   sum_carries,     ///< f + r > all: the bits are added below the last place
-  fraction_above,  ///< f > r
-  complement,      ///< f + (all - r) > all
+  fraction_above,  ///< f > r, which is f + (all - r) > all
 };
 
 /// The random bits of one element: `width` from bit `first` on.
@@ -45,10 +44,11 @@ std::string to_string(const RandomBits& bits);
 std::uint32_t rounded(const StochasticCast& cast, float value, std::uint32_t random,
                       const RandomBits& bits);
 
-/// Casts random, exact, subnormal, too large and special values. A mismatch is a result that no
-/// random bits may give: neither neighbour of the value, an exact value that is changed, or another
-/// special value. The note names the random bits of each element, or says that no rule explains it,
-/// which is a problem of the row.
+/// Casts random, exact, subnormal, too large and special values, and then values whose discarded
+/// fraction is next to the random bits that were found. A mismatch is a result that no random bits
+/// may give: neither neighbour of the value, an exact value that is changed, or another special
+/// value. The note names the random bits of each element, the fewest of those that differ for no
+/// value, or says that no rule explains the results, which is a problem of the row.
 CheckRow judge_rounding(const StochasticCast& cast, const RunStochastic& run,
                         std::uint64_t seed = 1, std::size_t inputs = 1 << 16);
 

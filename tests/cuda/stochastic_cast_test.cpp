@@ -41,7 +41,7 @@ std::vector<RandomBits> some_bits(const StochasticCast& cast, UpRule rule) {
 }  // namespace
 
 TEST_CASE("the random bits and the rule of a simulated cast are named", "[cuda]") {
-  const auto rule = GENERATE(UpRule::sum_carries, UpRule::fraction_above, UpRule::complement);
+  const auto rule = GENERATE(UpRule::sum_carries, UpRule::fraction_above);
   std::set<std::string_view> names;
   for (const StochasticCast& cast : stochastic_casts()) {
     CHECK(names.insert(cast.name).second);
@@ -50,9 +50,11 @@ TEST_CASE("the random bits and the rule of a simulated cast are named", "[cuda]"
     INFO(cast.name << ": " << row.note);
     CHECK(row.mismatches == 0);
     CHECK(row.problem.empty());
-    CHECK(row.cases == kInputs * static_cast<std::uint64_t>(cast.elements));
+    CHECK(row.cases == 3 * kInputs * static_cast<std::uint64_t>(cast.elements));
+    std::string note;
     for (std::size_t e = 0; e < bits.size(); ++e)
-      CHECK_THAT(row.note, contains("element " + std::to_string(e) + ": " + to_string(bits[e])));
+      note += (e == 0 ? "element " : "; element ") + std::to_string(e) + ": " + to_string(bits[e]);
+    CHECK(row.note == note);
   }
 }
 
@@ -73,11 +75,12 @@ TEST_CASE("results that no random bits may give are mismatches", "[cuda]") {
   const StochasticCast& cast = stochastic_casts().front();
   const RunStochastic right = simulated(cast, some_bits(cast, UpRule::sum_carries));
   SECTION("one bit of one code") {
+    int once = 0;
     const CheckRow row = judge_rounding(
         cast,
         [&](const std::vector<StochasticInput>& inputs) {
           std::vector<std::uint32_t> words = right(inputs);
-          words[7] ^= 4;
+          if (once++ == 0) words[7] ^= 4;
           return words;
         },
         1, kInputs);

@@ -324,11 +324,11 @@ def gemm(
     "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or "product_then_add". Subnormals take
     part; a NaN is always 0x7fffffff (*assumed* for hardware). The bits do not depend on threads,
     nor on the caller's floating-point mode. call: a library call by name (`calls`), in place of
-    model, promotion_interval and scale_order; or one of a table that was observed on a chip,
-    "cublaslt.csv:fast,output=bf16" (`observed_calls`). split_k: k in parts. epilogue: the operations after
-    the sum; the result is then the value before the cast to the output's format, [m, n / 2] under
-    "swiglu". backend: where it runs, one of `backends()`. ValueError for shapes that do not fit,
-    and for a product that the backend does not support. A `NonFiniteWarning` reports NaN and
+    model, promotion_interval and scale_order; or one that was observed on a chip, in a table:
+    "cublaslt.csv:fast,output=bf16" (`observed_calls`). split_k: k in parts. epilogue: the operations
+    after the sum; the result is then the value before the cast to the output's format, [m, n / 2]
+    under "swiglu". backend: where it runs, one of `backends()`. ValueError for shapes that do not
+    fit, and for a product that the backend does not support. A `NonFiniteWarning` reports NaN and
     infinities.
 
     >>> import fp8lab, numpy as np
