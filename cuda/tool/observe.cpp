@@ -8,7 +8,10 @@
 #include "command.hpp"
 #include "cublaslt.hpp"
 #include "cublaslt_library.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/product.hpp"
 #include "lt_calls.hpp"
+#include "lt_model.hpp"
 #include "random_problem.hpp"
 
 namespace fp8lab::cuda {
