@@ -145,7 +145,8 @@ std::vector<std::byte> asked(const Product& product, const CallModel& planted) {
 
 }  // namespace
 
-TEST_CASE("candidates that one set of operands does not tell apart are asked again", "[cuda]") {
+TEST_CASE("candidates that one set of operands does not tell apart are asked again",
+          "[cuda][long]") {
   using enum SplitCut;
   using enum SplitOrder;
   using enum ScaleOrder;

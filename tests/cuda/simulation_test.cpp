@@ -111,7 +111,7 @@ constexpr Chip kHopper{90, 13000};
 
 }  // namespace
 
-TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]") {
+TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda][long]") {
   check_probe(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper), kHopper);
   const SweepShare share;
   if (share.takes_one_in(3, "few simulated probes", 0))
@@ -127,7 +127,7 @@ TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]
   check_probe(find("tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", server), server);
 }
 
-TEST_CASE("what a simulated chip does otherwise is named: other forms of wgmma", "[cuda]") {
+TEST_CASE("what a simulated chip does otherwise is named: other forms of wgmma", "[cuda][long]") {
   const std::array<std::string_view, 5> names{
       "wgmma.m64n256k32.f32.e4m3.e4m3.shared", "wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b",
       "wgmma.m64n64k16.f32.f16.f16.shared.negated_a", "wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared",
@@ -149,7 +149,7 @@ TEST_CASE("what a simulated chip does otherwise is named: every probe of every c
   }
 }
 
-TEST_CASE("rows that differ are kept as a file that replays", "[cuda]") {
+TEST_CASE("rows that differ are kept as a file that replays", "[cuda][long]") {
   const ProbedInstruction probe = find("wgmma.m64n64k32.f32.e5m2.e5m2.registers", kHopper);
   const Folder folder;
   const Candidate unit = one_bit_less(probe);
