@@ -141,7 +141,7 @@ def test_calls_of_a_table_that_was_observed(tmp_path):
     assert [model.order for model in slow.fitting] == ["serial", "tree"]
 
     a, b = operands()
-    scales = {"a_scales": 0.3, "b_scales": 0.7}
+    scales = {"a_scales": f32(0.3), "b_scales": f32(0.7)}
     model = {"model": "sm90.wgmma.e4m3"}
     halves = fp8lab.gemm(
         a, b, **model, **scales, split_k=fp8lab.SplitK(2, 128), scale_order="b_then_fma_a"
