@@ -55,7 +55,10 @@ class ScaleLookup {
   }
   /// `at` of rows [first, first + out.size()).
   void rows_at(std::int64_t first, std::int64_t k, std::span<float> out) const {
-    if (values_.empty()) return static_cast<void>(std::ranges::fill(out, 1.0F));
+    if (values_.empty()) {
+      std::ranges::fill(out, 1.0F);
+      return;
+    }
     const float* column = values_.data() + k / k_block_;
     std::int64_t tile = first / row_block_;
     std::int64_t left = row_block_ - first % row_block_;
