@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import base64
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +17,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import vl_convert
 from IPython.display import Markdown, display
 from matplotlib.ticker import PercentFormatter
 
@@ -80,16 +83,25 @@ def file_in_temporary_folder(name: str) -> Path:
     return _FOLDER / name
 
 
+def specification(results: Run, plot: str) -> dict[str, Any]:
+    """A plot of a run as the tool wrote it: a Vega-Lite specification."""
+    file = next(_FOLDER.glob(f"{results.description['experiment']}-*/*/{plot}.json"))
+    made: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return made
+
+
 def plotted(results: Run, plot: str) -> dict[str, np.ndarray]:
-    """The series of a plot that the tool drew, by label: arrays [2, points] of x and y."""
-    folder = next(_FOLDER.glob(f"{results.description['experiment']}-*/*/{plot}.dat")).parent
-    series: dict[str, list[list[float]]] = {}
-    for line in (folder / f"{plot}.dat").read_text().splitlines():
-        if line.startswith("# "):
-            points = series.setdefault(line[2:], [])
-        elif line.strip():
-            points.append([float(cell) for cell in line.split()])
-    return {label: np.array(points).T for label, points in series.items() if points}
+    """The series of a plot, by label: arrays [2, points] of x and y."""
+    found = specification(results, plot)
+    labels = found["usermeta"]["labels"]
+    return {labels[one["series"]]: np.array([one["x"], one["y"]], dtype=float) for one in found["data"]["values"]}
+
+
+def show(results: Run, plot: str) -> None:
+    """Shows a plot of a run as the report's page does: interactive in JupyterLab, a picture elsewhere."""
+    found = specification(results, plot)
+    png = vl_convert.vegalite_to_png(found, vl_version="6.4", scale=1.5)
+    display({"application/vnd.vegalite.v6+json": found, "image/png": base64.b64encode(png).decode()}, raw=True)
 
 
 def caption(text: str, results: Run | None = None) -> None:

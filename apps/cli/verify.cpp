@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,6 +15,7 @@
 #include "fp8lab/experiment/result_files.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/draw.hpp"
+#include "fp8lab/plots/plot_json.hpp"
 #include "fp8lab/verify/gates.hpp"
 #include "grouped.hpp"
 #include "ignored_options.hpp"
@@ -114,14 +116,14 @@ VerifyReport verify_as_asked(const Options& options) {
   return options.cast.empty() ? verify_product(options, how) : verify_dump(options, how);
 }
 
-/// The mismatch map as an SVG, where gnuplot is there to draw it.
+/// The mismatch map, as a specification and, where vl-convert is there, as pictures.
 void draw(const VerifyReport& report, const std::string& folder) {
   const HeatMap map = mismatch_map(report);
   make_writable_folder(folder);
-  write_plot(map, folder);
+  write_file(std::filesystem::path(folder) / (map.name + ".json"), plot_json(map));
   const std::array<std::string, 1> names{map.name};
-  if (!run_gnuplot(folder, names))
-    fmt::print(stderr, "fp8lab: gnuplot was not found; {}/{}.gp draws the map\n", folder, map.name);
+  if (!draw_files(folder, names))
+    fmt::print(stderr, "fp8lab: {}; {}/{}.json has the map, without a picture\n", kNoDrawing, folder, map.name);
 }
 
 /// What went in, as a run's parameters. JSON strings and lists are TOML's too.

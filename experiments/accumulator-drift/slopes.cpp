@@ -87,12 +87,17 @@ Table slope_repeat_table(const Sweep& sweep) {
 
 void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) {
   const DriftSettings& p = sweep.settings();
-  for (const Distribution d : sweep.distributions())
+  const auto add = [&](Distribution d, OperandFormat operands, const std::string& setup) {
     findings.push_back(fmt::format(
-        "Exponents of K in the relative L2 error, {} operands, no promotion: BF16 (only the "
-        "accumulator rounds), K >= {}, {}; E4M3, K = {} ... {}, {} ({}; sets of operands: {}).",
-        to_string(d), p.bf16_fit_k_min, exponents_of(sweep, d, OperandFormat::bf16), p.fit_k_min,
-        p.fit_k_max, exponents_of(sweep, d, OperandFormat::e4m3), kIntervalMeaning, p.fit_repeats));
+        "Without promotion the relative L2 error on {} operands grows with these powers of K: {} ({}; {}; "
+        "sets of operands: {}).",
+        to_string(d), exponents_of(sweep, d, operands), setup, kIntervalMeaning, p.fit_repeats));
+  };
+  for (const Distribution d : sweep.distributions()) {
+    add(d, OperandFormat::e4m3, fmt::format("E4M3, K = {} to {}", p.fit_k_min, p.fit_k_max));
+    add(d, OperandFormat::bf16,
+        fmt::format("BF16, where only the accumulator rounds, K >= {}", p.bf16_fit_k_min));
+  }
 }
 
 }  // namespace fp8lab::experiments

@@ -328,12 +328,12 @@ void add_findings(const Setup& s, const std::vector<Draw>& draws, Results& resul
     if (first.runs[i].decades == most)
       results.findings.push_back(fmt::format(
           "{}, {:g} decades of curvature, {} steps: mean x^2 ends at {}, largest update {} "
-          "learning rates, {} % of the second moments stored as 0 ({}).",
+          "learning rates, {} of the second moments stored as 0 ({}).",
           first.runs[i].preset->name, most, s.steps,
           log_interval_text(of_runs(draws, i, final_loss)),
           log_interval_text(of_runs(draws, i, largest_update)),
-          interval_text(of_runs(draws, i, zero_v), 1.0,
-                        100.0 * share_resolution(s.problem.elements)),
+          share_text(of_runs(draws, i, zero_v), 1.0,
+                     100.0 * share_resolution(s.problem.elements)),
           meaning));
   for (std::size_t i = 0; i < first.stagnation.size(); ++i)
     if (first.stagnation[i].beta2 == s.betas.back())
@@ -343,12 +343,12 @@ void add_findings(const Setup& s, const std::vector<Draw>& draws, Results& resul
                       interval_text(ratios(draws, i)), kIntervalMeaning, draws.size()));
   for (std::size_t i = 0; i < first.listings.size(); ++i)
     results.findings.push_back(fmt::format(
-        "The FP8-LM summary's FP8Adam, {}: {} of {} steps, mean x^2 {}, {} % of the updates lost "
+        "The FP8-LM summary's FP8Adam, {}: {} of {} steps, mean x^2 {}, {} of the updates lost "
         "in FP16 weights ({}).",
         to_string(first.listings[i].variant), first.listings[i].steps, s.steps,
         log_interval_text(of_listings(draws, i, &ListingRun::loss)),
-        interval_text(of_listings(draws, i, &ListingRun::lost_percent), 1.0,
-                      100.0 * share_resolution(s.problem.elements)),
+        share_text(of_listings(draws, i, &ListingRun::lost_percent), 1.0,
+                   100.0 * share_resolution(s.problem.elements)),
         meaning));
 }
 

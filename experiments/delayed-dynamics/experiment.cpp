@@ -214,19 +214,23 @@ void add_findings(const std::vector<Draw>& draws, Results& results) {
     };
     for (std::size_t c = 0; c < s.contenders.size(); ++c) {
       if (s.contenders[c].delayed.margin != 0.0) continue;
-      figures += fmt::format("{} {} % ({})", figures.empty() ? "" : ",",
-                             interval_text(each(draws, t, c, &Summary::overflowing_steps), 1.0,
-                                           100.0 * share_resolution(s.traces[t].amaxes.size())),
+      figures += fmt::format("{} {} with {}", figures.empty() ? "" : ",",
+                             share_text(each(draws, t, c, &Summary::overflowing_steps), 1.0,
+                                        100.0 * share_resolution(s.traces[t].amaxes.size())),
                              s.contenders[c].name());
       raise(worst, each(draws, t, c, &Summary::worst_overflow));
       raise(wasted, each(draws, t, c, &Summary::wasted));
     }
     results.findings.push_back(fmt::format(
-        "Steps that overflow, {} trace:{}; at most {} % of the elements in a step, at most {} "
-        "octaves unused on average ({}, {} steps, margin 0; {}; {}; draws: {}).",
-        s.traces[t].name, figures, log_interval_text(worst), log_interval_text(wasted),
-        short_name(*s.format), s.traces[t].amaxes.size(), kIntervalMeaning, kLogIntervalMeaning,
-        draws.size()));
+        "The {} trace overflows in these shares of its steps:{} ({}, {} steps, margin 0; {}; "
+        "draws: {}).",
+        s.traces[t].name, figures, short_name(*s.format), s.traces[t].amaxes.size(),
+        kIntervalMeaning, draws.size()));
+    results.findings.push_back(fmt::format(
+        "In the worst step of the {} trace {} of the elements overflow. The scale that wastes most "
+        "leaves {} octaves unused on average ({}, margin 0; {}; {}; draws: {}).",
+        s.traces[t].name, share_text(worst, 1.0), log_interval_text(wasted), short_name(*s.format),
+        kIntervalMeaning, kLogIntervalMeaning, draws.size()));
   }
 }
 

@@ -243,9 +243,9 @@ std::string saturation_finding(const Setup& s, const Draws& draws) {
       continue;
     const auto saturated = each_repeat(
         draws, [&](const std::vector<Point>& d) { return d[i].reduced.saturated_percent; });
-    text += fmt::format("{}{} {} dB with {} % saturated", text.empty() ? "" : ", ",
+    text += fmt::format("{}{} {} dB with {} saturated", text.empty() ? "" : ", ",
                         to_string(p.scaling), interval_text(each(draws, i, &Loss::sqnr_db)),
-                        interval_text(saturated, 1.0, 100.0 * share_resolution(s.shape.elements)));
+                        share_text(saturated, 1.0, 100.0 * share_resolution(s.shape.elements)));
   }
   return fmt::format("Scales at {} ranks ({}, {}): {} ({}; draws: {}).", most,
                      short_name(format(s.wires.front().format)), to_string(s.topologies.front()),

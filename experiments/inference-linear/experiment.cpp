@@ -192,11 +192,11 @@ void add_findings(const std::vector<Draw>& draws, Results& results) {
       100.0 * share_resolution(static_cast<std::size_t>(setup.shape.tokens * setup.shape.inputs));
   for (std::size_t i = 0; i < points.size(); ++i)
     results.findings.push_back(fmt::format(
-        "Shift {:g}, {}: error of y {} %, worst token {} %, saturated {} % ({}; {}; draws: {}).",
+        "Shift {:g}, {}: error of y {} %, worst token {} %, saturated {} ({}; {}; draws: {}).",
         points[i].shift, points[i].scaling,
         log_interval_text(each(draws, i, &InferenceLoss::relative_l2), 100.0),
         log_interval_text(each(draws, i, &InferenceLoss::worst_token_l2), 100.0),
-        interval_text(each(draws, i, &InferenceLoss::saturated_percent), 1.0, resolution),
+        share_text(each(draws, i, &InferenceLoss::saturated_percent), 1.0, resolution),
         kIntervalMeaning, kLogIntervalMeaning, draws.size()));
 }
 

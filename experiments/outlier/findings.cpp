@@ -12,13 +12,12 @@
 namespace fp8lab::experiments::outlier_sweep {
 namespace {
 
-std::string percent(const Spread& s, double resolution = 0.0) {
-  return interval_text(s.interval(), 100.0, resolution) + " %";
-}
+/// Of an error, which may be above 100 %.
+std::string percent(const Spread& s) { return interval_text(s.interval(), 100.0) + " %"; }
 
 /// Of a share of the other elements.
 std::string share(const Setup& s, const Spread& spread) {
-  return percent(spread, share_resolution(s.tensor.elements));
+  return share_text(spread.interval(), 100.0, share_resolution(s.tensor.elements));
 }
 
 std::string setup_of(const Setup& s) {
@@ -50,14 +49,14 @@ std::string damage_finding(const Setup& s, const std::vector<Point>& sweep) {
   const CastProfile* policy = s.policies.front();
   const OutlierSpread& whole = spread_at(sweep, outlier, 0, policy);
   std::string text = fmt::format(
-      "One outlier of {:g} with one scale per tensor: the other elements have {} relative L2 error "
-      "and {} of them become zero, while the error of the whole tensor is {}",
+      "One outlier of {:g} with one scale per tensor: the other elements have {} relative L2 error, "
+      "and {} of them become zero. The error of the whole tensor is {}",
       outlier, percent(whole.bulk_relative_l2), share(s, whole.crushed_share),
       percent(whole.whole_relative_l2));
   if (s.tiles.size() > 1) {
     const std::size_t tile = *std::min_element(s.tiles.begin() + 1, s.tiles.end());
     const OutlierSpread& tiled = spread_at(sweep, outlier, tile, policy);
-    text += fmt::format("; one scale {} leaves {} and {}", sharing(tile),
+    text += fmt::format(". One scale {} leaves {} and {}", sharing(tile),
                         percent(tiled.bulk_relative_l2), share(s, tiled.crushed_share));
   }
   return text + " " + setup_of(s) + ".";

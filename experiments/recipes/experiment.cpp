@@ -1,9 +1,11 @@
 #include "fp8lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -332,8 +334,8 @@ bool differ(const std::vector<double>& a, const std::vector<double>& b) {
   return std::abs(difference.mean) > difference.half_width;
 }
 
-/// Which recipes leave the small elements the smallest and the largest error.
-std::string subject_finding(const std::vector<Draw>& draws, std::size_t subject) {
+/// Which recipes leave the small elements the smallest and the largest error, and what they cost.
+std::vector<std::string> subject_findings(const std::vector<Draw>& draws, std::size_t subject) {
   const Setup& s = draws.front().setup;
   std::vector<std::size_t> order;
   for (std::size_t r = 0; r < s.presets.size(); ++r)
@@ -346,24 +348,36 @@ std::string subject_finding(const std::vector<Draw>& draws, std::size_t subject)
   std::size_t best = least;
   for (const std::size_t r : order)
     if (r < best && !differ(error(least), error(r))) best = r;
-  std::string equal;
+  std::vector<std::string> equal;
   for (const std::size_t r : order)
-    if (r != best && !differ(error(least), error(r)))
-      equal += fmt::format("{}{}", equal.empty() ? "" : ", ", s.presets[r]->name);
+    if (r != best && !differ(error(least), error(r))) equal.emplace_back(s.presets[r]->name);
   const auto text = [&](std::size_t r, Figure figure) {
-    return interval_text(each(draws, subject, r, figure), 1.0,
-                         100.0 * share_resolution(s.subjects[subject].values.size()));
+    return interval_text(each(draws, subject, r, figure)) + " %";
   };
-  return fmt::format(
-      "{} [{}, {}]: the smaller half of the elements has the smallest error under {} ({} %, "
-      "underflow {} %, scales add {:.3g} %){} and the largest under {} ({} %, underflow {} %); "
-      "whole tensor {} % and {} % ({}; draws: {}).",
-      s.subjects[subject].name, s.subjects[subject].rows, s.subjects[subject].columns,
-      s.presets[best]->name, text(best, small_half), text(best, underflow),
-      draws.front().at(subject, best).statistics.scale_overhead_percent,
-      equal.empty() ? "" : ", within the spread of which are " + equal + ",",
-      s.presets[worst]->name, text(worst, small_half), text(worst, underflow), text(best, whole),
-      text(worst, whole), kIntervalMeaning, draws.size());
+  const auto zero = [&](std::size_t r) {
+    return share_text(each(draws, subject, r, underflow), 1.0,
+                      100.0 * share_resolution(s.subjects[subject].values.size()));
+  };
+  const std::string tensor =
+      fmt::format("{} [{}, {}]", s.subjects[subject].name, s.subjects[subject].rows,
+                  s.subjects[subject].columns);
+  const std::string meaning = fmt::format("({}; draws: {})", kIntervalMeaning, draws.size());
+  std::vector<std::string> findings{fmt::format(
+      "{}: {} leaves the smaller half of the elements the smallest error, {}, and {} the largest, "
+      "{} {}.",
+      tensor, s.presets[best]->name, text(best, small_half), s.presets[worst]->name,
+      text(worst, small_half), meaning)};
+  if (!equal.empty())
+    findings.push_back(fmt::format("{}: draws do not tell {} apart from {}.", tensor,
+                                   fmt::join(equal, ", "), s.presets[best]->name));
+  findings.push_back(fmt::format(
+      "{}: {} of the elements become zero under {}, and {} under {}. The errors of the whole tensor "
+      "are {} and {}. Scales add {:.3g} % to the bytes of {} {}.",
+      tensor, zero(best), s.presets[best]->name, zero(worst), s.presets[worst]->name,
+      text(best, whole), text(worst, whole),
+      draws.front().at(subject, best).statistics.scale_overhead_percent, s.presets[best]->name,
+      meaning));
+  return findings;
 }
 
 }  // namespace
@@ -391,8 +405,7 @@ Results recipes(const RunContext& context) {
                underflow)};
   results.plots = {tile_plot(context, first)};
   for (std::size_t c = 0; c < first.subjects.size(); ++c)
-    if (std::string finding = subject_finding(draws, c); !finding.empty())
-      results.findings.push_back(std::move(finding));
+    std::ranges::move(subject_findings(draws, c), std::back_inserter(results.findings));
   results.findings.push_back(reads_finding(first, reads));
   return results;
 }

@@ -134,10 +134,17 @@ def fits(opened, what):
 
 
 def pictures(opened, what):
+    for figure in opened.page.locator("figure").all():
+        figure.scroll_into_view_if_needed()
+        figure.locator(".picture svg, img").first.wait_for()
     sizes = opened.page.evaluate("""() => [
         ...[...document.images].map(image => image.complete && image.naturalWidth),
-        ...[...document.querySelectorAll(".plot > svg")].map(svg => (svg.querySelectorAll("path").length > 4 || svg.querySelector("rect.cell") !== null) && svg.clientWidth)]""")
+        ...[...document.querySelectorAll(".picture")].map(picture => {
+            const svg = picture.querySelector("svg");
+            return svg?.querySelectorAll(".mark-line path, .mark-symbol path, .mark-rect path").length > 4 && svg.clientWidth;
+        })]""")
     check(sizes and all(size > 0 for size in sizes), f"{what}: every picture is drawn: {sizes}")
+    opened.page.evaluate("scrollTo(0, 0)")
 
 
 def look(chromium, name, path):

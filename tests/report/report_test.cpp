@@ -9,6 +9,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/report/html.hpp"
+#include "fp8lab/report/style.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::test;
@@ -35,15 +36,20 @@ TEST_CASE("a report escapes all text and loads nothing", "[experiment]") {
   CHECK_THAT(html, contains("Is it &lt;so&gt; &amp; why?"));
   CHECK_THAT(html, contains("Error falls like 1/K &lt;script&gt;alert(1)&lt;/script&gt;"));
   CHECK_THAT(html, contains("Error &lt;b&gt;against&lt;/b&gt; K"));
-  CHECK_THAT(html, contains(R"("title":"Map")"));
+  CHECK_THAT(html, contains(R"("title":{"text":["Map"])"));
   CHECK_THAT(html, contains("title=\"terms &amp; more\""));
   CHECK_THAT(html, contains("--set &#39;k=[128]&#39;"));
-  CHECK(count(html, "<script>") == 1);
+  CHECK(count(html, "<script>") == 2);  // Vega's and the page's own
   CHECK(count(html, "alert(1)") == 2);
   CHECK(count(html, "<figure><script type=\"application/json\">") == 3);  // one is also in its card
   CHECK(count(html, "src=") == 0);
-  // The name of a namespace is no address that a page loads.
-  CHECK(count(html, "://") == count(html, "\"http://www.w3.org/2000/svg\""));
+  // The name of a schema is no address that a page loads, nor are those in Vega's text.
+  REQUIRE(html.find(kVegaScript) != std::string::npos);
+  const std::string own = html.substr(0, html.find(kVegaScript)) +
+                          html.substr(html.find(kVegaScript) + kVegaScript.size());
+  CHECK(count(own, "://") == count(own, "\"https://vega.github.io/schema/vega-lite/v6.json\""));
+  CHECK_THAT(html_report(std::vector{read_run(write_sample(out.path() / "tables", Plots::skip).folder)}),
+             !contains("vegaEmbed"));  // no plots, no Vega
   CHECK(html == report_of(run.folder));
 }
 
@@ -52,8 +58,7 @@ TEST_CASE("heat maps of older folders are pictures, text raises powers", "[exper
   StoredRun run = read_run(write_sample(out.path(), Plots::draw).folder);
   run.findings = {"10^-3 of N(0, 0.4^2), x^T & a^b"};
   for (StoredPlot& plot : run.plots)
-    if (const auto at = plot.json.find("\"texts\""); at != std::string::npos)
-      plot.json.erase(at - 1);  // from before cells had their numbers there
+    if (plot.name == "map") plot.json = "{\"schema\": \"fp8lab.plot.1\"}";
   const std::string html = html_report(std::vector{run});
   CHECK_THAT(html, contains("alt=\"Map\""));
   CHECK(count(html, "src=\"data:image/svg+xml;base64,") == 1);
@@ -65,7 +70,7 @@ TEST_CASE("a report begins with failures, remedies and claims", "[experiment]") 
   const TemporaryFolder out("first");
   StoredRun run = read_run(write_sample(out.path(), Plots::skip).folder);
   REQUIRE(run.headline);
-  run.plots[0].json = "{\"series\": [], \"title\": \"</script>\"}";
+  run.plots[0].json = "{\"$schema\": \"https://vega.github.io/schema/vega-lite/v6.json\", \"title\": \"</script>\"}";
   const std::string html = html_report(std::vector{run});
   CHECK(count(html, "<article class=card>") == 1);
   CHECK_THAT(html, contains("<h3>Error &lt;falls&gt;</h3>\n<p>It falls from 1 % to 0.2 %.</p>\n"
@@ -223,7 +228,7 @@ TEST_CASE("a changed digit in any file that a report reads is refused", "[experi
   const WrittenRun run = write_sample(out.path(), plots);
   int changed = 0;
   for (const std::string& file : run.files) {
-    if (file.ends_with(".png") || file.ends_with(".gp") || file.ends_with(".dat")) continue;
+    if (file.ends_with(".png") || file.ends_with(".pdf")) continue;
     INFO(file);
     const std::string good = read_file(run.folder / file);
     const std::size_t digit = good.find_first_of("0123456789", good.size() / 2);
@@ -237,7 +242,7 @@ TEST_CASE("a changed digit in any file that a report reads is refused", "[experi
   CHECK(changed >=
         (plots == Plots::draw
              ? 4
-             : 2));  // a table, a plot and a map as JSON, result.json; pictures where gnuplot is
+             : 2));  // a table, a plot and a map as JSON, result.json; pictures where vl-convert is
   CHECK_NOTHROW(report_of(run.folder));
 }
 

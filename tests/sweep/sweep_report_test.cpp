@@ -38,7 +38,7 @@ TEST_CASE("a finished sweep is a report's input", "[sweep][report]") {
              contains("toy: draw does not depend on") || contains("toy: draw is smallest"));
   CHECK(run.plots_note.empty());
   REQUIRE(run.plots.size() == 2);
-  for (const StoredPlot& plot : run.plots) CHECK_THAT(plot.svg, contains("</svg>"));
+  for (const StoredPlot& plot : run.plots) CHECK_THAT(plot.json, contains("vega-lite"));
   CHECK(run.plots[0].title == "toy: a draw against gain (mean of 2 repeats)");
   CHECK(run.plots[1].title == "toy: a draw against gain and k (mean of 2 repeats)");
 

@@ -2,7 +2,7 @@
 
 Usage: sanitized_leaks.py REPORTS
 
-Programs that Python starts (gnuplot) write reports under their own names, which are not read.
+Programs that Python starts (another Python, which draws plots) write reports under their own names, which are not read.
 What counts is who called the allocator (frame #1), so nothing that the extension or the library allocates can pass.
 """
 

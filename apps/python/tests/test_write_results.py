@@ -58,7 +58,7 @@ def test_plots_and_the_tool(tmp_path):
     path = write(tmp_path, plots=[Plot("rise", "It rises", "step", "value (1)", curves)])
     description = json.loads((tmp_path / "mine" / "result.json").read_text())
     assert [(plot["name"], plot["title"]) for plot in description["plots"]] == [("rise", "It rises")]
-    assert "rise.gp" in description["plots"][0]["files"]
+    assert "rise.json" in description["plots"][0]["files"]
     tool = os.environ.get("FP8LAB_TOOL")
     if tool:
         subprocess.run([tool, "report", path, "-o", tmp_path / "r.html"], check=True, capture_output=True)

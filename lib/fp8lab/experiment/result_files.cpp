@@ -122,19 +122,18 @@ void stage_plots(const Results& results, const fs::path& folder, Plots plots, St
     names.push_back(plot.name);
     staged.plots.push_back({{"name", plot.name}, {"title", plot.title}, {"kind", kind}});
     if (plots == Plots::skip) return;
-    write_plot(plot, folder);
     write_file(folder / (plot.name + ".json"), plot_json(plot));
   };
   for (const Plot& plot : results.plots) stage(plot, "plot");
   for (const HeatMap& map : results.heat_maps) stage(map, "heat_map");
   if (plots == Plots::skip)
     staged.plots_note = "plots were not requested";
-  else if (!run_gnuplot(folder, names))
-    staged.plots_note = "gnuplot was not found, so plots are scripts and data only";
+  else if (!draw_files(folder, names))
+    staged.plots_note = fmt::format("{}, so plots are specifications without pictures", kNoDrawing);
   for (std::size_t i = 0; i < names.size(); ++i) {
     Json files = Json::array();
     Json checksums = Json::array();
-    for (const char* ending : {".svg", ".png", ".json", ".gp", ".dat"}) {
+    for (const char* ending : {".json", ".svg", ".png", ".pdf"}) {
       const fs::path file = folder / (names[i] + ending);
       if (!fs::exists(file)) continue;
       files.push_back(file.filename().string());

@@ -1,27 +1,21 @@
 #pragma once
-// Draws plots and heat maps with gnuplot: a script and its data go into a
-// folder, gnuplot makes an SVG and a PNG of them there. Same values, same bytes.
+// Draws files of plots from their specifications, with Python's vl-convert. No other part needs
+// Python: the report's page draws the same specifications itself.
 
 #include <filesystem>
 #include <span>
 #include <string>
 
-#include "fp8lab/plots/plot.hpp"
-
 namespace fp8lab {
 
-/// Writes `NAME.gp` and `NAME.dat`. Running gnuplot on the script in `folder`
-/// gives `NAME.svg` and `NAME.png` (900 x 560 points, the PNG at 1.5 pixels a
-/// point, white background). Points that an axis cannot show (not finite, or
-/// <= 0 on a log axis) are left out, and a line below the title counts them.
-/// Throws `Error` for a name that is no plain file name, series whose x and y
-/// differ in length, a heat map with the wrong number of values, or a folder
-/// that cannot be written.
-void write_plot(const Plot& plot, const std::filesystem::path& folder);
-void write_plot(const HeatMap& map, const std::filesystem::path& folder);
+/// What to say where `draw_files` finds no vl-convert.
+inline constexpr const char* kNoDrawing = "Python's vl-convert-python was not found";
 
-/// Runs gnuplot on `NAME.gp` for all `names`, in `folder`. False if there is no
-/// gnuplot to run. Throws `Error` with what gnuplot said if it fails.
-bool run_gnuplot(const std::filesystem::path& folder, std::span<const std::string> names);
+/// Makes `NAME.svg`, `NAME.png` (1.5 pixels a point) and `NAME.pdf` of `NAME.json` (plot_json) for
+/// all `names`, in `folder`. Same values, same bytes. Python is what FP8LAB_PYTHON names, else
+/// `venv/bin/python` beside the program or in the folder above, else `python3`; it runs from the
+/// first call to the end of the program. False if none has vl-convert. Throws `Error` with what it
+/// said if it fails.
+bool draw_files(const std::filesystem::path& folder, std::span<const std::string> names);
 
 }  // namespace fp8lab

@@ -1,19 +1,40 @@
 #include "fp8lab/plots/look.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/short_number.hpp"
-#include "fp8lab/plots/tics.hpp"
 
 namespace fp8lab {
 namespace {
 
 constexpr double kLeastShare = 0.15;   ///< of the colours, that most cells should have
 constexpr std::size_t kFewCells = 10;  ///< no clipping in maps of fewer cells
+
+/// What a linear axis may have of one curve, over the largest value of all others.
+constexpr double kMostAboveOthers = 1e4;
+
+/// The largest magnitude of a curve that the axes show.
+double largest_of(const Plot& plot, const Series& series) {
+  double largest = 0.0;
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]))
+      largest = std::max(largest, std::abs(series.y[i]));
+  return largest;
+}
+
+bool shows_nothing(const Plot& plot, const Series& series) {
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i])) return false;
+  return true;
+}
+
+const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
 /// Where `value` is on the map's scale of colours.
 double place_of(const HeatMap& map, double value) { return map.log ? std::log(value) : value; }
@@ -44,6 +65,84 @@ std::vector<std::size_t> drawing_order(const Plot& plot) {
   return order;
 }
 
+bool can_show(const Axis& axis, double value) {
+  return std::isfinite(value) && (!axis.log || value > 0.0);
+}
+
+std::vector<double> shown_values(const Plot& plot, bool of_x,
+                                 const std::vector<std::size_t>& without) {
+  std::vector<double> values;
+  for (std::size_t s = 0; s < plot.series.size(); ++s) {
+    if (std::ranges::find(without, s) != without.end()) continue;
+    const Series& series = plot.series[s];
+    for (std::size_t i = 0; i < series.x.size(); ++i) {
+      if (!can_show(plot.x, series.x[i]) || !can_show(plot.y, series.y[i])) continue;
+      values.push_back(of_x ? series.x[i] : series.y[i]);
+      if (of_x || series.low.empty()) continue;
+      for (const double edge : {series.low[i], series.high[i]})
+        if (can_show(plot.y, edge)) values.push_back(edge);
+    }
+  }
+  return values;
+}
+
+std::vector<std::size_t> runaways(const Plot& plot) {
+  std::vector<std::pair<double, std::size_t>> heights;
+  for (const Series& series : plot.series)
+    heights.emplace_back(largest_of(plot, series), heights.size());
+  std::ranges::stable_sort(heights, {}, &std::pair<double, std::size_t>::first);
+  std::vector<std::size_t> found;
+  for (; !plot.y.log && heights.size() > 1; heights.pop_back()) {
+    const double others = heights[heights.size() - 2].first;
+    if (!(others > 0.0 && heights.back().first > kMostAboveOthers * others)) break;
+    found.push_back(heights.back().second);
+  }
+  return found;
+}
+
+std::string note_of(const Plot& plot) {
+  std::size_t not_positive = 0;
+  std::size_t infinite = 0;
+  std::vector<std::string> empty;
+  const auto count = [&](const Axis& axis, double value) {
+    if (std::isinf(value)) ++infinite;
+    if (axis.log && value <= 0.0 && std::isfinite(value)) ++not_positive;
+  };
+  for (const Series& series : plot.series) {
+    for (const double x : series.x) count(plot.x, x);
+    for (const double y : series.y) count(plot.y, y);
+    if (shows_nothing(plot, series) && !series.label.empty()) empty.push_back(series.label);
+  }
+  std::vector<std::string> notes;
+  for (const std::size_t i : runaways(plot))
+    notes.push_back(fmt::format("{} leaves the plot, to {:.2g}", plot.series[i].label,
+                                largest_of(plot, plot.series[i])));
+  if (not_positive > 0)
+    notes.push_back(
+        fmt::format("{} value{} ≤ 0 left out (log axis)", not_positive, plural(not_positive)));
+  if (infinite > 0)
+    notes.push_back(fmt::format("{} infinite value{} left out", infinite, plural(infinite)));
+  if (!empty.empty())
+    notes.push_back(fmt::format("nothing to show for: {}", fmt::join(empty, ", ")));
+  if (shown_values(plot, true).empty()) notes.emplace_back("no value to show");
+  return fmt::format("{}", fmt::join(notes, "; "));
+}
+
+std::string note_of(const HeatMap& map) {
+  const auto grey = static_cast<std::size_t>(std::ranges::count_if(map.values, [&](double value) {
+    return !std::isnan(value) && !can_show({map.value_label, map.log}, value);
+  }));
+  const ColourRange range = colour_range(map);
+  std::vector<std::string> notes;
+  if (grey > 0)
+    notes.push_back(fmt::format("grey: {} cell{} {}infinite", grey, plural(grey),
+                                map.log ? "≤ 0 (log colours) or " : ""));
+  if (range.beyond > 0)
+    notes.push_back(fmt::format("colours end at {:.3g}: {} larger cell{} the last one", range.high,
+                                range.beyond, range.beyond == 1 ? " has" : "s have"));
+  return fmt::format("{}", fmt::join(notes, "; "));
+}
+
 ColourRange colour_range(const HeatMap& map) {
   const Axis axis{map.value_label, map.log, 10};
   std::vector<double> shown;
@@ -62,8 +161,13 @@ ColourRange colour_range(const HeatMap& map) {
       shown.resize(last + 1);
     }
   }
-  const AxisLayout layout = lay_out(axis, shown);
-  return {layout.low, layout.high, beyond};
+  if (shown.empty()) return map.log ? ColourRange{1.0, 10.0, 0} : ColourRange{};
+  const auto [low, high] = std::pair(shown.front(), shown.back());
+  if (low < high) return {low, high, beyond};
+  // Room around a single value.
+  if (map.log) return {low / 2.0, high * 2.0, beyond};
+  const double room = std::max(0.5, std::abs(low) * 0.1);
+  return {low - room, high + room, beyond};
 }
 
 std::vector<std::string> cell_texts(const HeatMap& map) {

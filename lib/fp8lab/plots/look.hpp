@@ -1,5 +1,5 @@
 #pragma once
-// What every drawing of a plot has in common, whoever draws it: gnuplot or the report's page.
+// What a picture of a plot shows of its values, and how: order, colours, ranges, notes.
 
 #include <cstddef>
 #include <string>
@@ -18,6 +18,22 @@ std::vector<std::size_t> colours_of(const Plot& plot);
 /// the plot speaks, is above the others, and dashed curves are above all: lines that coincide stay
 /// visible through the gaps.
 std::vector<std::size_t> drawing_order(const Plot& plot);
+
+/// Whether an axis can show `value`: finite, and positive on a log axis.
+bool can_show(const Axis& axis, double value);
+
+/// The values (x, or y with the edges of bands) of all points that both axes can show, but those of
+/// the series in `without`.
+std::vector<double> shown_values(const Plot& plot, bool of_x,
+                                 const std::vector<std::size_t>& without = {});
+
+/// Curves that run away on a linear axis, where all others would lie on its edge: the picture shows
+/// the others, and says so. At least one stays. The one that is largest comes first.
+std::vector<std::size_t> runaways(const Plot& plot);
+
+/// What the picture leaves out, for a line below its title; empty if nothing.
+std::string note_of(const Plot& plot);
+std::string note_of(const HeatMap& map);
 
 /// Where the colours of a heat map begin and end. They end early if a few values (up to a fifth of
 /// the cells) are so much larger that all others would have nearly one colour (less than 0.15 of

@@ -1,5 +1,5 @@
 #pragma once
-// Plots as values, drawn by gnuplot to SVG and PNG, and by the report's page.
+// Plots as values; plot_json.hpp writes the specification that all pictures are drawn from.
 
 #include <cstddef>
 #include <optional>

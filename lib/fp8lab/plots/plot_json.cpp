@@ -1,71 +1,326 @@
 #include "fp8lab/plots/plot_json.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
-#include <vector>
+#include <initializer_list>
 
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/plots/look.hpp"
+#include "fp8lab/plots/text.hpp"
+#include "fp8lab/plots/vega.hpp"
 
 namespace fp8lab {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Indices = std::vector<std::size_t>;
 
-constexpr const char* kSchema = "fp8lab.plot.1";
+// Okabe and Ito's colours, told apart by people of every colour vision; their
+// yellow is left out, it is too pale on white.
+constexpr std::array kColours{"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                              "#E69F00", "#56B4E9", "#000000"};
+constexpr std::array kShapes{"circle",        "square", "triangle-up",   "diamond",
+                             "triangle-down", "cross",  "triangle-right"};
+constexpr const char* kStroke = "M-2,0L2,0";  ///< of a curve without marks, in the legend
+constexpr std::size_t kMarks = 40;            ///< on a curve; a longer one has them at some points
+constexpr double kPixels = 7.0;               ///< of a letter
+constexpr double kWidth = 860.0;              ///< of the legend, in pixels
 
-std::string_view to_string(Series::Style style) {
-  constexpr std::array<std::string_view, 5> kNames{"lines", "points", "lines_points", "steps",
-                                                   "dashed"};
-  return kNames[static_cast<std::size_t>(style)];
+void require_fit(const Plot& plot) {
+  require_file_name("plot name", plot.name);
+  for (const Series& series : plot.series) {
+    const std::string name = fmt::format("plot {}: series '{}'", plot.name, series.label);
+    require(series.x.size() == series.y.size(), name,
+            fmt::format("{} y values", series.x.size()), std::to_string(series.y.size()));
+    const std::size_t band = series.low.empty() && series.high.empty() ? 0 : series.x.size();
+    require(series.low.size() == band && series.high.size() == band, name,
+            fmt::format("a band of {} values", series.x.size()),
+            fmt::format("{} low and {} high", series.low.size(), series.high.size()));
+  }
+  for (const Axis& axis : {plot.x, plot.y})
+    require(axis.log_base == 10 || axis.log_base == 2, fmt::format("axis {}: log_base", axis.label),
+            "10 or 2", std::to_string(axis.log_base));
+  if (!plot.x.second) return;
+  const double unit = plot.x.second->unit;
+  require(unit > 0.0 && std::isfinite(unit), fmt::format("axis {}: unit", plot.x.label),
+          "a positive number", fmt::format("{}", unit));
 }
 
-Json json_of(const std::vector<double>& values) {
-  Json list = Json::array();
-  for (const double value : values) list.push_back(std::isfinite(value) ? Json(value) : Json());
+std::size_t bands_of(const Plot& plot) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(plot.series, [](const Series& s) { return !s.low.empty(); }));
+}
+
+Indices series_of(const Plot& plot, std::initializer_list<Series::Style> styles) {
+  Indices found;
+  for (std::size_t i = 0; i < plot.series.size(); ++i)
+    if (std::ranges::find(styles, plot.series[i].style) != styles.end()) found.push_back(i);
+  return found;
+}
+
+bool has_marks(const Series& series) {
+  return series.style == Series::Style::points || series.style == Series::Style::lines_points;
+}
+
+/// The values, a series an object, in drawing order: later curves lie on top.
+Json data_of(const Plot& plot) {
+  Json values = Json::array();
+  for (const std::size_t i : drawing_order(plot)) {
+    const Series& series = plot.series[i];
+    Json& json = values.emplace_back(
+        Json{{"series", i}, {"x", json_numbers(series.x)}, {"y", json_numbers(series.y)}});
+    if (bands_of(plot) == 0) continue;
+    json["low"] = json_numbers(series.low);
+    json["high"] = json_numbers(series.high);
+  }
+  return {{"name", "values"}, {"values", values}};
+}
+
+/// What a log axis cannot show is a gap, as is a band without one of its edges.
+Json transform_of(const Plot& plot, const std::vector<std::string>& labels) {
+  const auto calculate = [](const std::string& expression, const char* as) {
+    return Json{{"calculate", expression}, {"as", as}};
+  };
+  Json columns{"x", "y"};
+  if (bands_of(plot) > 0) columns.insert(columns.end(), {"low", "high"});
+  Json list{{{"flatten", columns}},
+            calculate(vega_lookup(labels, "series"), "label"),
+            calculate("log_x && datum.x <= 0 ? null : datum.x", "x"),
+            calculate("log_y && datum.y <= 0 ? null : datum.y", "y")};
+  if (bands_of(plot) > 0) {
+    list.push_back(calculate(
+        "isValid(datum.high) && isValid(datum.low) && !(log_y && datum.low <= 0) ? datum.low : null",
+        "low"));
+    list.push_back(calculate("isValid(datum.low) ? datum.high : null", "high"));
+  }
+  list.push_back({{"filter", {{"param", "shown"}}}});
   return list;
 }
 
-Json json_of(const Axis& axis) {
-  Json json{{"label", axis.label}, {"log", axis.log}, {"base", axis.log_base}};
-  if (axis.second) json["second"] = {{"label", axis.second->label}, {"unit", axis.second->unit}};
-  return json;
+/// Shares and errors start at zero: an axis that leaves zero out overstates changes.
+bool begins_at_zero(const std::vector<double>& values, double share) {
+  if (values.empty()) return false;
+  const auto [low, high] = std::ranges::minmax(values);
+  return low >= 0.0 && low < share * high;
+}
+
+Json channel(const char* field, const Axis& axis, std::vector<double> values, double zero_share,
+             std::size_t columns) {
+  Json look{{"title", wrap(typeset(axis.label), columns)}, {"tickCount", 8}};
+  Json scale{{"type", axis.log ? "log" : "linear"}, {"nice", false}, {"padding", 8}};
+  const bool nothing = values.empty();
+  if (nothing) scale["domain"] = axis.log ? Json{1, 10} : Json{0, 1};
+  if (nothing) values = {1.0};
+  const auto [low, high] = std::ranges::minmax(values);
+  if (axis.log) {
+    scale["base"] = axis.log_base;
+    look["labelExpr"] = log_labels(axis, low, high);
+    look["gridOpacity"] = {{"condition", {{"test", "datum.label == ''"}, {"value", 0}}},
+                           {"value", 1}};
+  } else {
+    scale["zero"] = begins_at_zero(values, zero_share);
+    const bool whole = std::ranges::all_of(values, [](double v) { return v == std::floor(v); });
+    if (whole) look["tickMinStep"] = 1;
+  }
+  return {{"field", field}, {"type", "quantitative"}, {"axis", look}, {"scale", scale}};
+}
+
+Json y_channel(const Plot& plot) {
+  const Indices away = runaways(plot);
+  std::vector<double> values = shown_values(plot, false, away);
+  if (away.empty() || values.empty()) return channel("y", plot.y, values, 0.4, 46);
+  const auto [low, high] = std::ranges::minmax(values);
+  const double air = 0.03 * (high - low);
+  const bool zero = begins_at_zero(values, 0.4);
+  Json y = channel("y", plot.y, values, 0.4, 46);
+  y["scale"]["domain"] = {zero ? 0.0 : low - air, high + air};
+  y["scale"].erase("zero");
+  return y;
+}
+
+/// The x axis in other units, at the top.
+Json second_axis(const Axis& axis, const std::vector<double>& values) {
+  const SecondScale& second = *axis.second;
+  Json look{{"title", typeset(second.label)}, {"orient", "top"}, {"grid", false}};
+  if (!axis.log || values.empty()) {
+    look["labelExpr"] = fmt::format("format(datum.value / {}, '.3~r')", second.unit);
+    return look;
+  }
+  const auto [low, high] = std::ranges::minmax(values);
+  look["labelExpr"] = log_labels(axis, low, high, second.unit);
+  look["values"] = Json::array();
+  const double base = axis.log_base;
+  const double last = std::floor(std::log(high / second.unit) / std::log(base) + 1e-9);
+  for (double n = std::ceil(std::log(low / second.unit) / std::log(base) - 1e-9); n <= last; ++n)
+    look["values"].push_back(second.unit * std::pow(base, n));
+  return look;
+}
+
+/// Colours, dashes and shapes of the series, with one legend.
+class Looks {
+ public:
+  Looks(const Plot& plot, std::vector<std::string> labels) : labels_(std::move(labels)) {
+    const Indices colours = colours_of(plot);
+    for (std::size_t i = 0; i < colours.size(); ++i) {
+      const Series& series = plot.series[i];
+      colours_.push_back(kColours[colours[i] % kColours.size()]);
+      shapes_.push_back(has_marks(series) ? kShapes[colours[i] % kShapes.size()] : kStroke);
+      // Colours come back after seven series; then the dash tells them apart.
+      dashes_.push_back(series.style == Series::Style::dashed ? Json{8, 5}
+                        : colours[i] >= kColours.size()       ? Json{2, 3}
+                                                              : Json{1, 0});
+    }
+    const bool named = std::ranges::any_of(labels_, [](const auto& l) { return !l.empty(); });
+    if (!named) return;
+    legend_ = {{"title", nullptr}};
+    if (std::ranges::none_of(plot.series, has_marks)) legend_["symbolType"] = kStroke;
+  }
+  [[nodiscard]] Json colour() const { return by_label(colours_); }
+  [[nodiscard]] Json dash() const { return by_label(dashes_); }
+  [[nodiscard]] Json shape() const { return by_label(shapes_); }
+  [[nodiscard]] bool named() const { return !legend_.is_null(); }
+
+ private:
+  [[nodiscard]] Json by_label(const Json& range) const {
+    return {{"field", "label"},
+            {"type", "nominal"},
+            {"scale", {{"domain", labels_}, {"range", range}}},
+            {"legend", legend_}};
+  }
+
+  std::vector<std::string> labels_;
+  Json colours_ = Json::array();
+  Json dashes_ = Json::array();
+  Json shapes_ = Json::array();
+  Json legend_ = nullptr;
+};
+
+/// Only the series of `which`.
+Json only(const Plot& plot, const Indices& which) {
+  Json list = Json::array();
+  if (which.size() < plot.series.size())
+    list.push_back({{"filter", fmt::format("indexof([{}], datum.series) >= 0",
+                                           fmt::join(which, ", "))}});
+  return list;
+}
+
+Json band_layer(const Plot& plot, const Looks& looks) {
+  const auto bands = static_cast<double>(bands_of(plot));
+  // Bands that lie on each other turn into mud: the more of them, the paler.
+  return {{"mark", {{"type", "area"}, {"clip", true}, {"opacity", bands <= 3 ? 0.18 : 0.54 / bands}}},
+          {"encoding",
+           {{"y", {{"field", "low"}, {"type", "quantitative"}}},
+            {"y2", {{"field", "high"}}},
+            {"color", looks.colour()}}}};
+}
+
+Json line_layer(const Plot& plot, const Looks& looks, const Indices& which, bool steps) {
+  Json mark{{"type", "line"}, {"clip", true}, {"strokeWidth", 2}};
+  if (steps) mark["interpolate"] = "step-after";
+  return {{"transform", only(plot, which)},
+          {"mark", mark},
+          {"encoding", {{"color", looks.colour()}, {"strokeDash", looks.dash()}}}};
+}
+
+Json mark_layer(const Plot& plot, const Looks& looks, const Indices& which) {
+  Indices every;
+  for (const Series& series : plot.series)
+    every.push_back(series.style == Series::Style::points ? 1 : 1 + series.x.size() / kMarks);
+  Json transform = only(plot, which);
+  if (std::ranges::max(every) > 1) {
+    const Json count = Json::array({{{"op", "row_number"}, {"as", "point"}}});
+    transform.push_back({{"window", count}, {"groupby", {"series"}}});
+    transform.push_back({{"filter", fmt::format("(datum.point - 1) % [{}][datum.series] == 0",
+                                                fmt::join(every, ", "))}});
+  }
+  return {{"transform", transform},
+          {"mark",
+           {{"type", "point"}, {"filled", true}, {"clip", true}, {"size", 45}, {"opacity", 1}}},
+          {"encoding", {{"color", looks.colour()}, {"shape", looks.shape()}}}};
+}
+
+/// Rings around the points, seen where the pointer is, with the values; the selections.
+Json pointer_layer(const Plot& plot, const Looks& looks) {
+  const auto tip = [](const char* field, const std::string& title) {
+    return Json{
+        {"field", field}, {"type", "quantitative"}, {"title", title}, {"format", ".4~g"}};
+  };
+  Json tips = Json::array();
+  if (looks.named()) tips.push_back({{"field", "label"}, {"type", "nominal"}, {"title", "series"}});
+  tips.push_back(tip("x", typeset(plot.x.label)));
+  tips.push_back(tip("y", typeset(plot.y.label)));
+  if (bands_of(plot) > 0) {
+    tips.push_back(tip("low", "least"));
+    tips.push_back(tip("high", "most"));
+  }
+  Json shown{{"type", "point"}, {"fields", {"label"}}, {"toggle", "true"}};
+  Json params{{{"name", "at"},
+               {"select", {{"type", "point"}, {"on", "pointerover"}, {"clear", "pointerout"}}}},
+              {{"name", "zoom"},
+               {"select", {{"type", "interval"}, {"zoom", "wheel![event.ctrlKey]"}}},
+               {"bind", "scales"}},
+              {{"name", "shown"}, {"select", shown}}};
+  if (looks.named()) params.back()["bind"] = "legend";
+  const Json seen{{"param", "at"}, {"empty", false}, {"value", 1}};
+  return {{"name", "pointer"},
+          {"params", params},
+          {"mark",
+           {{"type", "point"},
+            {"size", 120},
+            {"clip", true},
+            {"strokeWidth", 1.5},
+            {"fill", "transparent"},
+            {"color", "#777"}}},
+          {"encoding", {{"opacity", {{"condition", seen}, {"value", 0}}}, {"tooltip", tips}}}};
 }
 
 }  // namespace
 
 std::string plot_json(const Plot& plot) {
-  Json series = Json::array();
-  const std::vector<std::size_t> colours = colours_of(plot);
-  std::size_t i = 0;
-  for (const Series& s : plot.series) {
-    Json& json = series.emplace_back(Json{{"label", s.label},
-                                          {"style", to_string(s.style)},
-                                          {"x", json_of(s.x)},
-                                          {"y", json_of(s.y)}});
-    if (colours[i] != i) json["colour"] = colours[i];
-    ++i;
-    if (s.low.empty()) continue;
-    json["low"] = json_of(s.low);
-    json["high"] = json_of(s.high);
-  }
-  return Json{{"schema", kSchema},    {"name", plot.name},    {"title", plot.title},
-              {"x", json_of(plot.x)}, {"y", json_of(plot.y)}, {"series", series}}
-             .dump() +
-         "\n";
-}
+  require_fit(plot);
+  std::vector<std::string> labels;
+  for (const Series& series : plot.series) labels.push_back(typeset(series.label));
+  const Looks looks(plot, labels);
+  const std::vector<double> places = shown_values(plot, true);
+  const Json x = channel("x", plot.x, places, 0.1, 90);
 
-std::string plot_json(const HeatMap& map) {
-  const ColourRange colours = colour_range(map);
-  return Json{{"schema", kSchema},        {"name", map.name},
-              {"title", map.title},       {"x_label", map.x_label},
-              {"y_label", map.y_label},   {"value_label", map.value_label},
-              {"log", map.log},           {"columns", map.columns},
-              {"rows", map.rows},         {"values", json_of(map.values)},
-              {"texts", cell_texts(map)}, {"colours", {colours.low, colours.high}},
-              {"beyond", colours.beyond}}
-             .dump() +
-         "\n";
+  Json layers = Json::array();
+  if (bands_of(plot) > 0) layers.push_back(band_layer(plot, looks));
+  using enum Series::Style;
+  if (const Indices which = series_of(plot, {lines, dashed, lines_points}); !which.empty())
+    layers.push_back(line_layer(plot, looks, which, false));
+  if (const Indices which = series_of(plot, {steps}); !which.empty())
+    layers.push_back(line_layer(plot, looks, which, true));
+  if (const Indices which = series_of(plot, {points, lines_points}); !which.empty())
+    layers.push_back(mark_layer(plot, looks, which));
+  layers.push_back(pointer_layer(plot, looks));
+
+  Json spec = vega_frame(plot.name, plot.title, note_of(plot));
+  const double entry = static_cast<double>(widest_of(labels)) * kPixels + 50.0;
+  spec["config"]["legend"]["columns"] = std::max(1.0, std::floor(kWidth / entry));
+  spec["usermeta"] = {{"kind", "plot"}, {"labels", labels}, {"x", plot.x.label}, {"y", plot.y.label}};
+  spec["params"] = {{{"name", "log_x"}, {"value", plot.x.log}},
+                    {{"name", "log_y"}, {"value", plot.y.log}}};
+  spec["data"] = data_of(plot);
+  spec["transform"] = transform_of(plot, labels);
+  spec["encoding"] = {{"x", x}, {"y", y_channel(plot)}};
+  if (plot.x.second) {
+    // The axes of one scale at both sides: one layer has the lower one, the last the upper one.
+    for (Json& layer : layers) {
+      layer["encoding"]["x"] = x;
+      layer["encoding"]["x"]["axis"] = nullptr;
+    }
+    layers.front()["encoding"]["x"]["axis"] = x["axis"];
+    layers.back()["encoding"]["x"]["axis"] = second_axis(plot.x, places);
+    spec["encoding"].erase("x");
+    spec["resolve"] = {{"axis", {{"x", "independent"}}}};
+  }
+  spec["layer"] = layers;
+  return spec.dump() + "\n";
 }
 
 }  // namespace fp8lab

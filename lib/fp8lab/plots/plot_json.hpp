@@ -1,5 +1,6 @@
 #pragma once
-// A plot as data: what a page, a notebook or another program draws it from.
+// A plot as a Vega-Lite specification: the one description from which the report's page, the files
+// and notebooks are drawn.
 
 #include <string>
 
@@ -7,13 +8,16 @@
 
 namespace fp8lab {
 
-/// `{"schema": "fp8lab.plot.1", name, title, x, y, series}` on one line. x and y are {label, log,
-/// base}, x with second {label, unit} if it has a second scale. A series is {label, style, x, y},
-/// and low and high where it has a band, with the values in full, not finite ones as null; colour
-/// is its place in the palette where that is not its own index. A heat map has x_label, y_label,
-/// value_label, log, columns, rows and values (row by row from the bottom) instead, texts (the
-/// number written in each cell), colours (the values at which the colours begin and end) and beyond
-/// (cells above that end). Throws `Error` as `colours_of` does.
+/// The specification on one line. Its data has every value in full, those that are not finite as
+/// null: of a plot {series (the index in `labels`), x, y}, with low and high where it has bands, an
+/// object a series; of a heat map {row (from the bottom), column, value, text (the number in the
+/// cell)}, an object a row. What it says of itself for programs is in `usermeta`: {kind: "plot",
+/// labels, x, y} or {kind: "heat_map", columns, rows, x, y, value}, with the labels of axes. The
+/// parameters `log_x` and `log_y` say whether values of 0 and below are left out; `zoom` and
+/// `shown` are selections: a part of the axes, and the series pressed in the legend. Throws `Error`
+/// as `colours_of` does, for a name that is not a plain file name, series whose x and y (or bands)
+/// differ in length, a second scale without a positive unit, or a heat map with the wrong number of
+/// values.
 std::string plot_json(const Plot& plot);
 std::string plot_json(const HeatMap& map);
 

@@ -254,7 +254,8 @@ std::vector<TableComparison> compare_all_tables(const StoredRun& a, const Stored
 
 bool same_plots(const StoredRun& a, const StoredRun& b) {
   return std::ranges::equal(a.plots, b.plots, [](const StoredPlot& x, const StoredPlot& y) {
-    return x.name == y.name && x.title == y.title && x.svg == y.svg;
+    return x.name == y.name && x.title == y.title && x.json == y.json &&
+           (!x.json.empty() || x.svg == y.svg);
   });
 }
 

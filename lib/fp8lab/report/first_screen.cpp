@@ -84,11 +84,11 @@ std::string html_failures(std::span<const StoredRun> runs) {
   }
   if (count == 0) return "";
   return fmt::format(
-      "<section id=failures>\n<h2>How naive FP8 fails</h2>\n<div class=cards>\n{}</div>\n"
+      "<div id=failures>\n<h2>How naive FP8 fails</h2>\n<div class=cards>\n{}</div>\n"
       "<h2>What a remedy buys</h2>\n<div class=scroll tabindex=0 role=region "
       "aria-label=\"What a remedy buys\"><table class=remedies><thead><tr><th scope=col>Failure"
       "<th scope=col>Figure<th scope=col>Without<th scope=col>Remedy<th scope=col>With</tr></thead>"
-      "\n<tbody>\n{}</tbody></table></div>\n</section>\n",
+      "\n<tbody>\n{}</tbody></table></div>\n</div>\n",
       cards, rows);
 }
 

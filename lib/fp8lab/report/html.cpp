@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "fp8lab/core/short_number.hpp"
-#include "fp8lab/plots/gnuplot_text.hpp"
+#include "fp8lab/plots/text.hpp"
 #include "fp8lab/report/style.hpp"
 
 namespace fp8lab {
@@ -17,6 +17,7 @@ namespace {
 constexpr std::size_t kOpenRows = 16;   ///< tables up to this long are not folded
 constexpr std::size_t kShortText = 36;  ///< of a cell; longer ones are wrapped
 constexpr std::size_t kPaperRows = 60;  ///< as in the style sheet
+constexpr std::string_view kVegaLite = "vega.github.io/schema/vega-lite/";
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
@@ -34,7 +35,7 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-/// The data of a plot, which the page's script draws: no text of a label may end the element.
+/// The specification of a plot, which the page's script draws: no text of a label may end the element.
 std::string html_plot_data(std::string_view json) {
   std::string data;
   for (const char c : json) data += c == '<' ? std::string("\\u003c") : std::string(1, c);
@@ -164,8 +165,7 @@ std::string html_table(const StoredTable& table) {
 }
 
 std::string html_figure(const StoredPlot& plot) {
-  if (plot.json.find("\"series\"") != std::string::npos ||
-      plot.json.find("\"texts\"") != std::string::npos)
+  if (plot.json.find(kVegaLite) != std::string::npos)
     return fmt::format(
         "<figure>{}<noscript>This plot needs JavaScript; {}.svg shows the same "
         "plot.</noscript></figure>\n",
@@ -200,7 +200,9 @@ std::string html_badges(const StoredRun& run) {
 
 std::string html_run(const StoredRun& run) {
   std::string html = html_list(run.findings);
-  if (!run.plots_note.empty())
+  const bool pictured = std::ranges::any_of(
+      run.plots, [](const StoredPlot& plot) { return !html_figure(plot).empty(); });
+  if (!run.plots_note.empty() && !pictured)
     html += fmt::format("<p class=warning>No plots: {}.</p>\n", html_escaped(run.plots_note));
   if (!run.plots.empty()) {
     html += "<div class=plots>\n";
@@ -218,16 +220,18 @@ std::string html_run(const StoredRun& run) {
 }
 
 std::string html_page(std::string_view heading, std::string_view lead, std::string_view body) {
+  const bool plots = body.find(kVegaLite) != std::string_view::npos;
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
       "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; img-src data:; "
-      "style-src 'unsafe-inline'; script-src '{5}'; base-uri 'none'; form-action 'none'\">\n"
+      "style-src 'unsafe-inline'; script-src '{5}'{6}; base-uri 'none'; form-action 'none'\">\n"
       "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n"
       "<header><h1>{0}</h1>\n<p class=quiet>{2}</p></header>\n<main>\n{3}</main>\n"
-      "<script>{4}</script>\n</body>\n</html>\n",
-      html_escaped(heading), kReportCss, html_escaped(lead), body, kReportScript,
-      kReportScriptHash);
+      "{7}<script>{4}</script>\n</body>\n</html>\n",
+      html_escaped(heading), kReportCss, html_escaped(lead), body, kReportScript, kReportScriptHash,
+      plots ? fmt::format(" '{}'", kVegaScriptHash) : "",
+      plots ? fmt::format("<script>{}</script>\n", kVegaScript) : "");
 }
 
 }  // namespace fp8lab

@@ -27,7 +27,7 @@ struct StoredPlot {
   std::string name;
   std::string title;
   std::string svg;   ///< the picture's text; empty where none was drawn
-  std::string json;  ///< `plot_json`; empty where it was not kept
+  std::string json;  ///< `plot_json` (an older folder: other data); empty where it was not kept
 };
 
 /// Pairs are (name, value) for people, in the order of the file.
@@ -54,8 +54,7 @@ struct StoredRun {
 bool holds_results(const std::filesystem::path& folder);
 
 /// Reads the folder of a run or of a sweep. A sweep's findings and plots are made from its tables
-/// (report_plots.hpp), with gnuplot if it is there. Throws `Error` that names the file and the
-/// reason.
+/// (plots.hpp). Throws `Error` that names the file and the reason.
 StoredRun read_run(const std::filesystem::path& folder);
 
 /// Reads the text that `Table::csv` writes: the heading, then the rows. Throws

@@ -26,9 +26,9 @@ let unfolded = [];
 addEventListener("beforeprint", () => {
   unfolded = [...document.querySelectorAll("#claims details:not([open])")];
   for (const details of unfolded) details.open = true;
-  Picture.print(true);
+  Plot.print(true);
 });
 addEventListener("afterprint", () => {
   for (const details of unfolded) details.open = false;
-  Picture.print(false);
+  Plot.print(false);
 });

@@ -1,255 +1,208 @@
-// Line plots out of the data beside their pictures: values on pointing, zoom by dragging, curves
-// switched on and off, logarithmic or linear axes.
-const MARGIN = {left: 74, right: 14, top: 10, bottom: 60};
-const SHAPES = [
-  "M-3.5,0a3.5,3.5 0 1,0 7,0a3.5,3.5 0 1,0 -7,0", "M-3.2,-3.2h6.4v6.4h-6.4z", "M0,-4.2L4,3.2H-4z",
-  "M0,-4.4L4.4,0L0,4.4L-4.4,0z", "M0,4.2L4,-3.2H-4z", "M-3.4,-3.4L3.4,3.4M3.4,-3.4L-3.4,3.4", "M-4,0H4M0,-4V4",
-];
+// Draws the Vega-Lite specifications of the page, each when it comes into sight, in the room that the page has for it,
+// and adds what their own parts do not have: axes that change between logarithmic and linear, and what is seen as a file.
+const LETTER = 7;  // pixels
+const PAPER = {plot: 335, heat_map: 690};
 
-class LinePlot extends Picture {
-  constructor(figure, data) {
-    super(figure, data);
-    Object.assign(this, {zoom: null, log: {x: data.x.log, y: data.y.log}});
+/// Colours of the page's dark form; series are told apart by the same hues.
+const DARK = {
+  "#0072B2": "#3FA9F5", "#D55E00": "#FF8A3D", "#009E73": "#2FD0A5", "#CC79A7": "#E79EC6", "#E69F00": "#F5B83D",
+  "#56B4E9": "#9BD6F7", "#000000": "#E3E8EE", "#111": "#E3E8EE", "#444": "#9AA5B1", "#e0e0e0": "#353D47", "#777": "#E3E8EE",
+};
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const clone = value => JSON.parse(JSON.stringify(value));
+const widest = texts => Math.max(0, ...texts.map(text => text.length)) * LETTER;
+
+const wrapped = (lines, room) => {
+  const made = [""];
+  for (const word of lines.join(" ").split(" ")) {
+    const last = made.length - 1;
+    if (made[last] && (made[last].length + 1 + word.length) * LETTER > room) made.push(word);
+    else made[last] += (made[last] && " ") + word;
+  }
+  return made;
+};
+
+const element = (name, className, text = "") => {
+  const made = document.createElement(name);
+  made.className = className;
+  made.append(text);
+  return made;
+};
+
+class Plot {
+  static all = [];
+  /// Whether the page is being printed: plots have the size that paper has for them, and all are drawn.
+  static printed = false;
+  static print(printed) {
+    Plot.printed = printed;
+    for (const plot of Plot.all) if (printed || plot.drawn) plot.draw();
+  }
+
+  constructor(figure) {
+    this.spec = JSON.parse(figure.querySelector("script").textContent);
+    this.map = this.spec.usermeta.kind === "heat_map";
     this.small = Boolean(figure.closest(".card"));
-    this.paperRoom = 335;
-    this.top = MARGIN.top + (data.x.second ? 38 : 0);
-    this.bands = data.series.filter(series => series.low).length;
-    this.shown = data.series.map(() => true);
-    this.begin([this.legend()], this.tools());
-    this.listen();
-  }
-
-  get height() {
-    return this.small || Picture.printed ? 280 : 400;
-  }
-
-  legend() {
-    const list = document.createElement("div");
-    list.className = "legend";
-    this.data.series.forEach((series, i) => {
-      if (!series.label) return;
-      const button = this.button("", () => { this.shown[i] = !this.shown[i]; }, true);
-      const swatch = node("svg", {width: 26, height: 12, "aria-hidden": true});
-      swatch.append(...this.strokeOf(series, i, "M1,6H25"), ...this.marksOf(series, i, [[13, 6]]));
-      button.append(swatch, " ", ...writtenHtml(series.label));
-      list.append(button);
-    });
-    return list;
+    this.log = Object.fromEntries((this.spec.params ?? []).map(({name, value}) => [name.at(-1), value]));
+    this.box = element("div", "plot");
+    this.picture = element("div", "picture");
+    this.picture.style.minHeight = `${this.height}px`;
+    const {text, subtitle} = this.spec.title;
+    this.box.append(element("figcaption", "", text.join(" ")), this.picture, this.tools());
+    if (subtitle) this.box.append(element("p", "quiet", subtitle.join(" ")));
+    if (this.map) figure.classList.add("wide");
+    figure.append(this.box);
+    Plot.all.push(this);
+    new IntersectionObserver((entries, observer) => {
+      if (!entries.some(entry => entry.isIntersecting)) return;
+      observer.disconnect();
+      new ResizeObserver(() => this.fit()).observe(this.box);
+    }, {rootMargin: "300px"}).observe(this.box);
   }
 
   tools() {
-    const axes = ["x", "y"].map(axis =>
-      this.button(`log ${axis}`, () => { this.log[axis] = !this.log[axis]; this.zoom = null; }, this.log[axis]));
-    return [...axes, this.button("all of it", () => { this.zoom = null; })];
-  }
-
-  /// The points that the axes can show, [x, y, low, high], and how many they cannot.
-  points(series) {
-    const can = (value, log) => value !== null && (!log || value > 0);
-    const at = (list, i) => list && can(list[i], this.log.y) ? list[i] : null;
-    return series.x.map((x, i) => can(x, this.log.x) && can(series.y[i], this.log.y)
-      ? [x, series.y[i], at(series.low, i), at(series.high, i)] : null);
-  }
-
-  /// Curves that run away on a linear axis, as the drawn pictures leave them out of its range.
-  runaways() {
-    if (this.log.y) return [];
-    const heights = this.visible.map((points, i) => [points.reduce((most, p) => p ? Math.max(most, Math.abs(p[1])) : most, 0), i])
-      .sort((a, b) => a[0] - b[0]);
-    const found = [];
-    for (; heights.length > 1; heights.pop()) {
-      const [others, [most, i]] = [heights[heights.length - 2][0], heights[heights.length - 1]];
-      if (!(others > 0 && most > 1e4 * others)) break;
-      found.push({i, most});
+    const bar = element("div", "tools");
+    if (!this.map) {
+      bar.append(...["x", "y"].map(axis => this.button(`log ${axis}`, () => {
+        this.log[axis] = !this.log[axis];
+        return this.draw();
+      }, () => this.log[axis])));
+      bar.append(this.button("zoom in", () => this.zoom(0.5)), this.button("zoom out", () => this.zoom(2)),
+        this.button("all of it", () => this.draw()));
+      this.picture.title = "Ctrl and the wheel zoom, dragging moves. A press in the legend shows a series alone, more presses add others.";
     }
-    return found;
+    bar.append(this.button("CSV", () => this.save("csv", "text/csv", this.csv())),
+      this.button("SVG", async () => this.save("svg", "image/svg+xml", await this.view.toSVG())));
+    return bar;
   }
 
-  range(of, log, without = []) {
-    const values = this.visible.filter((points, i) => !without.includes(i)).flatMap(points => points.filter(p => p).flatMap(of)).filter(v => v !== null);
-    if (values.length === 0) return log ? [1, 10] : [0, 1];
-    let [low, high] = [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
-    if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
-    const pad = 0.03;
-    return log ? [low * (low / high) ** pad, high * (high / low) ** pad]
-      : [low - pad * (high - low), high + pad * (high - low)];
+  button(text, press, pressed) {
+    const made = element("button", "", text);
+    made.type = "button";
+    const show = () => pressed && made.setAttribute("aria-pressed", pressed());
+    show();
+    made.addEventListener("click", () => {
+      press();
+      show();
+    });
+    return made;
   }
 
-  colour(i) {
-    return this.data.series[i].colour ?? i;
-  }
-  strokeOf(series, i, d) {
-    if (series.style === "points" || !d) return [];
-    const dash = series.style === "dashed" ? "8 5" : this.colour(i) >= 7 ? "2 3" : "none";
-    return [node("path", {d, class: `line s${this.colour(i) % 7}`, "stroke-dasharray": dash})];
-  }
-  marksOf(series, i, places) {
-    if (series.style !== "points" && series.style !== "lines_points") return [];
-    const every = Math.ceil(places.length / (series.style === "points" ? 5000 : 40));
-    return places.filter((_, n) => n % every === 0).map(([x, y]) =>
-      node("path", {d: SHAPES[this.colour(i) % SHAPES.length], class: `mark s${this.colour(i) % 7}`, transform: `translate(${x.toFixed(1)},${y.toFixed(1)})`}));
+  /// Makes the ranges of both axes `factor` times as wide, about their middles.
+  zoom(factor) {
+    for (const axis of ["x", "y"]) {
+      const ends = this.view.scale(axis).domain().map(value => this.log[axis] ? Math.log(value) : value);
+      const [middle, half] = [(ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2 * factor];
+      const range = [middle - half, middle + half].map(value => this.log[axis] ? Math.exp(value) : value);
+      this.view.signal(`zoom_${axis}`, range);
+    }
+    this.view.runAsync();
   }
 
-  draw() {
-    const width = Math.max(this.room, 260);
-    const yLabel = LinePlot.lines(this.data.y.label, this.height - MARGIN.bottom - this.top);
-    const left = MARGIN.left + 15 * (yLabel.length - 1);
-    this.visible = this.data.series.map((series, i) => this.shown[i] ? this.points(series) : []);
-    const xs = this.zoom?.x ?? this.range(p => [p[0]], this.log.x);
-    const ys = this.zoom?.y ?? this.range(p => [p[1], p[2], p[3]], this.log.y, this.runaways().map(curve => curve.i));
-    this.x = new Scale(...xs, left, width - MARGIN.right, this.log.x, this.data.x.base);
-    this.y = new Scale(...ys, this.height - MARGIN.bottom, this.top, this.log.y, this.data.y.base);
-    this.size(width, this.height);
-    const inside = {x: left, y: this.top, width: width - left - MARGIN.right, height: this.height - this.top - MARGIN.bottom};
-    const id = `clip-${this.data.name}-${LinePlot.count = (LinePlot.count ?? 0) + 1}`;
-    const clip = node("clipPath", {id});
-    clip.append(node("rect", inside));
-    const curves = node("g", {"clip-path": `url(#${id})`});
-    // Bands below all curves; the first curve above the others, dashed ones above all (as in plots/look.hpp).
-    const order = this.data.series.map((_, i) => i).reverse();
-    const dashed = i => this.data.series[i].style === "dashed";
-    for (const i of order) curves.append(...this.band(i));
-    for (const i of [...order.filter(i => !dashed(i)), ...order.filter(dashed)]) curves.append(...this.curve(this.data.series[i], i));
-    this.drag = node("rect", {class: "drag"});
-    this.spot = node("circle", {class: "spot", r: 6, visibility: "hidden"});
-    this.svg.replaceChildren(clip, ...this.axes(inside, yLabel), curves, this.drag, this.spot);
-    const lost = this.data.series.reduce((sum, series, i) =>
-      sum + (this.shown[i] ? this.visible[i].filter((p, n) => !p && series.y[n] !== null).length : 0), 0);
-    const notes = this.runaways().map(({i, most}) => `${this.data.series[i].label} leaves the plot, to ${shortNumber(most)}: log y shows it.`);
-    if (lost > 0) notes.push(`${lost} value${lost === 1 ? "" : "s"} ≤ 0 left out: the axis is logarithmic.`);
-    this.note.textContent = notes.join(" ");
+  get height() {
+    if (this.map) return this.spec.height;
+    return this.small || Plot.printed ? 250 : 360;
   }
 
-  curve(series, i) {
-    const points = this.visible[i];
-    const place = p => [this.x.pixel(p[0]), this.y.pixel(p[1])];
-    let path = "";
-    let pen = false;
-    for (const p of points) {
-      if (p) {
-        const [x, y] = place(p).map(v => v.toFixed(1));
-        path += !pen ? `M${x},${y}` : series.style === "steps" ? `H${x}V${y}` : `L${x},${y}`;
+  fit() {
+    if (this.box.clientWidth > 0 && this.box.clientWidth !== this.room) this.draw();
+  }
+
+  /// The specification for the page: its own width, colours and axes.
+  adapted() {
+    this.room = this.box.clientWidth;
+    const width = Plot.printed ? PAPER[this.spec.usermeta.kind] : Math.max(this.room, 260);
+    const night = dark.matches && !Plot.printed;
+    const spec = night ? JSON.parse(JSON.stringify(this.spec), (_, value) => DARK[value] ?? value) : clone(this.spec);
+    Object.assign(spec, {width, padding: 2, background: null});
+    delete spec.title;
+    Object.assign(spec.config, {aria: false});
+    Object.assign(spec.config.legend, {labelLimit: width - 40, titleLimit: width - 20});
+    if (this.map) this.adaptMap(spec, width);
+    else this.adaptPlot(spec, width);
+    return spec;
+  }
+
+  adaptMap(spec, width) {
+    const {columns, rows} = spec.usermeta;
+    const written = spec.layer.length > 1;
+    const beside = Math.min(widest(rows), width < 500 ? 130 : 280) + 30;
+    spec.width = Math.max(width, written ? beside + 52 * columns.length : 0);
+    const aslant = widest(columns) + 6 > (spec.width - beside) / columns.length;
+    Object.assign(spec.config.axisX, {labelAngle: aslant ? -32 : 0, labelAlign: aslant ? "right" : "center"});
+    Object.assign(spec.config.axisY, {labelLimit: beside - 30, minExtent: beside - 24});
+    spec.layer[0].encoding.color.condition.legend.gradientLength = Math.min(300, spec.width - beside - 10);
+    spec.encoding.x.axis.title = wrapped(spec.encoding.x.axis.title, width - beside);
+  }
+
+  adaptPlot(spec, width) {
+    spec.height = this.height;
+    spec.config.legend.columns = Math.max(1, Math.floor((width - 30) / (widest(spec.usermeta.labels) + 46)));
+    const room = {x: width - 70, y: spec.height};
+    for (const {encoding} of [spec, ...spec.layer]) {
+      for (const axis of ["x", "y"]) {
+        const channel = encoding?.[axis];
+        if (!channel?.scale) continue;
+        if (channel.axis) {
+          channel.axis.title = wrapped([channel.axis.title].flat(), room[axis]);
+          channel.axis.tickCount = Math.round(Math.min(9, room[axis] / (axis === "x" ? 65 : 36)));
+        }
+        if (this.log[axis] === (channel.scale.type === "log")) continue;
+        Object.assign(channel.scale, {type: this.log[axis] ? "log" : "linear", zero: false});
+        if (this.log[axis]) delete channel.scale.domain;
+        else delete channel.scale.base;
+        if (channel.axis) for (const key of ["labelExpr", "gridOpacity", "values"]) delete channel.axis[key];
       }
-      pen = Boolean(p);
     }
-    return [...this.strokeOf(series, i, path), ...this.marksOf(series, i, points.filter(p => p).map(place))];
+    for (const param of spec.params) param.value = this.log[param.name.at(-1)];
   }
 
-  band(i) {
-    const band = this.visible[i].filter(p => p && p[2] !== null && p[3] !== null);
-    if (band.length < 2) return [];
-    const side = which => band.map(p => `${this.x.pixel(p[0]).toFixed(1)},${this.y.pixel(p[which]).toFixed(1)}`);
-    const opacity = this.bands > 3 ? 0.54 / this.bands : 0.18;
-    return [node("path", {class: `band s${this.colour(i) % 7}`, "fill-opacity": opacity, d: `M${[...side(2), ...side(3).reverse()].join("L")}z`})];
+  async draw() {
+    this.drawn = true;
+    const options = {
+      actions: false, ast: true, defaultStyle: false, logLevel: 1, renderer: "svg",
+      tooltip: {theme: dark.matches ? "dark" : "light"},
+    };
+    const {view} = await vegaEmbed(this.picture, this.adapted(), options);
+    this.view = view;
+    const svg = this.picture.querySelector("svg");
+    svg.setAttribute("role", "img");
+    svg.setAttribute("aria-label", this.spec.title.text.join(" "));
   }
 
-  axes(inside, yLabel) {
-    const [bottom, right] = [inside.y + inside.height, inside.x + inside.width];
-    const drawn = [];
-    const many = Math.max(3, Math.floor(inside.width / 55));
-    const whole = this.data.series.every(series => series.x.every(Number.isInteger)) ? 1 : 0;
-    for (const [value, text] of this.x.ticks(many, whole)) {
-      const at = this.x.pixel(value).toFixed(1);
-      drawn.push(node("path", {class: "grid", d: `M${at},${inside.y}V${bottom}`}),
-        node("text", {x: at, y: bottom + 18, "text-anchor": "middle"}, text));
-    }
-    for (const [value, text] of this.y.ticks(this.height < 300 ? 6 : 8)) {
-      const at = this.y.pixel(value).toFixed(1);
-      drawn.push(node("path", {class: "grid", d: `M${inside.x},${at}H${right}`}),
-        node("text", {x: inside.x - 7, y: at, dy: "0.33em", "text-anchor": "end"}, text));
-    }
-    if (this.data.x.second) drawn.push(...this.second(inside, many));
-    const middle = inside.y + inside.height / 2;
-    drawn.push(node("path", {class: "frame", d: `M${inside.x},${inside.y}V${bottom}H${right}`}),
-      this.xLabel(inside.x + inside.width / 2, inside.width),
-      ...yLabel.map((line, i) => node("text", {transform: `translate(${14 + 15 * i},${middle}) rotate(-90)`, "text-anchor": "middle"}, line)));
-    return drawn;
+  /// The values a row each, in the order of the series.
+  rows() {
+    const all = [...this.spec.data.values].sort((a, b) => a.series - b.series);
+    const field = this.map ? "value" : "y";
+    return all.flatMap(one => one[field].map((_, i) =>
+      Object.fromEntries(Object.entries(one).map(([name, value]) => [name, Array.isArray(value) ? value[i] : value]))));
   }
 
-  /// The x axis in other units, at the top.
-  second(inside, many) {
-    const {label, unit} = this.data.x.second;
-    const scale = new Scale(this.x.low / unit, this.x.high / unit, this.x.from, this.x.to, this.log.x, this.data.x.base);
-    const marks = scale.ticks(many).flatMap(([value, text]) => {
-      const at = scale.pixel(value).toFixed(1);
-      return [node("path", {class: "frame", d: `M${at},${inside.y}v-5`}), node("text", {x: at, y: inside.y - 8, "text-anchor": "middle"}, text)];
-    });
-    return [...marks, node("path", {class: "frame", d: `M${inside.x},${inside.y}h${inside.width}`}),
-      node("text", {x: inside.x + inside.width / 2, y: inside.y - 27, "text-anchor": "middle"}, label)];
-  }
-
-  /// A label in one line, or in two where it is too long for one.
-  static lines(text, room) {
-    const width = part => part.length * 7;
-    const words = text.split(" ");
-    if (width(text) <= room || words.length === 1) return [text];
-    const half = Math.max(1, words.findIndex((_, i) => width(words.slice(0, i + 1).join(" ")) > width(text) / 2));
-    return [words.slice(0, half).join(" "), words.slice(half).join(" ")];
-  }
-
-  xLabel(x, room) {
-    const lines = LinePlot.lines(this.data.x.label, room);
-    const label = node("text", {"text-anchor": "middle"});
-    label.append(...lines.map((line, i) => node("tspan", {x, y: this.height - 8 - 15 * (lines.length - 1 - i)}, line)));
-    return label;
-  }
-
-  listen() {
-    let start = null;
-    const where = event => this.where(event);
-    this.svg.addEventListener("pointerdown", event => {
-      if (event.pointerType === "mouse") start = where(event);
-    });
-    this.svg.addEventListener("pointermove", event => {
-      const at = where(event);
-      if (!start) return this.point(at);
-      const [x, y] = [0, 1].map(i => Math.min(start[i], at[i]));
-      const size = {x, y, width: Math.abs(at[0] - start[0]), height: Math.abs(at[1] - start[1])};
-      for (const [key, value] of Object.entries(size)) this.drag.setAttribute(key, value);
-    });
-    addEventListener("pointerup", event => {
-      if (!start) return;
-      const [a, b] = [start, where(event)];
-      start = null;
-      if (Math.abs(a[0] - b[0]) > 8 && Math.abs(a[1] - b[1]) > 8) {
-        const between = (scale, p, q) => [scale.value(p), scale.value(q)].sort((v, w) => v - w);
-        this.zoom = {x: between(this.x, a[0], b[0]), y: between(this.y, a[1], b[1])};
-      }
-      this.draw();
-    });
-    this.svg.addEventListener("dblclick", () => { this.zoom = null; this.draw(); });
-    this.svg.addEventListener("pointerleave", () => this.point(null));
-  }
-
-  /// Shows the point nearest to `at`, if one is near.
-  point(at) {
-    let best = null;
-    let nearest = 30;
-    if (at) this.visible.forEach((points, i) => points.forEach(p => {
-      if (!p) return;
-      const far = Math.hypot(this.x.pixel(p[0]) - at[0], this.y.pixel(p[1]) - at[1]);
-      if (far < nearest) [nearest, best] = [far, [i, p]];
-    }));
-    this.tip.hidden = !best;
-    this.spot.setAttribute("visibility", best ? "visible" : "hidden");
-    if (!best) return;
-    const [i, p] = best;
-    const [x, y] = [this.x.pixel(p[0]), this.y.pixel(p[1])];
-    this.spot.setAttribute("cx", x);
-    this.spot.setAttribute("cy", y);
-    const band = p[2] === null || p[3] === null ? "" : ` (${shortNumber(p[2])} to ${shortNumber(p[3])})`;
-    this.showTip(`${this.data.series[i].label}: ${shortNumber(p[1])}${band} at ${shortNumber(p[0])}`, x, y);
-  }
-
+  /// What is seen, as a table.
   csv() {
-    const cell = Picture.cell;
-    const inside = (scale, value) => value >= scale.low && value <= scale.high;
-    const lines = [["series", this.data.x.label, this.data.y.label].map(cell).join(",")];
-    this.visible.forEach((points, i) => {
-      for (const p of points)
-        if (p && inside(this.x, p[0]) && inside(this.y, p[1])) lines.push([cell(this.data.series[i].label), p[0], p[1]].join(","));
-    });
-    return lines.join("\n") + "\n";
+    const {labels, columns, rows, x, y, value} = this.spec.usermeta;
+    const cell = text => /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    if (this.map) {
+      const lines = this.rows().filter(row => row.value !== null).map(row => [rows[row.row], columns[row.column]].map(cell).concat(row.value));
+      return [[y, x, value].map(cell), ...lines].map(line => line.join(",")).join("\n") + "\n";
+    }
+    const shown = this.view.data("shown_store").map(({values}) => values[0]);
+    const ranges = ["x", "y"].map(axis => [axis, ...this.view.scale(axis).domain()]);
+    const seen = row => (shown.length === 0 || shown.includes(labels[row.series])) && ranges.every(([axis, low, high]) =>
+      row[axis] !== null && row[axis] >= low && row[axis] <= high);
+    const points = this.rows().filter(seen);
+    return [["series", x, y].map(cell), ...points.map(row => [cell(labels[row.series]), row.x, row.y])].map(line => line.join(",")).join("\n") + "\n";
   }
 
+  save(ending, type, text) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([text], {type}));
+    link.download = `${this.spec.name}.${ending}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
 }
+
+for (const figure of document.querySelectorAll("figure:has(script)")) new Plot(figure);
+dark.addEventListener("change", () => {
+  for (const plot of Plot.all) if (plot.drawn) plot.draw();
+});

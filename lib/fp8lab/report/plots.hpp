@@ -25,8 +25,7 @@ struct ChosenPlots {
 /// heat map too; with one axis of labels there is only that. A failures table gives nothing.
 ChosenPlots choose_plots(const StoredTable& table);
 
-/// Adds to a sweep what `choose_plots` says, drawn, and its findings. Without gnuplot only
-/// `plots_note` says what is missing.
+/// Adds to a sweep what `choose_plots` says, and its findings.
 void add_sweep_plots(StoredRun& sweep);
 
 }  // namespace fp8lab

@@ -48,7 +48,8 @@ std::string contents_of(std::span<const StoredRun> runs) {
 }  // namespace
 
 std::string html_report(std::span<const StoredRun> runs) {
-  std::string body = contents_of(runs) + html_failures(runs) + html_claims(runs) + summary_of(runs);
+  // The first screen, then the first section: the claims.
+  std::string body = html_failures(runs) + html_claims(runs) + contents_of(runs) + summary_of(runs);
   // Ids count, since one experiment may come twice, with other parameters.
   for (std::size_t i = 0; i < runs.size(); ++i)
     body += fmt::format(

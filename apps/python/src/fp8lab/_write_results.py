@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines, drawn by gnuplot if it is installed."""
+    """Lines: a Vega-Lite specification, and pictures of it if vl-convert-python is installed."""
 
     name: str  #: file name without extension
     title: str
@@ -94,6 +95,7 @@ def write(
     ...     r.read(path)["loss"]["loss"]
     array([1.5 , 1.25])
     """
+    os.environ.setdefault("FP8LAB_PYTHON", sys.executable)  # draws the plots
     made: str = _core.write_results(
         experiment=experiment,
         question=question,

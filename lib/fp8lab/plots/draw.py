@@ -1,0 +1,36 @@
+"""Draws plots: a line of standard input is a list in JSON, a folder and names of plots in it; the answer is a line
+with what went wrong, as text in JSON. `NAME.json`, a Vega-Lite specification, becomes NAME.svg, NAME.png, NAME.pdf."""
+
+import json
+import pathlib
+import sys
+
+try:
+    import vl_convert
+except ImportError:
+    sys.exit(1)
+
+
+def draw(folder, name):
+    file = pathlib.Path(folder, name)
+    plot = json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+    for layer in plot["layer"]:
+        if layer.get("name") == "pointer":  # rings that are seen on pointing alone
+            layer["transform"] = [{"filter": "false"}]
+    vega = vl_convert.vegalite_to_vega(plot, vl_version="6.4")
+    svg = vl_convert.vega_to_svg(vega)
+    file.with_suffix(".svg").write_text(svg, encoding="utf-8")
+    file.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=1.5))
+    file.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
+
+
+print('""', flush=True)
+for line in sys.stdin:
+    said = ""
+    try:
+        folder, *names = json.loads(line)
+        for name in names:
+            draw(folder, name)
+    except Exception as error:
+        said = f"{name}: {error}".split("\n\nStack backtrace")[0]
+    print(json.dumps(said), flush=True)

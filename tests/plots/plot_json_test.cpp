@@ -1,0 +1,186 @@
+#include "fp8lab/plots/plot_json.hpp"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+using nlohmann::json;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+json spec_of(const auto& plot) { return json::parse(plot_json(plot)); }
+
+std::string subtitle(const json& spec) {
+  std::string text;
+  for (const auto& line : spec["title"].value("subtitle", json::array()))
+    text += (text.empty() ? "" : " ") + line.get<std::string>();
+  return text;
+}
+
+json scale(const json& spec, const char* axis) { return spec["encoding"][axis]["scale"]; }
+
+std::string label_expression(const Axis& axis, double low, double high) {
+  const Plot plot{"p", "t", axis, {"y"}, {{"s", {low, high}, {1, 2}}}};
+  return spec_of(plot)["encoding"]["x"]["axis"].value("labelExpr", "");
+}
+
+HeatMap map_of(std::vector<double> values, bool log = false) {
+  HeatMap map{"m", "t", "x", "y", "v", {}, {"r"}, {}, log};
+  for (std::size_t i = 0; i < values.size(); ++i) map.columns.push_back(std::to_string(i));
+  map.values = std::move(values);
+  return map;
+}
+
+}  // namespace
+
+TEST_CASE("a plot's specification has every value, in drawing order", "[experiment]") {
+  Plot plot{"p", "title <i>", {"x", true, 2}, {"y"}, {{"s", {1, 2}, {0.1, kInfinity}}}};
+  plot.series.push_back({"r", {3}, {kNan}, Series::Style::lines});
+  json spec = spec_of(plot);
+  CHECK(spec["data"]["values"] == json::parse(R"([{"series": 1, "x": [3.0], "y": [null]},
+                                                  {"series": 0, "x": [1.0, 2.0], "y": [0.1, null]}])"));
+  CHECK(spec["usermeta"] == json::parse(R"({"kind": "plot", "labels": ["s", "r"], "x": "x", "y": "y"})"));
+  CHECK(spec["title"]["text"] == json{"title <i>"});
+  CHECK((scale(spec, "x")["type"] == "log" && scale(spec, "x")["base"] == 2));
+  CHECK(scale(spec, "y")["type"] == "linear");
+  CHECK(spec["params"] == json::parse(R"([{"name": "log_x", "value": true}, {"name": "log_y", "value": false}])"));
+  plot.series[0].low = {0.05, 1.0};
+  plot.series[0].high = {0.2, 2.0};
+  spec = spec_of(plot);
+  CHECK(spec["data"]["values"][1]["low"] == json{0.05, 1.0});
+  CHECK(spec["data"]["values"][1]["high"] == json{0.2, 2.0});
+  CHECK(spec["data"]["values"][0]["low"] == json::array());
+  CHECK(spec["layer"][0]["mark"]["type"] == "area");
+}
+
+TEST_CASE("plots leave out what an axis cannot show, and count it", "[experiment]") {
+  const Plot plot{
+      "p",
+      "title",
+      {"x"},
+      {"y", true},
+      {{"kept", {1, 2, 3, 4, 5}, {0.5, 0.0, kNan, kInfinity, 2.0}}, {"gone", {1}, {-1}}}};
+  CHECK(subtitle(spec_of(plot)) ==
+        "2 values ≤ 0 left out (log axis); 1 infinite value left out; nothing to show for: gone");
+  CHECK(subtitle(spec_of(Plot{"p", "t", {"x"}, {"y"}, {}})) == "no value to show");
+}
+
+TEST_CASE("a curve that runs away leaves the picture to the others", "[experiment]") {
+  Plot plot{"p",
+            "title",
+            {"x"},
+            {"loss"},
+            {{"stays", {1, 2}, {0.5, 4.0}},
+             {"diverges", {1, 2}, {4.0, 5e7}, Series::Style::lines, {4.0, 4e7}, {4.0, 6e7}},
+             {"explodes", {1, 2}, {4.0, 1e30}}}};
+  json spec = spec_of(plot);
+  CHECK(subtitle(spec) == "explodes leaves the plot, to 1e+30; diverges leaves the plot, to 5e+07");
+  const double top = scale(spec, "y")["domain"][1];
+  CHECK((top >= 4.0 && top < 10.0));
+  CHECK(scale(spec, "y")["domain"][0] == 0.0);
+  plot.y.log = true;  // which has room for all
+  spec = spec_of(plot);
+  CHECK(subtitle(spec).empty());
+  CHECK(!scale(spec, "y").contains("domain"));
+  plot.y.log = false;
+  plot.series.erase(plot.series.begin());  // the two that are left are 10^4 apart too
+  plot.series.front().y = {0.0, 0.0};      // nothing but zeros is no reason to clip
+  plot.series.front().low = plot.series.front().high = {0.0, 0.0};
+  CHECK(!scale(spec_of(plot), "y").contains("domain"));
+}
+
+TEST_CASE("shares and errors begin at zero, other axes where their values do", "[experiment]") {
+  const auto zero = [](std::vector<double> y) {
+    return scale(spec_of(Plot{"p", "t", {"x"}, {"y"}, {{"s", {1, 2}, std::move(y)}}}), "y")["zero"].get<bool>();
+  };
+  CHECK(zero({1.0, 90.0}));
+  CHECK_FALSE(zero({80.0, 90.0}));
+  CHECK_FALSE(zero({-1.0, 90.0}));
+}
+
+TEST_CASE("ticks of log axes are powers where numbers would be long", "[experiment]") {
+  for (const auto& [axis, low, high, powers] : std::vector<std::tuple<Axis, double, double, bool>>{
+           {{"error", true, 10}, 1e-4, 10.0, true},
+           {{"error", true, 10}, 1.0, 1e6, true},
+           {{"error", true, 10}, 0.02, 0.6, false},
+           {{"error", true, 10}, 1e-3, 1e4, false},
+           {{"K", true, 2}, 128, 131072, false},
+           {{"K", true, 2}, 128, 262144, true},
+           {{"K", true, 2}, 0x1p-9, 1, true}}) {
+    CAPTURE(axis.log_base, low, high);
+    const std::string expression = label_expression(axis, low, high);
+    const std::string raised = "'" + std::to_string(axis.log_base) + "' + ";
+    CHECK((expression.find(raised) != std::string::npos) == powers);
+    CHECK_THAT(expression, contains("datum.label == ''"));
+  }
+  CHECK(label_expression({"x"}, 1.0, 1e6).empty());
+}
+
+TEST_CASE("a second scale of x has ticks at whole powers of its own", "[plots]") {
+  Plot plot{"p", "t", {"outlier", true, 10, SecondScale{"in σ", 0.5}}, {"y"}, {{"s", {1, 1000}, {1, 2}}}};
+  json spec = spec_of(plot);
+  CHECK(spec["resolve"]["axis"]["x"] == "independent");
+  json axes = json::array();
+  for (const json& layer : spec["layer"])
+    if (const json& axis = layer["encoding"]["x"]["axis"]; !axis.is_null()) axes.push_back(axis);
+  REQUIRE(axes.size() == 2);
+  CHECK(axes[0]["title"] == json{"outlier"});
+  CHECK((axes[1]["title"] == "in σ" && axes[1]["orient"] == "top"));
+  CHECK(axes[1]["values"] == json{5.0, 50.0, 500.0});  // 10, 100 and 1000 of 0.5
+  plot.x.second->unit = 0.0;
+  CHECK_THROWS_WITH(plot_json(plot), contains("a positive number, got 0"));
+}
+
+TEST_CASE("a heat map's specification has its cells and their numbers", "[experiment]") {
+  HeatMap map{"m", "t", "x", "y", "v", {"a", "b"}, {"c", "d^2"}, {0.0, 2.0, kNan, kInfinity}, true};
+  const json spec = spec_of(map);
+  CHECK(spec["data"]["values"] ==
+        json::parse(R"([{"row": 0, "column": [0, 1], "value": [0.0, 2.0], "text": ["0", "2"]},
+                        {"row": 1, "column": [1], "value": [null], "text": ["inf"]}])"));
+  CHECK(spec["usermeta"] == json::parse(R"({"kind": "heat_map", "columns": ["a", "b"], "rows": ["c", "d²"],
+                                           "x": "x", "y": "y", "value": "v"})"));
+  CHECK(subtitle(spec) == "grey: 2 cells ≤ 0 (log colours) or infinite");
+  CHECK(spec["encoding"]["y"]["scale"]["domain"] == json{1, 0});  // the first row is the lowest
+}
+
+TEST_CASE("a heat map's colours are logarithmic where it says so, and end where its note says", "[plots]") {
+  const auto colours = [](const HeatMap& map) {
+    return spec_of(map)["layer"][0]["encoding"]["color"]["condition"]["scale"];
+  };
+  for (const bool log : {true, false})
+    CHECK(colours(map_of({1.0, 10.0, 100.0}, log))["type"] == (log ? "log" : "linear"));
+  std::vector<double> values;
+  for (int i = 0; i < 48; ++i) values.push_back(2.4 + 0.4 * i / 47.0);
+  for (int i = 0; i < 8; ++i) values.push_back(60.0 + 5.0 * i);
+  CHECK_THAT(subtitle(spec_of(map_of(values, true))), contains("8 larger cells have the last one"));
+  CHECK(colours(map_of(values, true))["domain"] == json{2.4, 2.8});
+}
+
+TEST_CASE("a map of many cells has colours alone", "[plots]") {
+  const auto layers = [](std::size_t cells) { return spec_of(map_of(std::vector(cells, 1.0)))["layer"].size(); };
+  CHECK(layers(200) == 2);
+  CHECK(layers(201) == 1);
+}
+
+TEST_CASE("a plot that does not fit together is refused", "[experiment]") {
+  const Plot uneven{"p", "t", {"x"}, {"y"}, {{"s", {1, 2}, {1}}}};
+  CHECK_THROWS_WITH(plot_json(uneven), contains("expected 2 y values, got 1"));
+  Plot banded{"p", "t", {"x"}, {"y"}, {{"s", {1, 2, 3}, {2, 3, 4}}}};
+  banded.series[0].low = {1, 2, 3};
+  banded.series[0].high = {1, 2};
+  CHECK_THROWS_WITH(plot_json(banded), contains("expected a band of 3 values, got 3 low and 2 high"));
+  CHECK_THROWS_WITH(plot_json(Plot{"p", "t", {"x", true, 3}, {"y"}, {}}), contains("expected 10 or 2, got 3"));
+  CHECK_THROWS_WITH(plot_json(Plot{"../p", "t", {"x"}, {"y"}, {}}), contains("'../p'"));
+  const HeatMap small{"m", "t", "x", "y", "v", {"a", "b"}, {"c"}, {1.0}, false};
+  CHECK_THROWS_WITH(plot_json(small), contains("got 1"));
+}
