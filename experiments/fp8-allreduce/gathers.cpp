@@ -77,8 +77,8 @@ std::string gather_finding(const std::vector<std::vector<GatherPoint>>& draws) {
           "{}{}: {}, {} of codes differ", text.empty() ? "" : "; ", to_string(points[i].cast),
           log_interval_text(
               each_repeat(draws, [&](const Points& d) { return d[i].gathered.loss.relative_l2; })),
-          share_text(
-              each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; }), 1.0));
+          share_text(each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; }),
+                     1.0));
   return fmt::format(
       "All-gather over {} ranks, relative L2 error by the place of the cast: {} ({}; {}; draws: "
       "{}).",
