@@ -2,8 +2,9 @@
 
 Usage: changed.py files             the changed files
        changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
-       changed.py rooms [SEED]      the rooms of tests to build: those of the change, the ones changed last first,
-                                    and two more drawn by SEED; those that cost much only if no other changed
+       changed.py rooms [SEED]      the rooms of tests to build with sanitizers: one that changed, then others that
+                                    changed, the ones changed last first, and any, drawn by SEED, while what they
+                                    compile in all stays in a bound; costly ones only if no other changed
        changed.py left-out ROOM...  the rooms of lib/ that no test of these rooms stands on
 
 A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
@@ -22,7 +23,7 @@ from pathlib import Path
 HOURS = 12
 MOST_SOURCES = 16  # of one lint: some two minutes on two cores
 INCLUDERS = 2
-MOST_ROOMS = 3  # of one build with sanitizers, beside the library: some six minutes
+MOST_COMPILED = 120  # sources of one build with sanitizers, if its first room does not need more: some four minutes on two cores
 COSTLY_ROOMS = {"collectives", "experiments"}  # their tests need all experiments: some eight minutes more
 LINTED = re.compile(r"(lib|experiments|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
 HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
@@ -104,12 +105,23 @@ def rooms(seed):
         match = re.match(r"(?:tests|lib/fp8lab)/(\w+)/|(experiments|cuda)/", name)
         touched += [room for room in every if match and room in match.groups() and room not in touched]
     cheap = [room for room in touched if room not in COSTLY_ROOMS]
-    taken = (cheap or touched)[:MOST_ROOMS]
+    drawn = [room for room in every if room not in touched and room not in COSTLY_ROOMS]
+    random.Random(seed).shuffle(drawn)
+    taken = []
+    for room in [*(cheap or touched), *drawn]:
+        if not taken or compiled([*taken, room]) <= MOST_COMPILED:
+            taken.append(room)
     left = sorted(set(touched) - set(taken))
     if left:
         print(f"left to ./dev nightly: {' '.join(left)}", file=sys.stderr)
-    rest = [room for room in every if room not in taken and room not in COSTLY_ROOMS]
-    return sorted([*taken, *random.Random(seed).sample(rest, min(2, len(rest)))])
+    return sorted(taken)
+
+
+def compiled(tested):
+    """The number of sources that the tests of these rooms need compiled."""
+    without = set(left_out(tested))
+    library = [path for path in Path("lib/fp8lab").rglob("*.cpp") if path.relative_to("lib/fp8lab").parts[0] not in without]
+    return len(library) + sum(len(list((Path("tests") / room).rglob("*_test.cpp"))) for room in tested)
 
 
 def rooms_included(folder):

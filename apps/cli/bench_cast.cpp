@@ -32,6 +32,7 @@ struct CastOptions {
   int repetitions = 9;
   std::string clock = "wall";
   bool conformance = false;
+  std::uint32_t share = 1;
 
   [[nodiscard]] Rounds rounds() const { return {repetitions, clock == "cpu"}; }
 };
@@ -299,7 +300,7 @@ void print_rows(const nlohmann::json& rows) {
 }
 
 void print(const nlohmann::json& result) {
-  if (result.contains("conformance")) return print_conformance(result["conformance"]);
+  if (result.contains("conformance")) return print_conformance(result);
   fmt::print(
       "casts of {} elements, {} rounds, {} time; ratios to the plain narrowing copy and to the "
       "non-temporal widening copy of the same round\n{:56} {:>6} {:>6} {:>7} {:>7} {:>7} {:>7}\n",
@@ -337,9 +338,14 @@ Benchmark cast_benchmark() {
         command.add_flag(
             "--conformance", cast_options->conformance,
             "instead of timing: compare casts with those of their systems, over all 2^32 inputs");
+        command
+            .add_option("--share", cast_options->share,
+                        "with --conformance: over one in so many of them")
+            ->check(between(1, 1 << 20))
+            ->capture_default_str();
       },
       [cast_options](const BenchOptions& options) -> nlohmann::json {
-        if (cast_options->conformance) return conformance(options.threads);
+        if (cast_options->conformance) return conformance(options.threads, cast_options->share);
         return measure(*cast_options, options.threads);
       },
       print};

@@ -31,18 +31,6 @@ constexpr const char* kTexts =
     "normal, uniform, laplace, student_t:DEGREES, log_uniform:DECADES, log_normal:DECADES, "
     "outlier_channels:MAGNITUDE, FILE.npy or FILE.safetensors[#TENSOR]";
 
-NamedMatrix read_matrix(std::string_view argument, const std::string& path,
-                        const std::string& tensor) {
-  std::vector<NamedMatrix> all = read_matrices(path);
-  std::string names;
-  for (NamedMatrix& one : all) {
-    if (one.name == tensor || (tensor.empty() && all.size() == 1)) return std::move(one);
-    names += (names.empty() ? "" : ", ") + one.name;
-  }
-  throw Error(std::string(argument), fmt::format("{}#TENSOR with one of {}", path, names),
-              tensor.empty() ? "no name" : "'" + tensor + "'");
-}
-
 double laplace(double uniform) {
   const double u = uniform - 0.5;
   return -std::copysign(std::log1p(-2.0 * std::abs(u)), u) / std::sqrt(2.0);
@@ -54,7 +42,7 @@ TensorSource::TensorSource(std::string_view argument, const std::string& text) :
   const std::size_t hash = text.find('#');
   const std::string path = text.substr(0, hash);
   if (path.ends_with(".npy") || path.ends_with(".safetensors")) {
-    matrix_ = read_matrix(argument, path, hash == std::string::npos ? "" : text.substr(hash + 1));
+    matrix_ = read_tensor(argument, path, hash == std::string::npos ? "" : text.substr(hash + 1));
     return;
   }
   const std::size_t colon = text.find(':');

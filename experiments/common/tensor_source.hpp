@@ -16,9 +16,9 @@ class TensorSource {
  public:
   /// `text`: normal, uniform (U[0, 1)), laplace, student_t:DEGREES (1 to 1000),
   /// log_uniform:DECADES, log_normal:DECADES, outlier_channels:MAGNITUDE (six channels, as
-  /// `outlier_channels` has them), or a file, FILE.npy, FILE.safetensors (its only matrix) or
-  /// FILE.safetensors#TENSOR. Normal and Laplace have a standard deviation of 1. Throws `Error` for
-  /// `argument`, and what the readers throw.
+  /// `outlier_channels` has them), or a file, FILE.npy, FILE.safetensors (its only tensor) or
+  /// FILE.safetensors#TENSOR, of any shape (`read_tensor`). Normal and Laplace have a standard
+  /// deviation of 1. Throws `Error` for `argument`, and what the readers throw.
   TensorSource(std::string_view argument, const std::string& text);
 
   [[nodiscard]] const std::string& name() const { return name_; }

@@ -69,16 +69,22 @@ Table gather_table(const Setup& s, const std::vector<GatherPoint>& points) {
 std::string gather_finding(const std::vector<std::vector<GatherPoint>>& draws) {
   const std::vector<GatherPoint>& points = draws.front();
   const int most = points.back().ranks;
+  // Codes differ shard by shard, so that equal draws leave whole shards open.
+  const double resolution = 100.0 * share_resolution(static_cast<std::size_t>(most));
   std::string text;
   using Points = std::vector<GatherPoint>;
-  for (std::size_t i = 0; i < points.size(); ++i)
-    if (points[i].ranks == most)
-      text += fmt::format(
-          "{}{}: {}, {} of codes differ", text.empty() ? "" : "; ", to_string(points[i].cast),
-          log_interval_text(
-              each_repeat(draws, [&](const Points& d) { return d[i].gathered.loss.relative_l2; })),
-          share_text(each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; }),
-                     1.0));
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points[i].ranks != most) continue;
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", to_string(points[i].cast),
+                        log_interval_text(each_repeat(draws, [&](const Points& d) {
+                          return d[i].gathered.loss.relative_l2;
+                        })));
+    if (points[i].cast == GatherCast::after) continue;  // the others' codes are compared with these
+    text += fmt::format(
+        ", {} of codes differ",
+        share_text(each_repeat(draws, [&](const Points& d) { return d[i].differing_percent; }), 1.0,
+                   resolution));
+  }
   return fmt::format(
       "All-gather over {} ranks, relative L2 error by the place of the cast: {} ({}; {}; draws: "
       "{}).",

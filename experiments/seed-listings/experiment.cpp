@@ -18,7 +18,8 @@ namespace fp8lab::experiments {
 namespace {
 
 constexpr const char* kRepeatMeaning =
-    "± and []: where the figure of as many other draws lies, 98 % or more";
+    "[]: an interval that holds, with a confidence of 99 %, the figure of 90 % of as many other "
+    "draws";
 constexpr double kListingOutlier = 200.0;  // of the PyTorch listing
 
 struct Settings {

@@ -27,7 +27,7 @@ std::string median_text(std::vector<double> values) {
   const double median = quantiles_of(values).median;
   std::sort(values.begin(), values.end());
   const auto n = static_cast<double>(values.size());
-  const double reach = 3.29 * std::sqrt(n) / 2.0;
+  const double reach = (2.58 + 1.28) * std::sqrt(n) / 2.0;
   const auto at = [&](double rank) {
     return values[static_cast<std::size_t>(std::clamp(rank, 0.0, n - 1.0))];
   };

@@ -20,8 +20,9 @@ struct Quantiles {
 };
 Quantiles quantiles_of(std::vector<double> values);
 
-/// `3.89 [3.5, 4.3]`: the median, and the order statistics that enclose the median of as many other
-/// draws with a probability of 98 % or more: ranks n / 2 -+ 3.29 sqrt(n) / 2.
+/// `3.89 [3.5, 4.3]`: the median, and order statistics that hold, with a confidence of 99 %, 90 %
+/// of the medians of as many other draws (a tolerance interval): ranks n / 2 -+ (2.58 + 1.28)
+/// sqrt(n) / 2. The median of these draws has 2.58 deviations of its own, those of others 1.28.
 std::string median_text(std::vector<double> values);
 
 /// Part 3 of the NumPy listing on draws of our own.

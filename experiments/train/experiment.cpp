@@ -90,13 +90,7 @@ struct Summary {
   Spread gradient_zero;
   Spread activation_zero;
   Spread saturated;
-  std::array<std::int64_t, 3> outcomes{};
-
-  /// The worst outcome of a seed.
-  [[nodiscard]] Outcome outcome() const {
-    if (outcomes[2] > 0) return Outcome::diverges;
-    return outcomes[1] > 0 ? Outcome::stalls : Outcome::follows;
-  }
+  OutcomeCounts outcomes{};
 };
 
 Summary summarize(const Study& study, std::size_t variant) {
@@ -145,7 +139,7 @@ Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
                {"diverged", "seeds", "seeds that diverged"}});
   for (std::size_t i = 0; i < study.variants.size(); ++i) {
     const Summary& s = summaries[i];
-    table.add_row({study.variants[i].group, study.variants[i].name, to_string(s.outcome()),
+    table.add_row({study.variants[i].group, study.variants[i].name, to_string(worst(s.outcomes)),
                    s.gap.mean, s.gap.min, s.gap.max, s.tail.mean, s.gradient_zero.mean,
                    s.activation_zero.mean, s.saturated.mean, s.outcomes[2]});
   }
@@ -262,7 +256,7 @@ std::vector<std::string> verdict_findings(const Study& study,
   for (const Outcome outcome : {Outcome::follows, Outcome::stalls, Outcome::diverges}) {
     std::string list;
     for (std::size_t i = 1; i < study.variants.size(); ++i)
-      if (summaries[i].outcome() == outcome)
+      if (worst(summaries[i].outcomes) == outcome)
         list += fmt::format("{}{} ({:+.3f})", list.empty() ? "" : ", ", study.variants[i].name,
                             summaries[i].gap.mean);
     if (!list.empty())

@@ -64,6 +64,11 @@ std::string to_string(Outcome outcome) {
   return kNames[static_cast<std::size_t>(outcome)];
 }
 
+Outcome worst(const OutcomeCounts& counts) {
+  if (counts[2] > 0) return Outcome::diverges;
+  return counts[1] > 0 ? Outcome::stalls : Outcome::follows;
+}
+
 train::PassContext pass_context(const StudySettings& settings, int threads) {
   return {.threads = threads, .on_cast = {}, .backend = settings.backend};
 }

@@ -1,6 +1,7 @@
 #pragma once
 // One training run, what its casts lost, and what became of it.
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -53,6 +54,10 @@ TrainingRun train_variant(const StudySettings& settings, const Variant& variant,
 
 enum class Outcome : std::uint8_t { follows, stalls, diverges };
 std::string to_string(Outcome outcome);
+/// How many seeds follow, stall and diverge.
+using OutcomeCounts = std::array<std::int64_t, 3>;
+/// The worst outcome of a seed.
+Outcome worst(const OutcomeCounts& counts);
 
 /// Mean loss over the last `tail_share` of the steps; NaN if the run broke off.
 double tail_loss(const StudySettings& settings, const std::vector<double>& losses);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/model.hpp"
 
 using namespace fp8lab;
@@ -84,4 +85,21 @@ TEST_CASE("bounds: a start is rounded where the unit's sums are FP16", "[accumul
   model.output_format = FormatId::f16;
   CHECK(bounded_start(model, 3.0).error == 3.0 * 0x1p-11 + 0x1p-25);
   CHECK(bounded_start(model, 3.0).value == 3.0);
+}
+
+TEST_CASE("bounds: products below a subnormal c are lost where FP16's least exponent aligns them",
+          "[accumulate]") {
+  // Steps of 2^(-14 - 11): each product of just below 2^-25 becomes zero, though c is but 2^-24.
+  const AccumulatorModel model = find_instruction_model("sm80.mma.f16.f16:F=11").accumulator;
+  const auto count = static_cast<std::size_t>(model.terms);
+  const std::vector<std::uint32_t> a(count, 0x0fff);  // (2 - 2^-10) * 2^-12
+  const std::vector<std::uint32_t> b(count, 0x0400);  // 2^-14
+  const double product = (2.0 - 0x1p-10) * 0x1p-26;
+  const double lost = static_cast<double>(count) * product;
+  CHECK(dot_product(model, FormatId::f16, a, FormatId::f16, b, 0x1p-24F) == 0x1p-24F);
+  BoundedSum sum = bounded_start(model, 0x1p-24);
+  bounded_dot_product(model, std::vector<BoundedTerm>(count, {product, -26, false}), sum);
+  CHECK(std::abs(sum.value - 0x1p-24 - lost) < 1e-18);
+  CHECK(lost <= sum.error);
+  CHECK(sum.error < 2.0 * lost);
 }

@@ -10,6 +10,8 @@ import pathlib
 import sys
 import tempfile
 
+import ml_dtypes
+import numpy as np
 from checking import check, expect, finish
 
 
@@ -88,6 +90,31 @@ def test_cast():
         near(f"{group}: the ceiling is 1", max(r["ratio"] for n, r in seen.items() if n == row["ceiling"]), 1, seen)
 
 
+def test_conformance():
+    """A share of the inputs against ml_dtypes: how many codes differ, of which inputs, and the first of them."""
+    share, block = 1021, 4096
+    result = bench("cast", "--conformance", "--share", share)
+    rows = {(row["baseline"], row["format"], row["profile"]): row for row in result["conformance"]}
+    check("the share", result["share"] == share and len(rows) == len(result["conformance"]), result)
+    inputs = (np.arange(0, 1 << 32, share * block, dtype=np.uint64)[:, None] + np.arange(block, dtype=np.uint64)).ravel()
+    x = inputs.astype(np.uint32).view(np.float32)
+    size = np.abs(x)
+    for name, most, least, kind in (("e4m3fn", 448, 2.0**-6, ml_dtypes.float8_e4m3fn), ("e5m2", 57344, 2.0**-14, ml_dtypes.float8_e5m2)):
+        with np.errstate(invalid="ignore", over="ignore"):
+            right = x.astype(kind).view(np.uint8)
+            twice = x.astype(np.float16).astype(kind).view(np.uint8)
+        row = rows["double rounding through FP16 (our model of oneDNN, libxsmm)", name, "ml_dtypes"]
+        wrong = np.flatnonzero((right != twice) & ~np.isnan(x))  # NaNs are counted apart
+        kinds = {"infinite": np.isinf(x), "above_max": np.isfinite(x) & (size > most), "normal": (size >= least) & (size <= most),
+                 "below_normal": size < least}
+        check(f"{name}: kinds of inputs", all(row[k] == np.count_nonzero(of[wrong]) for k, of in kinds.items()), (row, len(wrong)))
+        check(f"{name}: their number", row["different"] == len(wrong) + row["nan"] and len(wrong) > 0, (row, len(wrong)))
+        first = {"input": f"0x{inputs[wrong[0]]:08x}", "expected": f"0x{right[wrong[0]]:02x}", "got": f"0x{twice[wrong[0]]:02x}"}
+        check(f"{name}: the first of them", row["first"] == first, (row, first))
+    text = expect(0, "bench", "cast", "--conformance", "--share", share).stdout
+    check("as text", f"over one in {share} of all 2^32 inputs" in text, text)
+
+
 def test_results():
     """Folders of `--out` keep the figures; `report` shows one and compares two."""
     with tempfile.TemporaryDirectory() as place:
@@ -112,7 +139,8 @@ def test_results():
         check("two are compared", "side by side" in both, both)
 
 
-TESTS = {"results": test_results, "gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast}
+TESTS = {"results": test_results, "gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast,
+         "conformance": test_conformance}
 for chosen in sys.argv[2:] or TESTS:
     TESTS[chosen]()
 finish("bench")

@@ -109,7 +109,7 @@ constexpr Chip kHopper{90, 13000};
 
 }  // namespace
 
-TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]") {
+TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda][long]") {
   check_probe(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper), kHopper);
   const SweepShare share;
   if (share.takes_one_in(3, "few simulated probes", 0))
@@ -132,7 +132,7 @@ TEST_CASE("what a simulated chip does otherwise is named: every probe of every c
   }
 }
 
-TEST_CASE("rows that differ are kept as a file that replays", "[cuda]") {
+TEST_CASE("rows that differ are kept as a file that replays", "[cuda][long]") {
   const ProbedInstruction probe = find("wgmma.m64n64k32.f32.e5m2.e5m2.registers", kHopper);
   const Folder folder;
   const Candidate unit = one_bit_less(probe);

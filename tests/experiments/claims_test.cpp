@@ -61,6 +61,11 @@ TEST_CASE("claims about installed systems rest on what these did", "[experiments
   CHECK(s8.judge(std::vector<MeasuredValue>{{"scales", "1", 1.0}}) == Verdict::holds);
   CHECK(measure(s8, {}).verdict == Verdict::does_not_hold);
   CHECK(value_of(measure(s8, {}).values, "scales") == recorded("rowwise_scales").value);
+  // A zero amax counts as 1e-12 there: the scale is 448 over it, as binary32 has it.
+  const Measurement s4 = measure(find_claim("S4"), {});
+  CHECK(value_of(s4.values, "torchao") == static_cast<double>(448.0F / 1e-12F));
+  CHECK_THAT(s4.figure, contains(std::string(recorded("zero_amax_scale").system)) &&
+                            contains("tensorwise scale 4.48e+14"));
 }
 
 TEST_CASE("the first listings, run as they are written, do not do what they are for",

@@ -146,6 +146,14 @@ TEST_CASE("experiments that repeat keep the draws of their means", "[experiments
   }
 }
 
+TEST_CASE("int8-vs-fp8: a format that is best in one draw of several is named", "[experiments]") {
+  const Results r = run_quick("int8-vs-fp8", 1, {"elements=80", "published_elements=200"});
+  REQUIRE(r.findings.size() >= 3);
+  CHECK(!contains(" draws ").match(r.findings[0]));
+  CHECK_THAT(r.findings[1], contains("(in 1 of 5 draws 2E5M)"));
+  CHECK_THAT(r.findings[2], contains("(in 2 of 5 draws INT8)"));
+}
+
 TEST_CASE("long-sums: the accumulator alone harms sums of one sign, and promotion mends it",
           "[experiments][train]") {
   const Results results = run_quick("long-sums", 2);

@@ -32,6 +32,26 @@ TEST_CASE("the NumPy listing as written gives Python's figures", "[experiments]"
   CHECK(dot.promoted == -0x1.5efa8p+6);
 }
 
+TEST_CASE("the listing's accumulators keep 14 and 23 bits", "[experiments]") {
+  // Promotions after 128 products: 512 first, then 2^-12 + 2^-15.
+  std::vector<double> a(1024, 0.0);
+  std::vector<double> b(1024, 0.0);
+  a[0] = 16.0;
+  b[0] = 32.0;
+  a[128] = 0x1.2p-6;
+  b[128] = 0x1p-6;
+  const std::vector<double> x(128, 1.0);
+  ListingDraws draws;
+  draws.x = x;
+  draws.a = a;
+  draws.b = b;
+  const ListingDot dot = dot_as_written(draws);
+  CHECK(dot.exact == 512.0 + 0x1p-12 + 0x1p-15);
+  CHECK(dot.naive == 512.0);  // its last bit is 2^-5
+  // The last bit is 2^-14: 2^-15 is half of it, and the tie goes to even.
+  CHECK(dot.promoted == 512.0 + 0x1p-12);
+}
+
 TEST_CASE("the listing's quantizer gives Python's values", "[experiments]") {
   const std::vector<std::pair<double, double>> cases{
       {0.0, 0.0},         {1e-30, 0.015625},    {0.001, 0.015625}, {0.0156, 0.015625},

@@ -63,3 +63,10 @@ TEST_CASE("train: verdicts", "[experiments][train]") {
   broken.back() = std::numeric_limits<double>::quiet_NaN();
   CHECK(judge(s, broken, reference) == Outcome::diverges);
 }
+
+TEST_CASE("train: one seed decides what is said of all", "[experiments][train]") {
+  CHECK(worst({3, 0, 0}) == Outcome::follows);
+  CHECK(worst({2, 1, 0}) == Outcome::stalls);
+  CHECK(worst({0, 2, 1}) == Outcome::diverges);
+  CHECK(worst({2, 0, 1}) == Outcome::diverges);
+}

@@ -57,7 +57,7 @@ TEST_CASE("few columns: a product is turned where that makes its rows few", "[ge
   CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::a_then_b_then_add, true));
 }
 
-TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm]") {
+TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm][long]") {
   std::uint64_t seed = 7100;
   for (const InstructionModel& model : instruction_models()) {
     for (const Shape shape : {Shape{131, 1, 97}, Shape{67, 3, 64}, Shape{150, 33, 70}}) {

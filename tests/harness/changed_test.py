@@ -70,6 +70,7 @@ def main():
         git(root, "init", "-q", "-b", "main")
         rooms = ("cast", "gemm", "io", "scaling", "verify", "experiments")
         old = [f"tests/{room}/x_test.cpp" for room in rooms] + ["lib/fp8lab/cast/old.cpp", "README.md"]
+        old += [f"tests/verify/{i}_test.cpp" for i in range(139)]  # too many beside others
         commit(root, NOW - 30 * HOUR, *old)
         check(set(asked(root, "files")) == set(old), "a young history changes everything")
         commit(root, NOW - 20 * HOUR, "lib/fp8lab/gemm/older.cpp")
@@ -80,10 +81,16 @@ def main():
         check(asked(root, "files", FP8LAB_BASE="HEAD~1") == new[:1], "from FP8LAB_BASE")
         check("expected a commit" in asked(root, "files", code=1, FP8LAB_BASE="nothing"), "a base that is none")
         found = asked(root, "rooms", "3")
-        check({"io", "scaling"} <= set(found) and len(found) == 4, f"the rooms of the change and two more: {found}")
-        check("experiments" not in found, f"a costly room is not drawn: {found}")
-        draws = {tuple(asked(root, "rooms", str(seed))) for seed in range(9)}
-        check(len(draws) > 1, "other seeds give other rooms")
+        check(found == ["cast", "gemm", "io", "scaling"], f"the rooms of the change and what fits, but no costly one: {found}")
+        commit(root, NOW, "lib/fp8lab/verify/new.cpp")
+        found = asked(root, "rooms", "3")
+        check(found == ["verify"], f"the newest room is taken whatever it needs, and no other fits: {found}")
+        git(root, "reset", "-q", "--hard", "HEAD~1")
+        # Beside io, the change, there is room for one of cast, gemm and scaling.
+        commit(root, NOW, "lib/fp8lab/io/again.cpp", *(f"tests/io/{i}_test.cpp" for i in range(118)))
+        draws = {tuple(asked(root, "rooms", str(seed), FP8LAB_BASE="HEAD~1")) for seed in range(20)}
+        check(all(len(draw) == 2 and "io" in draw for draw in draws) and len(draws) == 3, f"other seeds draw others: {draws}")
+        git(root, "reset", "-q", "--hard", "HEAD~1")
 
         commit(root, NOW, "experiments/one/experiment.cpp")
         found = asked(root, "rooms", "3")

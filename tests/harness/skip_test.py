@@ -49,6 +49,22 @@ def planted():
     expect(0, [TESTS, "--list-tests", "planted: passes"])
 
 
+def drawn():
+    """What the draws of test cases run and say."""
+    script = [sys.executable, HERE / "drawn.py", TESTS]
+    expect(0, [*script, "planted: passes"], "1 of 1 test cases ran")
+    expect(1, [*script, "planted: as many failures*"], "77 failed", "FAILED")
+    expect(2, [*script, "there is no such test"], "no test matches")
+    everything = expect(0, [*script, "[metrics]", "--one-in", "3"], FP8LAB_SWEEP_SHARE="1")
+    count = int(everything.split(" of ")[0])
+    check(count > 3, f"all run without a share: {everything}")
+    expect(0, [*script, "[metrics]", "--one-in", "3"], f"{-(-count // 3)} of {count} test cases ran, FP8LAB_SEED=5",
+           FP8LAB_SWEEP_SHARE="128", FP8LAB_SEED="5")
+    said = expect(0, [*script, "[metrics]", "--seconds", "0"], FP8LAB_SEED="5")
+    ran, in_all = map(int, said.split(" test cases")[0].split(" of "))
+    check(0 < ran < in_all, f"no case starts after the time: {said}")
+
+
 def wrong_row(folder):
     """The kept recordings, one bit of the first one's first output changed."""
     shutil.copytree(GOLDEN / "silicon", folder)
@@ -110,6 +126,7 @@ def listed(root):
 
 def main():
     planted()
+    drawn()
     with tempfile.TemporaryDirectory() as folder:
         recordings(pathlib.Path(folder))
         listed(pathlib.Path(folder))

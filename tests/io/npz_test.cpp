@@ -23,6 +23,26 @@ struct Sample {
   }
 };
 
+/// A zip archive of empty members with these names, as no writer of arrays would make it.
+std::string archive_of(const std::vector<std::string>& names) {
+  const auto number = [](std::size_t value, int bytes) {
+    std::string text;
+    for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xff);
+    return text;
+  };
+  std::string members;
+  std::string directory;
+  for (const std::string& name : names) {
+    const std::string head = number(10, 2) + std::string(20, '\0') + number(name.size(), 2);
+    directory +=
+        "PK\1\2" + number(10, 2) + head + std::string(12, '\0') + number(members.size(), 4) + name;
+    members += "PK\3\4" + head + std::string(2, '\0') + name;
+  }
+  return members + directory + "PK\5\6" + std::string(4, '\0') + number(names.size(), 2) +
+         number(names.size(), 2) + number(directory.size(), 4) + number(members.size(), 4) +
+         std::string(2, '\0');
+}
+
 std::string message_of(const std::filesystem::path& file) {
   try {
     const NpzFile archive(file);
@@ -77,6 +97,20 @@ TEST_CASE("npz: what is no archive says so", "[io]") {
   write_text(folder / "a.npz", "\x93NUMPY and so on");
   CHECK_THAT(message_of(folder / "a.npz"), contains("not a readable .npz"));
   CHECK_THAT(message_of(folder / "none.npz"), contains("not a readable .npz"));
+}
+
+TEST_CASE("npz: members have names, each its own, and are arrays", "[io]") {
+  const TemporaryFolder folder("npz_names");
+  const auto said = [&](const std::vector<std::string>& names) {
+    write_text(folder / "a.npz", archive_of(names));
+    return message_of(folder / "a.npz");
+  };
+  CHECK_THAT(said({"a.npy", ".npy"}), contains("'.npy': expected NAME.npy members"));
+  CHECK_THAT(said({"a.npy", "npy"}), contains("'npy': expected NAME.npy members"));
+  CHECK_THAT(said({"a.txt"}), contains("'a.txt': expected NAME.npy members"));
+  CHECK_THAT(said({"a.npy", "b.npy", "a.npy"}), contains("'a' appears twice"));
+  write_text(folder / "a.npz", archive_of({"a.npy", "b.npy"}));
+  CHECK(NpzFile(folder / "a.npz").names() == std::vector<std::string>{"a", "b"});
 }
 
 TEST_CASE("npz: a changed byte of the data is found by its checksum", "[io]") {

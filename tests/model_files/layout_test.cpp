@@ -40,6 +40,16 @@ TEST_CASE("scales have the shapes that readers make room for", "[model_files]") 
   CHECK(scheme_of("torchao", "torchao-inference-bf16").scale_type == ElementType::f32);
 }
 
+TEST_CASE("how inputs of groups are cast is the layout's and the samples' matter",
+          "[model_files]") {
+  using enum InputScheme;
+  CHECK(scheme_of("gpt-oss", "mxfp4").input == stays);
+  CHECK(scheme_of("compressed-tensors", "mxfp4").input == group);
+  CHECK(scheme_of("torchao", "torchao-nvfp4").input == two_level);
+  CHECK(scheme_of("modelopt", "modelopt-nvfp4", true).input == calibrated);
+  CHECK(scheme_of("modelopt", "modelopt-nvfp4").input == stays);
+}
+
 TEST_CASE("what a layout cannot say is refused", "[model_files]") {
   CHECK_THROWS_AS(scheme_of("hf-fp8", "llm-compressor"), Error);          // a scale a row
   CHECK_THROWS_AS(scheme_of("torchao", "deepseek-v3"), Error);            // blocks

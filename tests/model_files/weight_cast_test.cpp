@@ -62,7 +62,8 @@ bool is_served(const Preset& preset) {
 
 }  // namespace
 
-TEST_CASE("a weight in parts has the bits of the whole, under every preset", "[model_files]") {
+TEST_CASE("a weight in parts has the bits of the whole, under every preset",
+          "[model_files][long]") {
   int presets_checked = 0;
   for (const Preset& preset : presets()) {
     if (!is_served(preset)) continue;

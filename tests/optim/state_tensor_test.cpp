@@ -111,6 +111,8 @@ TEST_CASE("expansion fits a group's range into the format's", "[optim]") {
   const Format& f = format(FormatId::e4m3fn);
   CHECK(expansion_of(narrow, f).exponent > 4.0F);
   CHECK(expansion_of(wide, f).exponent < 0.5F);
+  // Seven octaves to log2(448^2 / 2) = 16.61: times 37.98 sixteenths, rounded down.
+  CHECK(expansion_of(std::vector<float>{128.0F, 1.0F}, f).exponent == 37.0F / 16.0F);
   for (const auto* x : {&narrow, &wide}) {
     const Expansion e = expansion_of(*x, f);
     CHECK(e.exponent * 16.0F == std::floor(e.exponent * 16.0F));

@@ -160,6 +160,14 @@ TEST_CASE("product: scales need the shape that their tiles give", "[verify]") {
                     contains("[ceil(128/64), ceil(256/4)] = [2, 64], got [64, 2]"));
   CHECK(parse_scale_tiles("--tiles-a", "1x128") == ScaleTiles{1, 128});
   CHECK(parse_scale_tiles("--tiles-a", "0x32") == ScaleTiles{0, 32});
+  // Rows that have scales of their own, also where there are but two or one of them.
+  const auto fitting = [](const std::vector<std::int64_t>& grid, std::int64_t rows) {
+    return tiles_of_shape("scale_a", grid, rows, 512);
+  };
+  CHECK(fitting({3, 4}, 3) == ScaleTiles{1, 128});
+  CHECK(fitting({2, 4}, 2) == ScaleTiles{1, 128});
+  CHECK(fitting({1, 4}, 2) == ScaleTiles{2, 128});
+  CHECK(fitting({1, 4}, 1) == ScaleTiles{1, 128});
   for (const char* text : {"", "1", "1x", "x128", "1x128x2", "-1x128", "1 x 128"})
     CHECK_THROWS_WITH(parse_scale_tiles("--tiles-a", text), contains("--tiles-a: expected ROWSxK"));
   CHECK_NOTHROW(require_scale_type("scale_a", ElementType::e8m0fnu));

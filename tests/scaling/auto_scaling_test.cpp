@@ -64,6 +64,8 @@ TEST_CASE("auto-scaling: as shipped, ranks share the headroom", "[scaling]") {
 
 TEST_CASE("auto-scaling: bad arguments are named", "[scaling]") {
   CHECK_THROWS_WITH(AutoScaler({.threshold = -0.1}), contains("threshold"));
+  CHECK_THROWS_WITH(AutoScaler({.threshold = 1.5}), contains("threshold"));
+  CHECK(AutoScaler({.threshold = 1.0}).mu() == 1.0);
   CHECK_THROWS_WITH(AutoScaler({.steps_to_double = 0}), contains("steps_to_double"));
   CHECK_THROWS_WITH(AutoScaler({.clean_steps = -1}), contains("clean_steps"));
   CHECK_THROWS_WITH(AutoScaler({}, 0.0), contains("mu"));

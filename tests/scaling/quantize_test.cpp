@@ -106,7 +106,7 @@ TEST_CASE("quantize: threads change nothing", "[scaling]") {
     CHECK(same(quantize(recipe, x, false, 1), quantize(recipe, x, false, 3)));
 }
 
-TEST_CASE("quantize: targets and threads change nothing", "[scaling]") {
+TEST_CASE("quantize: targets and threads change nothing", "[scaling][long]") {
   const std::vector<float> finite = log_normal(128 * 384);
   std::vector<float> special = any_bits(128 * 384);
   for (const Preset& preset : presets())

@@ -73,7 +73,8 @@ TEST_CASE("quantize: transposed copies of any shape", "[scaling]") {
       70, 65);
 }
 
-TEST_CASE("quantize: transposed copies of numbers that no scale makes too large", "[scaling]") {
+TEST_CASE("quantize: transposed copies of numbers that no scale makes too large",
+          "[scaling][long]") {
   std::vector<float> values = log_normal(1088 * 1024);
   for (std::size_t i = 0; i < values.size(); i += 3) values[i] = -values[i];
   std::fill_n(values.begin() + 40 * 611, 300, 0.0F);

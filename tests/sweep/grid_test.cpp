@@ -106,7 +106,13 @@ TEST_CASE("a point's seed is its own", "[sweep]") {
 TEST_CASE("a grid that cannot be is refused", "[sweep]") {
   CHECK_THROWS_AS(toy_plan({"k=1", "k=2"}).grid.validate(), Error);
   CHECK_THROWS_AS(toy_plan({}, 0).grid.validate(), Error);
-  CHECK_THROWS_AS(toy_plan({"k=1:1000000", "gain=1:1000000"}, 1000).grid.validate(), Error);
+  CHECK_THROWS_WITH(toy_plan({"k=1:1000000", "gain=1:1000000"}).grid.validate(),
+                    "grid: expected at most 1073741824 points, got more");
+  CHECK_THROWS_WITH(toy_plan({"k=1,2"}, 1'000'000'000'000).grid.validate(),
+                    "repeat: expected at most 536870912, for 1073741824 points in all, "
+                    "got 1000000000000");
+  CHECK_NOTHROW(toy_plan({"k=1,2"}, std::int64_t{1} << 29).grid.validate());
+  CHECK_THROWS_AS(toy_plan({"k=1,2"}, (std::int64_t{1} << 29) + 1).grid.validate(), Error);
   CHECK_THROWS_AS(toy_plan({}).grid.at(1), Error);
 }
 

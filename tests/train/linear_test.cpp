@@ -271,7 +271,7 @@ TEST_CASE("rounding to BF16 is the cast there and back", "[train][linear]") {
       x.row(upper)[i] = std::bit_cast<float>(upper << 16 | kLower[i]);
   for (const int threads : {1, 2}) {
     Matrix<float> rounded = x;
-    round_to_bf16(rounded, threads);
+    round_to_bf16(rounded.values, threads);
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < x.values.size(); ++i) {
       const std::uint32_t expected = encode(format(FormatId::bf16), kNvidiaNosat, x.values[i])

@@ -67,7 +67,7 @@ std::vector<float> run(const System& system, int steps, int threads = 1) {
 
 }  // namespace
 
-TEST_CASE("ZeRO with whole tensors changes memory and not one bit of a run", "[train]") {
+TEST_CASE("ZeRO with whole tensors changes memory and not one bit of a run", "[train][long]") {
   const std::vector<float> without = run(fp8_lm(3, false), 5);
   CHECK(same_bits(run(fp8_lm(3, true), 5), without));
   CHECK(same_bits(run(fp8_lm(3, true), 5, 2), without));

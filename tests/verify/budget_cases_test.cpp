@@ -97,7 +97,7 @@ struct Problem {
 
 }  // namespace
 
-TEST_CASE("budget: right outputs of 15 problems in Hopper's style pass", "[verify][budget]") {
+TEST_CASE("budget: right outputs of 15 problems in Hopper's style pass", "[verify][budget][long]") {
   int passed = 0;
   for (const Case& c : kCases) {
     const Problem problem(c);
@@ -116,7 +116,7 @@ TEST_CASE("budget: right outputs of 15 problems in Hopper's style pass", "[verif
   CHECK(passed >= 12);
 }
 
-TEST_CASE("budget: wrong outputs of 15 problems fail if they leave it", "[verify][budget]") {
+TEST_CASE("budget: wrong outputs of 15 problems fail if they leave it", "[verify][budget][long]") {
   int left = 0;
   for (const Case& c : kCases) {
     const Problem problem(c);

@@ -82,6 +82,24 @@ TEST_CASE("budget: by halves a sum can lose nearly all that it allows", "[verify
   CHECK(within(budget, {}, std::bit_cast<std::uint32_t>(static_cast<float>(got))));
 }
 
+TEST_CASE("budget: a unit that reads subnormal operands as zero may lose their products",
+          "[verify][budget]") {
+  RandomProduct random({}, {.shape = {1, 1, 4}});
+  random.product.problem.model = find_instruction_model("gfx90a.mfma.f16").accumulator;
+  std::fill(random.a.begin(), random.a.end(), std::uint8_t{0});
+  for (const bool small_a : {false, true})
+    for (const bool small_b : {false, true}) {
+      random.a[0] = small_a ? 0x07 : 0x08;  // 7 * 2^-9, or 2^-6, the smallest normal number
+      random.b[0] = small_b ? 0x07 : 0x08;
+      const double exact = (small_a ? 7 * 0x1p-9 : 0x1p-6) * (small_b ? 7 * 0x1p-9 : 0x1p-6);
+      const ErrorBudget budget = error_budget(random.product, 0, 0);
+      INFO("subnormal: A " << small_a << ", B " << small_b << ", budget " << budget.accumulation);
+      CHECK(budget.exact == exact);
+      CHECK(within(budget, {}, 0) == (small_a || small_b));
+      CHECK(within(budget, {}, std::bit_cast<std::uint32_t>(static_cast<float>(exact))));
+    }
+}
+
 TEST_CASE("budget: quantizing the inputs is part of it", "[verify]") {
   std::vector<float> x(4 * 128);
   const RandomStream stream(1, "budget");

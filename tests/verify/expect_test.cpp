@@ -63,7 +63,7 @@ TEST_CASE("tails: quantiles of known distributions", "[verify]") {
   CHECK(tail_of_whole({0.0, 0.0}, 1e-6) == 0.0);
 }
 
-TEST_CASE("expect: fresh right outputs pass the gate, its tail is not far", "[verify]") {
+TEST_CASE("expect: fresh right outputs pass the gate, its tail is not far", "[verify][long]") {
   for (const FormatId output : {FormatId::f32, FormatId::bf16, FormatId::e4m3fn})
     for (const char* model : {"sm90.wgmma.e4m3", "fp32"}) {
       ExpectOptions o = small(model, output);
@@ -82,7 +82,7 @@ TEST_CASE("expect: fresh right outputs pass the gate, its tail is not far", "[ve
     }
 }
 
-TEST_CASE("expect: the gate of Hopper's sums sees what BF16's does not", "[verify]") {
+TEST_CASE("expect: the gate of Hopper's sums sees what BF16's does not", "[verify][long]") {
   const Expectation narrow = expect_errors(small("sm90.wgmma.e4m3", FormatId::bf16));
   const Expectation wide = expect_errors(small("sm100.mma.e4m3", FormatId::f32));
   INFO(describe(narrow) << describe(wide));
@@ -102,7 +102,7 @@ TEST_CASE("expect: the gate of Hopper's sums sees what BF16's does not", "[verif
                        [](const auto& x, const auto& y) { return x.size < y.size; }));
 }
 
-TEST_CASE("expect: a fault whose outputs are not finite is the largest one", "[verify]") {
+TEST_CASE("expect: a fault whose outputs are not finite is the largest one", "[verify][long]") {
   // Without a scale outputs are a hundred times as large: they leave FP16, and become infinities.
   ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::f16);
   o.recipe = "te-current";
@@ -118,7 +118,8 @@ TEST_CASE("expect: a fault whose outputs are not finite is the largest one", "[v
   }
 }
 
-TEST_CASE("expect: the root mean square of outputs is that of K independent products", "[verify]") {
+TEST_CASE("expect: the root mean square of outputs is that of K independent products",
+          "[verify][long]") {
   // A sum of K products of standard normal numbers has the deviation sqrt(K).
   for (const std::int64_t k : {64, 1024}) {
     ExpectOptions o = small("fp32", FormatId::f32);
@@ -129,6 +130,16 @@ TEST_CASE("expect: the root mean square of outputs is that of K independent prod
     INFO("k " << k);
     CHECK(std::abs(expect_errors(o).rms / expected - 1.0) < 0.03);
   }
+}
+
+TEST_CASE("expect: three trials judge a fault, by their median and by all of them", "[verify]") {
+  const Expectation e = expect_errors(small("sm90.wgmma.e4m3", FormatId::f32));
+  // The first trial alone has 0.00103 here, and its gate sees the other fault.
+  const double size = fault(e, 0, "zero_element").size;
+  INFO("size " << size);
+  CHECK(std::abs(size - 0.0021394) < 1e-6);
+  CHECK(std::abs(fault(e, 0, "sign_of_element").size / size - 2.0) < 1e-3);
+  CHECK_FALSE(fault(e, 0, "bf16_accumulator").close);
 }
 
 TEST_CASE("expect: results depend on the seed and on nothing else", "[verify]") {

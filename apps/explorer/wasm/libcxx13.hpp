@@ -30,6 +30,11 @@ constexpr bool all_of(Range&& range, Predicate predicate) {
   return std::all_of(range.begin(), range.end(), predicate);
 }
 
+template <class Range, class Value>
+constexpr void fill(Range&& range, const Value& value) {
+  std::fill(range.begin(), range.end(), value);
+}
+
 }  // namespace ranges
 }  // namespace std
 #endif

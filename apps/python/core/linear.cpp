@@ -207,6 +207,11 @@ void add_into(const Matrix<float>& a, const FloatArray& b) {
   for (std::size_t i = 0; i < a.size(); ++i) a.data()[i] += b.data()[i];
 }
 
+/// To BF16 and back, to nearest even; NaN is NVIDIA's.
+void round_to_bf16(const Matrix<float>& d, int threads) {
+  train::round_to_bf16(span_of(d), team_size(threads));
+}
+
 /// The sum of each column in binary32, in the order of the rows.
 OwnedArray<float> column_sums(const FloatArray& x) {
   const FloatEnvironment environment;
@@ -295,6 +300,7 @@ void bind_linear(nb::module_& m) {
            "threads"_a);
   m.def("add_to_rows", add_to_rows, "d"_a.noconvert(), "bias"_a.noconvert(), WithoutGil());
   m.def("add_into", add_into, "a"_a.noconvert(), "b"_a.noconvert(), WithoutGil());
+  m.def("round_to_bf16", round_to_bf16, "d"_a.noconvert(), "threads"_a, WithoutGil());
   m.def("column_sums", column_sums, "x"_a.noconvert());
   m.def("fingerprint", fingerprint, "bytes"_a.noconvert(), WithoutGil());
   m.def("layer_rules", [] {

@@ -66,11 +66,15 @@ struct StepRounding {
   int c_exponent_floor = 0;
 };
 
+/// Terms of the longest step of which a kernel keeps the products of each significand of A.
+inline constexpr std::int64_t kTermsOfProducts = 8;
+
 /// What of a sequential model the kernels need.
 struct SequentialRounding {
   int fraction_bits = 13;
   int product_fraction_bits = -1;  ///< products are rounded first, nearest even, unless negative
-  bool short_a = false;            ///< elements of A have no more fraction bits than that
+  bool few_significands = false;   ///< elements of A have up to 3 fraction bits
+  bool short_sums = false;         ///< sums have at most 52 bits before they are rounded
 };
 
 /// Terms that a dot kernel takes from memory for a step of any number of terms up to this.
@@ -245,6 +249,20 @@ struct Promotion {
   std::int64_t count = 0;
 };
 
+/// The same with scales: `final` = `final` + scales * `state` in binary32, in the given order; NaN
+/// is canonical.
+template <typename T>
+struct ScaledPromotion {
+  T* state = nullptr;
+  float* final = nullptr;
+  bool marked = true;
+  ScaleOrder order = ScaleOrder::product_then_fma;
+  const float* a_scales = nullptr;  ///< [rows]
+  const float* b_scales = nullptr;  ///< [width]
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
 /// Everything else that adds.
 struct SumKernels {
   /// Needs rounding toward zero.
@@ -263,6 +281,8 @@ struct SumKernels {
   void (*combine)(const Combine&, std::int64_t width);
   void (*promote_float)(const Promotion<float>&);
   void (*promote_double)(const Promotion<double>&);
+  void (*promote_scaled_float)(const ScaledPromotion<float>&);
+  void (*promote_scaled_double)(const ScaledPromotion<double>&);
 };
 
 /// Sums rounded to `fraction_bits` after every product.

@@ -1,8 +1,10 @@
 #pragma once
 // The FP32 arithmetic around the tensor core, shared by reference and kernels.
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/ceil_divide.hpp"
@@ -50,6 +52,22 @@ class ScaleLookup {
     if (values_.empty()) return 1.0F;
     return tensor_scale_ *
            values_[static_cast<std::size_t>((row / row_block_) * columns_ + k / k_block_)];
+  }
+  /// `at` of rows [first, first + out.size()).
+  void rows_at(std::int64_t first, std::int64_t k, std::span<float> out) const {
+    if (values_.empty()) {
+      std::ranges::fill(out, 1.0F);
+      return;
+    }
+    const float* column = values_.data() + k / k_block_;
+    std::int64_t tile = first / row_block_;
+    std::int64_t left = row_block_ - first % row_block_;
+    for (float& scale : out) {
+      scale = tensor_scale_ * column[tile * columns_];
+      if (--left > 0) continue;
+      ++tile;
+      left = row_block_;
+    }
   }
 
  private:

@@ -1,3 +1,4 @@
+#include <bit>
 #include <cmath>
 
 #include "fp8lab/gemm/kernels.hpp"
@@ -45,18 +46,6 @@ class Nearest {
     const auto large = hn::Mul(x, hn::Set(Tag<double>(), factor_));
     return hn::Add(hn::Sub(x, large), large);
   }
-  /// Of vectors whose operations take turns: those of one would wait for each other.
-  HWY_INLINE void round_all(const Vector<double> (&x)[kVectors],
-                            Vector<double> (&to)[kVectors]) const {
-    const auto factor = hn::Set(Tag<double>(), factor_);
-    Vector<double> large[kVectors];
-    FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) large[v] = hn::Mul(x[v], factor);
-    FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) to[v] = hn::Sub(x[v], large[v]);
-    FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) to[v] = hn::Add(to[v], large[v]);
-  }
   /// The same of x with fewer than 53 bits, where it is one operation less: a product of FP8.
   [[nodiscard]] HWY_INLINE Vector<double> round_short(Vector<double> x) const {
     const Tag<double> d;
@@ -70,6 +59,14 @@ class Nearest {
   double factor_;
 };
 
+/// The same of short sums.
+struct NearestOfShort {
+  Nearest nearest;
+  HWY_INLINE Vector<double> operator()(Vector<double> a, Vector<double> b, Vector<double> c) const {
+    return nearest.round_short(hn::MulAdd(a, b, c));
+  }
+};
+
 /// The same of products that are rounded, too.
 struct NearestOfRounded {
   Nearest product;
@@ -78,60 +75,6 @@ struct NearestOfRounded {
     return sum.round(hn::Add(product.round_short(hn::Mul(a, b)), c));
   }
 };
-
-// Sums of rounded products take more registers a sum.
-constexpr std::int64_t kMostRoundedTerms = 32;
-constexpr int kRoundedRows = HWY_TARGET == HWY_AVX2 ? 2 : 4;
-
-/// One step of R rows as NearestOfRounded, of A with so few bits that a * (2^s + 1), which
-/// multiplies no column of B alone, is exact: two operations less a product.
-template <int R>
-HWY_INLINE void rounded_rows(const StepBlock<double>& s, const SequentialRounding& rounding,
-                             std::int64_t step, std::int64_t row) {
-  const Tag<double> d;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int64_t width = lanes * kVectors;
-  const std::int64_t terms = s.terms;
-  const double power = std::ldexp(1.0, 52 - rounding.product_fraction_bits);
-  const Nearest nearest(rounding.fraction_bits);
-  const double* a = s.a + (step * s.rows + row) * terms;
-  const double* b = s.b + step * terms * width;
-  double* state = s.state + row * width;
-  HWY_ALIGN double large[R * kMostRoundedTerms];  // a (2^s + 1)
-  HWY_ALIGN double rest[R * kMostRoundedTerms];   // a 2^s
-  for (std::int64_t i = 0; i < R * terms; ++i) {
-    large[i] = a[i] * (power + 1.0);
-    rest[i] = a[i] * power;
-  }
-  Vector<double> sum[R][kVectors];
-  FP8LAB_UNROLL
-  for (int r = 0; r < R; ++r) {
-    FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Load(d, state + r * width + v * lanes);
-  }
-  for (std::int64_t k = 0; k < terms; ++k) {
-    FP8LAB_UNROLL
-    for (int r = 0; r < R; ++r) {
-      const auto more = hn::Set(d, large[r * terms + k]);
-      const auto less = hn::Set(d, rest[r * terms + k]);
-      Vector<double> next[kVectors];
-      FP8LAB_UNROLL
-      for (int v = 0; v < kVectors; ++v)
-        next[v] = hn::Mul(more, hn::Load(d, b + k * width + v * lanes));
-      FP8LAB_UNROLL
-      for (int v = 0; v < kVectors; ++v)
-        next[v] = hn::NegMulAdd(less, hn::Load(d, b + k * width + v * lanes), next[v]);
-      FP8LAB_UNROLL
-      for (int v = 0; v < kVectors; ++v) next[v] = hn::Add(next[v], sum[r][v]);
-      nearest.round_all(next, sum[r]);
-    }
-  }
-  FP8LAB_UNROLL
-  for (int r = 0; r < R; ++r) {
-    FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, state + r * width + v * lanes);
-  }
-}
 
 /// Nearest even of a sum rounded to odd. Needs rounding toward zero.
 class NearestOfOdd {
@@ -155,29 +98,27 @@ class NearestOfOdd {
   int dropped_;
 };
 
-template <int R, typename T, class Add>
-HWY_INLINE void sequential_rows(const StepBlock<T>& s, const Add& add, std::int64_t step,
-                                std::int64_t row) {
+/// The terms [first, first + count) of one step of R rows. `at(r, k)` is what row r's term k meets:
+/// a number, and where the columns' numbers are.
+template <int R, typename T, class Operands, class Add>
+HWY_INLINE void add_terms(std::int64_t count, const Operands& at, const Add& add, T* state) {
   const Tag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t width = lanes * kVectors;
-  const std::int64_t terms = s.terms;
-  const T* a = s.a + (step * s.rows + row) * terms;
-  const T* b = s.b + step * terms * width;
-  T* state = s.state + row * width;
   Vector<T> sum[R][kVectors];
   FP8LAB_UNROLL
   for (int r = 0; r < R; ++r) {
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Load(d, state + r * width + v * lanes);
   }
-  for (std::int64_t k = 0; k < terms; ++k) {
+  for (std::int64_t k = 0; k < count; ++k) {
     FP8LAB_UNROLL
     for (int r = 0; r < R; ++r) {
-      const auto value = hn::Set(d, a[r * terms + k]);
+      const auto [a, b] = at(r, k);
+      const auto value = hn::Set(d, a);
       FP8LAB_UNROLL
       for (int v = 0; v < kVectors; ++v)
-        sum[r][v] = add(value, hn::Load(d, b + k * width + v * lanes), sum[r][v]);
+        sum[r][v] = add(value, hn::Load(d, b + v * lanes), sum[r][v]);
     }
   }
   FP8LAB_UNROLL
@@ -185,6 +126,25 @@ HWY_INLINE void sequential_rows(const StepBlock<T>& s, const Add& add, std::int6
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], d, state + r * width + v * lanes);
   }
+}
+
+template <typename T>
+struct Operand {
+  T a;
+  const T* b;
+};
+
+template <int R, typename T, class Add>
+HWY_INLINE void sequential_rows(const StepBlock<T>& s, const Add& add, std::int64_t step,
+                                std::int64_t row) {
+  const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<T>())) * kVectors;
+  const std::int64_t terms = s.terms;
+  const T* a = s.a + (step * s.rows + row) * terms;
+  const T* b = s.b + step * terms * width;
+  const auto at = [=](int r, std::int64_t k) HWY_ATTR {
+    return Operand<T>{a[r * terms + k], b + k * width};
+  };
+  add_terms<R>(terms, at, add, s.state + row * width);
 }
 
 template <typename T, class Add>
@@ -204,23 +164,76 @@ void truncated_double(const StepBlock<double>& s, const SequentialRounding& roun
   sequential(s, Truncated<double>(rounding.fraction_bits));
 }
 
-void rounded(const StepBlock<double>& s, const SequentialRounding& rounding) {
+// Products rounded to few bits, of an A whose numbers have few significands: a product is that of
+// the significand, rounded once for all rows, times a power of two, which the FMA multiplies by.
+constexpr int kSignificands = 8;
+constexpr int kSignificandBits = 3;
+constexpr std::int64_t kLeastRowsOfProducts = 8;
+
+/// The rounded products of each significand with a step's terms: [term][significand][width].
+HWY_INLINE void round_products(std::int64_t terms, const double* b, int fraction_bits, double* to) {
+  const Tag<double> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const double power = std::ldexp(1.0, 52 - fraction_bits);
+  for (std::int64_t k = 0; k < terms; ++k, b += lanes * kVectors)
+    for (int m = 0; m < kSignificands; ++m, to += lanes * kVectors) {
+      // Splitting as Nearest does; the factors are multiplied first, exactly.
+      const double significand = 1.0 + static_cast<double>(m) / kSignificands;
+      const auto more = hn::Set(d, significand * (power + 1.0));
+      const auto less = hn::Set(d, significand * power);
+      FP8LAB_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        const auto x = hn::Load(d, b + v * lanes);
+        hn::Store(hn::NegMulAdd(less, x, hn::Mul(more, x)), d, to + v * lanes);
+      }
+    }
+}
+
+template <int R, class Add>
+HWY_INLINE void add_rounded(const double* a, std::int64_t terms, const double* products,
+                            const Add& add, double* state) {
+  constexpr std::uint64_t kFraction = (std::uint64_t{1} << 52) - 1;
+  const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
+  HWY_ALIGN double power[R * kTermsOfProducts];
+  HWY_ALIGN std::uint64_t significand[R * kTermsOfProducts];
+  for (std::int64_t i = 0; i < R * terms; ++i) {
+    const auto bits = std::bit_cast<std::uint64_t>(a[i]);
+    power[i] = std::bit_cast<double>(bits & ~kFraction);
+    significand[i] = (bits & kFraction) >> (52 - kSignificandBits);
+  }
+  const auto at = [&](int r, std::int64_t k) HWY_ATTR {
+    const std::int64_t i = r * terms + k;
+    const auto place = k * kSignificands + static_cast<std::int64_t>(significand[i]);
+    return Operand<double>{power[i], products + place * width};
+  };
+  add_terms<R>(terms, at, add, state);
+}
+
+template <class Add>
+void sums_of_rounded(const StepBlock<double>& s, int fraction_bits, const Add& add) {
+  const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
+  HWY_ALIGN double products[kTermsOfProducts * kSignificands * kMaxWidth / 2];
   for (std::int64_t step = 0; step < s.steps; ++step) {
+    round_products(s.terms, s.b + step * s.terms * width, fraction_bits, products);
+    const double* a = s.a + step * s.rows * s.terms;
     std::int64_t row = 0;
-    for (; row + kRoundedRows <= s.rows; row += kRoundedRows)
-      rounded_rows<kRoundedRows>(s, rounding, step, row);
-    for (; row < s.rows; ++row) rounded_rows<1>(s, rounding, step, row);
+    for (; row + kSumRows <= s.rows; row += kSumRows)
+      add_rounded<kSumRows>(a + row * s.terms, s.terms, products, add, s.state + row * width);
+    for (; row < s.rows; ++row)
+      add_rounded<1>(a + row * s.terms, s.terms, products, add, s.state + row * width);
   }
 }
 
 void nearest_double(const StepBlock<double>& s, const SequentialRounding& rounding) {
   const Nearest nearest(rounding.fraction_bits);
-  if (rounding.product_fraction_bits < 0)
-    sequential(s, nearest);
-  else if (rounding.short_a && s.terms <= kMostRoundedTerms)
-    rounded(s, rounding);
-  else
-    sequential(s, NearestOfRounded{Nearest(rounding.product_fraction_bits), nearest});
+  const NearestOfShort of_short{nearest};
+  const int product_bits = rounding.product_fraction_bits;
+  const bool short_sums = rounding.short_sums;
+  if (product_bits < 0) return short_sums ? sequential(s, of_short) : sequential(s, nearest);
+  if (rounding.few_significands && s.terms <= kTermsOfProducts && s.rows >= kLeastRowsOfProducts)
+    return short_sums ? sums_of_rounded(s, product_bits, of_short)
+                      : sums_of_rounded(s, product_bits, nearest);
+  sequential(s, NearestOfRounded{Nearest(product_bits), nearest});
 }
 
 void nearest_of_odd_double(const StepBlock<double>& s, const SequentialRounding& rounding) {

@@ -226,6 +226,24 @@ void plain(const StepBlock<T>& s) {
   }
 }
 
+/// sum + scales * partial in the given order.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scale_into(ScaleOrder order, V partial, V a_scale, V b_scale, V sum) {
+  switch (order) {
+    case ScaleOrder::product_then_fma:
+      return hn::MulAdd(hn::Mul(a_scale, b_scale), partial, sum);
+    case ScaleOrder::product_then_add:
+      return hn::Add(sum, hn::Mul(hn::Mul(a_scale, b_scale), partial));
+    case ScaleOrder::a_then_fma_b:
+      return hn::MulAdd(hn::Mul(partial, a_scale), b_scale, sum);
+    case ScaleOrder::b_then_fma_a:
+      return hn::MulAdd(hn::Mul(partial, b_scale), a_scale, sum);
+    case ScaleOrder::a_then_b_then_add:
+      break;
+  }
+  return hn::Add(sum, hn::Mul(hn::Mul(partial, a_scale), b_scale));
+}
+
 void combine(const Combine& c, std::int64_t width) {
   const Tag<float> d;
   const auto nan = hn::BitCast(d, hn::Set(Tag<std::uint32_t>(), kCanonicalNan));
@@ -234,21 +252,10 @@ void combine(const Combine& c, std::int64_t width) {
   for (std::int64_t j = 0; j < width; j += lanes) {
     const auto partial = hn::LoadU(d, c.partial + j);
     auto sum = hn::LoadU(d, c.final + j);
-    if (c.b_scales == nullptr) {
+    if (c.b_scales == nullptr)
       sum = hn::Add(sum, partial);
-    } else {
-      const auto b_scale = hn::LoadU(d, c.b_scales + j);
-      if (c.order == ScaleOrder::product_then_fma)
-        sum = hn::MulAdd(hn::Mul(a_scale, b_scale), partial, sum);
-      else if (c.order == ScaleOrder::product_then_add)
-        sum = hn::Add(sum, hn::Mul(hn::Mul(a_scale, b_scale), partial));
-      else if (c.order == ScaleOrder::a_then_fma_b)
-        sum = hn::MulAdd(hn::Mul(partial, a_scale), b_scale, sum);
-      else if (c.order == ScaleOrder::b_then_fma_a)
-        sum = hn::MulAdd(hn::Mul(partial, b_scale), a_scale, sum);
-      else
-        sum = hn::Add(sum, hn::Mul(hn::Mul(partial, a_scale), b_scale));
-    }
+    else
+      sum = scale_into<Tag<float>>(c.order, partial, a_scale, hn::LoadU(d, c.b_scales + j), sum);
     hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), d, c.final + j);
   }
 }
@@ -287,6 +294,25 @@ void promote_to(const Promotion<T>& p) {
     sum = add_nearest<kHalf>(df, hn::LoadU(df, p.final + i), sum);
     hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
     hn::Store(hn::Zero(d), d, p.state + i);
+  }
+}
+
+template <typename T>
+void promote_scaled(const ScaledPromotion<T>& p) {
+  const Tag<T> d;
+  const hn::Rebind<float, Tag<T>> df;
+  const auto nan = hn::BitCast(df, hn::Set(hn::Rebind<std::uint32_t, Tag<T>>(), kCanonicalNan));
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    const auto a_scale = hn::Set(df, p.a_scales[r]);
+    for (std::int64_t j = 0; j < p.width; j += lanes) {
+      const std::int64_t i = r * p.width + j;
+      const auto sum = scale_into<hn::Rebind<float, Tag<T>>>(
+          p.order, load_fused(p.state + i, p.marked ? 1u : 0u), a_scale,
+          hn::LoadU(df, p.b_scales + j), hn::LoadU(df, p.final + i));
+      hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
+      hn::Store(hn::Zero(d), d, p.state + i);
+    }
   }
 }
 
@@ -342,9 +368,10 @@ void round_two_words(const double* high, const double* low, const float* c, cons
 }
 
 const SumKernels* sum_kernels() {
-  static const SumKernels kTable{exact_steps,     round_exact,    two_word_steps, two_word_sums,
-                                 round_two_words, plain<float>,   plain<double>,  combine,
-                                 promote<float>,  promote<double>};
+  static const SumKernels kTable{
+      exact_steps,     round_exact,     two_word_steps,        two_word_sums,
+      round_two_words, plain<float>,    plain<double>,         combine,
+      promote<float>,  promote<double>, promote_scaled<float>, promote_scaled<double>};
   return &kTable;
 }
 

@@ -73,12 +73,12 @@ void Tile<T>::start(std::int64_t row, std::int64_t rows, std::int64_t column) {
   if (size > state_size_) {
     state_ = AlignedArray<T>(size);
     if (job_.sums.low_states) low_state_ = AlignedArray<T>(size);
+    if (has_final()) final_ = AlignedArray<float>(size);
+    if (job_.intervals.separate_steps) first_ = AlignedArray<float>(size);
   }
   state_size_ = std::max(size, state_size_);
   reset(0, rows);
-  if (job_.problem.promotion_interval != 0 || job_.sums.adds_c_last)
-    final_.assign(static_cast<std::size_t>(size), 0.0F);
-  if (job_.intervals.separate_steps) first_.resize(static_cast<std::size_t>(size));
+  if (has_final()) std::fill_n(final_.data(), size, 0.0F);
   if (job_.problem.c != nullptr) load_c(rows);
 }
 
@@ -134,8 +134,8 @@ void Tile<T>::extract(std::int64_t row, const float* c, float* out) const {
 
 template <typename T>
 void Tile<T>::load_b_scales(std::int64_t k) {
-  for (std::int64_t j = 0; j < panel_.columns(); ++j)
-    b_scales_[static_cast<std::size_t>(j)] = job_.b_scales.at(column_ + j, k);
+  job_.b_scales.rows_at(column_, k,
+                        std::span(b_scales_).first(static_cast<std::size_t>(panel_.columns())));
 }
 
 template <typename T>
@@ -154,12 +154,32 @@ void Tile<T>::promote_rows(std::int64_t row, std::int64_t rows, bool stash) {
 }
 
 template <typename T>
+void Tile<T>::promote_scaled_rows(std::int64_t row, std::int64_t rows, std::int64_t k) {
+  load_b_scales(k);
+  a_scales_.resize(static_cast<std::size_t>(rows));
+  job_.a_scales.rows_at(row_ + row, k, a_scales_);
+  const ScaledPromotion<T> promotion{.state = state(row),
+                                     .final = final(row),
+                                     .marked = job_.sums.promotion == SumForm::Promotion::marked,
+                                     .order = job_.problem.scale_order,
+                                     .a_scales = a_scales_.data(),
+                                     .b_scales = b_scales_.data(),
+                                     .rows = rows,
+                                     .width = job_.width};
+  if constexpr (std::is_same_v<T, float>)
+    job_.kernels.sums.promote_scaled_float(promotion);
+  else
+    job_.kernels.sums.promote_scaled_double(promotion);
+}
+
+template <typename T>
 void Tile<T>::promote(std::int64_t row, std::int64_t rows, std::int64_t last_step) {
   const bool by_kernel = job_.sums.promotion != SumForm::Promotion::rows;
   if (by_kernel && !job_.scaled_in_blocks) return promote_rows(row, rows, false);
   static constexpr std::array<float, kMaxWidth> kZeros{};
   const std::int64_t interval = job_.interval_steps();
   const std::int64_t k = (last_step - 1) / interval * interval * job_.form.terms;
+  if (by_kernel) return promote_scaled_rows(row, rows, k);
   Combine combine{.order = job_.problem.scale_order, .partial = partial_.data()};
   if (job_.scaled_in_blocks) {
     load_b_scales(k);
@@ -185,7 +205,7 @@ void Tile<T>::finish(std::int64_t rows, std::span<float> d) {
     if (p.promotion_interval != 0)
       sum = final(r);
     else
-      extract(r, final_.empty() ? nullptr : final(r), partial_.data());
+      extract(r, has_final() ? final(r) : nullptr, partial_.data());
     const std::int64_t at = (row_ + r) * p.b.rows + column_;
     if (scaled_last) {
       std::ranges::fill(out, 0.0F);

@@ -80,8 +80,13 @@ class Tile {
   void promote(std::int64_t row, std::int64_t rows, std::int64_t last_step);
   /// The same by one kernel for all rows, of methods that have it.
   void promote_rows(std::int64_t row, std::int64_t rows, bool stash);
+  /// The same with scales along K, of terms from `k` on.
+  void promote_scaled_rows(std::int64_t row, std::int64_t rows, std::int64_t k);
   void extract(std::int64_t row, const float* c, float* out) const;
   void load_b_scales(std::int64_t k);
+  [[nodiscard]] bool has_final() const {
+    return job_.problem.promotion_interval != 0 || job_.sums.adds_c_last;
+  }
   [[nodiscard]] float start_value(std::int64_t row, std::int64_t column) const;
   void reset(std::int64_t row, std::int64_t rows);
 
@@ -100,8 +105,9 @@ class Tile {
   std::int64_t state_size_ = 0;
   AlignedArray<T> state_;
   AlignedArray<T> low_state_;  ///< of exact sums in two words
-  std::vector<float> final_;   ///< FP32 sums of promoted partials, or C where it starts from C
-  std::vector<float> first_;   ///< of separate steps, the first ones' sums
+  AlignedArray<float> final_;  ///< FP32 sums of promoted partials, or C where it starts from C
+  AlignedArray<float> first_;  ///< of separate steps, the first ones' sums
+  std::vector<float> a_scales_;
   std::vector<float> b_scales_;
   std::vector<float> partial_;
 };

@@ -110,21 +110,22 @@ struct PlainSteps {
     const auto before = hn::Load(df, c);
     if (s.two_stage) {
       const IntVector all[1] = {hn::Add(sum[0], sum[1])};
-      const auto fraction = hn::Set(SignedWords(), field(rounding.alignment_fraction_bits));
-      const IntVector unit[1] = {hn::Sub(e[0], fraction)};
-      if (rounding.short_second_stage) return short_second_stages<FloatVector>(all, unit, c);
+      const auto above = hn::Set(SignedWords(), field(kBitsOfC - rounding.alignment_fraction_bits));
+      const IntVector from[1] = {hn::Add(e[0], above)};
+      if (rounding.short_second_stage) return short_second_stages<FloatVector>(all, from, c);
       return hn::Store(second_stage<false>(all[0], e[0], before, rounding), df, c);
     }
-    const FloatVector scale[1] = {fused_scale<FloatVector>(e[0], rounding)};
+    const int fraction = rounding.alignment_fraction_bits;
+    const FloatVector scale[1] = {fused_scale<FloatVector>(e[0], fraction)};
     const IntVector first[1] = {hn::Add(sum[0], truncated(hn::Mul(before, scale[0])))};
     const IntVector rest[1] = {sum[1]};
     const IntVector both[1] = {hn::Add(first[0], sum[1])};
     const bool half = rounding.half_output;
     if (rounding.two_sums)
-      return half ? fused_results<true, true>(first, rest, scale, c, c, rounding)
-                  : fused_results<false, true>(first, rest, scale, c, c, rounding);
-    return half ? fused_results<true, false>(both, both, scale, c, c, rounding)
-                : fused_results<false, false>(both, both, scale, c, c, rounding);
+      return half ? half_results<true>(first, rest, scale, c, c)
+                  : float_results<true>(first, rest, scale, c, rounding);
+    return half ? half_results<false>(both, both, scale, c, c)
+                : float_results<false>(both, both, scale, c, rounding);
   }
 };
 /// CDNA3's with alignments of even and odd terms.
@@ -157,7 +158,7 @@ HWY_INLINE IntVector scale_fields(const WordDotBlock& s, std::int64_t step, std:
 /// no product reaches the alignment, any number that is small enough.
 HWY_INLINE FloatVector scale_of_products(IntVector e, const WordRounding& rounding) {
   const SignedWords d;
-  const auto scale = hn::BitCast(d, fused_scale<FloatVector>(e, rounding));
+  const auto scale = hn::BitCast(d, fused_scale<FloatVector>(e, rounding.alignment_fraction_bits));
   return hn::BitCast(Floats(), hn::Max(scale, hn::Set(d, field(1))));
 }
 
@@ -205,7 +206,8 @@ HWY_INLINE void align(const WordDotBlock& s, const WordRounding& rounding, std::
         hn::Store(e, dw, &to.field[i][row][at]);
       } else {
         const auto e = Steps::aligned_with(hn::Max(products, floor), c, s, rounding);
-        hn::Store(fused_scale<FloatVector>(e, rounding), df, &to.scale[i][row][at]);
+        hn::Store(fused_scale<FloatVector>(e, rounding.alignment_fraction_bits), df,
+                  &to.scale[i][row][at]);
         hn::Store(e, dw, &to.field[i][row][at]);
       }
     }

@@ -21,7 +21,7 @@ using Floats = Tag<float>;
 /// The largest exponents of one row's products with the panel: of every `kGroups`th term from
 /// `first` on.
 template <int kGroups>
-HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, int floor,
+HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, int floor, int bias,
                                   const std::uint32_t* a, const std::uint8_t* b,
                                   std::int8_t* largest) {
   const Tag<std::int8_t> d;
@@ -33,8 +33,8 @@ HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, int fl
     const auto of_b = hn::BitCast(d, hn::Load(Tag<std::uint8_t>(), b + k * width));
     most = hn::Max(most, hn::SaturatedAdd(of_b, hn::BitCast(d, hn::Set(d32, a[k]))));
   }
-  // Biased as binary32's are: none is below the floor.
-  hn::Store(hn::Add(most, hn::Set(d, std::int8_t{127})), d, largest);
+  // As bytes without sign: none is below the floor.
+  hn::Store(hn::Add(most, hn::Set(d, static_cast<std::int8_t>(bias))), d, largest);
 }
 
 /// As fields.
@@ -110,10 +110,23 @@ struct Row {
   }
 };
 
-template <bool kHalf, bool kTwo, int kTerms>
+/// Adds a row's products to what its sums begin with, in two parts with kTwo.
+template <bool kTwo, int kTerms>
+HWY_INLINE void add_row(const StepBlock<float>& s, const Row& r,
+                        const Vector<float> (&scale)[kVectors],
+                        Vector<std::int32_t> (&sum)[kVectors],
+                        Vector<std::int32_t> (&rest)[kVectors]) {
+  const std::int64_t terms = terms_of<kTerms>(s);
+  const std::int64_t first = kTwo ? terms / 2 : terms;
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) rest[v] = hn::Zero(Words());
+  add_products<1>(0, first, r.a, r.b, scale, sum);
+  if constexpr (kTwo) add_products<1>(first, terms, r.a, r.b, scale, rest);
+}
+
+template <bool kTwo, int kTerms>
 HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRounding& rounding) {
   const Floats d;
-  const Words dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector<float> scale[kVectors];
   Vector<std::int32_t> sum[kVectors];
@@ -122,29 +135,106 @@ HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRou
   for (int v = 0; v < kVectors; ++v) {
     const auto c = hn::Load(d, r.state + v * lanes);
     const auto e =
-        hn::Max(load_exponents(r.largest + v * lanes), alignment_of_c<kHalf>(c, rounding));
-    scale[v] = fused_scale<Vector<float>>(e, rounding);
+        hn::Max(load_exponents(r.largest + v * lanes), alignment_of_c<false>(c, rounding));
+    scale[v] = fused_scale<Vector<float>>(e, rounding.alignment_fraction_bits);
     sum[v] = truncated(hn::Mul(c, scale[v]));
-    rest[v] = hn::Zero(dw);
   }
-  const std::int64_t terms = terms_of<kTerms>(s);
-  const std::int64_t first = kTwo ? terms / 2 : terms;
-  add_products<1>(0, first, r.a, r.b, scale, sum);
-  if constexpr (kTwo) add_products<1>(first, terms, r.a, r.b, scale, rest);
-  fused_results<kHalf, kTwo>(sum, rest, scale, r.state, r.state, rounding);
+  add_row<kTwo, kTerms>(s, r, scale, sum, rest);
+  float_results<kTwo>(sum, rest, scale, r.state, rounding);
 }
 
-/// The sums of every `kGroups`th product from `first` on, in units of 2^(largest - F).
+// Between steps of FP16 output a row's sums are FP16 numbers at the row's beginning, which take one
+// operation to read.
+using Half = HalvesOf<Vector<float>>;
+
+HWY_INLINE hwy::float16_t* halves_of(float* state) {
+  return reinterpret_cast<hwy::float16_t*>(state);
+}
+
+void pack_halves(const StepBlock<float>& s) {
+  const Floats d;
+  const Half dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    float* state = s.state + row * lanes * kVectors;
+    for (int v = 0; v < kVectors; ++v)
+      hn::Store(hn::DemoteTo(dh, hn::Load(d, state + v * lanes)), dh, halves_of(state) + v * lanes);
+  }
+}
+void unpack_halves(const StepBlock<float>& s) {
+  const Floats d;
+  const Half dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < s.rows; ++row) {
+    float* state = s.state + row * lanes * kVectors;
+    for (int v = kVectors - 1; v >= 0; --v)
+      hn::Store(hn::PromoteTo(d, hn::Load(dh, halves_of(state) + v * lanes)), d, state + v * lanes);
+  }
+}
+
+/// Whether all of a row's sums are normal numbers.
+HWY_INLINE bool are_normal(const float* state) {
+  const Tag<std::uint16_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  // With one more in the exponent field, which has five bits, zeros, subnormal numbers and
+  // infinities have 0 or 1.
+  const auto one = hn::Set(d, std::uint16_t{1u << 10});
+  const auto above_one = hn::Set(d, std::uint16_t{0x7800});
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(state);
+  const auto x = hn::And(hn::Add(hn::Load(d, bits), one), above_one);
+  const auto y = hn::And(hn::Add(hn::Load(d, bits + lanes), one), above_one);
+  return hn::AllFalse(d, hn::Eq(hn::Min(x, y), hn::Zero(d)));
+}
+
+/// Instead of sums of which infinite ones stay: normal ones are not.
+template <bool kNormal>
+HWY_INLINE void store_halves(hn::Vec<Half> next, hwy::float16_t* to) {
+  const Half dh;
+  if constexpr (!kNormal) {
+    const hn::Rebind<std::uint16_t, Half> d;
+    const auto before = hn::BitCast(d, hn::Load(dh, to));
+    const auto magnitude = hn::And(before, hn::Set(d, std::uint16_t{0x7fff}));
+    const auto infinite = hn::Eq(magnitude, hn::Set(d, std::uint16_t{0x7c00}));
+    next = hn::BitCast(dh, hn::IfThenElse(infinite, before, hn::BitCast(d, next)));
+  }
+  hn::Store(next, dh, to);
+}
+
+/// One row to FP16; of normal sums, fewer operations.
+template <bool kNormal, bool kTwo, int kTerms>
+HWY_INLINE void half_row(const StepBlock<float>& s, const Row& r, const WordRounding& rounding) {
+  const Floats d;
+  const Half dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Vector<float> scale[kVectors];
+  Vector<std::int32_t> sum[kVectors];
+  Vector<std::int32_t> rest[kVectors];
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) {
+    const auto c = hn::PromoteTo(d, hn::Load(dh, halves_of(r.state) + v * lanes));
+    const auto of_c = kNormal ? field_of(c) : alignment_of_c<true>(c, rounding);
+    const auto e = hn::Max(load_exponents(r.largest + v * lanes), of_c);
+    scale[v] = fused_scale<Vector<float>>(e, rounding.alignment_fraction_bits);
+    sum[v] = truncated(hn::Mul(c, scale[v]));
+  }
+  add_row<kTwo, kTerms>(s, r, scale, sum, rest);
+  Vector<float> odd[kVectors];
+  odd_results<kTwo>(sum, rest, scale, odd);
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v)
+    store_halves<kNormal>(hn::DemoteTo(dh, odd[v]), halves_of(r.state) + v * lanes);
+}
+
+/// The sums of every `kGroups`th product from `first` on, in units of 2^(largest - fraction_bits).
 template <int kGroups>
-HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms,
-                            const WordRounding& rounding, const std::int8_t* largest,
-                            Vector<std::int32_t> (&sum)[kVectors]) {
+HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms, int fraction_bits,
+                            const std::int8_t* largest, Vector<std::int32_t> (&sum)[kVectors]) {
   const Words dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(dw));
   Vector<float> scale[kVectors];
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
-    scale[v] = fused_scale<Vector<float>>(load_exponents(largest + v * lanes), rounding);
+    scale[v] = fused_scale<Vector<float>>(load_exponents(largest + v * lanes), fraction_bits);
     sum[v] = hn::Zero(dw);
   }
   // There may be no second term.
@@ -158,14 +248,13 @@ HWY_INLINE void two_stage_row(const StepBlock<float>& s, const Row& r,
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector<std::int32_t> sum[kVectors];
-  first_stage<1>(r, 0, terms_of<kTerms>(s), rounding, r.largest, sum);
+  const int fraction_bits = kShort ? kBitsOfC : rounding.alignment_fraction_bits;
+  first_stage<1>(r, 0, terms_of<kTerms>(s), fraction_bits, r.largest, sum);
   if constexpr (kShort) {
-    const auto fraction = hn::Set(Words(), field(rounding.alignment_fraction_bits));
-    Vector<std::int32_t> unit[kVectors];
+    Vector<std::int32_t> from[kVectors];
     FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v)
-      unit[v] = hn::Sub(load_exponents(r.largest + v * lanes), fraction);
-    short_second_stages<Vector<float>>(sum, unit, r.state);
+    for (int v = 0; v < kVectors; ++v) from[v] = load_exponents(r.largest + v * lanes);
+    short_second_stages<Vector<float>>(sum, from, r.state);
     return;
   }
   FP8LAB_UNROLL
@@ -183,8 +272,9 @@ HWY_INLINE void even_odd_row(const StepBlock<float>& s, const Row& r,
   const std::int8_t* largest_odd = r.largest + kMaxWidth;
   Vector<std::int32_t> even[kVectors];
   Vector<std::int32_t> odd[kVectors];
-  first_stage<2>(r, 0, s.terms, rounding, r.largest, even);
-  first_stage<2>(r, 1, s.terms, rounding, largest_odd, odd);
+  const int fraction_bits = rounding.alignment_fraction_bits;
+  first_stage<2>(r, 0, s.terms, fraction_bits, r.largest, even);
+  first_stage<2>(r, 1, s.terms, fraction_bits, largest_odd, odd);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     float* c = r.state + v * lanes;
@@ -194,10 +284,14 @@ HWY_INLINE void even_odd_row(const StepBlock<float>& s, const Row& r,
   }
 }
 
+/// Of exponents as binary32 has them.
+constexpr int kBias = 127;
+
 /// one_row(block, row's operands) of every step and row, whose terms are aligned in `kGroups`
 /// groups.
 template <int kGroups, int kTerms, class OneRow>
-HWY_INLINE void for_rows(const StepBlock<float>& from, int exponent_floor, const OneRow& one_row) {
+HWY_INLINE void for_rows(const StepBlock<float>& from, int exponent_floor, int bias,
+                         const OneRow& one_row) {
   const StepBlock<float> s = from;  // what is stored might be part of `from` for the compiler
   HWY_ALIGN std::int8_t largest[kRowsAhead * kGroups * kMaxWidth];
   for (std::int64_t step = 0; step < s.steps; ++step)
@@ -206,36 +300,47 @@ HWY_INLINE void for_rows(const StepBlock<float>& from, int exponent_floor, const
       for (std::int64_t i = 0; i < rows; ++i) {
         const Row r(s, step, first + i);
         for (int group = 0; group < kGroups; ++group)
-          largest_exponents<kGroups>(group, terms_of<kTerms>(s), exponent_floor, r.a_exponents,
-                                     r.b_exponents, largest + (i * kGroups + group) * kMaxWidth);
+          largest_exponents<kGroups>(group, terms_of<kTerms>(s), exponent_floor, bias,
+                                     r.a_exponents, r.b_exponents,
+                                     largest + (i * kGroups + group) * kMaxWidth);
       }
       for (std::int64_t i = 0; i < rows; ++i)
         one_row(s, Row(s, step, first + i, largest + i * kGroups * kMaxWidth));
     }
 }
 
-template <bool kHalf, bool kTwo, int kTerms = 0>
+template <bool kTwo, int kTerms = 0>
 void fused_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<1, kTerms>(s, r.exponent_floor, [&](const auto& block, const Row& row) HWY_ATTR {
-    fused_row<kHalf, kTwo, kTerms>(block, row, r);
+  for_rows<1, kTerms>(s, r.exponent_floor, kBias, [&](const auto& block, const Row& row) HWY_ATTR {
+    fused_row<kTwo, kTerms>(block, row, r);
   });
+}
+template <bool kTwo, int kTerms = 0>
+void half_steps(const StepBlock<float>& s, const WordRounding& rounding) {
+  const WordRounding r = rounding;
+  pack_halves(s);
+  for_rows<1, kTerms>(s, r.exponent_floor, kBias, [&](const auto& block, const Row& row) HWY_ATTR {
+    if (are_normal(row.state)) return half_row<true, kTwo, kTerms>(block, row, r);
+    half_row<false, kTwo, kTerms>(block, row, r);
+  });
+  unpack_halves(s);
 }
 
 void fused_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const bool half = rounding.half_output;
-  if (rounding.two_sums)
-    return (half ? fused_steps<true, true> : fused_steps<false, true>)(s, rounding);
+  if (rounding.two_sums) return (half ? half_steps<true> : fused_steps<true>)(s, rounding);
   if (s.terms == kShortStep)
-    return (half ? fused_steps<true, false, kShortStep>
-                 : fused_steps<false, false, kShortStep>)(s, rounding);
-  (half ? fused_steps<true, false> : fused_steps<false, false>)(s, rounding);
+    return (half ? half_steps<false, kShortStep> : fused_steps<false, kShortStep>)(s, rounding);
+  (half ? half_steps<false> : fused_steps<false>)(s, rounding);
 }
 
 template <bool kShort, int kTerms = 0>
 void two_stage_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<1, kTerms>(s, kWordExponentFloor, [&](const auto& block, const Row& row) HWY_ATTR {
+  // The short form wants to know where c is too large for the unit of the sums.
+  const int bias = kShort ? kBias + kBitsOfC - r.alignment_fraction_bits : kBias;
+  for_rows<1, kTerms>(s, kWordExponentFloor, bias, [&](const auto& block, const Row& row) HWY_ATTR {
     two_stage_row<kShort, kTerms>(block, row, r);
   });
 }
@@ -245,7 +350,7 @@ void two_stage_words(const StepBlock<float>& s, const WordRounding& rounding) {
 }
 void even_odd_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<2, 0>(s, kWordExponentFloor,
+  for_rows<2, 0>(s, kWordExponentFloor, kBias,
                  [&](const auto& block, const Row& row) HWY_ATTR { even_odd_row(block, row, r); });
 }
 

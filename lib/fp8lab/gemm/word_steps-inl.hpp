@@ -44,6 +44,22 @@ HWY_INLINE WordVector<V> truncated(V x) {
 #endif
 }
 
+// Vectors of 512 bits round as an instruction says, whatever the mode.
+#undef FP8LAB_ROUNDS_IN_REGISTERS
+#define FP8LAB_ROUNDS_IN_REGISTERS (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+/// As integers, rounded down.
+template <class V>
+HWY_INLINE WordVector<V> floored(V x) {
+#if FP8LAB_ROUNDS_IN_REGISTERS
+  if constexpr (sizeof(x.raw) == 64)
+    return WordVector<V>{
+        _mm512_cvt_roundps_epi32(x.raw, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+  else
+#endif
+    return truncated(hn::Floor(x));
+}
+
 /// Exponents are mostly kept where binary32 has them, biased: as bits of powers of two. Sums of
 /// them may wrap around.
 constexpr std::int32_t field(int exponent) {
@@ -72,9 +88,9 @@ HWY_INLINE WordVector<V> alignment_of_c(V c, const WordRounding& rounding) {
 /// From the field of a fused step's alignment to what its products are multiplied by, and back to
 /// a unit of their sum.
 template <class V>
-HWY_INLINE V fused_scale(WordVector<V> e, const WordRounding& rounding) {
+HWY_INLINE V fused_scale(WordVector<V> e, int fraction_bits) {
   const WordsOf<V> d;
-  const auto to_scale = hn::Set(d, field(254 + rounding.alignment_fraction_bits));
+  const auto to_scale = hn::Set(d, field(254 + fraction_bits));
   return hn::BitCast(FloatsOf<V>(), hn::Sub(to_scale, e));
 }
 template <class V>
@@ -82,6 +98,14 @@ HWY_INLINE V unit_of(V scale) {
   const WordsOf<V> d;
   const auto of_one = hn::Set(d, 254 << 23);  // 2^x to 2^-x: exponent fields add up to this
   return hn::BitCast(FloatsOf<V>(), hn::Sub(of_one, hn::BitCast(d, scale)));
+}
+
+/// x with its lowest bit set where asked for.
+template <class V>
+HWY_INLINE V with_mark(V x, hn::Mask<WordsOf<V>> marked) {
+  const WordsOf<V> d;
+  const auto bits = hn::BitCast(d, x);
+  return hn::BitCast(FloatsOf<V>(), hn::IfThenElse(marked, hn::Or(bits, hn::Set(d, 1)), bits));
 }
 
 /// A step's sum in units of its alignment: in 32 bits, or in two such parts, whose sum needs one
@@ -96,8 +120,21 @@ struct Total<false, V> {
   HWY_INLINE Total(WordVector<V> x, WordVector<V> /*none*/) : sum(x) {}
   /// Rounded toward zero, as the mode says.
   [[nodiscard]] HWY_INLINE V whole() const { return hn::ConvertTo(FloatsOf<V>(), sum); }
-  [[nodiscard]] HWY_INLINE hn::Mask<WordsOf<V>> is(V whole) const {
-    return hn::Eq(truncated(whole), sum);
+  /// Rounded to odd: toward zero, with the lowest bit set where bits are lost.
+  [[nodiscard]] HWY_INLINE V odd() const {
+#if FP8LAB_ROUNDS_IN_REGISTERS
+    if constexpr (sizeof(sum.raw) == 64) {
+      // One of the two neighbours is odd.
+      constexpr int kDown = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+      constexpr int kUp = _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC;
+      const __m512 below = _mm512_cvt_roundepi32_ps(sum.raw, kDown);
+      const __mmask16 even =
+          _mm512_testn_epi32_mask(_mm512_castps_si512(below), _mm512_set1_epi32(1));
+      return V{_mm512_mask_cvt_roundepi32_ps(below, even, sum.raw, kUp)};
+    }
+#endif
+    const auto cut = whole();
+    return with_mark(cut, hn::Ne(truncated(cut), sum));
   }
 };
 template <class V>
@@ -115,55 +152,62 @@ struct Total<true, V> {
     lower = hn::ConvertTo(df, hn::Add(hn::And(x, low_bits), hn::And(y, low_bits)));
   }
   [[nodiscard]] HWY_INLINE V whole() const { return hn::Add(upper, lower); }
-  [[nodiscard]] HWY_INLINE hn::Mask<WordsOf<V>> is(V whole) const {
+  [[nodiscard]] HWY_INLINE V odd() const {
+    const auto cut = whole();
     // Exact: integers of at most 10 bits.
-    return hn::RebindMask(WordsOf<V>(), hn::Eq(hn::Sub(whole, upper), lower));
+    return with_mark(cut, hn::RebindMask(WordsOf<V>(), hn::Ne(hn::Sub(cut, upper), lower)));
   }
 };
 
-/// What a fused step makes of its sums, c included, whose second parts are there with kTwo; FP16's
-/// nearest values go through binary32 rounded to odd, and an infinite c stays. Operations of N
-/// vectors take turns: those of one would wait for each other.
-template <bool kHalf, bool kTwo, class V, int N>
-HWY_INLINE void fused_results(const WordVector<V> (&sum)[N], const WordVector<V> (&rest)[N],
-                              const V (&scale)[N], const float* c, float* to,
-                              const WordRounding& rounding) {
+/// What a fused step makes of its sums, c included, whose second parts are there with kTwo;
+/// operations of N vectors take turns: those of one would wait for each other. First for FP16: to
+/// odd, from which the next conversion rounds.
+template <bool kTwo, class V, int N>
+HWY_INLINE void odd_results(const WordVector<V> (&sum)[N], const WordVector<V> (&rest)[N],
+                            const V (&scale)[N], V (&odd)[N]) {
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) odd[v] = Total<kTwo, V>(sum[v], rest[v]).odd();
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) odd[v] = hn::Mul(odd[v], unit_of(scale[v]));
+}
+
+template <class V>
+using HalvesOf = hn::Rebind<hwy::float16_t, FloatsOf<V>>;
+
+/// FP16's values, of which an infinite c stays.
+template <bool kTwo, class V, int N>
+HWY_INLINE void half_results(const WordVector<V> (&sum)[N], const WordVector<V> (&rest)[N],
+                             const V (&scale)[N], const float* c, float* to) {
+  const FloatsOf<V> d;
+  const auto infinity = hn::Set(WordsOf<V>(), field(255));
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  V odd[N];
+  odd_results<kTwo>(sum, rest, scale, odd);
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) {
+    const auto nearest = hn::PromoteTo(d, hn::DemoteTo(HalvesOf<V>(), odd[v]));
+    const auto before = hn::Load(d, c + v * lanes);
+    const auto infinite = hn::RebindMask(d, hn::Eq(field_of(before), infinity));
+    hn::Store(hn::IfThenElse(infinite, before, nearest), d, to + v * lanes);
+  }
+}
+
+/// Binary32's, truncated.
+template <bool kTwo, class V, int N>
+HWY_INLINE void float_results(const WordVector<V> (&sum)[N], const WordVector<V> (&rest)[N],
+                              const V (&scale)[N], float* to, const WordRounding& rounding) {
   const FloatsOf<V> d;
   const WordsOf<V> dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  Total<kTwo, V> total[N];
+  const auto kept =
+      hn::Set(dw, static_cast<std::int32_t>(~((1u << (23 - rounding.output_fraction_bits)) - 1u)));
   V whole[N];
   FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) whole[v] = Total<kTwo, V>(sum[v], rest[v]).whole();
+  FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
-    total[v] = Total<kTwo, V>(sum[v], rest[v]);
-    whole[v] = total[v].whole();
-  }
-  if constexpr (kHalf) {
-    const auto infinity = hn::Set(dw, field(255));
-    FP8LAB_UNROLL
-    for (int v = 0; v < N; ++v) {
-      const auto lowest = hn::IfThenZeroElse(total[v].is(whole[v]), hn::Set(dw, 1));
-      const auto odd = hn::BitCast(d, hn::Or(hn::BitCast(dw, whole[v]), lowest));
-      whole[v] = hn::Mul(odd, unit_of(scale[v]));
-    }
-    FP8LAB_UNROLL
-    for (int v = 0; v < N; ++v)
-      whole[v] =
-          hn::PromoteTo(d, hn::DemoteTo(hn::Rebind<hwy::float16_t, FloatsOf<V>>(), whole[v]));
-    FP8LAB_UNROLL
-    for (int v = 0; v < N; ++v) {
-      const auto before = hn::Load(d, c + v * lanes);
-      const auto infinite = hn::RebindMask(d, hn::Eq(field_of(before), infinity));
-      hn::Store(hn::IfThenElse(infinite, before, whole[v]), d, to + v * lanes);
-    }
-  } else {
-    const auto kept = hn::Set(
-        dw, static_cast<std::int32_t>(~((1u << (23 - rounding.output_fraction_bits)) - 1u)));
-    FP8LAB_UNROLL
-    for (int v = 0; v < N; ++v) {
-      const auto cut = hn::BitCast(d, hn::And(hn::BitCast(dw, whole[v]), kept));
-      hn::Store(hn::Mul(cut, unit_of(scale[v])), d, to + v * lanes);
-    }
+    const auto cut = hn::BitCast(d, hn::And(hn::BitCast(dw, whole[v]), kept));
+    hn::Store(hn::Mul(cut, unit_of(scale[v])), d, to + v * lanes);
   }
 }
 
@@ -223,40 +267,40 @@ HWY_INLINE V second_stage(WordVector<V> sum, WordVector<V> e, V c, const WordRou
   return rounded_sum(kept, hn::BitCast(d, next_unit), kept_c);
 }
 
+/// Below the exponent of a c as an integer: see short_second_stages.
+constexpr int kBitsOfC = 29;
+
 /// The same of N vectors of sums below 2^29, with at least 23 fraction bits and 31 in the second
-/// stage, from `e` less the fraction bits on: c and the sums become integers of one unit. Where c
-/// is so large that it needs a coarser one, what a sum has below its two lowest bits is dropped,
-/// as the second stage drops it, and these two only say that there is more.
+/// stage: c and the sums become integers of one unit, that of the sums, 2^(from - 29), or that of a
+/// c above 2^from. With such a c, what a sum has below its two lowest bits is dropped, as the
+/// second stage drops it, and these two only say that there is more.
 template <class V, int N>
-HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N],
-                                    const WordVector<V> (&unit_of_sum)[N], float* c) {
+HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N], const WordVector<V> (&from)[N],
+                                    float* c) {
   const FloatsOf<V> d;
   const WordsOf<V> dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr int kBitsOfC = 29;  // below its exponent
-  WordVector<V> unit[N];
+  WordVector<V> largest[N];
   WordVector<V> kept[N];
   WordVector<V> total[N];
   FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v) largest[v] = hn::Max(from[v], field_of(hn::Load(d, c + v * lanes)));
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v)
+    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Sub(largest[v], from[v]));
+  FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
-    const auto of_c = hn::Sub(field_of(hn::Load(d, c + v * lanes)), hn::Set(dw, field(kBitsOfC)));
-    unit[v] = hn::Max(unit_of_sum[v], of_c);
+    const auto scale = fused_scale<V>(largest[v], kBitsOfC);
+    total[v] = floored(hn::Mul(hn::Load(d, c + v * lanes), scale));
   }
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v)
-    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Sub(unit[v], unit_of_sum[v]));
-  FP8LAB_UNROLL
-  for (int v = 0; v < N; ++v) {
-    const auto scale = hn::BitCast(d, hn::Sub(hn::Set(dw, field(254)), unit[v]));
-    total[v] = truncated(hn::Floor(hn::Mul(hn::Load(d, c + v * lanes), scale)));
-  }
-  FP8LAB_UNROLL
-  for (int v = 0; v < N; ++v)
-    kept[v] = hn::Or(hn::ShiftRight<2>(kept[v]), hn::And(kept[v], hn::Set(dw, 3)));
+    kept[v] = hn::OrAnd(hn::ShiftRight<2>(kept[v]), kept[v], hn::Set(dw, 3));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
     const auto rounded = hn::ConvertTo(d, hn::Add(total[v], kept[v]));
-    hn::Store(hn::Mul(rounded, hn::BitCast(d, unit[v])), d, c + v * lanes);
+    const auto unit = hn::BitCast(d, hn::Sub(largest[v], hn::Set(dw, field(kBitsOfC))));
+    hn::Store(hn::Mul(rounded, unit), d, c + v * lanes);
   }
 }
 

@@ -237,8 +237,13 @@ const TensorView& SafetensorsFile::find(std::string_view name) const {
   const auto found = index_.find(name);
   if (found != index_.end()) return tensors_[found->second].tensor;
   std::string known;
-  for (const NamedTensor& item : tensors_)
-    if (known.size() < 200) known += (known.empty() ? "" : ", ") + item.name;
+  for (const NamedTensor& item : tensors_) {
+    if (known.size() >= 200) {
+      known += ", ...";
+      break;
+    }
+    known += (known.empty() ? "" : ", ") + item.name;
+  }
   throw Error(name_ + ": tensor",
               known.empty() ? "a name (the file holds none)" : "one of " + known,
               "'" + std::string(name) + "'");

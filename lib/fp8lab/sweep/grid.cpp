@@ -18,7 +18,7 @@
 namespace fp8lab {
 namespace {
 
-constexpr std::int64_t kMaxPoints = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxPoints = std::int64_t{1} << 30;  // their places in the log: 8 GiB
 constexpr std::size_t kMaxAxisValues = 1'000'000;
 
 const ParameterValue& default_of(const Parameters& defaults, std::string_view key) {
@@ -226,15 +226,19 @@ GridAxis parse_axis(std::string_view spec, const Parameters& defaults) {
 void Grid::validate() const {
   require(repeats > 0, "repeat", "at least 1", std::to_string(repeats));
   std::set<std::string_view> keys;
-  std::int64_t points = repeats;
+  std::int64_t points = 1;
   for (const GridAxis& axis : axes) {
     require(keys.insert(axis.key).second, "axis", "each parameter once",
             fmt::format("{} twice", axis.key));
     require(!axis.values.empty(), fmt::format("axis {}", axis.key), "at least one value", "none");
     const auto count = static_cast<std::int64_t>(axis.values.size());
-    require(points <= kMaxPoints / count, "grid", "at most 2^40 points", "more");
+    require(points <= kMaxPoints / count, "grid", fmt::format("at most {} points", kMaxPoints),
+            "more");
     points *= count;
   }
+  require(repeats <= kMaxPoints / points, "repeat",
+          fmt::format("at most {}, for {} points in all", kMaxPoints / points, kMaxPoints),
+          std::to_string(repeats));
 }
 
 std::int64_t Grid::size() const {

@@ -49,7 +49,7 @@ struct Grid {
   std::int64_t repeats = 1;
   std::uint64_t seed = 1;
 
-  /// Throws `Error` for a grid without points or with more than 2^40, and for a
+  /// Throws `Error` for a grid without points or with more than 2^30, and for a
   /// duplicate axis.
   void validate() const;
 

@@ -108,7 +108,7 @@ void LinearProducts<float>::forward(const Matrix<float>& x, const Matrix<float>&
                   context.backend);
   if (!is_fp8(recipe_.wgrad)) x_ = x_used;
   x_transposed_ = std::move(x_codes.transposed);
-  if (recipe_.bf16_outputs) round_to_bf16(y, context.threads);
+  if (recipe_.bf16_outputs) round_to_bf16(y.values, context.threads);
 }
 
 void LinearProducts<float>::backward(const Matrix<float>& given_dy, const Matrix<float>& w,
@@ -135,7 +135,7 @@ void LinearProducts<float>::backward(const Matrix<float>& given_dy, const Matrix
     dx = with_multipliers(dx, multipliers_, false);
     dw = with_multipliers(dw, multipliers_, true);
   }
-  if (recipe_.bf16_outputs) round_to_bf16(dx, context.threads);
+  if (recipe_.bf16_outputs) round_to_bf16(dx.values, context.threads);
 }
 
 }  // namespace fp8lab::train

@@ -63,8 +63,8 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
     if (sums_in_float32(settings)) {
       Matrix<float> a_rounded = a;
       Matrix<float> b_rounded = b;
-      round_to_bf16(a_rounded, threads);
-      round_to_bf16(b_rounded, threads);
+      round_to_bf16(a_rounded.values, threads);
+      round_to_bf16(b_rounded.values, threads);
       float32_product(recipe, a_rounded, a_transposed, b_rounded, b_transposed, d, threads);
       return;
     }
@@ -81,13 +81,13 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
   float32_product(recipe, a, a_transposed, b, b_transposed, d, threads);
 }
 
-void round_to_bf16(Matrix<float>& x, int threads) {
+void round_to_bf16(std::span<float> x, int threads) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr Format kBf16 = format(FormatId::bf16);
   constexpr std::uint32_t kPositiveNan = encode(kBf16, kNvidiaNosat, kNan) << 16;
   constexpr std::uint32_t kNegativeNan = encode(kBf16, kNvidiaNosat, -kNan) << 16;
-  const auto count = static_cast<std::int64_t>(x.values.size());
-  float* const values = x.values.data();
+  const auto count = static_cast<std::int64_t>(x.size());
+  float* const values = x.data();
   // A carry out of the significand raises the exponent, at last to that of Inf.
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (std::int64_t i = 0; i < count; ++i) {

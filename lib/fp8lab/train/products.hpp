@@ -35,6 +35,6 @@ void plain_product(const LinearRecipe& recipe, const GemmSettings& settings, con
                    int threads, const Backend& backend = {});
 
 /// Rounds every value to BF16, to nearest even; overflow gives an infinity.
-void round_to_bf16(Matrix<float>& x, int threads);
+void round_to_bf16(std::span<float> x, int threads);
 
 }  // namespace fp8lab::train

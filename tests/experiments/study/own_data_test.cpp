@@ -77,6 +77,26 @@ TEST_CASE("windows of a file hold its neighbours", "[experiments]") {
   CHECK_THROWS_WITH(source.draw(kRandom, 1, 401), contains("at least 401 elements"));
 }
 
+TEST_CASE("a file's tensor may have any shape: all but its last dimension are rows",
+          "[experiments]") {
+  const TemporaryFolder folder("own-data");
+  const std::vector<float> values = counted(24);
+  const std::filesystem::path path = folder.path() / "shapes.safetensors";
+  write_safetensors(path, {{"vector", view_of<float>(ElementType::f32, {24}, values)},
+                           {"batched", view_of<float>(ElementType::f32, {2, 3, 4}, values)},
+                           {"scalar", view_of<float>(ElementType::f32, {}, {values.data(), 1})}});
+  const auto draw = [&](const char* name, std::size_t rows, std::size_t columns) {
+    return TensorSource("bulk", path.string() + "#" + name).draw(kRandom, rows, columns);
+  };
+  const std::vector<float> row = draw("vector", 1, 5);
+  for (std::size_t i = 1; i < row.size(); ++i)
+    CHECK((row[i] == row[i - 1] + 1.0F || (row[i - 1] == 24.0F && row[i] == 1.0F)));
+  const std::vector<float> column = draw("batched", 6, 1);  // six rows of four
+  for (std::size_t i = 1; i < column.size(); ++i)
+    CHECK((column[i] == column[i - 1] + 4.0F || column[i] == column[i - 1] - 20.0F));
+  CHECK(draw("scalar", 1, 1) == std::vector<float>{1.0F});
+}
+
 TEST_CASE("sources refuse what they do not know", "[experiments]") {
   const auto refuse = [](const char* text, const char* part) {
     CHECK_THROWS_WITH(TensorSource("bulk", text), contains("bulk: ") && contains(part));

@@ -81,6 +81,15 @@ TEST_CASE("a standing follows from the spread of a control and from every seed",
   CHECK(judge_seeds(tails, reference, reference, 0.2).standing == experiments::Standing::follows);
 }
 
+TEST_CASE("of many seeds the band is three deviations of the control", "[experiments]") {
+  // Their interval is narrower: 2.744 deviations times sqrt(33 / 32).
+  const std::vector<double> reference(32, 3.0);
+  std::vector<double> control;
+  for (int i = 0; i < 32; ++i) control.push_back(i % 2 == 0 ? 3.125 : 2.875);
+  const Judgement judged = judge_seeds(reference, reference, control, 0.02);
+  CHECK(std::abs(judged.band - 3.0 * 0.125 * std::sqrt(32.0 / 31.0)) < 1e-12);
+}
+
 TEST_CASE("verdicts of claims are those of the kept table of values", "[experiments]") {
   const std::filesystem::path tables = std::filesystem::path(FP8LAB_KEPT_TABLES) / "claims";
   std::map<std::string, std::vector<MeasuredValue>> values;

@@ -306,7 +306,7 @@ TEST_CASE("campaign: a right kernel in Hopper's style has the golden bits", "[ve
   CHECK(verify(product, stored_operand(product, one.run())).verdict == Verdict::pass);
 }
 
-TEST_CASE("campaign: broken versions of a kernel in Hopper's style", "[verify][campaign]") {
+TEST_CASE("campaign: broken versions of a kernel in Hopper's style", "[verify][campaign][long]") {
   Hopper hopper;
   const std::vector<Fault> faults = hopper.faults();
   REQUIRE(faults.size() == 38);

@@ -188,7 +188,7 @@ TEST_CASE("campaign: a right kernel in Triton's style has the golden bits", "[ve
   CHECK(verify(product, stored_operand(product, stored)).verdict == Verdict::pass);
 }
 
-TEST_CASE("campaign: broken versions of a kernel in Triton's style", "[verify][campaign]") {
+TEST_CASE("campaign: broken versions of a kernel in Triton's style", "[verify][campaign][long]") {
   Triton triton;
   const std::vector<Fault> faults = triton.faults();
   REQUIRE(faults.size() == 21);

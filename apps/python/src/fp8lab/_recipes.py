@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -45,7 +46,12 @@ class Recipe:
     window: int = 16  #: window of MS-AMP
 
     def _core(self) -> _core.Recipe:
-        return _core.Recipe(**dataclasses.asdict(self))
+        return _compiled(self)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(recipe: Recipe) -> _core.Recipe:
+    return _core.Recipe(**dataclasses.asdict(recipe))
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,8 @@ bool MethodRequest::has_fused_steps() const {
          model().product_exponent == ProductExponent::stored && model().terms <= kWordBits;
 }
 
-std::int64_t MethodRequest::plain_terms() const {
-  constexpr std::int64_t kMostTerms = 32;
-  for (std::int64_t terms = kMostTerms; terms > 1; --terms)
+std::int64_t MethodRequest::plain_terms(std::int64_t most) const {
+  for (std::int64_t terms = most; terms > 1; --terms)
     if (problem.promotion_interval % terms == 0) return terms;
   return 1;
 }

@@ -1,5 +1,7 @@
 // Sums rounded after every product. docs/lab/gemm.md, "Sequential sums".
 
+#include <algorithm>
+
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/methods/two_words.hpp"
 #include "fp8lab/gemm/pack.hpp"
@@ -8,14 +10,16 @@
 namespace fp8lab::gemm_detail {
 namespace {
 
+constexpr std::int64_t kMostTerms = 32;
+
 template <typename T>
 class Sequential : public MethodOf<T> {
  public:
   explicit Sequential(const MethodRequest& r)
       : rounding_{.fraction_bits = r.model().output_fraction_bits,
                   .product_fraction_bits = rounded_product_bits(r)} {
-    rounding_.short_a = r.a->mantissa_bits <= rounding_.product_fraction_bits;
-    this->form_.terms = r.plain_terms();
+    rounding_.few_significands = rounding_.product_fraction_bits >= 0 && r.a->mantissa_bits <= 3;
+    this->form_.terms = r.plain_terms(rounding_.few_significands ? kTermsOfProducts : kMostTerms);
   }
 
   [[nodiscard]] std::string_view name() const override { return "sequential"; }
@@ -61,20 +65,48 @@ class TruncatedDouble final : public Sequential<double> {
   }
 };
 
-/// To nearest even, of products that have no more bits than the sums.
+/// To nearest even, of products that have no more bits than the sums. Short sums have at most 52
+/// bits before they are rounded, which takes an operation less.
 class NearestDouble final : public Sequential<double> {
  public:
-  using Sequential::Sequential;
+  NearestDouble(const MethodRequest& r, bool short_sums) : Sequential(r) {
+    rounding_.short_sums = short_sums;
+  }
+
+  [[nodiscard]] MethodPtr for_other_data(const MethodRequest& r) const override {
+    return rounding_.short_sums ? std::make_unique<NearestDouble>(r, false) : nullptr;
+  }
+
+  [[nodiscard]] bool takes(const RowSummary& a, const RowSummary& b,
+                           std::int64_t k) const override {
+    const ProductRange range(a, b, k);
+    return !rounding_.short_sums || sum_top(range) - range.low <= kShortBits;
+  }
 
   void run(const TileSteps<double>& steps) const override {
     steps.kernels.sequential.nearest_double(block_of(steps), rounding_);
   }
 
  protected:
-  /// c may have more bits than a sum: its first sum must be exact if products are the smaller.
+  /// c may have more bits than a sum: its first sum must be exact if products are the smaller, and
+  /// short where sums are.
   [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& a,
                              const RowSummary& b) const override {
-    return exponent < 128 && exponent + 2 - (a.lowest + b.lowest) <= kDoubleBits;
+    if (exponent >= 128) return false;
+    const ProductRange range(a, b, 1);
+    if (!rounding_.short_sums) return exponent + 2 - range.low <= kDoubleBits;
+    constexpr int kFractionOfC = 23;
+    const int top = std::max(exponent + 1, sum_top(range)) + 1;
+    return top - std::min(range.low, exponent - kFractionOfC) <= kShortBits;
+  }
+
+ private:
+  static constexpr int kShortBits = kDoubleBits - 1;
+
+  /// Sums are below 2^this, however many products they have: from 2^(top + fraction bits + 1) on, a
+  /// product is at most half of a sum's last bit and makes it no larger.
+  [[nodiscard]] int sum_top(const ProductRange& range) const {
+    return range.top + rounding_.fraction_bits + 2;
   }
 };
 
@@ -92,7 +124,7 @@ class NearestOfOdd final : public Sequential<double> {
 
 MethodPtr plan_nearest(const MethodRequest& r, int rounded) {
   const int bits = rounded >= 0 ? rounded : r.a->mantissa_bits + r.b->mantissa_bits + 1;
-  if (bits <= r.model().output_fraction_bits) return std::make_unique<NearestDouble>(r);
+  if (bits <= r.model().output_fraction_bits) return std::make_unique<NearestDouble>(r, true);
   return rounded >= 0 ? nullptr : std::make_unique<NearestOfOdd>(r);
 }
 

@@ -55,11 +55,13 @@ class HostEngine:
 
     def rounded(self, d: NDArray[np.float32], dtype: torch.dtype, bf16_outputs: bool) -> Tensor:
         """The output of a product: one rounding, to the nearest, ties to even; NaN is NVIDIA's."""
-        if dtype == torch.float32 and not bf16_outputs:
-            return torch.from_numpy(d.copy())
-        name = WORDS.get(dtype, "bf16")
-        codes = encode(d, name, profile="nvidia_nosat", dtype=np.uint16, threads=threads())
-        return torch.from_numpy(codes).view(torch.float16 if name == "f16" else torch.bfloat16).to(dtype)
+        if dtype == torch.float32:
+            d = np.ascontiguousarray(d)  # nothing else holds it: it is the output
+            if bf16_outputs:
+                _core.round_to_bf16(d, threads())
+            return torch.from_numpy(d)
+        codes = encode(d, WORDS[dtype], profile="nvidia_nosat", dtype=np.uint16, threads=threads())
+        return torch.from_numpy(codes).view(dtype)
 
     def column_sums(self, x: NDArray[np.float32]) -> Tensor:
         return torch.from_numpy(_core.column_sums(x))

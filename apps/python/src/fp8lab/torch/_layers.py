@@ -119,8 +119,10 @@ class Fp8Layer:
         gradient_past = self._fp8_past("gradient")
         if self._fp8_amaxes is not None or not self.training:
             gradient_past = gradient_past.clone()  # the backward pass moves on what it is given
+        # A scale with a past must see each of its operands, also in a pass that is computed again.
+        for_wgrad = past.numel() > 0 or (torch.is_grad_enabled() and used.requires_grad)
         y, _, _, new_past = torch.ops.fp8lab.linear(
-            x, used, bias, *codes, past, gradient_past, self._fp8_text
+            x, used, bias, *codes, past, gradient_past, self._fp8_text, for_wgrad
         )
         self._fp8_step("activation", new_past, x)
         if self._fp8_amaxes is not None and y.requires_grad:

@@ -85,8 +85,9 @@ def linear(
     past: Tensor,
     gradient_past: Tensor,
     recipe: str,
+    for_wgrad: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Y = X W^T + bias, X's codes for wgrad, and the past of X's scales.
+    """Y = X W^T + bias, X's codes for wgrad (empty where not for_wgrad), and the past of X's scales.
 
     The bias is added to the finished FP32 sum, which is then rounded once to X's dtype (to BF16
     for a float32 X where the recipe has BF16 outputs). gradient_past is for the backward pass,
@@ -97,7 +98,9 @@ def linear(
     plan = plan_of(recipe)
     cast = plan.casts["activation"]
     values: Any = engine.matrix(plan, x)
-    first, second, new = engine.cast(cast, values, past, cast.for_first, cast.for_second)
+    first, second, new = engine.cast(
+        cast, values, past, cast.for_first, for_wgrad and cast.for_second
+    )
     if plan.fp8["fprop"]:
         assert first is not None
         right = (plan.casts["weight"].recipe, engine.codes(w_codes, w_scales))
@@ -111,7 +114,8 @@ def linear(
 
 @linear.register_fake
 def _(x: Tensor, weight: Tensor, *others: Any) -> tuple[Tensor, ...]:
-    *_, past, _, recipe = others
+    past, _, recipe, *last = others[5:]
+    for_wgrad = last != [False]
     plan = plan_of(recipe)
     cast = plan.casts["activation"]
     rows = 1
@@ -119,7 +123,7 @@ def _(x: Tensor, weight: Tensor, *others: Any) -> tuple[Tensor, ...]:
         rows = rows * extent
     rows, k = plan.padded(rows), plan.padded(x.shape[-1])
     y = x.new_empty((*x.shape[:-1], weight.shape[0]))
-    second = _fake_codes(x, cast.for_second, cast.second_recipe, k, rows)
+    second = _fake_codes(x, for_wgrad and cast.for_second, cast.second_recipe, k, rows)
     return (y, *second, torch.empty_like(past))
 
 
@@ -195,7 +199,7 @@ def _(dy: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, _, _, wt_codes, wt_scales, _, gradient_past, recipe = inputs
+    x, weight, bias, _, _, wt_codes, wt_scales, _, gradient_past, recipe, *_ = inputs
     _, xt_codes, xt_scales, new_past = output
     plan = plan_of(recipe)
     ctx.mark_non_differentiable(xt_codes, xt_scales, new_past)
@@ -231,7 +235,7 @@ def _backward(ctx: Any, dy: Tensor, *unused: Any) -> tuple[Any, ...]:
         dx if need_dx else None,
         dw.to(ctx.weight_dtype) if need_dw else None,
         db.to(ctx.bias_dtype) if need_db else None,
-        *(None,) * 7,
+        *(None,) * (len(ctx.needs_input_grad) - 3),
     )
 
 
