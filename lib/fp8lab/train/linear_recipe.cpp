@@ -43,6 +43,19 @@ const Chip* find_chip(std::string_view name) {
   return chip == kChips.end() ? nullptr : chip;
 }
 
+/// Of an instruction or a definition, which users give as hardware; its name, as they do.
+AccumulatorModel find_hardware(std::string_view name) {
+  try {
+    return find_instruction_model(name).accumulator;
+  } catch (const Error&) {
+    if (name.find_first_of(".:") != std::string_view::npos) throw;
+  }
+  std::string chips;
+  for (const Chip& chip : kChips) chips += fmt::format("{}, ", chip.name);
+  throw Error("hardware", chips + "or an instruction or definition of one",
+              fmt::format("'{}'", name));
+}
+
 /// The elements' format in the name of a block-scaled instruction.
 std::string_view suffix_of(FormatId format) {
   switch (format) {
@@ -107,9 +120,8 @@ Arithmetic find_arithmetic(std::string_view name) {
 
 GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::string_view hardware) {
   const Chip* const chip = find_chip(hardware);
-  const AccumulatorModel& model =
-      find_instruction_model(chip == nullptr ? std::string(hardware) : model_on(*chip, operands))
-          .accumulator;
+  const AccumulatorModel model =
+      find_hardware(chip == nullptr ? std::string(hardware) : model_on(*chip, operands));
   if (product.arithmetic != Arithmetic::fp8) return product;
   // Scales inside the instruction need no promotion; others that change along K do.
   if (traits_of(model).takes_scales)

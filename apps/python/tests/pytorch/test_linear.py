@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import fp8lab
 import fp8lab.torch
 from fp8lab import _core
+from fp8lab.torch import _plan
 
 CALIBRATED = {"calibration", "momentum"}
 RECIPES = [
@@ -288,7 +289,7 @@ def test_checkpointing_changes_nothing(recipe, how):
 def test_calibrated_scales():
     layer = fp8lab.torch.convert(nn.Sequential(nn.Linear(64, 32, bias=False)), "inference-static")
     batches = [log_normal(8, 64, seed=i) for i in range(3)]
-    with pytest.raises(ValueError, match="calibration: expected at least one tensor"):
+    with pytest.raises(ValueError, match=r"model: expected a batch inside fp8lab.torch.calibrate\(model\) first"):
         layer(batches[0])
     with fp8lab.torch.calibrate(layer):
         for batch in batches:
@@ -303,6 +304,34 @@ def test_calibrated_scales():
     with pytest.raises(ValueError, match="expected a layer under a recipe that is calibrated"):
         with fp8lab.torch.calibrate(fp8lab.torch.Fp8Linear(16, 16)):
             pass
+
+
+@pytest.mark.parametrize("recipe", ["deepgemm", "te-current", "bf16", "torchao-rowwise-hp-wgrad"])
+def test_x_is_cast_for_wgrad_where_the_weight_learns(recipe, monkeypatch):
+    layer, x = linear(recipe, bias=True), log_normal(3, 8, 256)
+    seen = []
+    cast = _plan.Cast.cast
+    monkeypatch.setattr(_plan.Cast, "cast", lambda *given: (seen.append(given[-1]), cast(*given))[1])
+    expected = layer(x)
+    of_wgrad = fp8lab.linear_recipe(recipe).wgrad.arithmetic == "fp8"
+    seen.clear()
+    with torch.no_grad():
+        assert_same_bits(layer(x), expected.detach())
+    layer.weight.requires_grad_(False)
+    frozen = x.clone().requires_grad_()
+    y = layer(frozen)
+    assert_same_bits(y.detach(), expected.detach())
+    assert seen == [False, False]
+    y.sum().backward()
+    dx, bias = frozen.grad, layer.bias.grad
+    layer.bias.grad = None
+    layer.weight.requires_grad_(True)
+    seen.clear()
+    learning = x.clone().requires_grad_()
+    layer(learning).sum().backward()
+    assert seen[0] == of_wgrad
+    assert_same_bits(dx, learning.grad)
+    assert_same_bits(bias, layer.bias.grad)
 
 
 def test_torch_autocast_casts_like_linear():
@@ -338,3 +367,7 @@ def test_bad_input_says_what_was_expected():
             wide(torch.zeros(3, 256, dtype=torch.float64))
     with pytest.raises(ValueError, match="recipe: expected one of .*, got 'nothing'"):
         fp8lab.torch.Fp8Linear(16, 16, recipe="nothing")
+    with pytest.raises(ValueError, match="hardware: expected sm89, sm90, sm100, sm120, or .*, got 'h100'"):
+        fp8lab.torch.Fp8Linear(16, 16, recipe="deepgemm", hardware="h100")
+    with pytest.raises(ValueError, match="model: expected one of .*, got 'sm90.wgmma.e4m4'"):
+        fp8lab.torch.Fp8Linear(16, 16, recipe="deepgemm", hardware="sm90.wgmma.e4m4")

@@ -38,6 +38,8 @@ def arguments(recipe, bias=True, out=32, k=64, dtype=torch.float32):
 def test_linear_passes_opcheck(recipe):
     torch.library.opcheck(torch.ops.fp8lab.linear.default, arguments(recipe))
     torch.library.opcheck(torch.ops.fp8lab.linear.default, arguments(recipe, False, 24, 40, torch.bfloat16))
+    detached = (t.detach() if isinstance(t, torch.Tensor) else t for t in arguments(recipe))
+    torch.library.opcheck(torch.ops.fp8lab.linear.default, (*detached, False))
 
 
 @pytest.mark.parametrize("recipe", ["te-current", "te-delayed", "deepgemm", "te-nvfp4", "bf16"])

@@ -35,8 +35,9 @@ def decisions(
     """For each linear layer, by name: why it is not converted, or "" if it is.
 
     rule: "llama-factory" (not embed, lm_head, output, classifier; both dimensions multiples of 16),
-    "deepseek-v3" (not embed, head, norm, nor a router's gate) or "all". filter: called with name
-    and module for the layers that the rule selects; false leaves a layer out.
+    "deepseek-v3" (not embed, head, norm, nor a router's gate), "linear" (not embed, lm_head, norm,
+    nor a router's gate) or "all". filter: called with name and module for the layers that the rule
+    selects; false leaves a layer out.
 
     >>> import torch, fp8lab.torch
     >>> model = torch.nn.ModuleDict({"proj": torch.nn.Linear(32, 32), "lm_head": torch.nn.Linear(32, 48)})

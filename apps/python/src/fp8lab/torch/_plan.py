@@ -53,6 +53,7 @@ class Cast:
         self.second_initial = (
             np.empty(0, np.float32) if self.second is None else _core.initial_past(self.second)
         )
+        self.is_calibrated = self.recipe.source in ("calibration", "momentum")
         self.past_size = (len(self.initial) + len(self.second_initial)) * self.is_used
 
     def initial_past(self) -> torch.Tensor:
@@ -79,6 +80,11 @@ class Cast:
         if not (for_first or for_second):
             return None, None, past.clone()
         old, second_old = self.split(past)
+        if self.is_calibrated and np.array_equal(old, self.initial):
+            raise ValueError(
+                "model: expected a batch inside fp8lab.torch.calibrate(model) first, since the recipe's "
+                "scales are calibrated, got none"
+            )
         first, second, new, second_new = _core.linear_cast(
             self.first, self.second, x, for_first, for_second, old, second_old, threads()
         )
