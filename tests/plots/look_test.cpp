@@ -60,7 +60,8 @@ TEST_CASE("a variant has the colour of what it varies, others the next one", "[p
 TEST_CASE("the first curve lies above the others, dashed ones above all", "[plots]") {
   CHECK(drawing_order(variants()) == Indices{4, 1, 0, 3, 2});
   std::vector<std::size_t> written;
-  for (const auto& series : nlohmann::json::parse(plot_json(variants()))["data"]["values"])
+  const auto spec = nlohmann::json::parse(plot_json(variants()));  // outlives the loop
+  for (const auto& series : spec["data"]["values"])
     written.push_back(series["series"]);
   CHECK(written == drawing_order(variants()));
 }
