@@ -238,7 +238,7 @@ def heat_maps(opened):
         check(len(contrasts) >= len(expected) and min(contrasts) >= 4.5, f"{dark}: contrast of the numbers is {min(contrasts)}")
     page.emulate_media(color_scheme="light")
     page.wait_for_timeout(500)
-    cells.first.hover(force=True, position={"x": 4, "y": 4})
+    cells.first.hover(force=True, position={"x": 20, "y": 14})
     tip = page.locator("#vg-tooltip-element")
     until(page, tip.is_visible, "pointing shows a value")
     words = tip.inner_text()

@@ -3,12 +3,24 @@ with what went wrong, as text in JSON. `NAME.json`, a Vega-Lite specification, b
 
 import json
 import pathlib
+import re
 import sys
 
 try:
     import vl_convert
 except ImportError:
     sys.exit(1)
+
+
+def numbered_again(svg):
+    """The picture with its clips and gradients numbered from 0: Vega counts on from picture to picture."""
+    places = {}
+
+    def renamed(found):
+        before, kind, number = found.groups()
+        return f"{before}{kind}{places.setdefault((kind, number), len(places))}"
+
+    return re.sub(r'(id="|url\(#)(clip|gradient_)(\d+)', renamed, svg)
 
 
 def draw(folder, name):
@@ -18,7 +30,7 @@ def draw(folder, name):
         if layer.get("name") == "pointer":  # rings that are seen on pointing alone
             layer["transform"] = [{"filter": "false"}]
     vega = vl_convert.vegalite_to_vega(plot, vl_version="6.4")
-    svg = vl_convert.vega_to_svg(vega)
+    svg = numbered_again(vl_convert.vega_to_svg(vega))
     file.with_suffix(".svg").write_text(svg, encoding="utf-8")
     file.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=1.5))
     file.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
