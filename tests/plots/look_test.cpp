@@ -47,8 +47,7 @@ TEST_CASE("a variant has the colour of what it varies, others the next one", "[p
   const auto colours = looks["color"]["scale"]["range"];
   CHECK((colours[2] == colours[0] && colours[3] == colours[1] && colours[0] != colours[1]));
   CHECK((colours[4] != colours[0] && colours[4] != colours[1]));
-  CHECK(looks["color"]["scale"]["domain"] ==
-        nlohmann::json{"a", "b", "a dashed", "b dashed", "c"});
+  CHECK(looks["color"]["scale"]["domain"] == nlohmann::json{"a", "b", "a dashed", "b dashed", "c"});
   const auto dashes = looks["strokeDash"]["scale"]["range"];
   CHECK((dashes[0] == nlohmann::json{1, 0} && dashes[2] == nlohmann::json{8, 5}));
   plot.series[3].like = 2;  // which has no colour of its own
@@ -60,8 +59,8 @@ TEST_CASE("a variant has the colour of what it varies, others the next one", "[p
 TEST_CASE("the first curve lies above the others, dashed ones above all", "[plots]") {
   CHECK(drawing_order(variants()) == Indices{4, 1, 0, 3, 2});
   std::vector<std::size_t> written;
-  for (const auto& series : nlohmann::json::parse(plot_json(variants()))["data"]["values"])
-    written.push_back(series["series"]);
+  const auto spec = nlohmann::json::parse(plot_json(variants()));  // the loop must not outlive it
+  for (const auto& series : spec["data"]["values"]) written.push_back(series["series"]);
   CHECK(written == drawing_order(variants()));
 }
 
