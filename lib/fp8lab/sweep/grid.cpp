@@ -171,11 +171,17 @@ std::optional<std::string> value_of(const Range<double>& range, std::size_t inde
 template <class T>
 std::vector<std::string> range(std::string_view axis, std::string_view text) {
   const Range<T> range = parse_range<T>(axis, text);
+  const auto require_few = [&](bool few) {
+    require(few, axis, fmt::format("at most {} values", kMaxAxisValues), fmt::format("'{}'", text));
+  };
+  // Far too many are refused before a million of them are made.
+  const double length = static_cast<double>(range.last) - static_cast<double>(range.first);
+  require_few(range.multiplies ||
+              length <= static_cast<double>(range.by) * static_cast<double>(kMaxAxisValues));
   std::vector<std::string> texts;
   T value{};
   while (const std::optional<std::string> next = value_of(range, texts.size(), value)) {
-    require(texts.size() < kMaxAxisValues, axis, fmt::format("at most {} values", kMaxAxisValues),
-            fmt::format("'{}'", text));
+    require_few(texts.size() < kMaxAxisValues);
     texts.push_back(*next);
   }
   return texts;
