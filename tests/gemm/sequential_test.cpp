@@ -192,3 +192,33 @@ TEST_CASE("products that are rounded take A's significand times a power of two",
         check_all_targets(operands.problem);
       }
 }
+
+TEST_CASE("sums of up to 54 bits are rounded once", "[gemm]") {
+  // A large product and a small one beside it: what is left of a power of two has all ones.
+  for (const int fraction_bits : {13, 14})
+    for (const int bits : {40, 50, 51, 52, 53, 54})
+      for (const float sign : {1.0F, -1.0F}) {
+        INFO("M " << fraction_bits << ", " << bits << " bits, sign " << sign);
+        const float small = std::ldexp(1.0F, -bits);
+        const AccumulatorModel model = sequential(fraction_bits, RoundingMode::nearest_even);
+        check_one(model, {sign, -sign, sign}, {1.0F, small, small}, 0.0F);
+        check_one(model, {sign, sign, -sign}, {1.0F, small, small}, 0.0F);
+        check_one(model, {-sign, sign}, {small, small}, sign);
+      }
+}
+
+TEST_CASE("products of many rows are rounded for each significand", "[gemm]") {
+  using enum FormatId;
+  std::uint64_t seed = 32000;
+  for (const FormatId a : {e4m3fn, e5m2, e4m3fnuz, e2m1})
+    for (const std::int64_t rows : {7, 8, 64, 131})
+      for (const std::int64_t promotion : {0, 12, 16}) {
+        ++seed;
+        InstructionModel model = find_instruction_model("seed.listing");
+        model.a_format = a;
+        INFO(format(a).name << ", " << rows << " rows, promotion " << promotion);
+        Operands operands(model, {rows, 37, 67}, kAllData[seed % 7], Start::none, seed);
+        operands.problem.promotion_interval = promotion;
+        check_all_targets(operands.problem);
+      }
+}

@@ -1,6 +1,7 @@
 // Kernels of AMD's and of block-scaled units and of short steps against gemm_reference, on every
 // target: where their arithmetic has edges.
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -292,4 +293,24 @@ TEST_CASE("units: block scales of all forms, with C, promotion and few columns",
                       << wide << " seed " << seed);
             check_all_targets(p);
           }
+}
+
+TEST_CASE("FP16 sums of every kind share a row", "[gemm]") {
+  // Zeros of both signs, subnormal and normal numbers, and those that overflow on the way.
+  constexpr std::array kStarts{0.0F, -0.0F, 0x1p-24F, -0x1.8p-15F, 1.0F, 65504.0F, -65504.0F};
+  std::uint64_t seed = 33000;
+  for (const std::string_view name : {"sm70.mma.f16.f16", "sm80.mma.f16.f16", "sm90.mma.f16.f16"})
+    for (const std::int64_t rows : {3, 20, 70})
+      for (const Data data : {Data::normal, Data::wide, Data::sparse, Data::tiny}) {
+        ++seed;
+        const InstructionModel& model = find_instruction_model(name);
+        Operands operands(model, {rows, 70, 52}, data, Start::normal, seed);
+        const RandomStream random(seed, "starts");
+        // Some rows have normal sums alone.
+        for (std::size_t i = 0; i < operands.c.size(); ++i)
+          if (i / 70 % 3 != 0)
+            operands.c[i] = kStarts[static_cast<std::size_t>(random.below(i, kStarts.size()))];
+        INFO(name << ", " << rows << " rows, seed " << seed);
+        check_all_targets(operands.problem);
+      }
 }

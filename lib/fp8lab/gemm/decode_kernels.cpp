@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -272,6 +273,29 @@ HWY_INLINE std::uint64_t sign_bits(const std::uint8_t* codes, std::int64_t count
   return signs & ((std::uint64_t{1} << count) - 1);
 }
 
+/// Rows whose steps are parts of a vector, without exponents and signs: a vector of codes is that
+/// of several steps.
+template <typename T, typename Code>
+void decode_short_steps(const RowCodes<T>& s, Decoder<T>& decoder) {
+  const Tag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t stride = s.rows * s.terms;  // from one step to the next
+  const std::int64_t together = lanes / s.terms;
+  HWY_ALIGN T values[hn::MaxLanes(d)];
+  for (std::int64_t r = 0; r < s.rows; ++r) {
+    const auto* codes = reinterpret_cast<const Code*>(s.codes) + r * s.row_stride;
+    for (std::int64_t step = 0; step < s.steps; step += together) {
+      decoder.load(codes + step * s.terms);
+      hn::Store(decoder.values(), d, values);
+      T* to = s.values + step * stride + r * s.terms;
+      const std::int64_t steps = std::min(together, s.steps - step);
+      for (std::int64_t i = 0; i < steps; ++i)
+        std::memcpy(to + i * stride, values + i * s.terms,
+                    static_cast<std::size_t>(s.terms) * sizeof(T));
+    }
+  }
+}
+
 template <typename T, typename Code>
 void decode_rows(const RowCodes<T>& s) {
   const Tag<T> d;
@@ -279,6 +303,8 @@ void decode_rows(const RowCodes<T>& s) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Decoder<T> decoder(s.layout, T{1}, s.fused ? kTiny<T> : T{0},
                      sizeof(T) == 4 ? kFloatBiasA : kDoubleBiasA);
+  if (!s.fused && lanes % s.terms == 0 && lanes > s.terms)
+    return decode_short_steps<T, Code>(s, decoder);
   T* values = s.values;
   std::uint32_t* exponents = s.exponents;
   for (std::int64_t step = 0; step < s.steps; ++step) {

@@ -173,7 +173,10 @@ void PackedRows<T>::find_exponents(const WordKernels& kernels, std::int64_t term
     const std::int64_t count = (rows * steps * terms + kMaxWidth) / kMaxWidth * kMaxWidth;
     AlignedArray<std::uint8_t> bytes(count);
     kernels.exponents(values.data(), count, smallest, bytes.data());
-    for (std::int64_t i = 0; i < count; ++i) exponents.data()[i] = bytes.data()[i] * 0x01010101u;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::uint32_t pair = bytes.data()[i] | std::uint32_t{bytes.data()[i]} << 8;
+      exponents.data()[i] = pair | pair << 16;
+    }
   }
 }
 

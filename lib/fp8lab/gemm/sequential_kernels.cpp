@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "fp8lab/gemm/kernels.hpp"
+#include "hwy/cache_control.h"
 
 #define HWY_WANT_AVX3_DL
 #undef HWY_TARGET_INCLUDE
@@ -169,6 +171,7 @@ void truncated_double(const StepBlock<double>& s, const SequentialRounding& roun
 constexpr int kSignificands = 8;
 constexpr int kSignificandBits = 3;
 constexpr std::int64_t kLeastRowsOfProducts = 8;
+constexpr std::int64_t kRowsOfProducts = 64;  // that are split at a time
 
 /// The rounded products of each significand with a step's terms: [term][significand][width].
 HWY_INLINE void round_products(std::int64_t terms, const double* b, int fraction_bits, double* to) {
@@ -189,38 +192,53 @@ HWY_INLINE void round_products(std::int64_t terms, const double* b, int fraction
     }
 }
 
-template <int R, class Add>
-HWY_INLINE void add_rounded(const double* a, std::int64_t terms, const double* products,
-                            const Add& add, double* state) {
-  constexpr std::uint64_t kFraction = (std::uint64_t{1} << 52) - 1;
-  const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
-  HWY_ALIGN double power[R * kTermsOfProducts];
-  HWY_ALIGN std::uint64_t significand[R * kTermsOfProducts];
-  for (std::int64_t i = 0; i < R * terms; ++i) {
-    const auto bits = std::bit_cast<std::uint64_t>(a[i]);
-    power[i] = std::bit_cast<double>(bits & ~kFraction);
-    significand[i] = (bits & kFraction) >> (52 - kSignificandBits);
+/// Numbers of A as powers of two, signs included, and where the products of their significands are.
+struct SplitNumbers {
+  HWY_ALIGN double power[kRowsOfProducts * kTermsOfProducts];
+  HWY_ALIGN std::int64_t place[kRowsOfProducts * kTermsOfProducts];
+
+  HWY_INLINE void split(std::int64_t count, const double* a) {
+    constexpr std::int64_t kFraction = (std::int64_t{1} << 52) - 1;
+    constexpr std::int64_t kLine = 64 / sizeof(double);
+    for (std::int64_t i = 0; i < count; i += kLine) hwy::Prefetch(a + count + i);  // the next step
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto bits = std::bit_cast<std::int64_t>(a[i]);
+      power[i] = std::bit_cast<double>(bits & ~kFraction);
+      place[i] = (bits & kFraction) >> (52 - kSignificandBits);
+    }
   }
-  const auto at = [&](int r, std::int64_t k) HWY_ATTR {
+};
+
+template <int R, class Add>
+HWY_INLINE void add_rounded(const SplitNumbers& a, std::int64_t row, std::int64_t terms,
+                            const double* products, const Add& add, double* state) {
+  const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
+  const double* power = a.power + row * terms;
+  const std::int64_t* place = a.place + row * terms;
+  const auto at = [=](int r, std::int64_t k) HWY_ATTR {
     const std::int64_t i = r * terms + k;
-    const auto place = k * kSignificands + static_cast<std::int64_t>(significand[i]);
-    return Operand<double>{power[i], products + place * width};
+    return Operand<double>{power[i], products + (k * kSignificands + place[i]) * width};
   };
-  add_terms<R>(terms, at, add, state);
+  add_terms<R>(terms, at, add, state + row * width);
 }
 
 template <class Add>
-void sums_of_rounded(const StepBlock<double>& s, int fraction_bits, const Add& add) {
+void sums_of_rounded(const StepBlock<double>& from, int fraction_bits, const Add& add) {
+  const StepBlock<double> s = from;  // what is stored might be part of `from` for the compiler
   const std::int64_t width = static_cast<std::int64_t>(hn::Lanes(Tag<double>())) * kVectors;
   HWY_ALIGN double products[kTermsOfProducts * kSignificands * kMaxWidth / 2];
+  SplitNumbers a;
   for (std::int64_t step = 0; step < s.steps; ++step) {
     round_products(s.terms, s.b + step * s.terms * width, fraction_bits, products);
-    const double* a = s.a + step * s.rows * s.terms;
-    std::int64_t row = 0;
-    for (; row + kSumRows <= s.rows; row += kSumRows)
-      add_rounded<kSumRows>(a + row * s.terms, s.terms, products, add, s.state + row * width);
-    for (; row < s.rows; ++row)
-      add_rounded<1>(a + row * s.terms, s.terms, products, add, s.state + row * width);
+    for (std::int64_t first = 0; first < s.rows; first += kRowsOfProducts) {
+      const std::int64_t rows = std::min(kRowsOfProducts, s.rows - first);
+      double* state = s.state + first * width;
+      a.split(rows * s.terms, s.a + (step * s.rows + first) * s.terms);
+      std::int64_t row = 0;
+      for (; row + kSumRows <= rows; row += kSumRows)
+        add_rounded<kSumRows>(a, row, s.terms, products, add, state);
+      for (; row < rows; ++row) add_rounded<1>(a, row, s.terms, products, add, state);
+    }
   }
 }
 

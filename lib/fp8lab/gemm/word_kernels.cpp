@@ -181,9 +181,15 @@ HWY_INLINE bool are_normal(const float* state) {
   const auto one = hn::Set(d, std::uint16_t{1u << 10});
   const auto above_one = hn::Set(d, std::uint16_t{0x7800});
   const auto* bits = reinterpret_cast<const std::uint16_t*>(state);
-  const auto x = hn::And(hn::Add(hn::Load(d, bits), one), above_one);
-  const auto y = hn::And(hn::Add(hn::Load(d, bits + lanes), one), above_one);
-  return hn::AllFalse(d, hn::Eq(hn::Min(x, y), hn::Zero(d)));
+  const auto x = hn::Add(hn::Load(d, bits), one);
+  const auto y = hn::Add(hn::Load(d, bits + lanes), one);
+#if FP8LAB_ROUNDS_IN_REGISTERS
+  return (_mm512_testn_epi16_mask(x.raw, above_one.raw) |
+          _mm512_testn_epi16_mask(y.raw, above_one.raw)) == 0;
+#else
+  const auto smaller = hn::Min(hn::And(x, above_one), hn::And(y, above_one));
+  return hn::AllFalse(d, hn::Eq(smaller, hn::Zero(d)));
+#endif
 }
 
 /// Instead of sums of which infinite ones stay: normal ones are not.

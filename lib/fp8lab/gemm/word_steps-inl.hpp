@@ -286,13 +286,13 @@ HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N], const WordVec
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) largest[v] = hn::Max(from[v], field_of(hn::Load(d, c + v * lanes)));
   FP8LAB_UNROLL
-  for (int v = 0; v < N; ++v)
-    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Sub(largest[v], from[v]));
-  FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
     const auto scale = fused_scale<V>(largest[v], kBitsOfC);
     total[v] = floored(hn::Mul(hn::Load(d, c + v * lanes), scale));
   }
+  FP8LAB_UNROLL
+  for (int v = 0; v < N; ++v)
+    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Sub(largest[v], from[v]));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v)
     kept[v] = hn::OrAnd(hn::ShiftRight<2>(kept[v]), kept[v], hn::Set(dw, 3));

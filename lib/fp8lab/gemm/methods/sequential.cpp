@@ -1,7 +1,5 @@
 // Sums rounded after every product. docs/lab/gemm.md, "Sequential sums".
 
-#include <algorithm>
-
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/methods/two_words.hpp"
 #include "fp8lab/gemm/pack.hpp"
@@ -65,8 +63,8 @@ class TruncatedDouble final : public Sequential<double> {
   }
 };
 
-/// To nearest even, of products that have no more bits than the sums. Short sums have at most 52
-/// bits before they are rounded, which takes an operation less.
+/// To nearest even, of products that have no more bits than the sums. Short sums, which start from
+/// zero, have at most 52 bits before they are rounded, which takes an operation less.
 class NearestDouble final : public Sequential<double> {
  public:
   NearestDouble(const MethodRequest& r, bool short_sums) : Sequential(r) {
@@ -79,8 +77,9 @@ class NearestDouble final : public Sequential<double> {
 
   [[nodiscard]] bool takes(const RowSummary& a, const RowSummary& b,
                            std::int64_t k) const override {
+    if (!rounding_.short_sums) return true;
     const ProductRange range(a, b, k);
-    return !rounding_.short_sums || sum_top(range) - range.low <= kShortBits;
+    return sum_top(range) - range.low < kDoubleBits;
   }
 
   void run(const TileSteps<double>& steps) const override {
@@ -88,21 +87,13 @@ class NearestDouble final : public Sequential<double> {
   }
 
  protected:
-  /// c may have more bits than a sum: its first sum must be exact if products are the smaller, and
-  /// short where sums are.
+  /// c may have more bits than a sum: its first sum must be exact if products are the smaller.
   [[nodiscard]] bool takes_c(float /*c*/, int exponent, const RowSummary& a,
                              const RowSummary& b) const override {
-    if (exponent >= 128) return false;
-    const ProductRange range(a, b, 1);
-    if (!rounding_.short_sums) return exponent + 2 - range.low <= kDoubleBits;
-    constexpr int kFractionOfC = 23;
-    const int top = std::max(exponent + 1, sum_top(range)) + 1;
-    return top - std::min(range.low, exponent - kFractionOfC) <= kShortBits;
+    return exponent < 128 && exponent + 2 - (a.lowest + b.lowest) <= kDoubleBits;
   }
 
  private:
-  static constexpr int kShortBits = kDoubleBits - 1;
-
   /// Sums are below 2^this, however many products they have: from 2^(top + fraction bits + 1) on, a
   /// product is at most half of a sum's last bit and makes it no larger.
   [[nodiscard]] int sum_top(const ProductRange& range) const {
@@ -124,7 +115,10 @@ class NearestOfOdd final : public Sequential<double> {
 
 MethodPtr plan_nearest(const MethodRequest& r, int rounded) {
   const int bits = rounded >= 0 ? rounded : r.a->mantissa_bits + r.b->mantissa_bits + 1;
-  if (bits <= r.model().output_fraction_bits) return std::make_unique<NearestDouble>(r, true);
+  if (bits <= r.model().output_fraction_bits) {
+    const bool short_sums = r.problem.c == nullptr;
+    return std::make_unique<NearestDouble>(r, short_sums);
+  }
   return rounded >= 0 ? nullptr : std::make_unique<NearestOfOdd>(r);
 }
 
