@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <utility>
@@ -44,13 +45,14 @@ class DeviceBuffer {
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] std::size_t bytes() const { return size_ * sizeof(T); }
 
-  /// Copies `values` to the front of the buffer.
-  void copy_in(std::span<const T> values) {
-    require(values.size() <= size_, "values", fmt::format("at most {} elements", size_),
+  /// Copies `values` to the buffer, from element `at` on.
+  void copy_in(std::span<const T> values, std::size_t at = 0) {
+    require(at <= size_ && values.size() <= size_ - at, "values",
+            fmt::format("at most {} elements", size_ - std::min(at, size_)),
             fmt::format("{}", values.size()));
     if (!values.empty())
       FP8LAB_CUDA_CHECK(
-          cudaMemcpy(data_, values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
+          cudaMemcpy(data_ + at, values.data(), values.size_bytes(), cudaMemcpyHostToDevice));
   }
   /// The first `count` elements.
   [[nodiscard]] std::vector<T> copy_out(std::size_t count) const {

@@ -31,7 +31,8 @@ FP8LAB_HD constexpr Place a_fragment(int thread, int reg) {
   return {16 * (thread / 32) + lane / 4 + 8 * (reg % 2), 4 * (lane % 4) + 16 * (reg / 2)};
 }
 
-/// B of mma.sync in registers: register `reg` (0, 1) of `lane`.
+/// B of mma.sync in registers: register `reg` of `lane`, 0 and 1, or 0 to 3 of the 64 bytes that a
+/// sparse instruction takes.
 FP8LAB_HD constexpr Place b_fragment(int lane, int reg) {
   return {lane / 4, 4 * (lane % 4) + 16 * reg};
 }
@@ -53,10 +54,11 @@ FP8LAB_HD constexpr Place accumulator(int thread, int index) {
 /// How shared memory is swizzled, as the descriptor encodes it.
 enum class Swizzle : std::uint32_t { none = 0, bytes128 = 1 };
 
-/// A K-major tile with 32 bytes of K and no swizzle: core matrices of 8 rows by
-/// 16 bytes, each 128 contiguous bytes, the two of a row group beside each other.
-FP8LAB_HD constexpr std::uint32_t core_matrix_offset(int row, int byte) {
-  return static_cast<std::uint32_t>((row / 8) * 256 + (byte / 16) * 128 + (row % 8) * 16 +
+/// A K-major tile with 32 bytes of K (`row_bytes`) and no swizzle: core matrices of 8 rows by
+/// 16 bytes, each 128 contiguous bytes, those of a row group beside each other.
+FP8LAB_HD constexpr std::uint32_t core_matrix_offset(int row, int byte,
+                                                     int row_bytes = kStepBytes) {
+  return static_cast<std::uint32_t>((row / 8) * 8 * row_bytes + (byte / 16) * 128 + (row % 8) * 16 +
                                     byte % 16);
 }
 inline constexpr std::uint32_t kCoreLeadingBytes = 128;  ///< to the next 16 bytes of K
@@ -87,6 +89,40 @@ FP8LAB_HD constexpr std::uint64_t descriptor(std::uint32_t shared_address,
 
 FP8LAB_HD constexpr std::uint64_t core_descriptor(std::uint32_t shared_address) {
   return descriptor(shared_address, kCoreLeadingBytes, kCoreStrideBytes, Swizzle::none);
+}
+
+/// Sparse instructions keep two of every four elements of A along K, and a word of metadata says
+/// which: four bits a group, the place of the first element in the lower two. This word has the
+/// places 0 1, 1 2, 0 3 and 2 3 twice. As all threads hold it, it does not matter which rows and
+/// groups a thread's word is for.
+inline constexpr std::uint32_t kSparseMetadata = 0xec94ec94u;
+FP8LAB_HD constexpr int sparse_place(int group, int which) {
+  return static_cast<int>((kSparseMetadata >> (4 * (group % 8) + 2 * which)) & 3u);
+}
+
+/// Bytes of K that a sparse instruction takes from each row of B: twice those of A.
+inline constexpr int kSparseBytes = 2 * kStepBytes;
+
+/// Word `word` of 16 of a row of B for a sparse instruction: the 32 bytes `dense` at the places
+/// that the metadata names, `filler` at the others.
+FP8LAB_HD inline std::uint32_t sparse_word(const std::uint8_t* dense, int word, int element_bytes,
+                                           std::uint32_t filler) {
+  std::uint32_t bits = 0;
+  for (int byte = 0; byte < 4; ++byte) {
+    const int element = (4 * word + byte) / element_bytes;
+    const int group = element / 4;
+    std::uint32_t value = (filler >> (8 * (byte % element_bytes))) & 0xffu;
+    for (int which = 0; which < 2; ++which)
+      if (sparse_place(group, which) == element % 4)
+        value = dense[(2 * group + which) * element_bytes + byte % element_bytes];
+    bits |= value << (8 * byte);
+  }
+  return bits;
+}
+
+/// A tile of such rows.
+FP8LAB_HD constexpr std::uint64_t sparse_descriptor(std::uint32_t shared_address) {
+  return descriptor(shared_address, kCoreLeadingBytes, 8 * kSparseBytes, Swizzle::none);
 }
 
 /// Step `step` (32 bytes of K) of a swizzled tile: the start address moves on

@@ -1,4 +1,7 @@
+#include "attn.hpp"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "command.hpp"
 #include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/verify.hpp"
@@ -44,6 +46,8 @@ struct Options {
   std::string check_dtype;
   double tolerance = 0.0;
   ModelFiles models;
+  std::vector<Backend> backends;
+  std::string backend;
   bool json = false;
 };
 
@@ -226,6 +230,7 @@ int check(const Options& options, const AttentionInputs& in, NonFiniteReport non
 }
 
 int run(Options options) {
+  options.attention.backend = find_backend(options.backends, options.backend);
   if (!options.tile_order.empty())
     options.attention.tile_order = find_tile_order(options.tile_order);
   if (!options.p_format.empty()) options.attention.p_format = find_format(options.p_format).id;
@@ -258,8 +263,10 @@ int run(Options options) {
 
 }  // namespace
 
-void add_attn(Command& app, Action& action) {
+void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
   auto options = std::make_shared<Options>();
+  options->backends = std::move(backends);
+  options->backend = options->backends.front().name;
   AttentionOptions& o = options->attention;
   Command* command = app.add_subcommand(
       "attn",
@@ -315,10 +322,18 @@ void add_attn(Command& app, Action& action) {
       ->capture_default_str();
   command->add_option("--threads", o.threads, "0: all")->check(between(0, kMostThreads));
   command->add_flag("--json", options->json, "machine-readable output");
+  if (options->backends.size() > 1)
+    command
+        ->add_option("--backend", options->backend,
+                     fmt::format("backend of matrix products and the cast of P: {}",
+                                 fmt::join(backend_names(options->backends), ", ")))
+        ->capture_default_str();
   command->callback([options, command, &action] {
     use_call(*command, *options);
     action = [options] { return run(*options); };
   });
 }
+
+void add_attn(Command& app, Action& action) { add_attn(app, action, {Backend{}}); }
 
 }  // namespace fp8lab::cli

@@ -10,7 +10,6 @@
 #include "expect_command.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/integer_list.hpp"
-#include "fp8lab/product/calls.hpp"
 #include "json_number.hpp"
 #include "operands.hpp"
 
@@ -46,15 +45,12 @@ ExpectOptions options_of(const Options& options) {
   expect.distribution = find_distribution(options.distribution);
   expect.recipe = o.recipe;
   expect.threads = o.threads;
-  expect.gemm.model = o.model;
-  expect.gemm.promotion_interval = o.promotion;
-  expect.gemm.scale_order = find_scale_order(o.scale_order);
-  expect.gemm.output = default_output(find_format(o.output_dtype).id);
-  if (!o.profile.empty()) expect.gemm.output.policy = find_cast_profile(o.profile).policy;
-  expect.gemm.epilogue = epilogue_of(o.epilogue);
-  expect.gemm.split = split_of(o.split);
+  expect.gemm = spec_of(o);
   GemmOperands given;
   given.a.type = given.b.type = ElementType::e4m3fn;
+  given.a.shape = {expect.m, expect.k};
+  given.b.shape = {expect.n, expect.k};
+  given.recipe = o.recipe;
   if (!options.inputs.empty()) {
     OperandOptions loaded = o;
     loaded.a = options.inputs[0];
@@ -62,8 +58,7 @@ ExpectOptions options_of(const Options& options) {
     given = load_operands(loaded);
     expect.operands = given;
   }
-  if (!o.call.empty())
-    expect.gemm = with_call(find_library_call(o.call), given, std::move(expect.gemm));
+  expect.gemm = with_call(o, given, std::move(expect.gemm));
   return expect;
 }
 

@@ -7,6 +7,7 @@
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/product/calls.hpp"
+#include "fp8lab/product/table_calls.hpp"
 #include "ignored_options.hpp"
 
 namespace fp8lab::cli {
@@ -78,8 +79,11 @@ void add_input_options(Command& command, OperandOptions& o) {
 void add_operand_options(Command& command, OperandOptions& o) {
   add_input_options(command, o);
   add_split_options(command, o.split);
-  command.add_option("--call", o.call,
-                     "a library call: model, promotion, scale order, output (`fp8lab list calls`)");
+  command.add_option(
+      "--call", o.call,
+      "a library call: model, promotion, scale order, output (`fp8lab list calls`); or a "
+      "table of observed ones: FILE.csv:fast, then ,FIELD=VALUE for what it leaves "
+      "open");
   command
       .add_option("--model", o.model,
                   "instruction (`fp8lab list models`), or a definition: BASE:PARAMETER=VALUE,...")
@@ -146,11 +150,18 @@ void use_call(const Command& command, OperandOptions& o) {
   if (o.call.empty()) return;
   for (const char* name : {"--model", "--promotion", "--scale-order"})
     require(command.count(name) == 0, name, "no such option with --call, which sets it", o.call);
+  const bool output_given = command.count("--out-dtype") > 0;
+  if (is_table_call(o.call)) {
+    for (const char* name : {"--split-k", "--split-cut", "--split-order", "--split-tile"})
+      require(command.count(name) == 0, name, "no such option with a table of calls, which sets it",
+              o.call);
+    const std::optional<FormatId> output = parse_table_call(o.call).output;
+    if (!output_given) o.output_dtype = output ? format(*output).name : "";
+    return;
+  }
   const LibraryCall& call = find_library_call(o.call);
-  if (command.count("--out-dtype") == 0) o.output_dtype = format(call.output).name;
+  if (!output_given) o.output_dtype = format(call.output).name;
 }
-
-namespace {
 
 GemmSpec spec_of(const OperandOptions& o) {
   GemmSpec spec;
@@ -158,6 +169,8 @@ GemmSpec spec_of(const OperandOptions& o) {
   spec.promotion_interval = o.promotion;
   spec.scale_order = find_scale_order(o.scale_order);
   if (!o.c_enters.empty()) spec.c_enters = find_c_placement(o.c_enters);
+  require(!o.output_dtype.empty(), "--out-dtype", "the output's format with a table of calls",
+          "none");
   spec.output = default_output(find_format(o.output_dtype).id);
   if (!o.profile.empty()) spec.output.policy = find_cast_profile(o.profile).policy;
   spec.epilogue = epilogue_of(o.epilogue);
@@ -165,16 +178,21 @@ GemmSpec spec_of(const OperandOptions& o) {
   return spec;
 }
 
-}  // namespace
+GemmSpec with_call(const OperandOptions& o, const GemmOperands& operands, GemmSpec spec) {
+  if (o.call.empty()) return spec;
+  if (!is_table_call(o.call))
+    return fp8lab::with_call(find_library_call(o.call), operands, std::move(spec));
+  const TableCall call = parse_table_call(o.call);
+  return fp8lab::with_call(read_call_table(call.file), call, operands, std::move(spec));
+}
 
 Product load_product(const OperandOptions& o) {
-  GemmSpec spec = spec_of(o);
   const GemmOperands operands = load_operands(o);
-  if (!o.call.empty()) spec = with_call(find_library_call(o.call), operands, std::move(spec));
-  return make_product(operands, spec);
+  return make_product(operands, with_call(o, operands, spec_of(o)));
 }
 
 GroupedProduct load_grouped_product(const OperandOptions& o, const Groups& groups) {
+  require(!is_table_call(o.call), "--call", "a call by name: a table has no groups", o.call);
   const LibraryCall* call = o.call.empty() ? nullptr : &find_library_call(o.call);
   return make_grouped_product(load_operands(o), spec_of(o), groups, call);
 }

@@ -24,6 +24,13 @@ constexpr Instruction kInstructions[] = {
     {"wgmma.m64n64k32.f32.e4m3.e5m2.registers", "wgmma.e4m3.e5m2", e4m3fn, e5m2, wgmma},
     {"wgmma.m64n64k32.f32.e5m2.e4m3.registers", "wgmma.e5m2.e4m3", e5m2, e4m3fn, wgmma},
     {"wgmma.m64n8k32.f32.e4m3.e4m3.shared", "wgmma.e4m3", e4m3fn, e4m3fn, wgmma},
+    {"wgmma.m64n256k32.f32.e4m3.e4m3.shared", "wgmma.e4m3", e4m3fn, e4m3fn, wgmma},
+    {"wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_a", "wgmma.e4m3", e4m3fn, e4m3fn, wgmma},
+    {"wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b", "wgmma.e4m3", e4m3fn, e4m3fn, wgmma},
+    {"wgmma.m64n64k16.f32.f16.f16.shared.negated_a", "wgmma.f16", f16, f16, wgmma},
+    {"wgmma.sp.m64n64k64.f32.e4m3.e4m3.shared", "wgmma.e4m3", e4m3fn, e4m3fn, wgmma},
+    {"wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared", "wgmma.e5m2", e5m2, e5m2, wgmma},
+    {"wgmma.sp.m64n64k32.f32.f16.f16.shared", "wgmma.f16", f16, f16, wgmma},
 
     {"wgmma.m64n64k32.f16.e4m3.e4m3.shared", "wgmma.e4m3.f16", e4m3fn, e4m3fn, wgmma},
     {"wgmma.m64n64k32.f16.e5m2.e5m2.shared", "wgmma.e5m2.f16", e5m2, e5m2, wgmma},
@@ -52,10 +59,20 @@ constexpr Instruction kInstructions[] = {
     {"mma.m16n8k32.f16.e4m3.e5m2", "mma.e4m3.e5m2.f16", e4m3fn, e5m2, mma_fp8},
     {"mma.m16n8k32.f16.e5m2.e4m3", "mma.e5m2.e4m3.f16", e5m2, e4m3fn, mma_fp8},
 
+    {"mma.m16n8k16.f32.e4m3.e4m3", "mma.e4m3", e4m3fn, e4m3fn, mma_own_fp8},
+    {"mma.m16n8k16.f32.e5m2.e5m2", "mma.e5m2", e5m2, e5m2, mma_own_fp8},
+    {"mma.m16n8k16.f32.e4m3.e5m2", "mma.e4m3.e5m2", e4m3fn, e5m2, mma_own_fp8},
+    {"mma.m16n8k16.f32.e5m2.e4m3", "mma.e5m2.e4m3", e5m2, e4m3fn, mma_own_fp8},
+    {"mma.m16n8k16.f16.e4m3.e4m3", "mma.e4m3.f16", e4m3fn, e4m3fn, mma_own_fp8},
+    {"mma.sp.m16n8k64.f32.e4m3.e4m3", "mma.e4m3", e4m3fn, e4m3fn, mma_own_fp8},
+    {"mma.sp.m16n8k64.f32.e5m2.e5m2", "mma.e5m2", e5m2, e5m2, mma_own_fp8},
+
     {"mma.m16n8k16.f32.f16.f16", "mma.f16", f16, f16, mma},
     {"mma.m16n8k16.f16.f16.f16", "mma.f16.f16", f16, f16, mma},
     {"mma.m16n8k16.f32.bf16.bf16", "mma.bf16", bf16, bf16, mma},
     {"mma.m16n8k8.f32.tf32.tf32", "mma.tf32", tf32, tf32, mma},
+    {"mma.sp.m16n8k32.f32.f16.f16", "mma.f16", f16, f16, mma},
+    {"mma.sp.m16n8k32.f32.bf16.bf16", "mma.bf16", bf16, bf16, mma},
 
     {"tcgen05.m128n64k32.f32.e4m3.e4m3", "tcgen05.e4m3", e4m3fn, e4m3fn, tcgen05},
     {"tcgen05.m128n64k32.f32.e5m2.e5m2", "tcgen05.e5m2", e5m2, e5m2, tcgen05},
@@ -170,6 +187,8 @@ bool has_family(Family family, int capability) {
       return capability >= 80;
     case mma_fp8:
       return capability >= 89;
+    case mma_own_fp8:
+      return capability == 89 || capability >= 120;
     case wgmma:
       return capability == 90;
     case mma_scaled:
@@ -185,6 +204,12 @@ NarrowOperands ProbedInstruction::narrow_operands() const {
 }
 
 int ProbedInstruction::terms() const {
+  // FP8 with 16 terms is half a step.
+  const bool half_a_step = name.starts_with("mma.m16n8k16.") && format(a_format).storage_bits == 8;
+  return half_a_step ? terms_of_step() / 2 : terms_of_step();
+}
+
+int ProbedInstruction::terms_of_step() const {
   return kStepBytes * 8 /
          (narrow_operands() == NarrowOperands::in_halves ? 4
           : format(a_format).storage_bits <= 8           ? 8
@@ -205,6 +230,10 @@ InstructionModel ProbedInstruction::instruction() const {
 
 Standing ProbedInstruction::standing() const {
   const InstructionModel& found = find_instruction_model(model);
+  // Another shape or form of the recorded instruction.
+  if (terms() != terms_of_step() || name.find(".sp.") != std::string_view::npos ||
+      name.find(".negated_") != std::string_view::npos)
+    return Standing::assumed;
   const std::string_view kind = name.substr(0, name.find('.') + 1);
   const bool own = std::string_view(model).substr(model.find('.') + 1).starts_with(kind) &&
                    found.a_format == a_format && found.b_format == b_format;
@@ -224,9 +253,16 @@ std::vector<ProbedInstruction> instructions_of(const Chip& chip) {
     if (!has_family(instruction.family, chip.capability)) continue;
     const InstructionModel* model = model_of(architecture_of(chip.capability), instruction);
     if (model == nullptr) continue;
-    found.push_back({instruction.name, std::string(model->name), instruction.a_format,
-                     instruction.b_format, needs_halves(*model) ? halves_of(chip) : Halves::none,
-                     instruction.scales});
+    ProbedInstruction probe{instruction.name,
+                            std::string(model->name),
+                            instruction.a_format,
+                            instruction.b_format,
+                            needs_halves(*model) ? halves_of(chip) : Halves::none,
+                            instruction.scales};
+    // An instruction of fewer terms than a step of the model is a step of that many.
+    if (model->accumulator.terms > probe.terms())
+      probe.model += fmt::format(":terms={}", probe.terms());
+    found.push_back(std::move(probe));
   }
   return found;
 }

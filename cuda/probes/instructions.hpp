@@ -38,11 +38,12 @@ int compiler_of(int capability, std::span<const int> cubins, int nvcc, int drive
 
 /// Who has an instruction.
 enum class Family {
-  mma,         ///< mma.sync on FP16, BF16, TF32: sm_80 and later
-  mma_fp8,     ///< mma.sync on FP8: sm_89 and later
-  mma_scaled,  ///< mma.sync with block scales: sm_120
-  wgmma,       ///< sm_90
-  tcgen05,     ///< sm_100, with and without block scales
+  mma,          ///< mma.sync on FP16, BF16, TF32: sm_80 and later
+  mma_fp8,      ///< mma.sync on FP8: sm_89 and later
+  mma_own_fp8,  ///< mma.sync on FP8 that is only probed where it is an instruction: sm_89, sm_120
+  mma_scaled,   ///< mma.sync with block scales: sm_120
+  wgmma,        ///< sm_90
+  tcgen05,      ///< sm_100, with and without block scales
 };
 bool has_family(Family family, int capability);
 
@@ -77,8 +78,10 @@ struct ProbedInstruction {
 
   /// Where operands of fewer than 8 bits are.
   [[nodiscard]] NarrowOperands narrow_operands() const;
-  /// Operand pairs that one instruction takes.
+  /// Operand pairs that one instruction takes; of a sparse one, those that are multiplied.
   [[nodiscard]] int terms() const;
+  /// Those of a step of kStepBytes, which is one instruction or two.
+  [[nodiscard]] int terms_of_step() const;
   /// The model with this probe's formats, put together as the compiler did (mixed inputs without a
   /// model of their own take that of the unmixed ones with the same A).
   [[nodiscard]] InstructionModel instruction() const;

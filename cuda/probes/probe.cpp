@@ -16,7 +16,8 @@ constexpr std::array kCubins{FP8LAB_CUBINS};
 std::vector<NamedKernel> all_kernels() {
   std::vector<NamedKernel> kernels;
   for (const std::span<const NamedKernel> part :
-       {wgmma_fp8_kernels(), wgmma_half_output_kernels(), wgmma_wide_kernels(), mma_kernels(),
+       {wgmma_fp8_kernels(), wgmma_half_output_kernels(), wgmma_wide_kernels(),
+        wgmma_form_kernels(), mma_kernels(), mma_sparse_kernels(), mma_fp8_own_kernels(),
         mma_fp8_kernels(), mma_scaled_kernels(), tcgen05_kernels()})
     kernels.insert(kernels.end(), part.begin(), part.end());
   return kernels;

@@ -18,7 +18,7 @@
 // accumulator's placeholders and operands. A and B: placeholders that follow.
 // TAIL: transposition flags where the instruction has them.
 #define FP8LAB_WGMMA_SHARED(NAME, PTX, N, TYPE, COUNT, REGISTERS, OPERANDS, A, B, TAIL) \
-  struct NAME {                                                                         \
+  struct NAME : WgmmaDefaults {                                                         \
     using Register = TYPE;                                                              \
     static constexpr int kN = N;                                                        \
     static constexpr int kRegisters = COUNT;                                            \
@@ -33,7 +33,7 @@
   }
 
 #define FP8LAB_WGMMA_REGISTER(NAME, PTX, N, TYPE, COUNT, REGISTERS, OPERANDS, A, B, TAIL)          \
-  struct NAME {                                                                                    \
+  struct NAME : WgmmaDefaults {                                                                    \
     using Register = TYPE;                                                                         \
     static constexpr int kN = N;                                                                   \
     static constexpr int kRegisters = COUNT;                                                       \
@@ -64,3 +64,54 @@
                         "%16, %17, %18, %19", "%20", TAIL)
 #define FP8LAB_WGMMA_N8_SHARED(NAME, PTX, TAIL) \
   FP8LAB_WGMMA_SHARED(NAME, PTX, 8, float, 4, "%0, %1, %2, %3", FP8LAB_OUT4(d), "%4", "%5", TAIL)
+
+// 256 columns with binary32 sums: the largest shape.
+#define FP8LAB_R128                                                                              \
+  FP8LAB_R32                                                                                     \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, " \
+  "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "   \
+  "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, "   \
+  "%86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "     \
+  "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, "   \
+  "%118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define FP8LAB_OUT128(d) \
+  FP8LAB_O32("+f", d, 0), FP8LAB_O32("+f", d, 32), FP8LAB_O32("+f", d, 64), FP8LAB_O32("+f", d, 96)
+#define FP8LAB_WGMMA_N256_SHARED(NAME, PTX, TAIL)                                                \
+  FP8LAB_WGMMA_SHARED(NAME, PTX, 256, float, 128, FP8LAB_R128, FP8LAB_OUT128(d), "%128", "%129", \
+                      TAIL)
+
+// 64 columns, binary32 sums, operands in shared memory, A or B negated. MASK_A and MASK_B: the sign
+// bits of a word. FACTORS: what the instruction multiplies A and B with.
+#define FP8LAB_WGMMA_NEGATED(NAME, PTX, MASK_A, MASK_B, FACTORS)                                  \
+  struct NAME : WgmmaDefaults {                                                                   \
+    using Register = float;                                                                       \
+    static constexpr int kN = 64;                                                                 \
+    static constexpr int kRegisters = 32;                                                         \
+    static constexpr bool kAInRegisters = false;                                                  \
+    static constexpr std::uint32_t kFlipA = MASK_A;                                               \
+    static constexpr std::uint32_t kFlipB = MASK_B;                                               \
+    static __device__ void issue(float (&d)[32], std::uint64_t a, std::uint64_t b) {              \
+      asm volatile("wgmma.mma_async.sync.aligned." PTX " {" FP8LAB_R32 "}, %32, %33, 1, " FACTORS \
+                   ";\n"                                                                          \
+                   : FP8LAB_OUT32(d)                                                              \
+                   : "l"(a), "l"(b));                                                             \
+    }                                                                                             \
+  }
+
+// The same sparse. ELEMENT: bytes of an element; FILLER: of B where the instruction must not look.
+#define FP8LAB_WGMMA_SPARSE(NAME, PTX, ELEMENT, FILLER, TAIL)                      \
+  struct NAME : WgmmaDefaults {                                                    \
+    using Register = float;                                                        \
+    static constexpr int kN = 64;                                                  \
+    static constexpr int kRegisters = 32;                                          \
+    static constexpr bool kAInRegisters = false;                                   \
+    static constexpr int kSparseElement = ELEMENT;                                 \
+    static constexpr std::uint32_t kFiller = FILLER;                               \
+    static __device__ void issue(float (&d)[32], std::uint64_t a, std::uint64_t b, \
+                                 std::uint32_t metadata) {                         \
+      asm volatile("wgmma.mma_async.sp.sync.aligned." PTX " {" FP8LAB_R32          \
+                   "}, %32, %33, %34, 0, 1, 1, 1" TAIL ";\n"                       \
+                   : FP8LAB_OUT32(d)                                               \
+                   : "l"(a), "l"(b), "r"(metadata));                               \
+    }                                                                              \
+  }

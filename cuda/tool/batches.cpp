@@ -9,9 +9,6 @@
 namespace fp8lab::cuda {
 namespace {
 
-constexpr int kCodes = 256;
-constexpr int kPairTiles = kCodes / kTile * (kCodes / kTile);
-
 /// A positive normal number 2^exponent, or the nearest one of the format.
 std::uint32_t power_of_two(const Format& f, int exponent) {
   const int low = f.min_exponent();
@@ -27,12 +24,47 @@ VectorCase empty_case(std::size_t terms) {
   return one;
 }
 
-/// Rows i of A and j of B hold the codes 64 * (tile / 4) + i and 64 * (tile % 4) + j in term `at`.
-VectorCase code_pair(std::size_t terms, std::size_t at, int tile, int i) {
+int tiles_of_codes(FormatId id) { return std::max(1, (1 << format(id).code_bits()) / kTile); }
+
+/// Tiles whose rows hold every pair of codes, where both are of at most 8 bits.
+int pair_tiles(const ProbedInstruction& probe) {
+  return tiles_of_codes(probe.a_format) * tiles_of_codes(probe.b_format);
+}
+
+/// Rows i of A and j of B hold codes in term `at`; together the tiles have every pair.
+VectorCase code_pair(const ProbedInstruction& probe, std::size_t terms, std::size_t at, int tile,
+                     int i) {
   VectorCase one = empty_case(terms);
-  one.a[at] = static_cast<std::uint32_t>(tile / 4 * kTile + i);
-  one.b[at] = static_cast<std::uint32_t>(tile % 4 * kTile + i);
+  const int columns = tiles_of_codes(probe.b_format);
+  const auto code = [i](FormatId id, int number) {
+    return static_cast<std::uint32_t>((number * kTile + i) % (1 << format(id).code_bits()));
+  };
+  one.a[at] = code(probe.a_format, tile / columns);
+  one.b[at] = code(probe.b_format, tile % columns);
   return one;
+}
+
+/// Gives an aimed case of an instruction with block scales its scales: 1, or powers of two that
+/// leave the products where they are; with `low`, UE8M0 scales that bring the products to the
+/// bottom of binary32.
+void add_scales(const ProbedInstruction& probe, bool low, const RandomStream& random,
+                std::uint64_t at, VectorCase& one) {
+  if (!probe.scales) return;
+  const std::size_t count = one.a.size() / static_cast<std::size_t>(probe.scales->block);
+  const bool exponents = probe.scales->format == ScaleFormat::ue8m0;
+  const int unit = exponents ? 127 : 0x38;
+  const int step = exponents ? 1 : 8;  // codes of a factor of two
+  std::uint64_t draw = at * (2 * count + 2);
+  const auto below = [&](std::uint64_t bound) {
+    return static_cast<int>(random.below(draw++, bound));
+  };
+  const int bottom = low && exponents ? 100 + below(56) : 0;
+  const bool moved = below(2) == 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int shift = moved ? below(9) - 4 : 0;
+    one.scales_a.push_back(static_cast<std::uint8_t>(unit + step * shift - bottom / 2));
+    one.scales_b.push_back(static_cast<std::uint8_t>(unit - step * shift - (bottom - bottom / 2)));
+  }
 }
 
 /// c subnormal, zero or the smallest normal, and products from the bottom of the formats up.
@@ -97,11 +129,13 @@ CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::ui
   CaseBatch made{batch % 8 == 7 ? kChained : 1, {}};
   InstructionModel model = probe.instruction();
   if (batch % 2 == 1) model.accumulator = probe.prediction().accumulator;
-  const int terms = made.steps * probe.terms();
+  const int terms = made.steps * probe.terms_of_step();
   const auto count = static_cast<std::size_t>(terms);
-  const bool aimed = !probe.scales;
-  const bool narrow = aimed && format(probe.a_format).storage_bits == 8;
+  const bool narrow = format(probe.a_format).code_bits() <= 8;
   const RandomStream random(seed, "cuda/aimed");
+  const RandomStream scales(seed, "cuda/aimed scales");
+  const CaseGenerator generator(model, probe.scales, terms, seed);
+  const int pairs = narrow && batch == 0 ? pair_tiles(probe) : 0;
   made.cases.resize(static_cast<std::size_t>(tiles) * kTile);
 #pragma omp parallel for schedule(dynamic, 4)
   for (int tile = 0; tile < tiles; ++tile)
@@ -110,13 +144,16 @@ CaseBatch make_batch(const ProbedInstruction& probe, std::uint64_t seed, std::ui
       const std::uint64_t index =
           batch * static_cast<std::uint64_t>(kBatchTiles) * kTile + static_cast<std::uint64_t>(at);
       VectorCase& one = made.cases[at];
-      if (narrow && batch == 0 && tile < kPairTiles)
-        one = code_pair(count, seed % count, tile, i);
-      else if (aimed && tile % 16 == 15)
-        one = i % 2 == 0 ? bottom(probe, count, random, index)
-                         : chained_ties(probe, count, random, index);
-      else
-        one = generate_case(model, probe.scales, terms, kind_of_tile(tile), seed, index);
+      const bool pair = tile < pairs;
+      if (!pair && tile % 16 != 15) {
+        one = generator.make(kind_of_tile(tile), index);
+        continue;
+      }
+      const bool low = !pair && i % 2 == 0;
+      one = pair  ? code_pair(probe, count, seed % count, tile, i)
+            : low ? bottom(probe, count, random, index)
+                  : chained_ties(probe, count, random, index);
+      add_scales(probe, low, scales, index, one);
     }
   return made;
 }

@@ -15,7 +15,9 @@
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/gemm/backend.hpp"
 #include "narrow_casts.hpp"
+#include "stochastic_casts.hpp"
 #include "tool/judge_cast.hpp"
+#include "tool/judge_rounding.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -114,6 +116,35 @@ CheckRow check_narrow(const CastInstruction& cast, const NamedCast& kernel) {
       kChunk);
 }
 
+CheckRow check_stochastic(const StochasticCast& cast, const NamedStochasticCast& kernel) {
+  return judge_rounding(cast, [&](const std::vector<StochasticInput>& inputs) {
+    std::vector<float> values;
+    std::vector<std::uint32_t> random;
+    for (const StochasticInput& input : inputs) {
+      values.insert(values.end(), input.values.begin(), input.values.end());
+      random.push_back(input.random);
+    }
+    const DeviceBuffer<float> x{std::span<const float>(values)};
+    const DeviceBuffer<std::uint32_t> bits{std::span<const std::uint32_t>(random)};
+    DeviceBuffer<std::uint32_t> codes(inputs.size());
+    kernel.launch(x.data(), bits.data(), inputs.size(), codes.data());
+    return codes.copy_out();
+  });
+}
+
+/// Casts with stochastic rounding, which sm_100 alone has.
+std::vector<Part> stochastic_cast_parts(const Chip& chip) {
+  std::vector<Part> parts;
+  if (chip.capability != 100) return parts;
+  for (const StochasticCast& cast : stochastic_casts())
+    for (const NamedStochasticCast& kernel : stochastic_cast_kernels())
+      if (kernel.name == cast.name)
+        parts.push_back({std::string(cast.name), [&cast, &kernel] {
+                           return std::vector<CheckRow>{check_stochastic(cast, kernel)};
+                         }});
+  return parts;
+}
+
 /// The table's instructions that the chip has.
 std::vector<Part> narrow_cast_parts(const Chip& chip) {
   std::vector<Part> parts;
@@ -141,6 +172,7 @@ std::vector<Part> cast_parts(const Chip& chip) {
                                                     check_backend(format_of(type))};
                      }});
   for (Part& part : narrow_cast_parts(chip)) parts.push_back(std::move(part));
+  for (Part& part : stochastic_cast_parts(chip)) parts.push_back(std::move(part));
   return parts;
 }
 

@@ -1,15 +1,17 @@
 #include "tool/lt_calls.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "fp8lab/io/files.hpp"
 #include "fp8lab/model/shape.hpp"
 
 namespace fp8lab::cuda {
 
-std::vector<LtCall> lt_shapes() {
-  std::vector<LtCall> shapes;
+std::vector<CallShape> lt_shapes() {
+  std::vector<CallShape> shapes;
   const auto add = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-    const LtCall shape{m, n, k};
+    const CallShape shape{m, n, k};
     if (std::ranges::find(shapes, shape) == shapes.end()) shapes.push_back(shape);
   };
   for (const bool training : {false, true})
@@ -31,16 +33,25 @@ std::vector<LtCall> lt_shapes() {
   return shapes;
 }
 
-std::vector<LtCall> lt_calls_of(const LtCall& shape) {
-  std::vector<LtCall> calls;
+std::vector<CallShape> lt_calls_of(const CallShape& shape) {
+  std::vector<CallShape> calls;
   for (const FormatId output : {FormatId::bf16, FormatId::f16, FormatId::f32, FormatId::e4m3fn})
     for (const bool fast : {true, false}) {
-      LtCall call = shape;
+      CallShape call = shape;
       call.output = output;
       call.fast = fast;
       calls.push_back(call);
     }
   return calls;
+}
+
+void add_to_call_table(const std::filesystem::path& file, const std::string& model,
+                       const std::map<std::string, std::string>& header, ObservedCall observed) {
+  CallTable table{model, header, {}};
+  if (std::filesystem::exists(file)) table = read_call_table(file);
+  std::erase_if(table.calls, [&](const ObservedCall& old) { return old.call == observed.call; });
+  table.calls.push_back(std::move(observed));
+  write_file(file, to_text(table));
 }
 
 }  // namespace fp8lab::cuda

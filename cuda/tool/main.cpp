@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/cli/attn.hpp"
 #include "apps/cli/command.hpp"
 #include "apps/cli/run.hpp"
 #include "backends.hpp"
@@ -183,6 +184,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   packing->add_option("-o,--output", options.archive, "archive to write (FOLDER.tar)");
   fp8lab::cli::add_run(app, action, backends());
+  fp8lab::cli::add_attn(app, action, backends());
   try {
     using fp8lab::cli::Parsed;
     const Parsed parsed =

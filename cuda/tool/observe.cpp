@@ -1,5 +1,5 @@
-// What cuBLASLt does of its own choice in calls of known models: every call becomes a row of the
-// table in lt_table.hpp, for which the library's model alone is compared with the output.
+// What cuBLASLt does of its own choice in calls of known models: every call becomes rows of the
+// table in observed_calls.hpp, for which the library's model alone is compared with the output.
 
 #include <fmt/format.h>
 
@@ -8,7 +8,10 @@
 #include "command.hpp"
 #include "cublaslt.hpp"
 #include "cublaslt_library.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/product/product.hpp"
 #include "lt_calls.hpp"
+#include "lt_model.hpp"
 #include "random_problem.hpp"
 
 namespace fp8lab::cuda {
@@ -32,11 +35,6 @@ std::string_view fp8_model(const Chip& chip) {
   }
 }
 
-std::string describe(const LtCall& call) {
-  return fmt::format("{}x{}x{} to {}, fast accumulation {}", call.m, call.n, call.k,
-                     format(call.output).name, call.fast ? "on" : "off");
-}
-
 /// The outputs at rows and columns of a sample, row-major.
 std::vector<std::byte> outputs_at(const std::vector<std::uint8_t>& outputs, std::int64_t columns,
                                   std::size_t bytes, const Sample& sample) {
@@ -50,21 +48,53 @@ std::vector<std::byte> outputs_at(const std::vector<std::uint8_t>& outputs, std:
 }
 
 /// The operands of a shape, here and on the device.
-struct Operands {
+class Operands {
+ public:
   explicit Operands(const RandomProblem& random)
-      : a(std::span<const std::uint8_t>(random.a())),
-        b(std::span<const std::uint8_t>(random.b())),
-        a_scale(std::span<const float>(random.a_scales())),
-        b_scale(std::span<const float>(random.b_scales())) {}
+      : random_(random),
+        a_(std::span<const std::uint8_t>(random.a())),
+        b_(std::span<const std::uint8_t>(random.b())),
+        a_scale_(std::span<const float>(random.a_scales())),
+        b_scale_(std::span<const float>(random.b_scales())) {}
 
-  DeviceBuffer<std::uint8_t> a;
-  DeviceBuffer<std::uint8_t> b;
-  DeviceBuffer<float> a_scale;
-  DeviceBuffer<float> b_scale;
+  [[nodiscard]] const RandomProblem& random() const { return random_; }
+
+  [[nodiscard]] bool run(LtGemm& lt, void* d) {
+    return lt.run(a_.data(), b_.data(), a_scale_.data(), b_scale_.data(), d);
+  }
+
+  /// Puts the operands of a product in the sampled rows.
+  void put(const Sample& sample, const GemmProblem& problem) {
+    put_rows(a_, sample.rows, problem.a);
+    put_rows(b_, sample.columns, problem.b);
+    a_scale_.copy_in(problem.a_scales.values);
+    b_scale_.copy_in(problem.b_scales.values);
+  }
+  void restore() {
+    a_.copy_in(random_.a());
+    b_.copy_in(random_.b());
+    a_scale_.copy_in(random_.a_scales());
+    b_scale_.copy_in(random_.b_scales());
+  }
+
+ private:
+  static void put_rows(DeviceBuffer<std::uint8_t>& buffer, const std::vector<std::int64_t>& rows,
+                       const CodeMatrix& codes) {
+    const auto* data = static_cast<const std::uint8_t*>(codes.data);
+    const auto k = static_cast<std::size_t>(codes.k);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      buffer.copy_in({data + i * k, k}, static_cast<std::size_t>(rows[i]) * k);
+  }
+
+  const RandomProblem& random_;
+  DeviceBuffer<std::uint8_t> a_;
+  DeviceBuffer<std::uint8_t> b_;
+  DeviceBuffer<float> a_scale_;
+  DeviceBuffer<float> b_scale_;
 };
 
-void observe(const LtCall& call, std::string_view model, const RandomProblem& random,
-             const Operands& operands, const std::filesystem::path& file) {
+void observe(const CallShape& call, std::string_view model, Operands& operands, std::uint64_t seed,
+             const std::filesystem::path& file) {
   LtProblem problem{call.a,
                     call.b,
                     static_cast<int>(call.m),
@@ -74,22 +104,34 @@ void observe(const LtCall& call, std::string_view model, const RandomProblem& ra
   problem.d_format = call.output;
   LtGemm lt(problem);
   const auto bytes = static_cast<std::size_t>(format(call.output).storage_bits / 8);
-  DeviceBuffer<std::uint8_t> d(random.outputs() * bytes);
+  DeviceBuffer<std::uint8_t> d(operands.random().outputs() * bytes);
   d.fill(0xab);
-  if (!lt.supported() || !lt.run(operands.a.data(), operands.b.data(), operands.a_scale.data(),
-                                 operands.b_scale.data(), d.data())) {
-    fmt::print("{}: not offered: {}\n", describe(call), lt.reason());
+  if (!lt.supported() || !operands.run(lt, d.data())) {
+    fmt::print("{}: not offered: {}\n", to_string(call), lt.reason());
     return;
   }
   Product whole;
   whole.model = model;
-  whole.problem = random.problem();
+  whole.problem = operands.random().problem();
   whole.output = default_output(call.output);
   const Sample sample{spread(call.m, kRows), spread(call.n, kColumns)};
-  const LtFinding finding = find_lt_model(
-      take(whole, sample), outputs_at(d.copy_out(), call.n, bytes, sample), lt.split_k());
-  fmt::print("{}: {}\n  {}\n", describe(call), lt.kernel(), to_string(finding));
-  add_to_lt_table(file, recording_header(), row_of(call, finding));
+  const Product small = take(whole, sample);
+  LtFinding finding =
+      find_lt_model(small, outputs_at(d.copy_out(), call.n, bytes, sample), lt.split_k());
+  const std::size_t fitting = finding.fitting.size();
+  if (fitting > 1) {
+    const LtRun again = [&](const Product& other) {
+      operands.put(sample, other.problem);
+      require(operands.run(lt, d.data()), "cublasLtMatmul", "the same call again", lt.reason());
+      return outputs_at(d.copy_out(), call.n, bytes, sample);
+    };
+    separate(finding, small, again, seed);
+    operands.restore();
+  }
+  fmt::print("{}: {}\n  {}\n", to_string(call), lt.kernel(), to_string(finding));
+  if (fitting > 1) fmt::print("  {} candidates before it was asked for other operands\n", fitting);
+  add_to_call_table(file, std::string(model), recording_header(),
+                    {call, finding.outputs, finding.fitting});
 }
 
 }  // namespace
@@ -108,15 +150,15 @@ std::vector<Part> observe_parts(const std::filesystem::path& out, const Chip& ch
                              std::filesystem::remove(file);  // of an earlier run
                              return std::vector<CheckRow>{};
                            }}};
-  for (const LtCall& shape : lt_shapes())
+  for (const CallShape& shape : lt_shapes())
     parts.push_back(
         {fmt::format("observe {}x{}x{}", shape.m, shape.n, shape.k), [shape, model, seed, file] {
            RandomProblem random(find_instruction_model(model), shape.m, shape.n, shape.k,
                                 Distribution::normal, seed);
            random.set_recipe(Recipe::per_tensor, 0, ScaleOrder::product_then_fma);
-           const Operands operands(random);
-           for (const LtCall& call : lt_calls_of(shape))
-             observe(call, model, random, operands, file);
+           Operands operands(random);
+           for (const CallShape& call : lt_calls_of(shape))
+             observe(call, model, operands, seed, file);
            return std::vector<CheckRow>{};
          }});
   return parts;

@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/random.hpp"
@@ -99,15 +101,54 @@ void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, S
   problem_.c_enters = gemm_detail::passing_place(problem_);
 }
 
-void RandomProblem::vary_along_k() {
+void RandomProblem::set_scales(float a, float b) {
+  a_scales_ = {a};
+  b_scales_ = {b};
+  problem_.a_scales = {a_scales_, problem_.a.rows, 0};
+  problem_.b_scales = {b_scales_, problem_.b.rows, 0};
+}
+
+void RandomProblem::cancel_along_k(std::int64_t group) {
+  const auto width = static_cast<std::size_t>(group);
+  const auto k = static_cast<std::size_t>(problem_.a.k);
+  const RandomStream random(seed_, "gemm.cancelled");
+  std::vector<std::size_t> order(k / width);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i, i)]);
+  const auto repeat = [&](std::vector<std::uint8_t>& codes, std::uint32_t flipped) {
+    for (std::size_t pair = 0; pair + 1 < order.size(); pair += 2)
+      for (std::size_t row = 0; row < codes.size(); row += k)
+        for (std::size_t i = 0; i < width; ++i)
+          codes[row + order[pair + 1] * width + i] =
+              static_cast<std::uint8_t>(codes[row + order[pair] * width + i] ^ flipped);
+  };
+  repeat(a_, format(problem_.a.format).sign_mask());
+  repeat(b_, 0);
+}
+
+void RandomProblem::thin_along_k(std::int64_t group) {
+  const RandomStream random(seed_, "gemm.kept");
+  const std::int64_t k = problem_.a.k;
+  for (std::vector<std::uint8_t>* codes : {&a_, &b_})
+    for (std::size_t i = 0; i < codes->size(); ++i) {
+      const std::int64_t column = static_cast<std::int64_t>(i) % k;
+      const auto number = static_cast<std::uint64_t>(column / group);
+      if (column % group !=
+          static_cast<std::int64_t>(random.below(number, static_cast<std::uint64_t>(group))))
+        (*codes)[i] = 0;
+    }
+}
+
+void RandomProblem::vary_along_k(std::int64_t group, int least, int count) {
   const RandomStream random(seed_, "gemm.magnitudes");
   const auto vary = [&](std::vector<std::uint8_t>& codes, const CodeMatrix& m) {
     const Format& f = format(m.format);
 #pragma omp parallel for schedule(static)
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      const auto group = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / 32);
+      const auto number = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / group);
       const auto value = static_cast<float>(decode(f, codes[i]));
-      const auto shift = static_cast<int>(random.below(group, 8));
+      const auto shift =
+          least + static_cast<int>(random.below(number, static_cast<std::uint64_t>(count)));
       codes[i] = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, std::ldexp(value, -shift)));
     }
   };

@@ -28,9 +28,17 @@ class RandomProblem {
   /// Scales of a recipe, not powers of two; blockwise wants a promotion interval
   /// that divides 128.
   void set_recipe(Recipe recipe, std::int64_t promotion_interval, ScaleOrder order);
-  /// Divides the elements of both operands by 2^s, with an s from 0 to 7 for each 32 terms of K.
-  /// Partial sums then differ so much that FP32 rounds their sum; otherwise it is often exact.
-  void vary_along_k();
+  /// Scales of whole tensors in place of those of `set_recipe`.
+  void set_scales(float a, float b);
+  /// Divides the elements of both operands by 2^s, with one of `count` values of s from `least` on
+  /// for each `group` terms of K. Partial sums then differ so much that FP32 rounds their sum;
+  /// otherwise it is often exact.
+  void vary_along_k(std::int64_t group = 32, int least = 0, int count = 8);
+  /// Pairs the groups of `group` terms of K at random, and makes one of each pair the other with A
+  /// negated, so that partial sums cancel.
+  void cancel_along_k(std::int64_t group);
+  /// Leaves one term in each `group` terms of K, and zeros.
+  void thin_along_k(std::int64_t group);
   /// A random C in the products' range.
   void add_c();
 

@@ -40,19 +40,19 @@ void record_cases(const Probe& probe, int steps, std::vector<VectorCase>& cases)
 /// Cases with block scales have no compact recording: they are written whole, and fewer.
 std::vector<VectorCase> scaled_cases(const Probe& probe, const RecordingPlan& plan) {
   constexpr std::size_t kLess = 4;
+  const CaseGenerator generator(probe.instruction(), probe.scales, plan.terms, plan.seed);
   std::vector<VectorCase> cases;
   for (std::size_t kind = 0; kind < plan.counts.size(); ++kind)
     for (std::size_t i = 0; i < plan.counts[kind] / kLess / kTile * kTile; ++i)
-      cases.push_back(generate_case(probe.instruction(), probe.scales, plan.terms,
-                                    static_cast<CaseKind>(kind), plan.seed, i));
+      cases.push_back(generator.make(static_cast<CaseKind>(kind), i));
   return cases;
 }
 
 std::size_t record_probe(const Probe& probe, int steps, const std::array<std::size_t, 3>& counts,
                          std::uint64_t seed, const Header& header,
                          const std::filesystem::path& path) {
-  const RecordingPlan plan{std::string(probe.model), probe.a_format, probe.b_format,
-                           steps * probe.terms(),    seed,           counts};
+  const RecordingPlan plan{std::string(probe.model),      probe.a_format, probe.b_format,
+                           steps * probe.terms_of_step(), seed,           counts};
   std::vector<VectorCase> cases = probe.scales ? scaled_cases(probe, plan) : planned_cases(plan);
   record_cases(probe, steps, cases);
   std::ofstream out(path, std::ios::binary);
@@ -73,7 +73,7 @@ void record_ones(const Probe& probe, const Header& header, const std::filesystem
   ones.a.assign(kOnes, static_cast<std::uint32_t>(f.bias) << f.mantissa_bits);
   ones.b = ones.a;
   std::vector<VectorCase> tile(kTile, ones);
-  record_cases(probe, kOnes / probe.terms(), tile);
+  record_cases(probe, kOnes / probe.terms_of_step(), tile);
   ones.d = tile.front().d;
   VectorFile file{std::string(probe.model), probe.a_format, probe.b_format, kOnes, header, {ones}};
   std::ofstream out(path, std::ios::binary);

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "accumulator-drift/drift.hpp"
+#include "accumulator-drift/findings.hpp"
+#include "accumulator-drift/published.hpp"
 #include "accumulator-drift/slopes.hpp"
 #include "accumulator-drift/sweep.hpp"
 #include "common/series.hpp"
@@ -236,126 +238,6 @@ Table split_table(const Sweep& sweep) {
   return table;
 }
 
-constexpr struct PublishedSetup {
-  Distribution distribution;
-  std::int64_t k;
-} kPublishedSetups[] = {{Distribution::uniform, 4096},
-                        {Distribution::normal, 4096},
-                        {Distribution::correlated, 4096},
-                        {Distribution::uniform, 16384}};
-
-/// The setups that publications quote, under Hopper's model, with and without promotion.
-Table published_table(const Sweep& sweep, std::vector<std::string>& findings) {
-  Table table(
-      "published_setups",
-      fmt::format("The setups of publications, under {}; operands cast without a scale", kHopper),
-      {{"distribution", "", "of the operands"},
-       {"k", "1", "length of each dot product"},
-       {"promotion_interval", "1", "terms between promotions; 0 for none"},
-       {"outputs", "1", "dot products measured"},
-       {"relative_l2", "1", "|d - exact|_2 / |exact|_2"},
-       {"bias", "1", "sum sign(exact)(d - exact) / sum |exact|; negative: toward zero"},
-       {"max_relative", "1", "largest |d - exact| / |exact|"},
-       {"max_absolute_over_amax", "1", "largest |d - exact| / largest |exact|"},
-       {"cosine_distance", "1", "1 - cosine similarity of the outputs and exact ones"}});
-  const RunContext& context = sweep.context();
-  const std::int64_t side = sweep.settings().published_rows;
-  const AccumulatorModel& model = find_instruction_model(kHopper).accumulator;
-  for (const auto& [d, k] : kPublishedSetups) {
-    const QuantizedOperands q = quantize_unscaled(
-        make_operands({d, side, side, k, sweep.settings().correlation}, context.seed),
-        kNvidiaSatfinite, context.backend);
-    const std::vector<double> exact = exact_product(q);
-    double amax = 0.0;
-    for (const double e : exact) amax = std::max(amax, std::abs(e));
-    std::string figures;
-    for (const std::int64_t interval : {std::int64_t{0}, kDeepSeekInterval}) {
-      const Comparison error =
-          compare(exact, accumulate(q, model, interval, context.threads, context.backend));
-      table.add_row({std::string(to_string(d)), k, interval, side * side, error.relative_l2,
-                     error.mean_signed_relative, error.max_relative, error.max_absolute / amax,
-                     1.0 - error.cosine});
-      figures += fmt::format(
-          "{}relative L2 error {:.3g} %, bias {:+.2g} %, largest relative error {:.3g} %, cosine "
-          "{:.6f}",
-          interval == 0 ? " without promotion " : fmt::format("; promoted every {} ", interval),
-          100.0 * error.relative_l2, 100.0 * error.mean_signed_relative, 100.0 * error.max_relative,
-          error.cosine);
-    }
-    findings.push_back(fmt::format("{}, K = {}, {} operands without a scale, {} outputs:{}.",
-                                   kHopper, k, to_string(d), side * side, figures));
-  }
-  return table;
-}
-
-/// Nearest rounding stops being harmless where the sum's unit outgrows the products.
-void add_nearest_finding(const Sweep& sweep, std::vector<std::string>& findings) {
-  std::string text;
-  for (const std::int64_t k : sweep.settings().k) {
-    const Comparison* nearest =
-        sweep.find({OperandFormat::e4m3, Distribution::uniform, "sequential14.rne", 0}, k);
-    const Comparison* truncated =
-        sweep.find({OperandFormat::e4m3, Distribution::uniform, "sequential14.rz", 0}, k);
-    if (nearest == nullptr || truncated == nullptr || (k != 1024 && k != 16384)) continue;
-    text += fmt::format("{} K = {}: nearest {:.3g} % (bias {:+.2g} %), truncated {:.3g} %",
-                        text.empty() ? "" : ";", k, 100.0 * nearest->relative_l2,
-                        100.0 * nearest->mean_signed_relative, 100.0 * truncated->relative_l2);
-  }
-  if (!text.empty())
-    findings.push_back(fmt::format(
-        "14 bits, one addition at a time, uniform E4M3 operands, relative L2 error:{}. Rounding to "
-        "nearest is biased once the ulp of the sum is larger than the products.",
-        text));
-}
-
-void add_promotion_finding(const Sweep& sweep, std::vector<std::string>& findings) {
-  const std::vector<std::int64_t>& ks = sweep.settings().k;
-  if (ks.empty()) return;
-  const std::int64_t k = *std::max_element(ks.begin(), ks.end());
-  std::string text;
-  for (const Distribution d : sweep.distributions()) {
-    const Comparison* without = sweep.find({OperandFormat::e4m3, d, std::string(kHopper), 0}, k);
-    const Comparison* with =
-        sweep.find({OperandFormat::e4m3, d, std::string(kHopper), kDeepSeekInterval}, k);
-    if (without == nullptr || with == nullptr) continue;
-    text += fmt::format("{} {} operands {:.3g} % to {:.3g} % ({:.0f} times less)",
-                        text.empty() ? "" : ",", to_string(d), 100.0 * without->relative_l2,
-                        100.0 * with->relative_l2, without->relative_l2 / with->relative_l2);
-  }
-  if (!text.empty())
-    findings.push_back(
-        fmt::format("Promotion every {} changes the relative L2 error of {} at K = {}:{}.",
-                    kDeepSeekInterval, kHopper, k, text));
-}
-
-/// Hopper's accumulator at the largest K, with promotion and without.
-std::optional<Headline> headline_of(const Sweep& sweep) {
-  const std::vector<std::int64_t>& ks = sweep.settings().k;
-  if (ks.empty()) return std::nullopt;
-  const std::int64_t k = *std::ranges::max_element(ks);
-  constexpr Distribution kShown = Distribution::uniform;
-  const std::string hopper(kHopper);
-  const Comparison* without = sweep.find({OperandFormat::e4m3, kShown, hopper, 0}, k);
-  const Comparison* with = sweep.find({OperandFormat::e4m3, kShown, hopper, kDeepSeekInterval}, k);
-  if (without == nullptr || with == nullptr) return std::nullopt;
-  const std::string failing = fmt::format("{:.3g} %", 100.0 * without->relative_l2);
-  const std::string mitigated = fmt::format("{:.2g} %", 100.0 * with->relative_l2);
-  return Headline{
-      .title = "The accumulator drops bits, and long sums drift",
-      .sentence = fmt::format(
-          "The sum of {} positive E4M3 products by {} has an error of {} (relative L2 over {} "
-          "outputs). Promoted into FP32 every {} terms, the error is {}.",
-          k, kHopper, failing, sweep.settings().outputs(), kDeepSeekInterval, mitigated),
-      .plot = fmt::format("error_against_k_{}", to_string(kShown)),
-      .advice = fmt::format("Promote partial sums into FP32 every {} terms, or turn fast "
-                            "accumulation off if K is long.",
-                            kDeepSeekInterval),
-      .measure = fmt::format("relative L2 error of a product, K = {}", k),
-      .failing = failing,
-      .mitigation = fmt::format("promotion every {} terms", kDeepSeekInterval),
-      .mitigated = mitigated};
-}
-
 }  // namespace
 
 Results accumulator_drift(const RunContext& context) {
@@ -365,10 +247,10 @@ Results accumulator_drift(const RunContext& context) {
   add_promotion_finding(sweep, results.findings);
   add_slope_findings(sweep, results.findings);
   add_nearest_finding(sweep, results.findings);
-  results.tables = {error_table(sweep), slope_table(sweep), slope_repeat_table(sweep),
-                    split_table(sweep)};
+  results.tables = {error_table(sweep), quoted_repeat_table(sweep), slope_table(sweep),
+                    slope_repeat_table(sweep), split_table(sweep)};
   context.progress(0.9);
-  results.tables.push_back(published_table(sweep, results.findings));
+  add_published_setups(sweep, results);
   for (const Distribution d : sweep.distributions())
     results.plots.push_back(plot_against_k(sweep, d));
   results.plots.push_back(plot_rounding_law(sweep));

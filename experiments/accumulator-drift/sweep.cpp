@@ -62,12 +62,42 @@ void Sweep::run() {
     done += static_cast<double>(k);
     context_->progress(0.6 * done / total);
   }
-  const RandomStream seeds = context_->random("accumulator-drift/repeats");
-  const auto repeats = static_cast<std::uint64_t>(settings_.fit_repeats);
-  for (std::uint64_t repeat = 1; repeat < repeats; ++repeat) {
-    measure_repeat(seeds.bits64(repeat), repeats_.emplace_back());
+  const std::int64_t repeats = settings_.fit_repeats;
+  for (std::int64_t repeat = 1; repeat < repeats; ++repeat) {
+    measure_repeat(seed_of(repeat), repeats_.emplace_back());
     context_->progress(0.6 + 0.2 * static_cast<double>(repeat) / static_cast<double>(repeats));
   }
+}
+
+std::int64_t Sweep::longest() const {
+  return settings_.k.empty() ? 0 : *std::ranges::max_element(settings_.k);
+}
+
+std::uint64_t Sweep::seed_of(std::int64_t set) const {
+  return set == 0 ? context_->seed
+                  : context_->random("accumulator-drift/repeats")
+                        .bits64(static_cast<std::uint64_t>(set));
+}
+
+bool Sweep::quoted(const Curve& curve, std::int64_t k) const {
+  if (curve.operands != OperandFormat::e4m3) return false;
+  if (curve.accumulator == kHopper) return k == longest();
+  return curve.distribution == Distribution::uniform && curve.interval == 0 &&
+         (curve.accumulator == kNearest || curve.accumulator == kTruncated) &&
+         (k == 1024 || k == 16384);
+}
+
+std::vector<double> Sweep::each_set(const Curve& curve, std::int64_t k,
+                                    double Comparison::*figure) const {
+  std::vector<double> values;
+  const auto add = [&](const std::vector<Point>& points) {
+    const auto point =
+        std::ranges::find_if(points, [&](const Point& p) { return p.k == k && p.curve == curve; });
+    if (point != points.end()) values.push_back(point->error.*figure);
+  };
+  add(points_);
+  for (const std::vector<Point>& points : repeats_) add(points);
+  return values;
 }
 
 bool Sweep::fitted(OperandFormat operands, std::int64_t k) const {
@@ -80,14 +110,18 @@ void Sweep::measure_repeat(std::uint64_t seed, std::vector<Point>& points) const
     for (const std::int64_t k : settings_.bf16_k)
       if (fitted(OperandFormat::bf16, k)) measure_bf16(d, k, seed, points);
     for (const std::int64_t k : settings_.k) {
-      if (!fitted(OperandFormat::e4m3, k)) continue;
+      std::vector<Curve> wanted = curves(d);
+      std::erase_if(wanted, [&](const Curve& curve) {
+        return curve.operands != OperandFormat::e4m3 ||
+               !(fitted(OperandFormat::e4m3, k) || quoted(curve, k));
+      });
+      if (wanted.empty()) continue;
       const QuantizedOperands operands =
           quantize(make_operands(spec(d, k), seed), context_->backend);
-      for (const Curve& curve : curves(d))
-        if (curve.operands == OperandFormat::e4m3)
-          points.push_back({curve, k,
-                            accumulation_error(operands, model_of(curve), curve.interval,
-                                               context_->threads, context_->backend)});
+      for (const Curve& curve : wanted)
+        points.push_back({curve, k,
+                          accumulation_error(operands, model_of(curve), curve.interval,
+                                             context_->threads, context_->backend)});
     }
   }
 }

@@ -18,6 +18,9 @@ namespace fp8lab::experiments {
 /// DeepSeek-V3's N_C, the interval that is measured at every K.
 inline constexpr std::int64_t kDeepSeekInterval = 128;
 inline constexpr std::string_view kHopper = "sm90.wgmma.e4m3";
+/// 14-bit sums of one addition at a time.
+inline constexpr std::string_view kNearest = "sequential14.rne";
+inline constexpr std::string_view kTruncated = "sequential14.rz";
 
 /// What the operands are held in: E4M3 with amax scales, or BF16, whose 16-bit
 /// products leave the accumulator's rounding as the only grid.
@@ -65,6 +68,16 @@ class Sweep {
   [[nodiscard]] LineFit slope(const Curve& curve, std::size_t repeat = 0) const;
   /// The exponents of every set of operands; those that are NaN are left out.
   [[nodiscard]] std::vector<double> slopes(const Curve& curve) const;
+  /// The largest K; 0 without any.
+  [[nodiscard]] std::int64_t longest() const;
+  /// Of set number `set` of the operands, from 0: that of the run.
+  [[nodiscard]] std::uint64_t seed_of(std::int64_t set) const;
+  /// Whether a finding quotes the point, which is then measured on every set of operands: Hopper's
+  /// unit at the largest K, and 14-bit sums of uniform operands at K = 1024 and 16384.
+  [[nodiscard]] bool quoted(const Curve& curve, std::int64_t k) const;
+  /// A figure of a fitted or quoted point on every set of operands; empty without such a point.
+  [[nodiscard]] std::vector<double> each_set(const Curve& curve, std::int64_t k,
+                                             double Comparison::*figure) const;
   /// The point's error, or null where the sweep has no such point.
   [[nodiscard]] const Comparison* find(const Curve& curve, std::int64_t k) const;
 
@@ -80,7 +93,7 @@ class Sweep {
   std::optional<TensorSource> own_a_;
   std::optional<TensorSource> own_b_;
   std::vector<Point> points_;
-  std::vector<std::vector<Point>> repeats_;  ///< what is fitted, on further operands
+  std::vector<std::vector<Point>> repeats_;  ///< what is fitted or quoted, on further operands
 };
 
 }  // namespace fp8lab::experiments

@@ -244,6 +244,23 @@ Table tensor_repeat_table(const std::vector<TensorPoint>& points) {
   return table;
 }
 
+/// Every draw behind the means of `products`.
+Table product_repeat_table(const std::vector<ProductPoint>& points) {
+  Table table("product_repeats", "Errors of the three matrix products, draw by draw",
+              {{"product", "", "which product of the layer"},
+               {"recipe", "", "which formats and scales"},
+               {"accumulation", "", "exact, or Hopper's sm90.wgmma"},
+               {"repeat", "1", "draw, from 0"},
+               {"relative_l2", "1", "error of the whole product"},
+               {"worst_row_relative_l2", "1", "error of the worst row"}});
+  for (const ProductPoint& p : points)
+    for (std::size_t i = 0; i < p.figures.relative_l2.size(); ++i)
+      table.add_row({std::string(to_string(p.product)), std::string(p.recipe->name),
+                     std::string(p.exact ? "exact" : "sm90.wgmma"), static_cast<std::int64_t>(i),
+                     p.figures.relative_l2[i], p.figures.worst_row[i]});
+  return table;
+}
+
 std::string gradient_label(const Recipe& recipe, const CastProfile& policy) {
   return fmt::format("{} {}{}", short_name(format(recipe.backward)),
                      recipe.fine_scales ? "fine scales" : "per tensor",
@@ -335,7 +352,7 @@ Results format_asymmetry(const RunContext& context) {
   const std::vector<SweepPoint> sweep = measure_sweep(context, setup);
   Results results;
   results.tables = {tensor_table(setup, tensors), tensor_repeat_table(tensors),
-                    product_table(products), sweep_table(sweep)};
+                    product_table(products), product_repeat_table(products), sweep_table(sweep)};
   results.plots = {sweep_plot(setup, sweep, true), sweep_plot(setup, sweep, false),
                    token_plot(setup, products)};
   results.heat_maps = {error_map(setup, products)};

@@ -60,11 +60,11 @@ std::string product_finding(const Setup& s, const Recipe& recipe,
     figures += fmt::format("{} {} {} %", figures.empty() ? "" : ",", to_string(p.product),
                            interval_text(p.figures.relative_l2, 100.0));
     if (p.product == Product::input_gradient)
-      figures += fmt::format(" (worst token {} %)", interval_text(p.figures.worst_row, 100.0));
+      figures += fmt::format(" (worst token {} %)", log_interval_text(p.figures.worst_row, 100.0));
   }
-  return fmt::format("{}: error of{} ({} tokens, {} inputs, {} outputs, repeats: {}).",
+  return fmt::format("{}: error of{} ({} tokens, {} inputs, {} outputs; {}; {}; repeats: {}).",
                      recipe.label, figures, s.shape.tokens, s.shape.inputs, s.shape.outputs,
-                     s.repeats);
+                     kIntervalMeaning, kLogIntervalMeaning, s.repeats);
 }
 
 }  // namespace fp8lab::experiments::asymmetry

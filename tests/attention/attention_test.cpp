@@ -1,6 +1,8 @@
 #include "fp8lab/attention/attention.hpp"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -14,6 +16,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/gemm/gemm.hpp"
 #include "fp8lab/metrics/comparison.hpp"
 
 using namespace fp8lab;
@@ -249,6 +252,36 @@ TEST_CASE("attention: rows that see nothing are zero, counts leave hidden elemen
   for (std::size_t i = 0; i < 8 * 32; ++i) CHECK(result.o[i] == 0.0F);
   CHECK(result.o[8 * 32] != 0.0F);
   CHECK(result.tiles[0].elements == 32 * 33 / 2);
+}
+
+TEST_CASE("attention: a backend is asked for every product and cast, and its results count",
+          "[attention]") {
+  const Problem problem(2, 1, 40, 300, 64, 2.0);
+  AttentionOptions options;
+  options.q_tile = 32;
+  const std::vector<float> expected = attention(problem.inputs(), options).o;
+  std::atomic<int> products = 0;
+  std::atomic<int> casts = 0;
+  bool computes = false;
+  options.backend = {
+      "asked",
+      [&](const GemmProblem& p, std::span<float> d, int threads) {
+        ++products;
+        if (computes) gemm(p, d, threads);
+        return computes;
+      },
+      [&](FormatId, const CastPolicy&, std::span<const float>, std::span<std::uint8_t> codes) {
+        ++casts;
+        if (computes) std::ranges::fill(codes, std::uint8_t{0});
+        return computes;
+      }};
+  CHECK(attention(problem.inputs(), options).o == expected);
+  // Two heads, two blocks of rows, three tiles of columns: Q K^T and P V of each.
+  CHECK(products == 2 * 2 * 3 * 2);
+  CHECK(casts == 2 * 2 * 3);
+  computes = true;  // products as they are, and P all zeros
+  const std::vector<float> zeros(expected.size());
+  CHECK(attention(problem.inputs(), options).o == zeros);
 }
 
 TEST_CASE("attention: what does not fit is refused", "[attention]") {

@@ -92,7 +92,8 @@ def test_cast():
 
 def test_conformance():
     """A share of the inputs against ml_dtypes: how many codes differ, of which inputs, and the first of them."""
-    share, block = 1021, 4096
+    # Blocks of 4096 inputs lie behind the ties of E4M3 and E5M2 where their numbers are multiples of 128 and 256.
+    share, block = 17 * 128, 4096
     result = bench("cast", "--conformance", "--share", share)
     rows = {(row["baseline"], row["format"], row["profile"]): row for row in result["conformance"]}
     check("the share", result["share"] == share and len(rows) == len(result["conformance"]), result)

@@ -131,7 +131,7 @@ def test_attn(at):
     expect(2, "attn", *c, stderr=["--dtype e4m3fn"])
     expect(2, "attn", q, k, v, "--kv-tile", 48, stderr=["--kv-tile"])
     flat = save(at / "flat.npy", o[0].astype(np.float32))
-    expect(2, "attn", q, k, v, "--check", flat, stderr=["--check: expected [2, 96, 64], got [96, 64]"])
+    expect(2, "attn", q, k, v, "--check", flat, stderr=["flat.npy: expected [2, 96, 64], got [96, 64]"])
     one = [save(at / f"one{name}.npy", np.load(at / f"{name}.npy")[:1]) for name in "qkv"]
     expect(0, "attn", *one, "--check", save(at / "near.npy", np.load(at / "o.npy")[0]))
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
+#include "cuda/tool/lt_output.hpp"
 #include "cuda/tool/random_problem.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -31,7 +32,7 @@ struct Simulated {
   }
 
   /// With the library's own promotion and split, in its path for whole products.
-  [[nodiscard]] Product as(const LtModel& model) const {
+  [[nodiscard]] Product as(const CallModel& model) const {
     Product one = product;
     one.problem.promotion_interval = model.interval;
     one.problem.scale_order = model.scale_order;
@@ -52,16 +53,19 @@ float rounded(FormatId to, float value) {
 /// part, its number of parts. A whole sum in FP32 leaves no other candidate. A narrow output hides
 /// the order of scales, and few parts are often added without rounding, in whatever order.
 void require_named(const Simulated& call, const std::vector<std::byte>& output,
-                   const LtModel& planted) {
+                   const CallModel& planted) {
   const LtFinding finding = find_lt_model(call.product, output, planted.split.parts);
   INFO("planted " << to_string(planted) << ", found " << to_string(finding));
   CHECK(finding.outputs == call.product.size());
   CHECK(std::ranges::count(finding.fitting, planted) == 1);
-  const LtKnown known = in_common(finding.fitting);
+  const auto all = [&](auto of) {
+    return std::ranges::all_of(finding.fitting,
+                               [&](const CallModel& model) { return of(model) == of(planted); });
+  };
   if (format(call.product.output.format).storage_bits > 8)
-    CHECK(known.interval == planted.interval);
-  CHECK(known.rounding == planted.rounding);
-  if (planted.interval == 0) CHECK(known.parts == planted.split.parts);
+    CHECK(all([](const CallModel& model) { return model.interval; }));
+  CHECK(all([](const CallModel& model) { return model.rounding; }));
+  if (planted.interval == 0) CHECK(all([](const CallModel& model) { return model.split.parts; }));
   if (call.product.output.format == FormatId::f32 && planted.split.parts == 1)
     CHECK(finding.fitting.size() == 1);
 }
@@ -74,26 +78,28 @@ TEST_CASE("chains, splits and orders that a simulated cuBLASLt has are named", "
   using enum SplitCut;
   using enum SplitOrder;
   const auto output = GENERATE(FormatId::f32, FormatId::bf16);
-  const auto planted = GENERATE(
-      LtModel{0, kWhole, ScaleOrder::b_then_fma_a}, LtModel{128, kWhole, ScaleOrder::b_then_fma_a},
-      LtModel{64, kWhole, ScaleOrder::a_then_fma_b},
-      LtModel{0, {4, 128, contiguous, serial}, ScaleOrder::product_then_fma},
-      LtModel{128, {6, 128, modulo, tree}, ScaleOrder::b_then_fma_a},
-      LtModel{0, {5, 64, modulo, pairwise}, ScaleOrder::b_then_fma_a},
-      LtModel{0, {20, 64, modulo, serial}, ScaleOrder::b_then_fma_a});
+  const auto planted =
+      GENERATE(CallModel{0, kWhole, ScaleOrder::b_then_fma_a},
+               CallModel{128, kWhole, ScaleOrder::b_then_fma_a},
+               CallModel{64, kWhole, ScaleOrder::a_then_fma_b},
+               CallModel{0, {4, 128, contiguous, serial}, ScaleOrder::product_then_fma},
+               CallModel{128, {6, 128, modulo, tree}, ScaleOrder::b_then_fma_a},
+               CallModel{0, {5, 64, modulo, pairwise}, ScaleOrder::b_then_fma_a},
+               CallModel{0, {20, 64, modulo, serial}, ScaleOrder::b_then_fma_a});
   const Simulated call(output);
   require_named(call, golden_output(call.as(planted)), planted);
 }
 
 TEST_CASE("a second rounding of a simulated cuBLASLt is named", "[cuda]") {
-  const LtModel whole{128, kWhole, ScaleOrder::b_then_fma_a};
+  const CallModel whole{128, kWhole, ScaleOrder::b_then_fma_a};
   SECTION("to BF16 or FP16 before FP8") {
-    const auto [rounding, between] = GENERATE(table<LtRounding, FormatId>(
-        {{LtRounding::through_bf16, FormatId::bf16}, {LtRounding::through_f16, FormatId::f16}}));
+    const auto [rounding, between] =
+        GENERATE(table<CallRounding, FormatId>({{CallRounding::through_bf16, FormatId::bf16},
+                                                {CallRounding::through_f16, FormatId::f16}}));
     const Simulated call(FormatId::e4m3fn, kHopper, Recipe::per_tensor, 256);
     std::vector<float> values = compute(call.as(whole));
     for (float& value : values) value = rounded(between, value);
-    LtModel planted = whole;
+    CallModel planted = whole;
     planted.rounding = rounding;
     require_named(call, cast_output(values, call.product.output), planted);
   }
@@ -107,8 +113,8 @@ TEST_CASE("a second rounding of a simulated cuBLASLt is named", "[cuda]") {
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = rounded(output, values[i]) * call.random.b_scales()[i % 32] *
                   call.random.a_scales()[i / 32];
-    LtModel planted = whole;
-    planted.rounding = LtRounding::sum_too;
+    CallModel planted = whole;
+    planted.rounding = CallRounding::sum_too;
     require_named(call, cast_output(values, call.product.output), planted);
   }
   SECTION("of each part") {
@@ -125,23 +131,73 @@ TEST_CASE("a second rounding of a simulated cuBLASLt is named", "[cuda]") {
                   {0,
                    {2, 64, SplitCut::contiguous, SplitOrder::serial},
                    ScaleOrder::b_then_fma_a,
-                   LtRounding::parts_too});
+                   CallRounding::parts_too});
   }
 }
 
-TEST_CASE("candidates of a simulated cuBLASLt that have the same bits are all named", "[cuda]") {
-  // Promotion after 512 terms is the same sum as five parts of 512 terms, whose order does
-  // not matter for these data.
-  const Simulated call(FormatId::f32);
-  const LtModel promoted{512, kWhole, ScaleOrder::b_then_fma_a};
-  const LtFinding finding = find_lt_model(call.product, golden_output(call.as(promoted)));
-  for (const LtModel& model : finding.fitting) UNSCOPED_INFO(to_string(model));
-  CHECK(finding.fitting.size() == 4);
-  CHECK(finding.fitting.front() == promoted);
-  const LtKnown known = in_common(finding.fitting);
-  CHECK_FALSE(known.interval);
-  CHECK_FALSE(known.parts);
-  CHECK(known.scale_order == ScaleOrder::b_then_fma_a);
+namespace {
+
+/// The output of a planted candidate for any operands, as a device would be asked for it.
+std::vector<std::byte> asked(const Product& product, const CallModel& planted) {
+  return output_of(product, sum_of(product, sums_of_parts(of_candidate(product, planted)), planted),
+                   planted);
+}
+
+}  // namespace
+
+TEST_CASE("candidates that one set of operands does not tell apart are asked again",
+          "[cuda][long]") {
+  using enum SplitCut;
+  using enum SplitOrder;
+  using enum ScaleOrder;
+  using enum CallRounding;
+  const auto output = GENERATE(FormatId::f32, FormatId::bf16, FormatId::f16, FormatId::e4m3fn);
+  const bool wide = format(output).storage_bits > 8;
+  const auto planted = GENERATE(
+      CallModel{512, kWhole, b_then_fma_a}, CallModel{0, {5, 128, contiguous, tree}, b_then_fma_a},
+      CallModel{0, {5, 128, contiguous, pairwise}, product_then_fma},
+      CallModel{128, {3, 128, contiguous, serial}, a_then_fma_b},
+      CallModel{128, {6, 128, modulo, tree}, product_then_fma},
+      CallModel{0, {4, 64, modulo, pairwise}, b_then_fma_a},
+      CallModel{0, {3, 128, contiguous, serial}, b_then_fma_a, parts_too});
+  if (planted.rounding == parts_too && (!wide || output == FormatId::f32)) {
+    SUCCEED("such an output has no rounding of parts");
+    return;
+  }
+  const Simulated call(output, kHopper, Recipe::per_tensor, 8);
+  const std::vector<std::byte> first = asked(call.product, planted);
+  LtFinding finding = find_lt_model(call.product, first, planted.split.parts);
+  const std::size_t before = finding.fitting.size();
+  int calls = 0;
+  separate(
+      finding, call.product,
+      [&](const Product& other) {
+        ++calls;
+        return asked(other, planted);
+      },
+      3);
+  std::string left;
+  for (const CallModel& model : finding.fitting) left += "\n  " + to_string(model);
+  INFO("planted " << to_string(planted) << " to " << format(output).name << ", " << before
+                  << " before, " << calls << " calls, left:" << left);
+  CHECK(before > 1);
+  CHECK(finding.fitting == std::vector{planted});
+}
+
+TEST_CASE("a library that is none of the candidates after all fits none", "[cuda]") {
+  // Its first output is that of a candidate, its second one of another unit.
+  const Simulated call(FormatId::bf16);
+  LtFinding finding = find_lt_model(call.product, asked(call.product, {512, kWhole}));
+  REQUIRE(finding.fitting.size() > 1);
+  separate(
+      finding, call.product,
+      [&](const Product& other) {
+        Product narrower = other;
+        narrower.problem.model.alignment_fraction_bits -= 1;
+        return asked(narrower, {512, kWhole});
+      },
+      3);
+  CHECK(finding.fitting.empty());
 }
 
 TEST_CASE("what no candidate gives is said to fit none", "[cuda]") {

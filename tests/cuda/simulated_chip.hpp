@@ -77,13 +77,14 @@ struct Planted {
 };
 inline Planted planted;
 
-/// 32 bytes of K behind a descriptor that has no swizzle.
-inline Row row_behind(std::uint64_t matrix, int row) {
+/// Bytes of K behind a descriptor that has no swizzle.
+template <std::size_t kBytes = 32>
+std::array<std::uint8_t, kBytes> row_behind(std::uint64_t matrix, int row) {
   const auto field = [matrix](int bit) {
     return static_cast<std::uint32_t>((matrix >> bit) & 0x3fffu) << 4;
   };
-  Row bytes{};
-  for (std::uint32_t i = 0; i < 32; ++i)
+  std::array<std::uint8_t, kBytes> bytes{};
+  for (std::uint32_t i = 0; i < kBytes; ++i)
     bytes[i] = *shared_windows.pointer(field(0) + static_cast<std::uint32_t>(row / 8) * field(32) +
                                        static_cast<std::uint32_t>(row % 8) * 16 +
                                        i / 16 * field(16) + i % 16);
@@ -132,15 +133,42 @@ inline std::vector<std::uint32_t> codes_of(const Row& row, FormatId id) {
   return codes;
 }
 
-/// One output of one instruction, of which a row has block scales.
+/// Two of every four elements of B, as a word of metadata says: four bits a group.
+inline Row selected(const std::array<std::uint8_t, 64>& b, std::uint32_t metadata) {
+  const auto bytes = static_cast<std::size_t>(format(planted.probe.b_format).storage_bits / 8);
+  Row row{};
+  for (std::size_t i = 0; i < row.size() / bytes; ++i) {
+    const std::size_t group = i / 2;
+    const std::uint32_t nibble = metadata >> (4 * (group % 8));
+    if ((nibble & 3) >= ((nibble >> 2) & 3)) std::abort();  // not in order
+    const std::size_t place = i % 2 == 0 ? nibble & 3 : (nibble >> 2) & 3;
+    for (std::size_t byte = 0; byte < bytes; ++byte)
+      row[i * bytes + byte] = b[(4 * group + place) * bytes + byte];
+  }
+  return row;
+}
+
+/// Elements with the other sign.
+inline Row negated(Row row, FormatId id) {
+  const auto bytes = static_cast<std::size_t>(format(id).storage_bits / 8);
+  for (std::size_t i = bytes - 1; i < row.size(); i += bytes) row[i] ^= 0x80;
+  return row;
+}
+
+/// One output of one instruction, of which a row has block scales. `terms`: the first ones of a row
+/// that it takes; 0: all.
 inline float planted_result(const Row& a, const Row& b, float c,
                             std::vector<std::uint8_t> a_scales = {},
-                            std::vector<std::uint8_t> b_scales = {}) {
+                            std::vector<std::uint8_t> b_scales = {}, std::size_t terms = 0) {
   VectorCase one;
   one.scales_a = std::move(a_scales);
   one.scales_b = std::move(b_scales);
   one.a = codes_of(a, planted.probe.a_format);
   one.b = codes_of(b, planted.probe.b_format);
+  if (terms > 0) {
+    one.a.resize(terms);
+    one.b.resize(terms);
+  }
   one.c = std::bit_cast<std::uint32_t>(c);
   return std::bit_cast<float>(result_of(planted.unit, planted.probe, one));
 }
@@ -182,90 +210,62 @@ inline void show_a(const std::uint32_t (&a)[4]) {
                     thread % 4 * 4 + (reg >= 2 ? 16 : 0), a[reg]);
 }
 
-template <typename RegisterType, int kColumns, bool kFromRegisters>
-struct SimulatedWgmma {
+/// kNegated: 1 if the instruction negates A, 2 if B; kElement: bytes of an element of a sparse one.
+template <typename RegisterType, int kColumns, bool kFromRegisters, int kNegated = 0,
+          int kElement = 0>
+struct SimulatedWgmma : WgmmaDefaults {
   using Register = RegisterType;
   static constexpr int kN = kColumns;
   static constexpr int kRegisters =
       kColumns / (std::is_same_v<RegisterType, std::uint32_t> ? 4 : 2);
   static constexpr bool kAInRegisters = kFromRegisters;
+  static constexpr std::uint32_t kSigns = kElement == 2 ? 0x80008000u : 0x80808080u;
+  static constexpr std::uint32_t kFlipA = kNegated == 1 ? kSigns : 0;
+  static constexpr std::uint32_t kFlipB = kNegated == 2 ? kSigns : 0;
+  static constexpr int kSparseElement = kNegated == 0 ? kElement : 0;
+  static constexpr std::uint32_t kFiller = kElement == 2 ? 0x7bffu : 0x7bu;
 
   static void issue(Register (&sums)[kRegisters], std::uint64_t a, std::uint64_t b) {
     // Asynchronous: done when it is waited for.
-    products_in_flight.start(
-        [&sums, a, b] { issue_rows(sums, b, [a](int row) { return row_behind(a, row); }); });
+    products_in_flight.start([&sums, a, b] {
+      issue_rows(
+          sums,
+          [a](int row) {
+            const Row bytes = row_behind(a, row);
+            return kNegated == 1 ? negated(bytes, planted.probe.a_format) : bytes;
+          },
+          [b](int column) {
+            const Row bytes = row_behind(b, column);
+            return kNegated == 2 ? negated(bytes, planted.probe.b_format) : bytes;
+          });
+    });
+  }
+  static void issue(Register (&sums)[kRegisters], std::uint64_t a, std::uint64_t b,
+                    std::uint32_t metadata) {
+    products_in_flight.start([&sums, a, b, metadata] {
+      issue_rows(
+          sums, [a](int row) { return row_behind(a, row); },
+          [b, metadata](int column) { return selected(row_behind<64>(b, column), metadata); });
+    });
   }
   static void issue(Register (&sums)[kRegisters], const std::uint32_t (&a)[4], std::uint64_t b) {
     show_a(a);
     __syncthreads();
-    issue_rows(sums, b, [](int row) { return a_fragments.row(row); });
+    issue_rows(
+        sums, [](int row) { return a_fragments.row(row); },
+        [b](int column) { return row_behind(b, column); });
     __syncthreads();
   }
 
  private:
-  template <typename ReadA>
-  static void issue_rows(Register (&sums)[kRegisters], std::uint64_t b, ReadA read_a) {
+  template <typename ReadA, typename ReadB>
+  static void issue_rows(Register (&sums)[kRegisters], ReadA read_a, ReadB read_b) {
     const int thread = static_cast<int>(threadIdx.x);
     for (int i = 0; i < kColumns / 2; ++i) {
       const int row = thread / 32 * 16 + thread % 32 / 4 + (i % 4 >= 2 ? 8 : 0);
       const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-      put_sum(sums, i, planted_result(read_a(row), row_behind(b, column), get_sum(sums, i)));
+      put_sum(sums, i, planted_result(read_a(row), read_b(column), get_sum(sums, i)));
     }
-  }
-};
-
-template <typename StateType>
-struct SimulatedMma {
-  using State = StateType;
-  template <typename Register, std::size_t kCount>
-  static void issue(Register (&sums)[kCount], const std::uint32_t (&a)[4],
-                    const std::uint32_t (&b)[2]) {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int lane = thread % 32;
-    show_a(a);
-    for (int reg = 0; reg < 2; ++reg)
-      b_fragments.put(thread / 32 * 8 + lane / 4, lane % 4 * 4 + 16 * reg, b[reg]);
-    __syncthreads();
-    for (int i = 0; i < 4; ++i) {
-      const int row = thread / 32 * 16 + lane / 4 + (i >= 2 ? 8 : 0);
-      const int column = thread / 32 * 8 + lane % 4 * 2 + i % 2;
-      put_sum(sums, i,
-              planted_result(a_fragments.row(row), b_fragments.row(column), get_sum(sums, i)));
-    }
-    __syncthreads();
-  }
-};
-
-template <int kScaleCount>
-struct SimulatedScaledMma {
-  static constexpr int kScales = kScaleCount;
-  static void issue(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
-                    std::uint32_t a_scales, std::uint32_t b_scales) {
-    static std::array<std::array<std::uint32_t, 2>, 128> shown;
-    const int thread = static_cast<int>(threadIdx.x);
-    const int lane = thread % 32;
-    show_a(a);
-    for (int reg = 0; reg < 2; ++reg)
-      b_fragments.put(thread / 32 * 8 + lane / 4, lane % 4 * 4 + 16 * reg, b[reg]);
-    shown[threadIdx.x] = {a_scales, b_scales};
-    __syncthreads();
-    const auto scales = [&](int from, std::size_t side) {
-      std::vector<std::uint8_t> bytes;
-      for (int i = 0; i < kScaleCount; ++i)
-        bytes.push_back(static_cast<std::uint8_t>(
-            shown[static_cast<std::size_t>(thread / 32 * 32 + from)][side] >> (8 * i)));
-      return bytes;
-    };
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane / 4 + (i >= 2 ? 8 : 0);
-      const int column = lane % 4 * 2 + i % 2;
-      // With selector 0 threads 0 and 1 of four hold A's scales, thread 0 B's.
-      put_sum(sums, i,
-              planted_result(a_fragments.row(thread / 32 * 16 + row),
-                             b_fragments.row(thread / 32 * 8 + column), get_sum(sums, i),
-                             scales(row % 8 * 4 + row / 8, 0), scales(column * 4, 1)));
-    }
-    __syncthreads();
   }
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 // Runs the kernel of a probe on the simulated chip.
 
-#include "simulated_chip.hpp"
+#include "simulated_mma.hpp"
 
 namespace fp8lab::cuda {
 
@@ -44,7 +44,18 @@ inline std::vector<float> simulate(const TileBatch& batch) {
   } else if (has("wgmma.")) {
     const bool half = has("k32.f16.") || has("k16.f16.");
     const bool registers = has(".registers");
-    if (has("n8k"))
+    if (has(".sp."))
+      has(".e") ? launch(wgmma_probe<SimulatedWgmma<float, 64, false, 0, 1>>)
+                : launch(wgmma_probe<SimulatedWgmma<float, 64, false, 0, 2>>);
+    else if (has(".f16.shared.negated_a"))
+      launch(wgmma_probe<SimulatedWgmma<float, 64, false, 1, 2>>);
+    else if (has(".negated_a"))
+      launch(wgmma_probe<SimulatedWgmma<float, 64, false, 1>>);
+    else if (has(".negated_b"))
+      launch(wgmma_probe<SimulatedWgmma<float, 64, false, 2>>);
+    else if (has("n256k"))
+      launch(wgmma_probe<SimulatedWgmma<float, 256, false>>);
+    else if (has("n8k"))
       launch(wgmma_probe<SimulatedWgmma<float, 8, false>>);
     else if (half && registers)
       launch(wgmma_probe<SimulatedWgmma<std::uint32_t, 64, true>>);
@@ -61,6 +72,12 @@ inline std::vector<float> simulate(const TileBatch& batch) {
       launch(mma_scaled_probe<SimulatedScaledMma<4>>);
     else
       launch(mma_scaled_probe<SimulatedScaledMma<2>>);
+  } else if (has("mma.sp.")) {
+    has(".e") ? launch(mma_sparse_probe<SimulatedSparseMma<1>>)
+              : launch(mma_sparse_probe<SimulatedSparseMma<2>>);
+  } else if (planted.probe.terms() < planted.probe.terms_of_step()) {
+    has("k16.f16.") ? launch(mma_short_probe<SimulatedShortMma<HalfState>>)
+                    : launch(mma_short_probe<SimulatedShortMma<FloatState>>);
   } else if (has("k32.f16.") || has("k16.f16.")) {
     launch(mma_probe<SimulatedMma<HalfState>>);
   } else {

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -117,8 +119,23 @@ TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda]
   if (!share.takes_one_in(3, "few simulated probes", 1)) return;
   const Chip blackwell{120, 13000};
   check_probe(find("mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", blackwell), blackwell);
+  const Chip ada{89, 13000};
+  check_probe(find("mma.m16n8k16.f32.e4m3.e5m2", ada), ada);
+  check_probe(find("mma.sp.m16n8k64.f32.e5m2.e5m2", ada), ada);
+  check_probe(find("mma.sp.m16n8k32.f32.bf16.bf16", kHopper), kHopper);
   const Chip server{100, 13000};
   check_probe(find("tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", server), server);
+}
+
+TEST_CASE("what a simulated chip does otherwise is named: other forms of wgmma", "[cuda][long]") {
+  const std::array<std::string_view, 5> names{
+      "wgmma.m64n256k32.f32.e4m3.e4m3.shared", "wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b",
+      "wgmma.m64n64k16.f32.f16.f16.shared.negated_a", "wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared",
+      "wgmma.sp.m64n64k32.f32.f16.f16.shared"};
+  const SweepShare share;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (share.takes_one_in(names.size(), "forms of wgmma", i))
+      check_probe(find(names[i], kHopper), kHopper);
 }
 
 TEST_CASE("what a simulated chip does otherwise is named: every probe of every chip",
@@ -193,6 +210,40 @@ TEST_CASE("the first batch has every pair of FP8 codes", "[cuda]") {
   CHECK(make_batch(probe, 1, 7, 1).cases[0].a.size() == 32ull * kChained);
 }
 
+TEST_CASE("the first batch of instructions with block scales has every pair of codes", "[cuda]") {
+  const auto [name, capability, a_codes, b_codes] = GENERATE(table<const char*, int, int, int>(
+      {{"mma.m16n8k32.mxf8f6f4.f32.e4m3.e5m2", 120, 256, 256},
+       {"mma.m16n8k32.mxf8f6f4.f32.e2m1.e4m3", 120, 16, 256},
+       {"tcgen05.m128n64k32.mxf8f6f4.f32.e3m2.e3m2", 100, 64, 64},
+       {"mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", 120, 16, 16}}));
+  const ProbedInstruction probe = find(name, {capability, 13000});
+  const CaseBatch batch = make_batch(probe, 1, 0, 16);
+  const auto columns = static_cast<std::size_t>(std::max(1, b_codes / kTile));
+  const std::size_t tiles = columns * static_cast<std::size_t>(std::max(1, a_codes / kTile));
+  std::set<std::pair<std::uint32_t, std::uint32_t>> pairs;
+  for (std::size_t i = 0; i < tiles * kTileOutputs; ++i) {
+    const VectorCase one = case_of_output(batch.cases, i);
+    pairs.emplace(one.a[1], one.b[1]);
+  }
+  CHECK(pairs.size() == static_cast<std::size_t>(a_codes * b_codes));
+}
+
+TEST_CASE("aimed cases of instructions with block scales reach the bottom of binary32", "[cuda]") {
+  const ProbedInstruction probe = find("mma.m16n8k32.mxf8f6f4.f32.e4m3.e4m3", {120, 13000});
+  const CaseBatch batch = make_batch(probe, 1, 2, 16);
+  std::size_t subnormal = 0;
+  std::size_t subnormal_c = 0;
+  for (std::size_t i = 15ull * kTile; i < 16ull * kTile; ++i) {
+    const VectorCase& one = batch.cases[i];
+    CHECK(one.scales_a.size() == one.a.size() / 32);
+    const float d = std::bit_cast<float>(result_of(as_predicted(probe), probe, one));
+    subnormal += d != 0.0F && std::abs(d) < std::numeric_limits<float>::min() ? 1 : 0;
+    subnormal_c += one.c << 1 != 0 && (one.c >> 23 & 0xff) == 0 ? 1 : 0;
+  }
+  CHECK(subnormal >= 8);
+  CHECK(subnormal_c >= 8);
+}
+
 TEST_CASE("which instruction a chip has follows from the chip and from who compiled", "[cuda]") {
   constexpr std::array kCubins{80, 86, 89, 90, 100, 120};
   CHECK(compiler_of(90, kCubins, 13000, 12040, false) == 13000);
@@ -212,7 +263,11 @@ TEST_CASE("which instruction a chip has follows from the chip and from who compi
   CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper).model == "sm90.mma.e4m3");
   CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper).standing() == Standing::assumed);
   CHECK(find("mma.m16n8k32.f32.e4m3.e5m2", {89, 13000}).model == "sm89.mma.e4m3.e5m2");
-  CHECK(instructions_of({80, 13000}).size() == 4);
+  CHECK(instructions_of({80, 13000}).size() == 6);
+  CHECK(find("mma.m16n8k16.f32.e4m3.e4m3", {89, 13000}).model == "sm89.mma.e4m3");
+  CHECK(find("mma.m16n8k16.f32.e4m3.e4m3", {120, 13000}).model == "sm120.mma.e4m3:terms=16");
+  CHECK(find("mma.m16n8k16.f32.e4m3.e4m3", {120, 13000}).terms() == 16);
+  CHECK(find("mma.sp.m16n8k64.f32.e4m3.e4m3", {89, 13000}).standing() == Standing::assumed);
   CHECK(instructions_of({70, 13000}).empty());
   // Every instruction is probed somewhere, and no name stands twice.
   std::set<std::string_view> probed;

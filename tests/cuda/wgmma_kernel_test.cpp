@@ -119,7 +119,7 @@ namespace {
 /// A probe's instruction on mixed inputs, `kColumns` columns.
 template <typename RegisterType, int kColumns, bool kRegisters_, FormatId kA = FormatId::e4m3fn,
           FormatId kB = FormatId::e5m2>
-struct HostProbe {
+struct HostProbe : WgmmaDefaults {
   static constexpr FormatId kAFormat = kA;
   static constexpr FormatId kBFormat = kB;
   using Register = RegisterType;

@@ -10,7 +10,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
-#include "fp8lab/report/input.hpp"
+#include "fp8lab/io/csv.hpp"
 
 using namespace fp8lab;
 

@@ -32,15 +32,15 @@ struct Row {
 // Their quick forms.
 constexpr Row kShort[] = {
     {"outlier", {336, 5376, 2152, 17152512}},
-    {"format-asymmetry", {24, 393216, 438, 7176192}},
-    {"accumulator-drift", {944, 60416, 372, 5367808}},
+    {"format-asymmetry", {144, 2359296, 678, 11108352}},
+    {"accumulator-drift", {1488, 95232, 542, 15190016}},
     {"walkthrough", {0, 0, 30, 30}},
     {"recipes", {0, 0, 252, 33030144}},
     {"inference-linear", {120, 491520, 180, 2949120}},
     {"vendors", {360, 23040, 240, 4177920}},
     {"failure-ladder", {768, 1376256, 1536, 2752512}},
     {"long-sums", {5760, 385612800, 11520, 771225600}},
-    {"fp8-lm", {1152, 1449984, 3264, 4580352}},
+    {"fp8-lm", {3456, 4349952, 9792, 13741056}},
 };
 
 constexpr Row kLong[] = {

@@ -9,6 +9,7 @@
 #include "fp8lab/core/model_text.hpp"
 #include "fp8lab/experiment/parameter_range.hpp"
 #include "fp8lab/experiment/parameters.hpp"
+#include "fp8lab/io/csv.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/scale_shapes.hpp"
 #include "fp8lab/report/input.hpp"

@@ -65,9 +65,7 @@ TEST_CASE("safetensors: of many names a message has the first ones", "[io]") {
                        view_of(ElementType::e5m2, {0}, std::span<const std::uint8_t>())});
   write_safetensors(folder / "a.safetensors", tensors);
   const SafetensorsFile file(folder / "a.safetensors");
-  // 22 names of 7 and 8 letters with commas are the first 200 letters.
-  CHECK_THROWS_WITH(file.find("x"), contains("one of tensor0, tensor1, ") &&
-                                        contains(", tensor20, tensor21, ..., got 'x'"));
+  CHECK_THROWS_WITH(file.find("x"), contains("one of tensor") && contains(", ..., got 'x'"));
 }
 
 TEST_CASE("safetensors: what cannot be written is refused", "[io]") {

@@ -1,5 +1,7 @@
 #include "fp8lab/plots/draw.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <string>
 #include <vector>
@@ -16,7 +18,8 @@ namespace {
 
 std::size_t count(const std::string& text, const std::string& part) {
   std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
   return found;
 }
 
@@ -24,11 +27,13 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 TEST_CASE("plots and maps of every kind become files, empty ones too", "[experiment]") {
   const TemporaryFolder folder("drawn");
-  Plot plot{"styles", "Styles_{a} ‘µ’ '`x`' \"q\" <i> N(0, 0.4^2)", {"x (1)"}, {"y (%)", true, 10}, {}};
+  Plot plot{
+      "styles", "Styles_{a} ‘µ’ '`x`' \"q\" <i> N(0, 0.4^2)", {"x (1)"}, {"y (%)", true, 10}, {}};
   for (const auto style : {Series::Style::lines, Series::Style::points, Series::Style::lines_points,
                            Series::Style::steps, Series::Style::dashed})
     for (int i = 0; i < 2; ++i)
-      plot.series.push_back({"s" + std::to_string(plot.series.size()), {1, 2, 3}, {0.1, 0.2, 0.4}, style});
+      plot.series.push_back(
+          {fmt::format("s{}", plot.series.size()), {1, 2, 3}, {0.1, 0.2, 0.4}, style});
   Plot second{"second", "Second", {"x", true, 10, SecondScale{"in σ", 0.5}}, {"y"}, {}};
   second.series.push_back({"s", {1, 1000}, {1, 2}});
   second.series[0].low = {0.5, 1.5};
@@ -43,7 +48,9 @@ TEST_CASE("plots and maps of every kind become files, empty ones too", "[experim
   write(HeatMap{"empty_map", "Map", "x", "y", "v", {"a"}, {"c"}, {std::nan("")}, false});
   const std::vector<std::string> names{"styles", "second", "nothing", "map", "empty_map"};
   REQUIRE(draw_files(folder.path(), names));
-  const auto svg = [&](const char* name) { return read_file(folder.path() / (std::string(name) + ".svg")); };
+  const auto svg = [&](const char* name) {
+    return read_file(folder.path() / (fmt::format("{}.svg", name)));
+  };
   for (const std::string& name : names) {
     INFO(name);
     CHECK_THAT(svg(name.c_str()), contains("</svg>"));
@@ -52,7 +59,7 @@ TEST_CASE("plots and maps of every kind become files, empty ones too", "[experim
   }
   CHECK_THAT(svg("styles"), contains("Styles_{a} ‘µ’ '`x`' \"q\" &lt;i&gt; N(0, 0.4²)"));
   for (std::size_t i = 0; i < plot.series.size(); ++i)
-    CHECK_THAT(svg("styles"), contains(">s" + std::to_string(i) + "<"));
+    CHECK_THAT(svg("styles"), contains(fmt::format(">s{}<", i)));
   CHECK_THAT(svg("second"), contains("in σ") && contains(">10²<"));
   CHECK_THAT(svg("nothing"), contains("no value to show"));
   CHECK(count(svg("map"), "#cccccc") == 1);  // 0 has no place on log colours

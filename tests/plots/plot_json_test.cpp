@@ -1,5 +1,7 @@
 #include "fp8lab/plots/plot_json.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -22,8 +24,10 @@ json spec_of(const auto& plot) { return json::parse(plot_json(plot)); }
 
 std::string subtitle(const json& spec) {
   std::string text;
-  for (const auto& line : spec["title"].value("subtitle", json::array()))
-    text += (text.empty() ? "" : " ") + line.get<std::string>();
+  for (const auto& line : spec["title"].value("subtitle", json::array())) {
+    if (!text.empty()) text += ' ';
+    text += line.get<std::string>();
+  }
   return text;
 }
 
@@ -49,11 +53,13 @@ TEST_CASE("a plot's specification has every value, in drawing order", "[experime
   json spec = spec_of(plot);
   CHECK(spec["data"]["values"] == json::parse(R"([{"series": 1, "x": [3.0], "y": [null]},
                                                   {"series": 0, "x": [1.0, 2.0], "y": [0.1, null]}])"));
-  CHECK(spec["usermeta"] == json::parse(R"({"kind": "plot", "labels": ["s", "r"], "x": "x", "y": "y"})"));
+  CHECK(spec["usermeta"] ==
+        json::parse(R"({"kind": "plot", "labels": ["s", "r"], "x": "x", "y": "y"})"));
   CHECK(spec["title"]["text"] == json{"title <i>"});
   CHECK((scale(spec, "x")["type"] == "log" && scale(spec, "x")["base"] == 2));
   CHECK(scale(spec, "y")["type"] == "linear");
-  CHECK(spec["params"] == json::parse(R"([{"name": "log_x", "value": true}, {"name": "log_y", "value": false}])"));
+  CHECK(spec["params"] ==
+        json::parse(R"([{"name": "log_x", "value": true}, {"name": "log_y", "value": false}])"));
   plot.series[0].low = {0.05, 1.0};
   plot.series[0].high = {0.2, 2.0};
   spec = spec_of(plot);
@@ -101,7 +107,8 @@ TEST_CASE("a curve that runs away leaves the picture to the others", "[experimen
 
 TEST_CASE("shares and errors begin at zero, other axes where their values do", "[experiment]") {
   const auto zero = [](std::vector<double> y) {
-    return scale(spec_of(Plot{"p", "t", {"x"}, {"y"}, {{"s", {1, 2}, std::move(y)}}}), "y")["zero"].get<bool>();
+    return scale(spec_of(Plot{"p", "t", {"x"}, {"y"}, {{"s", {1, 2}, std::move(y)}}}), "y")["zero"]
+        .get<bool>();
   };
   CHECK(zero({1.0, 90.0}));
   CHECK_FALSE(zero({80.0, 90.0}));
@@ -109,17 +116,17 @@ TEST_CASE("shares and errors begin at zero, other axes where their values do", "
 }
 
 TEST_CASE("ticks of log axes are powers where numbers would be long", "[experiment]") {
-  for (const auto& [axis, low, high, powers] : std::vector<std::tuple<Axis, double, double, bool>>{
-           {{"error", true, 10}, 1e-4, 10.0, true},
-           {{"error", true, 10}, 1.0, 1e6, true},
-           {{"error", true, 10}, 0.02, 0.6, false},
-           {{"error", true, 10}, 1e-3, 1e4, false},
-           {{"K", true, 2}, 128, 131072, false},
-           {{"K", true, 2}, 128, 262144, true},
-           {{"K", true, 2}, 0x1p-9, 1, true}}) {
+  for (const auto& [axis, low, high, powers] :
+       std::vector<std::tuple<Axis, double, double, bool>>{{{"error", true, 10}, 1e-4, 10.0, true},
+                                                           {{"error", true, 10}, 1.0, 1e6, true},
+                                                           {{"error", true, 10}, 0.02, 0.6, false},
+                                                           {{"error", true, 10}, 1e-3, 1e4, false},
+                                                           {{"K", true, 2}, 128, 131072, false},
+                                                           {{"K", true, 2}, 128, 262144, true},
+                                                           {{"K", true, 2}, 0x1p-9, 1, true}}) {
     CAPTURE(axis.log_base, low, high);
     const std::string expression = label_expression(axis, low, high);
-    const std::string raised = "'" + std::to_string(axis.log_base) + "' + ";
+    const std::string raised = fmt::format("'{}' + ", axis.log_base);
     CHECK((expression.find(raised) != std::string::npos) == powers);
     CHECK_THAT(expression, contains("datum.label == ''"));
   }
@@ -127,7 +134,8 @@ TEST_CASE("ticks of log axes are powers where numbers would be long", "[experime
 }
 
 TEST_CASE("a second scale of x has ticks at whole powers of its own", "[plots]") {
-  Plot plot{"p", "t", {"outlier", true, 10, SecondScale{"in σ", 0.5}}, {"y"}, {{"s", {1, 1000}, {1, 2}}}};
+  Plot plot{
+      "p", "t", {"outlier", true, 10, SecondScale{"in σ", 0.5}}, {"y"}, {{"s", {1, 1000}, {1, 2}}}};
   json spec = spec_of(plot);
   CHECK(spec["resolve"]["axis"]["x"] == "independent");
   json axes = json::array();
@@ -147,13 +155,15 @@ TEST_CASE("a heat map's specification has its cells and their numbers", "[experi
   CHECK(spec["data"]["values"] ==
         json::parse(R"([{"row": 0, "column": [0, 1], "value": [0.0, 2.0], "text": ["0", "2"]},
                         {"row": 1, "column": [1], "value": [null], "text": ["inf"]}])"));
-  CHECK(spec["usermeta"] == json::parse(R"({"kind": "heat_map", "columns": ["a", "b"], "rows": ["c", "d²"],
+  CHECK(spec["usermeta"] ==
+        json::parse(R"({"kind": "heat_map", "columns": ["a", "b"], "rows": ["c", "d²"],
                                            "x": "x", "y": "y", "value": "v"})"));
   CHECK(subtitle(spec) == "grey: 2 cells ≤ 0 (log colours) or infinite");
   CHECK(spec["encoding"]["y"]["scale"]["domain"] == json{1, 0});  // the first row is the lowest
 }
 
-TEST_CASE("a heat map's colours are logarithmic where it says so, and end where its note says", "[plots]") {
+TEST_CASE("a heat map's colours are logarithmic where it says so, and end where its note says",
+          "[plots]") {
   const auto colours = [](const HeatMap& map) {
     return spec_of(map)["layer"][0]["encoding"]["color"]["condition"]["scale"];
   };
@@ -167,7 +177,9 @@ TEST_CASE("a heat map's colours are logarithmic where it says so, and end where 
 }
 
 TEST_CASE("a map of many cells has colours alone", "[plots]") {
-  const auto layers = [](std::size_t cells) { return spec_of(map_of(std::vector(cells, 1.0)))["layer"].size(); };
+  const auto layers = [](std::size_t cells) {
+    return spec_of(map_of(std::vector(cells, 1.0)))["layer"].size();
+  };
   CHECK(layers(200) == 2);
   CHECK(layers(201) == 1);
 }
@@ -178,8 +190,10 @@ TEST_CASE("a plot that does not fit together is refused", "[experiment]") {
   Plot banded{"p", "t", {"x"}, {"y"}, {{"s", {1, 2, 3}, {2, 3, 4}}}};
   banded.series[0].low = {1, 2, 3};
   banded.series[0].high = {1, 2};
-  CHECK_THROWS_WITH(plot_json(banded), contains("expected a band of 3 values, got 3 low and 2 high"));
-  CHECK_THROWS_WITH(plot_json(Plot{"p", "t", {"x", true, 3}, {"y"}, {}}), contains("expected 10 or 2, got 3"));
+  CHECK_THROWS_WITH(plot_json(banded),
+                    contains("expected a band of 3 values, got 3 low and 2 high"));
+  CHECK_THROWS_WITH(plot_json(Plot{"p", "t", {"x", true, 3}, {"y"}, {}}),
+                    contains("expected 10 or 2, got 3"));
   CHECK_THROWS_WITH(plot_json(Plot{"../p", "t", {"x"}, {"y"}, {}}), contains("'../p'"));
   const HeatMap small{"m", "t", "x", "y", "v", {"a", "b"}, {"c"}, {1.0}, false};
   CHECK_THROWS_WITH(plot_json(small), contains("got 1"));

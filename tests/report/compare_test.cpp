@@ -8,6 +8,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/io/csv.hpp"
 #include "fp8lab/report/report.hpp"
 
 using namespace fp8lab;

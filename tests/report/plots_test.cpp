@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/io/csv.hpp"
 #include "fp8lab/report/slice.hpp"
 
 using namespace fp8lab;

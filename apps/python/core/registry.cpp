@@ -1,11 +1,14 @@
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/model.hpp"
 #include "fp8lab/cast/policy.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/product/calls.hpp"
+#include "fp8lab/product/table_calls.hpp"
 
 namespace fp8lab::python {
 namespace {
@@ -54,6 +57,35 @@ nb::dict to_dict(const InstructionModel& model) {
   return d;
 }
 
+nb::dict to_dict(const CallModel& model) {
+  nb::dict d;
+  d["promotion_interval"] = model.interval;
+  d["parts"] = model.split.parts;
+  d["tile"] = model.split.tile;
+  d["cut"] = to_string(model.split.cut);
+  d["order"] = to_string(model.split.order);
+  d["scale_order"] = to_string(model.scale_order);
+  d["rounding"] = to_string(model.rounding);
+  return d;
+}
+
+nb::dict to_dict(const ObservedCall& observed) {
+  nb::dict d;
+  const CallShape& call = observed.call;
+  d["m"] = call.m;
+  d["n"] = call.n;
+  d["k"] = call.k;
+  d["a_format"] = format(call.a).name;
+  d["b_format"] = format(call.b).name;
+  d["output"] = format(call.output).name;
+  d["fast"] = call.fast;
+  d["outputs"] = observed.outputs;
+  nb::list fitting;
+  for (const CallModel& model : observed.fitting) fitting.append(to_dict(model));
+  d["fitting"] = fitting;
+  return d;
+}
+
 template <typename Range>
 nb::list to_list(const Range& range) {
   nb::list list;
@@ -83,6 +115,21 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
   model.takes_ue4m3_per_32 = takes_ue4m3_per_32;
   validate(model);
   return model;
+}
+
+/// What `call` says in a table of a product of this shape. `output` empty: the call names it.
+nb::dict call_in_table(const CallTable& table, std::string_view text, std::int64_t m,
+                       std::int64_t n, std::int64_t k, std::string_view a, std::string_view b,
+                       std::string_view output) {
+  const TableCall call = parse_table_call(text);
+  const FormatId a_id = find_format(a).id;
+  const FormatId b_id = find_format(b).id;
+  require(!output.empty() || call.output.has_value(), "call",
+          "the output's format with a table, as ,output=bf16", text);
+  const FormatId output_id = output.empty() ? *call.output : find_format(output).id;
+  nb::dict d = to_dict(candidate_of(table, call, {m, n, k, a_id, b_id, output_id, call.fast}));
+  d["model"] = model_reading(table.model, call.file, a_id, b_id);
+  return d;
 }
 
 nb::dict to_dict(const LibraryCall& call) {
@@ -151,6 +198,20 @@ void bind_registry(nb::module_& m) {
                         element_type_of(find_format(b).id));
       },
       "call"_a, "a_format"_a, "b_format"_a);
+  nb::class_<CallTable>(m, "CallTable")
+      .def(nb::new_([](const std::string& text, const std::string& name) {
+             return parse_call_table(text, name);
+           }),
+           "text"_a, "name"_a)
+      .def_ro("model", &CallTable::model)
+      .def_ro("header", &CallTable::header)
+      .def("calls", [](const CallTable& table) { return to_list(table.calls); })
+      .def("candidate", &call_in_table, "call"_a, "m"_a, "n"_a, "k"_a, "a_format"_a, "b_format"_a,
+           "output"_a);
+  m.def("is_table_call", &is_table_call, "call"_a);
+  m.def(
+      "file_of_table_call", [](std::string_view call) { return parse_table_call(call).file; },
+      "call"_a);
   m.def(
       "find_model", [](std::string_view name) { return to_dict(find_instruction_model(name)); },
       "name"_a);

@@ -116,3 +116,57 @@ def test_c_enters_with_beta_or_where_it_is_said():
     ):
         with pytest.raises(ValueError, match=match):
             fp8lab.gemm(a, b, model="fp32", epilogue=epilogue)
+
+
+TABLE = """\
+# fp8lab cublaslt 2
+# gpu: a simulated one
+# model: sm90.wgmma.e4m3
+m,n,k,a,b,output,accumulation,outputs,fitting,interval,parts,tile,cut,order,scale_order,rounding
+16,12,1024,e4m3fn,e4m3fn,bf16,fast,192,1,0,2,128,contiguous,serial,b_then_fma_a,once
+16,12,1024,e4m3fn,e4m3fn,bf16,slow,192,2,128,1,128,contiguous,serial,product_then_fma,once
+16,12,1024,e4m3fn,e4m3fn,bf16,slow,192,2,0,4,64,modulo,tree,product_then_fma,once
+16,12,1024,e4m3fn,e4m3fn,f16,fast,192,1,0,1,128,contiguous,serial,product_then_fma,sum_too
+"""
+
+
+def test_calls_of_a_table_that_was_observed(tmp_path):
+    file = tmp_path / "cublaslt.csv"
+    file.write_text(TABLE)
+    fast, slow, _ = fp8lab.observed_calls(file)
+    assert (fast.m, fast.output, fast.fast, fast.outputs) == (16, "bf16", True, 192)
+    assert fast.fitting == (
+        fp8lab.CallModel(0, 2, 128, "contiguous", "serial", "b_then_fma_a", "once"),
+    )
+    assert [model.order for model in slow.fitting] == ["serial", "tree"]
+
+    a, b = operands()
+    scales = {"a_scales": f32(0.3), "b_scales": f32(0.7)}
+    model = {"model": "sm90.wgmma.e4m3"}
+    halves = fp8lab.gemm(
+        a, b, **model, **scales, split_k=fp8lab.SplitK(2, 128), scale_order="b_then_fma_a"
+    )
+    call = f"{file}:fast,output=bf16"
+    assert np.array_equal(fp8lab.gemm(a, b, call=call, **scales), halves)
+    assert fp8lab.verify(halves, (a, b), call=call, **scales).verdict == "pass"
+    tree = fp8lab.gemm(a, b, **model, split_k=fp8lab.SplitK(4, 64, "modulo", "tree"))
+    assert np.array_equal(fp8lab.gemm(a, b, call=f"{file}:slow,output=bf16,order=tree"), tree)
+
+    for text, message, more in (
+        (f"{file}:slow,output=bf16", r"order=serial\|tree.*got 2 candidates", {}),
+        (f"{file}:fast", "the output's format with a table", {}),
+        (f"{file}:fast,output=f32", "expected a call in .*, got 16x12x1024", {}),
+        (f"{file}:fast,output=f16", "a call that rounds once", {}),
+        (f"{tmp_path}/none.csv:fast", "a table of calls that can be read", {}),
+        (call, "a_scales: expected one scale", {"a_scales": np.ones(16, f32)}),
+        (call, "split_k: expected none with a table", {"split_k": fp8lab.SplitK(2)}),
+        (call, "no such argument with call", {"promotion_interval": 64}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fp8lab.gemm(a, b, call=text, **more)
+
+    file.write_text(TABLE.replace("fast,192,1,0,2,128", "fast,192,1,0,4,128"))
+    assert fp8lab.observed_calls(file)[0].fitting[0].parts == 4
+    file.write_text(TABLE.replace("fast,192,1,0,2", "fast,192,1,0,x"))
+    with pytest.raises(ValueError, match="cublaslt.csv:5: parts"):
+        fp8lab.gemm(a, b, call=call)

@@ -9,7 +9,7 @@
 #include "fp8lab/cast/encode.hpp"
 #include "fp8lab/core/first_error.hpp"
 #include "fp8lab/core/float_environment.hpp"
-#include "fp8lab/gemm/gemm.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab {
 namespace {
@@ -70,7 +70,7 @@ class Block {
     qk.a = q_;
     qk.b = matrix_of(k_, kv_head_, tile.begin, tile.end, Major::rows);
     p_.resize(static_cast<std::size_t>(rows_ * width));
-    gemm(qk, p_, 1);
+    gemm_on(options_.backend, qk, p_, 1);
     for (std::int64_t row = 0; row < rows_; ++row) {
       const std::span<float> s = std::span(p_).subspan(static_cast<std::size_t>(row * width),
                                                        static_cast<std::size_t>(width));
@@ -81,7 +81,8 @@ class Block {
               static_cast<std::size_t>(row), tile);
     }
     codes_.resize(p_.size());
-    encode(p_, codes_, {.format = options_.p_format, .policy = kNvidiaSatfinite});
+    if (!try_cast_on(options_.backend, options_.p_format, kNvidiaSatfinite, p_, codes_))
+      encode(p_, codes_, {.format = options_.p_format, .policy = kNvidiaSatfinite});
     add_pv(tile, width);
   }
 
@@ -147,7 +148,7 @@ class Block {
     if (options_.two_level) pv.promotion_interval = options_.kv_tile;
     pv.c_enters = options_.two_level ? CPlacement::promoted_sum : CPlacement::accumulator;
     next_.resize(o_.size());
-    gemm(pv, next_, 1);
+    gemm_on(options_.backend, pv, next_, 1);
     std::copy(next_.begin(), next_.end(), o_.begin());
   }
 

@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab {
 
@@ -102,6 +103,7 @@ struct AttentionOptions {
   std::int64_t window_left = kNoWindow;
   std::int64_t window_right = kNoWindow;
   RowSum row_sum = RowSum::columns;
+  Backend backend{};  ///< computes Q K^T and P V of each tile, and the cast of P, if it has them
 };
 
 /// Statistics of P in one tile of columns, over all heads and rows.

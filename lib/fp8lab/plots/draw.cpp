@@ -47,15 +47,16 @@ class Drawer {
     return drawer;
   }
   ~Drawer() {
-    // A process that was forked from this one leaves Python to it.
-    if (socket_ >= 0 && owner_ == ::getpid()) ::shutdown(socket_, SHUT_RDWR);
+    if (socket_ >= 0 && is_own()) ::shutdown(socket_, SHUT_RDWR);
     if (socket_ >= 0) ::close(socket_);
-    while (child_ > 0 && owner_ == ::getpid() && ::waitpid(child_, nullptr, 0) < 0 &&
-           errno == EINTR) {
+    while (child_ > 0 && is_own() && ::waitpid(child_, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
   Drawer(const Drawer&) = delete;
   Drawer& operator=(const Drawer&) = delete;
+
+  /// Whether this process started it, and no process that this one was forked from.
+  [[nodiscard]] bool is_own() const { return owner_ == ::getpid(); }
 
   void draw(const fs::path& folder, std::span<const std::string> names) {
     nlohmann::json order{fs::absolute(folder).string()};
@@ -63,8 +64,7 @@ class Drawer {
     const std::string line = order.dump() + "\n";
     std::size_t sent = 0;
     while (sent < line.size()) {
-      const ssize_t now =
-          ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+      const ssize_t now = ::send(socket_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
       if (now < 0 && errno == EINTR) continue;
       if (now <= 0) throw Error("drawing plots: Python ended");
       sent += static_cast<std::size_t>(now);
@@ -90,8 +90,8 @@ class Drawer {
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
-    const int error = posix_spawnp(&child_, arguments[0], actions.get(), nullptr,
-                                   arguments.data(), environ);
+    const int error =
+        posix_spawnp(&child_, arguments[0], actions.get(), nullptr, arguments.data(), environ);
     ::close(ends[1]);
     socket_ = ends[0];
     if (error != 0) child_ = 0;
@@ -140,6 +140,7 @@ bool draw_files(const fs::path& folder, std::span<const std::string> names) {
   static std::unique_ptr<Drawer> drawer;
   if (names.empty()) return true;
   const std::scoped_lock lock(mutex);
+  if (drawer != nullptr && !drawer->is_own()) drawer.reset();
   if (drawer == nullptr)
     for (const std::string& python : pythons())
       if ((drawer = Drawer::start(python)) != nullptr) break;

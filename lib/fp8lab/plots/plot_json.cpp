@@ -34,8 +34,8 @@ void require_fit(const Plot& plot) {
   require_file_name("plot name", plot.name);
   for (const Series& series : plot.series) {
     const std::string name = fmt::format("plot {}: series '{}'", plot.name, series.label);
-    require(series.x.size() == series.y.size(), name,
-            fmt::format("{} y values", series.x.size()), std::to_string(series.y.size()));
+    require(series.x.size() == series.y.size(), name, fmt::format("{} y values", series.x.size()),
+            std::to_string(series.y.size()));
     const std::size_t band = series.low.empty() && series.high.empty() ? 0 : series.x.size();
     require(series.low.size() == band && series.high.size() == band, name,
             fmt::format("a band of {} values", series.x.size()),
@@ -92,12 +92,13 @@ Json transform_of(const Plot& plot, const std::vector<std::string>& labels) {
             calculate("log_x && datum.x <= 0 ? null : datum.x", "x"),
             calculate("log_y && datum.y <= 0 ? null : datum.y", "y")};
   if (bands_of(plot) > 0) {
-    list.push_back(calculate(
-        "isValid(datum.high) && isValid(datum.low) && !(log_y && datum.low <= 0) ? datum.low : null",
-        "low"));
+    list.push_back(
+        calculate("isValid(datum.high) && isValid(datum.low) && !(log_y && datum.low <= 0) ? "
+                  "datum.low : null",
+                  "low"));
     list.push_back(calculate("isValid(datum.low) ? datum.high : null", "high"));
   }
-  list.push_back({{"filter", {{"param", "shown"}}}});
+  if (widest_of(labels) > 0) list.push_back({{"filter", {{"param", "shown"}}}});
   return list;
 }
 
@@ -174,8 +175,7 @@ class Looks {
                         : colours[i] >= kColours.size()       ? Json{2, 3}
                                                               : Json{1, 0});
     }
-    const bool named = std::ranges::any_of(labels_, [](const auto& l) { return !l.empty(); });
-    if (!named) return;
+    if (widest_of(labels_) == 0) return;
     legend_ = {{"title", nullptr}};
     if (std::ranges::none_of(plot.series, has_marks)) legend_["symbolType"] = kStroke;
   }
@@ -203,19 +203,20 @@ class Looks {
 Json only(const Plot& plot, const Indices& which) {
   Json list = Json::array();
   if (which.size() < plot.series.size())
-    list.push_back({{"filter", fmt::format("indexof([{}], datum.series) >= 0",
-                                           fmt::join(which, ", "))}});
+    list.push_back(
+        {{"filter", fmt::format("indexof([{}], datum.series) >= 0", fmt::join(which, ", "))}});
   return list;
 }
 
 Json band_layer(const Plot& plot, const Looks& looks) {
   const auto bands = static_cast<double>(bands_of(plot));
   // Bands that lie on each other turn into mud: the more of them, the paler.
-  return {{"mark", {{"type", "area"}, {"clip", true}, {"opacity", bands <= 3 ? 0.18 : 0.54 / bands}}},
-          {"encoding",
-           {{"y", {{"field", "low"}, {"type", "quantitative"}}},
-            {"y2", {{"field", "high"}}},
-            {"color", looks.colour()}}}};
+  return {
+      {"mark", {{"type", "area"}, {"clip", true}, {"opacity", bands <= 3 ? 0.18 : 0.54 / bands}}},
+      {"encoding",
+       {{"y", {{"field", "low"}, {"type", "quantitative"}}},
+        {"y2", {{"field", "high"}}},
+        {"color", looks.colour()}}}};
 }
 
 Json line_layer(const Plot& plot, const Looks& looks, const Indices& which, bool steps) {
@@ -237,17 +238,23 @@ Json mark_layer(const Plot& plot, const Looks& looks, const Indices& which) {
     transform.push_back({{"filter", fmt::format("(datum.point - 1) % [{}][datum.series] == 0",
                                                 fmt::join(every, ", "))}});
   }
-  return {{"transform", transform},
-          {"mark",
-           {{"type", "point"}, {"filled", true}, {"clip", true}, {"size", 45}, {"opacity", 1}}},
-          {"encoding", {{"color", looks.colour()}, {"shape", looks.shape()}}}};
+  return {
+      {"transform", transform},
+      {"mark", {{"type", "point"}, {"filled", true}, {"clip", true}, {"size", 45}, {"opacity", 1}}},
+      {"encoding", {{"color", looks.colour()}, {"shape", looks.shape()}}}};
 }
 
-/// Rings around the points, seen where the pointer is, with the values; the selections.
+/// The selection of series by the legend, for a layer that has one.
+Json legend_selection() {
+  return {{"name", "shown"},
+          {"select", {{"type", "point"}, {"fields", {"label"}}, {"toggle", "true"}}},
+          {"bind", "legend"}};
+}
+
+/// Rings around the points, seen where the pointer is, with the values; the selections of a place.
 Json pointer_layer(const Plot& plot, const Looks& looks) {
   const auto tip = [](const char* field, const std::string& title) {
-    return Json{
-        {"field", field}, {"type", "quantitative"}, {"title", title}, {"format", ".4~g"}};
+    return Json{{"field", field}, {"type", "quantitative"}, {"title", title}, {"format", ".4~g"}};
   };
   Json tips = Json::array();
   if (looks.named()) tips.push_back({{"field", "label"}, {"type", "nominal"}, {"title", "series"}});
@@ -257,14 +264,12 @@ Json pointer_layer(const Plot& plot, const Looks& looks) {
     tips.push_back(tip("low", "least"));
     tips.push_back(tip("high", "most"));
   }
-  Json shown{{"type", "point"}, {"fields", {"label"}}, {"toggle", "true"}};
-  Json params{{{"name", "at"},
-               {"select", {{"type", "point"}, {"on", "pointerover"}, {"clear", "pointerout"}}}},
-              {{"name", "zoom"},
-               {"select", {{"type", "interval"}, {"zoom", "wheel![event.ctrlKey]"}}},
-               {"bind", "scales"}},
-              {{"name", "shown"}, {"select", shown}}};
-  if (looks.named()) params.back()["bind"] = "legend";
+  const Json params{
+      {{"name", "at"},
+       {"select", {{"type", "point"}, {"on", "pointerover"}, {"clear", "pointerout"}}}},
+      {{"name", "zoom"},
+       {"select", {{"type", "interval"}, {"zoom", "wheel![event.ctrlKey]"}}},
+       {"bind", "scales"}}};
   const Json seen{{"param", "at"}, {"empty", false}, {"value", 1}};
   return {{"name", "pointer"},
           {"params", params},
@@ -298,11 +303,13 @@ std::string plot_json(const Plot& plot) {
   if (const Indices which = series_of(plot, {points, lines_points}); !which.empty())
     layers.push_back(mark_layer(plot, looks, which));
   layers.push_back(pointer_layer(plot, looks));
+  if (looks.named()) layers.front()["params"] = Json::array({legend_selection()});
 
   Json spec = vega_frame(plot.name, plot.title, note_of(plot));
   const double entry = static_cast<double>(widest_of(labels)) * kPixels + 50.0;
   spec["config"]["legend"]["columns"] = std::max(1.0, std::floor(kWidth / entry));
-  spec["usermeta"] = {{"kind", "plot"}, {"labels", labels}, {"x", plot.x.label}, {"y", plot.y.label}};
+  spec["usermeta"] = {
+      {"kind", "plot"}, {"labels", labels}, {"x", plot.x.label}, {"y", plot.y.label}};
   spec["params"] = {{{"name", "log_x"}, {"value", plot.x.log}},
                     {{"name", "log_y"}, {"value", plot.y.log}}};
   spec["data"] = data_of(plot);

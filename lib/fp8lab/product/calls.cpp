@@ -238,23 +238,25 @@ const LibraryCall& find_library_call(std::string_view name) {
   throw Error("call", fmt::format("one of {}", fmt::join(names, ", ")), fmt::format("'{}'", name));
 }
 
-std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b) {
-  const InstructionModel& own = find_instruction_model(call.model);
-  const FormatId wanted_a = format_for(a);
-  const FormatId wanted_b = format_for(b);
-  const std::string_view family = call.model.substr(0, call.model.rfind('.'));
+std::string_view model_reading(std::string_view model, std::string_view caller, FormatId a,
+                               FormatId b) {
+  const InstructionModel& own = find_instruction_model(model);
+  const std::string_view family = model.substr(0, model.rfind('.'));
   std::vector<std::string> known;
-  for (const InstructionModel& model : instruction_models()) {
-    const bool same = model.name.starts_with(family) && model.accumulator == own.accumulator;
-    if (same && model.a_format == wanted_a && model.b_format == wanted_b) return model.name;
+  for (const InstructionModel& other : instruction_models()) {
+    const bool same = other.name.starts_with(family) && other.accumulator == own.accumulator;
+    if (same && other.a_format == a && other.b_format == b) return other.name;
     if (same)
       known.push_back(
-          fmt::format("{} x {}", format(model.a_format).name, format(model.b_format).name));
+          fmt::format("{} x {}", format(other.a_format).name, format(other.b_format).name));
   }
-  throw Error(
-      "call",
-      fmt::format("operands in formats that {} reads ({})", call.name, fmt::join(known, ", ")),
-      fmt::format("{} x {}", format(wanted_a).name, format(wanted_b).name));
+  throw Error("call",
+              fmt::format("operands in formats that {} reads ({})", caller, fmt::join(known, ", ")),
+              fmt::format("{} x {}", format(a).name, format(b).name));
+}
+
+std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b) {
+  return model_reading(call.model, call.name, format_for(a), format_for(b));
 }
 
 GemmSpec with_call(const LibraryCall& call, const GemmOperands& operands, GemmSpec spec) {

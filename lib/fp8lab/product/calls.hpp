@@ -35,6 +35,11 @@ std::span<const LibraryCall> library_calls();
 /// The call named `name`. Throws `Error` that lists the names.
 const LibraryCall& find_library_call(std::string_view name);
 
+/// The registered instruction that has the accumulator of `model` and reads these operands. Throws
+/// `Error` that names `caller` and lists the operands.
+std::string_view model_reading(std::string_view model, std::string_view caller, FormatId a,
+                               FormatId b);
+
 /// The registered instruction that has the call's accumulator and reads these operands. Float A
 /// and B, which a recipe quantizes, count as E4M3. Throws `Error` that lists the instructions.
 std::string_view model_of(const LibraryCall& call, ElementType a, ElementType b);

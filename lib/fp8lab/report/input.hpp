@@ -57,10 +57,6 @@ bool holds_results(const std::filesystem::path& folder);
 /// (plots.hpp). Throws `Error` that names the file and the reason.
 StoredRun read_run(const std::filesystem::path& folder);
 
-/// Reads the text that `Table::csv` writes: the heading, then the rows. Throws
-/// `Error` for an open quote or a row of another length than the first.
-std::vector<std::vector<std::string>> parse_csv(std::string_view text);
-
 /// The number that a cell holds; nothing for a label or an empty cell.
 std::optional<double> number_in(std::string_view cell);
 

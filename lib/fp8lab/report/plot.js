@@ -115,6 +115,7 @@ class Plot {
     const spec = night ? JSON.parse(JSON.stringify(this.spec), (_, value) => DARK[value] ?? value) : clone(this.spec);
     Object.assign(spec, {width, padding: 2, background: null});
     delete spec.title;
+    delete spec.name;  // it would be part of the names of scales
     Object.assign(spec.config, {aria: false});
     Object.assign(spec.config.legend, {labelLimit: width - 40, titleLimit: width - 20});
     if (this.map) this.adaptMap(spec, width);
@@ -185,7 +186,7 @@ class Plot {
       const lines = this.rows().filter(row => row.value !== null).map(row => [rows[row.row], columns[row.column]].map(cell).concat(row.value));
       return [[y, x, value].map(cell), ...lines].map(line => line.join(",")).join("\n") + "\n";
     }
-    const shown = this.view.data("shown_store").map(({values}) => values[0]);
+    const shown = labels.some(label => label) ? this.view.data("shown_store").map(({values}) => values[0]) : [];
     const ranges = ["x", "y"].map(axis => [axis, ...this.view.scale(axis).domain()]);
     const seen = row => (shown.length === 0 || shown.includes(labels[row.series])) && ranges.every(([axis, low, high]) =>
       row[axis] !== null && row[axis] >= low && row[axis] <= high);

@@ -3,8 +3,10 @@
 // product has a wanted exponent. Private to the generator.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <vector>
 
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/formats/format.hpp"
@@ -17,7 +19,11 @@ class Draws {
  public:
   Draws(RandomStream stream, std::uint64_t index) : stream_(stream), next_(index << 20) {}
 
-  std::uint32_t bits() { return stream_.bits32(next_++); }
+  /// Draw next_ of the stream, of which a block has four.
+  std::uint32_t bits() {
+    if (next_ % 4 == 0) block_ = stream_.block(next_ / 4);
+    return block_[next_++ % 4];
+  }
   /// Uniform on [low, high].
   int between(int low, int high) {
     const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) + 1;
@@ -29,6 +35,7 @@ class Draws {
  private:
   RandomStream stream_;
   std::uint64_t next_;
+  std::array<std::uint32_t, 4> block_{};
 };
 
 /// Exponent of the largest finite value.
@@ -128,5 +135,10 @@ struct Builder {
     return draws.between(low, std::min(highest_product(), low + 12));
   }
 };
+
+/// Scales near 1, so that blocks stay within reach of each other; a special case may have NaN, the
+/// largest or the smallest one.
+std::vector<std::uint8_t> scale_codes(const ScaleBlocks& scales, int terms, bool special,
+                                      Draws& draws);
 
 }  // namespace fp8lab::detail

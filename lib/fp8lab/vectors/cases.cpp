@@ -291,63 +291,17 @@ void build_special(Builder& c) {
   if (specials == 0 || c.draws.coin()) c.out.c = special_c(c.draws);
 }
 
-/// Scales near 1, so that blocks stay within reach of each other; a special case may have NaN, the
-/// largest or the smallest one.
-std::vector<std::uint8_t> scale_codes(const ScaleBlocks& scales, int terms, bool special,
-                                      detail::Draws& draws) {
-  const bool exponents = scales.format == ScaleFormat::ue8m0;
-  const int one = exponents ? 127 : 0x38;
-  std::vector<std::uint8_t> codes(
-      static_cast<std::size_t>((terms + scales.block - 1) / scales.block));
-  for (std::uint8_t& code : codes) {
-    const int offset = exponents ? draws.between(-8, 8) : draws.between(-0x30, 0x30);
-    code = static_cast<std::uint8_t>(draws.one_in(3) ? one : one + offset);
-    constexpr std::array<std::uint8_t, 5> kSpecial{0, 1, 0x7f, 0xfe, 0xff};
-    if (special && draws.one_in(8)) code = kSpecial[static_cast<std::size_t>(draws.between(0, 4))];
-  }
-  return codes;
-}
-
 void check_terms(int terms, int lowest) {
   require(terms >= lowest && terms <= kMaxTerms, "terms",
           fmt::format("{} .. {}", lowest, kMaxTerms), fmt::format("{}", terms));
 }
 
-}  // namespace
-
-std::string_view to_string(CaseKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
-
-CaseKind find_case_kind(std::string_view name) {
-  for (std::size_t i = 0; i < kKindNames.size(); ++i)
-    if (kKindNames[i] == name) return static_cast<CaseKind>(i);
-  throw Error("kind", "random, adversarial or special", "'" + std::string(name) + "'");
+RandomStream stream_of(const InstructionModel& model, CaseKind kind, std::uint64_t seed) {
+  return {seed, fmt::format("cases.{}.{}", model.name, to_string(kind))};
 }
 
-std::optional<ScaleBlocks> scales_of_cases(const InstructionModel& model) {
-  return common_scales(model, model);
-}
-
-std::optional<ScaleBlocks> common_scales(const InstructionModel& first,
-                                         const InstructionModel& second) {
-  const auto takes = [](const InstructionModel& model, const ScaleBlocks& scales) {
-    return unit_of(model.accumulator.kind)
-        .takes_scales(model.accumulator, magnitude_format(scales.format).id, scales.block);
-  };
-  for (const ScaleBlocks scales :
-       {ScaleBlocks{ScaleFormat::ue4m3, 16}, ScaleBlocks{ScaleFormat::ue8m0, 32}})
-    if (takes(first, scales) && takes(second, scales)) return scales;
-  return std::nullopt;
-}
-
-VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
-                         std::uint64_t seed, std::uint64_t index) {
-  return generate_case(model, scales_of_cases(model), terms, kind, seed, index);
-}
-
-VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
-                         int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index) {
-  check_terms(terms, 1);
-  const RandomStream stream(seed, fmt::format("cases.{}.{}", model.name, to_string(kind)));
+VectorCase build(const InstructionModel& model, const std::optional<ScaleBlocks>& scales, int terms,
+                 CaseKind kind, const RandomStream& stream, std::uint64_t index) {
   Builder builder(model, terms, {stream, index});
   switch (kind) {
     case CaseKind::random:
@@ -362,10 +316,46 @@ VectorCase generate_case(const InstructionModel& model, const std::optional<Scal
   }
   if (scales) {
     const bool special = kind == CaseKind::special;
-    builder.out.scales_a = scale_codes(*scales, terms, special, builder.draws);
-    builder.out.scales_b = scale_codes(*scales, terms, special, builder.draws);
+    builder.out.scales_a = detail::scale_codes(*scales, terms, special, builder.draws);
+    builder.out.scales_b = detail::scale_codes(*scales, terms, special, builder.draws);
   }
   return std::move(builder.out);
+}
+
+}  // namespace
+
+std::string_view to_string(CaseKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+
+CaseKind find_case_kind(std::string_view name) {
+  for (std::size_t i = 0; i < kKindNames.size(); ++i)
+    if (kKindNames[i] == name) return static_cast<CaseKind>(i);
+  throw Error("kind", "random, adversarial or special", "'" + std::string(name) + "'");
+}
+
+VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind,
+                         std::uint64_t seed, std::uint64_t index) {
+  return generate_case(model, scales_of_cases(model), terms, kind, seed, index);
+}
+
+VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
+                         int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index) {
+  check_terms(terms, 1);
+  return build(model, scales, terms, kind, stream_of(model, kind, seed), index);
+}
+
+CaseGenerator::CaseGenerator(const InstructionModel& model, std::optional<ScaleBlocks> scales,
+                             int terms, std::uint64_t seed)
+    : model_(model),
+      scales_(scales),
+      terms_(terms),
+      streams_{stream_of(model, CaseKind::random, seed),
+               stream_of(model, CaseKind::adversarial, seed),
+               stream_of(model, CaseKind::special, seed)} {
+  check_terms(terms, 1);
+}
+
+VectorCase CaseGenerator::make(CaseKind kind, std::uint64_t index) const {
+  return build(model_, scales_, terms_, kind, streams_[static_cast<std::size_t>(kind)], index);
 }
 
 VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::size_t count,
@@ -381,8 +371,9 @@ VectorFile generate_cases(const InstructionModel& model, CaseKind kind, std::siz
   file.header["kind"] = to_string(kind);
   file.header["seed"] = fmt::format("{}", seed);
   file.cases.reserve(count);
-  for (std::size_t i = 0; i < count; ++i)
-    file.cases.push_back(generate_case(model, file.terms, kind, seed, i));
+  if (count == 0) return file;
+  const CaseGenerator generator(model, file.scales, file.terms, seed);
+  for (std::size_t i = 0; i < count; ++i) file.cases.push_back(generator.make(kind, i));
   fill_results(file, model.accumulator);
   return file;
 }

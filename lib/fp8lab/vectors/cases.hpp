@@ -3,12 +3,14 @@
 // near the points where models differ, and special values. Recordings of chips and
 // tests of models use the same generator.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/vectors/vectors.hpp"
 
 namespace fp8lab {
@@ -41,6 +43,20 @@ VectorCase generate_case(const InstructionModel& model, int terms, CaseKind kind
 /// The same with other scales that the model accepts, or without scales.
 VectorCase generate_case(const InstructionModel& model, const std::optional<ScaleBlocks>& scales,
                          int terms, CaseKind kind, std::uint64_t seed, std::uint64_t index);
+
+/// The same for many cases: what does not depend on the case is found once.
+class CaseGenerator {
+ public:
+  CaseGenerator(const InstructionModel& model, std::optional<ScaleBlocks> scales, int terms,
+                std::uint64_t seed);
+  [[nodiscard]] VectorCase make(CaseKind kind, std::uint64_t index) const;
+
+ private:
+  InstructionModel model_;
+  std::optional<ScaleBlocks> scales_;
+  int terms_;
+  std::array<RandomStream, 3> streams_;  ///< of each kind
+};
 
 /// `count` cases, where d is the result of the model. `terms` 0: one step of the
 /// model. The header has model, kind and seed. Throws `Error` for terms outside

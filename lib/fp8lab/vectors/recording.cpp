@@ -148,10 +148,11 @@ std::vector<VectorCase> planned_cases(const RecordingPlan& plan) {
   InstructionModel model = find_instruction_model(plan.model);
   model.a_format = plan.a_format;
   model.b_format = plan.b_format;
+  const CaseGenerator generator(model, scales_of_cases(model), plan.terms, plan.seed);
   std::vector<VectorCase> cases;
   for (const CaseKind kind : kKinds)
     for (std::size_t i = 0; i < plan.counts[static_cast<std::size_t>(kind)]; ++i)
-      cases.push_back(generate_case(model, plan.terms, kind, plan.seed, i));
+      cases.push_back(generator.make(kind, i));
   return cases;
 }
 

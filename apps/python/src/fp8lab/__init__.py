@@ -41,7 +41,15 @@ from fp8lab._identify import (
     SeparatingElement,
     identify,
 )
-from fp8lab._kernels import Epilogue, LibraryCall, SplitK, calls
+from fp8lab._kernels import (
+    CallModel,
+    Epilogue,
+    LibraryCall,
+    ObservedCall,
+    SplitK,
+    calls,
+    observed_calls,
+)
 from fp8lab._linear import LinearRecipe, ProductSettings, linear_recipe, linear_recipes
 from fp8lab._products import backends, gemm
 from fp8lab._recipes import (
@@ -86,6 +94,7 @@ __all__ = [
     "AttentionTile",
     "AttentionVerdict",
     "AutoScaler",
+    "CallModel",
     "CastProfile",
     "Cause",
     "Comparison",
@@ -103,6 +112,7 @@ __all__ = [
     "LibraryCall",
     "LinearRecipe",
     "NonFiniteWarning",
+    "ObservedCall",
     "Preset",
     "ProductSettings",
     "QuantizationStatistics",
@@ -136,6 +146,7 @@ __all__ = [
     "load_models",
     "load_vectors",
     "models",
+    "observed_calls",
     "presets",
     "profiles",
     "quantize",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +49,61 @@ def find_call(name: str) -> LibraryCall:
     if name not in known:
         raise bad("call", f"one of {', '.join(known)}", f"'{name}'")
     return known[name]
+
+
+@dataclass(frozen=True)
+class CallModel:
+    """How an observed call makes its output: a candidate that gives all observed outputs."""
+
+    promotion_interval: int
+    parts: int  #: of k
+    tile: int
+    cut: str
+    order: str
+    scale_order: str
+    rounding: str  #: "once", or where a sum is rounded before the output
+
+
+@dataclass(frozen=True)
+class ObservedCall:
+    """A call of a library on a chip, and the candidates that give its output."""
+
+    m: int
+    n: int
+    k: int
+    a_format: str
+    b_format: str
+    output: str
+    fast: bool  #: accumulation
+    outputs: int  #: how many were compared
+    fitting: tuple[CallModel, ...]
+
+
+@functools.lru_cache(maxsize=16)
+def _table(file: str, _changed: tuple[int, int]) -> _core.CallTable:
+    return _core.CallTable(Path(file).read_text(encoding="utf-8"), file)
+
+
+def read_table(file: str) -> _core.CallTable:
+    """The table in a file, which is read again where the file has changed."""
+    try:
+        status = Path(file).stat()
+        return _table(file, (status.st_mtime_ns, status.st_size))
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad("call", "a table of calls that can be read", f"{file}: {error}") from error
+
+
+def observed_calls(file: str | PathLike[str]) -> tuple[ObservedCall, ...]:
+    """The calls in a table that `fp8lab-cuda observe` wrote (`cublaslt.csv`).
+
+    `gemm` and `verify` compute as a call in it with `call="cublaslt.csv:fast,output=bf16"` (or
+    slow), for a product of the same shape with one scale each for A and B. If more than one
+    candidate fits, `,FIELD=VALUE` chooses: no field has a default.
+    """
+    return tuple(
+        ObservedCall(**{**call, "fitting": tuple(CallModel(**model) for model in call["fitting"])})
+        for call in read_table(fspath(file)).calls()
+    )
 
 
 @dataclass(frozen=True)
@@ -129,18 +187,42 @@ def set_kernel(problem: _core.Problem, epilogue: Epilogue | None, split: SplitK 
     )
 
 
+def call_in_table(
+    text: str, shape: tuple[int, int, int], formats: tuple[str, str], output: str = ""
+) -> tuple[str, int, str, SplitK | None]:
+    """The same of a call in a table, `FILE.csv:fast,FIELD=VALUE`, with one scale each at most."""
+    table = read_table(_core.file_of_table_call(text))
+    found = table.candidate(text, *shape, *formats, output)
+    if found["rounding"] != "once":
+        raise bad("call", "a call that rounds once, as products do", f"{text}: {found['rounding']}")
+    split = SplitK(found["parts"], found["tile"], found["cut"], found["order"])
+    return (
+        found["model"], found["promotion_interval"], found["scale_order"],
+        split if split.parts > 1 else None,
+    )
+
+
 def settings_of_call(
     name: str,
+    shape: tuple[int, int, int],
     formats: tuple[str, str],
+    scales: tuple[int, int],
     one_a_row: bool,
     split: SplitK | None,
     others: dict[str, Any],
 ) -> tuple[str, int, str, SplitK | None]:
     """Model, promotion interval, scale order and split that a call decides."""
-    call = find_call(name)
     for argument, (value, default) in others.items():
         if value != default:
             raise bad(argument, f"no such argument with call='{name}', which sets it", value)
+    if _core.is_table_call(name):
+        if split is not None:
+            raise bad("split_k", "none with a table of calls, which sets it", split)
+        for argument, count in zip(("a_scales", "b_scales"), scales, strict=True):
+            if count > 1:
+                raise bad(argument, "one scale, as the calls of the table had", count)
+        return call_in_table(name, shape, formats)
+    call = find_call(name)
     if split is not None and split.parts > 1:
         if (split.cut, split.order) not in call.splits:
             known = " or ".join(f"{cut} {order}" for cut, order in call.splits) or "k whole"

@@ -182,6 +182,10 @@ def _one_a_row(operand: _Operand) -> bool:
     return operand.k_block in (0, operand.words.shape[1])
 
 
+def _scale_count(operand: _Operand) -> int:
+    return 0 if operand.scales is None else operand.scales.size
+
+
 def complete(given: OperandOptions) -> ProductOptions:
     """`given` with the defaults of `gemm`. TypeError for a name that `gemm` does not have."""
     require_known(given, ProductOptions)
@@ -210,7 +214,9 @@ def make_problem(
     if call is not None:
         model, promotion_interval, scale_order, split_k = settings_of_call(
             text("call", call),
+            (left.words.shape[0], right.words.shape[0], left.words.shape[1]),
             (left.format, right.format),
+            (_scale_count(left), _scale_count(right)),
             _one_a_row(left) or _one_a_row(right),
             split_k,
             {
@@ -318,10 +324,11 @@ def gemm(
     "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or "product_then_add". Subnormals take
     part; a NaN is always 0x7fffffff (*assumed* for hardware). The bits do not depend on threads,
     nor on the caller's floating-point mode. call: a library call by name (`calls`), in place of
-    model, promotion_interval and scale_order. split_k: k in parts. epilogue: the operations after
-    the sum; the result is then the value before the cast to the output's format, [m, n / 2] under
-    "swiglu". backend: where it runs, one of `backends()`. ValueError for shapes that do not fit,
-    and for a product that the backend does not support. A `NonFiniteWarning` reports NaN and
+    model, promotion_interval and scale_order; or one that was observed on a chip, in a table:
+    "cublaslt.csv:fast,output=bf16" (`observed_calls`). split_k: k in parts. epilogue: the operations
+    after the sum; the result is then the value before the cast to the output's format, [m, n / 2]
+    under "swiglu". backend: where it runs, one of `backends()`. ValueError for shapes that do not
+    fit, and for a product that the backend does not support. A `NonFiniteWarning` reports NaN and
     infinities.
 
     >>> import fp8lab, numpy as np

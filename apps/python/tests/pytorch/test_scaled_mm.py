@@ -86,6 +86,50 @@ def test_recorded_splits():
     assert_same_bits(found, fp8lab.torch.scaled_mm(a, b, one, one, splitk=1, **how))
 
 
+TABLE = """\
+# fp8lab cublaslt 2
+# gpu: a simulated one
+# model: sm90.wgmma.e4m3
+m,n,k,a,b,output,accumulation,outputs,fitting,interval,parts,tile,cut,order,scale_order,rounding
+32,48,512,e4m3fn,e4m3fn,f32,fast,1536,1,0,4,128,contiguous,serial,product_then_fma,once
+32,48,512,e4m3fn,e4m3fn,f32,slow,1536,2,0,4,128,contiguous,serial,product_then_fma,once
+32,48,512,e4m3fn,e4m3fn,f32,slow,1536,2,0,4,128,contiguous,tree,b_then_fma_a,once
+"""
+
+
+def test_the_table_of_calls_that_was_observed(tmp_path):
+    file = tmp_path / "cublaslt.csv"
+    file.write_text(TABLE)
+    a, b = operands(32, 48, 512, 4)
+    scales = torch.tensor(0.011), torch.tensor(0.73)
+    how = dict(out_dtype=torch.float32, splitk=str(file))
+    fast = fp8lab.torch.scaled_mm(a, b, *scales, use_fast_accum=True, **how)
+    named = dict(out_dtype=torch.float32, use_fast_accum=True)
+    assert_same_bits(fast, fp8lab.torch.scaled_mm(a, b, *scales, splitk=(4, "contiguous"), **named))
+    assert (bits(fast) != bits(fp8lab.torch.scaled_mm(a, b, *scales, **named))).mean() > 0.2
+    chosen = fp8lab.torch.scaled_mm(a, b, *scales, out_dtype=torch.float32, splitk=f"{file}:order=tree")
+    codes = [x.view(torch.uint8).numpy() for x in (a, b.t())]
+    expected = fp8lab.gemm(
+        *codes, a_format="e4m3fn", b_format="e4m3fn", model="sm90.wgmma.e4m3", scale_order="b_then_fma_a",
+        split_k=fp8lab.SplitK(4, 128, "contiguous", "tree"), a_scales=scales[0].numpy(), b_scales=scales[1].numpy(),
+    )
+    assert_same_bits(chosen, torch.from_numpy(expected))
+    with fp8lab.torch.emulate_scaled_mm("h100", splitk=str(file)):
+        inside = torch._scaled_mm(a, b, *scales, out_dtype=torch.float32, use_fast_accum=True)
+    assert_same_bits(inside, fast)
+    for message, more in (
+        (r"order=serial\|tree.*got 2 candidates", {}),
+        ("expected a call in .* to bf16, slow", {"out_dtype": torch.bfloat16}),
+        (r"splitk: expected a table of rtx4060 \(sm89.mma.e4m3\), got one of sm90.wgmma.e4m3",
+         {"platform": "rtx4060", "use_fast_accum": True}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fp8lab.torch.scaled_mm(a, b, *scales, **(how | more))
+    rows = torch.ones(32, 1), torch.ones(1, 48)
+    with pytest.raises(ValueError, match="splitk: expected one scale for each operand with a table, got 32"):
+        fp8lab.torch.scaled_mm(a, b, *rows, use_fast_accum=True, **how)
+
+
 def test_row_wise_scales_and_bias():
     a, b = operands(48, 64, 256, 2)
     scale_a, scale_b = log_normal(48, 1).abs(), log_normal(1, 64, seed=1).abs()

@@ -18,6 +18,7 @@ from fp8lab._registry import find_model
 from fp8lab.torch import _device, _device_mm, _tiled_mm  # noqa: F401  (registers the operator)
 from fp8lab.torch._device import require_place
 from fp8lab.torch._either import either
+from fp8lab.torch._observed import as_observed, table_call
 from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._platforms import (
     FORMAT_OF,
@@ -128,7 +129,9 @@ def scaled_mm_op(
         raise ValueError(f"mat2: expected [{k}, n], got {list(mat2.shape)}")
     a_format, b_format, out_format = formats.split()
     a_values, b_values = _scales("scale_a", scale_a, m, 1), _scales("scale_b", scale_b, 1, n)
-    ranges = [[(0, k)]] if splits == 1 else _split_ranges(k, splits, chip, scheme)
+    ranges = [[(0, k)]] if splits < 2 else _split_ranges(k, splits, chip, scheme)
+    if splits == 0 and on_cuda:
+        raise ValueError(f"splitk: expected tensors on the CPU with a table, got {scheme!r} on {input.device}")
     if on_cuda:
         return _device_mm.scaled_mm(
             chip, input.detach(), mat2.detach().t(), a_values, b_values, bias=bias, formats=formats,
@@ -142,7 +145,9 @@ def scaled_mm_op(
     order = "b_then_fma_a" if row_wise else "product_then_fma"
     scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
     read = (a_format, b_format)
-    if splits == 1:
+    if splits == 0:
+        d = as_observed(chip, table_call(scheme, use_fast_accum), a, b, read, out_format, scales)
+    elif splits == 1:
         d = _sum(chip, a, b, read, use_fast_accum, scales)
     else:
         parts = [
@@ -178,9 +183,11 @@ def _split_of(
 ) -> tuple[int, str]:
     if splitk == "recorded":
         return _recorded_split(chip, input, mat2, out_dtype, fast)
+    if isinstance(splitk, str) and _core.is_table_call(splitk):
+        return 0, splitk
     splits, scheme = splitk if isinstance(splitk, tuple) else (splitk, "")
     if not isinstance(splits, int) or splits < 1:
-        raise ValueError(f"splitk: expected 1, (parts, scheme) or 'recorded', got {splitk!r}")
+        raise ValueError(f"splitk: expected 1, (parts, scheme), 'recorded' or 'FILE.csv', got {splitk!r}")
     if splits > 1 and scheme not in chip.split_schemes:
         raise ValueError(f"splitk: expected a scheme of {chip.name} ({', '.join(chip.split_schemes)}), got '{scheme}'")
     return splits, scheme
@@ -328,8 +335,10 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
 
     platform: "h100", "rtx4060" or "b200". splitk: the number of parts into which the library splits
     k, which the library chooses and which changes bits: 1, (parts, "contiguous") on h100, (parts,
-    "serial") or (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; 1
-    with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
+    "serial") or (parts, "pairwise") on rtx4060, or "recorded", as the package mmaemu recorded it; or
+    the table of calls that `fp8lab-cuda observe` wrote on that chip, "cublaslt.csv", which sets the
+    promotion and the order of scales too ("cublaslt.csv:order=serial" chooses where more than one
+    candidate fits); 1 with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
     of torch. All tensors are on the CPU, or in a build with CUDA on one CUDA device: the same bits,
     queued on torch's current stream, except for MX formats and NVFP4 (never run on a GPU yet).
 
