@@ -99,6 +99,19 @@ def observed_calls(file: str | PathLike[str]) -> tuple[ObservedCall, ...]:
     `gemm` and `verify` compute as a call in it with `call="cublaslt.csv:fast,output=bf16"` (or
     slow), for a product of the same shape with one scale each for A and B. If more than one
     candidate fits, `,FIELD=VALUE` chooses: no field has a default.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> table = Path(folder.name, "cublaslt.csv")
+    >>> _ = table.write_text("""# fp8lab cublaslt 2
+    ... # gpu: an example
+    ... # model: sm90.wgmma.e4m3
+    ... m,n,k,a,b,output,accumulation,outputs,fitting,interval,parts,tile,cut,order,scale_order,rounding
+    ... 16,32,512,e4m3fn,e4m3fn,f32,slow,512,1,128,1,-,-,-,b_then_fma_a,once
+    ... """)
+    >>> call = observed_calls(table)[0]
+    >>> call.k, call.output, call.fitting[0].promotion_interval
+    (512, 'f32', 128)
     """
     return tuple(
         ObservedCall(**{**call, "fitting": tuple(CallModel(**model) for model in call["fitting"])})
