@@ -123,7 +123,8 @@ void draw(const VerifyReport& report, const std::string& folder) {
   write_file(std::filesystem::path(folder) / (map.name + ".json"), plot_json(map));
   const std::array<std::string, 1> names{map.name};
   if (!draw_files(folder, names))
-    fmt::print(stderr, "fp8lab: {}; {}/{}.json has the map, without a picture\n", kNoDrawing, folder, map.name);
+    fmt::print(stderr, "fp8lab: {}; {}/{}.json has the map, without a picture\n", kNoDrawing,
+               folder, map.name);
 }
 
 /// What went in, as a run's parameters. JSON strings and lists are TOML's too.

@@ -89,7 +89,8 @@ void add_slope_findings(const Sweep& sweep, std::vector<std::string>& findings) 
   const DriftSettings& p = sweep.settings();
   const auto add = [&](Distribution d, OperandFormat operands, const std::string& setup) {
     findings.push_back(fmt::format(
-        "Without promotion the relative L2 error on {} operands grows with these powers of K: {} ({}; {}; "
+        "Without promotion the relative L2 error on {} operands grows with these powers of K: {} "
+        "({}; {}; "
         "sets of operands: {}).",
         to_string(d), exponents_of(sweep, d, operands), setup, kIntervalMeaning, p.fit_repeats));
   };

@@ -332,8 +332,7 @@ void add_findings(const Setup& s, const std::vector<Draw>& draws, Results& resul
           first.runs[i].preset->name, most, s.steps,
           log_interval_text(of_runs(draws, i, final_loss)),
           log_interval_text(of_runs(draws, i, largest_update)),
-          share_text(of_runs(draws, i, zero_v), 1.0,
-                     100.0 * share_resolution(s.problem.elements)),
+          share_text(of_runs(draws, i, zero_v), 1.0, 100.0 * share_resolution(s.problem.elements)),
           meaning));
   for (std::size_t i = 0; i < first.stagnation.size(); ++i)
     if (first.stagnation[i].beta2 == s.betas.back())

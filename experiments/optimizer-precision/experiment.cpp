@@ -100,8 +100,8 @@ Table verdict_table(const Comparison& c, const std::vector<Summary>& summaries) 
     const AdamWOptions& o = c.rows[i].states;
     const Summary& s = summaries[i];
     table.add_row({c.rows[i].name, c.rows[i].variant.name, describe(o.master), describe(o.gradient),
-                   describe(o.m), describe(o.v), to_string(worst(s.outcomes)), s.gap.mean, s.gap.min,
-                   s.gap.max, s.tail.mean, s.outcomes[2]});
+                   describe(o.m), describe(o.v), to_string(worst(s.outcomes)), s.gap.mean,
+                   s.gap.min, s.gap.max, s.tail.mean, s.outcomes[2]});
   }
   return table;
 }
@@ -169,8 +169,9 @@ std::vector<std::string> findings_of(const Comparison& c, const std::vector<Summ
   std::vector<std::string> findings;
   for (std::size_t i = 1; i < c.rows.size(); ++i) {
     const Summary& s = summaries[i];
-    findings.push_back(fmt::format("{} {}: {} ({}; {}).", c.rows[i].name, to_string(worst(s.outcomes)),
-                                   gap_text(s, c.rows[0].name), kIntervalMeaning, setup(c)));
+    findings.push_back(fmt::format("{} {}: {} ({}; {}).", c.rows[i].name,
+                                   to_string(worst(s.outcomes)), gap_text(s, c.rows[0].name),
+                                   kIntervalMeaning, setup(c)));
   }
   return findings;
 }

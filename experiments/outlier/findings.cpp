@@ -49,7 +49,8 @@ std::string damage_finding(const Setup& s, const std::vector<Point>& sweep) {
   const CastProfile* policy = s.policies.front();
   const OutlierSpread& whole = spread_at(sweep, outlier, 0, policy);
   std::string text = fmt::format(
-      "One outlier of {:g} with one scale per tensor: the other elements have {} relative L2 error, "
+      "One outlier of {:g} with one scale per tensor: the other elements have {} relative L2 "
+      "error, "
       "and {} of them become zero. The error of the whole tensor is {}",
       outlier, percent(whole.bulk_relative_l2), share(s, whole.crushed_share),
       percent(whole.whole_relative_l2));

@@ -358,9 +358,8 @@ std::vector<std::string> subject_findings(const std::vector<Draw>& draws, std::s
     return share_text(each(draws, subject, r, underflow), 1.0,
                       100.0 * share_resolution(s.subjects[subject].values.size()));
   };
-  const std::string tensor =
-      fmt::format("{} [{}, {}]", s.subjects[subject].name, s.subjects[subject].rows,
-                  s.subjects[subject].columns);
+  const std::string tensor = fmt::format("{} [{}, {}]", s.subjects[subject].name,
+                                         s.subjects[subject].rows, s.subjects[subject].columns);
   const std::string meaning = fmt::format("({}; draws: {})", kIntervalMeaning, draws.size());
   std::vector<std::string> findings{fmt::format(
       "{}: {} leaves the smaller half of the elements the smallest error, {}, and {} the largest, "
@@ -370,13 +369,14 @@ std::vector<std::string> subject_findings(const std::vector<Draw>& draws, std::s
   if (!equal.empty())
     findings.push_back(fmt::format("{}: draws do not tell {} apart from {}.", tensor,
                                    fmt::join(equal, ", "), s.presets[best]->name));
-  findings.push_back(fmt::format(
-      "{}: {} of the elements become zero under {}, and {} under {}. The errors of the whole tensor "
-      "are {} and {}. Scales add {:.3g} % to the bytes of {} {}.",
-      tensor, zero(best), s.presets[best]->name, zero(worst), s.presets[worst]->name,
-      text(best, whole), text(worst, whole),
-      draws.front().at(subject, best).statistics.scale_overhead_percent, s.presets[best]->name,
-      meaning));
+  findings.push_back(
+      fmt::format("{}: {} of the elements become zero under {}, and {} under {}. The errors of the "
+                  "whole tensor "
+                  "are {} and {}. Scales add {:.3g} % to the bytes of {} {}.",
+                  tensor, zero(best), s.presets[best]->name, zero(worst), s.presets[worst]->name,
+                  text(best, whole), text(worst, whole),
+                  draws.front().at(subject, best).statistics.scale_overhead_percent,
+                  s.presets[best]->name, meaning));
   return findings;
 }
 

@@ -21,7 +21,7 @@
 namespace fp8lab {
 namespace {
 
-constexpr rlim_t kMostSeconds = 60;    // of the processor, whatever else the machine does
+constexpr rlim_t kMostSeconds = 60;      // of the processor, whatever else the machine does
 constexpr unsigned kMostWaiting = 1200;  // for what waits and computes nothing
 // What is drawn for a size: larger ones only cost time.
 constexpr double kLargestSize = 40.0;

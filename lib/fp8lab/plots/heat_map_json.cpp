@@ -23,7 +23,8 @@ Json data_of(const HeatMap& map) {
   const std::vector<std::string> texts = cell_texts(map);
   Json values = Json::array();
   for (std::size_t r = 0; r < map.rows.size(); ++r) {
-    Json row{{"row", r}, {"column", Json::array()}, {"value", Json::array()}, {"text", Json::array()}};
+    Json row{
+        {"row", r}, {"column", Json::array()}, {"value", Json::array()}, {"text", Json::array()}};
     for (std::size_t c = 0; c < map.columns.size(); ++c) {
       const std::size_t i = r * map.columns.size() + c;
       if (std::isnan(map.values[i])) continue;
@@ -79,10 +80,10 @@ std::string plot_json(const HeatMap& map) {
 
   const std::string can =
       fmt::format("isValid(datum.value){}", map.log ? " && datum.value > 0" : "");
-  const std::string shade = map.log ? fmt::format("log(datum.value / {}) / log({} / {})", range.low,
-                                                  range.high, range.low)
-                                    : fmt::format("(datum.value - {}) / ({} - {})", range.low,
-                                                  range.high, range.low);
+  const std::string shade =
+      map.log
+          ? fmt::format("log(datum.value / {}) / log({} / {})", range.low, range.high, range.low)
+          : fmt::format("(datum.value - {}) / ({} - {})", range.low, range.high, range.low);
   Json legend{{"title", wrap(typeset(map.value_label), 60)},
               {"direction", "horizontal"},
               {"gradientLength", 300},
@@ -102,10 +103,10 @@ std::string plot_json(const HeatMap& map) {
                       {"scale", scale},
                       {"legend", legend}};
   Json layers = Json::array();
-  layers.push_back({{"mark", {{"type", "rect"}, {"stroke", "white"}}},
-                    {"encoding",
-                     {{"color", {{"condition", coloured}, {"value", "#cccccc"}}},
-                      {"tooltip", tips_of(map)}}}});
+  layers.push_back(
+      {{"mark", {{"type", "rect"}, {"stroke", "white"}}},
+       {"encoding",
+        {{"color", {{"condition", coloured}, {"value", "#cccccc"}}}, {"tooltip", tips_of(map)}}}});
   if (map.values.size() <= kMaxWrittenCells) {
     const Json white{{"test", fmt::format("{} && {} < {}", can, shade, kDarkShades)},
                      {"value", "white"}};
@@ -125,8 +126,8 @@ std::string plot_json(const HeatMap& map) {
                              {"labelAlign", aslant ? "right" : "center"},
                              {"labelLimit", 240}};
   spec["config"]["axisY"] = {{"labelLimit", 280}, {"minExtent", beside + 6.0}};
-  spec["usermeta"] = {{"kind", "heat_map"}, {"columns", columns},  {"rows", rows},
-                      {"x", map.x_label},   {"y", map.y_label}, {"value", map.value_label}};
+  spec["usermeta"] = {{"kind", "heat_map"}, {"columns", columns}, {"rows", rows},
+                      {"x", map.x_label},   {"y", map.y_label},   {"value", map.value_label}};
   spec["data"] = data_of(map);
   spec["transform"] = {{{"flatten", {"column", "value", "text"}}},
                        {{"calculate", vega_lookup(columns, "column")}, {"as", "column_label"}},

@@ -66,8 +66,7 @@ std::string vega_lookup(const std::vector<std::string>& texts, std::string_view 
 
 bool labels_are_powers(const Axis& axis, double low, double high) {
   const bool two = axis.log_base == 2;
-  return axis.log &&
-         (low < (two ? 0x1p-4 : 1e-3) * 0.999 || high > (two ? 0x1p17 : 1e4) * 1.001);
+  return axis.log && (low < (two ? 0x1p-4 : 1e-3) * 0.999 || high > (two ? 0x1p17 : 1e4) * 1.001);
 }
 
 std::string log_labels(const Axis& axis, double low, double high, double unit, int digits) {

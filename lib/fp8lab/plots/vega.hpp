@@ -22,8 +22,8 @@ Json json_numbers(const std::vector<double>& values);
 std::string vega_lookup(const std::vector<std::string>& texts, std::string_view field);
 
 /// The expression that labels the ticks of a log axis from `low` to `high`: powers of its base as
-/// such where numbers would be long, or plain numbers of at most `digits`. `unit` is that of a second
-/// scale.
+/// such where numbers would be long, or plain numbers of at most `digits`. `unit` is that of a
+/// second scale.
 std::string log_labels(const Axis& axis, double low, double high, double unit = 1.0,
                        int digits = 6);
 

@@ -35,7 +35,8 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-/// The specification of a plot, which the page's script draws: no text of a label may end the element.
+/// The specification of a plot, which the page's script draws: no text of a label may end the
+/// element.
 std::string html_plot_data(std::string_view json) {
   std::string data;
   for (const char c : json) data += c == '<' ? std::string("\\u003c") : std::string(1, c);

@@ -177,12 +177,12 @@ std::string describe(const PowerReport& p, std::size_t index) {
     classes += fmt::format("{}{} {} of {}", classes.empty() ? "" : ", ", to_string(kind), one.seen,
                            one.applicable);
   }
-  const std::string found =
-      all.applicable == 0 ? "no fault applies"
-                          : fmt::format("{} of {} applicable faults detected ({})", all.seen,
-                                        all.applicable, classes);
-  std::string text = fmt::format("  power of {}: {}, on {} x {} outputs\n",
-                                 p.checks[index].name(), found, p.rows, p.columns);
+  const std::string found = all.applicable == 0
+                                ? "no fault applies"
+                                : fmt::format("{} of {} applicable faults detected ({})", all.seen,
+                                              all.applicable, classes);
+  std::string text = fmt::format("  power of {}: {}, on {} x {} outputs\n", p.checks[index].name(),
+                                 found, p.rows, p.columns);
   const bool tolerant = p.checks[index].kind != Check::Kind::bitwise;
   for (const FaultOutcome& fault : p.faults) {
     if (!fault.applies || fault.detected[index]) continue;
