@@ -113,7 +113,9 @@ CallModel candidate_of(const CallTable& table, const TableCall& call, const Call
   for (const auto& [name, value] : call.choices) {
     const std::size_t field = find_field(name);
     const std::vector<std::string> values = values_of(left, field);
-    std::erase_if(left, [&](const CallModel& m) { return fields_of(m)[field].second != value; });
+    std::erase_if(left, [&, &wanted = value](const CallModel& m) {
+      return fields_of(m)[field].second != wanted;
+    });
     require(!left.empty(), fmt::format("{}: {}", where, name),
             fmt::format("{}, as observed", fmt::join(values, " or ")), value);
   }

@@ -103,15 +103,18 @@ def observed_calls(file: str | PathLike[str]) -> tuple[ObservedCall, ...]:
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> table = Path(folder.name, "cublaslt.csv")
-    >>> _ = table.write_text("""# fp8lab cublaslt 2
-    ... # gpu: an example
-    ... # model: sm90.wgmma.e4m3
-    ... m,n,k,a,b,output,accumulation,outputs,fitting,interval,parts,tile,cut,order,scale_order,rounding
-    ... 16,32,512,e4m3fn,e4m3fn,f32,slow,512,1,128,1,-,-,-,b_then_fma_a,once
-    ... """)
+    >>> fields = {
+    ...     "m": 16, "n": 32, "k": 512, "a": "e4m3fn", "b": "e4m3fn", "output": "f32",
+    ...     "accumulation": "slow", "outputs": 512, "fitting": 1, "interval": 128, "parts": 2,
+    ...     "tile": 128, "cut": "contiguous", "order": "serial", "scale_order": "b_then_fma_a",
+    ...     "rounding": "once",
+    ... }
+    >>> lines = ["# fp8lab cublaslt 2", "# gpu: an example", "# model: sm90.wgmma.e4m3"]
+    >>> rows = [",".join(fields), ",".join(str(value) for value in fields.values())]
+    >>> _ = table.write_text("\\n".join([*lines, *rows, ""]))
     >>> call = observed_calls(table)[0]
-    >>> call.k, call.output, call.fitting[0].promotion_interval
-    (512, 'f32', 128)
+    >>> call.k, call.output, call.fitting[0].parts
+    (512, 'f32', 2)
     """
     return tuple(
         ObservedCall(**{**call, "fitting": tuple(CallModel(**model) for model in call["fitting"])})
