@@ -319,11 +319,22 @@ def same_in_files(page, root):
         check(near, f"file and page show the same: {a} {b}")
 
 
+def printed(opened):
+    """All plots are on paper, also those that were never in sight."""
+    count = "[document.querySelectorAll('figure .plot').length, document.querySelectorAll('figure .picture svg').length]"
+    plots, before = opened.page.evaluate(count)
+    check(0 <= before < plots, f"plots are drawn when they come into sight: {before} of {plots}")
+    opened.page.pdf(format="A4")
+    plots, after = opened.page.evaluate(count)
+    check(plots == after > 20, f"paper has every plot: {after} of {plots}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, harness.browser() as chromium:
         path = build(pathlib.Path(folder))
         validated(pathlib.Path(folder))
         with harness.open_offline(chromium, path) as opened:
+            printed(opened)
             first_screen(opened)
             interaction(opened)
             heat_maps(opened)
