@@ -187,8 +187,9 @@ GemmSpec with_call(const OperandOptions& o, const GemmOperands& operands, GemmSp
 }
 
 Product load_product(const OperandOptions& o) {
+  GemmSpec spec = spec_of(o);
   const GemmOperands operands = load_operands(o);
-  return make_product(operands, with_call(o, operands, spec_of(o)));
+  return make_product(operands, with_call(o, operands, std::move(spec)));
 }
 
 GroupedProduct load_grouped_product(const OperandOptions& o, const Groups& groups) {

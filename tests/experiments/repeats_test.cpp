@@ -95,8 +95,8 @@ TEST_CASE("intervals of logarithms and medians", "[experiments][repeats]") {
   CHECK(experiments::log_interval_text(std::vector<double>{0.5}, 100.0) == "50");
   std::vector<double> ranks;
   for (int i = 100; i > 0; --i) ranks.push_back(i);
-  // 50 -+ 3.29 * 5: ranks 33 and 67 of 0 to 99.
-  CHECK(experiments::median_text(ranks) == "50.5 [34, 68]");
+  // 50 -+ (2.58 + 1.28) * 5: ranks 30 and 70 of 0 to 99.
+  CHECK(experiments::median_text(ranks) == "50.5 [31, 71]");
 }
 
 TEST_CASE("experiments that repeat keep the draws of their means", "[experiments][repeats]") {
