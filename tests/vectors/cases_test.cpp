@@ -87,6 +87,23 @@ TEST_CASE("adversarial cases tell every hardware model from its mutants", "[veri
   }
 }
 
+TEST_CASE("cases are the same with every compiler", "[verify]") {
+  std::uint64_t sum = 0xcbf29ce484222325u;  // FNV-1a
+  const auto add = [&](std::uint64_t value) { sum = (sum ^ value) * 0x100000001b3u; };
+  for (const char* name : {"sm70.mma.f16", "sm90.wgmma.e4m3", "sm100.mma.e5m2.f16",
+                           "sm100.tcgen05.mxf4nvf4", "gfx942.mfma.bf8.fp8"})
+    for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special})
+      for (const VectorCase& one :
+           generate_cases(find_instruction_model(name), kind, 400, 11).cases) {
+        for (const std::uint32_t code : one.a) add(code);
+        for (const std::uint32_t code : one.b) add(code);
+        for (const std::uint8_t code : one.scales_a) add(code);
+        for (const std::uint8_t code : one.scales_b) add(code);
+        add(one.c);
+      }
+  CHECK(sum == 0xc09a0fd1b91db443u);
+}
+
 TEST_CASE("a case depends on its seed and index alone", "[verify]") {
   const InstructionModel& model = find_instruction_model("sm90.wgmma.e4m3");
   for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special}) {

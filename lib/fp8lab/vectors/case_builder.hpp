@@ -124,7 +124,8 @@ struct Builder {
     set(i, 1u | (negative ? a.sign_mask() : 0), b_code);
   }
   void set_random_product(int i, bool negative, int exponent) {
-    set_product(i, negative, exponent, draws.bits(), draws.bits());
+    const std::uint32_t b_mantissa = draws.bits();
+    set_product(i, negative, exponent, draws.bits(), b_mantissa);
   }
   /// Lowest product exponent that is used; formats with eight exponent bits reach
   /// far below binary32, where every result would be zero.

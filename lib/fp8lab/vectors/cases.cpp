@@ -35,16 +35,49 @@ std::uint32_t finite_code(const Format& f, detail::Draws& draws, int spread) {
   return detail::with_zero(f, (draws.bits() & (top - 1)) | (negative ? f.sign_mask() : 0));
 }
 
+// Each draw has a statement of its own, or a place in an order that the language sets: that of
+// arguments is the compiler's, and cases must not depend on it.
+
+/// Sets c to +-2^exponent with a drawn significand.
+void set_c(Builder& c, int exponent, std::uint32_t mask = 0x7fffffu) {
+  const std::uint32_t fraction = c.draws.bits() & mask;
+  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
+}
+
+void set_random_product(Builder& c, int i, int exponent) {
+  const bool negative = c.draws.coin();
+  c.set_random_product(i, negative, exponent);
+}
+
+/// At any place.
+void set_random_product(Builder& c, int exponent) {
+  const bool negative = c.draws.coin();
+  const int i = c.any_index();
+  c.set_random_product(i, negative, exponent);
+}
+
+void set_product(Builder& c, int exponent, std::uint32_t a_mantissa, std::uint32_t b_mantissa) {
+  const bool negative = c.draws.coin();
+  const int i = c.any_index();
+  c.set_product(i, negative, exponent, a_mantissa, b_mantissa);
+}
+
+void set_finite(Builder& c, int i, int spread) {
+  const std::uint32_t b = finite_code(c.b, c.draws, spread);
+  c.set(i, finite_code(c.a, c.draws, spread), b);
+}
+
 // Spreads from one binade to the whole format, so that some cases align within
 // a few bits and others lose most of their terms.
 void build_random(Builder& c) {
   constexpr std::array<int, 4> kSpreads{1, 4, 8, 200};
   const int spread = kSpreads[static_cast<std::size_t>(c.draws.between(0, 3))];
-  for (int i = 0; i < c.terms; ++i)
-    c.set(i, finite_code(c.a, c.draws, spread), finite_code(c.b, c.draws, spread));
+  for (int i = 0; i < c.terms; ++i) set_finite(c, i, spread);
   if (c.draws.one_in(4)) return;
   const int reach = std::min(2 * spread, 40);
-  c.out.c = float_bits(c.draws.coin(), c.draws.between(-reach, reach), c.draws.bits());
+  const std::uint32_t fraction = c.draws.bits();
+  const int exponent = c.draws.between(-reach, reach);
+  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
 }
 
 // Every product has its negative, but for one small term that decides the result.
@@ -57,7 +90,7 @@ void cancellation(Builder& c) {
     c.set(i + 1, c.out.a[at] ^ c.a.sign_mask(), c.out.b[at]);
   }
   const int gap = c.draws.between(cut_of(c.model) - 4, cut_of(c.model) + 1);
-  c.set_random_product(c.any_index(), c.draws.coin(), top - gap);
+  set_random_product(c, top - gap);
 }
 
 // One large term, and the rest exactly one gap below it: at, just above and
@@ -70,7 +103,7 @@ void swamping(Builder& c) {
   const int top = c.top_exponent(gap);
   const bool one_sign = c.draws.coin();
   for (int i = 0; i < c.terms; ++i) c.set_random_product(i, !one_sign && c.draws.coin(), top - gap);
-  c.set_random_product(c.any_index(), c.draws.coin(), top);
+  set_random_product(c, top);
 }
 
 // The large products reach [2, 4): an alignment to the normalised product
@@ -78,9 +111,11 @@ void swamping(Builder& c) {
 void wide_products(Builder& c) {
   const int cut = cut_of(c.model);
   const int top = c.top_exponent(cut);
-  for (int i = 0; i < c.terms; ++i)
-    c.set_random_product(i, c.draws.one_in(4), top - c.draws.between(cut - 8, cut));
-  c.set_product(c.any_index(), c.draws.coin(), top, ~0u, ~0u);
+  for (int i = 0; i < c.terms; ++i) {
+    const int below = c.draws.between(cut - 8, cut);
+    c.set_random_product(i, c.draws.one_in(4), top - below);
+  }
+  set_product(c, top, ~0u, ~0u);
 }
 
 // The two halves of a step meet only in one alignment: the small terms of one
@@ -93,10 +128,10 @@ void split_halves(Builder& c) {
   const bool positive = c.draws.coin();
   for (int i = 0; i < c.terms; ++i) {
     const bool first = i % step < step / 2;
-    c.set_random_product(i, !positive && c.draws.coin(),
-                         first == large_first ? top - c.draws.between(0, 2) : top - gap);
+    const int below = first == large_first ? c.draws.between(0, 2) : gap;
+    c.set_random_product(i, !positive && c.draws.coin(), top - below);
   }
-  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - gap + 2, c.draws.bits());
+  if (c.draws.coin()) set_c(c, top - gap + 2);
 }
 
 // c far above the products, among them or far below, with a full significand
@@ -104,23 +139,27 @@ void split_halves(Builder& c) {
 void far_c(Builder& c) {
   const int cut = cut_of(c.model);
   const int top = c.top_exponent(cut);
-  for (int i = 0; i < c.terms; ++i)
-    c.set_random_product(i, c.draws.one_in(3), top - c.draws.between(0, 6));
+  for (int i = 0; i < c.terms; ++i) {
+    const int below = c.draws.between(0, 6);
+    c.set_random_product(i, c.draws.one_in(3), top - below);
+  }
   const int offset = c.draws.between(-cut - 3, cut + 3);
   const std::uint32_t mask = c.draws.coin() ? 0x7ffc00u : 0x7fffffu;
-  c.out.c = float_bits(c.draws.coin(), top + offset, c.draws.bits() & mask);
+  set_c(c, top + offset, mask);
 }
 
 // c subnormal, tiny or huge while the products stay where they are.
 void extreme_c(Builder& c) {
-  for (int i = 0; i < c.terms; ++i)
-    if (!c.draws.one_in(4))
-      c.set_random_product(
-          i, c.draws.coin(),
-          std::max(c.floor_exponent() + 6, -20) + c.draws.between(0, 3) - c.draws.between(0, 6));
+  const int middle = std::max(c.floor_exponent() + 6, -20);
+  for (int i = 0; i < c.terms; ++i) {
+    if (c.draws.one_in(4)) continue;
+    const int above = c.draws.between(0, 3);
+    const int below = c.draws.between(0, 6);
+    set_random_product(c, i, middle + above - below);
+  }
   constexpr std::array<int, 6> kExponents{-149, -140, -127, -126, 100, 126};
   const int exponent = kExponents[static_cast<std::size_t>(c.draws.between(0, 5))];
-  c.out.c = float_bits(c.draws.coin(), exponent, c.draws.bits());
+  set_c(c, exponent);
 }
 
 // All ones and all of one value: the running sum that sticks.
@@ -129,21 +168,25 @@ void constant(Builder& c) {
   const std::uint32_t value = c.draws.coin() ? one : finite_code(c.a, c.draws, 4);
   const std::uint32_t other = normal_code(c.b, false, 0, c.draws.coin() ? 0 : c.draws.bits());
   for (int i = 0; i < c.terms; ++i) c.set(i, value, other);
-  c.out.c = float_bits(c.draws.one_in(4), c.draws.between(0, 26), c.draws.bits() & 0x7ffc00u);
+  const std::uint32_t fraction = c.draws.bits() & 0x7ffc00u;
+  const int exponent = c.draws.between(0, 26);
+  c.out.c = float_bits(c.draws.one_in(4), exponent, fraction);
 }
 
 void subnormals(Builder& c) {
   const std::uint32_t a_mask = (std::uint32_t{1} << c.a.mantissa_bits) - 1;
   const std::uint32_t b_mask = (std::uint32_t{1} << c.b.mantissa_bits) - 1;
   for (int i = 0; i < c.terms; ++i) {
-    const std::uint32_t tiny =
-        detail::with_zero(c.a, (c.draws.bits() & a_mask) | (c.draws.coin() ? c.a.sign_mask() : 0));
+    const std::uint32_t fraction = c.draws.bits() & a_mask;
+    const std::uint32_t sign = c.draws.coin() ? c.a.sign_mask() : 0;
+    const std::uint32_t tiny = detail::with_zero(c.a, sign | fraction);
     const std::uint32_t small = c.draws.bits() & b_mask;
     c.set(i, tiny, c.draws.coin() ? small : finite_code(c.b, c.draws, 10));
   }
-  if (c.draws.coin())
-    c.out.c =
-        float_bits(c.draws.coin(), c.lowest_product() + c.draws.between(-16, 12), c.draws.bits());
+  if (!c.draws.coin()) return;
+  const std::uint32_t fraction = c.draws.bits();
+  const int exponent = c.lowest_product() + c.draws.between(-16, 12);
+  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
 }
 
 // Zero times the largest value: a zero product must not take part in the alignment.
@@ -154,7 +197,7 @@ void large_zeros(Builder& c) {
     const std::uint32_t zero = detail::with_zero(c.a, c.draws.coin() ? c.a.sign_mask() : 0);
     c.set(c.any_index(), zero, c.b.max_finite_code());
   }
-  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - 12, c.draws.bits());
+  if (c.draws.coin()) set_c(c, top - 12);
 }
 
 // An FP16 sum at the middle between two outputs, or beside it by about the last bit that the
@@ -169,8 +212,10 @@ void half_ties(Builder& c) {
   c.set_product(0, c.draws.coin(), top, leading(c.a), leading(c.b));
   if (c.terms > 1) c.set_product(1, c.draws.coin(), top - (wide ? 10 : 11), 0, 0);
   // Of FP16 halves the terms 0, 1 and 4 are in one.
-  if (c.terms > 2)
-    c.set_product(c.terms > 4 ? 4 : 2, c.draws.coin(), top - cut + c.draws.between(-1, 1), 0, 0);
+  if (c.terms > 2) {
+    const int exponent = top - cut + c.draws.between(-1, 1);
+    c.set_product(c.terms > 4 ? 4 : 2, c.draws.coin(), exponent, 0, 0);
+  }
 }
 
 // A sum that lies at, or one bit beside, the middle between two outputs.
@@ -182,17 +227,23 @@ void ties(Builder& c) {
   c.set_product(0, false, top, 0, 0);
   if (c.terms > 1) c.set_product(1, c.draws.coin(), top - output - 1, 0, 0);
   if (c.terms > 2) c.set_product(2, false, top - output + c.draws.between(0, 2), 0, 0);
-  if (c.terms > 3 && c.draws.coin())
-    c.set_product(3, c.draws.coin(), top - output - c.draws.between(2, 4), 0, 0);
+  if (c.terms > 3 && c.draws.coin()) {
+    const int exponent = top - output - c.draws.between(2, 4);
+    c.set_product(3, c.draws.coin(), exponent, 0, 0);
+  }
   if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), top - output - 1, 0);
 }
 
 // Values at the top of the formats: results that overflow a narrow output.
 void near_overflow(Builder& c) {
-  for (int i = 0; i < c.terms; ++i)
-    c.set_random_product(i, c.draws.one_in(8),
-                         std::min(c.highest_product(), 127) - c.draws.between(0, 3));
-  if (c.draws.coin()) c.out.c = float_bits(c.draws.coin(), c.draws.between(12, 17), c.draws.bits());
+  for (int i = 0; i < c.terms; ++i) {
+    const int exponent = std::min(c.highest_product(), 127) - c.draws.between(0, 3);
+    c.set_random_product(i, c.draws.one_in(8), exponent);
+  }
+  if (!c.draws.coin()) return;
+  const std::uint32_t fraction = c.draws.bits();
+  const int exponent = c.draws.between(12, 17);
+  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
 }
 
 // Many terms that lose a fraction each, with both signs: truncation toward
@@ -202,10 +253,11 @@ void truncated_signs(Builder& c) {
   const int bits = c.a.mantissa_bits + c.b.mantissa_bits;
   const int top = c.top_exponent(cut);
   const int negative_share = c.draws.between(1, 4);
-  for (int i = 0; i < c.terms; ++i)
-    c.set_random_product(i, c.draws.one_in(negative_share),
-                         top - std::max(1, cut - bits + c.draws.between(0, bits)));
-  c.set_product(c.any_index(), c.draws.coin(), top, 0, 0);
+  for (int i = 0; i < c.terms; ++i) {
+    const int below = std::max(1, cut - bits + c.draws.between(0, bits));
+    c.set_random_product(i, c.draws.one_in(negative_share), top - below);
+  }
+  set_product(c, top, 0, 0);
 }
 
 /// Positive products that add up to (2^bits - 1) * 2^unit, from term `i` on; returns the next term.
@@ -278,15 +330,15 @@ std::uint32_t special_c(detail::Draws& draws) {
 // Few special operands among zeros or ordinary values, so that each rule shows alone.
 void build_special(Builder& c) {
   if (!c.draws.one_in(3))
-    for (int i = 0; i < c.terms; ++i)
-      c.set(i, finite_code(c.a, c.draws, 3), finite_code(c.b, c.draws, 3));
+    for (int i = 0; i < c.terms; ++i) set_finite(c, i, 3);
   else if (c.draws.coin())
     for (int i = 0; i < c.terms; ++i) c.set(i, detail::with_zero(c.a, c.a.sign_mask()), 0);
   const int specials = c.draws.between(0, 3);
   for (int n = 0; n < specials; ++n) {
     const bool both = c.draws.coin();
-    c.set(c.any_index(), special_code(c.a, c.draws),
-          both ? special_code(c.b, c.draws) : finite_code(c.b, c.draws, 3));
+    const std::uint32_t b = both ? special_code(c.b, c.draws) : finite_code(c.b, c.draws, 3);
+    const std::uint32_t a = special_code(c.a, c.draws);
+    c.set(c.any_index(), a, b);
   }
   if (specials == 0 || c.draws.coin()) c.out.c = special_c(c.draws);
 }
