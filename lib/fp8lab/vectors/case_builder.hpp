@@ -70,6 +70,16 @@ inline std::uint32_t float_bits(bool negative, int exponent, std::uint32_t manti
   return sign | (significand >> shift);
 }
 
+/// A finite code whose exponent is at most `spread` in magnitude.
+inline std::uint32_t finite_code(const Format& f, Draws& draws, int spread) {
+  const int low = std::max(f.min_exponent() - f.mantissa_bits, -spread);
+  const int exponent = draws.between(low, std::min(max_exponent(f), spread));
+  const bool negative = draws.coin();
+  if (exponent >= f.min_exponent()) return normal_code(f, negative, exponent, draws.bits());
+  const std::uint32_t top = std::uint32_t{1} << (f.mantissa_bits - 1);
+  return with_zero(f, (draws.bits() & (top - 1)) | (negative ? f.sign_mask() : 0));
+}
+
 /// One case under construction: the formats, what is known of the model, the draws.
 struct Builder {
   const Format& a;
@@ -127,6 +137,10 @@ struct Builder {
     const std::uint32_t b_mantissa = draws.bits();
     set_product(i, negative, exponent, draws.bits(), b_mantissa);
   }
+  void set_finite(int i, int spread) {
+    const std::uint32_t b_code = finite_code(b, draws, spread);
+    set(i, finite_code(a, draws, spread), b_code);
+  }
   /// Lowest product exponent that is used; formats with eight exponent bits reach
   /// far below binary32, where every result would be zero.
   [[nodiscard]] int floor_exponent() const { return std::max(lowest_product(), -60); }
@@ -136,6 +150,9 @@ struct Builder {
     return draws.between(low, std::min(highest_product(), low + 12));
   }
 };
+
+/// Few special operands among zeros or ordinary values, so that each rule shows alone.
+void build_special(Builder& c);
 
 /// Scales near 1, so that blocks stay within reach of each other; a special case may have NaN, the
 /// largest or the smallest one.

@@ -16,8 +16,8 @@ namespace fp8lab {
 namespace {
 
 using detail::Builder;
+using detail::finite_code;
 using detail::float_bits;
-using detail::max_exponent;
 using detail::normal_code;
 
 constexpr int kMaxTerms = 1 << 15;
@@ -25,15 +25,6 @@ constexpr std::array<std::string_view, 3> kKindNames{"random", "adversarial", "s
 
 /// The cut that exponent gaps are measured from.
 int cut_of(const AccumulatorModel& model) { return traits_of(model).cut_fraction_bits; }
-
-std::uint32_t finite_code(const Format& f, detail::Draws& draws, int spread) {
-  const int low = std::max(f.min_exponent() - f.mantissa_bits, -spread);
-  const int exponent = draws.between(low, std::min(max_exponent(f), spread));
-  const bool negative = draws.coin();
-  if (exponent >= f.min_exponent()) return normal_code(f, negative, exponent, draws.bits());
-  const std::uint32_t top = std::uint32_t{1} << (f.mantissa_bits - 1);
-  return detail::with_zero(f, (draws.bits() & (top - 1)) | (negative ? f.sign_mask() : 0));
-}
 
 // Each draw has a statement of its own, or a place in an order that the language sets: that of
 // arguments is the compiler's, and cases must not depend on it.
@@ -62,17 +53,12 @@ void set_product(Builder& c, int exponent, std::uint32_t a_mantissa, std::uint32
   c.set_product(i, negative, exponent, a_mantissa, b_mantissa);
 }
 
-void set_finite(Builder& c, int i, int spread) {
-  const std::uint32_t b = finite_code(c.b, c.draws, spread);
-  c.set(i, finite_code(c.a, c.draws, spread), b);
-}
-
 // Spreads from one binade to the whole format, so that some cases align within
 // a few bits and others lose most of their terms.
 void build_random(Builder& c) {
   constexpr std::array<int, 4> kSpreads{1, 4, 8, 200};
   const int spread = kSpreads[static_cast<std::size_t>(c.draws.between(0, 3))];
-  for (int i = 0; i < c.terms; ++i) set_finite(c, i, spread);
+  for (int i = 0; i < c.terms; ++i) c.set_finite(i, spread);
   if (c.draws.one_in(4)) return;
   const int reach = std::min(2 * spread, 40);
   const std::uint32_t fraction = c.draws.bits();
@@ -302,47 +288,6 @@ constexpr std::array<Strategy, 13> kAdversarial{
     cancellation, swamping,    wide_products, split_halves,  far_c,           extreme_c,  constant,
     subnormals,   large_zeros, ties,          near_overflow, truncated_signs, lower_limit};
 
-std::uint32_t special_code(const Format& f, detail::Draws& draws) {
-  const std::uint32_t sign = draws.coin() ? f.sign_mask() : 0;
-  switch (draws.between(0, 5)) {
-    case 0:
-      return sign;
-    case 1:
-      return sign | f.max_finite_code();
-    case 2:
-      return sign | 1;
-    case 3:
-      return sign | (f.has_infinity() ? f.infinity_code() : f.max_finite_code());
-    case 4:
-      return sign | (f.specials == SpecialValues::fnuz || !f.has_nan() ? 0 : f.magnitude_mask());
-    default:
-      return normal_code(f, sign != 0, 0, 0);
-  }
-}
-
-std::uint32_t special_c(detail::Draws& draws) {
-  constexpr std::array<std::uint32_t, 9> kMagnitudes{
-      0, 0x7f800000u, 0x7fc00000u, 0x7f800001u, 0x7f7fffffu, 0x00800000u, 1u, 0x3f800000u, 0u};
-  const std::uint32_t magnitude = kMagnitudes[static_cast<std::size_t>(draws.between(0, 8))];
-  return magnitude | (draws.coin() ? 0x80000000u : 0);
-}
-
-// Few special operands among zeros or ordinary values, so that each rule shows alone.
-void build_special(Builder& c) {
-  if (!c.draws.one_in(3))
-    for (int i = 0; i < c.terms; ++i) set_finite(c, i, 3);
-  else if (c.draws.coin())
-    for (int i = 0; i < c.terms; ++i) c.set(i, detail::with_zero(c.a, c.a.sign_mask()), 0);
-  const int specials = c.draws.between(0, 3);
-  for (int n = 0; n < specials; ++n) {
-    const bool both = c.draws.coin();
-    const std::uint32_t b = both ? special_code(c.b, c.draws) : finite_code(c.b, c.draws, 3);
-    const std::uint32_t a = special_code(c.a, c.draws);
-    c.set(c.any_index(), a, b);
-  }
-  if (specials == 0 || c.draws.coin()) c.out.c = special_c(c.draws);
-}
-
 void check_terms(int terms, int lowest) {
   require(terms >= lowest && terms <= kMaxTerms, "terms",
           fmt::format("{} .. {}", lowest, kMaxTerms), fmt::format("{}", terms));
@@ -363,7 +308,7 @@ VectorCase build(const InstructionModel& model, const std::optional<ScaleBlocks>
       kAdversarial[index % kAdversarial.size()](builder);
       break;
     case CaseKind::special:
-      build_special(builder);
+      detail::build_special(builder);
       break;
   }
   if (scales) {
