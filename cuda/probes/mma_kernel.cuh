@@ -57,47 +57,46 @@ class WarpShare {
   int first_column_;
 };
 
-template <typename Op>
-__global__ void __launch_bounds__(128) mma_probe(TileArguments arguments) {
-  const TileArguments tile = arguments.of_tile(blockIdx.x);
+/// All steps of a tile, eight columns at a time. issue(share, first_column, step, registers) does
+/// one.
+template <typename State, typename Issue>
+__device__ void each_step(const TileArguments& tile, const Issue& issue) {
   for (int first_column = 0; first_column < kTile; first_column += 8) {
     const WarpShare share(tile, first_column);
     float sums[4];
     share.load(sums);
-    typename Op::State state(sums);
-    for (int step = 0; step < tile.steps; ++step) {
-      std::uint32_t a[4];
-      std::uint32_t b[2];
-      share.fragments(step, a, b);
-      Op::issue(state.registers, a, b);
-    }
+    State state(sums);
+    for (int step = 0; step < tile.steps; ++step) issue(share, first_column, step, state.registers);
     state.read(sums);
     share.store(sums);
   }
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(128) mma_probe(TileArguments arguments) {
+  const TileArguments tile = arguments.of_tile(blockIdx.x);
+  each_step<typename Op::State>(tile, [](const WarpShare& share, int, int step, auto& registers) {
+    std::uint32_t a[4];
+    std::uint32_t b[2];
+    share.fragments(step, a, b);
+    Op::issue(registers, a, b);
+  });
 }
 
 /// Instructions that take half a step, 16 bytes of K: two of them a step.
 template <typename Op>
 __global__ void __launch_bounds__(128) mma_short_probe(TileArguments arguments) {
   const TileArguments tile = arguments.of_tile(blockIdx.x);
-  for (int first_column = 0; first_column < kTile; first_column += 8) {
-    const WarpShare share(tile, first_column);
-    float sums[4];
-    share.load(sums);
-    typename Op::State state(sums);
-    for (int step = 0; step < tile.steps; ++step) {
-      std::uint32_t a[4];
-      std::uint32_t b[2];
-      share.fragments(step, a, b);
-      // Registers 0 and 1 of A hold the first 16 bytes of both rows.
-      for (int half = 0; half < 2; ++half) {
-        const std::uint32_t part[2] = {a[2 * half], a[2 * half + 1]};
-        Op::issue(state.registers, part, b[half]);
-      }
+  each_step<typename Op::State>(tile, [](const WarpShare& share, int, int step, auto& registers) {
+    std::uint32_t a[4];
+    std::uint32_t b[2];
+    share.fragments(step, a, b);
+    // Registers 0 and 1 of A hold the first 16 bytes of both rows.
+    for (int half = 0; half < 2; ++half) {
+      const std::uint32_t part[2] = {a[2 * half], a[2 * half + 1]};
+      Op::issue(registers, part, b[half]);
     }
-    state.read(sums);
-    share.store(sums);
-  }
+  });
 }
 
 /// Sparse instructions: the step's 32 bytes of A are what is stored of 64, and B is spread over 64.
@@ -105,27 +104,20 @@ __global__ void __launch_bounds__(128) mma_short_probe(TileArguments arguments) 
 template <typename Op>
 __global__ void __launch_bounds__(128) mma_sparse_probe(TileArguments arguments) {
   const TileArguments tile = arguments.of_tile(blockIdx.x);
-  for (int first_column = 0; first_column < kTile; first_column += 8) {
-    const WarpShare share(tile, first_column);
-    float sums[4];
-    share.load(sums);
-    typename Op::State state(sums);
-    for (int step = 0; step < tile.steps; ++step) {
-      std::uint32_t a[4];
-      std::uint32_t dense[2];
-      std::uint32_t b[4];
-      share.fragments(step, a, dense);
-      for (int reg = 0; reg < 4; ++reg) {
-        const Place at = b_fragment(share.lane(), reg);
-        b[reg] = sparse_word(
-            tile.b + (first_column + at.row) * tile.steps * kStepBytes + step * kStepBytes,
-            at.column / 4, Op::kElement, Op::kFiller);
-      }
-      Op::issue(state.registers, a, b, kSparseMetadata);
-    }
-    state.read(sums);
-    share.store(sums);
-  }
+  each_step<typename Op::State>(
+      tile, [&](const WarpShare& share, int first_column, int step, auto& registers) {
+        std::uint32_t a[4];
+        std::uint32_t dense[2];
+        std::uint32_t b[4];
+        share.fragments(step, a, dense);
+        for (int reg = 0; reg < 4; ++reg) {
+          const Place at = b_fragment(share.lane(), reg);
+          b[reg] = sparse_word(
+              tile.b + (first_column + at.row) * tile.steps * kStepBytes + step * kStepBytes,
+              at.column / 4, Op::kElement, Op::kFiller);
+        }
+        Op::issue(registers, a, b, kSparseMetadata);
+      });
 }
 
 struct FloatState {

@@ -11,8 +11,10 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/plots/plot_json.hpp"
 #include "fp8lab/plots/text.hpp"
+#include "plots/maps.hpp"
 
 using namespace fp8lab;
+using fp8lab::test::map_of;
 
 namespace {
 
@@ -29,13 +31,6 @@ Plot variants() {
   }
   plot.series.push_back({"c", {1, 2}, {0.3, 0.4}});
   return plot;
-}
-
-HeatMap map_of(std::vector<double> values, bool log = false) {
-  HeatMap map{"m", "t", "x", "y", "v", {}, {"r"}, {}, log};
-  for (std::size_t i = 0; i < values.size(); ++i) map.columns.push_back(std::to_string(i));
-  map.values = std::move(values);
-  return map;
 }
 
 }  // namespace

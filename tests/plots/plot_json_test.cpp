@@ -10,8 +10,10 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "plots/maps.hpp"
 
 using namespace fp8lab;
+using fp8lab::test::map_of;
 
 namespace {
 
@@ -36,13 +38,6 @@ json scale(const json& spec, const char* axis) { return spec["encoding"][axis]["
 std::string label_expression(const Axis& axis, double low, double high) {
   const Plot plot{"p", "t", axis, {"y"}, {{"s", {low, high}, {1, 2}}}};
   return spec_of(plot)["encoding"]["x"]["axis"].value("labelExpr", "");
-}
-
-HeatMap map_of(std::vector<double> values, bool log = false) {
-  HeatMap map{"m", "t", "x", "y", "v", {}, {"r"}, {}, log};
-  for (std::size_t i = 0; i < values.size(); ++i) map.columns.push_back(std::to_string(i));
-  map.values = std::move(values);
-  return map;
 }
 
 }  // namespace

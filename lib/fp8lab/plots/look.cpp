@@ -19,19 +19,20 @@ constexpr std::size_t kFewCells = 10;  ///< no clipping in maps of fewer cells
 /// What a linear axis may have of one curve, over the largest value of all others.
 constexpr double kMostAboveOthers = 1e4;
 
+/// The points of a curve that both axes can show.
+std::vector<std::size_t> shown_points(const Plot& plot, const Series& series) {
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < series.x.size(); ++i)
+    if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i])) shown.push_back(i);
+  return shown;
+}
+
 /// The largest magnitude of a curve that the axes show.
 double largest_of(const Plot& plot, const Series& series) {
   double largest = 0.0;
-  for (std::size_t i = 0; i < series.x.size(); ++i)
-    if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i]))
-      largest = std::max(largest, std::abs(series.y[i]));
+  for (const std::size_t i : shown_points(plot, series))
+    largest = std::max(largest, std::abs(series.y[i]));
   return largest;
-}
-
-bool shows_nothing(const Plot& plot, const Series& series) {
-  for (std::size_t i = 0; i < series.x.size(); ++i)
-    if (can_show(plot.x, series.x[i]) && can_show(plot.y, series.y[i])) return false;
-  return true;
 }
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
@@ -75,8 +76,7 @@ std::vector<double> shown_values(const Plot& plot, bool of_x,
   for (std::size_t s = 0; s < plot.series.size(); ++s) {
     if (std::ranges::find(without, s) != without.end()) continue;
     const Series& series = plot.series[s];
-    for (std::size_t i = 0; i < series.x.size(); ++i) {
-      if (!can_show(plot.x, series.x[i]) || !can_show(plot.y, series.y[i])) continue;
+    for (const std::size_t i : shown_points(plot, series)) {
       values.push_back(of_x ? series.x[i] : series.y[i]);
       if (of_x || series.low.empty()) continue;
       for (const double edge : {series.low[i], series.high[i]})
@@ -111,7 +111,7 @@ std::string note_of(const Plot& plot) {
   for (const Series& series : plot.series) {
     for (const double x : series.x) count(plot.x, x);
     for (const double y : series.y) count(plot.y, y);
-    if (shows_nothing(plot, series) && !series.label.empty()) empty.push_back(series.label);
+    if (shown_points(plot, series).empty() && !series.label.empty()) empty.push_back(series.label);
   }
   std::vector<std::string> notes;
   for (const std::size_t i : runaways(plot))

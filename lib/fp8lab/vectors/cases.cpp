@@ -35,6 +35,12 @@ void set_c(Builder& c, int exponent, std::uint32_t mask = 0x7fffffu) {
   c.out.c = float_bits(c.draws.coin(), exponent, fraction);
 }
 
+void set_c_between(Builder& c, int low, int high) {
+  const std::uint32_t fraction = c.draws.bits();
+  const int exponent = c.draws.between(low, high);
+  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
+}
+
 void set_random_product(Builder& c, int i, int exponent) {
   const bool negative = c.draws.coin();
   c.set_random_product(i, negative, exponent);
@@ -61,9 +67,7 @@ void build_random(Builder& c) {
   for (int i = 0; i < c.terms; ++i) c.set_finite(i, spread);
   if (c.draws.one_in(4)) return;
   const int reach = std::min(2 * spread, 40);
-  const std::uint32_t fraction = c.draws.bits();
-  const int exponent = c.draws.between(-reach, reach);
-  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
+  set_c_between(c, -reach, reach);
 }
 
 // Every product has its negative, but for one small term that decides the result.
@@ -169,16 +173,13 @@ void subnormals(Builder& c) {
     const std::uint32_t small = c.draws.bits() & b_mask;
     c.set(i, tiny, c.draws.coin() ? small : finite_code(c.b, c.draws, 10));
   }
-  if (!c.draws.coin()) return;
-  const std::uint32_t fraction = c.draws.bits();
-  const int exponent = c.lowest_product() + c.draws.between(-16, 12);
-  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
+  if (c.draws.coin()) set_c_between(c, c.lowest_product() - 16, c.lowest_product() + 12);
 }
 
 // Zero times the largest value: a zero product must not take part in the alignment.
 void large_zeros(Builder& c) {
   const int top = std::min(c.floor_exponent() + 12, c.highest_product());
-  for (int i = 0; i < c.terms; ++i) c.set_random_product(i, c.draws.coin(), top);
+  for (int i = 0; i < c.terms; ++i) set_random_product(c, i, top);
   for (int n = 0; n < 1 + c.terms / 4; ++n) {
     const std::uint32_t zero = detail::with_zero(c.a, c.draws.coin() ? c.a.sign_mask() : 0);
     c.set(c.any_index(), zero, c.b.max_finite_code());
@@ -226,10 +227,7 @@ void near_overflow(Builder& c) {
     const int exponent = std::min(c.highest_product(), 127) - c.draws.between(0, 3);
     c.set_random_product(i, c.draws.one_in(8), exponent);
   }
-  if (!c.draws.coin()) return;
-  const std::uint32_t fraction = c.draws.bits();
-  const int exponent = c.draws.between(12, 17);
-  c.out.c = float_bits(c.draws.coin(), exponent, fraction);
+  if (c.draws.coin()) set_c_between(c, 12, 17);
 }
 
 // Many terms that lose a fraction each, with both signs: truncation toward
