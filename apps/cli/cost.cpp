@@ -9,6 +9,7 @@
 
 #include "command.hpp"
 #include "cost/cost_tables.hpp"
+#include "cost/memory_gap.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -64,8 +65,11 @@ int run(const Options& options) {
   const std::vector<ModelShape> shapes{costs.front().setup.shape};
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   std::string text;
-  for (const Table& table : {parameter_table(schemes), memory_table(costs), traffic_table(costs),
-                             zero_table(costs), activation_table(costs), block_table(shapes)}) {
+  std::vector<Table> tables{parameter_table(schemes), memory_table(costs),     traffic_table(costs),
+                            zero_table(costs),        activation_table(costs), block_table(shapes)};
+  if (costs.front().is_published())
+    tables.insert(tables.begin() + 2, memory_gap_table(shapes.front().name));
+  for (const Table& table : tables) {
     json[table.name()] = to_json(table);
     text += table.text() + "\n";
   }

@@ -1,8 +1,11 @@
 #include "cost/cost_tables.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string>
 
+#include "cost/published.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model/block.hpp"
 
@@ -19,6 +22,26 @@ std::string parallelism_text(const Parallelism& p) {
          std::to_string(p.data);
 }
 
+const Published* published_row(const ModelCosts& model) {
+  const auto* row = std::find_if(kPublished.begin(), kPublished.end(), [&](const Published& p) {
+    return p.model == model.setup.shape.name;
+  });
+  const bool same =
+      row != kPublished.end() && model.setup == find_training_setup(std::string(row->model));
+  return same ? row : nullptr;
+}
+
+/// A figure of the paper for this set-up and scheme, GiB; NaN if it has none.
+double published(const ModelCosts& model, const TrainingScheme& scheme, double Published::*bf16,
+                 double Published::*fp8) {
+  const Published* row = published_row(model);
+  const bool known = row != nullptr && (scheme.name == "bf16" || scheme.name == "fp8-lm");
+  const double figure = known ? row->*(scheme.name == "bf16" ? bf16 : fp8) : 0.0;
+  return figure > 0.0 ? figure : std::numeric_limits<double>::quiet_NaN();
+}
+
+double difference(double counted, double published) { return 100.0 * (counted / published - 1.0); }
+
 }  // namespace
 
 const TrainingCost& ModelCosts::of(std::string_view name) const {
@@ -26,6 +49,8 @@ const TrainingCost& ModelCosts::of(std::string_view name) const {
     if (schemes[i].name == name) return costs[i];
   throw Error("scheme", "one that was computed", "'" + std::string(name) + "'");
 }
+
+bool ModelCosts::is_published() const { return published_row(*this) != nullptr; }
 
 ModelCosts model_costs(const TrainingSetup& setup, std::span<const TrainingScheme> schemes) {
   ModelCosts result{setup, {schemes.begin(), schemes.end()}, {}};
@@ -64,14 +89,20 @@ Table memory_table(std::span<const ModelCosts> models) {
                {"optimizer", "GiB", "master and moments"},
                {"activations", "GiB", "kept for the backward pass"},
                {"total", "GiB", "of these"},
+               {"published", "GiB", "total in FP8-LM's Table 5; nan: not in it"},
+               {"difference", "%", "total above the published one; memory_published explains it"},
                {"fp8_flops", "%", "FLOPs of blocks and head that run in FP8"}});
   for (const ModelCosts& model : models)
     for (std::size_t i = 0; i < model.costs.size(); ++i) {
       const TrainingCost& c = model.costs[i];
+      const double total = c.memory() / kGib;
+      const double paper =
+          published(model, model.schemes[i], &Published::bf16_memory, &Published::fp8_memory);
       table.add_row({model.setup.shape.name, parallelism_text(model.setup.parallel),
                      model.setup.parallel.micro_batch, std::string(model.schemes[i].name),
                      c.parameters / 1e9, c.weights / kGib, c.gradients / kGib, c.optimizer / kGib,
-                     c.activations / kGib, c.memory() / kGib, 100.0 * c.fp8_flop_share});
+                     c.activations / kGib, total, paper, difference(total, paper),
+                     100.0 * c.fp8_flop_share});
     }
   return table;
 }
@@ -84,6 +115,8 @@ Table traffic_table(std::span<const ModelCosts> models) {
                {"gradients", "GiB", "reduce-scatter over data ranks, a ring"},
                {"weights", "GiB", "all-gather over data ranks, a ring"},
                {"both", "GiB", "gradients and weights"},
+               {"published", "GiB", "both in FP8-LM's Table 7; nan: not in it"},
+               {"difference", "%", "both above the published volume"},
                {"gradient_saving", "%", "of gradients, against bf16"},
                {"saving", "%", "of gradients and weights, against bf16"},
                {"activations", "GiB", "over tensor ranks"},
@@ -94,9 +127,12 @@ Table traffic_table(std::span<const ModelCosts> models) {
     for (std::size_t i = 0; i < model.costs.size(); ++i) {
       const TrainingCost& c = model.costs[i];
       const double both = c.gradient_traffic + c.weight_traffic;
+      const double paper =
+          published(model, model.schemes[i], &Published::bf16_traffic, &Published::fp8_traffic);
       table.add_row(
           {model.setup.shape.name, std::string(model.schemes[i].name), c.gradient_traffic / kGib,
-           c.weight_traffic / kGib, both / kGib, saving(c.gradient_traffic, base.gradient_traffic),
+           c.weight_traffic / kGib, both / kGib, paper, difference(both / kGib, paper),
+           saving(c.gradient_traffic, base.gradient_traffic),
            saving(both, base.gradient_traffic + base.weight_traffic), c.activation_traffic / kGib,
            saving(c.activation_traffic, base.activation_traffic)});
     }

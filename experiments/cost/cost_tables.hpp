@@ -2,6 +2,7 @@
 // The cost model as tables, for the experiment and for `fp8lab cost`.
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "fp8lab/experiment/table.hpp"
@@ -17,6 +18,8 @@ struct ModelCosts {
 
   /// The cost under the scheme called `name`. Throws `Error`.
   [[nodiscard]] const TrainingCost& of(std::string_view name) const;
+  /// Whether FP8-LM's paper has figures for this shape with this parallelism.
+  [[nodiscard]] bool is_published() const;
 };
 
 ModelCosts model_costs(const TrainingSetup& setup, std::span<const TrainingScheme> schemes);

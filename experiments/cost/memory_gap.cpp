@@ -39,7 +39,7 @@ std::vector<MemoryGap> memory_gaps() {
   return gaps;
 }
 
-Table memory_gap_table() {
+Table memory_gap_table(std::string_view model) {
   Table table(
       "memory_published",
       "Memory per GPU compared with FP8-LM's Table 5, with the uncounted parts as assumptions",
@@ -57,6 +57,7 @@ Table memory_gap_table() {
   const std::vector<MemoryGap> gaps = memory_gaps();
   for (std::size_t i = 0; i < gaps.size(); ++i) {
     const MemoryGap& g = gaps[i];
+    if (!model.empty() && g.model != model) continue;
     const MemoryGap& bf16 = gaps[i - i % 2];
     table.add_row({g.model, g.scheme, g.counted, g.transposed, g.overhead, g.total(), g.published,
                    g.total() / g.published, saving_of(g.counted, bf16.counted),
@@ -68,7 +69,7 @@ Table memory_gap_table() {
 std::string published_saving_text(const TrainingSetup& setup) {
   const std::vector<MemoryGap> gaps = memory_gaps();
   for (std::size_t i = 0; i + 1 < gaps.size(); i += 2)
-    if (gaps[i].model == setup.shape.name)
+    if (gaps[i].model == setup.shape.name && setup == find_training_setup(gaps[i].model))
       return fmt::format(
           " (published: {:.1f} %; with the assumptions of memory_published: {:.1f} %)",
           saving_of(gaps[i + 1].published, gaps[i].published),

@@ -2,6 +2,7 @@
 // What lies between counted and published memory, as stated assumptions.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cost/published.hpp"
@@ -27,7 +28,8 @@ struct MemoryGap {
 /// missing in the three BF16 rows. FP8-LM's rows are then predictions.
 std::vector<MemoryGap> memory_gaps();
 
-Table memory_gap_table();
+/// The rows of `model`; of all models where it is empty.
+Table memory_gap_table(std::string_view model = {});
 
 /// ` (published: 29.0 %; with the assumptions of memory_published: 30.1 %)`; empty for a model that
 /// the paper does not have.

@@ -107,8 +107,14 @@ def test_claims():
 
 def test_cost(folder):
     expect(["cost", "--model", "7b"], 0, ["fp8-lm", "attention V"])
+    cost = json.loads(run("cost", "--model", "7b", "--json").stdout)
+    check("the published total stands beside the counted one",
+          [row["published_GiB"] for row in cost["memory"]] == [69.6, None, 49.4], cost["memory"])
+    check("the uncounted parts explain it", max(abs(row["ratio"] - 1) for row in cost["memory_published"]) < 0.15, cost)
     cost = json.loads(run("cost", "--model", "13b", "--scheme", "bf16", "--data", "1", "--json").stdout)
     check("one scheme was asked for", [row["scheme"] for row in cost["memory"]] == ["bf16"], cost["memory"])
+    check("no figure is published for one data rank",
+          cost["memory"][0]["published_GiB"] is None and "memory_published" not in cost, cost["memory"])
     check("one data rank sends no gradients", cost["traffic"][0]["gradients_GiB"] == 0, cost["traffic"])
     shape = folder / "tiny.toml"
     shape.write_text("layers = 2\nhidden = 32\nheads = 4\nvocabulary = 64\n")

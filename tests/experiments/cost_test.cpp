@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <stdexcept>
 
 #include "catch.hpp"
 #include "cost/cost_tables.hpp"
@@ -58,6 +59,33 @@ TEST_CASE("counted traffic is what FP8-LM publishes", "[model]") {
     CHECK(bf16.memory() / kGib < published.bf16_memory);
     CHECK(fp8.memory() / kGib < published.fp8_memory);
   }
+}
+
+TEST_CASE("published figures stand beside counted ones", "[model]") {
+  TrainingSetup setup = find_training_setup("7b");
+  const auto cell = [&](auto make_table, std::size_t row, const char* column) {
+    const std::vector costs{experiments::model_costs(setup, training_schemes())};
+    const Table table = make_table(costs);
+    for (std::size_t c = 0; c < table.columns().size(); ++c)
+      if (table.columns()[c].name == column) return std::get<double>(table.rows()[row][c]);
+    throw std::out_of_range(column);
+  };
+  const auto memory = [](const auto& costs) { return experiments::memory_table(costs); };
+  const auto traffic = [](const auto& costs) { return experiments::traffic_table(costs); };
+  const std::size_t bf16 = 0;
+  const std::size_t te = 1;
+  const std::size_t fp8_lm = 2;
+  CHECK(cell(memory, bf16, "published") == 69.6);
+  CHECK(cell(memory, fp8_lm, "published") == 49.4);
+  CHECK(std::isnan(cell(memory, te, "published")));
+  CHECK(std::abs(cell(memory, fp8_lm, "difference") -
+                 100.0 * (cell(memory, fp8_lm, "total") / 49.4 - 1.0)) < 1e-9);
+  CHECK(cell(traffic, fp8_lm, "published") == 13.9);
+  CHECK(std::abs(cell(traffic, fp8_lm, "difference")) < 0.5);
+  // The paper has no figure for another micro-batch.
+  setup.parallel.micro_batch = 1;
+  CHECK(std::isnan(cell(memory, bf16, "published")));
+  CHECK(std::isnan(cell(traffic, fp8_lm, "difference")));
 }
 
 TEST_CASE("BF16 memory of a dense model adds up by hand", "[model]") {

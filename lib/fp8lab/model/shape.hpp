@@ -27,6 +27,7 @@ struct ModelShape {
   std::int64_t sequence = 2048;     ///< tokens
 
   [[nodiscard]] std::int64_t kv_size() const { return hidden / heads * kv_heads; }
+  bool operator==(const ModelShape&) const = default;
 };
 
 /// The GPUs of one replica of the model (tensor times pipeline), and the number of replicas.
@@ -35,11 +36,15 @@ struct Parallelism {
   std::int64_t pipeline = 1;
   std::int64_t data = 1;
   std::int64_t micro_batch = 1;  ///< sequences that a GPU processes at once
+
+  bool operator==(const Parallelism&) const = default;
 };
 
 struct TrainingSetup {
   ModelShape shape;
   Parallelism parallel;
+
+  bool operator==(const TrainingSetup&) const = default;
 };
 
 /// 125m, 7b, 13b, 175b: FP8-LM's Table 1 with the parallelism of its Table 5; the
