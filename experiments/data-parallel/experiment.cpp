@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "data-parallel/workers.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/experiment/row_table.hpp"
@@ -18,11 +19,16 @@ namespace {
 
 struct Point {
   train::ReductionOptions options;
-  ParallelRun run;
+  std::vector<ParallelRun> runs;  ///< by seed
 
   [[nodiscard]] std::string name() const {
     if (options.scaling == GradientScaling::none) return std::string(options.wire.name);
     return fmt::format("{} {}", options.wire.name, to_string(options.scaling));
+  }
+  [[nodiscard]] std::vector<std::vector<double>> losses() const {
+    std::vector<std::vector<double>> all;
+    for (const ParallelRun& run : runs) all.push_back(run.losses);
+    return all;
   }
 };
 
@@ -30,18 +36,25 @@ struct Study {
   StudySettings settings;
   Variant variant;
   bool whole_tensor_zero = false;
+  std::size_t seeds = 0;
   std::vector<Point> points;  ///< for each number of workers, FP32 wires first
 
   /// FP32 wires between as many workers.
-  [[nodiscard]] const ParallelRun& reference(const Point& point) const {
-    return std::find_if(points.begin(), points.end(),
-                        [&](const Point& candidate) {
-                          return candidate.options.ranks == point.options.ranks;
-                        })
-        ->run;
+  [[nodiscard]] const Point& reference(const Point& point) const {
+    return *std::find_if(points.begin(), points.end(), [&](const Point& candidate) {
+      return candidate.options.ranks == point.options.ranks;
+    });
   }
-  [[nodiscard]] double gap(const Point& point) const {
-    return tail_loss(settings, point.run.losses) - tail_loss(settings, reference(point).losses);
+  [[nodiscard]] double gap(const Point& point, std::size_t seed) const {
+    return tail_loss(settings, point.runs[seed].losses) -
+           tail_loss(settings, reference(point).runs[seed].losses);
+  }
+  [[nodiscard]] Outcome worst_outcome(const Point& point) const {
+    OutcomeCounts counts{};
+    for (std::size_t s = 0; s < seeds; ++s)
+      ++counts[static_cast<std::size_t>(
+          judge(settings, point.runs[s].losses, reference(point).runs[s].losses))];
+    return worst(counts);
   }
 };
 
@@ -52,6 +65,7 @@ struct Settings {
   std::vector<GradientScaling> scalings;
   std::vector<std::string> wires;
   std::vector<int> workers;
+  std::size_t seeds = 0;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -62,7 +76,8 @@ struct Settings {
         field("scalings", &Settings::scalings,
               [](const std::string& name) { return find_gradient_scaling(name, "scalings"); }),
         field("wires", &Settings::wires),
-        field("workers", &Settings::workers)};
+        field("workers", &Settings::workers),
+        field("seeds", &Settings::seeds)};
   }
 };
 
@@ -70,6 +85,7 @@ Study read_study(const Parameters& parameters) {
   const auto p = read_parameters<Settings>(parameters);
   Study study;
   study.settings = p.study;
+  study.seeds = p.seeds;
   if (const train::TrainingSystem* system = train::training_system(p.variant)) {
     study.variant = {"system", p.variant, system->blocks, 1.0, false};
     study.settings.optimizer = system->optimizer;
@@ -95,12 +111,13 @@ Study read_study(const Parameters& parameters) {
 std::string setup(const Study& study) {
   const StudySettings& s = study.settings;
   return fmt::format("{} parameters, {}, {} tokens per worker and step, {} steps, {}",
-                     study.points.front().run.parameters, study.variant.name,
+                     study.points.front().runs.front().parameters, study.variant.name,
                      s.sequences * s.shape.length, s.schedule.steps,
                      to_string(study.points.front().options.topology));
 }
 
-Table run_table(const Study& study) {
+/// Of one seed.
+Table run_table(const Study& study, std::size_t seed) {
   return row_table<Point>(
       "runs", fmt::format("Wires of the gradient all-reduce ({})", setup(study)),
       {{"workers", "1", "ranks, each with its own model and batches",
@@ -108,35 +125,33 @@ Table run_table(const Study& study) {
        {"wire", "", "format between ranks", [](const Point& p) { return p.options.wire.name; }},
        {"scaling", "", "of gradients before the sum",
         [](const Point& p) { return p.options.scaling; }},
-       {"verdict", "", "follows, stalls or diverges, against FP32 wires",
-        [&](const Point& p) {
-          return judge(study.settings, p.run.losses, study.reference(p).losses);
-        }},
+       {"verdict", "", "of the worst seed, against FP32 wires: follows, stalls or diverges",
+        [&](const Point& p) { return study.worst_outcome(p); }},
        {"gap", "nats", "tail loss above that of FP32 wires",
-        [&](const Point& p) { return study.gap(p); }},
+        [&](const Point& p) { return study.gap(p, seed); }},
        {"loss", "nats", "mean over the workers and the last steps",
-        [&](const Point& p) { return tail_loss(study.settings, p.run.losses); }},
+        [&](const Point& p) { return tail_loss(study.settings, p.runs[seed].losses); }},
        {"sqnr", "dB", "mean gradient against FP32 wires', same step",
-        [](const Point& p) { return p.run.sqnr_db; }},
+        [&](const Point& p) { return p.runs[seed].sqnr_db; }},
        {"underflow", "%", "elements of the mean gradient that became zero",
-        [](const Point& p) { return p.run.underflow_percent; }},
+        [&](const Point& p) { return p.runs[seed].underflow_percent; }},
        {"saturated", "%", "elements of the sums at max finite",
-        [](const Point& p) { return p.run.saturated_percent; }},
+        [&](const Point& p) { return p.runs[seed].saturated_percent; }},
        {"smallest_mu", "1", "auto: of all tensors at the end",
-        [](const Point& p) { return p.run.smallest_mu; }},
+        [&](const Point& p) { return p.runs[seed].smallest_mu; }},
        {"traffic", "kB", "sent by the busiest rank per step, gradients",
-        [](const Point& p) { return 1e-3 * p.run.bytes_per_step; }}},
+        [&](const Point& p) { return 1e-3 * p.runs[seed].bytes_per_step; }}},
       study.points);
 }
 
 Table curve_table(const Study& study) {
-  Table table("curves", "Loss over the steps, means over intervals",
+  Table table("curves", "Loss over the steps, mean over the seeds, means over intervals",
               {{"workers", "1", "as in runs"},
                {"run", "", "wire and scaling"},
                {"step", "steps", "middle of the stretch"},
-               {"loss", "nats", "mean over the workers"}});
+               {"loss", "nats", "mean over workers and seeds"}});
   for (const Point& point : study.points) {
-    const Series series = loss_curve(point.name(), point.run.losses);
+    const Series series = loss_band(point.name(), point.losses());
     for (std::size_t i = 0; i < series.x.size(); ++i)
       table.add_row(
           {static_cast<std::int64_t>(point.options.ranks), point.name(), series.x[i], series.y[i]});
@@ -152,8 +167,7 @@ Plot curve_plot(const Study& study) {
             {"loss, nats"},
             {}};
   for (const Point& point : study.points)
-    if (point.options.ranks == most)
-      plot.series.push_back(loss_curve(point.name(), point.run.losses));
+    if (point.options.ranks == most) plot.series.push_back(loss_band(point.name(), point.losses()));
   plot.series.front().style = Series::Style::dashed;
   return plot;
 }
@@ -167,23 +181,36 @@ Plot gap_plot(const Study& study) {
             {"gap, nats"},
             {}};
   for (const Point& point : study.points) {
-    const ParallelRun& reference = study.reference(point);
-    if (point.options.ranks == most && &point.run != &reference)
-      plot.series.push_back(gap_band(point.name(), {point.run.losses}, {reference.losses}));
+    const Point& reference = study.reference(point);
+    if (point.options.ranks == most && &point != &reference)
+      plot.series.push_back(gap_band(point.name(), point.losses(), reference.losses()));
   }
   return plot;
+}
+
+auto figure(double ParallelRun::*member) {
+  return [member](const ParallelRun& run) { return run.*member; };
 }
 
 std::vector<std::string> findings_of(const Study& study) {
   std::vector<std::string> findings;
   for (const Point& point : study.points) {
-    if (&point.run == &study.reference(point)) continue;
+    if (&point == &study.reference(point)) continue;
+    const ParallelRun& first = point.runs.front();
+    std::vector<double> gaps;
+    for (std::size_t s = 0; s < study.seeds; ++s) gaps.push_back(study.gap(point, s));
+    const double resolution = 100.0 * share_resolution(static_cast<std::size_t>(first.parameters));
     findings.push_back(fmt::format(
-        "{} workers, {}: gap to FP32 wires {:+.4f} nats, mean gradient at {:.1f} dB, {:.3g} % "
-        "underflow, {:.3g} % saturated, {:.3g} times the traffic ({}).",
-        point.options.ranks, point.name(), study.gap(point), point.run.sqnr_db,
-        point.run.underflow_percent, point.run.saturated_percent,
-        point.run.bytes_per_step / study.reference(point).bytes_per_step, setup(study)));
+        "{} workers, {}: gap to FP32 wires {} nats, mean gradient at {} dB, {} underflow, {} "
+        "saturated, {:.3g} times the traffic ({}, {} seeds; {}).",
+        point.options.ranks, point.name(), interval_text(gaps),
+        interval_text(each_repeat(point.runs, figure(&ParallelRun::sqnr_db))),
+        share_text(each_repeat(point.runs, figure(&ParallelRun::underflow_percent)), 1.0,
+                   resolution),
+        share_text(each_repeat(point.runs, figure(&ParallelRun::saturated_percent)), 1.0,
+                   resolution),
+        first.bytes_per_step / study.reference(point).runs.front().bytes_per_step, setup(study),
+        study.seeds, kIntervalMeaning));
   }
   return findings;
 }
@@ -196,13 +223,20 @@ Results data_parallel(const RunContext& context) {
   Fabric& fabric = context.fabric == nullptr ? in_process_fabric() : *context.fabric;
   RunContext points = context;
   if (!fabric.concurrent()) points.threads = 1;
-  parallel_points(points, study.points.size(), [&](std::size_t i) {
-    study.points[i].run =
-        train_parallel(fabric, study.settings, study.variant,
-                       {study.points[i].options, study.whole_tensor_zero}, context.seed);
+  for (Point& point : study.points) point.runs.resize(study.seeds);
+  parallel_points(points, study.points.size() * study.seeds, [&](std::size_t i) {
+    Point& point = study.points[i / study.seeds];
+    const std::size_t s = i % study.seeds;
+    point.runs[s] = train_parallel(fabric, study.settings, study.variant,
+                                   {point.options, study.whole_tensor_zero},
+                                   repeat_of(context, s, study.seeds).seed);
   });
+  std::vector<Table> draws;
+  for (std::size_t s = 0; s < study.seeds; ++s) draws.push_back(run_table(study, s));
   Results results;
-  results.tables = {run_table(study), curve_table(study)};
+  results.tables =
+      join_repeats(draws, {"gap", "loss", "sqnr", "underflow", "saturated", "smallest_mu"});
+  results.tables.push_back(curve_table(study));
   if (Plot gaps = gap_plot(study); !gaps.series.empty()) results.plots.push_back(std::move(gaps));
   results.plots.push_back(curve_plot(study));
   results.findings = findings_of(study);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "leading-indicators/faults.hpp"
 #include "leading-indicators/indicators.hpp"
 #include "optimizer-precision/rows.hpp"
@@ -18,8 +19,8 @@ struct Run {
   std::string name;
   Variant variant;
   AdamWOptions optimizer;
-  std::vector<StepFigures> steps;
-  WatchedRun watched;
+  std::vector<std::vector<StepFigures>> steps;  ///< by seed
+  std::vector<WatchedRun> watched;
 };
 
 struct FaultRow {
@@ -31,6 +32,7 @@ struct FaultRow {
 struct Study {
   StudySettings settings;
   Thresholds thresholds;
+  std::size_t seeds = 0;
   std::vector<Run> runs;  ///< the shadow first
   Variant fault_variant;
   std::vector<FaultRow> faults;  ///< the run without a fault first
@@ -48,6 +50,7 @@ struct Settings {
   StudySettings study;
   Thresholds thresholds;
   std::vector<Run> runs;
+  std::size_t seeds = 0;
   Variant fault_variant;
   double fault_at = 0.0;
   std::vector<std::int64_t> snapshot_every;
@@ -61,6 +64,7 @@ struct Settings {
               field("loss_gap", &Thresholds::loss_gap), field("window", &Thresholds::window),
               field("patience", &Thresholds::patience), field("leave_gap", &Thresholds::leave_gap)),
         field("runs", &Settings::runs, find_run),
+        field("seeds", &Settings::seeds),
         field("fault_variant", &Settings::fault_variant, find_variant),
         field("fault_at", &Settings::fault_at),
         field("snapshot_every", &Settings::snapshot_every)};
@@ -71,6 +75,7 @@ Study read_study(const Parameters& parameters) {
   auto p = read_parameters<Settings>(parameters);
   Study study{.settings = std::move(p.study),
               .thresholds = p.thresholds,
+              .seeds = p.seeds,
               .runs = std::move(p.runs),
               .fault_variant = std::move(p.fault_variant),
               .faults = {}};
@@ -85,15 +90,17 @@ Study read_study(const Parameters& parameters) {
 }
 
 void run_study(const RunContext& context, Study& study) {
-  const std::size_t runs = study.runs.size();
+  const std::size_t runs = study.runs.size() * study.seeds;
+  for (Run& run : study.runs) run.steps.resize(study.seeds);
   parallel_points(context, runs + study.faults.size(), [&](std::size_t i) {
     if (i < runs) {
-      Run& run = study.runs[i];
+      Run& run = study.runs[i / study.seeds];
+      const std::size_t s = i % study.seeds;
       StudySettings settings = study.settings;
       settings.optimizer = run.optimizer;
-      run.steps = record_run(settings, run.variant,
-                             run.variant.outliers ? settings.outliers : train::OutlierChannels{},
-                             context.seed);
+      run.steps[s] = record_run(settings, run.variant,
+                                run.variant.outliers ? settings.outliers : train::OutlierChannels{},
+                                repeat_of(context, s, study.seeds).seed);
     } else {
       FaultRow& row = study.faults[i - runs];
       row.run = run_with_fault(study.settings, study.fault_variant, context.seed, row.fault,
@@ -101,7 +108,8 @@ void run_study(const RunContext& context, Study& study) {
     }
   });
   for (Run& run : study.runs)
-    run.watched = watch(study.thresholds, run.steps, study.runs.front().steps);
+    for (std::size_t s = 0; s < study.seeds; ++s)
+      run.watched.push_back(watch(study.thresholds, run.steps[s], study.runs.front().steps[s]));
 }
 
 std::string setup(const Study& study) {
@@ -115,6 +123,7 @@ std::int64_t or_never(std::optional<std::int64_t> step) { return step.value_or(-
 Table lead_table(const Study& study) {
   Table table("leads", fmt::format("Alarms against a BF16 shadow ({})", setup(study)),
               {{"run", "", "variant, and optimizer states after @"},
+               {"repeat", "1", "weights and data, from 0"},
                {"left", "step", "step from which the loss gap stays above leave_gap; -1: never"},
                {"gradient_amax", "step", "first alarm; -1: never"},
                {"second_moment", "step", "first alarm; -1: never"},
@@ -124,14 +133,17 @@ Table lead_table(const Study& study) {
                {"lead", "steps", "steps from the first alarm to left; 0 if either is missing"},
                {"gap", "nats", "loss above the shadow's at the end, over the window"}});
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
-    const WatchedRun& w = study.runs[i].watched;
-    std::optional<std::int64_t> first;
-    for (const auto& alarm : w.alarms)
-      if (alarm && (!first || *alarm < *first)) first = alarm;
-    const std::int64_t lead = first && w.left ? *w.left - *first : 0;
-    table.add_row({study.runs[i].name, or_never(w.left), or_never(w.alarms[0]),
-                   or_never(w.alarms[1]), or_never(w.alarms[2]), or_never(first), lead,
-                   w.values[2].empty() ? std::nan("") : w.values[2].back()});
+    for (std::size_t s = 0; s < study.seeds; ++s) {
+      const WatchedRun& w = study.runs[i].watched[s];
+      std::optional<std::int64_t> first;
+      for (const auto& alarm : w.alarms)
+        if (alarm && (!first || *alarm < *first)) first = alarm;
+      const std::int64_t lead = first && w.left ? *w.left - *first : 0;
+      table.add_row({study.runs[i].name, static_cast<std::int64_t>(s), or_never(w.left),
+                     or_never(w.alarms[0]), or_never(w.alarms[1]), or_never(w.alarms[2]),
+                     or_never(first), lead,
+                     w.values[2].empty() ? std::nan("") : w.values[2].back()});
+    }
   }
   return table;
 }
@@ -139,15 +151,19 @@ Table lead_table(const Study& study) {
 Table value_table(const Study& study) {
   Table table("indicators", "Ratios to the shadow and the loss gap, step by step",
               {{"run", "", "as in leads"},
+               {"repeat", "1", "as in leads"},
                {"step", "steps", "from 0"},
                {"gradient_amax", "1", "of the blocks' weights over the shadow's, window mean"},
                {"second_moment", "1", "mean v over the shadow's, window mean"},
                {"loss_gap", "nats", "loss above the shadow's, window mean"}});
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
-    const auto& values = study.runs[i].watched.values;
-    for (std::size_t step = 0; step < values[0].size(); ++step)
-      table.add_row({study.runs[i].name, static_cast<std::int64_t>(step), values[0][step],
-                     values[1][step], values[2][step]});
+    for (std::size_t s = 0; s < study.seeds; ++s) {
+      const auto& values = study.runs[i].watched[s].values;
+      for (std::size_t step = 0; step < values[0].size(); ++step)
+        table.add_row({study.runs[i].name, static_cast<std::int64_t>(s),
+                       static_cast<std::int64_t>(step), values[0][step], values[1][step],
+                       values[2][step]});
+    }
   }
   return table;
 }
@@ -191,32 +207,60 @@ Plot indicator_plot(const Study& study, Indicator indicator, const char* name, c
             {}};
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
     Series series{study.runs[i].name, {}, {}, Series::Style::lines};
-    const auto& values = study.runs[i].watched.values[static_cast<std::size_t>(indicator)];
-    for (std::size_t step = 0; step < values.size(); ++step) {
+    const auto at = [&](std::size_t s) -> const std::vector<double>& {
+      return study.runs[i].watched[s].values[static_cast<std::size_t>(indicator)];
+    };
+    for (std::size_t step = 0; step < at(0).size(); ++step) {
+      std::vector<double> seeds;  // one that broke off, or is infinite, leaves a gap
+      for (std::size_t s = 0; s < study.seeds; ++s)
+        seeds.push_back(step < at(s).size() && std::isfinite(at(s)[step]) ? at(s)[step]
+                                                                          : std::nan(""));
+      const Spread spread = spread_of(seeds);
+      const bool whole = std::isfinite(spread.mean);
       series.x.push_back(static_cast<double>(step));
-      series.y.push_back(std::isfinite(values[step]) ? values[step] : std::nan(""));
+      series.y.push_back(whole ? spread.mean : std::nan(""));
+      if (study.seeds == 1) continue;
+      series.low.push_back(whole ? spread.min : std::nan(""));
+      series.high.push_back(whole ? spread.max : std::nan(""));
     }
     plot.series.push_back(std::move(series));
   }
   return plot;
 }
 
-std::string alarm_list(const WatchedRun& w) {
+/// `at step 24 ± 12 in 3 of 3 runs`; empty where it happens in none. `step_of` one: none where not.
+template <typename StepOf>
+std::string steps_text(const Run& run, const StepOf& step_of) {
+  std::vector<double> steps;
+  for (const WatchedRun& w : run.watched)
+    if (const auto step = step_of(w)) steps.push_back(static_cast<double>(*step));
+  if (steps.empty()) return "";
+  return fmt::format("at step {} in {} of {} runs", interval_text(steps, 1.0, 1.0), steps.size(),
+                     run.watched.size());
+}
+
+std::string alarm_list(const Run& run) {
   std::string list;
-  for (const Indicator indicator : kIndicators)
-    if (const auto step = w.alarms[static_cast<std::size_t>(indicator)])
-      list += fmt::format("{}{} at step {}", list.empty() ? "" : ", ", to_string(indicator), *step);
+  for (const Indicator indicator : kIndicators) {
+    const std::string steps = steps_text(
+        run, [&](const WatchedRun& w) { return w.alarms[static_cast<std::size_t>(indicator)]; });
+    if (!steps.empty())
+      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", to_string(indicator), steps);
+  }
   return list.empty() ? "no alarm" : list;
 }
 
 std::vector<std::string> findings_of(const Study& study) {
   std::vector<std::string> findings;
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
-    const WatchedRun& w = study.runs[i].watched;
-    const std::string end =
-        w.left ? fmt::format("the loss leaves its shadow at step {}", *w.left)
-               : fmt::format("the loss never leaves its shadow in {} steps", w.values[2].size());
-    findings.push_back(fmt::format("{}: {}; {}.", study.runs[i].name, alarm_list(w), end));
+    const Run& run = study.runs[i];
+    const std::string left = steps_text(run, [](const WatchedRun& w) { return w.left; });
+    const std::string end = left.empty()
+                                ? fmt::format("the loss never leaves its shadow in {} steps",
+                                              study.settings.schedule.steps)
+                                : "the loss leaves its shadow " + left;
+    findings.push_back(
+        fmt::format("{}: {}; {} ({}).", run.name, alarm_list(run), end, kIntervalMeaning));
   }
   for (const FaultRow& row : study.faults) {
     if (row.fault.kind == FaultKind::none) continue;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "common/parallel.hpp"
 #include "common/spread.hpp"
@@ -13,6 +14,8 @@
 
 namespace fp8lab::experiments {
 namespace {
+
+constexpr const char* kSpreadMeaning = "half width of the interval that holds 99 % of single seeds";
 
 /// One run of the study: a variant or a ladder's step, from one seed.
 struct Point {
@@ -27,14 +30,13 @@ struct Study {
   std::vector<Variant> variants;
   std::size_t seeds = 0;
   std::vector<LadderStep> ladder;
-  std::vector<Point> points;  ///< variants x seeds, then the ladder
+  std::vector<Point> points;  ///< variants x seeds, then the ladder x seeds
 
-  [[nodiscard]] const TrainingRun& run(std::size_t variant, std::size_t seed) const {
-    return points[variant * seeds + seed].run;
+  [[nodiscard]] const TrainingRun& run(std::size_t row, std::size_t seed) const {
+    return points[row * seeds + seed].run;
   }
-  [[nodiscard]] const TrainingRun& ladder_run(std::size_t step) const {
-    return points[variants.size() * seeds + step].run;
-  }
+  /// Of all that was run: variants, then steps of the ladder.
+  [[nodiscard]] std::size_t rows() const { return variants.size() + ladder.size(); }
   [[nodiscard]] double gap(const TrainingRun& run, std::size_t seed) const {
     return tail_loss(settings, run.losses) - tail_loss(settings, this->run(0, seed).losses);
   }
@@ -79,11 +81,12 @@ Study read_study(const Parameters& parameters, std::uint64_t seed) {
       study.points.push_back(
           {v, v.outliers ? study.settings.outliers : train::OutlierChannels{}, seed + s, {}});
   for (const LadderStep& step : study.ladder)
-    study.points.push_back({step.variant, step.outliers, seed, {}});
+    for (std::size_t s = 0; s < study.seeds; ++s)
+      study.points.push_back({step.variant, step.outliers, seed + s, {}});
   return study;
 }
 
-/// What the seeds of one variant say together.
+/// What the seeds of one variant or step of a ladder say together.
 struct Summary {
   Spread tail;
   Spread gap;
@@ -93,7 +96,7 @@ struct Summary {
   OutcomeCounts outcomes{};
 };
 
-Summary summarize(const Study& study, std::size_t variant) {
+Summary summarize(const Study& study, std::size_t row) {
   std::vector<double> tail;
   std::vector<double> gap;
   std::vector<double> gradient;
@@ -101,7 +104,7 @@ Summary summarize(const Study& study, std::size_t variant) {
   std::vector<double> saturated;
   Summary summary;
   for (std::size_t s = 0; s < study.seeds; ++s) {
-    const TrainingRun& run = study.run(variant, s);
+    const TrainingRun& run = study.run(row, s);
     tail.push_back(tail_loss(study.settings, run.losses));
     gap.push_back(study.gap(run, s));
     gradient.push_back(run.gradient_zero_percent);
@@ -116,6 +119,24 @@ Summary summarize(const Study& study, std::size_t variant) {
   summary.activation_zero = spread_of(activation);
   summary.saturated = spread_of(saturated);
   return summary;
+}
+
+/// What all seeds do; none where they disagree.
+std::optional<Outcome> agreed(const Summary& summary, std::size_t seeds) {
+  for (const Outcome outcome : {Outcome::follows, Outcome::stalls, Outcome::diverges})
+    if (summary.outcomes[static_cast<std::size_t>(outcome)] == static_cast<std::int64_t>(seeds))
+      return outcome;
+  return std::nullopt;
+}
+
+/// `NAME (+0.201 ± 0.05)`, appended to a list.
+void append(std::string& list, const std::string& name, const Summary& summary) {
+  const std::string text =
+      std::isnan(summary.gap.mean) ? "a run broke off"
+      : std::isnan(summary.gap.half_width)
+          ? fmt::format("{:+.3f}", summary.gap.mean)
+          : fmt::format("{:+.3f} ± {:.2g}", summary.gap.mean, summary.gap.half_width);
+  list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", name, text);
 }
 
 std::string setup(const Study& study) {
@@ -136,13 +157,36 @@ Table verdict_table(const Study& study, const std::vector<Summary>& summaries) {
                {"gradient_zero", "%", "gradient elements that the cast made zero"},
                {"activation_zero", "%", "activation elements that the cast made zero"},
                {"saturated", "%", "elements of all roles at max finite"},
-               {"diverged", "seeds", "seeds that diverged"}});
+               {"diverged", "seeds", "seeds that diverged"},
+               {"gap_spread", "nats", kSpreadMeaning}});
   for (std::size_t i = 0; i < study.variants.size(); ++i) {
     const Summary& s = summaries[i];
     table.add_row({study.variants[i].group, study.variants[i].name, to_string(worst(s.outcomes)),
                    s.gap.mean, s.gap.min, s.gap.max, s.tail.mean, s.gradient_zero.mean,
-                   s.activation_zero.mean, s.saturated.mean, s.outcomes[2]});
+                   s.activation_zero.mean, s.saturated.mean, s.outcomes[2], s.gap.half_width});
   }
+  return table;
+}
+
+Table repeat_table(const Study& study) {
+  Table table("repeats", fmt::format("Each run ({})", setup(study)),
+              {{"run", "", "variant, or step of a ladder"},
+               {"seed", "1", "of weights and data, from the first"},
+               {"verdict", "", "follows, stalls or diverges"},
+               {"gap", "nats", "tail loss above the reference's of the same seed"},
+               {"loss", "nats", "mean loss of the last steps; nan: it broke off"},
+               {"gradient_zero", "%", "gradient elements that the cast made zero"},
+               {"activation_zero", "%", "activation elements that the cast made zero"},
+               {"saturated", "%", "elements of all roles at max finite"}});
+  for (std::size_t row = 0; row < study.rows(); ++row)
+    for (std::size_t s = 0; s < study.seeds; ++s) {
+      const TrainingRun& run = study.run(row, s);
+      table.add_row({study.points[row * study.seeds + s].variant.name, static_cast<std::int64_t>(s),
+                     to_string(judge(study.settings, run.losses, study.run(0, s).losses)),
+                     study.gap(run, s), tail_loss(study.settings, run.losses),
+                     run.gradient_zero_percent, run.activation_zero_percent,
+                     run.saturated_percent});
+    }
   return table;
 }
 
@@ -208,44 +252,45 @@ std::vector<Plot> curve_plots(const Study& study) {
   return plots;
 }
 
-Table ladder_table(const Study& study) {
-  Table table("ladders",
-              fmt::format("Each failure from mild to severe, one seed ({})", setup(study)),
+Table ladder_table(const Study& study, const std::vector<Summary>& summaries) {
+  Table table("ladders", fmt::format("Each failure from mild to severe ({})", setup(study)),
               {{"ladder", "", "what is varied"},
                {"setting", "", "what the value is"},
                {"value", "1", "the value"},
-               {"gap", "nats", "tail loss above the reference's"},
+               {"gap", "nats", "tail loss above the reference's, mean over seeds"},
+               {"gap_spread", "nats", kSpreadMeaning},
                {"gradient_zero", "%", "gradient elements that the cast made zero"},
                {"activation_zero", "%", "activation elements that the cast made zero"},
-               {"verdict", "", "follows, stalls or diverges"}});
+               {"verdict", "", "of the worst seed: follows, stalls or diverges"}});
   for (std::size_t i = 0; i < study.ladder.size(); ++i) {
-    const TrainingRun& run = study.ladder_run(i);
-    table.add_row({study.ladder[i].ladder, study.ladder[i].what, study.ladder[i].value,
-                   study.gap(run, 0), run.gradient_zero_percent, run.activation_zero_percent,
-                   to_string(judge(study.settings, run.losses, study.run(0, 0).losses))});
+    const Summary& s = summaries[study.variants.size() + i];
+    table.add_row({study.ladder[i].ladder, study.ladder[i].what, study.ladder[i].value, s.gap.mean,
+                   s.gap.half_width, s.gradient_zero.mean, s.activation_zero.mean,
+                   to_string(worst(s.outcomes))});
   }
   return table;
 }
 
 /// One sentence for each ladder: where it stops following.
-std::vector<std::string> ladder_findings(const Study& study) {
+std::vector<std::string> ladder_findings(const Study& study,
+                                         const std::vector<Summary>& summaries) {
   std::vector<std::string> findings;
   for (std::size_t begin = 0, end = 0; begin < study.ladder.size(); begin = end) {
     while (end < study.ladder.size() && study.ladder[end].ladder == study.ladder[begin].ladder)
       ++end;
     std::string follows;
     std::string fails;
+    std::string mixed;
     for (std::size_t i = begin; i < end; ++i) {
-      const TrainingRun& run = study.ladder_run(i);
-      const Outcome outcome = judge(study.settings, run.losses, study.run(0, 0).losses);
-      std::string& list = outcome == Outcome::follows ? follows : fails;
-      list += fmt::format("{}{:g} ({:+.3f})", list.empty() ? "" : ", ", study.ladder[i].value,
-                          study.gap(run, 0));
+      const Summary& summary = summaries[study.variants.size() + i];
+      const auto outcome = agreed(summary, study.seeds);
+      std::string& list = !outcome ? mixed : *outcome == Outcome::follows ? follows : fails;
+      append(list, fmt::format("{:g}", study.ladder[i].value), summary);
     }
-    findings.push_back(fmt::format("{} ({}, gap in nats): follows at {}; fails at {}.",
-                                   study.ladder[begin].ladder, study.ladder[begin].what,
-                                   follows.empty() ? "none" : follows,
-                                   fails.empty() ? "none" : fails));
+    findings.push_back(fmt::format(
+        "{} ({}, gap in nats): follows at {}; fails at {}{}.", study.ladder[begin].ladder,
+        study.ladder[begin].what, follows.empty() ? "none" : follows,
+        fails.empty() ? "none" : fails, mixed.empty() ? "" : "; seeds disagree at " + mixed));
   }
   return findings;
 }
@@ -253,15 +298,17 @@ std::vector<std::string> ladder_findings(const Study& study) {
 std::vector<std::string> verdict_findings(const Study& study,
                                           const std::vector<Summary>& summaries) {
   std::vector<std::string> findings;
-  for (const Outcome outcome : {Outcome::follows, Outcome::stalls, Outcome::diverges}) {
+  for (const std::optional<Outcome> outcome :
+       {std::optional(Outcome::follows), std::optional(Outcome::stalls),
+        std::optional(Outcome::diverges), std::optional<Outcome>()}) {
     std::string list;
     for (std::size_t i = 1; i < study.variants.size(); ++i)
-      if (worst(summaries[i].outcomes) == outcome)
-        list += fmt::format("{}{} ({:+.3f})", list.empty() ? "" : ", ", study.variants[i].name,
-                            summaries[i].gap.mean);
+      if (agreed(summaries[i], study.seeds) == outcome)
+        append(list, study.variants[i].name, summaries[i]);
     if (!list.empty())
-      findings.push_back(fmt::format("{} (gap to {} in nats): {}.", to_string(outcome),
-                                     study.variants[0].name, list));
+      findings.push_back(fmt::format("{} (gap to {} in nats, {}; {}): {}.",
+                                     outcome ? to_string(*outcome) : "cannot tell, seeds disagree",
+                                     study.variants[0].name, setup(study), kIntervalMeaning, list));
   }
   const bool outliers = std::any_of(study.variants.begin(), study.variants.end(),
                                     [](const Variant& v) { return v.outliers; });
@@ -284,14 +331,14 @@ Results train(const RunContext& context) {
     p.run = train_variant(study.settings, p.variant, p.outliers, p.seed);
   });
   std::vector<Summary> summaries;
-  for (std::size_t v = 0; v < study.variants.size(); ++v) summaries.push_back(summarize(study, v));
+  for (std::size_t row = 0; row < study.rows(); ++row) summaries.push_back(summarize(study, row));
   Results results;
-  results.tables = {verdict_table(study, summaries), curve_table(study)};
+  results.tables = {verdict_table(study, summaries), repeat_table(study), curve_table(study)};
   results.plots = curve_plots(study);
   results.findings = verdict_findings(study, summaries);
   if (!study.ladder.empty()) {
-    results.tables.push_back(ladder_table(study));
-    for (std::string& finding : ladder_findings(study))
+    results.tables.push_back(ladder_table(study, summaries));
+    for (std::string& finding : ladder_findings(study, summaries))
       results.findings.push_back(std::move(finding));
   }
   return results;

@@ -29,7 +29,8 @@ std::vector<double> gaps_of(std::span<const double> tails, std::span<const doubl
 }  // namespace
 
 std::string_view to_string(Standing standing) {
-  constexpr std::array<std::string_view, 3> kNames{"follows", "leaves", "cannot tell"};
+  constexpr std::array<std::string_view, 4> kNames{"follows", "leaves", "cannot tell",
+                                                   "ends lower"};
   return kNames[static_cast<std::size_t>(standing)];
 }
 
@@ -53,9 +54,12 @@ Judgement judge_seeds(std::span<const double> tails, std::span<const double> ref
   // A gap of NaN is a run that broke off: beyond any band.
   const auto beyond =
       std::count_if(gaps.begin(), gaps.end(), [&](double gap) { return !(gap <= j.band); });
+  const auto below =
+      std::count_if(gaps.begin(), gaps.end(), [&](double gap) { return gap < -j.band; });
   if (std::isnan(j.band)) return j;
-  if (beyond == 0) j.standing = Standing::follows;
-  if (beyond == static_cast<std::ptrdiff_t>(gaps.size())) j.standing = Standing::leaves;
+  if (beyond == 0 && below == 0) j.standing = Standing::follows;
+  if (beyond == std::ssize(gaps)) j.standing = Standing::leaves;
+  if (below == std::ssize(gaps)) j.standing = Standing::lower;
   return j;
 }
 

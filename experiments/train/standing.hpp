@@ -9,17 +9,18 @@
 namespace fp8lab::experiments {
 
 enum class Standing {
-  follows,      ///< every seed's gap is within the noise
+  follows,      ///< every seed's gap is within the noise, above and below
   leaves,       ///< every seed's gap is beyond it, or a run broke off
   cannot_tell,  ///< seeds disagree, or there is only one
+  lower,        ///< every seed's gap is beyond it, below: another run than the reference, not worse
 };
 std::string_view to_string(Standing standing);
 
 /// What a band is, for findings and columns.
 inline constexpr std::string_view kBandMeaning =
     "band: the interval that holds 99 % of the gaps of FP32 products, which are noise (Student's "
-    "t); at least three standard deviations and at least follow_nats. leaves or follows: every "
-    "seed above it, or within";
+    "t); at least three standard deviations and at least follow_nats. leaves, follows or ends "
+    "lower: every seed above it, within, or below";
 
 /// Paired gaps of seeds against the noise of a change that does not matter: the gaps of a control,
 /// on the same weights and batches. The references' own spread over seeds is no measure of it: each

@@ -14,7 +14,7 @@ RUN = ["run", EXPERIMENT, "--quick", "--threads", "1", "--seed", "5"]
 SETTINGS = {
     "fp8-allreduce": ["elements=301", "gather_elements=1001", "ranks=2,3,4,9"],
     "data-parallel": ["workers=2,3,5", "steps=6", "warmup=2", "width=32", "hidden=32", "length=16",
-                      "wires=f32,bf16,e4m3fn"],
+                      "wires=f32,bf16,e4m3fn", "seeds=2"],
     "fp8-lm": ["ranks=3", "seeds=2", "steps=6", "warmup=2", "width=32", "hidden=32", "length=16",
                "systems=bf16-fp32,fp32,fp8-lm"],
 }

@@ -87,17 +87,22 @@ TEST_CASE("a report begins with failures, remedies and claims", "[experiment]") 
   run.headline.reset();
   run.tables = {{"Claims",
                  "claims.csv",
-                 {{"id", "", ""}, {"claim", "", ""}, {"measured", "", ""}, {"verdict", "", ""}},
-                 {{"A1", "so it is", "1.5 <dB>", "holds"},
-                  {"A2", "never", "0", "does not hold"},
-                  {"A3", "always", "2", "holds"}},
+                 {{"id", "", ""},
+                  {"claim", "", ""},
+                  {"criterion", "", ""},
+                  {"measured", "", ""},
+                  {"verdict", "", ""}},
+                 {{"A1", "so it is", "holds if >1", "1.5 <dB>", "holds"},
+                  {"A2", "never", "holds if 1", "0", "does not hold"},
+                  {"A3", "always", "holds if 2", "2", "holds"}},
                  ""}};
   const std::string claims = html_report(std::vector{run});
   CHECK_THAT(claims, !contains("id=failures"));
   CHECK_THAT(claims, contains("does not hold <span class=quiet>(1 of 3)</span>"));
   CHECK_THAT(claims, contains("holds <span class=quiet>(2 of 3)</span>"));
   CHECK_THAT(claims,
-             contains("<dt>A1</dt><dd>so it is <span class=quiet>Measured: 1.5 &lt;dB&gt;"));
+             contains("<dt>A1</dt><dd>so it is <span class=quiet>Criterion: holds if &gt;1. "
+                      "Measured: 1.5 &lt;dB&gt;"));
   CHECK(claims.find("<dt>A2</dt>") < claims.find("<dt>A1</dt>"));
 }
 

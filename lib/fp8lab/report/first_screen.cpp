@@ -33,18 +33,19 @@ std::string remedy_row(const Headline& headline) {
 
 /// Where the columns of a table of claims are.
 struct ClaimColumns {
-  std::size_t id, claim, measured, verdict;
+  std::size_t id, claim, criterion, measured, verdict;
 };
 
 std::optional<ClaimColumns> claim_columns(const StoredTable& table) {
-  std::array<std::size_t, 4> found{};
-  constexpr std::array<std::string_view, 4> kNames{"id", "claim", "measured", "verdict"};
+  std::array<std::size_t, 5> found{};
+  constexpr std::array<std::string_view, 5> kNames{"id", "claim", "criterion", "measured",
+                                                   "verdict"};
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     const auto column = std::ranges::find(table.columns, kNames[i], &Column::name);
     if (column == table.columns.end()) return std::nullopt;
     found[i] = static_cast<std::size_t>(column - table.columns.begin());
   }
-  return ClaimColumns{found[0], found[1], found[2], found[3]};
+  return ClaimColumns{found[0], found[1], found[2], found[3], found[4]};
 }
 
 std::string claims_of(const StoredTable& table, const ClaimColumns& column) {
@@ -54,9 +55,10 @@ std::string claims_of(const StoredTable& table, const ClaimColumns& column) {
   for (const auto& row : table.rows) {
     const std::string& verdict = row[column.verdict];
     if (!lists.contains(verdict)) verdicts.push_back(verdict);
-    lists[verdict] += fmt::format("<dt>{}</dt><dd>{} <span class=quiet>Measured: {}</span></dd>\n",
-                                  html_escaped(row[column.id]), html_written(row[column.claim]),
-                                  html_written(row[column.measured]));
+    lists[verdict] +=
+        fmt::format("<dt>{}</dt><dd>{} <span class=quiet>Criterion: {}. Measured: {}</span></dd>\n",
+                    html_escaped(row[column.id]), html_written(row[column.claim]),
+                    html_written(row[column.criterion]), html_written(row[column.measured]));
     ++counts[verdict];
   }
   // "does not hold" is what a reader looks for; alphabetical order puts it first.

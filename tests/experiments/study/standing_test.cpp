@@ -65,7 +65,10 @@ TEST_CASE("a standing follows from the spread of a control and from every seed",
   const Judgement same = judged({0.0, 0.0, 0.0});
   CHECK(std::abs(same.band - 1.1460) < 1e-3);
   CHECK(same.standing == experiments::Standing::follows);
-  CHECK(judged({1.1, -5.0, 0.0}).standing == experiments::Standing::follows);
+  CHECK(judged({1.1, -1.1, 0.0}).standing == experiments::Standing::follows);
+  // Far below the reference is no return to it.
+  CHECK(judged({1.1, -5.0, 0.0}).standing == experiments::Standing::cannot_tell);
+  CHECK(judged({-1.2, -5.0, -1.3}).standing == experiments::Standing::lower);
   CHECK(judged({1.2, 1.3, 1.5}).standing == experiments::Standing::leaves);
   CHECK(std::abs(judged({1.2, 1.3, 1.7}).mean - 1.4) < 1e-12);
   CHECK(judged({1.2, 1.3, 1.1}).standing == experiments::Standing::cannot_tell);
