@@ -246,8 +246,8 @@ HWY_INLINE void half_row(const StepBlock<float>& s, const Row& r, const Scales& 
     const auto c = hn::PromoteTo(d, hn::Load(dh, halves_of(r.state) + v * lanes));
     scale[v] = load_scales(scales.of[0] + v * lanes);
     if constexpr (!kNormal)
-      scale[v] = scale_with(scale[v], alignment_of_c<true>(c, rounding),
-                            rounding.alignment_fraction_bits);
+      scale[v] =
+          scale_with(scale[v], alignment_of_c<true>(c, rounding), rounding.alignment_fraction_bits);
     sum[v] = truncated(hn::Mul(c, scale[v]));
   }
   add_row<kTwo, kTerms>(s, r, scale, sum, rest);
