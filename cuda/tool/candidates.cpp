@@ -19,13 +19,17 @@
 namespace fp8lab::cuda {
 namespace {
 
+/// A value as the unit's sums hold it.
+float as_sum(const AccumulatorModel& model, float value) {
+  if (model.output_format != FormatId::f16) return value;
+  const std::uint32_t code = encode(format(FormatId::f16), kNvidiaNosat, value);
+  return static_cast<float>(decode(format(FormatId::f16), code));
+}
+
 /// The sum of an ordinary addition, as the chip's FADD or HADD2 gives it.
 float add_nearest(const AccumulatorModel& model, float c, float sum) {
   const float total = c + sum;
-  if (std::isnan(total)) return std::bit_cast<float>(kCanonicalNan);
-  if (model.output_format != FormatId::f16) return total;
-  const std::uint32_t code = encode(format(FormatId::f16), kNvidiaNosat, total);
-  return static_cast<float>(decode(format(FormatId::f16), code));
+  return std::isnan(total) ? std::bit_cast<float>(kCanonicalNan) : as_sum(model, total);
 }
 
 /// Where term `place` of the order stands in an instruction of `terms`, `steps` steps long.
@@ -240,7 +244,7 @@ std::uint32_t result_of(const Candidate& candidate, const ProbedInstruction& pro
   if (candidate.c == UseOfC::in_the_step)
     return std::bit_cast<std::uint32_t>(result_of(candidate.model, probe, all));
   // Chained instructions pass their sums on through c.
-  auto c = std::bit_cast<float>(one.c);
+  float c = as_sum(candidate.model, std::bit_cast<float>(one.c));
   const std::size_t scales =
       probe.scales ? terms / static_cast<std::size_t>(probe.scales->block) : 0;
   for (std::size_t step = 0; step < all.a.size() / terms; ++step) {
