@@ -8,6 +8,7 @@ namespace fp8lab::cuda {
 /// Runs a batch through the kernel that the probe has on the chip.
 inline std::vector<float> simulate(const TileBatch& batch) {
   shared_windows.forget();
+  last_result.reset();
   std::vector<float> d(static_cast<std::size_t>(batch.tiles) * kTileOutputs, -1.0F);
   const TileArguments arguments{
       batch.a.data(), batch.b.data(),        batch.c.data(),       d.data(),
