@@ -1,8 +1,10 @@
-"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell.
+"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell, and what
+the experiments say of them, kept in tables/EXPERIMENT/words.txt.
 
 Text, integers and truth values must agree exactly; reals to a relative 1e-9, because the C library's
 functions differ in the last place between processors. What holds whatever the figures are is checked
-too: a mean lies between its least and largest value, a ratio against itself is one.
+too: a mean lies between its least and largest value, a ratio against itself is one. Words are findings, the headline,
+titles, units and descriptions of columns; they must agree exactly.
 
 Where a table changes on purpose: kept_tables.py FP8LAB writes the new ones, and the change of the
 files in version control is what to read.
@@ -10,6 +12,8 @@ files in version control is what to read.
 
 import csv
 import io
+import itertools
+import json
 import math
 import subprocess
 import sys
@@ -17,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 KEPT = Path(__file__).parent / "tables"
+WORDS = "words.txt"
 TOLERANCE = 1e-9
 MOST_SHOWN = 20
 
@@ -86,14 +91,38 @@ def broken_invariants(experiment, table, text):
     return found
 
 
+def words_of(folder):
+    """What a run says beside its figures, a line each."""
+    result = json.loads((Path(folder) / "result.json").read_text())
+    lines = [f"finding: {finding}" for finding in result["findings"]]
+    lines += [f"headline {key}: {text}" for key, text in (result.get("headline") or {}).items()]
+    for table in result["tables"]:
+        lines.append(f"table {table['name']}: {table['title']}")
+        lines += [f"table {table['name']}: {column['name']} ({column['unit']}): {column['description']}" for column in table["columns"]]
+    lines += [f"plot {plot['name']}: {plot['title']}" for plot in result["plots"]]
+    return lines
+
+
+def other_words(name, kept, got):
+    """`kept` and `got`: lines of `words_of`."""
+    found = [f"{name}: words: expected {a or 'nothing'!r}, got {b or 'nothing'!r}"
+             for a, b in itertools.zip_longest(kept, got) if a != b]
+    return found if len(kept) == len(got) else found[:1] + [f"{name}: words: expected {len(kept)} lines, got {len(got)}"]
+
+
 def compare(experiment, folder):
-    """What is wrong with the tables of `experiment` in `folder`, at most `MOST_SHOWN` lines."""
+    """What is wrong with tables and words of `experiment` in `folder`, at most `MOST_SHOWN` lines."""
     kept = {path.name: path.read_text() for path in (KEPT / experiment).glob("*.csv")}
     got = {path.name: path.read_text() for path in Path(folder).glob("*.csv")}
     found = [f"{experiment}/{name} is {'kept' if name in kept else 'written'} only"
              for name in sorted(kept.keys() ^ got.keys())]
     for name in sorted(kept.keys() & got.keys()):
         found += differences(f"{experiment}/{name}", kept[name], got[name])
+    words = KEPT / experiment / WORDS
+    if words.is_file():
+        found += other_words(experiment, words.read_text().splitlines(), words_of(folder))
+    else:
+        found.append(f"{experiment}/{WORDS} is not kept")
     for name, text in sorted(got.items()):
         found += broken_invariants(experiment, name.removesuffix(".csv"), text)
     if len(found) > MOST_SHOWN:
@@ -124,6 +153,12 @@ def planted_are_seen():
         missed.append("rows that changed places were not seen")
     if not differences("planted", text, text_of([head, *rows[:-1]])):
         missed.append("a lost row was not seen")
+    words = (KEPT / "format-asymmetry" / WORDS).read_text().splitlines()
+    figure = next(i for i, line in enumerate(words) if line.startswith("finding: ") and "0.0378 %" in line)
+    if not other_words("planted", words, [*words[:figure], words[figure].replace("0.0378 %", "0.0379 %"), *words[figure + 1:]]):
+        missed.append("another figure in a finding was not seen")
+    if not other_words("planted", words, words[:-1]):
+        missed.append("lost words were not seen")
     return missed
 
 
@@ -143,6 +178,7 @@ def write(tool):
                 old.unlink()
             for table in experiment.glob("*.csv"):
                 (KEPT / experiment.name / table.name).write_bytes(table.read_bytes())
+            (KEPT / experiment.name / WORDS).write_text("\n".join(words_of(experiment)) + "\n")
 
 
 if __name__ == "__main__":
