@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 
 #include "catch.hpp"
@@ -37,6 +39,29 @@ TEST_CASE("product: a sample has the bits of the whole", "[verify]") {
       const auto at = static_cast<std::size_t>(sample.rows[i / 3] * 20 + sample.columns[i % 3]);
       CHECK(std::bit_cast<std::uint32_t>(part[i]) == std::bit_cast<std::uint32_t>(whole[at]));
     }
+  }
+}
+
+TEST_CASE("product: a sample of operands that lie along K has the bits of the whole", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {20, 4}});
+  const auto turned = [](CodeMatrix& m, std::vector<std::uint8_t>& to) {
+    const auto* from = static_cast<const std::uint8_t*>(m.data);
+    for (std::int64_t k = 0; k < m.k; ++k)
+      for (std::int64_t row = 0; row < m.rows; ++row)
+        to.push_back(from[row * m.row_stride + k * m.k_stride]);
+    m = {m.format, to.data(), m.rows, m.k, 1, m.rows};
+  };
+  std::array<std::vector<std::uint8_t>, 2> codes;
+  Product product = random.product;
+  turned(product.problem.a, codes[0]);
+  turned(product.problem.b, codes[1]);
+  const std::vector<float> whole = compute(random.product);
+  const Sample sample{{3, 20}, {0, 11, 19}};
+  const std::vector<float> part = compute(take(product, sample));
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto at = static_cast<std::size_t>(sample.rows[i / 3] * 20 + sample.columns[i % 3]);
+    INFO("output " << i);
+    CHECK(std::bit_cast<std::uint32_t>(part[i]) == std::bit_cast<std::uint32_t>(whole[at]));
   }
 }
 
