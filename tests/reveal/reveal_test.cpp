@@ -179,6 +179,32 @@ TEST_CASE("reveal: block-scaled instructions are named where scales are 1", "[re
   CHECK(std::ranges::find(found.instructions, name) != found.instructions.end());
 }
 
+TEST_CASE("reveal: a kernel's outputs must be as many, and of the type, that it began with",
+          "[reveal]") {
+  // `change` is called before each round's outputs are handed back.
+  const auto refused = [](const std::function<void(ProbeOutputs&, int)>& change,
+                          const std::string& why) {
+    const ProbeKernel kernel = kernel_of(in_order);
+    int round = 0;
+    INFO(why);
+    CHECK_THROWS_WITH(reveal({.m = 4, .n = 4, .k = 8},
+                             [&](const ProbeCalls& calls) {
+                               ProbeOutputs out = kernel(calls);
+                               change(out, round++);
+                               return out;
+                             }),
+                      contains(why));
+  };
+  refused([](ProbeOutputs& out, int) { out.d.pop_back(); }, "outputs [");
+  refused([](ProbeOutputs& out, int) { out.output = FormatId::e4m3fn; },
+          "outputs of f32, f16 or bf16");
+  refused(
+      [](ProbeOutputs& out, int round) {
+        if (round == 1) out.output = FormatId::f16;
+      },
+      "outputs of f32, as before");
+}
+
 TEST_CASE("reveal: bad shapes and kernels are errors or said so", "[reveal]") {
   const ProbeKernel kernel = kernel_of(in_order);
   CHECK_THROWS_WITH(reveal({.m = 4, .n = 4, .k = 1}, kernel), contains("k"));

@@ -81,6 +81,11 @@ TEST_CASE("bad axes are refused by name", "[sweep]") {
     CAPTURE(spec);
     CHECK_THROWS_AS(axis(spec), Error);
   }
+  for (const char* spec : {"k=0:8:*2", "k=-2:8:*2", "gain=0:8:*2", "gain=-0.5:8:*2", "k=1:8:*1",
+                           "k=1:8:+0", "k=4:1"}) {
+    CAPTURE(spec);
+    CHECK_THROWS_WITH(axis(spec), contains("increasing from FIRST to LAST"));
+  }
 }
 
 TEST_CASE("a point's seed is its own", "[sweep]") {
