@@ -11,6 +11,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/reveal/tree.hpp"
+#include "fp8lab/reveal/unit.hpp"
 
 using namespace fp8lab;
 
@@ -114,6 +115,21 @@ TEST_CASE("reveal: the structure of a tree has that tree", "[reveal]") {
         CHECK(found->promotion_interval == promotion);
       }
   CHECK_FALSE(structure_of(SumTree::node({flat({0, 2}), flat({1, 3, 4})})).has_value());
+}
+
+TEST_CASE("reveal: products that are added one at a time are probed as steps of four", "[reveal]") {
+  // Probes of three and more products beside a large one need that many places.
+  const ProbeShape shape{.m = 4, .n = 4, .k = 16};
+  const OrderScale scale{.big = 12, .small = -6, .counted = 4};
+  const UnitProbes one = unit_probes(shape, {StepShape::fused, 1}, scale, 1);
+  const UnitProbes four = unit_probes(shape, {StepShape::fused, 4}, scale, 1);
+  CHECK(one.places == four.places);
+  CHECK(one.high == four.high);
+  REQUIRE(one.probes.size() == four.probes.size());
+  for (std::size_t i = 0; i < one.probes.size(); ++i) {
+    INFO("probe " << i);
+    CHECK((one.probes[i].a == four.probes[i].a && one.probes[i].b == four.probes[i].b));
+  }
 }
 
 TEST_CASE("reveal: a structure in words", "[reveal]") {
