@@ -1,5 +1,5 @@
 """Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell, and what
-the experiments say of them, kept in tables/EXPERIMENT/words.txt.
+the experiments say of them (words.txt) and draw of them (plots.txt, a line a series or a cell of a heat map).
 
 Text, integers and truth values must agree exactly; reals to a relative 1e-9, because the C library's
 functions differ in the last place between processors. What holds whatever the figures are is checked
@@ -15,6 +15,8 @@ import io
 import itertools
 import json
 import math
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,6 +24,9 @@ from pathlib import Path
 
 KEPT = Path(__file__).parent / "tables"
 WORDS = "words.txt"
+PLOTS = "plots.txt"
+# Plots are wanted as specifications alone: no Python that could draw them.
+UNDRAWN = {"FP8LAB_PYTHON": "/bin/false"}
 TOLERANCE = 1e-9
 MOST_SHOWN = 20
 
@@ -99,8 +104,36 @@ def words_of(folder):
     for table in result["tables"]:
         lines.append(f"table {table['name']}: {table['title']}")
         lines += [f"table {table['name']}: {column['name']} ({column['unit']}): {column['description']}" for column in table["columns"]]
-    lines += [f"plot {plot['name']}: {plot['title']}" for plot in result["plots"]]
+    for plot in result["plots"]:
+        specification = json.loads((Path(folder) / f"{plot['name']}.json").read_text())
+        axes = specification["usermeta"]
+        logarithmic = [each["name"] for each in specification.get("params", []) if each.get("value") is True]
+        lines.append(f"plot {plot['name']}: {plot['title']}; {axes.get('x', '')}; {axes.get('y', '')}; {' '.join(logarithmic)}")
     return lines
+
+
+def plots_of(folder):
+    """The figures of a run's plots as CSV: of each curve how many points it has, the first and the last, and of its sizes the mean
+    and the mean by place; of each heat map its cells."""
+    axes = ("x", "y", "low", "high")
+    rows = [["plot", "of", "points", *(f"{axis}_{what}" for axis in axes for what in ("first", "last", "mean", "by_place"))]]
+    for plot in json.loads((Path(folder) / "result.json").read_text())["plots"]:
+        specification = json.loads((Path(folder) / f"{plot['name']}.json").read_text())
+        named = specification["usermeta"]
+        for values in specification["data"]["values"]:
+            if "series" not in values:
+                for column, text, value in zip(*(each if isinstance(each, list) else [each] for each in
+                                                 (values["column"], values["text"], values["value"]))):
+                    rows.append([plot["name"], f"{values['row']}, {column}", text, repr(value)])
+                continue
+            row = [plot["name"], named["labels"][values["series"]], str(len(values["x"]))]
+            for axis in axes:
+                numbers = [number for number in values.get(axis, []) if number is not None]
+                sizes = [abs(number) for number in numbers]
+                by_place = [place * size for place, size in enumerate(sizes, 1)]
+                row += [repr(numbers[0]), repr(numbers[-1]), repr(statistics.fmean(sizes)), repr(statistics.fmean(by_place))] if numbers else [""] * 4
+            rows.append(row)
+    return text_of([row + [""] * (len(rows[0]) - len(row)) for row in rows])
 
 
 def other_words(name, kept, got):
@@ -118,11 +151,9 @@ def compare(experiment, folder):
              for name in sorted(kept.keys() ^ got.keys())]
     for name in sorted(kept.keys() & got.keys()):
         found += differences(f"{experiment}/{name}", kept[name], got[name])
-    words = KEPT / experiment / WORDS
-    if words.is_file():
-        found += other_words(experiment, words.read_text().splitlines(), words_of(folder))
-    else:
-        found.append(f"{experiment}/{WORDS} is not kept")
+    if (KEPT / experiment).is_dir():
+        found += other_words(experiment, (KEPT / experiment / WORDS).read_text().splitlines(), words_of(folder))
+        found += differences(f"{experiment}/{PLOTS}", (KEPT / experiment / PLOTS).read_text(), plots_of(folder))
     for name, text in sorted(got.items()):
         found += broken_invariants(experiment, name.removesuffix(".csv"), text)
     if len(found) > MOST_SHOWN:
@@ -170,14 +201,15 @@ def text_of(rows):
 
 def write(tool):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([tool, "run", "all", "--quick", "--no-plots", "--out", folder], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([tool, "run", "all", "--quick", "--out", folder], check=True,
+                       stdout=subprocess.DEVNULL, env={**os.environ, **UNDRAWN})
         for experiment in sorted(path for path in Path(folder).iterdir() if path.is_dir()):
             (KEPT / experiment.name).mkdir(parents=True, exist_ok=True)
             for old in (KEPT / experiment.name).glob("*.csv"):
                 old.unlink()
             for table in experiment.glob("*.csv"):
                 (KEPT / experiment.name / table.name).write_bytes(table.read_bytes())
+            (KEPT / experiment.name / PLOTS).write_text(plots_of(experiment))
             (KEPT / experiment.name / WORDS).write_text("\n".join(words_of(experiment)) + "\n")
 
 
