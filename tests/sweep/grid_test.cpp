@@ -25,6 +25,11 @@ TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
         Texts{"9223372036854775800", "9223372036854775805"});
   CHECK(cells(axis("gain=0.1:0.35:+0.1")) == Texts{"0.1", "0.2", "0.3"});
   CHECK(cells(axis("gain=0.1:0.8:+0.1")).back() == "0.8");
+  // To 12 digits.
+  CHECK(cells(axis("gain=1.0000001:1.0000003:+1e-7")) ==
+        Texts{"1.0000001", "1.0000002", "1.0000003"});
+  CHECK(cells(axis("gain=123456.25:123456.75:+0.25")) ==
+        Texts{"123456.25", "123456.5", "123456.75"});
   CHECK(cells(axis("gain=1:1000:*10")) == Texts{"1.0", "10.0", "100.0", "1000.0"});
   CHECK(cells(axis("tiles=all")) == Texts{"16", "32", "64"});
   CHECK(cells(axis("rule=floor,ceil")) == Texts{"floor", "ceil"});
