@@ -43,6 +43,9 @@ def test_identify(at):
     best = report["ranking"][0]
     check("--json names it", report["explained"] and best["matches"] == 256 and len(best["explanations"]) == 1 and
           best["explanations"][0]["promotion"] == 64, report)
+    told = report["separating"]
+    check("--json names elements on which the first two differ",
+          0 < len(told["elements"]) <= told["count"] and all(e["first"] != e["second"] for e in told["elements"]), told)
     options = best["explanations"][0]["options"]
     expect(0, "identify", a, b, d, *inputs, stdout=["options of gemm and verify: " + " ".join(options)])
     expect(0, "verify", d, "--inputs", a, b, *inputs, *options)
