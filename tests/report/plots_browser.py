@@ -118,6 +118,29 @@ def plot_of(page, section, name):
     raise AssertionError(f"no plot {name}")
 
 
+def legend_keys(page, figure, labels):
+    """The legend is reached with Tab; Enter and the space bar do what a press does."""
+    tool(figure, "SVG").focus()  # the last one after the picture
+    for _ in range(40):
+        page.keyboard.press("Shift+Tab")
+        if page.evaluate("document.activeElement.matches('.role-legend-label text')"):
+            break
+    chosen = page.evaluate("document.activeElement.textContent")
+    check(chosen in labels, f"a key reaches the legend: {chosen}")
+    pressed = "document.activeElement.getAttribute('aria-pressed')"
+    check(page.evaluate(pressed) == "false", "no series is chosen")
+    page.keyboard.press("Enter")
+    until(page, lambda: curves(figure) == 1, f"Enter shows a series alone: {curves(figure)}")
+    check(page.evaluate(pressed) == "true", "and says so")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Space")
+    until(page, lambda: curves(figure) == 2, f"the space bar adds another: {curves(figure)}")
+    page.keyboard.press("Space")
+    until(page, lambda: curves(figure) == 1, f"and takes it away: {curves(figure)}")
+    tool(figure, "all of it").click()
+    until(page, lambda: curves(figure) == len(labels), "all come back from keys")
+
+
 def interaction(opened):
     page = opened.page
     figure = plot_of(page, "outlier", "bulk_error_against_outlier")
@@ -146,6 +169,7 @@ def interaction(opened):
     until(page, lambda: curves(figure) == 2, f"and another one: {curves(figure)}")
     tool(figure, "all of it").click()
     until(page, lambda: curves(figure) == total, "all come back")
+    legend_keys(page, figure, labels)
 
     # The first marks are those of the pointer's layer, a ring a point.
     ring = figure.locator(".picture svg .mark-symbol.role-mark path").nth(20)

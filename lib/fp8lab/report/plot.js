@@ -68,7 +68,7 @@ class Plot {
       }, () => this.log[axis])));
       bar.append(this.button("zoom in", () => this.zoom(0.5)), this.button("zoom out", () => this.zoom(2)),
         this.button("all of it", () => this.draw()));
-      this.picture.title = "Ctrl and the wheel zoom, dragging moves. A press in the legend shows a series alone, more presses add others.";
+      this.picture.title = "Ctrl and the wheel zoom, dragging moves. A press in the legend, or Enter, shows a series alone, more presses add others.";
     }
     bar.append(this.button("CSV", () => this.save("csv", "text/csv", this.csv())),
       this.button("SVG", async () => this.save("svg", "image/svg+xml", await this.view.toSVG())));
@@ -166,8 +166,30 @@ class Plot {
     const {view} = await vegaEmbed(this.picture, this.adapted(), options);
     this.view = view;
     const svg = this.picture.querySelector("svg");
-    svg.setAttribute("role", "img");
+    const entries = this.map ? [] : svg.querySelectorAll(".role-legend-label text");
+    svg.setAttribute("role", entries.length > 0 ? "group" : "img");
     svg.setAttribute("aria-label", this.spec.title.text.join(" "));
+    for (const entry of entries) this.pressable(entry);
+  }
+
+  /// Gives an entry of the legend the keys of a button: what the pointer presses, Enter and the space bar press too.
+  pressable(entry) {
+    const name = entry.textContent;
+    const show = () => entry.setAttribute("aria-pressed", this.shown().includes(name));
+    entry.setAttribute("role", "button");
+    entry.setAttribute("tabindex", "0");
+    show();
+    entry.addEventListener("keydown", event => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      entry.dispatchEvent(new MouseEvent("click", {bubbles: true}));
+    });
+    this.view.addDataListener("shown_store", show);
+  }
+
+  /// The labels of the series chosen in the legend; none where all are shown.
+  shown() {
+    return this.view.data("shown_store").map(({values}) => values[0]);
   }
 
   /// The values a row each, in the order of the series.
@@ -186,7 +208,7 @@ class Plot {
       const lines = this.rows().filter(row => row.value !== null).map(row => [rows[row.row], columns[row.column]].map(cell).concat(row.value));
       return [[y, x, value].map(cell), ...lines].map(line => line.join(",")).join("\n") + "\n";
     }
-    const shown = labels.some(label => label) ? this.view.data("shown_store").map(({values}) => values[0]) : [];
+    const shown = labels.some(label => label) ? this.shown() : [];
     const ranges = ["x", "y"].map(axis => [axis, ...this.view.scale(axis).domain()]);
     const seen = row => (shown.length === 0 || shown.includes(labels[row.series])) && ranges.every(([axis, low, high]) =>
       row[axis] !== null && row[axis] >= low && row[axis] <= high);
