@@ -14,15 +14,15 @@ using namespace fp8lab::test;
 TEST_CASE("verify: a region is a copy only if all of its rows are", "[verify][regions]") {
   const RandomProduct random({.promotion_interval = 128}, {.shape = {96, 160, 512}});
   const std::vector<float> golden = compute(random.product);
-  // Rows 48 to 63 stand at rows 32 to 47: the first `together` from column 20 on, the rest from 21
-  // on.
+  // Rows 48 to 63 stand at rows 32 to 47: the first `together` from column 20 on, then 21.
   const auto content = [&](std::size_t together) {
     std::vector<float> d = golden;
     for (std::size_t i = 0; i < 16; ++i)
       for (std::size_t j = 0; j < 32; ++j)
         d[(32 + i) * 160 + 100 + j] = golden[(48 + i) * 160 + (i < together ? 20 : 21) + j];
-    const VerifyReport report =
-        verify(random.product, view_of(ElementType::f32, {96, 160}, std::span<const float>(d)));
+    const Operand got{"got", view_of(ElementType::f32, {96, 160}, std::span<const float>(d)),
+                      nullptr};
+    const VerifyReport report = verify(random.product, got);
     REQUIRE(report.regions.size() == 1);
     CHECK((report.regions[0].row == 32 && report.regions[0].rows == 16));
     CHECK((report.regions[0].column == 100 && report.regions[0].columns == 32));
