@@ -188,7 +188,11 @@ def test(at):
     wrong[129:140, 77:99] += np.float32(1)
     wrong[299, 199] += np.float32(1)
     case = Case(at, "large", inputs, wrong, golden, "--dtype", "e4m3fn", code=1)
-    check("tiles of several rows and columns", min(compare_tiles(case, golden != wrong)) > 1, case.result["tables"])
+    high, wide = compare_tiles(case, golden != wrong)
+    check("tiles have several rows and columns", min(high, wide) > 1, case.result["tables"])
+    axes = json.loads((case.folder / "mismatches.json").read_text())["usermeta"]
+    case.same("the first row of each line of the map", sorted(map(int, axes["rows"])), list(range(0, 300, high)))
+    case.same("the first column of each cell of the map", list(map(int, axes["columns"])), list(range(0, 200, wide)))
     check("a loose gate misses a gain of 0.72", "gain_0.72" in missed["loose"], missed)
     check("bits miss nothing", not missed["right"] and not missed["wrong"], missed)
 
