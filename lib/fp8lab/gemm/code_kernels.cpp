@@ -63,22 +63,36 @@ HWY_INLINE hn::Vec<D> magnitudes(D d, const CodeLayout& layout, hn::Vec<D> codes
   return hn::IfThenElse(hn::Eq(codes, nan), nan, magnitude);
 }
 
+/// The largest magnitudes and the smallest of those that are not zero, less 1, so that zeros wrap.
+template <class D, typename Code = hn::TFromD<D>>
+class MagnitudeRange {
+ public:
+  HWY_INLINE MagnitudeRange()
+      : largest_(hn::Zero(D())), below_(hn::Set(D(), static_cast<Code>(~Code{0}))) {}
+  HWY_INLINE void add(hn::Vec<D> magnitude) {
+    largest_ = hn::Max(largest_, magnitude);
+    below_ = hn::Min(below_, hn::Sub(magnitude, hn::Set(D(), Code{1})));
+  }
+  HWY_INLINE void store(Code* largest, Code* below) const {
+    hn::Store(largest_, D(), largest);
+    hn::Store(below_, D(), below);
+  }
+
+ private:
+  hn::Vec<D> largest_;
+  hn::Vec<D> below_;
+};
+
 /// Ranges of the columns [first, first + lanes).
 template <class D, typename Code = hn::TFromD<D>>
 HWY_INLINE void ranges_of_columns(D d, const Code* codes, std::int64_t terms, std::int64_t width,
                                   const CodeLayout& layout, CodeRange* ranges) {
-  const auto one = hn::Set(d, Code{1});
-  auto largest = hn::Zero(d);
-  auto below = hn::Set(d, static_cast<Code>(~Code{0}));  // magnitude - 1, so that zeros wrap
-  for (std::int64_t t = 0; t < terms; ++t) {
-    const auto m = magnitudes(d, layout, hn::LoadU(d, codes + t * width));
-    largest = hn::Max(largest, m);
-    below = hn::Min(below, hn::Sub(m, one));
-  }
+  MagnitudeRange<D> range;
+  for (std::int64_t t = 0; t < terms; ++t)
+    range.add(magnitudes(d, layout, hn::LoadU(d, codes + t * width)));
   HWY_ALIGN Code most[HWY_MAX_BYTES / sizeof(Code)];
   HWY_ALIGN Code least[HWY_MAX_BYTES / sizeof(Code)];
-  hn::Store(largest, d, most);
-  hn::Store(below, d, least);
+  range.store(most, least);
   for (std::size_t i = 0; i < hn::Lanes(d); ++i)
     if (most[i] != 0) ranges[i].add({most[i], std::uint32_t{least[i]} + 1});
 }
@@ -104,16 +118,24 @@ CodeRange row_range(const unsigned char* from, std::int64_t count, const CodeLay
   const hn::ScalableTag<Code> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const auto* codes = reinterpret_cast<const Code*>(from);
-  CodeRange ranges[HWY_MAX_BYTES / sizeof(Code)];
-  ranges_of_columns(d, codes, count / lanes, lanes, layout, ranges);
-  if (count % lanes != 0) {
+  MagnitudeRange<decltype(d)> range;
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) range.add(magnitudes(d, layout, hn::LoadU(d, codes + i)));
+  if (i < count) {
     HWY_ALIGN Code rest[HWY_MAX_BYTES / sizeof(Code)] = {};
-    std::copy_n(codes + count / lanes * lanes, count % lanes, rest);
-    ranges_of_columns(d, rest, 1, lanes, layout, ranges);
+    std::copy_n(codes + i, count - i, rest);
+    range.add(magnitudes(d, layout, hn::Load(d, rest)));
   }
-  CodeRange all;
-  for (std::int64_t i = 0; i < lanes; ++i) all.add(ranges[i]);
-  return all;
+  HWY_ALIGN Code most[HWY_MAX_BYTES / sizeof(Code)];
+  HWY_ALIGN Code least[HWY_MAX_BYTES / sizeof(Code)];
+  range.store(most, least);
+  Code largest = 0;
+  Code below = static_cast<Code>(~Code{0});
+  for (std::int64_t j = 0; j < lanes; ++j) {
+    largest = std::max(largest, most[j]);
+    below = std::min(below, least[j]);
+  }
+  return largest == 0 ? CodeRange{} : CodeRange{largest, std::uint32_t{below} + 1};
 }
 
 template <typename T, typename Code>

@@ -296,8 +296,42 @@ void decode_short_steps(const RowCodes<T>& s, Decoder<T>& decoder) {
   }
 }
 
+/// Plain values of such 8-bit codes by way of FP16: the same fields.
+HWY_INLINE void decode_half_rows(const RowCodes<float>& s) {
+  const Tag<float> d;
+  const Tag<std::int16_t> d16;
+  const hn::Rebind<std::int8_t, Tag<std::int16_t>> dc;
+  const hn::Rebind<hwy::float16_t, Tag<float>> dh;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const int mantissa_bits = s.layout.mantissa_bits;
+  const auto fields = hn::Set(d16, static_cast<std::int16_t>(mantissa_bits == 3 ? 0xbf80 : 0xff00));
+  const auto scale = hn::Set(d, std::ldexp(1.0F, 15 - s.layout.bias));
+  HWY_ALIGN std::int16_t halves[hn::MaxLanes(d16)];
+  float* values = s.values;
+  for (std::int64_t step = 0; step < s.steps; ++step)
+    for (std::int64_t r = 0; r < s.rows; ++r, values += s.terms) {
+      const unsigned char* codes = s.codes + r * s.row_stride + step * s.terms;
+      for (std::int64_t t = 0; t < s.terms; t += 2 * lanes) {
+        const auto* from = reinterpret_cast<const std::int8_t*>(codes + t);
+        const auto wide = hn::PromoteTo(d16, hn::LoadU(dc, from));
+        hn::Store(hn::And(hn::ShiftLeftSame(wide, 10 - mantissa_bits), fields), d16, halves);
+        FP8LAB_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const auto* half = reinterpret_cast<const hwy::float16_t*>(halves) + i * lanes;
+          const auto value = hn::PromoteTo(d, hn::Load(dh, half));
+          hn::StoreU(hn::Mul(value, scale), d, values + t + i * lanes);
+        }
+      }
+    }
+}
+
 template <typename T, typename Code>
 void decode_rows(const RowCodes<T>& s) {
+  if constexpr (sizeof(T) == 4 && sizeof(Code) == 1) {
+    constexpr std::int64_t kTogether = 32;  // codes, or a divisor of it
+    const bool whole = s.terms % kTogether == 0;
+    if (!s.fused && whole && has_half_fields(s.layout)) return decode_half_rows(s);
+  }
   const Tag<T> d;
   const hn::Rebind<std::uint32_t, Tag<T>> d32;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -263,6 +263,22 @@ struct ScaledPromotion {
   std::int64_t width = 0;
 };
 
+/// Terms of a step whose plain products are summed along k.
+inline constexpr std::int64_t kLineTerms = 32;
+
+/// Some steps of kLineTerms terms of some rows of A, [steps][rows][terms], times one column of B,
+/// [steps][terms]: a sum for each row and step, or for each row of all steps together.
+struct LineSums {
+  std::int64_t rows = 0;
+  std::int64_t steps = 0;
+  const double* a = nullptr;
+  const float* b = nullptr;
+  bool together = false;
+  double* to = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t step_stride = 0;
+};
+
 /// Everything else that adds.
 struct SumKernels {
   /// Needs rounding toward zero.
@@ -278,6 +294,8 @@ struct SumKernels {
                           float* out, std::int64_t count);
   void (*plain_float)(const StepBlock<float>&);
   void (*plain_double)(const StepBlock<double>&);
+  /// Of sums that are exact, in whatever order.
+  void (*line_sums)(const LineSums&);
   void (*combine)(const Combine&, std::int64_t width);
   void (*promote_float)(const Promotion<float>&);
   void (*promote_double)(const Promotion<double>&);

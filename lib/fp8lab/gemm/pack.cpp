@@ -214,9 +214,10 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const 
       dots_(form.along_k()),
       word_dots_(form.word_dots.used()),
       group_dots_(form.group_dots),
-      line_terms_(word_dots_    ? form.word_dots.terms
-                  : group_dots_ ? form.terms
-                                : kDotTerms),
+      lines_(form.lines),
+      line_terms_(word_dots_              ? form.word_dots.terms
+                  : group_dots_ || lines_ ? form.terms
+                                          : kDotTerms),
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
       slab_terms_(slab_steps * terms_),
@@ -254,7 +255,7 @@ RowSummary PackedPanel<T>::summary(std::int64_t column) const {
 
 template <typename T>
 CodeRange PackedPanel<T>::range_of_column(std::int64_t column) const {
-  if (!dots_) return ranges_[static_cast<std::size_t>(column)];
+  if (!dots_ || lines_) return ranges_[static_cast<std::size_t>(column)];
   // All of E2M1's numbers are finite, and few.
   if (group_dots_) return {.largest = format(b_->format).max_finite_code(), .smallest = 1};
   if (word_dots_)
@@ -298,11 +299,16 @@ template <typename T>
 void PackedPanel<T>::load_rows(std::int64_t first, std::int64_t steps) {
   const std::int64_t read = (steps - 1) * terms_ + line_terms_;
   copied_ = b_->k_stride != 1 || columns_ < width_ || first * terms_ + read > b_->k;
-  if (!copied_) return;
   const std::int64_t inside = std::min(steps * terms_, b_->k - first * terms_);
-  for (std::int64_t j = 0; j < columns_; ++j)
+  for (std::int64_t j = 0; j < columns_ && copied_; ++j)
     gather_codes(*b_, begin_ + j, first * terms_, inside, row_stride_,
                  rows_.data() + j * row_stride_ * code_bytes_);
+  if (!lines_) return;
+  PanelLines lines;
+  place(lines, first);
+  for (std::int64_t j = 0; j < columns_; ++j)
+    ranges_[static_cast<std::size_t>(j)].add(
+        kernels_->row_range(lines.codes + j * lines.code_stride, inside, lines.layout));
 }
 
 template <typename T>
@@ -402,6 +408,14 @@ void PackedPanel<T>::place(WordDotBlock& block, std::int64_t step) {
 template <typename T>
 void PackedPanel<T>::place(GroupDotBlock& block, std::int64_t step) {
   place_codes(block, step);
+}
+
+template <typename T>
+void PackedPanel<T>::place(PanelLines& lines, std::int64_t step) {
+  place_codes(lines, step);
+  lines.columns = columns_;
+  lines.storage_bits = static_cast<int>(8 * code_bytes_);
+  lines.layout = code_layout(format(b_->format));
 }
 
 template <typename T>

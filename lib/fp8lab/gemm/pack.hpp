@@ -60,6 +60,16 @@ struct PackedRows {
   void find_exponents(const WordKernels& kernels, std::int64_t terms, int smallest);
 };
 
+/// Codes of a panel's columns as they lie in memory, for kernels of plain values.
+struct PanelLines {
+  const unsigned char* codes = nullptr;
+  std::int64_t code_stride = 0;  ///< bytes from one column to the next
+  std::int64_t width = 0;
+  std::int64_t columns = 0;
+  int storage_bits = 8;
+  CodeLayout layout;
+};
+
 /// A panel of columns (rows of B), as wide as kernels want it, refilled for one
 /// slab of steps after the other. Columns past the matrix's last are zeros.
 template <typename T>
@@ -81,6 +91,7 @@ class PackedPanel {
   void place(DotBlock& block, std::int64_t step);
   void place(WordDotBlock& block, std::int64_t step);
   void place(GroupDotBlock& block, std::int64_t step);
+  void place(PanelLines& lines, std::int64_t step);
   [[nodiscard]] RowSummary summary(std::int64_t column) const;
   [[nodiscard]] std::int64_t columns() const { return columns_; }
   [[nodiscard]] const OperandScales& scales() const { return scales_; }
@@ -107,6 +118,7 @@ class PackedPanel {
   bool dots_;                ///< of any kind
   bool word_dots_;           ///< of 32-bit integers
   bool group_dots_;          ///< of scaled groups
+  bool lines_;               ///< of plain values
   std::int64_t line_terms_;  ///< with dots, terms that kernels read for a step
   bool copied_ = false;      ///< with dots: whether `rows_` has the codes that were loaded
   std::int64_t width_;

@@ -29,6 +29,7 @@ struct PackForm {
   DotLayout dots;           ///< of B, where kernels in binary32 read it as it lies in memory
   WordDotLayout word_dots;  ///< the same of kernels in 32-bit integers
   bool group_dots = false;  ///< the same of kernels of scaled groups
+  bool lines = false;       ///< the same of kernels of plain values in binary64
   /// Of scales that the instruction applies: terms that share one, a step's if 0; whether kernels
   /// ask which of these are zero, along k of A alone; and whether exponents are all that they ask
   /// for.
@@ -37,7 +38,9 @@ struct PackForm {
   bool scale_exponents = false;
 
   /// Kernels read B as it lies in memory.
-  [[nodiscard]] bool along_k() const { return dots.used() || word_dots.used() || group_dots; }
+  [[nodiscard]] bool along_k() const {
+    return dots.used() || word_dots.used() || group_dots || lines;
+  }
   [[nodiscard]] bool fused() const { return as == PackedAs::fused; }
   [[nodiscard]] bool words() const { return as == PackedAs::words; }
   [[nodiscard]] bool has_exponents() const { return as != PackedAs::values; }

@@ -197,15 +197,16 @@ struct SplitNumbers {
   HWY_ALIGN double power[kRowsOfProducts * kTermsOfProducts];
   HWY_ALIGN std::int64_t place[kRowsOfProducts * kTermsOfProducts];
 
-  HWY_INLINE void split(std::int64_t count, const double* a) {
+  HWY_INLINE void split(std::int64_t rows, std::int64_t terms, std::int64_t width,
+                        const double* a) {
     constexpr std::int64_t kFraction = (std::int64_t{1} << 52) - 1;
-    constexpr std::int64_t kLine = 64 / sizeof(double);
-    for (std::int64_t i = 0; i < count; i += kLine) hwy::Prefetch(a + count + i);  // the next step
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto bits = std::bit_cast<std::int64_t>(a[i]);
-      power[i] = std::bit_cast<double>(bits & ~kFraction);
-      place[i] = (bits & kFraction) >> (52 - kSignificandBits);
-    }
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t k = 0; k < terms; ++k) {
+        const std::int64_t i = r * terms + k;
+        const auto bits = std::bit_cast<std::int64_t>(a[i]);
+        power[i] = std::bit_cast<double>(bits & ~kFraction);
+        place[i] = (k * kSignificands + ((bits & kFraction) >> (52 - kSignificandBits))) * width;
+      }
   }
 };
 
@@ -217,9 +218,15 @@ HWY_INLINE void add_rounded(const SplitNumbers& a, std::int64_t row, std::int64_
   const std::int64_t* place = a.place + row * terms;
   const auto at = [=](int r, std::int64_t k) HWY_ATTR {
     const std::int64_t i = r * terms + k;
-    return Operand<double>{power[i], products + (k * kSignificands + place[i]) * width};
+    return Operand<double>{power[i], products + place[i]};
   };
   add_terms<R>(terms, at, add, state + row * width);
+}
+
+/// What the next step reads of A meanwhile.
+HWY_INLINE void prefetch(const double* a, std::int64_t count) {
+  constexpr std::int64_t kLine = 64 / sizeof(double);
+  for (std::int64_t i = 0; i < count; i += kLine) hwy::Prefetch(a + i);
 }
 
 template <class Add>
@@ -233,10 +240,13 @@ void sums_of_rounded(const StepBlock<double>& from, int fraction_bits, const Add
     for (std::int64_t first = 0; first < s.rows; first += kRowsOfProducts) {
       const std::int64_t rows = std::min(kRowsOfProducts, s.rows - first);
       double* state = s.state + first * width;
-      a.split(rows * s.terms, s.a + (step * s.rows + first) * s.terms);
+      const double* numbers = s.a + (step * s.rows + first) * s.terms;
+      a.split(rows, s.terms, width, numbers);
       std::int64_t row = 0;
-      for (; row + kSumRows <= rows; row += kSumRows)
+      for (; row + kSumRows <= rows; row += kSumRows) {
+        prefetch(numbers + (rows + row) * s.terms, kSumRows * s.terms);
         add_rounded<kSumRows>(a, row, s.terms, products, add, state);
+      }
       for (; row < rows; ++row) add_rounded<1>(a, row, s.terms, products, add, state);
     }
   }

@@ -367,11 +367,59 @@ void round_two_words(const double* high, const double* low, const float* c, cons
   }
 }
 
+/// Of R rows from `row` on. An addition waits for the one before: the terms of a step are dealt to
+/// several sums.
+template <int R>
+HWY_INLINE void line_rows(const LineSums& s, std::int64_t row) {
+  constexpr int kSums = R == 1 ? 4 : 2;
+  const Tag<double> d;
+  const hn::Rebind<float, Tag<double>> df;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Vector<double> sum[R][kSums];
+  for (std::int64_t step = 0; step < s.steps; ++step) {
+    const double* a = s.a + (step * s.rows + row) * kLineTerms;
+    const float* b = s.b + step * kLineTerms;
+    if (step == 0 || !s.together) {
+      FP8LAB_UNROLL
+      for (int r = 0; r < R; ++r) {
+        FP8LAB_UNROLL
+        for (int i = 0; i < kSums; ++i) sum[r][i] = hn::Zero(d);
+      }
+    }
+    for (std::int64_t t = 0; t < kLineTerms; t += kSums * lanes) {
+      FP8LAB_UNROLL
+      for (int i = 0; i < kSums; ++i) {
+        const auto x = hn::PromoteTo(d, hn::LoadU(df, b + t + i * lanes));
+        FP8LAB_UNROLL
+        for (int r = 0; r < R; ++r)
+          sum[r][i] = hn::MulAdd(hn::LoadU(d, a + r * kLineTerms + t + i * lanes), x, sum[r][i]);
+      }
+    }
+    if (s.together && step + 1 < s.steps) continue;
+    FP8LAB_UNROLL
+    for (int r = 0; r < R; ++r) {
+      auto all = hn::Add(sum[r][0], sum[r][1]);
+      if constexpr (kSums == 4) all = hn::Add(all, hn::Add(sum[r][2], sum[r][3]));
+      s.to[(row + r) * s.row_stride + (s.together ? 0 : step) * s.step_stride] =
+          hn::GetLane(hn::SumOfLanes(d, all));
+    }
+  }
+}
+
+void line_sums(const LineSums& from) {
+  const LineSums s = from;  // what is stored might be part of `from` for the compiler
+  std::int64_t row = 0;
+  for (; row + 4 <= s.rows; row += 4) line_rows<4>(s, row);
+  for (; row + 2 <= s.rows; row += 2) line_rows<2>(s, row);
+  for (; row < s.rows; ++row) line_rows<1>(s, row);
+}
+
 const SumKernels* sum_kernels() {
-  static const SumKernels kTable{
-      exact_steps,     round_exact,     two_word_steps,        two_word_sums,
-      round_two_words, plain<float>,    plain<double>,         combine,
-      promote<float>,  promote<double>, promote_scaled<float>, promote_scaled<double>};
+  static const SumKernels kTable{exact_steps,           round_exact,     two_word_steps,
+                                 two_word_sums,         round_two_words, plain<float>,
+                                 plain<double>,         line_sums,       combine,
+                                 promote<float>,        promote<double>, promote_scaled<float>,
+                                 promote_scaled<double>};
   return &kTable;
 }
 

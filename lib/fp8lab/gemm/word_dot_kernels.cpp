@@ -110,9 +110,12 @@ struct PlainSteps {
     const auto before = hn::Load(df, c);
     if (s.two_stage) {
       const IntVector all[1] = {hn::Add(sum[0], sum[1])};
-      const auto above = hn::Set(SignedWords(), field(kBitsOfC - rounding.alignment_fraction_bits));
-      const IntVector from[1] = {hn::Add(e[0], above)};
-      if (rounding.short_second_stage) return short_second_stages<FloatVector>(all, from, c);
+      if (rounding.short_second_stage) {
+        const FloatVector scale[1] = {
+            fused_scale<FloatVector>(e[0], rounding.alignment_fraction_bits)};
+        const FloatVector of_c[1] = {scale_with(scale[0], field_of(before), kBitsOfC)};
+        return short_second_stages<FloatVector>(all, scale, of_c, c);
+      }
       return hn::Store(second_stage<false>(all[0], e[0], before, rounding), df, c);
     }
     const int fraction = rounding.alignment_fraction_bits;

@@ -18,31 +18,21 @@ namespace HWY_NAMESPACE {
 using Words = Tag<std::int32_t>;
 using Floats = Tag<float>;
 
-/// The largest exponents of one row's products with the panel: of every `kGroups`th term from
-/// `first` on.
-template <int kGroups>
-HWY_INLINE void largest_exponents(std::int64_t first, std::int64_t terms, int floor, int bias,
-                                  const std::uint32_t* a, const std::uint8_t* b,
-                                  std::int8_t* largest) {
+/// Of exponents as binary32 has them.
+constexpr int kBias = 127;
+
+/// Biased exponents of what products are multiplied by, 2^(fraction_bits - largest), as bytes: 29
+/// or more, since exponents are at most 121 here, and at most 252.
+HWY_INLINE void store_scales(Vector<std::int8_t> largest, int fraction_bits, std::uint8_t* to) {
   const Tag<std::int8_t> d;
-  const Tag<std::uint32_t> d32;
-  const auto width = static_cast<std::int64_t>(hn::Lanes(d));
-  auto most = hn::Set(d, static_cast<std::int8_t>(floor));
-  FP8LAB_UNROLL_BY_4
-  for (std::int64_t k = first; k < terms; k += kGroups) {
-    const auto of_b = hn::BitCast(d, hn::Load(Tag<std::uint8_t>(), b + k * width));
-    most = hn::Max(most, hn::SaturatedAdd(of_b, hn::BitCast(d, hn::Set(d32, a[k]))));
-  }
-  // As bytes without sign: none is below the floor.
-  hn::Store(hn::Add(most, hn::Set(d, static_cast<std::int8_t>(bias))), d, largest);
+  const auto of_one = hn::Set(d, static_cast<std::int8_t>(kBias + fraction_bits));
+  hn::Store(hn::BitCast(Tag<std::uint8_t>(), hn::Sub(of_one, largest)), Tag<std::uint8_t>(), to);
 }
 
-/// As fields.
-HWY_INLINE Vector<std::int32_t> load_exponents(const std::int8_t* largest) {
+HWY_INLINE Vector<float> load_scales(const std::uint8_t* from) {
   const Words d;
   const hn::Rebind<std::uint8_t, Words> d8;
-  const auto biased = hn::Load(d8, reinterpret_cast<const std::uint8_t*>(largest));
-  return hn::ShiftLeft<23>(hn::PromoteTo(d, biased));
+  return hn::BitCast(Floats(), hn::ShiftLeft<23>(hn::PromoteTo(d, hn::Load(d8, from))));
 }
 
 /// The product of each vector of columns with one term, times `scale` and truncated.
@@ -84,9 +74,16 @@ HWY_INLINE std::int64_t terms_of(const StepBlock<float>& s) {
   return kTerms == 0 ? s.terms : kTerms;
 }
 
-/// Rows whose exponents are found before the first of them multiplies: it would wait for its own
+/// Rows whose scales are found before the first of them multiplies: it would wait for its own
 /// otherwise.
 constexpr std::int64_t kRowsAhead = 8;
+
+/// What products of a row ahead are multiplied by, as biased exponents, a byte a column: of all
+/// terms or of two groups. Of an FP16 row of normal numbers, with what c brings.
+struct Scales {
+  HWY_ALIGN std::uint8_t of[2][kMaxWidth];
+  bool normal = false;
+};
 
 /// One row's operands of one step.
 struct Row {
@@ -95,11 +92,8 @@ struct Row {
   const float* b;
   const std::uint8_t* b_exponents;
   float* state;
-  const std::int8_t* largest;  ///< exponents, [group][kMaxWidth]
 
-  HWY_INLINE Row(const StepBlock<float>& s, std::int64_t step, std::int64_t row,
-                 const std::int8_t* exponents = nullptr)
-      : largest(exponents) {
+  HWY_INLINE Row(const StepBlock<float>& s, std::int64_t step, std::int64_t row) {
     const auto width = static_cast<std::int64_t>(hn::Lanes(Floats())) * kVectors;
     const std::int64_t at = (step * s.rows + row) * s.terms;
     a = s.a + at;
@@ -109,6 +103,23 @@ struct Row {
     state = s.state + row * width;
   }
 };
+
+/// The largest exponents of one row's products with the panel: of every `kGroups`th term from
+/// `first` on.
+template <int kGroups>
+HWY_INLINE Vector<std::int8_t> largest_exponents(std::int64_t first, std::int64_t terms, int floor,
+                                                 const Row& r) {
+  const Tag<std::int8_t> d;
+  const Tag<std::uint32_t> d32;
+  const auto width = static_cast<std::int64_t>(hn::Lanes(d));
+  auto most = hn::Set(d, static_cast<std::int8_t>(floor));
+  FP8LAB_UNROLL_BY_4
+  for (std::int64_t k = first; k < terms; k += kGroups) {
+    const auto of_b = hn::BitCast(d, hn::Load(Tag<std::uint8_t>(), r.b_exponents + k * width));
+    most = hn::Max(most, hn::SaturatedAdd(of_b, hn::BitCast(d, hn::Set(d32, r.a_exponents[k]))));
+  }
+  return most;
+}
 
 /// Adds a row's products to what its sums begin with, in two parts with kTwo.
 template <bool kTwo, int kTerms>
@@ -125,7 +136,8 @@ HWY_INLINE void add_row(const StepBlock<float>& s, const Row& r,
 }
 
 template <bool kTwo, int kTerms>
-HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRounding& rounding) {
+HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const Scales& scales,
+                          const WordRounding& rounding) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   Vector<float> scale[kVectors];
@@ -134,9 +146,8 @@ HWY_INLINE void fused_row(const StepBlock<float>& s, const Row& r, const WordRou
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     const auto c = hn::Load(d, r.state + v * lanes);
-    const auto e =
-        hn::Max(load_exponents(r.largest + v * lanes), alignment_of_c<false>(c, rounding));
-    scale[v] = fused_scale<Vector<float>>(e, rounding.alignment_fraction_bits);
+    const auto of_products = load_scales(scales.of[0] + v * lanes);
+    scale[v] = scale_with(of_products, field_of(c), rounding.alignment_fraction_bits);
     sum[v] = truncated(hn::Mul(c, scale[v]));
   }
   add_row<kTwo, kTerms>(s, r, scale, sum, rest);
@@ -172,24 +183,38 @@ void unpack_halves(const StepBlock<float>& s) {
   }
 }
 
-/// Whether all of a row's sums are normal numbers.
-HWY_INLINE bool are_normal(const float* state) {
-  const Tag<std::uint16_t> d;
+/// The exponent fields of a row's sums, times 4, as bytes.
+HWY_INLINE Vector<std::uint8_t> half_fields(const float* state) {
+  const Tag<std::uint8_t> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  // With one more in the exponent field, which has five bits, zeros, subnormal numbers and
-  // infinities have 0 or 1.
-  const auto one = hn::Set(d, std::uint16_t{1u << 10});
-  const auto above_one = hn::Set(d, std::uint16_t{0x7800});
-  const auto* bits = reinterpret_cast<const std::uint16_t*>(state);
-  const auto x = hn::Add(hn::Load(d, bits), one);
-  const auto y = hn::Add(hn::Load(d, bits + lanes), one);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(state);
+  const auto upper = hn::ConcatOdd(d, hn::Load(d, bytes + lanes), hn::Load(d, bytes));
+  return hn::And(upper, hn::Set(d, std::uint8_t{0x7c}));
+}
+
+/// Whether all of these are of normal numbers, which a field of 0 or 31 is not.
+HWY_INLINE bool are_normal(Vector<std::uint8_t> fields) {
+  const Tag<std::uint8_t> d;
+  const auto next = hn::Add(fields, hn::Set(d, std::uint8_t{4}));
+  const auto above_one = hn::Set(d, std::uint8_t{0x78});
 #if FP8LAB_ROUNDS_IN_REGISTERS
-  return (_mm512_testn_epi16_mask(x.raw, above_one.raw) |
-          _mm512_testn_epi16_mask(y.raw, above_one.raw)) == 0;
+  return _mm512_testn_epi8_mask(next.raw, above_one.raw) == 0;
 #else
-  const auto smaller = hn::Min(hn::And(x, above_one), hn::And(y, above_one));
-  return hn::AllFalse(d, hn::Eq(smaller, hn::Zero(d)));
+  return hn::AllFalse(d, hn::Eq(hn::And(next, above_one), hn::Zero(d)));
 #endif
+}
+
+/// The scales of a row of FP16 numbers.
+HWY_INLINE void find_half_scales(Vector<std::int8_t> largest, const Row& r, int fraction_bits,
+                                 Scales& to) {
+  constexpr std::int8_t kHalfBias = 15;
+  const Tag<std::int8_t> d;
+  const Tag<std::uint16_t> d16;
+  const auto fields = half_fields(r.state);
+  to.normal = are_normal(fields);
+  const auto biased = hn::BitCast(d, hn::ShiftRight<2>(hn::BitCast(d16, fields)));
+  const auto with_c = hn::Max(largest, hn::Sub(biased, hn::Set(d, kHalfBias)));
+  store_scales(to.normal ? with_c : largest, fraction_bits, to.of[0]);
 }
 
 /// Instead of sums of which infinite ones stay: normal ones are not.
@@ -208,7 +233,8 @@ HWY_INLINE void store_halves(hn::Vec<Half> next, hwy::float16_t* to) {
 
 /// One row to FP16; of normal sums, fewer operations.
 template <bool kNormal, bool kTwo, int kTerms>
-HWY_INLINE void half_row(const StepBlock<float>& s, const Row& r, const WordRounding& rounding) {
+HWY_INLINE void half_row(const StepBlock<float>& s, const Row& r, const Scales& scales,
+                         const WordRounding& rounding) {
   const Floats d;
   const Half dh;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -218,9 +244,10 @@ HWY_INLINE void half_row(const StepBlock<float>& s, const Row& r, const WordRoun
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     const auto c = hn::PromoteTo(d, hn::Load(dh, halves_of(r.state) + v * lanes));
-    const auto of_c = kNormal ? field_of(c) : alignment_of_c<true>(c, rounding);
-    const auto e = hn::Max(load_exponents(r.largest + v * lanes), of_c);
-    scale[v] = fused_scale<Vector<float>>(e, rounding.alignment_fraction_bits);
+    scale[v] = load_scales(scales.of[0] + v * lanes);
+    if constexpr (!kNormal)
+      scale[v] =
+          scale_with(scale[v], alignment_of_c<true>(c, rounding), rounding.alignment_fraction_bits);
     sum[v] = truncated(hn::Mul(c, scale[v]));
   }
   add_row<kTwo, kTerms>(s, r, scale, sum, rest);
@@ -231,104 +258,112 @@ HWY_INLINE void half_row(const StepBlock<float>& s, const Row& r, const WordRoun
     store_halves<kNormal>(hn::DemoteTo(dh, odd[v]), halves_of(r.state) + v * lanes);
 }
 
-/// The sums of every `kGroups`th product from `first` on, in units of 2^(largest - fraction_bits).
+/// The sums of every `kGroups`th product from `first` on, times their scale.
 template <int kGroups>
-HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms, int fraction_bits,
-                            const std::int8_t* largest, Vector<std::int32_t> (&sum)[kVectors]) {
-  const Words dw;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(dw));
-  Vector<float> scale[kVectors];
+HWY_INLINE void first_stage(const Row& r, std::int64_t first, std::int64_t terms,
+                            const Vector<float> (&scale)[kVectors],
+                            Vector<std::int32_t> (&sum)[kVectors]) {
   FP8LAB_UNROLL
-  for (int v = 0; v < kVectors; ++v) {
-    scale[v] = fused_scale<Vector<float>>(load_exponents(largest + v * lanes), fraction_bits);
-    sum[v] = hn::Zero(dw);
-  }
+  for (int v = 0; v < kVectors; ++v) sum[v] = hn::Zero(Words());
   // There may be no second term.
   if constexpr (kGroups == 1) multiply_term(r.a + first++, r.b, scale, sum);
   add_products<kGroups>(first, terms, r.a, r.b, scale, sum);
 }
 
+HWY_INLINE void load_row(const std::uint8_t* from, Vector<float> (&to)[kVectors]) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(Floats()));
+  FP8LAB_UNROLL
+  for (int v = 0; v < kVectors; ++v) to[v] = load_scales(from + v * lanes);
+}
+
+/// From what products are multiplied by to the field of their alignment.
+HWY_INLINE Vector<std::int32_t> alignment_of(Vector<float> scale, int fraction_bits) {
+  const Words d;
+  return hn::Sub(hn::Set(d, field(254 + fraction_bits)), hn::BitCast(d, scale));
+}
+
 template <bool kShort, int kTerms>
-HWY_INLINE void two_stage_row(const StepBlock<float>& s, const Row& r,
+HWY_INLINE void two_stage_row(const StepBlock<float>& s, const Row& r, const Scales& scales,
                               const WordRounding& rounding) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  Vector<float> scale[kVectors];
   Vector<std::int32_t> sum[kVectors];
-  const int fraction_bits = kShort ? kBitsOfC : rounding.alignment_fraction_bits;
-  first_stage<1>(r, 0, terms_of<kTerms>(s), fraction_bits, r.largest, sum);
+  load_row(scales.of[0], scale);
+  first_stage<1>(r, 0, terms_of<kTerms>(s), scale, sum);
   if constexpr (kShort) {
-    Vector<std::int32_t> from[kVectors];
+    Vector<float> scale_of_c[kVectors];
     FP8LAB_UNROLL
-    for (int v = 0; v < kVectors; ++v) from[v] = load_exponents(r.largest + v * lanes);
-    short_second_stages<Vector<float>>(sum, from, r.state);
+    for (int v = 0; v < kVectors; ++v)
+      scale_of_c[v] = scale_with(scale[v], field_of(hn::Load(d, r.state + v * lanes)), kBitsOfC);
+    short_second_stages<Vector<float>>(sum, scale, scale_of_c, r.state);
     return;
   }
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     float* c = r.state + v * lanes;
-    const auto e = load_exponents(r.largest + v * lanes);
+    const auto e = alignment_of(scale[v], rounding.alignment_fraction_bits);
     hn::Store(second_stage<false>(sum[v], e, hn::Load(d, c), rounding), d, c);
   }
 }
 
-HWY_INLINE void even_odd_row(const StepBlock<float>& s, const Row& r,
+HWY_INLINE void even_odd_row(const StepBlock<float>& s, const Row& r, const Scales& scales,
                              const WordRounding& rounding) {
   const Floats d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::int8_t* largest_odd = r.largest + kMaxWidth;
+  Vector<float> scale_even[kVectors];
+  Vector<float> scale_odd[kVectors];
   Vector<std::int32_t> even[kVectors];
   Vector<std::int32_t> odd[kVectors];
+  load_row(scales.of[0], scale_even);
+  load_row(scales.of[1], scale_odd);
   const int fraction_bits = rounding.alignment_fraction_bits;
-  first_stage<2>(r, 0, s.terms, fraction_bits, r.largest, even);
-  first_stage<2>(r, 1, s.terms, fraction_bits, largest_odd, odd);
+  first_stage<2>(r, 0, s.terms, scale_even, even);
+  first_stage<2>(r, 1, s.terms, scale_odd, odd);
   FP8LAB_UNROLL
   for (int v = 0; v < kVectors; ++v) {
     float* c = r.state + v * lanes;
-    hn::Store(even_odd_result(even[v], odd[v], load_exponents(r.largest + v * lanes),
-                              load_exponents(largest_odd + v * lanes), hn::Load(d, c), rounding),
+    hn::Store(even_odd_result(even[v], odd[v], alignment_of(scale_even[v], fraction_bits),
+                              alignment_of(scale_odd[v], fraction_bits), hn::Load(d, c), rounding),
               d, c);
   }
 }
 
-/// Of exponents as binary32 has them.
-constexpr int kBias = 127;
-
-/// one_row(block, row's operands) of every step and row, whose terms are aligned in `kGroups`
-/// groups.
-template <int kGroups, int kTerms, class OneRow>
-HWY_INLINE void for_rows(const StepBlock<float>& from, int exponent_floor, int bias,
-                         const OneRow& one_row) {
+/// ahead(block, row, its scales) and then one_row(block, row, its scales) of every step and row.
+template <class Ahead, class OneRow>
+HWY_INLINE void for_rows(const StepBlock<float>& from, const Ahead& ahead, const OneRow& one_row) {
   const StepBlock<float> s = from;  // what is stored might be part of `from` for the compiler
-  HWY_ALIGN std::int8_t largest[kRowsAhead * kGroups * kMaxWidth];
+  Scales scales[kRowsAhead];
   for (std::int64_t step = 0; step < s.steps; ++step)
     for (std::int64_t first = 0; first < s.rows; first += kRowsAhead) {
       const std::int64_t rows = std::min(kRowsAhead, s.rows - first);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const Row r(s, step, first + i);
-        for (int group = 0; group < kGroups; ++group)
-          largest_exponents<kGroups>(group, terms_of<kTerms>(s), exponent_floor, bias,
-                                     r.a_exponents, r.b_exponents,
-                                     largest + (i * kGroups + group) * kMaxWidth);
-      }
-      for (std::int64_t i = 0; i < rows; ++i)
-        one_row(s, Row(s, step, first + i, largest + i * kGroups * kMaxWidth));
+      for (std::int64_t i = 0; i < rows; ++i) ahead(s, Row(s, step, first + i), scales[i]);
+      for (std::int64_t i = 0; i < rows; ++i) one_row(s, Row(s, step, first + i), scales[i]);
     }
 }
 
 template <bool kTwo, int kTerms = 0>
 void fused_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<1, kTerms>(s, r.exponent_floor, kBias, [&](const auto& block, const Row& row) HWY_ATTR {
-    fused_row<kTwo, kTerms>(block, row, r);
+  const auto ahead = [&](const auto& block, const Row& row, Scales& to) HWY_ATTR {
+    const auto largest = largest_exponents<1>(0, terms_of<kTerms>(block), r.exponent_floor, row);
+    store_scales(largest, r.alignment_fraction_bits, to.of[0]);
+  };
+  for_rows(s, ahead, [&](const auto& block, const Row& row, const Scales& scales) HWY_ATTR {
+    fused_row<kTwo, kTerms>(block, row, scales, r);
   });
 }
 template <bool kTwo, int kTerms = 0>
 void half_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
+  const auto ahead = [&](const auto& block, const Row& row, Scales& to) HWY_ATTR {
+    const auto largest = largest_exponents<1>(0, terms_of<kTerms>(block), r.exponent_floor, row);
+    find_half_scales(largest, row, r.alignment_fraction_bits, to);
+  };
   pack_halves(s);
-  for_rows<1, kTerms>(s, r.exponent_floor, kBias, [&](const auto& block, const Row& row) HWY_ATTR {
-    if (are_normal(row.state)) return half_row<true, kTwo, kTerms>(block, row, r);
-    half_row<false, kTwo, kTerms>(block, row, r);
+  for_rows(s, ahead, [&](const auto& block, const Row& row, const Scales& scales) HWY_ATTR {
+    if (scales.normal) return half_row<true, kTwo, kTerms>(block, row, scales, r);
+    half_row<false, kTwo, kTerms>(block, row, scales, r);
   });
   unpack_halves(s);
 }
@@ -344,10 +379,12 @@ void fused_words(const StepBlock<float>& s, const WordRounding& rounding) {
 template <bool kShort, int kTerms = 0>
 void two_stage_steps(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  // The short form wants to know where c is too large for the unit of the sums.
-  const int bias = kShort ? kBias + kBitsOfC - r.alignment_fraction_bits : kBias;
-  for_rows<1, kTerms>(s, kWordExponentFloor, bias, [&](const auto& block, const Row& row) HWY_ATTR {
-    two_stage_row<kShort, kTerms>(block, row, r);
+  const auto ahead = [&](const auto& block, const Row& row, Scales& to) HWY_ATTR {
+    const auto largest = largest_exponents<1>(0, terms_of<kTerms>(block), kWordExponentFloor, row);
+    store_scales(largest, r.alignment_fraction_bits, to.of[0]);
+  };
+  for_rows(s, ahead, [&](const auto& block, const Row& row, const Scales& scales) HWY_ATTR {
+    two_stage_row<kShort, kTerms>(block, row, scales, r);
   });
 }
 void two_stage_words(const StepBlock<float>& s, const WordRounding& rounding) {
@@ -356,8 +393,15 @@ void two_stage_words(const StepBlock<float>& s, const WordRounding& rounding) {
 }
 void even_odd_words(const StepBlock<float>& s, const WordRounding& rounding) {
   const WordRounding r = rounding;
-  for_rows<2, 0>(s, kWordExponentFloor, kBias,
-                 [&](const auto& block, const Row& row) HWY_ATTR { even_odd_row(block, row, r); });
+  const auto ahead = [&](const auto& block, const Row& row, Scales& to) HWY_ATTR {
+    for (int group = 0; group < 2; ++group) {
+      const auto largest = largest_exponents<2>(group, block.terms, kWordExponentFloor, row);
+      store_scales(largest, r.alignment_fraction_bits, to.of[group]);
+    }
+  };
+  for_rows(s, ahead, [&](const auto& block, const Row& row, const Scales& scales) HWY_ATTR {
+    even_odd_row(block, row, scales, r);
+  });
 }
 
 void exponents(const float* values, std::int64_t count, int smallest, std::uint8_t* to) {

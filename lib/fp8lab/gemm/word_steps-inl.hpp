@@ -93,6 +93,14 @@ HWY_INLINE V fused_scale(WordVector<V> e, int fraction_bits) {
   const auto to_scale = hn::Set(d, field(254 + fraction_bits));
   return hn::BitCast(FloatsOf<V>(), hn::Sub(to_scale, e));
 }
+/// From what products are multiplied by to what they are once c takes part, whose exponent field is
+/// given. Compared without signs: that of a small c passes 2^31.
+template <class V>
+HWY_INLINE V scale_with(V scale, WordVector<V> of_c, int fraction_bits) {
+  const hn::RebindToUnsigned<FloatsOf<V>> d;
+  const auto with_c = hn::BitCast(d, fused_scale<V>(of_c, fraction_bits));
+  return hn::BitCast(FloatsOf<V>(), hn::Min(hn::BitCast(d, scale), with_c));
+}
 template <class V>
 HWY_INLINE V unit_of(V scale) {
   const WordsOf<V> d;
@@ -271,36 +279,32 @@ HWY_INLINE V second_stage(WordVector<V> sum, WordVector<V> e, V c, const WordRou
 constexpr int kBitsOfC = 29;
 
 /// The same of N vectors of sums below 2^29, with at least 23 fraction bits and 31 in the second
-/// stage: c and the sums become integers of one unit, that of the sums, 2^(from - 29), or that of a
-/// c above 2^from. With such a c, what a sum has below its two lowest bits is dropped, as the
-/// second stage drops it, and these two only say that there is more.
+/// stage: c and the sums become integers of one unit, that of the sums, 1 / scale, or
+/// 1 / scale_of_c of a c that is larger. With such a c, what a sum has below its two lowest bits is
+/// dropped, as the second stage drops it, and these two only say that there is more.
 template <class V, int N>
-HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N], const WordVector<V> (&from)[N],
-                                    float* c) {
+HWY_INLINE void short_second_stages(const WordVector<V> (&sum)[N], const V (&scale)[N],
+                                    const V (&scale_of_c)[N], float* c) {
   const FloatsOf<V> d;
   const WordsOf<V> dw;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  WordVector<V> largest[N];
   WordVector<V> kept[N];
   WordVector<V> total[N];
   FP8LAB_UNROLL
-  for (int v = 0; v < N; ++v) largest[v] = hn::Max(from[v], field_of(hn::Load(d, c + v * lanes)));
+  for (int v = 0; v < N; ++v)
+    total[v] = floored(hn::Mul(hn::Load(d, c + v * lanes), scale_of_c[v]));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
-    const auto scale = fused_scale<V>(largest[v], kBitsOfC);
-    total[v] = floored(hn::Mul(hn::Load(d, c + v * lanes), scale));
+    const auto count = hn::Sub(hn::BitCast(dw, scale[v]), hn::BitCast(dw, scale_of_c[v]));
+    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), count);
   }
-  FP8LAB_UNROLL
-  for (int v = 0; v < N; ++v)
-    kept[v] = shifted_down(hn::ShiftLeft<2>(sum[v]), hn::Sub(largest[v], from[v]));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v)
     kept[v] = hn::OrAnd(hn::ShiftRight<2>(kept[v]), kept[v], hn::Set(dw, 3));
   FP8LAB_UNROLL
   for (int v = 0; v < N; ++v) {
     const auto rounded = hn::ConvertTo(d, hn::Add(total[v], kept[v]));
-    const auto unit = hn::BitCast(d, hn::Sub(largest[v], hn::Set(dw, field(kBitsOfC))));
-    hn::Store(hn::Mul(rounded, unit), d, c + v * lanes);
+    hn::Store(hn::Mul(rounded, unit_of(scale_of_c[v])), d, c + v * lanes);
   }
 }
 

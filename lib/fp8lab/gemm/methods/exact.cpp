@@ -1,5 +1,6 @@
 // One exact sum, rounded once. docs/lab/gemm.md, "Exact steps and sums".
 
+#include "fp8lab/gemm/methods/lines.hpp"
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/methods/two_words.hpp"
 #include "fp8lab/gemm/pack.hpp"
@@ -12,6 +13,7 @@ class Exact final : public MethodOf<double> {
  public:
   explicit Exact(const MethodRequest& r, TwoWords words = {}) : words_(words) {
     form_.terms = r.plain_terms();
+    form_.lines = !words.used() && sums_along_k(r.problem, form_.terms, kMostLineRows);
     sums_.adds_c_last = true;
     sums_.low_states = words.used();
   }
@@ -31,6 +33,12 @@ class Exact final : public MethodOf<double> {
   }
 
   void run(const TileSteps<double>& steps) const override {
+    if (form_.lines) {
+      const ExactLines sums(steps, true);
+      for (std::int64_t row = 0; row < steps.rows.rows; ++row)
+        steps.kernels.sums.plain_double(sums.block(steps, row));
+      return;
+    }
     const StepBlock<double> block = block_of(steps);
     if (!words_.used()) return steps.kernels.sums.plain_double(block);
     const TowardZero toward_zero;

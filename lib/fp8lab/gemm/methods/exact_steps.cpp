@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fp8lab/gemm/methods/lines.hpp"
 #include "fp8lab/gemm/methods/methods.hpp"
 #include "fp8lab/gemm/methods/two_words.hpp"
 #include "fp8lab/gemm/pack.hpp"
@@ -20,6 +21,7 @@ class ExactSteps final : public MethodOf<double> {
   explicit ExactSteps(const MethodRequest& r, TwoWords words = {})
       : rounding_(step_rounding(r.model(), true)), words_(words) {
     form_.terms = r.model().terms;
+    form_.lines = !words.used() && sums_along_k(r.problem, form_.terms, kMostLineRowsOfSteps);
     sums_.marks_overflow = words.used();
   }
 
@@ -46,6 +48,13 @@ class ExactSteps final : public MethodOf<double> {
   }
 
   void run(const TileSteps<double>& steps) const override {
+    if (form_.lines) {
+      const ExactLines sums(steps, false);
+      const TowardZero toward_zero;
+      for (std::int64_t row = 0; row < steps.rows.rows; ++row)
+        steps.kernels.sums.exact_steps(sums.block(steps, row), rounding_);
+      return;
+    }
     const StepBlock<double> block = block_of(steps);
     const TowardZero toward_zero;
     if (words_.used())
