@@ -5,6 +5,7 @@
 
 #include "casts.hpp"
 #include "check.cuh"
+#include "chip_products.hpp"
 #include "device_buffer.hpp"
 #include "device_gemm.hpp"
 #include "emulated_model.hpp"
@@ -16,10 +17,8 @@ namespace {
 constexpr int kLeastForCasts = 89;  // cvt to FP8
 constexpr int kNewest = 999;
 
-bool is_fp8(FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; }
-
 bool gemm_on_chip(const GemmProblem& problem, std::span<float> d, int threads) {
-  if (!has_tensor_core_product(problem) || !gemm_detail::enters_in_passing(problem)) return false;
+  if (!has_tensor_core_product(problem)) return false;
   require_hopper();
   gemm_on_tensor_cores(problem, d, threads);
   return true;
@@ -51,11 +50,6 @@ bool cast_on_chip(FormatId format, const CastPolicy& policy, std::span<const flo
 }
 
 }  // namespace
-
-bool has_tensor_core_product(const GemmProblem& problem) {
-  static const AccumulatorModel kChip = find_instruction_model("sm90.wgmma.e4m3").accumulator;
-  return problem.model == kChip && is_fp8(problem.a.format) && is_fp8(problem.b.format);
-}
 
 std::vector<Backend> backends() {
   return {{}, {"cuda", gemm_on_chip, cast_on_chip}, {"cuda-emulated", gemm_on_emulator, nullptr}};

@@ -137,8 +137,11 @@ FP8LAB_HD constexpr std::uint64_t swizzled_descriptor(std::uint32_t shared_addre
 FP8LAB_HD constexpr std::uint64_t tcgen05_descriptor(std::uint32_t shared_address) {
   return core_descriptor(shared_address) | (std::uint64_t{1} << 46);
 }
+FP8LAB_HD constexpr std::uint64_t tcgen05_sparse_descriptor(std::uint32_t shared_address) {
+  return sparse_descriptor(shared_address) | (std::uint64_t{1} << 46);
+}
 
-/// tcgen05's instruction descriptor for dense, K-major operands: the sums' type at bit 4 (1:
+/// tcgen05's instruction descriptor for K-major operands: the sums' type at bit 4 (1:
 /// binary32, 0: FP16), A's at 7, B's at 10, N / 8 at 17, M / 16 at 24. Types: of kind f16 0 FP16, 1
 /// BF16; of tf32 2; of f8f6f4 0 E4M3, 1 E5M2.
 FP8LAB_HD constexpr std::uint32_t tcgen05_instruction(int sum_type, int a_type, int b_type, int m,
@@ -146,6 +149,12 @@ FP8LAB_HD constexpr std::uint32_t tcgen05_instruction(int sum_type, int a_type, 
   return (static_cast<std::uint32_t>(sum_type) << 4) | (static_cast<std::uint32_t>(a_type) << 7) |
          (static_cast<std::uint32_t>(b_type) << 10) | (static_cast<std::uint32_t>(n / 8) << 17) |
          (static_cast<std::uint32_t>(m / 16) << 24);
+}
+
+/// What either descriptor has beside that: bit 2 for a sparse A, bits 13 and 14 for A and B
+/// negated.
+FP8LAB_HD constexpr std::uint32_t tcgen05_form(bool sparse, bool negate_a, bool negate_b) {
+  return (sparse ? 1u << 2 : 0u) | (negate_a ? 1u << 13 : 0u) | (negate_b ? 1u << 14 : 0u);
 }
 
 /// The same for block scales, whose sums are always binary32: bits 4 and 29 say in which byte of

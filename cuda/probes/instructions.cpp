@@ -81,6 +81,12 @@ constexpr Instruction kInstructions[] = {
     {"tcgen05.m128n64k16.f32.f16.f16", "tcgen05.f16", f16, f16, tcgen05},
     {"tcgen05.m128n64k16.f32.bf16.bf16", "tcgen05.bf16", bf16, bf16, tcgen05},
     {"tcgen05.m128n64k8.f32.tf32.tf32", "tcgen05.tf32", tf32, tf32, tcgen05},
+    {"tcgen05.m128n64k32.f32.e4m3.e4m3.negated_a", "tcgen05.e4m3", e4m3fn, e4m3fn, tcgen05},
+    {"tcgen05.m128n64k32.f32.e4m3.e4m3.negated_b", "tcgen05.e4m3", e4m3fn, e4m3fn, tcgen05},
+    {"tcgen05.m128n64k16.f32.f16.f16.negated_a", "tcgen05.f16", f16, f16, tcgen05},
+    {"tcgen05.sp.m128n64k64.f32.e4m3.e4m3", "tcgen05.e4m3", e4m3fn, e4m3fn, tcgen05},
+    {"tcgen05.sp.m128n64k64.f32.e5m2.e5m2", "tcgen05.e5m2", e5m2, e5m2, tcgen05},
+    {"tcgen05.sp.m128n64k32.f32.f16.f16", "tcgen05.f16", f16, f16, tcgen05},
 
     {"tcgen05.m128n64k32.f16.e4m3.e4m3", "tcgen05.e4m3.f16", e4m3fn, e4m3fn, tcgen05},
     {"tcgen05.m128n64k32.f16.e5m2.e5m2", "tcgen05.e5m2.f16", e5m2, e5m2, tcgen05},

@@ -1,5 +1,6 @@
-// tcgen05.mma of one thread block on FP8, FP16, BF16 and TF32, with binary32 and FP16 sums, and
-// with block scales on FP8, FP6 and FP4. Needs sm_100a, and a toolkit that knows it.
+// tcgen05.mma of one thread block on FP8, FP16, BF16 and TF32, with binary32 and FP16 sums, with
+// negated operands, with a sparse A, and with block scales on FP8, FP6 and FP4. Needs sm_100a, and
+// a toolkit that knows it.
 
 #include "probes/probe.hpp"
 
@@ -16,13 +17,13 @@ namespace fp8lab::cuda {
 namespace {
 
 // One thread issues; the sums go on from what tensor memory holds.
-#define FP8LAB_TCGEN05(NAME, KIND, HALF_SUMS, A, B)                                     \
-  struct NAME {                                                                         \
+#define FP8LAB_TCGEN05_FORM(NAME, KIND, HALF_SUMS, A, B, FLIP_A, FLIP_B)                \
+  struct NAME : Tcgen05Defaults {                                                       \
     static constexpr int kA = A;                                                        \
     static constexpr int kB = B;                                                        \
     static constexpr bool kHalfSums = HALF_SUMS;                                        \
-    static constexpr int kScales = 0;                                                   \
-    static constexpr int kScaleType = 0;                                                \
+    static constexpr std::uint32_t kFlipA = FLIP_A;                                     \
+    static constexpr std::uint32_t kFlipB = FLIP_B;                                     \
     static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,     \
                                  std::uint32_t instruction) {                           \
       asm volatile(                                                                     \
@@ -33,12 +34,32 @@ namespace {
     }                                                                                   \
   }
 
+#define FP8LAB_TCGEN05(NAME, KIND, HALF_SUMS, A, B) \
+  FP8LAB_TCGEN05_FORM(NAME, KIND, HALF_SUMS, A, B, 0u, 0u)
+
+// The same with a sparse A, whose metadata is in tensor memory. ELEMENT: bytes of an element;
+// FILLER: of B where the instruction must not look.
+#define FP8LAB_TCGEN05_SPARSE(NAME, KIND, A, B, ELEMENT, FILLER)                                 \
+  struct NAME : Tcgen05Defaults {                                                                \
+    static constexpr int kA = A;                                                                 \
+    static constexpr int kB = B;                                                                 \
+    static constexpr int kSparseElement = ELEMENT;                                               \
+    static constexpr std::uint32_t kFiller = FILLER;                                             \
+    static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,              \
+                                 std::uint32_t instruction, std::uint32_t metadata) {            \
+      asm volatile(                                                                              \
+          "{\n.reg .pred p;\nsetp.ne.u32 p, 1, 0;\n"                                             \
+          "tcgen05.mma.sp.cta_group::1.kind::" KIND " [%0], %1, %2, [%4], %3, p;\n}\n" ::"r"(d), \
+          "l"(a), "l"(b), "r"(instruction), "r"(metadata)                                        \
+          : "memory");                                                                           \
+    }                                                                                            \
+  }
+
 // The same with block scales: SCALES a row, of type TYPE (0 UE4M3, 1 UE8M0).
 #define FP8LAB_TCGEN05_SCALED(NAME, KIND, SCALES, TYPE, A, B)                       \
-  struct NAME {                                                                     \
+  struct NAME : Tcgen05Defaults {                                                   \
     static constexpr int kA = A;                                                    \
     static constexpr int kB = B;                                                    \
-    static constexpr bool kHalfSums = false;                                        \
     static constexpr int kScales = SCALES;                                          \
     static constexpr int kScaleType = TYPE;                                         \
     static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, \
@@ -65,6 +86,13 @@ FP8LAB_TCGEN05(F16, "f16", false, 0, 0);
 FP8LAB_TCGEN05(HalfF16, "f16", true, 0, 0);
 FP8LAB_TCGEN05(Bf16, "f16", false, 1, 1);
 FP8LAB_TCGEN05(Tf32, "tf32", false, 2, 2);
+FP8LAB_TCGEN05_FORM(NegatedA, "f8f6f4", false, 0, 0, 0x80808080u, 0u);
+FP8LAB_TCGEN05_FORM(NegatedB, "f8f6f4", false, 0, 0, 0u, 0x80808080u);
+FP8LAB_TCGEN05_FORM(NegatedF16, "f16", false, 0, 0, 0x80008000u, 0u);
+// The largest finite values where no element of B may be taken.
+FP8LAB_TCGEN05_SPARSE(SparseE4E4, "f8f6f4", 0, 0, 1, 0x7eu);
+FP8LAB_TCGEN05_SPARSE(SparseE5E5, "f8f6f4", 1, 1, 1, 0x7bu);
+FP8LAB_TCGEN05_SPARSE(SparseF16, "f16", 0, 0, 2, 0x7bffu);
 FP8LAB_TCGEN05_SCALED(MxE4M3E4M3, "mxf8f6f4", 1, 1, 0, 0);
 FP8LAB_TCGEN05_SCALED(MxE5M2E5M2, "mxf8f6f4", 1, 1, 1, 1);
 FP8LAB_TCGEN05_SCALED(MxE4M3E5M2, "mxf8f6f4", 1, 1, 0, 1);
@@ -90,6 +118,12 @@ const NamedKernel kKernels[] = {
     {"tcgen05.m128n64k16.f16.f16.f16", tcgen05_probe<HalfF16>},
     {"tcgen05.m128n64k16.f32.bf16.bf16", tcgen05_probe<Bf16>},
     {"tcgen05.m128n64k8.f32.tf32.tf32", tcgen05_probe<Tf32>},
+    {"tcgen05.m128n64k32.f32.e4m3.e4m3.negated_a", tcgen05_probe<NegatedA>},
+    {"tcgen05.m128n64k32.f32.e4m3.e4m3.negated_b", tcgen05_probe<NegatedB>},
+    {"tcgen05.m128n64k16.f32.f16.f16.negated_a", tcgen05_probe<NegatedF16>},
+    {"tcgen05.sp.m128n64k64.f32.e4m3.e4m3", tcgen05_probe<SparseE4E4>},
+    {"tcgen05.sp.m128n64k64.f32.e5m2.e5m2", tcgen05_probe<SparseE5E5>},
+    {"tcgen05.sp.m128n64k32.f32.f16.f16", tcgen05_probe<SparseF16>},
     {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e4m3", tcgen05_probe<MxE4M3E4M3>},
     {"tcgen05.m128n64k32.mxf8f6f4.f32.e5m2.e5m2", tcgen05_probe<MxE5M2E5M2>},
     {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e5m2", tcgen05_probe<MxE4M3E5M2>},

@@ -19,13 +19,17 @@
 namespace fp8lab::cuda {
 namespace {
 
+/// A value as the unit's sums hold it.
+float as_sum(const AccumulatorModel& model, float value) {
+  if (model.output_format != FormatId::f16) return value;
+  const std::uint32_t code = encode(format(FormatId::f16), kNvidiaNosat, value);
+  return static_cast<float>(decode(format(FormatId::f16), code));
+}
+
 /// The sum of an ordinary addition, as the chip's FADD or HADD2 gives it.
 float add_nearest(const AccumulatorModel& model, float c, float sum) {
   const float total = c + sum;
-  if (std::isnan(total)) return std::bit_cast<float>(kCanonicalNan);
-  if (model.output_format != FormatId::f16) return total;
-  const std::uint32_t code = encode(format(FormatId::f16), kNvidiaNosat, total);
-  return static_cast<float>(decode(format(FormatId::f16), code));
+  return std::isnan(total) ? std::bit_cast<float>(kCanonicalNan) : as_sum(model, total);
 }
 
 /// Where term `place` of the order stands in an instruction of `terms`, `steps` steps long.
@@ -46,6 +50,31 @@ std::vector<std::uint32_t> ordered(const std::vector<std::uint32_t>& codes, Term
   return result;
 }
 
+std::uint8_t code_of_one(ScaleFormat scale) { return scale == ScaleFormat::ue8m0 ? 0x7f : 0x38; }
+
+/// The elements of B that a sparse instruction takes if the metadata say 0 and 1 for every group.
+std::vector<std::uint32_t> first_of_groups(const std::vector<std::uint32_t>& b, FormatId id) {
+  std::vector<std::uint32_t> taken(b.size(), format(id).max_finite_code());
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    const auto place =
+        static_cast<std::size_t>(sparse_place(static_cast<int>(i / 2), static_cast<int>(i % 2)));
+    if (place < 2) taken[i / 2 * 2 + place] = b[i];
+  }
+  return taken;
+}
+
+/// The case that an instruction sees which does not do `what`.
+VectorCase without(Unheeded what, const ProbedInstruction& probe, VectorCase one) {
+  if (what == Unheeded::scales || what == Unheeded::a_scales)
+    std::ranges::fill(one.scales_a, code_of_one(probe.scales->format));
+  if (what == Unheeded::scales || what == Unheeded::b_scales)
+    std::ranges::fill(one.scales_b, code_of_one(probe.scales->format));
+  if (what == Unheeded::negation)
+    for (std::uint32_t& code : one.a) code ^= format(probe.a_format).sign_mask();
+  if (what == Unheeded::metadata) one.b = first_of_groups(one.b, probe.b_format);
+  return one;
+}
+
 bool is_fused(const AccumulatorModel& model) {
   return model.kind == AccumulationKind::fused_dot_product;
 }
@@ -55,7 +84,8 @@ class Builder {
   explicit Builder(const ProbedInstruction& probe) : probe_(probe) {}
 
   /// Adds a candidate unless there is an equal one.
-  void add(const std::string& name, const AccumulatorModel& model, UseOfC c, TermOrder order) {
+  void add(const std::string& name, const AccumulatorModel& model, UseOfC c, TermOrder order,
+           Unheeded unheeded = Unheeded::nothing) {
     if (!takes_formats(model, probe_.a_format, probe_.b_format)) return;
     if (model.output_format != wanted_output_) return;
     if (probe_.scales &&
@@ -63,8 +93,8 @@ class Builder {
              .takes_scales(model, magnitude_format(probe_.scales->format).id, probe_.scales->block))
       return;
     const std::string key =
-        fmt::format("{} {} {}", definition_of(model, probe_.a_format, probe_.b_format),
-                    static_cast<int>(c), static_cast<int>(order));
+        fmt::format("{} {} {} {}", definition_of(model, probe_.a_format, probe_.b_format),
+                    static_cast<int>(c), static_cast<int>(order), static_cast<int>(unheeded));
     if (!seen_.insert(key).second) return;
     std::string text = name.empty() ? definition_of(model, probe_.a_format, probe_.b_format) : name;
     constexpr std::array<const char*, 3> kUses{"", ", c ignored", ", c added apart"};
@@ -72,7 +102,14 @@ class Builder {
                                                  ", terms by pairs"};
     text += kUses[static_cast<std::size_t>(c)];
     text += kOrders[static_cast<std::size_t>(order)];
-    candidates_.push_back({std::move(text), model, c, order});
+    constexpr std::array<const char*, 6> kUnheeded{"",
+                                                   ", scales ignored",
+                                                   ", scales of A ignored",
+                                                   ", scales of B ignored",
+                                                   ", negation ignored",
+                                                   ", metadata ignored"};
+    text += kUnheeded[static_cast<std::size_t>(unheeded)];
+    candidates_.push_back({std::move(text), model, c, order, unheeded});
   }
 
   /// The same with c and order as the model has them, then every other way.
@@ -135,6 +172,9 @@ class Builder {
           model.output_fraction_bits = output;
           model.min_alignment_exponent = floor;
           add_ways("", model);
+          model.rounding = model.rounding == RoundingMode::toward_zero ? RoundingMode::nearest_even
+                                                                       : RoundingMode::toward_zero;
+          add("", model, UseOfC::in_the_step, TermOrder::in_turn);
         }
   }
 
@@ -142,6 +182,11 @@ class Builder {
     const InstructionModel held_to = probe_.instruction();
     wanted_output_ = held_to.accumulator.output_format;
     add(std::string(held_to.name), held_to.accumulator, UseOfC::in_the_step, TermOrder::in_turn);
+    for (const Unheeded what : {Unheeded::scales, Unheeded::a_scales, Unheeded::b_scales,
+                                Unheeded::negation, Unheeded::metadata})
+      if (asks_for(probe_, what))
+        add(std::string(held_to.name), held_to.accumulator, UseOfC::in_the_step, TermOrder::in_turn,
+            what);
     for (const InstructionModel& known : instruction_models())
       add_ways(std::string(known.name), known.accumulator);
     if (probe_.scales) {
@@ -170,17 +215,36 @@ std::vector<Candidate> candidates_of(const ProbedInstruction& probe) {
   return Builder(probe).build();
 }
 
+bool asks_for(const ProbedInstruction& probe, Unheeded what) {
+  const auto named = [&](std::string_view part) {
+    return probe.name.find(part) != std::string_view::npos;
+  };
+  switch (what) {
+    case Unheeded::nothing:
+      return true;
+    case Unheeded::negation:
+      return named(".negated_");
+    case Unheeded::metadata:
+      return named(".sp.");
+    default:
+      return probe.scales.has_value();
+  }
+}
+
 std::uint32_t result_of(const Candidate& candidate, const ProbedInstruction& probe,
                         const VectorCase& one) {
+  if (candidate.c == UseOfC::in_the_step && candidate.order == TermOrder::in_turn &&
+      candidate.unheeded == Unheeded::nothing)
+    return std::bit_cast<std::uint32_t>(result_of(candidate.model, probe, one));
   const auto terms = static_cast<std::size_t>(probe.terms());
   const auto steps = terms / static_cast<std::size_t>(candidate.model.terms);
-  VectorCase all = one;
-  all.a = ordered(one.a, candidate.order, terms, steps);
-  all.b = ordered(one.b, candidate.order, terms, steps);
+  VectorCase all = without(candidate.unheeded, probe, one);
+  all.a = ordered(all.a, candidate.order, terms, steps);
+  all.b = ordered(all.b, candidate.order, terms, steps);
   if (candidate.c == UseOfC::in_the_step)
     return std::bit_cast<std::uint32_t>(result_of(candidate.model, probe, all));
   // Chained instructions pass their sums on through c.
-  auto c = std::bit_cast<float>(one.c);
+  float c = as_sum(candidate.model, std::bit_cast<float>(one.c));
   const std::size_t scales =
       probe.scales ? terms / static_cast<std::size_t>(probe.scales->block) : 0;
   for (std::size_t step = 0; step < all.a.size() / terms; ++step) {

@@ -1,6 +1,7 @@
 #pragma once
 // What an instruction might be instead of what it is held to: registered units, a grid of
-// parameters around them, and ways to treat c and the order of terms that no model has.
+// parameters around them, ways to treat c and the order of terms that no model has, and what an
+// instruction may leave undone.
 
 #include <cstdint>
 #include <string>
@@ -26,11 +27,24 @@ enum class TermOrder : std::uint8_t {
   by_pairs,  ///< those k with k mod 4 < 2, then the others
 };
 
+/// What an instruction is asked for and does not do.
+enum class Unheeded : std::uint8_t {
+  nothing,
+  scales,    ///< all block scales count as 1
+  a_scales,  ///< those of A do
+  b_scales,
+  negation,  ///< a negated operand keeps its sign
+  metadata,  ///< a sparse instruction takes the first two of every four elements of B
+};
+/// Whether a probe asks for it.
+bool asks_for(const ProbedInstruction& probe, Unheeded what);
+
 struct Candidate {
   std::string name;  ///< a name or definition that `fp8lab replay --model` takes, and what differs
   AccumulatorModel model;
   UseOfC c = UseOfC::in_the_step;
   TermOrder order = TermOrder::in_turn;
+  Unheeded unheeded = Unheeded::nothing;
 };
 
 /// Everything that is tried for a probe, what it is held to first, then the registered units that

@@ -59,6 +59,14 @@ std::vector<std::string> lines_of(const std::vector<Table>& tables) {
 
 }  // namespace
 
+RanThere what_ran(const Experiment& experiment, const Backend& backend, std::uint64_t seed,
+                  bool quick) {
+  Count products;
+  Count casts;
+  static_cast<void>(tables_on(counted(backend, products, casts), experiment, seed, quick));
+  return {products.asked, products.done, casts.asked, casts.done};
+}
+
 CheckRow compare_experiment(const Experiment& experiment, const Backend& backend,
                             std::uint64_t seed, bool quick) {
   Count products;

@@ -10,6 +10,17 @@
 
 namespace fp8lab::cuda {
 
+/// How many products and casts an experiment asked a backend for, and how many of them it did. What
+/// it does not have, the library does, with the same bits.
+struct RanThere {
+  std::uint64_t products_asked = 0;
+  std::uint64_t products = 0;
+  std::uint64_t casts_asked = 0;
+  std::uint64_t casts = 0;
+};
+RanThere what_ran(const Experiment& experiment, const Backend& backend, std::uint64_t seed,
+                  bool quick);
+
 /// Runs an experiment on the CPU and on a backend, and compares the CSV of every table. The row:
 /// lines of all tables, how many differ, and in its note how many products and casts the backend
 /// did of those that it was asked for; what it does not have, the library does, with the same bits.

@@ -15,12 +15,12 @@ struct Standing {
   std::uint64_t matches = 0;
 };
 
-/// Outputs that a round looks at, and how many candidates it leaves.
+/// Outputs that a round looks at, and how many candidates it leaves, beside those that gave all.
 struct Round {
   std::size_t outputs;
   std::size_t left;
 };
-constexpr std::array<Round, 3> kRounds{{{96, 512}, {768, 64}, {8192, 16}}};
+constexpr std::array<Round, 4> kRounds{{{24, 768}, {96, 192}, {768, 24}, {8192, 8}}};
 
 std::uint64_t percent_text(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : part * 10000 / whole;
@@ -54,10 +54,13 @@ Winners find_winners(const ProbedInstruction& probe, std::span<const VectorCase>
     const auto held = std::find_if(left.begin(), left.end(),
                                    [](const Standing& one) { return one.candidate == 0; });
     const Standing kept = *held;
-    left.resize(std::min(left.size(), round.left));
+    const auto imperfect =
+        std::ranges::find_if(left, [&](const Standing& one) { return one.matches < done; });
+    const auto perfect = static_cast<std::size_t>(imperfect - left.begin());
+    left.resize(std::min(left.size(), std::max(perfect, round.left)));
     if (std::none_of(left.begin(), left.end(),
                      [](const Standing& one) { return one.candidate == 0; }))
-      left.back() = kept;
+      left.push_back(kept);
   }
   judge(sample.size());
   for (const Standing& one : left) {

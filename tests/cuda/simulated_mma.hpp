@@ -57,7 +57,7 @@ template <int kElementBytes>
 struct SimulatedSparseMma {
   using State = FloatState;
   static constexpr int kElement = kElementBytes;
-  static constexpr std::uint32_t kFiller = kElementBytes == 2 ? 0x7bffu : 0x7bu;
+  static inline std::uint32_t kFiller = 0;  // set by `simulate`: of the probe's format
   static void issue(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[4],
                     std::uint32_t metadata) {
     const int thread = static_cast<int>(threadIdx.x);

@@ -1,6 +1,6 @@
-// The whole way of a cross-check without a GPU: the probes' kernels on the host, the judge, the
-// search for a winner and the files. Deviations are planted in the simulated tensor core; the tool
-// must name each.
+// The whole way of a cross-check without a GPU: the probes' kernels on the host, the judge and the
+// files; which cases are made; which instruction a chip has. What the tool says of planted
+// deviations is in deviations_test.cpp.
 
 #include <unistd.h>
 
@@ -12,12 +12,9 @@
 
 #include "catch.hpp"
 #include "cuda/tool/batches.hpp"
-#include "cuda/tool/judge.hpp"
 #include "cuda/tool/mismatches.hpp"
-#include "cuda/tool/winner.hpp"
 #include "fp8lab/vectors/replay.hpp"
-#include "simulated_probe.hpp"
-#include "sweep_share.hpp"
+#include "simulated_judge.hpp"
 
 using namespace fp8lab;
 using namespace fp8lab::cuda;
@@ -39,20 +36,6 @@ class Folder {
   std::filesystem::path path_;
 };
 
-CheckRow judge(const ProbedInstruction& probe, const Candidate& unit, int tiles, int batches,
-               const std::filesystem::path& folder = {}) {
-  planted = {probe, unit};
-  JudgeOptions options;
-  options.tiles = tiles;
-  options.outputs = static_cast<std::uint64_t>(tiles * batches) * kTileOutputs;
-  options.mismatches = folder;
-  return judge_probe(probe, simulate, nullptr, options);
-}
-
-Candidate as_predicted(const ProbedInstruction& probe) {
-  return {"as predicted", probe.instruction().accumulator};
-}
-
 /// Another F, by one bit.
 Candidate one_bit_less(const ProbedInstruction& probe) {
   Candidate unit = as_predicted(probe);
@@ -60,100 +43,15 @@ Candidate one_bit_less(const ProbedInstruction& probe) {
   return unit;
 }
 
-Candidate without_c(const ProbedInstruction& probe) {
-  Candidate unit = as_predicted(probe);
-  unit.c = UseOfC::ignored;
-  return unit;
-}
-
-ProbedInstruction find(std::string_view name, const Chip& chip) {
-  for (const ProbedInstruction& probe : instructions_of(chip))
-    if (probe.name == name) return probe;
-  FAIL("no " << name);
-  return {};
-}
-
-std::string text(const ProbedInstruction& probe, const Chip& chip) {
-  return std::string(probe.name) + " on " + std::to_string(chip.capability);
-}
-
-/// What the tool says must name the deviation: a figure of its definition, or what becomes of c.
-void check_named(const ProbedInstruction& probe, const Candidate& unit, const std::string& wanted,
-                 const std::string& what) {
-  const CheckRow row = judge(probe, unit, 4, 2);
-  INFO(what << ": " << row.note);
-  CHECK(row.mismatches > 0);
-  CHECK_THAT(row.note, contains("explained by "));
-  CHECK_THAT(row.note, contains(wanted));
-}
-
-void check_probe(const ProbedInstruction& probe, const Chip& chip) {
-  const std::string what = text(probe, chip);
-  {
-    const CheckRow row = judge(probe, as_predicted(probe), 2, 8);
-    INFO(what << ": " << row.note);
-    CHECK(row.mismatches == 0);
-    CHECK(row.cases == 2ull * 8 * kTileOutputs);
-    CHECK_THAT(row.note, contains("1024 constructed cases"));
-  }
-  check_named(probe, without_c(probe), "c ignored", what + ", c ignored");
-  if (probe.halves == Halves::none) {
-    const int bits = probe.instruction().accumulator.alignment_fraction_bits - 1;
-    check_named(probe, one_bit_less(probe), "F=" + std::to_string(bits), what + ", F less one");
-    return;
-  }
-  Candidate unchained = as_predicted(probe);
-  unchained.model.halves_order = HalvesOrder::separate;
-  check_named(probe, unchained, "separate", what + ", halves apart");
-}
-
 constexpr Chip kHopper{90, 13000};
 
 }  // namespace
-
-TEST_CASE("what a simulated chip does otherwise is named: a few probes", "[cuda][long]") {
-  check_probe(find("mma.m16n8k32.f32.e4m3.e5m2", kHopper), kHopper);
-  const SweepShare share;
-  if (share.takes_one_in(3, "few simulated probes", 0))
-    check_probe(find("wgmma.m64n64k32.f32.e4m3.e4m3.shared", kHopper), kHopper);
-  if (!share.takes_one_in(3, "few simulated probes", 1)) return;
-  const Chip blackwell{120, 13000};
-  check_probe(find("mma.m16n8k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", blackwell), blackwell);
-  const Chip ada{89, 13000};
-  check_probe(find("mma.m16n8k16.f32.e4m3.e5m2", ada), ada);
-  check_probe(find("mma.sp.m16n8k64.f32.e5m2.e5m2", ada), ada);
-  check_probe(find("mma.sp.m16n8k32.f32.bf16.bf16", kHopper), kHopper);
-  const Chip server{100, 13000};
-  check_probe(find("tcgen05.m128n64k32.mxf8f6f4.f32.e2m3.e2m3", server), server);
-}
-
-TEST_CASE("what a simulated chip does otherwise is named: other forms of wgmma", "[cuda][long]") {
-  const std::array<std::string_view, 5> names{
-      "wgmma.m64n256k32.f32.e4m3.e4m3.shared", "wgmma.m64n64k32.f32.e4m3.e4m3.shared.negated_b",
-      "wgmma.m64n64k16.f32.f16.f16.shared.negated_a", "wgmma.sp.m64n64k64.f32.e5m2.e5m2.shared",
-      "wgmma.sp.m64n64k32.f32.f16.f16.shared"};
-  const SweepShare share;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (share.takes_one_in(names.size(), "forms of wgmma", i))
-      check_probe(find(names[i], kHopper), kHopper);
-}
-
-TEST_CASE("what a simulated chip does otherwise is named: every probe of every chip",
-          "[cuda][slow]") {
-  const SweepShare share;
-  std::uint64_t probe_number = 0;
-  for (const int capability : {80, 89, 90, 100, 120}) {
-    const Chip chip{capability, 13000};
-    for (const ProbedInstruction& probe : instructions_of(chip))
-      if (share.takes_one_in(40, "simulated probes", probe_number++)) check_probe(probe, chip);
-  }
-}
 
 TEST_CASE("rows that differ are kept as a file that replays", "[cuda][long]") {
   const ProbedInstruction probe = find("wgmma.m64n64k32.f32.e5m2.e5m2.registers", kHopper);
   const Folder folder;
   const Candidate unit = one_bit_less(probe);
-  const CheckRow row = judge(probe, unit, 1, 8, folder.path());
+  const CheckRow row = judge({probe, unit}, 1, 8, folder.path());
   REQUIRE(row.mismatches > 0);
   std::size_t rows = 0;
   for (const char* ending : {".txt", ".chained.txt"}) {
@@ -171,11 +69,11 @@ TEST_CASE("mismatches of FP16 halves replay as they were executed", "[cuda]") {
   const Chip old{90, 12040};
   const ProbedInstruction probe = find("mma.m16n8k32.f32.e5m2.e5m2", old);
   CHECK(probe.halves == Halves::separate);
-  CHECK(judge(probe, as_predicted(probe), 2, 2).mismatches == 0);
+  CHECK(judge({probe, as_predicted(probe)}, 2, 2).mismatches == 0);
   const Folder folder;
   Candidate chained = as_predicted(probe);
   chained.model.halves_order = HalvesOrder::chained;
-  REQUIRE(judge(probe, chained, 4, 2, folder.path()).mismatches > 0);
+  REQUIRE(judge({probe, chained}, 4, 2, folder.path()).mismatches > 0);
   const VectorFile file = read_vectors(folder.path() / (std::string(probe.name) + ".txt"));
   CHECK(file.header.at("executed") == "as separate FP16 halves");
   CHECK(replay(file).mismatches == file.cases.size());

@@ -38,7 +38,7 @@ Place figure_place(int thread, int i) {
 template <FormatId kA, FormatId kB>
 struct HostWgmma {
   static void issue(float (&sums)[64], std::uint64_t a, std::uint64_t b, int keep) {
-    products_in_flight.start([&sums, a, b, keep] {
+    products_in_flight->start([&sums, a, b, keep] {
       const AccumulatorModel model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
       const int thread = static_cast<int>(threadIdx.x) % 128;
       for (int i = 0; i < 64; ++i) {

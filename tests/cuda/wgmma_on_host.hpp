@@ -60,9 +60,8 @@ class InFlight {
   std::vector<std::function<void()>> open_;
   std::deque<std::vector<std::function<void()>>> groups_;
 };
-// Every thread of a block is a new one: nothing is left over.
-inline thread_local InFlight products_in_flight;
-inline thread_local InFlight copies_in_flight;
+inline device_on_host::OfThread<InFlight> products_in_flight;
+inline device_on_host::OfThread<InFlight> copies_in_flight;
 inline bool copies_are_early = false;
 
 inline std::uint32_t shared_address(const unsigned char* pointer) {
@@ -70,15 +69,15 @@ inline std::uint32_t shared_address(const unsigned char* pointer) {
 }
 inline void shared_writes_before_wgmma() {}
 inline void wgmma_fence() {}
-inline void wgmma_commit() { products_in_flight.commit(); }
+inline void wgmma_commit() { products_in_flight->commit(); }
 template <int kPending>
 void wgmma_wait() {
-  products_in_flight.wait(kPending);
+  products_in_flight->wait(kPending);
 }
-inline void commit_copies() { copies_in_flight.commit(); }
+inline void commit_copies() { copies_in_flight->commit(); }
 template <int kPending>
 void wait_for_copies() {
-  copies_in_flight.wait(kPending);
+  copies_in_flight->wait(kPending);
 }
 template <typename T>
 void pin(T&) {}
@@ -87,7 +86,7 @@ inline void copy_16_bytes(std::uint32_t to, const std::uint8_t* from) {
   if (copies_are_early)
     copy();
   else
-    copies_in_flight.start(copy);
+    copies_in_flight->start(copy);
 }
 
 /// Row `row` of an operand with 32 bytes of K, as the documented layouts place it
