@@ -81,7 +81,8 @@ VectorCase bottom(const ProbedInstruction& probe, std::size_t terms, const Rando
   for (std::uint32_t n = 0; n < live; ++n) {
     const std::size_t i = next() % terms;
     const std::uint32_t subnormals = 1u << a.mantissa_bits;
-    one.a[i] = (next() % subnormals) | (next() % 2 == 0 ? 0 : a.sign_mask());
+    const std::uint32_t magnitude = next() % subnormals;
+    one.a[i] = magnitude | (next() % 2 == 0 ? 0 : a.sign_mask());
     one.b[i] = next() % 2 == 0 ? next() % (1u << b.mantissa_bits)
                                : power_of_two(b, b.min_exponent() + static_cast<int>(next() % 6));
   }
@@ -109,10 +110,14 @@ VectorCase chained_ties(const ProbedInstruction& probe, std::size_t terms,
   };
   for (std::size_t first = 0; first < terms; first += step) {
     if (first == 0) set(0, next() % 2 == 0, top);
-    set(first + 1 + next() % (step - 1), next() % 2 == 0, top - width - 1);
+    // Each draw in a statement of its own: the order of arguments is the compiler's.
+    const auto set_later = [&](int exponent) {
+      const bool negative = next() % 2 == 0;
+      set(first + 1 + next() % (step - 1), negative, exponent);
+    };
+    set_later(top - width - 1);
     if (next() % 2 == 0)
-      set(first + 1 + next() % (step - 1), next() % 2 == 0,
-          std::max(top - width - 2 - static_cast<int>(next() % 3), lowest));
+      set_later(std::max(top - width - 2 - static_cast<int>(next() % 3), lowest));
   }
   return one;
 }

@@ -101,6 +101,11 @@ def test_claims():
     check("claims come in the order asked for", [c["id"] for c in claims["claims"]] == ["F1a", "L1"], claims)
     check("claims record the seed", claims["seed"] == 9, claims["seed"])
     check("claims carry values", claims["claims"][1]["values"][0]["value"] == 112, claims["claims"][1])
+    with tempfile.TemporaryDirectory() as folder:
+        expect(["claims", "F1a", "L1", "--out", folder], 0)
+        record = json.loads((Path(folder) / "claims" / "result.json").read_text())
+        check("claims record what was asked for", record["command"].startswith("fp8lab claims F1a L1 --seed "), record["command"])
+        check("claims record the identifiers", record["parameters"]["ids"] == ["F1a", "L1"], record["parameters"])
     expect(["claims", "Z9"], 2, stderr=["'Z9'", "F4b"])
     expect(["claims", "--threads", "0"], 2, stderr=["--threads"])
 

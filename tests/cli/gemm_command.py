@@ -40,6 +40,13 @@ def test_gemm(at):
         expect(0, *other, "-o", at / "e.npy")
         check(f"the same from {other[2].name}", np.array_equal(np.load(at / "e.npy"), golden))
 
+    # Codes of B are another format's.
+    finite = np.isin(b & 0x7c, [0x7c], invert=True)
+    mixed = at.save("mixed.npy", np.where(finite, b, 0).astype(np.uint8))
+    expect(0, "gemm", pa, mixed, *base, "--dtype-b", "e5m2", "-o", at / "e.npy")
+    exact = a.view(ml_dtypes.float8_e4m3fn).astype(np.float64) @ np.load(mixed).view(ml_dtypes.float8_e5m2).astype(np.float64).T
+    check("--dtype-b reads the codes of B alone", np.array_equal(np.load(at / "e.npy"), exact.astype(np.float32)))
+
     sa, sb = rng.random(5).astype(np.float32), rng.random((7, 2)).astype(np.float32)
     c = rng.standard_normal((5, 7)).astype(np.float32)
     np.savez(at / "in.npz", a=a, b=b, sa=sa)

@@ -199,6 +199,9 @@ def mistakes(case):
     d = right.copy()
     d[0:40] = right[40:80]
     named("another group's output", d, 0, "output_of_another_group")
+    d = right.copy()
+    d[0:40] = right[160:200]  # a group of as many rows
+    named("the output of a group of its size", d, 0, "output_of_another_group")
 
     d = right.copy()
     d[200:210] = plain(200, 210, 3)

@@ -43,6 +43,9 @@ def test_identify(at):
     best = report["ranking"][0]
     check("--json names it", report["explained"] and best["matches"] == 256 and len(best["explanations"]) == 1 and
           best["explanations"][0]["promotion"] == 64, report)
+    told = report["separating"]
+    check("--json names elements on which the first two differ",
+          0 < len(told["elements"]) <= told["count"] and all(e["first"] != e["second"] for e in told["elements"]), told)
     options = best["explanations"][0]["options"]
     expect(0, "identify", a, b, d, *inputs, stdout=["options of gemm and verify: " + " ".join(options)])
     expect(0, "verify", d, "--inputs", a, b, *inputs, *options)
@@ -104,6 +107,15 @@ def test_attn(at):
     p = np.exp(s - s.max(-1, keepdims=True))
     o = p / p.sum(-1, keepdims=True) @ np.load(v)
     error = np.linalg.norm(np.load(at / "o.npy") - o) / np.linalg.norm(o)
+    # Tiles of another size, and one bit beside: the cause explains all outputs but one.
+    expect(0, "attn", q, k, v, "--kv-tile", 32, "-o", at / "tiles.npy")
+    tiles = np.load(at / "tiles.npy")
+    wrong = tiles.copy()
+    wrong[1, 7, 5] = np.nextafter(wrong[1, 7, 5], np.float32(np.inf))
+    report = json.loads(expect(1, "attn", q, k, v, "--check", save(at / "w.npy", wrong), "--json").stdout)
+    shares = {cause["name"]: cause["mismatches"] for cause in report["causes"]}
+    check("mismatches that a cause leaves, and those of the whole",
+          shares.get("kv_tile") == 1 and report["mismatches"] == (wrong != np.load(at / "o.npy")).sum() > 1, report)
     report = json.loads(expect(0, "attn", q, k, v, "--json").stdout)
     check("the error against NumPy is the reported one",
           abs(error - report["against_inputs"]["relative_l2"]) < 1e-4 and 0.01 < error < 0.1, (error, report))

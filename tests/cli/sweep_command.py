@@ -76,6 +76,14 @@ def sharded(root, whole):
     check(contents(root / "merged") == whole, "the same bytes from shards")
 
 
+def one_point_that_fails(root):
+    """A limit that no point keeps."""
+    done = fp8lab("sweep", "outlier", "--quick", "--axis", "tiles=16", "--set", "elements=512", "--point-seconds", "0.001",
+                  "--out", str(root / "failing"))
+    check(done.returncode == 1, f"a failed point: exit {done.returncode}")
+    check(": 1 of 1 points done, 1 failed\n" in done.stdout, f"one point failed, and it said {done.stdout}")
+
+
 def refusals(root):
     for arguments, expected in [
         (["sweep", "outlier", "--axis", "nothing=1"], "a parameter"),
@@ -126,6 +134,7 @@ def main():
         killed_and_resumed(root, whole, seconds)
         sharded(root, whole)
         refusals(root)
+        one_point_that_fails(root)
     print(f"{failures} failures")
     return 1 if failures else 0
 

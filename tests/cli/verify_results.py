@@ -74,12 +74,17 @@ def compare_metrics(case):
     case.same("outputs", [shown["outputs"], shown["max_ulp"]], [x.size, metrics["ulp"]["max"]])
     if not wrong.any():
         return
-    # The map has tiles of one size; each row of the table counts one.
+    compare_tiles(case, wrong)
+
+
+def compare_tiles(case, wrong):
+    """The map has tiles of one size, which is returned; each row of the table counts one."""
     rows = [[int(r[c]) for c in ("row", "column", "mismatches")] for r in case.table("tiles")]
     title = next(t["title"] for t in case.result["tables"] if t["name"] == "tiles")
     high, wide = (int(word) for word in title.split() if word.isdigit())
-    case.same("tiles", rows, [[i, j, int(wrong[i:i + high, j:j + wide].sum())] for i in range(0, M, high)
-                              for j in range(0, N, wide) if wrong[i:i + high, j:j + wide].any()])
+    case.same("tiles", rows, [[i, j, int(wrong[i:i + high, j:j + wide].sum())] for i in range(0, wrong.shape[0], high)
+                              for j in range(0, wrong.shape[1], wide) if wrong[i:i + high, j:j + wide].any()])
+    return high, wide
 
 
 def compare_regions(case):
@@ -175,6 +180,19 @@ def test(at):
                       [[17, 33], divmod(int(np.abs(golden.astype(np.float64) - got).argmax()), N)])
         if name == "short":
             case.same("the block of K that is missing", case.report["elements"][0]["k_block"], [512, 768])
+    # Outputs so large that tiles have several rows and columns.
+    inputs = at.save("tall.npy", normal(rng, 300, 32)), at.save("wide.npy", normal(rng, 200, 32))
+    expect(0, "gemm", *inputs, "--dtype", "e4m3fn", "-o", golden_path)
+    golden = np.load(golden_path)
+    wrong = golden.copy()
+    wrong[129:140, 77:99] += np.float32(1)
+    wrong[299, 199] += np.float32(1)
+    case = Case(at, "large", inputs, wrong, golden, "--dtype", "e4m3fn", code=1)
+    high, wide = compare_tiles(case, golden != wrong)
+    check("tiles have several rows and columns", min(high, wide) > 1, case.result["tables"])
+    axes = json.loads((case.folder / "mismatches.json").read_text())["usermeta"]
+    case.same("the first row of each line of the map", sorted(map(int, axes["rows"])), list(range(0, 300, high)))
+    case.same("the first column of each cell of the map", list(map(int, axes["columns"])), list(range(0, 200, wide)))
     check("a loose gate misses a gain of 0.72", "gain_0.72" in missed["loose"], missed)
     check("bits miss nothing", not missed["right"] and not missed["wrong"], missed)
 

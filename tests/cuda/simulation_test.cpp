@@ -108,6 +108,22 @@ TEST_CASE("the first batch has every pair of FP8 codes", "[cuda]") {
   CHECK(make_batch(probe, 1, 7, 1).cases[0].a.size() == 32ull * kChained);
 }
 
+TEST_CASE("batches are the same with every compiler", "[cuda]") {
+  const auto sum_of = [](const char* name) {
+    std::uint64_t sum = 0xcbf29ce484222325u;  // FNV-1a
+    const auto add = [&](std::uint64_t value) { sum = (sum ^ value) * 0x100000001b3u; };
+    for (const std::uint64_t batch : {2, 7})
+      for (const VectorCase& one : make_batch(find(name, kHopper), 11, batch, 32).cases) {
+        for (const std::uint32_t code : one.a) add(code);
+        for (const std::uint32_t code : one.b) add(code);
+        add(one.c);
+      }
+    return sum;
+  };
+  CHECK(sum_of("mma.m16n8k32.f32.e4m3.e5m2") == 0x8d2c54622458bf4cu);
+  CHECK(sum_of("mma.m16n8k16.f32.bf16.bf16") == 0xbb414d75b8c0f2bdu);
+}
+
 TEST_CASE("the first batch of instructions with block scales has every pair of codes", "[cuda]") {
   const auto [name, capability, a_codes, b_codes] = GENERATE(table<const char*, int, int, int>(
       {{"mma.m16n8k32.mxf8f6f4.f32.e4m3.e5m2", 120, 256, 256},

@@ -1,8 +1,10 @@
-"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell.
+"""Tables of the experiments' quick forms, kept in tables/EXPERIMENT/TABLE.csv and compared cell by cell, and what
+the experiments say of them (words.txt) and draw of them (plots.txt, a line a series or a cell of a heat map).
 
 Text, integers and truth values must agree exactly; reals to a relative 1e-9, because the C library's
 functions differ in the last place between processors. What holds whatever the figures are is checked
-too: a mean lies between its least and largest value, a ratio against itself is one.
+too: a mean lies between its least and largest value, a ratio against itself is one. Words are findings, the headline,
+titles, units and descriptions of columns; they must agree exactly.
 
 Where a table changes on purpose: kept_tables.py FP8LAB writes the new ones, and the change of the
 files in version control is what to read.
@@ -10,13 +12,21 @@ files in version control is what to read.
 
 import csv
 import io
+import itertools
+import json
 import math
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 KEPT = Path(__file__).parent / "tables"
+WORDS = "words.txt"
+PLOTS = "plots.txt"
+# Plots are wanted as specifications alone: no Python that could draw them.
+UNDRAWN = {"FP8LAB_PYTHON": "/bin/false"}
 TOLERANCE = 1e-9
 MOST_SHOWN = 20
 
@@ -86,14 +96,64 @@ def broken_invariants(experiment, table, text):
     return found
 
 
+def words_of(folder):
+    """What a run says beside its figures, a line each."""
+    result = json.loads((Path(folder) / "result.json").read_text())
+    lines = [f"finding: {finding}" for finding in result["findings"]]
+    lines += [f"headline {key}: {text}" for key, text in (result.get("headline") or {}).items()]
+    for table in result["tables"]:
+        lines.append(f"table {table['name']}: {table['title']}")
+        lines += [f"table {table['name']}: {column['name']} ({column['unit']}): {column['description']}" for column in table["columns"]]
+    for plot in result["plots"]:
+        specification = json.loads((Path(folder) / f"{plot['name']}.json").read_text())
+        axes = specification["usermeta"]
+        logarithmic = [each["name"] for each in specification.get("params", []) if each.get("value") is True]
+        lines.append(f"plot {plot['name']}: {plot['title']}; {axes.get('x', '')}; {axes.get('y', '')}; {' '.join(logarithmic)}")
+    return lines
+
+
+def plots_of(folder):
+    """The figures of a run's plots as CSV: of each curve how many points it has, the first and the last, and of its sizes the mean
+    and the mean by place; of each heat map its cells."""
+    axes = ("x", "y", "low", "high")
+    rows = [["plot", "of", "points", *(f"{axis}_{what}" for axis in axes for what in ("first", "last", "mean", "by_place"))]]
+    for plot in json.loads((Path(folder) / "result.json").read_text())["plots"]:
+        specification = json.loads((Path(folder) / f"{plot['name']}.json").read_text())
+        named = specification["usermeta"]
+        for values in specification["data"]["values"]:
+            if "series" not in values:
+                for column, text, value in zip(*(each if isinstance(each, list) else [each] for each in
+                                                 (values["column"], values["text"], values["value"]))):
+                    rows.append([plot["name"], f"{values['row']}, {column}", text, repr(value)])
+                continue
+            row = [plot["name"], named["labels"][values["series"]], str(len(values["x"]))]
+            for axis in axes:
+                numbers = [number for number in values.get(axis, []) if number is not None]
+                sizes = [abs(number) for number in numbers]
+                by_place = [place * size for place, size in enumerate(sizes, 1)]
+                row += [repr(numbers[0]), repr(numbers[-1]), repr(statistics.fmean(sizes)), repr(statistics.fmean(by_place))] if numbers else [""] * 4
+            rows.append(row)
+    return text_of([row + [""] * (len(rows[0]) - len(row)) for row in rows])
+
+
+def other_words(name, kept, got):
+    """`kept` and `got`: lines of `words_of`."""
+    found = [f"{name}: words: expected {a or 'nothing'!r}, got {b or 'nothing'!r}"
+             for a, b in itertools.zip_longest(kept, got) if a != b]
+    return found if len(kept) == len(got) else found[:1] + [f"{name}: words: expected {len(kept)} lines, got {len(got)}"]
+
+
 def compare(experiment, folder):
-    """What is wrong with the tables of `experiment` in `folder`, at most `MOST_SHOWN` lines."""
+    """What is wrong with tables and words of `experiment` in `folder`, at most `MOST_SHOWN` lines."""
     kept = {path.name: path.read_text() for path in (KEPT / experiment).glob("*.csv")}
     got = {path.name: path.read_text() for path in Path(folder).glob("*.csv")}
     found = [f"{experiment}/{name} is {'kept' if name in kept else 'written'} only"
              for name in sorted(kept.keys() ^ got.keys())]
     for name in sorted(kept.keys() & got.keys()):
         found += differences(f"{experiment}/{name}", kept[name], got[name])
+    if (KEPT / experiment).is_dir():
+        found += other_words(experiment, (KEPT / experiment / WORDS).read_text().splitlines(), words_of(folder))
+        found += differences(f"{experiment}/{PLOTS}", (KEPT / experiment / PLOTS).read_text(), plots_of(folder))
     for name, text in sorted(got.items()):
         found += broken_invariants(experiment, name.removesuffix(".csv"), text)
     if len(found) > MOST_SHOWN:
@@ -124,6 +184,12 @@ def planted_are_seen():
         missed.append("rows that changed places were not seen")
     if not differences("planted", text, text_of([head, *rows[:-1]])):
         missed.append("a lost row was not seen")
+    words = (KEPT / "format-asymmetry" / WORDS).read_text().splitlines()
+    figure = next(i for i, line in enumerate(words) if line.startswith("finding: ") and "0.0378 %" in line)
+    if not other_words("planted", words, [*words[:figure], words[figure].replace("0.0378 %", "0.0379 %"), *words[figure + 1:]]):
+        missed.append("another figure in a finding was not seen")
+    if not other_words("planted", words, words[:-1]):
+        missed.append("lost words were not seen")
     return missed
 
 
@@ -135,14 +201,16 @@ def text_of(rows):
 
 def write(tool):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([tool, "run", "all", "--quick", "--no-plots", "--out", folder], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([tool, "run", "all", "--quick", "--out", folder], check=True,
+                       stdout=subprocess.DEVNULL, env={**os.environ, **UNDRAWN})
         for experiment in sorted(path for path in Path(folder).iterdir() if path.is_dir()):
             (KEPT / experiment.name).mkdir(parents=True, exist_ok=True)
             for old in (KEPT / experiment.name).glob("*.csv"):
                 old.unlink()
             for table in experiment.glob("*.csv"):
                 (KEPT / experiment.name / table.name).write_bytes(table.read_bytes())
+            (KEPT / experiment.name / PLOTS).write_text(plots_of(experiment))
+            (KEPT / experiment.name / WORDS).write_text("\n".join(words_of(experiment)) + "\n")
 
 
 if __name__ == "__main__":

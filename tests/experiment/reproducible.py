@@ -23,7 +23,7 @@ TOO_MANY_THREADS = "5000"
 def run(arguments, folder):
     folder.mkdir(parents=True)
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False,
-                          env={**os.environ, "OMP_NUM_THREADS": TOO_MANY_THREADS})
+                          env={**os.environ, **kept_tables.UNDRAWN, "OMP_NUM_THREADS": TOO_MANY_THREADS})
     if done.returncode != 0:
         sys.exit(f"{shlex.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr}")
     return done.stdout
@@ -63,7 +63,7 @@ def main():
     if int(os.environ.get("FP8LAB_SWEEP_SHARE", "1")) > 1:
         twice = set(random.Random(os.environ.get("FP8LAB_SEED")).sample(names, (len(names) + 2) // 3))
     for name in names:
-        run([tool, "run", name, "--quick", "--no-plots", "--threads", "1"], scratch / name / "one")
+        run([tool, "run", name, "--quick", "--threads", "1"], scratch / name / "one")
         expected = csv_files(scratch / name / "one" / "out" / name)
         record = json.loads((scratch / name / "one" / "out" / name / "result.json").read_text())
         program, *recorded = shlex.split(record["command"])

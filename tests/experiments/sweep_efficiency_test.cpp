@@ -84,6 +84,17 @@ TEST_CASE("dealing: the end waits for a point that ran twice", "[experiments][sw
   CHECK(outcome.makespan < 11.5);
 }
 
+TEST_CASE("dealing: patience grows with the longest answer, not with the run",
+          "[experiments][sweep]") {
+  // The run is 20 s old when rank 1 falls silent for 30: a second and twice an answer are enough.
+  std::vector<double> costs(4000, 0.01);
+  costs[3981] = 30.0;
+  const DealingOutcome outcome = deal_points(free_dealing(2), costs);
+  CHECK(outcome.run_twice == 1);
+  CHECK(outcome.makespan > 50.9);
+  CHECK(outcome.makespan < 51.5);
+}
+
 TEST_CASE("dealing: a point in hand hides the dealer's service", "[experiments][sweep]") {
   Dealing dealing{.ranks = 4, .in_hand = 1, .service = 1e-3, .deal = 1e-6, .latency = 1e-6};
   const std::vector<double> costs = draw_costs(

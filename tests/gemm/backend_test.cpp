@@ -102,4 +102,11 @@ TEST_CASE("the chip's cast stands for a policy where no value tells them apart",
   CHECK(!fits_satfinite(FormatId::e4m3fn, kNvidiaNosat, tensors[1]));
   CHECK(fits_satfinite(FormatId::e5m2, kNvidiaNosat, tensors[1]));
   CHECK(!fits_satfinite(FormatId::e4m3fnuz, kNvidiaSatfinite, tensors[0]));
+  // Numbers that saturate beside infinities that stay.
+  CastPolicy infinite = kNvidiaSatfinite;
+  infinite.infinity = InfinityPolicy::non_saturating;
+  CHECK(encode(format(FormatId::e5m2), infinite, kInfinity) !=
+        encode(format(FormatId::e5m2), kNvidiaSatfinite, kInfinity));
+  CHECK(!fits_satfinite(FormatId::e5m2, infinite, tensors[3]));
+  CHECK(fits_satfinite(FormatId::e5m2, infinite, tensors[0]));
 }

@@ -1,5 +1,8 @@
 #include "fp8lab/model_files/layout.hpp"
 
+#include <string>
+#include <tuple>
+
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model_files/blocked_scales.hpp"
@@ -51,6 +54,18 @@ TEST_CASE("how inputs of groups are cast is the layout's and the samples' matter
 }
 
 TEST_CASE("what a layout cannot say is refused", "[model_files]") {
+  // Groups of another length than their scales' format has.
+  for (const auto& [layout, name, size] : {std::tuple{"compressed-tensors", "mxfp4", 16},
+                                           {"compressed-tensors", "mxfp4", 64},
+                                           {"torchao", "torchao-nvfp4", 32},
+                                           {"torchao", "torchao-nvfp4", 8}}) {
+    Preset preset = find_preset(name);
+    REQUIRE_NOTHROW(make_scheme(find_layout(layout), preset, false));
+    preset.weight.k_block = size;
+    INFO(layout << ", " << name << ", " << size);
+    CHECK_THROWS_WITH(make_scheme(find_layout(layout), preset, false),
+                      contains("in tiles of 1 x " + std::to_string(size)));
+  }
   CHECK_THROWS_AS(scheme_of("hf-fp8", "llm-compressor"), Error);          // a scale a row
   CHECK_THROWS_AS(scheme_of("torchao", "deepseek-v3"), Error);            // blocks
   CHECK_THROWS_AS(scheme_of("hf-fp8", "ocp-mxfp8"), Error);               // E8M0

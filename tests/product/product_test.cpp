@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <bit>
 #include <cmath>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "product/products.hpp"
@@ -37,6 +40,29 @@ TEST_CASE("product: a sample has the bits of the whole", "[verify]") {
       const auto at = static_cast<std::size_t>(sample.rows[i / 3] * 20 + sample.columns[i % 3]);
       CHECK(std::bit_cast<std::uint32_t>(part[i]) == std::bit_cast<std::uint32_t>(whole[at]));
     }
+  }
+}
+
+TEST_CASE("product: a sample of operands that lie along K has the bits of the whole", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {20, 4}});
+  const auto turned = [](CodeMatrix& m, std::vector<std::uint8_t>& to) {
+    const auto* from = static_cast<const std::uint8_t*>(m.data);
+    for (std::int64_t k = 0; k < m.k; ++k)
+      for (std::int64_t row = 0; row < m.rows; ++row)
+        to.push_back(from[row * m.row_stride + k * m.k_stride]);
+    m = {m.format, to.data(), m.rows, m.k, 1, m.rows};
+  };
+  std::array<std::vector<std::uint8_t>, 2> codes;
+  Product product = random.product;
+  turned(product.problem.a, codes[0]);
+  turned(product.problem.b, codes[1]);
+  const std::vector<float> whole = compute(random.product);
+  const Sample sample{{3, 20}, {0, 11, 19}};
+  const std::vector<float> part = compute(take(product, sample));
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto at = static_cast<std::size_t>(sample.rows[i / 3] * 20 + sample.columns[i % 3]);
+    INFO("output " << i);
+    CHECK(std::bit_cast<std::uint32_t>(part[i]) == std::bit_cast<std::uint32_t>(whole[at]));
   }
 }
 
@@ -121,6 +147,39 @@ TEST_CASE("product: a missing promotion is two intervals in one accumulator", "[
   const std::vector<float> golden = compute(longer.product);
   CHECK(compare(longer.product.problem, golden, missing) != "equal");
   CHECK_FALSE(compute_missing_promotion(take_k(longer.product, 0, 128)));
+}
+
+TEST_CASE("product: two intervals without a promotion between them have the second one's scales",
+          "[verify]") {
+  // Codes 0, 1 and -1 and scales that are powers of two: every sum is exact.
+  RandomProduct random({.promotion_interval = 128},
+                       {.shape = {16, 16, 512}, .tiles_a = {16, 4}, .tiles_b = {1, 4}});
+  constexpr std::array<std::uint8_t, 3> kCodes{0x00, 0x38, 0xb8};
+  for (auto* codes : {&random.a, &random.b})
+    for (std::uint8_t& code : *codes) code = kCodes[code % 3];
+  GemmProblem& p = random.product.problem;
+  for (auto [values, scales] :
+       {std::pair{&random.scale_a, &p.a_scales}, {&random.scale_b, &p.b_scales}}) {
+    for (std::size_t i = 0; i < values->size(); ++i)
+      (*values)[i] = std::ldexp(1.0F, static_cast<int>(4 * i % 7) - 2);
+    scales->values = *values;
+  }
+  const ScaleLookup scale_a(p.a_scales, p.a);
+  const ScaleLookup scale_b(p.b_scales, p.b);
+  REQUIRE(scale_a.at(3, 0) * scale_b.at(5, 0) != scale_a.at(3, 128) * scale_b.at(5, 128));
+  const std::vector<float> missing = *compute_missing_promotion(random.product);
+  for (std::int64_t i = 0; i < 16; ++i)
+    for (std::int64_t j = 0; j < 16; ++j) {
+      double expected = 0.0;
+      for (std::int64_t k = 0; k < 512; ++k) {
+        const std::int64_t of = std::max<std::int64_t>(k, 128);
+        expected += decode(format(p.a.format), code_at(p.a, i, k)) *
+                    decode(format(p.b.format), code_at(p.b, j, k)) *
+                    static_cast<double>(scale_a.at(i, of) * scale_b.at(j, of));
+      }
+      INFO("output " << i << ", " << j);
+      CHECK(static_cast<double>(missing[static_cast<std::size_t>(16 * i + j)]) == expected);
+    }
 }
 
 TEST_CASE("product: scales need the shape that their tiles give", "[verify]") {

@@ -11,6 +11,7 @@
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/reveal/tree.hpp"
+#include "fp8lab/reveal/unit.hpp"
 
 using namespace fp8lab;
 
@@ -116,6 +117,21 @@ TEST_CASE("reveal: the structure of a tree has that tree", "[reveal]") {
   CHECK_FALSE(structure_of(SumTree::node({flat({0, 2}), flat({1, 3, 4})})).has_value());
 }
 
+TEST_CASE("reveal: products that are added one at a time are probed as steps of four", "[reveal]") {
+  // Probes of three and more products beside a large one need that many places.
+  const ProbeShape shape{.m = 4, .n = 4, .k = 16};
+  const OrderScale scale{.big = 12, .small = -6, .counted = 4};
+  const UnitProbes one = unit_probes(shape, {StepShape::fused, 1}, scale, 1);
+  const UnitProbes four = unit_probes(shape, {StepShape::fused, 4}, scale, 1);
+  CHECK(one.places == four.places);
+  CHECK(one.high == four.high);
+  REQUIRE(one.probes.size() == four.probes.size());
+  for (std::size_t i = 0; i < one.probes.size(); ++i) {
+    INFO("probe " << i);
+    CHECK((one.probes[i].a == four.probes[i].a && one.probes[i].b == four.probes[i].b));
+  }
+}
+
 TEST_CASE("reveal: a structure in words", "[reveal]") {
   const auto text = [](StepShape step, std::int64_t terms, std::int64_t promotion = 0,
                        SplitK split = {}) {
@@ -177,6 +193,32 @@ TEST_CASE("reveal: block-scaled instructions are named where scales are 1", "[re
   CHECK(found.explained());
   CHECK(found.model == "sm100.tcgen05.e4m3");
   CHECK(std::ranges::find(found.instructions, name) != found.instructions.end());
+}
+
+TEST_CASE("reveal: a kernel's outputs must be as many, and of the type, that it began with",
+          "[reveal]") {
+  // `change` is called before each round's outputs are handed back.
+  const auto refused = [](const std::function<void(ProbeOutputs&, int)>& change,
+                          const std::string& why) {
+    const ProbeKernel kernel = kernel_of(in_order);
+    int round = 0;
+    INFO(why);
+    CHECK_THROWS_WITH(reveal({.m = 4, .n = 4, .k = 8},
+                             [&](const ProbeCalls& calls) {
+                               ProbeOutputs out = kernel(calls);
+                               change(out, round++);
+                               return out;
+                             }),
+                      contains(why));
+  };
+  refused([](ProbeOutputs& out, int) { out.d.pop_back(); }, "outputs [");
+  refused([](ProbeOutputs& out, int) { out.output = FormatId::e4m3fn; },
+          "outputs of f32, f16 or bf16");
+  refused(
+      [](ProbeOutputs& out, int round) {
+        if (round == 1) out.output = FormatId::f16;
+      },
+      "outputs of f32, as before");
 }
 
 TEST_CASE("reveal: bad shapes and kernels are errors or said so", "[reveal]") {

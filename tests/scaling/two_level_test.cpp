@@ -152,3 +152,29 @@ TEST_CASE("two levels: a calibrated upper level is that of the samples, tiles ke
   const QuantizedTensor want = quantize(recipe, {more, 3, 16});
   CHECK(std::equal(got.codes.begin(), got.codes.end(), want.codes.begin()));
 }
+
+TEST_CASE("two levels: a tile with an infinity has the largest scale, NaN is passed on or left out",
+          "[scaling]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const auto& [rule, amax_of_nan] :
+       {std::pair{ScaleRule::nvfp4, 1.0F}, {ScaleRule::modelopt_nvfp4, nan}}) {
+    INFO(to_string(rule));
+    Quantizer quantizer(Recipe{.format = FormatId::e2m1,
+                               .rule = rule,
+                               .source = ScaleSource::calibration,
+                               .row_block = 1,
+                               .k_block = 16});
+    const float samples = 12.0F;
+    quantizer.observe({{&samples, 1}, 1, 1});
+    std::vector<float> x(48, 1.0F);
+    x[5] = -kInfinity;
+    x[16] = std::numeric_limits<float>::max();
+    x[47] = nan;
+    const QuantizedTensor got = quantizer.quantize({x, 3, 16});
+    const TensorScale tensor = tensor_scale(rule, samples);
+    CHECK(int{got.ue4m3[0]} == int{two_level_scale(rule, tensor, kInfinity).code});
+    CHECK(int{got.ue4m3[0]} == 0x7e);
+    CHECK(int{got.ue4m3[1]} == 0x7e);
+    CHECK(int{got.ue4m3[2]} == int{two_level_scale(rule, tensor, amax_of_nan).code});
+  }
+}

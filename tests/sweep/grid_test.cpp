@@ -25,6 +25,11 @@ TEST_CASE("axes are values, ranges, or all of a list", "[sweep]") {
         Texts{"9223372036854775800", "9223372036854775805"});
   CHECK(cells(axis("gain=0.1:0.35:+0.1")) == Texts{"0.1", "0.2", "0.3"});
   CHECK(cells(axis("gain=0.1:0.8:+0.1")).back() == "0.8");
+  // To 12 digits.
+  CHECK(cells(axis("gain=1.0000001:1.0000003:+1e-7")) ==
+        Texts{"1.0000001", "1.0000002", "1.0000003"});
+  CHECK(cells(axis("gain=123456.25:123456.75:+0.25")) ==
+        Texts{"123456.25", "123456.5", "123456.75"});
   CHECK(cells(axis("gain=1:1000:*10")) == Texts{"1.0", "10.0", "100.0", "1000.0"});
   CHECK(cells(axis("tiles=all")) == Texts{"16", "32", "64"});
   CHECK(cells(axis("rule=floor,ceil")) == Texts{"floor", "ceil"});
@@ -80,6 +85,11 @@ TEST_CASE("bad axes are refused by name", "[sweep]") {
                            "k=,1", "tiles=[1,2", "tiles=[1],1", "k=[1]"}) {
     CAPTURE(spec);
     CHECK_THROWS_AS(axis(spec), Error);
+  }
+  for (const char* spec : {"k=0:8:*2", "k=-2:8:*2", "gain=0:8:*2", "gain=-0.5:8:*2", "k=1:8:*1",
+                           "k=1:8:+0", "k=4:1"}) {
+    CAPTURE(spec);
+    CHECK_THROWS_WITH(axis(spec), contains("increasing from FIRST to LAST"));
   }
 }
 

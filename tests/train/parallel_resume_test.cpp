@@ -79,6 +79,34 @@ TEST_CASE("ranks go on from a checkpoint to the bits of a run that never stopped
   }
 }
 
+TEST_CASE("a checkpoint of ranks has every count of every scaler", "[train]") {
+  const TemporaryFolder folder("parallel-scalers");
+  const std::filesystem::path file = folder.path() / "ranks.safetensors";
+  Setup setup(false);
+  // Growth waits for two clean steps, so that the two counts of a scaler differ.
+  setup.parallel.reduction.auto_scaling = {
+      .threshold = 1.0, .steps_to_double = 3, .clean_steps = 3, .growth = GrowthLaw::linear};
+  ParallelTrainer stopped = setup.make();
+  (void)after(stopped, 4);
+  stopped.save(file);
+  ParallelTrainer resumed = setup.make();
+  resumed.resume(file);
+  const auto& expected = stopped.reducer().scalers();
+  const auto& got = resumed.reducer().scalers();
+  REQUIRE(got.size() == expected.size());
+  REQUIRE_FALSE(got.empty());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const AutoScaler::State a = expected[i].state();
+    const AutoScaler::State b = got[i].state();
+    INFO("tensor " << i);
+    CHECK((a.clean == 4 && a.counted == 2));
+    CHECK(b.mu == a.mu);
+    CHECK(b.base == a.base);
+    CHECK(b.clean == a.clean);
+    CHECK(b.counted == a.counted);
+  }
+}
+
 TEST_CASE("a checkpoint of ranks is refused where the run is another one", "[train]") {
   const TemporaryFolder folder("parallel-refused");
   const std::filesystem::path file = folder.path() / "ranks.safetensors";

@@ -148,8 +148,15 @@ TEST_CASE("a trainer refuses shapes and schedules that make no sense", "[train]"
   refuse([](Options& o, Shape&) { o.sequences = 1 << 24; }, "sequences * length: expected 1 to");
   refuse([](Options& o, Shape&) { o.schedule.steps = 0; }, "steps: expected 1 to");
   refuse([](Options& o, Shape&) { o.schedule.warmup = -1; }, "warmup: expected 0 to");
-  refuse([](Options& o, Shape&) { o.schedule.peak = std::nan(""); }, "learning_rate: expected");
-  refuse([](Options& o, Shape&) { o.clip_norm = std::nan(""); }, "clip_norm: expected");
+  for (const double value : {-1.0, -1e-9, static_cast<double>(INFINITY), std::nan("")}) {
+    CAPTURE(value);
+    refuse([&](Options& o, Shape&) { o.schedule.peak = value; },
+           "learning_rate: expected a finite number >= 0");
+    refuse([&](Options& o, Shape&) { o.schedule.final_share = value; },
+           "final_share: expected a finite number >= 0");
+    refuse([&](Options& o, Shape&) { o.clip_norm = value; },
+           "clip_norm: expected a finite number >= 0");
+  }
   refuse([](Options& o, Shape&) { o.loss_scale = 0x1p-1000; },
          "loss_scale: expected a power of two");
 }

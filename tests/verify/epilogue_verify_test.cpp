@@ -163,3 +163,15 @@ TEST_CASE("budget: it holds behind epilogues and splits", "[verify]") {
       CHECK(widest < 40.0);  // a bound, not a licence
     }
 }
+
+TEST_CASE("verify: what was verified is said with its epilogue", "[verify]") {
+  const Kernel kernel(Activation::relu, FormatId::bf16);
+  const std::string said = describe(kernel.verify_codes(golden_output(kernel.product)));
+  for (const char* part : {", alpha 0.01", "bias", "relu"}) CHECK_THAT(said, contains(part));
+  const std::string plain = describe(
+      verify(kernel.random.product,
+             {"got",
+              {element_type_of(FormatId::bf16), {24, 20}, golden_output(kernel.random.product)},
+              nullptr}));
+  CHECK_THAT(plain, !contains("alpha"));
+}

@@ -152,6 +152,28 @@ TEST_CASE("expect: results depend on the seed and on nothing else", "[verify]") 
   CHECK(describe(expect_errors(o)) != one);
 }
 
+TEST_CASE("expect: each limit of a gate says which faults it catches and misses", "[verify]") {
+  Expectation e;
+  e.gates.resize(2);
+  // Each limit catches from another fault on.
+  const auto fault = [](const char* name, double size) {
+    ExpectedFault one;
+    one.name = name;
+    one.size = size;
+    one.close = size >= 1.0;
+    one.calc_diff = size >= 2.0;
+    one.cosine = size >= 3.0;
+    one.max_ulp = size >= 4.0;
+    return one;
+  };
+  e.faults.assign(2, {fault("f1", 1.0), fault("f2", 2.0), fault("f3", 3.0), fault("f4", 4.0)});
+  const std::string text = describe(e);
+  CHECK_THAT(text, contains("rtol/atol  smallest fault caught f1 (1), largest missed none\n"));
+  CHECK_THAT(text, contains("calc_diff  smallest fault caught f2 (2), largest missed f1 (1)\n"));
+  CHECK_THAT(text, contains("cosine     smallest fault caught f3 (3), largest missed f2 (2)\n"));
+  CHECK_THAT(text, contains("max_ulp    smallest fault caught f4 (4), largest missed f3 (3)\n"));
+}
+
 TEST_CASE("expect: what does not fit is refused by name", "[verify]") {
   ExpectOptions o = small("sm90.wgmma.e4m3", FormatId::bf16);
   o.trials = 3;

@@ -41,7 +41,6 @@ struct NearestPlan : NarrowPlan {
   std::uint32_t nan_above = 0;      ///< binary32 magnitudes above this become `nan_code`
   bool plain = false;               ///< eight bits wide with a negative zero: no epilogue
   std::uint32_t overflow_from = 0;  ///< smallest binary32 magnitude that overflows
-  std::uint32_t zero_below = 0;     ///< smallest binary32 magnitude that does not become zero
 };
 
 /// Constants of the integer kernel, which serves every policy and every format of 16 bits or fewer.

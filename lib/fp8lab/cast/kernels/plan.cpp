@@ -92,20 +92,6 @@ std::optional<SmallNumbers> nearest_kernel(const CastPolicy& policy) {
   return std::nullopt;
 }
 
-/// The smallest binary32 magnitude whose code is not a zero, once small numbers are flushed or
-/// raised.
-std::uint32_t zero_below(const Format& f, const NearestPlan& plan) {
-  switch (plan.small_numbers) {
-    case SmallNumbers::gradual:
-      return first_above(f, RoundingMode::nearest_even, 0);
-    case SmallNumbers::flushed:
-      return plan.min_field << 23;
-    case SmallNumbers::raised:
-      break;
-  }
-  return 1;
-}
-
 NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy,
                               SmallNumbers small_numbers) {
   NearestPlan plan{make_narrow_plan(f, policy)};
@@ -116,7 +102,6 @@ NearestPlan make_nearest_plan(const Format& f, const CastPolicy& policy,
   const bool negative_nan = plan.nan_sign_mask == 0 && (plan.nan_code & 0x80) != 0;
   plan.plain = f.code_bits() == 8 && !plan.no_negative_zero && !negative_nan;
   plan.overflow_from = first_above(f, policy.rounding, plan.last_code);
-  plan.zero_below = zero_below(f, plan);
   const bool overflow_without_sign = plan.overflow_is_nan && plan.no_negative_zero;
   plan.nan_above = overflow_without_sign ? plan.overflow_from - 1 : kInfinityBits;
   return plan;
