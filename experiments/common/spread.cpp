@@ -47,10 +47,22 @@ std::string range_text(const Spread& shares) {
                      100.0 * shares.max);
 }
 
+namespace {
+
+/// Two digits, without an exponent below 10^6.
+std::string half_width_text(double half_width) {
+  if (!(half_width >= 99.5 && half_width < 1e6)) return fmt::format("{:.2g}", half_width);
+  const double unit = std::pow(10.0, std::floor(std::log10(half_width)) - 1.0);
+  return fmt::format("{:.0f}", std::round(half_width / unit) * unit);
+}
+
+}  // namespace
+
 std::string interval_text(const Interval& interval, double factor, double resolution) {
   const std::string mean = fmt::format("{:.3g}", factor * interval.mean);
   if (std::isnan(interval.half_width)) return mean;
-  return fmt::format("{} ± {:.2g}", mean, factor * std::max(interval.half_width, resolution));
+  return fmt::format("{} ± {}", mean,
+                     half_width_text(factor * std::max(interval.half_width, resolution)));
 }
 
 std::string interval_text(std::span<const double> values, double factor, double resolution) {

@@ -1,6 +1,7 @@
 #include "fp8lab/experiment/experiment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -228,24 +229,32 @@ Plot indicator_plot(const Study& study, Indicator indicator, const char* name, c
   return plot;
 }
 
-/// `at step 24 ± 12 in 3 of 3 runs`; empty where it happens in none. `step_of` one: none where not.
+/// `at step 24 ± 12 in 2 of 3 runs`, where a run without it counts with the last step, or `at step 9
+/// in 1 of 3 runs`; empty where it happens in none. `step_of` one: none where not.
 template <typename StepOf>
-std::string steps_text(const Run& run, const StepOf& step_of) {
-  std::vector<double> steps;
+std::string steps_text(const Run& run, std::int64_t last, const StepOf& step_of) {
+  std::vector<double> happened;
   for (const WatchedRun& w : run.watched)
-    if (const auto step = step_of(w)) steps.push_back(static_cast<double>(*step));
-  if (steps.empty()) return "";
-  return fmt::format("at step {} in {} of {} runs", interval_text(steps, 1.0, 1.0), steps.size(),
-                     run.watched.size());
+    if (const auto step = step_of(w)) happened.push_back(static_cast<double>(*step));
+  if (happened.empty()) return "";
+  const std::string share = fmt::format("in {} of {} runs", happened.size(), run.watched.size());
+  if (2 * happened.size() < run.watched.size())
+    return fmt::format("at {} {} {}", happened.size() == 1 ? "step" : "steps",
+                       fmt::join(happened, " and "), share);
+  std::vector<double> all = happened;
+  all.resize(run.watched.size(), static_cast<double>(last));
+  return fmt::format("at step {} {}{}", interval_text(all, 1.0, 1.0), share,
+                     all.size() == happened.size() ? "" : ", one without it counted as the last");
 }
 
-std::string alarm_list(const Run& run) {
+std::string alarm_list(const Run& run, std::int64_t last) {
   std::string list;
   for (const Indicator indicator : kIndicators) {
-    const std::string steps = steps_text(
-        run, [&](const WatchedRun& w) { return w.alarms[static_cast<std::size_t>(indicator)]; });
+    const std::string steps = steps_text(run, last, [&](const WatchedRun& w) {
+      return w.alarms[static_cast<std::size_t>(indicator)];
+    });
     if (!steps.empty())
-      list += fmt::format("{}{} {}", list.empty() ? "" : ", ", to_string(indicator), steps);
+      list += fmt::format("{}{} {}", list.empty() ? "" : "; ", to_string(indicator), steps);
   }
   return list.empty() ? "no alarm" : list;
 }
@@ -254,13 +263,13 @@ std::vector<std::string> findings_of(const Study& study) {
   std::vector<std::string> findings;
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
     const Run& run = study.runs[i];
-    const std::string left = steps_text(run, [](const WatchedRun& w) { return w.left; });
-    const std::string end = left.empty()
-                                ? fmt::format("the loss never leaves its shadow in {} steps",
-                                              study.settings.schedule.steps)
-                                : "the loss leaves its shadow " + left;
+    const std::int64_t last = study.settings.schedule.steps;
+    const std::string left = steps_text(run, last, [](const WatchedRun& w) { return w.left; });
+    const std::string end =
+        left.empty() ? fmt::format("the loss never leaves its shadow in {} steps", last)
+                     : "the loss leaves its shadow " + left;
     findings.push_back(
-        fmt::format("{}: {}; {} ({}).", run.name, alarm_list(run), end, kIntervalMeaning));
+        fmt::format("{}: {}; {} ({}).", run.name, alarm_list(run, last), end, kIntervalMeaning));
   }
   for (const FaultRow& row : study.faults) {
     if (row.fault.kind == FaultKind::none) continue;

@@ -2,10 +2,11 @@
 
 usage: other_seeds.py FP8LAB SCRATCH_FOLDER EXPERIMENT...
 
-A figure is `mean ± half width` or `mean [least, largest]`; a further seed is inside where its own mean is. The bar is 9
-of 10 for each figure. Not a test of CTest: it takes eleven runs of each experiment. docs/lab/findings.md has the figures.
+A figure is `mean ± half width` or `mean [least, largest]`, named by the words before it; a further seed is inside where
+its own mean is, and is not where its finding has no such figure. The bar is 9 of 10 for each figure. Not a test of CTest: it takes eleven runs of each experiment. docs/lab/findings.md has the figures.
 """
 
+import collections
 import json
 import re
 import subprocess
@@ -19,12 +20,23 @@ SEEDS = range(1001, 11001, 1000)  # apart, since experiments count the seeds of 
 ENOUGH = 9
 
 
+def name_of(text, start):
+    """The words before a figure, back to the last one that it has beside it, without numbers."""
+    words = re.split(r"[,;:(]", text[:start])[-1]
+    return " ".join(word for word in words.split() if not re.fullmatch(NUMBER, word))
+
+
 def figures(text):
-    """Of each figure: where it begins, its kind, mean, least, largest."""
+    """Of each figure: its name, how many of this name are before it, kind, mean, least, largest."""
     found = [(m.start(), "±", float(m[1]), float(m[1]) - float(m[2]), float(m[1]) + float(m[2]))
              for m in INTERVAL.finditer(text)]
     found += [(m.start(), "range", *map(float, m.groups())) for m in RANGE.finditer(text)]
-    return sorted(found)
+    named, seen = {}, collections.Counter()
+    for start, *figure in sorted(found):
+        name = name_of(text, start)
+        named[name, seen[name]] = figure
+        seen[name] += 1
+    return named
 
 
 def findings(tool, folder, name, seed):
@@ -37,19 +49,15 @@ def findings(tool, folder, name, seed):
 def outside(tool, folder, name):
     """How many figures there are, and of those that fail, what they print."""
     first = findings(tool, folder, name, 1)
-    others = [findings(tool, folder, name, seed) for seed in SEEDS]
+    others = [[figures(text) for text in findings(tool, folder, name, seed)] for seed in SEEDS]
     count, failed = 0, []
     for i, text in enumerate(first):
-        for k, (_, kind, mean, least, largest) in enumerate(figures(text)):
+        for key, (kind, mean, least, largest) in figures(text).items():
             count += 1
-            means = []
-            for other in others:
-                same = figures(other[i]) if i < len(other) else []
-                if len(same) == len(figures(text)):
-                    means.append(same[k][2])
+            means = [other[i][key][1] for other in others if i < len(other) and key in other[i]]
             inside = sum(least <= other <= largest for other in means)
             if inside < ENOUGH:
-                failed.append(f"{name}: {mean} [{least:.4g}, {largest:.4g}] ({kind}): {inside} of {len(means)}, "
+                failed.append(f"{name}: {mean} [{least:.4g}, {largest:.4g}] ({kind}): {inside} of {len(others)}, "
                               f"{means}: {text[:100]}")
     return count, failed
 
