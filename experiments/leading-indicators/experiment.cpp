@@ -229,8 +229,8 @@ Plot indicator_plot(const Study& study, Indicator indicator, const char* name, c
   return plot;
 }
 
-/// `at step 24 ± 12 in 2 of 3 runs`, where a run without it counts with the last step, or `at step 9
-/// in 1 of 3 runs`; empty where it happens in none. `step_of` one: none where not.
+/// `at step 24 ± 12 in 2 of 3 runs`, where a run without it counts with the last step, or `at step
+/// 9 in 1 of 3 runs`; empty where it happens in none. `step_of` one: none where not.
 template <typename StepOf>
 std::string steps_text(const Run& run, std::int64_t last, const StepOf& step_of) {
   std::vector<double> happened;
@@ -265,9 +265,9 @@ std::vector<std::string> findings_of(const Study& study) {
     const Run& run = study.runs[i];
     const std::int64_t last = study.settings.schedule.steps;
     const std::string left = steps_text(run, last, [](const WatchedRun& w) { return w.left; });
-    const std::string end =
-        left.empty() ? fmt::format("the loss never leaves its shadow in {} steps", last)
-                     : "the loss leaves its shadow " + left;
+    const std::string end = left.empty()
+                                ? fmt::format("the loss never leaves its shadow in {} steps", last)
+                                : "the loss leaves its shadow " + left;
     findings.push_back(
         fmt::format("{}: {}; {} ({}).", run.name, alarm_list(run, last), end, kIntervalMeaning));
   }
