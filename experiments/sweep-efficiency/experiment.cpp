@@ -10,6 +10,7 @@
 
 #include "common/names.hpp"
 #include "common/parallel.hpp"
+#include "common/repeats.hpp"
 #include "common/series.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "fp8lab/experiment/row_table.hpp"
@@ -33,6 +34,7 @@ struct Settings {
   std::vector<std::int64_t> in_hand;
   Dealing dealing;  ///< without ranks and points in hand
   double launch_seconds = 0.0;
+  std::int64_t repeats = 0;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -46,7 +48,8 @@ struct Settings {
         group(&Settings::dealing, field("service_seconds", &Dealing::service),
               field("deal_seconds", &Dealing::deal), field("latency_seconds", &Dealing::latency),
               field("pause_seconds", &Dealing::pause)),
-        field("launch_seconds", &Settings::launch_seconds)};
+        field("launch_seconds", &Settings::launch_seconds),
+        field("repeats", &Settings::repeats)};
   }
 };
 
@@ -141,33 +144,73 @@ Table efficiency_table(const std::vector<Point>& points, double launch) {
       points);
 }
 
+/// One point, a figure for each draw of its costs.
+struct Summary {
+  std::string distribution;
+  double mean = 0.0;
+  Dealing dealing;
+  std::vector<double> efficiency;   ///< in percent
+  std::vector<double> bound;        ///< in percent
+  std::vector<double> dealer_busy;  ///< in percent
+  std::vector<double> drain;        ///< in seconds
+  std::vector<double> makespan;     ///< in seconds
+};
+
+std::vector<Summary> summaries_of(const std::vector<std::vector<Point>>& draws, double launch) {
+  std::vector<Summary> all;
+  for (std::size_t i = 0; i < draws.front().size(); ++i) {
+    const Point& first = draws.front()[i];
+    Summary summary{first.distribution, first.mean, first.dealing, {}, {}, {}, {}, {}};
+    for (const std::vector<Point>& points : draws) {
+      const Point& p = points[i];
+      summary.efficiency.push_back(100.0 * efficiency(p, p.outcome.makespan, launch));
+      summary.bound.push_back(100.0 * efficiency(p, p.shortest, launch));
+      summary.dealer_busy.push_back(100.0 * p.outcome.dealer_busy / p.outcome.makespan);
+      summary.drain.push_back(p.outcome.drain);
+      summary.makespan.push_back(p.outcome.makespan);
+    }
+    all.push_back(std::move(summary));
+  }
+  return all;
+}
+
+/// Whether draws differ, but for the last digits: those of equal costs do not.
+bool differ(const std::vector<double>& values) {
+  const Spread spread = spread_of(values);
+  return spread.max - spread.min > 1e-9 * spread.max;
+}
+
+/// The longest points decide, so figures spread by factors.
+std::string figure_text(const std::vector<double>& values) {
+  return differ(values) ? log_interval_text(values) : fmt::format("{:.3g}", values.front());
+}
+
 /// Efficiency over ranks for one distribution of costs, with the tool's points in hand.
-Plot efficiency_plot(const std::vector<Point>& points, const std::string& distribution,
-                     std::int64_t count, double launch) {
-  const double service = points.front().dealing.service;
+Plot efficiency_plot(const std::vector<Summary>& points, const std::string& distribution,
+                     const Settings& p) {
   Plot plot{
       "efficiency_" + distribution,
       fmt::format(
           "{} points, {} costs, distributed by one rank ({:g} us per result, {} held per rank)",
-          count, plain_name(distribution), 1e6 * service, kToolsInHand),
+          p.points, plain_name(distribution), 1e6 * p.dealing.service, kToolsInHand),
       {"ranks", true},
       {"efficiency (%)"},
       {}};
   for (const bool bound : {false, true}) {
     const std::vector<Series> series = series_by(
         points,
-        [&](const Point& point) {
+        [&](const Summary& point) {
           return point.distribution == distribution && point.dealing.in_hand == kToolsInHand
                      ? fmt::format("{:g} s a point{}", point.mean,
                                    bound ? ", no dealing exceeds" : "")
                      : std::string();
         },
-        [&](const Point& point) {
-          const double makespan = bound ? point.shortest : point.outcome.makespan;
-          return std::pair(static_cast<double>(point.dealing.ranks),
-                           100.0 * efficiency(point, makespan, launch));
+        [&](const Summary& point) {
+          const Spread spread = spread_of(bound ? point.bound : point.efficiency);
+          return std::tuple(static_cast<double>(point.dealing.ranks), spread.mean, spread.min,
+                            spread.max);
         },
-        [&](const Point& /*first*/) {
+        [&](const Summary& /*first*/) {
           return bound ? Series::Style::dashed : Series::Style::lines_points;
         });
     plot.series.insert(plot.series.end(), series.begin(), series.end());
@@ -176,25 +219,25 @@ Plot efficiency_plot(const std::vector<Point>& points, const std::string& distri
   return plot;
 }
 
-std::vector<std::string> findings(const std::vector<Point>& points, const Settings& p) {
+std::vector<std::string> findings(const std::vector<Summary>& points, const Settings& p) {
   std::vector<std::string> lines;
-  const double launch = p.launch_seconds;
   const double service = p.dealing.service;
   for (const double mean : p.mean_seconds)
     lines.push_back(fmt::format(
         "At {:g} us per result the dealer can keep {:.0f} ranks busy with points of {:g} s.",
         1e6 * service, service > 0.0 ? mean / service : kMaxRanks, mean));
   const std::int64_t most = p.ranks.back();
-  for (const Point& point : points)
+  for (const Summary& point : points)
     if (point.dealing.ranks == most && point.dealing.in_hand == kToolsInHand)
       lines.push_back(
-          fmt::format("{} points of {:g} s ({}) on {} ranks: efficiency {:.1f} % (upper bound "
-                      "{:.1f} %), dealer busy {:.1f} %, drain {:.3g} s of {:.4g} s.",
+          fmt::format("{} points of {:g} s ({}) on {} ranks: efficiency {} % (upper bound {} %), "
+                      "dealer busy {}, drain {} s of {} s{}.",
                       p.points, point.mean, plain_name(point.distribution), most,
-                      100.0 * efficiency(point, point.outcome.makespan, launch),
-                      100.0 * efficiency(point, point.shortest, launch),
-                      100.0 * point.outcome.dealer_busy / point.outcome.makespan,
-                      point.outcome.drain, point.outcome.makespan));
+                      figure_text(point.efficiency), figure_text(point.bound),
+                      differ(point.dealer_busy) ? share_text(point.dealer_busy, 1.0)
+                                                : figure_text(point.dealer_busy) + " %",
+                      figure_text(point.drain), figure_text(point.makespan),
+                      differ(point.makespan) ? fmt::format(" ({})", kIntervalMeaning) : ""));
   return lines;
 }
 
@@ -202,12 +245,18 @@ std::vector<std::string> findings(const std::vector<Point>& points, const Settin
 
 Results sweep_efficiency(const RunContext& context) {
   const auto p = read_parameters<Settings>(context.parameters);
-  const std::vector<Point> points = simulate(context, p);
+  const auto draws = measure_repeats(context, static_cast<std::size_t>(p.repeats),
+                                     [&](const RunContext& one) { return simulate(one, p); });
+  std::vector<Table> tables;
+  for (const std::vector<Point>& points : draws)
+    tables.push_back(efficiency_table(points, p.launch_seconds));
+  const std::vector<Summary> points = summaries_of(draws, p.launch_seconds);
   Results results;
-  results.tables = {efficiency_table(points, p.launch_seconds)};
+  results.tables = join_repeats(
+      tables, {"makespan", "efficiency", "bound", "dealer_busy", "drain", "run_twice"});
   if (std::ranges::find(p.in_hand, kToolsInHand) != p.in_hand.end())
     for (const std::string& distribution : p.distributions)
-      results.plots.push_back(efficiency_plot(points, distribution, p.points, p.launch_seconds));
+      results.plots.push_back(efficiency_plot(points, distribution, p));
   results.findings = findings(points, p);
   return results;
 }

@@ -112,7 +112,7 @@ TEST_CASE("batches are the same with every compiler", "[cuda]") {
   const auto sum_of = [](const char* name) {
     std::uint64_t sum = 0xcbf29ce484222325u;  // FNV-1a
     const auto add = [&](std::uint64_t value) { sum = (sum ^ value) * 0x100000001b3u; };
-    for (const std::uint64_t batch : {2, 7})
+    for (const std::uint64_t batch : {2u, 7u})
       for (const VectorCase& one : make_batch(find(name, kHopper), 11, batch, 32).cases) {
         for (const std::uint32_t code : one.a) add(code);
         for (const std::uint32_t code : one.b) add(code);

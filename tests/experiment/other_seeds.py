@@ -23,7 +23,7 @@ ENOUGH = 9
 def name_of(text, start):
     """The words before a figure, back to the last one that it has beside it, without numbers."""
     words = re.split(r"[,;:(]", text[:start])[-1]
-    return " ".join(word for word in words.split() if not re.fullmatch(NUMBER, word))
+    return " ".join(word for word in words.split() if not re.fullmatch(rf"[\[(]?{NUMBER}[\])]?", word))
 
 
 def figures(text):

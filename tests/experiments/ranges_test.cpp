@@ -89,7 +89,7 @@ const std::vector<Small>& small_forms() {
         "published_repeats=1", "product_k=64", "product_outputs=2"}},
       {"recipes", {"rows=32", "columns=128", "read_rows=16", "read_columns=64", "past_steps=1"}},
       {"seed-listings", {"listing_repeats=2", "torch_repeats=1", "torch_outliers=200"}},
-      {"sweep-efficiency", {"points=200", "ranks=1,4", "mean_seconds=1", "in_hand=2"}},
+      {"sweep-efficiency", {"points=200", "ranks=1,4", "mean_seconds=1", "in_hand=2", "repeats=2"}},
       {"train", with_model({"variants=bf16,te-current", "seeds=1", "ladders=underflow",
                             "underflow_log2=-8", "samples=1", "outlier_channels=2"})},
       {"vendors", {"k=64,256", "rows=2", "columns=2", "repeats=1"}},

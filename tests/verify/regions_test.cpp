@@ -29,7 +29,7 @@ TEST_CASE("verify: a region is a copy only if all of its rows are", "[verify][re
     return report.regions[0].content;
   };
   CHECK(content(16) == RegionContent::elsewhere);
-  for (const std::size_t together : {1, 8, 15}) {
+  for (const std::size_t together : {1u, 8u, 15u}) {
     INFO(together);
     CHECK(content(together) != RegionContent::elsewhere);
   }
