@@ -59,7 +59,7 @@ std::string half_width_text(double half_width) {
 }  // namespace
 
 std::string interval_text(const Interval& interval, double factor, double resolution) {
-  const std::string mean = fmt::format("{:.3g}", factor * interval.mean);
+  std::string mean = fmt::format("{:.3g}", factor * interval.mean);
   if (std::isnan(interval.half_width)) return mean;
   return fmt::format("{} ± {}", mean,
                      half_width_text(factor * std::max(interval.half_width, resolution)));
@@ -76,7 +76,7 @@ std::string log_interval_text(std::span<const double> values, double factor) {
     logarithms.push_back(std::log(factor * value));
   }
   const Interval interval = interval_of(logarithms);
-  const std::string mean = fmt::format("{:.3g}", std::exp(interval.mean));
+  std::string mean = fmt::format("{:.3g}", std::exp(interval.mean));
   if (std::isnan(interval.half_width)) return mean;
   return fmt::format("{} [{:.3g}, {:.3g}]", mean, std::exp(interval.mean - interval.half_width),
                      std::exp(interval.mean + interval.half_width));
