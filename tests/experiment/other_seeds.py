@@ -21,9 +21,9 @@ ENOUGH = 9
 
 
 def name_of(text, start):
-    """The words before a figure, back to the last one that it has beside it, without numbers."""
-    words = re.split(r"[,;:(]", text[:start])[-1]
-    return " ".join(word for word in words.split() if not re.fullmatch(rf"[\[(]?{NUMBER}[\])]?", word))
+    """The words before a figure in its part of the sentence, without other figures."""
+    part = re.split(r"[,;:(]|\. ", text[:start])[-1]
+    return " ".join(word for word in part.split() if word not in ("±", "%") and not re.fullmatch(rf"[\[(]?{NUMBER}[\])]?", word))
 
 
 def figures(text):
