@@ -69,7 +69,7 @@ std::string interval_text(std::span<const double> values, double factor, double 
   return interval_text(interval_of(values), factor, resolution);
 }
 
-std::string log_interval_text(std::span<const double> values, double factor) {
+std::string log_interval_text(std::span<const double> values, double factor, double most) {
   std::vector<double> logarithms;
   for (const double value : values) {
     if (!(value > 0.0) || !std::isfinite(value)) return interval_text(values, factor);
@@ -79,7 +79,7 @@ std::string log_interval_text(std::span<const double> values, double factor) {
   std::string mean = fmt::format("{:.3g}", std::exp(interval.mean));
   if (std::isnan(interval.half_width)) return mean;
   return fmt::format("{} [{:.3g}, {:.3g}]", mean, std::exp(interval.mean - interval.half_width),
-                     std::exp(interval.mean + interval.half_width));
+                     std::min(most, std::exp(interval.mean + interval.half_width)));
 }
 
 std::string share_text(const Interval& interval, double factor, double resolution) {

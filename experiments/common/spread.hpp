@@ -48,8 +48,9 @@ std::string interval_text(std::span<const double> values, double factor = 1.0,
 
 /// `164 [20.1, 1.3e+03]`: the mean of the logarithms and the interval that holds 99 % of single
 /// draws of a positive quantity whose logarithm is nearer to a normal number than it is itself.
-/// `interval_text` where a value is not positive.
-std::string log_interval_text(std::span<const double> values, double factor = 1.0);
+/// `interval_text` where a value is not positive. `most`: what no value exceeds, with its factor.
+std::string log_interval_text(std::span<const double> values, double factor = 1.0,
+                              double most = std::numeric_limits<double>::infinity());
 
 /// The same of shares, in percent: `25.7 ± 1.2 %`, or `25.7 % (0 to 61)` where the interval would
 /// leave 0 to 100 %. `factor`: 100 for shares of 1, 1 for shares in percent. `resolution` is in the

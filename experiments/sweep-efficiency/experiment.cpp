@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -180,9 +181,11 @@ bool differ(const std::vector<double>& values) {
   return spread.max - spread.min > 1e-9 * spread.max;
 }
 
-/// The longest points decide, so figures spread by factors.
-std::string figure_text(const std::vector<double>& values) {
-  return differ(values) ? log_interval_text(values) : fmt::format("{:.3g}", values.front());
+/// The longest points decide, so figures spread by factors. `most`: what none exceeds.
+std::string figure_text(const std::vector<double>& values,
+                        double most = std::numeric_limits<double>::infinity()) {
+  return differ(values) ? log_interval_text(values, 1.0, most)
+                        : fmt::format("{:.3g}", values.front());
 }
 
 /// Efficiency over ranks for one distribution of costs, with the tool's points in hand.
@@ -233,7 +236,7 @@ std::vector<std::string> findings(const std::vector<Summary>& points, const Sett
           fmt::format("{} points of {:g} s ({}) on {} ranks: efficiency {} % (upper bound {} %), "
                       "dealer busy {}, drain {} s of {} s{}.",
                       p.points, point.mean, plain_name(point.distribution), most,
-                      figure_text(point.efficiency), figure_text(point.bound),
+                      figure_text(point.efficiency, 100.0), figure_text(point.bound, 100.0),
                       differ(point.dealer_busy) ? share_text(point.dealer_busy, 1.0)
                                                 : figure_text(point.dealer_busy) + " %",
                       figure_text(point.drain), figure_text(point.makespan),

@@ -91,6 +91,8 @@ TEST_CASE("intervals of logarithms and medians", "[experiments][repeats]") {
   CHECK(experiments::log_interval_text(powers) ==
         fmt::format("10 [{:.3g}, {:.3g}]", std::exp(std::log(10.0) - half_width),
                     std::exp(std::log(10.0) + half_width)));
+  CHECK(experiments::log_interval_text(std::vector<double>{1.0, 2.0, 4.0}, 10.0, 100.0) ==
+        "20 [0.0071, 100]");
   CHECK(experiments::log_interval_text(std::vector<double>{0.0, 0.0}) == "0 ± 0");
   CHECK(experiments::log_interval_text(std::vector<double>{0.5}, 100.0) == "50");
   std::vector<double> ranks;
