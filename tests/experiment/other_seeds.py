@@ -22,7 +22,7 @@ ENOUGH = 9
 
 def name_of(text, start):
     """The words before a figure in its part of the sentence, without other figures."""
-    part = re.split(r"[,;:(]|\. ", text[:start])[-1]
+    part = re.split(r"[,;:()]|\. ", text[:start])[-1]
     return " ".join(word for word in part.split() if word not in ("±", "%") and not re.fullmatch(rf"[\[(]?{NUMBER}[\])]?", word))
 
 
