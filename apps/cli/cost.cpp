@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "cost/cost_tables.hpp"
 #include "cost/memory_gap.hpp"
+#include "cost/published.hpp"
 
 namespace fp8lab::cli {
 namespace {
@@ -67,7 +68,7 @@ int run(const Options& options) {
   std::string text;
   std::vector<Table> tables{parameter_table(schemes), memory_table(costs),     traffic_table(costs),
                             zero_table(costs),        activation_table(costs), block_table(shapes)};
-  if (costs.front().is_published())
+  if (experiments::find_published(costs.front().setup) != nullptr)
     tables.insert(tables.begin() + 2, memory_gap_table(shapes.front().name));
   for (const Table& table : tables) {
     json[table.name()] = to_json(table);

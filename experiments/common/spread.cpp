@@ -10,6 +10,16 @@
 #include "fp8lab/metrics/sum.hpp"
 
 namespace fp8lab::experiments {
+namespace {
+
+/// Two digits, without an exponent below 10^6.
+std::string half_width_text(double half_width) {
+  if (!(half_width >= 99.5 && half_width < 1e6)) return fmt::format("{:.2g}", half_width);
+  const double unit = std::pow(10.0, std::floor(std::log10(half_width)) - 1.0);
+  return fmt::format("{:.0f}", std::round(half_width / unit) * unit);
+}
+
+}  // namespace
 
 double student_t_995(std::size_t degrees_of_freedom) {
   constexpr std::array<double, 10> kFew{63.657, 9.925, 5.841, 4.604, 4.032,
@@ -46,17 +56,6 @@ std::string range_text(const Spread& shares) {
   return fmt::format("{:.3g} % ({:.3g} to {:.3g})", 100.0 * shares.mean, 100.0 * shares.min,
                      100.0 * shares.max);
 }
-
-namespace {
-
-/// Two digits, without an exponent below 10^6.
-std::string half_width_text(double half_width) {
-  if (!(half_width >= 99.5 && half_width < 1e6)) return fmt::format("{:.2g}", half_width);
-  const double unit = std::pow(10.0, std::floor(std::log10(half_width)) - 1.0);
-  return fmt::format("{:.0f}", std::round(half_width / unit) * unit);
-}
-
-}  // namespace
 
 std::string interval_text(const Interval& interval, double factor, double resolution) {
   std::string mean = fmt::format("{:.3g}", factor * interval.mean);

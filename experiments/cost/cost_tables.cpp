@@ -1,6 +1,5 @@
 #include "cost/cost_tables.hpp"
 
-#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -22,19 +21,10 @@ std::string parallelism_text(const Parallelism& p) {
          std::to_string(p.data);
 }
 
-const Published* published_row(const ModelCosts& model) {
-  const auto* row = std::find_if(kPublished.begin(), kPublished.end(), [&](const Published& p) {
-    return p.model == model.setup.shape.name;
-  });
-  const bool same =
-      row != kPublished.end() && model.setup == find_training_setup(std::string(row->model));
-  return same ? row : nullptr;
-}
-
 /// A figure of the paper for this set-up and scheme, GiB; NaN if it has none.
 double published(const ModelCosts& model, const TrainingScheme& scheme, double Published::*bf16,
                  double Published::*fp8) {
-  const Published* row = published_row(model);
+  const Published* row = find_published(model.setup);
   const bool known = row != nullptr && (scheme.name == "bf16" || scheme.name == "fp8-lm");
   const double figure = known ? row->*(scheme.name == "bf16" ? bf16 : fp8) : 0.0;
   return figure > 0.0 ? figure : std::numeric_limits<double>::quiet_NaN();
@@ -49,8 +39,6 @@ const TrainingCost& ModelCosts::of(std::string_view name) const {
     if (schemes[i].name == name) return costs[i];
   throw Error("scheme", "one that was computed", "'" + std::string(name) + "'");
 }
-
-bool ModelCosts::is_published() const { return published_row(*this) != nullptr; }
 
 ModelCosts model_costs(const TrainingSetup& setup, std::span<const TrainingScheme> schemes) {
   ModelCosts result{setup, {schemes.begin(), schemes.end()}, {}};

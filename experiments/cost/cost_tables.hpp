@@ -18,8 +18,6 @@ struct ModelCosts {
 
   /// The cost under the scheme called `name`. Throws `Error`.
   [[nodiscard]] const TrainingCost& of(std::string_view name) const;
-  /// Whether FP8-LM's paper has figures for this shape with this parallelism.
-  [[nodiscard]] bool is_published() const;
 };
 
 ModelCosts model_costs(const TrainingSetup& setup, std::span<const TrainingScheme> schemes);

@@ -67,9 +67,10 @@ Table memory_gap_table(std::string_view model) {
 }
 
 std::string published_saving_text(const TrainingSetup& setup) {
+  if (find_published(setup) == nullptr) return {};
   const std::vector<MemoryGap> gaps = memory_gaps();
   for (std::size_t i = 0; i + 1 < gaps.size(); i += 2)
-    if (gaps[i].model == setup.shape.name && setup == find_training_setup(gaps[i].model))
+    if (gaps[i].model == setup.shape.name)
       return fmt::format(
           " (published: {:.1f} %; with the assumptions of memory_published: {:.1f} %)",
           saving_of(gaps[i + 1].published, gaps[i].published),

@@ -5,6 +5,8 @@
 #include <array>
 #include <string_view>
 
+#include "fp8lab/model/shape.hpp"
+
 namespace fp8lab::experiments {
 
 /// A model of the paper under BF16 and under its own scheme, with the same micro-batch.
@@ -21,6 +23,9 @@ struct Published {
 inline constexpr std::array<Published, 3> kPublished{{{"7b", 69.6, 49.4, 37.2, 13.9, 0.0, 0.0},
                                                       {"13b", 68.2, 48.9, 34.3, 12.4, 4.7, 3.1},
                                                       {"175b", 66.1, 40.3, 23.4, 8.2, 5.9, 3.9}}};
+
+/// The paper's row for this shape with this parallelism; none if it has none.
+const Published* find_published(const TrainingSetup& setup);
 
 /// GPT-175B: one row of Table 5 each.
 struct PublishedRun {

@@ -260,10 +260,10 @@ std::string alarm_list(const Run& run, std::int64_t last) {
 }
 
 std::vector<std::string> findings_of(const Study& study) {
+  const std::int64_t last = study.settings.schedule.steps;
   std::vector<std::string> findings;
   for (std::size_t i = 1; i < study.runs.size(); ++i) {
     const Run& run = study.runs[i];
-    const std::int64_t last = study.settings.schedule.steps;
     const std::string left = steps_text(run, last, [](const WatchedRun& w) { return w.left; });
     const std::string end = left.empty()
                                 ? fmt::format("the loss never leaves its shadow in {} steps", last)

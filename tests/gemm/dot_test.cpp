@@ -82,11 +82,7 @@ void check_shapes(std::span<const std::string_view> models, std::uint64_t seed) 
 
 TEST_CASE("few rows are multiplied without transposing B", "[gemm]") {
   const auto rows_of = [](std::string_view name) {
-    const InstructionModel& model = find_instruction_model(name);
-    GemmProblem p;
-    p.model = model.accumulator;
-    p.a.format = model.a_format;
-    p.b.format = model.b_format;
+    GemmProblem p = problem_of(find_instruction_model(name));
     p.b.rows = 1000;
     return most_rows(p);
   };

@@ -224,11 +224,7 @@ TEST_CASE("the caller's floating-point environment neither matters nor changes",
 
 TEST_CASE("kernels are used where they are promised", "[gemm]") {
   const auto method = [](std::string_view name) {
-    GemmProblem p;
-    const InstructionModel& model = find_instruction_model(name);
-    p.model = model.accumulator;
-    p.a.format = model.a_format;
-    p.b.format = model.b_format;
+    GemmProblem p = problem_of(find_instruction_model(name));
     p.a.rows = p.b.rows = 64;
     return gemm_method(p);
   };

@@ -16,11 +16,7 @@ constexpr FormatId kOperandFormats[] = {FormatId::e4m3fn,   FormatId::e5m2, Form
 
 bool runs_along_k(std::string_view name, std::int64_t rows, std::int64_t interval) {
   using namespace gemm_detail;
-  const InstructionModel& model = find_instruction_model(name);
-  GemmProblem p;
-  p.model = model.accumulator;
-  p.a.format = model.a_format;
-  p.b.format = model.b_format;
+  GemmProblem p = problem_of(find_instruction_model(name));
   p.a.rows = rows;
   p.b.rows = 512;
   p.promotion_interval = interval;

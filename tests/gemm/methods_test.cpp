@@ -101,10 +101,7 @@ std::string row_of(const std::string& name, GemmProblem p) {
 
 /// Rows of one model with its own formats, or with others that it takes.
 std::string rows_of(const InstructionModel& model, const std::string& name, bool others) {
-  GemmProblem p;
-  p.model = model.accumulator;
-  p.a.format = model.a_format;
-  p.b.format = model.b_format;
+  GemmProblem p = problem_of(model);
   p.a.k = p.b.k = 64;
   std::string rows = row_of(name, p);
   if (!others) return rows;

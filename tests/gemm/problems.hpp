@@ -171,6 +171,15 @@ struct Operands {
   }
 };
 
+/// A problem of a model's formats without data, for what depends on neither: methods and plans.
+inline GemmProblem problem_of(const InstructionModel& model) {
+  GemmProblem problem;
+  problem.model = model.accumulator;
+  problem.a.format = model.a_format;
+  problem.b.format = model.b_format;
+  return problem;
+}
+
 inline InstructionModel with_formats(std::string_view name, FormatId a, FormatId b) {
   InstructionModel model = find_instruction_model(name);
   model.a_format = a;

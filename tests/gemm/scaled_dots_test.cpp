@@ -105,10 +105,7 @@ TEST_CASE("scaled dots: few rows of every block-scaled unit run along k", "[gemm
     if (!traits_of(model.accumulator).takes_scales) continue;
     ++units;
     for (const std::int64_t rows : {1, 8, 9}) {
-      GemmProblem p;
-      p.model = model.accumulator;
-      p.a.format = model.a_format;
-      p.b.format = model.b_format;
+      GemmProblem p = problem_of(model);
       p.a.rows = rows;
       p.b.rows = 64 * rows;
       INFO(model.name << " rows " << rows);

@@ -58,12 +58,8 @@ struct ScaleForm {
 
 TEST_CASE("units: every registered instruction runs on a kernel", "[gemm]") {
   for (const InstructionModel& model : instruction_models()) {
-    GemmProblem p;
-    p.model = model.accumulator;
-    p.a.format = model.a_format;
-    p.b.format = model.b_format;
     INFO(model.name);
-    CHECK(gemm_method(p) != "reference");
+    CHECK(gemm_method(problem_of(model)) != "reference");
   }
 }
 

@@ -30,21 +30,13 @@ bool runs_along_k(const GemmProblem& p) {
 
 TEST_CASE("word dots: few rows run along k", "[gemm][word_dots]") {
   const auto of = [](std::string_view name, std::int64_t rows) {
-    const InstructionModel& model = find_instruction_model(name);
-    GemmProblem p;
-    p.model = model.accumulator;
-    p.a.format = model.a_format;
-    p.b.format = model.b_format;
+    GemmProblem p = problem_of(find_instruction_model(name));
     p.a.rows = rows;
     p.b.rows = 512;
     return runs_along_k(p);
   };
   for (const InstructionModel& model : instruction_models()) {
-    GemmProblem p;
-    p.model = model.accumulator;
-    p.a.format = model.a_format;
-    p.b.format = model.b_format;
-    const std::string_view method = gemm_method(p);
+    const std::string_view method = gemm_method(problem_of(model));
     if (method != "fused words" && method != "two stages") continue;
     INFO(model.name);
     // FP16 has no room for the largest numbers of E5M2FNUZ.

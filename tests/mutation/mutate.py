@@ -17,6 +17,9 @@ import time
 import tomllib
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "experiment"))
+import kept_tables  # noqa: E402
+
 # What sees a fault, and the program that it needs.
 SEERS = {"unit": "fp8lab_tests", "command_line": "fp8lab_cli", "experiment": "fp8lab_cli"}
 
@@ -72,8 +75,8 @@ def look(fault, tree):
                     tree / "build" / "fp8lab"]).returncode == 0
     name = fault["experiment"]
     out = tree / "build" / "mutation-out"
-    undrawn = {**os.environ, "FP8LAB_PYTHON": "/bin/false"}  # specifications of plots are looked at, pictures are not
-    if run([tree / "build" / "fp8lab", "run", name, "--quick", "--out", out], env=undrawn).returncode != 0:
+    if run([tree / "build" / "fp8lab", "run", name, "--quick", "--out", out],
+           env={**os.environ, **kept_tables.UNDRAWN}).returncode != 0:
         return False
     compare = "import sys, kept_tables; sys.exit(1 if kept_tables.compare(*sys.argv[1:]) else 0)"
     return run([sys.executable, "-c", compare, name, out / name], cwd=tree / "tests" / "experiment").returncode == 0
