@@ -61,11 +61,11 @@ Table rung_table(const Study& study) {
                {"gap", "nats", "tail loss above BF16's, mean over seeds; nan: a run broke off"},
                {"gap_min", "nats", "smallest"},
                {"gap_max", "nats", "largest"},
-               {"standing", "", "follows, leaves, or cannot tell"},
+               {"standing", "", kStandings},
                {"mended_gap", "nats", "the same with the mitigation"},
                {"mended_gap_min", "nats", "smallest"},
                {"mended_gap_max", "nats", "largest"},
-               {"mended_standing", "", "follows, leaves, or cannot tell"},
+               {"mended_standing", "", kStandings},
                {"band", "nats", "a gap above this is not noise: from the spread of FP32"}});
   for (std::size_t i = 0; i < study.rungs.size(); ++i) {
     const Rung& rung = study.rungs[i];

@@ -80,7 +80,7 @@ Table system_table(const Study& study) {
               fmt::format("Systems against {} ({})", study.systems.front().name, setup(study)),
               {{"system", "", "of fp8lab train --recipe"},
                {"what", "", "what it is"},
-               {"standing", "", "follows, leaves, or cannot tell, by the band"},
+               {"standing", "", fmt::format("{}, by the band", kStandings)},
                {"gap", "nats", "tail loss above the reference's, mean over seeds"},
                {"gap_min", "nats", "smallest"},
                {"gap_max", "nats", "largest"},

@@ -119,7 +119,7 @@ Table run_table(const Study& study) {
                {"ratio_min", "1", "smallest"},
                {"ratio_max", "1", "largest"},
                {"band", "1", "a ratio above this is not noise: from the spread of FP32"},
-               {"standing", "", "follows, leaves, or cannot tell"}});
+               {"standing", "", kStandings}});
   for (std::size_t t = 0; t < study.tasks.size(); ++t)
     for (std::size_t w = 2; w < study.ways.size(); ++w) {
       const Spread ratio = spread_of(study.ratios(t, w));

@@ -16,6 +16,8 @@ enum class Standing {
 };
 std::string_view to_string(Standing standing);
 
+/// What a column of standings may hold.
+inline constexpr const char* kStandings = "follows, leaves, ends lower, or cannot tell";
 /// What a band is, for findings and columns.
 inline constexpr std::string_view kBandMeaning =
     "band: the interval that holds 99 % of the gaps of FP32 products, which are noise (Student's "
