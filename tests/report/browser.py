@@ -77,7 +77,7 @@ def column_of(page, table, column):
     """What the sort goes by, top to bottom."""
     return page.evaluate(
         "([t, c]) => [...document.querySelectorAll('table.sortable')[t].tBodies[0].rows]"
-        ".map(row => row.cells[c].dataset.v ?? row.cells[c].textContent)",
+        ".map(row => row.cells[c].title || row.cells[c].textContent)",
         [table, column],
     )
 

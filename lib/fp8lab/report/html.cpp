@@ -102,8 +102,10 @@ std::string html_cell(const std::string& text, bool numeric) {
   if (!value) return fmt::format("<td{}>{}</td>", kind, html_written(text));
   const bool integer = text.find_first_not_of("-0123456789") == std::string::npos;
   if (integer || !std::isfinite(*value)) return fmt::format("<td class=n>{}</td>", text);
-  return fmt::format("<td class=n data-v=\"{0}\" title=\"{0}\">{1}</td>", text,
-                     short_number(*value));
+  const std::string shown = short_number(*value);
+  // Pointing shows all digits, and rows are sorted by them.
+  const std::string all = shown == text ? "" : fmt::format(" title=\"{}\"", text);
+  return fmt::format("<td class=n{}>{}</td>", all, shown);
 }
 
 std::string html_heading(const Column& column, bool numeric) {

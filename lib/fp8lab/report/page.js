@@ -6,7 +6,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     const numeric = head.classList.contains("n");
     const value = row => {
-      const text = row.cells[column].dataset.v ?? row.cells[column].textContent;
+      const text = row.cells[column].title || row.cells[column].textContent;
       if (!numeric) return text;
       return text === "" ? NaN : Number(text.replace("inf", "Infinity"));
     };
