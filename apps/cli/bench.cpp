@@ -81,6 +81,16 @@ void add_common_options(Command& command, BenchOptions& options) {
 
 }  // namespace
 
+void add_clock(Command& command, std::string& clock) {
+  command.add_option("--clock", clock, "wall, or cpu if cores are shared")
+      ->check(one_of({"wall", "cpu"}))
+      ->capture_default_str();
+}
+
+bench::Clock clock_named(const std::string& clock) {
+  return clock == "cpu" ? bench::Clock::processor : bench::Clock::wall;
+}
+
 void add_bench(Command& app, Action& action) {
   auto options = std::make_shared<BenchOptions>();
   Command* command = app.add_subcommand("bench",

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "fp8lab/bench/ceilings.hpp"
 #include "parser.hpp"
 
 namespace fp8lab::cli {
@@ -16,6 +17,10 @@ struct BenchOptions {
   int threads = 1;
   std::string out;  ///< where the result folder of each benchmark goes; empty: none is written
 };
+
+/// --clock, which says whose seconds are counted, and what its value means.
+void add_clock(Command& command, std::string& clock);
+bench::Clock clock_named(const std::string& clock);
 
 /// One benchmark: runs, returns its report, whose `verified` says whether the
 /// answers were right. `print` writes the report for people.

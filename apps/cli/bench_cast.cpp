@@ -332,9 +332,7 @@ Benchmark cast_benchmark() {
         command.add_option("--repetitions", cast_options->repetitions, "rounds")
             ->check(between(1, 1000))
             ->capture_default_str();
-        command.add_option("--clock", cast_options->clock, "wall, or cpu if cores are shared")
-            ->check(one_of({"wall", "cpu"}))
-            ->capture_default_str();
+        add_clock(command, cast_options->clock);
         command.add_flag(
             "--conformance", cast_options->conformance,
             "instead of timing: compare casts with those of their systems, over all 2^32 inputs");

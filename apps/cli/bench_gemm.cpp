@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <numeric>
 
@@ -18,6 +17,9 @@ struct GemmOptions {
   std::int64_t promotion = 0;
   int repetitions = 5;
   bool no_scaling = false;
+  std::string clock = "wall";
+
+  [[nodiscard]] bench::Clock of_times() const { return clock_named(clock); }
 };
 
 // What a small training step calls: forward, input and weight gradients of three layers, one
@@ -34,12 +36,6 @@ const std::vector<std::string> kDefaultShapes{"512x1024x4096", "1024x1024x1024",
 /// Of all models one shape is timed unless more are named.
 const std::vector<std::string> kShapeOfAllModels{"512x1024x1024"};
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// Times of the products and, as the machine changes under us, of yardsticks in
 /// between: FMA bursts that take about as long, and Eigen.
 struct Times {
@@ -47,14 +43,16 @@ struct Times {
   std::vector<double> per_fma;  ///< seconds a product at the FMA units' speed
 };
 
-Times time_beside_ceiling(const std::function<void()>& work, int threads, int repetitions) {
+Times time_beside_ceiling(const std::function<void()>& work, int threads,
+                          const GemmOptions& options) {
   constexpr double kSeconds = 0.3;
   Times times;
   double total = 0.0;
-  while (static_cast<int>(times.gemm.size()) < repetitions || total < kSeconds) {
-    times.gemm.push_back(seconds_of(work));
+  while (static_cast<int>(times.gemm.size()) < options.repetitions || total < kSeconds) {
+    times.gemm.push_back(bench::seconds_of(work, options.of_times(), threads));
     total += times.gemm.back();
-    times.per_fma.push_back(1.0 / bench::measure_fma_rate(threads, times.gemm.back()));
+    times.per_fma.push_back(
+        1.0 / bench::measure_fma_rate(threads, times.gemm.back(), options.of_times()));
   }
   return times;
 }
@@ -65,8 +63,8 @@ nlohmann::json measure_scaling(const std::function<void(int)>& work, int repetit
   std::vector<double> gemm_ratios;
   std::vector<double> fma_ratios;
   for (int i = 0; i < std::max(repetitions, 5); ++i) {
-    const double one = seconds_of([&] { work(1); });
-    const double two = seconds_of([&] { work(2); });
+    const double one = bench::seconds_of([&] { work(1); });
+    const double two = bench::seconds_of([&] { work(2); });
     gemm_ratios.push_back(one / two);
     const double rate = bench::measure_fma_rate(1, one);
     fma_ratios.push_back(bench::measure_fma_rate(2, two) / rate);
@@ -102,15 +100,14 @@ nlohmann::json bench_one(const InstructionModel& model, const std::string& text,
   const auto run_all = [&](int threads) {
     for (GemmCase& one : cases) one.run(threads);
   };
-  Times times =
-      time_beside_ceiling([&] { run_all(common.threads); }, common.threads, options.repetitions);
+  Times times = time_beside_ceiling([&] { run_all(common.threads); }, common.threads, options);
   const bench::Timing timing = bench::summarize(std::move(times.gemm));
   const bench::Timing fma = bench::summarize(std::move(times.per_fma));
   const bench::Timing eigen = bench::time_work(
       [&] {
         for (EigenCase& one : eigen_cases) one.run(common.threads);
       },
-      options.repetitions);
+      options.repetitions, 0.3, options.of_times(), common.threads);
   for (const EigenCase& one : eigen_cases) one.check();
   nlohmann::json row{{"model", model.name},
                      {"method", method},
@@ -144,7 +141,9 @@ nlohmann::json run(const GemmOptions& given, const BenchOptions& common) {
   }
   nlohmann::json rows = nlohmann::json::array();
   bool verified = true;
-  const double stream_read = bench::measure_stream_bandwidth(common.threads).read;
+  const double stream_read =
+      bench::measure_stream_bandwidth(common.threads, std::size_t{256} << 20, options.of_times())
+          .read;
   for (const std::string& name : options.models) {
     const InstructionModel& model = find_instruction_model(name);
     for (const std::string& text : options.shapes.empty() ? kDefaultShapes : options.shapes) {
@@ -153,7 +152,10 @@ nlohmann::json run(const GemmOptions& given, const BenchOptions& common) {
       verified = verified && rows.back()["mismatches"] == 0;
     }
   }
-  return {{"verified", verified}, {"stream_read_gbs", stream_read * 1e-9}, {"rows", rows}};
+  return {{"verified", verified},
+          {"clock", options.clock},
+          {"stream_read_gbs", stream_read * 1e-9},
+          {"rows", rows}};
 }
 
 /// A sequence of shapes by its length.
@@ -209,6 +211,7 @@ Benchmark gemm_benchmark() {
         command.add_option("--repetitions", options->repetitions, "at least this many runs")
             ->check(between(1, 1000))
             ->capture_default_str();
+        add_clock(command, options->clock);
         command.add_flag("--no-scaling", options->no_scaling,
                          "do not compare two threads with one");
       },

@@ -1,10 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 #include <functional>
 #include <memory>
 
@@ -121,17 +119,6 @@ bool equals_scalar(const Recipe& recipe) {
   return same(fast, slow) && same(*fast.transposed, *slow.transposed);
 }
 
-/// Seconds on the wall, or of processor time over the threads: others may use the cores too.
-double seconds_of(const std::function<void()>& work, bool processor_time, int threads) {
-  const std::clock_t processor = std::clock();
-  const auto wall = std::chrono::steady_clock::now();
-  work();
-  if (processor_time)
-    return static_cast<double>(std::clock() - processor) / static_cast<double>(CLOCKS_PER_SEC) /
-           threads;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
-}
-
 /// Copies `values` over `scratch` in parallel.
 void copy(const std::vector<float>& values, std::vector<float>& scratch, int threads) {
   const auto parts = static_cast<std::size_t>(threads);
@@ -155,7 +142,7 @@ nlohmann::json measure(const QuantizeOptions& options, int threads) {
   bool equal = true;
   std::vector<double> copy_seconds;
   const auto time = [&](const std::function<void()>& work) {
-    return seconds_of(work, options.clock == "cpu", threads);
+    return bench::seconds_of(work, clock_named(options.clock), threads);
   };
   for (Row& row : rows) {
     fmt::print(stderr, "{} ...\n", row.name);
@@ -235,9 +222,7 @@ Benchmark quantize_benchmark() {
         command.add_option("--repetitions", options->repetitions, "rounds")
             ->check(between(1, 1000))
             ->capture_default_str();
-        command.add_option("--clock", options->clock, "wall, or cpu if cores are shared")
-            ->check(one_of({"wall", "cpu"}))
-            ->capture_default_str();
+        add_clock(command, options->clock);
         command.add_flag("--transpose", options->transpose, "with the transposed copy");
       },
       [options](const BenchOptions& common) { return measure(*options, common.threads); }, print};

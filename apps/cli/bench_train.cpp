@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 
@@ -28,6 +27,7 @@ struct TrainOptions {
                          .activation = ActivationKind::gelu};
   std::int64_t sequences = 8;
   int repetitions = 5;
+  std::string clock = "wall";
 };
 
 EigenGemm eigen_of_this_machine() {
@@ -102,16 +102,13 @@ bool threads_agree(const std::string& recipe, int threads) {
 }
 
 /// One step of each in turn: a shared machine changes under all of them alike.
-void time_steps(std::vector<Contender>& all, int repetitions, int threads) {
+void time_steps(std::vector<Contender>& all, const TrainOptions& options, int threads) {
   const PassContext context{.threads = threads, .on_cast = {}};
   for (Contender& c : all) c.first_loss = c.trainer->step(context).loss;
-  for (int i = 0; i < repetitions; ++i)
-    for (Contender& c : all) {
-      const auto start = std::chrono::steady_clock::now();
-      (void)c.trainer->step(context);
-      c.seconds.push_back(
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    }
+  for (int i = 0; i < options.repetitions; ++i)
+    for (Contender& c : all)
+      c.seconds.push_back(bench::seconds_of([&] { (void)c.trainer->step(context); },
+                                            clock_named(options.clock), threads));
 }
 
 nlohmann::json run(const TrainOptions& options, const BenchOptions& common) {
@@ -119,7 +116,7 @@ nlohmann::json run(const TrainOptions& options, const BenchOptions& common) {
   bool verified = true;
   for (const std::string& name : options.recipes)
     verified = verified && threads_agree(name, std::max(2, common.threads));
-  time_steps(all, options.repetitions, common.threads);
+  time_steps(all, options, common.threads);
   verified = verified && std::abs(all[0].first_loss - all[1].first_loss) < 1e-5;
   nlohmann::json rows = nlohmann::json::array();
   const double tokens = static_cast<double>(all[0].trainer->tokens_per_step());
@@ -135,6 +132,7 @@ nlohmann::json run(const TrainOptions& options, const BenchOptions& common) {
                     {"ratio_to_fp32", timing.median / fp32}});
   }
   return {{"verified", verified},
+          {"clock", options.clock},
           {"parameters", all[0].trainer->parameter_count()},
           {"tokens_per_step", all[0].trainer->tokens_per_step()},
           {"rows", rows}};
@@ -173,6 +171,7 @@ Benchmark train_benchmark() {
             command.add_option("--repetitions", options->repetitions, "timed steps of each")
                 ->check(between(1, 1000))
                 ->capture_default_str();
+            add_clock(command, options->clock);
           },
           [options](const BenchOptions& common) { return run(*options, common); }, print};
 }

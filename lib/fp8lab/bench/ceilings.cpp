@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -15,17 +16,22 @@
 namespace fp8lab::bench {
 namespace {
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 void require_threads(int threads) {
   require(threads >= 1, "threads", "a positive number", std::to_string(threads));
 }
 
 }  // namespace
+
+double seconds_of(const std::function<void()>& work, Clock clock, int threads) {
+  require_threads(threads);
+  const std::clock_t processor = std::clock();
+  const auto wall = std::chrono::steady_clock::now();
+  work();
+  if (clock == Clock::processor)
+    return static_cast<double>(std::clock() - processor) / static_cast<double>(CLOCKS_PER_SEC) /
+           threads;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
+}
 
 Timing summarize(std::vector<double> seconds) {
   require(!seconds.empty(), "seconds", "at least one time", "none");
@@ -39,30 +45,33 @@ Timing summarize(std::vector<double> seconds) {
   return t;
 }
 
-Timing time_work(const std::function<void()>& work, int min_repetitions, double min_seconds) {
+Timing time_work(const std::function<void()>& work, int min_repetitions, double min_seconds,
+                 Clock clock, int threads) {
   constexpr int kMaxRepetitions = 1000;
   work();
   std::vector<double> seconds;
   double total = 0.0;
   while (static_cast<int>(seconds.size()) < kMaxRepetitions &&
          (static_cast<int>(seconds.size()) < min_repetitions || total < min_seconds)) {
-    seconds.push_back(seconds_of(work));
+    seconds.push_back(seconds_of(work, clock, threads));
     total += seconds.back();
   }
   return summarize(std::move(seconds));
 }
 
-double measure_fma_rate(int threads, double seconds) {
+double measure_fma_rate(int threads, double seconds, Clock clock) {
   require_threads(threads);
   constexpr double kRoundsPerSecond = 2.5e8;  // 12 chains, two a cycle, at 1.5 GHz or more
   const auto rounds = static_cast<long>(std::max(1e4, seconds * kRoundsPerSecond));
   long products = 0;
-  const double taken = seconds_of([&] {
-    long total = 0;
+  const double taken = seconds_of(
+      [&] {
+        long total = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : total)
-    total += run_fma_chains(rounds);
-    products = total;
-  });
+        total += run_fma_chains(rounds);
+        products = total;
+      },
+      clock, threads);
   return static_cast<double>(products) / taken;
 }
 
@@ -72,7 +81,7 @@ double measure_fma_peak(int threads) {
   return peak;
 }
 
-StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes) {
+StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes, Clock clock) {
   require_threads(threads);
   const std::size_t words = bytes / sizeof(std::uint64_t);
   std::vector<std::uint64_t> source(words, 1);
@@ -94,7 +103,7 @@ StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes) {
         }
         sum = total;
       },
-      5, 0.1);
+      5, 0.1, clock, threads);
   require(sum == words, "stream", "the sum of the array", std::to_string(sum));
   const Timing copy = time_work(
       [&] {
@@ -105,7 +114,7 @@ StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes) {
                       (end - begin) * sizeof(std::uint64_t));
         }
       },
-      5, 0.1);
+      5, 0.1, clock, threads);
   const auto size = static_cast<double>(words * sizeof(std::uint64_t));
   return {size / read.best, 2.0 * size / copy.best};
 }

@@ -4,10 +4,18 @@
 // machine may be shared, so limits and results are only comparable within a run.
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
 namespace fp8lab::bench {
+
+/// Whose seconds are counted: the wall's or, on a machine whose cores others use too, the
+/// processor's over the threads.
+enum class Clock : std::uint8_t { wall, processor };
+
+/// Seconds that `work` takes. Throws what it throws.
+double seconds_of(const std::function<void()>& work, Clock clock = Clock::wall, int threads = 1);
 
 /// Times of repeated runs of one piece of work, in seconds.
 struct Timing {
@@ -23,7 +31,7 @@ Timing summarize(std::vector<double> seconds);
 /// Runs `work` once to warm up, then at least `min_repetitions` times and until
 /// `min_seconds` have passed (at most 1000 times).
 Timing time_work(const std::function<void()>& work, int min_repetitions = 5,
-                 double min_seconds = 0.3);
+                 double min_seconds = 0.3, Clock clock = Clock::wall, int threads = 1);
 
 /// Binary32 multiply-adds a second (not flops) of `threads` threads, each with
 /// independent FMA chains in registers of the widest vectors of the current target.
@@ -31,7 +39,7 @@ double measure_fma_peak(int threads);
 
 /// The same in one burst of about `seconds`: on a shared machine a ceiling for
 /// work that took about as long and was disturbed about as much.
-double measure_fma_rate(int threads, double seconds);
+double measure_fma_rate(int threads, double seconds, Clock clock = Clock::wall);
 
 /// Bytes a second that `threads` threads stream from arrays far larger than the
 /// last-level cache share of a core.
@@ -39,6 +47,7 @@ struct StreamBandwidth {
   double read = 0.0;  ///< bytes read a second
   double copy = 0.0;  ///< bytes read plus bytes written a second, ordinary stores
 };
-StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes = std::size_t{256} << 20);
+StreamBandwidth measure_stream_bandwidth(int threads, std::size_t bytes = std::size_t{256} << 20,
+                                         Clock clock = Clock::wall);
 
 }  // namespace fp8lab::bench
