@@ -4,6 +4,7 @@
 #include "fp8lab/core/float_environment.hpp"
 
 #include <bit>
+#include <cfenv>
 #include <cstring>
 #include <functional>
 #include <sstream>
@@ -306,4 +307,37 @@ TEST_CASE("every public function gives the same bits in every floating-point mod
     }
   }
   CHECK(checked > 20);
+}
+
+TEST_CASE("an environment has its mode, and gives the caller's mode and flags back",
+          "[core][environment]") {
+  const FloatEnvironment back;
+  volatile float three = 3.0F;
+  for (const Mode& mode : modes()) {
+    for (const int wanted : {FE_TONEAREST, FE_TOWARDZERO}) {
+      INFO(mode.name << ", rounding mode " << wanted);
+      std::fesetenv(FE_DFL_ENV);
+      enter(mode);
+      const unsigned before = control();
+      {
+        const FloatEnvironment environment(wanted);
+        CHECK(std::fegetround() == wanted);
+        // 1/3 is rounded down both ways, 2/3 up by nearest alone; long double has a unit of its
+        // own.
+        CHECK((2.0F / three > 0x1.555554p-1F) == (wanted == FE_TONEAREST));
+        volatile long double wide = 3.0L;
+        CHECK((2.0L / wide * 3.0L < 2.0L) == (wanted == FE_TOWARDZERO));
+        volatile float subnormal = 0x1p-149F;
+        CHECK(subnormal * 1.0F != 0.0F);
+        {
+          const FloatEnvironment again(wanted);
+          CHECK(std::fegetround() == wanted);
+        }
+        CHECK(std::fegetround() == wanted);
+      }
+      CHECK(control() == before);
+      CHECK(std::fegetround() == mode.rounding);
+      CHECK(std::fetestexcept(FE_INEXACT) == 0);  // 2/3 was the environment's
+    }
+  }
 }
