@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 
 #define HWY_WANT_AVX3_DL
@@ -130,6 +131,10 @@ HWY_INLINE void decode_exponents(const CodeLayout s, const std::uint8_t* codes,
   hn::Store(hn::IfThenZeroElse(hn::Eq(magnitude, hn::Zero(d)), biased), d, exponents);
 }
 
+/// Terms whose signs a byte holds, and how often a fused step may have these.
+constexpr std::int64_t kSignsOfGroup = 8;
+constexpr std::int64_t kSignGroups = 32 / kSignsOfGroup;
+
 /// Whether FP16 has room for all fields of 8-bit codes, infinities excepted.
 bool has_half_fields(const CodeLayout& s) {
   return s.sign_bit == 7 && (s.mantissa_bits == 3 || (s.mantissa_bits == 2 && s.bias <= 15));
@@ -144,6 +149,7 @@ HWY_INLINE void decode_half_step(const PanelCodes<float>& s, std::int64_t step) 
   const Tag<std::int16_t> d16;
   const Tag<std::uint32_t> d32;
   const hn::Rebind<std::int8_t, Tag<std::int16_t>> dc;
+  const hn::Rebind<std::uint8_t, Tag<std::uint32_t>> db;
   const hn::Repartition<hwy::float16_t, Tag<std::int16_t>> dh;
   const hn::Rebind<hwy::float16_t, Tag<float>> dv;
   constexpr auto kFields = static_cast<std::int16_t>(kMantissa == 3 ? 0xbf80 : 0xff00);
@@ -159,13 +165,19 @@ HWY_INLINE void decode_half_step(const PanelCodes<float>& s, std::int64_t step) 
   const auto negative_zero = hn::Set(d8, std::uint8_t{0x80});
   HWY_ALIGN std::uint8_t used[kMaxWidth];
   HWY_ALIGN hwy::float16_t halves[kMaxWidth];
-  Vector<std::uint32_t> signs[kVectors];
-  FP8LAB_UNROLL
-  for (int v = 0; v < kVectors; ++v) signs[v] = hn::Zero(d32);
+  HWY_ALIGN std::uint8_t signs[kSignGroups][kMaxWidth];
+  auto group = hn::Zero(d8);
   for (std::int64_t t = 0; t < terms; ++t) {
-    const auto x = hn::LoadU(d8, codes + t * width);
-    hn::Store(hn::IfThenZeroElse(hn::Eq(x, negative_zero), x), d8, used);
+    const auto code = hn::LoadU(d8, codes + t * width);
+    const auto x = hn::IfThenZeroElse(hn::Eq(code, negative_zero), code);
+    hn::Store(x, d8, used);
     decode_exponents(layout, used, exponents + t * width);
+    // Half of an even byte: a group's terms leave the lowest bit for the last.
+    group = hn::OrAnd(hn::AverageRound(group, hn::Zero(d8)), x, negative_zero);
+    if (t % kSignsOfGroup == kSignsOfGroup - 1) {
+      hn::Store(group, d8, signs[t / kSignsOfGroup]);
+      group = hn::Zero(d8);
+    }
     FP8LAB_UNROLL
     for (int i = 0; i < 2; ++i) {
       const auto* from = reinterpret_cast<const std::int8_t*>(used) + i * 2 * lanes;
@@ -176,16 +188,23 @@ HWY_INLINE void decode_half_step(const PanelCodes<float>& s, std::int64_t step) 
     FP8LAB_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const auto half = hn::PromoteTo(d, hn::Load(dv, halves + v * lanes));
-      const auto value = hn::MulAdd(half, scale, tiny);
-      hn::Store(value, d, values + t * width + v * lanes);
-      const auto sign = hn::And(hn::BitCast(d32, value), hn::Set(d32, 1u << 31));
-      signs[v] = hn::Or(hn::ShiftRight<1>(signs[v]), sign);
+      hn::Store(hn::MulAdd(half, scale, tiny), d, values + t * width + v * lanes);
     }
   }
-  const int unused = 32 - static_cast<int>(terms);
-  FP8LAB_UNROLL
-  for (int v = 0; v < kVectors; ++v)
-    hn::StoreU(hn::ShiftRightSame(signs[v], unused), d32, s.signs + step * width + v * lanes);
+  const std::int64_t groups = ceil_divide(terms, kSignsOfGroup);
+  if (terms % kSignsOfGroup != 0) {
+    for (std::int64_t t = terms; t < groups * kSignsOfGroup; ++t)
+      group = hn::AverageRound(group, hn::Zero(d8));
+    hn::Store(group, d8, signs[groups - 1]);
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    auto words = hn::Zero(d32);
+    for (int i = 0; i < static_cast<int>(groups); ++i) {
+      const auto bytes = hn::PromoteTo(d32, hn::Load(db, signs[i] + v * lanes));
+      words = hn::Or(words, hn::ShiftLeftSame(bytes, i * static_cast<int>(kSignsOfGroup)));
+    }
+    hn::StoreU(words, d32, s.signs + step * width + v * lanes);
+  }
 }
 
 template <typename T>
@@ -232,6 +251,26 @@ HWY_INLINE void decode_fused_step(const PanelCodes<T>& s, std::int64_t step) {
                s.signs + step * width + v * lanes);
 }
 
+/// Whether words of codes are binary32 numbers, with bits below the code to drop.
+bool has_float_fields(const CodeLayout& s) {
+  return s.bias == kExponentBias<float> && s.sign_bit + s.dropped_bits == 31 &&
+         s.mantissa_bits + s.dropped_bits == kMantissaBits<float>;
+}
+
+/// Plain values of such codes.
+HWY_INLINE void decode_float_panel(const PanelCodes<float>& s) {
+  const Tag<std::uint32_t> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t count = s.steps * s.terms * lanes * kVectors;
+  const auto* codes = reinterpret_cast<const std::uint32_t*>(s.codes);
+  const auto kept = hn::Set(d, ~((1u << s.layout.dropped_bits) - 1u));
+  float* values = s.values;
+  for (std::int64_t i = 0; i < count; i += lanes) {
+    const auto value = hn::And(hn::LoadU(d, codes + i), kept);
+    hn::Store(hn::BitCast(Tag<float>(), value), Tag<float>(), values + i);
+  }
+}
+
 template <typename T, typename Code>
 void decode_panel(const PanelCodes<T>& s) {
   if constexpr (sizeof(T) == 4 && sizeof(Code) == 1) {
@@ -244,6 +283,9 @@ void decode_panel(const PanelCodes<T>& s) {
   if (s.fused) {
     for (std::int64_t step = 0; step < s.steps; ++step) decode_fused_step<T, Code>(s, step);
     return;
+  }
+  if constexpr (sizeof(T) == 4 && sizeof(Code) == 4) {
+    if (has_float_fields(s.layout)) return decode_float_panel(s);
   }
   const Tag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));

@@ -1,3 +1,4 @@
+#include "fp8lab/core/ceil_divide.hpp"
 #include "fp8lab/gemm/kernels.hpp"
 
 #define HWY_WANT_AVX3_DL
@@ -282,12 +283,51 @@ HWY_INLINE void fused_rows(const StepBlock<T>& s, const StepRounding& rounding, 
   }
 }
 
+/// Fetches a part of the next codes each time, all of them in `times`.
+class Fetcher {
+ public:
+  HWY_INLINE Fetcher(const NextCodes& next, std::int64_t terms, std::int64_t times)
+      : at_(next.codes),
+        row_stride_(next.row_stride),
+        bytes_(terms * next.term_bytes),
+        rows_(next.rows),
+        lines_(next.rows == 0 ? 0
+                              : ceil_divide(next.rows * ceil_divide(bytes_, kCacheLine), times)) {}
+  HWY_INLINE void some() {
+    for (std::int64_t i = 0; i < lines_ && rows_ > 0; ++i) {
+      __builtin_prefetch(at_ + byte_);
+      byte_ += kCacheLine;
+      if (byte_ < bytes_) continue;
+      byte_ = 0;
+      at_ += row_stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kCacheLine = 64;
+  const unsigned char* at_;
+  std::int64_t row_stride_;
+  std::int64_t bytes_;
+  std::int64_t rows_;
+  std::int64_t lines_;
+  std::int64_t byte_ = 0;
+};
+
 template <typename T, End kEnd>
 void fused_steps(const StepBlock<T>& s, const StepRounding& rounding) {
+  const std::int64_t groups = s.rows / kRows + s.rows % kRows;
+  Fetcher fetcher(s.next, s.steps * s.terms, s.steps * groups);
   for (std::int64_t step = 0; step < s.steps; ++step) {
     std::int64_t row = 0;
-    for (; row + kRows <= s.rows; row += kRows) fused_rows<T, kEnd, kRows>(s, rounding, step, row);
-    for (; row < s.rows; ++row) fused_rows<T, kEnd, 1>(s, rounding, step, row);
+    for (; row + kRows <= s.rows; row += kRows) {
+      fetcher.some();
+      fused_rows<T, kEnd, kRows>(s, rounding, step, row);
+    }
+    for (; row < s.rows; ++row) {
+      fetcher.some();
+      fused_rows<T, kEnd, 1>(s, rounding, step, row);
+    }
   }
 }
 

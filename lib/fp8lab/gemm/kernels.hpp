@@ -29,6 +29,15 @@ struct PackedTypes<double> {
   using Word = std::uint64_t;
 };
 
+/// Codes that are read soon, which kernels of few rows fetch between products: memory and
+/// arithmetic would wait for each other otherwise. `rows` rows, of as many terms as the block.
+struct NextCodes {
+  const unsigned char* codes = nullptr;
+  std::int64_t row_stride = 0;  ///< bytes
+  std::int64_t rows = 0;        ///< 0: none
+  std::int64_t term_bytes = 1;
+};
+
 /// Some steps of some rows of A times a panel of B of the kernel's width.
 ///
 /// a [steps][rows][terms] with a_exponents alike (each replicated to fill 32
@@ -49,6 +58,7 @@ struct StepBlock {
   const std::uint32_t* b_signs = nullptr;
   T* state = nullptr;
   T* low_state = nullptr;  ///< the second word of exact sums in two words
+  NextCodes next = {};     ///< fused steps only
 };
 
 /// What of the model the kernels need.

@@ -221,6 +221,7 @@ PackedPanel<T>::PackedPanel(const Kernels& kernels, const PackForm& form, const 
       width_(kernels.width<T>()),
       code_bytes_(format(b.format).storage_bits / 8),
       slab_terms_(slab_steps * terms_),
+      fetches_(form.fused() && decoded_steps < slab_steps && b.k_stride == 1),
       row_stride_(round_up(slab_steps * terms_, kGroup) + (dots_ ? line_terms_ : kGroup)),
       rows_((dots_ ? width_ : kGroup) * row_stride_ * code_bytes_),
       codes_(dots_ ? 0 : round_up(slab_steps * terms_, kGroup) * width_ * code_bytes_),
@@ -267,7 +268,7 @@ CodeRange PackedPanel<T>::range_of_column(std::int64_t column) const {
 
 /// Rows of B are copied before they are transposed: a power of two between them
 /// would make their cache lines displace each other. What the next call copies is
-/// fetched meanwhile.
+/// fetched meanwhile, or by kernels.
 template <typename T>
 void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   loaded_ = first;
@@ -278,7 +279,7 @@ void PackedPanel<T>::load(std::int64_t first, std::int64_t steps) {
   for (std::int64_t j = 0; j < width_; j += group) {
     for (std::int64_t i = 0; i < group; ++i) {
       const bool exists = j + i < columns_;
-      if (exists) prefetch(begin_ + j + i, first * terms_ + inside, inside);
+      if (exists && !fetches_) prefetch(begin_ + j + i, first * terms_ + inside, inside);
       gather_codes(*b_, exists ? begin_ + j + i : 0, first * terms_, exists ? inside : 0, padded,
                    rows_.data() + i * row_stride_ * code_bytes_);
     }
@@ -369,8 +370,26 @@ void PackedPanel<T>::scale_steps(std::int64_t first, std::int64_t steps) {
   }
 }
 
+/// What is in the place of the steps from `step` on in the next slab or, after the last one, in the
+/// next panel's first.
+template <typename T>
+NextCodes PackedPanel<T>::next_codes(std::int64_t step) const {
+  const std::int64_t term = step * terms_ + slab_terms_;
+  const bool inside = term < b_->k;
+  const std::int64_t row = inside ? begin_ : begin_ + width_;
+  const std::int64_t first = inside ? term : term % slab_terms_;
+  const std::int64_t rows = std::min(width_, b_->rows - row);
+  if (!fetches_ || rows <= 0) return {};
+  return {.codes = static_cast<const unsigned char*>(b_->data) +
+                   (row * b_->row_stride + first) * code_bytes_,
+          .row_stride = b_->row_stride * code_bytes_,
+          .rows = rows,
+          .term_bytes = code_bytes_};
+}
+
 template <typename T>
 void PackedPanel<T>::place(StepBlock<T>& block, std::int64_t step) const {
+  block.next = next_codes(step);
   const std::int64_t offset = step - decoded_;
   block.b = values_.data() + offset * terms_ * width_;
   block.b_exponents = exponents_.data() + (has_exponents_ ? offset * terms_ * width_ : 0);

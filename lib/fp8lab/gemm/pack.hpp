@@ -101,6 +101,7 @@ class PackedPanel {
   void load_rows(std::int64_t first, std::int64_t steps);
   void scale_steps(std::int64_t first, std::int64_t steps);
   void prefetch(std::int64_t row, std::int64_t first, std::int64_t count) const;
+  [[nodiscard]] NextCodes next_codes(std::int64_t step) const;
 
   template <typename Block>
   void place_codes(Block& block, std::int64_t step) const;
@@ -124,6 +125,7 @@ class PackedPanel {
   std::int64_t width_;
   std::int64_t code_bytes_;
   std::int64_t slab_terms_;
+  bool fetches_;             ///< kernels fetch what the next call of `load` copies
   std::int64_t row_stride_;  ///< of `rows_`
   std::int64_t begin_ = 0;
   std::int64_t columns_ = 0;

@@ -11,11 +11,18 @@
 
 namespace fp8lab::gemm_detail {
 
-/// Rounds toward zero inside a FloatEnvironment to nearest.
+/// Rounds toward zero inside a FloatEnvironment to nearest. Kernels are calls between both, and on
+/// x86 they compute in vector registers alone: the mode of the x87 unit, which takes longer to set
+/// than all the rest, stays.
 class TowardZero {
  public:
+#if defined(__x86_64__)
+  TowardZero() { _mm_setcsr(_mm_getcsr() | _MM_ROUND_TOWARD_ZERO); }
+  ~TowardZero() { _mm_setcsr(_mm_getcsr() & ~static_cast<unsigned>(_MM_ROUND_TOWARD_ZERO)); }
+#else
   TowardZero() { std::fesetround(FE_TOWARDZERO); }
   ~TowardZero() { std::fesetround(FE_TONEAREST); }
+#endif
   TowardZero(const TowardZero&) = delete;
   TowardZero& operator=(const TowardZero&) = delete;
 };
