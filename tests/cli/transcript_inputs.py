@@ -4,6 +4,7 @@ Nothing but the standard library, so that the bytes are the same everywhere.
 """
 
 import json
+import math
 import os
 import random
 import struct
@@ -58,6 +59,7 @@ def arrays(folder):
     save = lambda name, shape, *more, **options: (folder / f"{name}.npy").write_bytes(npy(shape, *more, **options))
     real = lambda name, seed, shape, spread=1.0: save(name, shape, floats(values(seed, shape, spread)))
     positive = lambda name, shape: save(name, shape, floats([2.0 ** (i * 5 % 7 - 6) * (1 + i % 3 / 4) for i in range(count_of(shape))]))
+    special = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 448.0, 464.0, 480.0, 2.0**-9, 2.0**-10, 2.0**-11, 1e30, -3.0, 57344.0, 61440.0, math.copysign(float("nan"), -1.0)]
     # A product, its operands as floats, as codes of FP8 and FP4, and what may come with it.
     real("a", 1, (12, 128))
     real("b", 2, (10, 128), 0.25)
@@ -71,6 +73,10 @@ def arrays(folder):
     save("b16", (10, 128), floats(values(9, (10, 128), 0.25), "e"), "<f2")
     save("fortran", (12, 128), floats(values(1, (12, 128))), fortran=True)
     real("large", 19, (128, 128))
+    # Not finite numbers of both signs, each in another tile.
+    odd = {5: special[0], 40: special[15], 200: special[1], 4000: special[2], 9000: special[15], 12345: special[0]}
+    save("strange", (128, 128), floats([odd.get(i, v) for i, v in enumerate(values(19, (128, 128)))]))
+    save("nibbles", (12, 128), codes(21, (12, 128), 0x0F, ()), "|u1")
     save("large16", (32, 128), bf16(values(20, (32, 128))), "<V2")
     real("c", 10, (12, 10), 4.0)
     real("bias", 11, (10,))
@@ -91,7 +97,6 @@ def arrays(folder):
     save("ends", (3,), struct.pack("<3q", 3, 3, 11), "<i8")
     save("indices", (12,), struct.pack("<12i", 0, 0, 0, -1, 1, 1, 2, 2, 2, 2, 2, -1), "<i4")
     # Odd ones.
-    special = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 448.0, 464.0, 480.0, 2.0**-9, 2.0**-10, 2.0**-11, 1e30, -3.0, 57344.0, 61440.0, 1e-30]
     save("special", (2, 8), floats(special))
     save("a_nan", (12, 128), floats([float("nan") if i == 131 else float("inf") if i == 700 else v for i, v in enumerate(values(1, (12, 128)))]))
     save("zeros", (12, 128), floats([0.0] * (12 * 128)))

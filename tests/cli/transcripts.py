@@ -1,6 +1,6 @@
 """Whole outputs of commands, kept in transcripts/*.txt: exit code, both streams, and the files that came.
 
-Usage: transcripts.py FP8LAB                    compares, and ends with 1 where something differs
+Usage: transcripts.py FP8LAB [NAME...]          compares, and ends with 1 where something differs
        transcripts.py FP8LAB --write [NAME...]  writes what the commands say now; read the change in version control
 
 A transcript is a list of calls, each followed by what it did:
@@ -44,9 +44,10 @@ MASKS = [
     (re.compile(r'("(?:target|method)": )"[^"]*"'), r'\1"*"'),
     (re.compile(r"\([\w -]+, (?:scalar|avx2|avx512|neon), (?=\d+ threads?\))"), "(*, *, "),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|min)\b"), "* s"),
+    (re.compile(r"^target \w+, threads .*", re.MULTILINE), "target *"),
     (re.compile(r"\b\d+ tokens/s"), "* tokens/s"),
     (re.compile(r"[\d.e+-]+ s per point (\(\d+ measured\)), about .* on"), r"* s per point \1, about * on"),
-    (re.compile(r'("(?:\w*seconds|version|revision|started|finished)": )[^,\n]*'), r"\1*"),
+    (re.compile(r'("(?:\w*seconds|version|revision|started|finished|crc32)": )[^,\n]*'), r"\1*"),
 ]
 # Files whose bytes hold times, the machine's name, or digits of the C library's functions: their names are enough.
 NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report")
@@ -162,11 +163,13 @@ def options_without_a_call(tool, calls):
 
 def main():
     tool = str(Path(sys.argv[1]).resolve())
-    names = sys.argv[3:] if sys.argv[2:3] == ["--write"] else []
+    writes = "--write" in sys.argv[2:]
+    names = [name for name in sys.argv[2:] if name != "--write"]
     paths = sorted(KEPT.glob("*.txt"))
+    if unknown := set(names) - {path.stem for path in paths}:
+        sys.exit(f"expected names of {KEPT.name}, got {', '.join(sorted(unknown))}")
     chosen = [path for path in paths if not names or path.stem in names]
     kept = {path: calls_of(path.read_text()) for path in paths}
-    writes = sys.argv[2:3] == ["--write"]
 
     def made(path):
         blocks = transcript(tool, [call for call, _ in kept[path]])
@@ -184,7 +187,7 @@ def main():
             if found := differences(old, new):
                 failures += 1
                 print(f"FAILED: {path.stem}: {call}", *found[:MOST_SHOWN], *(["..."] if len(found) > MOST_SHOWN else []), sep="\n  ")
-    missing = options_without_a_call(tool, [call for blocks in kept.values() for call, _ in blocks])
+    missing = [] if names else options_without_a_call(tool, [call for blocks in kept.values() for call, _ in blocks])
     for name in missing:
         print(f"FAILED: no transcript calls {name}")
     print(f"transcripts: {sum(map(len, got.values()))} calls, {failures + len(missing)} failures")
