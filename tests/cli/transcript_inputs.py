@@ -58,8 +58,10 @@ def codes(seed, shape, mask=0xFF, nan=(0x7F, 0xFF)):
 def arrays(folder):
     save = lambda name, shape, *more, **options: (folder / f"{name}.npy").write_bytes(npy(shape, *more, **options))
     real = lambda name, seed, shape, spread=1.0: save(name, shape, floats(values(seed, shape, spread)))
-    positive = lambda name, shape: save(name, shape, floats([2.0 ** (i * 5 % 7 - 6) * (1 + i % 3 / 4) for i in range(count_of(shape))]))
-    special = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 448.0, 464.0, 480.0, 2.0**-9, 2.0**-10, 2.0**-11, 1e30, -3.0, 57344.0, 61440.0, math.copysign(float("nan"), -1.0)]
+    positive = lambda name, shape: save(
+        name, shape, floats([2.0 ** (i * 5 % 7 - 6) * (1 + i % 3 / 4) for i in range(count_of(shape))]))
+    special = [float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 448.0, 464.0, 480.0, 2.0**-9, 2.0**-10, 2.0**-11, 1e30, -3.0,
+               57344.0, 61440.0, math.copysign(float("nan"), -1.0)]
     # A product, its operands as floats, as codes of FP8 and FP4, and what may come with it.
     real("a", 1, (12, 128))
     real("b", 2, (10, 128), 0.25)
@@ -94,11 +96,14 @@ def arrays(folder):
     # Groups.
     real("stack_a", 12, (3, 6, 128))
     real("stack_b", 13, (3, 10, 128), 0.25)
+    save("stack_b8", (3, 10, 128), codes(22, (3, 10, 128)), "|u1")
+    save("one8", (1,), bytes([126]), "|u1")
     save("ends", (3,), struct.pack("<3q", 3, 3, 11), "<i8")
     save("indices", (12,), struct.pack("<12i", 0, 0, 0, -1, 1, 1, 2, 2, 2, 2, 2, -1), "<i4")
     # Odd ones.
     save("special", (2, 8), floats(special))
-    save("a_nan", (12, 128), floats([float("nan") if i == 131 else float("inf") if i == 700 else v for i, v in enumerate(values(1, (12, 128)))]))
+    few = {131: float("nan"), 700: float("inf")}
+    save("a_nan", (12, 128), floats([few.get(i, v) for i, v in enumerate(values(1, (12, 128)))]))
     save("zeros", (12, 128), floats([0.0] * (12 * 128)))
     save("empty", (0, 128), b"")
     save("cube", (2, 3, 4), floats(values(14, (2, 3, 4))))
@@ -121,12 +126,14 @@ def tensors(folder):
         "half": ("BF16", (4, 64), bf16(values(31, (4, 64)))),
         "layers.0.weight": ("F16", (16, 128), floats(values(32, (16, 128), 0.5), "e")),
         "count": ("I64", (3,), struct.pack("<3q", 1, 2, 3)),
-        "outlier": ("F32", (4, 128), floats([v * (4096.0 if i % 128 == 5 else 1.0) for i, v in enumerate(values(33, (4, 128)))])),
+        "outlier": ("F32", (4, 128),
+                    floats([v * (4096.0 if i % 128 == 5 else 1.0) for i, v in enumerate(values(33, (4, 128)))])),
     }
     (folder / "tensors.safetensors").write_bytes(safetensors(named))
     (folder / "cut.safetensors").write_bytes(safetensors(named)[:-8])
-    (folder / "names.safetensors").write_bytes(safetensors({"lm_head.weight": named["x"], "model.embed_tokens.weight": named["x"],
-                                                            "model.layers.0.mlp.gate.weight": named["x"], "model.norm.weight": ("F32", (128,), floats(values(34, (128,))))}))
+    names = ("lm_head.weight", "model.embed_tokens.weight", "model.layers.0.mlp.gate.weight")
+    (folder / "names.safetensors").write_bytes(safetensors(
+        {name: named["x"] for name in names} | {"model.norm.weight": ("F32", (128,), floats(values(34, (128,))))}))
 
 
 def model(folder):
@@ -134,12 +141,17 @@ def model(folder):
     target = folder / "model"
     target.mkdir()
     shards, index = ({}, {}), {}
-    add = lambda shard, name, part: (shards[shard].update({name: part}), index.update({name: f"model-{shard + 1}-of-2.safetensors"}))
+
+    def add(shard, name, part):
+        shards[shard][name] = part
+        index[name] = f"model-{shard + 1}-of-2.safetensors"
+
     weight = lambda seed, *shape: ("BF16", shape, bf16(values(seed, shape, 0.125)))
     add(0, "model.embed_tokens.weight", weight(40, 24, 128))
     for layer in (0, 1):
         name = f"model.layers.{layer}."
-        for i, part in enumerate(("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj")):
+        parts = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj")
+        for i, part in enumerate(parts):
             add(layer, f"{name}{part}.weight", weight(41 + 10 * layer + i, 128, 128))
         add(layer, f"{name}mlp.down_proj.weight", weight(48 + 10 * layer, 128, 128))
         add(layer, f"{name}input_layernorm.weight", weight(49 + 10 * layer, 128))
@@ -147,26 +159,33 @@ def model(folder):
     add(1, "lm_head.weight", weight(63, 24, 128))
     for shard, named in enumerate(shards):
         (target / f"model-{shard + 1}-of-2.safetensors").write_bytes(safetensors(named))
-    (target / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": sum(len(p[2]) for s in shards for p in s.values())}, "weight_map": index}, indent=2))
-    (target / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], "hidden_size": 128, "num_hidden_layers": 2, "torch_dtype": "bfloat16"}, indent=2))
+    size = sum(len(part[2]) for named in shards for part in named.values())
+    index_text = json.dumps({"metadata": {"total_size": size}, "weight_map": index}, indent=2)
+    (target / "model.safetensors.index.json").write_text(index_text)
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 128, "num_hidden_layers": 2, "torch_dtype": "bfloat16"}
+    (target / "config.json").write_text(json.dumps(config, indent=2))
     # What is copied, and what is left: other forms of the weights, hidden files, folders.
-    for name in ("tokenizer.json", "LICENSE", "notes.ckpt.txt", "pytorch_model.bin", "a.pt", "b.pth", "c.ckpt", "d.gguf", "e.h5", "f.msgpack", "g.onnx", ".hidden"):
+    for name in ("tokenizer.json", "LICENSE", "notes.ckpt.txt", "pytorch_model.bin", "a.pt", "b.pth", "c.ckpt", "d.gguf", "e.h5",
+                 "f.msgpack", "g.onnx", ".hidden"):
         (target / name).write_text(f"{name}\n")
     (target / "original").mkdir()
     (target / "original" / "inside.txt").write_text("inside\n")
     linears = [name.removesuffix(".weight") for name in index if name.endswith("_proj.weight")]
-    (folder / "samples.safetensors").write_bytes(safetensors({f"{name}.input": ("F32", (3, 128), floats(values(70 + i, (3, 128), 2.0 ** (i % 5 - 2)))) for i, name in enumerate(linears)}))
+    samples = {f"{name}.input": ("F32", (3, 128), floats(values(70 + i, (3, 128), 2.0 ** (i % 5 - 2)))) for i, name in enumerate(linears)}
+    (folder / "samples.safetensors").write_bytes(safetensors(samples))
     (folder / "trace.csv").write_text("".join(f"{name},{1.5 + i / 8}\n" for i, name in enumerate(linears)))
     (folder / "short.csv").write_text(f"{linears[0]},1.5\n")
 
 
 def texts(folder):
     write = lambda name, text: (folder / name).write_text(text)
-    write("models.toml", '[accumulator.narrow]\nbase = "sm90.wgmma.e4m3"\nF = 10\n\n[accumulator.wide]\nbase = "fused"\nterms = 16\nF = 25\n')
+    write("models.toml", '[accumulator.narrow]\nbase = "sm90.wgmma.e4m3"\nF = 10\n\n'
+          '[accumulator.wide]\nbase = "fused"\nterms = 16\nF = 25\n')
     write("models.json", '{"accumulator": {"other": {"base": "sm89.mma.e4m3", "F": 14}}}')
     write("no_models.toml", "[accumulator]\n")
     write("wrong_models.toml", "[accumulators.narrow]\nF = 10\n")
-    write("vectors.txt", "# fp8lab vectors 1\n# model: sm90.wgmma.e4m3\n# input: e4m3\n# terms: 2\n3838 4030 3f800000 40600000\n3838 4030 3f800000 40600001\n")
+    write("vectors.txt", "# fp8lab vectors 1\n# model: sm90.wgmma.e4m3\n# input: e4m3\n# terms: 2\n"
+          "3838 4030 3f800000 40600000\n3838 4030 3f800000 40600001\n")
     write("no_vectors.txt", "# fp8lab vectors 1\n# model: none\n")
     write("shape.toml", "layers = 2\nhidden = 256\nheads = 4\nvocabulary = 1000\n")
     write("wrong_shape.toml", "layers = 2.0\nhidden = 256\nheads = 4\nvocabulary = 1000\n")

@@ -43,10 +43,10 @@ FIRST_LINES = 24
 MASKS = [
     (re.compile(r'("(?:target|method)": )"[^"]*"'), r'\1"*"'),
     (re.compile(r"\([\w -]+, (?:scalar|avx2|avx512|neon), (?=\d+ threads?\))"), "(*, *, "),
-    (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|min)\b"), "* s"),
     (re.compile(r"^target \w+, threads .*", re.MULTILINE), "target *"),
     (re.compile(r"\b\d+ tokens/s"), "* tokens/s"),
-    (re.compile(r"[\d.e+-]+ s per point (\(\d+ measured\)), about .* on"), r"* s per point \1, about * on"),
+    (re.compile(r"[\d.e+-]+ s per point \(\d+ measured\), about .* on"), "* s per point, about * on"),
+    (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|min)\b"), "* s"),
     (re.compile(r'("(?:\w*seconds|version|revision|started|finished|crc32)": )[^,\n]*'), r"\1*"),
 ]
 # Files whose bytes hold times, the machine's name, or digits of the C library's functions: their names are enough.
@@ -74,7 +74,8 @@ def masked(text):
 def shortened(lines):
     if len(lines) <= MOST_LINES:
         return lines
-    rest = [LONG_REAL.sub(lambda found: f"{float(found[0]):.7e}" if long_real(found[0]) else found[0], line) for line in lines[FIRST_LINES:]]
+    short = lambda found: f"{float(found[0]):.7e}" if long_real(found[0]) else found[0]
+    rest = [LONG_REAL.sub(short, line) for line in lines[FIRST_LINES:]]
     digest = hashlib.sha256("\n".join(rest).encode()).hexdigest()[:16]
     return [*lines[:FIRST_LINES], f"... {len(rest)} more lines {digest}"]
 
@@ -90,8 +91,8 @@ def seal(path):
 
 def done(tool, call, folder, before):
     """The lines that a call leaves, and the seals of all files after it."""
-    environment = {**{k: v for k, v in os.environ.items() if not k.startswith("FP8LAB_")}, "OMP_NUM_THREADS": "1",
-                   "FP8LAB_PYTHON": "/bin/false", "LC_ALL": "C", "TERM": "dumb"}
+    usual = {name: value for name, value in os.environ.items() if not name.startswith("FP8LAB_") or name == "FP8LAB_TARGET"}
+    environment = {**usual, "OMP_NUM_THREADS": "1", "FP8LAB_PYTHON": "/bin/false", "LC_ALL": "C", "TERM": "dumb"}
     try:
         result = subprocess.run([tool, *shlex.split(call)], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                 capture_output=True, timeout=MOST_SECONDS, check=False)
@@ -152,7 +153,8 @@ def options_without_a_call(tool, calls):
     found = []
     text = lambda *words: subprocess.run([tool, *words, "--help"], capture_output=True, text=True, check=True).stdout
     subcommands = lambda page: re.findall(r"^  (\w+) ", page.partition("Subcommands:")[2], re.MULTILINE)
-    commands = [name for name in subcommands(text()) if name != "bench"] + [f"bench {name}" for name in subcommands(text("bench"))]
+    commands = [name for name in subcommands(text()) if name != "bench"]
+    commands += [f"bench {name}" for name in subcommands(text("bench"))]
     for command in commands:
         names = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", text(*command.split()), re.MULTILINE)) - {"--help"}
         found += [f"{command} {name}" for name in sorted(names - called.get(command, set()))]
