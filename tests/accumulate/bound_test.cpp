@@ -103,3 +103,18 @@ TEST_CASE("bounds: products below a subnormal c are lost where FP16's least expo
   CHECK(lost <= sum.error);
   CHECK(sum.error < 2.0 * lost);
 }
+
+TEST_CASE("bounds: sums below FP32's least normal number have an error of half its least",
+          "[accumulate]") {
+  // Three eighths of 2^-149 become 0, five eighths become 2^-149: relative errors say nothing here.
+  for (const char* name : {"exact", "sm80.mma.bf16", "sm90.wgmma.bf16"}) {
+    const AccumulatorModel model = find_instruction_model(name).accumulator;
+    for (const double eighths : {3.0, 5.0}) {
+      BoundedSum sum = bounded_start(model, 0.0);
+      bounded_dot_product(model, std::vector<BoundedTerm>{{eighths * 0x1p-152, -150, false}}, sum);
+      INFO(name << ", " << eighths);
+      CHECK(sum.error >= 3.0 * 0x1p-152);
+      CHECK(sum.error < 0x1p-120);
+    }
+  }
+}

@@ -246,6 +246,30 @@ TEST_CASE("A1: the verdict is what its criterion makes of the measured values",
   CHECK(to_string(m.verdict) == to_string(expected));
 }
 
+TEST_CASE("claim S7 holds only where every reach is on its side of the limit", "[experiments]") {
+  const Claim& claim = find_claim("S7");
+  const Measurement measured = measure(claim, {.seed = 1, .threads = 1});
+  REQUIRE(measured.verdict == Verdict::holds);
+  const auto with = [&](const std::string& name, double value) {
+    std::vector<MeasuredValue> values = measured.values;
+    for (MeasuredValue& one : values)
+      if (one.name == name) one.value = value;
+    return to_string(claim.judge(values));
+  };
+  const double whole = value_of(measured.values, "reach_te-current");
+  for (const char* twice : {"reach_te-current", "reach_torchao_tensorwise"}) {
+    INFO(twice);
+    CHECK(with(twice, whole) == to_string(Verdict::holds));
+    CHECK(with(twice, whole - 1.0) == to_string(Verdict::does_not_hold));
+  }
+  for (const char* once :
+       {"reach_te-delayed", "reach_te-blockwise", "reach_te-mxfp8", "reach_torchao_mxfp8"}) {
+    INFO(once);
+    CHECK(with(once, 16384.0) == to_string(Verdict::holds));
+    CHECK(with(once, 16385.0) == to_string(Verdict::does_not_hold));
+  }
+}
+
 TEST_CASE("verdicts about scaling stay as measured for other seeds", "[experiments][repeats]") {
   using enum Verdict;
   const std::vector<std::pair<const char*, Verdict>> expected{

@@ -98,6 +98,20 @@ TEST_CASE("kill switch: each indicator alarms by itself, a shadow by its side do
   CHECK_FALSE(below.alarms[1].has_value());
 }
 
+TEST_CASE("kill switch: each threshold is refused from its limit on, and named",
+          "[experiments][train]") {
+  const auto refused = [](const Thresholds& t, const std::string& part) {
+    CHECK_THROWS_WITH(KillSwitch(t), contains(part));
+  };
+  refused({.amax_ratio = 1.0}, "amax_ratio: expected above 1, got 1");
+  refused({.moment_ratio = 1.0}, "moment_ratio: expected above 1, got 1");
+  refused({.loss_gap = -0.001}, "loss_gap: expected at least 0, got -0.001");
+  refused({.window = 0}, "window: expected at least 1, got 0");
+  refused({.patience = 0}, "patience: expected at least 1, got 0");
+  CHECK_NOTHROW(KillSwitch(
+      {.amax_ratio = 1.001, .moment_ratio = 1.001, .loss_gap = 0.0, .window = 1, .patience = 1}));
+}
+
 TEST_CASE("kill switch: where the loss leaves", "[experiments][train]") {
   const Thresholds t{.window = 2};
   const auto shadow = level(kShadow, 20);

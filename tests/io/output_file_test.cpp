@@ -227,3 +227,20 @@ TEST_CASE("checksum: an object that holds its own finds every changed bit", "[io
                         contains("x.json: crc32: expected"));
   }
 }
+
+TEST_CASE("output: what is put into a stream keeps its order, whatever its size", "[io]") {
+  const TemporaryFolder folder("stream_order");
+  constexpr std::size_t kBuffer = 1 << 16;
+  std::string expected;
+  write_file(folder / "parts.txt", [&](std::ostream& out) {
+    char letter = 'a';
+    for (const std::size_t size : {std::size_t{3}, kBuffer - 1, std::size_t{5}, kBuffer,
+                                   std::size_t{1}, kBuffer + 1, 3 * kBuffer, std::size_t{2}}) {
+      const std::string part(size, letter++);
+      out << part;
+      out.put('.');
+      expected += part + ".";
+    }
+  });
+  CHECK(read_file(folder / "parts.txt") == expected);
+}

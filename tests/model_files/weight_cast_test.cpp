@@ -150,3 +150,32 @@ TEST_CASE("dequantized weights are products, rounded once more", "[model_files]"
                                     std::as_writable_bytes(std::span(got))),
                   Error);
 }
+
+TEST_CASE("a large weight is dequantized in parts with the scales of its rows", "[model_files]") {
+  // More elements than one part has, and no power of two.
+  constexpr std::int64_t kRows = 1201;
+  constexpr std::int64_t kColumns = 1000;
+  std::vector<std::uint8_t> codes(kRows * kColumns);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i % 127);
+  const auto view =
+      view_of(ElementType::e4m3fn, {kRows, kColumns}, std::span<const std::uint8_t>(codes));
+  const std::span<const float> table = decode_table(FormatId::e4m3fn);
+  for (const std::int64_t row_block : {1, 128, 1201})
+    for (const std::int64_t k_block : {128, 1000}) {
+      const std::int64_t across = (kColumns + k_block - 1) / k_block;
+      std::vector<float> scales(
+          static_cast<std::size_t>((kRows + row_block - 1) / row_block * across));
+      for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = 1.0F + static_cast<float>(i);
+      std::vector<float> got(codes.size());
+      dequantize_weight({view, scales, row_block, k_block}, ElementType::f32,
+                        std::as_writable_bytes(std::span(got)));
+      std::size_t wrong = 0;
+      for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+        const std::int64_t scale = i / kColumns / row_block * across + i % kColumns / k_block;
+        const auto at = static_cast<std::size_t>(i);
+        wrong += got[at] == table[codes[at]] * scales[static_cast<std::size_t>(scale)] ? 0 : 1;
+      }
+      INFO(row_block << " x " << k_block);
+      CHECK(wrong == 0);
+    }
+}

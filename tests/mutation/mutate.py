@@ -71,8 +71,8 @@ def look(fault, tree):
         left_out = "~[slow]~[silicon]~[train-worker]~[planted]" if fault["unit"].startswith("[") else ""
         return run([tree / "build" / "fp8lab_tests", fault["unit"] + left_out]).returncode == 0
     if "command_line" in fault:
-        return run([python_of(tree), tree / "tests" / "cli" / fault["command_line"],
-                    tree / "build" / "fp8lab"]).returncode == 0
+        script, *names = fault["command_line"].split()
+        return run([python_of(tree), tree / "tests" / "cli" / script, tree / "build" / "fp8lab", *names]).returncode == 0
     name = fault["experiment"]
     out = tree / "build" / "mutation-out"
     if run([tree / "build" / "fp8lab", "run", name, "--quick", "--out", out],

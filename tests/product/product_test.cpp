@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/scaling.hpp"
+#include "fp8lab/product/execution.hpp"
 #include "fp8lab/product/non_finite.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "product/products.hpp"
@@ -308,4 +310,26 @@ TEST_CASE("product: operands that do not fit are refused with the way out", "[ve
   CHECK_THAT(message({.a = f, .b = f, .recipe = "te-current"}, {.model = "sm90.wgmma.e5m2"}),
              contains("e5m2"));
   CHECK_THROWS_WITH(default_output(FormatId::e8m0fnu), contains("e8m0fnu"));
+}
+
+TEST_CASE(
+    "product: what is computed some rows at a time has the bits of the whole, whatever its scale "
+    "blocks",
+    "[product][long]") {
+  // Large enough to be told about; 512 rows at a time are no whole number of blocks of 48 rows.
+  constexpr std::int64_t kRows = 1100;
+  constexpr std::int64_t kBlock = 48;
+  RandomProduct random({}, {.shape = {kRows, 2400, 4096}, .tiles_a = {kRows}, .tiles_b = {1}});
+  InverseScales& scales = random.product.problem.a_scales;
+  scales.values = scales.values.first((kRows + kBlock - 1) / kBlock);
+  scales.row_block = kBlock;
+  std::vector<double> told;
+  Execution ran;
+  const Finished parts = compute_finished(
+      random.product, false, 2, ran, [&](std::string_view, double done) { told.push_back(done); });
+  CHECK(parts.values == compute(random.product, 2));
+  REQUIRE(told.size() >= 3);
+  CHECK(told.front() == 0.0);
+  CHECK(told.back() == 1.0);
+  CHECK(std::is_sorted(told.begin(), told.end()));
 }

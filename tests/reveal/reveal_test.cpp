@@ -117,6 +117,25 @@ TEST_CASE("reveal: the structure of a tree has that tree", "[reveal]") {
   CHECK_FALSE(structure_of(SumTree::node({flat({0, 2}), flat({1, 3, 4})})).has_value());
 }
 
+TEST_CASE("reveal: K in as many parts as it has tiles, and in one less", "[reveal]") {
+  for (const std::int64_t tile : {32, 64})
+    for (const int tiles : {2, 3, 5, 6, 7})
+      for (const int parts : {tiles - 1, tiles})
+        for (const SplitCut cut : {SplitCut::contiguous, SplitCut::modulo})
+          for (const SplitOrder order :
+               {SplitOrder::serial, SplitOrder::pairwise, SplitOrder::tree}) {
+            if (parts < 2) continue;
+            const std::int64_t k = tile * (tiles - 1) + 16;   // the last tile is not whole
+            SumStructure structure{StepShape::fused, 32, 0};  // no smaller tile has the same parts
+            structure.split = {parts, tile, cut, order};
+            const SumTree tree = tree_of(structure, k);
+            const std::optional<SumStructure> found = structure_of(tree);
+            INFO(structure.text(k));
+            REQUIRE(found.has_value());
+            CHECK(text_of(tree_of(*found, k)) == text_of(tree));
+          }
+}
+
 TEST_CASE("reveal: products that are added one at a time are probed as steps of four", "[reveal]") {
   // Probes of three and more products beside a large one need that many places.
   const ProbeShape shape{.m = 4, .n = 4, .k = 16};

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "catch.hpp"
@@ -76,6 +78,14 @@ TEST_CASE("transformer: every gradient is that of differences", "[train]") {
   const ActivationKind activation = GENERATE(ActivationKind::gelu, ActivationKind::swiglu);
   Transformer<double> model(small_shape(norm, activation), all(fp32_recipe()), 1);
   check_model(model, random_batch(7, 3, 4));
+}
+
+TEST_CASE("transformer: a batch of another length is refused, with both lengths", "[train]") {
+  const TransformerShape shape = small_shape(NormKind::layer, ActivationKind::gelu);
+  Transformer<double> model(shape, all(fp32_recipe()), 1);
+  for (const std::int64_t length : {shape.length - 1, shape.length + 1})
+    CHECK_THROWS_WITH(model.loss(random_batch(7, 1, length), {}),
+                      fmt::format("batch.length: expected {}, got {}", shape.length, length));
 }
 
 TEST_CASE("mlp: every gradient is that of differences", "[train]") {

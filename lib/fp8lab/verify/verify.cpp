@@ -15,6 +15,7 @@
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/execution.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/tensors/packed.hpp"
 #include "fp8lab/tensors/slices.hpp"
 #include "fp8lab/verify/activation_reach.hpp"
 #include "fp8lab/verify/budget_check.hpp"
@@ -304,6 +305,8 @@ VerifyReport verify_cast(const CastSpec& spec, const Operand& x, const Operand* 
   require_row_major(x.name(), input);
   require_output(got, spec.format, input.shape);
   require_row_major(got.name(), got.tensor());
+  if (format(spec.format).code_bits() < 8)
+    require_narrow_codes(spec.format, got.tensor().bytes, got.name());
   const auto [rows, columns] = matrix_shape(input);
   VerifyReport report = new_report(options, spec.format, rows, columns);
   report.subject = fmt::format("cast of {} to {}", x.name(), format(spec.format).name);

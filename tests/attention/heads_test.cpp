@@ -1,0 +1,148 @@
+// Several heads that are unlike each other, and every mask that a kernel may have in place of its
+// own.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/attention/attention.hpp"
+#include "fp8lab/attention/quantize.hpp"
+#include "fp8lab/attention/verify.hpp"
+#include "fp8lab/core/random.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr std::int64_t kWidth = 32;
+
+/// Head h is 2^h * (1 + h/4) times as large as the first.
+std::vector<float> unlike_heads(const char* name, std::int64_t heads, std::int64_t rows) {
+  const RandomStream stream(11, name);
+  std::vector<float> x;
+  for (std::int64_t i = 0; i < heads * rows * kWidth; ++i) {
+    const auto head = static_cast<double>(i / (rows * kWidth));
+    x.push_back(static_cast<float>(std::exp2(head) * (1.0 + head / 4.0) *
+                                   stream.normal(static_cast<std::uint64_t>(i))));
+  }
+  return x;
+}
+
+AttentionOperand head_of(const QuantizedHeads& all, std::size_t head) {
+  const auto size = static_cast<std::size_t>(all.rows * all.columns);
+  return {FormatId::e4m3fn, std::span(all.codes).subspan(head * size, size), 1, all.rows,
+          all.columns,      std::span(all.inverse_scales).subspan(head, 1)};
+}
+
+}  // namespace
+
+TEST_CASE("attention: each head is quantized with its own scale", "[attention]") {
+  constexpr std::size_t kHeads = 4;
+  const std::vector<float> values = unlike_heads("x", kHeads, 24);
+  const QuantizedHeads all = quantize_heads(values, kHeads, 24, kWidth);
+  REQUIRE(all.inverse_scales.size() == kHeads);
+  const std::size_t size = 24 * kWidth;
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    INFO("head " << head);
+    const QuantizedHeads alone =
+        quantize_heads(std::span(values).subspan(head * size, size), 1, 24, kWidth);
+    CHECK(all.inverse_scales[head] == alone.inverse_scales[0]);
+    CHECK(std::equal(alone.codes.begin(), alone.codes.end(),
+                     all.codes.begin() + static_cast<std::ptrdiff_t>(head * size)));
+    CHECK(std::count(all.inverse_scales.begin(), all.inverse_scales.end(),
+                     all.inverse_scales[head]) == 1);
+  }
+}
+
+TEST_CASE("attention: outputs and counts of heads are those of each head alone, together",
+          "[attention]") {
+  constexpr std::size_t kHeads = 3;
+  constexpr std::int64_t kM = 40;
+  constexpr std::int64_t kN = 70;
+  const QuantizedHeads q = quantize_heads(unlike_heads("q", kHeads, kM), kHeads, kM, kWidth);
+  const QuantizedHeads k = quantize_heads(unlike_heads("k", kHeads, kN), kHeads, kN, kWidth);
+  const QuantizedHeads v = quantize_heads(unlike_heads("v", kHeads, kN), kHeads, kN, kWidth);
+  AttentionOptions options;
+  options.kv_tile = 32;
+  options.q_tile = 16;
+  options.p_offset = 8;
+  options.rescale_threshold = 4;
+  const AttentionResult all = attention({q.operand(), k.operand(), v.operand()}, options);
+  std::vector<float> o;
+  std::vector<AttentionTile> tiles;
+  for (std::size_t head = 0; head < kHeads; ++head) {
+    const AttentionResult alone =
+        attention({head_of(q, head), head_of(k, head), head_of(v, head)}, options);
+    o.insert(o.end(), alone.o.begin(), alone.o.end());
+    if (head == 0) tiles = alone.tiles;
+    for (std::size_t t = 0; head > 0 && t < tiles.size(); ++t) {
+      tiles[t].elements += alone.tiles[t].elements;
+      tiles[t].saturated += alone.tiles[t].saturated;
+      tiles[t].underflowed += alone.tiles[t].underflowed;
+      tiles[t].rescaled += alone.tiles[t].rescaled;
+      tiles[t].stale += alone.tiles[t].stale;
+      tiles[t].p_max = std::max(tiles[t].p_max, alone.tiles[t].p_max);
+    }
+  }
+  CHECK(all.o == o);
+  REQUIRE(all.tiles.size() == tiles.size());
+  std::uint64_t seen = 0;
+  for (std::size_t t = 0; t < tiles.size(); ++t) {
+    INFO("tile " << t);
+    CHECK(all.tiles[t].elements == tiles[t].elements);
+    CHECK(all.tiles[t].saturated == tiles[t].saturated);
+    CHECK(all.tiles[t].underflowed == tiles[t].underflowed);
+    CHECK(all.tiles[t].rescaled == tiles[t].rescaled);
+    CHECK(all.tiles[t].stale == tiles[t].stale);
+    CHECK(all.tiles[t].p_max == tiles[t].p_max);
+    seen += all.tiles[t].elements;
+  }
+  CHECK(seen == kHeads * kM * kN);
+}
+
+TEST_CASE("attention check: a kernel with another mask is named by it", "[attention]") {
+  constexpr std::int64_t kM = 24;
+  constexpr std::int64_t kN = 36;
+  const QuantizedHeads q = quantize_heads(unlike_heads("q", 1, kM), 1, kM, kWidth);
+  const QuantizedHeads k = quantize_heads(unlike_heads("k", 1, kN), 1, kN, kWidth);
+  const QuantizedHeads v = quantize_heads(unlike_heads("v", 1, kN), 1, kN, kWidth);
+  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
+  const auto masked = [](std::int64_t left, std::int64_t right) {
+    AttentionOptions options;
+    options.kv_tile = 32;
+    options.window_left = left;
+    options.window_right = right;
+    return options;
+  };
+  using Window = std::pair<std::int64_t, std::int64_t>;
+  const auto name_of = [&](Window golden, Window kernel) {
+    const std::vector<float> got = attention(in, masked(kernel.first, kernel.second)).o;
+    const AttentionVerdict verdict =
+        verify_attention(in, masked(golden.first, golden.second), got, FormatId::f32);
+    CHECK(verdict.mismatches > 0);
+    for (const AttentionCause& cause : verdict.causes)
+      if (cause.mismatches == 0) return cause.name + ": " + cause.text;
+    return std::string("not named");
+  };
+  constexpr std::int64_t kAll = -1;
+  CHECK(name_of({kAll, kAll}, {kAll, 0}) == "mask: a causal mask");
+  for (const std::int64_t right : {0, 1, 3}) {
+    INFO("right " << right);
+    CHECK(name_of({kAll, right}, {kAll, kAll}) == "no_mask: no mask");
+    CHECK(name_of({kAll, right}, {kAll, right + 1}) ==
+          "mask_off_by_one: one column too many on the right");
+    if (right > 0)
+      CHECK(name_of({kAll, right}, {kAll, right - 1}) ==
+            "mask_off_by_one: one column too few on the right");
+    CHECK(name_of({8, right}, {8, right + kN - kM}) ==
+          "mask_alignment: n - m columns too many: the mask is aligned to the other corner");
+  }
+  for (const std::int64_t left : {0, 1, 3}) {
+    INFO("left " << left);
+    CHECK(name_of({left, 2}, {left + 1, 2}) == "mask_off_by_one: one column too many on the left");
+    if (left > 0)
+      CHECK(name_of({left, 2}, {left - 1, 2}) == "mask_off_by_one: one column too few on the left");
+  }
+}
