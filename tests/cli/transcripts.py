@@ -50,7 +50,10 @@ MASKS = [
     (re.compile(r'("(?:\w*seconds|version|revision|started|finished|crc32)": )[^,\n]*'), r"\1*"),
 ]
 # Files whose bytes hold times, the machine's name, or digits of the C library's functions: their names are enough.
-NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report")
+NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report|checkpoint")
+# Commands whose products share options, and options that lead to other processes, other back ends, or this text.
+OF_A_PRODUCT = dict.fromkeys(("gemm", "verify", "identify", "expect"), "product")
+NOT_CALLED = {"--help", "--mpi", "--backend"}
 LONG_REAL = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]?\d+)")
 
 
@@ -146,20 +149,16 @@ def differences(kept, got):
 def options_without_a_call(tool, calls):
     """Options in the help of commands that no transcript calls, as COMMAND --option."""
     called = {}
-    for call in calls:
-        words = shlex.split(call)
-        key = " ".join(words[:2]) if words[:1] == ["bench"] else (words or [""])[0]
-        called.setdefault(key, set()).update(words)
-    found = []
+    for command, *words in filter(None, map(shlex.split, calls)):
+        called.setdefault(OF_A_PRODUCT.get(command, command), set()).update(words)
     text = lambda *words: subprocess.run([tool, *words, "--help"], capture_output=True, text=True, check=True).stdout
-    subcommands = lambda page: re.findall(r"^  (\w+) ", page.partition("Subcommands:")[2], re.MULTILINE)
-    commands = [name for name in subcommands(text()) if name != "bench"]
-    commands += [f"bench {name}" for name in subcommands(text("bench"))]
-    for command in commands:
-        names = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", text(*command.split()), re.MULTILINE)) - {"--help"}
-        found += [f"{command} {name}" for name in sorted(names - called.get(command, set()))]
-        if command not in called:
-            found.append(command)
+    found = []
+    for command in re.findall(r"^  (\w+) ", text().partition("Subcommands:")[2], re.MULTILINE):
+        words = called.get(OF_A_PRODUCT.get(command, command), set())
+        options = re.findall(r"^  (?:(-\w),)?(--[\w-]+)", text(command), re.MULTILINE)
+        found += [f"{command} {name}" for short, name in options
+                  if name not in NOT_CALLED and not words & {name, short or name}]
+        found += [] if words else [command]
     return found
 
 
