@@ -50,7 +50,7 @@ MASKS = [
     (re.compile(r'("(?:\w*seconds|version|revision|started|finished|crc32)": )[^,\n]*'), r"\1*"),
 ]
 # Files whose bytes hold times, the machine's name, or digits of the C library's functions: their names are enough.
-NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report|checkpoint")
+NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report|checkpoint|(?:log|points)\.jsonl$")
 # Commands whose products share options, and options that lead to other processes, other back ends, or this text.
 OF_A_PRODUCT = dict.fromkeys(("gemm", "verify", "identify", "expect"), "product")
 NOT_CALLED = {"--help", "--mpi", "--backend"}
