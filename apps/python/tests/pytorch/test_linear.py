@@ -146,7 +146,7 @@ def test_hardware_changes_the_accumulator_alone():
 
 def test_hardware_has_bf16_products_too():
     x = log_normal(16, 512, seed=3)
-    unit = fp8lab.find_model("sm90.wgmma.bf16").accumulator
+    unit = fp8lab.models()["sm90.wgmma.bf16"].accumulator
     layers = {}
     for hardware in (None, "sm90", "sm90.wgmma.bf16"):
         torch.manual_seed(2)
@@ -156,7 +156,12 @@ def test_hardware_has_bf16_products_too():
     product = fp8lab.gemm(*codes, a_format="bf16", b_format="bf16", model="sm90.wgmma.bf16")
     for hardware in ("sm90", "sm90.wgmma.bf16"):
         assert_same_bits(layers[hardware](x).detach(), torch.from_numpy(product).bfloat16().float())
-    assert (bits(layers[None](x)) != bits(layers["sm90"](x))).any()
+    dw = {}  # not rounded to BF16
+    for hardware, layer in layers.items():
+        layer(x).backward(log_normal(16, 24, seed=4))
+        dw[hardware] = layer.weight.grad
+    assert_same_bits(dw["sm90"], dw["sm90.wgmma.bf16"])
+    assert (bits(dw[None]) != bits(dw["sm90"])).any()
 
     mixed = fp8lab.linear_recipe("torchao-rowwise-hp-wgrad")
     moved = fp8lab.linear_recipe("torchao-rowwise-hp-wgrad", hardware="sm90.wgmma.bf16")
