@@ -9,7 +9,7 @@ namespace fp8lab::cuda {
 
 /// "cpu" and two more. Whatever those do not have is left to the library; what they
 /// have throws `NoDevice` where no device is there to do it.
-///   cuda:          products by wgmma (`has_tensor_core_product`) on compute capability 9.0, casts
+///   cuda:          products by wgmma, FP8 and BF16 (`has_tensor_core_product`) on 9.0, casts
 ///                  by cvt.rn.satfinite (`fits_satfinite`).
 ///   cuda-emulated: products without tensor cores, the bits of the problem's model, on compute
 ///                  capability 8.0 and later. No casts: the library makes them on the host.

@@ -8,8 +8,8 @@ struct CUstream_st;
 
 namespace fp8lab::cuda {
 
-/// On the tensor cores, by wgmma: inputs of E4M3 or E5M2, binary32 sums, a
-/// promotion_interval of 0 or a multiple of 32. Launched, not synchronised.
+/// On the tensor cores, by wgmma: inputs of E4M3 or E5M2, or both of BF16, binary32 sums, a
+/// promotion_interval of 0 or a multiple of 32 (BF16: 16). Launched, not synchronised.
 void launch_gemm_wgmma(const GemmArguments& arguments, FormatId a, FormatId b);
 
 /// Without tensor cores, bit for bit what the library's model gives. FP8 inputs

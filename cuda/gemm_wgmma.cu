@@ -19,22 +19,25 @@ namespace {
   FP8LAB_O4(d, i), FP8LAB_O4(d, i + 4), FP8LAB_O4(d, i + 8), FP8LAB_O4(d, i + 12)
 
 // `keep` 0 starts from zero whatever the registers hold.
-#define FP8LAB_WGMMA_N128(NAME, TYPES)                                                            \
-  struct NAME {                                                                                   \
-    static __device__ void issue(float (&d)[kSums], std::uint64_t a, std::uint64_t b, int keep) { \
-      asm volatile(                                                                               \
-          "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                            \
-          "wgmma.mma_async.sync.aligned.m64n128k32.f32." TYPES " {" FP8LAB_R16A ", " FP8LAB_R16B  \
-          ", " FP8LAB_R16C ", " FP8LAB_R16D "}, %64, %65, p, 1, 1;\n}\n"                          \
-          : FP8LAB_O16(d, 0), FP8LAB_O16(d, 16), FP8LAB_O16(d, 32), FP8LAB_O16(d, 48)             \
-          : "l"(a), "l"(b), "r"(keep));                                                           \
-    }                                                                                             \
+#define FP8LAB_WGMMA_N128(NAME, TERMS, TYPES, MAJOR)                                               \
+  struct NAME {                                                                                    \
+    static constexpr int kTerms = TERMS;                                                           \
+    static __device__ void issue(float (&d)[kSums], std::uint64_t a, std::uint64_t b, int keep) {  \
+      asm volatile(                                                                                \
+          "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"                                             \
+          "wgmma.mma_async.sync.aligned.m64n128k" #TERMS ".f32." TYPES " {" FP8LAB_R16A            \
+          ", " FP8LAB_R16B ", " FP8LAB_R16C ", " FP8LAB_R16D "}, %64, %65, p, 1, 1" MAJOR ";\n}\n" \
+          : FP8LAB_O16(d, 0), FP8LAB_O16(d, 16), FP8LAB_O16(d, 32), FP8LAB_O16(d, 48)              \
+          : "l"(a), "l"(b), "r"(keep));                                                            \
+    }                                                                                              \
   }
 
-FP8LAB_WGMMA_N128(E4E4, "e4m3.e4m3");
-FP8LAB_WGMMA_N128(E5E5, "e5m2.e5m2");
-FP8LAB_WGMMA_N128(E4E5, "e4m3.e5m2");
-FP8LAB_WGMMA_N128(E5E4, "e5m2.e4m3");
+FP8LAB_WGMMA_N128(E4E4, 32, "e4m3.e4m3", "");
+FP8LAB_WGMMA_N128(E5E5, 32, "e5m2.e5m2", "");
+FP8LAB_WGMMA_N128(E4E5, 32, "e4m3.e5m2", "");
+FP8LAB_WGMMA_N128(E5E4, 32, "e5m2.e4m3", "");
+// Types of 16 bits name the operands' order in memory: K first in both.
+FP8LAB_WGMMA_N128(Bf16, 16, "bf16.bf16", ", 0, 0");
 
 template <typename Op, int kChunk, bool kPromoted>
 void launch_kernel(const GemmArguments& g) {
@@ -50,11 +53,13 @@ void launch_kernel(const GemmArguments& g) {
 }
 
 // E4M3 has the intervals that are benchmarked at full length; the other pairs
-// take every interval but multiples of 128 one step at a time.
+// take every interval but multiples of a tile one step at a time.
 template <typename Op>
 void launch(const GemmArguments& g) {
-  if (g.promotion_interval == 0) return launch_kernel<Op, 4, false>(g);
-  if (g.promotion_interval % 128 == 0) return launch_kernel<Op, 4, true>(g);
+  require(g.promotion_interval % Op::kTerms == 0, "promotion_interval",
+          "a multiple of " + std::to_string(Op::kTerms), std::to_string(g.promotion_interval));
+  if (g.promotion_interval == 0) return launch_kernel<Op, kSteps, false>(g);
+  if (g.promotion_interval % (kSteps * Op::kTerms) == 0) return launch_kernel<Op, kSteps, true>(g);
   if constexpr (std::is_same_v<Op, E4E4>)
     if (g.promotion_interval % 64 == 0) return launch_kernel<Op, 2, true>(g);
   launch_kernel<Op, 1, true>(g);
@@ -64,10 +69,9 @@ void launch(const GemmArguments& g) {
 
 void launch_gemm_wgmma(const GemmArguments& g, FormatId a, FormatId b) {
   const auto is_fp8 = [](FormatId id) { return id == FormatId::e4m3fn || id == FormatId::e5m2; };
-  require(is_fp8(a) && is_fp8(b), "format", "e4m3fn or e5m2 for a and b",
+  if (a == FormatId::bf16 && b == FormatId::bf16) return launch<Bf16>(g);
+  require(is_fp8(a) && is_fp8(b), "format", "e4m3fn or e5m2 for a and b, or bf16 for both",
           std::string(format(a).name) + " and " + std::string(format(b).name));
-  require(g.promotion_interval % kStepTerms == 0, "promotion_interval", "a multiple of 32",
-          std::to_string(g.promotion_interval));
   if (a == FormatId::e4m3fn)
     b == FormatId::e4m3fn ? launch<E4E4>(g) : launch<E4E5>(g);
   else

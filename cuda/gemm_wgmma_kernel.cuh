@@ -22,7 +22,7 @@ constexpr int kStages = kTilesAhead + 2;
 constexpr int kTileBytes = 128 * 128;
 constexpr int kSharedBytes = kStages * 2 * kTileBytes + 1024;  // swizzled tiles start at 1024 n
 constexpr int kSums = 64;
-constexpr int kStepTerms = 32;
+constexpr int kSteps = 128 / kStepBytes;  // instructions along the K of a tile
 
 /// Starts the copy of one K tile of A and B into a stage.
 __device__ void start_tile(const GemmArguments& g, int tile, std::uint32_t stage, int thread) {
@@ -69,8 +69,8 @@ __device__ void promote_all(const GemmArguments& g, const ScalePlaces& places, i
   }
 }
 
-/// kChunk steps run back to back: the promotion interval is a multiple of them.
-/// Steps past K multiply zeros, as kernels fed by the copy engine do.
+/// kChunk steps of `Op::kTerms` terms run back to back: the promotion interval is a multiple of
+/// them. Steps past K multiply zeros, as kernels fed by the copy engine do.
 template <typename Op, int kChunk, bool kPromoted>
 __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments g) {
   FP8LAB_DYNAMIC_SHARED(raw_shared);
@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
     }
   }
 
-  const int tiles = (g.k + 127) / 128;
+  constexpr int kTileTerms = kSteps * Op::kTerms;
+  const int tiles = (g.k + kTileTerms - 1) / kTileTerms;
   for (int tile = 0; tile < kTilesAhead; ++tile) {
     if (tile < tiles) start_tile(g, tile, shared + tile * 2 * kTileBytes, thread);
     commit_copies();
@@ -129,8 +130,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
     const std::uint32_t a_tile = stage + group * (kTileBytes / 2);
     const std::uint32_t b_tile = stage + kTileBytes;
     FP8LAB_NO_UNROLL
-    for (int first = 0; first < 4; first += kChunk) {
-      const int k = tile * 128 + first * kStepTerms;
+    for (int first = 0; first < kSteps; first += kChunk) {
+      const int k = tile * kTileTerms + first * Op::kTerms;
       const bool restarts = kPromoted && k % g.promotion_interval == 0;
       wgmma_fence();
       FP8LAB_UNROLL
@@ -140,8 +141,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1) multiply(const GemmArguments
       wgmma_commit();
       wgmma_wait<1>();
       if constexpr (kPromoted) {
-        const int end = k + kChunk * kStepTerms;
-        const bool last = tile + 1 == tiles && first + kChunk == 4;
+        const int end = k + kChunk * Op::kTerms;
+        const bool last = tile + 1 == tiles && first + kChunk == kSteps;
         const int begin = (end - 1) / g.promotion_interval * g.promotion_interval;
         // Intervals that begin past K hold nothing and have no scales.
         if ((end % g.promotion_interval == 0 || last) && begin < g.k) {

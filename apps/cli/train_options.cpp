@@ -18,9 +18,12 @@ void add_recipe_options(Command& command, TrainOptions& o) {
                   "linear recipe: fp32, bf16 or a quantize recipe; or a complete system: fp8-lm "
                   "(products, states, gradients, ZeRO), an ablation of it, bf16-fp32")
       ->capture_default_str();
-  command.add_option("--model", o.model,
-                     "accumulator of the FP8 products, an instruction or a definition; default: "
-                     "that of the recipe");
+  command.add_option(
+      "--model", o.model,
+      "accumulator of the FP8 products, an instruction or a definition; one of BF16 "
+      "inputs, such as sm90.wgmma.bf16, is that of the BF16 products: of the recipe, "
+      "the head and layers that stay in BF16; a chip (sm89, sm90, sm100, sm120) has "
+      "both; may be given again; default: that of the recipe, for BF16 fp32");
   add_models_option(command, o.models);
   command.add_option("--format", o.format,
                      "FP8 format of all operands, e4m3fn or e5m2, or hybrid: e4m3fn with e5m2 "

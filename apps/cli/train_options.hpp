@@ -17,7 +17,7 @@ namespace fp8lab::cli {
 /// Texts are empty, and numbers unset, where the recipe decides.
 struct TrainOptions {
   std::string recipe = "te-current";
-  std::string model;
+  std::vector<std::string> model;  ///< one for FP8 products and one for BF16 products at most
   ModelFiles models;
   std::string format;
   std::optional<std::int64_t> history;

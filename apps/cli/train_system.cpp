@@ -62,12 +62,10 @@ void set_delayed(LinearRecipe& r, const TrainOptions& o) {
 
 LinearRecipe block_recipe(const TrainOptions& o, const train::TrainingSystem* system) {
   LinearRecipe r = system != nullptr ? system->blocks : train::find_linear_recipe(o.recipe);
-  require_fp8(o, r, "--model", !o.model.empty());
   require_fp8(o, r, "--format", !o.format.empty());
   require_fp8(o, r, "--clip-before-cast", o.clip_before_cast.has_value());
   require_fp8(o, r, "--rule", !o.rule.empty());
   require_fp8(o, r, "--keep", !o.keep.empty());
-  if (!o.model.empty()) r = train::on_hardware(r, load_models(o.models).resolve(o.model));
   if (!o.format.empty()) set_format(r, o.format);
   if (o.history || o.margin || !o.amax_algorithm.empty()) set_delayed(r, o);
   if (o.clip_before_cast) {
@@ -104,6 +102,23 @@ void set_layers(train::ModelRecipe& recipe, const TrainOptions& o) {
       names += (names.empty() ? "" : ", ") + layer.name;
     require(any, "--keep", "part of one of " + names, "'" + part + "'");
   }
+}
+
+/// The accumulators of `--model`: at most one for FP8 products, and one for BF16 products.
+void set_accumulators(train::ModelRecipe& recipe, const TrainOptions& o) {
+  if (o.model.empty()) return;
+  require(recipe.blocks.name != "fp32", "--model", "a recipe with FP8 or BF16 products",
+          fmt::format("--recipe {}", o.recipe));
+  const ModelBook book = load_models(o.models);
+  std::vector<std::string> names;
+  for (const std::string& text : o.model) names.push_back(book.resolve(text));
+  require(names.size() == 1 ||
+              (names.size() == 2 && train::is_for_bf16(names[0]) != train::is_for_bf16(names[1])),
+          "--model", "one accumulator, or a second one of BF16 inputs",
+          fmt::format("{}", fmt::join(o.model, " and ")));
+  std::vector<LinearRecipe*> all{&recipe.blocks, &recipe.head};
+  for (auto& [layer, one] : recipe.layers) all.push_back(&one);
+  for (const std::string& name : names) train::move_to_hardware(all, name);
 }
 
 StateFormat find_state(const char* option, const std::string& text) {
@@ -153,6 +168,7 @@ train::TrainerOptions trainer_options(const TrainOptions& o) {
   if (o.recipe == "fp32") t.recipe.head = t.recipe.blocks;
   t.recipe.outliers = {o.outlier_channels, o.outlier_log2};
   set_layers(t.recipe, o);
+  set_accumulators(t.recipe, o);
   t.schedule = o.schedule;
   t.sequences = o.sequences;
   t.optimizer = optimizer_options(o, system);

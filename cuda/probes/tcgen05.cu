@@ -1,6 +1,6 @@
-// tcgen05.mma of one thread block on FP8, FP16, BF16 and TF32, with binary32 and FP16 sums, with
-// negated operands, with a sparse A, and with block scales on FP8, FP6 and FP4. Needs sm_100a, and
-// a toolkit that knows it.
+// tcgen05.mma of one thread block on FP8, FP16, BF16 and TF32, with binary32 and FP16 sums, and
+// with block scales on FP8, FP6 and FP4; both with negated operands and with a sparse A. Needs
+// sm_100a, and a toolkit that knows it.
 
 #include "probes/probe.hpp"
 
@@ -56,12 +56,14 @@ namespace {
   }
 
 // The same with block scales: SCALES a row, of type TYPE (0 UE4M3, 1 UE8M0).
-#define FP8LAB_TCGEN05_SCALED(NAME, KIND, SCALES, TYPE, A, B)                       \
+#define FP8LAB_TCGEN05_SCALED_FORM(NAME, KIND, SCALES, TYPE, A, B, FLIP_A, FLIP_B)  \
   struct NAME : Tcgen05Defaults {                                                   \
     static constexpr int kA = A;                                                    \
     static constexpr int kB = B;                                                    \
     static constexpr int kScales = SCALES;                                          \
     static constexpr int kScaleType = TYPE;                                         \
+    static constexpr std::uint32_t kFlipA = FLIP_A;                                 \
+    static constexpr std::uint32_t kFlipB = FLIP_B;                                 \
     static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, \
                                  std::uint32_t instruction, std::uint32_t a_scales, \
                                  std::uint32_t b_scales) {                          \
@@ -72,6 +74,30 @@ namespace {
           "l"(a), "l"(b), "r"(instruction), "r"(a_scales), "r"(b_scales)            \
           : "memory");                                                              \
     }                                                                               \
+  }
+
+#define FP8LAB_TCGEN05_SCALED(NAME, KIND, SCALES, TYPE, A, B) \
+  FP8LAB_TCGEN05_SCALED_FORM(NAME, KIND, SCALES, TYPE, A, B, 0u, 0u)
+
+// FP8 with a scale a row and a sparse A: one scale for all 64 places of a row.
+#define FP8LAB_TCGEN05_SPARSE_SCALED(NAME, A, B, FILLER)                                \
+  struct NAME : Tcgen05Defaults {                                                       \
+    static constexpr int kA = A;                                                        \
+    static constexpr int kB = B;                                                        \
+    static constexpr int kScales = 1;                                                   \
+    static constexpr int kScaleType = 1;                                                \
+    static constexpr int kSparseElement = 1;                                            \
+    static constexpr std::uint32_t kFiller = FILLER;                                    \
+    static __device__ void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b,     \
+                                 std::uint32_t instruction, std::uint32_t metadata,     \
+                                 std::uint32_t a_scales, std::uint32_t b_scales) {      \
+      asm volatile(                                                                     \
+          "{\n.reg .pred p;\nsetp.ne.u32 p, 1, 0;\n"                                    \
+          "tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X "       \
+          "[%0], %1, %2, [%4], %3, [%5], [%6], p;\n}\n" ::"r"(d),                       \
+          "l"(a), "l"(b), "r"(instruction), "r"(metadata), "r"(a_scales), "r"(b_scales) \
+          : "memory");                                                                  \
+    }                                                                                   \
   }
 
 FP8LAB_TCGEN05(E4M3E4M3, "f8f6f4", false, 0, 0);
@@ -104,6 +130,10 @@ FP8LAB_TCGEN05_SCALED(MxE2M3E2M3, "mxf8f6f4", 1, 1, 3, 3);
 FP8LAB_TCGEN05_SCALED(MxE3M2E3M2, "mxf8f6f4", 1, 1, 4, 4);
 FP8LAB_TCGEN05_SCALED(Nv4, "mxf4nvf4", 4, 0, 1, 1);
 FP8LAB_TCGEN05_SCALED(Mx4, "mxf4nvf4", 2, 1, 1, 1);
+FP8LAB_TCGEN05_SCALED_FORM(MxNegatedA, "mxf8f6f4", 1, 1, 0, 0, 0x80808080u, 0u);
+FP8LAB_TCGEN05_SCALED_FORM(MxNegatedB, "mxf8f6f4", 1, 1, 0, 0, 0u, 0x80808080u);
+FP8LAB_TCGEN05_SPARSE_SCALED(MxSparseE4E4, 0, 0, 0x7eu);
+FP8LAB_TCGEN05_SPARSE_SCALED(MxSparseE5E5, 1, 1, 0x7bu);
 
 const NamedKernel kKernels[] = {
     {"tcgen05.m128n64k32.f32.e4m3.e4m3", tcgen05_probe<E4M3E4M3>},
@@ -135,6 +165,10 @@ const NamedKernel kKernels[] = {
     {"tcgen05.m128n64k32.mxf8f6f4.f32.e3m2.e3m2", tcgen05_probe<MxE3M2E3M2>},
     {"tcgen05.m128n64k64.mxf4nvf4.f32.e2m1.e2m1.ue4m3", tcgen05_probe<Nv4>},
     {"tcgen05.m128n64k64.mxf4nvf4.f32.e2m1.e2m1.ue8m0", tcgen05_probe<Mx4>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e4m3.negated_a", tcgen05_probe<MxNegatedA>},
+    {"tcgen05.m128n64k32.mxf8f6f4.f32.e4m3.e4m3.negated_b", tcgen05_probe<MxNegatedB>},
+    {"tcgen05.sp.m128n64k64.mxf8f6f4.f32.e4m3.e4m3", tcgen05_probe<MxSparseE4E4>},
+    {"tcgen05.sp.m128n64k64.mxf8f6f4.f32.e5m2.e5m2", tcgen05_probe<MxSparseE5E5>},
 };
 
 }  // namespace

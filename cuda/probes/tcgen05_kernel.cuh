@@ -2,7 +2,7 @@
 // The kernel of the tcgen05 probes, apart from the instructions so that a test can run it on the
 // host: 128 rows, of which a tile fills the first 64. Sums live in tensor memory, one row a lane;
 // they start as c. FP16 sums are in the low half of a word. Block scales follow the sums, A's four
-// columns and then B's, or, of a sparse instruction, the metadata: the same word everywhere.
+// columns and then B's; then, of a sparse instruction, the metadata: the same word everywhere.
 
 #include "emulated_core.hpp"
 #include "layout.hpp"
@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
   constexpr bool kSparse = Op::kSparseElement > 0;
   constexpr int kColumns = Op::kScales == 0 && !kSparse ? kTile : 2 * kTile;
   constexpr int kBRowBytes = kSparse ? kSparseBytes : kStepBytes;
+  constexpr int kMetadata = kTile + (Op::kScales > 0 ? 2 * kScaleColumns : 0);
   const std::uint32_t instruction =
       (Op::kScales == 0
            ? tcgen05_instruction(Op::kHalfSums ? 0 : 1, Op::kA, Op::kB, kTensorRows, kTile)
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
     // Two columns are enough for 64 elements; whatever else is read holds the same.
     std::uint32_t x[8];
     for (int i = 0; i < 8; ++i) x[i] = kSparseMetadata;
-    store_columns(own_lanes + kTile, x);
+    store_columns(own_lanes + kMetadata, x);
   }
   wait_for_stores();
 
@@ -125,8 +126,11 @@ __global__ void __launch_bounds__(128) tcgen05_probe(TileArguments arguments) {
       const std::uint64_t a = tcgen05_descriptor(shared_address(a_shared));
       const std::uint64_t b = kSparse ? tcgen05_sparse_descriptor(shared_address(b_shared))
                                       : tcgen05_descriptor(shared_address(b_shared));
-      if constexpr (kSparse)
-        Op::issue(sums, a, b, instruction, sums + kTile);
+      if constexpr (kSparse && Op::kScales > 0)
+        Op::issue(sums, a, b, instruction, sums + kMetadata, sums + kTile,
+                  sums + kTile + kScaleColumns);
+      else if constexpr (kSparse)
+        Op::issue(sums, a, b, instruction, sums + kMetadata);
       else if constexpr (Op::kScales > 0)
         Op::issue(sums, a, b, instruction, sums + kTile, sums + kTile + kScaleColumns);
       else

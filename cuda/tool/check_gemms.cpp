@@ -26,9 +26,10 @@ struct Variant {
   std::string_view model;
   Distribution distribution;
 };
-constexpr std::array<Variant, 4> kVariants{
+constexpr std::array<Variant, 5> kVariants{
     {{"sm90.wgmma.e4m3", Distribution::normal},
      {"sm90.wgmma.e5m2", Distribution::all_codes},
+     {"sm90.wgmma.bf16", Distribution::lognormal},
      {"sm90.wgmma.e4m3.e5m2", Distribution::uniform_positive},
      {"sm90.wgmma.e5m2.e4m3", Distribution::all_codes}}};
 constexpr std::array<std::int64_t, 4> kIntervals{128, 32, 64, 256};

@@ -6,12 +6,16 @@
 #include <atomic>
 #include <cstdio>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/gemm/backend.hpp"
 
 namespace fp8lab::cuda {
 namespace {
+
+constexpr std::string_view kBf16Accumulator = "bf16_accumulator";
 
 /// How often a backend was asked, and how often it did what was asked.
 struct Count {
@@ -42,8 +46,10 @@ Backend counted(const Backend& inner, Count& products, Count& casts) {
 
 std::vector<Table> tables_on(const Backend& backend, const Experiment& experiment,
                              std::uint64_t seed, bool quick) {
-  const RunContext context{
-      Parameters::from_toml(experiment.default_toml, quick), seed, 0, {}, nullptr, backend};
+  Parameters parameters = Parameters::from_toml(experiment.default_toml, quick);
+  if (parameters.values().contains(kBf16Accumulator))
+    parameters.set(fmt::format("{}=sm90.wgmma.bf16", kBf16Accumulator));
+  const RunContext context{std::move(parameters), seed, 0, {}, nullptr, backend};
   return experiment.run(context).tables;
 }
 

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -25,9 +26,39 @@ float draw(const RandomStream& random, Distribution distribution, std::uint64_t 
   }
 }
 
+/// Codes of one or two bytes in memory.
+class Codes {
+ public:
+  Codes(std::vector<std::uint8_t>& bytes, const Format& f)
+      : bytes_(bytes.data()), width_(width(f)), size_(bytes.size() / width_) {}
+
+  static std::size_t width(const Format& f) { return static_cast<std::size_t>(f.storage_bits) / 8; }
+
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::uint32_t operator[](std::size_t i) const {
+    if (width_ == 1) return bytes_[i];
+    std::uint16_t code = 0;
+    std::memcpy(&code, bytes_ + 2 * i, sizeof code);
+    return code;
+  }
+  void set(std::size_t i, std::uint32_t code) const {
+    const auto word = static_cast<std::uint16_t>(code);
+    if (width_ == 1)
+      bytes_[i] = static_cast<std::uint8_t>(code);
+    else
+      std::memcpy(bytes_ + 2 * i, &word, sizeof word);
+  }
+
+ private:
+  std::uint8_t* bytes_;
+  std::size_t width_;
+  std::size_t size_;
+};
+
 std::vector<std::uint8_t> draw_codes(const Format& f, std::size_t size, Distribution distribution,
                                      const RandomStream& random) {
-  std::vector<std::uint8_t> codes(size);
+  std::vector<std::uint8_t> bytes(size * Codes::width(f));
+  const Codes codes(bytes, f);
   const std::uint64_t magnitudes = f.max_finite_code() + 1;
 #pragma omp parallel for schedule(static)
   for (std::size_t i = 0; i < size; ++i) {
@@ -37,9 +68,9 @@ std::vector<std::uint8_t> draw_codes(const Format& f, std::size_t size, Distribu
              (random.bits32(4 * i + 2) % 2 == 0 ? 0 : f.sign_mask());
     else
       code = encode(f, kNvidiaSatfinite, draw(random, distribution, i));
-    codes[i] = static_cast<std::uint8_t>(code);
+    codes.set(i, code);
   }
-  return codes;
+  return bytes;
 }
 
 std::vector<float> draw_scales(std::int64_t size, const RandomStream& random) {
@@ -71,8 +102,8 @@ RandomProblem::RandomProblem(const InstructionModel& model, std::int64_t m, std:
       b_(draw_codes(format(model.b_format), static_cast<std::size_t>(n * k), distribution,
                     {seed, "gemm.b"})) {
   problem_.model = model.accumulator;
-  problem_.a = CodeMatrix::row_major(model.a_format, a_, m, k);
-  problem_.b = CodeMatrix::row_major(model.b_format, b_, n, k);
+  problem_.a = {model.a_format, a_.data(), m, k, k, 1};
+  problem_.b = {model.b_format, b_.data(), n, k, k, 1};
 }
 
 void RandomProblem::set_recipe(Recipe recipe, std::int64_t promotion_interval, ScaleOrder order) {
@@ -115,41 +146,44 @@ void RandomProblem::cancel_along_k(std::int64_t group) {
   std::vector<std::size_t> order(k / width);
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i, i)]);
-  const auto repeat = [&](std::vector<std::uint8_t>& codes, std::uint32_t flipped) {
+  const auto repeat = [&](const Codes& codes, std::uint32_t flipped) {
     for (std::size_t pair = 0; pair + 1 < order.size(); pair += 2)
       for (std::size_t row = 0; row < codes.size(); row += k)
         for (std::size_t i = 0; i < width; ++i)
-          codes[row + order[pair + 1] * width + i] =
-              static_cast<std::uint8_t>(codes[row + order[pair] * width + i] ^ flipped);
+          codes.set(row + order[pair + 1] * width + i,
+                    codes[row + order[pair] * width + i] ^ flipped);
   };
-  repeat(a_, format(problem_.a.format).sign_mask());
-  repeat(b_, 0);
+  const Format& f = format(problem_.a.format);
+  repeat(Codes(a_, f), f.sign_mask());
+  repeat(Codes(b_, format(problem_.b.format)), 0);
 }
 
 void RandomProblem::thin_along_k(std::int64_t group) {
   const RandomStream random(seed_, "gemm.kept");
   const std::int64_t k = problem_.a.k;
-  for (std::vector<std::uint8_t>* codes : {&a_, &b_})
-    for (std::size_t i = 0; i < codes->size(); ++i) {
+  for (const Codes& codes :
+       {Codes(a_, format(problem_.a.format)), Codes(b_, format(problem_.b.format))})
+    for (std::size_t i = 0; i < codes.size(); ++i) {
       const std::int64_t column = static_cast<std::int64_t>(i) % k;
       const auto number = static_cast<std::uint64_t>(column / group);
       if (column % group !=
           static_cast<std::int64_t>(random.below(number, static_cast<std::uint64_t>(group))))
-        (*codes)[i] = 0;
+        codes.set(i, 0);
     }
 }
 
 void RandomProblem::vary_along_k(std::int64_t group, int least, int count) {
   const RandomStream random(seed_, "gemm.magnitudes");
-  const auto vary = [&](std::vector<std::uint8_t>& codes, const CodeMatrix& m) {
+  const auto vary = [&](std::vector<std::uint8_t>& bytes, const CodeMatrix& m) {
     const Format& f = format(m.format);
+    const Codes codes(bytes, f);
 #pragma omp parallel for schedule(static)
     for (std::size_t i = 0; i < codes.size(); ++i) {
       const auto number = static_cast<std::uint64_t>(static_cast<std::int64_t>(i) % m.k / group);
       const auto value = static_cast<float>(decode(f, codes[i]));
       const auto shift =
           least + static_cast<int>(random.below(number, static_cast<std::uint64_t>(count)));
-      codes[i] = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, std::ldexp(value, -shift)));
+      codes.set(i, encode(f, kNvidiaSatfinite, std::ldexp(value, -shift)));
     }
   };
   vary(a_, problem_.a);

@@ -12,13 +12,13 @@ enum class Recipe : int { unscaled, per_tensor, rowwise, blockwise };
 inline constexpr int kRecipes = 4;
 const char* to_string(Recipe recipe);
 
-/// How elements are distributed before the cast to FP8.
+/// How elements are distributed before the cast.
 enum class Distribution : int { normal, uniform_positive, uniform_signed, lognormal, all_codes };
 const char* to_string(Distribution distribution);
 
 class RandomProblem {
  public:
-  /// A [m,k] and B [n,k] under the model called `model`. `all_codes` draws
+  /// A [m,k] and B [n,k] under `model`, whose formats have 8 or 16 bits. `all_codes` draws
   /// finite codes, all equally likely; the others are cast with satfinite.
   RandomProblem(const InstructionModel& model, std::int64_t m, std::int64_t n, std::int64_t k,
                 Distribution distribution, std::uint64_t seed);
@@ -45,6 +45,7 @@ class RandomProblem {
   [[nodiscard]] const GemmProblem& problem() const { return problem_; }
   [[nodiscard]] GemmProblem& problem() { return problem_; }
   [[nodiscard]] std::size_t outputs() const;
+  /// The codes in memory, row by row.
   [[nodiscard]] const std::vector<std::uint8_t>& a() const { return a_; }
   [[nodiscard]] const std::vector<std::uint8_t>& b() const { return b_; }
   [[nodiscard]] const std::vector<float>& a_scales() const { return a_scales_; }

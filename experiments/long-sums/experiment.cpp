@@ -11,6 +11,7 @@
 #include "common/series.hpp"
 #include "fp8lab/experiment/parameter_struct.hpp"
 #include "long-sums/readout.hpp"
+#include "train/settings.hpp"
 #include "train/standing.hpp"
 
 namespace fp8lab::experiments {
@@ -24,6 +25,7 @@ struct Settings {
   std::size_t seeds = 0;
   double tail_share = 0.0;
   double follow = 0.0;
+  std::string bf16_accumulator;
 
   static constexpr auto fields() {
     using train::Schedule;
@@ -37,7 +39,8 @@ struct Settings {
                     field("warmup", &Schedule::warmup), field("learning_rate", &Schedule::peak))),
         field("seeds", &Settings::seeds),
         field("tail_share", &Settings::tail_share),
-        field("follow", &Settings::follow)};
+        field("follow", &Settings::follow),
+        field("bf16_accumulator", &Settings::bf16_accumulator, bf16_accumulator_of)};
   }
 };
 
@@ -47,9 +50,11 @@ struct Way {
   train::LinearRecipe recipe;
 };
 
-std::vector<Way> ways() {
+std::vector<Way> ways(const Settings& settings) {
   const Recipe e4m3{.format = FormatId::e4m3fn};
-  return {{"bf16", train::bf16_recipe()},
+  train::LinearRecipe bf16 = train::bf16_recipe();
+  train::set_bf16_accumulator(bf16, settings.bf16_accumulator);
+  return {{"bf16", bf16},
           {"fp32", train::fp32_recipe()},
           {"no promotion", train::fp8_recipe("no-promotion", e4m3, e4m3, e4m3, 0)},
           {"promoted", train::fp8_recipe("promoted", e4m3, e4m3, e4m3, 128)}};
@@ -202,7 +207,7 @@ std::vector<std::string> findings_of(const Study& study) {
 
 Results long_sums(const RunContext& context) {
   const auto settings = read_parameters<Settings>(context.parameters);
-  Study study{settings, ways(), make_tasks(settings), {}};
+  Study study{settings, ways(settings), make_tasks(settings), {}};
   study.losses.resize(study.tasks.size() * study.ways.size() * settings.seeds);
   parallel_points(context, study.losses.size(), [&](std::size_t i) {
     const std::size_t row = i / settings.seeds;

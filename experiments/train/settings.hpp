@@ -12,6 +12,10 @@
 
 namespace fp8lab::experiments {
 
+/// `name` if it is a model that takes BF16. Throws `Error` that names the parameter
+/// `bf16_accumulator`.
+std::string bf16_accumulator_of(const std::string& name);
+
 /// The parameters of `StudySettings` that every such experiment has.
 constexpr auto study_fields() {
   using train::Schedule;
@@ -23,6 +27,7 @@ constexpr auto study_fields() {
             field("hidden", &TransformerShape::hidden)),
       group(&StudySettings::schedule, field("learning_rate", &Schedule::peak),
             field("warmup", &Schedule::warmup), field("steps", &Schedule::steps)),
+      field("bf16_accumulator", &StudySettings::bf16_accumulator, bf16_accumulator_of),
       field("sequences", &StudySettings::sequences),
       field("text", &StudySettings::text),
       field("tail_share", &StudySettings::tail_share),

@@ -85,6 +85,8 @@ train::TrainerOptions trainer_options(const StudySettings& settings, const Varia
   options.model = settings.shape;
   options.recipe.blocks = variant.recipe;
   if (variant.recipe.name == "fp32") options.recipe.head = variant.recipe;
+  for (train::LinearRecipe* recipe : {&options.recipe.blocks, &options.recipe.head})
+    train::set_bf16_accumulator(*recipe, settings.bf16_accumulator);
   options.recipe.outliers = outliers;
   options.schedule = settings.schedule;
   options.sequences = settings.sequences;

@@ -19,8 +19,10 @@ struct StudySettings {
   std::int64_t sequences = 0;
   train::Schedule schedule;
   train::OutlierChannels outliers;
-  AdamWOptions optimizer;     ///< formats of its states; threads are the study's
-  Backend backend{};          ///< of products and casts
+  AdamWOptions optimizer;  ///< formats of its states; threads are the study's
+  Backend backend{};       ///< of products and casts
+  std::string bf16_accumulator =
+      "fp32";                 ///< of BF16 products: an instruction, a definition, a chip
   std::string text;           ///< a file; empty: the synthetic language
   std::int64_t samples = 0;   ///< steps at which casts are looked at
   double tail_share = 0.2;    ///< of the steps: their mean loss is the run's result

@@ -220,7 +220,9 @@ def what_is_refused(folder):
         (["run", "outlier", "--set", "elements.F=3"], ["elements.F", "no parameter here names models"]),
         (["sweep", *drift[:2], "--axis", "accumulators.F=all"], ["axis accumulators.F", "all"]),
         (["sweep", *drift[:2], "--axis", "accumulators=exact,none", "--dry-run"], ["'none'"]),
-        (["train", "--recipe", "bf16", "--model", "fused"], ["--model", "FP8 products", "bf16"]),
+        (["train", "--recipe", "fp32", "--model", "fused"], ["--model", "FP8 or BF16 products", "fp32"]),
+        (["train", "--recipe", "bf16", "--model", "sm90.wgmma.e4m3"], ["BF16 operands", "sm90.wgmma.e4m3"]),
+        (["train", "--model", "exact", "--model", "fused"], ["--model", "BF16 inputs", "exact and fused"]),
     ):
         said = fp8lab(*arguments, code=2).stderr
         check(f"{arguments} says why", all(reason in said for reason in reasons), said)

@@ -141,6 +141,21 @@ def test_recipe_options():
     check("DeepSeek's rule keeps the head", losses(*WIDE, "--steps", 4, "--recipe", "deepgemm", "--rule", "deepseek-v3")["losses"]
           == losses(*WIDE, "--steps", 4, "--recipe", "deepgemm")["losses"])
 
+    # BF16 products under a matrix unit: those of the recipe, of the head, of what stays in BF16.
+    wide = [*WIDE, "--steps", 4]
+    unit = ["--model", "sm90.wgmma.bf16"]
+    usual = losses(*wide, "--recipe", "te-current")["losses"]
+    head = losses(*wide, "--recipe", "te-current", *unit)["losses"]
+    check("a unit of BF16 is for the head", head != usual, usual)
+    check("FP8 products stay", losses(*wide, "--recipe", "te-current", *unit, "--model", "sm90.wgmma.e4m3")["losses"] == head)
+    check("a chip has both", losses(*wide, "--recipe", "te-current", "--model", "sm90")["losses"] == head)
+    on_chip = losses(*wide, "--recipe", "bf16", *unit)["losses"]
+    check("the baseline of a chip", on_chip == losses(*wide, "--recipe", "bf16", "--model", "sm90")["losses"])
+    check("is not that of FP32 sums", on_chip != bf16, bf16)
+    check("FP32 sums are the default", losses(*wide, "--recipe", "bf16", "--model", "fp32")["losses"] == bf16)
+    check("layers that stay in BF16 are the baseline's there too",
+          losses(*wide, "--recipe", "deepgemm", "--keep", "block0", *unit)["losses"] == on_chip)
+
     refused("--recipe", "te-current", "--history", 4, part="a recipe with delayed scales")
     refused("--recipe", "bf16", "--format", "e5m2", part="--format: expected a recipe with FP8 products")
     refused("--recipe", "te-current", "--format", "f16", part="--format")

@@ -52,6 +52,24 @@ std::string readme() {
 
 }  // namespace
 
+TEST_CASE("the chip has products of FP8 and BF16 under its own models", "[cuda]") {
+  const std::vector<std::uint8_t> codes(64, 0);
+  const auto has = [&](const char* model, FormatId a, FormatId b) {
+    GemmProblem problem;
+    problem.model = find_instruction_model(model).accumulator;
+    problem.a = {a, codes.data(), 1, 32, 32, 1};
+    problem.b = {b, codes.data(), 1, 32, 32, 1};
+    return has_tensor_core_product(problem);
+  };
+  using enum FormatId;
+  CHECK(has("sm90.wgmma.e4m3", e4m3fn, e5m2));
+  CHECK(has("sm90.wgmma.bf16", bf16, bf16));
+  CHECK(!has("fp32", bf16, bf16));
+  CHECK(!has("sm90.wgmma.e4m3", bf16, bf16));
+  CHECK(!has("sm90.wgmma.bf16", e4m3fn, e4m3fn));
+  CHECK(!has("sm90.wgmma.f16", f16, f16));
+}
+
 TEST_CASE("the list of what experiments run on the chip is right", "[cuda][slow]") {
   const std::string text = readme();
   const SweepShare sweep;

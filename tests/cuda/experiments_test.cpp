@@ -36,6 +36,23 @@ Results products(const RunContext& context) {
   return {.tables = {table}, .plots = {}, .heat_maps = {}, .findings = {}};
 }
 
+/// One product of ones in BF16, under the model of its parameter.
+Results reference(const RunContext& context) {
+  const std::vector<std::uint16_t> ones(32, 0x3f80);
+  const auto& model = context.parameters.text("bf16_accumulator");
+  GemmProblem problem;
+  problem.model = find_instruction_model(model).accumulator;
+  problem.a = problem.b = {FormatId::bf16, ones.data(), 1, 32, 32, 1};
+  std::vector<float> d(1);
+  gemm_on(context.backend, problem, d, context.threads);
+  Table table("sum", "Sum of ones", {{"model", "", "which"}, {"sum", "1", "of ones"}});
+  table.add_row({model, static_cast<double>(d[0])});
+  return {.tables = {table}, .plots = {}, .heat_maps = {}, .findings = {}};
+}
+
+constexpr Experiment kReference{"reference", "question = \"?\"\nbf16_accumulator = \"fp32\"\n",
+                                reference};
+
 constexpr Experiment kExperiment{
     "three-sums", "question = \"?\"\nrepeats = 1\n\n[quick]\nrepeats = 1\n", products};
 
@@ -51,4 +68,16 @@ TEST_CASE("an experiment's tables on a backend are compared with the CPU's", "[c
   const CheckRow none = compare_experiment(kExperiment, {"has nothing", no_gemm, {}}, 1, true);
   CHECK(none.mismatches == 0);
   CHECK_THAT(none.note, contains("0 of 3 products"));
+}
+
+TEST_CASE("BF16 references of an experiment are summed as the chip sums them", "[cuda]") {
+  const CheckRow row = compare_experiment(kReference, {"agrees", exact_gemm, {}}, 1, false);
+  CHECK(row.mismatches == 0);
+  CHECK_THAT(row.note, contains("1 of 1 products"));
+  const auto chip = [](const GemmProblem& problem, std::span<float> d, int threads) {
+    if (problem.model != find_instruction_model("sm90.wgmma.bf16").accumulator) return false;
+    gemm(problem, d, threads);
+    return true;
+  };
+  CHECK(what_ran(kReference, {"chip", chip, {}}, 1, false).products == 1);
 }

@@ -327,10 +327,13 @@ struct SimulatedTcgen05 : Tcgen05Defaults {
   static constexpr bool kHalfSums = kHalf;
   static constexpr int kScales = kScaleCount;
 
+  /// `beside`: of a sparse instruction, where its metadata is; then where scales of A and B are.
+  template <typename... Columns>
   static void issue(std::uint32_t d, std::uint64_t a, std::uint64_t b, std::uint32_t instruction,
-                    std::uint32_t beside_sums = 0, std::uint32_t b_scales = 0) {
-    // Beside the sums are A's scales or a sparse instruction's metadata.
-    const std::uint32_t a_scales = beside_sums;
+                    Columns... beside) {
+    constexpr std::size_t kFirstScale = kElement > 0 ? 1 : 0;
+    static_assert(sizeof...(Columns) == kFirstScale + (kScaleCount > 0 ? 2 : 0));
+    const std::array<std::uint32_t, 4> columns{beside...};
     const auto field = [instruction](int bit, std::uint32_t mask) {
       return (instruction >> bit) & mask;
     };
@@ -355,13 +358,13 @@ struct SimulatedTcgen05 : Tcgen05Defaults {
           Row of_a = row_behind(a, row);
           Row of_b{};
           if constexpr (kElement > 0)
-            of_b = selected(row_behind<64>(b, column), metadata_of(beside_sums, row));
+            of_b = selected(row_behind<64>(b, column), metadata_of(columns[0], row));
           else
             of_b = row_behind(b, column);
           if (field(13, 1) != 0) of_a = negated(of_a, planted.probe.a_format);
           if (field(14, 1) != 0) of_b = negated(of_b, planted.probe.b_format);
-          sum = planted_result(of_a, of_b, sum, scales_of(a_scales, row),
-                               scales_of(b_scales, column));
+          sum = planted_result(of_a, of_b, sum, scales_of(columns[kFirstScale], row),
+                               scales_of(columns[kFirstScale + 1], column));
           cell = std::bit_cast<std::uint32_t>(sum);
           if (!kHalf) continue;
           cell = 0xdead0000u;

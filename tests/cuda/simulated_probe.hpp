@@ -45,7 +45,9 @@ inline std::vector<float> simulate(const TileBatch& batch) {
       Op::kFiller = filler;
       launch(tcgen05_probe<Op>);
     };
-    if (has(".sp."))
+    if (has(".sp.") && scales == 1)
+      run(SimulatedTcgen05<false, 1, 1>{});
+    else if (has(".sp."))
       has(".e") ? run(SimulatedTcgen05<false, 0, 1>{}) : run(SimulatedTcgen05<false, 0, 2>{});
     else if (scales == 4)
       run(SimulatedTcgen05<false, 4>{});

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <bit>
+#include <span>
 #include <string>
 
 #include "catch.hpp"
@@ -37,41 +38,44 @@ Place figure_place(int thread, int i) {
 
 template <FormatId kA, FormatId kB>
 struct HostWgmma {
+  static constexpr int kTerms = kA == FormatId::bf16 ? 16 : 32;
+
   static void issue(float (&sums)[64], std::uint64_t a, std::uint64_t b, int keep) {
     products_in_flight->start([&sums, a, b, keep] {
-      const AccumulatorModel model = find_instruction_model("sm90.wgmma.e4m3").accumulator;
+      static const AccumulatorModel kModel =
+          find_instruction_model(kTerms == 16 ? "sm90.wgmma.bf16" : "sm90.wgmma.e4m3").accumulator;
       const int thread = static_cast<int>(threadIdx.x) % 128;
       for (int i = 0; i < 64; ++i) {
         const Place at = figure_place(thread, i);
-        sums[i] = dot_product(model, read_row(a, kA, at.row), read_row(b, kB, at.column),
-                              keep != 0 ? sums[i] : 0.0F);
+        sums[i] = dot_product(kModel, read_row<kTerms>(a, kA, at.row),
+                              read_row<kTerms>(b, kB, at.column), keep != 0 ? sums[i] : 0.0F);
       }
     });
   }
 };
 
-template <int kChunk, bool kPromoted>
+template <typename Op, int kChunk, bool kPromoted>
 std::vector<float> run(const GemmProblem& problem) {
   shared_windows.forget();
   HostArguments host(problem);
   const GemmArguments& g = host.arguments();
   const dim3 grid{static_cast<unsigned>((g.n + 127) / 128),
                   static_cast<unsigned>((g.m + 127) / 128), 1};
-  device_on_host::launch(grid, kBlockThreads, [&] {
-    multiply<HostWgmma<FormatId::e4m3fn, FormatId::e5m2>, kChunk, kPromoted>(g);
-  });
+  device_on_host::launch(grid, kBlockThreads, [&] { multiply<Op, kChunk, kPromoted>(g); });
   if (g.scaled_at_end) device_on_host::launch({3, 1, 1}, 16, [&] { finish_all(g); });
   return host.result();
 }
 
+template <typename Op>
 void check(const GemmProblem& problem, const std::string& what) {
   std::vector<float> expected(static_cast<std::size_t>(problem.a.rows * problem.b.rows));
   gemm(problem, expected);
   const std::int64_t interval = problem.promotion_interval;
-  const std::vector<float> got = interval == 0         ? run<4, false>(problem)
-                                 : interval % 128 == 0 ? run<4, true>(problem)
-                                 : interval % 64 == 0  ? run<2, true>(problem)
-                                                       : run<1, true>(problem);
+  const std::int64_t steps = interval / Op::kTerms;
+  const std::vector<float> got = interval == 0    ? run<Op, 4, false>(problem)
+                                 : steps % 4 == 0 ? run<Op, 4, true>(problem)
+                                 : steps % 2 == 0 ? run<Op, 2, true>(problem)
+                                                  : run<Op, 1, true>(problem);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(got[i]) == std::bit_cast<std::uint32_t>(expected[i])) continue;
@@ -88,11 +92,24 @@ void check(const GemmProblem& problem, const std::string& what) {
 }  // namespace
 
 TEST_CASE("the tensor-core product feeds wgmma and promotes as documented", "[cuda][slow]") {
-  const InstructionModel& model = find_instruction_model("sm90.wgmma.e4m3.e5m2");
   struct Shape {
     int m, n, k, interval;
     Recipe recipe;
     bool c;
+  };
+  const auto check_shapes = [](auto op, const char* model, Distribution distribution,
+                               std::span<const Shape> shapes) {
+    for (const Shape& s : shapes) {
+      RandomProblem random(find_instruction_model(model), s.m, s.n, s.k, distribution, 3);
+      random.set_recipe(s.recipe, s.interval, static_cast<ScaleOrder>(s.k % 3));
+      if (s.c) random.add_c();
+      for (const bool early : {false, true}) {
+        copies_are_early = early;
+        check<decltype(op)>(random.problem(),
+                            fmt::format("{} [{},{}] N_C {} {} copies {}", model, s.m, s.k,
+                                        s.interval, to_string(s.recipe), early ? "early" : "late"));
+      }
+    }
   };
   constexpr Shape kShapes[] = {
       {70, 9, 300, 0, Recipe::unscaled, true},     {5, 130, 130, 0, Recipe::rowwise, true},
@@ -102,16 +119,20 @@ TEST_CASE("the tensor-core product feeds wgmma and promotes as documented", "[cu
       {4, 7, 150, 160, Recipe::unscaled, true},    {4, 7, 900, 0, Recipe::unscaled, false},
       {4, 7, 900, 128, Recipe::blockwise, false},
   };
-  for (const Shape& s : kShapes) {
-    RandomProblem random(model, s.m, s.n, s.k, Distribution::all_codes, 3);
-    random.set_recipe(s.recipe, s.interval, static_cast<ScaleOrder>(s.k % 3));
-    if (s.c) random.add_c();
-    for (const bool early : {false, true}) {
-      copies_are_early = early;
-      check(random.problem(), fmt::format("[{},{}] N_C {} {} copies {}", s.m, s.k, s.interval,
-                                          to_string(s.recipe), early ? "early" : "late"));
-    }
-  }
+  check_shapes(HostWgmma<FormatId::e4m3fn, FormatId::e5m2>{}, "sm90.wgmma.e4m3.e5m2",
+               Distribution::all_codes, kShapes);
+  // Half as many terms a step and a tile.
+  constexpr Shape kBf16Shapes[] = {
+      {70, 9, 150, 0, Recipe::unscaled, true},    {5, 130, 65, 0, Recipe::rowwise, true},
+      {3, 20, 48, 16, Recipe::unscaled, true},    {130, 3, 100, 32, Recipe::per_tensor, true},
+      {9, 131, 140, 64, Recipe::blockwise, true}, {66, 5, 260, 32, Recipe::blockwise, false},
+      {4, 7, 350, 128, Recipe::rowwise, false},   {4, 7, 60, 48, Recipe::unscaled, false},
+      {4, 7, 75, 80, Recipe::unscaled, true},     {4, 7, 450, 0, Recipe::unscaled, false},
+      {4, 7, 450, 128, Recipe::blockwise, false},
+  };
+  using Bf16 = HostWgmma<FormatId::bf16, FormatId::bf16>;
+  check_shapes(Bf16{}, "sm90.wgmma.bf16", Distribution::lognormal, kBf16Shapes);
+  check_shapes(Bf16{}, "sm90.wgmma.bf16", Distribution::all_codes, std::span(kBf16Shapes).first(3));
 }
 
 namespace {

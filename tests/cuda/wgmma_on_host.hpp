@@ -90,8 +90,10 @@ inline void copy_16_bytes(std::uint32_t to, const std::uint8_t* from) {
 }
 
 /// Row `row` of an operand with 32 bytes of K, as the documented layouts place it
-/// in shared memory behind a descriptor.
-inline std::array<Unpacked, 32> read_row(std::uint64_t matrix, FormatId id, int row) {
+/// in shared memory behind a descriptor: kTerms elements.
+template <std::size_t kTerms = 32>
+std::array<Unpacked, kTerms> read_row(std::uint64_t matrix, FormatId id, int row) {
+  constexpr std::uint32_t kWidth = 32 / kTerms;
   const auto field = [matrix](int bit) {
     return static_cast<std::uint32_t>((matrix >> bit) & 0x3fffu) << 4;
   };
@@ -99,7 +101,7 @@ inline std::array<Unpacked, 32> read_row(std::uint64_t matrix, FormatId id, int 
   const std::uint32_t leading = field(16);
   const std::uint32_t stride = field(32);
   const bool swizzled = (matrix >> 62) == 1;
-  std::array<Unpacked, 32> values;
+  std::array<std::uint32_t, kTerms> codes{};
   for (std::uint32_t byte = 0; byte < 32; ++byte) {
     const auto group = static_cast<std::uint32_t>(row / 8);
     const auto within = static_cast<std::uint32_t>(row % 8);
@@ -110,8 +112,10 @@ inline std::array<Unpacked, 32> read_row(std::uint64_t matrix, FormatId id, int 
     } else {
       address += within * 16 + byte / 16 * leading + byte % 16;
     }
-    values[byte] = unpack(format(id), *shared_windows.pointer(address));
+    codes[byte / kWidth] |= std::uint32_t{*shared_windows.pointer(address)} << 8 * (byte % kWidth);
   }
+  std::array<Unpacked, kTerms> values;
+  for (std::size_t i = 0; i < kTerms; ++i) values[i] = unpack(format(id), codes[i]);
   return values;
 }
 

@@ -28,13 +28,16 @@ class Counting {
   explicit Counting(std::uint8_t fault = 0) : fault_(fault) {}
 
   [[nodiscard]] int products() const { return products_; }
+  [[nodiscard]] int bf16_products() const { return bf16_products_; }
   [[nodiscard]] int casts() const { return casts_; }
 
   [[nodiscard]] Backend backend() {
     return {"counting",
             [this](const GemmProblem& problem, std::span<float> d, int threads) {
-              if (!is_fp8(problem.a.format) || !is_fp8(problem.b.format)) return false;
-              ++products_;
+              const bool bf16 =
+                  problem.a.format == FormatId::bf16 && problem.b.format == FormatId::bf16;
+              if (!bf16 && (!is_fp8(problem.a.format) || !is_fp8(problem.b.format))) return false;
+              ++(bf16 ? bf16_products_ : products_);
               gemm(problem, d, threads);
               return true;
             },
@@ -53,6 +56,7 @@ class Counting {
  private:
   std::uint8_t fault_;
   std::atomic<int> products_{0};
+  std::atomic<int> bf16_products_{0};
   std::atomic<int> casts_{0};
 };
 
@@ -113,6 +117,36 @@ std::vector<float> awkward(std::size_t count) {
 TEST_CASE("experiments run their products and casts on the backend of their run",
           "[experiments][backend]") {
   check_runs(kRuns);
+}
+
+TEST_CASE("experiments run BF16 products of a matrix unit on the backend too",
+          "[experiments][backend]") {
+  // So many steps, since outputs are rounded to BF16: a sum's last bits show where they move a tie.
+  constexpr int kSteps = 12;
+  std::vector<std::string> run{"variants=bf16,te-current", "seeds=1", "ladders=[]", "steps=12"};
+  const Results in_fp32 = run_quick("train", 2, run);
+  Counting none;
+  CHECK(all_csv(run_quick("train", 2, run, none.backend())) == all_csv(in_fp32));
+  CHECK(none.bf16_products() == 0);
+
+  run.emplace_back("bf16_accumulator=sm90.wgmma.bf16");
+  const Results expected = run_quick("train", 2, run);
+  CHECK(all_csv(expected) != all_csv(in_fp32));
+  Counting counting;
+  CHECK(all_csv(run_quick("train", 2, run, counting.backend())) == all_csv(expected));
+  // Each step: 15 of BF16's layers and head, 3 of the other run's head.
+  CHECK(counting.bf16_products() == kSteps * (15 + 3));
+
+  const std::vector<std::string> sums{"features=64", "batch=4",
+                                      "seeds=2",     "steps=3",
+                                      "warmup=1",    "bf16_accumulator=sm90.wgmma.bf16"};
+  Counting of_sums;
+  (void)run_quick("long-sums", 2, sums, of_sums.backend());
+  CHECK(of_sums.bf16_products() > 0);
+  CHECK_THROWS_WITH(run_quick("train", 2, {"bf16_accumulator=sm90"}),
+                    contains("bf16_accumulator: ") && contains("'sm90'"));
+  CHECK_THROWS_WITH(run_quick("train", 2, {"bf16_accumulator=sm120.mma.mxf4nvf4"}),
+                    contains("bf16_accumulator: expected a model that takes BF16"));
 }
 
 TEST_CASE("longer experiments run theirs there too", "[experiments][backend][slow]") {

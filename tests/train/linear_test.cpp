@@ -206,16 +206,17 @@ TEST_CASE("linear layer: accumulator and promotion are those of each product", "
   CHECK(!same_bits(run(recipe, c).dw, before.dw));
 }
 
-TEST_CASE("linear recipe: hardware changes the accumulator of FP8 products alone", "[train]") {
+TEST_CASE("linear recipe: hardware changes the accumulators alone", "[train]") {
   const LinearRecipe recipe = find_linear_recipe("torchao-rowwise-hp-wgrad");
+  const auto model = [](const char* name) { return find_instruction_model(name).accumulator; };
   const LinearRecipe ada = on_hardware(recipe, "sm89");
-  CHECK(ada.forward.accumulator == find_instruction_model("sm89.mma.e4m3").accumulator);
+  CHECK(ada.forward.accumulator == model("sm89.mma.e4m3"));
   CHECK(ada.dgrad.accumulator == ada.forward.accumulator);
   CHECK(ada.dgrad.promotion_interval == recipe.dgrad.promotion_interval);
-  CHECK(ada.wgrad.accumulator == recipe.wgrad.accumulator);
+  CHECK(ada.wgrad.accumulator == model("sm89.mma.bf16"));
+  CHECK(recipe.wgrad.accumulator == model("fp32"));
   CHECK(on_hardware(recipe, "sm90").forward.accumulator == recipe.forward.accumulator);
-  CHECK(on_hardware(recipe, "exact").forward.accumulator ==
-        find_instruction_model("exact").accumulator);
+  CHECK(on_hardware(recipe, "exact").forward.accumulator == model("exact"));
   CHECK_THROWS_WITH(on_hardware(recipe, "sm9"), contains("'sm9'"));
   LinearRecipe odd = recipe;
   odd.dgrad.promotion_interval = 48;
@@ -223,6 +224,66 @@ TEST_CASE("linear recipe: hardware changes the accumulator of FP8 products alone
                     contains("promotion interval of 48") && contains("'sm90' with 32 terms"));
   CHECK(find_arithmetic("bf16") == Arithmetic::bf16);
   CHECK_THROWS_WITH(find_arithmetic("fp4"), contains("arithmetic: expected"));
+}
+
+TEST_CASE("linear recipe: a model named as hardware is for the products of its inputs", "[train]") {
+  const auto model = [](const char* name) { return find_instruction_model(name).accumulator; };
+  const LinearRecipe mixed = find_linear_recipe("torchao-rowwise-hp-wgrad");
+  for (const char* name : {"sm90.wgmma.bf16", "sm80.mma.bf16:F=20"}) {
+    const LinearRecipe bf16 = on_hardware(mixed, name);
+    CHECK(bf16.forward.accumulator == mixed.forward.accumulator);
+    CHECK(bf16.dgrad.accumulator == mixed.dgrad.accumulator);
+    CHECK(bf16.wgrad.accumulator == model(name));
+  }
+  for (const char* name : {"sm89.mma.e4m3", "exact", "fused:F=14"}) {
+    CHECK(on_hardware(mixed, name).forward.accumulator == model(name));
+    CHECK(on_hardware(mixed, name).wgrad.accumulator == mixed.wgrad.accumulator);
+  }
+  // The baseline as a chip computes it, or by definition; without hardware, FP32 additions.
+  const LinearRecipe bf16 = bf16_recipe();
+  for (const auto& [hardware, name] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"sm89", "sm89.mma.bf16"},
+                                                                  {"sm90", "sm90.wgmma.bf16"},
+                                                                  {"sm100", "sm100.tcgen05.bf16"},
+                                                                  {"sm120", "sm120.mma.bf16"},
+                                                                  {"exact", "exact"}}) {
+    const LinearRecipe there = on_hardware(bf16, hardware);
+    for (const GemmSettings* product : {&there.forward, &there.dgrad, &there.wgrad})
+      CHECK(product->accumulator == model(name));
+  }
+  // What moves nothing is refused; FP32 has nothing to move.
+  CHECK_THROWS_WITH(
+      on_hardware(bf16, "sm90.wgmma.e4m3"),
+      contains("hardware: expected a model of BF16 operands") && contains("'sm90.wgmma.e4m3'"));
+  CHECK_THROWS_WITH(on_hardware(find_linear_recipe("te-current"), "sm90.wgmma.bf16"),
+                    contains("hardware: expected a model of FP8 operands"));
+  CHECK(on_hardware(fp32_recipe(), "sm90.wgmma.bf16").forward.arithmetic == Arithmetic::fp32);
+  CHECK_THROWS_WITH(on_hardware(fp32_recipe(), "sm9"), contains("'sm9'"));
+  CHECK_THROWS_WITH(on_hardware(bf16.forward, bf16.activation, "sm100.tcgen05.mxf4nvf4"),
+                    contains("hardware: expected a model that takes BF16"));
+  LinearRecipe plain = mixed;
+  set_bf16_accumulator(plain, "exact");
+  CHECK(plain.forward.accumulator == mixed.forward.accumulator);
+  CHECK(plain.wgrad.accumulator == model("exact"));
+}
+
+TEST_CASE("linear recipes of one model move to hardware together", "[train]") {
+  const auto model = [](const char* name) { return find_instruction_model(name).accumulator; };
+  LinearRecipe blocks = find_linear_recipe("te-current");
+  LinearRecipe head = bf16_recipe();
+  LinearRecipe* const both[] = {&blocks, &head};
+  move_to_hardware(both, "exact");  // a definition: the FP8 products of the blocks alone
+  CHECK(blocks.wgrad.accumulator == model("exact"));
+  CHECK(head.forward.accumulator == model("fp32"));
+  move_to_hardware(both, "sm90.wgmma.bf16");
+  CHECK(blocks.wgrad.accumulator == model("exact"));
+  CHECK(head.forward.accumulator == model("sm90.wgmma.bf16"));
+  move_to_hardware(both, "sm89");
+  CHECK(blocks.forward.accumulator == model("sm89.mma.e4m3"));
+  CHECK(head.wgrad.accumulator == model("sm89.mma.bf16"));
+  CHECK(is_for_bf16("sm80.mma.bf16"));
+  CHECK(!is_for_bf16("sm90"));
+  CHECK(!is_for_bf16("exact"));
 }
 
 TEST_CASE("linear layer: sizes and multipliers that do not fit are refused", "[train]") {

@@ -17,18 +17,20 @@ namespace {
 constexpr std::array<std::string_view, 3> kArithmetics{"fp32", "bf16", "fp8"};
 constexpr std::int64_t kSplitAccumulation = 128;
 
-/// What libraries run FP8 products on, and products of operands with scales in blocks.
+/// What libraries run FP8 products on, BF16 ones, and products of operands with scales in blocks.
 struct Chip {
   std::string_view name;
   std::string_view model;
+  std::string_view bf16;
   std::string_view block_scaled;      ///< without the elements' format; empty: it has none
   std::string_view block_scaled_fp4;  ///< of E2M1 on both sides
 };
 constexpr std::array<Chip, 4> kChips{{
-    {"sm89", "sm89.mma.e4m3", "", ""},
-    {"sm90", "sm90.wgmma.e4m3", "", ""},
-    {"sm100", "sm100.tcgen05.e4m3", "sm100.tcgen05.mxf8f6f4", "sm100.tcgen05.mxf4nvf4"},
-    {"sm120", "sm120.mma.e4m3", "sm120.mma.mxf8f6f4", "sm120.mma.mxf4nvf4"},
+    {"sm89", "sm89.mma.e4m3", "sm89.mma.bf16", "", ""},
+    {"sm90", "sm90.wgmma.e4m3", "sm90.wgmma.bf16", "", ""},
+    {"sm100", "sm100.tcgen05.e4m3", "sm100.tcgen05.bf16", "sm100.tcgen05.mxf8f6f4",
+     "sm100.tcgen05.mxf4nvf4"},
+    {"sm120", "sm120.mma.e4m3", "sm120.mma.bf16", "sm120.mma.mxf8f6f4", "sm120.mma.mxf4nvf4"},
 }};
 
 GemmSettings on(Arithmetic arithmetic, std::string_view model, std::int64_t promotion) {
@@ -43,10 +45,10 @@ const Chip* find_chip(std::string_view name) {
   return chip == kChips.end() ? nullptr : chip;
 }
 
-/// Of an instruction or a definition, which users give as hardware; its name, as they do.
-AccumulatorModel find_hardware(std::string_view name) {
+/// An instruction or a definition, which users give as hardware.
+const InstructionModel& find_hardware(std::string_view name) {
   try {
-    return find_instruction_model(name).accumulator;
+    return find_instruction_model(name);
   } catch (const Error&) {
     if (name.find_first_of(".:") != std::string_view::npos) throw;
   }
@@ -88,6 +90,8 @@ std::string model_on(const Chip& chip, const Recipe& recipe) {
   return std::string(chip.model);
 }
 
+std::array<GemmSettings*, 3> products(LinearRecipe& r) { return {&r.forward, &r.dgrad, &r.wgrad}; }
+
 LinearRecipe from_preset(const Preset& preset) {
   LinearRecipe r{.name = std::string(preset.name),
                  .activation = preset.activation,
@@ -119,10 +123,15 @@ Arithmetic find_arithmetic(std::string_view name) {
 }
 
 GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::string_view hardware) {
+  const bool fp8 = product.arithmetic == Arithmetic::fp8;
   const Chip* const chip = find_chip(hardware);
-  const AccumulatorModel model =
-      find_hardware(chip == nullptr ? std::string(hardware) : model_on(*chip, operands));
-  if (product.arithmetic != Arithmetic::fp8) return product;
+  std::string name(hardware);
+  if (chip != nullptr) name = fp8 ? model_on(*chip, operands) : std::string(chip->bf16);
+  const AccumulatorModel& model = find_hardware(name).accumulator;
+  if (product.arithmetic == Arithmetic::fp32) return product;
+  if (!fp8)
+    require(takes_formats(model, FormatId::bf16, FormatId::bf16), "hardware",
+            "a model that takes BF16 operands", fmt::format("'{}'", hardware));
   // Scales inside the instruction need no promotion; others that change along K do.
   if (traits_of(model).takes_scales)
     product.promotion_interval = 0;
@@ -136,9 +145,44 @@ GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::stri
   return product;
 }
 
+bool is_for_bf16(std::string_view hardware) {
+  if (find_chip(hardware) != nullptr) return false;
+  const InstructionModel& model = find_hardware(hardware);
+  return model.a_format == FormatId::bf16 && model.b_format == FormatId::bf16;
+}
+
+void set_bf16_accumulator(LinearRecipe& recipe, std::string_view hardware) {
+  for (GemmSettings* product : products(recipe))
+    if (product->arithmetic == Arithmetic::bf16)
+      *product = on_hardware(*product, recipe.activation, hardware);
+}
+
+void move_to_hardware(std::span<LinearRecipe* const> recipes, std::string_view hardware) {
+  const auto has = [&](Arithmetic arithmetic) {
+    return std::any_of(recipes.begin(), recipes.end(), [&](LinearRecipe* recipe) {
+      const auto all = products(*recipe);
+      return std::any_of(all.begin(), all.end(),
+                         [&](const GemmSettings* p) { return p->arithmetic == arithmetic; });
+    });
+  };
+  const bool any_fp8 = has(Arithmetic::fp8);
+  const bool any_bf16 = has(Arithmetic::bf16);
+  const bool chip = find_chip(hardware) != nullptr;
+  const bool for_bf16 = chip || is_for_bf16(hardware) ||
+                        (!any_fp8 && find_hardware(hardware).standing == Standing::definition);
+  const bool for_fp8 = chip || !for_bf16;
+  require((for_fp8 && any_fp8) || (for_bf16 && any_bf16) || (!any_fp8 && !any_bf16), "hardware",
+          fmt::format("a model of {} operands, as the recipe has", any_fp8 ? "FP8" : "BF16"),
+          fmt::format("'{}'", hardware));
+  for (LinearRecipe* recipe : recipes)
+    for (GemmSettings* product : products(*recipe))
+      if (product->arithmetic == Arithmetic::bf16 ? for_bf16 : for_fp8)
+        *product = on_hardware(*product, recipe->activation, hardware);
+}
+
 LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware) {
-  for (GemmSettings* product : {&recipe.forward, &recipe.dgrad, &recipe.wgrad})
-    *product = on_hardware(*product, recipe.activation, hardware);
+  LinearRecipe* const one[] = {&recipe};
+  move_to_hardware(one, hardware);
   return recipe;
 }
 

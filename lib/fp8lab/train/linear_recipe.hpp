@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,7 @@ struct LinearRecipe {
 LinearRecipe fp32_recipe();
 
 /// All three products on BF16 operands, Y and dX rounded to BF16. The
-/// accumulator is sequential FP32; `sm90.wgmma.bf16` differs in the last bits of
+/// accumulator is sequential FP32; `sm90.wgmma.bf16` (`on_hardware`) differs in the last bits of
 /// a sum and is several times slower to emulate.
 LinearRecipe bf16_recipe();
 
@@ -79,16 +80,30 @@ LinearRecipe bf16_recipe();
 /// Throws `Error` for an unknown name.
 LinearRecipe find_linear_recipe(std::string_view name);
 
-/// The same recipe with its FP8 products on other hardware: `sm89`, `sm90`, `sm100`, `sm120` (with
-/// the instructions that libraries use there: `mma`, `wgmma`, `tcgen05`, `mma`; on the last two
-/// MX recipes and NVFP4 use the block-scaled ones), or the name of an instruction model or
-/// definition (`exact`). Casts, scales and promotion do not change, with one exception: MX and
-/// NVFP4 products need no promotion under a block-scaled instruction, and are promoted every block
-/// of K under others. Throws `Error` for an unknown name, FP4 or FP6 on a chip that does not
-/// multiply them, and a model whose terms do not divide the promotion interval.
+/// The same recipe with its FP8 and BF16 products on other hardware: `sm89`, `sm90`, `sm100`,
+/// `sm120` (with the instructions that libraries use there: `mma`, `wgmma`, `tcgen05`, `mma`; on
+/// the last two MX recipes and NVFP4 use the block-scaled ones), or the name of an instruction
+/// model or definition (`exact`). An instruction of BF16 inputs, or a definition that starts from
+/// one, changes the BF16 products alone. Any other changes the FP8 products alone; a definition, in
+/// a recipe that has none, the BF16 ones. Casts, scales and promotion do not change, with one
+/// exception: MX and NVFP4 products need no promotion under a block-scaled instruction, and are
+/// promoted every block of K under others. A recipe in FP32 does not change. Throws `Error` for an
+/// unknown name, FP4 or FP6 on a chip that does not multiply them, a model whose terms do not
+/// divide the promotion interval, and one that is for no product of the recipe.
 LinearRecipe on_hardware(LinearRecipe recipe, std::string_view hardware);
-/// The same for one product of a recipe whose operands are cast under `operands`.
+/// The same for one product of a recipe whose operands are cast under `operands`: any model that
+/// takes its formats.
 GemmSettings on_hardware(GemmSettings product, const Recipe& operands, std::string_view hardware);
+/// The same for recipes of one model, in place: what counts as one recipe there is all of them.
+void move_to_hardware(std::span<LinearRecipe* const> recipes, std::string_view hardware);
+
+/// The accumulator called `hardware`, or the chip's, for the BF16 products of a recipe alone.
+/// Throws `Error` for an unknown name and for a model that does not take BF16.
+void set_bf16_accumulator(LinearRecipe& recipe, std::string_view hardware);
+
+/// Whether `on_hardware` gives the instruction or definition called `hardware` to BF16 products
+/// alone. Throws `Error` for an unknown name.
+bool is_for_bf16(std::string_view hardware);
 
 /// All names that `find_linear_recipe` accepts.
 std::vector<std::string> linear_recipe_names();

@@ -117,7 +117,7 @@ def linear_recipe(
     dgrad: str | None = None,
     wgrad: str | None = None,
 ) -> LinearRecipe:
-    """A preset as its system runs a linear layer, with its FP8 products on given hardware.
+    """A preset as its system runs a linear layer, with its products on given hardware.
 
     Without `hardware`, a preset runs as on Hopper: "te-*", "torchao-*" and "ms-amp" accumulate
     fprop without promotion, and both gradients with promotion every 128 terms (*read* in their
@@ -125,16 +125,21 @@ def linear_recipe(
     Blackwell's block-scaled instructions, which apply the scales themselves.
 
     hardware: "sm89", "sm90", "sm100", "sm120", or the name of an instruction model or definition
-    ("exact"): the accumulator of the FP8 products; on the last two chips, MX and NVFP4 use the
-    block-scaled instructions. Casts, scales and promotion are unchanged; an instruction that does
-    not apply scales itself promotes MX products every block. fprop, dgrad, wgrad: the same for that
-    product alone. ValueError for unknown names, FP4 and FP6 on chips without them, and a model
-    whose terms do not divide the promotion interval.
+    ("exact"): the accumulator of the products. A chip has one for FP8 products and one for BF16
+    products; on the last two chips, MX and NVFP4 use the block-scaled instructions. An instruction
+    of BF16 inputs is for the BF16 products alone ("sm90.wgmma.bf16"; without hardware their sums are
+    sequential FP32 additions), any other for the FP8 products alone; a definition, in a recipe
+    without FP8, for the BF16 ones. Casts, scales and promotion are unchanged; an instruction that
+    does not apply scales itself promotes MX products every block. fprop, dgrad, wgrad: the same for
+    that product alone. ValueError for unknown names, FP4 and FP6 on chips without them, a model
+    whose terms do not divide the promotion interval, and one that is for no product of the recipe.
 
     >>> import fp8lab
     >>> fp8lab.linear_recipe("te-current").wgrad.promotion_interval
     128
     >>> fp8lab.linear_recipe("te-current", hardware="sm89").fprop.accumulator.terms
+    16
+    >>> fp8lab.linear_recipe("bf16", hardware="sm90").fprop.accumulator.terms
     16
     """
     recipe = name
@@ -145,10 +150,7 @@ def linear_recipe(
     for product, model in (("fprop", fprop), ("dgrad", dgrad), ("wgrad", wgrad)):
         if model is not None:
             settings = getattr(recipe, product)
-            if settings.arithmetic == "fp8":
-                moved = _core.product_on_hardware(settings._core(), recipe.activation._core(), model)
-                settings = _settings_of_fields(moved)
-            else:
-                settings = dataclasses.replace(settings, accumulator=find_model(model).accumulator)
+            moved = _core.product_on_hardware(settings._core(), recipe.activation._core(), model)
+            settings = _settings_of_fields(moved)
             recipe = dataclasses.replace(recipe, **{product: settings})
     return recipe

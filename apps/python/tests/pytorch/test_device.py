@@ -114,18 +114,21 @@ def step(layer, x, dy):
     return y.detach(), x.grad, layer.weight.grad, layer.bias.grad
 
 
-def layers_of(name, dtype):
+def layers_of(name, dtype, hardware=None):
     made = []
     for _ in range(2):
         torch.manual_seed(7)
-        made.append(fp8lab.torch.Fp8Linear(200, 72, recipe=name, dtype=dtype))
+        made.append(fp8lab.torch.Fp8Linear(200, 72, recipe=name, dtype=dtype, hardware=hardware))
     return made
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", RECIPES)
-def test_a_layer_on_a_device_has_the_bits_of_the_cpu(monkeypatch, name, dtype):
-    on_cpu, on_device = layers_of(name, dtype)
+@pytest.mark.parametrize(
+    ("name", "hardware"),
+    [*((name, None) for name in RECIPES), ("bf16", "sm90"), ("torchao-rowwise-hp-wgrad", "sm90")],
+)
+def test_a_layer_on_a_device_has_the_bits_of_the_cpu(monkeypatch, name, hardware, dtype):
+    on_cpu, on_device = layers_of(name, dtype, hardware)
     steps = [(log_normal(3, 7, 200, seed=i).to(dtype), log_normal(3, 7, 72, seed=50 + i).to(dtype)) for i in range(2)]
     expected = [step(on_cpu, *given) for given in steps]
     with monkeypatch.context() as patch:
@@ -177,6 +180,47 @@ def test_scaled_mm_on_a_device_has_the_bits_of_the_cpu(monkeypatch, out, rows, s
         assert_same_bits(got.view(torch.uint8) if out.itemsize == 1 else got, expected.view(torch.uint8) if out.itemsize == 1 else expected)
 
 
+CALLS = [  # interval, parts, tile, cut, order, scale_order
+    (0, 1, 128, "contiguous", "serial", "a_then_fma_b"),
+    (128, 1, 128, "contiguous", "serial", "b_then_fma_a"),
+    (128, 3, 128, "contiguous", "tree", "product_then_add"),
+    (0, 5, 128, "modulo", "tree", "b_then_fma_a"),
+    (64, 4, 64, "modulo", "pairwise", "a_then_b_then_add"),
+    (0, 5, 128, "contiguous", "pairwise", "product_then_fma"),  # its last parts have no tile
+    (0, 4, 128, "contiguous", "serial", "a_then_fma_b"),
+]
+
+
+def table_of(call, m, n, k, output):
+    interval, parts, tile, cut, order, scale_order = call
+    shape = f"{m},{n},{k},e4m3fn,e5m2,{output},slow,{m * n},1"
+    return (
+        "# fp8lab cublaslt 2\n# gpu: an example\n# model: sm90.wgmma.e4m3\n"
+        "m,n,k,a,b,output,accumulation,outputs,fitting,interval,parts,tile,cut,order,scale_order,rounding\n"
+        f"{shape},{interval},{parts},{tile},{cut},{order},{scale_order},once\n"
+    )
+
+
+@pytest.mark.parametrize("out", [torch.float32, torch.bfloat16, torch.float8_e4m3fn])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_table_of_calls_on_a_device_has_the_bits_of_the_cpu(monkeypatch, tmp_path, call, out):
+    k = 1152 if call[5] == "a_then_fma_b" else 700  # nine tiles of 128 in parts of three, or an odd end
+    table = tmp_path / "cublaslt.csv"
+    table.write_text(table_of(call, 24, 40, k, {"float32": "f32", "bfloat16": "bf16"}.get(str(out)[6:], "e4m3fn")))
+    a = (4 * log_normal(24, k)).to(torch.float8_e4m3fn)
+    b = (4 * log_normal(40, k, seed=1)).to(torch.float8_e5m2).t()
+    given = (a, b, torch.tensor(0.3), torch.tensor(-0.7), log_normal(40).to(torch.bfloat16), torch.tensor(0.25), out)
+    expected = fp8lab.torch.scaled_mm(*given, splitk=str(table))
+    with monkeypatch.context() as patch:
+        recorder = install(patch)
+        got = fp8lab.torch.scaled_mm(*given, splitk=str(table))
+        tiles, parts = -(-k // call[2]), call[1]
+        assert records(recorder, -(-tiles // -(-tiles // parts)) if call[3] == "contiguous" else parts)
+        with pytest.raises(ValueError, match="expected a call in .*, got .*fast"):
+            fp8lab.torch.scaled_mm(*given, True, splitk=str(table))
+    assert_same_bits(got.view(torch.uint8) if out.itemsize == 1 else got, expected.view(torch.uint8) if out.itemsize == 1 else expected)
+
+
 def test_tiles_on_a_device_have_the_bits_of_the_cpu(monkeypatch):
     a, b = (log_normal(n, 256, seed=n).to(torch.float8_e4m3fn) for n in (48, 144))
     scale_a = log_normal(2, 48, seed=2).abs().t()
@@ -196,7 +240,7 @@ def test_what_a_device_lacks_is_refused(monkeypatch):
     codes = log_normal(32, 64).to(torch.float8_e4m3fn)
     with monkeypatch.context() as patch:
         recorder = install(patch)
-        with pytest.raises(ValueError, match="expected FP8 products on a CUDA device, got bf16, whose fprop is in bf16"):
+        with pytest.raises(ValueError, match="expected products of a matrix unit on a CUDA device, got bf16, whose fprop is in bf16"):
             plain(x)
         y = layer(x)
         with pytest.raises(ValueError, match="got torchao-rowwise-hp-wgrad, whose wgrad is in bf16"):

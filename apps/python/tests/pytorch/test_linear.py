@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 import torch
-from conftest import assert_same_bits, log_normal
+from conftest import assert_same_bits, bits, log_normal
 from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
@@ -142,6 +142,35 @@ def test_hardware_changes_the_accumulator_alone():
     assert not torch.equal(results["sm89"], results["sm90"])
     with pytest.raises(ValueError, match="expected .*, got 'sm9'"):
         fp8lab.torch.Fp8Linear(16, 16, hardware="sm9")
+
+
+def test_hardware_has_bf16_products_too():
+    x = log_normal(16, 512, seed=3)
+    unit = fp8lab.models()["sm90.wgmma.bf16"].accumulator
+    layers = {}
+    for hardware in (None, "sm90", "sm90.wgmma.bf16"):
+        torch.manual_seed(2)
+        layers[hardware] = fp8lab.torch.Fp8Linear(512, 24, False, recipe="bf16", hardware=hardware)
+    weight = layers[None].weight.detach()
+    codes = [fp8lab.encode(v.numpy(), "bf16", profile="nvidia_nosat", dtype=np.uint16) for v in (x, weight)]
+    product = fp8lab.gemm(*codes, a_format="bf16", b_format="bf16", model="sm90.wgmma.bf16")
+    for hardware in ("sm90", "sm90.wgmma.bf16"):
+        assert_same_bits(layers[hardware](x).detach(), torch.from_numpy(product).bfloat16().float())
+    dw = {}  # not rounded to BF16
+    for hardware, layer in layers.items():
+        layer(x).backward(log_normal(16, 24, seed=4))
+        dw[hardware] = layer.weight.grad
+    assert_same_bits(dw["sm90"], dw["sm90.wgmma.bf16"])
+    assert (bits(dw[None]) != bits(dw["sm90"])).any()
+
+    mixed = fp8lab.linear_recipe("torchao-rowwise-hp-wgrad")
+    moved = fp8lab.linear_recipe("torchao-rowwise-hp-wgrad", hardware="sm90.wgmma.bf16")
+    assert (moved.fprop, moved.wgrad.accumulator) == (mixed.fprop, unit)
+    assert fp8lab.linear_recipe(mixed, wgrad="sm90").wgrad.accumulator == unit
+    with pytest.raises(ValueError, match="hardware: expected a model of BF16 operands, .*'sm90.wgmma.e4m3'"):
+        fp8lab.linear_recipe("bf16", hardware="sm90.wgmma.e4m3")
+    with pytest.raises(ValueError, match="hardware: expected a model that takes BF16 operands"):
+        fp8lab.linear_recipe("bf16", fprop="sm100.tcgen05.mxf4nvf4")
 
 
 @pytest.mark.parametrize("name", ["te-nvfp4", "torchao-nvfp4", "mxfp4", "mxfp6-e2m3", "te-mxfp8"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -26,12 +28,13 @@ def _with_bias(d: Tensor, bias: Tensor | None) -> Tensor:
     return d if bias is None else d + bias.detach().float()
 
 
-def _scaled(total: Tensor, a_scales: Tensor, b_scales: Tensor) -> Tensor:
-    """Scales of a finished sum: fma(sum, s_a s_b, +0) of tensors, times B's and then A's of rows."""
-    if a_scales.numel() > 1 or b_scales.numel() > 1:
-        scaled = total * b_scales.reshape(1, -1) * a_scales.reshape(-1, 1)
+def _scaled(total: Tensor, a_scales: Tensor, b_scales: Tensor, order: str) -> Tensor:
+    """Scales of a finished sum, on which +0 is added: where the roundings are, by the order."""
+    a, b = a_scales.reshape(-1, 1), b_scales.reshape(1, -1)
+    if order.startswith("product"):
+        scaled = total * (a * b)
     else:
-        scaled = total * (a_scales.reshape(()) * b_scales.reshape(()))
+        scaled = total * b * a if order.startswith("b_") else total * a * b
     return scaled + 0.0
 
 
@@ -44,7 +47,15 @@ def _columns(x: Tensor, ranges: list[tuple[int, int]]) -> Tensor:
 
 
 def _reduced(parts: list[Tensor], scheme: str) -> Tensor:
-    """The splits' sums added in FP32, in cuBLAS's order."""
+    """The splits' sums added in FP32, in cuBLAS's order, or neighbours first ("tree")."""
+    if scheme == "tree":
+        parts = list(parts)
+        step = 1
+        while step < len(parts):
+            for i in range(0, len(parts) - step, 2 * step):
+                parts[i] = parts[i] + parts[i + step]
+            step *= 2
+        return parts[0]
     if scheme == "pairwise":
         half = -(-len(parts) // 2)
         order = [parts[-1]]
@@ -58,6 +69,15 @@ def _reduced(parts: list[Tensor], scheme: str) -> Tensor:
     return total
 
 
+class Chain(NamedTuple):
+    """How K is summed: terms between two promotions, parts as ranges of columns, and their order."""
+
+    promotion_interval: int
+    scale_order: str
+    parts: Ranges
+    scheme: str
+
+
 def scaled_mm(
     chip: Platform,
     a: Tensor,
@@ -68,13 +88,10 @@ def scaled_mm(
     bias: Tensor | None,
     scale_result: Tensor | None,
     formats: str,
-    fast: bool,
-    splits: Ranges,
-    scheme: str,
+    chain: Chain,
 ) -> Tensor:
-    """Codes a [m, k] and b [n, k] in uint8 with scales of tensors or rows. splits: ranges of columns."""
+    """Codes a [m, k] and b [n, k] in uint8 with scales of tensors or rows."""
     a_format, b_format, out_format = formats.split()
-    row_wise = a_scales.numel() > 1 or b_scales.numel() > 1
 
     def whole(values: Tensor, rows: int) -> DeviceScales:
         return DeviceScales(values.reshape(-1), 1 if values.numel() > 1 else max(rows, 1), 0)
@@ -85,17 +102,17 @@ def scaled_mm(
             right,
             formats=(a_format, b_format),
             model=find_model(chip.model).accumulator,
-            promotion_interval=0 if fast else chip.slow_promotion,
-            scale_order="b_then_fma_a" if row_wise else "product_then_fma",
+            promotion_interval=chain.promotion_interval,
+            scale_order=chain.scale_order,
             a_scales=whole(a_scales, a.shape[0]) if scaled else None,
             b_scales=whole(b_scales, b.shape[0]) if scaled else None,
         )
 
-    if len(splits) == 1:
+    if len(chain.parts) == 1:
         d = sums(a, b, True)
     else:
-        parts = [sums(_columns(a, ranges), _columns(b, ranges), False) for ranges in splits]
-        d = _scaled(_reduced(parts, scheme), a_scales, b_scales)
+        parts = [sums(_columns(a, ranges), _columns(b, ranges), False) for ranges in chain.parts]
+        d = _scaled(_reduced(parts, chain.scheme), a_scales, b_scales, chain.scale_order)
     return _words(_with_bias(d, bias), out_format, scale_result)
 
 

@@ -104,10 +104,21 @@ class DeviceEngine:
     def plain_product(
         self, plan: Plan, name: str, a: Tensor, b: Tensor, turn_a: bool = False, turn_b: bool = False
     ) -> Tensor:
-        got = getattr(plan.recipe, name).arithmetic
+        settings = getattr(plan.recipe, name)
+        if settings.arithmetic == "bf16" and settings.accumulator.kind != "float32":
+            left = _device_casts.encoded(a, "bf16", "nvidia_nosat")
+            right = _device_casts.encoded(plan.padded_matrix(b), "bf16", "nvidia_nosat")
+            return _device.product(
+                left.t() if turn_a else left,
+                right.t() if turn_b else right,
+                formats=("bf16", "bf16"),
+                model=settings.accumulator,
+                promotion_interval=settings.promotion_interval,
+            )
         raise ValueError(
-            f"recipe: expected FP8 products on a CUDA device, got {plan.recipe.name}, whose {name} is "
-            f"in {got}: the device has no kernel for its order of FP32 sums; it runs on CPU tensors"
+            f"recipe: expected products of a matrix unit on a CUDA device, got {plan.recipe.name}, whose {name} "
+            f"is in {settings.arithmetic}: the device has no kernel for its order of FP32 sums; it runs on CPU "
+            'tensors, and in BF16 with hardware="sm90" or another unit'
         )
 
     def add_bias(self, d: Tensor, bias: Tensor | None) -> Tensor:

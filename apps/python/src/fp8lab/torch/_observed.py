@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from fp8lab._kernels import call_in_table
-from fp8lab._registry import find_model
+from fp8lab._kernels import SplitK, call_in_table
+from fp8lab._registry import AccumulatorModel, find_model
 from fp8lab.torch._platforms import Floats, Platform, product
+
+
+class ObservedSum(NamedTuple):
+    """How a call sums: what one candidate of the table says."""
+
+    accumulator: AccumulatorModel
+    promotion_interval: int
+    scale_order: str
+    split: SplitK | None
 
 
 def table_call(splitk: str, fast: bool) -> str:
@@ -17,20 +26,43 @@ def table_call(splitk: str, fast: bool) -> str:
     return f"{splitk[:end]}:{'fast' if fast else 'slow'}{splitk[end:].replace(':', ',', 1)}"
 
 
-def as_observed(
-    chip: Platform, call: str, a: NDArray[Any], b: NDArray[Any], formats: tuple[str, str], out_format: str,
-    scales: dict[str, Any],
-) -> Floats:
-    """The sum as a call in a table was observed on a chip."""
-    for name in ("a_scales", "b_scales"):
-        if scales[name].size > 1:
-            raise ValueError(f"splitk: expected one scale for each operand with a table, got {scales[name].size}")
-    shape = (a.shape[0], b.shape[0], a.shape[1])
+def observed_sum(
+    chip: Platform, call: str, shape: tuple[int, int, int], formats: tuple[str, str], out_format: str,
+    scales: tuple[int, int],
+) -> ObservedSum:
+    """Of a product [m, n, k] with so many scales. ValueError for what the table does not have."""
+    for count in scales:
+        if count > 1:
+            raise ValueError(f"splitk: expected one scale for each operand with a table, got {count}")
     model, interval, order, split = call_in_table(call, shape, formats, out_format)
     accumulator = find_model(model).accumulator
     if accumulator != find_model(chip.model).accumulator:
         raise ValueError(f"splitk: expected a table of {chip.name} ({chip.model}), got one of {model}")
+    return ObservedSum(accumulator, interval, order, split)
+
+
+def as_observed(
+    how: ObservedSum, a: NDArray[Any], b: NDArray[Any], formats: tuple[str, str], scales: dict[str, Any]
+) -> Floats:
+    """The sum as a call in a table was observed on a chip."""
     return product(
-        a, b, a_format=formats[0], b_format=formats[1], model=accumulator, promotion_interval=interval,
-        a_scales=scales["a_scales"], b_scales=scales["b_scales"], scale_order=order, split_k=split,
+        a, b, a_format=formats[0], b_format=formats[1], model=how.accumulator,
+        promotion_interval=how.promotion_interval, a_scales=scales["a_scales"], b_scales=scales["b_scales"],
+        scale_order=how.scale_order, split_k=how.split,
     )
+
+
+def observed_ranges(how: ObservedSum, k: int) -> list[list[tuple[int, int]]]:
+    """The columns of K of each part that has any, as ranges in the order of its chain."""
+    if how.split is None:
+        return [[(0, k)]]
+    parts, tile = how.split.parts, how.split.tile or how.promotion_interval or how.accumulator.terms
+    tiles = -(-k // tile)
+    if parts > tiles:
+        raise ValueError(f"split_k: expected at most {tiles} parts, one per tile of {tile} terms, got {parts}")
+    if how.split.cut == "modulo":
+        owned = [range(part, tiles, parts) for part in range(parts)]
+    else:
+        each = -(-tiles // parts)
+        owned = [range(min(part * each, tiles), min((part + 1) * each, tiles)) for part in range(parts)]
+    return [[(t * tile, min((t + 1) * tile, k)) for t in r] for r in owned if len(r)]

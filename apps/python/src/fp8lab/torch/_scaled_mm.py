@@ -18,7 +18,7 @@ from fp8lab._registry import find_model
 from fp8lab.torch import _device, _device_mm, _tiled_mm  # noqa: F401  (registers the operator)
 from fp8lab.torch._device import require_place
 from fp8lab.torch._either import either
-from fp8lab.torch._observed import as_observed, table_call
+from fp8lab.torch._observed import as_observed, observed_ranges, observed_sum, table_call
 from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._platforms import (
     FORMAT_OF,
@@ -129,24 +129,30 @@ def scaled_mm_op(
         raise ValueError(f"mat2: expected [{k}, n], got {list(mat2.shape)}")
     a_format, b_format, out_format = formats.split()
     a_values, b_values = _scales("scale_a", scale_a, m, 1), _scales("scale_b", scale_b, 1, n)
+    row_wise = a_values.numel() > 1 or b_values.numel() > 1
+    order = "b_then_fma_a" if row_wise else "product_then_fma"
+    read, how = (a_format, b_format), None
+    if splits == 0 and m * n:
+        counts = a_values.numel(), b_values.numel()
+        how = observed_sum(chip, table_call(scheme, use_fast_accum), (m, n, k), read, out_format, counts)
     ranges = [[(0, k)]] if splits < 2 else _split_ranges(k, splits, chip, scheme)
-    if splits == 0 and on_cuda:
-        raise ValueError(f"splitk: expected tensors on the CPU with a table, got {scheme!r} on {input.device}")
     if on_cuda:
+        interval = 0 if use_fast_accum else chip.slow_promotion
+        chain = _device_mm.Chain(interval, order, ranges, scheme)
+        if how is not None:
+            by = how.split.order if how.split else ""
+            chain = _device_mm.Chain(how.promotion_interval, how.scale_order, observed_ranges(how, k), by)
         return _device_mm.scaled_mm(
             chip, input.detach(), mat2.detach().t(), a_values, b_values, bias=bias, formats=formats,
-            scale_result=scale_result, fast=use_fast_accum, splits=ranges, scheme=scheme,
+            scale_result=scale_result, chain=chain,
         )
     if m * n == 0:
         return fake_words(input, mat2, formats)
     a, b = input.detach().numpy(), mat2.detach().numpy().T
     a_scales, b_scales = a_values.numpy(), b_values.numpy()
-    row_wise = len(a_scales) > 1 or len(b_scales) > 1
-    order = "b_then_fma_a" if row_wise else "product_then_fma"
     scales = {"a_scales": a_scales, "b_scales": b_scales, "scale_order": order}
-    read = (a_format, b_format)
-    if splits == 0:
-        d = as_observed(chip, table_call(scheme, use_fast_accum), a, b, read, out_format, scales)
+    if how is not None:
+        d = as_observed(how, a, b, read, scales)
     elif splits == 1:
         d = _sum(chip, a, b, read, use_fast_accum, scales)
     else:
