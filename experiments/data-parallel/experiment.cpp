@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
@@ -49,11 +50,12 @@ struct Study {
     return tail_loss(settings, point.runs[seed].losses) -
            tail_loss(settings, reference(point).runs[seed].losses);
   }
+  [[nodiscard]] Outcome outcome(const Point& point, std::size_t seed) const {
+    return judge(settings, point.runs[seed].losses, reference(point).runs[seed].losses);
+  }
   [[nodiscard]] Outcome worst_outcome(const Point& point) const {
     OutcomeCounts counts{};
-    for (std::size_t s = 0; s < seeds; ++s)
-      ++counts[static_cast<std::size_t>(
-          judge(settings, point.runs[s].losses, reference(point).runs[s].losses))];
+    for (std::size_t s = 0; s < seeds; ++s) ++counts[static_cast<std::size_t>(outcome(point, s))];
     return worst(counts);
   }
 };
@@ -116,8 +118,11 @@ std::string setup(const Study& study) {
                      to_string(study.points.front().options.topology));
 }
 
-/// Of one seed.
-Table run_table(const Study& study, std::size_t seed) {
+enum class Verdict : std::uint8_t { worst_seed, this_seed };
+
+/// The figures of one seed.
+Table run_table(const Study& study, std::size_t seed, Verdict verdict) {
+  const bool worst = verdict == Verdict::worst_seed;
   return row_table<Point>(
       "runs", fmt::format("Wires of the gradient all-reduce ({})", setup(study)),
       {{"workers", "1", "ranks, each with its own model and batches",
@@ -125,8 +130,10 @@ Table run_table(const Study& study, std::size_t seed) {
        {"wire", "", "format between ranks", [](const Point& p) { return p.options.wire.name; }},
        {"scaling", "", "of gradients before the sum",
         [](const Point& p) { return p.options.scaling; }},
-       {"verdict", "", "of the worst seed, against FP32 wires: follows, stalls or diverges",
-        [&](const Point& p) { return study.worst_outcome(p); }},
+       {"verdict", "",
+        fmt::format("of {} seed, against FP32 wires: follows, stalls or diverges",
+                    worst ? "the worst" : "this"),
+        [&](const Point& p) { return worst ? study.worst_outcome(p) : study.outcome(p, seed); }},
        {"gap", "nats", "tail loss above that of FP32 wires",
         [&](const Point& p) { return study.gap(p, seed); }},
        {"loss", "nats", "mean over the workers and the last steps",
@@ -231,12 +238,14 @@ Results data_parallel(const RunContext& context) {
                                    {point.options, study.whole_tensor_zero},
                                    repeat_of(context, s, study.seeds).seed);
   });
-  std::vector<Table> draws;
-  for (std::size_t s = 0; s < study.seeds; ++s) draws.push_back(run_table(study, s));
+  const auto joined = [&](Verdict verdict) {
+    std::vector<Table> draws;
+    for (std::size_t s = 0; s < study.seeds; ++s) draws.push_back(run_table(study, s, verdict));
+    return join_repeats(draws, {"gap", "loss", "sqnr", "underflow", "saturated", "smallest_mu"});
+  };
   Results results;
-  results.tables =
-      join_repeats(draws, {"gap", "loss", "sqnr", "underflow", "saturated", "smallest_mu"});
-  results.tables.push_back(curve_table(study));
+  results.tables = {joined(Verdict::worst_seed).front(), joined(Verdict::this_seed).back(),
+                    curve_table(study)};
   if (Plot gaps = gap_plot(study); !gaps.series.empty()) results.plots.push_back(std::move(gaps));
   results.plots.push_back(curve_plot(study));
   results.findings = findings_of(study);

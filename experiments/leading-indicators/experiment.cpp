@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "common/parallel.hpp"
 #include "common/repeats.hpp"
@@ -200,9 +202,15 @@ Table fault_table(const Study& study) {
   return table;
 }
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+double finite_or_gap(double value) { return std::isfinite(value) ? value : std::nan(""); }
+
+/// The median of the seeds, in a band from the least to the largest.
 Plot indicator_plot(const Study& study, Indicator indicator, const char* name, const Axis& y) {
   Plot plot{name,
-            fmt::format("{} against a BF16 shadow ({})", to_string(indicator), setup(study)),
+            fmt::format("{} against a BF16 shadow{} ({})", to_string(indicator),
+                        study.seeds == 1 ? "" : fmt::format(", median of {} seeds", study.seeds),
+                        setup(study)),
             {"step"},
             y,
             {}};
@@ -211,18 +219,20 @@ Plot indicator_plot(const Study& study, Indicator indicator, const char* name, c
     const auto at = [&](std::size_t s) -> const std::vector<double>& {
       return study.runs[i].watched[s].values[static_cast<std::size_t>(indicator)];
     };
-    for (std::size_t step = 0; step < at(0).size(); ++step) {
-      std::vector<double> seeds;  // one that broke off, or is infinite, leaves a gap
+    std::size_t steps = 0;
+    for (std::size_t s = 0; s < study.seeds; ++s) steps = std::max(steps, at(s).size());
+    for (std::size_t step = 0; step < steps; ++step) {
+      std::vector<double> seeds;  // one that broke off counts as infinite
       for (std::size_t s = 0; s < study.seeds; ++s)
         seeds.push_back(step < at(s).size() && std::isfinite(at(s)[step]) ? at(s)[step]
-                                                                          : std::nan(""));
-      const Spread spread = spread_of(seeds);
-      const bool whole = std::isfinite(spread.mean);
+                                                                          : kInfinity);
+      std::ranges::sort(seeds);
       series.x.push_back(static_cast<double>(step));
-      series.y.push_back(whole ? spread.mean : std::nan(""));
+      series.y.push_back(
+          finite_or_gap(std::midpoint(seeds[(study.seeds - 1) / 2], seeds[study.seeds / 2])));
       if (study.seeds == 1) continue;
-      series.low.push_back(whole ? spread.min : std::nan(""));
-      series.high.push_back(whole ? spread.max : std::nan(""));
+      series.low.push_back(finite_or_gap(seeds.front()));
+      series.high.push_back(finite_or_gap(seeds.back()));
     }
     plot.series.push_back(std::move(series));
   }
