@@ -16,7 +16,7 @@ a folder of their own, which holds the inputs of `transcript_inputs.py`, so a ca
 Each option of each command must be in a call.
 
 Everything is compared byte for byte but for reals of ten digits or more (a relative 1e-9: the C library's functions
-differ in the last place between processors) and what MASKS names: processor, seconds, version. Of a long output the
+differ in the last place between processors) and what MASKS names: machine, seconds, version. Of a long output the
 first lines are kept, and a seal of the others, in which such reals have eight digits.
 """
 
@@ -47,7 +47,7 @@ MASKS = [
     (re.compile(r"\b\d+ tokens/s"), "* tokens/s"),
     (re.compile(r"[\d.e+-]+ s per point \(\d+ measured\), about .* on"), "* s per point, about * on"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:s|ms|min)\b"), "* s"),
-    (re.compile(r'("(?:\w*seconds|version|revision|started|finished|crc32)": )[^,\n]*'), r"\1*"),
+    (re.compile(r'("(?:\w*seconds|version|git|started|finished|crc32|cpu|cores|os|compiler)": )(?:"[^"]*"|[^,\n]*)'), r"\1*"),
 ]
 # Files whose bytes hold times, the machine's name, or digits of the C library's functions: their names are enough.
 NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report|checkpoint|(?:log|points)\.jsonl$")
