@@ -151,6 +151,6 @@ def linear_recipe(
         if model is not None:
             settings = getattr(recipe, product)
             moved = _core.product_on_hardware(settings._core(), recipe.activation._core(), model)
-            settings = _settings_of_fields(moved)
-            recipe = dataclasses.replace(recipe, **{product: settings})
+            changed: dict[str, Any] = {product: _settings_of_fields(moved)}
+            recipe = dataclasses.replace(recipe, **changed)
     return recipe
