@@ -107,7 +107,8 @@ TEST_CASE("bounds: products below a subnormal c are lost where FP16's least expo
 TEST_CASE("bounds: sums below FP32's least normal number have an error of half its least",
           "[accumulate]") {
   // Three eighths of 2^-149 become 0, five eighths become 2^-149: relative errors say nothing here.
-  for (const char* name : {"exact", "sm80.mma.bf16", "sm90.wgmma.bf16"}) {
+  for (const char* name : {"exact", "fp32", "sequential14.rne", "gfx942.mfma.f32", "sm80.mma.bf16",
+                           "sm90.wgmma.bf16"}) {
     const AccumulatorModel model = find_instruction_model(name).accumulator;
     for (const double eighths : {3.0, 5.0}) {
       BoundedSum sum = bounded_start(model, 0.0);
@@ -117,4 +118,22 @@ TEST_CASE("bounds: sums below FP32's least normal number have an error of half i
       CHECK(sum.error < 0x1p-120);
     }
   }
+}
+
+TEST_CASE("bounds: FP32 additions overflow on the way to a sum that fits", "[accumulate]") {
+  // 2^127 twice is an infinity, which stays when 2^127 is taken away twice.
+  const AccumulatorModel model = find_instruction_model("fp32").accumulator;
+  const std::vector<std::uint32_t> a{0x7f00, 0x7f00, 0xff00, 0xff00};
+  const std::vector<std::uint32_t> b(4, 0x3f80);
+  CHECK(std::isinf(dot_product(model, FormatId::bf16, a, FormatId::bf16, b, 0.0F)));
+  const BoundedTerm one{0x1p127, 127, false};
+  const BoundedTerm minus{-0x1p127, 127, false};
+  BoundedSum sum = bounded_start(model, 0.0);
+  bounded_dot_product(model, std::vector<BoundedTerm>{one, one, minus, minus}, sum);
+  CHECK(sum.value == 0.0);
+  CHECK(sum.overflows);
+
+  BoundedSum fits = bounded_start(model, 0.0);
+  bounded_dot_product(model, std::vector<BoundedTerm>{one, minus, one, minus}, fits);
+  CHECK_FALSE(fits.overflows);
 }

@@ -1,5 +1,6 @@
 #include "fp8lab/accumulate/units/float32.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fp8lab/accumulate/arithmetic.hpp"
@@ -48,13 +49,20 @@ void bound_float32(const AccumulatorModel& model, std::span<const BoundedTerm> t
   if (bounded_alignment(terms, sum).live == 0) return;
   double partial = 0.0;
   double reached = 0.0;
+  double furthest = 0.0;  // an infinity of a product or of a sum on the way stays
+  double rounded = 0.0;
   for (const BoundedTerm& term : terms) {
     if (term.value == 0.0) continue;
     partial += term.value;
-    reached += std::abs(sum.value + partial) + sum.error;
+    const double sum_so_far = std::abs(sum.value + partial);
+    reached += sum_so_far + sum.error;
+    furthest = std::max({furthest, sum_so_far, std::abs(term.value)});
+    // Half a step of the subnormals: sums of whole steps lose nothing more.
+    if (std::fmod(term.value, kTiny) != 0.0) rounded += 0.5 * kTiny;
   }
   sum.add_exactly(terms);
-  sum.error += 2.0 * reached * kFloatStep;
+  sum.error += 2.0 * reached * kFloatStep + rounded;
+  sum.overflows |= !(furthest + sum.error < format(model.output_format).max_finite());
   sum.check_range(model.output_format);
 }
 

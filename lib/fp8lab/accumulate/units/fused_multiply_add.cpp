@@ -49,7 +49,6 @@ class FusedMultiplyAdd final : public AccumulatorUnit {
   void bound(const AccumulatorModel& model, std::span<const BoundedTerm> terms,
              BoundedSum& sum) const override {
     bound_float32(model, terms, sum);
-    sum.error += static_cast<double>(terms.size()) * kTiny;
   }
 };
 

@@ -51,8 +51,9 @@ class Sequential final : public AccumulatorUnit {
         sum.error += std::ldexp(std::abs(term.value), -model.product_fraction_bits);
     }
     sum.add_exactly(terms);
-    // Errors of earlier partial sums enter later ones: a factor (1 + u)^n, below 2 here.
-    sum.error += 2.0 * std::ldexp(reached, -model.output_fraction_bits);
+    // Errors of earlier partial sums enter later ones: a factor (1 + u)^n, below 2 here. The last
+    // one becomes binary32.
+    sum.error += 2.0 * std::ldexp(reached, -model.output_fraction_bits) + kTiny;
     sum.check_range(model.output_format);
   }
 };
