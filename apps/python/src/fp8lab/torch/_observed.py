@@ -52,6 +52,16 @@ def as_observed(
     )
 
 
+def part_ranges(k: int, parts: int, tile: int, contiguous: bool) -> list[list[tuple[int, int]]]:
+    """The columns of K of each part as ranges, in the order of its chain: neighbouring tiles, or every parts-th one."""
+    tiles = -(-k // tile)
+    if contiguous:
+        each = -(-tiles // parts)
+        owned = [range(min(part * each, tiles), min((part + 1) * each, tiles)) for part in range(parts)]
+        return [[(r.start * tile, min(r.stop * tile, k))] if len(r) else [] for r in owned]
+    return [[(t * tile, min((t + 1) * tile, k)) for t in range(part, tiles, parts)] for part in range(parts)]
+
+
 def observed_ranges(how: ObservedSum, k: int) -> list[list[tuple[int, int]]]:
     """The columns of K of each part that has any, as ranges in the order of its chain."""
     if how.split is None:
@@ -60,9 +70,4 @@ def observed_ranges(how: ObservedSum, k: int) -> list[list[tuple[int, int]]]:
     tiles = -(-k // tile)
     if parts > tiles:
         raise ValueError(f"split_k: expected at most {tiles} parts, one per tile of {tile} terms, got {parts}")
-    if how.split.cut == "modulo":
-        owned = [range(part, tiles, parts) for part in range(parts)]
-    else:
-        each = -(-tiles // parts)
-        owned = [range(min(part * each, tiles), min((part + 1) * each, tiles)) for part in range(parts)]
-    return [[(t * tile, min((t + 1) * tile, k)) for t in r] for r in owned if len(r)]
+    return [ranges for ranges in part_ranges(k, parts, tile, how.split.cut != "modulo") if ranges]

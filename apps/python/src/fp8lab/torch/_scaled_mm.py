@@ -18,7 +18,7 @@ from fp8lab._registry import find_model
 from fp8lab.torch import _device, _device_mm, _tiled_mm  # noqa: F401  (registers the operator)
 from fp8lab.torch._device import require_place
 from fp8lab.torch._either import either
-from fp8lab.torch._observed import as_observed, observed_ranges, observed_sum, table_call
+from fp8lab.torch._observed import as_observed, observed_ranges, observed_sum, part_ranges, table_call
 from fp8lab.torch._ops import TORCH_FP8
 from fp8lab.torch._platforms import (
     FORMAT_OF,
@@ -52,14 +52,7 @@ def _sum(
 
 def _split_ranges(k: int, splits: int, platform: Platform, scheme: str) -> _device_mm.Ranges:
     """The columns of K of each split as ranges, in the order of its chain."""
-    tile = platform.split_tile
-    tiles = -(-k // tile)
-    if scheme == "contiguous":
-        each = -(-tiles // splits)
-        owned = [range(min(s * each, tiles), min((s + 1) * each, tiles)) for s in range(splits)]
-        return [[(r.start * tile, min(r.stop * tile, k))] if len(r) else [] for r in owned]
-    strided = [range(s, tiles, splits) for s in range(splits)]
-    return [[(t * tile, min((t + 1) * tile, k)) for t in r] for r in strided]
+    return part_ranges(k, splits, platform.split_tile, scheme == "contiguous")
 
 
 def _split_columns(k: int, ranges: _device_mm.Ranges) -> list[NDArray[np.int64]]:
