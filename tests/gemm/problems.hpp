@@ -33,6 +33,7 @@ enum class Data {
   specials,  ///< N(0, 1) with a rare NaN or Inf
   tiny,      ///< products about where units stop to align: subnormals, of 8 exponent bits 2^-80 to
              ///< 2^-65
+  ties,      ///< powers of two far apart: sums on a tie, with a rest of either sign far below it
 };
 inline constexpr Data kAllData[] = {Data::normal, Data::positive, Data::wide,    Data::codes,
                                     Data::finite, Data::sparse,   Data::specials};
@@ -65,6 +66,10 @@ inline std::uint32_t random_code(const Format& f, Data data, const RandomStream&
       const std::uint32_t code = low + word % (binades << f.mantissa_bits);
       return code == 0 ? 0 : code | (other & f.sign_mask());
     }
+    case Data::ties: {
+      const int exponent = std::max(-12 * static_cast<int>(word % 4), f.min_exponent());
+      return encode(f, kNvidiaSatfinite, std::ldexp(other % 2 == 0 ? 1.0F : -1.0F, exponent));
+    }
     case Data::wide:
     case Data::finite:
       return negative_zero ? 0 : finite;
@@ -95,7 +100,7 @@ struct OwnedMatrix {
 };
 
 /// What C holds.
-enum class Start { none, normal, wide, extreme, tiny };
+enum class Start { none, normal, wide, extreme, tiny, ties };
 
 inline std::vector<float> random_c(Start start, std::int64_t size, const RandomStream& stream) {
   std::vector<float> c(static_cast<std::size_t>(size));
@@ -108,6 +113,8 @@ inline std::vector<float> random_c(Start start, std::int64_t size, const RandomS
       c[i] = word % 4 == 0   ? std::copysign(0.0F, c[i])
              : word % 4 == 1 ? std::ldexp(c[i], -140)
                              : std::ldexp(std::round(8.0F * c[i]), -24);
+    if (start == Start::ties)  // whole units of the last place, few of them
+      c[i] = std::copysign(1.0F + static_cast<float>(word % 4) * 0x1p-23F, c[i]);
     if (start == Start::extreme && word % 7 == 0)
       c[i] = word % 2 == 0 ? -0.0F : std::numeric_limits<float>::infinity();
   }

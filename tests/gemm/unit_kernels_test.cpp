@@ -92,6 +92,19 @@ TEST_CASE("units: tiny, subnormal and extreme data and C keep the reference's bi
       }
 }
 
+TEST_CASE("units: sums on ties with a rest far below keep the reference's bits", "[gemm]") {
+  // Each of these decides a rounding: the first bit left out, all others, and their signs.
+  std::uint64_t seed = 12500;
+  for (const InstructionModel& model : instruction_models())
+    for (const Shape shape : {Shape{7, 37, 67}, Shape{2, 130, 96}})
+      for (const Start start : {Start::none, Start::ties}) {
+        ++seed;
+        INFO(model.name << " " << shape.m << "x" << shape.n << "x" << shape.k << " start "
+                        << static_cast<int>(start) << " seed " << seed);
+        check_all_targets(Operands(model, shape, Data::ties, start, seed).problem);
+      }
+}
+
 TEST_CASE("units: signs of zero are those of IEEE 754 at any length of K", "[gemm]") {
   for (const std::string_view name : {"gfx90a.mfma.f32", "gfx90a.mfma.bf16", "gfx90a.mfma.bf16_1k",
                                       "gfx908.mfma.bf16", "gfx942.mfma.bf16"})

@@ -177,6 +177,48 @@ TEST_CASE("AdamW does not depend on threads", "[optim]") {
   }
 }
 
+TEST_CASE("AdamW gives an element the same bits in a tensor of any size", "[optim]") {
+  // Work is cut into parts of 4096: one more, one less, and a last part of one.
+  const std::vector<std::size_t> sizes{1, 2, 127, 129, 4095, 4096, 4097, 8191, 8192, 8193};
+  const RandomStream random(5, "sizes");
+  std::vector<float> start(3 * 4096);
+  std::vector<float> gradient(start.size());
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    start[i] = static_cast<float>(random.normal(2 * i));
+    gradient[i] = static_cast<float>(random.normal(2 * i + 1));
+  }
+  const std::span<const float> all_starts(start);
+  const std::span<const float> all_gradients(gradient);
+  std::vector<Parameter> parameters;
+  std::vector<std::span<const float>> gradients;
+  for (std::size_t size : sizes) {
+    parameters.push_back(
+        {std::to_string(size), {static_cast<std::int64_t>(size)}, all_starts.first(size)});
+    gradients.push_back(all_gradients.first(size));
+  }
+  for (const FormatId stored : {FormatId::f32, FormatId::bf16}) {
+    AdamWOptions options{.threads = 2};
+    options.gradient = {stored};
+    AdamW every(options, parameters);
+    every.step(gradients, 1e-3);
+    every.step(gradients, 1e-3);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      ReferenceAdamW<float> plain(
+          options, {start.begin(), start.begin() + static_cast<std::ptrdiff_t>(sizes[i])});
+      const std::vector<float> own(gradients[i].begin(), gradients[i].end());
+      plain.step(own, 1e-3);
+      plain.step(own, 1e-3);
+      std::vector<float> got(sizes[i]);
+      every.copy_weights(i, got);
+      check_bits(plain.w, got, "w");
+      every.copy_m(i, got);
+      check_bits(plain.m, got, "m");
+      every.copy_v(i, got);
+      check_bits(plain.v, got, "v");
+    }
+  }
+}
+
 TEST_CASE("AdamW continues from a file, bit for bit", "[optim]") {
   const TemporaryFolder folder("adamw");
   for (const OptimizerPreset& preset : optimizer_presets()) {

@@ -148,3 +148,24 @@ TEST_CASE("epilogue: what does not fit is refused by name", "[product]") {
   CHECK(message({}).empty());
   CHECK_THROWS_AS(find_activation("gelu2"), Error);
 }
+
+TEST_CASE("epilogue: activations are what PyTorch documents, over their whole bend", "[product]") {
+  // Written down once more, in extended precision and with the functions of the documentation.
+  const auto documented = [](Activation activation, long double x) -> long double {
+    const long double pi = std::acos(-1.0L);
+    if (activation == Activation::gelu) return 0.5L * x * (1.0L + std::erf(x / std::sqrt(2.0L)));
+    if (activation == Activation::gelu_tanh)
+      return 0.5L * x * (1.0L + std::tanh(std::sqrt(2.0L / pi) * (x + 0.044715L * x * x * x)));
+    return x / (1.0L + std::exp(-x));
+  };
+  for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+    Epilogue e;
+    e.activation = activation;
+    for (int i = -700; i <= 700; ++i) {
+      const double x = i / 128.0;
+      const auto expected = static_cast<double>(documented(activation, x));
+      INFO(to_string(activation) << " of " << x);
+      CHECK(std::abs(activation_value(e, x) - expected) <= 1e-14 * std::abs(x));
+    }
+  }
+}

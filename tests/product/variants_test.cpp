@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/scale_variants.hpp"
+#include "fp8lab/product/term_variants.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -90,4 +92,75 @@ TEST_CASE("variants: scales of all terms lie in rows of one tile", "[product]") 
   REQUIRE(moved);
   for (std::size_t row = 0; row < 24; ++row)
     CHECK(moved->problem.a_scales.values[row] == static_cast<float>((row + 5) % 24));
+}
+
+TEST_CASE("variants: blocks of K hold the codes and both levels of the scales of their places",
+          "[product]") {
+  constexpr std::int64_t kBlock = 32;
+  constexpr std::int64_t kTerms = 4 * kBlock + 16;  // the last block is short
+  const RandomProduct random({}, {.shape = {6, 5, kTerms}});
+  Product product = random.product;
+  GemmProblem& p = product.problem;
+  std::vector<float> of_a(3 * 5);  // tiles of two rows
+  std::vector<float> of_b(5 * 5);
+  for (std::size_t i = 0; i < of_a.size(); ++i) of_a[i] = 1.0F + static_cast<float>(i);
+  for (std::size_t i = 0; i < of_b.size(); ++i) of_b[i] = 100.0F + static_cast<float>(i);
+  p.a_scales = {product.keep(std::vector<float>(of_a)), 2, kBlock, FormatId::e8m0fnu, 0.25F};
+  p.b_scales = {product.keep(std::vector<float>(of_b)), 1, kBlock, FormatId::f32, 3.0F};
+  using Blocks = std::vector<std::int64_t>;
+  const std::vector<BlockSources> orders{{{2, 0, 1, 4}, {0, 1, 2, 4}, {3, 3, 0, 4}},
+                                         {{1, 2, 3}, {1, 2, 3}, {1, 2, 3}},
+                                         {{0, 0}, {3, 4}, {2, 4}},
+                                         {{4}, {4}, {4}}};
+  for (const BlockSources& from : orders) {
+    const Product got = with_k_blocks(product, kBlock, from);
+    const auto matches = [&](const CodeMatrix& m, const InverseScales& scales, const auto& codes,
+                             const std::vector<float>& values, const Blocks& sources,
+                             const InverseScales& old) {
+      const ScaleLookup lookup(scales, m);
+      std::int64_t wrong =
+          scales.format == old.format && scales.tensor_scale == old.tensor_scale ? 0 : 1;
+      for (std::int64_t row = 0; row < m.rows; ++row)
+        for (std::int64_t k = 0; k < m.k; ++k) {
+          const auto at = static_cast<std::size_t>(k / kBlock);
+          const std::int64_t term = sources[at] * kBlock + k % kBlock;
+          const auto tile = static_cast<std::size_t>(row / old.row_block * 5 + from.scales[at]);
+          const auto* data = static_cast<const std::uint8_t*>(m.data);
+          wrong += data[row * m.row_stride + k * m.k_stride] !=
+                   codes[static_cast<std::size_t>(row * kTerms + term)];
+          wrong += lookup.at(row, k) != old.tensor_scale * values[tile];
+        }
+      return wrong == 0;
+    };
+    const GemmProblem& q = got.problem;
+    const std::int64_t terms =
+        static_cast<std::int64_t>(from.scales.size()) * kBlock - (from.scales.back() == 4 ? 16 : 0);
+    CHECK(q.b.k == terms);
+    if (from.a.back() == from.b.back()) CHECK(q.a.k == terms);
+    if (q.a.k == q.b.k) CHECK(matches(q.a, q.a_scales, random.a, of_a, from.a, p.a_scales));
+    CHECK(matches(q.b, q.b_scales, random.b, of_b, from.b, p.b_scales));
+  }
+}
+
+TEST_CASE("variants: of both sides is of A and of B", "[product]") {
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {20, 4}});
+  using Change = std::optional<Product> (*)(const Product&, Side);
+  const auto values = [](const std::optional<Product>& product, bool of_a) {
+    REQUIRE(product);
+    const GemmProblem& p = product->problem;
+    const auto& found = of_a ? p.a_scales.values : p.b_scales.values;
+    return std::vector<float>(found.begin(), found.end());
+  };
+  for (const Change change : {Change(without_scales), Change(with_doubled_scales),
+                              Change(with_power_of_two_scales), Change(with_transposed_scales)}) {
+    const auto both = change(random.product, Side::both);
+    const auto a = change(random.product, Side::a);
+    const auto b = change(random.product, Side::b);
+    CHECK(values(both, true) == values(a, true));
+    CHECK(values(both, false) == values(b, false));
+    CHECK(values(a, false) == values(random.product, false));
+    CHECK(values(b, true) == values(random.product, true));
+    CHECK(values(a, true) != values(random.product, true));
+    CHECK(values(b, false) != values(random.product, false));
+  }
 }
