@@ -124,6 +124,33 @@ TEST_CASE("output: large and small parts of a stream come in order", "[io]") {
   CHECK(read_text(folder / "b") == "xy");
 }
 
+TEST_CASE("output: a folder that may be written and not read takes files", "[io]") {
+  const TemporaryFolder folder("output_unreadable");
+  constexpr uid_t kNobody = 65534;  // root reads every folder
+  const bool root = ::geteuid() == 0;
+  const fs::path inside = folder / "inside";
+  fs::create_directory(inside);
+  REQUIRE(::chmod(folder.path().c_str(), 0755) == 0);
+  REQUIRE(::chmod(inside.c_str(), 0300) == 0);
+  if (root) REQUIRE(::chown(inside.c_str(), kNobody, kNobody) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    if (root && ::setuid(kNobody) != 0) ::_exit(3);
+    try {
+      write_file(inside / "a", "whole");
+    } catch (const Error&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(::chmod(inside.c_str(), 0700) == 0);
+  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(read_text(inside / "a") == "whole");
+}
+
 TEST_CASE("partial names are gone at the end of a program that a signal ends", "[io]") {
   const TemporaryFolder folder("partial");
   const pid_t child = ::fork();

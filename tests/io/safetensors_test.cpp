@@ -1,5 +1,8 @@
 #include "fp8lab/io/safetensors.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
 #include <cstring>
 
@@ -66,6 +69,30 @@ TEST_CASE("safetensors: of many names a message has the first ones", "[io]") {
   write_safetensors(folder / "a.safetensors", tensors);
   const SafetensorsFile file(folder / "a.safetensors");
   CHECK_THROWS_WITH(file.find("x"), contains("one of tensor") && contains(", ..., got 'x'"));
+}
+
+TEST_CASE("safetensors: a message lists names up to 200 letters", "[io]") {
+  const TemporaryFolder folder("st_some_names");
+  for (const std::size_t letters : {199U, 200U, 201U})  // of the first twenty
+    for (const std::size_t more : {0U, 1U, 3U}) {
+      std::vector<std::string> names;
+      for (int i = 0; i < 19; ++i) names.push_back(fmt::format("tensor{}", 10 + i));
+      std::string expected = fmt::format("{}", fmt::join(names, ", "));
+      names.emplace_back(letters - expected.size() - 2, 'u');
+      expected += ", " + names.back();
+      REQUIRE(expected.size() == letters);
+      for (std::size_t i = 0; i < more; ++i) names.push_back(fmt::format("v{}", i));
+      if (more > 0 && letters >= 200) expected += ", ...";
+      if (more > 0 && letters < 200) expected += more == 1 ? ", v0" : ", v0, ...";
+      const std::array<std::uint8_t, 1> code{0x3c};  // the file's order is that of the data
+      std::vector<NamedTensor> tensors;
+      for (const std::string& name : names)
+        tensors.push_back(
+            {name, view_of(ElementType::e5m2, {1}, std::span<const std::uint8_t>(code))});
+      write_safetensors(folder / "a.safetensors", tensors);
+      CHECK_THROWS_WITH(SafetensorsFile(folder / "a.safetensors").find("x"),
+                        contains("expected one of " + expected + ", got 'x'"));
+    }
 }
 
 TEST_CASE("safetensors: what cannot be written is refused", "[io]") {

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "catch.hpp"
+#include "fp8lab/cast/kernels/kernels.hpp"
+#include "fp8lab/scaling/cross_encoder.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "scaling/tensors.hpp"
 
@@ -106,5 +108,68 @@ TEST_CASE("quantize: transposed copies of numbers that no scale makes too large"
     check_transposed({.row_block = 1, .k_block = 128}, values, rows, 1024);
     check_transposed({.row_block = 128, .k_block = 128}, values, rows, 1024);
     check_transposed({.row_block = 0, .k_block = 0}, values, rows, 1024);
+  }
+}
+
+TEST_CASE("quantize: a tile has the codes and scales that it has alone", "[scaling]") {
+  // Work is cut into strips and blocks of other sizes than tiles: no cut may show.
+  const auto check = [](const Recipe& recipe, const std::vector<float>& values, std::int64_t rows,
+                        std::int64_t k) {
+    const FloatMatrix x{std::span(values).first(static_cast<std::size_t>(rows * k)), rows, k};
+    std::int64_t wrong = 0;
+    for (const Target target : available_targets())
+      for (const bool transposed : {false, true}) {
+        const QuantizedTensor q = quantize(recipe, x, transposed, 2, target);
+        REQUIRE((q.row_block == recipe.row_block && q.k_block == recipe.k_block));
+        for (std::int64_t row = 0; row < rows; row += q.row_block)
+          for (std::int64_t column = 0; column < k; column += q.k_block) {
+            const std::int64_t down = std::min(q.row_block, rows - row);
+            const std::int64_t across = std::min(q.k_block, k - column);
+            std::vector<float> tile;
+            for (std::int64_t r = 0; r < down; ++r)
+              tile.insert(tile.end(), x.values.begin() + (row + r) * k + column,
+                          x.values.begin() + (row + r) * k + column + across);
+            Recipe whole = recipe;
+            whole.row_block = whole.k_block = 0;
+            const QuantizedTensor alone =
+                quantize(whole, {tile, down, across}, false, 1, Target::scalar);
+            const auto at =
+                static_cast<std::size_t>(row / q.row_block * q.tile_columns() + column / q.k_block);
+            wrong += bits_of(q.scales[at]) != bits_of(alone.scales[0]);
+            wrong += bits_of(q.inverse_scales[at]) != bits_of(alone.inverse_scales[0]);
+            for (std::int64_t r = 0; r < down; ++r)
+              wrong += !std::equal(alone.codes.begin() + r * across,
+                                   alone.codes.begin() + (r + 1) * across,
+                                   q.codes.begin() + (row + r) * k + column);
+          }
+      }
+    INFO(recipe.row_block << "x" << recipe.k_block << " on [" << rows << ", " << k << "]");
+    CHECK(wrong == 0);
+  };
+  const std::vector<float> values = any_bits(450 * 611);
+  for (const auto& [row_block, k_block] : {std::pair{3, 7}, std::pair{5, 64}, std::pair{48, 16},
+                                           std::pair{100, 33}, std::pair{128, 128}})
+    for (const auto& [rows, k] : {std::pair{450, 61}, std::pair{450, 128}, std::pair{140, 611}})
+      check({.row_block = row_block, .k_block = std::min(k_block, k)}, values, rows, k);
+}
+
+TEST_CASE("quantize: transposed copies of tiles of any width", "[scaling]") {
+  const std::vector<float> values = log_normal(35 * 700);
+  for (std::int64_t k_block = 8; k_block <= 400; k_block += 8) {
+    check_transposed({.row_block = 1, .k_block = k_block}, values, 35, 700);
+    // Kernels take whole steps, which are longer on some targets than on others.
+    QuantizedTensor q;
+    q.row_block = 1;
+    q.k_block = k_block;
+    q.rows = 35;
+    q.k = 700;
+    QuantizedTensor turned = q;
+    std::swap(turned.rows, turned.k);
+    if (!scaling_detail::CrossBlocks::fit(q, turned)) continue;
+    const scaling_detail::CrossBlocks blocks(q, turned, 1);
+    INFO("tiles of " << k_block << " in blocks of " << blocks.columns);
+    CHECK(blocks.columns % static_cast<std::int64_t>(cast_kernels::kCrossStep) == 0);
+    CHECK(blocks.columns % blocks.tile == 0);
+    CHECK(blocks.tiles * blocks.tile == blocks.columns);
   }
 }
