@@ -1,0 +1,135 @@
+#include "fp8lab/verify/grouped.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/product/grouped_product.hpp"
+#include "fp8lab/verify/group_mistakes.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+constexpr std::int64_t kTerms = 128;
+constexpr std::int64_t kColumns = 8;
+
+/// Weights, scales and bias that are each group's own, on rows that belong to one group after the
+/// other.
+struct Grouped {
+  std::vector<std::uint8_t> a;
+  std::vector<std::uint8_t> b;
+  std::vector<float> scale_a;
+  std::vector<float> scale_b;
+  std::vector<float> bias;
+  GroupedProduct product;
+
+  /// `ends`: where the groups' rows end.
+  explicit Grouped(const std::vector<std::int64_t>& ends) {
+    const auto groups = static_cast<std::int64_t>(ends.size());
+    const std::int64_t rows = ends.back();
+    const RandomStream random(9, "grouped");
+    std::uint64_t at = 0;
+    const auto codes = [&](std::int64_t count) {
+      std::vector<std::uint8_t> made;
+      for (std::int64_t i = 0; i < count; ++i)
+        made.push_back(static_cast<std::uint8_t>(random.bits32(at++) % 0x78));
+      return made;
+    };
+    const auto floats = [&](std::int64_t count) {
+      std::vector<float> made;
+      for (std::int64_t i = 0; i < count; ++i)
+        made.push_back(static_cast<float>(1.0 + random.uniform(at++)));
+      return made;
+    };
+    a = codes(rows * kTerms);
+    b = codes(groups * kColumns * kTerms);
+    scale_a = floats(rows);
+    scale_b = floats(groups * kColumns);
+    bias = floats(groups * kColumns);
+    for (float& x : bias) x *= 4096.0F;
+    GemmOperands all;
+    all.a = view_of(ElementType::e4m3fn, {rows, kTerms}, std::span<const std::uint8_t>(a));
+    all.b =
+        view_of(ElementType::e4m3fn, {groups, kColumns, kTerms}, std::span<const std::uint8_t>(b));
+    all.scale_a = view_of(ElementType::f32, {rows, 1}, std::span<const float>(scale_a));
+    all.scale_b = view_of(ElementType::f32, {groups, kColumns, 1}, std::span<const float>(scale_b));
+    all.bias = view_of(ElementType::f32, {groups, kColumns}, std::span<const float>(bias));
+    product = make_grouped_product(all, {}, {GroupKind::row_ends, ends, 0});
+  }
+
+  [[nodiscard]] GroupedReport verified(const std::vector<float>& got) const {
+    return verify(
+        product, Operand("d", view_of(ElementType::f32, product.shape, std::span<const float>(got)),
+                         nullptr));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("grouped verify: all mistakes, and which of them a check must detect", "[verify]") {
+  const Grouped grouped({3, 8, 12});
+  const auto mistakes = [&](std::size_t part, bool must) {
+    std::vector<std::string> names;
+    for (const WrongProduct& one : group_mistakes(grouped.product, part))
+      if (one.must_be_seen == must) names.push_back(one.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(mistakes(1, true) == Names{"weight_of_previous_group", "scale_b_of_previous_group",
+                                   "bias_of_previous_group", "weight_of_next_group",
+                                   "scale_b_of_next_group", "bias_of_next_group"});
+  CHECK(mistakes(1, false) ==
+        Names{"weight_codes_of_previous_group", "weight_codes_of_next_group"});
+  CHECK(mistakes(0, true) == Names{"weight_of_next_group", "scale_b_of_next_group",
+                                   "bias_of_next_group", "weight_of_last_group",
+                                   "scale_b_of_last_group", "bias_of_last_group"});
+  // The others have rows enough for this one's.
+  CHECK(mistakes(0, false) == Names{"weight_codes_of_next_group", "input_of_next_group",
+                                    "scale_a_of_next_group", "weight_codes_of_last_group",
+                                    "input_of_last_group", "scale_a_of_last_group"});
+  // Each is another product, and is named where its output is found.
+  for (const WrongProduct& one : group_mistakes(grouped.product, 0)) {
+    std::vector<float> got = compute(grouped.product);
+    const std::vector<float> wrong = compute(one.product);
+    REQUIRE(wrong.size() == 3 * kColumns);
+    REQUIRE_FALSE(std::equal(wrong.begin(), wrong.end(), got.begin()));
+    std::copy(wrong.begin(), wrong.end(), got.begin());
+    const GroupedReport report = grouped.verified(got);
+    CHECK(report.verdict == Verdict::mismatch);
+    REQUIRE(report.groups.size() == 3);
+    CHECK(report.groups[1].report.verdict == Verdict::pass);
+    REQUIRE(report.groups[0].report.diagnosis);
+    const auto& causes = report.groups[0].report.diagnosis->causes;
+    INFO(one.name << "\n" << describe(report));
+    CHECK(std::ranges::find(causes, one.name, &Cause::name) != causes.end());
+  }
+}
+
+TEST_CASE("grouped verify: another group's output is found, if it has rows enough", "[verify]") {
+  const Grouped grouped({3, 8, 12});  // groups of 3, 5 and 4 rows
+  const std::vector<float> right = compute(grouped.product);
+  CHECK(grouped.verified(right).verdict == Verdict::pass);
+  const std::vector<std::int64_t> begins{0, 3, 8};
+  const std::vector<std::int64_t> rows{3, 5, 4};
+  for (std::size_t own = 0; own < 3; ++own)
+    for (std::size_t other = 0; other < 3; ++other) {
+      if (other == own) continue;
+      std::vector<float> got = right;
+      const std::int64_t count = std::min(rows[own], rows[other]) * kColumns;
+      std::copy_n(right.begin() + begins[other] * kColumns, count,
+                  got.begin() + begins[own] * kColumns);
+      const GroupedReport report = grouped.verified(got);
+      INFO("group " << other << "'s output in place of group " << own << "'s");
+      REQUIRE(report.groups.size() == 3);
+      std::vector<std::string> expected;
+      if (rows[other] >= rows[own])
+        expected.push_back("group " + std::to_string(other) + "'s output");
+      std::vector<std::string> found;
+      for (const Cause& one : report.groups[own].findings)
+        if (one.name == "output_of_another_group") found.push_back(one.text);
+      CHECK(found == expected);
+    }
+}
