@@ -1,13 +1,17 @@
 #include "fp8lab/model_files/layout.hpp"
 
+#include <limits>
+#include <map>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model_files/blocked_scales.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
 #include "fp8lab/model_files/siblings.hpp"
+#include "io/temporary.hpp"
 
 using namespace fp8lab;
 
@@ -65,6 +69,17 @@ TEST_CASE("what a layout cannot say is refused", "[model_files]") {
     INFO(layout << ", " << name << ", " << size);
     CHECK_THROWS_WITH(make_scheme(find_layout(layout), preset, false),
                       contains("in tiles of 1 x " + std::to_string(size)));
+  }
+  // Inputs whose parts are not those that a weight's block covers, shorter and longer ones.
+  for (const char* layout : {"hf-fp8", "deepseek"}) {
+    Preset preset = find_preset("deepseek-v3");
+    REQUIRE_NOTHROW(make_scheme(find_layout(layout), preset, false));
+    for (const std::int64_t size : {1, 32, 64, 127, 129, 256}) {
+      preset.activation.k_block = size;
+      INFO(layout << ", inputs in parts of " << size);
+      CHECK_THROWS_WITH(make_scheme(find_layout(layout), preset, false),
+                        contains("one scale for the part of a row that a block covers"));
+    }
   }
   CHECK_THROWS_AS(scheme_of("hf-fp8", "llm-compressor"), Error);          // a scale a row
   CHECK_THROWS_AS(scheme_of("torchao", "deepseek-v3"), Error);            // blocks
@@ -209,4 +224,35 @@ TEST_CASE("weights that are one matrix when served", "[model_files]") {
   scales["a.q_proj"] = 3.0F;
   join_input_scales(scales, false);
   CHECK(scales["a.k_proj"] == 3.0F);
+}
+
+TEST_CASE("amaxes of weights that are one matrix when served", "[model_files]") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const TemporaryFolder folder("siblings");
+  // Of each parent three weights of 32 equal numbers, in any order of sizes.
+  const std::vector<std::pair<std::string, std::vector<float>>> parents{
+      {"a", {1.0F, 2.0F, 3.0F}},  {"b", {3.0F, -4.0F, 1.0F}}, {"c", {5.0F, 2.0F, 1.0F}},
+      {"d", {kNan, 2.0F, 3.0F}},  {"e", {1.0F, kNan, 3.0F}},  {"f", {1.0F, 2.0F, kNan}},
+      {"g", {1.0F, -kInf, 2.0F}}, {"h", {0.0F, 0.0F, 0.0F}},  {"i", {7.0F}}};
+  std::vector<std::vector<float>> kept;
+  std::vector<NamedTensor> tensors;
+  QuantizedModel model;
+  for (const auto& [parent, sizes] : parents)
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      kept.emplace_back(32, sizes[i]);
+      const std::string name = parent + "." + std::string(1, "qkv"[i]) + "_proj.weight";
+      tensors.push_back(
+          {name, view_of(ElementType::f32, {2, 16}, std::span<const float>(kept.back()))});
+      model.converted.push_back({name, ElementType::f32, {2, 16}});
+    }
+  write_safetensors(folder / "model.safetensors", tensors);
+  const ModelDirectory source(folder.path());
+  const Recipe& recipe = find_preset("modelopt-nvfp4").weight;
+  std::map<std::string, float> expected;
+  for (const auto& [parent, largest] :
+       {std::pair{"a", 3.0F}, std::pair{"b", 4.0F}, std::pair{"c", 5.0F}, std::pair{"h", 0.0F}})
+    for (const char letter : {'q', 'k', 'v'})
+      expected[std::string(parent) + "." + std::string(1, letter) + "_proj"] = largest;
+  CHECK(shared_amaxes(source, recipe, model) == expected);
 }

@@ -68,3 +68,32 @@ TEST_CASE("sizes of stored blocks are whole numbers above zero", "[model_files]"
     CHECK_THROWS_AS(block(sizes), Error);
   }
 }
+
+TEST_CASE("torchao's types are known by their whole names", "[model_files]") {
+  const auto of = [](const std::string& name, const std::string& element) {
+    return read(fmt::format(
+        R"({{"quant_method": "torchao", "quant_type": {{"default": {{"_type": "{}", "_data": {{"weight_dtype": {{"_data": "{}"}}}}}}}}}})",
+        name, element));
+  };
+  const std::string mx = "MXDynamicActivationMXWeightConfig";
+  const StoredQuantization mxfp8 = of(mx, "float8_e4m3fn");
+  CHECK((mxfp8.format == FormatId::e4m3fn && mxfp8.scales == ScaleKind::e8m0));
+  const StoredQuantization mxfp4 = of(mx, "float4_e2m1fn_x2");
+  CHECK((mxfp4.format == FormatId::e2m1 && mxfp4.scales == ScaleKind::e8m0));
+  for (const char* element : {"", "float8_e5m2", "float4_e2m1fn", "torch.float8_e4m3fn"})
+    CHECK_THROWS_WITH(of(mx, element), contains("float8_e4m3fn or float4_e2m1fn_x2"));
+  const StoredQuantization plain = of("Float8DynamicActivationFloat8WeightConfig", "");
+  CHECK(plain.scales != ScaleKind::e8m0);
+  for (const char* name : {"NVFP4DynamicActivationNVFP4WeightConfig", "NVFP4WeightOnlyConfig"}) {
+    const StoredQuantization nvfp4 = of(name, "");
+    CHECK((nvfp4.format == FormatId::e2m1 && nvfp4.scales == ScaleKind::two_level));
+  }
+  // Names that only look like these say nothing about groups, whatever their members.
+  for (const std::string& name : {mx + "V2", "X" + mx, std::string("MXGemmConfig"),
+                                  std::string("NVFP4WeightOnly"), std::string()}) {
+    INFO(name);
+    const StoredQuantization other = of(name, "float4_e2m1fn_x2");
+    CHECK((other.format == plain.format && other.scales == plain.scales));
+    CHECK((other.row_block == plain.row_block && other.k_block == plain.k_block));
+  }
+}
