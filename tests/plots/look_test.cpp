@@ -81,6 +81,26 @@ TEST_CASE("a few large cells do not take the colours of all others", "[plots]") 
   CHECK(colour_range(map_of({1.0, 1.1, 1.2, 1.3, 1.4, 100.0})).beyond == 0);
 }
 
+TEST_CASE("cells that have no colour do not change those of others", "[plots]") {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  for (const bool log : {false, true})
+    for (const std::size_t count : {2U, 7U, 60U}) {
+      std::vector<double> values;
+      for (std::size_t i = 0; i < count; ++i) values.push_back(0.5 + 0.1 * static_cast<double>(i));
+      for (std::size_t i = 0; i < count / 8; ++i) values.push_back(1e3);
+      const ColourRange alone = colour_range(map_of(values, log));
+      std::vector<double> hidden{std::nan(""), kInf, -kInf};
+      if (log) hidden.insert(hidden.end(), {0.0, -0.0, -1.0, -1e9});
+      values.insert(values.begin() + 1, hidden.begin(), hidden.end());
+      const ColourRange range = colour_range(map_of(values, log));
+      INFO(count << " cells, log " << log);
+      CHECK(range.low == alone.low);
+      CHECK(range.high == alone.high);
+      CHECK(range.beyond == alone.beyond);
+    }
+  CHECK(colour_range(map_of({0.0, -1.0}, true)).low == 1.0);
+}
+
 TEST_CASE("cells print no digits that are noise beside the largest one", "[plots]") {
   using Texts = std::vector<std::string>;
   CHECK(cell_texts(map_of({4.0, -1.12e-06, 0.00507, 0.4321, std::nan("")})) ==

@@ -17,7 +17,7 @@
 namespace fp8lab {
 namespace {
 
-/// Ends its process in another way at each k from 5 to 9.
+/// Ends its process in another way at each k from 5 to 9, and sends it what it ignores from 14 on.
 Results fragile(const RunContext& context) {
   switch (context.parameters.integer("k")) {
     case 5:
@@ -32,6 +32,19 @@ Results fragile(const RunContext& context) {
       throw std::runtime_error("not an error of ours");
     case 9:
       std::this_thread::sleep_for(std::chrono::hours(1));
+      break;
+    // What a terminal or a job's end sends to all processes is the sweep's matter, not a worker's.
+    case 14:
+      ::raise(SIGINT);
+      break;
+    case 15:
+      ::raise(SIGTERM);
+      break;
+    case 16:
+      ::raise(SIGHUP);
+      break;
+    case 17:
+      ::raise(SIGQUIT);
       break;
     default:
       break;
