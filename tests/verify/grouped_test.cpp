@@ -61,9 +61,13 @@ struct Grouped {
   }
 
   [[nodiscard]] GroupedReport verified(const std::vector<float>& got) const {
+    VerifyOptions options;
+    options.threads = 1;
     return verify(
-        product, Operand("d", view_of(ElementType::f32, product.shape, std::span<const float>(got)),
-                         nullptr));
+        product,
+        Operand("d", view_of(ElementType::f32, product.shape, std::span<const float>(got)),
+                nullptr),
+        options);
   }
 };
 
