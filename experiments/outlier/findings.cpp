@@ -96,9 +96,9 @@ std::string containment_finding(const Setup& s, const std::vector<Point>& points
   }
   return fmt::format(
       "Elements whose error one outlier of {:g} raises above {}'s bound, in tensors of {}:{} "
-      "(N(0, {:g}^2); {}; draws: {}).",
+      "({}; {}; draws: {}).",
       s.containment_outlier, short_name(*s.format), fmt::join(s.containment_elements, ", "),
-      figures, s.tensor.sigma, kIntervalMeaning, s.repeats);
+      figures, distribution_name(s), kIntervalMeaning, s.repeats);
 }
 
 /// Per tensor against per tile for one published example and policy.
@@ -141,10 +141,10 @@ std::optional<Headline> headline(const Setup& s, const std::vector<Point>& sweep
   const std::string tiled = range_text(spread_at(sweep, outlier, tile, policy).crushed_share);
   return Headline{.title = "One outlier takes up the range of all other elements",
                   .sentence = fmt::format(
-                      "One element of {:g} among {} of N(0, {:g}²) turns {} of the others into "
+                      "One element of {:g} among {} of {} turns {} of the others into "
                       "zero if the {} tensor has one scale, and {} if there is one scale {}.",
-                      outlier, s.tensor.elements, s.tensor.sigma, whole, short_name(*s.format),
-                      tiled, sharing(tile)),
+                      outlier, s.tensor.elements, distribution_name(s, "²"), whole,
+                      short_name(*s.format), tiled, sharing(tile)),
                   .plot = "crushed_share_against_outlier",
                   .advice =
                       "Give every tile of a row its own scale, and monitor the error of the small "

@@ -54,11 +54,15 @@ std::string sharing(std::size_t tile) {
   return tile == 0 ? "per tensor" : fmt::format("per tile of {}", tile);
 }
 
-std::string bulk_name(const Setup& s) {
+std::string distribution_name(const Setup& s, const char* square) {
   if (s.bulk != nullptr)
-    return fmt::format("{} of {}, root mean square {:g}", s.tensor.elements, s.bulk->name(),
-                       s.tensor.sigma);
-  return fmt::format("{} x N(0, {:g}^2)", s.tensor.elements, s.tensor.sigma);
+    return fmt::format("{}, root mean square {:g}", s.bulk->name(), s.tensor.sigma);
+  return fmt::format("N(0, {:g}{})", s.tensor.sigma, square);
+}
+
+std::string bulk_name(const Setup& s) {
+  return fmt::format("{} {} {}", s.tensor.elements, s.bulk != nullptr ? "of" : "x",
+                     distribution_name(s));
 }
 
 void measure(const RunContext& context, const Format& f, std::vector<Point>& points, double from,

@@ -31,6 +31,8 @@ Setup read_setup(const Parameters& parameters);
 
 /// "per tensor" for 0, else "per tile of 128".
 std::string sharing(std::size_t tile);
+/// "N(0, 0.4^2)", or the name of another bulk; `square` is how a square is written.
+std::string distribution_name(const Setup& setup, const char* square = "^2");
 /// "16384 x N(0, 0.4^2)".
 std::string bulk_name(const Setup& setup);
 

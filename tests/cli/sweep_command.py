@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -28,6 +29,31 @@ def check(holds, what):
 
 def fp8lab(*arguments):
     return subprocess.run([FP8LAB, *arguments], capture_output=True, text=True)
+
+
+def duration_as_expected(seconds, text):
+    """Seconds below 90, minutes below 90, then hours; `seconds` is known to two digits."""
+    unit, size, digits = (" s", 1, 0.0) if seconds < 90 else (" min", 60, 0.5) if seconds < 5400 else (" h", 3600, 0.05)
+    if not text.endswith(unit) or not re.fullmatch(r"[\d.]+(?:e-\d+)?", text.removesuffix(unit)):
+        return False
+    return abs(float(text.removesuffix(unit)) * size - seconds) <= 0.11 * seconds + digits * size
+
+
+def estimates():
+    """The time that a dry run foretells, from seconds to days: only the number of points grows."""
+    points = 2
+    for seconds in (10, 60, 85, 120, 300, 2000, 5000, 6500, 80000, None):
+        arguments = ["--quick", "--axis", "curve_points=10,20", "--repeat", str(max(points // 2, 1)), "--threads", "1"]
+        said = fp8lab("sweep", "walkthrough", *arguments, "--dry-run").stdout.splitlines()[-1:]
+        found = re.fullmatch(r"(\d+) points, (\S+) s per point \(\d measured\), about (.*) on 1 threads", "".join(said))
+        check(found, f"an estimate: {said}")
+        if not found:
+            return
+        total, each = int(found[1]) * float(found[2]), float(found[2])
+        # Not where the two digits of a point's time leave the unit open.
+        if not any(abs(total / limit - 1) < 0.06 for limit in (90, 5400)):
+            check(duration_as_expected(total, found[3]), f"about {total:.3g} s: {found[3]}")
+        points = round((seconds or 1) / each)
 
 
 def contents(folder):
@@ -127,6 +153,7 @@ def main():
         check(filed.returncode == 0, f"grid file: {filed.stderr}")
         check(contents(root / "filed") == whole, "the same bytes from a grid file")
 
+        estimates()
         dry = fp8lab(*SWEEP, "--dry-run", "--out", str(root / "dry"))
         check("48 points" in dry.stdout and not (root / "dry").exists(), f"dry run: {dry.stdout}")
         twice = fp8lab(*SWEEP, "--out", str(root / "whole"))

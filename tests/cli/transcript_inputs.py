@@ -79,6 +79,7 @@ def arrays(folder):
     odd = {5: special[0], 40: special[15], 200: special[1], 4000: special[2], 9000: special[15], 12345: special[0]}
     save("strange", (128, 128), floats([odd.get(i, v) for i, v in enumerate(values(19, (128, 128)))]))
     save("nibbles", (12, 128), codes(21, (12, 128), 0x0F, ()), "|u1")
+    save("strange16", (128, 128), bf16([odd.get(i, v) for i, v in enumerate(values(19, (128, 128)))]), "<V2")
     save("large16", (32, 128), bf16(values(20, (32, 128))), "<V2")
     real("c", 10, (12, 10), 4.0)
     real("bias", 11, (10,))

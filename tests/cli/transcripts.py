@@ -13,7 +13,7 @@ A transcript is a list of calls, each followed by what it did:
 
 To add a call, write its line with `$` and let --write add the rest. The calls of a transcript run one after the other in
 a folder of their own, which holds the inputs of `transcript_inputs.py`, so a call can read what an earlier one wrote.
-Each option of each command must be in a call.
+Each option of each command must be in a call, and what writes a file in one with --json and in one without.
 
 Everything is compared byte for byte but for reals of ten digits or more (a relative 1e-9: the C library's functions
 differ in the last place between processors) and what MASKS names: machine, seconds, version. Of a long output the
@@ -54,6 +54,8 @@ NAMES_ALONE = re.compile(r"\.(npz|json|csv|svg|html|vl|vega|log)$|report|checkpo
 # Commands whose products share options, and options that lead to other processes, other back ends, or this text.
 OF_A_PRODUCT = dict.fromkeys(("gemm", "verify", "identify", "expect"), "product")
 NOT_CALLED = {"--help", "--mpi", "--backend"}
+# Options that write files: what a command prints must not decide whether it does.
+WRITE = {"--output", "--out", "--log", "--checkpoint"}
 LONG_REAL = re.compile(r"(-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]?\d+)")
 
 
@@ -153,12 +155,17 @@ def options_without_a_call(tool, calls):
         called.setdefault(OF_A_PRODUCT.get(command, command), set()).update(words)
     text = lambda *words: subprocess.run([tool, *words, "--help"], capture_output=True, text=True, check=True).stdout
     found = []
+    lists = [shlex.split(call) for call in calls if call]
     for command in re.findall(r"^  (\w+) ", text().partition("Subcommands:")[2], re.MULTILINE):
         words = called.get(OF_A_PRODUCT.get(command, command), set())
         options = re.findall(r"^  (?:(-\w),)?(--[\w-]+)", text(command), re.MULTILINE)
         found += [f"{command} {name}" for short, name in options
                   if name not in NOT_CALLED and not words & {name, short or name}]
         found += [] if words else [command]
+        for names in options:
+            uses = {"--json" in call for call in lists if call[0] == command and set(names) & set(call)}
+            if names[1] in WRITE and ("", "--json") in options and len(uses) < 2:
+                found.append(f"{command} {names[1]} {'without' if True in uses else 'with'} --json")
     return found
 
 

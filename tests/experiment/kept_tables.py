@@ -108,8 +108,20 @@ def words_of(folder):
         specification = json.loads((Path(folder) / f"{plot['name']}.json").read_text())
         axes = specification["usermeta"]
         logarithmic = [each["name"] for each in specification.get("params", []) if each.get("value") is True]
-        lines.append(f"plot {plot['name']}: {plot['title']}; {axes.get('x', '')}; {axes.get('y', '')}; {' '.join(logarithmic)}")
+        lines.append(f"plot {plot['name']}: {plot['title']}; {axes.get('x', '')}; {axes.get('y', '')}; "
+                     f"{' '.join(logarithmic + colours_of(specification))}")
     return lines
+
+
+def colours_of(part):
+    """How a heat map's colours go with its values, and from which colours: what no cell shows."""
+    if isinstance(part, list):
+        return [scale for each in part for scale in colours_of(each)]
+    if not isinstance(part, dict):
+        return []
+    scale = part.get("scale")
+    own = [f"{scale['type']} {scale['scheme']}"] if isinstance(scale, dict) and {"type", "scheme"} <= scale.keys() else []
+    return own + [name for key, each in part.items() if key != "data" for name in colours_of(each)]
 
 
 def plots_of(folder):
@@ -143,18 +155,19 @@ def other_words(name, kept, got):
     return found if len(kept) == len(got) else found[:1] + [f"{name}: words: expected {len(kept)} lines, got {len(got)}"]
 
 
-def compare(experiment, folder):
-    """What is wrong with tables and words of `experiment` in `folder`, at most `MOST_SHOWN` lines."""
-    kept = {path.name: path.read_text() for path in (KEPT / experiment).glob("*.csv")}
+def compare(experiment, folder, root=KEPT):
+    """What is wrong with tables and words of `experiment` in `folder`, at most `MOST_SHOWN` lines; `root` holds what they
+    should be."""
+    kept = {path.name: path.read_text() for path in (root / experiment).glob("*.csv")}
     got = {path.name: path.read_text() for path in Path(folder).glob("*.csv")}
     found = [f"{experiment}/{name} is {'kept' if name in kept else 'written'} only"
              for name in sorted(kept.keys() ^ got.keys())]
     for name in sorted(kept.keys() & got.keys()):
         found += differences(f"{experiment}/{name}", kept[name], got[name])
-    if (KEPT / experiment).is_dir():
-        found += other_words(experiment, (KEPT / experiment / WORDS).read_text().splitlines(), words_of(folder))
-        found += differences(f"{experiment}/{PLOTS}", (KEPT / experiment / PLOTS).read_text(), plots_of(folder))
-    for name, text in sorted(got.items()):
+    if (root / experiment).is_dir():
+        found += other_words(experiment, (root / experiment / WORDS).read_text().splitlines(), words_of(folder))
+        found += differences(f"{experiment}/{PLOTS}", (root / experiment / PLOTS).read_text(), plots_of(folder))
+    for name, text in sorted(got.items()) if root == KEPT else []:
         found += broken_invariants(experiment, name.removesuffix(".csv"), text)
     if len(found) > MOST_SHOWN:
         found = found[:MOST_SHOWN] + [f"{experiment}: {len(found) - MOST_SHOWN} more"]
@@ -199,18 +212,24 @@ def text_of(rows):
     return out.getvalue()
 
 
+def keep(folder, root):
+    """Writes what `compare` reads."""
+    kept = root / folder.name
+    kept.mkdir(parents=True, exist_ok=True)
+    for old in kept.glob("*.csv"):
+        old.unlink()
+    for table in folder.glob("*.csv"):
+        (kept / table.name).write_bytes(table.read_bytes())
+    (kept / PLOTS).write_text(plots_of(folder))
+    (kept / WORDS).write_text("\n".join(words_of(folder)) + "\n")
+
+
 def write(tool):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([tool, "run", "all", "--quick", "--out", folder], check=True,
                        stdout=subprocess.DEVNULL, env={**os.environ, **UNDRAWN})
         for experiment in sorted(path for path in Path(folder).iterdir() if path.is_dir()):
-            (KEPT / experiment.name).mkdir(parents=True, exist_ok=True)
-            for old in (KEPT / experiment.name).glob("*.csv"):
-                old.unlink()
-            for table in experiment.glob("*.csv"):
-                (KEPT / experiment.name / table.name).write_bytes(table.read_bytes())
-            (KEPT / experiment.name / PLOTS).write_text(plots_of(experiment))
-            (KEPT / experiment.name / WORDS).write_text("\n".join(words_of(experiment)) + "\n")
+            keep(experiment, KEPT)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,28 @@ TEST_CASE("dealing: the end waits for a point that ran twice", "[experiments][sw
   CHECK(outcome.makespan < 11.5);
 }
 
+TEST_CASE("dealing: each silent rank's point runs again, one after the other",
+          "[experiments][sweep]") {
+  // Rank i holds one point of 3 * 8^i seconds. Rank 0 has nothing else to do: it starts the point
+  // of the rank that has been silent longest once its own last point is done and twice the longest
+  // answer and a second are over.
+  std::vector<double> costs;
+  double began = 0.0;
+  double ended = 0.0;
+  double longest = 0.0;
+  for (std::int64_t silent = 1; silent <= 5; ++silent) {
+    CAPTURE(silent);
+    costs.push_back(costs.empty() ? 3.0 : 8.0 * costs.back());
+    began = std::max(ended, 2.0 * longest + 1.0);
+    ended = began + costs.back();
+    longest = costs.back();
+    const DealingOutcome outcome = deal_points(free_dealing(silent + 1, 1), costs);
+    CHECK(outcome.run_twice == silent);
+    CHECK(std::abs(outcome.makespan - ended) < 1e-3);
+    CHECK(outcome.drain <= outcome.makespan);
+  }
+}
+
 TEST_CASE("dealing: patience grows with the longest answer, not with the run",
           "[experiments][sweep]") {
   // The run is 20 s old when rank 1 falls silent for 30: a second and twice an answer are enough.

@@ -127,6 +127,35 @@ TEST_CASE("kill switch: where the loss leaves", "[experiments][train]") {
   CHECK(kill.tripped() == 5);
 }
 
+TEST_CASE("kill switch: the first alarm of any ends the run, in whatever order they come",
+          "[experiments][train]") {
+  const Thresholds t{.window = 1, .patience = 1};
+  constexpr std::int64_t kNever = 100;
+  const auto seen = [](std::int64_t at) {
+    return at == kNever ? std::optional<std::int64_t>() : at;
+  };
+  // Each indicator raises its alarm at one of four steps, or never.
+  for (const std::int64_t amax : {2L, 3L, 7L, kNever})
+    for (const std::int64_t moment : {2L, 5L, 7L, kNever})
+      for (const std::int64_t loss : {1L, 3L, 8L, kNever}) {
+        CAPTURE(amax, moment, loss);
+        KillSwitch kill(t);
+        CHECK_FALSE(kill.tripped().has_value());
+        for (std::int64_t step = 0; step < 10; ++step) {
+          StepFigures figures = kShadow;
+          if (step == amax) figures.gradient_amax *= 2.5;
+          if (step == moment) figures.second_moment *= 0.3;
+          if (step == loss) figures.loss += 0.1;
+          kill.observe(figures, kShadow);
+          const std::int64_t first = std::min({amax, moment, loss});
+          CHECK(kill.tripped() == seen(first <= step ? first : kNever));
+        }
+        CHECK(kill.alarm(Indicator::gradient_amax) == seen(amax));
+        CHECK(kill.alarm(Indicator::second_moment) == seen(moment));
+        CHECK(kill.alarm(Indicator::loss_gap) == seen(loss));
+      }
+}
+
 TEST_CASE("data-parallel: scales behave as they are meant to", "[experiments][train]") {
   const Table runs = table_named(
       run_quick("data-parallel", 2,

@@ -1,8 +1,11 @@
 #include "fp8lab/verify/explain.hpp"
 
 #include <bit>
+#include <cmath>
+#include <functional>
 
 #include "catch.hpp"
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/verify/budget.hpp"
 #include "product/products.hpp"
@@ -35,4 +38,39 @@ TEST_CASE("explain: a budget's diagnosis looks at what is outside of it", "[veri
   REQUIRE(bits.diagnosis);
   CHECK(bits.diagnosis->right == 0);
   CHECK(bits.diagnosis->mismatches > 10 * kColumns);
+}
+
+TEST_CASE("explain: numbers that go with the right ones, of either sign, are no garbage",
+          "[verify]") {
+  constexpr std::int64_t kSize = 128;
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {kSize, kSize, 256}});
+  const std::vector<float> right = decode_codes(FormatId::f32, golden_output(random.product));
+  double squares = 0.0;
+  for (const float x : right) squares += static_cast<double>(x) * static_cast<double>(x);
+  const auto size = static_cast<float>(std::sqrt(squares / static_cast<double>(right.size())));
+  const RandomStream stream(5, "garbage");
+  // What a tile of 48 x 64 holds in place of x, by a number from 0 to 1.
+  const auto content = [&](const std::function<float(float, float)>& of) {
+    std::vector<float> values = right;
+    for (std::int64_t i = 32; i < 80; ++i)
+      for (std::int64_t j = 40; j < 104; ++j) {
+        const auto at = static_cast<std::size_t>(i * kSize + j);
+        values[at] = of(right[at], static_cast<float>(stream.uniform(at)));
+      }
+    const std::vector<std::byte> codes = cast_output(values, {});
+    const VerifyReport report =
+        verify(random.product, {"got", {ElementType::f32, {kSize, kSize}, codes}, nullptr});
+    INFO(describe(report));
+    REQUIRE(report.regions.size() == 1);
+    return report.regions.front().content;
+  };
+  const auto noise = [&](float u) { return 4.0F * size * (u - 0.5F); };
+  CHECK(content([](float x, float u) { return x * (0.5F + 1.5F * u); }) == RegionContent::other);
+  CHECK(content([](float x, float u) { return -x * (0.5F + 1.5F * u); }) == RegionContent::other);
+  CHECK(content([&](float x, float u) { return x + noise(u); }) == RegionContent::other);
+  CHECK(content([&](float x, float u) { return noise(u) - x; }) == RegionContent::other);
+  CHECK(content([&](float, float u) { return noise(u); }) == RegionContent::unrelated);
+  // Means do not make numbers go together.
+  CHECK(content([&](float, float u) { return 100.0F * size + noise(u); }) ==
+        RegionContent::unrelated);
 }

@@ -97,6 +97,36 @@ TEST_CASE("a file's tensor may have any shape: all but its last dimension are ro
   CHECK(draw("scalar", 1, 1) == std::vector<float>{1.0F});
 }
 
+TEST_CASE("sources take a parameter at both ends of its range, and nothing beyond",
+          "[experiments]") {
+  struct Range {
+    const char* kind;
+    std::vector<const char*> taken;
+    std::vector<const char*> refused;
+  };
+  const std::vector<Range> ranges{
+      {"student_t", {"1", "1000"}, {"0", "1001", "-1", "nan", "inf"}},
+      {"log_uniform", {"0.1", "30"}, {"0.0999999", "30.00001", "-0.1", "nan", "inf"}},
+      {"log_normal", {"0.1", "30"}, {"0.0999999", "30.00001", "-0.1", "nan", "inf"}},
+      {"outlier_channels", {"1", "1e9"}, {"0.9999999", "1.0000001e9", "-1", "nan", "inf"}}};
+  for (const Range& range : ranges) {
+    const auto text = [&](const char* value) { return fmt::format("{}:{}", range.kind, value); };
+    for (const char* value : range.taken) {
+      CAPTURE(text(value));
+      CHECK(TensorSource("bulk", text(value)).draw(kRandom, 1, 16).size() == 16);
+    }
+    for (const char* value : range.refused) {
+      CAPTURE(text(value));
+      CHECK_THROWS_WITH(TensorSource("bulk", text(value)),
+                        contains(fmt::format("{}:NUMBER from {} to {:g}", range.kind,
+                                             range.taken.front(), std::stod(range.taken.back()))));
+    }
+    CHECK_THROWS_WITH(TensorSource("bulk", text("2x")), contains("NUMBER"));
+    CHECK_THROWS_WITH(TensorSource("bulk", text("")), contains("NUMBER"));
+    CHECK_THROWS_WITH(TensorSource("bulk", range.kind), contains("FILE.npy"));
+  }
+}
+
 TEST_CASE("sources refuse what they do not know", "[experiments]") {
   const auto refuse = [](const char* text, const char* part) {
     CHECK_THROWS_WITH(TensorSource("bulk", text), contains("bulk: ") && contains(part));
