@@ -96,6 +96,16 @@ TEST_CASE("settings take TOML, bare texts and lists without brackets", "[experim
   CHECK(p.integers("k") == std::vector<std::int64_t>{5});
 }
 
+TEST_CASE("an integer of many digits stands for the nearest real number", "[experiment]") {
+  Parameters p = Parameters::from_toml(kToml, false);
+  p.set("sigmas=111111111111010745, 1e300");
+  CHECK(p.reals("sigmas") == std::vector<double>{111111111111010745.0, 1e300});
+  p.set("sigmas=0.5, 9223372036854775807");
+  CHECK(p.reals("sigmas") == std::vector<double>{0.5, 0x1p63});
+  p.set("scale=9223372036854775807");
+  CHECK(p.real("scale") == 0x1p63);
+}
+
 TEST_CASE("a setting that does not fit is refused and changes nothing", "[experiment]") {
   const auto [assignment, message] = GENERATE(table<std::string, std::string>({
       {"trials", "expected key=value, got 'trials'"},

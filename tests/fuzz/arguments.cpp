@@ -19,11 +19,12 @@ using namespace fp8lab;
 
 namespace {
 
-Parameters defaults() {
-  return Parameters::from_toml(
+const Parameters& defaults() {
+  static const Parameters kDefaults = Parameters::from_toml(
       "count = 4\nscale = 0.5\non = true\nname = 'a'\n"
       "counts = [1, 2]\nscales = [0.5, 1.5]\nnames = ['a', 'b']\n",
       false);
+  return kDefaults;
 }
 
 void parse_shape(std::string_view text) {

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# usage: run.sh BUILD SECONDS
+# usage: run.sh BUILD SECONDS [CHECKED_BUILD]
 # Runs every fuzzer of BUILD for SECONDS, two at a time, from the kept inputs (corpus/). New inputs
 # gather in BUILD/fuzz/TARGET, crashes are BUILD/fuzz/TARGET-crash-*: add them to corpus/TARGET.
+# What has gathered then runs once in the fuzzers of CHECKED_BUILD, which find more and are slower.
 set -euo pipefail
 corpus=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/corpus
-build=$(realpath "$1") seconds=$2
+build=$(realpath "$1") seconds=$2 checked=${3:+$(realpath "$3")}
 found=$build/fuzz
 mkdir -p "$found"
 
@@ -20,8 +21,16 @@ fuzz_one() {
     for input in "$2/$name"-*; do [ -f "$input" ] && { echo "$input"; base64 "$input"; }; done
     return 1
   fi
+  [ -n "$7" ] || return 0
+  if "$7/tests/fuzz/fuzz_$name" -runs=0 -timeout=120 -rss_limit_mb=2048 -artifact_prefix="$2/$name-" "$2/$name" >"$log" 2>&1; then
+    echo "$name: $(find "$2/$name" -type f | wc -l) gathered inputs checked"
+  else
+    echo "FAILED: $name, checked"
+    tail -n 60 "$log"
+    return 1
+  fi
 }
 export -f fuzz_one
 
 for target in "$corpus"/*; do basename "$target"; done |
-  xargs -P 2 -I{} bash -c 'fuzz_one "$@"' _ {} "$found" "$corpus" "$build" "$seconds" "$corpus/../words.dict"
+  xargs -P 2 -I{} bash -c 'fuzz_one "$@"' _ {} "$found" "$corpus" "$build" "$seconds" "$corpus/../words.dict" "$checked"

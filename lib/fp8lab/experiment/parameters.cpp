@@ -46,7 +46,12 @@ std::optional<std::vector<T>> list_of(const toml::array& array) {
     // An integer may stand for a real number, but nothing else may change its type.
     const bool fits = node.is<T>() || (std::is_same_v<T, double> && node.is_integer());
     if (!fits) return std::nullopt;
-    list.push_back(*node.value<T>());
+    // Not toml++'s own conversion, which gives nothing where the integer has too many digits.
+    if constexpr (std::is_same_v<T, double>)
+      list.push_back(node.is_integer() ? static_cast<double>(*node.value<std::int64_t>())
+                                       : *node.value<double>());
+    else
+      list.push_back(*node.value<T>());
   }
   return list;
 }

@@ -62,8 +62,8 @@ bool is_part(std::string_view key) { return !parameter_part(key).part.empty(); }
 /// Whether an item of an axis is a list of its own values.
 bool is_list(std::string_view item) { return item.starts_with('['); }
 
-AxisValue axis_value(const Parameters& defaults, std::string_view key, std::string_view text) {
-  Parameters changed = defaults;
+/// `changed` holds the defaults but for `key`: an axis of a million values does not copy them each time.
+AxisValue axis_value(Parameters& changed, std::string_view key, std::string_view text) {
   changed.set(fmt::format("{}={}", key, text));
   if (is_part(key)) {
     std::int64_t value = 0;
@@ -213,11 +213,13 @@ GridAxis parse_axis(std::string_view spec, const Parameters& defaults) {
     throw Error("axis", "KEY=VALUE,VALUE...", fmt::format("'{}'", spec));
   GridAxis axis{std::string(spec.substr(0, equals)), {}};
   std::set<std::string> seen;
+  Parameters changed = defaults;
   bool lists = false;
   for (const std::string& item : split_items(spec.substr(equals + 1))) {
     lists |= is_list(item);
     for (const std::string& text : expand(item, axis.key, defaults)) {
-      AxisValue value = axis_value(defaults, axis.key, text);
+      if (is_part(axis.key)) changed = defaults;  // parts of a model add up
+      AxisValue value = axis_value(changed, axis.key, text);
       require(seen.insert(value.toml).second, fmt::format("axis {}", axis.key), "each value once",
               fmt::format("{} twice", value.toml));
       axis.values.push_back(std::move(value));
