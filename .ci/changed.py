@@ -62,7 +62,8 @@ def changed_files():
 
 
 def includers(build):
-    """Sources by the header of this repository that they include, as ninja knows it."""
+    """Sources by the header of this repository that they include, as ninja knows it. Of sources that are
+    compiled together each counts."""
     root = Path.cwd()
     said = subprocess.run(["ninja", "-C", build, "-t", "deps"], capture_output=True, text=True, check=True).stdout
     found = {}
@@ -72,8 +73,10 @@ def includers(build):
             path = Path(os.path.normpath(Path(build).resolve() / line.strip()))
             if path.is_relative_to(root):
                 paths.append(str(path.relative_to(root)))
-        for path in paths[1:]:
-            found.setdefault(path, []).append(paths[0])
+        sources = [path for path in paths if path.endswith(".cpp") and "/joined/" not in path]
+        for path in paths:
+            if path not in sources:
+                found.setdefault(path, []).extend(sources)
     return found
 
 

@@ -62,7 +62,7 @@ bool is_part(std::string_view key) { return !parameter_part(key).part.empty(); }
 /// Whether an item of an axis is a list of its own values.
 bool is_list(std::string_view item) { return item.starts_with('['); }
 
-/// `changed` holds the defaults but for `key`: an axis of a million values does not copy them each time.
+/// `changed` holds the defaults but for `key`: a long axis does not copy them for each value.
 AxisValue axis_value(Parameters& changed, std::string_view key, std::string_view text) {
   changed.set(fmt::format("{}={}", key, text));
   if (is_part(key)) {
