@@ -6,8 +6,8 @@
 #   join_sources(TARGET ROOT [ALONE...])
 #
 # ALONE are sources by their path below ROOT, without ending: those of whose names others of their folder
-# have a second meaning (a source that takes such a name breaks this build alone), and those that a test
-# compiles in another form (tests/train/backward_mutants.py).
+# have a second meaning (a source that takes such a name breaks this build alone), and those that
+# something else compiles by its own command (tests/train/backward_mutants.py).
 set(joined_most 12)
 function(join_sources target root)
   get_target_property(all_sources ${target} SOURCES)
@@ -45,7 +45,7 @@ function(join_sources target root)
     foreach(first RANGE 0 ${last} ${joined_most})
       list(SUBLIST sources_of_${group} ${first} ${joined_most} together)
       list(LENGTH units number)
-      set(unit ${CMAKE_CURRENT_BINARY_DIR}/joined/${target}/${room_of_${group}}_${number}.cpp)
+      set(unit ${CMAKE_CURRENT_BINARY_DIR}/joined/${room_of_${group}}_${number}.cpp)
       list(APPEND units ${unit})
       set(text "")
       foreach(source IN LISTS together)
