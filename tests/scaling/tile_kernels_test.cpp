@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -131,7 +132,7 @@ TEST_CASE("tile kernels: amaxes of any count keep what was larger before", "[sca
         std::vector<std::int32_t> got = old;
         kernels.element_amax(x.data(), count, ignore_nan, 0, got.data());
         CHECK(got == expected);
-        for (const std::size_t block : {1, 3, 16, 20, 32, 64, 100}) {
+        for (const std::size_t block : std::array<std::size_t, 7>{1, 3, 16, 20, 32, 64, 100}) {
           const std::size_t tiles = (count + block - 1) / block;
           expected.assign(old.begin(), old.begin() + static_cast<std::ptrdiff_t>(tiles));
           got = expected;
