@@ -151,11 +151,11 @@ def differences(kept, got):
 def options_without_a_call(tool, calls):
     """Options in the help of commands that no transcript calls, as COMMAND --option."""
     called = {}
-    for command, *words in filter(None, map(shlex.split, calls)):
+    lists = [shlex.split(call) for call in calls if call]
+    for command, *words in lists:
         called.setdefault(OF_A_PRODUCT.get(command, command), set()).update(words)
     text = lambda *words: subprocess.run([tool, *words, "--help"], capture_output=True, text=True, check=True).stdout
     found = []
-    lists = [shlex.split(call) for call in calls if call]
     for command in re.findall(r"^  (\w+) ", text().partition("Subcommands:")[2], re.MULTILINE):
         words = called.get(OF_A_PRODUCT.get(command, command), set())
         options = re.findall(r"^  (?:(-\w),)?(--[\w-]+)", text(command), re.MULTILINE)

@@ -167,7 +167,7 @@ def compare(experiment, folder, root=KEPT):
     if (root / experiment).is_dir():
         found += other_words(experiment, (root / experiment / WORDS).read_text().splitlines(), words_of(folder))
         found += differences(f"{experiment}/{PLOTS}", (root / experiment / PLOTS).read_text(), plots_of(folder))
-    for name, text in sorted(got.items()) if root == KEPT else []:
+    for name, text in sorted(got.items()):
         found += broken_invariants(experiment, name.removesuffix(".csv"), text)
     if len(found) > MOST_SHOWN:
         found = found[:MOST_SHOWN] + [f"{experiment}: {len(found) - MOST_SHOWN} more"]

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "defaults.hpp"
 #include "fp8lab/core/integer_list.hpp"
 #include "fp8lab/core/model_text.hpp"
 #include "fp8lab/experiment/parameter_range.hpp"
@@ -18,14 +19,6 @@
 using namespace fp8lab;
 
 namespace {
-
-const Parameters& defaults() {
-  static const Parameters kDefaults = Parameters::from_toml(
-      "count = 4\nscale = 0.5\non = true\nname = 'a'\n"
-      "counts = [1, 2]\nscales = [0.5, 1.5]\nnames = ['a', 'b']\n",
-      false);
-  return kDefaults;
-}
 
 void parse_shape(std::string_view text) {
   const std::vector<std::int64_t> sides = parse_integers("--shape", text, 'x', 3, "MxNxK");

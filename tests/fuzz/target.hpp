@@ -36,22 +36,33 @@ inline void expect(bool holds) {
   if (!holds) std::abort();
 }
 
-/// The input as a file with this ending, in memory where the system has such a folder.
-inline const std::filesystem::path& as_file(std::span<const std::uint8_t> input,
-                                            const std::string& ending) {
-  static const std::filesystem::path kPath = [&] {
+/// A file of this process, in memory where the system has such a folder; removed at its end.
+class OwnFile {
+ public:
+  explicit OwnFile(const std::string& ending) {
     const std::filesystem::path memory = "/dev/shm";
     const auto folder =
         ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
-    return folder / ("fp8lab_fuzz_" + std::to_string(::getpid()) + ending);
-  }();
-  struct Removal {
-    ~Removal() {
-      std::error_code ignored;
-      std::filesystem::remove(kPath, ignored);
-    }
-  };
-  static const Removal kRemoval;
-  std::ofstream(kPath, std::ios::binary | std::ios::trunc) << text_of(input);
-  return kPath;
+    path_ = folder / ("fp8lab_fuzz_" + std::to_string(::getpid()) + ending);
+  }
+  OwnFile(const OwnFile&) = delete;
+  OwnFile& operator=(const OwnFile&) = delete;
+  ~OwnFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  const std::filesystem::path& holding(std::string_view text) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << text;
+    return path_;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The input as a file with this ending, the same one in all calls.
+inline const std::filesystem::path& as_file(std::span<const std::uint8_t> input,
+                                            const std::string& ending) {
+  static const OwnFile kFile(ending);
+  return kFile.holding(text_of(input));
 }

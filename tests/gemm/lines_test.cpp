@@ -61,7 +61,7 @@ TEST_CASE("exact sums along k: rows, slabs and promotion keep the reference's bi
   for (const std::string_view name : {"exact", "exact32"})
     for (const FormatId format : {FormatId::e4m3fn, FormatId::f16})
       for (const std::int64_t interval : {0, 128})
-        for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 8}) {  // fours, twos and ones
+        for (std::int64_t rows = 1; rows <= 8; ++rows) {  // fours, twos and ones
           ++seed;
           // Longer than what is read at a time, and not whole steps.
           const Shape shape{rows, rows * 64 + 5, 1100 - 7 * rows};
