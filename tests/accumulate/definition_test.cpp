@@ -169,6 +169,7 @@ TEST_CASE("The parameters of a kind are those on which its results depend",
       {"product_exponent", {"normalized"}},
       {"product_fraction_bits", {"2"}},
       {"half_c_exponent", {"widened"}},
+      {"zero_sign", {"kept", "positive"}},
       {"halves_order", {"separate"}},
       {"second_stage_fraction_bits", {"6"}}};
   constexpr int kChains = 400;

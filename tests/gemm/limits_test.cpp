@@ -21,6 +21,7 @@ TEST_CASE("products about the alignment's lower limit keep the reference's bits"
           if (m.min_alignment_exponent != kNoMinAlignmentExponent)
             m.min_alignment_exponent += lower;
           m.half_c_exponent = half_c;
+          m.zero_sign = seed / 2 % 2 == 0 ? ZeroSign::kept : ZeroSign::positive;
           const Operands operands(model, {5, 67, 40}, Data::tiny, start, seed);
           INFO(name << " limit " << m.min_alignment_exponent << " " << to_string(half_c) << " seed "
                     << seed);
