@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 
 import fp8lab.torch
-from fp8lab.torch import _device_mm
+from fp8lab._registry import find_model
+from fp8lab.torch import _device, _device_mm
 from fp8lab.torch._observed import part_ranges
 from fp8lab.torch._platforms import FORMAT_OF, find_platform
 
@@ -77,6 +78,22 @@ def nearest(chip, given, out, theirs, fast):
         best = max(best, (share(d.view(out), theirs), f"promotion {interval}, {order}{cut}"))
         if best[0] == 100:
             break
+    return f"nearest {best[0]:.4f} %: {best[1]}"
+
+
+def nearest_of_tiles(chip, a, b, scales, square, out, theirs):
+    """The order of scales of tiles whose bits are the nearest."""
+    blocks = a.shape[1] // 128
+    values = scales[0], scales[1][:blocks].t() if square else scales[1]
+    left, right = (_device.DeviceScales(x, rows, 128) for x, rows in zip(values, (1, 128 if square else 1)))
+    best = (-1.0, "")
+    for order in ORDERS:
+        d = _device.product(
+            a.view(torch.uint8), b.view(torch.uint8).t(), formats=("e4m3fn", "e4m3fn"),
+            model=find_model(chip.model).accumulator, promotion_interval=128, scale_order=order,
+            a_scales=left, b_scales=right,
+        )
+        best = max(best, (share(_device_mm._words(d, FORMAT_OF[out]).view(out), theirs), order))
     return f"nearest {best[0]:.4f} %: {best[1]}"
 
 
@@ -169,6 +186,7 @@ def blocks(table, shape, b_square, out, fast):
         lambda: F.scaled_mm(*given, **how),
         lambda: fp8lab.torch.scaled_mm(*given, **how, platform=table.options.platform),
         rows,
+        lambda chip: nearest_of_tiles(find_platform(table.options.platform), a, b, (a_scales, b_scales), b_square, out, chip),
     )
 
 
@@ -180,7 +198,7 @@ def main():
     table = Table(parser.parse_args())
     if not torch.cuda.is_available():
         parser.error("expected a CUDA device, got none")
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, cuBLAS {torch.version.cuda}, platform {table.options.platform}")
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, CUDA {torch.version.cuda}, platform {table.options.platform}")
     shapes = [tuple(map(int, shape.split("x"))) for shape in table.options.shapes.split(",")]
     for shape, rowwise, out, fast in itertools.product(shapes, (False, True), (torch.bfloat16, torch.float32), (True, False)):
         whole_scales(table, shape, rowwise, out, fast)

@@ -114,6 +114,15 @@ def test_a_cast_that_the_device_lacks_is_named(name, message):
         _device_casts.require_cast(fp8lab.linear_recipe(name).activation)
 
 
+def test_a_cast_refuses_the_sizes_that_the_library_refuses(device, monkeypatch):
+    x = log_normal(4, 200)
+    with pytest.raises(ValueError, match="x: expected k divisible by 128, got 200"):
+        fp8lab.torch.quantize(x, "deepseek-v3")
+    x = device.put(x)
+    with device.running(monkeypatch), pytest.raises(ValueError, match="x: expected k divisible by 128, got 200"):
+        fp8lab.torch.quantize(x, "deepseek-v3")
+
+
 def step(layer, x, dy):
     x = x.clone().requires_grad_()
     for parameter in layer.parameters():
