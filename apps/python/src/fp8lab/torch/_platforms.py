@@ -35,9 +35,11 @@ class Platform:
     """The settings that determine the bits of `torch._scaled_mm`, beside its arguments.
 
     The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those of
-    the package mmaemu, which compared them with recordings of the chips; bias and row-wise scales
-    (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*, and so are block-wise
-    scales (cuBLAS's order, with the operands exchanged as PyTorch does for row-major outputs).
+    the package mmaemu, which compared them with recordings of the chips. On "h100" an H200 with
+    PyTorch 2.11 and cuBLASLt 13.1 agrees, with bias and row-wise scales too (times the scale of B,
+    then of A), which are *assumed* on "rtx4060". Block-wise scales are *assumed* (cuBLAS's order,
+    with the operands exchanged), and the H200's bits differ: half of the FP32 outputs, one in
+    10 000 in BF16.
     "b200": the instructions are from literature, its calls are *assumed*.
     """
 
