@@ -37,9 +37,9 @@ class Platform:
     The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those of
     the package mmaemu, which compared them with recordings of the chips. On "h100" an H200 with
     PyTorch 2.11 and cuBLASLt 13.1 agrees, with bias and row-wise scales too (times the scale of B,
-    then of A), which are *assumed* on "rtx4060". Block-wise scales are *assumed* (cuBLAS's order,
-    with the operands exchanged), and the H200's bits differ: half of the FP32 outputs, one in
-    10 000 in BF16.
+    then of A), which are *assumed* on "rtx4060". Block-wise scales, slow accumulation,
+    are those of the same H200 (1x128 by 128x128: fma(s_a * s_b, P, sum); 1x128 by 1x128:
+    fma(P * s_a, s_b, sum)); 128x128 by 1x128 is *assumed*.
     "b200": the instructions are from literature, its calls are *assumed*.
     """
 
