@@ -172,7 +172,7 @@ TEST_CASE("a simulated chip that does as predicted agrees", "[cuda][long]") {
     INFO(one.probe.name << " on " << one.capability << ": " << row.note);
     CHECK(row.mismatches == 0);
     CHECK(row.cases == 2ull * 8 * kTileOutputs);
-    CHECK_THAT(row.note, contains("1024 constructed cases"));
+    CHECK(row.note.empty());
   }
 }
 
