@@ -38,7 +38,7 @@ Job<T>::Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels&
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / form.terms), slab_steps)),
       scaled(fp8lab::scaled(problem)),
       scaled_in_blocks(fp8lab::scaled_in_blocks(problem)),
-      positive_zero(problem.model.zero_sign == ZeroSign::positive),
+      positive_zero(problem.model.zero_sign == ZeroSign::positive || intervals.start_from_zero),
       unit_scales(product.unit_scales) {}
 
 template <typename T>
