@@ -59,7 +59,7 @@ def nvidia():
         found |= plain(chip, TENSOR, terms // 2, bits, floor)
     # FP8 products have no exponent near the floors, which say nothing here.
     found |= plain("sm89.mma", FP8, 16, 13, None, None, E8M13) | plain("sm90.wgmma", FP8, 32, 13, None, None, E8M13)
-    for chip, terms, formats in (("sm89.mma", 16, FP8), ("sm90.wgmma", 32, UNMIXED8)):
+    for chip, terms, formats in (("sm89.mma", 16, FP8), ("sm90.wgmma", 32, FP8)):
         found |= {f"{chip}.{label}.f16": Entry(fused(terms, 13, None, F16), *pair) for label, pair in formats.items()}
     found |= plain("sm100.tcgen05", FP8, 32, 25, None, -21) | plain("sm120.mma", FP8, 32, 25, None, -21)
     return found
