@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cublaslt_library.hpp"
+#include "lt_operand_c.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -68,11 +69,9 @@ LtGemm::LtGemm(const LtProblem& problem) : problem_(problem), workspace_(kWorksp
   FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&a_layout_, data_type(problem.a_format), k, m,
                                                     static_cast<std::int64_t>(k)));
   const FormatId d_format = wide ? FormatId::bf16 : problem.d_format;
-  // C is not read, but an FP8 D wants one of BF16 or FP16.
-  const bool narrow = format(d_format).storage_bits == 8;
-  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&c_layout_,
-                                                    data_type(narrow ? FormatId::bf16 : d_format),
-                                                    n, m, static_cast<std::int64_t>(n)));
+  c_ = lt_operand_c(d_format);
+  FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&c_layout_, data_type(c_.format), n, m,
+                                                    static_cast<std::int64_t>(n)));
   FP8LAB_CUDA_CHECK(lt().cublasLtMatrixLayoutCreate(&d_layout_, data_type(d_format), n, m,
                                                     static_cast<std::int64_t>(n)));
   set_scale_modes();
@@ -170,9 +169,10 @@ bool LtGemm::run(const void* a, const void* b, const float* a_scales, const floa
   if (problem_.a_format != FormatId::bf16) set_scales(a_scales, b_scales);
   const float one = 1.0F;
   const float zero = 0.0F;
-  const cublasStatus_t status = lt().cublasLtMatmul(
-      handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero, d, c_layout_, d, d_layout_,
-      &algorithm_, workspace_.data(), workspace_.size(), cudaStreamPerThread);
+  const cublasStatus_t status =
+      lt().cublasLtMatmul(handle_, operation_, &one, b, b_layout_, a, a_layout_, &zero,
+                          c_.in_place ? d : nullptr, c_layout_, d, d_layout_, &algorithm_,
+                          workspace_.data(), workspace_.size(), cudaStreamPerThread);
   // The heuristic offers kernels that the product itself then refuses.
   if (is_refusal(status)) {
     refuse(status);

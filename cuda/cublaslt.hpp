@@ -9,6 +9,7 @@
 
 #include "device_buffer.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "lt_operand_c.hpp"
 
 namespace fp8lab::cuda {
 
@@ -70,6 +71,7 @@ class LtGemm {
 
   LtProblem problem_;
   std::string reason_;
+  LtOperandC c_{};
   cublasLtHandle_t handle_ = nullptr;
   cublasLtMatmulDesc_t operation_ = nullptr;
   cublasLtMatrixLayout_t a_layout_ = nullptr;

@@ -27,6 +27,7 @@ struct EmulatedModel {
   bool half_output = false;     ///< FP16 out, and c rounded to FP16
   int exponent_floor = -1024;   ///< no alignment is below it
   int c_exponent_floor = -126;  ///< what a non-zero c brings at least: -14 for FP16's own exponent
+  bool positive_zero = false;   ///< a sum that rounds to zero is +0, else it keeps its sign
 };
 
 /// The parts of fp8lab::Format that the device needs.
@@ -142,13 +143,12 @@ FP8LAB_HD inline float round_sum(const EmulatedModel& model, std::int64_t sum, i
   if (sum == 0) return 0.0F;
   const bool negative = sum < 0;
   const auto magnitude = static_cast<std::uint64_t>(negative ? -sum : sum);
-  if (model.half_output)
-    return with_sign(half_to_float(round_magnitude(magnitude, unit, 10, 15, model.nearest_even)),
-                     negative);
-  const int bits = model.output_fraction_bits;
-  return with_sign(
-      float_of(round_magnitude(magnitude, unit, bits, 127, model.nearest_even) << (23 - bits)),
-      negative);
+  const int bits = model.half_output ? 10 : model.output_fraction_bits;
+  const int bias = model.half_output ? 15 : 127;
+  const std::uint32_t code = round_magnitude(magnitude, unit, bits, bias, model.nearest_even);
+  if (code == 0 && model.positive_zero) return 0.0F;
+  return with_sign(model.half_output ? half_to_float(code) : float_of(code << (23 - bits)),
+                   negative);
 }
 
 /// c as the step sees it.

@@ -42,7 +42,8 @@ EmulatedModel emulated_model(const AccumulatorModel& m) {
           m.rounding == RoundingMode::nearest_even,
           half,
           m.min_alignment_exponent,
-          format(stored_half ? FormatId::f16 : FormatId::f32).min_exponent()};
+          format(stored_half ? FormatId::f16 : FormatId::f32).min_exponent(),
+          m.zero_sign == ZeroSign::positive};
 }
 
 EmulatedFormat emulated_format(FormatId id) {

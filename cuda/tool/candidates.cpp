@@ -158,6 +158,9 @@ class Builder {
                                                                           : HalfCExponent::stored;
     if (half) add_ways("", model);
     model = base;
+    model.zero_sign = base.zero_sign == ZeroSign::kept ? ZeroSign::positive : ZeroSign::kept;
+    add_ways("", model);
+    model = base;
     model.product_exponent = ProductExponent::normalized;
     add_ways("", model);
   }

@@ -33,8 +33,10 @@ std::vector<Part> instruction_parts(const CrossCheckOptions& options) {
     if (probe.name.find(options.only) == std::string_view::npos) continue;
     parts.push_back({std::string(probe.name), [probe, options] {
                        CheckRow row = check_probe(probe, options);
-                       fmt::print("{}: {} cases, {} mismatches\n", row.name, row.cases,
-                                  row.mismatches);
+                       fmt::print(
+                           "{}: {} outputs of {} constructed cases and their pairings, "
+                           "{} mismatches\n",
+                           row.name, row.cases, row.cases / kTile, row.mismatches);
                        return std::vector<CheckRow>{std::move(row)};
                      }});
   }

@@ -59,9 +59,4 @@ std::vector<Part> observe_parts(const std::filesystem::path& out, const Chip& ch
 /// Rates and errors measured on the chip, medians of repeated runs; what it has.
 std::vector<Part> bench_parts(const Chip& chip, std::uint64_t seed);
 
-/// Prints the table; kMismatch if any row has a mismatch or a problem.
-int print_table(const std::vector<CheckRow>& rows);
-/// The same as CSV: name, cases, mismatches, problem, note. Throws `Error` if it cannot be written.
-void write_table(const std::filesystem::path& file, const std::vector<CheckRow>& rows);
-
 }  // namespace fp8lab::cuda

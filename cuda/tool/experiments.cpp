@@ -22,6 +22,10 @@ struct Count {
   std::atomic<std::uint64_t> asked{0};
   std::atomic<std::uint64_t> done{0};
 
+  [[nodiscard]] std::string text(const char* what) const {
+    return asked == 0 ? fmt::format("no {}", what)
+                      : fmt::format("{} of {} {}", done.load(), asked.load(), what);
+  }
   bool add(bool did) {
     ++asked;
     if (did) ++done;
@@ -89,8 +93,12 @@ CheckRow compare_experiment(const Experiment& experiment, const Backend& backend
       fmt::print("{}: {}\n  the CPU: {}\n  {}: {}\n", experiment.name, i, expected, backend.name,
                  got);
   }
-  row.note = fmt::format("{} of {} products and {} of {} casts ran there", products.done.load(),
-                         products.asked.load(), casts.done.load(), casts.asked.load());
+  row.note =
+      products.asked + casts.asked == 0
+          ? "asks the backend for nothing"
+          : fmt::format("{} and {} ran there", products.text("products"), casts.text("casts"));
+  fmt::print("{}: {} lines of tables, {} differ; {}\n", row.name, row.cases, row.mismatches,
+             row.note);
   return row;
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <fstream>
 #include <string>
 
 #include "check.cuh"
@@ -86,37 +85,6 @@ int run_info() {
   fmt::print("gpu     {}\ndriver  {}\ncuda    {}\nprobes  {} of {} in this build\n", facts.gpu,
              facts.driver, facts.cuda, probes_of(chip).size(), kernels_built());
   return kPass;
-}
-
-int print_table(const std::vector<CheckRow>& rows) {
-  if (rows.empty()) return kPass;
-  fmt::print("\n{:<48}{:>14}{:>12}\n", "instruction", "cases", "mismatches");
-  bool pass = true;
-  for (const CheckRow& row : rows) {
-    if (row.problem.empty())
-      fmt::print("{:<48}{:>14}{:>12}{}{}\n", row.name, row.cases, row.mismatches,
-                 row.note.empty() ? "" : "  ", row.note);
-    else
-      fmt::print("{:<48}{:>14}{:>12}  {}\n", row.name, "-", "-", row.problem);
-    pass &= row.mismatches == 0 && row.problem.empty();
-  }
-  return pass ? kPass : kMismatch;
-}
-
-void write_table(const std::filesystem::path& file, const std::vector<CheckRow>& rows) {
-  const auto quoted = [](const std::string& text) {
-    std::string result = "\"";
-    for (const char character : text)
-      result += character == '"' ? "\"\"" : std::string(1, character);
-    return result + "\"";
-  };
-  std::ofstream out(file);
-  out << "instruction,cases,mismatches,problem,note\n";
-  for (const CheckRow& row : rows)
-    out << fmt::format("{},{},{},{},{}\n", quoted(row.name), row.cases, row.mismatches,
-                       quoted(row.problem), quoted(row.note));
-  out.close();
-  if (!out) throw Error(fmt::format("{}: cannot be written", file.string()));
 }
 
 }  // namespace fp8lab::cuda

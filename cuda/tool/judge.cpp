@@ -96,7 +96,6 @@ CheckRow judge_probe(const ProbedInstruction& probe, const RunTiles& run,
   CheckRow row{std::string(probe.name), 0, 0};
   Mismatches mismatches(probe);
   Sample sample;
-  std::uint64_t built = 0;
   for (std::uint64_t batch = 0; row.cases < options.outputs; ++batch) {
     const CaseBatch made = make_batch(probe, options.seed, batch, options.tiles);
     const TileBatch packed = pack_cases(made.cases, probe, made.steps);
@@ -124,15 +123,14 @@ CheckRow judge_probe(const ProbedInstruction& probe, const RunTiles& run,
     }
     row.mismatches += differ;
     row.cases += chip.size();
-    built += made.cases.size();
   }
-  row.note = fmt::format("{} constructed cases and their pairings", built);
   if (mismatches.count() != 0) {
     const Winners winners = find_winners(probe, sample.mixed());
-    row.note = to_string(winners);
-    fmt::print("{}: {} of {} outputs differ from {} ({}, {}); {}\n", probe.name, mismatches.count(),
-               row.cases, probe.model, to_string(probe.halves), to_string(probe.standing()),
-               row.note);
+    row.note = fmt::format("{}; {}", mismatches.kinds(), to_string(winners));
+    fmt::print("{}: {} of {} outputs differ from {} ({}, {})\n  {}\n", probe.name,
+               mismatches.count(), row.cases, probe.model, to_string(probe.halves),
+               to_string(probe.standing()), row.note);
+    if (const std::string most = nearest(winners); !most.empty()) fmt::print("  {}\n", most);
     mismatches.print([&](const VectorCase& one, int steps) {
       const TileBatch packed = pack_cases(std::vector<VectorCase>(kTile, one), probe, steps);
       return std::bit_cast<std::uint32_t>(run(packed)[0]);

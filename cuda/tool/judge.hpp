@@ -35,8 +35,8 @@ std::vector<float> expected_outputs(const ProbedInstruction& probe,
                                     std::span<const VectorCase> cases, const TileBatch& batch);
 
 /// Runs batches until `outputs` outputs are judged. The row says how many there were and how many
-/// differ; its note how many cases were built, and, where outputs differ, which candidate gives
-/// them (winner.hpp). Where the second opinion is another one, that is printed and counts as a
+/// differ; its note, where outputs differ, of what kind they are and which candidate gives them
+/// (winner.hpp). Where the second opinion is another one, that is printed and counts as a
 /// mismatch.
 CheckRow judge_probe(const ProbedInstruction& probe, const RunTiles& run,
                      const SecondOpinion& second, const JudgeOptions& options);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -19,6 +20,7 @@
 #include "tool/command.hpp"
 #include "tool/experiments.hpp"
 #include "tool/log.hpp"
+#include "tool/table.hpp"
 #include "tool/tar.hpp"
 
 namespace {
@@ -72,7 +74,8 @@ int run_and_print(const std::function<std::vector<Part>()>& parts_of, Options& o
   const std::vector<CheckRow> rows =
       options.in_process ? run_parts_here(parts) : run_parts(parts, limits);
   if (!folder.empty()) write_table(folder / "table.csv", rows);
-  return print_table(rows);
+  if (!rows.empty()) fmt::print("\n{}", table_text(rows));
+  return std::ranges::all_of(rows, agrees) ? kPass : kMismatch;
 }
 
 /// One file of everything that a run left.

@@ -16,8 +16,9 @@
 namespace fp8lab::cuda {
 namespace {
 
-constexpr std::array<const char*, kMismatchKinds> kKindNames{"NaN", "infinity", "zero", "subnormal",
-                                                             "finite"};
+constexpr std::array<const char*, kMismatchKinds> kKindNames{
+    "with NaN",  "with infinity",    "in the sign of a zero",
+    "with zero", "with a subnormal", "of finite outputs"};
 constexpr std::size_t kReductionBudget = 2000;
 
 }  // namespace
@@ -28,7 +29,8 @@ MismatchKind kind_of_mismatch(std::uint32_t chip, std::uint32_t expected) {
   };
   if (any([](float x) { return std::isnan(x); })) return MismatchKind::nan;
   if (any([](float x) { return std::isinf(x); })) return MismatchKind::infinity;
-  if (any([](float x) { return x == 0.0F; })) return MismatchKind::zero;
+  if (any([](float x) { return x == 0.0F; }))
+    return ((chip ^ expected) << 1) == 0 ? MismatchKind::zero_sign : MismatchKind::zero;
   return any([](float x) { return std::fpclassify(x) == FP_SUBNORMAL; }) ? MismatchKind::subnormal
                                                                          : MismatchKind::finite;
 }
@@ -36,9 +38,11 @@ MismatchKind kind_of_mismatch(std::uint32_t chip, std::uint32_t expected) {
 void Mismatches::add(std::uint32_t chip, std::uint32_t expected, int steps,
                      const std::function<VectorCase()>& inputs) {
   ++count_;
-  First& first = first_[static_cast<std::size_t>(kind_of_mismatch(chip, expected))];
-  std::vector<VectorCase>& kept = kept_[steps > 1 ? 1 : 0];
-  if (++first.count > 1 && kept.size() >= kMostKept) return;
+  const auto kind = static_cast<std::size_t>(kind_of_mismatch(chip, expected));
+  First& first = first_[kind];
+  const std::size_t file = steps > 1 ? 1 : 0;
+  std::size_t& kept = kept_of_kind_[file][kind];
+  if (++first.count > 1 && kept >= kMostKept) return;
   VectorCase one = inputs();
   one.d = chip;
   if (first.count == 1) {
@@ -46,7 +50,19 @@ void Mismatches::add(std::uint32_t chip, std::uint32_t expected, int steps,
     first.expected = expected;
     first.steps = steps;
   }
-  if (kept.size() < kMostKept) kept.push_back(std::move(one));
+  if (kept >= kMostKept) return;
+  ++kept;
+  kept_[file].push_back(std::move(one));
+}
+
+std::string Mismatches::kinds() const {
+  std::string text;
+  for (std::size_t i = 0; i < kMismatchKinds; ++i) {
+    if (first_[i].count == count_ && count_ > 0) return fmt::format("all {}", kKindNames[i]);
+    if (first_[i].count > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", first_[i].count, kKindNames[i]);
+  }
+  return text;
 }
 
 void Mismatches::print(
@@ -84,8 +100,9 @@ void Mismatches::print(
         terms += fmt::format(" a[{}] {:02x} b[{}] {:02x}", k, shown.a[k], k, shown.b[k]);
     }
     if (more > 0) terms += fmt::format(" and {} more", more);
-    fmt::print("  {} mismatches with {}: the first, {}: the chip {:08x}, {} {:08x}\n", first.count,
-               kKindNames[i], what, shown.d, model.name, expected);
+    fmt::print("  {} {} {}: the first, {}: the chip {:08x}, {} {:08x}\n", first.count,
+               first.count == 1 ? "mismatch" : "mismatches", kKindNames[i], what, shown.d,
+               model.name, expected);
     fmt::print("    c {:08x}{}\n", shown.c, terms);
   }
 }

@@ -15,13 +15,13 @@
 namespace fp8lab::cuda {
 
 /// Mismatches of different kinds have different causes: one kind that is always wrong must not hide
-/// the others.
-enum class MismatchKind : std::uint8_t { nan, infinity, zero, subnormal, finite };
-inline constexpr std::size_t kMismatchKinds = 5;
+/// the others. `zero_sign`: both outputs are zeros; `zero`: one of them is.
+enum class MismatchKind : std::uint8_t { nan, infinity, zero_sign, zero, subnormal, finite };
+inline constexpr std::size_t kMismatchKinds = 6;
 MismatchKind kind_of_mismatch(std::uint32_t chip, std::uint32_t expected);
 
-/// Rows of a file of mismatches.
-inline constexpr std::size_t kMostKept = 20'000;
+/// Rows of one kind in a file of mismatches: a kind with many must not push out one with few.
+inline constexpr std::size_t kMostKept = 4'000;
 
 class Mismatches {
  public:
@@ -33,7 +33,9 @@ class Mismatches {
            const std::function<VectorCase()>& inputs);
 
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  /// At most 20 lines: how many of each kind, and the first of each with its inputs, reduced by
+  /// For people, in a line: how many of each kind there are.
+  [[nodiscard]] std::string kinds() const;
+  /// At most 24 lines: how many of each kind, and the first of each with its inputs, reduced by
   /// `run` (what the chip gives for one case of `steps` instructions) as far as it goes.
   void print(const std::function<std::uint32_t(const VectorCase&, int steps)>& run) const;
   /// Vector files FOLDER/NAME.txt and NAME.chained.txt, those that have rows. `header` goes into
@@ -57,6 +59,7 @@ class Mismatches {
   std::uint64_t count_ = 0;
   std::array<First, kMismatchKinds> first_{};
   std::array<std::vector<VectorCase>, 2> kept_;
+  std::array<std::array<std::size_t, kMismatchKinds>, 2> kept_of_kind_{};
 };
 
 }  // namespace fp8lab::cuda

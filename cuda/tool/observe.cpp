@@ -13,6 +13,7 @@
 #include "lt_calls.hpp"
 #include "lt_model.hpp"
 #include "random_problem.hpp"
+#include "tool/lt_text.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -118,8 +119,7 @@ void observe(const CallShape& call, std::string_view model, Operands& operands, 
   const Product small = take(whole, sample);
   LtFinding finding =
       find_lt_model(small, outputs_at(d.copy_out(), call.n, bytes, sample), lt.split_k());
-  const std::size_t fitting = finding.fitting.size();
-  if (fitting > 1) {
+  if (finding.fitting.size() > 1) {
     const LtRun again = [&](const Product& other) {
       operands.put(sample, other.problem);
       require(operands.run(lt, d.data()), "cublasLtMatmul", "the same call again", lt.reason());
@@ -128,10 +128,22 @@ void observe(const CallShape& call, std::string_view model, Operands& operands, 
     separate(finding, small, again, seed);
     operands.restore();
   }
-  fmt::print("{}: {}\n  {}\n", to_string(call), lt.kernel(), to_string(finding));
-  if (fitting > 1) fmt::print("  {} candidates before it was asked for other operands\n", fitting);
+  fmt::print("{}: {} ({})\n", to_string(call), to_string(finding), lt.kernel());
   add_to_call_table(file, std::string(model), recording_header(),
                     {call, finding.outputs, finding.fitting});
+}
+
+/// What the table says. A call that no candidate gives counts as a mismatch.
+std::vector<CheckRow> summarize(const std::filesystem::path& file) {
+  CheckRow row{"cuBLASLt, observed calls", 0, 0, "", "not run: none was offered"};
+  if (!std::filesystem::exists(file)) return {row};
+  const CallTable table = read_call_table(file);
+  row.cases = table.calls.size();
+  for (const ObservedCall& one : table.calls) row.mismatches += one.fitting.empty() ? 1 : 0;
+  const std::vector<std::string> lines = summary_of(table.calls);
+  for (const std::string& line : lines) fmt::print("{}\n", line);
+  row.note = lines.front();
+  return {row};
 }
 
 }  // namespace
@@ -161,6 +173,7 @@ std::vector<Part> observe_parts(const std::filesystem::path& out, const Chip& ch
              observe(call, model, operands, seed, file);
            return std::vector<CheckRow>{};
          }});
+  parts.push_back({"observed calls", [file] { return summarize(file); }});
   return parts;
 }
 

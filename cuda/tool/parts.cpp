@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "fp8lab/core/error.hpp"
 
@@ -20,6 +21,8 @@ namespace fp8lab::cuda {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kStopped = "stopped after";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -122,7 +125,7 @@ class Child {
         const std::string how = end();
         const bool left_behind = how.ends_with("abandoned");
         return {{},
-                fmt::format("stopped after {:.3g} s{}{}", seconds, left_behind ? "; " : "",
+                fmt::format("{} {:.3g} s{}{}", kStopped, seconds, left_behind ? "; " : "",
                             left_behind ? how : "")};
       }
       char buffer[4096];
@@ -176,7 +179,10 @@ std::vector<CheckRow> run_parts(std::span<const Part> parts, const PartLimits& l
     }
     Child child(parts.subspan(next), limits.after_kill);
     for (bool alive = true; alive && next < parts.size() && left() > 0.0; ++next) {
-      Outcome outcome = child.next(std::min(limits.each, left()));
+      const double rest = left();
+      Outcome outcome = child.next(std::min(limits.each, rest));
+      if (rest < limits.each && outcome.problem.starts_with(kStopped))
+        outcome.problem += ": out of time";
       rows.insert(rows.end(), outcome.rows.begin(), outcome.rows.end());
       alive = outcome.problem.empty();
       if (alive) continue;

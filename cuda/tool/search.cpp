@@ -17,6 +17,7 @@
 #include "cublaslt_library.hpp"
 #include "device_gemm.hpp"
 #include "random_problem.hpp"
+#include "tool/lt_text.hpp"
 
 namespace fp8lab::cuda {
 namespace {
@@ -88,8 +89,8 @@ std::vector<float> run_cublaslt(const RandomProblem& random, const LtRun& run) {
   return d.copy_out();
 }
 
-double match_rate(const std::vector<float>& x, const std::vector<float>& y) {
-  return 1.0 - static_cast<double>(count_differing(x, y)) / static_cast<double>(x.size());
+std::uint64_t count_same(const std::vector<float>& x, const std::vector<float>& y) {
+  return x.size() - count_differing(x, y);
 }
 
 /// The first output that differs, and how far outputs are from each other.
@@ -110,18 +111,13 @@ void print_differences(const std::vector<float>& library, const std::vector<floa
              library[first], candidate[first], largest);
 }
 
-struct Candidate {
-  double rate = 0.0;
-  std::int64_t interval = 0;
-  ScaleOrder order = ScaleOrder::product_then_fma;
-};
-
-std::vector<Candidate> candidates_of(Recipe recipe) {
-  std::vector<Candidate> candidates;
+std::vector<LtCandidate> candidates_of(Recipe recipe, int k) {
+  std::vector<LtCandidate> candidates;
   for (const std::int64_t interval : {0, 32, 64, 128, 256, 512, 1024, 2048}) {
+    if (interval >= k) continue;  // the same as none
     // Scales that change along K need a promotion that divides their block.
     if (recipe == Recipe::blockwise && (interval == 0 || interval > 128)) continue;
-    for (const ScaleOrder order : scale_orders()) candidates.push_back({0.0, interval, order});
+    for (const ScaleOrder order : scale_orders()) candidates.push_back({interval, order});
   }
   return candidates;
 }
@@ -135,27 +131,23 @@ void search(const LtRun& run, std::uint64_t seed) {
   if (library.empty()) return;
 
   std::vector<float> ours(library.size());
-  const auto use = [&](const Candidate& candidate) {
+  const auto use = [&](const LtCandidate& candidate) {
     random.problem().promotion_interval = candidate.interval;
     random.problem().scale_order = candidate.order;
   };
-  std::vector<Candidate> candidates = candidates_of(recipe);
-  for (Candidate& candidate : candidates) {
+  std::vector<LtCandidate> candidates = candidates_of(recipe, run.k);
+  for (LtCandidate& candidate : candidates) {
     use(candidate);
     gemm_on_tensor_cores(random.problem(), ours, 0);
-    candidate.rate = match_rate(library, ours);
+    candidate.same = count_same(library, ours);
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& x, const Candidate& y) { return x.rate > y.rate; });
-  for (std::size_t i = 0; i < 3; ++i)
-    fmt::print("  {:>9.4f} %  N_C {} {}\n", 100.0 * candidates[i].rate, candidates[i].interval,
-               to_string(candidates[i].order));
-  use(candidates.front());
+  fmt::print("{}", ranking_text(candidates, library.size()));
+  use(*std::ranges::max_element(candidates, {}, &LtCandidate::same));
   gemm_on_tensor_cores(random.problem(), ours, 0);
   print_differences(library, ours, run.size);
   gemm_emulated(random.problem(), ours, 0);
-  fmt::print("  {:>9.4f} %  the emulator, compared with the first of these\n",
-             100.0 * match_rate(library, ours));
+  fmt::print("  the emulator, as the first of these: {}\n",
+             share_text(count_same(library, ours), library.size()));
 }
 
 }  // namespace

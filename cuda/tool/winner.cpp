@@ -22,10 +22,6 @@ struct Round {
 };
 constexpr std::array<Round, 4> kRounds{{{24, 768}, {96, 192}, {768, 24}, {8192, 8}}};
 
-std::uint64_t percent_text(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : part * 10000 / whole;
-}
-
 }  // namespace
 
 Winners find_winners(const ProbedInstruction& probe, std::span<const VectorCase> sample) {
@@ -73,18 +69,21 @@ Winners find_winners(const ProbedInstruction& probe, std::span<const VectorCase>
 
 std::string to_string(const Winners& winners) {
   if (winners.best.empty()) return "no candidate takes these operands";
-  const auto share = [&](std::uint64_t matches) {
-    const std::uint64_t hundredths = percent_text(matches, winners.outputs);
-    return fmt::format("{}.{:02} %", hundredths / 100, hundredths % 100);
-  };
+  if (!winners.explained()) return fmt::format("none of {} candidates gives them", winners.tried);
   std::string text = fmt::format(
-      "{} {} ({} of {} outputs, {} candidates; the model compared with: {})",
-      winners.explained() ? "explained by" : "nearest to", winners.best.front().name,
-      share(winners.best.front().matches), winners.outputs, winners.tried, share(winners.held_to));
+      "explained by {} (all {} outputs of a sample; the model compared with: {}; {} candidates)",
+      winners.best.front().name, winners.outputs, winners.held_to, winners.tried);
   for (std::size_t i = 1; i < winners.best.size(); ++i)
     if (winners.best[i].matches == winners.best.front().matches)
       text += "; as good: " + winners.best[i].name;
   return text;
+}
+
+std::string nearest(const Winners& winners) {
+  if (winners.best.empty() || winners.explained()) return "";
+  return fmt::format("nearest: {} ({} of {} outputs of a sample; the model compared with: {})",
+                     winners.best.front().name, winners.best.front().matches, winners.outputs,
+                     winners.held_to);
 }
 
 }  // namespace fp8lab::cuda

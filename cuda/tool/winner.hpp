@@ -32,7 +32,11 @@ inline constexpr std::size_t kShownWinners = 3;
 /// early, so put what tells most first. Same answer for any number of threads.
 Winners find_winners(const ProbedInstruction& probe, std::span<const VectorCase> sample);
 
-/// For people: one line.
+/// For people, a line: the candidate that gives every output of the sample, or that none does.
 std::string to_string(const Winners& winners);
+/// Likewise, where none does: the candidate that gives most; empty where one does or none takes the
+/// operands. The sample has as many wrong outputs as right ones where there are enough, so shares
+/// of it say nothing of all outputs: numbers are told, and that of the model compared with.
+std::string nearest(const Winners& winners);
 
 }  // namespace fp8lab::cuda

@@ -228,18 +228,23 @@ TEST_CASE("what halves cannot take is refused by name", "[accumulate]") {
 }
 
 TEST_CASE("FP16 sums by halves end in FP16's addition of c", "[accumulate]") {
-  const AccumulatorModel& hopper = find_instruction_model("sm90.mma.e5m2.f16").accumulator;
+  const auto sum_of = [&](const char* name, const Codes& a, const Codes& b, float c) {
+    const AccumulatorModel& model = find_instruction_model(name).accumulator;
+    return bits(dot_product(model, FormatId::e5m2, a, FormatId::e5m2, b, c));
+  };
   const auto sum = [&](const Codes& a, const Codes& b, float c) {
-    return bits(dot_product(hopper, FormatId::e5m2, a, FormatId::e5m2, b, c));
+    return sum_of("sm90.mma.e5m2.f16", a, b, c);
   };
   // 57344 is E5M2's largest number: twice that is an infinity of FP16, which c does not undo.
   CHECK(sum({0x7b}, {0x3c}, 8192.0F - 20.0F) == bits(65504.0F));
   CHECK(sum({0x7b}, {0x3c}, 8192.0F) == bits(kInf));
   CHECK(sum({0x7b, 0x7b}, {0x3c, 0x3c}, -60000.0F) == bits(kInf));
   CHECK(sum({0x3c}, {0x3c}, 70000.0F) == bits(kInf));
-  // Zeros have IEEE 754's signs: a product of the second half that rounds to -0 keeps c = -0
-  // negative, while a step without products gives +0.
-  CHECK(sum({0, 0, 0x81}, {0, 0, 0x02}, -0.0F) == bits(-0.0F));
+  // The addition gives zeros IEEE 754's signs. A product of the second half that rounds to -0 would
+  // keep c = -0 negative; on Hopper it rounds to +0, as a step without products.
+  CHECK(sum_of("sm90.mma.e5m2.f16:zero_sign=kept", {0, 0, 0x81}, {0, 0, 0x02}, -0.0F) ==
+        bits(-0.0F));
+  CHECK(sum({0, 0, 0x81}, {0, 0, 0x02}, -0.0F) == bits(0.0F));
   CHECK(sum({0, 0, 0x81}, {0, 0, 0x02}, 0.0F) == bits(0.0F));
   CHECK(sum({0x81}, {0x02}, -0.0F) == bits(0.0F));
   CHECK(sum({0x00}, {0x3c}, -0.0F) == bits(0.0F));

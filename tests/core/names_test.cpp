@@ -31,6 +31,7 @@ TEST_CASE("names: every value is found by its own name", "[core]") {
   check_names<AccumulationKind>(kAccumulationKinds, find_accumulation_kind);
   check_names<ProductExponent>(2, find_product_exponent);
   check_names<HalfCExponent>(2, find_half_c_exponent);
+  check_names<ZeroSign>(2, find_zero_sign);
   check_names<HalvesOrder>(2, find_halves_order);
   check_names<ScaleSource>(5, find_scale_source);
   check_names<ScaleRule>(25, find_scale_rule);

@@ -3,9 +3,10 @@
 Usage: choose_rows.py RECORDINGS OUT    (folders of vector files; OUT gets files of the same names)
 
 Of each file: rows that tell its model from mutants of it (another width, another rounding, half
-the terms, halves apart), a few for each mutant, and the first rows up to ROWS. What a model is
-stands here a second time, in integers, so that the choice leans on nothing of the library; a file
-that this does not replay to the last bit is refused.
+the terms, halves apart), a few for each mutant, a few with infinities or NaN, and the first rows
+up to ROWS. What a model is stands here a second time, in integers, so that the choice leans on
+nothing of the library; a file that this does not replay to the last bit is refused. Rows with
+infinities or NaN are not computed here.
 """
 
 import dataclasses
@@ -14,7 +15,9 @@ from pathlib import Path
 
 ROWS = 100
 FOR_EACH_MUTANT = 6
-INPUTS = {"e4m3": (4, 3), "e5m2": (5, 2), "f16": (5, 10), "bf16": (8, 7)}  # exponent, mantissa bits
+SPECIAL = 8
+INPUTS = {  # exponent, mantissa bits, digits of a code
+    "e4m3": (4, 3, 2), "e5m2": (5, 2, 2), "f16": (5, 10, 4), "bf16": (8, 7, 4), "tf32": (8, 10, 8)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,35 +30,38 @@ class Model:
     halves: str = ""  # of FP8 made FP16: "chained" or "separate", the lower ones first
     upper_first: bool = False
     exact_c: bool = False  # c enters an FP16 sum as binary32
+    lowest: int | None = None  # no alignment is below this exponent
+    widened_c: bool = False  # a subnormal FP16 c brings the exponent of its leading bit
+    keeps_sign: bool = True  # of a sum that rounds to zero; else it is +0
 
 
-VOLTA, AMPERE, HOPPER = Model(4, 23, 23), Model(8, 24, 23), Model(16, 25, 23)
-ADA8, WGMMA8 = Model(16, 13, 13), Model(32, 13, 13)
-HALVES = dataclasses.replace(HOPPER, halves="chained")
+VOLTA, AMPERE, BLACKWELL = Model(4, 23, 23), Model(8, 24, 23), Model(16, 25, 23, lowest=-133)
+ADA8 = Model(16, 13, 13)
+HOPPER = dataclasses.replace(BLACKWELL, keeps_sign=False)
+HOPPER_TF32 = dataclasses.replace(HOPPER, terms=8)
+WGMMA8 = Model(32, 13, 13, keeps_sign=False)
+HALVES, BLACKWELL_HALVES = (dataclasses.replace(model, halves="chained") for model in (HOPPER, BLACKWELL))
+FP8 = ("e4m3", "e5m2", "e4m3.e5m2", "e5m2.e4m3")
 
 
 def to_half(model):
-    return dataclasses.replace(model, kept=10, nearest=True, half_output=True)
+    lowest = -21 if model.lowest is not None else None
+    return dataclasses.replace(model, kept=10, nearest=True, half_output=True, lowest=lowest)
 
 
 MODELS = {
     "sm70.mma.f16": VOLTA,
-    "sm70.mma.f16.f16": to_half(VOLTA),
     "sm80.mma.f16": AMPERE,
-    "sm80.mma.f16.f16": to_half(AMPERE),
     "sm89.mma.e4m3": ADA8,
-    "sm89.mma.e4m3.f16": to_half(ADA8),
-    "sm90.mma.bf16": HOPPER,
-    "sm90.mma.f16.f16": to_half(HOPPER),
-    "sm90.wgmma.e4m3": WGMMA8,
-    "sm90.wgmma.e5m2": WGMMA8,
+    "sm100.mma.e4m3": BLACKWELL_HALVES,
+    "sm100.mma.e5m2": BLACKWELL_HALVES,
     "sm90.mma.e4m3": HALVES,
     "sm90.mma.e5m2": HALVES,
-    "sm90.mma.e4m3.f16": to_half(HALVES),
-    "sm90.mma.e5m2.f16": to_half(HALVES),
-    "sm100.mma.e4m3": HALVES,
-    "sm100.mma.e5m2": HALVES,
+    **{f"sm90.{kind}.{name}": HOPPER for kind in ("mma", "wgmma") for name in ("f16", "bf16")},
+    **{f"sm90.{kind}.tf32": HOPPER_TF32 for kind in ("mma", "wgmma")},
+    **{f"sm90.wgmma.{name}": WGMMA8 for name in FP8},
 }
+MODELS |= {f"{name}.f16": to_half(model) for name, model in MODELS.items()}
 
 
 def mutants(model):
@@ -67,10 +73,14 @@ def mutants(model):
     found = {f"F = {f}": change(aligned=f) for f in (model.aligned - 1, model.aligned + 1, 13, 19) if f != model.aligned}
     found["other rounding"] = change(nearest=not model.nearest)
     found["half the terms"] = change(terms=model.terms // 2)
+    found["other sign of zero"] = change(keeps_sign=not model.keeps_sign)
+    if model.lowest is not None:
+        found |= {f"e_min = {e}": change(lowest=e) for e in (model.lowest - 1, model.lowest + 1)}
     if not model.half_output:
         found["M - 1"] = change(kept=model.kept - 1)
         found["M + 1"] = change(kept=model.kept + 1)
     else:
+        found["c's exponent widened"] = change(widened_c=True)
         found["c not rounded"] = change(exact_c=True)
         found["binary32 sum"] = change(kept=23, half_output=False, nearest=False)
     if model.halves:
@@ -109,15 +119,18 @@ def fields(code, exponent_bits, mantissa_bits):
     return (-n if code >> (exponent_bits + mantissa_bits) else n), stored - mantissa_bits, stored
 
 
-def step(model, products, n, e):
-    """Products (integer, power of two, exponent) and the start n 2^e in one step."""
+def step(model, products, start):
+    """Products (integer, power of two, exponent) and a start in one step: an integer, its power of
+    two, and whether it is a negative zero."""
+    n, e, _ = start
     smallest = -14 if model.half_output else -126
     exponents = [p[2] for p in products if p[0]]
     if n:
-        exponents.append(max(exponent(n, e), smallest))
+        exponents.append(max(exponent(n, e), -126 if model.widened_c else smallest))
     if not exponents:
-        return 0, 0
-    unit = max(exponents) - model.aligned
+        return 0, 0, False
+    largest = max(exponents) if model.lowest is None else max(*exponents, model.lowest)
+    unit = largest - model.aligned
 
     def cut(value, power):
         shift = power - unit
@@ -126,53 +139,85 @@ def step(model, products, n, e):
         return value >> -shift if value >= 0 else -(-value >> -shift)
 
     total = cut(n, e) + sum(cut(p[0], p[1]) for p in products)
-    return rounded(total, unit, model.kept, smallest - model.kept, model.nearest)
+    n, e = rounded(total, unit, model.kept, smallest - model.kept, model.nearest)
+    return n, e, model.keeps_sign and n == 0 and total < 0
 
 
-def chain(model, products, n, e):
+def chain(model, products, start):
     for first in range(0, len(products), model.terms):
-        n, e = step(model, products[first:first + model.terms], n, e)
-    return n, e
+        start = step(model, products[first:first + model.terms], start)
+    return start
 
 
 def plus(x, y, half_output):
     low = min(x[1], y[1])
     total = (x[0] << (x[1] - low)) + (y[0] << (y[1] - low))
-    return rounded(total, low, *((10, -24) if half_output else (23, -149)), True)
+    n, e = rounded(total, low, *((10, -24) if half_output else (23, -149)), True)
+    return n, e, n == 0 and (total < 0 or x[2] and y[2])
 
 
 def d_of(model, products, c):
     if model.half_output and not model.exact_c:
-        c = rounded(*c, 10, -24, True)
+        n, e = rounded(*c[:2], 10, -24, True)
+        c = n, e, c[2] or n == 0 and c[0] < 0
     if not model.halves:
-        return chain(model, products, *c)
-    parts = [[p for k, p in enumerate(products) if k % 4 in pair] for pair in ((0, 1), (2, 3))]
-    if model.upper_first:
-        parts.reverse()
-    total = chain(model, parts[0], 0, 0)
-    if model.halves == "chained":
-        total = chain(model, parts[1], *total)
-    else:
-        total = plus(total, chain(model, parts[1], 0, 0), model.half_output)
-    return plus(c, total, model.half_output)
+        return chain(model, products, c)
+    count = 32  # terms of an instruction
+    for first in range(0, len(products), count):
+        instruction = products[first:first + count]
+        parts = [[p for k, p in enumerate(instruction) if k % 4 in pair] for pair in ((0, 1), (2, 3))]
+        if model.upper_first:
+            parts.reverse()
+        zero = (0, 0, False)
+        total = chain(model, parts[0], zero)
+        if model.halves == "chained":
+            total = chain(model, parts[1], total)
+        else:
+            total = plus(total, chain(model, parts[1], zero), model.half_output)
+        c = plus(c, total, model.half_output)
+    return c
 
 
 def binary32(text):
-    return fields(int(text, 16), 8, 23)[:2]
+    word = int(text, 16)
+    n, e, _ = fields(word, 8, 23)
+    return n, e, word == 0x80000000
 
 
-def products_of(model, row, name):
+def codes(text, digits):
+    """Codes of an operand; those of TF32 without the low bits of their binary32 words."""
+    drop = 13 if digits == 8 else 0
+    return [int(text[i:i + digits], 16) >> drop for i in range(0, len(text), digits)]
+
+
+def names_of(inputs):
+    """The format of a and that of b."""
+    names = [name.removesuffix("fn") for name in inputs.split()]
+    return names[0], names[-1]
+
+
+def products_of(model, row, names):
     """(integer, power of two, exponent in the alignment) of each product."""
-    exponent_bits, mantissa_bits = INPUTS[name]
-    digits = (1 + exponent_bits + mantissa_bits) // 4
 
-    def operand(code):
-        n, e, stored = fields(code, exponent_bits, mantissa_bits)
-        # An FP8 number made FP16 brings the exponent that FP16 stores for it.
-        return n, e, max(exponent(n, e), -14) if model.halves and n else stored
+    def operands(text, name):
+        exponent_bits, mantissa_bits, digits = INPUTS[name]
+        for code in codes(text, digits):
+            n, e, stored = fields(code, exponent_bits, mantissa_bits)
+            # An FP8 number made FP16 brings the exponent that FP16 stores for it.
+            yield n, e, max(exponent(n, e), -14) if model.halves and n else stored
 
-    a, b = ([operand(int(text[i:i + digits], 16)) for i in range(0, len(text), digits)] for text in row[:2])
+    a, b = (operands(text, name) for text, name in zip(row, names))
     return [(x[0] * y[0], x[1] + y[1], x[2] + y[2]) for x, y in zip(a, b)]
+
+
+def is_finite(row, names):
+    for text, name in zip(row, names):
+        exponent_bits, mantissa_bits, digits = INPUTS[name]
+        magnitude = (1 << exponent_bits + mantissa_bits) - 1
+        lowest = magnitude if name == "e4m3" else magnitude >> mantissa_bits << mantissa_bits
+        if any(code & magnitude >= lowest for code in codes(text, digits)):
+            return False
+    return all(int(text, 16) & 0x7F800000 != 0x7F800000 for text in row[2:])
 
 
 def read(path):
@@ -181,26 +226,28 @@ def read(path):
     return header, lines
 
 
-def right(model, row, name):
-    n, e = d_of(model, products_of(model, row, name), binary32(row[2]))
-    m, f = binary32(row[3])
-    return n << max(e - f, 0) == m << max(f - e, 0)
+def right(model, row, names):
+    n, e, negative_zero = d_of(model, products_of(model, row, names), binary32(row[2]))
+    m, f, written = binary32(row[3])
+    return n << max(e - f, 0) == m << max(f - e, 0) and negative_zero == written
 
 
 def choose(path):
     header, lines = read(path)
     rows = [line.split() for line in lines if line and line[0] != "#"]
-    model, name = MODELS[header["model"]], header["input"]
-    wrong = sum(not right(model, row, name) for row in rows)
+    model, names = MODELS[header["model"]], names_of(header["input"])
+    finite = [i for i, row in enumerate(rows) if is_finite(row, names)]
+    wrong = [i for i in finite if not right(model, rows[i], names)]
     if wrong:
-        sys.exit(f"{path}: {wrong} of {len(rows)} rows are not those of {header['model']}")
+        sys.exit(f"{path}: {len(wrong)} of {len(rows)} rows are not those of {header['model']}: {rows[wrong[0]]}")
     chosen, survivors = set(), []
     for what, mutant in mutants(model).items():
-        killing = [i for i, row in enumerate(rows) if not right(mutant, row, name)]
+        killing = [i for i in finite if not right(mutant, rows[i], names)]
         chosen.update(killing[:FOR_EACH_MUTANT])
         print(f"{path.name}: {what}: {len(killing)} of {len(rows)} rows")
         if not killing:
             survivors.append(what)
+    chosen.update([i for i in range(len(rows)) if i not in set(finite)][:SPECIAL])
     chosen.update(i for i in range(len(rows)) if i not in chosen and len(chosen) < ROWS)
     kept = [" ".join(rows[i]) for i in sorted(chosen)]
     return [line for line in lines if line.startswith("#")] + kept, survivors

@@ -52,6 +52,16 @@ void require_wrong_mutants(const std::vector<Recording>& recordings) {
   });
 }
 
+/// Mismatches of what is kept of a recording under its model with one change.
+template <typename Change>
+std::size_t mismatches_with(const std::string& name, const Change& change) {
+  const VectorFile file =
+      read_vectors(std::filesystem::path(FP8LAB_GOLDEN_DIR) / "silicon" / (name + ".txt"));
+  AccumulatorModel model = find_instruction_model(file.model).accumulator;
+  change(model);
+  return replay(file, model).mismatches;
+}
+
 std::vector<Recording> kept() {
   return recordings_in(std::filesystem::path(FP8LAB_GOLDEN_DIR) / "silicon");
 }
@@ -64,6 +74,30 @@ TEST_CASE("every recording kept here replays without a mismatch", "[golden]") {
 
 TEST_CASE("mutants of the models fail on the recordings kept here", "[golden]") {
   require_wrong_mutants(kept());
+}
+
+TEST_CASE("rows of an H200 tell the sign of zero, the lower limit and a subnormal c", "[golden]") {
+  const auto other_sign = [](AccumulatorModel& model) { model.zero_sign = ZeroSign::kept; };
+  for (const char* name : {"h200_mma_bf16", "h200_mma_tf32", "h200_mma_f16_f16out",
+                           "h200_wgmma_bf16", "h200_wgmma_tf32", "h200_wgmma_f16_f16out"}) {
+    INFO(name);
+    CHECK(mismatches_with(name, other_sign) > 0);
+    for (const int by : {-1, 1})
+      CHECK(mismatches_with(
+                name, [by](AccumulatorModel& model) { model.min_alignment_exponent += by; }) > 0);
+  }
+  for (const char* name : {"h200_mma_e5m2_f16out", "h200_wgmma_e5m2_f16out",
+                           "h200_wgmma_e4m3_e5m2_f16out", "h200_wgmma_e5m2_e4m3_f16out"}) {
+    INFO(name);
+    CHECK(mismatches_with(name, other_sign) > 0);
+  }
+  for (const char* name :
+       {"h200_mma_f16_f16out", "h200_wgmma_f16_f16out", "h200_wgmma_e5m2_f16out"}) {
+    INFO(name);
+    CHECK(mismatches_with(name, [](AccumulatorModel& model) {
+            model.half_c_exponent = HalfCExponent::widened;
+          }) > 0);
+  }
 }
 
 TEST_CASE("every recording beside the project replays without a mismatch", "[silicon]") {

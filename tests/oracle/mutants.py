@@ -102,7 +102,7 @@ def fused_mutants(entry):
         yield "lower limit one higher", replace(unit, floor=unit.floor + 1)
         yield "lower limit one lower", replace(unit, floor=unit.floor - 1)
     if smallest < unit.output.min_exponent - unit.output.fraction_bits:
-        yield "sign of what rounds to zero dropped", replace(unit, keep_sign=False)
+        yield "other sign of what rounds to zero", replace(unit, keep_sign=not unit.keep_sign)
 
 
 def scaled_mutants(entry):
@@ -132,7 +132,7 @@ def fp4_mutants(entry):
         yield "saturating", replace(unit, saturate=True)
         yield "no lower limit", replace(unit, floor=None)
         yield "lower limit one higher", replace(unit, floor=unit.floor + 1)
-        yield "sign of what rounds to zero dropped", replace(unit, keep_sign=False)
+        yield "other sign of what rounds to zero", replace(unit, keep_sign=not unit.keep_sign)
 
 
 def halves_mutants(entry):

@@ -1,5 +1,6 @@
 """Names of units, with the formats, the scales and the parameters of each."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from exact import E8M13, F16, F32
@@ -67,13 +68,20 @@ def nvidia():
 def halves():
     found = {}
     for label, pair in UNMIXED8.items():
-        wide = Halves(32, F32, fused(16, 25, -133))
-        half = Halves(32, F16, fused(16, 25, -21, F16))
         for chip in ("sm90.mma", "sm100.mma"):
+            wide = Halves(32, F32, fused(16, 25, -133))
+            half = Halves(32, F16, fused(16, 25, -21, F16))
             found |= {f"{chip}.{label}": Entry(wide, *pair), f"{chip}.{label}.f16": Entry(half, *pair)}
         found[f"sm90.mma.{label}.separate"] = Entry(Halves(32, F32, wide.inner, chained=False), *pair)
         found[f"sm90.mma.{label}.f16.separate"] = Entry(Halves(32, F16, half.inner, chained=False), *pair)
     return found
+
+
+def positive_zero(unit):
+    """What rounds to zero is +0, as recordings of an H200 show."""
+    if isinstance(unit, Halves):
+        return replace(unit, inner=positive_zero(unit.inner))
+    return replace(unit, keep_sign=False)
 
 
 def scaled():
@@ -113,4 +121,5 @@ def model_of(name):
     return name.split()[0]
 
 
-UNITS = nvidia() | halves() | scaled() | amd()
+UNITS = {name: entry._replace(unit=positive_zero(entry.unit)) if name.startswith("sm90.") else entry
+         for name, entry in (nvidia() | halves() | scaled() | amd()).items()}

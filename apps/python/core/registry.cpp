@@ -97,8 +97,9 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
                             int output_fraction_bits, std::string_view rounding,
                             std::string_view output_format, std::string_view product_exponent,
                             int product_fraction_bits, std::optional<int> min_alignment_exponent,
-                            std::string_view half_c_exponent, std::string_view halves_order,
-                            int second_stage_fraction_bits, bool takes_ue4m3_per_32) {
+                            std::string_view half_c_exponent, std::string_view zero_sign,
+                            std::string_view halves_order, int second_stage_fraction_bits,
+                            bool takes_ue4m3_per_32) {
   AccumulatorModel model;
   model.kind = find_accumulation_kind(kind);
   model.terms = terms;
@@ -110,6 +111,7 @@ AccumulatorModel make_model(std::string_view kind, int terms, int alignment_frac
   model.product_fraction_bits = product_fraction_bits;
   model.min_alignment_exponent = min_alignment_exponent.value_or(kNoMinAlignmentExponent);
   model.half_c_exponent = find_half_c_exponent(half_c_exponent);
+  model.zero_sign = find_zero_sign(zero_sign);
   model.halves_order = find_halves_order(halves_order);
   model.second_stage_fraction_bits = second_stage_fraction_bits;
   model.takes_ue4m3_per_32 = takes_ue4m3_per_32;
@@ -169,6 +171,7 @@ nb::dict to_dict(const AccumulatorModel& model) {
   else
     d["min_alignment_exponent"] = model.min_alignment_exponent;
   d["half_c_exponent"] = to_string(model.half_c_exponent);
+  d["zero_sign"] = to_string(model.zero_sign);
   d["halves_order"] = to_string(model.halves_order);
   d["second_stage_fraction_bits"] = model.second_stage_fraction_bits;
   d["takes_ue4m3_per_32"] = model.takes_ue4m3_per_32;
@@ -185,7 +188,7 @@ void bind_registry(nb::module_& m) {
       .def(nb::new_(&make_model), nb::kw_only(), "kind"_a, "terms"_a, "alignment_fraction_bits"_a,
            "output_fraction_bits"_a, "rounding"_a, "output_format"_a, "product_exponent"_a,
            "product_fraction_bits"_a, "min_alignment_exponent"_a.none(), "half_c_exponent"_a,
-           "halves_order"_a, "second_stage_fraction_bits"_a, "takes_ue4m3_per_32"_a);
+           "zero_sign"_a, "halves_order"_a, "second_stage_fraction_bits"_a, "takes_ue4m3_per_32"_a);
   m.def("calls", [] {
     nb::list list;
     for (const LibraryCall& call : library_calls()) list.append(to_dict(call));

@@ -63,7 +63,7 @@ def test_registries():
     hopper = fp8lab.models()["sm90.wgmma.e4m3"]
     assert hopper.a_format == "e4m3fn" and hopper.standing == "measured"
     assert hopper.accumulator == fp8lab.AccumulatorModel(min_alignment_exponent=-139)
-    assert hopper.evidence == (("h100_wgmma_e4m3", "H100", 2000),)
+    assert hopper.evidence == (("h100_wgmma_e4m3", "H100", 2000), ("h200_wgmma_e4m3", "H200", 10240))
     assert fp8lab.presets()["deepseek-v3"].weight.row_block == 128
     for model in fp8lab.models().values():
         model.accumulator._core()

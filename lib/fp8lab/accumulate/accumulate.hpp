@@ -7,7 +7,7 @@
 // - a NaN operand or c, Inf x 0, or infinities of both signs: NaN 0x7fffffff;
 // - otherwise any infinity (operand product or c): Inf of that sign;
 // - an exact sum of zero, also of negative zeros only: +0; a sum that rounds to zero
-//   keeps its sign;
+//   keeps its sign, or is +0 (`AccumulatorModel::zero_sign`);
 // - a finite sum that is too large for binary32 (for FP16 with FP16 output): Inf of its sign;
 // - subnormal operands and a subnormal c take part with the smallest normal exponent
 //   and are not normalized; results below the smallest normal number are multiples of

@@ -26,6 +26,7 @@ constexpr std::array<std::string_view, kAccumulationKinds> kKindNames{"fused_dot
                                                                       "scaled_group_dot_product"};
 constexpr std::array<std::string_view, 2> kProductExponentNames{"stored", "normalized"};
 constexpr std::array<std::string_view, 2> kHalfCExponentNames{"stored", "widened"};
+constexpr std::array<std::string_view, 2> kZeroSignNames{"kept", "positive"};
 constexpr std::array<std::string_view, 2> kHalvesOrderNames{"chained", "separate"};
 
 }  // namespace
@@ -73,6 +74,7 @@ std::vector<ModelParameter> parameters_of(const AccumulatorModel& m) {
                                   {"product_exponent", text(to_string(m.product_exponent))},
                                   {"min_alignment_exponent", number(m.min_alignment_exponent)},
                                   {"half_c_exponent", text(to_string(m.half_c_exponent))},
+                                  {"zero_sign", text(to_string(m.zero_sign))},
                                   {"halves_order", text(to_string(m.halves_order))}};
   const UnitTraits traits = traits_of(m);
   if (traits.has_second_stage)
@@ -104,6 +106,14 @@ std::string_view to_string(HalfCExponent exponent) {
 
 HalfCExponent find_half_c_exponent(std::string_view name) {
   return find_enumerator<HalfCExponent>(kHalfCExponentNames, "half_c_exponent", name);
+}
+
+std::string_view to_string(ZeroSign sign) {
+  return kZeroSignNames[static_cast<std::size_t>(sign)];
+}
+
+ZeroSign find_zero_sign(std::string_view name) {
+  return find_enumerator<ZeroSign>(kZeroSignNames, "zero_sign", name);
 }
 
 std::string_view to_string(HalvesOrder order) {

@@ -54,6 +54,17 @@ std::string_view to_string(HalfCExponent exponent);
 /// The value called `name`. Throws `Error`.
 HalfCExponent find_half_c_exponent(std::string_view name);
 
+/// The sign of a step's sum that is not zero but rounds to zero. The MATLAB models and MMA-Sim keep
+/// it, but compare as numbers, to which both zeros are equal. *Measured* on an H200: +0 for BF16,
+/// TF32 and FP16 sums of `wgmma` and `mma.sync`.
+enum class ZeroSign : std::uint8_t {
+  kept,      ///< the sum's
+  positive,  ///< always +0
+};
+std::string_view to_string(ZeroSign sign);
+/// The value called `name`. Throws `Error`.
+ZeroSign find_zero_sign(std::string_view name);
+
 /// How the two steps of `fp16_halves` are combined.
 enum class HalvesOrder : std::uint8_t {
   chained,   ///< the second step starts from the sum of the first (CUDA 12.8 to 13.0)
@@ -117,6 +128,7 @@ struct AccumulatorModel {
   int product_fraction_bits = -1;
   int min_alignment_exponent = kNoMinAlignmentExponent;
   HalfCExponent half_c_exponent = HalfCExponent::stored;
+  ZeroSign zero_sign = ZeroSign::kept;  ///< for `fused_dot_product` and `fp16_halves`
   HalvesOrder halves_order = HalvesOrder::chained;
   /// For `two_stage_dot_product` and `even_odd_dot_product`: 31 or 32. With 32 the sum with c is
   /// rounded down to 31 before the last rounding. Sources disagree, see registry.cpp.

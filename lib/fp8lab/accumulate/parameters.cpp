@@ -114,6 +114,8 @@ constexpr std::array kParameters{
     word<&A::half_c_exponent, find_half_c_exponent>(
         "half_c_exponent", "", "stored or widened",
         "exponent by which a subnormal FP16 c is aligned"),
+    word<&A::zero_sign, find_zero_sign>("zero_sign", "", "kept or positive",
+                                        "sign of a sum that rounds to zero"),
     word<&A::halves_order, find_halves_order>("halves_order", "", "chained or separate",
                                               "how the two FP16 steps are combined"),
     number<&A::second_stage_fraction_bits>(

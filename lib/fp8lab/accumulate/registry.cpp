@@ -5,6 +5,7 @@
 
 #include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/model.hpp"
+#include "fp8lab/accumulate/recordings.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/named.hpp"
 
@@ -23,17 +24,17 @@ constexpr std::string_view kAmpereElsewhere =
 constexpr std::string_view kAdaElsewhere =
     "Khattak and Mikaitis 2025 (MATLAB-tensor-core), 5000 outputs each of Ada and L40S replayed; "
     "not kept here";
-constexpr std::string_view kHopperElsewhere =
-    "Khattak and Mikaitis 2025 (MATLAB-tensor-core), 5000 outputs each of H100 and H200 replayed; "
-    "not kept here";
 constexpr std::string_view kBlackwellElsewhere =
     "Khattak and Mikaitis 2025 (MATLAB-tensor-core), 5000 outputs of B200 replayed; not kept here";
-constexpr std::string_view kWgmmaRows =
-    "Khattak and Mikaitis 2025, H100 outputs replayed, all with c = 0; that c takes part in the "
-    "alignment: mmaemu's recorded cuBLASLt calls, Hawkeye, SageAttention issue 287";
+constexpr std::string_view kHopperHere =
+    "fp8lab-cuda on an H200: 2 x 10^8 outputs, all equal; CUDA 13.0";
+constexpr std::string_view kHopperBoth =
+    "fp8lab-cuda on an H200: 2 x 10^8 outputs, all equal; CUDA 13.0; Khattak and Mikaitis 2025 "
+    "(MATLAB-tensor-core), H100 outputs replayed";
 constexpr std::string_view kHalvesRows =
     "two HMMA and an addition of c in machine code of sm_90a and sm_100a (ptxas 12.8 to 13.0); "
-    "Khattak and Mikaitis 2025, GPU outputs replayed";
+    "Khattak and Mikaitis 2025, GPU outputs replayed; sm90: fp8lab-cuda on an H200, 2 x 10^8 "
+    "outputs, all equal";
 constexpr std::string_view kSeparate =
     "two HMMA and two additions in machine code of sm_90a (ptxas 12.4 to 12.6)";
 constexpr std::string_view kMmaSim = "MMA-Sim, arXiv 2511.10909";
@@ -61,24 +62,6 @@ constexpr std::string_view kCdna3Source =
 constexpr std::string_view kCdnaFloatSource =
     "MMA-Sim, arXiv 2511.10909: one IEEE 754 fused multiply-add per term, in order";
 
-// The files that stand behind a measured model. The rows of each are of one GPU.
-constexpr std::array kVolta{ReplayedRows{"v100_mma_f16", "V100", 500}};
-constexpr std::array kVoltaHalf{ReplayedRows{"v100_mma_f16_f16out", "V100", 250}};
-constexpr std::array kAmpere{ReplayedRows{"a100_mma_f16", "A100", 1000}};
-constexpr std::array kAmpereHalf{ReplayedRows{"a100_mma_f16_f16out", "A100", 500}};
-constexpr std::array kAda{ReplayedRows{"ada_mma_e4m3", "Ada", 2000}};
-constexpr std::array kAdaHalf{ReplayedRows{"ada_mma_e4m3_f16out", "Ada", 1000}};
-constexpr std::array kHopperBf16{ReplayedRows{"h100_mma_bf16", "H100", 1000}};
-constexpr std::array kHopperHalf{ReplayedRows{"h100_mma_f16_f16out", "H100", 500}};
-constexpr std::array kHopperE4m3{ReplayedRows{"h100_mma_e4m3", "H100", 1000}};
-constexpr std::array kHopperE5m2{ReplayedRows{"h100_mma_e5m2", "H100", 1000}};
-constexpr std::array kHopperE4m3Half{ReplayedRows{"h100_mma_e4m3_f16out", "H100", 1000}};
-constexpr std::array kHopperE5m2Half{ReplayedRows{"h100_mma_e5m2_f16out", "H100", 1000}};
-constexpr std::array kWgmmaE4m3{ReplayedRows{"h100_wgmma_e4m3", "H100", 2000}};
-constexpr std::array kWgmmaE5m2{ReplayedRows{"h100_wgmma_e5m2", "H100", 2000}};
-constexpr std::array kBlackwellE4m3{ReplayedRows{"b200_mma_e4m3", "B200", 1000}};
-constexpr std::array kBlackwellE5m2{ReplayedRows{"b200_mma_e5m2", "B200", 1000}};
-
 /// The lowest exponent that units align to.
 /// Binary32 output: Hawkeye on A100 and H100, MMA-Sim and the MATLAB models agree.
 constexpr int kAmpereFloor = -132;
@@ -104,6 +87,12 @@ constexpr AccumulatorModel fused_to_half(int terms, int alignment,
   AccumulatorModel model = fused(terms, alignment, 10, min_alignment_exponent);
   model.rounding = RoundingMode::nearest_even;
   model.output_format = f16;
+  return model;
+}
+
+/// A unit whose sums that round to zero are +0.
+constexpr AccumulatorModel positive_zero(AccumulatorModel model) {
+  model.zero_sign = ZeroSign::positive;
   return model;
 }
 
@@ -146,13 +135,18 @@ constexpr AccumulatorModel kAmpere16Half = fused_to_half(8, 24, kAmpereHalfFloor
 constexpr AccumulatorModel kAmpereTf32 = fused(4, 24, 23, kAmpereFloor);
 constexpr AccumulatorModel kAda8 = fused(16, 13, 13, kAmpereFloor);
 constexpr AccumulatorModel kAda8Half = fused_to_half(16, 13);
-constexpr AccumulatorModel kHopper16 = fused(16, 25, 23, kHopperFloor);
-constexpr AccumulatorModel kHopper16Half = fused_to_half(16, 25, kHopperHalfFloor);
-constexpr AccumulatorModel kHopperTf32 = fused(8, 25, 23, kHopperFloor);
-constexpr AccumulatorModel kWgmma8 = fused(32, 13, 13, kWgmma8Floor);
-constexpr AccumulatorModel kWgmma8Half = fused_to_half(32, 13);
+constexpr AccumulatorModel kBlackwell16 = fused(16, 25, 23, kHopperFloor);
+constexpr AccumulatorModel kBlackwell16Half = fused_to_half(16, 25, kHopperHalfFloor);
+constexpr AccumulatorModel kBlackwellTf32 = fused(8, 25, 23, kHopperFloor);
+constexpr AccumulatorModel kHopper16 = positive_zero(kBlackwell16);
+constexpr AccumulatorModel kHopper16Half = positive_zero(kBlackwell16Half);
+constexpr AccumulatorModel kHopperTf32 = positive_zero(kBlackwellTf32);
+constexpr AccumulatorModel kWgmma8 = positive_zero(fused(32, 13, 13, kWgmma8Floor));
+constexpr AccumulatorModel kWgmma8Half = positive_zero(fused_to_half(32, 13));
 constexpr AccumulatorModel kHalves8 = halves_of(kHopper16);
 constexpr AccumulatorModel kHalves8Half = halves_of(kHopper16Half);
+constexpr AccumulatorModel kBlackwellHalves8 = halves_of(kBlackwell16);
+constexpr AccumulatorModel kBlackwellHalves8Half = halves_of(kBlackwell16Half);
 constexpr AccumulatorModel kSeparate8 = halves_of(kHopper16, HalvesOrder::separate);
 constexpr AccumulatorModel kSeparate8Half = halves_of(kHopper16Half, HalvesOrder::separate);
 constexpr AccumulatorModel kTcgen8 = fused(32, 25, 23, kHopperFloor);
@@ -236,11 +230,11 @@ constexpr std::array kModels{
     literature("sm89.mma.e5m2.e4m3", e5m2, e4m3fn, kAda8),
     literature("sm89.mma.e4m3.e5m2.f16", e4m3fn, e5m2, kAda8Half),
     literature("sm89.mma.e5m2.e4m3.f16", e5m2, e4m3fn, kAda8Half),
-    InstructionModel{"sm90.mma.f16", f16, f16, kHopper16, measured, kHopperElsewhere},
-    InstructionModel{"sm90.mma.f16.f16", f16, f16, kHopper16Half, measured, kRecorded, kHopperHalf},
-    InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, measured, kRecorded, kHopperBf16},
-    InstructionModel{"sm90.mma.tf32", tf32, tf32, kHopperTf32, measured,
-                     "as sm80, on 4 terms; MMA-Sim says that a step uses 8"},
+    InstructionModel{"sm90.mma.f16", f16, f16, kHopper16, measured, kHopperBoth, kHopperF16},
+    InstructionModel{"sm90.mma.f16.f16", f16, f16, kHopper16Half, measured, kHopperBoth,
+                     kHopperF16Half},
+    InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, measured, kHopperBoth, kHopperBf16},
+    InstructionModel{"sm90.mma.tf32", tf32, tf32, kHopperTf32, measured, kHopperBoth, kHopperTf},
     InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows, kHopperE4m3},
     InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kHopperE5m2},
     InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured, kHalvesRows,
@@ -252,36 +246,44 @@ constexpr std::array kModels{
     InstructionModel{"sm90.mma.e4m3.f16.separate", e4m3fn, e4m3fn, kSeparate8Half, assumed,
                      kSeparate},
     InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, kSeparate8Half, assumed, kSeparate},
-    InstructionModel{"sm90.wgmma.f16", f16, f16, kHopper16, from_literature, kMmaSim},
-    literature("sm90.wgmma.f16.f16", f16, f16, kHopper16Half),
-    InstructionModel{"sm90.wgmma.bf16", bf16, bf16, kHopper16, from_literature, kMmaSim},
-    InstructionModel{"sm90.wgmma.tf32", tf32, tf32, kHopperTf32, from_literature, kMmaSim},
-    InstructionModel{"sm90.wgmma.e4m3", e4m3fn, e4m3fn, kWgmma8, measured, kWgmmaRows, kWgmmaE4m3},
-    InstructionModel{"sm90.wgmma.e5m2", e5m2, e5m2, kWgmma8, measured, kWgmmaRows, kWgmmaE5m2},
-    InstructionModel{"sm90.wgmma.e4m3.e5m2", e4m3fn, e5m2, kWgmma8, assumed,
-                     "as the unmixed instructions"},
-    InstructionModel{"sm90.wgmma.e5m2.e4m3", e5m2, e4m3fn, kWgmma8, assumed,
-                     "as the unmixed instructions"},
-    InstructionModel{"sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn, kWgmma8Half, from_literature, kMmaSim},
-    InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, kWgmma8Half, from_literature, kMmaSim},
-    literature("sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, kWgmma8Half),
-    literature("sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, kWgmma8Half),
-    InstructionModel{"sm100.mma.f16", f16, f16, kHopper16, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.f16.f16", f16, f16, kHopper16Half, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.bf16", bf16, bf16, kHopper16, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.tf32", tf32, tf32, kHopperTf32, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows,
-                     kBlackwellE4m3},
-    InstructionModel{"sm100.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kBlackwellE5m2},
-    InstructionModel{"sm100.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured,
+    InstructionModel{"sm90.wgmma.f16", f16, f16, kHopper16, measured, kHopperHere, kWgmmaF16},
+    InstructionModel{"sm90.wgmma.f16.f16", f16, f16, kHopper16Half, measured, kHopperHere,
+                     kWgmmaF16Half},
+    InstructionModel{"sm90.wgmma.bf16", bf16, bf16, kHopper16, measured, kHopperHere, kWgmmaBf16},
+    InstructionModel{"sm90.wgmma.tf32", tf32, tf32, kHopperTf32, measured, kHopperHere, kWgmmaTf},
+    InstructionModel{"sm90.wgmma.e4m3", e4m3fn, e4m3fn, kWgmma8, measured, kHopperBoth, kWgmmaE4m3},
+    InstructionModel{"sm90.wgmma.e5m2", e5m2, e5m2, kWgmma8, measured, kHopperBoth, kWgmmaE5m2},
+    InstructionModel{"sm90.wgmma.e4m3.e5m2", e4m3fn, e5m2, kWgmma8, measured, kHopperHere,
+                     kWgmmaE4m3E5m2},
+    InstructionModel{"sm90.wgmma.e5m2.e4m3", e5m2, e4m3fn, kWgmma8, measured, kHopperHere,
+                     kWgmmaE5m2E4m3},
+    InstructionModel{"sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE4m3Half},
+    InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE5m2Half},
+    InstructionModel{"sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE4m3E5m2Half},
+    InstructionModel{"sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, kWgmma8Half, measured, kHopperHere,
+                     kWgmmaE5m2E4m3Half},
+    InstructionModel{"sm100.mma.f16", f16, f16, kBlackwell16, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.f16.f16", f16, f16, kBlackwell16Half, measured,
                      kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.e5m2.f16", e5m2, e5m2, kHalves8Half, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.bf16", bf16, bf16, kBlackwell16, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.tf32", tf32, tf32, kBlackwellTf32, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.e4m3", e4m3fn, e4m3fn, kBlackwellHalves8, measured, kHalvesRows,
+                     kBlackwellE4m3},
+    InstructionModel{"sm100.mma.e5m2", e5m2, e5m2, kBlackwellHalves8, measured, kHalvesRows,
+                     kBlackwellE5m2},
+    InstructionModel{"sm100.mma.e4m3.f16", e4m3fn, e4m3fn, kBlackwellHalves8Half, measured,
+                     kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.e5m2.f16", e5m2, e5m2, kBlackwellHalves8Half, measured,
+                     kBlackwellElsewhere},
     InstructionModel{"sm100.tcgen05.e4m3", e4m3fn, e4m3fn, kTcgen8, from_literature, kMmaSim},
     InstructionModel{"sm100.tcgen05.e5m2", e5m2, e5m2, kTcgen8, from_literature, kMmaSim},
-    literature("sm100.tcgen05.f16", f16, f16, kHopper16),
-    literature("sm100.tcgen05.f16.f16", f16, f16, kHopper16Half),
-    literature("sm100.tcgen05.bf16", bf16, bf16, kHopper16),
-    literature("sm100.tcgen05.tf32", tf32, tf32, kHopperTf32),
+    literature("sm100.tcgen05.f16", f16, f16, kBlackwell16),
+    literature("sm100.tcgen05.f16.f16", f16, f16, kBlackwell16Half),
+    literature("sm100.tcgen05.bf16", bf16, bf16, kBlackwell16),
+    literature("sm100.tcgen05.tf32", tf32, tf32, kBlackwellTf32),
     literature("sm100.tcgen05.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),
     literature("sm100.tcgen05.e5m2.f16", e5m2, e5m2, kTcgen8Half),
     literature("sm100.tcgen05.e4m3.e5m2", e4m3fn, e5m2, kTcgen8),
@@ -298,10 +300,10 @@ constexpr std::array kModels{
     supposed("sm100.tcgen05.mxf8f6f4.e2m3", e2m3, e2m3, kMxf8f6f4, kMxf6Source),
     supposed("sm100.tcgen05.mxf8f6f4.e3m2", e3m2, e3m2, kMxf8f6f4, kMxf6Source),
     literature("sm100.tcgen05.mxf4nvf4", e2m1, e2m1, kMxf4nvf4, kMxf4Source),
-    literature("sm120.mma.f16", f16, f16, kHopper16),
-    literature("sm120.mma.f16.f16", f16, f16, kHopper16Half),
-    literature("sm120.mma.bf16", bf16, bf16, kHopper16),
-    literature("sm120.mma.tf32", tf32, tf32, kHopperTf32),
+    literature("sm120.mma.f16", f16, f16, kBlackwell16),
+    literature("sm120.mma.f16.f16", f16, f16, kBlackwell16Half),
+    literature("sm120.mma.bf16", bf16, bf16, kBlackwell16),
+    literature("sm120.mma.tf32", tf32, tf32, kBlackwellTf32),
     literature("sm120.mma.e4m3", e4m3fn, e4m3fn, kTcgen8),
     literature("sm120.mma.e5m2", e5m2, e5m2, kTcgen8),
     literature("sm120.mma.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),

@@ -14,8 +14,9 @@ namespace fp8lab::gemm_detail {
 
 /// How promotion adds the sums of `fp16_halves`.
 struct IntervalSums {
-  bool to_half = false;         ///< to FP16, else to binary32
-  bool separate_steps = false;  ///< the two steps of an interval start from zero each
+  bool to_half = false;          ///< to FP16, else to binary32
+  bool separate_steps = false;   ///< the two steps of an interval start from zero each
+  bool start_from_zero = false;  ///< and are added to +0 first, so that -0 becomes +0
 };
 
 /// A problem as the kernels compute it, and as it was given: the same but for `fp16_halves`, whose

@@ -104,7 +104,7 @@ GemmProblem as_steps(const GemmProblem& given, const CodeMatrix& a, const CodeMa
 }
 
 /// `given` on copies of its operands. One instruction an interval is added to zero first, which
-/// changes nothing, so that promotion every instruction is FP32's alone.
+/// changes nothing but -0, so that promotion every instruction is FP32's alone.
 void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMatrix& b,
                      std::span<float> d, Target target, int threads) {
   const GemmProblem steps = as_steps(given, a, b);
@@ -118,7 +118,9 @@ void multiply_copies(const GemmProblem& given, const CodeMatrix& a, const CodeMa
   run_planned({.problem = steps,
                .specified = given,
                .method = *method,
-               .intervals = {.to_half = to_half, .separate_steps = separate}},
+               .intervals = {.to_half = to_half,
+                             .separate_steps = separate,
+                             .start_from_zero = given.promotion_interval != 0}},
               d, target, threads);
 }
 

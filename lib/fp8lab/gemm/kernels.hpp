@@ -254,8 +254,9 @@ struct Promotion {
   /// made.
   float* first = nullptr;
   bool stash = false;
-  bool to_half = false;  ///< sums are FP16's, else binary32's; nearest even
-  bool marked = true;    ///< `state` has a mark in its lowest bit
+  bool to_half = false;        ///< sums are FP16's, else binary32's; nearest even
+  bool marked = true;          ///< `state` has a mark in its lowest bit
+  bool positive_zero = false;  ///< a `state` of -0 is +0
   std::int64_t count = 0;
 };
 
@@ -266,6 +267,7 @@ struct ScaledPromotion {
   T* state = nullptr;
   float* final = nullptr;
   bool marked = true;
+  bool positive_zero = false;
   ScaleOrder order = ScaleOrder::product_then_fma;
   const float* a_scales = nullptr;  ///< [rows]
   const float* b_scales = nullptr;  ///< [width]

@@ -260,17 +260,25 @@ void combine(const Combine& c, std::int64_t width) {
   }
 }
 
-/// Accumulators of fused steps as binary32, without the mark in their lowest bits (1, or 0 where
-/// there is none).
-HWY_INLINE Vector<float> load_fused(const float* state, std::uint32_t mark) {
+/// Accumulators of fused steps as binary32, without the mark in their lowest bits.
+HWY_INLINE Vector<float> without_mark(const float* state, bool marked) {
   const Tag<float> d;
   const Tag<std::uint32_t> du;
   const auto bits = hn::BitCast(du, hn::Load(d, state));
-  return hn::BitCast(d, hn::AndNot(hn::Set(du, mark), bits));
+  return hn::BitCast(d, hn::AndNot(hn::Set(du, marked ? 1u : 0u), bits));
 }
-HWY_INLINE hn::Vec<hn::Rebind<float, Tag<double>>> load_fused(const double* state,
-                                                              std::uint32_t /*mark*/) {
+HWY_INLINE hn::Vec<hn::Rebind<float, Tag<double>>> without_mark(const double* state,
+                                                                bool /*marked*/) {
   return hn::DemoteTo(hn::Rebind<float, Tag<double>>(), hn::Load(Tag<double>(), state));
+}
+
+/// The same of state `i` of a promotion, with the sign of zero that it asks for: adding -0 changes
+/// nothing, adding +0 makes -0 +0.
+template <class P>
+HWY_INLINE auto load_fused(const P& p, std::int64_t i) {
+  const auto sum = without_mark(p.state + i, p.marked);
+  const hn::DFromV<decltype(sum)> d;
+  return hn::Add(sum, hn::Set(d, p.positive_zero ? 0.0F : -0.0F));
 }
 
 /// x + y to nearest even. FP16's sum goes through binary32, whose bits are enough for two roundings
@@ -289,7 +297,7 @@ void promote_to(const Promotion<T>& p) {
   const auto nan = hn::BitCast(df, hn::Set(hn::Rebind<std::uint32_t, Tag<T>>(), kCanonicalNan));
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < p.count; i += lanes) {
-    auto sum = load_fused(p.state + i, p.marked ? 1u : 0u);
+    auto sum = load_fused(p, i);
     if (p.first != nullptr) sum = add_nearest<kHalf>(df, hn::LoadU(df, p.first + i), sum);
     sum = add_nearest<kHalf>(df, hn::LoadU(df, p.final + i), sum);
     hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
@@ -307,9 +315,9 @@ void promote_scaled(const ScaledPromotion<T>& p) {
     const auto a_scale = hn::Set(df, p.a_scales[r]);
     for (std::int64_t j = 0; j < p.width; j += lanes) {
       const std::int64_t i = r * p.width + j;
-      const auto sum = scale_into<hn::Rebind<float, Tag<T>>>(
-          p.order, load_fused(p.state + i, p.marked ? 1u : 0u), a_scale,
-          hn::LoadU(df, p.b_scales + j), hn::LoadU(df, p.final + i));
+      const auto sum = scale_into<hn::Rebind<float, Tag<T>>>(p.order, load_fused(p, i), a_scale,
+                                                             hn::LoadU(df, p.b_scales + j),
+                                                             hn::LoadU(df, p.final + i));
       hn::StoreU(hn::IfThenElse(hn::IsNaN(sum), nan, sum), df, p.final + i);
       hn::Store(hn::Zero(d), d, p.state + i);
     }
@@ -322,7 +330,7 @@ void stash(const Promotion<T>& p) {
   const hn::Rebind<float, Tag<T>> df;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t i = 0; i < p.count; i += lanes) {
-    hn::StoreU(load_fused(p.state + i, p.marked ? 1u : 0u), df, p.first + i);
+    hn::StoreU(load_fused(p, i), df, p.first + i);
     hn::Store(hn::Zero(d), d, p.state + i);
   }
 }

@@ -38,6 +38,7 @@ Job<T>::Job(const PlannedProduct& product, const MethodOf<T>& by, const Kernels&
               : std::min(std::max<std::int64_t>(1, kTermsOfFewRows / form.terms), slab_steps)),
       scaled(fp8lab::scaled(problem)),
       scaled_in_blocks(fp8lab::scaled_in_blocks(problem)),
+      positive_zero(problem.model.zero_sign == ZeroSign::positive || intervals.start_from_zero),
       unit_scales(product.unit_scales) {}
 
 template <typename T>
@@ -130,6 +131,8 @@ void Tile<T>::extract(std::int64_t row, const float* c, float* out) const {
   RowOfSums<T> sums{.state = state(row), .c = c, .out = out, .width = job_.width};
   if (job_.sums.low_states) sums.low_state = low_state(row);
   job_.method.extract(job_.kernels, sums);
+  if (job_.positive_zero)  // -0 + 0 is +0, everything else stays
+    for (std::int64_t j = 0; j < job_.width; ++j) out[j] += 0.0F;
 }
 
 template <typename T>
@@ -145,6 +148,7 @@ void Tile<T>::promote_rows(std::int64_t row, std::int64_t rows, bool stash) {
                          .stash = stash,
                          .to_half = job_.intervals.to_half,
                          .marked = job_.sums.promotion == SumForm::Promotion::marked,
+                         .positive_zero = job_.positive_zero,
                          .count = rows * job_.width};
   if (job_.intervals.separate_steps) promotion.first = first_.data() + row * job_.width;
   if constexpr (std::is_same_v<T, float>)
@@ -161,6 +165,7 @@ void Tile<T>::promote_scaled_rows(std::int64_t row, std::int64_t rows, std::int6
   const ScaledPromotion<T> promotion{.state = state(row),
                                      .final = final(row),
                                      .marked = job_.sums.promotion == SumForm::Promotion::marked,
+                                     .positive_zero = job_.positive_zero,
                                      .order = job_.problem.scale_order,
                                      .a_scales = a_scales_.data(),
                                      .b_scales = b_scales_.data(),

@@ -37,6 +37,7 @@ struct Job {
   std::int64_t decoded_steps;  ///< of these that it decodes at a time
   bool scaled;
   bool scaled_in_blocks;
+  bool positive_zero;  ///< a sum of -0 becomes +0
   const BlockScaleRows* unit_scales;
 
   /// Panels are read as often as they are packed, or little more often.

@@ -320,7 +320,7 @@ def gemm(
     block-scaled instruction applies the scales of its blocks itself. Scales that change along k
     need a promotion_interval that divides their k_block. promotion_interval: the accumulator
     restarts after this number of terms, and partial sums are added in FP32; 0: never. scale_order:
-    "product_then_fma" (DeepGEMM), "a_then_fma_b" (cuBLAS blockwise), "b_then_fma_a",
+    "product_then_fma" (DeepGEMM, cuBLASLt), "a_then_fma_b", "b_then_fma_a" (cuBLASLt, scales of rows),
     "a_then_b_then_add" (Triton's `dot(a, b) * s_a * s_b`) or "product_then_add". Subnormals take
     part; a NaN is always 0x7fffffff (*assumed* for hardware). The bits do not depend on threads,
     nor on the caller's floating-point mode. call: a library call by name (`calls`), in place of

@@ -5,6 +5,10 @@ import pytest
 import torch
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "cuda: needs a GPU that torch sees, and a build with CUDA")
+
+
 @pytest.fixture(autouse=True)
 def two_threads():
     torch.set_num_threads(2)
@@ -15,7 +19,7 @@ def bits(x):
     """The words of a tensor, for comparisons that tell -0 from 0."""
     word = {1: np.uint8, 2: np.uint16, 4: np.uint32}[x.element_size()]
     integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[x.element_size()]
-    return x.detach().contiguous().view(integer).numpy().view(word)
+    return x.detach().cpu().contiguous().view(integer).numpy().view(word)
 
 
 def assert_same_bits(got, expected, what=""):

@@ -1,10 +1,14 @@
-"""CUDA tensors without a GPU: casts by torch's operations, and calls of the emulated kernels."""
+"""CUDA tensors: casts by torch's operations, and calls of the emulated kernels.
+
+What takes `device` runs on a simulated one, and on a GPU where there is one.
+"""
 
 import numpy as np
 import pytest
 import torch
 from conftest import assert_same_bits, bits, log_normal
-from fake_device import DEVICE, RECIPES, STREAM, install, records
+from devices import Gpu, Simulated, needs_gpu, records
+from fake_device import RECIPES, install
 
 import fp8lab
 import fp8lab.torch
@@ -13,6 +17,11 @@ from fp8lab.torch import _device, _device_casts
 from fp8lab.torch._engines import DEVICE as ENGINE
 from fp8lab.torch._engines import HOST
 from fp8lab.torch._plan import plan_of, text_of
+
+
+@pytest.fixture(params=[Simulated, pytest.param(Gpu, marks=needs_gpu)], ids=["simulated", "cuda"])
+def device(request):
+    return request.param()
 
 
 def every_kind(seed=0):
@@ -28,13 +37,13 @@ def every_kind(seed=0):
 
 @pytest.mark.parametrize("profile", ["nvidia_satfinite", "nvidia_nosat", "ocp_saturating", "ocp_nonsaturating"])
 @pytest.mark.parametrize("name", ["e4m3fn", "e5m2", "f16", "bf16"])
-def test_codes_are_the_library_s(name, profile):
+def test_codes_are_the_library_s(device, name, profile):
     x = every_kind()
     # A NaN is positive before its cast, as on GPUs.
     x = torch.where(x.isnan(), torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32), x)
     word = np.uint8 if name.startswith("e") else np.uint16
     expected = fp8lab.encode(x.numpy(), name, profile=profile, dtype=word)
-    got = _device_casts.encoded(x, name, profile)
+    got = _device_casts.encoded(device.put(x), name, profile)
     different = np.flatnonzero(bits(got) != expected)
     assert not len(different), (len(different), x[different[0]], bits(got)[different[0]], expected[different[0]])
 
@@ -51,43 +60,43 @@ def tensors(k=256, rows=256):
 
 @pytest.mark.parametrize("role", ["activation", "weight", "gradient"])
 @pytest.mark.parametrize("name", [n for n in RECIPES if n != "te-delayed"])
-def test_codes_and_scales_of_recipes_are_the_library_s(name, role):
+def test_codes_and_scales_of_recipes_are_the_library_s(device, name, role):
     recipe = getattr(fp8lab.presets()[name], role)
     for what, x in tensors().items():
         expected = _core.Quantizer(recipe._core()).quantize(x.numpy(), False, 1)
-        codes, scales, inverse = _device_casts.quantized(recipe, x)
+        codes, scales, inverse = _device_casts.quantized(recipe, device.put(x))
         assert_same_bits(codes, torch.from_numpy(expected["codes"]), f"{name} {what} codes")
         for mine, part in ((scales, "scales"), (inverse, "inverse_scales")):
-            np.testing.assert_array_equal(mine.numpy(), expected[part], f"{name} {what} {part}")
+            np.testing.assert_array_equal(mine.cpu().numpy(), expected[part], f"{name} {what} {part}")
 
 
-def test_torchao_s_logarithm_next_to_powers_of_two():
+def test_torchao_s_logarithm_next_to_powers_of_two(device):
     """log2 in binary32 rounds up below a power of two: how far below depends on the exponent."""
     recipe = fp8lab.presets()["torchao-rowwise"].activation
     words = np.arange(-80, 81)[None] + (np.arange(64, 170)[:, None] << 23)
     amax = 448 / words.astype(np.int32).view(np.float32).reshape(-1, 1)
     x = torch.from_numpy(amax)
     expected = _core.Quantizer(recipe._core()).quantize(amax, False, 1)
-    _, scales, _ = _device_casts.quantized(recipe, x)
+    _, scales, _ = _device_casts.quantized(recipe, device.put(x))
     assert len(np.unique(expected["scales"])) > 60
-    np.testing.assert_array_equal(scales.numpy(), expected["scales"])
+    np.testing.assert_array_equal(scales.cpu().numpy(), expected["scales"])
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_operands_and_pasts_move_as_the_library_s(name):
+def test_operands_and_pasts_move_as_the_library_s(device, name):
     plan = plan_of(text_of(fp8lab.linear_recipe(name)))
     for role, cast in plan.casts.items():
         past = cast.initial_past()
         for step, x in enumerate(tensors().values()):
             for wanted in ((True, True), (True, False), (False, True)):
                 expected = HOST.cast(cast, x.numpy(), past, *wanted)
-                got = ENGINE.cast(cast, x, past, *wanted)
+                got = ENGINE.cast(cast, *device.put((x, past)), *wanted)
                 assert_same_bits(got[2], expected[2], f"{name} {role} {step} past")
                 for mine, theirs in zip(got[:2], expected[:2]):
                     assert (mine is None) == (theirs is None)
                     if mine is not None:
                         assert_same_bits(mine[0], torch.from_numpy(theirs[0]), f"{name} {role} {step} codes")
-                        np.testing.assert_array_equal(mine[1].numpy(), theirs[1])
+                        np.testing.assert_array_equal(mine[1].cpu().numpy(), theirs[1])
             past = expected[2]
 
 
@@ -103,6 +112,15 @@ def test_operands_and_pasts_move_as_the_library_s(name):
 def test_a_cast_that_the_device_lacks_is_named(name, message):
     with pytest.raises(ValueError, match=f"recipe: {message}"):
         _device_casts.require_cast(fp8lab.linear_recipe(name).activation)
+
+
+def test_a_cast_refuses_the_sizes_that_the_library_refuses(device, monkeypatch):
+    x = log_normal(4, 200)
+    with pytest.raises(ValueError, match="x: expected k divisible by 128, got 200"):
+        fp8lab.torch.quantize(x, "deepseek-v3")
+    x = device.put(x)
+    with device.running(monkeypatch), pytest.raises(ValueError, match="x: expected k divisible by 128, got 200"):
+        fp8lab.torch.quantize(x, "deepseek-v3")
 
 
 def step(layer, x, dy):
@@ -127,44 +145,46 @@ def layers_of(name, dtype, hardware=None):
     ("name", "hardware"),
     [*((name, None) for name in RECIPES), ("bf16", "sm90"), ("torchao-rowwise-hp-wgrad", "sm90")],
 )
-def test_a_layer_on_a_device_has_the_bits_of_the_cpu(monkeypatch, name, hardware, dtype):
+def test_a_layer_on_a_device_has_the_bits_of_the_cpu(device, monkeypatch, name, hardware, dtype):
     on_cpu, on_device = layers_of(name, dtype, hardware)
+    on_device = device.put(on_device)
     steps = [(log_normal(3, 7, 200, seed=i).to(dtype), log_normal(3, 7, 72, seed=50 + i).to(dtype)) for i in range(2)]
     expected = [step(on_cpu, *given) for given in steps]
     with monkeypatch.context() as patch:
         if name == "te-delayed":  # its checkpoints look at inputs, and so wait
             patch.setattr("fp8lab.torch._passes.fingerprint", lambda x: 0)
-        recorder = install(patch)
-        got = [step(on_device, *given) for given in steps]
-        assert records(recorder, 6) and len(recorder.columns) == 2
+        placed = [device.put(given) for given in steps]
+        with device.running(patch) as recorder:
+            got = [step(on_device, *given) for given in placed]
+        assert records(device, recorder, 6) and len(recorder.columns) == 2
     for mine, theirs in zip(got, expected):
         for what, one, other in zip(("y", "dx", "dw", "db"), mine, theirs):
             assert_same_bits(one, other, f"{name} {what}")
 
 
-def test_operands_are_read_where_they_lie(monkeypatch):
+def test_operands_are_read_where_they_lie(device, monkeypatch):
     a = log_normal(16, 64).to(torch.float8_e4m3fn)
     wide = log_normal(128, 80).to(torch.float8_e4m3fn)
     b = wide[:64, 8:40]  # [k, n] of a wider matrix
     one = torch.tensor(0.5)
     expected = fp8lab.torch.scaled_mm(a, b, one, one, out_dtype=torch.float32)
-    with monkeypatch.context() as patch:
-        recorder = install(patch)
+    a, wide, one = device.put((a, wide, one))
+    b = wide[:64, 8:40]
+    with device.running(monkeypatch) as recorder:
         got = fp8lab.torch.scaled_mm(a, b, one, one, out_dtype=torch.float32)
-        assert records(recorder, 1)
+        assert records(device, recorder, 1)
         (call,) = recorder.calls
     assert call["a"] == (a.data_ptr(), "e4m3fn", 16, 64, 64, 1)
     assert call["b"] == (b.data_ptr(), "e4m3fn", 32, 64, 1, 80)
     assert call["a_scales"] == (one.data_ptr(), 1, 16, 0)
     assert call["d"] == (got.data_ptr(), 16 * 32)
-    assert (call["device"], call["stream"]) == (DEVICE, STREAM)
     assert_same_bits(got, expected)
 
 
 @pytest.mark.parametrize("out", [torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2])
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("splitk", [1, (3, "contiguous"), (4, "serial"), (5, "pairwise"), (40, "serial")])
-def test_scaled_mm_on_a_device_has_the_bits_of_the_cpu(monkeypatch, out, rows, splitk):
+def test_scaled_mm_on_a_device_has_the_bits_of_the_cpu(device, monkeypatch, out, rows, splitk):
     platform = "h100" if splitk in (1, (3, "contiguous")) else "rtx4060"
     a = (4 * log_normal(24, 700)).to(torch.float8_e4m3fn)
     b = (4 * log_normal(40, 700, seed=1)).to(torch.float8_e5m2).t()
@@ -173,9 +193,9 @@ def test_scaled_mm_on_a_device_has_the_bits_of_the_cpu(monkeypatch, out, rows, s
     given = (a, b, *scales, log_normal(40).to(torch.bfloat16), torch.tensor(0.25), out)
     for fast in (True, False):
         expected = fp8lab.torch.scaled_mm(*given, fast, platform=platform, splitk=splitk)
-        with monkeypatch.context() as patch:
-            recorder = install(patch)
-            got = fp8lab.torch.scaled_mm(*given, fast, platform=platform, splitk=splitk)
+        placed = device.put(given)
+        with device.running(monkeypatch) as recorder:
+            got = fp8lab.torch.scaled_mm(*placed, fast, platform=platform, splitk=splitk)
             assert recorder.calls
         assert_same_bits(got.view(torch.uint8) if out.itemsize == 1 else got, expected.view(torch.uint8) if out.itemsize == 1 else expected)
 
@@ -203,7 +223,7 @@ def table_of(call, m, n, k, output):
 
 @pytest.mark.parametrize("out", [torch.float32, torch.bfloat16, torch.float8_e4m3fn])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_table_of_calls_on_a_device_has_the_bits_of_the_cpu(monkeypatch, tmp_path, call, out):
+def test_a_table_of_calls_on_a_device_has_the_bits_of_the_cpu(device, monkeypatch, tmp_path, call, out):
     k = 1152 if call[5] == "a_then_fma_b" else 700  # nine tiles of 128 in parts of three, or an odd end
     table = tmp_path / "cublaslt.csv"
     table.write_text(table_of(call, 24, 40, k, {"float32": "f32", "bfloat16": "bf16"}.get(str(out)[6:], "e4m3fn")))
@@ -211,35 +231,36 @@ def test_a_table_of_calls_on_a_device_has_the_bits_of_the_cpu(monkeypatch, tmp_p
     b = (4 * log_normal(40, k, seed=1)).to(torch.float8_e5m2).t()
     given = (a, b, torch.tensor(0.3), torch.tensor(-0.7), log_normal(40).to(torch.bfloat16), torch.tensor(0.25), out)
     expected = fp8lab.torch.scaled_mm(*given, splitk=str(table))
-    with monkeypatch.context() as patch:
-        recorder = install(patch)
+    given = device.put(given)
+    with device.running(monkeypatch) as recorder:
         got = fp8lab.torch.scaled_mm(*given, splitk=str(table))
         tiles, parts = -(-k // call[2]), call[1]
-        assert records(recorder, -(-tiles // -(-tiles // parts)) if call[3] == "contiguous" else parts)
+        assert records(device, recorder, -(-tiles // -(-tiles // parts)) if call[3] == "contiguous" else parts)
         with pytest.raises(ValueError, match="expected a call in .*, got .*fast"):
             fp8lab.torch.scaled_mm(*given, True, splitk=str(table))
     assert_same_bits(got.view(torch.uint8) if out.itemsize == 1 else got, expected.view(torch.uint8) if out.itemsize == 1 else expected)
 
 
-def test_tiles_on_a_device_have_the_bits_of_the_cpu(monkeypatch):
+def test_tiles_on_a_device_have_the_bits_of_the_cpu(device, monkeypatch):
     a, b = (log_normal(n, 256, seed=n).to(torch.float8_e4m3fn) for n in (48, 144))
     scale_a = log_normal(2, 48, seed=2).abs().t()
     for scale_b in (log_normal(2, 144, seed=3).abs(), log_normal(2, 2, seed=4).abs()):
         given = (a, b.t(), scale_a, scale_b)
         expected = fp8lab.torch.scaled_mm(*given, out_dtype=torch.bfloat16)
-        with monkeypatch.context() as patch:
-            assert install(patch) is not None
+        given = device.put(given)
+        with device.running(monkeypatch) as recorder:
             got = fp8lab.torch.scaled_mm(*given, out_dtype=torch.bfloat16)
+            assert recorder.calls
         assert_same_bits(got, expected)
 
 
-def test_what_a_device_lacks_is_refused(monkeypatch):
+def test_what_a_device_lacks_is_refused(device, monkeypatch):
     x, layer = log_normal(32, 64), fp8lab.torch.Fp8Linear(64, 32, recipe="torchao-rowwise-hp-wgrad")
     plain = fp8lab.torch.Fp8Linear(64, 32, recipe="bf16")
     e8m0 = torch.full((512,), 127, dtype=torch.uint8).view(torch.float8_e8m0fnu)
     codes = log_normal(32, 64).to(torch.float8_e4m3fn)
-    with monkeypatch.context() as patch:
-        recorder = install(patch)
+    x, layer, plain, codes, e8m0 = device.put((x, layer, plain, codes, e8m0))
+    with device.running(monkeypatch) as recorder:
         with pytest.raises(ValueError, match="expected products of a matrix unit on a CUDA device, got bf16, whose fprop is in bf16"):
             plain(x)
         y = layer(x)

@@ -1,6 +1,7 @@
 """`torch.nn.functional.scaled_mm`: recipes of scales, against rational arithmetic and torch's own checks."""
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,8 +37,11 @@ def binary32(x):
     return min(near, key=lambda f: (abs(Fraction(float(f)) - x), int(f.view(np.uint32)) & 1))
 
 
-def block_wise(a, b, scale_a, scale_b):
-    """fma(P * s_b, s_a, sum) over blocks of 128; scale_a [m, blocks] and scale_b [n, blocks]."""
+def block_wise(a, b, scale_a, scale_b, square):
+    """Over blocks of 128, fma(s_a * s_b, P, sum) if a tile is square, else fma(P * s_a, s_b, sum).
+
+    scale_a [m, blocks] and scale_b [n, blocks].
+    """
     (m, k), n = a.shape, len(b)
     total = np.zeros((m, n), np.float32)
     for block in range(-(-k // 128)):
@@ -48,9 +52,9 @@ def block_wise(a, b, scale_a, scale_b):
         )
         for i in range(m):
             for j in range(n):
-                scaled = binary32(Fraction(float(chain[i, j])) * Fraction(float(scale_b[j, block])))
-                product = Fraction(float(scaled)) * Fraction(float(scale_a[i, block]))
-                total[i, j] = binary32(product + Fraction(float(total[i, j])))
+                p, s_a, s_b = (Fraction(float(x)) for x in (chain[i, j], scale_a[i, block], scale_b[j, block]))
+                first, last = (s_a * s_b, p) if square else (p * s_a, s_b)
+                total[i, j] = binary32(Fraction(float(binary32(first))) * last + Fraction(float(total[i, j])))
     return torch.from_numpy(total)
 
 
@@ -68,7 +72,7 @@ def test_blocks_of_128_against_rational_arithmetic(kinds):
             given.append(padded)
             rows.append(padded[:blocks].t().expand(size, blocks))
         recipes.append(ScalingType.BlockWise1x128 if kind == 1 else ScalingType.BlockWise128x128)
-    expected = block_wise(a, b, *rows)
+    expected = block_wise(a, b, *rows, square=128 in kinds)
     how = dict(output_dtype=torch.float32)
     got = fp8lab.torch.scaled_mm(a, b.t(), given[0], recipes[0], given[1], recipes[1], **how)
     assert_same_bits(got, expected)
@@ -83,6 +87,21 @@ def test_blocks_of_128_against_rational_arithmetic(kinds):
     assert_same_bits(got, (expected + bias).bfloat16())
 
 
+@pytest.mark.parametrize("of_b", ["square", "rows"])
+def test_blocks_of_128_have_the_bits_of_an_h200(of_b):
+    """Outputs of PyTorch 2.11 with cuBLASLt 13.1, 16x128x256: 1x128 tiles of A, and either of B."""
+    kept = np.load(Path(__file__).with_name("h200_blockwise.npz"))
+    a, b, scale_a, scale_b, d = (torch.from_numpy(kept[f"{of_b}_{x}"]) for x in ("a", "b", "scale_a", "scale_b", "d"))
+    kinds = ScalingType.BlockWise1x128, getattr(ScalingType, "BlockWise128x128" if of_b == "square" else "BlockWise1x128")
+    dense_a = scale_a.t().contiguous().t()
+    dense_b = scale_b.t().contiguous().t()
+    e4m3 = torch.float8_e4m3fn
+    got = fp8lab.torch.scaled_mm(
+        a.view(e4m3), b.view(e4m3).t(), dense_a, kinds[0], dense_b, kinds[1], output_dtype=torch.float32
+    )
+    assert_same_bits(got, d)
+
+
 def test_128x128_tiles_of_several_rows():
     """Rows take the scale of their tile, in the padded layout of the library call."""
     a, b = codes(130, 256), codes(260, 256, 1)
@@ -90,11 +109,8 @@ def test_128x128_tiles_of_several_rows():
     got = fp8lab.torch.scaled_mm(
         a, b.t(), scale_a, ScalingType.BlockWise1x128, scale_b, ScalingType.BlockWise128x128, output_dtype=torch.float32
     )
-    by_row = scale_b[:2].t().repeat_interleave(128, 0)[:260].t().contiguous().t()
-    rows = fp8lab.torch.scaled_mm(
-        a, b.t(), scale_a, ScalingType.BlockWise1x128, by_row, ScalingType.BlockWise1x128, output_dtype=torch.float32
-    )
-    assert_same_bits(got, rows)
+    by_row = scale_b[:2].t().repeat_interleave(128, 0)[:260]
+    assert_same_bits(got, block_wise(a, b, scale_a, by_row, square=True))
     assert len(set(scale_b[:2].flatten().tolist())) == 6
 
 

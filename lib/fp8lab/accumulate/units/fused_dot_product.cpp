@@ -39,9 +39,10 @@ float fused_step(const AccumulatorModel& model, std::span<const Unpacked> a,
     sum += aligned_toward_zero(product(a[i], b[i]), unit_exponent);
 
   const Exact exact = exact_of(sum, unit_exponent);
-  return model.output_format == FormatId::f16
-             ? round_to_half(exact, model.rounding)
-             : round_to_float(exact, model.output_fraction_bits, model.rounding);
+  const float rounded = model.output_format == FormatId::f16
+                            ? round_to_half(exact, model.rounding)
+                            : round_to_float(exact, model.output_fraction_bits, model.rounding);
+  return rounded == 0.0F && model.zero_sign == ZeroSign::positive ? 0.0F : rounded;
 }
 
 class FusedDotProduct final : public AccumulatorUnit {
@@ -114,6 +115,7 @@ std::vector<std::string_view> fused_parameters(const AccumulatorModel& model) {
                                       "output_format", "product_exponent"};
   names.emplace_back(model.output_format == FormatId::f16 ? "half_c_exponent"
                                                           : "output_fraction_bits");
+  names.emplace_back("zero_sign");
   return names;
 }
 

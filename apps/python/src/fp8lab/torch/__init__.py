@@ -6,8 +6,7 @@
 >>> model(torch.randn(4, 128)).sum().backward()
 
 `fp8lab` itself neither needs nor imports torch; this package does. Tensors are on the CPU; in a
-build with CUDA, products and most casts take CUDA tensors too (never run on a GPU yet;
-docs/torch.md says which).
+build with CUDA, products and most casts take CUDA tensors too (docs/torch.md says which).
 """
 
 try:

@@ -2,7 +2,7 @@
 
 Codes are made by integer operations on the bits of binary32, so that no device's conversion takes
 part. Scales need IEEE's division, multiplication and comparison alone, which CUDA has as CPUs have.
-The tests compare them with the library on CPU tensors; on a GPU they have never run.
+The tests compare them with the library on CPU tensors, and on a GPU where there is one (on an H200 all are equal).
 """
 
 from __future__ import annotations
@@ -190,6 +190,9 @@ def _cast_tiles(recipe: Recipe, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def quantized(recipe: Recipe, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Codes, scales and inverse scales of float32 [rows, k] under a recipe that uses only this tensor."""
     require_cast(recipe)
+    for what, extent, multiple in zip(("rows", "k"), x.shape, (recipe.rows_multiple, recipe.k_multiple)):
+        if extent % multiple:
+            raise ValueError(f"x: expected {what} divisible by {multiple}, got {extent}")
     return _cast_tiles(recipe, x)
 
 

@@ -234,8 +234,8 @@ class Fp8Linear(Fp8Layer, nn.Linear):
     Sizes that the system's kernels refuse are padded with zeros. In training, delayed scales are
     updated at each forward (activation, weight) and backward (gradient) pass, as in
     TransformerEngine with one update per pass; `eval()` freezes them. x and the weight are on the
-    CPU, or in a build with CUDA on one CUDA device: the same bits, by emulated kernels that have not
-    run on a GPU yet, on torch's current stream. ValueError for other tensors, and on a CUDA device
+    CPU, or in a build with CUDA on one CUDA device: the same bits, by emulated kernels on torch's
+    current stream. ValueError for other tensors, and on a CUDA device
     for recipes whose casts or products are not there.
 
     >>> import torch, fp8lab.torch

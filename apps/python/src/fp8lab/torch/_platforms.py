@@ -35,9 +35,11 @@ class Platform:
     """The settings that determine the bits of `torch._scaled_mm`, beside its arguments.
 
     The sums of tensor-wise calls on "h100" and "rtx4060" (cuBLASLt 12.8, split or not) are those of
-    the package mmaemu, which compared them with recordings of the chips; bias and row-wise scales
-    (CUTLASS's epilogue: times the scale of B, then of A) are *assumed*, and so are block-wise
-    scales (cuBLAS's order, with the operands exchanged as PyTorch does for row-major outputs).
+    the package mmaemu, which compared them with recordings of the chips. On "h100" an H200 with
+    PyTorch 2.11 and cuBLASLt 13.1 agrees, with bias and row-wise scales too (times the scale of B,
+    then of A), which are *assumed* on "rtx4060". Block-wise scales, slow accumulation,
+    are those of the same H200 (1x128 by 128x128: fma(s_a * s_b, P, sum); 1x128 by 1x128:
+    fma(P * s_a, s_b, sum)); 128x128 by 1x128 is *assumed*.
     "b200": the instructions are from literature, its calls are *assumed*.
     """
 

@@ -339,7 +339,7 @@ def scaled_mm(*args: Any, **kwargs: Any) -> Tensor:
     promotion and the order of scales too ("cublaslt.csv:order=serial" chooses where more than one
     candidate fits); 1 with blocks. out: a tensor for the result, of the result's dtype; resized as by other functions
     of torch. All tensors are on the CPU, or in a build with CUDA on one CUDA device: the same bits,
-    queued on torch's current stream, except for MX formats and NVFP4 (never run on a GPU yet).
+    queued on torch's current stream, except for MX formats and NVFP4.
 
     >>> import torch, fp8lab.torch
     >>> ones = torch.ones(16, 32768).to(torch.float8_e4m3fn)

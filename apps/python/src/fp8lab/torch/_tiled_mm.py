@@ -38,8 +38,8 @@ def scaled_mm_tiles(
 
     formats: of input, mat2 and the output, which is uint8 for FP8; of e2m1 a byte has two codes
     along k. blocks: rows and columns of A's tiles and of B's, B as [n, k]. block_scaled: the
-    instruction applies the scales, one chain; else each 128 terms are scaled into an FP32 sum,
-    fma(P * s_b, s_a, sum). alpha: multiplies the finished sum. The bias is added in FP32.
+    instruction applies the scales, one chain; else each 128 terms are scaled into an FP32 sum in
+    the order of `order_of_tiles`. alpha: multiplies the finished sum. The bias is added in FP32.
     """
     chip = find_platform(platform)
     for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b)):
@@ -72,7 +72,7 @@ def scaled_mm_tiles(
         promotion_interval=0 if block_scaled else 128,
         a_scales=Scales(scale_a.detach().contiguous().numpy(), blocks[0], blocks[1], of_tensor),
         b_scales=Scales(scale_b.detach().contiguous().numpy(), blocks[2], blocks[3]),
-        scale_order="b_then_fma_a",
+        scale_order=_device_mm.order_of_tiles(blocks[0], blocks[2]),
     )
     add_bias(d, bias)
     return as_words(d, out_format)
