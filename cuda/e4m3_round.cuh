@@ -158,7 +158,7 @@ struct RoundTile {
 template <int kCount, int kThreadCount, bool kIsA>
 struct RoundCodes {
   static constexpr int kPieces = 2 * kCount / kThreadCount;
-  static_assert(2 * kCount % kThreadCount == 0 || 2 * kCount < kThreadCount);
+  static_assert(2 * kCount % kThreadCount == 0);
   uint4 piece[kPieces];
 
   __device__ static int index(int n) { return static_cast<int>(threadIdx.x) + n * kThreadCount; }

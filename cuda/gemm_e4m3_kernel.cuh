@@ -95,8 +95,8 @@ __device__ void load_words(const std::uint32_t* from, std::uint32_t* to) {
 }
 
 /// The steps' sums over terms [begin, begin + kTerms): products cut downwards, and the units
-/// that negative ones lost. Four rows at a time; FMAs and the counting of units, which go to
-/// different units of the chip, alternate.
+/// that negative ones lost. Four rows at a time, and FMAs and integer instructions by turns,
+/// so that two warps are seldom at the same pipe of the chip for long.
 template <int kTerms, int kRows_, int kColumns_>
 __device__ void sum_products(const RoundTile<kRows_, kColumns_>& tile, const ThreadPlace& at,
                              int begin, float (&sums)[kRows][kColumns]) {
