@@ -1,8 +1,8 @@
-"""Counts the instructions of the emulated product's FMA path, by part, in the machine code for sm_90.
+"""Counts the instructions of the emulated product of E4M3, by part, in the machine code for sm_90.
 
 Usage: count_instructions.py CUOBJDUMP OBJECT [MOST]
-OBJECT: gemm_emulated.cu.o of a build. A step of 32 terms is followed on the shortest way that runs all its loops and
-calls nothing: outputs rounded toward zero, no promotion. Exits 1 if a product has more than MOST instructions.
+OBJECT: gemm_emulated.cu.o of a build. A step of 32 terms is followed on the shortest way that runs both its loops and
+calls nothing: no NaN, no promotion. Exits 1 if a product has more than MOST instructions.
 """
 
 import collections
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 TERMS = 32
-ROWS, COLUMNS, THREADS = 64, 128, 128  # of a block, as in gemm_emulated_kernel.cuh
+ROWS, COLUMNS, THREADS = 64, 128, 128  # of a block, as in gemm_e4m3_kernel.cuh
 OUTPUTS = ROWS * COLUMNS // THREADS  # of a thread
 PRODUCTS = TERMS * OUTPUTS
 
@@ -23,7 +23,7 @@ def instructions(cuobjdump, path):
         if named := re.search(r"Function : (\S+)", line):
             function = named[1]
         one = re.match(r"\s+/\*([0-9a-f]{4,5})\*/\s+(@!?U?P\d\s+)?(.*?);", line)
-        if one and "multiply_by_fma" in function:
+        if one and "multiply_e4m3" in function and "ILi32E" in function:
             found.append((int(one[1], 16), one[2] is not None, one[3]))
     return found
 
@@ -65,20 +65,16 @@ def main():
         return sum(text.startswith(name) for _, _, text in code[loop[0] : loop[1] + 1])
 
     step = max((loop for loop in loops if count(loop, "FFMA.RZ")), key=lambda loop: loop[1] - loop[0])
-    inner = [loop for loop in loops if step[0] < loop[0] and loop[1] < step[1]]
-    split_a, split_b = [loop for loop in inner if count(loop, "STS")]
-    (fields,) = [loop for loop in inner if count(loop, "VIADDMNMX")]
-    (products,) = [loop for loop in inner if count(loop, "FFMA.RZ")]
-    runs = {  # how often a step goes through each: four codes of an operand, or some terms
-        split_a: ROWS * TERMS // (4 * THREADS),
-        split_b: COLUMNS * TERMS // (4 * THREADS),
-        fields: TERMS * OUTPUTS // 2 // count(fields, "VIADDMNMX"),
-        products: TERMS * OUTPUTS * 3 // count(products, "FFMA.RZ"),
-    }
-    cost = {loop: (loop[1] - loop[0] + 1) * times for loop, times in runs.items()}
-    rest = shortest(code, list(runs), *step) - sum(loop[1] - loop[0] + 1 for loop in runs)
-    total = sum(cost.values()) + rest
-    for what, number in (("products", cost[products]), ("exponents", cost[fields]), ("splitting", cost[split_a] + cost[split_b]),
+    # Half of a thread's rows each: four terms at a time.
+    halves = [loop for loop in loops if step[0] < loop[0] and loop[1] < step[1] and count(loop, "FFMA.RZ")]
+    assert len(halves) == 2 and all(count(loop, "FFMA.RZ") == 4 * OUTPUTS // 2 for loop in halves), halves
+    split = next(place for place in range(step[0], step[1]) if code[place][2].startswith("BAR")) - step[0]
+    powers = halves[0][0] - step[0] - split
+    rest = shortest(code, halves, *step) - sum(loop[1] - loop[0] + 1 for loop in halves) - split - powers
+    sums = sum(loop[1] - loop[0] + 1 for loop in halves) * TERMS // 4
+    fmas = TERMS * OUTPUTS
+    total = sums + split + powers + rest
+    for what, number in (("FMAs", fmas), ("their loads, and lost units", sums - fmas), ("splitting", split), ("exponents and begins", powers),
                          ("ends of steps", rest), ("in all", total)):
         print(f"{what}: {number / PRODUCTS:.2f} instructions a product")
     return int(len(sys.argv) > 3 and total / PRODUCTS > float(sys.argv[3]))

@@ -2,6 +2,7 @@
 
 #include "check.cuh"
 #include "emulated_model.hpp"
+#include "gemm_e4m3_kernel.cuh"
 #include "gemm_emulated_kernel.cuh"
 #include "gemm_launch.hpp"
 
@@ -10,11 +11,30 @@ namespace {
 
 constexpr int kMostGridRows = 65535;
 
+template <int kTerms>
+void launch_e4m3(const GemmArguments& g, const EmulatedModel& model, CUstream_st* stream) {
+  using Shape = E4m3Shape<kTerms>;
+  const int shared = e4m3_shared_bytes<Shape>(g.promotion_interval > 0);
+  FP8LAB_CUDA_CHECK(cudaFuncSetAttribute(multiply_e4m3<Shape>,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  const dim3 grid((g.n + Shape::kColumns - 1) / Shape::kColumns,
+                  (g.m + Shape::kRows - 1) / Shape::kRows);
+  multiply_e4m3<Shape><<<grid, Shape::kThreads, shared, stream>>>(g, model);
+}
+
 }  // namespace
 
 void launch_gemm_emulated(const GemmArguments& g, const AccumulatorModel& wanted, FormatId a,
                           FormatId b, CUstream_st* stream) {
   const EmulatedModel model = emulated_model(wanted);
+  if (a == FormatId::e4m3fn && b == FormatId::e4m3fn && e4m3_kernel_takes(g, model)) {
+    if (model.terms == 16)
+      launch_e4m3<16>(g, model, stream);
+    else
+      launch_e4m3<32>(g, model, stream);
+    FP8LAB_CUDA_CHECK_LAUNCH("gemm_emulated");
+    return;
+  }
   const TileFormats formats{emulated_format(a), emulated_format(b)};
   const bool fp8 = formats.a.storage_bits == 8 && formats.b.storage_bits == 8 &&
                    formats.a.exponent_bits + formats.a.mantissa_bits == 7 &&
