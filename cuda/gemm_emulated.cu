@@ -14,9 +14,12 @@ constexpr int kMostGridRows = 65535;
 template <int kTerms>
 void launch_e4m3(const GemmArguments& g, const EmulatedModel& model, CUstream_st* stream) {
   using Shape = E4m3Shape<kTerms>;
-  const int shared = e4m3_shared_bytes<Shape>(g.promotion_interval > 0);
+  // The limit is the kernel's, for all threads of the host: it is the same in each call, so that no
+  // thread lowers it before another one's launch.
   FP8LAB_CUDA_CHECK(cudaFuncSetAttribute(multiply_e4m3<Shape>,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         e4m3_shared_bytes<Shape>(true)));
+  const int shared = e4m3_shared_bytes<Shape>(g.promotion_interval > 0);
   const dim3 grid((g.n + Shape::kColumns - 1) / Shape::kColumns,
                   (g.m + Shape::kRows - 1) / Shape::kRows);
   multiply_e4m3<Shape><<<grid, Shape::kThreads, shared, stream>>>(g, model);

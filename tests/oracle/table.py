@@ -121,5 +121,11 @@ def model_of(name):
     return name.split()[0]
 
 
-UNITS = {name: entry._replace(unit=positive_zero(entry.unit)) if name.startswith("sm90.") else entry
+def rounds_to_zero(entry):
+    """Whether a sum of its products can be too small for its output."""
+    return entry.half_output or entry.a in ("bf16", "tf32")
+
+
+UNITS = {name: entry._replace(unit=positive_zero(entry.unit))
+         if name.startswith("sm90.") and rounds_to_zero(entry) else entry
          for name, entry in (nvidia() | halves() | scaled() | amd()).items()}

@@ -90,7 +90,8 @@ constexpr AccumulatorModel fused_to_half(int terms, int alignment,
   return model;
 }
 
-/// A unit whose sums that round to zero are +0.
+/// A unit whose sums that round to zero are +0. Not said where no sum of its products can be so
+/// small: of FP8 and FP16 with binary32 output.
 constexpr AccumulatorModel positive_zero(AccumulatorModel model) {
   model.zero_sign = ZeroSign::positive;
   return model;
@@ -135,18 +136,13 @@ constexpr AccumulatorModel kAmpere16Half = fused_to_half(8, 24, kAmpereHalfFloor
 constexpr AccumulatorModel kAmpereTf32 = fused(4, 24, 23, kAmpereFloor);
 constexpr AccumulatorModel kAda8 = fused(16, 13, 13, kAmpereFloor);
 constexpr AccumulatorModel kAda8Half = fused_to_half(16, 13);
-constexpr AccumulatorModel kBlackwell16 = fused(16, 25, 23, kHopperFloor);
-constexpr AccumulatorModel kBlackwell16Half = fused_to_half(16, 25, kHopperHalfFloor);
-constexpr AccumulatorModel kBlackwellTf32 = fused(8, 25, 23, kHopperFloor);
-constexpr AccumulatorModel kHopper16 = positive_zero(kBlackwell16);
-constexpr AccumulatorModel kHopper16Half = positive_zero(kBlackwell16Half);
-constexpr AccumulatorModel kHopperTf32 = positive_zero(kBlackwellTf32);
-constexpr AccumulatorModel kWgmma8 = positive_zero(fused(32, 13, 13, kWgmma8Floor));
+constexpr AccumulatorModel kHopper16 = fused(16, 25, 23, kHopperFloor);
+constexpr AccumulatorModel kHopper16Half = fused_to_half(16, 25, kHopperHalfFloor);
+constexpr AccumulatorModel kHopperTf32 = fused(8, 25, 23, kHopperFloor);
+constexpr AccumulatorModel kWgmma8 = fused(32, 13, 13, kWgmma8Floor);
 constexpr AccumulatorModel kWgmma8Half = positive_zero(fused_to_half(32, 13));
 constexpr AccumulatorModel kHalves8 = halves_of(kHopper16);
 constexpr AccumulatorModel kHalves8Half = halves_of(kHopper16Half);
-constexpr AccumulatorModel kBlackwellHalves8 = halves_of(kBlackwell16);
-constexpr AccumulatorModel kBlackwellHalves8Half = halves_of(kBlackwell16Half);
 constexpr AccumulatorModel kSeparate8 = halves_of(kHopper16, HalvesOrder::separate);
 constexpr AccumulatorModel kSeparate8Half = halves_of(kHopper16Half, HalvesOrder::separate);
 constexpr AccumulatorModel kTcgen8 = fused(32, 25, 23, kHopperFloor);
@@ -231,26 +227,31 @@ constexpr std::array kModels{
     literature("sm89.mma.e4m3.e5m2.f16", e4m3fn, e5m2, kAda8Half),
     literature("sm89.mma.e5m2.e4m3.f16", e5m2, e4m3fn, kAda8Half),
     InstructionModel{"sm90.mma.f16", f16, f16, kHopper16, measured, kHopperBoth, kHopperF16},
-    InstructionModel{"sm90.mma.f16.f16", f16, f16, kHopper16Half, measured, kHopperBoth,
-                     kHopperF16Half},
-    InstructionModel{"sm90.mma.bf16", bf16, bf16, kHopper16, measured, kHopperBoth, kHopperBf16},
-    InstructionModel{"sm90.mma.tf32", tf32, tf32, kHopperTf32, measured, kHopperBoth, kHopperTf},
+    InstructionModel{"sm90.mma.f16.f16", f16, f16, positive_zero(kHopper16Half), measured,
+                     kHopperBoth, kHopperF16Half},
+    InstructionModel{"sm90.mma.bf16", bf16, bf16, positive_zero(kHopper16), measured, kHopperBoth,
+                     kHopperBf16},
+    InstructionModel{"sm90.mma.tf32", tf32, tf32, positive_zero(kHopperTf32), measured, kHopperBoth,
+                     kHopperTf},
     InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows, kHopperE4m3},
     InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kHopperE5m2},
-    InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured, kHalvesRows,
-                     kHopperE4m3Half},
-    InstructionModel{"sm90.mma.e5m2.f16", e5m2, e5m2, kHalves8Half, measured, kHalvesRows,
-                     kHopperE5m2Half},
+    InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, positive_zero(kHalves8Half), measured,
+                     kHalvesRows, kHopperE4m3Half},
+    InstructionModel{"sm90.mma.e5m2.f16", e5m2, e5m2, positive_zero(kHalves8Half), measured,
+                     kHalvesRows, kHopperE5m2Half},
     InstructionModel{"sm90.mma.e4m3.separate", e4m3fn, e4m3fn, kSeparate8, assumed, kSeparate},
     InstructionModel{"sm90.mma.e5m2.separate", e5m2, e5m2, kSeparate8, assumed, kSeparate},
-    InstructionModel{"sm90.mma.e4m3.f16.separate", e4m3fn, e4m3fn, kSeparate8Half, assumed,
-                     kSeparate},
-    InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, kSeparate8Half, assumed, kSeparate},
+    InstructionModel{"sm90.mma.e4m3.f16.separate", e4m3fn, e4m3fn, positive_zero(kSeparate8Half),
+                     assumed, kSeparate},
+    InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, positive_zero(kSeparate8Half),
+                     assumed, kSeparate},
     InstructionModel{"sm90.wgmma.f16", f16, f16, kHopper16, measured, kHopperHere, kWgmmaF16},
-    InstructionModel{"sm90.wgmma.f16.f16", f16, f16, kHopper16Half, measured, kHopperHere,
-                     kWgmmaF16Half},
-    InstructionModel{"sm90.wgmma.bf16", bf16, bf16, kHopper16, measured, kHopperHere, kWgmmaBf16},
-    InstructionModel{"sm90.wgmma.tf32", tf32, tf32, kHopperTf32, measured, kHopperHere, kWgmmaTf},
+    InstructionModel{"sm90.wgmma.f16.f16", f16, f16, positive_zero(kHopper16Half), measured,
+                     kHopperHere, kWgmmaF16Half},
+    InstructionModel{"sm90.wgmma.bf16", bf16, bf16, positive_zero(kHopper16), measured, kHopperHere,
+                     kWgmmaBf16},
+    InstructionModel{"sm90.wgmma.tf32", tf32, tf32, positive_zero(kHopperTf32), measured,
+                     kHopperHere, kWgmmaTf},
     InstructionModel{"sm90.wgmma.e4m3", e4m3fn, e4m3fn, kWgmma8, measured, kHopperBoth, kWgmmaE4m3},
     InstructionModel{"sm90.wgmma.e5m2", e5m2, e5m2, kWgmma8, measured, kHopperBoth, kWgmmaE5m2},
     InstructionModel{"sm90.wgmma.e4m3.e5m2", e4m3fn, e5m2, kWgmma8, measured, kHopperHere,
@@ -265,25 +266,22 @@ constexpr std::array kModels{
                      kWgmmaE4m3E5m2Half},
     InstructionModel{"sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, kWgmma8Half, measured, kHopperHere,
                      kWgmmaE5m2E4m3Half},
-    InstructionModel{"sm100.mma.f16", f16, f16, kBlackwell16, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.f16.f16", f16, f16, kBlackwell16Half, measured,
-                     kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.bf16", bf16, bf16, kBlackwell16, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.tf32", tf32, tf32, kBlackwellTf32, measured, kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.e4m3", e4m3fn, e4m3fn, kBlackwellHalves8, measured, kHalvesRows,
+    InstructionModel{"sm100.mma.f16", f16, f16, kHopper16, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.f16.f16", f16, f16, kHopper16Half, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.bf16", bf16, bf16, kHopper16, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.tf32", tf32, tf32, kHopperTf32, measured, kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows,
                      kBlackwellE4m3},
-    InstructionModel{"sm100.mma.e5m2", e5m2, e5m2, kBlackwellHalves8, measured, kHalvesRows,
-                     kBlackwellE5m2},
-    InstructionModel{"sm100.mma.e4m3.f16", e4m3fn, e4m3fn, kBlackwellHalves8Half, measured,
+    InstructionModel{"sm100.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kBlackwellE5m2},
+    InstructionModel{"sm100.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured,
                      kBlackwellElsewhere},
-    InstructionModel{"sm100.mma.e5m2.f16", e5m2, e5m2, kBlackwellHalves8Half, measured,
-                     kBlackwellElsewhere},
+    InstructionModel{"sm100.mma.e5m2.f16", e5m2, e5m2, kHalves8Half, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.tcgen05.e4m3", e4m3fn, e4m3fn, kTcgen8, from_literature, kMmaSim},
     InstructionModel{"sm100.tcgen05.e5m2", e5m2, e5m2, kTcgen8, from_literature, kMmaSim},
-    literature("sm100.tcgen05.f16", f16, f16, kBlackwell16),
-    literature("sm100.tcgen05.f16.f16", f16, f16, kBlackwell16Half),
-    literature("sm100.tcgen05.bf16", bf16, bf16, kBlackwell16),
-    literature("sm100.tcgen05.tf32", tf32, tf32, kBlackwellTf32),
+    literature("sm100.tcgen05.f16", f16, f16, kHopper16),
+    literature("sm100.tcgen05.f16.f16", f16, f16, kHopper16Half),
+    literature("sm100.tcgen05.bf16", bf16, bf16, kHopper16),
+    literature("sm100.tcgen05.tf32", tf32, tf32, kHopperTf32),
     literature("sm100.tcgen05.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),
     literature("sm100.tcgen05.e5m2.f16", e5m2, e5m2, kTcgen8Half),
     literature("sm100.tcgen05.e4m3.e5m2", e4m3fn, e5m2, kTcgen8),
@@ -300,10 +298,10 @@ constexpr std::array kModels{
     supposed("sm100.tcgen05.mxf8f6f4.e2m3", e2m3, e2m3, kMxf8f6f4, kMxf6Source),
     supposed("sm100.tcgen05.mxf8f6f4.e3m2", e3m2, e3m2, kMxf8f6f4, kMxf6Source),
     literature("sm100.tcgen05.mxf4nvf4", e2m1, e2m1, kMxf4nvf4, kMxf4Source),
-    literature("sm120.mma.f16", f16, f16, kBlackwell16),
-    literature("sm120.mma.f16.f16", f16, f16, kBlackwell16Half),
-    literature("sm120.mma.bf16", bf16, bf16, kBlackwell16),
-    literature("sm120.mma.tf32", tf32, tf32, kBlackwellTf32),
+    literature("sm120.mma.f16", f16, f16, kHopper16),
+    literature("sm120.mma.f16.f16", f16, f16, kHopper16Half),
+    literature("sm120.mma.bf16", bf16, bf16, kHopper16),
+    literature("sm120.mma.tf32", tf32, tf32, kHopperTf32),
     literature("sm120.mma.e4m3", e4m3fn, e4m3fn, kTcgen8),
     literature("sm120.mma.e5m2", e5m2, e5m2, kTcgen8),
     literature("sm120.mma.e4m3.f16", e4m3fn, e4m3fn, kTcgen8Half),

@@ -112,6 +112,7 @@ std::vector<UnitCandidate> in_order(const Revealed& r, const std::vector<UnitCan
     if (unit.limits_up_to) limits[definition(r, unit)] = *unit.limits_up_to;
   }
   const auto fits = [&](AccumulatorModel model) {
+    model.zero_sign = ZeroSign::kept;  // as in all that were found: outputs are compared as numbers
     if (definitions.contains(definition(r, {model, {}}))) return true;
     const int limit = model.min_alignment_exponent;
     model.min_alignment_exponent = kNoMinAlignmentExponent;
@@ -180,6 +181,10 @@ std::vector<RevealedParameter> parameters(const Revealed& r, const AccumulatorMo
         texts.insert(text);
     }
     if (limit) texts = {fmt::format("none or any up to {}", *limit)};
+    // Outputs are compared as numbers, to which both zeros are equal.
+    if (name == "zero_sign")
+      for (const ZeroSign sign : {ZeroSign::kept, ZeroSign::positive})
+        texts.emplace(to_string(sign));
     one.possible = values_text(texts, numbers);
     one.certain = texts.size() + numbers.size() == 1 && one.possible == one.value;
     all.push_back(std::move(one));

@@ -37,7 +37,9 @@ std::string text_of(const Recipe& r) {
 std::string text_of(const GemmSettings& s) {
   std::string accumulator;
   for (const ModelParameter& one : parameters_of(s.accumulator))
-    accumulator += (accumulator.empty() ? "" : "-") + one.text;
+    // As in checkpoints from before there was this parameter.
+    if (one.name != "zero_sign" || s.accumulator.zero_sign != ZeroSign::kept)
+      accumulator += (accumulator.empty() ? "" : "-") + one.text;
   return fmt::format("{}/{}/{}/{}", to_string(s.arithmetic), accumulator, s.promotion_interval,
                      to_string(s.scale_order));
 }

@@ -72,10 +72,10 @@ class AccumulatorModel:
     product_fraction_bits: int = -1
     min_alignment_exponent: int | None = None  #: lower limit of the alignment exponent
     half_c_exponent: str = "stored"  #: for a subnormal FP16 c: "stored" (-14) or "widened"
-    zero_sign: str = "kept"  #: of a sum that rounds to zero: "kept" or "positive"
     halves_order: str = "chained"  #: for "fp16_halves": "chained", or "separate" (both from zero)
     second_stage_fraction_bits: int = 31  #: for the CDNA3 kinds: 31, or 32 and then 31
     takes_ue4m3_per_32: bool = False  #: for "scaled_group_dot_product": UE4M3 per 32, not only per 16
+    zero_sign: str = "kept"  #: of a sum that rounds to zero: "kept" or "positive" (Hopper)
 
     def definition(self, a_format: str = "e4m3fn", b_format: str | None = None) -> str:
         """The model as text, for operands of these formats; usable in place of a model's name.
