@@ -204,8 +204,8 @@ TEST_CASE("The parameters of a kind are those on which its results depend",
         differs = differs || results(changed, terms, kChains) != usual_coarse;
       }
       const bool one_value = name == "terms" && traits_of(model.accumulator).takes_scales;
-      // A subnormal FP16 c that decides the alignment and loses bits is not among these cases, nor a
-      // sum that rounds to zero.
+      // A subnormal FP16 c that decides the alignment and loses bits is not among these cases, nor
+      // a sum that rounds to zero.
       const bool rare = name == "half_c_exponent" || name == "zero_sign";
       if (!rare) CHECK(differs == (listed && !one_value));
       if (rare) CHECK(!differs);

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/formats/format.hpp"
+#include "fp8lab/product/observed_calls.hpp"
 #include "fp8lab/vectors/replay.hpp"
 #include "golden/mutants.hpp"
 #include "golden/recordings.hpp"
@@ -106,4 +107,11 @@ TEST_CASE("every recording beside the project replays without a mismatch", "[sil
 
 TEST_CASE("mutants of the models fail on the recordings beside the project", "[silicon]") {
   require_wrong_mutants(recordings_beside());
+}
+
+TEST_CASE("the table of an H200 names one way to sum for each of its calls", "[golden]") {
+  const CallTable table = read_call_table(std::filesystem::path(FP8LAB_GOLDEN_DIR) / ".." / ".." /
+                                          "docs" / "tables" / "cublaslt-13.1-h200.csv");
+  CHECK(table.calls.size() == 200);
+  for (const ObservedCall& call : table.calls) CHECK(call.fitting.size() == 1);
 }

@@ -108,9 +108,7 @@ HalfCExponent find_half_c_exponent(std::string_view name) {
   return find_enumerator<HalfCExponent>(kHalfCExponentNames, "half_c_exponent", name);
 }
 
-std::string_view to_string(ZeroSign sign) {
-  return kZeroSignNames[static_cast<std::size_t>(sign)];
-}
+std::string_view to_string(ZeroSign sign) { return kZeroSignNames[static_cast<std::size_t>(sign)]; }
 
 ZeroSign find_zero_sign(std::string_view name) {
   return find_enumerator<ZeroSign>(kZeroSignNames, "zero_sign", name);
