@@ -123,7 +123,7 @@ def model_of(name):
 
 def rounds_to_zero(entry):
     """Whether a sum of its products can be too small for its output."""
-    return entry.half_output or entry.a in ("bf16", "tf32")
+    return entry.a in ("bf16", "tf32") or entry.half_output and (entry.a, entry.b) != ("e4m3fn", "e4m3fn")
 
 
 UNITS = {name: entry._replace(unit=positive_zero(entry.unit))

@@ -91,7 +91,7 @@ constexpr AccumulatorModel fused_to_half(int terms, int alignment,
 }
 
 /// A unit whose sums that round to zero are +0. Not said where no sum of its products can be so
-/// small: of FP8 and FP16 with binary32 output.
+/// small: of FP8 and FP16 with binary32 output, of E4M3 with FP16 output.
 constexpr AccumulatorModel positive_zero(AccumulatorModel model) {
   model.zero_sign = ZeroSign::positive;
   return model;
@@ -140,7 +140,7 @@ constexpr AccumulatorModel kHopper16 = fused(16, 25, 23, kHopperFloor);
 constexpr AccumulatorModel kHopper16Half = fused_to_half(16, 25, kHopperHalfFloor);
 constexpr AccumulatorModel kHopperTf32 = fused(8, 25, 23, kHopperFloor);
 constexpr AccumulatorModel kWgmma8 = fused(32, 13, 13, kWgmma8Floor);
-constexpr AccumulatorModel kWgmma8Half = positive_zero(fused_to_half(32, 13));
+constexpr AccumulatorModel kWgmma8Half = fused_to_half(32, 13);
 constexpr AccumulatorModel kHalves8 = halves_of(kHopper16);
 constexpr AccumulatorModel kHalves8Half = halves_of(kHopper16Half);
 constexpr AccumulatorModel kSeparate8 = halves_of(kHopper16, HalvesOrder::separate);
@@ -235,14 +235,14 @@ constexpr std::array kModels{
                      kHopperTf},
     InstructionModel{"sm90.mma.e4m3", e4m3fn, e4m3fn, kHalves8, measured, kHalvesRows, kHopperE4m3},
     InstructionModel{"sm90.mma.e5m2", e5m2, e5m2, kHalves8, measured, kHalvesRows, kHopperE5m2},
-    InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, positive_zero(kHalves8Half), measured,
-                     kHalvesRows, kHopperE4m3Half},
+    InstructionModel{"sm90.mma.e4m3.f16", e4m3fn, e4m3fn, kHalves8Half, measured, kHalvesRows,
+                     kHopperE4m3Half},
     InstructionModel{"sm90.mma.e5m2.f16", e5m2, e5m2, positive_zero(kHalves8Half), measured,
                      kHalvesRows, kHopperE5m2Half},
     InstructionModel{"sm90.mma.e4m3.separate", e4m3fn, e4m3fn, kSeparate8, assumed, kSeparate},
     InstructionModel{"sm90.mma.e5m2.separate", e5m2, e5m2, kSeparate8, assumed, kSeparate},
-    InstructionModel{"sm90.mma.e4m3.f16.separate", e4m3fn, e4m3fn, positive_zero(kSeparate8Half),
-                     assumed, kSeparate},
+    InstructionModel{"sm90.mma.e4m3.f16.separate", e4m3fn, e4m3fn, kSeparate8Half, assumed,
+                     kSeparate},
     InstructionModel{"sm90.mma.e5m2.f16.separate", e5m2, e5m2, positive_zero(kSeparate8Half),
                      assumed, kSeparate},
     InstructionModel{"sm90.wgmma.f16", f16, f16, kHopper16, measured, kHopperHere, kWgmmaF16},
@@ -260,12 +260,12 @@ constexpr std::array kModels{
                      kWgmmaE5m2E4m3},
     InstructionModel{"sm90.wgmma.e4m3.f16", e4m3fn, e4m3fn, kWgmma8Half, measured, kHopperHere,
                      kWgmmaE4m3Half},
-    InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, kWgmma8Half, measured, kHopperHere,
-                     kWgmmaE5m2Half},
-    InstructionModel{"sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, kWgmma8Half, measured, kHopperHere,
-                     kWgmmaE4m3E5m2Half},
-    InstructionModel{"sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, kWgmma8Half, measured, kHopperHere,
-                     kWgmmaE5m2E4m3Half},
+    InstructionModel{"sm90.wgmma.e5m2.f16", e5m2, e5m2, positive_zero(kWgmma8Half), measured,
+                     kHopperHere, kWgmmaE5m2Half},
+    InstructionModel{"sm90.wgmma.e4m3.e5m2.f16", e4m3fn, e5m2, positive_zero(kWgmma8Half), measured,
+                     kHopperHere, kWgmmaE4m3E5m2Half},
+    InstructionModel{"sm90.wgmma.e5m2.e4m3.f16", e5m2, e4m3fn, positive_zero(kWgmma8Half), measured,
+                     kHopperHere, kWgmmaE5m2E4m3Half},
     InstructionModel{"sm100.mma.f16", f16, f16, kHopper16, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.mma.f16.f16", f16, f16, kHopper16Half, measured, kBlackwellElsewhere},
     InstructionModel{"sm100.mma.bf16", bf16, bf16, kHopper16, measured, kBlackwellElsewhere},

@@ -21,9 +21,11 @@ struct NamedAccumulator {
 
 /// The accumulators of all registered models that read the operands of this problem, and of the
 /// definitions, each once, in the registry's order. Block-scaled ones are included if they apply
-/// the problem's scales. Then those of `more` that accept the operands.
+/// the problem's scales. Then those of `more` that accept the operands. Without `zeros_show`,
+/// accumulators count as one that differ in the sign of a sum that rounds to zero alone.
 std::vector<NamedAccumulator> accumulators_for(const GemmProblem& problem,
-                                               std::span<const std::string> more = {});
+                                               std::span<const std::string> more = {},
+                                               bool zeros_show = true);
 
 /// The cast of an FP32 result to the output: direct, or through another format.
 struct OutputRounding {

@@ -34,6 +34,15 @@ struct Hypothesis {
   std::vector<std::uint32_t> codes;  // on the last sample
 };
 
+/// Whether an output is zero. The sign of a sum that rounds to zero changes no other output.
+bool has_zeros(FormatId id, std::span<const std::byte> got) {
+  const Format& f = format(id);
+  const std::size_t count = got.size() / static_cast<std::size_t>(f.storage_bits / 8);
+  for (std::size_t i = 0; i < count; ++i)
+    if ((code_at(id, got, i) & f.magnitude_mask()) == 0) return true;
+  return false;
+}
+
 class Search {
  public:
   Search(const Product& product, std::span<const std::byte> got, int threads,
@@ -41,7 +50,8 @@ class Search {
       : product_(product),
         got_(got),
         threads_(team_size(threads)),
-        accumulators_(accumulators_for(product.problem, models)),
+        accumulators_(
+            accumulators_for(product.problem, models, has_zeros(product.output.format, got))),
         roundings_(output_roundings(product.output.format)),
         accumulations_(accumulations(product.problem, accumulators_)) {
     const GemmProblem& p = product.problem;
