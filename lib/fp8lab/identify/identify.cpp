@@ -104,11 +104,12 @@ class Search {
     for (const Group& group : groups)
       result_.sums += (group.partial ? 1 : group.sums) * sampled.sum_count();
     FirstError error;
+    const auto count = static_cast<std::int64_t>(groups.size());
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)
-    for (std::size_t i = 0; i < groups.size(); ++i)
+    for (std::int64_t i = 0; i < count; ++i)
       error.guard([&] {
         const FloatEnvironment environment;
-        judge(sampled, groups[i]);
+        judge(sampled, groups[static_cast<std::size_t>(i)]);
       });
     error.rethrow();
   }
