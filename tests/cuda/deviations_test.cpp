@@ -24,12 +24,10 @@ bool is_fused(const ProbedInstruction& probe) {
 
 /// Whether sums of its products can round to zero without being zero.
 bool loses_small_sums(const ProbedInstruction& probe) {
-  const InstructionModel model = probe.instruction();
-  const auto smallest = [](FormatId id) {
-    return format(id).min_exponent() - format(id).mantissa_bits;
-  };
-  const bool half = model.accumulator.output_format == FormatId::f16;
-  return !probe.scales && smallest(probe.a_format) + smallest(probe.b_format) < (half ? -24 : -149);
+  const double smallest =
+      format(probe.a_format).min_subnormal() * format(probe.b_format).min_subnormal();
+  return !probe.scales &&
+         smallest < format(probe.instruction().accumulator.output_format).min_subnormal();
 }
 
 /// A unit that differs from the predicted one by one parameter.

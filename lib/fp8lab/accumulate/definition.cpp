@@ -159,6 +159,12 @@ std::vector<std::string_view> parameters_that_matter(const AccumulatorModel& mod
   return names;
 }
 
+bool equal_but_for_zero_sign(const AccumulatorModel& one, const AccumulatorModel& other) {
+  AccumulatorModel changed = one;
+  changed.zero_sign = other.zero_sign;
+  return changed == other;
+}
+
 bool is_definition(std::string_view text) {
   return text.find_first_of(":=") != std::string_view::npos ||
          (kind_named(text) != nullptr && registered(text) == nullptr);

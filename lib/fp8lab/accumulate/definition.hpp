@@ -34,6 +34,9 @@ std::span<const AccumulatorKindBase> accumulator_kinds();
 /// other parameters, then a_format and b_format. A definition cannot give any others.
 std::vector<std::string_view> parameters_that_matter(const AccumulatorModel& model);
 
+/// Whether two models are equal but perhaps for the sign of a sum that rounds to zero.
+bool equal_but_for_zero_sign(const AccumulatorModel& one, const AccumulatorModel& other);
+
 /// Whether a text has the form of a definition, not of the name of an instruction.
 bool is_definition(std::string_view text);
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/partial_sums.hpp"
@@ -93,10 +94,6 @@ std::vector<std::uint32_t> canonical_words(FormatId id, std::span<const std::byt
 std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p,
                                                std::span<const std::string> more, bool zeros_show) {
   std::vector<NamedAccumulator> result;
-  const auto same = [zeros_show](AccumulatorModel one, const AccumulatorModel& other) {
-    if (!zeros_show) one.zero_sign = other.zero_sign;
-    return one == other;
-  };
   const auto consider = [&](const InstructionModel& model) {
     const GemmProblem asked = under(p, model.accumulator);
     const bool reads = model.a_format == asked.a.format && model.b_format == asked.b.format;
@@ -105,7 +102,8 @@ std::vector<NamedAccumulator> accumulators_for(const GemmProblem& p,
     // Without scales of its own a block-scaled instruction is its unscaled neighbour.
     if (traits_of(model.accumulator).takes_scales && !applies_scales(asked)) return;
     const auto known = std::find_if(result.begin(), result.end(), [&](const NamedAccumulator& one) {
-      return same(one.accumulator, model.accumulator);
+      return zeros_show ? one.accumulator == model.accumulator
+                        : equal_but_for_zero_sign(one.accumulator, model.accumulator);
     });
     if (known == result.end())
       result.push_back({model.accumulator, {model.name}});

@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
-#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/core/error.hpp"
-#include "fp8lab/core/random.hpp"
-#include "fp8lab/formats/format.hpp"
+#include "fp8lab/vectors/case_builder.hpp"
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/reduce.hpp"
 #include "fp8lab/vectors/replay.hpp"
@@ -43,26 +41,13 @@ int default_terms(const AccumulatorModel& first, const AccumulatorModel& second)
   return terms > 1 ? terms : 32;
 }
 
-/// One negative product that is smaller than every output but zero: a sum that rounds to zero. The
-/// operands are powers of two; those that the formats do not have give another case.
-VectorCase small_product(const VectorFile& file, std::uint64_t seed, std::uint64_t index) {
-  const bool half = file.output_format == FormatId::f16;
-  const int smallest = half ? -24 : -149;
-  const RandomStream stream(seed, "small products");
-  std::uint64_t at = 4 * index;
-  const auto draw = [&](int count) {
-    return static_cast<int>(stream.below(at++, static_cast<std::uint64_t>(count)));
-  };
-  const int exponent = smallest - 1 - draw(8);
-  const int of_a = exponent / 2 + draw(9) - 4;
-  VectorCase one;
-  one.a.assign(static_cast<std::size_t>(file.terms), 0);
-  one.b = one.a;
-  const auto place = static_cast<std::size_t>(draw(file.terms));
-  one.a[place] = encode(format(file.a_format), kNvidiaSatfinite, std::ldexp(1.0F, of_a));
-  one.b[place] =
-      encode(format(file.b_format), kNvidiaSatfinite, -std::ldexp(1.0F, exponent - of_a));
-  return one;
+/// One negative product that is smaller than every output but zero: a sum that rounds to zero.
+VectorCase small_product(const InstructionModel& model, int terms, std::uint64_t seed,
+                         std::uint64_t index) {
+  const int smallest = model.accumulator.output_format == FormatId::f16 ? -24 : -149;
+  detail::Builder build(model, terms, detail::Draws(RandomStream(seed, "small products"), index));
+  build.set_power(build.any_index(), true, smallest - build.draws.between(1, 8));
+  return build.out;
 }
 
 }  // namespace
@@ -86,15 +71,14 @@ Separation separate(const InstructionModel& first, const InstructionModel& secon
     return result_bits(first.accumulator, file, one) != result_bits(second.accumulator, file, one);
   };
   // The sign of zero is rare in cases made for anything else.
-  AccumulatorModel with_other_sign = first.accumulator;
-  with_other_sign.zero_sign = second.accumulator.zero_sign;
-  const bool signs_alone = !file.scales && with_other_sign == second.accumulator;
+  const bool signs_alone =
+      !file.scales && equal_but_for_zero_sign(first.accumulator, second.accumulator);
   constexpr std::array kKinds{CaseKind::adversarial, CaseKind::random, CaseKind::special};
   for (; file.cases.size() < count && separation.tried < budget; ++separation.tried) {
     const std::size_t i = separation.tried;
     const CaseKind kind = kKinds[i / 2 % kKinds.size()];
     VectorCase one = signs_alone && i % 8 == 7
-                         ? small_product(file, seed, i)
+                         ? small_product(models[0], file.terms, seed, i)
                          : generate_case(models[i % 2], file.scales, file.terms, kind, seed,
                                          i / (2 * kKinds.size()));
     if (!differ(one)) continue;
