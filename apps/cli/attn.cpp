@@ -30,7 +30,7 @@ struct Names {
   std::string v;
 };
 
-struct Options {
+struct AttnArguments {
   Names files;
   Names scales;
   std::string dtype;
@@ -52,17 +52,18 @@ struct Options {
 };
 
 /// A tensor of a file, and what its codes point into.
-struct Loaded {
+struct LoadedOperand {
   Operand file;
   std::vector<float> inverse_scales;
   AttentionTensor tensor;
   NamedNonFinite non_finite;
 };
 
-Loaded load(const std::string& name, const std::string& scale, const Options& options) {
+LoadedOperand load(const std::string& name, const std::string& scale,
+                   const AttnArguments& options) {
   std::optional<ElementType> type;
   if (!options.dtype.empty()) type = find_element_type(options.dtype);
-  Loaded loaded{load_operand(name, type), {}, {}, {}};
+  LoadedOperand loaded{load_operand(name, type), {}, {}, {}};
   const TensorView& tensor = loaded.file.tensor();
   std::vector<std::int64_t> shape = tensor.shape;
   if (shape.size() == 2) shape.insert(shape.begin(), 1);
@@ -88,7 +89,7 @@ Loaded load(const std::string& name, const std::string& scale, const Options& op
   return loaded;
 }
 
-nlohmann::json to_json(const AttentionTile& t) {
+nlohmann::json json_of(const AttentionTile& t) {
   return {{"begin", t.begin},
           {"end", t.end},
           {"elements", t.elements},
@@ -99,17 +100,17 @@ nlohmann::json to_json(const AttentionTile& t) {
           {"p_max", json_number(static_cast<double>(t.p_max))}};
 }
 
-nlohmann::json to_json(const Comparison& c) {
+nlohmann::json json_of(const Comparison& c) {
   return {{"relative_l2", json_number(c.relative_l2)},
           {"max_absolute", json_number(c.max_absolute)},
           {"cosine", json_number(c.cosine)},
           {"bias", json_number(c.mean_signed_relative)}};
 }
 
-void print_json(const Options& options, const AttentionInputs& in, const AttentionReport& report,
-                const NonFiniteReport& non_finite) {
+void print_json(const AttnArguments& options, const AttentionInputs& in,
+                const AttentionReport& report, const NonFiniteReport& non_finite) {
   nlohmann::json tiles = nlohmann::json::array();
-  for (const AttentionTile& tile : report.result.tiles) tiles.push_back(to_json(tile));
+  for (const AttentionTile& tile : report.result.tiles) tiles.push_back(json_of(tile));
   const nlohmann::json text{{"heads", in.q.heads},
                             {"kv_heads", in.k.heads},
                             {"m", in.q.rows},
@@ -129,10 +130,10 @@ void print_json(const Options& options, const AttentionInputs& in, const Attenti
                             {"row_sum", to_string(options.attention.row_sum)},
                             {"window_left", options.attention.window_left},
                             {"window_right", options.attention.window_right},
-                            {"against_codes", to_json(report.against_codes)},
-                            {"against_inputs", to_json(report.against_inputs)},
-                            {"total", to_json(report.total)},
-                            {"non_finite_counts", cli::to_json(non_finite)},
+                            {"against_codes", json_of(report.against_codes)},
+                            {"against_inputs", json_of(report.against_inputs)},
+                            {"total", json_of(report.total)},
+                            {"non_finite_counts", to_json(non_finite)},
                             {"tiles", tiles}};
   fmt::print("{}\n", text.dump(2));
 }
@@ -142,7 +143,8 @@ void print_tile(const std::string& name, const AttentionTile& t) {
              t.underflowed, t.rescaled, t.stale, t.p_max);
 }
 
-void print_text(const Options& options, const AttentionInputs& in, const AttentionReport& report) {
+void print_text(const AttnArguments& options, const AttentionInputs& in,
+                const AttentionReport& report) {
   const AttentionOptions& o = options.attention;
   fmt::print("O [{}, {}, {}] over n = {}, d = {}{}; QK {}, PV {}{}\n", in.q.heads, in.q.rows,
              in.v.columns, in.k.rows, in.q.columns, o.causal ? ", causal" : "", o.qk_model,
@@ -165,7 +167,7 @@ void print_text(const Options& options, const AttentionInputs& in, const Attenti
   print_tile("all", report.total);
 }
 
-void save(const Options& options, const AttentionInputs& in, const AttentionResult& result) {
+void save(const AttnArguments& options, const AttentionInputs& in, const AttentionResult& result) {
   const OutputCast cast = default_output(find_format(options.output_dtype).id);
   const std::vector<std::byte> codes = cast_output(result.o, cast, options.attention.threads);
   save_tensor(options.output, "o",
@@ -173,7 +175,7 @@ void save(const Options& options, const AttentionInputs& in, const AttentionResu
 }
 
 /// Options that the call decides and nobody gave.
-void use_call(const Command& command, Options& options) {
+void use_call(const Command& command, AttnArguments& options) {
   if (options.call.empty()) return;
   const AttentionCall& call = find_attention_call(options.call);
   const AttentionOptions& known = call.options;
@@ -193,7 +195,7 @@ void use_call(const Command& command, Options& options) {
 }
 
 /// Compares an output of a kernel. Returns an exit code.
-int check(const Options& options, const AttentionInputs& in, NonFiniteReport non_finite) {
+int check(const AttnArguments& options, const AttentionInputs& in, NonFiniteReport non_finite) {
   std::optional<ElementType> type;
   if (!options.check_dtype.empty()) type = find_element_type(options.check_dtype);
   const Operand got = load_operand(options.check, type);
@@ -220,7 +222,7 @@ int check(const Options& options, const AttentionInputs& in, NonFiniteReport non
                               {"outputs", verdict.outputs},
                               {"mismatches", verdict.mismatches},
                               {"distance", json_number(verdict.distance)},
-                              {"non_finite_counts", cli::to_json(non_finite)},
+                              {"non_finite_counts", to_json(non_finite)},
                               {"causes", causes}};
     fmt::print("{}\n", text.dump(2));
   } else {
@@ -229,7 +231,7 @@ int check(const Options& options, const AttentionInputs& in, NonFiniteReport non
   return verdict.pass ? kPass : kMismatch;
 }
 
-int run(Options options) {
+int run(AttnArguments options) {
   options.attention.backend = find_backend(options.backends, options.backend);
   if (!options.tile_order.empty())
     options.attention.tile_order = find_tile_order(options.tile_order);
@@ -239,9 +241,9 @@ int run(Options options) {
   options.attention.qk_model = book.resolve(options.attention.qk_model);
   options.attention.pv_model = book.resolve(options.attention.pv_model);
   if (!options.output.empty()) require_savable(options.output);
-  const Loaded q = load(options.files.q, options.scales.q, options);
-  const Loaded k = load(options.files.k, options.scales.k, options);
-  const Loaded v = load(options.files.v, options.scales.v, options);
+  const LoadedOperand q = load(options.files.q, options.scales.q, options);
+  const LoadedOperand k = load(options.files.k, options.scales.k, options);
+  const LoadedOperand v = load(options.files.v, options.scales.v, options);
   const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
   if (options.tiles_of != nullptr) {
     const AttentionOptions known = options.tiles_of->options_for(in.q.columns);
@@ -264,7 +266,7 @@ int run(Options options) {
 }  // namespace
 
 void add_attn(Command& app, Action& action, std::vector<Backend> backends) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AttnArguments>();
   options->backends = std::move(backends);
   options->backend = options->backends.front().name;
   AttentionOptions& o = options->attention;

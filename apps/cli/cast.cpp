@@ -17,7 +17,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct CastArguments {
   std::vector<std::string> values;
   std::string format = "e4m3fn";
   std::string profile = "nvidia_satfinite";
@@ -27,7 +27,7 @@ struct Options {
 };
 
 /// One value on its way: the text, the binary32 it means, and what became of it.
-struct Outcome {
+struct CastOutcome {
   std::string text;
   float input = 0.0F;
   bool input_rounded = false;
@@ -53,14 +53,14 @@ float parse_value(const std::string& text, bool& rounded) {
   return value;
 }
 
-double error_of(const Outcome& o) {
+double error_of(const CastOutcome& o) {
   const auto input = static_cast<double>(o.input);
   return o.decoded == input ? 0.0 : o.decoded - input;
 }
 
 /// |value - input| / |input| with the error's sign; NaN where there is none: for NaN, and for an
 /// infinity that became finite.
-double relative_error_of(const Outcome& o) {
+double relative_error_of(const CastOutcome& o) {
   const double error = error_of(o);
   const double relative = error == 0.0 ? 0.0 : error / std::abs(static_cast<double>(o.input));
   return std::isnan(relative) ? std::nan("") : relative;
@@ -69,7 +69,7 @@ double relative_error_of(const Outcome& o) {
 /// What people read where there is no such number.
 std::string or_dash(double x) { return std::isnan(x) ? "-" : fmt::format("{:.3g}", x); }
 
-std::string what_happened(const Outcome& o) {
+std::string what_happened(const CastOutcome& o) {
   std::vector<std::string> words;
   const bool input_finite = std::isfinite(o.input);
   if (o.input_rounded) words.emplace_back("read as the nearest binary32");
@@ -89,7 +89,7 @@ std::string what_happened(const Outcome& o) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-nlohmann::json to_json(const Format& f, const Outcome& o) {
+nlohmann::json json_of(const Format& f, const CastOutcome& o) {
   return {{"text", o.text},
           {"input", json_number(o.input)},
           {"input_bits", fmt::format("{:08x}", std::bit_cast<std::uint32_t>(o.input))},
@@ -107,18 +107,18 @@ nlohmann::json to_json(const Format& f, const Outcome& o) {
 }
 
 void print_for_people(const Format& f, const CastProfile& profile, const CastPolicy& policy,
-                      const std::vector<Outcome>& outcomes) {
+                      const std::vector<CastOutcome>& outcomes) {
   fmt::print("{}, profile {}, rounding {}\n\n", f.name, profile.name, to_string(policy.rounding));
   fmt::print("{:>16}  {:>6}  {:>14}  {:>11}  {:>11}  what happened\n", "value", "code", "decoded",
              "error", "relative");
-  for (const Outcome& o : outcomes) {
+  for (const CastOutcome& o : outcomes) {
     fmt::print("{:>16.9g}  {:>6}  {:>14.9g}  {:>11}  {:>11}  {}\n", o.input,
                fmt::format("0x{:0{}x}", o.result.code, (f.code_bits() + 3) / 4), o.decoded,
                or_dash(error_of(o)), or_dash(relative_error_of(o)), what_happened(o));
   }
 }
 
-int run(const Options& options) {
+int run(const CastArguments& options) {
   const Format& f = find_format(options.format);
   const CastProfile& profile = find_cast_profile(options.profile);
   CastPolicy policy = profile.policy;
@@ -128,9 +128,9 @@ int run(const Options& options) {
                       policy.max_magnitude, profile.name),
           f.name);
 
-  std::vector<Outcome> outcomes;
+  std::vector<CastOutcome> outcomes;
   for (const std::string& text : options.values) {
-    Outcome o;
+    CastOutcome o;
     o.text = text;
     o.input = parse_value(text, o.input_rounded);
     o.result = cast(f, policy, o.input, options.random_bits);
@@ -142,7 +142,7 @@ int run(const Options& options) {
     return kPass;
   }
   nlohmann::json casts = nlohmann::json::array();
-  for (const Outcome& o : outcomes) casts.push_back(to_json(f, o));
+  for (const CastOutcome& o : outcomes) casts.push_back(json_of(f, o));
   fmt::print("{}\n", nlohmann::json{{"format", f.name},
                                     {"profile", profile.name},
                                     {"rounding", to_string(policy.rounding)},
@@ -154,7 +154,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_cast(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CastArguments>();
   Command* command =
       app.add_subcommand("cast", "Cast values and show what happens to each of them");
   command->add_option("VALUE", options->values, "numbers, inf, nan, or binary32 bits (0x3f800000)")

@@ -21,14 +21,14 @@ namespace {
 
 using namespace experiments;
 
-struct Options {
+struct ClaimsArguments {
   std::vector<std::string> ids;
   ClaimContext context{.threads = 0};
   std::string out;  ///< where the result folder goes; empty: none
   bool json = false;
 };
 
-nlohmann::ordered_json to_json(const Claim& claim, const Measurement& measurement) {
+nlohmann::ordered_json json_of(const Claim& claim, const Measurement& measurement) {
   nlohmann::ordered_json values = nlohmann::ordered_json::array();
   for (const MeasuredValue& v : measurement.values)
     values.push_back({{"name", v.name}, {"unit", v.unit}, {"value", v.value}});
@@ -67,7 +67,7 @@ void print_claim(const Claim& claim, const Measurement& measurement) {
   fmt::print("\n");
 }
 
-std::vector<const Claim*> chosen_claims(const Options& options) {
+std::vector<const Claim*> chosen_claims(const ClaimsArguments& options) {
   std::vector<const Claim*> claims;
   for (const std::string& id : options.ids) claims.push_back(&find_claim(id));
   if (options.ids.empty())
@@ -76,7 +76,7 @@ std::vector<const Claim*> chosen_claims(const Options& options) {
 }
 
 /// The folder that `fp8lab run claims` leaves, so that a report takes it.
-void write_folder(const Options& options, const std::vector<MeasuredClaim>& measured,
+void write_folder(const ClaimsArguments& options, const std::vector<MeasuredClaim>& measured,
                   std::chrono::system_clock::time_point started) {
   const Experiment& experiment = find_experiment("claims");
   RunRecord record{.experiment = std::string(experiment.name),
@@ -96,7 +96,7 @@ void write_folder(const Options& options, const std::vector<MeasuredClaim>& meas
   write_results(claim_results(measured), record, options.out, Plots::draw);
 }
 
-int run(Options options) {
+int run(ClaimsArguments options) {
   const auto started = std::chrono::system_clock::now();
   options.context.threads = team_size(options.context.threads);
   if (!options.out.empty()) make_writable_folder(options.out);
@@ -110,7 +110,7 @@ int run(Options options) {
           done.emplace_back(MeasuredClaim{claim, measure(*claim, options.context)}).measurement;
       ++counts[measurement.verdict];
       if (options.json)
-        measured.push_back(to_json(*claim, measurement));
+        measured.push_back(json_of(*claim, measurement));
       else
         print_claim(*claim, measurement);
     } catch (const std::exception& error) {
@@ -135,7 +135,7 @@ int run(Options options) {
 }  // namespace
 
 void add_claims(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ClaimsArguments>();
   Command* command = app.add_subcommand(
       "claims", "Measure published claims about FP8 and print a verdict for each");
   command->add_option("ID", options->ids, "claims, for example F1; all if none is given");

@@ -17,7 +17,7 @@ namespace {
 
 using namespace experiments;
 
-struct Options {
+struct CostArguments {
   std::string model;
   std::vector<std::string> schemes;
   std::optional<std::int64_t> sequence;
@@ -28,7 +28,7 @@ struct Options {
   bool json = false;
 };
 
-TrainingSetup chosen_setup(const Options& options) {
+TrainingSetup chosen_setup(const CostArguments& options) {
   TrainingSetup setup = find_training_setup(options.model);
   setup.shape.sequence = options.sequence.value_or(setup.shape.sequence);
   setup.parallel.tensor = options.tensor.value_or(setup.parallel.tensor);
@@ -39,7 +39,7 @@ TrainingSetup chosen_setup(const Options& options) {
 }
 
 /// {"memory": [{"scheme": ..., "weights_GiB": ...}, ...]}: a column with a unit has it in its name.
-nlohmann::ordered_json to_json(const Table& table) {
+nlohmann::ordered_json json_of(const Table& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& row : table.rows()) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -58,7 +58,7 @@ nlohmann::ordered_json to_json(const Table& table) {
   return rows;
 }
 
-int run(const Options& options) {
+int run(const CostArguments& options) {
   std::vector<TrainingScheme> schemes;
   for (const std::string& name : options.schemes) schemes.push_back(find_training_scheme(name));
   if (schemes.empty()) schemes.assign(training_schemes().begin(), training_schemes().end());
@@ -71,7 +71,7 @@ int run(const Options& options) {
   if (experiments::find_published(costs.front().setup) != nullptr)
     tables.insert(tables.begin() + 2, memory_gap_table(shapes.front().name));
   for (const Table& table : tables) {
-    json[table.name()] = to_json(table);
+    json[table.name()] = json_of(table);
     text += table.text() + "\n";
   }
   fmt::print("{}", options.json ? json.dump(2) + "\n" : text);
@@ -81,7 +81,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_cost(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CostArguments>();
   std::string known;
   for (const TrainingSetup& setup : training_setups()) known += setup.shape.name + ", ";
   Command* command = app.add_subcommand(

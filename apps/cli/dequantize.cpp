@@ -13,7 +13,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct DequantizeArguments {
   std::string input;
   std::string output;
   std::string layout;
@@ -21,7 +21,7 @@ struct Options {
   bool json = false;
 };
 
-int run(const Options& options) {
+int run(const DequantizeArguments& options) {
   DequantizeModelOptions request{options.layout, {}};
   if (!options.dtype.empty()) {
     request.type = find_element_type(options.dtype);
@@ -58,7 +58,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_dequantize(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DequantizeArguments>();
   std::string layout_help = "layout; default: the one that config.json names. Layouts:";
   for (const Layout& layout : layouts()) layout_help += " " + std::string(layout.name);
   Command* command =

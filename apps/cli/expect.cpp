@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct ExpectArguments {
   OperandOptions operands;
   std::vector<std::string> inputs;
   std::string shape = "4096x4096x4096";
@@ -34,7 +34,7 @@ void read_shape(const std::string& text, ExpectOptions& expect) {
   expect.k = sides[2];
 }
 
-ExpectOptions options_of(const Options& options) {
+ExpectOptions options_of(const ExpectArguments& options) {
   const OperandOptions& o = options.operands;
   require(o.c.empty() && o.epilogue.bias.empty() && o.epilogue.row_scales.empty() &&
               o.epilogue.column_scales.empty(),
@@ -62,7 +62,7 @@ ExpectOptions options_of(const Options& options) {
   return expect;
 }
 
-json to_json(const ExpectedGate& gate, const std::vector<ExpectedFault>& faults) {
+json json_of(const ExpectedGate& gate, const std::vector<ExpectedFault>& faults) {
   json metrics = json::object();
   for (const MetricSpread& m : gate.metrics)
     metrics[std::string(m.name)] = {{"median", json_number(m.median)},
@@ -87,7 +87,7 @@ json to_json(const ExpectedGate& gate, const std::vector<ExpectedFault>& faults)
           {"faults", list}};
 }
 
-int run(const Options& options) {
+int run(const ExpectArguments& options) {
   const Expectation e = expect_errors(options_of(options));
   if (!options.json) {
     fmt::print("{}", describe(e));
@@ -95,7 +95,7 @@ int run(const Options& options) {
   }
   json gates = json::array();
   for (std::size_t r = 0; r < e.gates.size(); ++r)
-    gates.push_back(to_json(e.gates[r], e.faults[r]));
+    gates.push_back(json_of(e.gates[r], e.faults[r]));
   const json report{{"shape", {e.options.m, e.options.n, e.options.k}},
                     {"model", e.options.gemm.model},
                     {"trials", e.options.trials},
@@ -110,7 +110,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_expect(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExpectArguments>();
   Command* command = app.add_subcommand(
       "expect",
       "Find the error of right kernels, a gate that accepts them, and the faults that it misses");

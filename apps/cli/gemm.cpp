@@ -17,7 +17,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct GemmArguments {
   OperandOptions operands;
   std::string output;
   bool json = false;
@@ -38,8 +38,8 @@ NonFiniteReport non_finite_of(const Product& product, const std::vector<std::byt
   return report;
 }
 
-void print(const Product& product, const Options& options, const std::vector<float>& d, float amax,
-           const NonFiniteReport& non_finite, const Execution& ran) {
+void print(const Product& product, const GemmArguments& options, const std::vector<float>& d,
+           float amax, const NonFiniteReport& non_finite, const Execution& ran) {
   const TensorStatistics s = tensor_statistics(d);
   const Epilogue& e = product.epilogue;
   const std::string_view dtype = format(product.output.format).name;
@@ -78,7 +78,7 @@ void print(const Product& product, const Options& options, const std::vector<flo
              s.non_finite, d.empty() ? "none" : fmt::format("{:.9g}", d.front()));
 }
 
-int run_grouped(const Options& options, const Groups& groups) {
+int run_grouped(const GemmArguments& options, const Groups& groups) {
   const GroupedProduct product = load_grouped_product(options.operands, groups);
   const std::vector<float> d = compute(product, options.operands.threads);
   const std::vector<std::byte> codes = cast_output(d, product.output, options.operands.threads);
@@ -106,7 +106,7 @@ int run_grouped(const Options& options, const Groups& groups) {
   return kPass;
 }
 
-int run(const Options& options) {
+int run(const GemmArguments& options) {
   if (!options.output.empty()) require_savable(options.output);
   if (const std::optional<Groups> groups = groups_of(options.operands.groups))
     return run_grouped(options, *groups);
@@ -133,7 +133,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_gemm(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GemmArguments>();
   Command* command = app.add_subcommand("gemm",
                                         "Compute the bit-exact result of a matrix product: D = "
                                         "scales * A . B^T, with C added where --c-enters says");

@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct IdentifyArguments {
   OperandOptions operands;
   std::string got;
   std::string output_dtype;
@@ -30,7 +30,7 @@ struct Options {
   bool json = false;
 };
 
-json to_json(const Explanation& one, bool scaled) {
+json json_of(const Explanation& one, bool scaled) {
   json result{{"models", one.models},
               {"promotion", one.promotion_interval},
               {"scale_order", to_string(one.scale_order)},
@@ -41,12 +41,12 @@ json to_json(const Explanation& one, bool scaled) {
   return result;
 }
 
-json to_json(const Identification& r, std::size_t top) {
+json json_of(const Identification& r, std::size_t top) {
   const auto hex = [&](std::uint32_t code) { return code_hex(format(r.output), code); };
   json ranking = json::array();
   for (std::size_t i = 0; i < std::min(top, r.ranking.size()); ++i) {
     json members = json::array();
-    for (const Explanation& one : r.ranking[i].members) members.push_back(to_json(one, r.scaled));
+    for (const Explanation& one : r.ranking[i].members) members.push_back(json_of(one, r.scaled));
     ranking.push_back({{"matches", r.ranking[i].matches},
                        {"compared", r.ranking[i].compared},
                        {"explanations", members}});
@@ -72,28 +72,29 @@ json to_json(const Identification& r, std::size_t top) {
 }
 
 /// What is tried beside the registered models.
-std::vector<std::string> models_of(const Options& options) {
+std::vector<std::string> models_of(const IdentifyArguments& options) {
   const ModelBook book = load_models(options.operands.models);
   std::vector<std::string> models = book.definitions();
   for (const std::string& text : options.more) models.push_back(book.resolve(text));
   return models;
 }
 
-json to_json(const GroupedIdentification& r, std::size_t top) {
+json json_of(const GroupedIdentification& r, std::size_t top) {
   json groups = json::array();
   for (const GroupMatch& one : r.groups)
     groups.push_back({{"group", one.group},
                       {"first_row", one.first_row},
                       {"matches", one.matches},
                       {"compared", one.compared}});
-  json result = to_json(r.found, top);
+  json result = json_of(r.found, top);
   result["explained"] = r.explained();
   result["group"] = r.group;
   result["groups"] = groups;
   return result;
 }
 
-int run_grouped(const Options& options, const Groups& groups, const Operand& got, FormatId id) {
+int run_grouped(const IdentifyArguments& options, const Groups& groups, const Operand& got,
+                FormatId id) {
   const GroupedProduct product =
       make_grouped_product_of_unknown_model(load_operands(options.operands), default_output(id),
                                             groups, epilogue_of(options.operands.epilogue));
@@ -103,13 +104,13 @@ int run_grouped(const Options& options, const Groups& groups, const Operand& got
   non_finite.push_back({options.got, count_non_finite(id, got.tensor().bytes)});
   warn_of_non_finite(non_finite);
   if (options.json)
-    fmt::print("{}\n", to_json(result, options.top).dump(2));
+    fmt::print("{}\n", json_of(result, options.top).dump(2));
   else
     fmt::print("{}", describe(result, options.top));
   return result.explained() ? kPass : kMismatch;
 }
 
-int run(const Options& options) {
+int run(const IdentifyArguments& options) {
   const Operand got = load_operand(options.got, element_type(options.output_dtype));
   const TensorView& d = got.tensor();
   const std::optional<FormatId> id = format_of(d.type);
@@ -125,7 +126,7 @@ int run(const Options& options) {
   non_finite.push_back({options.got, count_non_finite(*id, d.bytes)});
   warn_of_non_finite(non_finite);
   if (options.json)
-    fmt::print("{}\n", to_json(result, options.top).dump(2));
+    fmt::print("{}\n", json_of(result, options.top).dump(2));
   else
     fmt::print("{}", describe(result, options.top));
   return result.explained() ? kPass : kMismatch;
@@ -134,7 +135,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_identify(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<IdentifyArguments>();
   Command* command = app.add_subcommand(
       "identify", "Find the model that explains an output bit for bit. Exit 0: found; 1: none");
   command->add_option("A", options->operands.a, "A [m, k]: FILE.npy, .npz:NAME, .safetensors:NAME")

@@ -12,13 +12,13 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct LayersArguments {
   std::string file;
   std::string rule;
   bool json = false;
 };
 
-int run(const Options& options) {
+int run(const LayersArguments& options) {
   const LayerRule& rule = find_layer_rule(options.rule);
   const ModelDirectory model(options.file);
   nlohmann::ordered_json weights = nlohmann::ordered_json::array();
@@ -54,7 +54,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_layers(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LayersArguments>();
   std::string rules = "rule:";
   for (const LayerRule& rule : layer_rules()) rules += " " + std::string(rule.name);
   Command* command = app.add_subcommand(

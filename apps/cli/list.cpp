@@ -21,7 +21,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct ListArguments {
   std::string what;
   ModelFiles models;
   bool json = false;
@@ -41,7 +41,7 @@ std::string specials_of(const Format& f) {
   return "";
 }
 
-Table formats(const Options& /*options*/) {
+Table formats(const ListArguments& /*options*/) {
   Table table("formats", "Formats",
               {{"name", "", "name in every option"},
                {"exponent_bits", "bits", "width of the exponent field"},
@@ -60,7 +60,7 @@ Table formats(const Options& /*options*/) {
   return table;
 }
 
-Table profiles(const Options& /*options*/) {
+Table profiles(const ListArguments& /*options*/) {
   Table table("profiles", "Cast profiles",
               {{"name", "", "name in every option"},
                {"rounding", "", "rounding mode"},
@@ -117,7 +117,7 @@ std::vector<Cell> model_row(const InstructionModel& model) {
           evidence_of(model)};
 }
 
-Table models(const Options& options) {
+Table models(const ListArguments& options) {
   Table table(
       "models", "Instruction models",
       {{"name", "", "architecture, instruction and input"},
@@ -140,7 +140,7 @@ Table models(const Options& options) {
   return table;
 }
 
-Table accumulators(const Options& /*options*/) {
+Table accumulators(const ListArguments& /*options*/) {
   Table table("accumulators",
               "Accumulators on which definitions can be based: KIND:PARAMETER=VALUE,...",
               {{"name", "", "name of the kind"},
@@ -158,7 +158,7 @@ Table accumulators(const Options& /*options*/) {
   return table;
 }
 
-Table parameters(const Options& /*options*/) {
+Table parameters(const ListArguments& /*options*/) {
   Table table("parameters", "Parameters of accumulators",
               {{"name", "", "name in definitions"},
                {"alias", "", "a shorter spelling"},
@@ -189,7 +189,7 @@ void add_recipe(Table& table, const Preset& preset, std::string_view operand,
                  std::string(to_string(preset.evidence))});
 }
 
-Table recipes(const Options& /*options*/) {
+Table recipes(const ListArguments& /*options*/) {
   Table table("recipes", "Recipes",
               {{"name", "", "name in every option"},
                {"operand", "", "operand of a linear layer"},
@@ -215,7 +215,7 @@ Table recipes(const Options& /*options*/) {
   return table;
 }
 
-Table calls(const Options& /*options*/) {
+Table calls(const ListArguments& /*options*/) {
   Table table("calls", "Library calls",
               {{"name", "", "name for --call and call="},
                {"model", "", "instruction, of E4M3 operands"},
@@ -245,7 +245,7 @@ Table calls(const Options& /*options*/) {
   return table;
 }
 
-Table experiments(const Options& /*options*/) {
+Table experiments(const ListArguments& /*options*/) {
   Table table("experiments", "Experiments",
               {{"name", "", "name for run"}, {"question", "", "question that it answers"}});
   for (const Experiment& experiment : all_experiments())
@@ -253,7 +253,7 @@ Table experiments(const Options& /*options*/) {
   return table;
 }
 
-nlohmann::ordered_json to_json(const Table& table) {
+nlohmann::ordered_json json_of(const Table& table) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const auto& row : table.rows()) {
     nlohmann::ordered_json object = nlohmann::ordered_json::object();
@@ -267,8 +267,8 @@ nlohmann::ordered_json to_json(const Table& table) {
   return rows;
 }
 
-int run(const Options& options) {
-  constexpr std::pair<std::string_view, Table (*)(const Options&)> kKinds[] = {
+int run(const ListArguments& options) {
+  constexpr std::pair<std::string_view, Table (*)(const ListArguments&)> kKinds[] = {
       {"formats", formats}, {"profiles", profiles},         {"recipes", recipes},
       {"models", models},   {"accumulators", accumulators}, {"parameters", parameters},
       {"calls", calls},     {"experiments", experiments}};
@@ -278,7 +278,7 @@ int run(const Options& options) {
     if (!options.what.empty() && options.what != name) continue;
     const Table table = make(options);
     if (options.json)
-      json[std::string(name)] = to_json(table);
+      json[std::string(name)] = json_of(table);
     else
       text += table.text() + "\n";
   }
@@ -289,7 +289,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_list(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ListArguments>();
   Command* command = app.add_subcommand("list",
                                         "List formats, profiles, recipes, models, kinds and "
                                         "parameters of accumulators, library calls, experiments");

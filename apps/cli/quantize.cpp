@@ -26,7 +26,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct QuantizeArguments {
   std::string input;
   std::string recipe;
   std::string output;
@@ -46,7 +46,7 @@ struct Options {
 
 /// A tensor read from a file, as the matrix that a product sees: the last
 /// dimension is k, all others are rows.
-struct Loaded {
+struct LoadedTensor {
   std::string name;
   ElementType type = ElementType::f32;
   std::vector<float> values;
@@ -63,7 +63,7 @@ struct Loaded {
 };
 
 /// Elements that binary32 does not hold would be rounded here and once more by the cast.
-Loaded load_exact(const std::string& name, const TensorView& view) {
+LoadedTensor load_exact(const std::string& name, const TensorView& view) {
   using enum ElementType;
   const bool exact = view.type != f64 && view.type != u32 && view.type != u64 && view.type != i32 &&
                      view.type != i64;
@@ -83,7 +83,7 @@ struct Input {
   std::vector<std::string> reasons;  ///< of `left`
 };
 
-LayerDecision decide_on(const NamedTensor& item, const Options& options) {
+LayerDecision decide_on(const NamedTensor& item, const QuantizeArguments& options) {
   const TensorSpec spec{item.name, item.tensor.type, item.tensor.shape};
   return options.rule.empty() ? decide_by_shape(spec) : decide(find_layer_rule(options.rule), spec);
 }
@@ -96,7 +96,7 @@ std::string describe_left(const Input& input) {
   return text;
 }
 
-void choose(const Options& options, Input& input) {
+void choose(const QuantizeArguments& options, Input& input) {
   for (const std::string& name : options.tensors)
     input.chosen.push_back({name, input.safetensors->find(name)});
   if (!options.tensors.empty()) return;
@@ -110,7 +110,7 @@ void choose(const Options& options, Input& input) {
           describe_left(input));
 }
 
-Input open_input(const std::string& path, const Options& options) {
+Input open_input(const std::string& path, const QuantizeArguments& options) {
   const std::filesystem::path file(path);
   Input input;
   if (file.extension() == ".npy") {
@@ -130,17 +130,17 @@ Input open_input(const std::string& path, const Options& options) {
 }
 
 /// Of the tensor, its codes and its scales: a tile of zeros may give NaN, by the recipe's rule.
-NonFiniteReport non_finite_of(const Loaded& tensor, const QuantizedTensor& q) {
+NonFiniteReport non_finite_of(const LoadedTensor& tensor, const QuantizedTensor& q) {
   return {{tensor.name, count_non_finite(std::span(tensor.values))},
           {tensor.name + "'s codes", count_non_finite(q.format, std::as_bytes(std::span(q.codes)))},
           {tensor.name + "'s scales", count_non_finite(std::span(q.scales))},
           {tensor.name + "'s inverse scales", count_non_finite(std::span(q.inverse_scales))}};
 }
 
-nlohmann::json to_json(const Loaded& tensor, const QuantizedTensor& q,
+nlohmann::json json_of(const LoadedTensor& tensor, const QuantizedTensor& q,
                        const QuantizationStatistics& s, const NonFiniteReport& non_finite) {
   return {{"tensor", tensor.name},
-          {"non_finite_counts", cli::to_json(non_finite)},
+          {"non_finite_counts", to_json(non_finite)},
           {"shape", tensor.shape},
           {"format", format(q.format).name},
           {"tile", {q.row_block, q.k_block}},
@@ -159,7 +159,7 @@ nlohmann::json to_json(const Loaded& tensor, const QuantizedTensor& q,
           {"scale_overhead_percent", json_number(s.scale_overhead_percent)}};
 }
 
-void print(const Loaded& tensor, const QuantizedTensor& q, const QuantizationStatistics& s) {
+void print(const LoadedTensor& tensor, const QuantizedTensor& q, const QuantizationStatistics& s) {
   fmt::print("{} {}: {}, {} scale{} for tiles of {} x {}\n", tensor.name, shape_text(tensor.shape),
              format(q.format).name, q.scales.size(), q.scales.size() == 1 ? "" : "s", q.row_block,
              q.k_block);
@@ -172,7 +172,7 @@ void print(const Loaded& tensor, const QuantizedTensor& q, const QuantizationSta
 }
 
 /// Systems that compute in the type of the tensor have other bits for another type.
-void require_type(const Recipe& recipe, const std::string& name, const Loaded& tensor) {
+void require_type(const Recipe& recipe, const std::string& name, const LoadedTensor& tensor) {
   if (computes_in_fp32_input(recipe.rule)) {
     const bool narrow = tensor.type == ElementType::bf16 || tensor.type == ElementType::f16;
     require(!narrow, "recipe",
@@ -188,13 +188,13 @@ void require_type(const Recipe& recipe, const std::string& name, const Loaded& t
 }
 
 /// One tensor by the recipe, after its own past. Throws `Error` that names the tensor.
-QuantizedTensor quantize(const Recipe& recipe, const Options& options,
-                         const std::vector<Input>& past, const Loaded& tensor, std::size_t i,
+QuantizedTensor quantize(const Recipe& recipe, const QuantizeArguments& options,
+                         const std::vector<Input>& past, const LoadedTensor& tensor, std::size_t i,
                          bool alone) try {
   Quantizer quantizer(recipe);
   require_type(recipe, options.recipe, tensor);
   for (const Input& step : past) {
-    const Loaded earlier = load_exact(step.chosen[i].name, step.chosen[i].tensor);
+    const LoadedTensor earlier = load_exact(step.chosen[i].name, step.chosen[i].tensor);
     require_type(recipe, options.recipe, earlier);
     quantizer.observe(earlier.matrix());
   }
@@ -207,7 +207,8 @@ QuantizedTensor quantize(const Recipe& recipe, const Options& options,
                           alone ? "" : " (--tensor selects tensors)"));
 }
 
-std::vector<Input> open_past(const Recipe& recipe, const Options& options, std::size_t tensors) {
+std::vector<Input> open_past(const Recipe& recipe, const QuantizeArguments& options,
+                             std::size_t tensors) {
   const bool has_past = recipe.source != ScaleSource::current;
   require(has_past || options.history.empty(), "--history", "a delayed, windowed or static recipe",
           options.recipe);
@@ -221,7 +222,7 @@ std::vector<Input> open_past(const Recipe& recipe, const Options& options, std::
   return past;
 }
 
-void write_output(const Options& options, const Input& input,
+void write_output(const QuantizeArguments& options, const Input& input,
                   const std::vector<QuantizedTensor>& results) {
   QuantizedFile out(input.left);
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -241,7 +242,7 @@ void write_output(const Options& options, const Input& input,
 }
 
 /// On stderr too where stdout is for machines.
-nlohmann::json tell_left(const Options& options, const Input& input) {
+nlohmann::json tell_left(const QuantizeArguments& options, const Input& input) {
   nlohmann::json left = nlohmann::json::array();
   for (std::size_t i = 0; i < input.left.size(); ++i) {
     left.push_back({{"tensor", input.left[i].name}, {"reason", input.reasons[i]}});
@@ -252,7 +253,7 @@ nlohmann::json tell_left(const Options& options, const Input& input) {
 }
 
 /// What TransformerEngine does to gradients and to operands of wgrad in NVFP4 alone.
-void require_nvfp4_options(const Recipe& recipe, const Options& options) {
+void require_nvfp4_options(const Recipe& recipe, const QuantizeArguments& options) {
   const bool asked = options.stochastic.has_value() || options.hadamard;
   require(!asked || is_two_level(recipe.rule), options.hadamard ? "--hadamard" : "--stochastic",
           "a recipe of NVFP4 (te-nvfp4)", options.recipe);
@@ -260,7 +261,7 @@ void require_nvfp4_options(const Recipe& recipe, const Options& options) {
           "no --stochastic, whose draws are for one copy only", "both");
 }
 
-int quantize_file(const Options& options) {
+int quantize_file(const QuantizeArguments& options) {
   require(options.calibration.empty(), "--calibration", "a model's folder and --layout",
           options.input + " (--history is for files)");
   const Preset& preset = find_preset(options.recipe);
@@ -274,14 +275,14 @@ int quantize_file(const Options& options) {
   std::vector<QuantizedTensor> results;
   nlohmann::json report = nlohmann::json::array();
   for (std::size_t i = 0; i < input.chosen.size(); ++i) {
-    Loaded tensor = load_exact(input.chosen[i].name, input.chosen[i].tensor);
+    LoadedTensor tensor = load_exact(input.chosen[i].name, input.chosen[i].tensor);
     if (options.hadamard) tensor.values = random_hadamard(tensor.matrix());
     QuantizedTensor q = quantize(recipe, options, past, tensor, i, input.chosen.size() == 1);
     const QuantizationStatistics statistics = quantization_statistics(tensor.matrix(), q);
     const NonFiniteReport non_finite = non_finite_of(tensor, q);
     warn_of_non_finite(non_finite);
     if (options.json)
-      report.push_back(to_json(tensor, q, statistics, non_finite));
+      report.push_back(json_of(tensor, q, statistics, non_finite));
     else
       print(tensor, q, statistics);
     if (!options.output.empty()) results.push_back(std::move(q));
@@ -299,12 +300,12 @@ int quantize_file(const Options& options) {
 }
 
 /// Options of files that say nothing of a model's folder.
-void refuse_file_options(const Options& options) {
+void refuse_file_options(const QuantizeArguments& options) {
   const auto unless = [](bool absent, std::string_view option) {
     require(absent, option, "a .npy or .safetensors file", "a model's folder");
   };
   unless(options.tensors.empty(), "--tensor");
-  unless(options.role == Options().role, "--role");
+  unless(options.role == QuantizeArguments().role, "--role");
   unless(options.product.empty(), "--product");
   unless(options.dtype.empty(), "--dtype");
   unless(options.history.empty(), "--history");
@@ -313,7 +314,7 @@ void refuse_file_options(const Options& options) {
   unless(!options.hadamard, "--hadamard");
 }
 
-int run(const Options& options) {
+int run(const QuantizeArguments& options) {
   if (!names_model(options.input)) {
     require(options.layout.empty(), "--layout", "a model's folder or its index", options.input);
     return quantize_file(options);
@@ -347,7 +348,7 @@ std::string rule_help() {
 }  // namespace
 
 void add_quantize(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<QuantizeArguments>();
   Command* command = app.add_subcommand(
       "quantize", "Quantize tensors under a system's recipe, with statistics of the error");
   command->add_option("IN", options->input, ".npy or .safetensors file, or a model's folder")

@@ -14,14 +14,14 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct ReplayArguments {
   std::vector<std::string> files;
   std::string model;
   ModelFiles models;
   bool json = false;
 };
 
-nlohmann::json to_json(const std::string& file, const ReplayReport& report) {
+nlohmann::json json_of(const std::string& file, const ReplayReport& report) {
   nlohmann::json shown = nlohmann::json::array();
   for (const ReplayMismatch& mismatch : report.shown)
     shown.push_back({{"line", mismatch.line},
@@ -34,7 +34,7 @@ nlohmann::json to_json(const std::string& file, const ReplayReport& report) {
           {"shown", shown}};
 }
 
-int run(const Options& options) {
+int run(const ReplayArguments& options) {
   ReplayReport total;
   nlohmann::json files = nlohmann::json::array();
   const std::string model = load_models(options.models).resolve(options.model);
@@ -43,7 +43,7 @@ int run(const Options& options) {
     total.cases += report.cases;
     total.mismatches += report.mismatches;
     if (options.json) {
-      files.push_back(to_json(file, report));
+      files.push_back(json_of(file, report));
       continue;
     }
     for (const ReplayMismatch& mismatch : report.shown) fmt::print("{}", describe(mismatch));
@@ -63,7 +63,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_replay(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReplayArguments>();
   Command* command =
       app.add_subcommand("replay", "Compare vector files and recordings of chips with a model");
   command

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct ReportArguments {
   std::vector<std::string> folders;
   std::string file;
   bool separate = false;
@@ -51,7 +51,7 @@ std::vector<StoredRun> runs_in(const fs::path& folder) {
   return runs;
 }
 
-int run(const Options& options) {
+int run(const ReportArguments& options) {
   std::vector<std::vector<StoredRun>> of_folders;
   std::vector<StoredRun> all;
   for (const std::string& folder : options.folders) {
@@ -73,7 +73,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_report(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ReportArguments>();
   Command* command = app.add_subcommand("report", "Write results as one HTML page");
   command
       ->add_option("DIR", options->folders,

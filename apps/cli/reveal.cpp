@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct RevealArguments {
   std::string model;
   std::string folder;
   std::string dtype;
@@ -36,7 +36,7 @@ struct Options {
   bool json = false;
 };
 
-json to_json(const Revealed& r) {
+json json_of(const Revealed& r) {
   json parameters = json::array();
   for (const RevealedParameter& p : r.parameters)
     parameters.push_back({{"name", p.name}, {"value", p.value}, {"possible", p.possible}});
@@ -66,7 +66,7 @@ json to_json(const Revealed& r) {
   return result;
 }
 
-int run(Options options) {
+int run(RevealArguments options) {
   require(options.model.empty() != options.folder.empty(), "--model",
           "either a model to probe, or --probes FOLDER for a kernel that runs elsewhere",
           options.model.empty() ? "neither" : "both");
@@ -97,7 +97,7 @@ int run(Options options) {
     return kNoPower;
   }
   if (options.json)
-    fmt::print("{}\n", to_json(revealed).dump(2));
+    fmt::print("{}\n", json_of(revealed).dump(2));
   else
     fmt::print("{}", describe(revealed, options.tree));
   if (!options.output.empty()) write_file(options.output, models_file(revealed, "revealed"));
@@ -107,7 +107,7 @@ int run(Options options) {
 }  // namespace
 
 void add_reveal(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RevealArguments>();
   Command* command =
       app.add_subcommand("reveal",
                          "Find the order in which a kernel sums, and its unit. Exit 0: a model "

@@ -37,7 +37,7 @@ constexpr const char* kDefaultOut = "out";
 constexpr std::size_t kWholeRows = 40;
 constexpr std::size_t kSampleRows = 8;
 
-struct Options {
+struct RunArguments {
   std::vector<std::string> names;
   std::vector<std::string> assignments;
   ModelFiles models;
@@ -54,7 +54,7 @@ struct Options {
 };
 
 /// A run file in the place of a name: what it says, under what the command line says on top.
-void read_run_file(Options& options) {
+void read_run_file(RunArguments& options) {
   const auto is_file = [](const std::string& name) { return name.ends_with(".toml"); };
   if (std::none_of(options.names.begin(), options.names.end(), is_file)) return;
   const std::string path = options.names.front();
@@ -87,7 +87,7 @@ struct Job {
   std::vector<std::string> set_keys;
 };
 
-std::vector<Job> jobs_of(const Options& options) {
+std::vector<Job> jobs_of(const RunArguments& options) {
   std::vector<std::string_view> names;
   for (const std::string& name : options.names) {
     if (name == "all")
@@ -136,7 +136,7 @@ void apply(std::vector<Job>& jobs, const std::string& assignment) {
     job->set_keys.push_back(key);
 }
 
-std::string command_of(const Options& options, const Part& part, const Job& job) {
+std::string command_of(const RunArguments& options, const Part& part, const Job& job) {
   // Other backends are fp8lab-cuda's, which has this command too.
   const bool on_cpu = options.backend == Backend{}.name;
   std::string command = fmt::format("{} run {} --seed {}", on_cpu ? "fp8lab" : "fp8lab-cuda",
@@ -176,7 +176,7 @@ std::string over_mpi_names() {
 }
 
 /// What the processes other than the speaking one return is empty.
-WrittenRun run_one(const Options& options, const Part& part, const Job& job) {
+WrittenRun run_one(const RunArguments& options, const Part& part, const Job& job) {
   RunRecord record{.experiment = std::string(job.experiment->name),
                    .question = read_question(job.experiment->default_toml),
                    .parameters = job.parameters,
@@ -211,7 +211,7 @@ WrittenRun run_one(const Options& options, const Part& part, const Job& job) {
   return run;
 }
 
-int run_jobs(const Options& options, const Part& part) {
+int run_jobs(const RunArguments& options, const Part& part) {
   find_backend(options.backends, options.backend);  // before anything runs
   std::vector<Job> jobs = jobs_of(options);
   for (const std::string& assignment : options.assignments) apply(jobs, assignment);
@@ -233,7 +233,7 @@ int run_jobs(const Options& options, const Part& part) {
   return kPass;
 }
 
-int run(Options options) {
+int run(RunArguments options) {
   read_run_file(options);
   options.seed = options.given_seed.value_or(options.seed);
   options.threads = team_size(options.threads);
@@ -253,7 +253,7 @@ int run(Options options) {
 }  // namespace
 
 void add_run(Command& app, Action& action, std::vector<Backend> backends) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunArguments>();
   options->backends = std::move(backends);
   options->backend = options->backends.front().name;
   Command* command =

@@ -34,7 +34,7 @@ constexpr std::int64_t kShownPoints = 20;
 constexpr double kMostSeconds = 1e9;
 constexpr Seconds kEstimateBudget{3.0};
 
-struct Options {
+struct SweepArguments {
   std::string name;
   std::vector<std::string> axes;
   std::vector<std::string> assignments;
@@ -72,7 +72,7 @@ GridAxis resolved(const GridAxis& axis, const Parameters& base, const ModelBook&
 }
 
 /// What the command line says on top of what the grid file says.
-SweepPlan plan_of(const Options& options) {
+SweepPlan plan_of(const SweepArguments& options) {
   GridFile file;
   std::string name = options.name;
   if (name.ends_with(".toml")) {
@@ -129,7 +129,7 @@ std::pair<double, int> measure_points(const SweepPlan& plan) {
   return {Seconds(Clock::now() - start).count() / measured, measured};
 }
 
-int dry_run(const SweepPlan& plan, const Options& options) {
+int dry_run(const SweepPlan& plan, const SweepArguments& options) {
   fmt::print("{}\n\n", plan.command());
   const std::int64_t points = plan.points();
   for (std::int64_t i = 0; i < std::min(points, kShownPoints); ++i)
@@ -184,7 +184,7 @@ int report(const SweepOutcome& outcome, const std::string& folder, bool json) {
   return complete && outcome.failed == 0 ? kPass : kMismatch;
 }
 
-SweepOutcome run_with_progress(const SweepPlan& plan, const Options& options,
+SweepOutcome run_with_progress(const SweepPlan& plan, const SweepArguments& options,
                                const PointRunner& runner) {
   ProgressBar bar(plan.experiment->name);
   const auto start = Clock::now();
@@ -195,7 +195,7 @@ SweepOutcome run_with_progress(const SweepPlan& plan, const Options& options,
 }
 
 #ifdef FP8LAB_WITH_MPI
-int run_as_root(const mpi::Session& session, const SweepPlan& plan, const Options& options) {
+int run_as_root(const mpi::Session& session, const SweepPlan& plan, const SweepArguments& options) {
   int lost_ranks = 0;
   bool dealt = false;
   const PointRunner deal = mpi::points_over_mpi(session, lost_ranks);
@@ -215,7 +215,7 @@ int run_as_root(const mpi::Session& session, const SweepPlan& plan, const Option
   return code;
 }
 
-int run_over_mpi(const SweepPlan& plan, const Options& options) {
+int run_over_mpi(const SweepPlan& plan, const SweepArguments& options) {
   const mpi::Session session;
   return session.guard(kUsage, [&] {
     if (session.is_root()) return run_as_root(session, plan, options);
@@ -224,12 +224,12 @@ int run_over_mpi(const SweepPlan& plan, const Options& options) {
   });
 }
 #else
-int run_over_mpi(const SweepPlan& /*plan*/, const Options& /*options*/) {
+int run_over_mpi(const SweepPlan& /*plan*/, const SweepArguments& /*options*/) {
   throw Error("mpi", "a build with MPI (FP8LAB_ENABLE_MPI)", "one without");
 }
 #endif
 
-int run(Options options) {
+int run(SweepArguments options) {
   options.threads = team_size(options.threads);
   const SweepPlan plan = plan_of(options);
   if (options.dry_run) return dry_run(plan, options);
@@ -244,7 +244,7 @@ int run(Options options) {
 }  // namespace
 
 void add_sweep(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SweepArguments>();
   Command* command = app.add_subcommand(
       "sweep", "Run an experiment at every point of a grid; --resume continues it");
   command->add_option("EXPERIMENT", options->name, "an experiment, or a grid file (.toml)")

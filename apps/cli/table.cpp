@@ -13,7 +13,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct TableArguments {
   std::string format;
   bool json = false;
 };
@@ -29,7 +29,7 @@ std::string binary(const Format& f, std::uint32_t code) {
   return bits;
 }
 
-nlohmann::json to_json(const Format& f) {
+nlohmann::json json_of(const Format& f) {
   nlohmann::json codes = nlohmann::json::array();
   for (std::uint32_t code = 0; code < std::uint32_t{1} << f.code_bits(); ++code)
     codes.push_back({{"code", code},
@@ -59,12 +59,12 @@ void print_for_people(const Format& f) {
                to_string(unpack(f, code).value_class), decode(f, code));
 }
 
-int run(const Options& options) {
+int run(const TableArguments& options) {
   const Format& f = find_format(options.format);
   require(f.code_bits() <= 16, "FORMAT",
           "a format of at most 16 bits, whose codes can all be printed", f.name);
   if (options.json)
-    fmt::print("{}\n", to_json(f).dump(1));
+    fmt::print("{}\n", json_of(f).dump(1));
   else
     print_for_people(f);
   return kPass;
@@ -73,7 +73,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_table(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TableArguments>();
   Command* command = app.add_subcommand("table", "Print every code of a format");
   command->add_option("FORMAT", options->format, "e4m3fn, e5m2, ... (see `fp8lab list`)")
       ->required();

@@ -27,15 +27,15 @@ double seconds_since(Clock::time_point start) {
 }
 
 /// One line on a terminal that is drawn over; a line every tenth elsewhere.
-class Progress {
+class StepProgress {
  public:
-  Progress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)
+  StepProgress(std::int64_t first, std::int64_t steps, std::int64_t tokens_per_step)
       : first_(first), steps_(steps), tokens_(tokens_per_step) {}
-  ~Progress() {
+  ~StepProgress() {
     if (terminal_) fmt::print(stderr, "\r\033[K");
   }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  StepProgress(const StepProgress&) = delete;
+  StepProgress& operator=(const StepProgress&) = delete;
 
   void show(std::int64_t done, double loss) const {
     const double seconds = seconds_since(start_);
@@ -57,7 +57,7 @@ class Progress {
 };
 
 /// What became of a run.
-struct Outcome {
+struct TrainOutcome {
   std::vector<train::StepRecord> records;
   std::string ended;  ///< why before the last step; empty: it got there
   double rise = 0.0;
@@ -138,7 +138,7 @@ class Loop {
   }
 
   /// Runs until the last step, or to where the run has diverged.
-  Outcome take_steps() {
+  TrainOutcome take_steps() {
     while (outcome_.ended.empty() && run_.steps_done() < options_.schedule.steps) take_step();
     outcome_.rise = watch_.rise();
     outcome_.diverged = !outcome_.ended.empty() || watch_.diverged();
@@ -205,8 +205,8 @@ class Loop {
   TrainLog& log_;
   std::ostringstream rows_;
   train::DivergenceWatch watch_;
-  Progress progress_;
-  Outcome outcome_;
+  StepProgress progress_;
+  TrainOutcome outcome_;
   std::int64_t logged_;  ///< steps whose rows are written
 };
 
@@ -222,7 +222,7 @@ void print_ranks(const train::ParallelTrainer& ranks) {
              r.bytes_sent(), ranks.memory().smallest, ranks.memory().largest);
 }
 
-void print_for_people(const Run& run, const Outcome& outcome, const TrainOptions& o,
+void print_for_people(const Run& run, const TrainOutcome& outcome, const TrainOptions& o,
                       const train::TrainingMonitor& monitor) {
   constexpr std::size_t kMostWarnings = 10;
   const std::vector<train::StepRecord>& records = outcome.records;
@@ -250,7 +250,7 @@ void print_for_people(const Run& run, const Outcome& outcome, const TrainOptions
                          outcome.rise));
 }
 
-nlohmann::json json_of(const Run& run, const Outcome& outcome,
+nlohmann::json json_of(const Run& run, const TrainOutcome& outcome,
                        const train::TrainingMonitor& monitor) {
   nlohmann::json losses = nlohmann::json::array();
   for (const train::StepRecord& r : outcome.records) losses.push_back(json_number(r.loss));
@@ -287,7 +287,7 @@ int run(TrainOptions o) {
   Run trained(o);
   train::TrainingMonitor monitor({}, trained.steps_done());
   TrainLog log(o.log, trained.steps_done());
-  const Outcome outcome = Loop(trained, o, monitor, log).take_steps();
+  const TrainOutcome outcome = Loop(trained, o, monitor, log).take_steps();
   if (o.json)
     fmt::print("{}\n", json_of(trained, outcome, monitor).dump(2));
   else

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kSeparatingCases = 16;
 
-struct Options {
+struct VectorsArguments {
   std::string model;
   ModelFiles models;
   std::vector<std::string> separate;
@@ -37,7 +37,7 @@ void write(const VectorFile& file, const std::string& output) {
     save_vectors(output, file);
 }
 
-int write_separating(const Options& options) {
+int write_separating(const VectorsArguments& options) {
   const ModelBook book = load_models(options.models);
   const InstructionModel& first = find_instruction_model(book.resolve(options.separate[0]));
   const InstructionModel& second = find_instruction_model(book.resolve(options.separate[1]));
@@ -61,7 +61,7 @@ int write_separating(const Options& options) {
   return kPass;
 }
 
-int run(const Options& options) {
+int run(const VectorsArguments& options) {
   require(options.model.empty() != options.separate.empty(), "vectors",
           "either --model NAME or --separate MODEL1 MODEL2",
           options.model.empty() ? "neither" : "both");
@@ -78,7 +78,7 @@ int run(const Options& options) {
 }  // namespace
 
 void add_vectors(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VectorsArguments>();
   Command* command = app.add_subcommand(
       "vectors",
       "Write golden vectors: inputs that distinguish models, with the results of one model");

@@ -29,7 +29,7 @@
 namespace fp8lab::cli {
 namespace {
 
-struct Options {
+struct VerifyArguments {
   OperandOptions operands;
   std::string got;
   std::vector<std::string> inputs;
@@ -55,7 +55,7 @@ Operand load_output(const std::string& name, std::string_view dtype) {
 }
 
 /// The output's type as its file says it, where nobody else does.
-void take_output_dtype(Options& options) {
+void take_output_dtype(VerifyArguments& options) {
   if (options.output_dtype_given) return;
   std::optional<FormatId> id;
   try {
@@ -66,19 +66,19 @@ void take_output_dtype(Options& options) {
   if (id) options.operands.output_dtype = format(*id).name;
 }
 
-void take_inputs(Options& options) {
+void take_inputs(VerifyArguments& options) {
   options.operands.a = options.inputs[0];
   options.operands.b = options.inputs[1];
   take_output_dtype(options);
 }
 
-VerifyReport verify_product(Options options, const VerifyOptions& how) {
+VerifyReport verify_product(VerifyArguments options, const VerifyOptions& how) {
   take_inputs(options);
   const Product product = load_product(options.operands);
   return verify(product, load_output(options.got, options.operands.output_dtype), how);
 }
 
-VerifyReport verify_dump(const Options& options, const VerifyOptions& how) {
+VerifyReport verify_dump(const VerifyArguments& options, const VerifyOptions& how) {
   CastSpec spec;
   spec.format = find_format(options.cast).id;
   if (!options.operands.profile.empty())
@@ -90,7 +90,7 @@ VerifyReport verify_dump(const Options& options, const VerifyOptions& how) {
   return verify_cast(spec, x, &scale, got, how);
 }
 
-VerifyOptions options_of(const Options& options, ProgressLine& line) {
+VerifyOptions options_of(const VerifyArguments& options, ProgressLine& line) {
   VerifyOptions how;
   how.check = find_check(options.check);
   how.fault_matrix = options.fault_matrix;
@@ -100,7 +100,7 @@ VerifyOptions options_of(const Options& options, ProgressLine& line) {
   return how;
 }
 
-VerifyReport verify_as_asked(const Options& options) {
+VerifyReport verify_as_asked(const VerifyArguments& options) {
   ProgressLine line(options.progress);
   const VerifyOptions how = options_of(options, line);
   const std::size_t wanted = options.cast.empty() ? 2 : 1;
@@ -128,7 +128,7 @@ void draw(const VerifyReport& report, const std::string& folder) {
 }
 
 /// What went in, as a run's parameters. JSON strings and lists are TOML's too.
-Parameters parameters_of(const Options& options) {
+Parameters parameters_of(const VerifyArguments& options) {
   std::string toml;
   const auto add = [&](const char* key, const nlohmann::json& value) {
     toml += fmt::format("{} = {}\n", key, value.dump());
@@ -153,8 +153,8 @@ Parameters parameters_of(const Options& options) {
   return Parameters::from_toml(toml, false);
 }
 
-void write_folder(const VerifyReport& report, const Options& options, const std::string& command,
-                  std::chrono::system_clock::time_point started) {
+void write_folder(const VerifyReport& report, const VerifyArguments& options,
+                  const std::string& command, std::chrono::system_clock::time_point started) {
   const std::chrono::duration<double> took = std::chrono::system_clock::now() - started;
   RunRecord record{.experiment = "verify",
                    .question = "Is this output right, and could the test have failed?",
@@ -183,7 +183,7 @@ int exit_code(Verdict verdict) {
   return verdict == Verdict::no_power ? kNoPower : kPass;
 }
 
-int run_grouped(Options options, const Groups& groups) {
+int run_grouped(VerifyArguments options, const Groups& groups) {
   require(
       options.cast.empty() && options.golden.empty() && options.map.empty() && options.out.empty(),
       "groups", "none of --cast, --golden, --map and --out with them", "one of these");
@@ -205,7 +205,7 @@ int run_grouped(Options options, const Groups& groups) {
 }
 
 /// With --cast and --golden most options of products count for nothing.
-void require_only_what_is_read(const Command& command, const Options& options) {
+void require_only_what_is_read(const Command& command, const VerifyArguments& options) {
   if (!options.cast.empty())
     require_only(command, "--cast",
                  std::array<std::string_view, 15>{"--inputs", "--golden", "--scale", "--tiles",
@@ -219,7 +219,7 @@ void require_only_what_is_read(const Command& command, const Options& options) {
                                                   "--json", "--progress"});
 }
 
-int run(const Options& options, const std::string& command) {
+int run(const VerifyArguments& options, const std::string& command) {
   if (const std::optional<Groups> groups = groups_of(options.operands.groups))
     return run_grouped(options, *groups);
   const auto started = std::chrono::system_clock::now();
@@ -240,7 +240,7 @@ int run(const Options& options, const std::string& command) {
 }  // namespace
 
 void add_verify(Command& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyArguments>();
   Command* command = app.add_subcommand(
       "verify",
       "Check an output. Exit 0: right; 1: wrong; 3: wrong outputs would pass this check too");

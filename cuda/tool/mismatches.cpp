@@ -82,7 +82,7 @@ void Mismatches::print(
     VectorCase shown = first.one;
     std::string what = "does not differ if it is alone in a tile";
     if (differs(shown)) {
-      const Reduction reduced =
+      const ReducedCase reduced =
           reduce_case(shown, probe_.a_format, probe_.b_format, differs, kReductionBudget);
       shown = reduced.smallest;
       shown.d = run(shown, first.steps);

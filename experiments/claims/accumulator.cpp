@@ -12,7 +12,6 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "naive-FP8 tutorial";
 constexpr std::int64_t kSide = 16;
 constexpr std::int64_t kInterval = 128;
 
@@ -217,7 +216,7 @@ Verdict judge_f4b(Values values) {
 
 std::vector<Claim> accumulator_claims() {
   return {
-      {"F4", kSource,
+      {"F4", kTutorial,
        "A 14-bit accumulator drifts in proportion to K, and promotion every 128 terms fixes it.",
        "sm90.wgmma.e4m3, 256 dot products of E4M3 operands with amax scales; relative L2 error of "
        "the accumulation alone",
@@ -225,17 +224,17 @@ std::vector<Claim> accumulator_claims() {
        "on N(0,1), the listing's distribution, and on U[0,1), there toward zero; with a correction "
        "if on U[0,1) only",
        measure_f4, judge_f4},
-      {"F4a", kSource, "Rounding to nearest is biased, so errors grow in proportion to K.",
+      {"F4a", kTutorial, "Rounding to nearest is biased, so errors grow in proportion to K.",
        "14-bit sums, one addition at a time, of BF16 operands U[0,1) (whose products are rounded "
        "only by the accumulator), K = 32 ... 1024, 256 dot products per length",
        "holds if nearest rounding's exponent is at least 0.85; does not hold if it is below 0.65 "
        "and truncation's above 0.85; else with a correction",
        measure_f4a, judge_f4a},
-      {"F4b", kSource,
+      {"F4b", kTutorial,
        "Promotion costs K/M FP32 additions per output: 0.8 % at M = 128, K = 16384.",
        "adds counted over one output", "holds if the share of the multiply-adds rounds to 0.8 %",
        measure_f4b, judge_f4b, Basis::arithmetic},
-      {"F4c", kSource,
+      {"F4c", kTutorial,
        "At K = 1024 the accumulator has an error of 2.7 %, and of 0.06 % with promotion.",
        "as F4, on N(0,1); then other sources of 2.7 %: the cast of the inputs, longer positive "
        "sums, fewer bits, sums that cancel",

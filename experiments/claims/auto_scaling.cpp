@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "auto-scaling/schemes.hpp"
+#include "claims/formats.hpp"
 #include "claims/groups.hpp"
 #include "common/spread.hpp"
 #include "common/tensors.hpp"
@@ -17,10 +18,6 @@
 
 namespace fp8lab::experiments {
 namespace {
-
-constexpr std::string_view kSource = "FP8-LM summary";
-
-const Format& e4m3() { return format(FormatId::e4m3fn); }
 
 constexpr MuRule kPaperRule{};
 constexpr std::size_t kElements = 100'000;  // one of them is the paper's threshold
@@ -238,7 +235,7 @@ Verdict judge_a8(Values values) {
 
 std::vector<Claim> auto_scaling_claims() {
   return {
-      {"A1", kSource,
+      {"A1", kSummary,
        "pre-scaling underflows, post-scaling overflows, automatic scaling avoids both",
        "E4M3 ring all-reduce with a rounding at every hop, 8 and 64 ranks, 100 000 log-normal "
        "elements of 6 decades (a single element is the paper's threshold), 5 draws",
@@ -246,21 +243,21 @@ std::vector<Claim> auto_scaling_claims() {
        "post-scaling saturates, at 8 or 64 ranks, and automatic scaling does neither in any draw "
        "at either (0.1 % saturated allowed); with a correction if it does one of them",
        measure_a1, judge_a1},
-      {"A2", kSource, "mu is halved above a threshold of 0.001 = 0.1 %",
+      {"A2", kSummary, "mu is halved above a threshold of 0.001 = 0.1 %",
        "the threshold in FP8-LM's paper (section 2.1: 0.001 %), and the effect of both on the same "
        "131072 gradients of 16 ranks in 8 steps",
        "holds if the paper's threshold is 0.1 %, or mu and the saturated share are the same under "
        "both",
        measure_a2, judge_a2, Basis::by_reading},
-      {"A3", kSource, "mu grows by 2^(1/1000) per step after 1000 clean steps",
+      {"A3", kSummary, "mu grows by 2^(1/1000) per step after 1000 clean steps",
        "mu without any saturation",
        "holds if mu doubles over the 1000 steps after the first 1000 and then stops; with a "
        "correction if it continues",
        measure_a3, judge_a3},
-      {"A4", kSource, "gradients are multiplied by mu, then quantized with their amax scale",
+      {"A4", kSummary, "gradients are multiplied by mu, then quantized with their amax scale",
        "16384 log-normal elements of 6 decades under mu from 2^-10 to 2^10",
        "holds as a scaling if some mu changes more than 1 % of the codes", measure_a4, judge_a4},
-      {"A8", kSource, "E4M3 ends at about 2^-14", "the format's smallest values",
+      {"A8", kSummary, "E4M3 ends at about 2^-14", "the format's smallest values",
        "holds if the smallest normal or subnormal is within a factor of 2", measure_a8, judge_a8,
        Basis::arithmetic},
   };

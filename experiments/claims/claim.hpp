@@ -13,6 +13,11 @@
 
 namespace fp8lab::experiments {
 
+/// The documents whose claims these are.
+inline constexpr std::string_view kTutorial = "naive-FP8 tutorial";
+inline constexpr std::string_view kGuide = "FP8 guide";
+inline constexpr std::string_view kSummary = "FP8-LM summary";
+
 enum class Verdict : std::uint8_t {
   holds,
   holds_with_correction,

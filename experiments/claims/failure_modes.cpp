@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "accumulator-drift/fit.hpp"
+#include "claims/formats.hpp"
 #include "claims/groups.hpp"
 #include "common/quantize.hpp"
 #include "common/tensors.hpp"
@@ -17,11 +18,7 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "naive-FP8 tutorial";
 constexpr double kNothingLost = 0.999;
-
-const Format& e4m3() { return format(FormatId::e4m3fn); }
-const Format& e5m2() { return format(FormatId::e5m2); }
 
 /// The largest share of a tensor of `decades` that any power-of-two scale keeps.
 double best_share(const ClaimContext& context, double decades, const CastPolicy& policy) {
@@ -226,7 +223,7 @@ Verdict judge_f3(Values values) {
 
 std::vector<Claim> failure_mode_claims() {
   return {
-      {"F1", kSource,
+      {"F1", kTutorial,
        "One scale cannot hold a tensor of 5 to 7 decades in E4M3: small values become zero or "
        "large ones saturate.",
        "16384 log-uniform values over 5, 6 and 7 decades, amax 1, scales 7 * 2^-4 ... 7 * 2^40; "
@@ -234,25 +231,25 @@ std::vector<Claim> failure_mode_claims() {
        "holds if the best share is below 99.9 % at 5, 6 and 7 decades, with subnormals and "
        "flushed; with a correction if only when flushed",
        measure_f1, judge_f1},
-      {"F1a", kSource, "E4M3 covers 448/2^-6 = 28 672 (4.5 decades), E5M2 9.4e8 (9 decades).",
+      {"F1a", kTutorial, "E4M3 covers 448/2^-6 = 28 672 (4.5 decades), E5M2 9.4e8 (9 decades).",
        "the formats' tables",
        "holds if the ratios match (2 %) and subnormals add nothing; with a "
        "correction if they match for normals only",
        measure_f1a, judge_f1a, Basis::arithmetic},
-      {"F2", kSource,
+      {"F2", kTutorial,
        "One outlier of 100 to 1000 makes a per-tensor cast lose 80 to 99 % of the other values.",
        "16384 values N(0, 0.4^2) with one outlier, E4M3, amax scale, 4 tensors; relative L2 error "
        "of the values other than the outlier",
        "holds if the error is at least 80 % at outliers of 100 and 1000, with subnormals and "
        "flushed; with a correction if in one of these cases",
        measure_f2, judge_f2},
-      {"F2a", kSource, "The damage of an outlier scales with its tile, not with the tensor.",
+      {"F2a", kTutorial, "The damage of an outlier scales with its tile, not with the tensor.",
        "as F2 with an outlier of 1e6 in tiles of 16 to 256 and tensors of 4096 and 65536 values; "
        "values that become zero",
        "holds if the count grows like tile^(0.8 ... 1.2), and 16 times the tensor gives less than "
        "1.5 times the count",
        measure_f2a, judge_f2a},
-      {"F3", kSource,
+      {"F3", kTutorial,
        "E4M3 for everything loses gradient range, E5M2 for everything loses forward precision.",
        "activations with outlier channels [128, 512] and log-normal gradients of 8 decades "
        "[128, 128], amax scale per tensor and in 1x128 tiles",

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "claims/formats.hpp"
 #include "claims/groups.hpp"
 #include "claims/recorded.hpp"
 #include "common/product.hpp"
@@ -18,13 +19,10 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kGuide = "FP8 guide";
 constexpr std::size_t kTokens = 32;
 constexpr std::size_t kInputs = 256;
 constexpr std::size_t kOutputs = 64;
 constexpr float kMax = 448.0F;
-
-const Format& e4m3() { return format(FormatId::e4m3fn); }
 
 /// x [kTokens, kInputs] ~ N(0, 1) and w [kOutputs, kInputs] ~ N(0, 2 / kInputs), as the guide's
 /// layer begins.
@@ -259,7 +257,7 @@ std::vector<Claim> guide_listing_claims() {
        "The deepseek_fp8_gemm listing simulates DeepSeek-V3's product in groups of 128.",
        "the listing as written on the operands of L9, and run by PyTorch (recorded)",
        "holds if its result differs from the unquantized product at all", measure_l10, judge_l10},
-      {"L11", "FP8-LM summary", "The FP8AutoScaler listing has a warm-up of 25 steps.",
+      {"L11", kSummary, "The FP8AutoScaler listing has a warm-up of 25 steps.",
        "the listing as written, 60 steps of saturating gradients, with warm-ups of 0, 25 and 1000",
        "holds if mu depends on the warm-up and is not halved within it; with a correction if it "
        "only depends on it",

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "claims/formats.hpp"
 #include "claims/groups.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -13,10 +14,6 @@
 
 namespace fp8lab::experiments {
 namespace {
-
-constexpr std::string_view kSource = "naive-FP8 tutorial";
-
-const Format& e4m3() { return format(FormatId::e4m3fn); }
 
 /// Holds only if the figure that the claim prints is met; no correction makes it true.
 Verdict plain(bool met) { return met ? Verdict::holds : Verdict::does_not_hold; }
@@ -260,27 +257,27 @@ Verdict judge_l8(Values values) {
 
 std::vector<Claim> listing_claims() {
   return {
-      {"L1", kSource, "The listing's E4M3 grid has 112 positive normals, the last 384, 416, 448.",
+      {"L1", kTutorial, "The listing's E4M3 grid has 112 positive normals, the last 384, 416, 448.",
        "the listing's enumeration, and every positive E4M3 code",
        "holds if the grid has 112 values, ends at 448, and E4M3 has 112 positive normals",
        measure_l1, judge_l1},
-      {"L2", kSource, "The listing's to_e4m3(250) is 256.",
+      {"L2", kTutorial, "The listing's to_e4m3(250) is 256.",
        "the listing transcribed, and E4M3 (nearest even, saturating)",
        "holds if the listing returns 256; with a correction if only E4M3 does", measure_l2,
        judge_l2},
-      {"L3", kSource,
+      {"L3", kTutorial,
        "The NumPy listing prints crushed = 3/128 and rel_err 0.043 per tensor, 0 and 0.011 per "
        "tile.",
        "the listing transcribed, on the stored draws of numpy.random.default_rng(0)",
        "holds if it prints these figures; with a correction if it does with E4M3 in its place",
        measure_l3, judge_l3},
-      {"L4", kSource,
+      {"L4", kTutorial,
        "The NumPy listing's sum has an error of 2.70 %, and of 0.06 % with promotion.",
        "as L3; K = 1024, N(0,1); and 400 draws of our own",
        "holds if it prints these figures; with a correction if promotion still lowers the error "
        "over 10 times and in over 90 % of the draws",
        measure_l4, judge_l4},
-      {"L5", kSource,
+      {"L5", kTutorial,
        "The PyTorch listing gives a relative error of 0.6 % per tile and 20 % per tensor, 30 to 50 "
        "times as much.",
        "BF16 N(0, 0.3^2) [64, 1024] with one outlier of 200, tiles 1x128, 20 other draws (not "
@@ -288,18 +285,19 @@ std::vector<Claim> listing_claims() {
        "holds if the median ratio is 30 to 50 and the per-tensor error within 25 % of 20 %; with a "
        "correction if only the ratio is",
        measure_l5, judge_l5},
-      {"L6", kSource, "In the five-value walk-through 0.0051 becomes 0 and 0.0102 becomes 0.0176.",
+      {"L6", kTutorial,
+       "In the five-value walk-through 0.0051 becomes 0 and 0.0102 becomes 0.0176.",
        "outliers 220 and 4400, per tensor and in tiles of 3, E4M3 with subnormals and flushed; "
        "agreement to one unit of the fourth decimal",
        "holds if every printed cast agrees with subnormals; with a correction if every one agrees "
        "with them flushed",
        measure_l6, judge_l6},
-      {"L7", kSource, "One scale for 128 values costs about 0.05 % of the activation memory.",
+      {"L7", kTutorial, "One scale for 128 values costs about 0.05 % of the activation memory.",
        "bytes of a scale over bytes of 128 elements",
        "holds if an FP32 scale on FP8 elements rounds to 0.05 %; with a correction if on BF16 "
        "elements or as E8M0",
        measure_l7, judge_l7, Basis::arithmetic},
-      {"L8", kSource, "61 layers * 4 * 16 000 steps are about 4e6 biased reductions.",
+      {"L8", kTutorial, "61 layers * 4 * 16 000 steps are about 4e6 biased reductions.",
        "the product, and DeepSeek-V3's tokens over its largest batch (its report, section 4.2)",
        "holds if the product is within 5 % of 4e6 and the steps within 25 % of 16 000; with a "
        "correction if the product only",

@@ -19,7 +19,6 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kSource = "FP8-LM summary";
 constexpr float kLearningRate = 0.01F;
 constexpr std::int64_t kSteps = 200;
 
@@ -264,13 +263,13 @@ Verdict judge_s11(Values values) {
 
 std::vector<Claim> optimizer_claims() {
   return {
-      {"A6", kSource, "the FP8Adam listing trains: m in FP8 with a scale, v and weights in FP16",
+      {"A6", kSummary, "the FP8Adam listing trains: m in FP8 with a scale, v and weights in FP16",
        "the listing as written and repaired on a noisy quadratic of 256 elements, 2 decades of "
        "curvature, 200 steps at 0.01",
        "holds if it runs all steps as written and its first update is Adam's within 1 %; with a "
        "correction if it runs",
        measure_a6, judge_a6},
-      {"A7", kSource,
+      {"A7", kSummary,
        "16 bytes per parameter become 6; an 8-bit all-reduce instead of a 16-bit one sends 63 to "
        "65 % less",
        "buffers of two optimizers after a step on three tensors; bytes sent a step for the paper's "
@@ -278,13 +277,13 @@ std::vector<Claim> optimizer_claims() {
        "holds if the bytes are within 1 % and gradients alone save as much; with a correction if "
        "gradients and weights together save what the published volumes do, to 2 points",
        measure_a7, judge_a7, Basis::arithmetic},
-      {"A9", kSource, "GPT-175B: 66.1 to 57.7 GB is 13 % less memory, and 75 % faster",
+      {"A9", kSummary, "GPT-175B: 66.1 to 57.7 GB is 13 % less memory, and 75 % faster",
        "the paper's Table 5, compared with this project's count of memory for the same shape and "
        "GPUs",
        "holds if the arithmetic does and both runs have the same micro-batch; with a correction if "
        "only the arithmetic does",
        measure_a9, judge_a9, Basis::by_reading},
-      {"S11", "FP8 guide",
+      {"S11", kGuide,
        "8 of a block's 14 operations are FP8 GEMMs, with more than 95 % of the FLOPs",
        "FLOPs of a gated dense and a gated expert block at 2048 and 8192 tokens, counted as listed "
        "and as TransformerEngine and DeepSeek-V3 run them (by reading), with attention in full and "

@@ -15,10 +15,6 @@
 namespace fp8lab::experiments {
 namespace {
 
-constexpr std::string_view kGuide = "FP8 guide";
-constexpr std::string_view kTutorial = "naive-FP8 tutorial";
-constexpr std::string_view kSummary = "FP8-LM summary";
-
 // An H100 SXM (NVIDIA's data sheet, without sparsity): FLOP/s in BF16 and FP8, bytes/s of memory.
 constexpr double kBf16Peak = 989e12;
 constexpr double kFp8Peak = 1979e12;

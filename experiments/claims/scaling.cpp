@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "claims/formats.hpp"
 #include "claims/groups.hpp"
 #include "common/tensors.hpp"
 #include "delayed-dynamics/dynamics.hpp"
@@ -17,9 +18,6 @@
 
 namespace fp8lab::experiments {
 namespace {
-
-const Format& e4m3() { return format(FormatId::e4m3fn); }
-const Format& e5m2() { return format(FormatId::e5m2); }
 
 /// A line of the guide's table.
 struct ErrorLine {
@@ -231,14 +229,14 @@ Verdict judge_s12(Values values) {
 
 std::vector<Claim> scaling_claims() {
   return {
-      {"S1", "FP8 guide",
+      {"S1", kGuide,
        "INT8 has the smaller error on Gaussian elements (1.2e-5, compared with 1.8e-5), FP8 with "
        "outliers (8.4e-4 / 3.1e-4 at 1 %, 4.2e-3 / 9.8e-4 at 5 %)",
        "10000 elements of N(0, 0.5^2), 0, 1 and 5 % of them 20 times larger, one amax scale",
        "holds if each of the six errors is within a factor of 2; with a correction if the same "
        "format wins each time",
        measure_s1, judge_s1},
-      {"S1a", "FP8 guide",
+      {"S1a", kGuide,
        "on real activations of a language model INT8's error is 3.4 times FP8's (2.1e-3 / 6.2e-4), "
        "the table's fourth row",
        "the quotient, and MSE under one amax scale on stand-ins: N(0, 1), and [128, 512] with six "
@@ -246,19 +244,18 @@ std::vector<Claim> scaling_claims() {
        "does not hold if the quotient is not 3.4 or INT8 wins on every stand-in; else cannot tell, "
        "since the activations are not published (it never holds)",
        measure_s1a, judge_s1a},
-      {"S2", "FP8 guide", "E4M3 has 240 values", "all 256 codes decoded",
+      {"S2", kGuide, "E4M3 has 240 values", "all 256 codes decoded",
        "holds if 240 distinct finite values are found", measure_s2, judge_s2, Basis::arithmetic},
-      {"S3", "FP8 guide", "a stale scale that is too small overflows (x * scale is cast)",
+      {"S3", kGuide, "a stale scale that is too small overflows (x * scale is cast)",
        "delayed scaling, E4M3, 4096 normal elements; the amax grows or shrinks 8 times",
        "holds if only the scale that is too small overflows, with a correction if both do",
        measure_s3, judge_s3},
-      {"S5", "FP8 guide",
-       "delayed scaling survives spikes by its history, and a margin adds headroom",
+      {"S5", kGuide, "delayed scaling survives spikes by its history, and a margin adds headroom",
        "E4M3, 4096 normal elements, amax 1 with spikes of 64 at steps 20 and 30",
        "holds if no spike overflows; with a correction if the first does, and neither the second "
        "nor one within the margin",
        measure_s5, judge_s5},
-      {"S6", "FP8 guide", "FP8 weights can be cached until their scale changes",
+      {"S6", kGuide, "FP8 weights can be cached until their scale changes",
        "4096 weights, delayed scaling with a history of 16, 32 steps of decay and noise",
        "holds if the cached codes always equal fresh ones", measure_s6, judge_s6},
       {"S12", "TransformerEngine guide", "an overflow of E5M2 always gives Inf or NaN",

@@ -13,8 +13,6 @@
 
 namespace fp8lab::experiments {
 
-inline constexpr std::string_view kTutorial = "naive-FP8 tutorial";
-
 /// A transformer of 53 440 parameters, 64 tokens a step, that learns within `steps`.
 inline StudySettings small_study(const ClaimContext& context, std::int64_t steps) {
   StudySettings s;

@@ -11,7 +11,7 @@ namespace fp8lab::experiments {
 namespace {
 
 /// After the reference and the control.
-constexpr std::array<const char*, 6> kRows{
+constexpr std::array<const char*, 6> kStates{
     "fp8-lm",          "fp8-lm-fp8-v",          "fp8-lm-fp8-master",
     "fp8-lm-unscaled", "fp8-lm-fp8-v-unscaled", "fp8-lm-fp8-master-unscaled"};
 
@@ -34,12 +34,13 @@ double diverged_seeds(const StudySettings& settings, const SeededRuns& way,
 
 Measurement measure_a5(const ClaimContext& context) {
   const StudySettings settings = small_study(context, 120);
-  const auto runs = run_seeds(context, 2 + kRows.size(), [&](std::size_t way, std::uint64_t seed) {
-    return train_row(settings, way < 2 ? plain_variant(way) : kRows[way - 2], seed);
-  });
+  const auto runs =
+      run_seeds(context, 2 + kStates.size(), [&](std::size_t way, std::uint64_t seed) {
+        return train_row(settings, way < 2 ? plain_variant(way) : kStates[way - 2], seed);
+      });
   Measurement m;
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    const std::string name = kRows[i];
+  for (std::size_t i = 0; i < kStates.size(); ++i) {
+    const std::string name = kStates[i];
     m.figure += (i == 0 ? "" : "; ") + note_way(m, name, settings, runs[i + 2], runs[0], runs[1]);
     m.values.push_back(
         {"diverged_" + name, "seeds", diverged_seeds(settings, runs[i + 2], runs[0])});
@@ -70,7 +71,7 @@ Verdict judge_a5(Values values) {
 
 std::vector<Claim> state_claims() {
   return {
-      {"A5", "FP8-LM summary", "FP8 v diverges and FP16 v does not; FP8 master weights diverge",
+      {"A5", kSummary, "FP8 v diverges and FP16 v does not; FP8 master weights diverge",
        "rows of FP8-LM's Table 6 on a transformer of 53440 parameters, BF16 GEMMs, 120 steps of 64 "
        "tokens, 3 seeds, with tensor scales and without; follows and leaves as in T1",
        "holds if with tensor scales FP16 states follow FP32 AdamW, and FP8 v and FP8 master both "

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string>
 
+#include "claims/formats.hpp"
 #include "claims/groups.hpp"
 #include "claims/recorded.hpp"
 #include "common/page_reads.hpp"
@@ -21,8 +22,6 @@
 
 namespace fp8lab::experiments {
 namespace {
-
-const Format& e4m3() { return format(FormatId::e4m3fn); }
 
 Measurement measure_s4(const ClaimContext&) {
   DelayedScaling delayed(FormatId::e4m3fn);
@@ -249,7 +248,7 @@ Verdict judge_s10(Values values) {
 
 std::vector<Claim> system_claims() {
   return {
-      {"S4", "FP8 guide", "an amax of zero resets the scale to 1",
+      {"S4", kGuide, "an amax of zero resets the scale to 1",
        "amax 4, then 0: TransformerEngine's delayed and current rules (by reading), and what "
        "torchao's tensorwise cast of a zero tensor gave (recorded)",
        "holds if all three give 1, with a correction if one or two do", measure_s4, judge_s4,

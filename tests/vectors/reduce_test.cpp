@@ -31,7 +31,7 @@ TEST_CASE("a case where two models differ reduces to a few terms and still diffe
     const VectorCase start = generate_case(right, 32, CaseKind::adversarial, 1, index);
     if (!fails(start)) continue;
     ++reduced;
-    const Reduction reduction = reduce_case(start, right.a_format, right.b_format, fails);
+    const ReducedCase reduction = reduce_case(start, right.a_format, right.b_format, fails);
     INFO("case " << index << ": " << live_terms(start) << " terms before, "
                  << live_terms(reduction.smallest) << " after");
     CHECK(fails(reduction.smallest));
@@ -53,7 +53,7 @@ TEST_CASE("reduction finds the one operand that a failure needs", "[verify]") {
   start.a[17] = 0x7d;  // NaN
   start.c = 0xc2345678;
   const auto fails = [](const VectorCase& one) { return one.a[17] == 0x7d; };
-  const Reduction reduction = reduce_case(start, model.a_format, model.b_format, fails);
+  const ReducedCase reduction = reduce_case(start, model.a_format, model.b_format, fails);
   CHECK(live_terms(reduction.smallest) == 1);
   CHECK(reduction.smallest.a[17] == 0x7d);
   CHECK(reduction.smallest.b[17] == 0x3c);  // 1.0

@@ -51,7 +51,7 @@ std::string_view to_string(GradientScaling scaling) {
 GradientScaling find_gradient_scaling(std::string_view name, std::string_view argument) {
   for (std::size_t i = 1; i < kScalings.size(); ++i)
     if (kScalings[i] == name) return static_cast<GradientScaling>(i);
-  throw Error(std::string(argument), "pre, post, auto or shipped", "'" + std::string(name) + "'");
+  throw Error(std::string(argument), "pre, post, auto or shipped", fmt::format("'{}'", name));
 }
 
 GradientReducer::GradientReducer(Fabric& fabric, const ReductionOptions& options,

@@ -20,7 +20,7 @@ class Reducer {
     require(keep(best_), "failing", "a case for which the predicate holds", "one that passes");
   }
 
-  Reduction run() {
+  ReducedCase run() {
     bool changed = true;
     while (changed && tried_ < budget_) {
       changed = drop_runs();
@@ -146,9 +146,9 @@ class Reducer {
 
 }  // namespace
 
-Reduction reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
-                      const FailurePredicate& fails, std::size_t budget,
-                      std::optional<ScaleFormat> scales) {
+ReducedCase reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
+                        const FailurePredicate& fails, std::size_t budget,
+                        std::optional<ScaleFormat> scales) {
   return Reducer(failing, format(a_format), format(b_format), fails, budget, scales).run();
 }
 

@@ -13,7 +13,7 @@ namespace fp8lab {
 /// Returns true if the inputs of a case (a, b and c) still fail. It must ignore d.
 using FailurePredicate = std::function<bool(const VectorCase&)>;
 
-struct Reduction {
+struct ReducedCase {
   VectorCase smallest;
   std::size_t tried = 0;  ///< number of calls of `fails`
 };
@@ -27,9 +27,9 @@ struct Reduction {
 /// changed. Block scales, if the case has them, become 1.0 or move toward it;
 /// `scales` is their format. Throws `Error` if `failing` does not fail at the
 /// start.
-Reduction reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
-                      const FailurePredicate& fails, std::size_t budget = 20000,
-                      std::optional<ScaleFormat> scales = std::nullopt);
+ReducedCase reduce_case(const VectorCase& failing, FormatId a_format, FormatId b_format,
+                        const FailurePredicate& fails, std::size_t budget = 20000,
+                        std::optional<ScaleFormat> scales = std::nullopt);
 
 /// The number of terms with a non-zero operand.
 std::size_t live_terms(const VectorCase& one);
