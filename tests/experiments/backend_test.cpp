@@ -88,7 +88,9 @@ const std::vector<Run> kLongerRuns{
 };
 
 void check_runs(const std::vector<Run>& runs) {
+  const SweepShare share;
   for (const Run& run : runs) {
+    if (!share.takes_one_in(2, "runs on a backend: " + run.name, 0)) continue;
     CAPTURE(run.name);
     const Results expected = run_quick(run.name, 2, run.changes);
     Counting counting;
@@ -154,7 +156,7 @@ TEST_CASE("longer experiments run theirs there too", "[experiments][backend][slo
 }
 
 TEST_CASE("a backend that casts otherwise changes what experiments find",
-          "[experiments][backend][repeats]") {
+          "[experiments][backend][repeats][long]") {
   const Results expected = run_quick("inference-linear", 2);
   Counting wrong(0x80);
   CHECK((all_csv(run_quick("inference-linear", 2, {}, wrong.backend())) != all_csv(expected)));

@@ -157,7 +157,7 @@ TEST_CASE("int8-vs-fp8: a format that is best in one draw of several is named", 
 }
 
 TEST_CASE("long-sums: the accumulator alone harms sums of one sign, and promotion mends it",
-          "[experiments][train]") {
+          "[experiments][train][long]") {
   const Results results = run_quick("long-sums", 2);
   const Table& runs = table_named(results, "runs");
   for (std::size_t row = 0; row < runs.rows().size(); ++row) {

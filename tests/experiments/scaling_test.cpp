@@ -218,7 +218,7 @@ TEST_CASE("auto-scaling: a run says which shares its elements cannot tell", "[ex
 }
 
 TEST_CASE("A1: the verdict is what its criterion makes of the measured values",
-          "[experiments][repeats]") {
+          "[experiments][repeats][long]") {
   const Measurement m = measure(find_claim("A1"), {.seed = 3, .threads = 2});
   const auto value = [&](const std::string& name) {
     for (const MeasuredValue& v : m.values)

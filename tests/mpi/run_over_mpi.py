@@ -1,15 +1,20 @@
 """`mpirun -n N fp8lab run EXPERIMENT --mpi` leaves the files of a run without it.
 
-Usage: run_over_mpi.py MPIRUN FP8LAB PROCESSES EXPERIMENT
+Usage: run_over_mpi.py MPIRUN FP8LAB EXPERIMENT PROCESSES...
+Where FP8LAB_SWEEP_SHARE is above 1, one number of processes, drawn by FP8LAB_SEED, is tried.
 """
 
 import json
+import os
+import random
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-MPIRUN, TOOL, PROCESSES, EXPERIMENT = sys.argv[1:]
+MPIRUN, TOOL, EXPERIMENT, *PROCESSES = sys.argv[1:]
+if int(os.environ.get("FP8LAB_SWEEP_SHARE") or 1) > 1:
+    PROCESSES = [random.Random(f"{os.environ.get('FP8LAB_SEED')} {EXPERIMENT}").choice(PROCESSES)]
 RUN = ["run", EXPERIMENT, "--quick", "--threads", "1", "--seed", "5"]
 SETTINGS = {
     "fp8-allreduce": ["elements=301", "gather_elements=1001", "ranks=2,3,4,9"],
@@ -25,42 +30,47 @@ def run(arguments, folder):
     return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def files_of(folder):
-    return {p.name: p.read_bytes() for p in (folder / "out" / EXPERIMENT).iterdir()}
+def run_in(folder, arguments):
+    """Runs the experiment in a new folder; what it printed, its files and its record."""
+    folder.mkdir()
+    done = run(arguments, folder)
+    if done.returncode != 0:
+        sys.exit(f"exit {done.returncode}: {done.stderr}")
+    files = {p.name: p.read_bytes() for p in (folder / "out" / EXPERIMENT).iterdir()}
+    record = json.loads(files.pop("result.json"))
+    command = record.pop("command")
+    for key in ("started", "duration_seconds", "crc32"):
+        del record[key]
+    return done.stdout, files, record, command
+
+
+def differences(alone, together, processes):
+    (one, expected, record, _), (all_, got, other, command) = alone, together
+    if one.splitlines()[0] != all_.splitlines()[0] or all_.count("files in") != 1:
+        yield f"printed other than once:\n{all_}"
+    if not command.startswith(f"mpirun -n {processes} fp8lab run {EXPERIMENT}"):
+        yield f"recorded command: {command}"
+    if record != other:
+        yield "result.json differs in more than command and times"
+    for name in sorted(expected.keys() | got.keys()):
+        if expected.get(name) != got.get(name):
+            yield f"{name}: not the same bytes"
 
 
 def main():
     problems = []
     with tempfile.TemporaryDirectory() as scratch:
-        alone, together = Path(scratch, "alone"), Path(scratch, "together")
-        alone.mkdir()
-        together.mkdir()
-        one = run([TOOL, *RUN, *SMALL], alone)
-        all_ = run([MPIRUN, "-n", PROCESSES, TOOL, *RUN, *SMALL, "--mpi"], together)
-        for done in (one, all_):
-            if done.returncode != 0:
-                sys.exit(f"exit {done.returncode}: {done.stderr}")
-        if one.stdout.splitlines()[0] != all_.stdout.splitlines()[0] or all_.stdout.count("files in") != 1:
-            problems.append(f"printed other than once:\n{all_.stdout}")
-        expected, got = files_of(alone), files_of(together)
-        records = [json.loads(files.pop("result.json")) for files in (expected, got)]
-        command = records[1].pop("command")
-        if not command.startswith(f"mpirun -n {PROCESSES} fp8lab run {EXPERIMENT}"):
-            problems.append(f"recorded command: {command}")
-        records[0].pop("command")
-        for record in records:
-            del record["started"], record["duration_seconds"], record["crc32"]
-        if records[0] != records[1]:
-            problems.append("result.json differs in more than command and times")
-        for name in sorted(expected.keys() | got.keys()):
-            if expected.get(name) != got.get(name):
-                problems.append(f"{name}: not the same bytes")
-        if not any(name.endswith(".csv") for name in expected):
+        alone = run_in(Path(scratch, "alone"), [TOOL, *RUN, *SMALL])
+        files = alone[1]
+        if not any(name.endswith(".csv") for name in files):
             problems.append("no CSV was compared")
-        refused = run([MPIRUN, "-n", PROCESSES, TOOL, "run", "outlier", "--mpi"], together)
+        for processes in PROCESSES:
+            together = run_in(Path(scratch, processes), [MPIRUN, "-n", processes, TOOL, *RUN, *SMALL, "--mpi"])
+            problems += [f"{processes} processes: {what}" for what in differences(alone, together, processes)]
+        refused = run([MPIRUN, "-n", PROCESSES[0], TOOL, "run", "outlier", "--mpi"], scratch)
         if refused.returncode != 2 or "expected fp8-allreduce or data-parallel or fp8-lm alone" not in refused.stderr:
             problems.append(f"another experiment: exit {refused.returncode}: {refused.stderr}")
-    print(f"processes {PROCESSES} files {len(expected)} differences {len(problems)}")
+    print(f"processes {', '.join(PROCESSES)} files {len(files)} differences {len(problems)}")
     if problems:
         sys.exit("\n".join(problems))
 

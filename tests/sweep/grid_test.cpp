@@ -116,7 +116,7 @@ TEST_CASE("a point's seed is its own", "[sweep]") {
 TEST_CASE("a grid that cannot be is refused", "[sweep]") {
   CHECK_THROWS_AS(toy_plan({"k=1", "k=2"}).grid.validate(), Error);
   CHECK_THROWS_AS(toy_plan({}, 0).grid.validate(), Error);
-  CHECK_THROWS_WITH(toy_plan({"k=1:1000000", "gain=1:1000000"}).grid.validate(),
+  CHECK_THROWS_WITH(toy_plan({"k=1:40000", "gain=1:40000"}).grid.validate(),
                     "grid: expected at most 1073741824 points, got more");
   CHECK_THROWS_WITH(toy_plan({"k=1,2"}, 1'000'000'000'000).grid.validate(),
                     "repeat: expected at most 536870912, for 1073741824 points in all, "

@@ -8,6 +8,7 @@
 #include "fp8lab/io/files.hpp"
 #include "io/temporary.hpp"
 #include "sweep/toy.hpp"
+#include "sweep_share.hpp"
 
 namespace fp8lab {
 namespace {
@@ -38,6 +39,17 @@ void sweep_part(const SweepPlan& plan, const fs::path& folder, std::int64_t coun
       }
   };
   run_sweep(plan, folder, true, some, {});
+}
+
+/// Places of a log that lie `apart`, from the first on; where a share is wanted every fourth of
+/// them, drawn.
+std::vector<std::size_t> places(std::size_t end, std::size_t apart) {
+  const SweepShare share;
+  const std::size_t step = share.is_part() ? 4 * apart : apart;
+  std::vector<std::size_t> found;
+  for (std::size_t at = share.is_part() ? share.draw() % step : 0; at < end; at += step)
+    found.push_back(at);
+  return found;
 }
 
 TEST_CASE("rows carry their point", "[sweep]") {
@@ -85,7 +97,7 @@ TEST_CASE("a log cut anywhere is resumed to the same bytes", "[sweep]") {
   const std::string log = read_file(folder.path() / "whole" / "points.jsonl");
   const fs::path cut = folder.path() / "cut";
   fs::create_directories(cut);
-  for (std::size_t size = 0; size <= log.size(); size += 7) {
+  for (const std::size_t size : places(log.size() + 1, 7)) {
     write_text(cut / "points.jsonl", log.substr(0, size));  // no waiting for the disk
     const SweepOutcome outcome = sweep(plan, cut, true);
     CAPTURE(size);
@@ -120,7 +132,8 @@ TEST_CASE("damage inside the log is found, and its points run again", "[sweep]")
   const std::string expected = files_text(folder.path());
   const std::string log = read_file(folder.path() / "points.jsonl");
   const std::size_t header_end = log.find('\n');
-  for (std::size_t at = header_end + 1; at < log.size(); at += 11) {
+  for (const std::size_t place : places(log.size() - header_end - 1, 11)) {
+    const std::size_t at = header_end + 1 + place;
     std::string damaged = log;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     write_file(folder.path() / "points.jsonl", damaged);
