@@ -174,7 +174,7 @@ Series thin(const std::vector<StepLoss>& losses, double StepLoss::*field, const 
 
 Plot trace_plot(const Setup& s, const Losses& losses, std::size_t trace) {
   Plot plot{"wasted_" + s.traces[trace].name,
-            fmt::format("{}: headroom above the amax (below 0 the tensor overflows), {}",
+            fmt::format("Headroom above the amax (below 0 the tensor overflows), trace {}, {}",
                         s.traces[trace].name, short_name(*s.format)),
             {"step", false},
             {"octaves between scaled amax and max finite", false},

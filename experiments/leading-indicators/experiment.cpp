@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -207,8 +208,10 @@ double finite_or_gap(double value) { return std::isfinite(value) ? value : std::
 
 /// The median of the seeds, in a band from the least to the largest.
 Plot indicator_plot(const Study& study, Indicator indicator, const char* name, const Axis& y) {
+  std::string what(to_string(indicator));
+  what.front() = static_cast<char>(std::toupper(what.front()));
   Plot plot{name,
-            fmt::format("{} against a BF16 shadow{} ({})", to_string(indicator),
+            fmt::format("{} against a BF16 shadow{} ({})", what,
                         study.seeds == 1 ? "" : fmt::format(", median of {} seeds", study.seeds),
                         setup(study)),
             {"step"},

@@ -199,7 +199,7 @@ std::vector<std::string> findings_of(const Study& study) {
       "leaves or follows: the logarithm of the ratio is above the band in every seed, or within "
       "it; "
       "the band holds 99 % of those of FP32 products, and is at least three standard deviations "
-      "and at least `follow`.");
+      "and at least follow, a parameter.");
   return findings;
 }
 

@@ -94,7 +94,7 @@ Plot floor_plot(const std::vector<WalkthroughRow>& rows, std::int64_t points) {
   plot.name = "error_near_the_floor";
   plot.title =
       "Relative error of a cast to E4M3 near its floor; points: the elements, outlier 4400";
-  plot.x = {"|x / s| (1)", true, 2};
+  plot.x = {"|x / s|", true, 2};
   plot.y = {"relative error (%)", false};
   plot.series = {error_curve(kFlush, "subnormals flushed", points),
                  error_curve(kNvidiaSatfinite, "subnormals kept (hardware)", points)};

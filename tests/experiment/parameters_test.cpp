@@ -1,6 +1,7 @@
 #include "fp8lab/experiment/parameters.hpp"
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "catch.hpp"
@@ -96,6 +97,28 @@ TEST_CASE("settings take TOML, bare texts and lists without brackets", "[experim
   CHECK(p.integers("k") == std::vector<std::int64_t>{5});
 }
 
+TEST_CASE("integers mean what they mean in TOML, however they are written", "[experiment]") {
+  const auto [text, expected] = GENERATE(table<std::string, std::int64_t>({
+      {"0", 0},
+      {"-0", 0},
+      {"+5", 5},
+      {"-7", -7},
+      {"1_000", 1000},
+      {"0x10", 16},
+      {"999999999999999999", 999999999999999999},
+      {"-999999999999999999", -999999999999999999},
+      {"9223372036854775807", std::numeric_limits<std::int64_t>::max()},
+      {"-9223372036854775808", std::numeric_limits<std::int64_t>::min()},
+      {"3.0", 3},
+  }));
+  Parameters p = Parameters::from_toml(kToml, false);
+  INFO(text);
+  p.set("trials=" + text);
+  CHECK(p.integer("trials") == expected);
+  p.set("k=" + text);
+  CHECK(p.integers("k") == std::vector<std::int64_t>{expected});
+}
+
 TEST_CASE("an integer of many digits stands for the nearest real number", "[experiment]") {
   Parameters p = Parameters::from_toml(kToml, false);
   p.set("sigmas=111111111111010745, 1e300");
@@ -113,6 +136,10 @@ TEST_CASE("a setting that does not fit is refused and changes nothing", "[experi
       {"Trials=1", "got 'Trials'"},
       {"trials=1.5", "set trials: expected an integer, got '1.5'"},
       {"trials=", "set trials: expected an integer, got ''"},
+      {"trials=007", "set trials: expected an integer, got '007'"},
+      {"trials=-", "set trials: expected an integer, got '-'"},
+      {"trials=5x", "set trials: expected an integer, got '5x'"},
+      {"trials=9223372036854775808", "set trials: expected an integer"},
       {"trials=1\nscale = 2", "set trials: expected an integer"},
       {"scale=fast", "set scale: expected a real number, got 'fast'"},
       {"flush=1", "set flush: expected true or false, got '1'"},

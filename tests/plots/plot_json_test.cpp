@@ -76,6 +76,45 @@ TEST_CASE("plots leave out what an axis cannot show, and count it", "[experiment
   CHECK(subtitle(spec_of(Plot{"p", "t", {"x"}, {"y"}, {}})) == "no value to show");
 }
 
+TEST_CASE("a line of one point has a mark", "[plots]") {
+  const Plot plot{"p",
+                  "title",
+                  {"x"},
+                  {"y"},
+                  {{"long", {1, 2}, {1, 2}, Series::Style::lines},
+                   {"dashed", {1}, {3}, Series::Style::dashed},
+                   {"lone", {2}, {4}, Series::Style::lines}}};
+  const json spec = spec_of(plot);
+  const json& marks = spec["layer"][1];
+  CHECK(marks["mark"]["type"] == "point");
+  CHECK(marks["transform"][0]["filter"] == "indexof([1, 2], datum.series) >= 0");
+  CHECK(marks["encoding"]["shape"]["scale"]["range"] == json{"M-2,0L2,0", "square", "triangle-up"});
+}
+
+TEST_CASE("a legend has as many columns as its widest label leaves room for", "[plots]") {
+  const auto columns = [](std::size_t letters) {
+    const Plot plot{"p", "t", {"x"}, {"y"}, {{std::string(letters, 'n'), {1, 2}, {1, 2}}}};
+    return spec_of(plot)["config"]["legend"]["columns"].get<double>();
+  };
+  // Columns of 33 letters are 255 pixels wide with their symbols; the legend has some 740.
+  CHECK(columns(33) == 2);
+  CHECK(columns(28) == 3);
+  CHECK(columns(20) == 4);
+  CHECK(columns(200) == 1);
+}
+
+TEST_CASE("a title that needs two lines breaks before its parentheses", "[plots]") {
+  const auto lines = [](const std::string& title) {
+    return spec_of(Plot{"p", title, {"x"}, {"y"}, {}})["title"]["text"];
+  };
+  const std::string what = "Loss with optimizer states without scales, above bf16";
+  const std::string setup = "(53440 parameters, 64 tokens per step, 80 steps, 4 seeds)";
+  CHECK(lines(what + " " + setup) == json{what, setup});
+  CHECK(lines("Loss (4 seeds)") == json{"Loss (4 seeds)"});
+  CHECK(lines(std::string(60, 'a') + " " + std::string(60, 'b')) ==
+        json{std::string(60, 'a'), std::string(60, 'b')});
+}
+
 TEST_CASE("a curve that runs away leaves the picture to the others", "[experiment]") {
   Plot plot{"p",
             "title",

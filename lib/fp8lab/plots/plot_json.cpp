@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <initializer_list>
 
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
@@ -27,8 +26,8 @@ constexpr std::array kShapes{"circle",        "square", "triangle-up",   "diamon
                              "triangle-down", "cross",  "triangle-right"};
 constexpr const char* kStroke = "M-2,0L2,0";  ///< of a curve without marks, in the legend
 constexpr std::size_t kMarks = 40;            ///< on a curve; a longer one has them at some points
-constexpr double kPixels = 7.0;               ///< of a letter
-constexpr double kWidth = 860.0;              ///< of the legend, in pixels
+constexpr double kPixels = 6.6;               ///< of a letter
+constexpr double kWidth = 740.0;              ///< of the legend, in pixels
 
 void require_fit(const Plot& plot) {
   require_file_name("plot name", plot.name);
@@ -55,15 +54,24 @@ std::size_t bands_of(const Plot& plot) {
       std::ranges::count_if(plot.series, [](const Series& s) { return !s.low.empty(); }));
 }
 
-Indices series_of(const Plot& plot, std::initializer_list<Series::Style> styles) {
+Indices series_of(const Plot& plot, bool (*holds)(const Series&)) {
   Indices found;
   for (std::size_t i = 0; i < plot.series.size(); ++i)
-    if (std::ranges::find(styles, plot.series[i].style) != styles.end()) found.push_back(i);
+    if (holds(plot.series[i])) found.push_back(i);
   return found;
 }
 
+bool is_line(const Series& series) {
+  using enum Series::Style;
+  return series.style == lines || series.style == dashed || series.style == lines_points;
+}
+
+bool is_stair(const Series& series) { return series.style == Series::Style::steps; }
+
+/// A line of one point would not be seen.
 bool has_marks(const Series& series) {
-  return series.style == Series::Style::points || series.style == Series::Style::lines_points;
+  return series.style == Series::Style::points || series.style == Series::Style::lines_points ||
+         series.x.size() == 1;
 }
 
 /// The values, a series an object, in drawing order: later curves lie on top.
@@ -295,12 +303,11 @@ std::string plot_json(const Plot& plot) {
 
   Json layers = Json::array();
   if (bands_of(plot) > 0) layers.push_back(band_layer(plot, looks));
-  using enum Series::Style;
-  if (const Indices which = series_of(plot, {lines, dashed, lines_points}); !which.empty())
+  if (const Indices which = series_of(plot, is_line); !which.empty())
     layers.push_back(line_layer(plot, looks, which, false));
-  if (const Indices which = series_of(plot, {steps}); !which.empty())
+  if (const Indices which = series_of(plot, is_stair); !which.empty())
     layers.push_back(line_layer(plot, looks, which, true));
-  if (const Indices which = series_of(plot, {points, lines_points}); !which.empty())
+  if (const Indices which = series_of(plot, has_marks); !which.empty())
     layers.push_back(mark_layer(plot, looks, which));
   layers.push_back(pointer_layer(plot, looks));
   if (looks.named()) layers.front()["params"] = Json::array({legend_selection()});

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "fp8lab/plots/text.hpp"
 
@@ -38,10 +40,20 @@ std::string superscript_of(const std::string& number) {
   return text + " + " + digit_of(number, 1);
 }
 
+/// The lines of a title: where one is not enough, what follows in parentheses has its own.
+std::vector<std::string> title_lines(const std::string& title) {
+  const std::size_t setup = title.rfind(" (");
+  if (columns_of(title) <= kTitleColumns || setup == std::string::npos)
+    return wrap(title, kTitleColumns);
+  std::vector<std::string> lines = wrap(title.substr(0, setup), kTitleColumns);
+  std::ranges::copy(wrap(title.substr(setup + 1), kTitleColumns), std::back_inserter(lines));
+  return lines;
+}
+
 }  // namespace
 
 Json vega_frame(const std::string& name, std::string_view title, const std::string& note) {
-  Json heading{{"text", wrap(typeset(title), kTitleColumns)}};
+  Json heading{{"text", title_lines(typeset(title))}};
   if (!note.empty()) heading["subtitle"] = wrap(typeset(note), kNoteColumns);
   return {{"$schema", "https://vega.github.io/schema/vega-lite/v6.json"},
           {"name", name},
