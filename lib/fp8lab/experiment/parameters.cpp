@@ -4,6 +4,7 @@
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -156,6 +157,32 @@ std::string complete_toml(const ParameterValue& like, std::string_view text) {
   return "[" + list + "]";
 }
 
+/// An integer in decimal digits for a parameter of integers, which needs no parser: an axis may
+/// have a million of them. Nothing for any other text; what TOML makes of it is for its parser.
+std::optional<ParameterValue> plain_integer(const ParameterValue& like, std::string_view text) {
+  constexpr std::size_t kMostDigits = 18;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  if (digits.empty() || digits.size() > kMostDigits || digits[0] < '1' || digits[0] > '9')
+    return std::nullopt;
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, value).ptr != end) return std::nullopt;
+  if (std::holds_alternative<std::int64_t>(like)) return value;
+  if (std::holds_alternative<std::vector<std::int64_t>>(like)) return std::vector{value};
+  return std::nullopt;
+}
+
+/// The value of a text by TOML's rules; nothing for one that means none of the type of `like`.
+std::optional<ParameterValue> parsed(const ParameterValue& like, std::string_view text) {
+  try {
+    const toml::table document = toml::parse("value = " + complete_toml(like, text) + "\n");
+    // A second key would have come in through a line break in the value.
+    if (document.size() == 1) return value_like(like, *document.get("value"));
+  } catch (const toml::parse_error&) {
+  }
+  return std::nullopt;
+}
+
 std::string toml_of(std::int64_t value) { return fmt::format("{}", value); }
 std::string toml_of(bool value) { return value ? "true" : "false"; }
 std::string toml_of(const std::string& value) { return quoted(value); }
@@ -296,17 +323,11 @@ void Parameters::set(std::string_view assignment) {
     return set_model_part(*this, part, text);
   const auto known = values_.find(key);
   if (known == values_.end()) throw Error("set", known_keys(values_), fmt::format("'{}'", key));
-  const std::string expected = fmt::format("{}", type_name(known->second));
-  const std::string argument = fmt::format("set {}", key);
-  std::optional<ParameterValue> value;
-  try {
-    const toml::table document =
-        toml::parse("value = " + complete_toml(known->second, text) + "\n");
-    // A second key would have come in through a line break in the value.
-    if (document.size() == 1) value = value_like(known->second, *document.get("value"));
-  } catch (const toml::parse_error&) {
-  }
-  if (!value) throw Error(argument, expected, fmt::format("'{}'", text));
+  std::optional<ParameterValue> value = plain_integer(known->second, text);
+  if (!value) value = parsed(known->second, text);
+  if (!value)
+    throw Error(fmt::format("set {}", key), fmt::format("{}", type_name(known->second)),
+                fmt::format("'{}'", text));
   check(key, ranges_, *value);
   known->second = *std::move(value);
 }
