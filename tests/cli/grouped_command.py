@@ -187,6 +187,10 @@ def mistakes(case):
     d[104:105] = plain(104, 105, 1)
     named("an offset one too large", d, 2, "offset_late")
     d = right.copy()
+    d[105:106] = plain(105, 106, 1)  # the second row of its group: no offset explains it
+    report = verify(d)
+    check("the second row alone", wrong_groups(report) == [2] and "offset_late" not in cause_of(report, 2), report)
+    d = right.copy()
     d[101:104] = plain(101, 104, 2)
     named("an offset three too small", d, 1, "offset_early")
     d = right.copy()
@@ -235,7 +239,8 @@ def along_k(case):
 
     right = np.stack([of_terms(begin, end) for _, begin, end in groups_of_rows(ends)])
     expect(0, "verify", case.save("d", right), *arguments, stdout=["pass"])
-    for name, begin, end in (("k_begins_late", 97, 160), ("k_ends_late", 96, 161), ("k_offset_low", 95, 159),
+    for name, begin, end in (("k_begins_late", 97, 160), ("k_begins_early", 95, 160), ("k_ends_late", 96, 161),
+                             ("k_ends_early", 96, 159), ("k_offset_low", 95, 159), ("k_offset_high", 97, 161),
                              ("terms_of_next_group", 160, 320)):
         d = right.copy()
         d[1] = of_terms(begin, end)
@@ -260,6 +265,11 @@ def identified(case):
     d[1] = np.load(case.at / "one.npy")
     expect(1, "identify", *files, case.save("e", d), "--dtype", "e4m3fn", "--batched",
            stdout=["2 of 3 groups", "group 1 (from row 40"])
+    report = json.loads(run("identify", *files, case.at / "e.npy", "--dtype", "e4m3fn", "--batched", "--json").stdout)
+    matches = [one.pop("matches") for one in report["groups"]]
+    check(f"each group of identify --json: {report['groups']}",
+          report["groups"] == [{"group": i, "first_row": 40 * i, "compared": 40 * 32} for i in range(3)], report)
+    check(f"its matches: {matches}", matches[0] == matches[2] == 40 * 32 > matches[1], report)
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -80,6 +80,20 @@ def test_skipped_steps(folder):
     check("none of them is zero", all(loss > 1.0 for loss in run["losses"]), run["losses"])
 
 
+def test_formats(folder):
+    """--format of each operand, also of one that is cast anew for its second product: what the checkpoint says."""
+    file = folder / "formats.safetensors"
+    recipe = "torchao-rowwise-hp-wgrad"
+    for name, gradient, other in (("hybrid", "e5m2", "e4m3fn"), ("e5m2", "e5m2", "e5m2"), ("e4m3fn", "e4m3fn", "e4m3fn")):
+        file.unlink(missing_ok=True)
+        train("--steps", 1, "--recipe", recipe, "--format", name, "--checkpoint", file)
+        data = file.read_bytes()
+        header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+        blocks = json.loads(header["__metadata__"]["fingerprint"])["options"]["blocks"]
+        formats = {role: blocks[role].split("/")[0] for role in ("activation", "weight", "weight_for_dgrad", "gradient")}
+        check(f"--format {name}", formats == dict.fromkeys(formats, other) | {"gradient": gradient}, formats)
+
+
 def test_log(folder):
     """Killed at any moment and started again: the same bytes."""
     arguments = ["--steps", 30, "--recipe", "te-delayed", "--history", 4, "--monitor-every", 3, "--save-every", 4]
@@ -234,6 +248,7 @@ with tempfile.TemporaryDirectory() as name:
     test_divergence(root)
     test_guard()
     test_skipped_steps(root)
+    test_formats(root)
     test_log(root)
     test_recipe_options()
     test_system(root)

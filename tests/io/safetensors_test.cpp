@@ -169,6 +169,27 @@ TEST_CASE("safetensors: hostile headers say what is wrong", "[io]") {
              contains("object of strings"));
 }
 
+TEST_CASE("safetensors: a name that a file does not hold is refused with those that it does",
+          "[io]") {
+  const TemporaryFolder folder("st_names");
+  const auto asked = [&](const std::string& header) {
+    write_text(folder / "n.safetensors", safetensors(header, std::string(2, '\0')));
+    const SafetensorsFile file(folder / "n.safetensors");
+    try {
+      (void)file.find("x");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("found");
+  };
+  const std::string a = "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}";
+  const std::string b = "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}";
+  CHECK_THAT(asked("{" + a + "," + b + "}"), contains("expected one of a, b, got 'x'"));
+  write_text(folder / "none.safetensors", safetensors("{}", ""));
+  CHECK_THROWS_WITH(SafetensorsFile(folder / "none.safetensors").find("x"),
+                    contains("a name (the file holds none)"));
+}
+
 TEST_CASE("safetensors: data at any alignment is read", "[io]") {
   const TemporaryFolder folder("st_unaligned");
   const std::string header =

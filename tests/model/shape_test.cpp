@@ -1,9 +1,11 @@
 #include "fp8lab/model/shape.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/model/block.hpp"
 #include "io/temporary.hpp"
 
 using namespace fp8lab;
@@ -51,6 +53,27 @@ TEST_CASE("weights have names and shapes of their own", "[model]") {
   CHECK(parameters(tiny) == 160 + 24 + 128 + 64 + 16 + 576);
   tiny.tied_embeddings = true;
   CHECK(weights_of(tiny).size() == weights.size() - 1);
+}
+
+TEST_CASE("a block has a router from two experts on", "[model]") {
+  const auto has_router = [](std::int64_t experts) {
+    const ModelShape shape{.name = "tiny",
+                           .layers = 1,
+                           .hidden = 8,
+                           .heads = 4,
+                           .ffn = 12,
+                           .gated = true,
+                           .vocabulary = 10,
+                           .experts = experts,
+                           .active_experts = 1};
+    const std::vector<BlockOperation> operations = block_operations(shape);
+    CHECK(operations.size() == (experts > 1 ? 15 : 14));
+    return std::ranges::any_of(operations,
+                               [](const BlockOperation& one) { return one.name == "router"; });
+  };
+  CHECK_FALSE(has_router(1));
+  CHECK(has_router(2));
+  CHECK(has_router(3));
 }
 
 TEST_CASE("shapes come from TOML files", "[model]") {

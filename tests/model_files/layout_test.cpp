@@ -139,6 +139,7 @@ TEST_CASE("config.json is read back as it was written", "[model_files]") {
     CHECK(stored->row_block == 128);
     CHECK(text.find("zebra") < text.find("alpha"));  // keys stay in order
     CHECK_FALSE(read_quantization(without_quantization(text, "config.json"), "config.json"));
+    CHECK(without_quantization(text, "config.json").ends_with("}\n"));
     CHECK_THROWS_WITH(
         with_quantization(text, "config.json", find_layout(layout), scheme_of(layout, preset), {}),
         contains("dequantize"));

@@ -75,6 +75,14 @@ TEST_CASE("the largest change is named, spreads and lesser ones are not", "[repo
                                "note in 1 row, first where k = 2: 'y' became 'z'"});
 }
 
+TEST_CASE("columns are joined by their names, wherever they stand", "[report]") {
+  const StoredRun a = run_of("k,error\n1,10\n2,1\n");
+  const StoredRun b = run_of("k,share,error\n1,8,40\n2,900,1.5\n");
+  const TableComparison table = compare_runs(a, b).tables[0];
+  REQUIRE_FALSE(table.changes.empty());
+  CHECK(table.changes[0] == "error in 2 rows, most where k = 1: 10 became 40 (x 4)");
+}
+
 TEST_CASE("rows that nothing tells apart are joined by their order", "[report]") {
   const StoredRun a = run_of("error\n1\n1\n");
   const StoredRun b = run_of("error\n1\n2\n");

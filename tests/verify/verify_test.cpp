@@ -1,6 +1,9 @@
 #include "fp8lab/verify/verify.hpp"
 
 #include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -105,6 +108,32 @@ TEST_CASE("verify: every fault that is made is diagnosed as itself", "[verify]")
   CHECK(first_cause(verify_codes(p, bytes_of(*compute_missing_promotion(p)))) ==
         "missing_promotion");
   CHECK(first_cause(verify_codes(p, bytes_of(*compute_split_k(p, 2)))) == "split_k_2");
+}
+
+TEST_CASE("verify: tiles that moved are named unless more than half are copies of right ones",
+          "[verify]") {
+  constexpr std::int64_t kTile = 64;
+  // The cause that is named where tile i of the upper of two rows of tiles holds what belongs to
+  // tile sources[i].
+  const auto cause_of = [&](const std::vector<std::int64_t>& sources) {
+    const auto columns = static_cast<std::int64_t>(sources.size()) * kTile;
+    const RandomProduct random({}, {.shape = {2 * kTile, columns, 64}});
+    const std::vector<std::byte> golden = golden_output(random.product);
+    std::vector<std::byte> got = golden;
+    const std::size_t width = golden.size() / static_cast<std::size_t>(2 * kTile * columns);
+    for (std::int64_t row = 0; row < kTile; ++row)
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        const auto at = [&](std::int64_t tile) {
+          return static_cast<std::size_t>(row * columns + tile * kTile) * width;
+        };
+        std::memcpy(&got[at(static_cast<std::int64_t>(i))], &golden[at(sources[i])], kTile * width);
+      }
+    return first_cause(verify_codes(random.product, got));
+  };
+  constexpr const char* kName = "tiles_64x64_exchanged";
+  CHECK(cause_of({0, 2, 1, 3, 4}) == kName);
+  CHECK(cause_of({0, 2, 1, 0, 0}) == kName);  // two of four are copies
+  CHECK(cause_of({0, 2, 1, 0, 0, 0}) != kName);
 }
 
 TEST_CASE("verify: FNUZ for FN and the reverse are named", "[verify]") {

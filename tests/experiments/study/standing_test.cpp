@@ -77,6 +77,11 @@ TEST_CASE("a standing follows from the spread of a control and from every seed",
   CHECK(std::isnan(broken.mean));
   CHECK(std::abs(broken.min - 1.2) < 1e-12);
   CHECK(judged({0.0, std::nan(""), 0.0}).standing == experiments::Standing::cannot_tell);
+  const Judgement all_broken = judged({std::nan(""), std::nan(""), std::nan("")});
+  CHECK(all_broken.standing == experiments::Standing::leaves);
+  CHECK((std::isnan(all_broken.min) && std::isnan(all_broken.max)));
+  // Two seeds are enough for an interval, and a band of their own.
+  CHECK(std::abs(judged({0.0, 0.0}).band - 63.657 * 0.0707107 * std::sqrt(1.5) - 0.05) < 1e-3);
   CHECK(judged({5.0}).standing == experiments::Standing::cannot_tell);
   // A control that is the reference has no noise: what counts is then the least gap.
   const std::vector<double> tails{3.1, 4.1, 2.1};
