@@ -12,6 +12,17 @@ using namespace fp8lab;
 
 namespace {
 
+const ModelShape kTiny{.name = "tiny",
+                       .layers = 1,
+                       .hidden = 8,
+                       .heads = 4,
+                       .kv_heads = 2,
+                       .ffn = 12,
+                       .gated = true,
+                       .vocabulary = 10,
+                       .experts = 2,
+                       .active_experts = 1};
+
 std::int64_t parameters(const ModelShape& shape) {
   std::int64_t sum = 0;
   for (const WeightTensor& weight : weights_of(shape)) sum += weight.size();
@@ -34,16 +45,7 @@ TEST_CASE("known models have as many parameters as their makers say", "[model]")
 }
 
 TEST_CASE("weights have names and shapes of their own", "[model]") {
-  ModelShape tiny{.name = "tiny",
-                  .layers = 1,
-                  .hidden = 8,
-                  .heads = 4,
-                  .kv_heads = 2,
-                  .ffn = 12,
-                  .gated = true,
-                  .vocabulary = 10,
-                  .experts = 2,
-                  .active_experts = 1};
+  ModelShape tiny = kTiny;
   const std::vector<WeightTensor> weights = weights_of(tiny);
   std::set<std::string> names;
   for (const WeightTensor& weight : weights) CHECK(names.insert(weight.name).second);
@@ -57,15 +59,8 @@ TEST_CASE("weights have names and shapes of their own", "[model]") {
 
 TEST_CASE("a block has a router from two experts on", "[model]") {
   const auto has_router = [](std::int64_t experts) {
-    const ModelShape shape{.name = "tiny",
-                           .layers = 1,
-                           .hidden = 8,
-                           .heads = 4,
-                           .ffn = 12,
-                           .gated = true,
-                           .vocabulary = 10,
-                           .experts = experts,
-                           .active_experts = 1};
+    ModelShape shape = kTiny;
+    shape.experts = experts;
     const std::vector<BlockOperation> operations = block_operations(shape);
     CHECK(operations.size() == (experts > 1 ? 15 : 14));
     return std::ranges::any_of(operations,

@@ -41,8 +41,8 @@ void sweep_part(const SweepPlan& plan, const fs::path& folder, std::int64_t coun
   run_sweep(plan, folder, true, some, {});
 }
 
-/// Places of a log that lie `apart`, from the first on; where a share is wanted every fourth of
-/// them, drawn.
+/// Places of a log that lie `apart`, from the first on; where a share is wanted, four times as far
+/// apart and from a drawn one on.
 std::vector<std::size_t> places(std::size_t end, std::size_t apart) {
   const SweepShare share;
   const std::size_t step = share.is_part() ? 4 * apart : apart;
