@@ -1,4 +1,4 @@
-"""What a change touches, so that lint and sanitizers look at that; `./dev nightly` looks at everything.
+"""What a change touches, so that lint, sanitizers and long tests look at that; `./dev nightly` looks at everything.
 
 Usage: changed.py files             the changed files
        changed.py lint BUILD        the sources to lint: changed ones, and for a changed header two that include it
@@ -6,6 +6,8 @@ Usage: changed.py files             the changed files
                                     changed, the ones changed last first, and any, drawn by SEED, while what they
                                     compile in all stays in a bound; costly ones only if no other changed
        changed.py left-out ROOM...  the rooms of lib/ that no test of these rooms stands on
+       changed.py tests SEED        the tests that this run leaves to others: long ones of parts that the change does
+                                    not touch and that SEED does not draw
 
 A change is what differs from FP8LAB_BASE if that names a commit, else from where this branch left
 origin/main. A clone of main has left it nowhere: there the commits of the twelve hours before the
@@ -30,6 +32,18 @@ HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
 WHOLE_LIBRARY = COSTLY_ROOMS | {"cuda", "explorer"}  # they stand on more than lib/
 INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
 OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
+# Long tests of one part: what makes them run, and in one of how many runs they are drawn otherwise.
+REPORTS = re.compile(r"(lib/fp8lab/(report|plots|experiment)|tests/(report|browser))/")
+PROCESSES = re.compile(r"(lib/fp8lab/(mpi|collectives|sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
+DRAWN_TESTS = {
+    "report_browser": (REPORTS, 3),
+    "report_plots": (REPORTS, 3),
+    "notebooks": (re.compile(r"(notebooks|apps/python)/"), 2),
+    "backward_mutants": (re.compile(r"(lib/fp8lab|tests)/(train|attention)/"), 3),
+    "recipes_oracle": (re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"), 2),
+    "lost_output": (re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"), 2),
+    **{f"mpi_{name}": (PROCESSES, 2) for name in ("sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
+}
 EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
 
 
@@ -120,6 +134,13 @@ def rooms(seed):
     return sorted(taken)
 
 
+def tests_left(seed):
+    """Each test is drawn on its own, so that no two always run together."""
+    files = changed_files()
+    return [name for name, (part, runs) in DRAWN_TESTS.items()
+            if not any(map(part.match, files)) and random.Random(f"{seed} {name}").randrange(runs) > 0]
+
+
 def compiled(tested):
     """The number of sources that the tests of these rooms need compiled."""
     without = set(left_out(tested))
@@ -162,6 +183,8 @@ def main(arguments):
         lines = left_out(arguments[1:])
     elif arguments[:1] == ["rooms"]:
         lines = rooms(arguments[1] if len(arguments) > 1 else None)
+    elif arguments[:1] == ["tests"] and len(arguments) == 2:
+        lines = tests_left(arguments[1])
     else:
         sys.exit(__doc__)
     print("\n".join(lines))

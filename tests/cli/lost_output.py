@@ -247,9 +247,9 @@ def test_signals(folder):
     subprocess.run(results, check=True, stdout=subprocess.DEVNULL, timeout=60)
     whole = time.monotonic() - start
     staged = 0
-    for i in range(8):
+    for i in range(4):
         child = subprocess.Popen(results, stdout=subprocess.DEVNULL, start_new_session=True)
-        time.sleep(whole * (i + 1) / 9)
+        time.sleep(whole * (i + 1) / 5)
         staged += len(os.listdir(folder)) > 1
         os.killpg(child.pid, signal.SIGTERM)
         child.wait(timeout=60)

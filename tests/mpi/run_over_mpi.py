@@ -12,6 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "experiment"))
+import kept_tables  # noqa: E402
+
 MPIRUN, TOOL, EXPERIMENT, *PROCESSES = sys.argv[1:]
 if int(os.environ.get("FP8LAB_SWEEP_SHARE") or 1) > 1:
     PROCESSES = [random.Random(f"{os.environ.get('FP8LAB_SEED')} {EXPERIMENT}").choice(PROCESSES)]
@@ -27,7 +30,8 @@ SMALL = [word for setting in SETTINGS[EXPERIMENT] for word in ("--set", setting)
 
 
 def run(arguments, folder):
-    return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False)
+    return subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False,
+                          env={**os.environ, **kept_tables.UNDRAWN})
 
 
 def run_in(folder, arguments):

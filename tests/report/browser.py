@@ -3,6 +3,7 @@
 Usage: browser.py PATH_OF_FP8LAB
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -10,8 +11,9 @@ import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "browser"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("browser", "experiment")]
 import harness  # noqa: E402
+import kept_tables  # noqa: E402
 
 FP8LAB = sys.argv[1]
 failures = 0
@@ -24,8 +26,8 @@ def check(holds, what):
         print("FAILED:", what)
 
 
-def fp8lab(*arguments, code=0):
-    ran = subprocess.run([FP8LAB, *map(str, arguments)], capture_output=True, text=True)
+def fp8lab(*arguments, code=0, **environment):
+    ran = subprocess.run([FP8LAB, *map(str, arguments)], capture_output=True, text=True, env={**os.environ, **environment})
     check(ran.returncode == code, f"{arguments}: exit {ran.returncode}\n{ran.stdout}{ran.stderr}")
     return ran.stdout
 
@@ -54,9 +56,11 @@ def build(root):
     """The pages to look at."""
     small = ["--quick", "--set", "elements=256", "--set", "repeats=1", "--set", "published_repeats=1"]
     for name, more in (("one", []), ("again", []), ("other", ["--seed", "2", "--set", "tiles=16,64"])):
-        fp8lab("run", "outlier", *small, "--out", root / name, *more)
+        # The files of plots of a comparison are those of `one` and `other`.
+        drawn = {} if name in ("one", "other") else kept_tables.UNDRAWN
+        fp8lab("run", "outlier", *small, "--out", root / name, *more, **drawn)
     sweep = ["sweep", "outlier", *small, "--axis", "tiles=16:64:*2", "--axis", "sigma=0.1,0.4", "--repeat", 2]
-    fp8lab(*sweep, "--out", root / "sweep")
+    fp8lab(*sweep, "--out", root / "sweep", **kept_tables.UNDRAWN)
     fp8lab(*wrong_product(root), "--out", root / "checked", code=1)
     pages = {}
     for name, folders in {
