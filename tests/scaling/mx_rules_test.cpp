@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/scaling/mx_rules.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -130,4 +131,29 @@ TEST_CASE("FP8 of ModelOpt's exporter", "[scaling]") {
   CHECK_FALSE(has_bf16_scale(ScaleRule::fp32_scale_bf16));
   CHECK(takes_bf16(ScaleRule::fp32_scale_bf16));
   CHECK_FALSE(computes_in_fp32_input(ScaleRule::quotient_or_one));
+}
+
+TEST_CASE("ceil(log2) codes of numbers at the ends of binades, and of others, are those of log2",
+          "[scaling]") {
+  const scaling_detail::CeilLog2Codes& codes = scaling_detail::ceil_log2_codes();
+  const auto wrong = [&](std::uint32_t bits) {
+    const auto x = std::bit_cast<float>(bits);
+    return codes(x) != scaling_detail::ceil_log2_code(x);
+  };
+  std::size_t up =
+      0;  // numbers beside a power of two whose binary32 logarithm is that of the power
+  for (std::uint32_t e = 0; e < 255; ++e)
+    for (std::uint32_t i = 0; i < 0x00800000; i += i < 300 || i > 0x007ffed0 ? 1 : 9973) {
+      const std::uint32_t bits = (e << 23) + i;
+      if (wrong(bits))
+        FAIL(fmt::format("{:08x} has code {}", bits, codes(std::bit_cast<float>(bits))));
+      up += i > 0 && e > 0 && codes(std::bit_cast<float>(bits)) == e ? 1 : 0;
+    }
+  CHECK(up > 1000);
+  CHECK_FALSE(wrong(0x7f800000));
+  CHECK(codes(0.0F) == 0);
+  CHECK(codes(0x1p-127F) == 0);
+  CHECK(codes(0x1.8p-127F) == 1);
+  CHECK(codes(1.0F) == 127);
+  CHECK(codes(kInf) == 254);
 }

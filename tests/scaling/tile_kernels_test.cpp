@@ -145,3 +145,32 @@ TEST_CASE("tile kernels: amaxes of any count keep what was larger before", "[sca
       }
   }
 }
+
+TEST_CASE("tile kernels: any count of numbers is rounded to BF16, in place too", "[scaling]") {
+  for (const Target target : available_targets()) {
+    const TileKernels& kernels = scaling_detail::tile_kernels(target);
+    for (std::size_t count = 1; count <= 70; ++count) {
+      std::vector<float> x = values_of(count, 77 * count);
+      if (count > 4) {
+        x[0] = 0x1.01p0F;    // a tie: to even, down
+        x[1] = 0x1.03p0F;    // up
+        x[2] = 0x1.ffp127F;  // to infinity
+        x[3] = -0x1p-149F;   // to -0
+      }
+      std::vector<float> got(count);
+      kernels.round_to_bf16(x.data(), count, got.data());
+      for (std::size_t i = 0; i < count; ++i) {
+        INFO(fmt::format("{}: {} of {}: {:a} becomes {:a}", to_string(target), i, count, x[i],
+                         got[i]));
+        CHECK(same(got[i], rounded_to_bf16(x[i])));
+      }
+      kernels.round_to_bf16(x.data(), count, x.data());
+      for (std::size_t i = 0; i < count; ++i) CHECK(same(x[i], got[i]));
+      if (count <= 4) continue;
+      CHECK(got[0] == 1.0F);
+      CHECK(got[1] == 0x1.04p0F);
+      CHECK(std::isinf(got[2]));
+      CHECK((got[3] == 0.0F && std::signbit(got[3])));
+    }
+  }
+}

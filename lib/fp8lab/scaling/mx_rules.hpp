@@ -3,6 +3,7 @@
 // Specified in docs/specification/scaling.md. Inline: tiles are many.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -81,10 +82,43 @@ inline std::uint32_t ceil_log2_code(float x) {
   return static_cast<std::uint32_t>(std::clamp(std::ceil(log2), -127.0F, 127.0F) + 127.0F);
 }
 
+/// `ceil_log2_code` without a logarithm a tile: of the numbers of a binade the first few have its
+/// code, the others the next one.
+class CeilLog2Codes {
+ public:
+  CeilLog2Codes() {
+    for (std::uint32_t e = 0; e < last_.size(); ++e) {
+      std::uint32_t low = e << 23;  // has code e
+      std::uint32_t high = (e + 1) << 23;
+      while (high - low > 1) {
+        const std::uint32_t middle = low + (high - low) / 2;
+        (ceil_log2_code(float_of(middle)) == e ? low : high) = middle;
+      }
+      last_[e] = low;
+    }
+  }
+
+  /// x >= 0, or Inf.
+  [[nodiscard]] std::uint32_t operator()(float x) const {
+    const std::uint32_t bits = bits_of(x) & 0x7fffffff;
+    const std::uint32_t e = std::min(bits >> 23, kMost);
+    return std::min(e + (bits > last_[e] ? 1 : 0), kMost);
+  }
+
+ private:
+  static constexpr std::uint32_t kMost = 254;
+  std::array<std::uint32_t, kMost + 1> last_;  ///< of each binade, as bits, with the binade's code
+};
+
+inline const CeilLog2Codes& ceil_log2_codes() {
+  static const CeilLog2Codes codes;
+  return codes;
+}
+
 inline TileScale torchao_mx_rceil_scale(float max_finite, float amax) {
   const float descale = amax / max_finite;
   if (std::isnan(descale)) return {e8m0_value(kE8m0Nan), e8m0_value(kE8m0Nan), kE8m0Nan};
-  const std::uint32_t code = ceil_log2_code(descale);
+  const std::uint32_t code = ceil_log2_codes()(descale);
   return {code == 0 ? 1.0F : e8m0_value(254 - code), e8m0_value(code),
           static_cast<std::uint8_t>(code)};
 }
@@ -121,7 +155,7 @@ inline TileScale compressed_mx_scale(ScaleRule rule, const Format& f, float amax
 inline TileScale modelopt_mx_scale(ScaleRule rule, float max_finite, float amax) {
   const bool is_mxfp4 = rule == ScaleRule::modelopt_mxfp4;
   if (is_mxfp4 && !std::isfinite(amax)) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
-  const std::uint32_t code = std::isnan(amax) ? 0 : ceil_log2_code(amax / max_finite);
+  const std::uint32_t code = std::isnan(amax) ? 0 : ceil_log2_codes()(amax / max_finite);
   return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
 }
 

@@ -9,7 +9,7 @@ namespace fp8lab::scaling_detail {
 TileCaster::TileCaster(const Recipe& recipe, Target target, bool stream)
     : casts_(cast_kernels::kernel_table(target)),
       rule_(recipe.rule),
-      scale_(divides(recipe.rule) ? tile_kernels(target).divide : tile_kernels(target).multiply),
+      kernels_(tile_kernels(target)),
       plan_(cast_kernels::make_plan(format(recipe.format), recipe.policy, 1.0F)),
       divide_(divides(recipe.rule)),
       stream_(stream) {}
@@ -52,12 +52,11 @@ void TileCaster::add_crossed(cast_kernels::CrossTask task) const {
 /// Scaled elements to `values_`, adjusted as `scaled_element` has it.
 void TileCaster::scale(const float* x, std::size_t count, std::size_t block, const float* factors) {
   if (takes_bf16(rule_)) {
-    for (std::size_t i = 0; i < count; ++i) values_[i] = rounded_to_bf16(x[i]);
+    kernels_.round_to_bf16(x, count, values_.data());
     x = values_.data();
   }
-  scale_(x, count, block, factors, values_.data());
-  if (rounds_to_bf16(rule_))
-    for (std::size_t i = 0; i < count; ++i) values_[i] = rounded_to_bf16(values_[i]);
+  (divide_ ? kernels_.divide : kernels_.multiply)(x, count, block, factors, values_.data());
+  if (rounds_to_bf16(rule_)) kernels_.round_to_bf16(values_.data(), count, values_.data());
   if (drops_negative_zero(rule_))
     for (std::size_t i = 0; i < count; ++i) values_[i] += 0.0F;
   if (rule_ == ScaleRule::modelopt_mxfp4)

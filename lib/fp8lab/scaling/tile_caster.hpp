@@ -56,7 +56,7 @@ class TileCaster {
 
   const cast_kernels::KernelTable& casts_;
   ScaleRule rule_;
-  decltype(TileKernels::multiply) scale_;
+  const TileKernels& kernels_;
   cast_kernels::EncodePlan plan_;
   bool divide_;
   bool stream_;

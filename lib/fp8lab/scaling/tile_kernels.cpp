@@ -78,10 +78,59 @@ HWY_INLINE std::int32_t tile_amax(const float* x, std::size_t count, std::size_t
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(first, second))) - ordered_zero<kIgnoreNan>();
 }
 
+/// What of a vector is left in its lowest four lanes: lane i has the largest of lanes i, i + 4, ...
+template <class D>
+HWY_INLINE hn::Vec128<std::int32_t> across_blocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(d) == 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return across_blocks(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+/// Tiles of a few vectors, four at a time: their maxima are found together, as a transpose of their
+/// lanes. Returns the number of tiles that it took.
+template <bool kIgnoreNan, std::size_t kBlock>
+std::size_t amax_of_fours(const float* x, std::size_t tiles, std::size_t ahead,
+                          std::int32_t* largest) {
+  const Words d;
+  const hn::Repartition<std::int64_t, Words> pairs;
+  const hn::FixedTag<std::int32_t, 4> four;
+  const auto of_tile = [&](const float* from) HWY_ATTR {
+    auto most = ordered<kIgnoreNan>(from);
+    for (std::size_t i = hn::Lanes(d); i < kBlock; i += hn::Lanes(d))
+      most = hn::Max(most, ordered<kIgnoreNan>(from + i));
+    return most;
+  };
+  const auto of_two = [&](const float* from) HWY_ATTR {
+    const auto a = of_tile(from);
+    const auto b = of_tile(from + kBlock);
+    return hn::BitCast(pairs, hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  };
+  const auto zero = hn::Set(four, ordered_zero<kIgnoreNan>());
+  std::size_t t = 0;
+  for (; t + 4 <= tiles; t += 4, x += 4 * kBlock) {
+    if (ahead != 0)
+      for (std::size_t line = 0; line < 4 * kBlock; line += 16) hwy::Prefetch(x + ahead + line);
+    const auto ab = of_two(x);
+    const auto cd = of_two(x + 2 * kBlock);
+    const auto lower = hn::BitCast(d, hn::InterleaveLower(pairs, ab, cd));
+    const auto upper = hn::BitCast(d, hn::InterleaveUpper(pairs, ab, cd));
+    const auto found = across_blocks(d, hn::Max(lower, upper));
+    const auto bits = hn::Sub(hn::Max(found, zero), zero);
+    hn::StoreU(hn::Max(bits, hn::LoadU(four, largest + t)), four, largest + t);
+  }
+  return t;
+}
+
 template <bool kIgnoreNan>
 void amax_all(const float* x, std::size_t count, std::size_t block, std::size_t ahead,
               std::int32_t* largest) {
-  for (std::size_t begin = 0, t = 0; begin < count; begin += block, ++t)
+  std::size_t taken = 0;
+  if (block == 16) taken = amax_of_fours<kIgnoreNan, 16>(x, count / block, ahead, largest);
+  if (block == 32) taken = amax_of_fours<kIgnoreNan, 32>(x, count / block, ahead, largest);
+  for (std::size_t begin = taken * block, t = taken; begin < count; begin += block, ++t)
     largest[t] = std::max(largest[t],
                           tile_amax<kIgnoreNan>(x + begin, std::min(block, count - begin), ahead));
 }
@@ -336,9 +385,29 @@ void scale(const float* x, std::size_t count, std::size_t block, const float* fa
   }
 }
 
+void round_to_bf16(const float* x, std::size_t count, float* to) {
+  const Floats d;
+  const Words w;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto rounded = [&](const float* from) HWY_ATTR {
+    const auto v = hn::LoadU(d, from);
+    const auto bits = hn::BitCast(w, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(w, 1));
+    const auto up = hn::Add(hn::Add(bits, hn::Set(w, 0x7fff)), odd);
+    const auto number = hn::And(up, hn::Set(w, static_cast<std::int32_t>(0xffff0000)));
+    return hn::IfThenElse(hn::IsNaN(v), v, hn::BitCast(d, number));
+  };
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(rounded(x + i), d, to + i);
+  if (i == count) return;
+  Padded rest(x + i, count - i);
+  hn::StoreU(rounded(rest.values.data()), d, rest.values.data());
+  std::memcpy(to + i, rest.values.data(), (count - i) * sizeof(float));
+}
+
 const TileKernels& table() {
-  static constexpr TileKernels kTable{amax,   element_amax, cross_amax,
-                                      scales, scale<false>, scale<true>};
+  static constexpr TileKernels kTable{amax,         element_amax, cross_amax,   scales,
+                                      scale<false>, scale<true>,  round_to_bf16};
   return kTable;
 }
 
@@ -400,8 +469,13 @@ void reference_divide(const float* x, std::size_t count, std::size_t block, cons
   for (std::size_t i = 0; i < count; ++i) to[i] = canonical(x[i] / factors[i / block]);
 }
 
-constexpr TileKernels kReference{reference_amax,   reference_element_amax, reference_cross_amax,
-                                 reference_scales, reference_multiply,     reference_divide};
+void reference_round_to_bf16(const float* x, std::size_t count, float* to) {
+  std::transform(x, x + count, to, rounded_to_bf16);
+}
+
+constexpr TileKernels kReference{
+    reference_amax,     reference_element_amax, reference_cross_amax,   reference_scales,
+    reference_multiply, reference_divide,       reference_round_to_bf16};
 
 }  // namespace
 

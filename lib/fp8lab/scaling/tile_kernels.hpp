@@ -57,6 +57,8 @@ struct TileKernels {
   /// The same with x[i] / factors[t].
   void (*divide)(const float* x, std::size_t count, std::size_t block, const float* factors,
                  float* to);
+  /// to[i] = `rounded_to_bf16` of x[i]; `to` may be `x`.
+  void (*round_to_bf16)(const float* x, std::size_t count, float* to);
 };
 
 const TileKernels& tile_kernels(Target target);

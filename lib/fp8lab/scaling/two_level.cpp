@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -78,6 +79,11 @@ float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
   }
 }
 
+/// Whether elements are divided by their factor instead of multiplied.
+bool divides_by_scale(ScaleRule rule) {
+  return is_compressed(rule) || rule == ScaleRule::modelopt_nvfp4;
+}
+
 /// What belongs to a tile's scale of that code, but for zeros that a rule replaces.
 TwoLevelScale scale_of_code(ScaleRule rule, const TensorScale& tensor, std::uint8_t code) {
   constexpr std::uint8_t kEighth = 0x20;
@@ -85,7 +91,7 @@ TwoLevelScale scale_of_code(ScaleRule rule, const TensorScale& tensor, std::uint
   tile.code = is_compressed(rule) && code == 0 ? kEighth : code;
   tile.inverse_scale = ue4m3_value(tile.code);
   tile.factor = factor_of(rule, tensor, tile.inverse_scale);
-  tile.divides = is_compressed(rule) || rule == ScaleRule::modelopt_nvfp4;
+  tile.divides = divides_by_scale(rule);
   return tile;
 }
 
@@ -121,6 +127,9 @@ class TwoLevelEncoder {
   TwoLevelEncoder(const Recipe& recipe, const FloatMatrix& x, const TensorScale& tensor,
                   const TwoLevelCast& cast, Target target, QuantizedTensor& q)
       : recipe_(recipe), x_(x), tensor_(tensor), cast_(cast), target_(target), q_(q) {
+    const FloatEnvironment environment;
+    for (std::size_t code = 0; code < of_code_.size(); ++code)
+      of_code_[code] = scale_of_code(recipe.rule, tensor, static_cast<std::uint8_t>(code));
     policy_ = recipe.policy;
     if (cast.draws) policy_.rounding = RoundingMode::stochastic;
     const auto tiles = static_cast<std::size_t>(q.tile_columns());
@@ -167,11 +176,9 @@ class TwoLevelEncoder {
 
   void store_scales(std::size_t at) {
     for (std::size_t t = 0; t < codes_.size(); ++t) {
-      const auto code = static_cast<std::uint8_t>(codes_[t] & 0x7fU);
-      const TwoLevelScale tile = scale_of_code(recipe_.rule, tensor_, code);
+      const TwoLevelScale& tile = of_code_[codes_[t] & 0x7fU];
       factors_[t] = tile.factor;
-      divides_ = tile.divides;
-      q_.scales[at + t] = tile.divides ? 1.0F / tile.factor : tile.factor;
+      q_.scales[at + t] = divides_ ? 1.0F / tile.factor : tile.factor;
       q_.inverse_scales[at + t] = tile.inverse_scale;
       q_.ue4m3[at + t] = tile.code;
     }
@@ -180,7 +187,7 @@ class TwoLevelEncoder {
   void encode_row(std::int64_t row) {
     std::span<const float> values = row_of(row);
     if (takes_bf16(recipe_.rule)) {
-      std::transform(values.begin(), values.end(), scaled_.begin(), rounded_to_bf16);
+      kernels_.round_to_bf16(values.data(), values.size(), scaled_.data());
       values = scaled_;
     }
     const auto scale = divides_ ? kernels_.divide : kernels_.multiply;
@@ -206,8 +213,9 @@ class TwoLevelEncoder {
   Target target_;
   QuantizedTensor& q_;
   const TileKernels& kernels_ = tile_kernels(target_);
-  bool divides_ = false;
-  std::vector<std::int32_t> largest_;  ///< amaxes of a row of tiles, as bits
+  const bool divides_ = divides_by_scale(recipe_.rule);
+  std::array<TwoLevelScale, 128> of_code_;  ///< of every UE4M3 code: tiles are more
+  std::vector<std::int32_t> largest_;       ///< amaxes of a row of tiles, as bits
   std::vector<float> wanted_;
   std::vector<std::uint8_t> codes_;
   std::vector<float> factors_;
