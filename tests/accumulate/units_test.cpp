@@ -201,6 +201,42 @@ TEST_CASE("mxf4nvf4: exact groups of 16 under their scales", "[accumulate][units
         bits(2304.0F));
 }
 
+TEST_CASE("binary32 sums: NaN and infinities of c and of every product", "[accumulate][units]") {
+  constexpr std::uint32_t kOne = 0x3c;  // of E5M2
+  constexpr std::uint32_t kInf = 0x7c;
+  constexpr std::uint32_t kNan = 0x7e;
+  constexpr std::uint32_t kSign = 0x80;
+  const auto sum = [](const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b,
+                      float c) {
+    return bits(dot_product(model("fp32"), FormatId::e5m2, a, FormatId::e5m2, b, c));
+  };
+  CHECK(sum({kOne, kOne}, {kOne, kOne}, 0.5F) == bits(2.5F));
+  CHECK(sum({kOne, kInf}, {kOne, kOne}, 0.5F) == bits(kInfinity));
+  CHECK(sum({kInf, kOne}, {kSign | kOne, kOne}, 0.5F) == bits(-kInfinity));
+  CHECK(sum({kOne, kOne}, {kOne, kInf}, kInfinity) == bits(kInfinity));
+  CHECK(sum({kOne, kOne}, {kOne, kInf}, -kInfinity) == kCanonicalNan);
+  CHECK(sum({kInf, kInf}, {kOne, kSign | kOne}, 0.0F) == kCanonicalNan);
+  CHECK(sum({0, kOne}, {kInf, kOne}, 0.0F) == kCanonicalNan);
+  CHECK(sum({kOne, kNan}, {kOne, 0}, 0.0F) == kCanonicalNan);
+  CHECK(sum({kOne, 0}, {kOne, kNan}, kInfinity) == kCanonicalNan);
+  CHECK(sum({kOne, kOne}, {kOne, kOne}, kInfinity) == bits(kInfinity));
+}
+
+TEST_CASE("fused steps: an alignment of more than 30 bits cuts as the sum's rounding does",
+          "[accumulate][units]") {
+  AccumulatorModel fused = model("sm90.wgmma.e4m3");
+  const auto cut = [&](int alignment, int output) {
+    fused.alignment_fraction_bits = alignment;
+    fused.output_fraction_bits = output;
+    return traits_of(fused).cut_fraction_bits;
+  };
+  CHECK(cut(13, 22) == 13);
+  CHECK(cut(30, 22) == 30);
+  CHECK(cut(31, 22) == 23);
+  CHECK(cut(31, 7) == 8);
+  CHECK(cut(62, 23) == 24);
+}
+
 TEST_CASE("AMD: a sum of zeros is -0 only if all are", "[accumulate][units]") {
   for (const std::string_view name : {"gfx908.mfma.f16", "gfx908.mfma.bf16", "gfx942.mfma.f16",
                                       "gfx942.mfma.xf32", "gfx942.mfma.fp8", "gfx942.mfma.f32"}) {

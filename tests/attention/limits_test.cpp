@@ -1,7 +1,9 @@
 // Values exactly at a limit, and windows, whose first column is not 0.
 
 #include <cmath>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -9,7 +11,9 @@
 #include "fp8lab/attention/backward.hpp"
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/attention/report.hpp"
+#include "fp8lab/attention/shape.hpp"
 #include "fp8lab/attention/verify.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 
 using namespace fp8lab;
@@ -137,6 +141,41 @@ TEST_CASE("attention check: the order of a row sum is named as the kernel has it
   CHECK(text_of(golden, kernel) == "the row sum in the four parts of a quad");
 }
 
+TEST_CASE("attention check: a mask on either side that the kernel has not is named",
+          "[attention]") {
+  const QuantizedHeads q = quantize_heads(normal_heads("q"), 1, 64, 32);
+  const QuantizedHeads k = quantize_heads(normal_heads("k"), 1, 64, 32);
+  const QuantizedHeads v = quantize_heads(normal_heads("v"), 1, 64, 32);
+  const AttentionInputs in{q.operand(), k.operand(), v.operand()};
+  const auto options = [](bool causal, std::int64_t left, std::int64_t right) {
+    AttentionOptions o;
+    o.causal = causal;
+    o.window_left = left;
+    o.window_right = right;
+    return o;
+  };
+  const auto causes = [&](const AttentionOptions& made, const AttentionOptions& expected) {
+    std::vector<std::string> names;
+    for (const AttentionCause& cause :
+         verify_attention(in, expected, attention(in, made).o, FormatId::f32).causes)
+      if (cause.mismatches == 0) names.push_back(cause.name + ": " + cause.text);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  const AttentionOptions none = options(false, kNoWindow, kNoWindow);
+  CHECK(causes(none, options(true, kNoWindow, kNoWindow)) == Names{"no_mask: no mask"});
+  CHECK(causes(none, options(false, kNoWindow, 3)) == Names{"no_mask: no mask"});
+  CHECK(causes(none, options(false, 3, kNoWindow)) == Names{"no_mask: no mask"});
+  CHECK(causes(none, options(false, 3, 3)) == Names{"no_mask: no mask"});
+  CHECK(causes(options(true, kNoWindow, kNoWindow), none) == Names{"mask: a causal mask"});
+  const AttentionOptions window = options(false, 5, 3);
+  const std::string off = "mask_off_by_one: one column too ";
+  CHECK(causes(options(false, 6, 3), window) == Names{off + "many on the left"});
+  CHECK(causes(options(false, 4, 3), window) == Names{off + "few on the left"});
+  CHECK(causes(options(false, 5, 4), window) == Names{off + "many on the right"});
+  CHECK(causes(options(false, 5, 2), window) == Names{off + "few on the right"});
+}
+
 TEST_CASE("attention report: each tensor that was quantized here counts as an input",
           "[attention]") {
   const std::vector<float> values = normal_heads("q");
@@ -150,4 +189,94 @@ TEST_CASE("attention report: each tensor that was quantized here counts as an in
   CHECK_FALSE(same(attention_report(made, given, given, {})));
   CHECK_FALSE(same(attention_report(given, made, given, {})));
   CHECK_FALSE(same(attention_report(given, given, made, {})));
+}
+
+TEST_CASE("attention: each row sees the columns of its mask or window", "[attention]") {
+  // 3 rows and 5 columns: row 0 stands at column 2.
+  const auto seen = [](std::int64_t m, std::int64_t row, bool causal, std::int64_t left,
+                       std::int64_t right) {
+    AttentionOptions o;
+    o.causal = causal;
+    o.window_left = left;
+    o.window_right = right;
+    AttentionShape shape{};
+    shape.m = m;
+    shape.n = 5;
+    const SeenColumns columns = seen_columns(shape, o, row);
+    return std::pair{columns.begin, columns.end};
+  };
+  using Ends = std::pair<std::int64_t, std::int64_t>;
+  CHECK(seen(3, 0, false, kNoWindow, kNoWindow) == Ends{0, 5});
+  CHECK(seen(3, 0, true, kNoWindow, kNoWindow) == Ends{0, 3});
+  CHECK(seen(3, 2, true, kNoWindow, kNoWindow) == Ends{0, 5});
+  CHECK(seen(3, 0, true, 1, kNoWindow) == Ends{1, 3});
+  CHECK(seen(3, 0, false, 1, 1) == Ends{1, 4});
+  CHECK(seen(3, 2, false, 0, 3) == Ends{4, 5});
+  CHECK(seen(3, 1, false, 2, kNoWindow) == Ends{1, 5});
+  CHECK(seen(3, 1, false, 4, kNoWindow) == Ends{0, 5});
+  // 7 rows: the first two stand before every column.
+  CHECK(seen(7, 1, true, kNoWindow, kNoWindow) == Ends{0, 0});
+  CHECK(seen(7, 1, false, 3, 1) == Ends{0, 1});
+  CHECK(seen(7, 2, true, 0, kNoWindow) == Ends{0, 1});
+}
+
+TEST_CASE("attention: each operand and option that does not fit is named alone", "[attention]") {
+  const std::vector<std::uint8_t> codes(4 * 32 * 32, 0x38);
+  const auto operand = [&](std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+    return AttentionOperand{
+        FormatId::e4m3fn,
+        std::span(codes).first(static_cast<std::size_t>(heads * rows * columns)),
+        heads,
+        rows,
+        columns,
+        {}};
+  };
+  const AttentionInputs good{operand(4, 8, 32), operand(2, 16, 32), operand(2, 16, 24)};
+  const auto message = [&](const AttentionInputs& in, const AttentionOptions& o) -> std::string {
+    try {
+      validate(in, o);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  const auto with = [&](const auto& change) {
+    AttentionInputs in = good;
+    AttentionOptions o;
+    change(in, o);
+    return message(in, o);
+  };
+  CHECK(message(good, {}) == "accepted");
+  CHECK(with([&](AttentionInputs& in, AttentionOptions&) { in.k = operand(2, 16, 16); }) ==
+        "K: expected [heads, n, d] with d = 32, as Q has, got d = 16");
+  const std::string of_v = "V: expected [heads, n, d_v] = [2, 16, d_v], as K has, got ";
+  CHECK(with([&](AttentionInputs& in, AttentionOptions&) { in.v = operand(2, 15, 24); }) ==
+        of_v + "[2, 15, 24]");
+  CHECK(with([&](AttentionInputs& in, AttentionOptions&) { in.v = operand(1, 16, 24); }) ==
+        of_v + "[1, 16, 24]");
+  CHECK(with([&](AttentionInputs& in, AttentionOptions&) { in.q = operand(3, 8, 32); }) ==
+        "K: expected a number of heads that divides Q's 3, got 2");
+  CHECK(with([&](AttentionInputs& in, AttentionOptions&) { in.v.codes = in.v.codes.first(5); }) ==
+        "V: expected codes of [2, 16, 24], got 5 codes");
+  const std::vector<float> three(3, 1.0F);
+  CHECK(with([&](AttentionInputs& in, AttentionOptions&) { in.q.inverse_scales = three; }) ==
+        "Q inverse scales: expected none or 4, got 3");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.window_left = -2; }) ==
+        "window_left: expected 0 or more columns, or -1: all, got -2");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.window_right = -2; }) ==
+        "window_right: expected 0 or more columns, or -1: all, got -2");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) {
+          o.causal = true;
+          o.window_right = 0;
+        }) == "window_right: expected -1 with causal, which is a window_right of 0, got 0");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.causal = true; }) == "accepted");
+  for (const float offset : {-100.0F, 100.0F})
+    CHECK(with([&](AttentionInputs&, AttentionOptions& o) { o.p_offset = offset; }) == "accepted");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.p_offset = -100.5F; }) ==
+        "p_offset: expected a number from -100 to 100, got -100.5");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.softmax_scale = -0.5F; }) ==
+        "softmax_scale: expected a finite number >= 0, got -0.5");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.q_tile = 0; }) ==
+        "q_tile: expected 1 to 1099511627776, got 0");
+  CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.q_tile = 1; }) == "accepted");
 }

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <tuple>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/parameter_range.hpp"
 
 using namespace fp8lab;
 
@@ -240,6 +242,44 @@ TEST_CASE("values at the ends of their range are taken, and whole reals as integ
   p.set("ranks=1e0,8");
   CHECK(p.integers("ranks") == std::vector<std::int64_t>{1, 8});
   CHECK(p.ranges().at("elements").high == 16777216.0);
+}
+
+TEST_CASE("a range holds its closed ends, not its open ones, and finite numbers alone",
+          "[experiment]") {
+  for (const auto& [text, low, high] : {std::tuple{"[1, 2]", true, true},
+                                        {"(1, 2]", false, true},
+                                        {"[1, 2)", true, false},
+                                        {"(1, 2)", false, false}}) {
+    const ParameterRange range = ParameterRange::parse(text);
+    INFO(text);
+    CHECK(range.interval == text);
+    CHECK((range.fewest == 1 && range.most == 1000));
+    CHECK(range.holds(1.0) == low);
+    CHECK(range.holds(2.0) == high);
+    CHECK(range.holds(1.5));
+    CHECK_FALSE(range.holds(std::nextafter(1.0, 0.0)));
+    CHECK_FALSE(range.holds(std::nextafter(2.0, 3.0)));
+    CHECK_FALSE(range.holds(std::nan("")));
+  }
+  CHECK(ParameterRange::parse("[5, 5]").holds(5.0));
+  CHECK(ParameterRange::parse("[-1e3, inf]").holds(1e300));
+  CHECK_FALSE(ParameterRange::parse("[-1e3, inf]").holds(INFINITY));
+  const ParameterRange counts = ParameterRange::parse("0 to 3 of (-1, 0.5]");
+  CHECK((counts.fewest == 0 && counts.most == 3));
+  CHECK((counts.low == -1.0 && counts.high == 0.5 && counts.interval == "(-1, 0.5]"));
+  CHECK(ParameterRange::parse("5 to 5").most == 5);
+  CHECK(ParameterRange::parse("models").interval == "models");
+  const ParameterRange models = ParameterRange::parse("2 to 4 of models");
+  CHECK((models.interval == "models" && models.fewest == 2 && models.most == 4));
+  for (const char* bad :
+       {"",        "[",         "[1, 2",      "1, 2]",           "{1, 2]",      "[1, 2}",
+        "[1,2]",   "[, 2]",     "[1, ]",      "[1x, 2]",         "[1, 2x]",     "(1, 1)",
+        "[1, 1)",  "(1, 1]",    "[2, 1]",     "-1 to 2",         "3 to 2",      "1 to x",
+        "x to 1",  "1 to 2 of", "1 to 2 of ", "1 to 2 of model", "2 of [1, 2]", "of models",
+        "1.5 to 2"}) {
+    INFO(bad);
+    CHECK_THROWS_WITH(ParameterRange::parse(bad), contains("range: expected '[LOW, HIGH]'"));
+  }
 }
 
 TEST_CASE("a range that cannot be read or that a default breaks is refused", "[experiment]") {

@@ -103,10 +103,35 @@ TEST_CASE("block scales that the instruction does not take are said", "[gemm]") 
   gemm(p, d);  // of one operand alone: the other one's are 1
   scales[3] = 0.3F;
   CHECK_THROWS_WITH(gemm(p, d), contains("a_scales") && contains("row 1, term 32"));
+  // Every bit of a scale counts, also the last one.
+  for (int bit = 0; bit < 23; ++bit) {
+    INFO("fraction bit " << bit);
+    scales[3] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(0.25F) | 1U << bit);
+    CHECK_THROWS_WITH(gemm(p, d), contains("a_scales") && contains("row 1, term 32"));
+  }
   scales[3] = 0.25F;
   p.a_scales.k_block = 16;
   const std::vector<float> finer(8, 0.25F);
   p.a_scales.values = finer;
   CHECK_FALSE(applies_scales(p));  // ordinary scales along K then, which need promotion
   CHECK_THROWS_WITH(gemm(p, d), contains("promotion_interval"));
+}
+
+TEST_CASE("a scale of a whole tensor without scales of its tiles is refused", "[gemm]") {
+  const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {2, 3, 64}, Data::normal,
+                          Start::none, 9);
+  std::vector<float> d(6);
+  const std::vector<float> one(1, 1.0F);
+  for (const bool of_a : {true, false}) {
+    GemmProblem p = operands.problem;
+    InverseScales& scales = of_a ? p.a_scales : p.b_scales;
+    scales.tensor_scale = 2.0F;
+    CHECK_THROWS_WITH(gemm(p, d),
+                      contains(of_a ? "a_scales.tensor_scale: expected 1 if there are no"
+                                    : "b_scales.tensor_scale: expected 1 if there are no"));
+    scales.values = one;
+    scales.row_block = of_a ? 2 : 3;
+    scales.k_block = 0;
+    CHECK_NOTHROW(gemm(p, d));
+  }
 }

@@ -1,5 +1,6 @@
 #include <bit>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
@@ -167,4 +168,62 @@ TEST_CASE("arguments that do not fit are named", "[gemm]") {
   CHECK_THROWS_WITH(one.result(), contains("b: expected [n, k] with k = 256"));
   CHECK_THROWS_WITH(CodeMatrix::row_major(FormatId::e4m3fn, one.a_codes, 2, 256),
                     contains("codes: expected rows * k"));
+}
+
+TEST_CASE("arguments of A and of B that do not fit are named each", "[gemm]") {
+  const OneElement one(256);
+  const std::vector<float> scales(2, 1.0F);
+  float d = 0.0F;
+  for (const bool of_a : {true, false}) {
+    const std::string name = of_a ? "a" : "b";
+    const auto refused = [&](const auto& change, const std::string& says) {
+      GemmProblem p = one.problem;
+      p.promotion_interval = 128;
+      change(p, of_a ? p.a : p.b, of_a ? p.a_scales : p.b_scales);
+      INFO(says);
+      CHECK_THROWS_WITH(validate(p, 1), contains(says));
+    };
+    refused([](GemmProblem&, CodeMatrix& m, InverseScales&) { m.rows = -1; },
+            name + ": expected rows >= 0 and k >= 0, got [-1, 256]");
+    refused([](GemmProblem&, CodeMatrix& m, InverseScales&) { m.k = -1; },
+            name + ": expected rows >= 0 and k >= 0, got [1, -1]");
+    refused([](GemmProblem&, CodeMatrix& m, InverseScales&) { m.data = nullptr; },
+            name + ": expected data, got a null pointer");
+    refused([](GemmProblem&, CodeMatrix& m, InverseScales&) { m.format = FormatId::f32; },
+            name + ": expected a tensor-core input format, got f32");
+    refused(
+        [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
+          s = {scales, 0, 128};
+        },
+        name + "_scales.row_block: expected a positive number, got 0");
+    refused(
+        [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
+          s = {scales, 1, -128};
+        },
+        name + "_scales.k_block: expected a number >= 0, got -128");
+    refused(
+        [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
+          s = {scales, 1, 256};
+        },
+        name + "_scales: expected [ceil(1/1), ceil(256/256)] = [1, 1], got 2 values");
+    refused(
+        [&](GemmProblem&, CodeMatrix&, InverseScales& s) {
+          s = {scales, 1, 0};
+        },
+        name + "_scales: expected [ceil(1/1), ceil(256/256)] = [1, 1], got 2 values");
+    refused(
+        [&](GemmProblem& p, CodeMatrix&, InverseScales& s) {
+          p.promotion_interval = 0;
+          s = {scales, 1, 128};
+        },
+        "promotion_interval: expected a divisor of " + name + "_scales.k_block = 128");
+    refused(
+        [&](GemmProblem& p, CodeMatrix&, InverseScales& s) {
+          p.promotion_interval = 96;
+          s = {scales, 1, 128};
+        },
+        "promotion_interval: expected a divisor of " + name + "_scales.k_block = 128");
+  }
+  CHECK_THROWS_WITH(gemm(one.problem, {}), contains("d: expected [m, n] = [1, 1], got 0 elements"));
+  CHECK_NOTHROW(gemm(one.problem, {&d, 1}));
 }

@@ -1,7 +1,10 @@
 // The grid that `identify` searches, and what it says of what it found.
 
 #include <algorithm>
+#include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "catch.hpp"
@@ -28,6 +31,69 @@ TEST_CASE("identify: promotion is tried every 16, 32 ... terms below K", "[ident
     INFO("k = " << k);
     CHECK(intervals == expected);
   }
+}
+
+TEST_CASE("identify: promotion divides the tiles of both operands' scales", "[identify]") {
+  constexpr std::int64_t kTerms = 384;
+  const std::vector<float> ones(2 * kTerms, 1.0F);
+  const auto intervals = [&](std::int64_t of_a, std::int64_t of_b) {
+    Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {2, 2, kTerms}, Data::normal,
+                      Start::none, 1);
+    const auto scales = [&](std::int64_t k_block) -> InverseScales {
+      if (k_block == 0) return {};
+      return {std::span(ones).first(static_cast<std::size_t>(2 * kTerms / k_block)), 1, k_block};
+    };
+    operands.problem.a_scales = scales(of_a);
+    operands.problem.b_scales = scales(of_b);
+    const std::vector<NamedAccumulator> models = accumulators_for(operands.problem);
+    std::vector<std::int64_t> found;
+    for (const Accumulation& one : accumulations(operands.problem, models))
+      if (std::ranges::count(models[one.accumulator].names, "sm90.wgmma.e4m3") > 0 &&
+          one.split_k == 1 && one.scale_order == ScaleOrder::product_then_fma)
+        found.push_back(one.promotion_interval);
+    return found;
+  };
+  using Intervals = std::vector<std::int64_t>;
+  CHECK(intervals(0, 0) == Intervals{0, 32, 64, 128, 256});
+  CHECK(intervals(kTerms, kTerms) == Intervals{0, 32, 64, 128, 256});
+  CHECK(intervals(128, 0) == Intervals{32, 64, 128});
+  CHECK(intervals(0, 128) == Intervals{32, 64, 128});
+  CHECK(intervals(kTerms, 96) == Intervals{32, 96});
+  CHECK(intervals(192, 128) == Intervals{32, 64});
+  CHECK(intervals(128, 96) == Intervals{32});
+}
+
+TEST_CASE("identify: the roundings that are tried, and what each makes", "[identify]") {
+  const auto names = [](FormatId output) {
+    std::vector<std::string> all;
+    for (const OutputRounding& one : output_roundings(output)) all.emplace_back(one.name);
+    return all;
+  };
+  using Names = std::vector<std::string>;
+  CHECK(names(FormatId::f32) == Names{"kept", "through_bf16", "through_f16"});
+  CHECK(names(FormatId::bf16) == Names{"nearest_even", "toward_zero", "nearest_away",
+                                       "nearest_even_saturating", "through_f16"});
+  CHECK(names(FormatId::f16) == Names{"nearest_even", "toward_zero", "nearest_away",
+                                      "nearest_even_saturating", "through_bf16"});
+  CHECK(names(FormatId::e4m3fn) == Names{"nearest_even", "toward_zero", "nearest_away",
+                                         "nearest_even_not_saturating", "through_f16",
+                                         "through_bf16"});
+  // Ties to an even and an odd neighbour, one that FP16 makes a tie, too large, and NaN.
+  const std::vector<float> d{1.0F + 0x1p-8F, 1.0F + 0x3p-8F, 1.0F + 0x1p-8F + 0x1p-12F, 0x1.ffp127F,
+                             -std::numeric_limits<float>::quiet_NaN()};
+  const auto codes = [&](std::string_view name) {
+    for (const OutputRounding& one : output_roundings(FormatId::bf16))
+      if (one.name == name) return round_output(d, one);
+    return std::vector<std::uint32_t>{};
+  };
+  using Codes = std::vector<std::uint32_t>;
+  CHECK(codes("nearest_even") == Codes{0x3f80, 0x3f82, 0x3f81, 0x7f80, 0x7fff});
+  CHECK(codes("nearest_away") == Codes{0x3f81, 0x3f82, 0x3f81, 0x7f80, 0x7fff});
+  CHECK(codes("nearest_even_saturating") == Codes{0x3f80, 0x3f82, 0x3f81, 0x7f7f, 0x7fff});
+  CHECK(codes("through_f16") == Codes{0x3f80, 0x3f82, 0x3f80, 0x7f80, 0x7fff});
+  Codes toward_zero = codes("toward_zero");
+  toward_zero.resize(3);
+  CHECK(toward_zero == Codes{0x3f80, 0x3f81, 0x3f80});
 }
 
 TEST_CASE("identify: options say everything that gemm must know", "[identify]") {

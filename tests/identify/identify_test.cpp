@@ -9,7 +9,9 @@
 #include "catch.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/identify/grouped.hpp"
 #include "fp8lab/identify/hypotheses.hpp"
+#include "fp8lab/io/operand.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "gemm/problems.hpp"
 #include "product/products.hpp"
@@ -307,4 +309,47 @@ TEST_CASE("identify: threads do not change the result", "[verify][identify]") {
   const Kernel kernel(find_instruction_model("sm89.mma.e4m3"), 3, Scaling::rows, FormatId::bf16);
   const std::vector<std::byte> got = kernel.output();
   CHECK(describe(identify(kernel.product, got, 1)) == describe(identify(kernel.product, got, 3)));
+}
+
+TEST_CASE("identify: every group's outputs are compared, each with its own", "[verify][identify]") {
+  // Groups of 3, 12 and 5 rows, the last row in none.
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {21, 3 * 20, 256}});
+  GemmOperands operands;
+  operands.a = view_of(ElementType::e4m3fn, {21, 256}, std::span(random.a));
+  operands.b = view_of(ElementType::e4m3fn, {3, 20, 256}, std::span(random.b));
+  const GroupedProduct product = make_grouped_product(operands, {.promotion_interval = 128},
+                                                      {GroupKind::row_ends, {3, 15, 20}, 0});
+  const std::vector<std::byte> right = golden_output(product);
+  const std::array<std::string, 2> models{"sm90.wgmma.e4m3", "exact"};
+  const auto find = [&](const std::vector<std::byte>& got) {
+    return identify(product, Operand("got", {ElementType::f32, {21, 20}, got}, nullptr), 1, models);
+  };
+  using Counts = std::vector<std::array<std::int64_t, 4>>;
+  const auto counts = [](const GroupedIdentification& found) {
+    Counts all;
+    for (const GroupMatch& one : found.groups)
+      all.push_back({one.group, one.first_row, static_cast<std::int64_t>(one.matches),
+                     static_cast<std::int64_t>(one.compared)});
+    return all;
+  };
+  const GroupedIdentification found = find(right);
+  CHECK(found.explained());
+  CHECK(found.group == 1);
+  CHECK(found.found.ranking.front().members.front().promotion_interval == 128);
+  CHECK(counts(found) == Counts{{0, 0, 60, 60}, {1, 3, 240, 240}, {2, 15, 100, 100}});
+  CHECK_THAT(describe(found), contains("the first explanation holds for 3 of 3 groups"));
+  // The first and last outputs of the groups beside the largest one, and one of the ungrouped row.
+  std::vector<std::byte> wrong = right;
+  for (const std::size_t at : {0U, 15U * 20U, 20U * 20U - 1U, 20U * 20U})
+    wrong[4 * at] ^= std::byte{1};
+  const GroupedIdentification partly = find(wrong);
+  CHECK_FALSE(partly.explained());
+  CHECK(partly.found.explained());
+  CHECK(counts(partly) == Counts{{0, 0, 59, 60}, {1, 3, 240, 240}, {2, 15, 98, 100}});
+  CHECK_THAT(describe(partly), contains("the first explanation holds for 1 of 3 groups") &&
+                                   contains("group 0 (from row 0 of the output): 59 of 60") &&
+                                   contains("group 2 (from row 15 of the output): 98 of 100"));
+  CHECK_THROWS_WITH(
+      identify(product, Operand("got", {ElementType::f32, {20, 21}, right}, nullptr), 1, models),
+      contains("got: expected"));
 }

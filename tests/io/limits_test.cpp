@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/io/json_keys.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/io/safetensors.hpp"
@@ -95,4 +96,25 @@ TEST_CASE("names of results are plain", "[io]") {
     INFO(name);
     CHECK_THROWS_WITH(require_file_name("name", name), contains("letters, digits"));
   }
+}
+
+TEST_CASE("JSON has each key of an object once, and so many levels", "[io]") {
+  const auto ask = [](const char* text, int depth) { require_unique_keys(text, "x", depth); };
+  for (const char* text :
+       {"{}", "[]", "7", R"({"a": 1, "b": 2, "A": 3})", R"({"a": {"a": {"a": 1}}, "b": {"a": 1}})",
+        R"([{"a": 1}, {"a": 1}])", R"({"a": ["a", "a"], "": ""})"})
+    CHECK_NOTHROW(ask(text, 3));
+  for (const char* text : {R"({"a": 1, "a": 1})", R"({"a": 1, "b": 2, "a": 3})",
+                           R"([{"b": 1}, {"a": 1, "a": 2}])", R"({"b": {"a": 1, "a": 1}})",
+                           R"({"a": {"b": 1}, "a": {"c": 1}})", R"({"a": 1, "\u0061": 2})"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(ask(text, 3), contains("x: the key 'a' appears twice"));
+  }
+  for (const char* text : {"[[[]]]", R"({"a": {"b": {}}})", R"([{"a": [1]}])", "[[], [[]]]"}) {
+    INFO(text);
+    CHECK_NOTHROW(ask(text, 3));
+    CHECK_THROWS_WITH(ask(text, 2), contains("x: nested too deeply"));
+  }
+  for (const char* text : {"", "{", R"({"a": 1} 2)", "{a: 1}"})
+    CHECK_THROWS_WITH(ask(text, 3), contains("x is not JSON"));
 }

@@ -1,5 +1,8 @@
 #include "fp8lab/io/operand.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
 
 #include "catch.hpp"
@@ -129,6 +132,49 @@ TEST_CASE("operand: what is wrong is said with the way out", "[io]") {
              contains("leave that out"));
   write_npy(folder / "y.npy", codes());
   CHECK_THAT(message_of(folder / "y.npy:y"), contains("has no names"));
+}
+
+TEST_CASE("operand: of the names to choose from the first twenty are said", "[io]") {
+  const TemporaryFolder folder("operand_names");
+  const std::array<float, 1> value{1.0F};
+  const TensorView one = view_of(ElementType::f32, {1}, std::span<const float>(value));
+  for (const std::size_t count : {2U, 19U, 20U, 21U, 40U}) {
+    std::vector<NamedTensor> tensors;
+    std::string expected;
+    for (std::size_t i = 0; i < count; ++i) {
+      tensors.push_back({fmt::format("t{}", 10 + i), one});
+      if (i < 20) expected += (i == 0 ? "" : ", ") + tensors.back().name;
+    }
+    write_npz(folder / "x.npz", tensors);
+    write_safetensors(folder / "x.safetensors", tensors);
+    for (const char* name : {"x.npz", "x.safetensors"}) {
+      const std::string file = (folder / name).string();
+      CHECK(message_of(folder / name) ==
+            fmt::format("{}: holds {} tensors; name one as {}:NAME, NAME one of {}", file, count,
+                        file, expected));
+    }
+  }
+}
+
+TEST_CASE("operand: a sidecar's shape has up to 64 sizes up to 2^62", "[io]") {
+  const TemporaryFolder folder("operand_shape");
+  write_text(folder / "x.bin", "1");
+  const auto with_shape = [&](const std::string& shape) {
+    write_text(folder / "x.bin.json", fmt::format(R"({{"dtype": "u8", "shape": {}}})", shape));
+    return message_of(folder / "x.bin");
+  };
+  const auto ones = [](std::size_t count) {
+    return fmt::format("[{}]", fmt::join(std::vector<int>(count, 1), ", "));
+  };
+  CHECK(with_shape("[]") == "accepted");
+  CHECK(with_shape(ones(64)) == "accepted");
+  CHECK_THAT(with_shape(ones(65)), contains("shape: expected at most 64 dimensions, got 65"));
+  CHECK_THAT(with_shape("[4611686018427387904]"), contains("has 1 bytes"));
+  for (const char* size : {"4611686018427387905", "18446744073709551615", "-1", "1.0", "\"1\""})
+    CHECK_THAT(with_shape(fmt::format("[{}]", size)),
+               contains(fmt::format("shape: expected integers from 0 to 2^62, got {}", size)));
+  for (const char* shape : {"1", "{}", "null", "\"[1]\""})
+    CHECK_THAT(with_shape(shape), contains("shape: expected a list of integers"));
 }
 
 TEST_CASE("operand: an output that cannot be written is refused", "[io]") {

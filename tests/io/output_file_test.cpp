@@ -1,6 +1,7 @@
 #include "fp8lab/io/output_file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <array>
 #include <csignal>
 #include <ostream>
+#include <set>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -16,6 +18,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/io/mapped_file.hpp"
 #include "fp8lab/io/operand.hpp"
+#include "fp8lab/io/partial.hpp"
 #include "io/temporary.hpp"
 
 using namespace fp8lab;
@@ -174,6 +177,78 @@ TEST_CASE("partial names are gone at the end of a program that a signal ends", "
   CHECK(folder.files() == 0);
 }
 
+TEST_CASE("partial names that killed writers left are removed, and no others", "[io]") {
+  const TemporaryFolder folder("abandoned");
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder.path()))
+      found.insert(entry.path().filename().string());
+    return found;
+  };
+  const std::set<std::string> kept{"results",
+                                   "results.01234567.partial",
+                                   ".results.0123456.partial",
+                                   ".results.012345678.partial",
+                                   ".results.0123456g.partial",
+                                   ".results.0123456F.partial",
+                                   ".results.01234567",
+                                   ".results.01234567.partia",
+                                   ".results.01234567.partial.partial",
+                                   ".results.01234567partial",
+                                   ".result.01234567.partial",
+                                   ".results2.01234567.partial",
+                                   ".results..partial",
+                                   ".results.partial",
+                                   ".other.01234567.partial"};
+  for (const std::string& name : kept) write_text(folder / name, "x");
+  for (const char* name : {".results.01234567.partial", ".results.89abcdef.partial"})
+    write_text(folder / name, "x");
+  const fs::path made = partial_name(folder / "results");
+  CHECK(made.parent_path() == folder.path());
+  fs::create_directory(made);
+  write_text(made / "t.csv", "x");
+  remove_abandoned_partials(folder.path(), "results");
+  CHECK(names() == kept);
+
+  // Of a name that leaves no room for more, the first 200 letters.
+  const std::string longest(255, 'n');
+  const fs::path cut = partial_name(folder / longest);
+  CHECK(cut.filename().string().starts_with(fmt::format(".{:n>200}.", "")));
+  write_text(cut, "x");
+  CHECK(names().size() == kept.size() + 1);
+  remove_abandoned_partials(folder.path(), longest);
+  CHECK(names() == kept);
+  CHECK_NOTHROW(remove_abandoned_partials(folder / "none", "results"));
+}
+
+TEST_CASE("a partial folder has a name of its own and is gone with its object", "[io]") {
+  const TemporaryFolder folder("partial_folder");
+  const fs::path inside = folder / "a/b";
+  fs::path path;
+  {
+    const PartialFolder partial(inside, "results");
+    path = partial.path();
+    CHECK(fs::is_directory(path));
+    CHECK(path.parent_path() == inside);
+    CHECK(path != PartialFolder(inside, "results").path());
+    write_text(path / "t.csv", "x");
+  }
+  CHECK_FALSE(fs::exists(path));
+  CHECK(fs::is_directory(inside));
+  write_text(folder / "file", "x");
+  CHECK_THROWS_WITH(PartialFolder(folder / "file", "results"),
+                    contains((folder / "file").string() + ": cannot write there"));
+  CHECK(read_text(folder / "file") == "x");
+  {
+    Partial kept(folder / "kept");
+    Partial lost(folder / "lost");
+    for (const char* name : {"kept", "lost"}) write_text(folder / name, "x");
+    kept.keep();
+  }
+  CHECK(fs::exists(folder / "kept"));
+  CHECK_FALSE(fs::exists(folder / "lost"));
+}
+
 TEST_CASE("input: what is not a regular file is refused", "[io]") {
   const TemporaryFolder folder("input");
   REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
@@ -253,6 +328,29 @@ TEST_CASE("checksum: an object that holds its own finds every changed bit", "[io
       CHECK_THROWS_WITH(require_own_checksum(flipped, "x.json"),
                         contains("x.json: crc32: expected"));
   }
+}
+
+TEST_CASE("checksum: a member that stands or is written otherwise is another program's", "[io]") {
+  const std::string whole = with_own_checksum("{\n  \"a\": 1\n}\n");
+  std::string changed = whole;
+  changed[changed.find('1')] = '2';
+  CHECK_THROWS_WITH(require_own_checksum(changed, "x.json"), contains("x.json: crc32: expected"));
+  const std::string end = "\"\n}\n";
+  REQUIRE(changed.ends_with(end));
+  const std::string start = changed.substr(0, changed.size() - end.size());
+  for (const char* other :
+       {"\"\n} ", "\" }\n", "\"\n},", "0\n}\n", "\"}\n", "\"\n}", "\"\n}\n\n", ""}) {
+    INFO(other);
+    CHECK_NOTHROW(require_own_checksum(start + other, "x.json"));
+  }
+  for (const char* key :
+       {",\n \"crc32\": \"", ",\n  \"crc33\": \"", ";\n  \"crc32\": \"", "\"crc32\": \""})
+    CHECK_NOTHROW(
+        require_own_checksum(fmt::format("{{\n  \"a\": 2{}00000000{}", key, end), "x.json"));
+  // The member alone, and one letter less.
+  const std::string member = ",\n  \"crc32\": \"00000000" + end;
+  CHECK_NOTHROW(require_own_checksum(member, "x.json"));  // of nothing
+  CHECK_NOTHROW(require_own_checksum(member.substr(1), "x.json"));
 }
 
 TEST_CASE("output: what is put into a stream keeps its order, whatever its size", "[io]") {

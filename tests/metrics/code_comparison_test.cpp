@@ -1,5 +1,6 @@
 #include "fp8lab/metrics/code_comparison.hpp"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -112,6 +113,89 @@ TEST_CASE("code comparison: a mismatch is counted in its own tile", "[metrics]")
   CHECK(c.first->index == 42 * 70 + 69);
   const std::int64_t tile = 42 / map.tile_rows * map.columns + 69 / map.tile_columns;
   CHECK(map.counts[static_cast<std::size_t>(tile)] == 1);
+}
+
+TEST_CASE("code comparison: each tile of a map has its own mismatches", "[metrics]") {
+  const Pair pair = random_pair(150'000);
+  for (const auto& [rows, columns, most] :
+       {std::array{300, 500, 8}, std::array{500, 300, 32}, std::array{1, 150'000, 7},
+        std::array{150'000, 1, 1000}, std::array{75'000, 2, 1}}) {
+    MismatchMap map = make_map(rows, columns, most);
+    INFO("[" << rows << ", " << columns << "], at most " << most << " tiles a side");
+    // The least power of two that gives no more tiles.
+    CHECK((map.rows - 1) * map.tile_rows < rows);
+    CHECK(map.rows * map.tile_rows >= rows);
+    CHECK((map.columns - 1) * map.tile_columns < columns);
+    CHECK(map.columns * map.tile_columns >= columns);
+    CHECK((map.rows <= most && map.columns <= most));
+    CHECK((map.tile_rows == 1 || 2 * map.rows > most));
+    CHECK((map.tile_columns == 1 || 2 * map.columns > most));
+    std::vector<std::uint64_t> expected(map.counts.size());
+    for (std::int64_t i = 0; i < 150'000; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (std::bit_cast<std::uint32_t>(pair.expected[at]) ==
+          std::bit_cast<std::uint32_t>(pair.got[at]))
+        continue;
+      const std::int64_t tile =
+          i / columns / map.tile_rows * map.columns + i % columns / map.tile_columns;
+      ++expected[static_cast<std::size_t>(tile)];
+    }
+    (void)compare_floats(pair, {.map = &map, .threads = 3});
+    CHECK((map.counts == expected));
+  }
+}
+
+TEST_CASE("code comparison: of equal errors in many chunks the first is named", "[metrics]") {
+  Pair pair{std::vector<float>(200'000, 1.0F), std::vector<float>(200'000, 1.0F)};
+  pair.got[5] = 1.25F;
+  pair.got[70'000] = 1.5F;
+  pair.got[140'000] = 1.5F;
+  pair.got[150'000] = 0.75F;
+  for (const std::size_t i : {66'000, 199'999}) {
+    pair.expected[i] = kNan;
+    pair.got[i] = std::bit_cast<float>(0x7fffffffu);
+  }
+  const CodeComparisonOptions options{
+      .tolerances = {{0.25, 0.0}, {0.0, 0.5}, {0.125, 0.125}, {0.0, 0.249}}};
+  const CodeComparison c = compare_floats(pair, options);
+  CHECK(c.values.count == 200'000);
+  CHECK(c.bit_mismatches == 4);
+  CHECK(c.values.mismatches == 4);
+  CHECK(c.nan_payloads == 2);
+  CHECK(c.first->index == 5);
+  CHECK(c.first->expected == 0x3f800000u);
+  CHECK(c.first->got == 0x3fa00000u);
+  CHECK(c.first->ulp == 0x200000u);
+  CHECK(c.worst->index == 70'000);
+  CHECK(c.worst->ulp == 0x400000u);
+  CHECK(c.values.max_absolute == 0.5);
+  CHECK(c.values.max_absolute_index == 70'000);
+  CHECK(c.values.max_relative == 0.5);
+  CHECK(c.values.max_relative_index == 70'000);
+  for (const UlpHistogram* h : {&c.ulp, &c.fp8}) {
+    CHECK(h->total == 200'000);
+    CHECK(h->counts[0] == 199'996);
+    CHECK(h->max_index == 70'000);
+    CHECK(h->away_from_zero == 3);
+    CHECK(h->toward_zero == 1);
+    CHECK(h->nan_mismatches == 0);
+  }
+  CHECK(c.ulp.max_distance == 0x400000u);
+  CHECK(c.fp8.max_distance == 4);  // eighths
+  CHECK(c.fp8.counts[UlpHistogram::bin_of(2)] == 1);
+  CHECK(c.fp8.counts[UlpHistogram::bin_of(4)] == 3);  // 0.75 is four sixteenths below
+  CHECK(c.far == std::vector<std::uint64_t>{2, 0, 2, 4});
+
+  pair.expected[150'000] = std::numeric_limits<float>::infinity();
+  pair.got[80'000] = kNan;
+  const CodeComparison wrong = compare_floats(pair, options);
+  CHECK(wrong.values.non_finite_mismatches == 2);
+  CHECK(wrong.values.max_absolute_index == 80'000);
+  CHECK(wrong.values.max_relative_index == 80'000);
+  CHECK(wrong.worst->index == 80'000);
+  CHECK(wrong.ulp.nan_mismatches == 1);
+  CHECK(wrong.fp8.nan_mismatches == 1);
+  CHECK(wrong.far == std::vector<std::uint64_t>{4, 2, 4, 5});
 }
 
 TEST_CASE("code comparison: special values", "[metrics]") {

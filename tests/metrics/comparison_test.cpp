@@ -130,6 +130,8 @@ TEST_CASE("the mismatch rate under a tolerance counts what is beyond it", "[metr
   CHECK(mismatch_rate(x, y, 0.0, 0.0) == 6.0 / 8.0);
   CHECK(mismatch_rate({}, {}, 0.0, 0.0) == 0.0);
   CHECK_THROWS_AS(mismatch_rate(x, y, -1.0, 0.0), Error);
+  CHECK_THROWS_AS(mismatch_rate(x, y, 0.0, -1.0), Error);
+  CHECK_THROWS_AS(mismatch_rate(x, {}, 0.0, 0.0), Error);
 }
 
 TEST_CASE("the pairwise sum keeps what a running sum loses", "[metrics]") {

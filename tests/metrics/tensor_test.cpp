@@ -52,6 +52,8 @@ TEST_CASE("quantiles interpolate between magnitudes", "[metrics]") {
         std::vector<double>{0.0, 1.5, 3.0, 0.75, 0.1 * 3.0});
   CHECK(std::isnan(magnitude_quantiles({}, std::vector<double>{0.5})[0]));
   CHECK_THROWS_WITH(magnitude_quantiles(x, std::vector<double>{1.5}), contains("0 to 1"));
+  CHECK_THROWS_WITH(magnitude_quantiles(x, std::vector<double>{0.5, -0.1}), contains("0 to 1"));
+  CHECK_THROWS_WITH(magnitude_quantiles(x, std::vector<double>{std::nan("")}), contains("0 to 1"));
 }
 
 TEST_CASE("quantization loss counts what a cast took", "[metrics]") {

@@ -40,6 +40,13 @@ TEST_CASE("ulp distance counts the numbers between two codes", "[metrics]") {
   }
 }
 
+TEST_CASE("ulp distances ignore bits above a code's width", "[metrics]") {
+  const Format& f = format(FormatId::e2m1);
+  CHECK(ulp_distance(f, 0xf3, 0x03) == 0);
+  CHECK(ulp_distance(f, 0xfb, 0x03) == 6);
+  CHECK(ulp_distance(format(FormatId::e4m3fn), 0xf38, 0x138) == 0);
+}
+
 TEST_CASE("ulp distances fall into doubling bins", "[metrics]") {
   CHECK(UlpHistogram::bin_of(0) == 0);
   CHECK(UlpHistogram::bin_of(1) == 1);

@@ -44,6 +44,26 @@ TEST_CASE("DeepSeek keeps embedding, head, norms and the router", "[model]") {
   CHECK(reason("all", "lm_head.weight", {129280, 7168}) == "converts");
 }
 
+TEST_CASE("every linear layer but the head and routers is one of the rule linear", "[model]") {
+  const char* rule = "linear";
+  CHECK(reason(rule, "model.layers.3.mlp.gate_proj.weight", {33, 7}) == "converts");
+  CHECK(reason(rule, "classifier.output.weight", {33, 7}) == "converts");
+  CHECK(reason(rule, "attention_head.weight", {33, 7}) == "converts");
+  CHECK(reason(rule, "model.Embed_tokens.weight", {33, 7}) == "the name contains embed");
+  CHECK(reason(rule, "lm_head.weight", {33, 7}) == "the name contains lm_head");
+  CHECK(reason(rule, "a.norm.weight", {33, 7}) == "the name contains norm");
+  CHECK(reason(rule, "a.mlp.gate.weight", {33, 7}) == "the name ends with .gate");
+  CHECK(reason(rule, "a.mlp.router.weight", {33, 7}) == "the name ends with .router");
+  CHECK(reason(rule, "a.shared_expert_gate.weight", {33, 7}) == "the name ends with _gate");
+  CHECK(reason(rule, "a.router.x.weight", {33, 7}) == "converts");
+  CHECK(reason(rule, "a.weight", {33}) == "1 dimensions, not 2");
+  CHECK(reason("all", "a.gate.weight", {33, 7}) == "converts");
+  CHECK(reason("all", "a.weights", {33, 7}) == "not the .weight of a module");
+  std::vector<std::string_view> names;
+  for (const LayerRule& one : layer_rules()) names.push_back(one.name);
+  CHECK(names == std::vector<std::string_view>{"llama-factory", "deepseek-v3", "linear", "all"});
+}
+
 TEST_CASE("a rule on a model's own weights picks its block GEMMs", "[model]") {
   for (const char* model : {"llama-7b", "mixtral-8x7b"}) {
     INFO(model);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model/block.hpp"
+#include "fp8lab/model/cost.hpp"
 #include "io/temporary.hpp"
 
 using namespace fp8lab;
@@ -42,6 +44,42 @@ TEST_CASE("known models have as many parameters as their makers say", "[model]")
   CHECK(parameters(shape_named("mixtral-8x7b")) == 46702792704);
   CHECK(parameters(shape_named("175b")) > 174'000'000'000);
   CHECK(parameters(shape_named("175b")) < 176'000'000'000);
+}
+
+TEST_CASE("known models have the shapes and the GPUs of their sources", "[model]") {
+  const auto gpt = [](const char* name, std::int64_t hidden, std::int64_t heads,
+                      std::int64_t layers) {
+    ModelShape shape{.name = name, .layers = layers, .hidden = hidden, .heads = heads};
+    shape.kv_heads = heads;
+    shape.ffn = 4 * hidden;
+    shape.vocabulary = 51200;
+    return shape;
+  };
+  ModelShape llama = gpt("llama-7b", 4096, 32, 32);
+  llama.ffn = 11008;
+  llama.gated = true;
+  llama.vocabulary = 32000;
+  ModelShape mixtral = llama;
+  mixtral.name = "mixtral-8x7b";
+  mixtral.kv_heads = 8;
+  mixtral.ffn = 14336;
+  mixtral.experts = 8;
+  mixtral.active_experts = 2;
+  const std::vector<TrainingSetup> expected{
+      {gpt("125m", 768, 12, 12), {}},
+      {gpt("7b", 4096, 32, 32), {.tensor = 1, .pipeline = 1, .data = 32, .micro_batch = 2}},
+      {gpt("13b", 5120, 40, 40), {.tensor = 2, .pipeline = 1, .data = 16, .micro_batch = 2}},
+      {gpt("175b", 12288, 96, 96), {.tensor = 8, .pipeline = 4, .data = 4, .micro_batch = 1}},
+      {llama, {}},
+      {mixtral, {}}};
+  const auto setups = training_setups();
+  REQUIRE(setups.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    INFO(expected[i].shape.name);
+    CHECK(setups[i].shape.sequence == 2048);
+    CHECK(setups[i] == expected[i]);
+    CHECK(find_training_setup(expected[i].shape.name) == expected[i]);
+  }
 }
 
 TEST_CASE("weights have names and shapes of their own", "[model]") {
@@ -84,6 +122,39 @@ TEST_CASE("shapes come from TOML files", "[model]") {
   CHECK(setup.parallel.tensor == 1);
 }
 
+TEST_CASE("every size and flag of a shape is read from its own key", "[model]") {
+  const TemporaryFolder folder("shape");
+  write_text(folder / "a.toml",
+             "name = \"b\"\nlayers = 6\nhidden = 48\nheads = 12\nvocabulary = 101\nkv_heads = 3\n"
+             "ffn = 77\ngated = true\nexperts = 5\nactive_experts = 2\ntied_embeddings = true\n"
+             "sequence = 99\n[parallel]\ntensor = 7\npipeline = 2\ndata = 11\nmicro_batch = 13\n");
+  const TrainingSetup expected{
+      .shape = {.name = "b",
+                .layers = 6,
+                .hidden = 48,
+                .heads = 12,
+                .kv_heads = 3,
+                .ffn = 77,
+                .gated = true,
+                .vocabulary = 101,
+                .experts = 5,
+                .active_experts = 2,
+                .tied_embeddings = true,
+                .sequence = 99},
+      .parallel = {.tensor = 7, .pipeline = 2, .data = 11, .micro_batch = 13}};
+  CHECK(read_training_setup(folder / "a.toml") == expected);
+  write_text(folder / "least.toml", "layers = 6\nhidden = 48\nheads = 12\nvocabulary = 101\n");
+  const TrainingSetup least{.shape = {.name = "least",
+                                      .layers = 6,
+                                      .hidden = 48,
+                                      .heads = 12,
+                                      .kv_heads = 12,
+                                      .ffn = 192,
+                                      .vocabulary = 101},
+                            .parallel = {}};
+  CHECK(read_training_setup(folder / "least.toml") == least);
+}
+
 TEST_CASE("a shape that cannot be is refused with its reason", "[model]") {
   const TemporaryFolder folder("shape");
   const std::string good = "layers = 4\nhidden = 64\nheads = 8\nvocabulary = 100\n";
@@ -100,4 +171,110 @@ TEST_CASE("a shape that cannot be is refused with its reason", "[model]") {
   CHECK_THROWS_WITH(refused(good + "[parallel]\nexpert = 3\n")(), contains("'expert'"));
   CHECK_THROWS_WITH(refused("layers = \n")(), contains("bad.toml:1"));
   CHECK_THROWS_WITH(find_training_setup("8b"), contains("'8b'") && contains("175b"));
+}
+
+TEST_CASE("a training run that cannot be has no cost", "[model]") {
+  for (const TrainingScheme& scheme : training_schemes()) {
+    INFO(scheme.name);
+    const auto cost = [&](auto change) {
+      TrainingSetup setup{.shape = kTiny, .parallel = {}};
+      setup.shape.layers = 4;
+      change(setup.shape, setup.parallel);
+      return training_cost(setup, scheme);
+    };
+    using Shape = ModelShape;
+    CHECK(cost([](Shape&, Parallelism& p) { p.pipeline = 2; }).memory() > 0.0);
+    CHECK_THROWS_WITH(cost([](Shape&, Parallelism& p) { p.pipeline = 3; }),
+                      contains("pipeline: expected a divisor of layers = 4, got 3"));
+    CHECK_THROWS_WITH(cost([](Shape&, Parallelism& p) { p.data = -1; }),
+                      contains("data: expected 1 to 2^31, got -1"));
+    CHECK_THROWS_WITH(cost([](Shape& s, Parallelism&) { s.heads = 3; }),
+                      contains("heads: expected a divisor of hidden = 8, got 3"));
+    CHECK_THROWS_WITH(cost([](Shape& s, Parallelism&) { s.active_experts = 3; }),
+                      contains("active_experts: expected at most experts = 2, got 3"));
+  }
+}
+
+TEST_CASE("training schemes store, keep and send as their table says", "[model]") {
+  using enum FormatId;
+  const std::vector<TrainingScheme> expected{
+      {.name = "bf16", .weight = bf16, .optimizer = "fp32", .used_by = ""},
+      {.name = "te-fp8",
+       .weight = bf16,
+       .fp8_copies = 2,
+       .optimizer = "fp32",
+       .gradient_traffic = f32,
+       .weight_traffic = bf16,
+       .gemm_input = e4m3fn,
+       .gathered = bf16,
+       .fp8_gemms = true,
+       .whole_tensors = false,
+       .used_by = ""},
+      {.name = "fp8-lm",
+       .weight = e4m3fn,
+       .fp8_copies = 0,
+       .optimizer = "ms-amp-o3",
+       .gradient_traffic = e4m3fn,
+       .weight_traffic = e4m3fn,
+       .gemm_input = e4m3fn,
+       .gathered = e4m3fn,
+       .fp8_gemms = true,
+       .whole_tensors = true,
+       .used_by = ""}};
+  const auto schemes = training_schemes();
+  REQUIRE(schemes.size() == expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const TrainingScheme& got = schemes[i];
+    const TrainingScheme& want = expected[i];
+    INFO(want.name);
+    CHECK(got.name == want.name);
+    CHECK(got.weight == want.weight);
+    CHECK(got.fp8_copies == want.fp8_copies);
+    CHECK(got.optimizer == want.optimizer);
+    CHECK(got.gradient_traffic == want.gradient_traffic);
+    CHECK(got.weight_traffic == want.weight_traffic);
+    CHECK(got.gemm_input == want.gemm_input);
+    CHECK(got.gathered == want.gathered);
+    CHECK(got.fp8_gemms == want.fp8_gemms);
+    CHECK(got.whole_tensors == want.whole_tensors);
+  }
+}
+
+TEST_CASE("what each scheme keeps, sends and holds of a small model, by hand", "[model]") {
+  TrainingSetup setup{.shape = kTiny,
+                      .parallel = {.tensor = 2, .pipeline = 2, .data = 4, .micro_batch = 3}};
+  setup.shape.layers = 2;
+  setup.shape.sequence = 5;
+  // Of a layer: q and o 64 each, k and v 32 each, 2 experts of 3 x 96; norms 16, a router of 16.
+  const double gemm = 2.0 * (128 + 64 + 576);
+  const double other = 2.0 * (16 + 16) + 8.0 + 160.0;
+  // Bytes a token and layer: 8 channels, 4 of k and 4 of v, 12 of one expert, gate and up.
+  const double kept_bf16 = 2.0 * (8 + 8 + 16 + 8 + 8 + 8 + 24 + 12);
+  const double kept_fp8 = 2.0 * (8 + 16 + 8 + 8 + 24) + (8 + 8 + 12 + 8);
+  struct Row {
+    const char* scheme;
+    double weight, gradient, states;  // bytes a parameter of a block GEMM
+    double kept;
+    double sent_gradient, sent_weight;
+    double sent_activation;  // bytes of both all-gathers and of a reduce-scatter
+  };
+  for (const Row& row :
+       {Row{"bf16", 2, 4, 12, kept_bf16, 4, 2, 6}, Row{"te-fp8", 4, 4, 12, kept_fp8, 4, 2, 6},
+        Row{"fp8-lm", 1, 1, 5, kept_fp8, 1, 1, 4}}) {
+    const TrainingCost cost = training_cost(setup, find_training_scheme(row.scheme));
+    INFO(row.scheme);
+    CHECK(cost.parameters == gemm + other);
+    CHECK(cost.gpu_parameters == (gemm + other) / 4.0);
+    CHECK(cost.weights == (gemm * row.weight + other * 2.0) / 4.0);
+    CHECK(cost.gradients == (gemm * row.gradient + other * 4.0) / 4.0);
+    CHECK(cost.optimizer == (gemm * row.states + other * 12.0) / 16.0);
+    // 3 of 4 halves of a micro-batch are kept in the mean of two stages.
+    CHECK(cost.activations == row.kept * 0.75 * (5 * 3 * 2) / 2.0);
+    CHECK(cost.gradient_traffic == 0.75 * (gemm * row.sent_gradient + other * 4.0) / 4.0);
+    CHECK(cost.weight_traffic == 0.75 * (gemm * row.sent_weight + other * 2.0) / 4.0);
+    CHECK(cost.activation_traffic == 2.0 * 0.5 * (5 * 3 * 8 * 1) * row.sent_activation);
+    CHECK(cost.memory() == cost.weights + cost.gradients + cost.optimizer + cost.activations);
+    CHECK((cost.fp8_flop_share > 0.0) == (std::string_view(row.scheme) != "bf16"));
+    CHECK(cost.zero.load.size() == 4);
+  }
 }

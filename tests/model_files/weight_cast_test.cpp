@@ -7,7 +7,9 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/model_files/expert_cast.hpp"
 #include "fp8lab/model_files/layout.hpp"
+#include "io/temporary.hpp"
 
 using namespace fp8lab;
 
@@ -178,4 +180,151 @@ TEST_CASE("a large weight is dequantized in parts with the scales of its rows", 
       INFO(row_block << " x " << k_block);
       CHECK(wrong == 0);
     }
+}
+
+TEST_CASE("experts of several parts are cast one after the other, turned, and back",
+          "[model_files]") {
+  const TemporaryFolder folder("experts");
+  constexpr std::int64_t kExperts = 2;
+  constexpr std::int64_t kColumns = 64;  // two groups
+  constexpr std::int64_t kRows = 2050;   // 64 x 2048 elements are a part
+  const std::array<float, 16> table{0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                    -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+  // The first of a group is the largest, so that its scale is 2^shift; code 8 would be -0.
+  const auto shift = [](std::int64_t e, std::int64_t r, std::int64_t c) {
+    return static_cast<int>((3 * e + r + 5 * (c / 32)) % 7) - 3;
+  };
+  const auto code = [](std::int64_t e, std::int64_t r, std::int64_t c) {
+    const std::int64_t drawn = (5 * e + 3 * r + 7 * c + r * c / 11) % 16;
+    return static_cast<std::size_t>(c % 32 == 0 ? 7 : drawn == 8 ? 15 : drawn);
+  };
+  std::vector<float> values;
+  std::vector<std::uint16_t> words;
+  for (std::int64_t e = 0; e < kExperts; ++e)
+    for (std::int64_t c = 0; c < kColumns; ++c)
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        values.push_back(std::ldexp(table[code(e, r, c)], shift(e, r, c)));
+        words.push_back(
+            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(values.back()) >> 16));
+      }
+  const Layout& layout = find_layout("gpt-oss");
+  const Preset& preset = find_preset("mxfp4");
+  const WeightScheme scheme = make_scheme(layout, preset, false);
+  const std::string name = "m.experts.down_proj";
+  for (const TensorView& experts :
+       {view_of(ElementType::f32, {kExperts, kColumns, kRows}, std::span<const float>(values)),
+        view_of(ElementType::bf16, {kExperts, kColumns, kRows},
+                std::span<const std::uint16_t>(words))}) {
+    INFO(to_string(experts.type));
+    const WeightOutputs outputs = outputs_of(layout, scheme, {name, experts.type, experts.shape});
+    std::size_t released = 0;
+    const auto release = [&](std::span<const std::byte> part) {
+      CHECK(part.data() == experts.bytes.data() + released);
+      released += part.size();
+    };
+    {
+      SafetensorsWriter out(folder / "x.safetensors", outputs.list());
+      CHECK(quantize_experts(scheme, preset.weight, experts, outputs, release, out) == 0);
+      out.commit();
+    }
+    CHECK(released == experts.bytes.size());
+    const SafetensorsFile file(folder / "x.safetensors");
+    const TensorView& blocks = file.find(name + "_blocks");
+    const TensorView& scales = file.find(name + "_scales");
+    REQUIRE(blocks.shape == std::vector<std::int64_t>{kExperts, kRows, kColumns / 32, 16});
+    REQUIRE(scales.shape == std::vector<std::int64_t>{kExperts, kRows, kColumns / 32});
+    std::size_t wrong = 0;
+    for (std::int64_t e = 0; e < kExperts; ++e)
+      for (std::int64_t r = 0; r < kRows; ++r)
+        for (std::int64_t c = 0; c < kColumns; c += 2) {
+          const auto at = static_cast<std::size_t>(((e * kRows + r) * kColumns + c) / 2);
+          const std::size_t both = code(e, r, c) | code(e, r, c + 1) << 4;
+          wrong += std::to_integer<std::size_t>(blocks.bytes[at]) == both ? 0 : 1;
+          wrong += std::to_integer<int>(scales.bytes[at / 16]) == 127 + shift(e, r, c) ? 0 : 1;
+        }
+    CHECK(wrong == 0);
+
+    const std::size_t bytes = experts.bytes.size() / 2;
+    for (std::size_t e = 0; e < 2; ++e) {
+      const std::span<const std::byte> of_expert = scales.bytes.subspan(e * kRows * 2, kRows * 2);
+      const std::vector<std::byte> back = dequantize_expert(
+          {ElementType::u8, {}, blocks.bytes.subspan(e * kRows * 32, kRows * 32)},
+          {reinterpret_cast<const std::uint8_t*>(of_expert.data()), of_expert.size()}, kRows,
+          kColumns, experts.type);
+      const std::span<const std::byte> want = experts.bytes.subspan(e * bytes, bytes);
+      CHECK(std::equal(back.begin(), back.end(), want.begin(), want.end()));
+    }
+  }
+}
+
+TEST_CASE("a weight's tensors have the names and shapes of their layout", "[model_files]") {
+  using enum ElementType;
+  struct Case {
+    const char* layout;
+    const char* preset;
+    bool calibrated;
+    std::vector<TensorSpec> expected;
+  };
+  for (const Case& c : std::vector<Case>{
+           {"compressed-tensors",
+            "llm-compressor",
+            false,
+            {{"m.weight", e4m3fn, {256, 384}}, {"m.weight_scale", f32, {256, 1}}}},
+           {"compressed-tensors",
+            "nvfp4",
+            true,
+            {{"m.weight_packed", u8, {256, 192}},
+             {"m.weight_scale", e4m3fn, {256, 24}},
+             {"m.weight_global_scale", f32, {1}},
+             {"m.input_global_scale", f32, {1}}}},
+           {"compressed-tensors",
+            "mxfp6-e2m3",
+            false,
+            {{"m.weight_packed", u8, {256, 288}}, {"m.weight_scale", u8, {256, 12}}}},
+           {"compressed-tensors",
+            "ocp-mxfp8",
+            false,
+            {{"m.weight", e4m3fn, {256, 384}}, {"m.weight_scale", u8, {256, 12}}}},
+           {"modelopt",
+            "modelopt",
+            true,
+            {{"m.weight", e4m3fn, {256, 384}},
+             {"m.weight_scale", f32, {}},
+             {"m.input_scale", f32, {}}}},
+           {"modelopt",
+            "modelopt-nvfp4",
+            true,
+            {{"m.weight", u8, {256, 192}},
+             {"m.weight_scale", e4m3fn, {256, 24}},
+             {"m.weight_scale_2", f32, {}},
+             {"m.input_scale", f32, {}}}},
+           {"hf-fp8",
+            "deepseek-v3",
+            false,
+            {{"m.weight", e4m3fn, {256, 384}}, {"m.weight_scale_inv", f32, {2, 3}}}},
+           {"deepseek",
+            "deepgemm",
+            false,
+            {{"m.weight", e4m3fn, {256, 384}}, {"m.weight_scale_inv", f32, {2, 3}}}},
+           {"torchao",
+            "torchao-inference",
+            false,
+            {{"m._weight_qdata", e4m3fn, {256, 384}}, {"m._weight_scale", f32, {256, 1}}}},
+           {"torchao",
+            "torchao-nvfp4",
+            false,
+            {{"m._weight_qdata", u8, {256, 192}},
+             {"m._weight_scale", e4m3fn, {64, 96}},
+             {"m._weight_per_tensor_scale", f32, {}}}}}) {
+    const Layout& layout = find_layout(c.layout);
+    const WeightScheme scheme = make_scheme(layout, find_preset(c.preset), c.calibrated);
+    const auto got = outputs_of(layout, scheme, {"m.weight", f32, {256, 384}}).list();
+    INFO(c.layout << " " << c.preset);
+    REQUIRE(got.size() == c.expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      INFO(got[i].name << " " << to_string(got[i].type) << " " << shape_text(got[i].shape));
+      CHECK(got[i] == c.expected[i]);
+    }
+    CHECK(stores_multiplier(layout) == (std::string_view(c.layout) == "compressed-tensors"));
+  }
 }

@@ -46,10 +46,10 @@ def copy_sources(source, tree):
             shutil.copy(new, old)
 
 
-def configure(tree):
+def configure(tree, *more):
     # As ./dev builds.
     quick = "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if shutil.which("ccache") else "-DFP8LAB_QUICK_COMPILE=ON"
-    options = ["-DFP8LAB_BUILD_TESTS=ON", "-DFP8LAB_BUILD_EXPLORER=OFF", quick]
+    options = ["-DFP8LAB_BUILD_TESTS=ON", "-DFP8LAB_BUILD_EXPLORER=OFF", quick, *more]
     done = run(["cmake", "--preset", "release", *options], cwd=tree)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -145,4 +145,5 @@ def main():
     return 1 if wrong else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,13 @@ std::vector<AdamWOptions> variants() {
   uncorrected.decay = WeightDecay::l2;
   uncorrected.beta2 = 0.999F;
   all.push_back(uncorrected);
+  // One state alone has a scale that follows its largest magnitude.
+  for (StateFormat AdamWOptions::*state :
+       {&AdamWOptions::master, &AdamWOptions::gradient, &AdamWOptions::m, &AdamWOptions::v}) {
+    AdamWOptions one;
+    one.*state = {FormatId::f16, StateScaling::tensor};
+    all.push_back(one);
+  }
   return all;
 }
 
@@ -279,6 +287,33 @@ TEST_CASE("AdamW finds its own count of steps among other tensors", "[optim]") {
   }
 }
 
+TEST_CASE("AdamW takes a count of steps that can be, as one i64", "[optim]") {
+  AdamW source = make({}, draw("start", 3, 2.0, 1.0));
+  const auto restore = [&](const TensorView& steps) {
+    std::vector<NamedTensor> state = source.state();
+    REQUIRE(state.front().name == "optimizer.steps");
+    state.front().tensor = steps;
+    AdamW copy = make({}, draw("start", 3, 2.0, 1.0));
+    copy.restore(state);
+    return copy.steps();
+  };
+  const auto count = [](const std::int64_t& steps) {
+    return view_of(ElementType::i64, {1}, std::span<const std::int64_t>(&steps, 1));
+  };
+  for (const std::int64_t steps : {0, 1, 1'000'000}) CHECK(restore(count(steps)) == steps);
+  for (const std::int64_t steps :
+       {std::int64_t{-1}, std::int64_t{1'000'000'001}, std::numeric_limits<std::int64_t>::max()})
+    CHECK_THROWS_WITH(
+        restore(count(steps)),
+        contains("optimizer.steps: expected 0 to 1000000000, got " + std::to_string(steps)));
+  const std::vector<std::int64_t> two(2);
+  CHECK_THROWS_WITH(restore(view_of(ElementType::i64, {2}, std::span<const std::int64_t>(two))),
+                    contains("optimizer.steps: expected an i64 tensor of one element"));
+  CHECK_THROWS_WITH(
+      restore(view_of(ElementType::u64, {1}, std::span<const std::int64_t>(two).first(1))),
+      contains("optimizer.steps: expected an i64 tensor of one element, got u64"));
+}
+
 TEST_CASE("memory is what the buffers hold", "[optim]") {
   const std::vector<float> start = draw("start", 4, 1.0, 1.0);
   const auto measured = [&](const char* name) {
@@ -314,6 +349,48 @@ TEST_CASE("parameters that do not decay keep their weight", "[optim]") {
   }
 }
 
+TEST_CASE("optimizer presets store each state as their table says", "[optim]") {
+  struct Row {
+    std::string_view name;
+    std::string_view master, gradient, m, v;
+    std::string_view weight;  ///< empty: the master is what GEMMs read
+  };
+  constexpr std::string_view kFp8 = "e4m3fn x tensor scale";
+  constexpr std::string_view kFp16 = "f16 x tensor scale";
+  const std::vector<Row> rows{
+      {"fp32", "f32", "f32", "f32", "f32", "bf16"},
+      {"fp8-lm", kFp16, kFp8, kFp8, kFp16, ""},
+      {"fp8-lm-bf16-master", "bf16", kFp8, kFp8, kFp16, ""},
+      {"fp8-lm-fp8-master", kFp8, kFp8, kFp8, kFp16, ""},
+      {"fp8-lm-fp8-v", kFp16, kFp8, kFp8, kFp8, ""},
+      {"fp8-lm-unscaled", "f16", "e4m3fn", "e4m3fn", "f16", ""},
+      {"fp8-lm-fp8-v-unscaled", "f16", "e4m3fn", "e4m3fn", "e4m3fn", ""},
+      {"ms-amp-o1", kFp16, kFp8, "f32", "f32", ""},
+      {"ms-amp-o2", kFp16, kFp8, kFp8, kFp16, ""},
+      {"ms-amp-o3", kFp16, kFp8, kFp8, kFp16, kFp8},
+      {"coat", "f32", "f32", "e4m3fn x expansions of 128", "e4m3fn x expansions of 128", "bf16"},
+      {"coat-unexpanded", "f32", "f32", "e4m3fn x scales of 128", "e4m3fn x scales of 128",
+       "bf16"}};
+  const auto presets = optimizer_presets();
+  REQUIRE(presets.size() == rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const OptimizerPreset& preset = presets[i];
+    const Row& row = rows[i];
+    INFO(row.name);
+    CHECK(preset.name == row.name);
+    CHECK(describe(preset.options.master) == row.master);
+    CHECK(describe(preset.options.gradient) == row.gradient);
+    CHECK(describe(preset.options.m) == row.m);
+    CHECK(describe(preset.options.v) == row.v);
+    CHECK((preset.weight ? describe(*preset.weight) : "") == row.weight);
+    const AdamWOptions& o = preset.options;
+    CHECK((o.beta1 == 0.9F && o.beta2 == 0.95F && o.eps == 1e-8F && o.weight_decay == 0.1));
+    CHECK((o.decay == WeightDecay::decoupled && o.bias_correction && o.threads == 0));
+    for (const StateFormat& state : {o.master, o.gradient, o.m, o.v})
+      if (state.scaling == StateScaling::tensor) CHECK(state.rule == ScaleRule::ms_amp);
+  }
+}
+
 TEST_CASE("AdamW refuses what makes no sense", "[optim]") {
   const std::vector<float> x(4);
   const auto with = [&](auto change) {
@@ -323,6 +400,24 @@ TEST_CASE("AdamW refuses what makes no sense", "[optim]") {
   };
   CHECK_THROWS_WITH(with([](AdamWOptions& o) { o.beta2 = 1.0F; }), contains("beta2"));
   CHECK_THROWS_WITH(with([](AdamWOptions& o) { o.eps = -1.0F; }), contains("eps"));
+  for (const float bad : {-1e-9F, 1.0F, 1.5F, std::nanf("")}) {
+    INFO(bad);
+    CHECK_THROWS_WITH(with([&](AdamWOptions& o) { o.beta1 = bad; }),
+                      contains("beta1: expected 0 to below 1"));
+    CHECK_THROWS_WITH(with([&](AdamWOptions& o) { o.beta2 = bad; }),
+                      contains("beta2: expected 0 to below 1"));
+  }
+  for (const double bad : {-1e-9, std::nan(""), static_cast<double>(INFINITY)}) {
+    INFO(bad);
+    CHECK_THROWS_WITH(with([&](AdamWOptions& o) { o.eps = static_cast<float>(bad); }),
+                      contains("eps: expected finite, at least 0"));
+    CHECK_THROWS_WITH(with([&](AdamWOptions& o) { o.weight_decay = bad; }),
+                      contains("weight_decay: expected finite, at least 0"));
+  }
+  CHECK_NOTHROW(with([](AdamWOptions& o) {
+    o.beta1 = o.beta2 = o.eps = 0.0F;
+    o.weight_decay = 0.0;
+  }));
   CHECK_THROWS_WITH(with([](AdamWOptions& o) { o.m.format = FormatId::e2m1; }), contains("e2m1"));
   CHECK_THROWS_WITH(with([](AdamWOptions& o) { o.m.scaling = StateScaling::tensor; }),
                     contains("state scaling"));

@@ -81,6 +81,36 @@ TEST_CASE("a few large cells do not take the colours of all others", "[plots]") 
   CHECK(colour_range(map_of({1.0, 1.1, 1.2, 1.3, 1.4, 100.0})).beyond == 0);
 }
 
+TEST_CASE("a map of one value has room around it, one without values has a scale", "[plots]") {
+  const auto ends = [](std::vector<double> values, bool log) {
+    const ColourRange range = colour_range(map_of(std::move(values), log));
+    CHECK(range.beyond == 0);
+    return std::pair(range.low, range.high);
+  };
+  CHECK(ends({3.0, 3.0}, false) == std::pair(2.5, 3.5));
+  CHECK(ends({0.0}, false) == std::pair(-0.5, 0.5));
+  CHECK(ends({-20.0}, false) == std::pair(-22.0, -18.0));
+  CHECK(ends({8.0}, true) == std::pair(4.0, 16.0));
+  CHECK(ends({1.0, 2.0}, false) == std::pair(1.0, 2.0));
+  CHECK(ends({1.0, 2.0}, true) == std::pair(1.0, 2.0));
+  CHECK(ends({}, false) == std::pair(0.0, 1.0));
+  CHECK(ends({}, true) == std::pair(1.0, 10.0));
+}
+
+TEST_CASE("colours end before large cells in maps of more than ten cells", "[plots]") {
+  std::vector<double> values{1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 100.0};
+  CHECK(colour_range(map_of(values)).beyond == 0);
+  CHECK(colour_range(map_of(values)).high == 100.0);
+  CHECK(note_of(map_of(values)).empty());
+  values.push_back(1.9);
+  CHECK(colour_range(map_of(values)).beyond == 1);
+  CHECK(colour_range(map_of(values)).high == 1.9);
+  CHECK(note_of(map_of(values)) == "colours end at 1.9: 1 larger cell has the last one");
+  values.insert(values.end(), {90.0, std::nan(""), std::numeric_limits<double>::infinity()});
+  CHECK(note_of(map_of(values)) ==
+        "grey: 1 cell infinite; colours end at 1.9: 2 larger cells have the last one");
+}
+
 TEST_CASE("cells that have no colour do not change those of others", "[plots]") {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const bool log : {false, true})

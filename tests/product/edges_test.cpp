@@ -104,17 +104,43 @@ TEST_CASE("product: an output of zeros has the output scale 1", "[product]") {
 TEST_CASE("scale layouts: padding is to 16 bytes and to nothing else", "[product]") {
   std::vector<float> values;
   for (int i = 0; i < 16; ++i) values.push_back(static_cast<float>(i + 1));
-  const auto read = [&](std::int64_t stored) {
+  const auto grid = [&](std::int64_t stored, const std::optional<ScaleTiles>& named) {
     return read_scales(
-               "scale_a",
-               view_of(ElementType::f32, {2, stored},
-                       std::span<const float>(values).first(static_cast<std::size_t>(2 * stored))),
-               ScaleLayout::column_major, ScaleTiles{1, 128}, 6, 256)
-        .values;
+        "scale_a",
+        view_of(ElementType::f32, {2, stored},
+                std::span<const float>(values).first(static_cast<std::size_t>(2 * stored))),
+        ScaleLayout::column_major, named, 6, 256);
   };
+  const auto read = [&](std::int64_t stored) { return grid(stored, ScaleTiles{1, 128}).values; };
   const std::vector<float> padded{1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14};
   const std::vector<float> dense{1, 7, 2, 8, 3, 9, 4, 10, 5, 11, 6, 12};
   CHECK(read(8) == padded);
   CHECK(read(6) == dense);
   CHECK_THROWS_WITH(read(7), contains("scale_a") && contains("column_major"));
+  // Nobody need name the tiles of single rows.
+  CHECK(grid(8, {}).values == padded);
+  CHECK(grid(8, {}).tiles == ScaleTiles{1, 128});
+  CHECK(grid(6, {}).values == dense);
+  CHECK_THROWS_WITH(grid(7, {}), contains("scale_a") && contains("column_major"));
+}
+
+TEST_CASE("product: outputs are cast as kernels cast to their format", "[product]") {
+  const std::vector<float> values{1.0F, -1.0F, 1e6F};
+  const auto words = [&](FormatId id) {
+    const OutputCast cast = default_output(id);
+    CHECK(cast.format == id);
+    std::vector<int> bytes;
+    for (const std::byte byte : cast_output(values, cast, 1))
+      bytes.push_back(static_cast<int>(byte));
+    return bytes;
+  };
+  using Bytes = std::vector<int>;
+  // Little endian. FP8 saturates, FP16 overflows; 1e6 is 0x49742400.
+  CHECK(words(FormatId::f32) == Bytes{0, 0, 0x80, 0x3f, 0, 0, 0x80, 0xbf, 0, 0x24, 0x74, 0x49});
+  CHECK(words(FormatId::bf16) == Bytes{0x80, 0x3f, 0x80, 0xbf, 0x74, 0x49});
+  CHECK(words(FormatId::f16) == Bytes{0, 0x3c, 0, 0xbc, 0, 0x7c});
+  CHECK(words(FormatId::e4m3fn) == Bytes{0x38, 0xb8, 0x7e});
+  CHECK(words(FormatId::e5m2) == Bytes{0x3c, 0xbc, 0x7b});
+  CHECK(words(FormatId::e4m3fnuz) == Bytes{0x40, 0xc0, 0x7f});
+  CHECK(words(FormatId::e5m2fnuz) == Bytes{0x40, 0xc0, 0x7f});
 }

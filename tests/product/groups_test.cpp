@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/product/group_scales.hpp"
 #include "fp8lab/product/grouped_product.hpp"
 
 using namespace fp8lab;
@@ -144,4 +145,108 @@ TEST_CASE("groups: each is the product of its own operands", "[product]") {
   check_group(2, 7, 18);
   for (std::size_t i = 18 * kColumns; i < d.size(); ++i)
     CHECK(std::bit_cast<std::uint32_t>(d[i]) == 0);
+}
+
+TEST_CASE("groups: a vector of each group, and a column of one value a row for all", "[product]") {
+  // As many groups as rows and columns: the shapes alone tell what is whose.
+  const std::vector<std::uint8_t> ones(2 * 2 * 32, 0x38);
+  const std::vector<float> of_groups{1, 2, 3, 5};
+  const std::vector<float> of_rows{1, 4};
+  const std::vector<float> of_columns{8, 16, 32, 64};
+  GemmOperands all;
+  all.a = all.b = view_of(ElementType::e4m3fn, {2, 2, 32}, std::span(ones));
+  all.bias = view_of(ElementType::f32, {2, 2}, std::span(of_groups));
+  const auto d = [&] {
+    return compute(make_grouped_product(all, {}, {GroupKind::batched, {}, 0}));
+  };
+  using Values = std::vector<float>;
+  CHECK(d() == Values{33, 34, 33, 34, 35, 37, 35, 37});
+  all.row_scales = view_of(ElementType::f32, {2, 1}, std::span(of_rows));
+  CHECK(d() == Values{33, 34, 129, 130, 35, 37, 131, 133});
+  all.row_scales = view_of(ElementType::f32, {2, 2}, std::span(of_columns));
+  CHECK(d() == Values{257, 258, 513, 514, 1027, 1029, 2051, 2053});
+  all.row_scales.reset();
+  all.column_scales = view_of(ElementType::f32, {2, 2}, std::span(of_columns));
+  CHECK(d() == Values{257, 514, 257, 514, 1027, 2053, 1027, 2053});
+  all.bias = view_of(ElementType::f32, {2}, std::span(of_rows));
+  CHECK(d() == Values{257, 516, 257, 516, 1025, 2052, 1025, 2052});
+}
+
+TEST_CASE("groups: of a group's parts the first of those with the most rows is found",
+          "[product]") {
+  const std::vector<std::uint8_t> ones(8 * 3 * 32, 0x38);
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {8, 32}, std::span(ones).first(8 * 32));
+  all.b = view_of(ElementType::e4m3fn, {3, 8, 32}, std::span(ones));
+  const GroupedProduct product =
+      make_grouped_product(all, {}, {GroupKind::row_indices, {0, -1, 0, 0, -1, 0, 0, 1}, 0});
+  REQUIRE(product.find(0) != nullptr);
+  CHECK(product.find(0)->first_row == 2);
+  CHECK(product.find(0)->product.rows() == 2);
+  REQUIRE(product.find(1) != nullptr);
+  CHECK(product.find(1)->first_row == 7);
+  CHECK(product.find(2) == nullptr);
+}
+
+TEST_CASE("groups: each row has the scales of its tile, also where two groups share one",
+          "[product]") {
+  // Tiles of 4 rows and 32 of 64 terms: rows of a tile have sums of 96, 384 and 1536.
+  const std::vector<std::uint8_t> ones(10 * 64, 0x38);
+  const std::vector<float> tiles{1, 2, 4, 8, 16, 32};
+  const std::vector<float> of_groups{1, 16, 256};
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {10, 64}, std::span(ones));
+  all.b = view_of(ElementType::e4m3fn, {3, 1, 64}, std::span(ones).first(3 * 64));
+  all.scale_a = view_of(ElementType::f32, {3, 2}, std::span(tiles));
+  all.tiles_a = ScaleTiles{4, 32};
+  all.scale_b = view_of(ElementType::f32, {3}, std::span(of_groups));
+  const auto d = [&](std::vector<std::int64_t> ends) {
+    return compute(make_grouped_product(all, {.promotion_interval = 32},
+                                        {GroupKind::row_ends, std::move(ends), 0}));
+  };
+  constexpr float kMiddle = 384.0F * 16.0F;
+  constexpr float kLast = 1536.0F * 256.0F;
+  CHECK(d({3, 8, 10}) ==
+        std::vector<float>{96, 96, 96, 96 * 16, kMiddle, kMiddle, kMiddle, kMiddle, kLast, kLast});
+  CHECK(d({4, 8, 10}) ==
+        std::vector<float>{96, 96, 96, 96, kMiddle, kMiddle, kMiddle, kMiddle, kLast, kLast});
+  CHECK(d({0, 5, 10}) == std::vector<float>{96 * 16, 96 * 16, 96 * 16, 96 * 16, kMiddle, 384 * 256,
+                                            384 * 256, 384 * 256, kLast, kLast});
+}
+
+TEST_CASE("groups: the shape of scales says whether each group has its own", "[product]") {
+  const std::vector<float> values{1, 2, 4, 8, 16, 32, 64, 128};
+  // The scales of the second group, after 0 for those over all and 1 for those of a group.
+  const auto second = [&](bool cut, std::int64_t rows, std::vector<std::int64_t> shape,
+                          const std::optional<ScaleTiles>& tiles = {}) {
+    const auto size = static_cast<std::size_t>(element_count(shape, "scales"));
+    GroupScales scales({"scale_a", false, cut, 2, rows, 256},
+                       view_of(ElementType::f32, std::move(shape), std::span(values).first(size)),
+                       ScaleLayout::row_major, tiles);
+    std::vector<float> found{scales.whole() ? 0.0F : 1.0F};
+    const InverseScales of =
+        scales.whole() ? scales.all() : scales.of({1, cut ? 128 : 1, cut ? 256 : rows});
+    found.insert(found.end(), of.values.begin(), of.values.end());
+    return found;
+  };
+  using Found = std::vector<float>;
+  // Of rows: one a group, unless it could be one a row.
+  CHECK(second(false, 3, {2}) == Found{1, 2});
+  CHECK(second(false, 3, {2, 1, 1}) == Found{1, 2});
+  CHECK(second(false, 2, {2, 1, 1}) == Found{1, 2});
+  CHECK(second(false, 2, {2}) == Found{0, 1, 2});
+  CHECK(second(false, 3, {3}) == Found{0, 1, 2, 4});
+  CHECK(second(false, 3, {3, 2}) == Found{0, 1, 2, 4, 8, 16, 32});
+  CHECK(second(false, 3, {1}) == Found{1, 1});
+  // Along K: one a group, one a row of each group, or a grid over all.
+  CHECK(second(true, 3, {2, 1, 1}) == Found{1, 2});
+  CHECK(second(true, 3, {2, 3, 1}) == Found{1, 8, 16, 32});
+  CHECK(second(true, 3, {2, 3}) == Found{1, 8, 16, 32});
+  CHECK(second(true, 3, {3, 2}) == Found{0, 1, 2, 4, 8, 16, 32});
+  CHECK(second(true, 2, {2, 2}, ScaleTiles{1, 128}) == Found{0, 1, 2, 4, 8});
+  CHECK(second(true, 2, {2, 2, 1}) == Found{1, 4, 8});
+  CHECK_THROWS_WITH(second(true, 2, {2, 2}),
+                    contains("scale_a: expected [2, 2, 1] for one scale per row of each group") &&
+                        contains("got [2, 2], which could be either"));
+  CHECK_THROWS_WITH(second(true, 3, {2}), contains("scale_a: expected one value, [3]"));
 }

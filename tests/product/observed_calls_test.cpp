@@ -3,6 +3,9 @@
 
 #include "fp8lab/product/observed_calls.hpp"
 
+#include <string>
+#include <tuple>
+
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -83,6 +86,38 @@ TEST_CASE("what a table of observed calls may not say is refused, with its place
   const std::string rows = with_field(kRow, field, value);
   INFO(rows);
   CHECK_THROWS_WITH(parse_call_table(text_of(rows), "t.csv"), contains("t.csv:5"));
+}
+
+TEST_CASE("numbers in a table of observed calls reach their limits and no further", "[product]") {
+  const std::string whole =
+      with_field(with_field(with_field(kRow, 10, "1"), 12, "contiguous"), 13, "serial");
+  const auto accepted = [](const std::string& row) {
+    INFO(row);
+    CHECK(to_text(parse_call_table(text_of(row), "t.csv")) == with_checksum(row));
+  };
+  const auto refused = [](const std::string& row, const std::string& says) {
+    INFO(row);
+    CHECK_THROWS_WITH(parse_call_table(text_of(row), "t.csv"), contains("t.csv:5: " + says));
+  };
+  // Name, place and least value of each field.
+  for (const auto& [name, field, least] : {std::tuple{"m", 0, 1},
+                                           {"n", 1, 1},
+                                           {"k", 2, 1},
+                                           {"outputs", 7, 1},
+                                           {"interval", 9, 0},
+                                           {"tile", 11, 1}}) {
+    const std::string range = std::string(name) + ": expected an integer from " +
+                              std::to_string(least) + " to 2147483647";
+    accepted(with_field(whole, field, "2147483647"));
+    refused(with_field(whole, field, "2147483648"), range);
+    accepted(with_field(whole, field, std::to_string(least)));
+    refused(with_field(whole, field, std::to_string(least - 1)), range);
+  }
+  // As many parts as tiles of a term, and one more.
+  accepted(with_field(with_field(kRow, 11, "1"), 10, "2048"));
+  refused(with_field(with_field(kRow, 11, "1"), 10, "2049"), "parts: expected an integer");
+  accepted(with_field(kRow, 10, "32"));
+  refused(with_field(kRow, 10, "33"), "parts: expected at most 32 tiles");
 }
 
 TEST_CASE("text that is no table of observed calls is refused", "[product]") {
@@ -181,6 +216,14 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
   CHECK(compute(make_product(operands, spec)) !=
         compute(make_product(operands,
                              with_call(find_library_call("cublaslt.h100.slow"), operands, {}))));
+
+  GemmOperands turned = operands;  // B as [k, n]
+  std::vector<std::byte> b_turned(b.size());
+  for (std::size_t i = 0; i < b.size(); ++i) b_turned[i % 512 * 32 + i / 512] = b[i];
+  turned.b = {ElementType::e4m3fn, {512, 32}, b_turned};
+  turned.transpose_b = true;
+  CHECK(compute(make_product(turned, with_call(table, call, turned, {}))) ==
+        compute(make_product(operands, expected)));
 
   const auto refused = [&](const std::string& text, const GemmOperands& other,
                            const std::string& says, const GemmSpec& from = {}) {

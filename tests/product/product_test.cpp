@@ -68,6 +68,39 @@ TEST_CASE("product: a sample of operands that lie along K has the bits of the wh
   }
 }
 
+TEST_CASE("product: a sample has the first place, the last one, and those between evenly",
+          "[verify]") {
+  using Places = std::vector<std::int64_t>;
+  CHECK(spread(10, 4) == Places{0, 3, 6, 9});
+  CHECK(spread(11, 4) == Places{0, 3, 6, 10});
+  CHECK(spread(7, 2) == Places{0, 6});
+  CHECK(spread(7, 1) == Places{0});
+  CHECK(spread(3, 3) == Places{0, 1, 2});
+  CHECK(spread(3, 64) == Places{0, 1, 2});
+  CHECK(spread(1, 64) == Places{0});
+  CHECK(spread(0, 64).empty());
+}
+
+TEST_CASE("product: some of the terms have their own scales, and begin at a tile", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.tiles_a = {24, 4}, .tiles_b = {1, 4}});
+  const auto values = [](const InverseScales& scales) {
+    return std::vector<float>(scales.values.begin(), scales.values.end());
+  };
+  const Product part = take_k(random.product, 128, 384);
+  CHECK(part.problem.a.k == 256);
+  CHECK(part.problem.b.k == 256);
+  CHECK(values(part.problem.b_scales) == std::vector<float>{random.scale_b[1], random.scale_b[2]});
+  for (std::size_t row = 0; row < 24; ++row) {
+    INFO("row " << row);
+    CHECK(part.problem.a_scales.values[2 * row] == random.scale_a[4 * row + 1]);
+    CHECK(part.problem.a_scales.values[2 * row + 1] == random.scale_a[4 * row + 2]);
+    const auto at = static_cast<std::int64_t>(row);
+    CHECK(code_at(part.problem.a, at, 0) == code_at(random.product.problem.a, at, 128));
+  }
+  CHECK_THROWS_WITH(take_k(random.product, 64, 256),
+                    contains("begin: expected a multiple of 128, got 64"));
+}
+
 TEST_CASE("product: one part of a split sum is the sum itself", "[verify]") {
   for (const RandomProduct::Options& options : kinds()) {
     const RandomProduct random({.promotion_interval = 128}, options);
@@ -182,6 +215,33 @@ TEST_CASE("product: two intervals without a promotion between them have the seco
       INFO("output " << i << ", " << j);
       CHECK(static_cast<double>(missing[static_cast<std::size_t>(16 * i + j)]) == expected);
     }
+}
+
+TEST_CASE("product: tiles of several intervals are as if each interval had its scale", "[verify]") {
+  const RandomProduct random({.promotion_interval = 128},
+                             {.shape = {4, 3, 1024}, .tiles_a = {4, 8}, .tiles_b = {3, 8}});
+  // Tiles of 512 terms: neither an interval nor two of them are a whole one.
+  for (const bool of_a : {true, false}) {
+    INFO("coarse scales of " << (of_a ? "A" : "B"));
+    Product fine = random.product;
+    Product coarse = random.product;
+    InverseScales& each = of_a ? fine.problem.a_scales : fine.problem.b_scales;
+    InverseScales& four = of_a ? coarse.problem.a_scales : coarse.problem.b_scales;
+    std::vector<float> repeated;
+    std::vector<float> once;
+    for (std::size_t i = 0; i < each.values.size(); ++i) {
+      repeated.push_back(each.values[i / 4 * 4]);
+      if (i % 4 == 0) once.push_back(each.values[i]);
+    }
+    each.values = fine.keep(std::move(repeated));
+    four.values = coarse.keep(std::move(once));
+    four.k_block = 512;
+    CHECK(compare(fine.problem, compute(coarse), compute(fine)) == "equal");
+    const std::optional<std::vector<float>> missing = compute_missing_promotion(coarse);
+    REQUIRE(missing);
+    CHECK(compare(fine.problem, *missing, *compute_missing_promotion(fine)) == "equal");
+    CHECK(compare(fine.problem, *missing, compute(fine)) != "equal");
+  }
 }
 
 TEST_CASE("product: scales need the shape that their tiles give", "[verify]") {
@@ -332,4 +392,39 @@ TEST_CASE(
   CHECK(told.front() == 0.0);
   CHECK(told.back() == 1.0);
   CHECK(std::is_sorted(told.begin(), told.end()));
+}
+
+TEST_CASE("product: a large sum is told once for each 512 rows, and one in parts of K is not",
+          "[product][long]") {
+  constexpr std::int64_t kRows = 1024;
+  constexpr std::int64_t kColumns = 2400;
+  constexpr std::int64_t kTerms = 4096;
+  std::vector<std::uint8_t> a(kRows * kTerms, 0x38);
+  const std::vector<std::uint8_t> b(kColumns * kTerms, 0x38);
+  // Row i is of ones or twos.
+  const auto value = [](std::int64_t row) { return row % 3 == 0 ? 2.0F : 1.0F; };
+  for (std::int64_t row = 0; row < kRows; row += 3)
+    std::fill_n(a.begin() + row * kTerms, kTerms, std::uint8_t{0x40});
+  Product product;
+  product.model = "exact";
+  product.problem.model = find_instruction_model("exact").accumulator;
+  product.problem.a = CodeMatrix::row_major(FormatId::e4m3fn, a, kRows, kTerms);
+  product.problem.b = CodeMatrix::row_major(FormatId::e4m3fn, b, kColumns, kTerms);
+  const auto told = [&](int parts) {
+    product.split = {.parts = parts, .tile = kTerms / 2};
+    std::vector<double> all;
+    Execution ran;
+    const std::vector<float> d =
+        compute_finished(product, false, 2, ran, [&](std::string_view, double done) {
+          all.push_back(done);
+        }).values;
+    std::int64_t wrong = 0;
+    for (std::int64_t row = 0; row < kRows; ++row)
+      for (std::int64_t column = 0; column < kColumns; ++column)
+        if (d[static_cast<std::size_t>(row * kColumns + column)] != kTerms * value(row)) ++wrong;
+    CHECK(wrong == 0);
+    return all;
+  };
+  CHECK(told(1) == std::vector<double>{0.0, 0.5, 1.0});
+  CHECK(told(2) == std::vector<double>{0.0});
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -170,6 +171,143 @@ TEST_CASE("a comparison is a page of its own", "[report]") {
   b[0].sweep = true;
   CHECK_FALSE(comparable(a, b));
   CHECK_THROWS_AS(html_comparison(a, b), Error);
+}
+
+TEST_CASE("a table of one side is shown whole under the letter of its side", "[report]") {
+  StoredRun a = run_of("k,error\n1,0.5\n");
+  StoredRun b = a;
+  a.tables.push_back(table_of("left\n11\n12\n"));
+  a.tables.back().file = "left.csv";
+  b.tables.push_back(table_of("right\n21\n"));
+  b.tables.back().file = "right.csv";
+  const std::string html = html_comparison(std::vector{a}, std::vector{b});
+  const std::size_t left = html.find("<p class=warning>Only in A:</p>\n<details open>");
+  const std::size_t right = html.find("<p class=warning>Only in B:</p>\n<details open>");
+  REQUIRE(left != std::string::npos);
+  REQUIRE(right != std::string::npos);
+  REQUIRE(left < right);
+  const std::string of_a = html.substr(left, right - left);
+  CHECK_THAT(of_a, contains("(2 rows, left.csv)"));
+  CHECK_THAT(of_a, contains("<tr><td class=n>11</td></tr>\n<tr><td class=n>12</td></tr>"));
+  CHECK_THAT(of_a, !contains("<td class=n>21</td>"));
+  CHECK_THAT(html.substr(right), contains("(1 row, right.csv)"));
+  CHECK_THAT(html.substr(right), contains("<tr><td class=n>21</td></tr>"));
+  CHECK_THAT(html.substr(right), contains("<summary>1 identical to the last byte</summary>"));
+}
+
+TEST_CASE("a joined row shows both sides, and of numbers difference and ratio", "[report]") {
+  const StoredRun a = run_of("k,error,error_max,note\n1,0.5,1,x\n2,4,5,x\n3,1,6,x\n5,7,8,x\n");
+  const StoredRun b = run_of("k,error,error_max,note\n1,0.75,2,x\n2,4,5,x\n4,9,10,y\n5,7,8,x\n");
+  const std::string html = html_comparison(std::vector{a}, std::vector{b});
+  CHECK_THAT(html,
+             contains("<th scope=col class=n title=\"of it\"><button type=button>k</button></th>"
+                      "<th scope=col class=n title=\"in A: of it\">"
+                      "<button type=button>error A</button></th>"
+                      "<th scope=col class=n title=\"in B: of it\">"
+                      "<button type=button>error B</button></th>"
+                      "<th scope=col class=n title=\"difference: of it\">"
+                      "<button type=button>error B-A</button></th>"
+                      "<th scope=col class=n title=\"ratio: of it\">"
+                      "<button type=button>error B/A</button></th>"
+                      "<th scope=col class=n title=\"in A: of it\">"
+                      "<button type=button>error_<wbr>max A</button></th>"
+                      "<th scope=col class=n title=\"in B: of it\">"
+                      "<button type=button>error_<wbr>max B</button></th>"
+                      "<th scope=col title=\"of it\"><button type=button>note</button></th></tr>"));
+  CHECK_THAT(html, contains("<tr class=differs><td>differs</td><td class=n>1</td>"
+                            "<td class=n>0.5</td><td class=n>0.75</td>"
+                            "<td class=n>0.25</td><td class=n>1.5</td>"
+                            "<td class=n>1</td><td class=n>2</td><td>x</td></tr>\n"
+                            "<tr><td></td><td class=n>2</td><td class=n>4</td><td class=n>4</td>"
+                            "<td class=n></td><td class=n></td>"
+                            "<td class=n>5</td><td class=n>5</td><td>x</td></tr>\n"
+                            "<tr class=differs><td>only A</td><td class=n>3</td>"
+                            "<td class=n>1</td><td class=n></td><td class=n></td><td class=n></td>"
+                            "<td class=n>6</td><td class=n></td><td>x</td></tr>\n"));
+  CHECK_THAT(html, contains("<tr class=differs><td>only B</td><td class=n>4</td>"
+                            "<td class=n></td><td class=n>9</td><td class=n></td><td class=n></td>"
+                            "<td class=n></td><td class=n>10</td><td>y</td></tr>\n"));
+  CHECK_THAT(html, contains("<p class=quiet>Rows are matched by k.</p>"));
+  CHECK_THAT(html, contains("<p>1 of 3 rows differ, 1 more only in A, 1 more only in B.</p>"));
+}
+
+TEST_CASE("pictures stand in pairs by name, one that is the same once", "[report]") {
+  StoredRun a = run_of("k\n1\n");
+  StoredRun b = a;
+  a.plots = {{"same", "Same", "S", ""}, {"other", "Other", "Sv", ""}, {"left", "Left", "A", ""}};
+  b.plots = {
+      {"right", "Right", "BC", ""}, {"other", "Other", "Svg", ""}, {"same", "Same", "S", ""}};
+  const std::string html = html_comparison(std::vector{a}, std::vector{b});
+  const auto picture = [](const char* title, const char* base64) {
+    return fmt::format(
+        "<figure><img width=900 height=560 alt=\"{}\" "
+        "src=\"data:image/svg+xml;base64,{}\"></figure>\n",
+        title, base64);
+  };
+  const std::string none = "<p class=quiet>no picture</p>\n";
+  const auto pair = [](const std::string& of_a, const std::string& of_b) {
+    return "<div class=pair>\n<div><p class=side>A</p>" + of_a +
+           "</div>\n<div><p class=side>B</p>" + of_b + "</div>\n</div>\n";
+  };
+  CHECK_THAT(
+      html,
+      contains("<h3>Plots</h3>\n<p class=side>A and B, the same image</p>\n" +
+               picture("Same", "Uw==") + pair(picture("Other", "U3Y="), picture("Other", "U3Zn")) +
+               pair(picture("Left", "QQ=="), none) + pair(none, picture("Right", "QkM="))));
+}
+
+TEST_CASE("the words of a comparison say what differs beside the tables", "[report]") {
+  StoredRun a = run_of("k\n1\n");
+  a.plots = {{"p", "P", "S", "{}"}, {"q", "Q", "T", ""}};
+  StoredRun b = a;
+  CHECK(compare_runs(a, b).words[0] ==
+        "Identical to the last byte: 1 table, 2 plots and 0 findings.");
+  b.plots[0].svg = "of another library, from the same numbers";
+  CHECK(compare_runs(a, b).words[0] ==
+        "Identical to the last byte: 1 table, 2 plots and 0 findings.");
+  const std::string differ = "The images of the plots differ, although the tables are the same.";
+  const auto change = [&](auto& text) {
+    const std::string before = std::exchange(text, "X");
+    CHECK(compare_runs(a, b).words[0] == "Identical to the last byte: 1 table and 0 findings.");
+    CHECK(compare_runs(a, b).words[1] == differ);
+    text = before;
+  };
+  change(b.plots[0].name);
+  change(b.plots[0].title);
+  change(b.plots[0].json);
+  change(b.plots[1].svg);
+  b.plots.pop_back();
+  CHECK(compare_runs(a, b).words[1] == differ);
+  b.plots = a.plots;
+  b.quick = true;
+  b.parameters = {{"m", "5"}};
+  b.facts = {{"axis k", "1,2"}, {"repeats", "3"}, {"started", "tomorrow"}};
+  CHECK(compare_runs(a, b).words[1] ==
+        "Other inputs: k (128 in A, none in B); seed (1 in A, none in B); "
+        "quick form (no in A, yes in B); m (none in A, 5 in B); axis k (none in A, 1,2 in B); "
+        "repeats (none in A, 3 in B).");
+}
+
+TEST_CASE("a run of one side alone has a section of its own", "[report]") {
+  std::vector<StoredRun> a{run_of("k\n1\n", {"Exact.", "Error 2."})};
+  std::vector<StoredRun> b{run_of("k\n1\n", {"Exact.", "Error 3."})};
+  a.push_back(run_of("k\n11\n"));
+  a.back().experiment = "left";
+  a.back().sweep = true;
+  b.push_back(run_of("k\n22\n"));
+  b.back().experiment = "left";  // a run is no counterpart of a sweep
+  b.back().quick = true;
+  const std::string html = html_comparison(a, b);
+  CHECK_THAT(html, contains("<p class=quiet>1 experiment in both.</p>"));
+  CHECK_THAT(html, contains("<h2>left <span class=badge>sweep</span></h2>\n"
+                            "<p class=warning>Only in A: folder</p>"));
+  CHECK_THAT(html, contains("<h2>left <span class=badge>quick form</span></h2>\n"
+                            "<p class=warning>Only in B: folder</p>"));
+  CHECK(html.find("<td class=n>11</td>") > html.find("Only in A: folder"));
+  CHECK(html.find("<td class=n>11</td>") < html.find("Only in B: folder"));
+  CHECK(html.find("<td class=n>22</td>") > html.find("Only in B: folder"));
+  CHECK_THAT(html, contains("<tr><td>Error 2.</td><td>Error 3.</td></tr>"));
+  CHECK_THAT(html, contains("<details><summary>1 in both</summary>\n<ul>\n<li>Exact.</li>"));
 }
 
 TEST_CASE("a cut comparison shows what differs first", "[report]") {

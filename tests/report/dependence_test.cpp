@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cmath>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/random.hpp"
@@ -70,6 +73,32 @@ TEST_CASE("an axis matters from the distance on that chance makes in one of a hu
       CHECK(matters(draws, points, 1.001));
       CHECK(matters(draws, points, -1.001));
     }
+}
+
+TEST_CASE("five draws beyond the means of points tell, points of other counts too", "[report]") {
+  const auto points = [](std::size_t first, std::size_t second, double ratio) {
+    // +-1 around their means, the first moved; of an odd number of draws the last is the mean.
+    GridDraws grid;
+    const auto even = static_cast<double>(first / 2 * 2 + second / 2 * 2);
+    const std::size_t freedom = first + second - 2;
+    const double error =
+        std::sqrt(even / static_cast<double>(freedom) *
+                  (1.0 / static_cast<double>(first) + 1.0 / static_cast<double>(second)));
+    const double distance = ratio * student_t(0.005, freedom) * error;
+    for (const auto& [point, count, mean] :
+         {std::tuple{std::size_t{0}, first, distance}, {std::size_t{1}, second, 0.0}})
+      for (std::size_t i = 0; i < count; ++i)
+        grid[{point}].push_back(mean + (i == count / 2 * 2 ? 0.0 : i % 2 == 0 ? 1.0 : -1.0));
+    return axes_that_matter(grid, 1);
+  };
+  CHECK_FALSE(points(3, 3, 100.0));
+  CHECK_FALSE(points(2, 4, 100.0));
+  for (const auto& [first, second] :
+       {std::pair<std::size_t, std::size_t>{3, 4}, {2, 20}, {30, 4}, {7, 7}}) {
+    INFO(first << " and " << second << " draws");
+    CHECK(points(first, second, 0.999) == std::vector<bool>{false});
+    CHECK(points(first, second, 1.001) == std::vector<bool>{true});
+  }
 }
 
 TEST_CASE("noise is no dependence, and a shift of the mean is one on its axis alone", "[report]") {

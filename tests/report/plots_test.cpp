@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "catch.hpp"
@@ -105,6 +108,57 @@ TEST_CASE("an axis that is not geometric is linear, its numbers sorted", "[repor
   CHECK(labels_of(chosen.plots[0]) == Labels{""});
 }
 
+TEST_CASE("an axis is logarithmic from three values of one ratio on", "[report]") {
+  struct Case {
+    std::string values;
+    double base;  ///< 0: linear
+  };
+  for (const Case& c :
+       {Case{"1,2", 0}, Case{"1,2,4", 2}, Case{"3,12,48,192", 2}, Case{"0.5,1,2", 2},
+        Case{"1,10,100", 10}, Case{"1,3,9", 10}, Case{"1,2.02,4.08", 10}, Case{"1,2,4.03", 2},
+        Case{"1,2,4.05", 0}, Case{"1,2,3.95", 0}, Case{"1,2,4,9", 0}, Case{"0,1,1000", 0},
+        Case{"-4,-2,-1", 0}, Case{"1000,100,10,1", 10}}) {
+    std::string csv = "k,repeat,seed,error\n";
+    for (std::size_t at = 0; at < c.values.size();) {
+      const std::size_t end = std::min(c.values.find(',', at), c.values.size());
+      csv += fmt::format("{},0,1,{}\n", c.values.substr(at, end - at), csv.size());
+      at = end + 1;
+    }
+    const ChosenPlots chosen = choose_plots(sweep_table(csv, 1));
+    INFO(c.values);
+    REQUIRE(chosen.plots.size() == 1);
+    CHECK(chosen.plots[0].x.log == (c.base != 0.0));
+    CHECK(chosen.plots[0].x.log_base == (c.base == 2.0 ? 2 : 10));
+  }
+}
+
+TEST_CASE("values are drawn on a logarithmic axis from a ratio of thirty on", "[report]") {
+  for (const auto& [least, most, log] : {std::tuple{"1", "30", true},
+                                         {"1", "29.9", false},
+                                         {"0", "1000", false},
+                                         {"-1", "1000", false},
+                                         {"0.01", "inf", false},
+                                         {"0.01", "0.5", true}}) {
+    const ChosenPlots chosen = choose_plots(sweep_table(
+        fmt::format("k,repeat,seed,error\n1,0,1,{}\n2,0,1,{}\n3,0,1,{}\n", least, most, least), 1));
+    INFO(least << " to " << most);
+    REQUIRE(chosen.plots.size() == 1);
+    CHECK(chosen.plots[0].y.log == log);
+  }
+}
+
+TEST_CASE("rows that nothing tells apart have no dimension of their own", "[report]") {
+  const StoredTable table =
+      sweep_table("k,repeat,seed,error\n1,0,1,5\n1,0,1,5\n1,0,1,8\n2,0,2,7\n", 1);
+  CHECK_FALSE(own_keys(table));
+  REQUIRE(dimensions_of(table).size() == 1);
+  CHECK(dimensions_of(table)[0].name == "k");
+  const ChosenPlots chosen = choose_plots(table);
+  REQUIRE(chosen.plots.size() == 1);
+  CHECK(labels_of(chosen.plots[0]) == Labels{""});
+  CHECK(chosen.plots[0].series[0].y == Numbers{6, 7});
+}
+
 TEST_CASE("a dimension is a number if each of its values is one", "[report]") {
   // Whatever value comes first or last: one that is text makes all of them labels.
   for (const char* order : {"tensor,16,32", "16,tensor,32", "16,32,tensor"}) {
@@ -137,6 +191,75 @@ TEST_CASE("rows of a point that are too many are held at the middle number", "[r
   CHECK(chosen.plots[0].title == "error: error against k (outlier = 5)");
   CHECK(labels_of(chosen.plots[0]) == Labels{"tensor", "tile"});
   CHECK(chosen.plots[0].series[0].y == Numbers{105, 205});
+}
+
+TEST_CASE("cells are numbers as a whole or not at all", "[report]") {
+  CHECK(number_in("1.5") == 1.5);
+  CHECK(number_in("-2e3") == -2000.0);
+  CHECK(number_in("inf") == INFINITY);
+  CHECK(std::isnan(number_in("nan").value_or(0.0)));
+  for (const char* text : {"", " 1", "1 ", "1x", "x", "1,5", "0x10", "tensor"}) {
+    INFO("'" << text << "'");
+    CHECK_FALSE(number_in(text));
+  }
+  const StoredTable table = sweep_table(
+      "k,repeat,seed,empty,some,mixed,some_min,some_max,mixed_maximum,_max\n"
+      "1,0,1,,,1,1,1,1,1\n2,0,1,,5,x,2,2,2,2\n",
+      1);
+  const std::vector<bool> numeric{true, true, true, false, true, false, true, true, true, true};
+  for (std::size_t c = 0; c < numeric.size(); ++c) {
+    INFO(table.columns[c].name);
+    CHECK(is_numeric(table, c) == numeric[c]);
+    CHECK(is_spread(table, c) == (c == 6 || c == 7));
+  }
+  // The axes and the repeat, not the seed; then what the table has of its own.
+  const std::vector<std::string> row{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+  CHECK(row_key(table, row, 0) == Labels{"a", "b"});
+  CHECK(row_key(table, row, 2) == Labels{"a", "b", "d", "e"});
+  StoredTable of_run = table;
+  of_run.point_columns = 0;
+  CHECK(row_key(of_run, row, 0).empty());
+  CHECK(row_key(of_run, row, 1) == Labels{"a"});
+  CHECK(own_keys(table) == 0);
+  CHECK(own_keys(of_run) == 1);
+}
+
+TEST_CASE("dimensions are held at the middle number, the varying label or the first", "[report]") {
+  const StoredTable table = sweep_table(
+      "k,recipe,repeat,seed,error\n"
+      "4,te,0,1,1\n1,te,0,1,2\n3,mx,0,1,3\n2,varies,0,1,4\n3,te,0,1,5\n",
+      2);
+  const std::vector<Dimension> dimensions = dimensions_of(table);
+  REQUIRE(dimensions.size() == 2);
+  CHECK((dimensions[0].name == "k" && dimensions[0].axis && dimensions[0].numeric));
+  CHECK(dimensions[0].values == Labels{"1", "2", "3", "4"});
+  CHECK(dimensions[0].of_row == std::vector<std::size_t>{3, 0, 2, 1, 2});
+  CHECK((dimensions[1].name == "recipe" && dimensions[1].axis && !dimensions[1].numeric));
+  CHECK(dimensions[1].values == Labels{"te", "mx", "varies"});
+  using Rows = std::vector<std::size_t>;
+  Slice by_k(table, dimensions);
+  CHECK(by_k.held().empty());
+  CHECK(by_k.rows() == Rows{0, 1, 2, 3, 4});
+  by_k.hold(0);
+  CHECK(by_k.rows() == Rows{2, 4});
+  CHECK(by_k.held() == "k = 3");
+  CHECK(by_k.values(1) == Rows{0, 1});
+  by_k.hold(0);  // one value is held as it is
+  CHECK(by_k.held() == "k = 3");
+  by_k.hold(1);
+  CHECK(by_k.rows() == Rows{4});
+  CHECK(by_k.held() == "k = 3, recipe = te");
+  Slice by_recipe(table, dimensions);
+  by_recipe.hold(1);
+  CHECK(by_recipe.rows() == Rows{3});
+  CHECK(by_recipe.held() == "recipe varies");
+  Slice both(table, dimensions);
+  both.hold_until({0, 1}, 5);
+  CHECK(both.held().empty());
+  both.hold_until({0, 1}, 4);  // k has more values
+  CHECK(both.held() == "k = 3");
+  both.hold_until({1}, 1);
+  CHECK(both.held() == "k = 3, recipe = te");
 }
 
 TEST_CASE("a key that an axis sets is one line, not a point each", "[report]") {

@@ -1,7 +1,9 @@
 #include "fp8lab/report/report.hpp"
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -111,6 +113,52 @@ TEST_CASE("attributes are safe from every quote", "[experiment]") {
         "&lt;a href=&#39;x&#39; id=&quot;y&quot;&gt;&amp;amp;");
 }
 
+TEST_CASE("powers are raised and all other text is escaped", "[report]") {
+  for (const auto& [text, html] : {std::pair<const char*, const char*>{"", ""},
+                                   {"10^-3", "10<sup>-3</sup>"},
+                                   {"10^-3 & 2^16<x", "10<sup>-3</sup> &amp; 2<sup>16</sup>&lt;x"},
+                                   {"x^T y^Ty ^T", "x<sup>T</sup> y^Ty <sup>T</sup>"},
+                                   {"2^1.5.", "2<sup>1.5</sup>."},
+                                   {"2^3^4", "2<sup>3</sup><sup>4</sup>"},
+                                   {"a^b, 2^, 2^-, ^", "a^b, 2^, 2^-, ^"}}) {
+    INFO(text);
+    CHECK(html_written(text) == html);
+  }
+}
+
+TEST_CASE("a cell shows few digits and keeps all of them, long text is wrapped", "[report]") {
+  CHECK(html_cell("0.125", true) == "<td class=n>0.125</td>");
+  CHECK(html_cell("0.123456789", true) == "<td class=n title=\"0.123456789\">0.1235</td>");
+  CHECK(html_cell("123456789", true) == "<td class=n>123456789</td>");
+  CHECK(html_cell("-12345678", true) == "<td class=n>-12345678</td>");
+  CHECK(html_cell("nan", true) == "<td class=n>nan</td>");
+  CHECK(html_cell("-inf", true) == "<td class=n>-inf</td>");
+  CHECK(html_cell("", true) == "<td class=n></td>");
+  CHECK(html_cell("0.123456789", false) == "<td>0.123456789</td>");
+  CHECK(html_cell("a<b", false) == "<td>a&lt;b</td>");
+  const std::string text(36, 'x');
+  CHECK(html_cell(text, false) == "<td>" + text + "</td>");
+  CHECK(html_cell(text + "x", false) == "<td class=t>" + text + "x</td>");
+}
+
+TEST_CASE("tables of more than sixteen rows are folded", "[report]") {
+  for (const std::size_t rows : std::array<std::size_t, 4>{0, 1, 16, 17}) {
+    const StoredTable table{"A & B",
+                            "<f>.csv",
+                            {{"i_n", "1", "row"}},
+                            std::vector<std::vector<std::string>>(rows, {"1"}),
+                            "",
+                            0};
+    const std::string html = html_table(table);
+    INFO(rows << " rows: " << html);
+    CHECK(html.starts_with(rows == 17 ? "<details><summary>" : "<details open><summary>"));
+    CHECK_THAT(html, contains("<summary>A &amp; B <span class=quiet>(" + std::to_string(rows) +
+                              (rows == 1 ? " row" : " rows") + ", &lt;f&gt;.csv)</span>"));
+    CHECK_THAT(html, contains(">i_<wbr>n</button>"));
+    CHECK(count(html, "<tr><td") == rows);
+  }
+}
+
 TEST_CASE("long tables are cut with a note that names the file", "[experiment]") {
   const TemporaryFolder out("long");
   RunContext context{Parameters::from_toml(kSampleToml, false), 3, 1, {}};
@@ -132,6 +180,34 @@ TEST_CASE("a summary folds what is too much to read at once", "[experiment]") {
   const std::string html = report_of(run.folder);
   CHECK_THAT(html, contains("<summary>4 more findings</summary>\n<ul>\n<li>3</li>\n<li>4</li>"));
   CHECK(count(html, "<li>6</li>") == 2);
+}
+
+TEST_CASE("a report says what a run has, and what it has not", "[report]") {
+  StoredRun run;
+  run.experiment = "x";
+  run.plots_note = "no <library>";
+  const std::string bare = html_report(std::vector{run});
+  CHECK_THAT(bare, contains("1 experiment. Each section ends"));
+  CHECK_THAT(bare, contains("<li><a href=\"#run-1\">x</a>: 0 plots, 0 tables</li>"));
+  CHECK_THAT(bare, contains("<p class=quiet>No findings were recorded.</p>"));
+  CHECK_THAT(bare, contains("<p class=warning>No plots: no &lt;library&gt;.</p>"));
+  CHECK_THAT(bare, contains("<summary>Parameters, seed and machine</summary>"));
+  CHECK_THAT(bare, !contains("<h3>Tables</h3>"));
+  CHECK_THAT(bare, !contains("<div class=plots>"));
+
+  StoredRun full = run;
+  full.sweep = full.quick = true;
+  full.findings = {"1", "2", "3"};
+  full.plots = {{"p", "P", "S", ""}};
+  full.tables = {{"T", "t.csv", {{"i", "1", "row"}}, {{"1"}}, "", 0}};
+  const std::string html = html_report(std::vector{run, full});
+  CHECK_THAT(html, contains("2 experiments. Each section ends"));
+  CHECK_THAT(html, contains("<li><a href=\"#run-2\">x</a> <span class=badge>sweep</span> "
+                            "<span class=badge>quick form</span>: 1 plot, 1 table</li>"));
+  CHECK_THAT(html, !contains("more findings"));  // one more is no more to read than the fold
+  CHECK(count(html, "No plots:") == 1);          // that of the first
+  CHECK_THAT(html, contains("<summary>Parameters, axes and seed</summary>"));
+  CHECK_THAT(html, contains("<h3>Tables</h3>"));
 }
 
 TEST_CASE("one experiment can come twice", "[experiment]") {
@@ -197,6 +273,61 @@ TEST_CASE("malformed results name file and reason", "[experiment]") {
   CHECK_THROWS_WITH(report_of(run.folder), contains("a heading and its rows, got an empty file"));
   fs::remove(path);
   CHECK_THROWS_WITH(report_of(run.folder), contains(place + ": cannot read: No such file"));
+}
+
+TEST_CASE("a run is read back as it was written", "[experiment]") {
+  const TemporaryFolder out("back");
+  const WrittenRun written = write_sample(out.path(), Plots::skip);
+  const StoredRun run = read_run(written.folder);
+  CHECK(run.folder == written.folder.string());
+  CHECK(run.experiment == "sample");
+  CHECK(run.question == "Is it <so> & why?");
+  CHECK((!run.quick && !run.sweep));
+  CHECK(run.command == "fp8lab run sample --seed 3 --set 'k=[128]'");
+  CHECK(run.findings == std::vector<std::string>{"Error falls like 1/K <script>alert(1)</script>"});
+  CHECK(run.parameters == StoredPairs{{"k", "128, 256, 512"}});
+  CHECK(run.plots_note == "plots were not requested");
+  REQUIRE(run.headline);
+  CHECK(run.headline->title == "Error <falls>");
+  CHECK(run.headline->sentence == "It falls from 1 % to 0.2 %.");
+  CHECK(run.headline->plot == "error_plot");
+  CHECK(run.headline->advice == "Take more K & wait.");
+  CHECK(run.headline->measure == "error");
+  CHECK(run.headline->failing == "1 %");
+  CHECK(run.headline->mitigation == "more K");
+  CHECK(run.headline->mitigated == "0.2 %");
+
+  StoredPairs facts = run.facts;
+  std::erase_if(facts, [](const auto& fact) { return fact.first == "git"; });
+  std::vector<std::string> names;
+  for (const auto& [name, value] : facts) {
+    names.push_back(name);
+    INFO(name << " = " << value);
+    CHECK_FALSE(value.empty());
+    if (name == "seed") CHECK(value == "3");
+    if (name == "threads") CHECK(value == "1");
+    if (name == "started") CHECK(value == "1970-01-01T00:00:00Z");
+    if (name == "duration") CHECK(value == "0.50 s");
+  }
+  CHECK(names == std::vector<std::string>{"seed", "version", "cpu", "cores", "os", "compiler",
+                                          "threads", "started", "duration"});
+
+  REQUIRE(run.tables.size() == 1);
+  const StoredTable& table = run.tables[0];
+  CHECK(table.title == "Error <b>against</b> K");
+  CHECK(table.file == "error.csv");
+  CHECK(table.csv == read_file(written.folder / "error.csv"));
+  CHECK(table.point_columns == 0);
+  REQUIRE(table.columns.size() == 2);
+  CHECK((table.columns[0].name == "k" && table.columns[1].name == "error"));
+  CHECK((table.columns[0].unit == "1" && table.columns[1].unit == "%"));
+  CHECK((table.columns[0].description == "terms & more" && table.columns[1].description == "e"));
+  REQUIRE(table.rows.size() == 3);
+  CHECK(table.rows[0][0] == "128");
+  CHECK(table.rows[2][0] == "512");
+  REQUIRE(run.plots.size() == 2);
+  CHECK((run.plots[0].name == "error_plot" && run.plots[1].name == "map"));
+  CHECK((run.plots[0].title == "Error_{x} '`against`' K" && run.plots[1].title == "Map"));
 }
 
 TEST_CASE("a heading says the unit of a column, if it has one", "[experiment]") {

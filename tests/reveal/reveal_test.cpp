@@ -4,7 +4,13 @@
 #include "fp8lab/reveal/reveal.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -207,6 +213,29 @@ TEST_CASE("reveal: a unit, its promotion and its output", "[reveal]") {
   CHECK(value_of(other, "alignment_fraction_bits") == "14");
 }
 
+TEST_CASE("reveal: parameters that no output settles are named with all their values", "[reveal]") {
+  // 33 bits below E4M3's largest product hold all but the smallest one.
+  const Revealed found = reveal({.m = 4, .n = 4, .k = 32},
+                                kernel_of_model("sm90.wgmma.e4m3:F=33", 0, {}, FormatId::f32));
+  INFO(describe(found));
+  CHECK(found.explained());
+  const auto possible = [&](std::string_view name) -> std::string {
+    for (const RevealedParameter& one : found.parameters)
+      if (one.name == name) return one.possible + (one.certain ? "" : " (uncertain)");
+    return "none";
+  };
+  CHECK(possible("kind") == "fused_dot_product");
+  CHECK(possible("terms") == "32");
+  CHECK(possible("rounding") == "toward_zero");
+  CHECK(possible("output_fraction_bits") == "13");
+  CHECK(value_of(found, "alignment_fraction_bits") == "33");
+  CHECK(possible("alignment_fraction_bits") == "33 .. 64 (uncertain)");
+  CHECK(possible("product_exponent") == "normalized, stored (uncertain)");
+  CHECK(possible("zero_sign") == "kept, positive (uncertain)");
+  // What holds for each of these units: more bits would allow higher limits.
+  CHECK(possible("min_alignment_exponent") == "none or any up to 15 (uncertain)");
+}
+
 TEST_CASE("reveal: block-scaled instructions are named where scales are 1", "[reveal]") {
   const std::string name = "sm120.mma.mxf8f6f4.e4m3";
   const Revealed found =
@@ -254,4 +283,131 @@ TEST_CASE("reveal: bad shapes and kernels are errors or said so", "[reveal]") {
   CHECK_FALSE(zeros.explained());
   CHECK_THAT(zeros.failure, contains("no pair of large and small products"));
   CHECK(rounded_output(FormatId::bf16, 1.01F) == 1.0078125F);
+}
+
+TEST_CASE("reveal: the factors of a power of two are alike while both formats have room",
+          "[reveal]") {
+  const PowerProducts same(FormatId::e4m3fn, FormatId::e4m3fn);
+  CHECK(same.smallest() == -18);
+  CHECK(same.smallest_normal() == -12);
+  CHECK(same.largest() == 16);
+  using Factors = std::pair<float, float>;
+  CHECK(same.factors(0) == Factors{1.0F, 1.0F});
+  CHECK(same.factors(12) == Factors{64.0F, 64.0F});
+  CHECK(same.factors(13) == Factors{64.0F, 128.0F});
+  CHECK(same.factors(16) == Factors{256.0F, 256.0F});
+  CHECK(same.factors(-13) == Factors{0x1p-6F, 0x1p-7F});
+  CHECK(same.factors(-18) == Factors{0x1p-9F, 0x1p-9F});
+  // E4M3's end at 2^-9 and 2^8, E5M2's at 2^-16 and 2^15.
+  for (const auto& [a, b] :
+       {std::pair{FormatId::e4m3fn, FormatId::e5m2}, std::pair{FormatId::e5m2, FormatId::e4m3fn}}) {
+    const PowerProducts mixed(a, b);
+    CHECK(mixed.smallest() == -25);
+    CHECK(mixed.smallest_normal() == -20);
+    CHECK(mixed.largest() == 23);
+    for (int exponent = -25; exponent <= 23; ++exponent) {
+      const auto [of_a, of_b] = mixed.factors(exponent);
+      INFO(format(a).name << ": 2^" << exponent << " is " << of_a << " times " << of_b);
+      CHECK(of_a * of_b == std::ldexp(1.0F, exponent));
+      const float narrow = a == FormatId::e4m3fn ? of_a : of_b;
+      const float wide = a == FormatId::e4m3fn ? of_b : of_a;
+      CHECK((narrow >= 0x1p-9F && narrow <= 256.0F));
+      CHECK((wide >= 0x1p-16F && wide <= 0x1p15F));
+      if (exponent >= -18 && exponent <= 16)
+        CHECK(std::abs(std::ilogb(of_a) - std::ilogb(of_b)) <= 1);
+    }
+  }
+  const PowerProducts far(FormatId::bf16, FormatId::bf16, 76);
+  CHECK(far.smallest() == -152);
+  CHECK(far.largest() == 152);
+}
+
+TEST_CASE("reveal: exact steps of several products are brackets in the tree", "[reveal]") {
+  const auto steps_of = [](std::size_t terms) {
+    return [terms](const std::vector<float>& p) {
+      float sum = 0.0F;
+      for (std::size_t begin = 0; begin < p.size(); begin += terms) {
+        double step = 0.0;
+        for (std::size_t i = begin; i < begin + terms; ++i) step += static_cast<double>(p[i]);
+        sum += static_cast<float>(step);
+      }
+      return sum;
+    };
+  };
+  CHECK(tree_text(steps_of(4)) == "([0-3] [4-7])");
+  CHECK(tree_text(steps_of(8)) == "[0-7]");
+}
+
+TEST_CASE("reveal: probes have the widest products that a kernel returns exactly", "[reveal]") {
+  // A kernel of E5M2 that loses products below 2^low and returns infinity above 2^high.
+  const auto scale_of = [](int low, int high) -> std::array<std::int64_t, 3> {
+    const Format& f = format(FormatId::e5m2);
+    const ProbeKernel kernel = [&](const ProbeCalls& calls) {
+      ProbeOutputs out;
+      const auto value = [&](const std::vector<std::byte>& codes, std::int64_t at) {
+        return decode(f, static_cast<std::uint32_t>(codes[static_cast<std::size_t>(at)]));
+      };
+      for (std::int64_t row = 0; row < calls.calls * 2; ++row)
+        for (std::int64_t column = 0; column < 2; ++column) {
+          double sum = 0.0;
+          for (std::int64_t k = 0; k < 16; ++k) {
+            const double p =
+                value(calls.a, row * 16 + k) * value(calls.b, (row / 2 * 2 + column) * 16 + k);
+            if (std::abs(p) >= std::ldexp(1.0, low)) sum += p;
+          }
+          out.d.push_back(sum > std::ldexp(1.0, high) ? std::numeric_limits<float>::infinity()
+                                                      : static_cast<float>(sum));
+        }
+      return out;
+    };
+    ProbeRunner runner(
+        {.m = 2, .n = 2, .k = 16, .a_format = FormatId::e5m2, .b_format = FormatId::e5m2}, kernel);
+    std::vector<float> whole;
+    std::string failure;
+    const std::optional<OrderScale> scale = find_order_scale(runner, {}, whole, failure);
+    if (!scale) return {0, 0, 0};
+    return {scale->big, scale->small, scale->counted};
+  };
+  using Scale = std::array<std::int64_t, 3>;
+  // A product one binade smaller than what is kept gives the next choice.
+  CHECK(scale_of(-40, 40) == Scale{30, -32, 16});
+  CHECK(scale_of(-31, 40) == Scale{30, -28, 16});
+  CHECK(scale_of(-27, 40) == Scale{30, -24, 16});
+  CHECK(scale_of(-23, 40) == Scale{30, -20, 16});
+  CHECK(scale_of(-20, 40) == Scale{30, -20, 16});
+  CHECK(scale_of(-19, 40) == Scale{30, -17, 16});
+  CHECK(scale_of(-17, 40) == Scale{30, -17, 16});
+  CHECK(scale_of(-16, 40) == Scale{30, -14, 16});
+  CHECK(scale_of(-13, 40) == Scale{30, -10, 16});
+  CHECK(scale_of(-9, 40) == Scale{0, 0, 0});
+  CHECK(scale_of(-17, 29) == Scale{15, -17, 16});
+  // So many small ones are together 2^26 below the large one.
+  CHECK(scale_of(-14, 15) == Scale{15, -14, 8});
+  CHECK(scale_of(-14, 14) == Scale{14, -14, 4});
+  CHECK(scale_of(-20, 13) == Scale{8, -20, 4});
+  CHECK(scale_of(-24, 7) == Scale{4, -24, 4});
+  CHECK(scale_of(-20, 7) == Scale{0, 0, 0});
+}
+
+TEST_CASE("reveal: sums above their terms are probed at every distance, of either sign",
+          "[reveal]") {
+  const ProbeShape shape{.m = 4, .n = 4, .k = 16};
+  const OrderScale scale{.big = 12, .small = -6, .counted = 4};
+  const UnitProbes probes = unit_probes(shape, {StepShape::fused, 8}, scale, 1);
+  std::vector<std::vector<float>> high;
+  for (std::size_t i = 0; i < probes.high; ++i) {
+    const Probe& probe = probes.probes[i];
+    std::vector<float> products;
+    for (std::size_t k = 0; k < probe.a.size(); ++k) products.push_back(probe.a[k] * probe.b[k]);
+    high.push_back(products);
+  }
+  // Four products of 2^11 and a fifth below them.
+  for (int distance = 1; distance <= 28; ++distance)
+    for (const float sign : {1.0F, -1.0F}) {
+      std::vector<float> products(16, 0.0F);
+      std::fill_n(products.begin(), 4, sign * 0x1p11F);
+      products[4] = sign * 1.5F * std::ldexp(1.0F, 11 - distance);
+      INFO("distance " << distance << " sign " << sign);
+      CHECK(std::ranges::find(high, products) != high.end());
+    }
 }

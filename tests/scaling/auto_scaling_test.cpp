@@ -53,6 +53,50 @@ TEST_CASE("auto-scaling: laws of growth differ between two doublings and start a
   CHECK_THROWS_WITH(find_growth_law("cubic"), contains("exponential, linear, doubling or none"));
 }
 
+TEST_CASE("auto-scaling: a doubling may take a single step", "[scaling]") {
+  for (const GrowthLaw law : {GrowthLaw::exponential, GrowthLaw::linear, GrowthLaw::doubling}) {
+    INFO(to_string(law));
+    AutoScaler scaler({.threshold = 0.0, .steps_to_double = 1, .clean_steps = 2, .growth = law});
+    scaler.update(0.0);
+    CHECK(scaler.mu() == 1.0);
+    scaler.update(0.0);
+    CHECK(scaler.mu() == 2.0);
+    scaler.update(0x1p-60);
+    CHECK(scaler.mu() == 1.0);
+  }
+}
+
+TEST_CASE("auto-scaling: a state goes on elsewhere with the same bits", "[scaling]") {
+  for (const GrowthLaw law : {GrowthLaw::exponential, GrowthLaw::linear, GrowthLaw::doubling}) {
+    const AutoScalingOptions options{
+        .threshold = 0.25, .steps_to_double = 3, .clean_steps = 2, .growth = law};
+    AutoScaler scaler(options, 4.0);
+    for (int step = 0; step < 40; ++step) {
+      AutoScaler other(options);
+      other.set_state(scaler.state());
+      const double share = step % 17 == 16 ? 0.5 : 0.25;
+      scaler.update(share);
+      other.update(share);
+      INFO(to_string(law) << " step " << step);
+      CHECK(other.mu() == scaler.mu());
+      CHECK(other.state().base == scaler.state().base);
+      CHECK(other.state().clean == scaler.state().clean);
+      CHECK(other.state().counted == scaler.state().counted);
+    }
+  }
+  AutoScaler scaler({});
+  const auto refused = [&](const AutoScaler::State& state, const char* what) {
+    CHECK_THROWS_WITH(scaler.set_state(state), contains(what));
+  };
+  refused({.mu = 0.0}, "mu: expected above 0, got 0 and 1");
+  refused({.base = 0.0}, "mu: expected above 0, got 1 and 0");
+  refused({.mu = std::nan("")}, "mu: expected above 0");
+  refused({.clean = -1}, "clean steps: expected at least 0, got -1 and 0");
+  refused({.counted = -1}, "clean steps: expected at least 0, got 0 and -1");
+  scaler.set_state({.mu = 0.5, .base = 0.25, .clean = 0, .counted = 0});
+  CHECK(scaler.mu() == 0.5);
+}
+
 TEST_CASE("auto-scaling: as shipped, ranks share the headroom", "[scaling]") {
   const ShippedScaling s = shipped_scaling(1.0F, 16);
   CHECK(s.scale == 64.0F);  // 256 / sqrt(16)

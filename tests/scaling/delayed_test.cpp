@@ -149,3 +149,34 @@ TEST_CASE("MS-AMP: a non-finite amax restarts the warm-up", "[scaling]") {
   CHECK(scaling.scale() == 256.0F);
   CHECK(scaling.scale_for(100.0F) == 4.0F);  // just in time again
 }
+
+TEST_CASE("MS-AMP: a NaN that is still in the window keeps the scale", "[scaling]") {
+  MsAmpScaling scaling(FormatId::e4m3fn, 3);
+  (void)scaling.scale_for(1000.0F);
+  scaling.update();
+  CHECK(scaling.scale_for(kNan) == 0.25F);
+  scaling.update();
+  CHECK(scaling.updates() == 0);
+  CHECK(scaling.scale_for(100.0F) == 4.0F);
+  scaling.update();
+  CHECK(scaling.scale() == 4.0F);  // not that of the 1000 beside the NaN
+  CHECK(scaling.scale_for(2.0F) == 128.0F);
+  scaling.update();
+  CHECK(scaling.scale() == 128.0F);
+  CHECK(scaling.scale_for(1.0F) == 256.0F);
+  scaling.update();
+  CHECK(scaling.scale() == 4.0F);  // the NaN has left: 100 is the largest
+  CHECK(scaling.updates() == 3);
+}
+
+TEST_CASE("delayed scaling: names of its options", "[scaling]") {
+  CHECK(to_string(AmaxAlgorithm::max) == "max");
+  CHECK(to_string(AmaxAlgorithm::most_recent) == "most_recent");
+  CHECK(find_amax_algorithm("max") == AmaxAlgorithm::max);
+  CHECK(find_amax_algorithm("most_recent") == AmaxAlgorithm::most_recent);
+  CHECK(to_string(ZeroAmax::keep_history) == "keep_history");
+  CHECK(to_string(ZeroAmax::roll) == "roll");
+  CHECK(find_zero_amax("keep_history") == ZeroAmax::keep_history);
+  CHECK(find_zero_amax("roll") == ZeroAmax::roll);
+  CHECK_THROWS_WITH(find_zero_amax("keep"), contains("keep_history"));
+}

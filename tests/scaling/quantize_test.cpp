@@ -1,11 +1,17 @@
 #include "fp8lab/scaling/quantize.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/scaling/presets.hpp"
+#include "fp8lab/scaling/statistics.hpp"
+#include "fp8lab/scaling/tile_kernels.hpp"
 #include "scaling/tensors.hpp"
 
 using namespace fp8lab;
@@ -203,6 +209,89 @@ TEST_CASE("quantize: MX scales of every binade", "[scaling]") {
           REQUIRE(bits_of(q.inverse_scales[t]) == bits_of(expected.inverse_scale));
         }
       }
+}
+
+TEST_CASE("tile kernels: products and quotients of all elements, and nothing beyond them",
+          "[scaling]") {
+  const std::vector<float> factors{3.0F, -0.75F, 0x1p-126F, 448.0F, 0x1p100F, 0.1F, 7.0F, -1e-3F};
+  const std::vector<float> values = any_bits(2148);
+  for (const Target target : available_targets())
+    for (std::size_t count = 0; count <= 40; ++count)
+      for (const std::size_t block : {std::size_t{5}, std::size_t{16}, std::size_t{40}}) {
+        std::vector<float> x(values.begin() + 2100, values.begin() + 2148);
+        if (count > 7) x[7] = -std::numeric_limits<float>::quiet_NaN();
+        for (const bool divide : {false, true}) {
+          const scaling_detail::TileKernels& kernels = scaling_detail::tile_kernels(target);
+          std::vector<float> got(48, -123.0F);
+          (divide ? kernels.divide : kernels.multiply)(x.data(), count, block, factors.data(),
+                                                       got.data());
+          std::size_t wrong = 0;
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const float factor = factors[i / block % factors.size()];
+            float expected = divide ? x[i] / factor : x[i] * factor;
+            if (std::isnan(expected)) expected = std::bit_cast<float>(0x7fffffffU);
+            if (i >= count) expected = -123.0F;
+            wrong += bits_of(got[i]) != bits_of(expected);
+          }
+          INFO(to_string(target) << ": " << count << " elements in tiles of " << block
+                                 << (divide ? ", divided" : ", multiplied"));
+          CHECK(wrong == 0);
+        }
+      }
+}
+
+TEST_CASE("statistics: each figure of a small tensor", "[scaling]") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x{448.0F, 1.0F,  0.0F, 0x1p-12F, 500.0F, 0.5F, 2.0F, -1.0F,
+                             kNan,   0.25F, 0.0F, 0.0F,     0.0F,   0.0F, 0.0F, -0.0F};
+  QuantizedTensor q;
+  q.rows = 2;
+  q.k = 8;
+  q.k_block = 4;
+  q.scales = {1.0F, 2.0F, 4.0F, 8.0F};
+  q.inverse_scales = {1.0F, 0.5F, 0.25F, 0.125F};
+  q.codes = {0x7e, 0x38, 0x00, 0x00, 0x7e, 0x38, 0x48, 0xc0,
+             0x7f, 0x38, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80};
+  const QuantizationStatistics s = quantization_statistics({x, 2, 8}, q);
+  CHECK(s.count == 16);
+  CHECK(s.underflow_percent == 6.25);
+  CHECK(s.overflow_percent == 6.25);
+  CHECK(s.saturated_percent == 12.5);
+  CHECK(s.nan_percent == 6.25);
+  const double xx = 448.0 * 448.0 + 1.0 + 0x1p-24 + 250000.0 + 0.25 + 4.0 + 1.0 + 0.0625;
+  const double dd = 0x1p-24 + 276.0 * 276.0;
+  CHECK(std::abs(s.relative_l2 / std::sqrt(dd / xx) - 1.0) < 1e-12);
+  CHECK(std::abs(s.sqnr_db - 10.0 * std::log10(xx / dd)) < 1e-9);
+  CHECK(s.scale_min == 1.0);
+  CHECK(s.scale_max == 8.0);
+  CHECK(std::abs(s.tile_range_max - (std::log2(448.0) + 12.0)) < 1e-12);
+  CHECK(std::abs(s.tile_range_mean - (std::log2(448.0) + 12.0 + std::log2(1000.0)) / 3.0) < 1e-12);
+  CHECK(s.scale_overhead_percent == 100.0);
+
+  q.scales = {INFINITY, 5.0F, kNan, 3.0F};
+  q.e8m0 = {1, 2, 3, 4};
+  const QuantizationStatistics coded = quantization_statistics({x, 2, 8}, q);
+  CHECK(coded.scale_min == 3.0);
+  CHECK(coded.scale_max == 5.0);
+  CHECK(coded.scale_overhead_percent == 25.0);
+  q.scales.assign(4, INFINITY);
+  CHECK(quantization_statistics({x, 2, 8}, q).scale_min == 0.0);
+  CHECK(quantization_statistics({x, 2, 8}, q).scale_max == 0.0);
+
+  // The same elements in tiles of two rows: what was apart shares a range.
+  q.row_block = 2;
+  q.scales = {1.0F, 2.0F};
+  q.inverse_scales = {1.0F, 0.5F};
+  const QuantizationStatistics tall = quantization_statistics({x, 2, 8}, q);
+  CHECK(std::abs(tall.tile_range_mean - (std::log2(448.0) + 12.0 + std::log2(1000.0)) / 2.0) <
+        1e-12);
+  CHECK(tall.overflow_percent == 6.25);
+
+  CHECK(quantization_statistics({{}, 0, 8}, quantize(Recipe{}, {{}, 0, 8})).count == 0);
+  CHECK_THROWS_WITH(quantization_statistics({x, 1, 16}, q),
+                    contains("x: expected [2, 8], as the quantized tensor, got [1, 16]"));
+  CHECK_THROWS_WITH(quantization_statistics({x, 8, 2}, q), contains("got [8, 2]"));
+  CHECK_THROWS_AS(quantization_statistics({std::span(x).first(8), 2, 8}, q), Error);
 }
 
 TEST_CASE("quantize: scales fit the product's layout", "[scaling]") {

@@ -1,7 +1,13 @@
 // Special values, state and fields of recipes, and bad arguments.
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -10,6 +16,142 @@
 
 using namespace fp8lab;
 using namespace fp8lab::test;
+
+namespace {
+
+/// Format, cast, rule and tile; then whatever is not the default.
+std::string recipe_text(const Recipe& r) {
+  const auto profile = std::ranges::find(kCastProfiles, r.policy, &CastProfile::policy);
+  std::string text =
+      fmt::format("{} {} {} {}x{}", format(r.format).name,
+                  profile == kCastProfiles.end() ? std::string_view("another cast") : profile->name,
+                  to_string(r.rule), r.row_block, r.k_block);
+  if (r.source != ScaleSource::current) text += fmt::format(", {}", to_string(r.source));
+  if (r.power_of_two) text += ", power of two";
+  if (r.amax_floor != 0.0F) text += fmt::format(", floor {}", r.amax_floor);
+  if (r.rows_multiple != 1 || r.k_multiple != 1)
+    text += fmt::format(", of {}x{}", r.rows_multiple, r.k_multiple);
+  if (r.window != 16) text += fmt::format(", window {}", r.window);
+  const DelayedOptions& d = r.delayed;
+  if (d.history != 1024 || d.margin != 0.0 || d.algorithm != AmaxAlgorithm::max ||
+      d.zero_amax != ZeroAmax::keep_history)
+    text += ", other delayed options";
+  return text;
+}
+
+/// A preset's recipes; an empty weight or gradient is that of the activation.
+struct PresetFields {
+  std::string_view name;
+  std::string_view evidence;
+  std::string_view activation;
+  std::string_view weight = "";
+  std::string_view gradient = "";
+};
+
+constexpr std::string_view kCompared = "compared with the package";
+constexpr std::string_view kRead = "by reading";
+constexpr std::string_view kOwn = "defined here";
+
+constexpr PresetFields kPresetFields[] = {
+    {"te-current", kRead, "e4m3fn nvidia_satfinite te 0x0", "", "e5m2 nvidia_satfinite te 0x0"},
+    {"te-delayed", kRead, "e4m3fn nvidia_satfinite te 0x0, delayed", "",
+     "e5m2 nvidia_satfinite te 0x0, delayed"},
+    {"te-blockwise", kRead, "e4m3fn nvidia_satfinite te 1x128, power of two, of 128x128",
+     "e4m3fn nvidia_satfinite te 128x128, power of two, of 128x128"},
+    {"te-mxfp8", kRead, "e4m3fn nvidia_satfinite te_mx 1x32, of 32x32"},
+    {"torchao-tensorwise", kCompared, "e4m3fn ocp_saturating torchao 0x0", "",
+     "e5m2 ocp_saturating torchao 0x0"},
+    {"torchao-rowwise", kCompared, "e4m3fn ocp_saturating torchao 1x0, power of two"},
+    {"torchao-rowwise-hp-wgrad", kCompared, "e4m3fn ocp_saturating torchao 1x0, power of two"},
+    {"torchao-blockwise", kCompared, "e4m3fn ocp_saturating torchao 1x128, of 1x128",
+     "e4m3fn ocp_saturating torchao 128x128, of 128x128"},
+    {"deepseek-v3", kRead, "e4m3fn ocp_nonsaturating deepseek 1x128, floor 0.0001, of 1x128",
+     "e4m3fn ocp_nonsaturating deepseek 128x128, floor 0.0001"},
+    {"deepseek-v3-first", kRead, "e4m3fn ocp_nonsaturating deepseek 1x128, of 1x128",
+     "e4m3fn ocp_nonsaturating deepseek 128x128"},
+    {"deepgemm", kRead, "e4m3fn ocp_nonsaturating deepgemm 1x128",
+     "e4m3fn ocp_nonsaturating deepgemm 128x128"},
+    {"deepgemm-ue8m0", kRead, "e4m3fn ocp_nonsaturating deepgemm 1x128, power of two",
+     "e4m3fn ocp_nonsaturating deepgemm 128x128, power of two"},
+    {"deepgemm-first", kRead, "e4m3fn ocp_nonsaturating deepgemm_first 1x128",
+     "e4m3fn ocp_nonsaturating deepgemm_first 128x128"},
+    {"ms-amp", kRead, "e4m3fn nvidia_satfinite ms_amp 0x0, ms_amp",
+     "e4m3fn nvidia_satfinite ms_amp 0x0, ms_amp, window 1",
+     "e5m2 nvidia_satfinite ms_amp 0x0, ms_amp"},
+    {"naive", kOwn, "e4m3fn nvidia_satfinite unit 0x0"},
+    {"ocp-mxfp8", kRead, "e4m3fn ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp8-floor", kRead, "e4m3fn ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp8-ceil", kOwn, "e4m3fn ocp_saturating mx_ceil 1x32, of 1x32"},
+    {"mxfp8-even", kOwn, "e4m3fn ocp_saturating mx_even 1x32, of 1x32"},
+    {"mxfp8-rceil", kRead, "e4m3fn ocp_saturating mx_rceil 1x32, of 1x32"},
+    {"torchao-mxfp8-floor", kCompared, "e4m3fn ocp_saturating torchao_mx_floor 1x32, of 1x32"},
+    {"torchao-mxfp8-ceil", kCompared, "e4m3fn ocp_saturating torchao_mx_ceil 1x32, of 1x32"},
+    {"torchao-mxfp8-even", kCompared, "e4m3fn ocp_saturating torchao_mx_even 1x32, of 1x32"},
+    {"torchao-mxfp8-rceil", kCompared, "e4m3fn ocp_saturating torchao_mx_rceil 1x32, of 1x32"},
+    {"mxfp4", kRead, "e2m1 ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp6-e2m3", kRead, "e2m3 ocp_saturating mx_floor 1x32, of 1x32"},
+    {"mxfp6-e3m2", kRead, "e3m2 ocp_saturating mx_floor 1x32, of 1x32"},
+    {"nvfp4", kRead, "e2m1 nvidia_satfinite nvfp4 1x16, of 1x16"},
+    {"te-nvfp4", kRead, "e2m1 nvidia_satfinite te_nvfp4 1x16, of 16x16",
+     "e2m1 nvidia_satfinite te_nvfp4 16x16, of 16x16"},
+    {"torchao-nvfp4", kCompared, "e2m1 nvidia_satfinite torchao_nvfp4 1x16, of 1x16"},
+    {"compressed-tensors-nvfp4", kCompared, "e2m1 nvidia_satfinite compressed_nvfp4 1x16, of 1x16"},
+    {"compressed-tensors-nvfp4-bf16", kCompared,
+     "e2m1 nvidia_satfinite compressed_nvfp4_bf16 1x16, of 1x16"},
+    {"modelopt-nvfp4", kCompared, "e2m1 nvidia_satfinite modelopt_nvfp4 1x16, of 1x16"},
+    {"torchao-mxfp4-floor", kCompared, "e2m1 ocp_saturating torchao_mx_floor 1x32, of 1x32"},
+    {"torchao-mxfp4-ceil", kCompared, "e2m1 ocp_saturating torchao_mx_ceil 1x32, of 1x32"},
+    {"torchao-mxfp4-even", kCompared, "e2m1 ocp_saturating torchao_mx_even 1x32, of 1x32"},
+    {"torchao-mxfp4-rceil", kCompared, "e2m1 ocp_saturating torchao_mx_rceil 1x32, of 1x32"},
+    {"torchao-mxfp6-e2m3-floor", kCompared, "e2m3 ocp_saturating torchao_mx_floor 1x32, of 1x32"},
+    {"torchao-mxfp6-e2m3-ceil", kCompared, "e2m3 ocp_saturating torchao_mx_ceil 1x32, of 1x32"},
+    {"torchao-mxfp6-e2m3-even", kCompared, "e2m3 ocp_saturating torchao_mx_even 1x32, of 1x32"},
+    {"torchao-mxfp6-e2m3-rceil", kCompared, "e2m3 ocp_saturating torchao_mx_rceil 1x32, of 1x32"},
+    {"torchao-mxfp6-e3m2-floor", kCompared, "e3m2 ocp_saturating torchao_mx_floor 1x32, of 1x32"},
+    {"torchao-mxfp6-e3m2-ceil", kCompared, "e3m2 ocp_saturating torchao_mx_ceil 1x32, of 1x32"},
+    {"torchao-mxfp6-e3m2-even", kCompared, "e3m2 ocp_saturating torchao_mx_even 1x32, of 1x32"},
+    {"torchao-mxfp6-e3m2-rceil", kCompared, "e3m2 ocp_saturating torchao_mx_rceil 1x32, of 1x32"},
+    {"inference-static", kOwn, "e4m3fn ocp_saturating torchao 0x0, calibration",
+     "e4m3fn ocp_saturating torchao 1x0"},
+    {"inference-dynamic", kOwn, "e4m3fn ocp_saturating torchao 1x0"},
+    {"vllm-per-token", kRead, "e4m3fn vllm vllm_token 1x0"},
+    {"vllm-per-tensor", kRead, "e4m3fn vllm vllm_tensor 0x0"},
+    {"vllm-group", kRead, "e4m3fn vllm_group vllm_group 1x128, of 1x128",
+     "e4m3fn vllm_group vllm_group 128x128"},
+    {"compressed-tensors", kCompared, "e4m3fn ocp_saturating quotient_eps 1x0"},
+    {"compressed-tensors-bf16", kCompared, "e4m3fn ocp_saturating quotient_eps_bf16 1x0"},
+    {"llm-compressor", kCompared, "e4m3fn ocp_saturating quotient_eps 1x0"},
+    {"llm-compressor-bf16", kCompared, "e4m3fn ocp_saturating quotient_eps_bf16 1x0"},
+    {"quanto", kCompared, "e4m3fn ocp_saturating quotient 0x0, momentum",
+     "e4m3fn ocp_saturating quotient 1x0"},
+    {"quanto-bf16", kCompared, "e4m3fn ocp_saturating quotient_bf16 0x0, momentum",
+     "e4m3fn ocp_saturating quotient_bf16 1x0"},
+    {"modelopt", kCompared, "e4m3fn ocp_saturating modelopt 0x0, calibration",
+     "e4m3fn ocp_saturating quotient 0x0"},
+    {"modelopt-bf16", kCompared, "e4m3fn ocp_saturating modelopt 0x0, calibration",
+     "e4m3fn ocp_saturating fp32_scale_bf16 0x0"},
+    {"modelopt-per-channel", kCompared, "e4m3fn ocp_saturating modelopt 1x0",
+     "e4m3fn ocp_saturating quotient_or_one 1x0"},
+    {"modelopt-qtensor-bf16", kCompared, "e4m3fn ocp_saturating modelopt 0x0, calibration",
+     "e4m3fn ocp_saturating quotient_bf16 0x0"},
+    {"torchao-inference", kCompared, "e4m3fn ocp_saturating quotient 1x0"},
+    {"torchao-inference-bf16", kCompared, "e4m3fn ocp_saturating scale_bf16 1x0"},
+    {"compressed-tensors-mxfp8", kCompared, "e4m3fn ocp_saturating compressed_mx 1x32, of 1x32"},
+    {"compressed-tensors-mxfp4", kCompared, "e2m1 ocp_saturating compressed_mx 1x32, of 1x32"},
+    {"compressed-tensors-mxfp6", kCompared, "e4m3fn ocp_saturating compressed_mx 1x32, of 1x32",
+     "e2m3 ocp_saturating compressed_mx6 1x32, of 1x32"},
+    {"compressed-tensors-mxfp8-bf16", kCompared,
+     "e4m3fn ocp_saturating compressed_mx_bf16 1x32, of 1x32"},
+    {"compressed-tensors-mxfp4-bf16", kCompared,
+     "e2m1 ocp_saturating compressed_mx_bf16 1x32, of 1x32"},
+    {"compressed-tensors-mxfp6-bf16", kCompared,
+     "e4m3fn ocp_saturating compressed_mx_bf16 1x32, of 1x32",
+     "e2m3 ocp_saturating compressed_mx6 1x32, of 1x32"},
+    {"modelopt-mxfp8", kCompared, "e4m3fn ocp_saturating modelopt_mxfp8 1x32, of 1x32"},
+    {"modelopt-mxfp4", kCompared, "e2m1 ocp_saturating modelopt_mxfp4 1x32, of 1x32"},
+};
+
+}  // namespace
 
 TEST_CASE("quantize: NaN, Inf and empty tensors give the documented result", "[scaling]") {
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -164,6 +306,96 @@ TEST_CASE("presets: operands of a second product, origins", "[scaling]") {
     CHECK(!preset.used_by.empty());
     CHECK(!preset.source.empty());
   }
+}
+
+TEST_CASE("presets: each has the format, cast, rule, tiles and sizes of its system", "[scaling]") {
+  REQUIRE(presets().size() == std::size(kPresetFields));
+  for (std::size_t i = 0; i < presets().size(); ++i) {
+    const Preset& preset = presets()[i];
+    const PresetFields& expected = kPresetFields[i];
+    const auto or_activation = [&](std::string_view text) {
+      return std::string(text.empty() ? expected.activation : text);
+    };
+    INFO(preset.name);
+    CHECK(preset.name == expected.name);
+    CHECK(&find_preset(expected.name) == &preset);
+    CHECK(to_string(preset.evidence) == expected.evidence);
+    CHECK(recipe_text(preset.activation) == expected.activation);
+    CHECK(recipe_text(preset.weight) == or_activation(expected.weight));
+    CHECK(recipe_text(preset.gradient) == or_activation(expected.gradient));
+    CHECK_FALSE(preset.activation_for_wgrad);
+    CHECK_FALSE(preset.gradient_for_wgrad);
+    const bool high_precision_wgrad = expected.name == "torchao-rowwise-hp-wgrad";
+    CHECK(preset.high_precision_wgrad == high_precision_wgrad);
+    CHECK(preset.weight_for_dgrad.has_value() == high_precision_wgrad);
+  }
+  CHECK(recipe_text(find_preset("torchao-rowwise-hp-wgrad").weight_for_dgrad.value()) ==
+        "e4m3fn ocp_saturating torchao 0x0, power of two");
+}
+
+TEST_CASE("presets: a second product has its own recipe only for its operand", "[scaling]") {
+  using enum TensorRole;
+  using enum LinearProduct;
+  Preset preset = find_preset("naive");
+  std::int64_t rows = 1;
+  for (Recipe* recipe : {&preset.activation, &preset.weight, &preset.gradient})
+    recipe->row_block = rows++;
+  const auto rows_of = [&](TensorRole role, LinearProduct product) {
+    return preset.recipe(role, product).row_block;
+  };
+  CHECK(rows_of(activation, wgrad) == 1);
+  CHECK(rows_of(weight, dgrad) == 2);
+  CHECK(rows_of(gradient, wgrad) == 3);
+  preset.activation_for_wgrad = Recipe{.row_block = 4};
+  preset.weight_for_dgrad = Recipe{.row_block = 5};
+  preset.gradient_for_wgrad = Recipe{.row_block = 6};
+  CHECK(rows_of(activation, fprop) == 1);
+  CHECK(rows_of(activation, wgrad) == 4);
+  CHECK(rows_of(weight, fprop) == 2);
+  CHECK(rows_of(weight, dgrad) == 5);
+  CHECK(rows_of(gradient, dgrad) == 3);
+  CHECK(rows_of(gradient, wgrad) == 6);
+  CHECK_THROWS_WITH(preset.recipe(activation, dgrad), contains("product: expected a product that"));
+  CHECK_THROWS_WITH(preset.recipe(weight, wgrad), contains("the weight enters, got wgrad"));
+  CHECK_THROWS_WITH(preset.recipe(gradient, fprop), contains("the gradient enters, got fprop"));
+  preset.high_precision_wgrad = true;
+  CHECK(rows_of(activation, fprop) == 1);
+  CHECK(rows_of(gradient, dgrad) == 3);
+  CHECK_THROWS_WITH(preset.recipe(activation, wgrad), contains("that naive computes in FP8"));
+}
+
+TEST_CASE("quantize: a NaN of either sign has the code that the policy has for a product",
+          "[scaling]") {
+  // GPUs give every NaN product the same bits, so that no policy sees its sign.
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x{kNan, -kNan, 1.0F, -1.0F};
+  struct Codes {
+    NanPolicy policy;
+    int e4m3;
+    int e5m2;
+  };
+  for (const Codes& codes : {Codes{NanPolicy::positive_all_ones, 0x7f, 0x7f},
+                             {NanPolicy::signed_all_ones, 0x7f, 0x7f},
+                             {NanPolicy::signed_quiet, 0x7f, 0x7e},
+                             {NanPolicy::positive_max, 0x7e, 0x7b},
+                             {NanPolicy::negative_max, 0xfe, 0xfb}})
+    for (const ScaleRule rule : {ScaleRule::unit, ScaleRule::te, ScaleRule::vllm_token})
+      for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2})
+        for (const std::int64_t rows : {0, 1, 2})
+          for (const Target target : available_targets()) {
+            const int nan = id == FormatId::e4m3fn ? codes.e4m3 : codes.e5m2;
+            const QuantizedTensor q = quantize(
+                {.format = id, .policy = {.nan = codes.policy}, .rule = rule, .row_block = rows},
+                {x, 2, 2}, false, 1, target);
+            INFO(to_string(codes.policy) << " " << to_string(rule) << " " << format(id).name << " "
+                                         << rows << " rows " << to_string(target));
+            CHECK(int{q.codes[0]} == nan);
+            CHECK(int{q.codes[1]} == nan);
+            if (rule != ScaleRule::unit) continue;
+            const int one = id == FormatId::e4m3fn ? 0x38 : 0x3c;
+            CHECK(int{q.codes[2]} == one);
+            CHECK(int{q.codes[3]} == (one | 0x80));
+          }
 }
 
 TEST_CASE("quantize: bad arguments are named", "[scaling]") {

@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "catch.hpp"
@@ -202,6 +204,40 @@ TEST_CASE("scale rules: systems that serve models", "[scaling]") {
   check({.rule = ScaleRule::vllm_group}, {{448.0F, 1.0F, 1.0F}, {0.0F, 1.0F / least, least}});
   check({.rule = ScaleRule::vllm_group, .power_of_two = true},
         {{448.0F, 1.0F, 1.0F}, {449.0F, 0.5F, 2.0F}, {0.0F, 0x1p33F, 0x1p-33F}});
+}
+
+TEST_CASE("scale rules: those of CUDA's kernels leave NaN out of an amax", "[scaling]") {
+  const std::set<std::string_view> ignoring{"unit",        "te",         "te_mx",
+                                            "deepseek",    "nvfp4",      "te_nvfp4",
+                                            "vllm_tensor", "vllm_token", "vllm_group"};
+  std::size_t found = 0;
+  for (int i = 0; i <= static_cast<int>(ScaleRule::modelopt_nvfp4); ++i) {
+    const auto rule = static_cast<ScaleRule>(i);
+    INFO(to_string(rule));
+    CHECK(find_scale_rule(to_string(rule)) == rule);
+    CHECK(amax_ignores_nan(rule) == ignoring.contains(to_string(rule)));
+    found += ignoring.contains(to_string(rule)) ? 1 : 0;
+  }
+  CHECK(found == ignoring.size());
+}
+
+TEST_CASE("scale rules: many tiles have the scales that each has alone", "[scaling]") {
+  const std::vector<float> amaxes{448.0F, 0.0F, 3.0F, kInf, kNan};
+  const TileScaler scaler({.rule = ScaleRule::torchao, .amax_floor = 7.0F});
+  std::vector<TileScale> scales(5);
+  scaler(amaxes, scales);
+  CHECK(scales[0].scale == 1.0F);
+  CHECK(scales[1].scale == 64.0F);
+  CHECK(scales[2].scale == 64.0F);
+  CHECK(scales[3].scale == 0.0F);
+  CHECK(std::isnan(scales[4].scale));
+  scales.pop_back();
+  CHECK_THROWS_WITH(scaler(amaxes, scales), contains("scales: expected 5, as amaxes, got 4"));
+  CHECK_THROWS_WITH(tile_scale({.amax_floor = kInf}, 3.0F), contains("0 or more"));
+  CHECK_THROWS_WITH(tile_scale({.amax_floor = kNan}, 3.0F), contains("amax_floor"));
+  check({.rule = ScaleRule::te, .max_magnitude = 240.0}, {{60.0F, 4.0F, 0.25F}});
+  check({.rule = ScaleRule::fp32_scale_bf16},
+        {{448.0F, 1.0F, 1.0F}, {3.0F, 1.0F / (3.0F / 448.0F), 3.0F / 448.0F}, {0.0F, kInf, 0.0F}});
 }
 
 TEST_CASE("scale rules: elements in the type of their system", "[scaling]") {

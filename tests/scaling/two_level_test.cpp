@@ -3,13 +3,17 @@
 
 #include "fp8lab/scaling/two_level.hpp"
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/scaling/nvfp4_training.hpp"
 #include "fp8lab/scaling/presets.hpp"
 
 using namespace fp8lab;
@@ -177,4 +181,124 @@ TEST_CASE("two levels: a tile with an infinity has the largest scale, NaN is pas
     CHECK(int{got.ue4m3[1]} == 0x7e);
     CHECK(int{got.ue4m3[2]} == int{two_level_scale(rule, tensor, amax_of_nan).code});
   }
+}
+
+TEST_CASE("two levels: a tensor used again keeps no transpose of what was in it", "[scaling]") {
+  const std::vector<float> first = normal(32 * 48);
+  std::vector<float> second = first;
+  for (float& x : second) x *= -1.5F;
+  for (const char* name : {"nvfp4", "te-nvfp4"}) {
+    INFO(name);
+    Quantizer quantizer(find_preset(name).weight);
+    QuantizedTensor q;
+    quantizer.quantize_into({first, 32, 48}, q, true);
+    REQUIRE(q.transposed);
+    const std::shared_ptr<const QuantizedTensor> kept = q.transposed;
+    const CodeVector old = kept->codes;
+    quantizer.quantize_into({second, 32, 48}, q, true);
+    REQUIRE(q.transposed);
+    const QuantizedTensor turned = quantizer.quantize({transpose({second, 32, 48}), 48, 32});
+    CHECK((q.transposed->codes == turned.codes));
+    CHECK((q.transposed->ue4m3 == turned.ue4m3));
+    CHECK(q.transposed->tensor_inverse_scale == turned.tensor_inverse_scale);
+    CHECK((kept->codes == old));  // somebody else still holds it
+    quantizer.quantize_into({first, 32, 48}, q);
+    CHECK(q.transposed == nullptr);
+  }
+}
+
+TEST_CASE("random Hadamard transform: a single element becomes its row of signs", "[scaling]") {
+  constexpr std::array<int, 16> kSigns{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
+  for (std::size_t at = 0; at < 96; ++at) {
+    std::vector<float> x(96, 0.0F);
+    x[at] = 12.0F;
+    const std::vector<float> y = random_hadamard({x, 3, 32});
+    REQUIRE(y.size() == 96);
+    for (std::size_t j = 0; j < 96; ++j) {
+      float expected = 0.0F;
+      if (j / 16 == at / 16) {
+        bool minus = kSigns[at % 16] < 0;
+        for (std::size_t both = at & j & 15; both != 0; both >>= 1) minus ^= both % 2 == 1;
+        expected = minus ? -3.0F : 3.0F;
+      }
+      INFO("from " << at << " to " << j);
+      CHECK(y[j] == expected);
+    }
+  }
+}
+
+TEST_CASE("random Hadamard transform: sums are rounded to BF16, NaN stays in its run",
+          "[scaling]") {
+  std::vector<float> x(32, 0.0F);
+  x[0] = 256.0F;
+  x[16] = 256.0F;
+  x[17] = 3.0F;
+  std::vector<float> y = random_hadamard({x, 1, 32});
+  CHECK(y[0] == 64.0F);
+  CHECK(y[16] == 65.0F);  // 64.75: a tie
+  CHECK(y[17] == 63.25F);
+  x[16] = kNan;
+  y = random_hadamard({x, 2, 16});
+  for (std::size_t j = 0; j < 16; ++j) CHECK(y[j] == 64.0F);
+  for (std::size_t j = 16; j < 32; ++j) CHECK(std::isnan(y[j]));
+  // Sums go from the first element to the last: 2^-30 is lost beside 1, not beside 0.
+  std::vector<float> order(16, 0.0F);
+  order[0] = 0x1p-30F;
+  order[1] = 1.0F;
+  order[2] = -1.0F;
+  CHECK(random_hadamard({order, 1, 16})[0] == 0.0F);
+  order[0] = 1.0F;
+  order[1] = -1.0F;
+  order[2] = 0x1p-30F;
+  CHECK(random_hadamard({order, 1, 16})[0] == 0x1p-32F);
+}
+
+TEST_CASE("random Hadamard transform: what it cannot take is named", "[scaling]") {
+  const std::vector<float> x(48, 1.0F);
+  CHECK(random_hadamard({{}, 0, 16}).empty());
+  CHECK(random_hadamard({{}, 3, 0}).empty());
+  CHECK_THROWS_WITH(random_hadamard({std::span(x).first(19), 3, 16}),
+                    contains("x: expected [3, 16] values, got 19"));
+  CHECK_THROWS_WITH(random_hadamard({x, 2, 16}), contains("x: expected [2, 16] values, got 48"));
+  CHECK_THROWS_WITH(random_hadamard({x, -3, -16}), contains("[-3, -16] values"));
+  CHECK_THROWS_WITH(random_hadamard({{}, -1, 0}), contains("[-1, 0] values"));
+  CHECK_THROWS_WITH(random_hadamard({{}, 0, -16}), contains("[0, -16] values"));
+  CHECK_THROWS_WITH(random_hadamard({x, 2, 24}), contains("x: expected k divisible by 16, got 24"));
+  std::vector<float> fine = x;
+  fine[47] = 1.0F + 0x1p-8F;
+  CHECK_THROWS_WITH(random_hadamard({fine, 3, 16}),
+                    contains("x: expected BF16 numbers, got 1.0039062"));
+  fine[47] = 1.0F + 0x1p-7F;
+  CHECK_NOTHROW(random_hadamard({fine, 3, 16}));
+}
+
+TEST_CASE("two levels: rounded stochastically, an element goes up by its own draw", "[scaling]") {
+  // The tensor's scale is 1, and so are those of tiles: only the first of a row has 448.
+  constexpr std::size_t kRows = 3;
+  constexpr std::size_t kColumns = 64;
+  std::vector<float> x(kRows * kColumns);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = i % 16 == 0 ? 6.0F : i % 3 == 0 ? 4.5F : i % 3 == 1 ? -1.125F : 2.0F;
+    if (i % kColumns < 16) x[i] = i % 16 == 0 ? 2688.0F : 0.0F;
+  }
+  const Recipe recipe = find_preset("nvfp4").activation;
+  const FloatMatrix matrix{x, kRows, kColumns};
+  const RandomStream draws(5, "stochastic elements");
+  const QuantizedTensor got = quantize_stochastic(recipe, matrix, draws, 2);
+  const QuantizedTensor nearest = quantize(recipe, matrix);
+  CHECK((got.ue4m3 == nearest.ue4m3));
+  CHECK(got.tensor_inverse_scale == 1.0F);
+  CHECK((got.codes == quantize_stochastic(recipe, matrix, draws, 1).codes));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool up = draws.bits32(i) >= 0xc0000000U;  // a quarter of a step is left in each case
+    const int expected = i % 16 == 0         ? 7
+                         : i % kColumns < 16 ? 0
+                         : i % 3 == 0        ? (up ? 7 : 6)
+                         : i % 3 == 1        ? (up ? 0xb : 0xa)
+                                             : 4;
+    INFO("element " << i << ", draw " << draws.bits32(i));
+    CHECK(int{got.codes[i]} == expected);
+  }
+  CHECK_THROWS_WITH(quantize_stochastic(Recipe{}, matrix, draws),
+                    contains("recipe: expected one with two levels of scales (NVFP4), got te"));
 }

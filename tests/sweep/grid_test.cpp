@@ -124,6 +124,13 @@ TEST_CASE("a grid that cannot be is refused", "[sweep]") {
   CHECK_NOTHROW(toy_plan({"k=1,2"}, std::int64_t{1} << 29).grid.validate());
   CHECK_THROWS_AS(toy_plan({"k=1,2"}, (std::int64_t{1} << 29) + 1).grid.validate(), Error);
   CHECK_THROWS_AS(toy_plan({}).grid.at(1), Error);
+  for (const std::size_t at : {0U, 1U}) {
+    Grid grid = toy_plan({"k=1,2", "gain=1"}).grid;
+    CHECK_NOTHROW(grid.validate());
+    grid.axes[at].values.clear();
+    CHECK_THROWS_WITH(grid.validate(),
+                      "axis " + grid.axes[at].key + ": expected at least one value, got none");
+  }
 }
 
 TEST_CASE("the identity states the whole plan", "[sweep]") {

@@ -1,6 +1,8 @@
 #include "fp8lab/sweep/log.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
@@ -66,6 +68,111 @@ TEST_CASE("a log that is read counts what was done and what failed", "[sweep]") 
     CHECK_THAT(log.result(3).error, contains("any number but 13"));
     CHECK(log.result(2).error.empty());
     CHECK(log.result(2).rows == run_point(plan, 2, 1).rows);
+  }
+}
+
+/// Rows of tables of one title; heads of other columns differ.
+PointResult result_of(std::int64_t point, const std::vector<std::string>& columns,
+                      const std::string& cell) {
+  PointResult result;
+  result.point = point;
+  TableHead head{"t", "A table", {}};
+  for (const std::string& column : columns) head.columns.push_back({column, "u", "of " + column});
+  result.heads.push_back(head);
+  result.rows.push_back({CsvRow(columns.size(), cell), CsvRow(columns.size(), cell + "2")});
+  return result;
+}
+
+void check_same(const PointResult& expected, const PointResult& got) {
+  CHECK(got.point == expected.point);
+  CHECK(got.error == expected.error);
+  CHECK(got.rows == expected.rows);
+  REQUIRE(got.heads.size() == expected.heads.size());
+  for (std::size_t t = 0; t < got.heads.size(); ++t) {
+    CHECK(got.heads[t].name == expected.heads[t].name);
+    CHECK(got.heads[t].title == expected.heads[t].title);
+    REQUIRE(got.heads[t].columns.size() == expected.heads[t].columns.size());
+    for (std::size_t c = 0; c < got.heads[t].columns.size(); ++c) {
+      CHECK(got.heads[t].columns[c].name == expected.heads[t].columns[c].name);
+      CHECK(got.heads[t].columns[c].unit == expected.heads[t].columns[c].unit);
+      CHECK(got.heads[t].columns[c].description == expected.heads[t].columns[c].description);
+    }
+  }
+}
+
+TEST_CASE("a result is the same after a trip through text and through a log", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const std::string identity = toy_plan({"k=1:6"}).identity();
+  PointResult two = result_of(4, {"a", "b"}, "x");
+  const PointResult other = result_of(4, {"c"}, "1.5");
+  two.heads.push_back(other.heads[0]);
+  two.rows.push_back(other.rows[0]);
+  const std::vector<PointResult> results{failure(5),
+                                         two,
+                                         result_of(0, {"a", "b"}, "y"),
+                                         result_of(2, {"b", "a"}, "z"),
+                                         {1, {}, {}, {}}};
+  for (const PointResult& result : results) check_same(result, deserialize(serialize(result)));
+  const fs::path path = folder / "points.jsonl";
+  {
+    SweepLog log = SweepLog::create(path, identity, 6);
+    for (const PointResult& result : results) log.append(result);
+    CHECK_THROWS_WITH(log.append(results[0]), contains("each point once, got 5"));
+    CHECK_THROWS_WITH(SweepLog::create(path, identity, 6), contains("cannot open"));
+    CHECK_THROWS_WITH(log.result(3), contains("point: expected one that is done, got 3"));
+    CHECK(log.heads().size() == 3);
+    for (const PointResult& result : results) check_same(result, log.result(result.point));
+    log.sort();
+    for (const PointResult& result : results) check_same(result, log.result(result.point));
+    CHECK(log.done_count() == 5);
+    CHECK(log.failed_count() == 1);
+    CHECK(folder.files() == 1);
+  }
+  const SweepLog log = SweepLog::read(path, identity, 6);
+  for (const PointResult& result : results) check_same(result, log.result(result.point));
+  REQUIRE(log.heads().size() == 3);
+  CHECK(log.heads()[2]->columns.at(0).name == "c");  // of point 4, in the order of points now
+  CHECK(read_identity(path) == identity);
+}
+
+TEST_CASE("a log may say a point twice, but not in two ways", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const std::string identity = toy_plan({"k=1:6"}).identity();
+  const auto lines_of = [&](const PointResult& result) {
+    const fs::path path = folder / "one.jsonl";
+    fs::remove(path);
+    SweepLog::create(path, identity, 6).append(result);
+    const std::string text = read_file(path);
+    return std::pair(text.substr(0, text.find('\n') + 1), text.substr(text.find('\n') + 1));
+  };
+  const auto [first, one] = lines_of(result_of(2, {"a"}, "x"));
+  const std::string other = lines_of(result_of(2, {"a"}, "y")).second;
+  const std::string failed = lines_of(failure(2)).second;
+  const auto read = [&](const std::string& text) {
+    write_text(folder / "read.jsonl", text);
+    return SweepLog::read(folder / "read.jsonl", identity, 6);
+  };
+  CHECK(read(first + one + one).done_count() == 1);
+  for (const std::string& second : {other, failed})
+    CHECK_THROWS_WITH(read(first + one + second),
+                      contains("point 2 appears twice, with different results"));
+  // Rows without their table's head are not done.
+  const std::string rows = one.substr(one.find('\n') + 1);
+  CHECK(read(first + rows).done_count() == 0);
+  CHECK(read(first + rows + one).done_count() == 1);
+
+  std::string broken = one;
+  broken[3] = static_cast<char>(broken[3] ^ 1);
+  const std::size_t head = one.size() - rows.size();
+  const SweepLog damaged = read(first + broken.substr(0, head) + rows.substr(0, rows.size() - 1));
+  CHECK(damaged.done_count() == 0);
+  CHECK(damaged.damage().damaged_lines == 1);
+  CHECK(damaged.damage().torn_bytes == static_cast<std::int64_t>(rows.size()) - 1);
+  {
+    const SweepLog repaired = SweepLog::resume(folder / "read.jsonl", identity, 6);
+    CHECK(read_file(folder / "read.jsonl") == first + broken.substr(0, head));
+    CHECK(read_file(folder / "read.jsonl.damaged") ==
+          broken.substr(0, head) + rows.substr(0, rows.size() - 1));
   }
 }
 

@@ -1,9 +1,11 @@
 // What a sweep's plan says of its points, and what a folder holds of an earlier sweep.
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/sweep/grid_file.hpp"
 #include "io/temporary.hpp"
 #include "sweep/toy.hpp"
 
@@ -56,6 +58,161 @@ TEST_CASE("failures of an earlier sweep leave the folder with it", "[sweep]") {
   };
   CHECK(failures_after("k=1:3") == "none");
   CHECK_THAT(failures_after("k=12:14"), contains("any number but 13"));
+}
+
+TEST_CASE("a grid file is read key by key, axes in the order of their lines", "[sweep]") {
+  const GridFile file = parse_grid_file(R"(experiment = "toy"
+repeat = 5
+seed = 7
+quick = true
+[set]
+tiles = [1, 2]
+gain = 0.25
+rule = "a b"
+[axes]
+k = "1:8:*2"
+gain = [0.5, 0.125]
+tiles = [[16, 64], [32], 8]
+models.F = 8
+models.M = [1, 2]
+)");
+  using Texts = std::vector<std::string>;
+  CHECK(file.experiment == "toy");
+  CHECK(file.repeats == 5);
+  CHECK(file.seed == 7);
+  CHECK(file.quick == true);
+  CHECK(file.assignments == Texts{"tiles=1,2", "gain=0.25", "rule=a b"});
+  CHECK(file.axes ==
+        Texts{"k=1:8:*2", "gain=0.5,0.125", "tiles=[16,64],[32],8", "models.F=8", "models.M=1,2"});
+  const GridFile empty = parse_grid_file("");
+  CHECK((!empty.experiment && !empty.repeats && !empty.seed && !empty.quick));
+  CHECK((empty.assignments.empty() && empty.axes.empty()));
+  CHECK(parse_grid_file("seed = 0").seed == 0);
+}
+
+TEST_CASE("what a grid file cannot say is refused by its key", "[sweep]") {
+  struct Case {
+    const char* text;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{"experiment = 7", "grid file: experiment: expected text, got 7"},
+        Case{"repeat = 1.5", "grid file: repeat: expected an integer, got 1.5"},
+        Case{"repeat = \"2\"", "grid file: repeat: expected an integer"},
+        Case{"seed = -1", "grid file: seed: expected an integer from 0 on, got -1"},
+        Case{"seed = true", "grid file: seed: expected an integer, got true"},
+        Case{"quick = 1", "grid file: quick: expected true or false, got 1"},
+        Case{"set = 1", "grid file: set: expected a table, got 1"},
+        Case{"axes = []", "grid file: axes: expected a table"},
+        Case{"[axes]\nk.a.b = 1", "grid file: axes.k.a: expected a value, or a list of values"},
+        Case{"[set]\nk = [{a = 1}]", "grid file: set.k: expected a value, or a list of values"},
+        Case{"repeats = 1", "experiment, repeat, seed, quick, [set] or [axes], got 'repeats'"},
+        Case{"seed = 1\nseed", "grid file:2:"}}) {
+    INFO(c.text);
+    CHECK_THROWS_WITH(parse_grid_file(c.text), contains(c.message));
+  }
+}
+
+TEST_CASE("a plan is not taken from another version's identity, or from part of one", "[sweep]") {
+  SweepPlan plan = toy_plan({"k=1:5"}, 3);
+  plan.quick = true;
+  plan.grid.base = Parameters::from_toml(kToyToml, true);
+  plan.grid.seed = 11;
+  plan.shard = {2, 4};
+  const auto whole = nlohmann::ordered_json::parse(plan.identity());
+  const SweepPlan again = plan_of_identity(whole.dump(), find_toy);
+  CHECK(again.identity() == plan.identity());
+  CHECK((again.quick && again.grid.seed == 11 && again.grid.repeats == 3));
+  CHECK((again.shard.index == 2 && again.shard.count == 4));
+  CHECK(again.grid.base.integer("k") == 2);
+  for (const auto& [key, value] : whole.items()) {
+    auto part = whole;
+    part.erase(key);
+    INFO("without " << key);
+    CHECK_THROWS_WITH(
+        plan_of_identity(part.dump(), find_toy),
+        contains("sweep: expected the plan in the log of the sweep") && contains(key));
+  }
+  auto other = whole;
+  other["version"] = "0";
+  CHECK_THROWS_WITH(plan_of_identity(other.dump(), find_toy), contains("sweep: version: expected"));
+  other = whole;
+  other["repeats"] = 0;
+  CHECK_THROWS_WITH(plan_of_identity(other.dump(), find_toy),
+                    contains("repeat: expected at least"));
+  for (const char* shard : {"", "/4", "2/", "a/b"}) {
+    other = whole;
+    other["shard"] = shard;
+    INFO(shard);
+    CHECK_THROWS_WITH(plan_of_identity(other.dump(), find_toy),
+                      contains("sweep: shard: expected INDEX/COUNT"));
+  }
+}
+
+/// A table of one column that is named as the rule says, or two at k = 2.
+Results named(const RunContext& context) {
+  const std::string name = context.parameters.text("rule");
+  std::vector<Column> columns{{name == "column" ? "k" : "x", "1", "x"}};
+  if (context.parameters.integer("k") == 2) columns.insert(columns.begin(), {"y", "m", "y"});
+  Table table(name == "column" ? "toy" : name, "A toy", columns);
+  if (columns.size() == 1)
+    table.add_row({context.parameters.integer("k") * 10});
+  else
+    table.add_row({std::string("two"), std::int64_t{20}});
+  Results results;
+  results.tables.push_back(std::move(table));
+  return results;
+}
+
+const Experiment kNamed{"toy", kToyToml, named};
+
+TEST_CASE("tables of a sweep have every point's columns, and the axes' beside them", "[sweep]") {
+  const auto csv_of = [](const char* rule, const char* file) {
+    const TemporaryFolder folder("tables");
+    SweepPlan plan = toy_plan({"k=1:3"});
+    plan.experiment = &kNamed;
+    plan.grid.base.set(std::string("rule=") + rule);
+    const SweepOutcome outcome = run_sweep(plan, folder.path(), false, on_threads(1), {});
+    CHECK(outcome.files == std::vector<std::string>{file, "sweep.json"});
+    std::string text = read_file(folder.path() / file);
+    for (std::int64_t point = 0; point < 3; ++point) {
+      const std::string seed = std::to_string(plan.grid.at(point).seed);
+      text.replace(text.find(seed), seed.size(), "S");
+    }
+    return text;
+  };
+  CHECK(csv_of("t", "t.csv") == "k,repeat,seed,x,y\n1,0,S,10,\n2,0,S,20,two\n3,0,S,30,\n");
+  CHECK(csv_of("column", "toy.csv") ==
+        "axis_k,repeat,seed,k,y\n1,0,S,10,\n2,0,S,20,two\n3,0,S,30,\n");
+  CHECK_THROWS_WITH(csv_of("failures", ""),
+                    contains("table name: expected") && contains("failures"));
+  CHECK_THROWS_WITH(csv_of("../t", ""), contains("table name"));
+}
+
+TEST_CASE("only shards of one sweep that hold all its points are merged", "[sweep]") {
+  const TemporaryFolder folder("merge");
+  SweepPlan plan = toy_plan({"k=1:5"});
+  const auto shard = [&](std::int64_t index, std::uint64_t seed, const char* name) {
+    SweepPlan part = plan;
+    part.shard = {index, 2};
+    part.grid.seed = seed;
+    run_sweep(part, folder.path() / name, false, on_threads(1), {});
+    return folder.path() / name;
+  };
+  const auto first = shard(0, 1, "a");
+  const auto second = shard(1, 1, "b");
+  const auto other = shard(1, 2, "c");
+  const std::filesystem::path out = folder.path() / "out";
+  CHECK_THROWS_WITH(merge_shards({}, out, find_toy), contains("shards: expected at least one"));
+  CHECK_THROWS_WITH(merge_shards({first}, out, find_toy),
+                    contains("shards: expected all points between them, got none with point 1"));
+  CHECK_THROWS_WITH(merge_shards({second, second}, out, find_toy), contains("none with point 0"));
+  CHECK_THROWS_WITH(merge_shards({first, other}, out, find_toy),
+                    contains(other.string() + ": expected") && contains("\"seed\":2"));
+  CHECK_FALSE(std::filesystem::exists(out));
+  const SweepOutcome merged = merge_shards({second, first, second}, out, find_toy);
+  CHECK((merged.progress.done == 5 && merged.progress.total == 5 && merged.failed == 0));
+  CHECK_THROWS_AS(merge_shards({first, second}, out, find_toy), Error);  // never over another
 }
 
 }  // namespace

@@ -293,7 +293,38 @@ TEST_CASE("linear layer: sizes and multipliers that do not fit are refused", "[t
   CHECK_THROWS_WITH(layer.forward(Matrix<float>(128, 128), {}), contains("in = 96"));
   CHECK_THROWS_WITH(Linear<float>("layer", 2, 2, recipe, {1.0F, 3.0F}),
                     contains("powers of two") && contains("3"));
+  for (const float bad : {0.0F, -2.0F, -0.5F, INFINITY, NAN, 1.5F})
+    CHECK_THROWS_WITH(Linear<float>("layer", 2, 2, recipe, {1.0F, bad}),
+                      contains("channel_multipliers: expected powers of two"));
+  CHECK_NOTHROW(Linear<float>("layer", 2, 2, recipe, {0x1p-149F, 0x1p127F}));
   CHECK_THROWS_WITH(find_linear_recipe("te-curent"), contains("'te-curent'"));
+}
+
+TEST_CASE("linear layer: a limit of gradients is for a cast of them", "[train]") {
+  const GemmSettings fp8 = find_linear_recipe("te-current").forward;
+  const GemmSettings bf16 = bf16_recipe().forward;
+  for (const bool dgrad : {false, true})
+    for (const bool wgrad : {false, true})
+      for (const double clip : {0.0, 2.5}) {
+        LinearRecipe recipe = find_linear_recipe("te-current");
+        recipe.dgrad = dgrad ? fp8 : bf16;
+        recipe.wgrad = wgrad ? fp8 : bf16;
+        recipe.gradient_clip = clip;
+        const auto make = [&] { Linear<float>("layer", 16, 16, recipe); };
+        INFO("dgrad in FP8: " << dgrad << ", wgrad: " << wgrad << ", limit " << clip);
+        if (clip == 0.0 || dgrad || wgrad)
+          CHECK_NOTHROW(make());
+        else
+          CHECK_THROWS_WITH(
+              make(),
+              contains("gradient_clip: expected 0 without a cast of the gradient, got 2.5"));
+      }
+  for (const double clip : {-1.0, -1e-300, static_cast<double>(INFINITY), std::nan("")}) {
+    LinearRecipe recipe = find_linear_recipe("te-current");
+    recipe.gradient_clip = clip;
+    CHECK_THROWS_WITH(Linear<float>("layer", 16, 16, recipe),
+                      contains("gradient_clip: expected a finite number >= 0"));
+  }
 }
 
 TEST_CASE("operand cast: amaxes bring a delayed scale back", "[train]") {

@@ -120,6 +120,20 @@ TEST_CASE("a checkpoint of ranks is refused where the run is another one", "[tra
   other = setup;
   other.parallel.reduction.auto_scaling.threshold = 0.5;
   CHECK_THROWS_WITH(other.make().resume(file), contains("/ranks/mu"));
+  const auto refused = [&](const char* part, auto change) {
+    Setup changed = setup;
+    change(changed.parallel);
+    CHECK_THROWS_WITH(changed.make().resume(file), contains(part));
+  };
+  using Options = ParallelOptions;
+  refused("/ranks/topology", [](Options& o) { o.reduction.topology = Topology::tree; });
+  refused("/ranks/wire", [](Options& o) { o.reduction.wire = find_wire_format("e5m2"); });
+  refused("/ranks/scaling", [](Options& o) { o.reduction.scaling = GradientScaling::post; });
+  refused("/ranks/whole_tensor_zero", [](Options& o) { o.whole_tensor_zero = false; });
+  refused("/ranks/mu/1", [](Options& o) { ++o.reduction.auto_scaling.steps_to_double; });
+  refused("/ranks/mu/2", [](Options& o) { ++o.reduction.auto_scaling.clean_steps; });
+  refused("/ranks/mu/3", [](Options& o) { o.reduction.auto_scaling.growth = GrowthLaw::none; });
+  CHECK_NOTHROW(setup.make().resume(file));
   CHECK_THROWS_WITH(Trainer(setup.trainer, setup.data).resume(file), contains("ranks.safetensors"));
 }
 

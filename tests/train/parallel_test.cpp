@@ -10,6 +10,7 @@
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/optim/presets.hpp"
 #include "fp8lab/train/divergence.hpp"
 #include "fp8lab/train/products.hpp"
 #include "fp8lab/train/systems.hpp"
@@ -192,6 +193,50 @@ TEST_CASE("systems differ from fp8-lm in the part that their name says", "[train
   }
   CHECK(seen.size() == 11);
   CHECK_THROWS_WITH(find_training_system("fp8", "--x"), contains("--x: expected one of bf16-fp32"));
+}
+
+TEST_CASE("systems compute, store and send as their table says", "[train]") {
+  struct Row {
+    std::string_view name;
+    std::string_view blocks;
+    std::string_view optimizer;  ///< the preset of the states
+    std::string_view wire;
+    GradientScaling scaling;
+    bool whole_tensors;
+  };
+  using enum GradientScaling;
+  const std::vector<Row> rows{
+      {"bf16-fp32", "bf16", "fp32", "f32", none, false},
+      {"fp32", "fp32", "fp32", "f32", none, false},
+      {"fp8-lm", "ms-amp", "fp8-lm", "e4m3fn", automatic, true},
+      {"fp8-lm-bf16-products", "bf16", "fp8-lm", "e4m3fn", automatic, true},
+      {"fp8-lm-fp32-states", "ms-amp", "fp32", "e4m3fn", automatic, true},
+      {"fp8-lm-fp32-gradients", "ms-amp", "fp8-lm", "f32", none, true},
+      {"fp8-lm-pre-scaling", "ms-amp", "fp8-lm", "e4m3fn", pre, true},
+      {"fp8-lm-post-scaling", "ms-amp", "fp8-lm", "e4m3fn", post, true},
+      {"fp8-lm-fp8-v", "ms-amp", "fp8-lm-fp8-v", "e4m3fn", automatic, true},
+      {"fp8-lm-fp8-master", "ms-amp", "fp8-lm-fp8-master", "e4m3fn", automatic, true},
+      {"fp8-lm-unscaled-states", "ms-amp", "fp8-lm-unscaled", "e4m3fn", automatic, true}};
+  const auto systems = training_systems();
+  REQUIRE(systems.size() == rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const TrainingSystem& s = systems[i];
+    INFO(rows[i].name);
+    CHECK(s.name == rows[i].name);
+    CHECK(training_system(rows[i].name) == &s);
+    CHECK(s.blocks.name == rows[i].blocks);
+    const AdamWOptions& states = find_optimizer_preset(rows[i].optimizer).options;
+    CHECK(s.optimizer.master == states.master);
+    CHECK(s.optimizer.m == states.m);
+    CHECK(s.optimizer.v == states.v);
+    CHECK(s.optimizer.gradient == StateFormat{});  // as the wires leave them
+    CHECK(s.reduction.wire.name == rows[i].wire);
+    CHECK(s.reduction.scaling == rows[i].scaling);
+    CHECK(s.reduction.ranks == 1);
+    CHECK(s.reduction.topology == Topology::ring);
+    CHECK(s.whole_tensor_zero == rows[i].whole_tensors);
+  }
+  CHECK(training_system("fp8") == nullptr);
 }
 
 TEST_CASE("a trainer that holds some states has no checkpoint file of its own", "[train]") {

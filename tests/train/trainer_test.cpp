@@ -267,7 +267,8 @@ TEST_CASE("a checkpoint's fields are looked at, and its version", "[train]") {
   trainer.save(path);
   const SafetensorsFile file(path);
   auto metadata = file.metadata();
-  for (const std::int64_t step : {INT64_MIN, std::int64_t{-1}, INT64_MAX}) {
+  for (const std::int64_t step :
+       {INT64_MIN, std::int64_t{-1}, std::int64_t{1'000'000'001}, INT64_MAX}) {
     std::vector<NamedTensor> tensors = file.tensors();
     for (NamedTensor& item : tensors)
       if (item.name == "trainer.step")
@@ -277,6 +278,31 @@ TEST_CASE("a checkpoint's fields are looked at, and its version", "[train]") {
     CHECK_THROWS_WITH(reader.resume(folder / "bad.safetensors"),
                       contains("trainer.step") && contains(std::to_string(step)));
   }
+  const auto resume_with = [&](const std::string& ending, const TensorView& tensor) {
+    std::vector<NamedTensor> tensors = file.tensors();
+    for (NamedTensor& item : tensors)
+      if (item.name.ends_with(ending)) item.tensor = tensor;
+    write_safetensors(folder / "bad.safetensors", tensors, checkpoint_metadata(tensors, metadata));
+    Trainer other(small_options(), language());
+    other.resume(folder / "bad.safetensors");
+    return other.steps_done();
+  };
+  for (const std::int64_t step : {std::int64_t{0}, std::int64_t{7}, std::int64_t{1'000'000'000}})
+    CHECK(resume_with("trainer.step", view_of<std::int64_t>(ElementType::i64, {}, {&step, 1})) ==
+          step);
+  const std::vector<std::int32_t> narrow(2);
+  const std::vector<std::int64_t> two(2);
+  std::vector<float> amaxes(1025);
+  amaxes.back() = -1.0F;
+  CHECK_THROWS_WITH(resume_with("trainer.step", view_of(ElementType::i32, {2},
+                                                        std::span<const std::int32_t>(narrow))),
+                    contains("trainer.step: expected one i64, got i32 [2]"));
+  CHECK_THROWS_WITH(resume_with("trainer.step",
+                                view_of(ElementType::i64, {2}, std::span<const std::int64_t>(two))),
+                    contains("trainer.step: expected one i64, got i64 [2]"));
+  CHECK_THROWS_WITH(
+      resume_with(".amaxes", view_of(ElementType::f32, {1025}, std::span<const float>(amaxes))),
+      contains("amaxes: expected numbers that are not negative, got -1"));
   metadata.erase("crc32");
   write_safetensors(folder / "bad.safetensors", file.tensors(), metadata);
   Trainer reader(small_options(), language());
@@ -299,6 +325,120 @@ TEST_CASE("runs whose accumulators differ in one field are told apart", "[train]
   differs([](AccumulatorModel& m) { m.product_exponent = ProductExponent::normalized; });
   differs([](AccumulatorModel& m) { ++m.terms; });
   differs([](AccumulatorModel& m) { ++m.product_fraction_bits; });
+}
+
+TEST_CASE("runs that differ in one option are told apart", "[train]") {
+  TrainerOptions options = small_options("te-current");
+  options.recipe.head = find_linear_recipe("te-current");
+  options.recipe.layers["block0.up"] = find_linear_recipe("te-current");
+  std::map<std::string, std::string> seen{{describe(options), "nothing"}};
+  const auto differs = [&](const std::string& what, auto change) {
+    TrainerOptions other = options;
+    change(other);
+    const auto [at, is_new] = seen.emplace(describe(other), what);
+    INFO(what << " and " << at->second);
+    CHECK(is_new);
+  };
+  using Options = TrainerOptions;
+  const auto shape = [&](const std::string& what, auto change) {
+    differs("shape " + what, [&](Options& o) { change(std::get<TransformerShape>(o.model)); });
+  };
+  shape("vocabulary", [](TransformerShape& s) { s.vocabulary = 9; });
+  shape("length", [](TransformerShape& s) { s.length = 9; });
+  shape("width", [](TransformerShape& s) { s.width = 9; });
+  shape("layers", [](TransformerShape& s) { s.layers = 9; });
+  shape("heads", [](TransformerShape& s) { s.heads = 9; });
+  shape("hidden", [](TransformerShape& s) { s.hidden = 9; });
+  shape("norm", [](TransformerShape& s) { s.norm = NormKind::layer; });
+  shape("activation", [](TransformerShape& s) { s.activation = ActivationKind::gelu; });
+  const MlpShape plain;
+  for (std::int64_t MlpShape::*size : {&MlpShape::vocabulary, &MlpShape::context,
+                                       &MlpShape::embedding, &MlpShape::hidden, &MlpShape::layers})
+    differs("a size of an MLP", [&](Options& o) {
+      MlpShape other = plain;
+      other.*size += 1;
+      o.model = other;
+    });
+  differs("sequences", [](Options& o) { o.sequences = 9; });
+  differs("length", [](Options& o) { o.length = 9; });
+  differs("peak", [](Options& o) { o.schedule.peak = 0.5; });
+  differs("warmup", [](Options& o) { o.schedule.warmup = 9; });
+  differs("steps", [](Options& o) { o.schedule.steps = 9; });
+  differs("final share", [](Options& o) { o.schedule.final_share = 0.5; });
+  differs("clip_norm", [](Options& o) { o.clip_norm = 0.5; });
+  differs("loss_scale", [](Options& o) { o.loss_scale = 0.5; });
+  differs("seed", [](Options& o) { o.seed = 9; });
+  differs("outliers", [](Options& o) { o.recipe.outliers.count = 9; });
+  differs("their size", [](Options& o) { o.recipe.outliers.log2_magnitude = 9; });
+  for (StateFormat AdamWOptions::*state :
+       {&AdamWOptions::master, &AdamWOptions::gradient, &AdamWOptions::m, &AdamWOptions::v})
+    differs("a state", [&](Options& o) { (o.optimizer.*state).format = FormatId::bf16; });
+  differs("beta1", [](Options& o) { o.optimizer.beta1 = 0.5F; });
+  differs("beta2", [](Options& o) { o.optimizer.beta2 = 0.5F; });
+  differs("eps", [](Options& o) { o.optimizer.eps = 0.5F; });
+  differs("weight_decay", [](Options& o) { o.optimizer.weight_decay = 0.5; });
+  differs("decay", [](Options& o) { o.optimizer.decay = WeightDecay::l2; });
+  differs("bias_correction", [](Options& o) { o.optimizer.bias_correction = false; });
+
+  using Change = void (*)(Recipe&);
+  const std::vector<std::pair<const char*, Change>> casts{
+      {"format", [](Recipe& r) { r.format = FormatId::e2m3; }},
+      {"rule", [](Recipe& r) { r.rule = ScaleRule::ms_amp; }},
+      {"source", [](Recipe& r) { r.source = ScaleSource::calibration; }},
+      {"row_block", [](Recipe& r) { r.row_block = 9; }},
+      {"k_block", [](Recipe& r) { r.k_block = 9; }},
+      {"power_of_two", [](Recipe& r) { r.power_of_two = !r.power_of_two; }},
+      {"amax_floor", [](Recipe& r) { r.amax_floor = 0.375F; }},
+      {"rounding", [](Recipe& r) { r.policy.rounding = RoundingMode::upward; }},
+      {"overflow", [](Recipe& r) { r.policy.overflow = OverflowPolicy::non_saturating; }},
+      {"subnormals", [](Recipe& r) { r.policy.subnormals = SubnormalPolicy::raise_to_min_normal; }},
+      {"infinity", [](Recipe& r) { r.policy.infinity = InfinityPolicy::non_saturating; }},
+      {"NaN", [](Recipe& r) { r.policy.nan = NanPolicy::negative_max; }},
+      {"max_magnitude", [](Recipe& r) { r.policy.max_magnitude = 0.375; }},
+      {"history", [](Recipe& r) { r.delayed.history = 9; }},
+      {"margin", [](Recipe& r) { r.delayed.margin = 0.375; }},
+      {"algorithm", [](Recipe& r) { r.delayed.algorithm = AmaxAlgorithm::most_recent; }},
+      {"zero_amax", [](Recipe& r) { r.delayed.zero_amax = ZeroAmax::roll; }},
+      {"window", [](Recipe& r) { r.window = 9; }}};
+  const std::vector<std::pair<const char*, void (*)(GemmSettings&)>> products{
+      {"arithmetic", [](GemmSettings& s) { s.arithmetic = Arithmetic::bf16; }},
+      {"terms", [](GemmSettings& s) { s.accumulator.terms = 9; }},
+      {"zero_sign", [](GemmSettings& s) { s.accumulator.zero_sign = ZeroSign::positive; }},
+      {"promotion_interval", [](GemmSettings& s) { s.promotion_interval = 9; }},
+      {"scale_order", [](GemmSettings& s) { s.scale_order = ScaleOrder::b_then_fma_a; }}};
+  const std::vector<std::pair<std::string, LinearRecipe& (*)(Options&)>> places{
+      {"blocks: ", [](Options& o) -> LinearRecipe& { return o.recipe.blocks; }},
+      {"head: ", [](Options& o) -> LinearRecipe& { return o.recipe.head; }},
+      {"a layer: ", [](Options& o) -> LinearRecipe& {
+         return o.recipe.layers.find("block0.up")->second;
+       }}};
+  for (const auto& [place, recipe] : places) {
+    const auto in_recipe = [&, of = recipe](const std::string& what, auto change) {
+      differs(place + what, [&](Options& o) { change(of(o)); });
+    };
+    for (const auto& [what, change] : casts) {
+      for (const auto& [role, member] : {std::pair{"activation ", &LinearRecipe::activation},
+                                         {"weight ", &LinearRecipe::weight},
+                                         {"gradient ", &LinearRecipe::gradient}})
+        in_recipe(role + std::string(what),
+                  [&, set = change, of = member](LinearRecipe& r) { set(r.*of); });
+      for (const auto& [role, member] :
+           {std::pair{"weight for dgrad ", &LinearRecipe::weight_for_dgrad},
+            {"activation for wgrad ", &LinearRecipe::activation_for_wgrad},
+            {"gradient for wgrad ", &LinearRecipe::gradient_for_wgrad}})
+        in_recipe(role + std::string(what),
+                  [&, set = change, of = member](LinearRecipe& r) { set((r.*of).emplace()); });
+    }
+    for (const auto& [what, change] : products)
+      for (const auto& [role, member] : {std::pair{"forward ", &LinearRecipe::forward},
+                                         {"dgrad ", &LinearRecipe::dgrad},
+                                         {"wgrad ", &LinearRecipe::wgrad}})
+        in_recipe(role + std::string(what),
+                  [&, set = change, of = member](LinearRecipe& r) { set(r.*of); });
+    in_recipe("limit", [](LinearRecipe& r) { r.gradient_clip = 0.375; });
+    in_recipe("outputs", [](LinearRecipe& r) { r.bf16_outputs = !r.bf16_outputs; });
+  }
+  differs("one layer fewer", [](Options& o) { o.recipe.layers.clear(); });
 }
 
 // Runs in a process of its own, for the test below to kill: hidden from other runs.

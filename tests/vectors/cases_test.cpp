@@ -159,6 +159,31 @@ TEST_CASE("all ones stick at 2^14 under 13 alignment bits", "[verify]") {
   CHECK(std::bit_cast<float>(file.cases[0].d) == 16384.0F);
 }
 
+TEST_CASE("a generated file says the model, the kind and the seed of its cases", "[verify]") {
+  for (const char* name : {"sm90.wgmma.e4m3.e5m2", "sm70.mma.f16", "sm100.tcgen05.mxf4nvf4"})
+    for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special})
+      for (const int terms : {0, 1, 3, 96}) {
+        const InstructionModel& model = find_instruction_model(name);
+        if (scales_of_cases(model) && terms % 32 != 0) continue;  // whole blocks
+        const VectorFile file = generate_cases(model, kind, 2, 12, terms);
+        INFO(name << " " << to_string(kind) << " " << terms);
+        CHECK(file.model == name);
+        CHECK(file.a_format == model.a_format);
+        CHECK(file.b_format == model.b_format);
+        CHECK(file.output_format == model.accumulator.output_format);
+        CHECK(file.terms == (terms == 0 ? model.accumulator.terms : terms));
+        CHECK(file.header.at("kind") == to_string(kind));
+        CHECK(file.header.at("seed") == "12");
+        REQUIRE(file.cases.size() == 2);
+        CHECK(file.cases[1].a.size() == static_cast<std::size_t>(file.terms));
+        CHECK(file.cases[1].b.size() == static_cast<std::size_t>(file.terms));
+        if (file.terms > 3) CHECK(file.cases[0].a != file.cases[1].a);
+      }
+  for (const char* kind : {"random", "adversarial", "special"})
+    CHECK(to_string(find_case_kind(kind)) == kind);
+  CHECK(generate_cases(find_instruction_model("exact"), CaseKind::random, 0, 1).cases.empty());
+}
+
 TEST_CASE("bad arguments of the generator are named", "[verify]") {
   const InstructionModel& model = find_instruction_model("exact");
   CHECK_THROWS_WITH(find_case_kind("nasty"), contains("kind: expected random, adversarial"));

@@ -39,6 +39,38 @@ TEST_CASE("a recording replays with its inputs generated again", "[verify]") {
   CHECK(replay(read, mutant).mismatches > 0);
 }
 
+TEST_CASE("a recording's header says the plan, a format that both operands have once", "[verify]") {
+  const auto header_of = [](FormatId a, FormatId b) {
+    RecordingPlan plan = kPlan;
+    plan.a_format = a;
+    plan.b_format = b;
+    plan.counts = {3, 1, 2};
+    std::vector<VectorCase> cases = planned_cases(plan);
+    CHECK(cases.size() == 6);
+    for (std::size_t i = 0; i < cases.size(); ++i) cases[i].d = static_cast<std::uint32_t>(10 + i);
+    std::ostringstream out;
+    write_recording(out, plan, cases, {{"gpu", "G"}, {"date", "D"}});
+    const std::string text = out.str();
+    const std::size_t inputs = text.find("# inputs: ");
+    const std::string digits = text.substr(inputs + 10, 16);
+    CHECK(std::stoull(digits, nullptr, 16) == checksum_of_inputs(cases));
+    CHECK(text.substr(inputs + 26) ==
+          "\n# date: D\n# gpu: G\n0000000a\n0000000b\n0000000c\n0000000d\n0000000e\n0000000f\n");
+    const TemporaryFile file(text);
+    const VectorFile read = read_cases(file.path());
+    CHECK((read.a_format == a && read.b_format == b && read.terms == 64));
+    CHECK(read.model == "sm90.mma.e4m3");
+    REQUIRE(read.cases.size() == 6);
+    CHECK((read.cases[5].d == 15 && read.cases[5].line == 17));
+    return text.substr(0, inputs);
+  };
+  const std::string start = "# fp8lab recording 1\n# model: sm90.mma.e4m3\n# input: ";
+  const std::string end = "\n# terms: 64\n# seed: 9\n# random: 3\n# adversarial: 1\n# special: 2\n";
+  CHECK(header_of(FormatId::e4m3fn, FormatId::e5m2) == start + "e4m3fn e5m2" + end);
+  CHECK(header_of(FormatId::e5m2, FormatId::e4m3fn) == start + "e5m2 e4m3fn" + end);
+  CHECK(header_of(FormatId::e4m3fn, FormatId::e4m3fn) == start + "e4m3fn" + end);
+}
+
 TEST_CASE("one changed result is one mismatch, at its line", "[verify]") {
   std::string text = recorded();
   text[text.size() - 2] = text[text.size() - 2] == '0' ? '1' : '0';
@@ -69,6 +101,13 @@ TEST_CASE("broken recordings are refused with file, line and reason", "[verify]"
   check(with("# seed: 9", "# seed: 8"),
         "the generator gives inputs that differ from the recorded ones");
   check(with("# terms: 64", "# terms: 0"), "terms: expected 1 .. 2^15, got 0");
+  check(with("# terms: 64", "# terms: 32769"), "terms: expected 1 .. 2^15, got 32769");
+  check(with("# terms: 64", "# terms: 32768"), "the generator gives inputs that differ");
+  check(with("# terms: 64", "# terms: -64"), "terms: expected a number in base 10, got '-64'");
+  check(with("# seed: 9", "# seed: 9 "), "seed: expected a number in base 10, got '9 '");
+  check(with("# random: 30", "# random: 10000001"), "random: expected at most 10000000");
+  check(with("# random: 30", "# random: 31"), "expected 91 results, got 90");
+  check(with("# random: 30", "# random: 29"), "the generator gives inputs that differ");
   check(with("# seed: 9", "# sed: 9"), "missing header line '# seed: ...'");
   check(with("# special: 20", "# special: x"), "special: expected a number in base 10, got 'x'");
   check(good.substr(0, good.size() - 9), "expected 90 results, got 89");

@@ -1,5 +1,6 @@
 #include "fp8lab/vectors/vectors.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 #include "catch.hpp"
@@ -59,6 +60,24 @@ TEST_CASE("a mismatch is counted and described in hex and decoded", "[io]") {
   const std::string text = describe(report.shown.at(0));
   CHECK_THAT(text,
              contains("line 5") && contains("40600001") && contains("40600000") && contains("3.5"));
+}
+
+TEST_CASE("of many mismatches the first twenty are shown and all are counted", "[io]") {
+  for (const std::size_t wrong : {1U, 19U, 20U, 21U, 22U, 40U}) {
+    std::string text = kHeader;
+    for (std::size_t i = 0; i < 2 * wrong; ++i)  // every other one is right
+      text += i % 2 == 0 ? "3838 4030 3f800000 40600000\n" : "3838 4030 3f800000 40600001\n";
+    const ReplayReport report = replay(parse(text));
+    INFO(wrong);
+    CHECK(report.cases == 2 * wrong);
+    CHECK(report.mismatches == wrong);
+    REQUIRE(report.shown.size() == std::min<std::size_t>(wrong, 20));
+    for (std::size_t i = 0; i < report.shown.size(); ++i) {
+      CHECK(report.shown[i].line == 6 + 2 * static_cast<int>(i));
+      CHECK(report.shown[i].expected == 0x40600001);
+      CHECK(report.shown[i].got == 0x40600000);
+    }
+  }
 }
 
 TEST_CASE("malformed vector files are refused with file, line and reason", "[io]") {

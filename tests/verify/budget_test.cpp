@@ -1,7 +1,16 @@
 #include "fp8lab/verify/budget.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
 #include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/budget_check.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -114,6 +123,128 @@ TEST_CASE("budget: quantizing the inputs is part of it", "[verify]") {
   CHECK(budget.quantization > 0.0);
   CHECK(std::abs(original - budget.exact) <= budget.quantization);
   CHECK(within(budget, {}, std::bit_cast<std::uint32_t>(static_cast<float>(original))));
+}
+
+TEST_CASE("budget: quantizing moves each element by its own row and column", "[verify]") {
+  constexpr std::int64_t kM = 3;
+  constexpr std::int64_t kN = 4;
+  constexpr std::int64_t kK = 96;
+  const RandomStream stream(2, "budget of rows");
+  std::vector<float> a(kM * kK);
+  std::vector<float> b(kN * kK);
+  for (std::size_t i = 0; i < a.size(); ++i)
+    a[i] = std::ldexp(static_cast<float>(stream.normal(i)), static_cast<int>(i / kK));
+  for (std::size_t i = 0; i < b.size(); ++i)
+    b[i] = std::ldexp(static_cast<float>(stream.normal(1000 + i)), 3 * static_cast<int>(i / kK));
+  GemmOperands operands;
+  operands.a = view_of(ElementType::f32, {kM, kK}, std::span<const float>(a));
+  operands.b = view_of(ElementType::f32, {kN, kK}, std::span<const float>(b));
+  for (const char* recipe : {"te-current", "torchao-rowwise"}) {
+    operands.recipe = recipe;
+    const Product product = make_product(operands, {});
+    const Preset& preset = find_preset(recipe);
+    const std::vector<float> x = dequantize(quantize(preset.activation, {a, kM, kK}));
+    const std::vector<float> y = dequantize(quantize(preset.weight, {b, kN, kK}));
+    for (std::int64_t i = 0; i < kM; ++i)
+      for (std::int64_t j = 0; j < kN; ++j) {
+        double moved = 0.0;
+        for (std::int64_t k = 0; k < kK; ++k) {
+          const auto of_a = static_cast<std::size_t>(i * kK + k);
+          const auto of_b = static_cast<std::size_t>(j * kK + k);
+          moved += std::abs(double{a[of_a]} * double{b[of_b]} - double{x[of_a]} * double{y[of_b]});
+        }
+        const ErrorBudget budget = error_budget(product, i, j);
+        INFO(recipe << " [" << i << ", " << j << "]: expected " << moved << ", got "
+                    << budget.quantization);
+        CHECK(std::abs(budget.quantization / moved - 1.0) < 1e-4);
+      }
+    // With only one of the floats nothing is known of what quantizing did.
+    for (const bool of_a : {false, true}) {
+      Product one = product;
+      (of_a ? one.a_original : one.b_original) = nullptr;
+      CHECK(error_budget(one, 1, 2).quantization == 0.0);
+    }
+  }
+}
+
+TEST_CASE("budget check: mismatches inside and outside are counted, those outside are named",
+          "[verify]") {
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {3, 4, 512}});
+  const Product& product = random.product;
+  const std::vector<std::byte> golden = golden_output(product);
+  const auto with = [&](std::vector<std::byte> codes, std::int64_t at, double value) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    std::memcpy(codes.data() + 4 * at, &bits, sizeof(bits));
+    return codes;
+  };
+  const auto budget = [&](std::int64_t at) { return error_budget(product, at / 4, at % 4); };
+  std::vector<std::byte> got = with(golden, 10, budget(10).exact + 2.0 * budget(10).total());
+  got = with(got, 1, budget(1).exact - 2.0 * budget(1).total());
+  got = with(got, 6, budget(6).exact + 0.5 * budget(6).accumulation);
+  const std::vector<std::int64_t> mismatches{1, 6, 10};
+  std::vector<double> relative;
+  for (const std::int64_t at : mismatches)
+    relative.push_back(budget(at).total() / std::abs(budget(at).exact));
+  std::sort(relative.begin(), relative.end());
+  for (const bool decides : {false, true})
+    for (const int threads : {1, 3}) {
+      INFO("decides " << decides << ", threads " << threads);
+      const BudgetSummary all = check_budgets(product, {golden, got}, mismatches, decides, threads);
+      CHECK(all.checked == 3);
+      CHECK(all.within == 1);
+      CHECK(all.outside == std::vector<std::int64_t>{1, 10});
+      CHECK(all.median == relative[1]);
+      // The largest differences are found, whether they were given or not.
+      const BudgetSummary one =
+          check_budgets(product, {golden, got}, std::vector<std::int64_t>{6}, decides, threads);
+      CHECK(one.checked == (decides ? 3 : 1));
+      CHECK(one.within == 1);
+      CHECK(one.outside ==
+            (decides ? std::vector<std::int64_t>{1, 10} : std::vector<std::int64_t>{}));
+      const BudgetSummary none = check_budgets(product, {golden, golden}, {}, decides, threads);
+      CHECK((none.checked == 0 && none.within == 0 && none.outside.empty() && none.median == 0.0));
+    }
+}
+
+TEST_CASE("budget check: a product without a budget is refused, whichever thread finds it",
+          "[verify]") {
+  RandomProduct random({.model = "sm100.tcgen05.mxf8f6f4.e4m3"}, {.shape = {2, 2, 64}});
+  const std::vector<float> scales{1.0F, 2.0F, 3.0F, 4.0F};  // 3 is no E8M0 number
+  random.product.problem.a_scales = {scales, 1, 32, FormatId::e8m0fnu};
+  const std::vector<std::byte> golden(16);
+  const std::vector<std::byte> got(16, std::byte{1});
+  const std::vector<std::int64_t> mismatches{0, 1, 2, 3};
+  CHECK_THROWS_WITH(error_budget(random.product, 0, 0), contains("a_scales: expected values of"));
+  for (const bool decides : {false, true})
+    for (const int threads : {1, 3})
+      CHECK_THROWS_WITH(check_budgets(random.product, {golden, got}, mismatches, decides, threads),
+                        contains("a_scales: expected values of"));
+}
+
+TEST_CASE("budget check: some mismatches of many are as many apart, of words of any width",
+          "[verify]") {
+  const auto check = [](FormatId id, std::size_t width) {
+    const std::size_t size = 20000;
+    const std::vector<std::byte> expected(size * width);
+    for (const std::size_t every : {std::size_t{1}, std::size_t{2}, std::size_t{5}}) {
+      std::vector<std::byte> got = expected;
+      std::vector<std::int64_t> all;
+      for (std::size_t i = every - 1; i < size; i += every) {
+        got[i * width + i % width] = std::byte{0x10};
+        all.push_back(static_cast<std::int64_t>(i));
+      }
+      const std::vector<std::int64_t> some = some_mismatches(id, expected, got, all.size());
+      // 20000, 10000 and 4000 mismatches: each 4th, each 2nd, all.
+      const std::size_t step = every == 1 ? 4 : every == 2 ? 2 : 1;
+      std::vector<std::int64_t> wanted;
+      for (std::size_t i = 0; i < all.size(); i += step) wanted.push_back(all[i]);
+      INFO(format(id).name << ", each " << every << "th differs");
+      CHECK((some == wanted));
+    }
+  };
+  check(FormatId::e4m3fn, 1);
+  check(FormatId::bf16, 2);
+  check(FormatId::f32, 4);
 }
 
 TEST_CASE("budget: special operands leave no room", "[verify]") {

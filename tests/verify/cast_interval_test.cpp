@@ -35,6 +35,29 @@ TEST_CASE("intervals of codes: ends are rounded outward, never to nearest", "[ve
   }
 }
 
+TEST_CASE("intervals of codes: both ends are inside, a NaN only where an end is one", "[verify]") {
+  const auto inside = [](std::uint32_t low, std::uint32_t high, std::uint32_t code) {
+    return lies_in({low, high}, FormatId::e4m3fn, code);
+  };
+  CHECK(inside(0x38, 0x3a, 0x38));
+  CHECK(inside(0x38, 0x3a, 0x39));
+  CHECK(inside(0x38, 0x3a, 0x3a));
+  CHECK_FALSE(inside(0x38, 0x3a, 0x37));
+  CHECK_FALSE(inside(0x38, 0x3a, 0x3b));
+  CHECK_FALSE(inside(0x38, 0x3a, 0xb9));
+  CHECK(inside(0xba, 0xb8, 0xb9));
+  CHECK_FALSE(inside(0xb8, 0xba, 0xb9));
+  CHECK(inside(0x00, 0x08, 0x80));  // zeros of both signs are one number
+  CHECK(inside(0x88, 0x80, 0x00));
+  CHECK_FALSE(inside(0x38, 0x3a, 0x7f));
+  CHECK(inside(0x38, 0x7f, 0x7f));
+  CHECK(inside(0xff, 0x3a, 0x7f));
+  CHECK(inside(0x38, 0x7f, 0x7e));
+  CHECK_FALSE(inside(0x38, 0x7f, 0x37));
+  CHECK(inside(0xff, 0x3a, 0xfe));
+  CHECK_FALSE(inside(0xff, 0x3a, 0x3b));
+}
+
 TEST_CASE("diagnosis of a cast: every wrong use of the scale is told apart", "[verify]") {
   // A scale that is no power of two: its inverse is rounded.
   const float scale = 1.0F / 3.0F;

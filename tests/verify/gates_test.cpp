@@ -44,6 +44,10 @@ TEST_CASE("gates of shipped tests pass below their limits and fail above", "[ver
   CodeComparison at;
   at.values.calc_diff = 1e-3;
   CHECK_FALSE(passes("deepgemm", at));
+  at.mean_absolute_relative = 1e-3;
+  CHECK_FALSE(passes("vllm.block_fp8", at));
+  at.values.cosine = 0.99;
+  CHECK_FALSE(passes("flashinfer.bmm", at));
 }
 
 TEST_CASE("closeness is |y - x| <= atol + rtol |x|, x being the reference", "[verify]") {
