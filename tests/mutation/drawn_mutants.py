@@ -196,6 +196,10 @@ def build(source, tree, faults):
         faults = [fault for fault in faults if fault.number not in refused]
 
 
+def name_of(fault):
+    return f"{fault.number:4} {fault.file}:{fault.line}: {fault.place.what}"
+
+
 class Tests:
     """The unit tests of the build, and how long a room's take without a fault."""
 
@@ -224,6 +228,20 @@ class Tests:
         first = next((line for line in done.stdout.splitlines() if "FAILED" in line), "a crash")
         return first.split("/tests/")[-1].removesuffix(": FAILED:") if done.returncode != 0 else ""
 
+    def not_seen(self, faults, names_of):
+        """The faults that the tests named for each do not see; the others are printed."""
+        for names in sorted({names_of(fault) for fault in faults}):
+            self.time(names)
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            sights = threads.map(lambda fault: self.see(fault, names_of(fault)), faults)
+            lived = []
+            for fault, sight in zip(faults, sights):
+                if sight:
+                    print(f"{name_of(fault)}: {sight}", flush=True)
+                else:
+                    lived.append(fault)
+        return lived
+
 
 def main():
     source, tree = (Path(argument).resolve() for argument in sys.argv[1:3])
@@ -234,18 +252,12 @@ def main():
     (tree / "lib/fp8lab/core/planted.hpp").write_text(PLANTED)
     faults = build(source, tree, faults)
     tests = Tests(tree)
-    for names in sorted({tests.filter_of(fault.file) for fault in faults} | {TESTS}):
-        tests.time(names)
-
-    def look(fault):
-        own = tests.filter_of(fault.file)
-        seen = tests.see(fault, own) or (own != TESTS and tests.see(fault, TESTS))
-        print(f"{fault.number:4} {fault.file}:{fault.line}: {fault.place.what}: {seen or 'NOT SEEN'}", flush=True)
-        return bool(seen)
-
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        seen = list(threads.map(look, faults))
-    print(f"seed {seed}: {len(faults)} faults, {sum(seen)} seen by unit tests ({100 * sum(seen) / len(faults):.0f} %)")
+    beyond_room = tests.not_seen(faults, lambda fault: tests.filter_of(fault.file))
+    lived = tests.not_seen(beyond_room, lambda fault: TESTS)
+    for fault in lived:
+        print(f"{name_of(fault)}: NOT SEEN")
+    print(f"seed {seed}: of {len(faults)} faults the tests of their rooms see {len(faults) - len(beyond_room)}, "
+          f"all unit tests {len(faults) - len(lived)}")
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ TEST_CASE("tables of a sweep have every point's columns, and the axes' beside th
     std::string text = read_file(folder.path() / file);
     for (std::int64_t point = 0; point < 3; ++point) {
       const std::string seed = std::to_string(plan.grid.at(point).seed);
-      text.replace(text.find(seed), seed.size(), "S");
+      text.replace(text.find(seed), seed.size(), 1, 'S');
     }
     return text;
   };
