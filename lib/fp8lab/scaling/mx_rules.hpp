@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "fp8lab/core/float_environment.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/scaling/scale_rule.hpp"
 
@@ -87,6 +88,7 @@ inline std::uint32_t ceil_log2_code(float x) {
 class CeilLog2Codes {
  public:
   CeilLog2Codes() {
+    const FloatEnvironment environment;  // it is kept, whatever mode its first user has
     for (std::uint32_t e = 0; e < last_.size(); ++e) {
       std::uint32_t low = e << 23;  // has code e
       std::uint32_t high = (e + 1) << 23;
