@@ -247,6 +247,7 @@ class Tests:
 def main():
     source, tree = (Path(argument).resolve() for argument in sys.argv[1:3])
     seed, count = sys.argv[3], int(sys.argv[4])
+    os.environ.setdefault("FP8LAB_SWEEP_SHARE", "128")  # as .ci/run has it
     mutate.copy_sources(source, tree)
     mutate.configure(tree, "-DFP8LAB_JOIN_SOURCES=OFF", "-DFP8LAB_WARNINGS_AS_ERRORS=OFF")
     faults = draw(source, tree, seed, count, sys.argv[5:] or FOLDERS)
