@@ -363,46 +363,43 @@ void scales(const ScaleOptions& options, const std::int32_t* largest, std::size_
   mx_scales_of<te_mx>(f, largest, count, to);
 }
 
+/// to[i] = f of x[i], a vector at a time; `to` may be `x`.
+template <class F>
+HWY_INLINE void transform(const float* x, std::size_t count, float* to, const F& f) {
+  const Floats d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(f(hn::LoadU(d, x + i)), d, to + i);
+  if (i == count) return;
+  Padded rest(x + i, count - i);
+  hn::StoreU(f(hn::LoadU(d, rest.values.data())), d, rest.values.data());
+  std::memcpy(to + i, rest.values.data(), (count - i) * sizeof(float));
+}
+
 template <bool kDivide>
 void scale(const float* x, std::size_t count, std::size_t block, const float* factors, float* to) {
   const Floats d;
-  const std::size_t lanes = hn::Lanes(d);
   const auto nan = hn::BitCast(d, hn::Set(hn::ScalableTag<std::uint32_t>(), kCanonicalNan));
   for (std::size_t begin = 0, t = 0; begin < count; begin += block, ++t) {
-    const std::size_t end = std::min(begin + block, count);
     const auto factor = hn::Set(d, factors[t]);
-    const auto scaled = [&](const float* from) HWY_ATTR {
-      const auto v = hn::LoadU(d, from);
-      const auto product = kDivide ? hn::Div(v, factor) : hn::Mul(v, factor);
-      return hn::IfThenElse(hn::IsNaN(product), nan, product);
-    };
-    std::size_t i = begin;
-    for (; i + lanes <= end; i += lanes) hn::StoreU(scaled(x + i), d, to + i);
-    if (i == end) continue;
-    Padded rest(x + i, end - i);
-    hn::StoreU(scaled(rest.values.data()), d, rest.values.data());
-    std::memcpy(to + i, rest.values.data(), (end - i) * sizeof(float));
+    transform(x + begin, std::min(block, count - begin), to + begin,
+              [&](hn::Vec<Floats> v) HWY_ATTR {
+                const auto product = kDivide ? hn::Div(v, factor) : hn::Mul(v, factor);
+                return hn::IfThenElse(hn::IsNaN(product), nan, product);
+              });
   }
 }
 
 void round_to_bf16(const float* x, std::size_t count, float* to) {
   const Floats d;
   const Words w;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto rounded = [&](const float* from) HWY_ATTR {
-    const auto v = hn::LoadU(d, from);
+  transform(x, count, to, [&](hn::Vec<Floats> v) HWY_ATTR {
     const auto bits = hn::BitCast(w, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(w, 1));
     const auto up = hn::Add(hn::Add(bits, hn::Set(w, 0x7fff)), odd);
     const auto number = hn::And(up, hn::Set(w, static_cast<std::int32_t>(0xffff0000)));
     return hn::IfThenElse(hn::IsNaN(v), v, hn::BitCast(d, number));
-  };
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(rounded(x + i), d, to + i);
-  if (i == count) return;
-  Padded rest(x + i, count - i);
-  hn::StoreU(rounded(rest.values.data()), d, rest.values.data());
-  std::memcpy(to + i, rest.values.data(), (count - i) * sizeof(float));
+  });
 }
 
 const TileKernels& table() {

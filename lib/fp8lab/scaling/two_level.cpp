@@ -79,8 +79,9 @@ float factor_of(ScaleRule rule, const TensorScale& tensor, float block) {
   }
 }
 
-/// Whether elements are divided by their factor instead of multiplied.
-bool divides_by_scale(ScaleRule rule) {
+/// Whether elements are divided by their factor instead of multiplied. `divides` is of rules with
+/// one level, whose elements are divided by the stored scale.
+bool divides_by_factor(ScaleRule rule) {
   return is_compressed(rule) || rule == ScaleRule::modelopt_nvfp4;
 }
 
@@ -91,7 +92,6 @@ TwoLevelScale scale_of_code(ScaleRule rule, const TensorScale& tensor, std::uint
   tile.code = is_compressed(rule) && code == 0 ? kEighth : code;
   tile.inverse_scale = ue4m3_value(tile.code);
   tile.factor = factor_of(rule, tensor, tile.inverse_scale);
-  tile.divides = divides_by_scale(rule);
   return tile;
 }
 
@@ -121,15 +121,30 @@ TwoLevelScale two_level_scale(ScaleRule rule, const TensorScale& tensor, float a
 namespace scaling_detail {
 namespace {
 
+/// What belongs to every UE4M3 code: tiles are more.
+using ScalesOfCodes = std::array<TwoLevelScale, 128>;
+
+ScalesOfCodes scales_of_codes(ScaleRule rule, const TensorScale& tensor) {
+  const FloatEnvironment environment;
+  ScalesOfCodes scales;
+  for (std::size_t code = 0; code < scales.size(); ++code)
+    scales[code] = scale_of_code(rule, tensor, static_cast<std::uint8_t>(code));
+  return scales;
+}
+
 /// Rows of tiles, one at a time.
 class TwoLevelEncoder {
  public:
   TwoLevelEncoder(const Recipe& recipe, const FloatMatrix& x, const TensorScale& tensor,
-                  const TwoLevelCast& cast, Target target, QuantizedTensor& q)
-      : recipe_(recipe), x_(x), tensor_(tensor), cast_(cast), target_(target), q_(q) {
-    const FloatEnvironment environment;
-    for (std::size_t code = 0; code < of_code_.size(); ++code)
-      of_code_[code] = scale_of_code(recipe.rule, tensor, static_cast<std::uint8_t>(code));
+                  const ScalesOfCodes& of_code, const TwoLevelCast& cast, Target target,
+                  QuantizedTensor& q)
+      : recipe_(recipe),
+        x_(x),
+        tensor_(tensor),
+        of_code_(of_code),
+        cast_(cast),
+        target_(target),
+        q_(q) {
     policy_ = recipe.policy;
     if (cast.draws) policy_.rounding = RoundingMode::stochastic;
     const auto tiles = static_cast<std::size_t>(q.tile_columns());
@@ -208,14 +223,14 @@ class TwoLevelEncoder {
   const Recipe& recipe_;
   const FloatMatrix& x_;
   TensorScale tensor_;
+  const ScalesOfCodes& of_code_;
   const TwoLevelCast& cast_;
   CastPolicy policy_;
   Target target_;
   QuantizedTensor& q_;
   const TileKernels& kernels_ = tile_kernels(target_);
-  const bool divides_ = divides_by_scale(recipe_.rule);
-  std::array<TwoLevelScale, 128> of_code_;  ///< of every UE4M3 code: tiles are more
-  std::vector<std::int32_t> largest_;       ///< amaxes of a row of tiles, as bits
+  const bool divides_ = divides_by_factor(recipe_.rule);
+  std::vector<std::int32_t> largest_;  ///< amaxes of a row of tiles, as bits
   std::vector<float> wanted_;
   std::vector<std::uint8_t> codes_;
   std::vector<float> factors_;
@@ -244,10 +259,11 @@ void encode_two_level(const Recipe& recipe, const FloatMatrix& x, const TwoLevel
       recipe.rule, cast.known_amax
                        ? *cast.known_amax
                        : whole_amax(x.values, amax_ignores_nan(recipe.rule), execution));
+  const ScalesOfCodes of_code = scales_of_codes(recipe.rule, tensor);
   q.tensor_inverse_scale = tensor.inverse_scale;
   parallel_for_with(
       q.tile_rows(), execution.threads,
-      [&] { return TwoLevelEncoder(recipe, x, tensor, cast, execution.target, q); },
+      [&] { return TwoLevelEncoder(recipe, x, tensor, of_code, cast, execution.target, q); },
       [](TwoLevelEncoder& encoder, std::int64_t row) { encoder.run(row); });
 }
 

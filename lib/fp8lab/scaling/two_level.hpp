@@ -49,8 +49,7 @@ TensorScale tensor_scale(ScaleRule rule, float amax);
 struct TwoLevelScale {
   std::uint8_t code = 0;       ///< UE4M3; 0x7f is NaN
   float inverse_scale = 0.0F;  ///< its value
-  float factor = 1.0F;         ///< what elements are multiplied by, or divided by where `divides`
-  bool divides = false;
+  float factor = 1.0F;  ///< what elements are multiplied by, or divided by as the rule has it
 };
 
 /// `amax` of the tile. Needs rounding to nearest, with subnormals.
