@@ -25,7 +25,7 @@ from pathlib import Path
 HOURS = 12
 MOST_SOURCES = 16  # of one lint: some two minutes on two cores
 INCLUDERS = 2
-MOST_COMPILED = 120  # sources of one build with sanitizers, if its first room does not need more: some four minutes on two cores
+MOST_COMPILED = 80  # sources of one build with sanitizers, if its first room does not need more: some three minutes on two cores
 COSTLY_ROOMS = {"collectives", "experiments"}  # their tests need all experiments: some eight minutes more
 LINTED = re.compile(r"(lib|experiments|apps/cli|apps/explorer/pictures|apps/python)/.*\.cpp")
 HEADER = re.compile(r"(lib|experiments|apps)/.*\.(hpp|inc)")
@@ -34,11 +34,13 @@ INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
 OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
 # Long tests of one part: what makes them run, and in one of how many runs they are drawn otherwise.
 REPORTS = re.compile(r"(lib/fp8lab/(report|plots|experiment)|tests/(report|browser))/")
+TRAINS = re.compile(r"(experiments/(claims|common)|lib/fp8lab/(train|model|optim|collectives|experiment))/")
 PROCESSES = re.compile(r"(lib/fp8lab/(mpi|collectives|sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
 DRAWN_TESTS = {
     "report_browser": (REPORTS, 3),
     "report_plots": (REPORTS, 3),
     "notebooks": (re.compile(r"(notebooks|apps/python)/"), 2),
+    "claims_reproducible": (TRAINS, 2),
     "backward_mutants": (re.compile(r"(lib/fp8lab|tests)/(train|attention)/"), 3),
     "recipes_oracle": (re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"), 2),
     "lost_output": (re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"), 2),

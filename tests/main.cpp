@@ -26,11 +26,18 @@ constexpr int kWarnings = Catch::WarnAbout::NoAssertions;  // no tests: an error
 bool lists(const Catch::ConfigData& config) {
   return config.listTests || config.listTags || config.listReporters || config.listListeners;
 }
+
+bool has_wrong_filter(Catch::Session&) { return false; }  // an error by itself
 #else
 constexpr int kWarnings = Catch::WarnAbout::NoAssertions | Catch::WarnAbout::NoTests;
 
 bool lists(const Catch::ConfigData& config) {
   return config.listTests || config.listTags || config.listReporters || config.listTestNamesOnly;
+}
+
+/// Such as a comma inside quotes.
+bool has_wrong_filter(Catch::Session& session) {
+  return !session.config().testSpec().getInvalidArgs().empty();
 }
 #endif
 
@@ -48,6 +55,7 @@ int main(int argc, char** argv) {
   auto& warnings = session.configData().warnings;
   warnings = static_cast<std::remove_reference_t<decltype(warnings)>>(warnings | kWarnings);
   const int failures = session.run();
+  if (has_wrong_filter(session)) return 2;
   if (lists(session.configData())) return 0;
   if (failures != 0) return 1;
   return skipped ? 77 : 0;

@@ -40,7 +40,8 @@ struct AttnArguments {
   std::string tile_order;
   std::string p_format;
   std::string row_sum;
-  const AttentionCall* tiles_of = nullptr;  ///< of which nobody gave the tiles
+  const AttentionCall* q_tile_of = nullptr;   ///< whose tile for the head size is taken
+  const AttentionCall* kv_tile_of = nullptr;  ///< likewise
   std::string call;
   std::string check;
   std::string check_dtype;
@@ -183,15 +184,14 @@ void use_call(const Command& command, AttnArguments& options) {
   const auto given = [&](const char* option) { return command.count(option) > 0; };
   if (!given("--qk-model")) o.qk_model = known.qk_model;
   if (!given("--pv-model")) o.pv_model = known.pv_model;
-  if (!given("--q-tile")) o.q_tile = known.q_tile;
-  if (!given("--kv-tile")) o.kv_tile = known.kv_tile;
+  if (!given("--q-tile")) options.q_tile_of = &call;
+  if (!given("--kv-tile")) options.kv_tile_of = &call;
   if (!given("--p-offset")) o.p_offset = known.p_offset;
   if (!given("--rescale-threshold")) o.rescale_threshold = known.rescale_threshold;
   if (!given("--two-level")) o.two_level = known.two_level;
   if (!given("--tile-order")) options.tile_order = to_string(known.tile_order);
   if (!given("--p-format")) options.p_format = format(known.p_format).name;
   if (!given("--row-sum")) options.row_sum = to_string(known.row_sum);
-  if (!given("--q-tile") && !given("--kv-tile")) options.tiles_of = &call;
 }
 
 /// Compares an output of a kernel. Returns an exit code.
@@ -245,11 +245,11 @@ int run(AttnArguments options) {
   const LoadedOperand k = load(options.files.k, options.scales.k, options);
   const LoadedOperand v = load(options.files.v, options.scales.v, options);
   const AttentionInputs in{q.tensor.operand, k.tensor.operand, v.tensor.operand};
-  if (options.tiles_of != nullptr) {
-    const AttentionOptions known = options.tiles_of->options_for(in.q.columns);
-    options.attention.q_tile = known.q_tile;
-    options.attention.kv_tile = known.kv_tile;
-  }
+  const std::int64_t head = in.q.columns;
+  if (options.q_tile_of != nullptr)
+    options.attention.q_tile = options.q_tile_of->options_for(head).q_tile;
+  if (options.kv_tile_of != nullptr)
+    options.attention.kv_tile = options.kv_tile_of->options_for(head).kv_tile;
   NonFiniteReport non_finite{q.non_finite, k.non_finite, v.non_finite};
   if (!options.check.empty()) return check(options, in, std::move(non_finite));
   const AttentionReport report = attention_report(q.tensor, k.tensor, v.tensor, options.attention);

@@ -10,6 +10,7 @@
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/attention/verify.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 
 using namespace fp8lab;
@@ -56,6 +57,17 @@ TEST_CASE("attention: each head is quantized with its own scale", "[attention]")
   }
 }
 
+TEST_CASE("attention: too few and too many values of heads are refused", "[attention]") {
+  const std::vector<float> values = unlike_heads("x", 2, 3);
+  for (const std::int64_t rows : {2, 4})
+    CHECK_THROWS_WITH(quantize_heads(values, 2, rows, kWidth),
+                      contains("values: expected [2, " + std::to_string(rows) + ", 32] values"));
+  CHECK_THROWS_AS(quantize_heads(values, 1, 3, kWidth), Error);
+  CHECK_THROWS_AS(quantize_heads(values, 2, 3, kWidth - 1), Error);
+  CHECK_THROWS_AS(quantize_heads(values, 2, 3, kWidth + 1), Error);
+  CHECK_NOTHROW(quantize_heads(values, 2, 3, kWidth));
+}
+
 TEST_CASE("attention: outputs and counts of heads are those of each head alone, together",
           "[attention]") {
   constexpr std::size_t kHeads = 3;
@@ -100,6 +112,9 @@ TEST_CASE("attention: outputs and counts of heads are those of each head alone, 
     seen += all.tiles[t].elements;
   }
   CHECK(seen == kHeads * kM * kN);
+  std::uint64_t stale = 0;
+  for (const AttentionTile& tile : all.tiles) stale += tile.stale;
+  CHECK(stale > 0);
 }
 
 TEST_CASE("attention check: a kernel with another mask is named by it", "[attention]") {
@@ -144,5 +159,55 @@ TEST_CASE("attention check: a kernel with another mask is named by it", "[attent
     CHECK(name_of({left, 2}, {left + 1, 2}) == "mask_off_by_one: one column too many on the left");
     if (left > 0)
       CHECK(name_of({left, 2}, {left - 1, 2}) == "mask_off_by_one: one column too few on the left");
+  }
+}
+
+TEST_CASE("attention check: a kernel whose heads read the wrong KV head or scale is named by it",
+          "[attention]") {
+  constexpr std::size_t kHeads = 4;
+  constexpr std::size_t kKvHeads = 2;
+  constexpr std::int64_t kM = 5;
+  constexpr std::int64_t kN = 40;
+  const QuantizedHeads q = quantize_heads(unlike_heads("q", kHeads, kM), kHeads, kM, kWidth);
+  const QuantizedHeads k = quantize_heads(unlike_heads("k", kKvHeads, kN), kKvHeads, kN, kWidth);
+  const QuantizedHeads v = quantize_heads(unlike_heads("v", kKvHeads, kN), kKvHeads, kN, kWidth);
+  const AttentionInputs golden{q.operand(), k.operand(), v.operand()};
+  AttentionOptions options;
+  options.kv_tile = 32;
+  const auto name_of = [&](const AttentionInputs& kernel) {
+    const std::vector<float> got = attention(kernel, options).o;
+    const AttentionVerdict verdict = verify_attention(golden, options, got, FormatId::f32);
+    CHECK(verdict.mismatches > 0);
+    for (const AttentionCause& cause : verdict.causes)
+      if (cause.mismatches == 0) return cause.name + ": " + cause.text;
+    return std::string("not named");
+  };
+  // Four KV heads, each with the codes and the scale of one of the two.
+  const auto in_turn = [](const QuantizedHeads& x) {
+    const auto size = static_cast<std::size_t>(x.rows * x.columns);
+    QuantizedHeads all{kHeads, x.rows, x.columns, {}, {}};
+    for (std::size_t head = 0; head < kHeads; ++head) {
+      const auto begin = x.codes.begin() + static_cast<std::ptrdiff_t>(head % kKvHeads * size);
+      all.codes.insert(all.codes.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
+      all.inverse_scales.push_back(x.inverse_scales[head % kKvHeads]);
+    }
+    return all;
+  };
+  const QuantizedHeads turned_k = in_turn(k);
+  const QuantizedHeads turned_v = in_turn(v);
+  CHECK(name_of({q.operand(), turned_k.operand(), turned_v.operand()}) ==
+        "head_mapping: head h reads KV head h mod kv_heads");
+
+  using Member = AttentionOperand AttentionInputs::*;
+  for (const auto& [member, name] : {std::pair<Member, std::string>{&AttentionInputs::q, "Q"},
+                                     {&AttentionInputs::k, "K"},
+                                     {&AttentionInputs::v, "V"}}) {
+    AttentionInputs kernel = golden;
+    (kernel.*member).inverse_scales = {};
+    CHECK(name_of(kernel) == "missing_scale: the scales of " + name + " left out");
+    const std::vector<float> scales((golden.*member).inverse_scales.size(),
+                                    (golden.*member).inverse_scales[0]);
+    (kernel.*member).inverse_scales = scales;
+    CHECK(name_of(kernel) == "scale_of_head: the scale of " + name + "'s first head for all heads");
   }
 }

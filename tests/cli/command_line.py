@@ -4,6 +4,7 @@ Usage: command_line.py PATH_OF_FP8LAB
 """
 
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -182,6 +183,21 @@ def test_experiments(folder):
     expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
 
 
+def test_recorded_commands(folder):
+    """A result holds the command that repeats it, also where a shell would read its folder as something else."""
+    strange = folder / "it's $HOME & more; "
+    recorded = lambda name, out: shlex.split(json.loads((out / name / "result.json").read_text())["command"])
+    walk = ["run", "walkthrough", "--seed", "3", "--quick", "--set", "curve_points=10", "--out", str(strange), "--no-plots"]
+    expect(walk, 0)
+    check("of a run", recorded("walkthrough", strange) == ["fp8lab", *walk], recorded("walkthrough", strange))
+    claims = ["claims", "F1a", "--seed", "3", "--out", str(strange)]
+    expect(claims, 0)
+    check("of claims", recorded("claims", strange) == ["fp8lab", *claims], recorded("claims", strange))
+    check("of a run in the usual folder", run("run", "walkthrough", "--no-plots", cwd=folder).returncode == 0, folder)
+    usual = ["fp8lab", "run", "walkthrough", "--seed", "1", "--no-plots"]
+    check("which needs no option", recorded("walkthrough", folder / "out") == usual, recorded("walkthrough", folder / "out"))
+
+
 def main():
     expect([], 2)
     expect(["nonsense"], 2)
@@ -197,6 +213,8 @@ def main():
         test_layers(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         test_experiments(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        test_recorded_commands(Path(folder))
     print("command line:", "all as expected" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
 

@@ -127,6 +127,9 @@ def test_calls(at):
           {c["standing"] for c in listed} >= {"measured", "from literature"}, listed[0])
 
 
+NO_NUMBERS = (" ", "0.5x", "2 ", "1,5", "1e", "1 2")
+
+
 def test_refusals(at):
     case(at)
     inputs = [at / "a.npy", at / "b.npy", "--dtype", "e4m3fn"]
@@ -136,6 +139,9 @@ def test_refusals(at):
         (["--beta", "x", "--c", at / "c.npy"], "--beta: expected a number, got 'x'"),
         (["--activation", "gelu3"], "activation: expected one of none, relu"),
         (["--output-scale", "big"], "--output-scale: expected a number or amax, got 'big'"),
+        *((["--beta", text, "--c", at / "c.npy"], f"--beta: expected a number, got '{text}'") for text in NO_NUMBERS),
+        *((["--output-scale", text], f"--output-scale: expected a number or amax, got '{text}'")
+          for text in (*NO_NUMBERS, "amax2")),
         (["--split-k", 99], "--split-k: expected at most"),
         (["--split-k", "2", "--split-order", "random"], "--split-order: expected one of serial"),
         (["--c", at / "c.npy", "--beta", 1, "--c-enters", "epilogue"], "--c-enters: expected no value with beta"),

@@ -140,11 +140,21 @@ def test_attn(at):
     given = json.loads(expect(0, "attn", *fives, "--dtype", "e5m2", "--call", "triton.tutorial.fp8", "--p-offset", 3,
                               "--kv-tile", 128, "--json").stdout)
     check("and nothing that is", {key: given[key] for key in call} == call | {"p_offset": 3, "kv_tile": 128}, given)
+    one = [save(at / f"one{name}.npy", np.load(at / f"{name}.npy")[:1]) for name in "qkv"]
+    # Each option alone: it holds, and all others are the call's, tiles those of the head size.
+    call = {"qk_model": "sm90.wgmma.e4m3", "pv_model": "sm90.wgmma.e4m3", "q_tile": 192, "kv_tile": 160, "p_offset": 8,
+            "rescale_threshold": 0, "two_level": False, "tile_order": "last_to_first", "p_format": "e4m3fn", "row_sum": "quads"}
+    for more in ({}, {"qk_model": "sm89.mma.e4m3"}, {"pv_model": "sm89.mma.e4m3"}, {"q_tile": 64}, {"kv_tile": 96},
+                 {"p_offset": 3}, {"rescale_threshold": 4}, {"two_level": True}, {"tile_order": "first_to_last"},
+                 {"row_sum": "columns"}, {"p_format": "e5m2", "pv_model": "sm90.wgmma.e5m2.e4m3"}):
+        options = [word for key, value in more.items()
+                   for word in [f"--{key.replace('_', '-')}", value] if word is not True]
+        named = json.loads(expect(0, "attn", *one, "--call", "flashattention3.fp8", *options, "--json").stdout)
+        check(f"a call and {options}", {key: named[key] for key in call} == call | more, named)
     expect(2, "attn", *c, stderr=["--dtype e4m3fn"])
     expect(2, "attn", q, k, v, "--kv-tile", 48, stderr=["--kv-tile"])
     flat = save(at / "flat.npy", o[0].astype(np.float32))
     expect(2, "attn", q, k, v, "--check", flat, stderr=["flat.npy: expected [2, 96, 64], got [96, 64]"])
-    one = [save(at / f"one{name}.npy", np.load(at / f"{name}.npy")[:1]) for name in "qkv"]
     expect(0, "attn", *one, "--check", save(at / "near.npy", np.load(at / "o.npy")[0]))
 
 

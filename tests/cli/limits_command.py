@@ -95,7 +95,8 @@ def test_memory(folder):
     limit = 1 << 30
     refused(
         ["train", "--width", "16384", "--heads", "4", "--steps", "1"],
-        "not enough memory", "bytes",
+        f"not enough memory: {4 * 3 * 16384**2} more bytes were needed at once",  # the weights of Q, K and V, together in FP32
+        "(limit of address space: 1024 MiB)",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )  # fmt: skip
 

@@ -278,6 +278,9 @@ def test_calibration(path, model, folder):
         "NaN in samples": (good | {key: ("F32", (1, 384), b"\0\0\xc0\x7f" * 384)}, "NaN"),
         "samples of no module": (good | {"nobody.input": good[key]}, "nobody.input"),
     }
+    for end in ("3x", "3 ", "x", "", "0x3", "3.", "+3", "99999999999999999999"):  # a batch is a whole number
+        other = key[:-1] + end
+        spoiled[f"samples of batch {end!r}"] = (good | {other: good[key]}, f"'{other}'")
     for what, (tensors, part) in spoiled.items():
         write_safetensors(file, tensors)
         refused(what, run(*command), part)

@@ -113,6 +113,28 @@ def test_index(folder):
         check(f"{command[0]}: the index", index["metadata"] == {"origin": "here", "number": 7, "total_size": size}, index)
 
 
+def test_heads(folder):
+    """A reader is told of an lm_head that stays, and of one that no file has, but not of one that converts."""
+    rng = np.random.default_rng(5)
+    block = {name: bf16(rng, 128, 128) for name in ("layers.0.mlp.up_proj.weight", "embed_tokens.weight")}
+    layouts = (("compressed-tensors", "llm-compressor-bf16", "ignore"), ("hf-fp8", "deepseek-v3", "modules_to_not_convert"))
+    tied, alone = ["embed_tokens", "lm_head"], ["embed_tokens"]
+    for head, rule, kept in ((None, "all", tied), (None, "linear", tied), ("lm_head", "all", alone), ("lm_head", "linear", tied),
+                             ("text.lm_head", "all", alone), ("text.lm_head", "linear", ["embed_tokens", "text.lm_head"])):
+        source = folder / f"heads-{head}-{rule}"
+        write_model(source, block | ({f"{head}.weight": bf16(rng, 128, 128)} if head else {}))
+        for layout, recipe, key in layouts:
+            out = folder / f"{source.name}-{layout}"
+            works("quantize", source, "-o", out, "--recipe", recipe, "--layout", layout, "--rule", rule)
+            got = json.loads((out / "config.json").read_text())["quantization_config"][key]
+            check(f"{layout}, rule {rule}, head {head}: modules that stay", got == kept, got)
+    samples = {f"{module}.input": floats(rng.standard_normal((2, 128))) for module in ("layers.0.mlp.up_proj", "lm_head")}
+    write_safetensors(folder / "heads.safetensors", samples)
+    done = works("quantize", folder / "heads-None-linear", "-o", folder / "heads-samples", "--recipe", "inference-static",
+                 "--layout", "compressed-tensors", "--rule", "linear", "--calibration", folder / "heads.safetensors")
+    check("samples of a head that no file has are told", "not used (lm_head)" in done.stderr, done.stderr)
+
+
 def test_refused(folder):
     """Shapes with and without whole groups, and model types whose matrices are turned."""
     rng = np.random.default_rng(4)
@@ -120,6 +142,7 @@ def test_refused(folder):
         ("nvfp4", "compressed-tensors", (24, 32), True), ("nvfp4", "compressed-tensors", (32, 24), False),
         ("nvfp4", "compressed-tensors", (32, 40), False), ("ocp-mxfp8", "compressed-tensors", (5, 64), True),
         ("ocp-mxfp8", "compressed-tensors", (64, 48), False), ("ocp-mxfp8", "compressed-tensors", (64, 16), False),
+        ("deepseek-v3", "compressed-tensors", (200, 256), True), ("deepseek-v3", "compressed-tensors", (256, 200), False),
     )):
         source = write_model(folder / f"shape{i}", {"layers.0.mlp.up_proj.weight": bf16(rng, *shape)})
         result = run("quantize", source, "-o", folder / f"shape{i}-out", "--recipe", recipe, "--layout", layout, "--rule", "linear")
@@ -143,5 +166,6 @@ with tempfile.TemporaryDirectory() as name:
     test_large(root)
     test_special(root)
     test_index(root)
+    test_heads(root)
     test_refused(root)
 finish()

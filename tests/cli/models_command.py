@@ -95,6 +95,15 @@ def every_command_takes_them(folder):
     for kind in kinds:
         check(f"parameters of {kind['name']} are known", set(kind["parameters"].split()) <= names, kind)
 
+    # The end of a file's name says how it is read, and nothing else in its path.
+    (folder / "x.json.d").mkdir()
+    for name in ("m.toml", "m.json.toml", "x.json.d/m.toml", "m", "toml.json", "m.toml.json", "x.json.d/m.json"):
+        text = json.dumps({"accumulator": {"named": {"base": "fused", "F": 11}}}) if name.endswith("json") else \
+            '[accumulator.named]\nbase = "fused"\nF = 11\n'
+        (folder / name).write_text(text)
+        said = json.loads(fp8lab("list", "models", "--models", folder / name, "--json").stdout)["models"]
+        check(f"{name} is read", "named=fused:F=11" in {one["name"] for one in said}, said[-1])
+
     a, b, d = (folder / f"{name}.npy" for name in "abd")
     write_codes(a, 6, 512, 1)
     write_codes(b, 5, 512, 2)

@@ -80,16 +80,31 @@ def test_skipped_steps(folder):
     check("none of them is zero", all(loss > 1.0 for loss in run["losses"]), run["losses"])
 
 
+def block_options(file, *arguments):
+    """What a checkpoint says of the products of blocks."""
+    file.unlink(missing_ok=True)
+    train("--steps", 1, *arguments, "--checkpoint", file)
+    data = file.read_bytes()
+    header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+    return json.loads(header["__metadata__"]["fingerprint"])["options"]["blocks"]
+
+
+def test_delayed_options(folder):
+    """Each option of delayed scales reaches every operand, and no other field."""
+    file = folder / "scales.safetensors"
+    for options, fields in (([], "1024-0x0p+0-max"), (["--history", 5], "5-0x0p+0-max"), (["--margin", 3], "1024-0x1.8p+1-max"),
+                            (["--amax-algorithm", "most_recent"], "1024-0x0p+0-most_recent")):
+        blocks = block_options(file, "--recipe", "te-delayed", *options)
+        delayed = {role: blocks[role].split("/")[7] for role in ("activation", "weight", "gradient")}
+        check(f"te-delayed {options}", delayed == dict.fromkeys(delayed, f"{fields}-0"), delayed)
+
+
 def test_formats(folder):
     """--format of each operand, also of one that is cast anew for its second product: what the checkpoint says."""
     file = folder / "formats.safetensors"
     recipe = "torchao-rowwise-hp-wgrad"
     for name, gradient, other in (("hybrid", "e5m2", "e4m3fn"), ("e5m2", "e5m2", "e5m2"), ("e4m3fn", "e4m3fn", "e4m3fn")):
-        file.unlink(missing_ok=True)
-        train("--steps", 1, "--recipe", recipe, "--format", name, "--checkpoint", file)
-        data = file.read_bytes()
-        header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
-        blocks = json.loads(header["__metadata__"]["fingerprint"])["options"]["blocks"]
+        blocks = block_options(file, "--recipe", recipe, "--format", name)
         formats = {role: blocks[role].split("/")[0] for role in ("activation", "weight", "weight_for_dgrad", "gradient")}
         check(f"--format {name}", formats == dict.fromkeys(formats, other) | {"gradient": gradient}, formats)
 
@@ -249,6 +264,7 @@ with tempfile.TemporaryDirectory() as name:
     test_guard()
     test_skipped_steps(root)
     test_formats(root)
+    test_delayed_options(root)
     test_log(root)
     test_recipe_options()
     test_system(root)

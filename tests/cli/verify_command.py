@@ -5,6 +5,7 @@ Usage: verify_command.py PATH_OF_FP8LAB
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 
@@ -84,8 +85,8 @@ def test_verify(at):
 
 def test_results(at, p, wrong):
     """A result folder: what the report reads, and the command in it gives the same tables."""
-    p.verify(1, wrong, "--out", at / "results")
-    folder = at / "results" / "verify"
+    p.verify(1, wrong, "--out", at / "p's results")
+    folder = at / "p's results" / "verify"
     result = json.loads((folder / "result.json").read_text())
     check("the verdict comes first", result["findings"][0].startswith("mismatch: 1 of 1920 outputs differ"), result)
     tables = {table["file"]: (folder / table["file"]).read_bytes() for table in result["tables"]}
@@ -96,6 +97,10 @@ def test_results(at, p, wrong):
     check("with the same bytes", all((folder / name).read_bytes() == tables[name] for name in tables))
     expect(0, "report", folder, "-o", at / "report.html", stdout=["1 run"])
     check("the report holds the verdict", "1 of 1920 outputs differ" in (at / "report.html").read_text())
+    expect(0, "run", "cost", "walkthrough", "--quick", "--no-plots", "--out", at / "p's results")
+    expect(0, "report", at / "p's results", "-o", at / "all.html", stdout=["3 runs"])
+    headings = re.findall(r"<h2[^>]*>(walkthrough|cost|verify)\b", (at / "all.html").read_text())
+    check("experiments in reading order, others after them", headings == ["walkthrough", "cost", "verify"], headings)
     right = p.verify(0, p.golden(), "--out", at / "right")
     files = len(list((at / "right" / "verify").iterdir()))
     check("the folder's line ends with the folder", right.stderr == f"fp8lab: {files} files in {at / 'right' / 'verify'}\n",
@@ -103,7 +108,7 @@ def test_results(at, p, wrong):
     drawn = {path.name for path in folder.iterdir()}
     (at / "empty").mkdir()
     path = at.save("wrong.npy", wrong)
-    alone = run("verify", path, "--inputs", p.a, p.b, *p.scales, *p.arguments, "--out", at / "results",
+    alone = run("verify", path, "--inputs", p.a, p.b, *p.scales, *p.arguments, "--out", at / "p's results",
                 env={**os.environ, "FP8LAB_PYTHON": str(at / "empty" / "python")})
     check("what is missing follows a semicolon", alone.returncode == 1 and alone.stderr.startswith("fp8lab: ") and
           f" files in {folder}; Python's vl-convert-python was not found" in alone.stderr, alone.stderr)

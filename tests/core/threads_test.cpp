@@ -34,6 +34,13 @@ TEST_CASE("a team has the threads that were asked for, within bounds", "[core][t
   CHECK(thread_shortage().wanted == 0);
   CHECK_THROWS_WITH(team_size(-1), contains("threads: expected 0 (all) to 4096, got -1"));
   CHECK_THROWS_WITH(team_size(1'000'000), contains("got 1000000"));
+  CHECK_THROWS_WITH(team_size(kMostThreads + 1), contains("got 4097"));
+  // In a team no thread is started for the answer.
+  int within_a_team = 0;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  within_a_team = team_size(kMostThreads);
+  CHECK(within_a_team == kMostThreads);
 }
 
 TEST_CASE("a process that was forked after a threaded product computes on", "[core][threads]") {

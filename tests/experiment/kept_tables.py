@@ -7,7 +7,7 @@ too: a mean lies between its least and largest value, a ratio against itself is 
 titles, units and descriptions of columns; they must agree exactly.
 
 Where a table changes on purpose: kept_tables.py FP8LAB writes the new ones, and the change of the
-files in version control is what to read.
+files in version control is what to read. kept_tables.py FP8LAB --check EXPERIMENT runs and compares one.
 """
 
 import csv
@@ -224,13 +224,25 @@ def keep(folder, root):
     (kept / WORDS).write_text("\n".join(words_of(folder)) + "\n")
 
 
-def write(tool):
+def run_quick(tool, experiment, folder):
+    subprocess.run([tool, "run", experiment, "--quick", "--out", folder], check=True,
+                   stdout=subprocess.DEVNULL, env={**os.environ, **UNDRAWN})
+
+
+def main():
+    tool = str(Path(sys.argv[1]).resolve())
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([tool, "run", "all", "--quick", "--out", folder], check=True,
-                       stdout=subprocess.DEVNULL, env={**os.environ, **UNDRAWN})
+        if sys.argv[2:3] == ["--check"]:
+            run_quick(tool, sys.argv[3], folder)
+            found = compare(sys.argv[3], Path(folder) / sys.argv[3])
+            if found:
+                print(*found, sep="\n")
+            return 1 if found else 0
+        run_quick(tool, "all", folder)
         for experiment in sorted(path for path in Path(folder).iterdir() if path.is_dir()):
             keep(experiment, KEPT)
+    return 0
 
 
 if __name__ == "__main__":
-    write(str(Path(sys.argv[1]).resolve()))
+    sys.exit(main())

@@ -1,9 +1,11 @@
 """Runs every experiment in its quick form, compares it with kept tables, and asks for the same bytes again.
 
 Each runs with one thread, and with three by the command that its result.json
-recorded; every CSV must agree. Where FP8LAB_SWEEP_SHARE is above 1, one in three experiments, drawn by
+recorded; every CSV must agree. Where FP8LAB_SWEEP_SHARE is above 1, one in three experiments, each drawn by
 FP8LAB_SEED, runs a second time. Whatever asks for OpenMP's own number of threads instead of the
-run's is refused, since that number is too large. Usage: reproducible.py FP8LAB SCRATCH_FOLDER
+run's is refused, since that number is too large.
+
+Usage: reproducible.py FP8LAB SCRATCH_FOLDER [--only EXPERIMENT | --but EXPERIMENT]
 """
 
 import json
@@ -57,11 +59,15 @@ def main():
     names = [experiment["name"] for experiment in listed["experiments"]]
     if not names:
         sys.exit("no experiment is registered")
+    if sys.argv[3:]:
+        rule, named = sys.argv[3:]
+        if rule not in ("--only", "--but") or named not in names:
+            sys.exit(f"expected --only or --but and an experiment, got {rule} {named}")
+        names = [name for name in names if (name == named) == (rule == "--only")]
     problems = kept_tables.planted_are_seen()
     compared = 0
-    twice = set(names)
-    if int(os.environ.get("FP8LAB_SWEEP_SHARE", "1")) > 1:
-        twice = set(random.Random(os.environ.get("FP8LAB_SEED")).sample(names, (len(names) + 2) // 3))
+    share, seed = int(os.environ.get("FP8LAB_SWEEP_SHARE", "1")), os.environ.get("FP8LAB_SEED")
+    twice = {name for name in names if share == 1 or random.Random(f"{seed} {name}").randrange(3) == 0}
     for name in names:
         run([tool, "run", name, "--quick", "--threads", "1"], scratch / name / "one")
         expected = csv_files(scratch / name / "one" / "out" / name)

@@ -1,14 +1,19 @@
 #include "fp8lab/model/cost.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <string>
 
 #include "catch.hpp"
 #include "cost/cost_tables.hpp"
 #include "cost/published.hpp"
+#include "experiments/quick_run.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model/block.hpp"
+#include "io/temporary.hpp"
 
 using namespace fp8lab;
 using fp8lab::experiments::kGib;
@@ -115,6 +120,29 @@ TEST_CASE("ZeRO keeps scaled tensors whole and splits the others", "[model]") {
   TrainingSetup setup = find_training_setup("125m");
   setup.parallel.data = 128;
   CHECK(training_cost(setup, find_training_scheme("fp8-lm")).zero.imbalance() > 0.5);
+}
+
+TEST_CASE("the cost experiment says of a shape from a file what its two systems cost", "[model]") {
+  // Few tensors over five ranks: those that FP8-LM keeps whole weigh unlike.
+  const TemporaryFolder folder("cost");
+  write_text(folder / "small.toml",
+             "layers = 2\nhidden = 64\nheads = 4\nvocabulary = 100\n[parallel]\ndata = 5\n");
+  const std::string file = (folder / "small.toml").string();
+  const TrainingCost bf16 = cost_of(file.c_str(), "bf16");
+  const TrainingCost fp8 = cost_of(file.c_str(), "fp8-lm");
+  REQUIRE(fp8.zero.imbalance() > bf16.zero.imbalance() + 0.01);
+  const auto sent = [](const TrainingCost& c) { return c.gradient_traffic + c.weight_traffic; };
+  const Results results = run_quick("cost", 1, {"models=" + file});
+  const std::string& said = results.findings.at(1);
+  CHECK_THAT(said, contains("small, 5 data ranks: "));
+  CHECK_THAT(said, contains(fmt::format("sends {:.3g} instead of {:.3g} GiB", sent(fp8) / kGib,
+                                        sent(bf16) / kGib)));
+  CHECK_THAT(said,
+             contains(fmt::format("({:.1f} % less)", 100.0 * (1.0 - sent(fp8) / sent(bf16)))));
+  CHECK_THAT(said, contains(fmt::format("counts {:.1f} % less memory",
+                                        100.0 * (1.0 - fp8.memory() / bf16.memory()))));
+  CHECK_THAT(said, contains(fmt::format("holds {:.2f} % more than the mean",
+                                        100.0 * fp8.zero.imbalance())));
 }
 
 TEST_CASE("a gated block has the 14 operations of the FP8 guide", "[model]") {

@@ -64,6 +64,17 @@ TEST_CASE("the product part of the outlier experiment can be left out or changed
   const Table& table = two.tables.back();
   REQUIRE(table.name() == "product");
   CHECK(table.rows().size() == 2 * 2 * 7);  // schemes, K, decades of outliers
+  // Plots over the outlier's magnitude show it in units of sigma too.
+  const Results other = with({"product_k=[64]", "product_outputs=2", "sigma=0.25"});
+  int with_units = 0;
+  for (const Plot& plot : other.plots) {
+    if (plot.x.label != "magnitude of the one outlier") continue;
+    INFO(plot.name);
+    REQUIRE(plot.x.second.has_value());
+    CHECK(plot.x.second->unit == 0.25);
+    ++with_units;
+  }
+  CHECK(with_units == 4);
   CHECK_THROWS_WITH(with({"product_k=1"}), contains("product_k"));
   CHECK_THROWS_WITH(with({"product_outputs=0"}), contains("product_outputs"));
 }

@@ -65,6 +65,30 @@ TEST_CASE("delayed-dynamics: a spike overflows once and wastes range for the his
   }
 }
 
+TEST_CASE("delayed-dynamics: elements of both signs overflow and underflow, and zeros do neither",
+          "[experiments]") {
+  // The first scale is 1. A tie between 0 and the smallest subnormal becomes 0, what is above
+  // stays.
+  const float tie = 0x1p-10F;
+  const float above = std::nextafter(tie, 1.0F);
+  const std::vector<float> shape{1.0F,   -1.0F, tie,   -tie,     above,
+                                 -above, 0.0F,  -0.0F, 0x1p-40F, -0.5F};
+  const Format& f = format(FormatId::e4m3fn);
+  const StepLoss small = run_trace({}, f, {1.0F}, shape).front();
+  CHECK(small.scale == 1.0);
+  CHECK(small.underflow_percent == Approx(30.0));
+  CHECK(small.overflow_percent == 0.0);
+  const StepLoss large = run_trace({}, f, {500.0F}, shape).front();
+  CHECK(large.underflow_percent == Approx(10.0));
+  CHECK(large.overflow_percent == Approx(20.0));
+  const StepLoss negative = run_trace({}, f, {1.0F}, {-0x1p-30F, 1.0F}).front();
+  CHECK(negative.underflow_percent == 50.0);
+  // A tensor of zeros alone loses nothing.
+  const StepLoss none = run_trace({}, f, {0.0F}, shape).front();
+  CHECK(none.underflow_percent == 0.0);
+  CHECK(none.overflow_percent == 0.0);
+}
+
 TEST_CASE("delayed-dynamics: traces come from files too", "[experiments]") {
   const TemporaryFolder folder("trace");
   write_text(folder / "ok.txt", "1\n2.5\n0\n");

@@ -272,3 +272,38 @@ TEST_CASE("c of any size keeps the reference's bits, at every F", "[gemm]") {
     }
   }
 }
+
+TEST_CASE("few rows: a NaN, an infinity or an extreme at any place of a row of B is seen",
+          "[gemm]") {
+  // Longer than what is read at a time, and not whole steps.
+  constexpr std::int64_t kLength = 1699;
+  constexpr std::int64_t kColumns = 134;
+  struct Unit {
+    std::string_view model;
+    FormatId format;
+  };
+  using enum FormatId;
+  std::uint64_t seed = 25000;
+  for (const Unit& unit :
+       {Unit{"exact", e4m3fn}, Unit{"exact", f16}, Unit{"exact32", e5m2}, Unit{"exact", bf16},
+        Unit{"sm90.wgmma.e4m3", e4m3fn}, Unit{"sm90.wgmma.e4m3", e5m2},
+        Unit{"sm100.tcgen05.e4m3", e4m3fn}, Unit{"sm90.mma.f16", f16}, Unit{"sm80.mma.bf16", bf16}})
+    for (const std::int64_t rows : {1, 2}) {
+      const Format& f = format(unit.format);
+      Operands operands(with_formats(unit.model, unit.format, unit.format),
+                        {rows, kColumns, kLength}, Data::normal, Start::none, ++seed);
+      const std::uint32_t inf = f.has_infinity() ? f.infinity_code() : f.magnitude_mask();
+      const std::uint32_t codes[] = {f.magnitude_mask(), inf, f.max_finite_code(), 1};
+      const std::int64_t width = f.storage_bits / 8;
+      // One in each column, over all of K and in its last steps.
+      for (std::int64_t j = 0; j < kColumns; ++j) {
+        const std::int64_t k = j % 2 == 0 ? j * 13 % kLength : kLength - 1 - j / 2;
+        const std::uint32_t code = codes[j / 2 % 4];
+        std::memcpy(operands.b.bytes.data() +
+                        (j * operands.b.view.row_stride + k * operands.b.view.k_stride) * width,
+                    &code, static_cast<std::size_t>(width));
+      }
+      INFO(unit.model << " on " << f.name << ", " << rows << " rows, seed " << seed);
+      check_all_targets(operands.problem);
+    }
+}

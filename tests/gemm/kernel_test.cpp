@@ -193,6 +193,57 @@ TEST_CASE("shapes across all block edges keep the reference's bits", "[gemm]") {
   }
 }
 
+TEST_CASE("special values and C in every block of rows keep the reference's bits", "[gemm]") {
+  std::uint64_t seed = 5200;
+  for (const std::string_view name :
+       {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2.f16", "sm100.tcgen05.e4m3", "sm80.mma.bf16", "exact32",
+        "gfx942.mfma.fp8", "sequential14.rz"})
+    for (const Data data : {Data::normal, Data::specials})
+      for (const Start start : {Start::none, Start::extreme}) {
+        ++seed;
+        // Three blocks of 64 rows, the last one short.
+        const Operands operands(find_instruction_model(name), {150, 39, 40}, data, start, seed);
+        INFO(name << " data " << static_cast<int>(data) << " start " << static_cast<int>(start)
+                  << " seed " << seed);
+        check_all_targets(operands.problem);
+      }
+}
+
+TEST_CASE("rows of a long K, some of which are packed at a time, have their bits alone", "[gemm]") {
+  constexpr std::int64_t kRows = 71;
+  constexpr std::int64_t kColumns = 18;
+  constexpr std::int64_t kLength = (std::int64_t{1} << 17) + 5;
+  // Finite E4M3, no two rows alike.
+  const auto codes = [](std::int64_t rows, std::uint32_t state) {
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(rows * kLength));
+    for (unsigned char& byte : bytes) {
+      state = state * 1664525U + 1013904223U;
+      byte = static_cast<unsigned char>((state >> 24) % 0x7f | (state >> 16 & 0x80U));
+    }
+    return bytes;
+  };
+  const std::vector<unsigned char> a = codes(kRows, 1);
+  const std::vector<unsigned char> b = codes(kColumns, 2);
+  GemmProblem p = problem_of(find_instruction_model("sm90.wgmma.e4m3"));
+  p.a = {FormatId::e4m3fn, a.data(), kRows, kLength, kLength, 1};
+  p.b = {FormatId::e4m3fn, b.data(), kColumns, kLength, kLength, 1};
+  const Target target = available_targets().back();
+  if (target == Target::scalar) return;  // packs nothing
+  std::vector<float> all(kRows * kColumns);
+  gemm_with_target(p, all, target, 1);
+  for (const std::int64_t first : {0, 63, 64, 70}) {
+    GemmProblem one = p;
+    one.a.data = a.data() + first * kLength;
+    one.a.rows = 1;
+    std::vector<float> alone(kColumns);
+    gemm_with_target(one, alone, target, 1);
+    INFO("row " << first);
+    CHECK(compare(one, alone,
+                  {all.begin() + first * kColumns, all.begin() + (first + 1) * kColumns}) ==
+          "equal");
+  }
+}
+
 TEST_CASE("the caller's floating-point environment neither matters nor changes", "[gemm]") {
   const Operands operands(find_instruction_model("sm90.mma.bf16"), {5, 40, 64}, Data::finite,
                           Start::wide, 77);

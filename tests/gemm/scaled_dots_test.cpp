@@ -194,3 +194,31 @@ TEST_CASE("scaled dots: scales of zeros do not align c", "[gemm][scaled_dots]") 
     CHECK(compare(p, c, d) == "equal");
   }
 }
+
+TEST_CASE("scaled dots: groups of zeros of either sign take no part", "[gemm][scaled_dots]") {
+  std::uint64_t seed = 53000;
+  for (const Unit& unit : kUnits)
+    for (const std::int64_t rows : {1, 2, 20})  // along K and not
+      for (const ScaleCodes codes : {ScaleCodes::near, ScaleCodes::all}) {
+        ++seed;
+        ScaledOperands operands(unit, {rows, 130, 160}, Data::normal, codes, Start::normal, seed);
+        const RandomStream signs(seed, "signs of zeros");
+        const auto put_zeros = [&](OwnedMatrix& m, int part) {
+          const Format& f = format(m.view.format);
+          for (std::int64_t row = 0; row < m.view.rows; ++row)
+            for (std::int64_t k = 0; k < m.view.k; ++k) {
+              if ((row + k / 16) % 4 != part) continue;
+              const std::int64_t at = row * m.view.row_stride + k * m.view.k_stride;
+              const bool negative = signs.bits32(static_cast<std::uint64_t>(at)) % 2 == 0;
+              m.bytes[static_cast<std::size_t>(at)] =
+                  static_cast<unsigned char>(negative ? f.sign_mask() : 0);
+            }
+        };
+        put_zeros(operands.a, 1);
+        put_zeros(operands.b, 2);
+        INFO(unit.model << " scales of " << format(unit.format).name << " per " << unit.block
+                        << ", " << rows << " rows, codes " << static_cast<int>(codes) << ", seed "
+                        << seed);
+        check_all_targets(operands.problem);
+      }
+}

@@ -13,11 +13,12 @@ using namespace fp8lab::test;
 
 namespace {
 
-/// Inverse scales of both operands: one a row, or one a row and 32 terms.
+/// Inverse scales of both operands or one: one a row, or one a row and 32 terms.
 struct Scales {
+  enum class Of { both, a, b };
   std::vector<float> a, b;
 
-  void apply(GemmProblem& p, bool along_k, std::uint64_t seed) {
+  void apply(GemmProblem& p, bool along_k, std::uint64_t seed, Of of = Of::both) {
     const std::int64_t k_block = along_k ? 32 : 0;
     const std::int64_t columns = along_k ? (p.a.k + 31) / 32 : 1;
     a = random_c(Start::normal, p.a.rows * columns, RandomStream(seed, "scales of a"));
@@ -26,8 +27,8 @@ struct Scales {
       for (std::vector<float>* scales : {&a, &b})
         for (float& x : *scales) x = std::ldexp(1.0F, std::clamp(std::ilogb(x), -20, 20));
     }
-    p.a_scales = {a, 1, k_block};
-    p.b_scales = {b, 1, k_block};
+    if (of != Of::b) p.a_scales = {a, 1, k_block};
+    if (of != Of::a) p.b_scales = {b, 1, k_block};
     if (along_k) p.promotion_interval = std::max(32, p.model.terms);
   }
 };
@@ -37,11 +38,11 @@ struct Scales {
 TEST_CASE("few columns: a product is turned where that makes its rows few", "[gemm]") {
   const InstructionModel& model = find_instruction_model("sm90.wgmma.e4m3");
   const auto turned = [&](Shape shape, ScaleOrder order = ScaleOrder::product_then_fma,
-                          bool scaled = false) {
+                          bool scaled = false, Scales::Of of = Scales::Of::both) {
     Operands operands(model, shape, Data::normal, Start::none, 1);
     operands.problem.scale_order = order;
     Scales scales;
-    if (scaled) scales.apply(operands.problem, false, 1);
+    if (scaled) scales.apply(operands.problem, false, 1, of);
     return gemm_detail::runs_turned(operands.problem);
   };
   CHECK(turned({4, 1, 8}));
@@ -49,12 +50,17 @@ TEST_CASE("few columns: a product is turned where that makes its rows few", "[ge
   CHECK(turned({256, 64, 8}));
   CHECK_FALSE(turned({255, 64, 8}));
   CHECK_FALSE(turned({400, 65, 8}));
-  // fma(acc * s_a, s_b, final) is not symmetric.
-  CHECK(turned({8, 2, 8}, ScaleOrder::product_then_add, true));
-  CHECK(turned({8, 2, 8}, ScaleOrder::a_then_fma_b, false));
-  CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::a_then_fma_b, true));
-  CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::b_then_fma_a, true));
-  CHECK_FALSE(turned({8, 2, 8}, ScaleOrder::a_then_b_then_add, true));
+  for (const ScaleOrder order : scale_orders()) {
+    INFO(to_string(order));
+    CHECK(turned({8, 2, 8}, order));
+    // fma(acc * s_a, s_b, final) is not symmetric, though one of the scales be left out.
+    const bool symmetric =
+        order == ScaleOrder::product_then_fma || order == ScaleOrder::product_then_add;
+    for (const Scales::Of of : {Scales::Of::both, Scales::Of::a, Scales::Of::b}) {
+      INFO("scales of " << static_cast<int>(of));
+      CHECK(turned({8, 2, 8}, order, true, of) == symmetric);
+    }
+  }
 }
 
 TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm][long]") {
@@ -75,4 +81,22 @@ TEST_CASE("few columns: every model, all kinds of data, C and scales", "[gemm][l
       check_all_targets(operands.problem);
     }
   }
+}
+
+TEST_CASE("few columns: scales of one operand or both keep the reference's bits in every order",
+          "[gemm]") {
+  std::uint64_t seed = 7700;
+  for (const char* name : {"sm90.wgmma.e4m3", "sm80.mma.bf16"})
+    for (const ScaleOrder order : scale_orders())
+      for (const Scales::Of of : {Scales::Of::both, Scales::Of::a, Scales::Of::b}) {
+        ++seed;
+        Operands operands(find_instruction_model(name), {21, 3, 96}, Data::normal,
+                          seed % 2 == 0 ? Start::none : Start::normal, seed);
+        operands.problem.scale_order = order;
+        Scales scales;
+        scales.apply(operands.problem, true, seed, of);
+        INFO(name << " " << to_string(order) << ", scales of " << static_cast<int>(of) << ", seed "
+                  << seed);
+        check_all_targets(operands.problem);
+      }
 }

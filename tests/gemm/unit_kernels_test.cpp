@@ -323,3 +323,35 @@ TEST_CASE("FP16 sums of every kind share a row", "[gemm]") {
         check_all_targets(operands.problem);
       }
 }
+
+TEST_CASE(
+    "FP16 sums about the middle of two numbers round to the nearer one, however little nearer",
+    "[gemm]") {
+  const auto code = [](float x) {
+    return static_cast<std::uint16_t>(encode(format(FormatId::f16), kNvidiaSatfinite, x));
+  };
+  constexpr std::int64_t kTerms = 4;
+  constexpr std::int64_t kColumns = 67;
+  // +-(1 or 1 + 2^-10, + 2^-11, +- a rest of 2^-12 to 2^-38).
+  std::vector<std::uint16_t> a;
+  for (const float sign : {1.0F, -1.0F})
+    for (const float odd : {0.0F, 1.0F})
+      for (const float rest : {0x1p-12F, -0x1p-12F, 0x1p-14F, -0x1p-14F, 0x1p-24F, -0x1p-24F})
+        for (const float x : {sign, sign * odd, sign * 0x1p-5F, sign * rest}) a.push_back(code(x));
+  std::vector<std::uint16_t> b;
+  for (int j = 0; j < kColumns; ++j)
+    for (const float x : {1.0F, 0x1p-10F, 0x1p-6F, std::ldexp(1.0F, -(j % 15))})
+      b.push_back(code(x));
+  const auto all_rows = static_cast<std::int64_t>(a.size()) / kTerms;
+  for (const std::string_view name : {"sm70.mma.f16.f16", "sm80.mma.f16.f16", "sm90.mma.f16.f16"})
+    for (const int fraction : {13, 24, 25, 26, 30, 36})
+      for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{2}, all_rows}) {
+        GemmProblem p = problem_of(find_instruction_model(name));
+        p.model.alignment_fraction_bits = fraction;
+        p.a = {FormatId::f16, a.data(), rows, kTerms, kTerms, 1};
+        p.b = {FormatId::f16, b.data(), kColumns, kTerms, kTerms, 1};
+        INFO(name << " F " << fraction << ", " << rows << " rows, " << gemm_method(p));
+        CHECK(gemm_method(p) == (fraction <= 25 ? "fused words" : "fused double"));
+        check_all_targets(p);
+      }
+}

@@ -46,6 +46,7 @@ def planted():
     expect(1, [TESTS, "planted: checks nothing"])
     expect(1, [TESTS, "there is no such test"])
     expect(2, [TESTS, "--no-such-option"])
+    expect(2, [TESTS, "\"planted: passes, or not\""], "Invalid Filter")
     expect(0, [TESTS, "--list-tests", "planted: passes"])
 
 

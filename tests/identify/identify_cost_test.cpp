@@ -116,16 +116,22 @@ TEST_CASE("identify: splits, orders of tiles' scales and places of C share parti
 }
 
 TEST_CASE("identify: sums made of partial sums are those of the product", "[verify][identify]") {
-  for (const bool tiles : {false, true})
+  for (const std::string scales : {"no", "tiles'", "the whole sum's"})
     for (const Start start : {Start::none, Start::extreme}) {
       const Operands operands(find_instruction_model("sm90.wgmma.e4m3"), {9, 7, 240},
                               start == Start::none ? Data::wide : Data::sparse, start, 3);
       Product product = promoted_product(operands, FormatId::f32);
       const std::vector<float> values{1.1F, 0.3F, 7.7F, 1e-3F, 2.9F, 0.7F, 1.0F, 5.3F, 3.1F,
                                       2.2F, 0.9F, 1.7F, 4.4F,  0.1F, 3.3F, 6.1F, 1.3F, 8.8F};
-      if (tiles) {
-        product.problem.a_scales = {product.keep(values), 1, 128};
-        product.problem.b_scales = {product.keep({values.begin(), values.begin() + 2}), 7, 128};
+      const auto first = [&](int count) {
+        return product.keep({values.begin(), values.begin() + count});
+      };
+      if (scales == "tiles'") {
+        product.problem.a_scales = {first(18), 1, 128};
+        product.problem.b_scales = {first(2), 7, 128};
+      } else if (scales == "the whole sum's") {
+        product.problem.a_scales = {first(9), 1, 0};
+        product.problem.b_scales = {first(7), 1, 0};
       }
       const std::vector<NamedAccumulator> accumulators = accumulators_for(product.problem);
       std::size_t compared = 0;
@@ -133,8 +139,8 @@ TEST_CASE("identify: sums made of partial sums are those of the product", "[veri
         if (!has_partial_sums(product, accumulators, one)) continue;
         INFO(accumulators[one.accumulator].names.front()
              << ", promotion " << one.promotion_interval << ", order " << to_string(one.scale_order)
-             << ", C " << to_string(one.c_enters) << ", K in " << one.split_k
-             << (tiles ? ", tiles" : ""));
+             << ", C " << to_string(one.c_enters) << ", K in " << one.split_k << ", " << scales
+             << " scales");
         const std::vector<float> got = PartialSums(product, accumulators, one).sums_of(one);
         const std::vector<float> expected = sums_of(product, one, accumulators, 1);
         REQUIRE(got.size() == expected.size());

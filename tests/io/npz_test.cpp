@@ -62,6 +62,17 @@ TEST_CASE("npz: a round trip keeps every tensor, and the same tensors give the s
   write_npz(folder / "b.npz", Sample().tensors());
   CHECK(read_text(folder / "a.npz") == read_text(folder / "b.npz"));
   CHECK(folder.files() == 2);
+  const std::string text = read_text(folder / "a.npz");
+  const std::string first_of_january_1980{"\0\0\x21\0", 4};  // time and day, as zip has them
+  for (const auto& [mark, at] :
+       {std::pair<std::string, std::size_t>{"PK\3\4", 10}, {"PK\1\2", 12}}) {
+    int members = 0;
+    for (std::size_t i = text.find(mark); i != std::string::npos; i = text.find(mark, i + 1)) {
+      INFO("member " << ++members << ", byte " << i + at);
+      CHECK(text.substr(i + at, 4) == first_of_january_1980);
+    }
+    CHECK(members == 3);
+  }
   const NpzFile file(folder / "a.npz");
   CHECK(file.names() == std::vector<std::string>{"values", "codes", "empty"});
   const NpzTensor values = file.read("values");

@@ -76,6 +76,24 @@ TEST_CASE("operand: a sidecar beside a .npy names its codes", "[io]") {
   CHECK_THAT(message_of(folder / "q.npy"), contains("[5] disagrees with the file's [6]"));
 }
 
+TEST_CASE("operand: a sidecar's shape is the file's, not one of as many elements", "[io]") {
+  const TemporaryFolder folder("operand_sidecar_shape");
+  write_npy(folder / "x.npy", codes());
+  const std::vector<NamedTensor> tensors{{"x", codes()}};
+  write_npz(folder / "x.npz", tensors);
+  for (const std::string file : {"x.npy", "x.npz"})
+    for (const std::string shape :
+         {"[2, 3]", "[3, 2]", "[6]", "[2, 3, 1]", "[1, 2, 3]", "[2, 4]"}) {
+      INFO(file << " " << shape);
+      write_text(folder / (file + ".json"), fmt::format(R"({{"shape": {}}})", shape));
+      const std::string message = message_of(folder / file, ElementType::e4m3fn);
+      if (shape == "[2, 3]")
+        CHECK(message == "accepted");
+      else
+        CHECK_THAT(message, contains(shape + " disagrees with the file's [2, 3]"));
+    }
+}
+
 TEST_CASE("operand: FNUZ codes in every kind of file", "[io]") {
   const TemporaryFolder folder("operand_fnuz");
   // Bias 8 for 7: every value is half of E4M3FN's; 0x7e is 224.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -58,6 +59,20 @@ TEST_CASE("safetensors: a round trip keeps every tensor", "[io]") {
   CHECK(to_float(file.find("words")) == std::vector<float>{1.0F, -2.0F});
   CHECK_THROWS_WITH(file.find("nothing"), contains("'nothing'") && contains("codes"));
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("safetensors: tensors without elements are in the order of their names", "[io]") {
+  std::string header;
+  for (int i = 0; i < 60; ++i)  // 00, 07, 14 ... 56, 03 ...
+    header += fmt::format(R"({}"{:02}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+                          i == 0 ? "{" : ",", 7 * i % 60);
+  const TemporaryFolder folder("st_empty");
+  write_text(folder / "a.safetensors", safetensors(header + "}", ""));
+  const SafetensorsFile file(folder / "a.safetensors");
+  std::vector<std::string> names;
+  for (const NamedTensor& item : file.tensors()) names.push_back(item.name);
+  CHECK(names.size() == 60);
+  CHECK(std::ranges::is_sorted(names));
 }
 
 TEST_CASE("safetensors: of many names a message has the first ones", "[io]") {

@@ -153,6 +153,12 @@ TEST_CASE("every size and flag of a shape is read from its own key", "[model]") 
                                       .vocabulary = 101},
                             .parallel = {}};
   CHECK(read_training_setup(folder / "least.toml") == least);
+  // What a file leaves out is the least, whatever else it says.
+  ModelShape experts = least.shape;
+  experts.experts = 5;
+  write_text(folder / "least.toml",
+             "layers = 6\nhidden = 48\nheads = 12\nvocabulary = 101\nexperts = 5\n");
+  CHECK(read_training_setup(folder / "least.toml").shape == experts);
 }
 
 TEST_CASE("a shape that cannot be is refused with its reason", "[model]") {

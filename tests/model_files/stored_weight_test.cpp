@@ -384,6 +384,26 @@ TEST_CASE("a layout's own names and levels of scales give the floats", "[model_f
         Model{{"m.experts.down_proj", turned}});
 }
 
+TEST_CASE("all rows of a large weight have its scale, whatever part they are read in",
+          "[model_files]") {
+  // Parts have 2^22 elements: the last has 37 rows.
+  constexpr std::int64_t kRows = 512 + 37;
+  constexpr std::int64_t kColumns = 8192;
+  Bytes codes(kRows * kColumns);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i % 127);
+  const std::span<const float> table = decode_table(FormatId::e4m3fn);
+  const float scale = 3.0F;
+  const std::vector<float> got =
+      dequantized("compressed-tensors", "vllm-per-tensor",
+                  {{"m.weight", bytes_view(ElementType::e4m3fn, {kRows, kColumns}, codes)},
+                   {"m.weight_scale", view_of(ElementType::f32, {1}, std::span(&scale, 1))}})
+          .at("m.weight");
+  REQUIRE(got.size() == codes.size());
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) wrong += got[i] == table[codes[i]] * scale ? 0 : 1;
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("a rewrite that was interrupted goes on after its last whole shard", "[model_files]") {
   const TemporaryFolder folder("rewrite");
   const fs::path in = folder / "in";

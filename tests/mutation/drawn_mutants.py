@@ -1,12 +1,11 @@
-"""Draws small faults by rule, plants them all in one build of a copy, and lists those that no unit test sees.
+"""Draws small faults by rule, plants them all in one build of a copy, and lists those that no test sees.
 
 Usage: drawn_mutants.py SOURCE_DIR SCRATCH_DIR SEED COUNT [FOLDER...]
 
-Files below the folders (lib/fp8lab) are drawn, long ones more often, and places in them: a number is one more, a
-condition turned, an operand of && or || without effect, a limit moved by one, a statement left out, a sum a difference,
-a minimum a maximum. Each fault stands behind the environment variable PLANTED. A fault runs against the tests of its
-room, and against all unit tests if those do not see it. Tests of commands and kept tables are not asked, and some faults
-change nothing but speed: what is listed is to be looked at. Needs Clang's bindings (python3-clang-14).
+Files below the folders (lib/fp8lab, apps/cli, experiments) are drawn, long ones more often, and places in them: a number is
+one more, a condition turned, an operand of && or || without effect, a limit moved by one, a statement left out, a sum a
+difference, a minimum a maximum. seers.py says who looks at them. Some faults change nothing but speed: what is listed is to
+be looked at. Needs Clang's bindings (python3-clang-14).
 """
 
 import collections
@@ -16,29 +15,17 @@ import os
 import random
 import re
 import shlex
-import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from clang.cindex import CursorKind, Diagnostic, Index
 
 import mutate
+import seers
 
-FOLDERS = ["lib/fp8lab"]
+FOLDERS = ["lib/fp8lab", "apps/cli", "experiments"]
 # Kernels exist once a target, and what times or draws has few tests by its nature.
 LEFT_OUT = re.compile(r"lib/fp8lab/(bench|mpi|core|plots)/|/kernels/|_kernels?\.cpp$|^experiments/claims/")
-TESTS = mutate.LEFT_OUT + "~[cuda-header]"
-PLANTED = """#pragma once
-#include <cstdlib>
-
-namespace fp8lab {
-inline const int planted_fault = std::getenv("PLANTED") != nullptr ? std::atoi(std::getenv("PLANTED")) : 0;
-inline bool fault(int number) { return planted_fault == number; }
-}  // namespace fp8lab
-using fp8lab::fault;
-"""
 FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.DESTRUCTOR,
              CursorKind.FUNCTION_TEMPLATE, CursorKind.CONVERSION_FUNCTION}
 NO_PLACES = {CursorKind.STATIC_ASSERT, CursorKind.ENUM_DECL, CursorKind.TYPE_ALIAS_DECL, CursorKind.CLASS_TEMPLATE}
@@ -183,7 +170,7 @@ def build(source, tree, faults):
     """Builds the tests, without the faults that do not compile. Returns the others."""
     while True:
         plant(source, tree, faults)
-        done = mutate.run(["cmake", "--build", tree / "build", "--target", "fp8lab_tests", "--", "-k", "0"])
+        done = mutate.run(["cmake", "--build", tree / "build", "--target", "fp8lab_tests", "fp8lab_cli", "--", "-k", "0"])
         if done.returncode == 0:
             return faults
         said = done.stdout + done.stderr
@@ -201,66 +188,18 @@ def name_of(fault):
     return f"{fault.number:4} {fault.file}:{fault.line}: {fault.place.what}"
 
 
-class Tests:
-    """The unit tests of the build, and how long a room's take without a fault."""
-
-    def __init__(self, tree):
-        self.program = tree / "build" / "fp8lab_tests"
-        self.tags = re.findall(r"\[([\w-]+)\]", mutate.run([self.program, "--list-tags"]).stdout)
-        self.limits = {}
-
-    def filter_of(self, file):
-        room = file.parts[2] if file.parts[0] == "lib" else file.parts[0]
-        return (f"[{room}]" if room in self.tags else "") + TESTS
-
-    def time(self, names):
-        """How long the tests may take with a fault. Returns their names if they fail without one."""
-        start = time.monotonic()
-        failed = mutate.run([self.program, names]).returncode != 0
-        self.limits[names] = 60 + 10 * (time.monotonic() - start)
-        return names if failed else ""
-
-    def see(self, fault, names):
-        """What saw the fault; nothing if none did."""
-        environment = {**os.environ, "PLANTED": str(fault.number)}
-        try:
-            done = mutate.run([self.program, names, "--abort"], env=environment, timeout=self.limits[names])
-        except subprocess.TimeoutExpired:
-            return "a time limit"
-        first = next((line for line in done.stdout.splitlines() if "FAILED" in line), "a crash")
-        return first.split("/tests/")[-1].removesuffix(": FAILED:") if done.returncode != 0 else ""
-
-    def not_seen(self, faults, names_of):
-        """The faults that the tests named for each do not see; the others are printed."""
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            for failed in filter(None, threads.map(self.time, sorted({names_of(fault) for fault in faults}))):
-                sys.exit(f"{failed}: fails without a fault")
-            sights = threads.map(lambda fault: self.see(fault, names_of(fault)), faults)
-            lived = []
-            for fault, sight in zip(faults, sights):
-                if sight:
-                    print(f"{name_of(fault)}: {sight}", flush=True)
-                else:
-                    lived.append(fault)
-        return lived
-
-
 def main():
     source, tree = (Path(argument).resolve() for argument in sys.argv[1:3])
     seed, count = sys.argv[3], int(sys.argv[4])
     os.environ.setdefault("FP8LAB_SWEEP_SHARE", "128")  # as .ci/run has it
     mutate.copy_sources(source, tree)
-    mutate.configure(tree, "-DFP8LAB_JOIN_SOURCES=OFF", "-DFP8LAB_WARNINGS_AS_ERRORS=OFF")
+    mutate.configure(tree, "-DFP8LAB_JOIN_SOURCES=OFF", "-DFP8LAB_WARNINGS_AS_ERRORS=OFF",
+                     f"-DFP8LAB_PYTHON={mutate.python_of(tree)}")
     faults = draw(source, tree, seed, count, sys.argv[5:] or FOLDERS)
-    (tree / "lib/fp8lab/core/planted.hpp").write_text(PLANTED)
-    faults = build(source, tree, faults)
-    tests = Tests(tree)
-    beyond_room = tests.not_seen(faults, lambda fault: tests.filter_of(fault.file))
-    lived = tests.not_seen(beyond_room, lambda fault: TESTS)
-    for fault in lived:
-        print(f"{name_of(fault)}: NOT SEEN")
-    print(f"seed {seed}: of {len(faults)} faults the tests of their rooms see {len(faults) - len(beyond_room)}, "
-          f"all unit tests {len(faults) - len(lived)}")
+    (tree / "lib/fp8lab/core/planted.hpp").write_text(seers.PLANTED)
+    numbered = {fault.number: fault for fault in build(source, tree, faults)}
+    lived = seers.show(list(numbered), seers.learned(tree), lambda number: name_of(numbered[number]))
+    print(f"seed {seed}: of {len(numbered)} faults the tests see {len(numbered) - len(lived)}")
 
 
 if __name__ == "__main__":

@@ -169,3 +169,17 @@ TEST_CASE("epilogue: activations are what PyTorch documents, over their whole be
     }
   }
 }
+
+TEST_CASE("epilogue: a leaky ReLU has its slope at and below zero alone", "[product]") {
+  Epilogue e;
+  e.activation = Activation::leaky_relu;
+  for (const float slope : {0.0F, 0.25F, 1.0F, 4.0F, -0.5F, -3.0F}) {
+    e.slope = slope;
+    for (const float v : {-7.0F, -1.0F, -0.0F, 0.0F, 0x1p-149F, 1.0F, 7.0F}) {
+      const float expected = v > 0.0F ? v : v * slope;
+      CAPTURE(slope, v, expected);
+      CHECK(bits(finish(e, {v}, 1, 1).values[0]) == bits(expected));
+      CHECK(activation_value(e, v) == static_cast<double>(expected));
+    }
+  }
+}

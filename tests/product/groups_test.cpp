@@ -1,6 +1,7 @@
 #include "fp8lab/product/groups.hpp"
 
 #include <bit>
+#include <string_view>
 #include <vector>
 
 #include "catch.hpp"
@@ -190,28 +191,38 @@ TEST_CASE("groups: of a group's parts the first of those with the most rows is f
 
 TEST_CASE("groups: each row has the scales of its tile, also where two groups share one",
           "[product]") {
-  // Tiles of 4 rows and 32 of 64 terms: rows of a tile have sums of 96, 384 and 1536.
+  // Tiles of 4 rows and 32 terms, the last of which may be half a tile.
   const std::vector<std::uint8_t> ones(10 * 64, 0x38);
   const std::vector<float> tiles{1, 2, 4, 8, 16, 32};
   const std::vector<float> of_groups{1, 16, 256};
-  GemmOperands all;
-  all.a = view_of(ElementType::e4m3fn, {10, 64}, std::span(ones));
-  all.b = view_of(ElementType::e4m3fn, {3, 1, 64}, std::span(ones).first(3 * 64));
-  all.scale_a = view_of(ElementType::f32, {3, 2}, std::span(tiles));
-  all.tiles_a = ScaleTiles{4, 32};
-  all.scale_b = view_of(ElementType::f32, {3}, std::span(of_groups));
-  const auto d = [&](std::vector<std::int64_t> ends) {
-    return compute(make_grouped_product(all, {.promotion_interval = 32},
-                                        {GroupKind::row_ends, std::move(ends), 0}));
-  };
-  constexpr float kMiddle = 384.0F * 16.0F;
-  constexpr float kLast = 1536.0F * 256.0F;
-  CHECK(d({3, 8, 10}) ==
-        std::vector<float>{96, 96, 96, 96 * 16, kMiddle, kMiddle, kMiddle, kMiddle, kLast, kLast});
-  CHECK(d({4, 8, 10}) ==
-        std::vector<float>{96, 96, 96, 96, kMiddle, kMiddle, kMiddle, kMiddle, kLast, kLast});
-  CHECK(d({0, 5, 10}) == std::vector<float>{96 * 16, 96 * 16, 96 * 16, 96 * 16, kMiddle, 384 * 256,
-                                            384 * 256, 384 * 256, kLast, kLast});
+  for (const std::int64_t k : {64, 48}) {
+    GemmOperands all;
+    all.a = view_of(ElementType::e4m3fn, {10, k},
+                    std::span(ones).first(static_cast<std::size_t>(10 * k)));
+    all.b = view_of(ElementType::e4m3fn, {3, 1, k},
+                    std::span(ones).first(static_cast<std::size_t>(3 * k)));
+    all.scale_a = view_of(ElementType::f32, {3, 2}, std::span(tiles));
+    all.tiles_a = ScaleTiles{4, 32};
+    all.scale_b = view_of(ElementType::f32, {3}, std::span(of_groups));
+    const auto d = [&](std::vector<std::int64_t> ends) {
+      return compute(make_grouped_product(all, {.promotion_interval = 32},
+                                          {GroupKind::row_ends, std::move(ends), 0}));
+    };
+    // Of rows of these tiles in these groups.
+    const auto sums = [&](std::string_view tile, std::string_view group) {
+      std::vector<float> found;
+      for (std::size_t row = 0; row < tile.size(); ++row) {
+        const float first = tiles[static_cast<std::size_t>(2 * (tile[row] - '0'))];
+        found.push_back((32 * first + static_cast<float>(k - 32) * 2 * first) *
+                        of_groups[static_cast<std::size_t>(group[row] - '0')]);
+      }
+      return found;
+    };
+    INFO("k = " << k);
+    CHECK(d({3, 8, 10}) == sums("0000111122", "0001111122"));
+    CHECK(d({4, 8, 10}) == sums("0000111122", "0000111122"));
+    CHECK(d({0, 5, 10}) == sums("0000111122", "1111122222"));
+  }
 }
 
 TEST_CASE("groups: the shape of scales says whether each group has its own", "[product]") {

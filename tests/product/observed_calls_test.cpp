@@ -3,11 +3,14 @@
 
 #include "fp8lab/product/observed_calls.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <tuple>
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/argument.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/io/checksum.hpp"
@@ -232,10 +235,30 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
   };
   refused("t.csv:fast", operands, "expected a call in t.csv, got 16x32x512");
   refused("t.csv:slow,order=tree,output=bf16", operands, "expected output=f32");
-  GemmOperands rows = operands;
-  const std::vector<float> many(16, 1.0F);
-  rows.scale_a = TensorView{ElementType::f32, {16}, std::as_bytes(std::span(many))};
-  refused("t.csv:slow,order=tree", rows, "one scale, as the calls of the table had, got 16");
+  // A scale a row of either operand, as a tensor or as inverse scales that were read already.
+  const std::vector<float> many(32, 1.0F);
+  for (const bool of_a : {true, false})
+    for (const bool read : {false, true}) {
+      INFO((of_a ? "A" : "B") << (read ? ", inverse scales" : ", a tensor"));
+      const auto rows_of = [&](std::int64_t count) {
+        const auto scales = std::span(many).first(static_cast<std::size_t>(count));
+        GemmOperands rows = operands;
+        (of_a ? rows.scale_a : rows.scale_b).reset();
+        if (read)
+          (of_a ? rows.inverse_a : rows.inverse_b) = InverseScales{.values = scales};
+        else
+          (of_a ? rows.scale_a : rows.scale_b) =
+              TensorView{ElementType::f32, {count}, std::as_bytes(scales)};
+        return rows;
+      };
+      CHECK_NOTHROW(with_call(table, call, rows_of(1), {}));
+      const std::int64_t count = of_a ? 16 : 32;
+      for (const std::int64_t several : {std::int64_t{2}, count})
+        refused("t.csv:slow,order=tree", rows_of(several),
+                argument(of_a ? "scale_a" : "scale_b") +
+                    fmt::format(": expected one scale, as the calls of the table had, got {}",
+                                several));
+    }
   GemmSpec split;
   split.split.parts = 2;
   refused("t.csv:slow,order=tree", operands, "none with a table", split);

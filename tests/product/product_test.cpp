@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <memory>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -319,6 +320,38 @@ TEST_CASE("product: NaN and infinities are counted wherever they are", "[verify]
   CHECK(count_non_finite(turned) == NonFinite{0, 0});
   const std::vector<std::uint16_t> words{0x7c00, 0x7c01, 0xfc00, 0x7bff};
   CHECK(count_non_finite(FormatId::f16, std::as_bytes(std::span(words))) == NonFinite{1, 2});
+}
+
+TEST_CASE("product: non finite numbers are counted for each tensor by its own name", "[verify]") {
+  RandomProduct random({}, {.tiles_a = {24}, .tiles_b = {20}, .with_c = true});
+  Product& p = random.product;
+  // So many NaN first, then so many infinities.
+  const auto floats = [](std::size_t size, std::size_t nan, std::size_t infinite) {
+    std::vector<float> values(size, 1.0F);
+    for (std::size_t i = 0; i < nan + infinite; ++i) values[i] = i < nan ? NAN : -INFINITY;
+    return values;
+  };
+  const std::vector<float> scale_a = floats(24, 2, 1);
+  const std::vector<float> scale_b = floats(20, 3, 0);
+  const std::vector<float> c = floats(480, 0, 4);
+  p.problem.a_scales.values = scale_a;
+  p.problem.b_scales.values = scale_b;
+  p.problem.c = c.data();
+  random.a[5] = 0x7f;
+  for (const std::size_t i : {7, 700}) random.b[i] = 0xff;
+  const std::string text =
+      "A has 1 NaN; B has 2 NaN; scale_a has 2 NaN and 1 infinite; scale_b has 3 NaN; "
+      "C has 4 infinite";
+  CHECK(describe(count_non_finite(p)) == text);
+  p.a_original = std::make_shared<const std::vector<float>>(floats(9, 5, 0));
+  p.b_original = std::make_shared<const std::vector<float>>(floats(9, 0, 6));
+  CHECK(describe(count_non_finite(p)) ==
+        "A before quantization has 5 NaN; B before quantization has 6 infinite; " + text);
+  p.problem.a_scales = {};
+  p.a_original = nullptr;
+  CHECK(describe(count_non_finite(p)) ==
+        "B before quantization has 6 infinite; A has 1 NaN; B has 2 NaN; scale_b has 3 NaN; "
+        "C has 4 infinite");
 }
 
 TEST_CASE("product: operands that do not fit are refused with the way out", "[verify]") {

@@ -310,6 +310,21 @@ TEST_CASE("a run of one side alone has a section of its own", "[report]") {
   CHECK_THAT(html, contains("<details><summary>1 in both</summary>\n<ul>\n<li>Exact.</li>"));
 }
 
+TEST_CASE("the summary of a comparison leads to the section of each experiment", "[report]") {
+  std::vector<StoredRun> runs;
+  for (const char* name : {"first", "second", "third"}) {
+    runs.push_back(run_of("k\n1\n"));
+    runs.back().experiment = name;
+  }
+  const std::string html = html_comparison(runs, runs);
+  for (const auto& [name, number] : {std::pair{"first", 1}, {"second", 2}, {"third", 3}}) {
+    CHECK_THAT(html, contains(fmt::format("<a href=\"#run-{}\">{}</a>", number, name)));
+    CHECK_THAT(html, contains(fmt::format("<section class=run id=run-{}>\n<h2>{}", number, name)));
+  }
+  CHECK(html.find("run-0") == std::string::npos);
+  CHECK(html.find("run-4") == std::string::npos);
+}
+
 TEST_CASE("a cut comparison shows what differs first", "[report]") {
   std::string csv_a = "k,error\n";
   std::string csv_b = "k,error\n";

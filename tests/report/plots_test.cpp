@@ -86,6 +86,14 @@ TEST_CASE("a finding names the axes that matter, and no place that chance may ha
   CHECK_THAT(finding, contains("error: error does not depend on sigma beyond the spread"));
   CHECK_THAT(finding, !contains("smallest"));
 
+  // The first draws are the other way round than the means.
+  std::string turned = "k,repeat,seed,error\n";
+  for (int repeat = 0; repeat < 8; ++repeat)
+    turned += fmt::format("16,{0},1,{1}\n32,{0},1,{2}\n", repeat, repeat == 0 ? 21 : 10,
+                          repeat == 0 ? 20 : 30);
+  CHECK_THAT(choose_plots(sweep_table(turned, 1)).findings.at(0),
+             contains("error is smallest, 11.38 at k = 16, and largest, 28.75 at k = 32"));
+
   // One draw a point: nobody knows.
   const std::string once =
       choose_plots(sweep_table("sigma,repeat,seed,error\n0.1,0,1,2\n0.4,0,1,3\n", 1))

@@ -279,6 +279,17 @@ TEST_CASE("quantizer: a past goes on elsewhere with the same bits", "[scaling]")
     }
     CHECK(original.past().empty() == (recipe.source == ScaleSource::current));
   }
+  for (const char* name : {"inference-static", "quanto"}) {  // samples of zeros are samples
+    INFO(name);
+    Quantizer original(find_preset(name).activation);
+    const std::vector<float> zeros(32, 0.0F);
+    original.observe({zeros, 1, 32});
+    Quantizer other(find_preset(name).activation);
+    other.set_past(original.past());
+    CHECK(other.past() == original.past());
+    const std::vector<float> x = log_normal(32);
+    CHECK(same(original.quantize({x, 1, 32}), other.quantize({x, 1, 32})));
+  }
   Quantizer fresh(find_preset("inference-static").activation);
   fresh.set_past(fresh.past());
   const std::vector<float> ones(8, 1.0F);

@@ -151,6 +151,38 @@ TEST_CASE("quantize: a tile has the codes and scales that it has alone", "[scali
                                            std::pair{100, 33}, std::pair{128, 128}})
     for (const auto& [rows, k] : {std::pair{450, 61}, std::pair{450, 128}, std::pair{140, 611}})
       check({.row_block = row_block, .k_block = std::min(k_block, k)}, values, rows, k);
+  // Rows of several pieces, the last of which is short.
+  for (const std::int64_t k_block : {16, 100, 128})
+    for (const auto& [rows, k] : {std::pair{5, 9000}, std::pair{3, 4096 + 16}})
+      check({.row_block = 1, .k_block = k_block}, values, rows, k);
+}
+
+TEST_CASE("quantize: amaxes that are too large under their scales become the largest number",
+          "[scaling]") {
+  struct Case {
+    FormatId format;
+    float first;  // the smallest amax of its binade that would be rounded to more than that
+    std::uint8_t largest;
+  };
+  for (const Case& c : {Case{FormatId::e5m2, 1.875F, 0x7b},
+                        Case{FormatId::e4m3fn, std::nextafter(1.8125F, 2.0F), 0x7e}})
+    for (const float amax : {std::nextafter(c.first, 0.0F), c.first, std::nextafter(c.first, 2.0F),
+                             std::nextafter(2.0F, 0.0F)})
+      for (const int exponent : {0, -20}) {
+        const Recipe recipe{
+            .format = c.format, .rule = ScaleRule::mx_floor, .row_block = 1, .k_block = 32};
+        const std::vector<float> x(64 * 64, std::ldexp(amax, exponent));
+        for (const Target target : available_targets())
+          for (const bool transposed : {false, true}) {
+            INFO(to_string(target) << ", " << amax << " * 2^" << exponent << ", " << transposed);
+            const QuantizedTensor q = quantize(recipe, {x, 64, 64}, transposed, 1, target);
+            const auto all = static_cast<std::ptrdiff_t>(x.size());
+            CHECK(std::count(q.codes.begin(), q.codes.end(), c.largest) == all);
+            if (!transposed) continue;
+            const auto& turned = q.transposed->codes;
+            CHECK(std::count(turned.begin(), turned.end(), c.largest) == all);
+          }
+      }
 }
 
 TEST_CASE("quantize: transposed copies of tiles of any width", "[scaling]") {

@@ -79,6 +79,39 @@ TEST_CASE("two levels: zeros, infinities and NaN", "[scaling]") {
   CHECK(two_level_scale(ScaleRule::torchao_nvfp4, one, kNan).code == 0x7f);
 }
 
+TEST_CASE("two levels: a NaN is in its own tile, and in the tensor's scale where systems keep it",
+          "[scaling]") {
+  using enum ScaleRule;
+  for (const auto& [rule, ignores_nan] : {std::pair{nvfp4, true},
+                                          {te_nvfp4, true},
+                                          {torchao_nvfp4, false},
+                                          {compressed_nvfp4, false},
+                                          {compressed_nvfp4_bf16, false},
+                                          {modelopt_nvfp4, false}})
+    for (const float sign : {1.0F, -1.0F})
+      for (const std::size_t at : {std::size_t{0}, std::size_t{39}, std::size_t{95}}) {
+        INFO(to_string(rule) << ", " << sign << " NaN at " << at);
+        const Recipe recipe{.format = FormatId::e2m1, .rule = rule, .row_block = 1, .k_block = 16};
+        std::vector<float> x(96, 0.5F);
+        x[20] = -12.0F;
+        x[at] = std::copysign(kNan, sign);
+        const QuantizedTensor got = quantize(recipe, {x, 3, 32});
+        const float amax = ignores_nan ? 12.0F : kNan;
+        const TensorScale tensor = tensor_scale(rule, amax);
+        if (std::isnan(tensor.inverse_scale))
+          CHECK(std::isnan(got.tensor_inverse_scale));
+        else
+          CHECK(got.tensor_inverse_scale == tensor.inverse_scale);
+        if (!ignores_nan) continue;
+        x[at] = 0.5F;
+        const QuantizedTensor without = quantize(recipe, {x, 3, 32});
+        CHECK(got.tensor_inverse_scale == without.tensor_inverse_scale);
+        CHECK(got.ue4m3 == without.ue4m3);
+        for (std::size_t i = 0; i < x.size(); ++i)
+          if (i != at) CHECK(int{got.codes[i]} == int{without.codes[i]});
+      }
+}
+
 TEST_CASE("two levels: neither threads nor the target change bits", "[scaling]") {
   const std::vector<float> x = normal(48 * 112);
   for (const char* name : {"nvfp4", "te-nvfp4", "modelopt-nvfp4"}) {

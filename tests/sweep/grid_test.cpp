@@ -72,6 +72,10 @@ TEST_CASE("parts of models are axes", "[sweep]") {
         std::vector<std::string>{"a=fused:F=8,M=3,rounding=toward_zero"});
   CHECK(grid.at(11).parameters.texts("models") ==
         std::vector<std::string>{"exact:F=12,rounding=nearest_even"});
+  // Numbers that only begin as integers stand as they were written.
+  const GridAxis written = parse_axis("models.F=1.5,2k,3x1,-4,+5,6 ,7e1,007,8", base);
+  CHECK(cells(written) ==
+        std::vector<std::string>{"1.5", "2k", "3x1", "-4", "+5", "6", "7e1", "7", "8"});
   for (const char* spec : {"models.F=all", "models.F=", "models.F=1,1", "models.F=4:1", "k.F=1",
                            "none.F=1", "models.F=a b", "models.F=1:2:x"}) {
     CAPTURE(spec);

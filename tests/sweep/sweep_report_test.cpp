@@ -1,7 +1,10 @@
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/io/files.hpp"
+#include "fp8lab/report/plots.hpp"
 #include "fp8lab/report/report.hpp"
 #include "io/temporary.hpp"
 #include "sweep/toy.hpp"
@@ -47,6 +50,28 @@ TEST_CASE("a finished sweep is a report's input", "[sweep][report]") {
   CHECK(html_report(once) == html_report(again));
   CHECK_THAT(html_comparison(once, again),
              contains("Identical to the last byte: 1 table, 2 plots"));
+}
+
+TEST_CASE("plots of a sweep have a name each, whatever table they are of", "[sweep][report]") {
+  const TemporaryFolder folder("sweep-report");
+  sweep(toy_plan({"k=1,2", "gain=0.25:1:*2", "tiles=16"}, 2), folder.path());
+  StoredRun run = read_run(folder.path());
+  REQUIRE(run.plots.size() == 2);
+  REQUIRE(run.tables.size() == 1);
+  run.tables.push_back(run.tables[0]);
+  run.tables.push_back(run.tables[0]);
+  run.tables[1].file = "second.csv";
+  run.tables[2].file = "third.csv";
+  run.plots.clear();
+  add_sweep_plots(run);
+  std::vector<std::string> names;
+  std::vector<std::string> titles;
+  for (const StoredPlot& plot : run.plots) {
+    names.push_back(plot.name);
+    titles.push_back(plot.title.substr(0, plot.title.find(':')));
+  }
+  CHECK(names == std::vector<std::string>{"plot1", "plot2", "plot3", "plot4", "plot5", "plot6"});
+  CHECK(titles == std::vector<std::string>{"toy", "toy", "second", "second", "third", "third"});
 }
 
 TEST_CASE("sweeps join on axes and repeat, whatever their seeds", "[sweep][report]") {

@@ -85,6 +85,20 @@ TEST_CASE("packed codes: what cannot be packed or unpacked is refused", "[tensor
   CHECK_THROWS_WITH(to_float({ElementType::e2m1, {4}, bad, false}), contains("e2m1x2"));
   CHECK_THROWS_WITH(to_float({ElementType::e2m3, {1}, bytes_of({0x40}), false}),
                     contains("codes of 6 bits"));
+  for (const ElementType type : {ElementType::e2m1, ElementType::e2m3, ElementType::e3m2})
+    for (int bit = 0; bit < 8; ++bit)
+      for (std::size_t at = 0; at < 4; ++at) {
+        std::vector<std::byte> codes = bytes_of({1, 2, 3, 4});
+        codes[at] |= static_cast<std::byte>(1 << bit);
+        const int bits = format(*format_of(type)).code_bits();
+        INFO(to_string(type) << ", bit " << bit << " at " << at);
+        if (bit < bits)
+          CHECK_NOTHROW(pack_codes({type, {4}, codes, false}));
+        else
+          CHECK_THROWS_WITH(pack_codes({type, {4}, codes, false}),
+                            contains("codes of " + std::to_string(bits) + " bits") &&
+                                contains(" at " + std::to_string(at)));
+      }
   const std::vector<std::byte> three = bytes_of({1, 2, 3});
   CHECK_THROWS_WITH(pack_codes({ElementType::e2m1, {3}, three, false}),
                     contains("a multiple of 2"));

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -109,6 +111,30 @@ TEST_CASE("budget: a unit that reads subnormal operands as zero may lose their p
     }
 }
 
+TEST_CASE("budget: scales of a block move terms and their alignment alike", "[verify][budget]") {
+  // 2^s for A and 2^-s for B change nothing, and 2^s for both is a factor of 4^s.
+  RandomProduct random({.model = "sm100.tcgen05.mxf8f6f4.e4m3"}, {.shape = {2, 3, 64}});
+  const auto budget = [&](int of_a, int of_b) {
+    const std::vector<float> a(4, std::ldexp(1.0F, of_a));
+    const std::vector<float> b(6, std::ldexp(1.0F, of_b));
+    random.product.problem.a_scales = {a, 1, 32, FormatId::e8m0fnu};
+    random.product.problem.b_scales = {b, 1, 32, FormatId::e8m0fnu};
+    return error_budget(random.product, 1, 2);
+  };
+  const ErrorBudget one = budget(0, 0);
+  REQUIRE(one.accumulation > 0.0);
+  for (const int s : {-20, -3, 5, 20}) {
+    CAPTURE(s, one.accumulation);
+    for (const auto& [of_a, of_b] :
+         {std::pair{s, -s}, std::pair{s, 0}, std::pair{0, s}, std::pair{s, s}}) {
+      const ErrorBudget got = budget(of_a, of_b);
+      CAPTURE(of_a, of_b, got.accumulation);
+      CHECK(got.exact == std::ldexp(one.exact, of_a + of_b));
+      CHECK(std::abs(std::ldexp(got.accumulation, -of_a - of_b) / one.accumulation - 1.0) < 1e-6);
+    }
+  }
+}
+
 TEST_CASE("budget: quantizing the inputs is part of it", "[verify]") {
   std::vector<float> x(4 * 128);
   const RandomStream stream(1, "budget");
@@ -204,6 +230,51 @@ TEST_CASE("budget check: mismatches inside and outside are counted, those outsid
       const BudgetSummary none = check_budgets(product, {golden, golden}, {}, decides, threads);
       CHECK((none.checked == 0 && none.within == 0 && none.outside.empty() && none.median == 0.0));
     }
+}
+
+TEST_CASE("budget check: among more mismatches than are looked at the farthest are found",
+          "[verify]") {
+  const RandomProduct random({.output = default_output(FormatId::f32)}, {.shape = {66, 66, 8}});
+  const Product& product = random.product;
+  const std::vector<std::byte> right = golden_output(product);
+  const auto put = [](std::vector<std::byte>& codes, std::int64_t at, std::uint32_t code) {
+    std::memcpy(codes.data() + 4 * at, &code, sizeof(code));
+  };
+  const auto value = [&](std::int64_t at) {
+    return static_cast<float>(error_budget(product, at / 66, at % 66).exact);
+  };
+  // 4356 last bits are wrong, of which at most 4096 are looked at.
+  std::vector<std::byte> near = right;
+  for (std::size_t i = 0; i < near.size(); i += 4) near[i] ^= std::byte{1};
+  const BudgetSummary none = check_budgets(product, {right, near}, {}, true, 1);
+  CHECK(none.checked == 4096);
+  CHECK(none.outside.empty());
+  const std::uint32_t nan = 0x7fc00000;
+  const std::uint32_t infinity = 0x7f800000;
+  const std::uint32_t minus = 0x80000000;
+  struct Pair {
+    const char* what;
+    std::optional<std::uint32_t> golden, got;
+  };
+  for (const Pair& pair :
+       {Pair{"a NaN for a number", {}, nan}, Pair{"an infinity for a number", {}, infinity},
+        Pair{"a NaN for an infinity", infinity, nan}, Pair{"an infinity for a NaN", nan, infinity},
+        Pair{"the other infinity", infinity, infinity | minus}})
+    for (const std::int64_t at : {0, 131, 4355}) {
+      INFO(pair.what << " at " << at);
+      std::vector<std::byte> golden = right;
+      std::vector<std::byte> got = near;
+      if (pair.golden) put(golden, at, *pair.golden);
+      if (pair.got) put(got, at, *pair.got);
+      CHECK(check_budgets(product, {golden, got}, {}, true, 1).outside ==
+            std::vector<std::int64_t>{at});
+    }
+  // Finite ones far off, too.
+  std::vector<std::byte> got = near;
+  const std::vector<std::int64_t> far{0, 65, 66, 2178, 4289, 4355};
+  for (const std::int64_t at : far)
+    put(got, at, std::bit_cast<std::uint32_t>(-1.5F * value(at) + 1.0F));
+  CHECK(check_budgets(product, {right, got}, {}, true, 1).outside == far);
 }
 
 TEST_CASE("budget check: a product without a budget is refused, whichever thread finds it",

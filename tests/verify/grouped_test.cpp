@@ -26,8 +26,9 @@ struct Grouped {
   std::vector<float> bias;
   GroupedProduct product;
 
-  /// `ends`: where the groups' rows end.
-  explicit Grouped(const std::vector<std::int64_t>& ends) {
+  /// `ends`: where the groups' rows end. Rows have scales of 96 terms and of the 32 left over, or
+  /// one.
+  explicit Grouped(const std::vector<std::int64_t>& ends, bool tiles = false) {
     const auto groups = static_cast<std::int64_t>(ends.size());
     const std::int64_t rows = ends.back();
     const RandomStream random(9, "grouped");
@@ -46,7 +47,7 @@ struct Grouped {
     };
     a = codes(rows * kTerms);
     b = codes(groups * kColumns * kTerms);
-    scale_a = floats(rows);
+    scale_a = floats(tiles ? 2 * rows : rows);
     scale_b = floats(groups * kColumns);
     bias = floats(groups * kColumns);
     for (float& x : bias) x *= 4096.0F;
@@ -54,10 +55,12 @@ struct Grouped {
     all.a = view_of(ElementType::e4m3fn, {rows, kTerms}, std::span<const std::uint8_t>(a));
     all.b =
         view_of(ElementType::e4m3fn, {groups, kColumns, kTerms}, std::span<const std::uint8_t>(b));
-    all.scale_a = view_of(ElementType::f32, {rows, 1}, std::span<const float>(scale_a));
+    all.scale_a = view_of(ElementType::f32, {rows, tiles ? 2 : 1}, std::span<const float>(scale_a));
+    if (tiles) all.tiles_a = ScaleTiles{1, 96};
     all.scale_b = view_of(ElementType::f32, {groups, kColumns, 1}, std::span<const float>(scale_b));
     all.bias = view_of(ElementType::f32, {groups, kColumns}, std::span<const float>(bias));
-    product = make_grouped_product(all, {}, {GroupKind::row_ends, ends, 0});
+    product = make_grouped_product(all, {.promotion_interval = tiles ? 32 : 0},
+                                   {GroupKind::row_ends, ends, 0});
   }
 
   [[nodiscard]] GroupedReport verified(const std::vector<float>& got) const {
@@ -110,6 +113,50 @@ TEST_CASE("grouped verify: all mistakes, and which of them a check must detect",
     INFO(one.name << "\n" << describe(report));
     CHECK(std::ranges::find(causes, one.name, &Cause::name) != causes.end());
   }
+}
+
+TEST_CASE("grouped verify: another group's rows come with all their scales", "[verify]") {
+  const Grouped grouped({3, 8, 12}, true);
+  const std::vector<WrongProduct> mistakes = group_mistakes(grouped.product, 0);
+  const auto of = [&](std::string_view name) {
+    const auto found = std::ranges::find(mistakes, name, &WrongProduct::name);
+    REQUIRE(found != mistakes.end());
+    return found->product.problem.a_scales.values;
+  };
+  // Rows 3 to 5 and 8 to 10 of the whole, two scales each.
+  for (const auto& [group, row] : {std::pair{"next", 3}, std::pair{"last", 8}})
+    for (const std::string what : {"input", "scale_a"}) {
+      const std::span<const float> scales = of(what + "_of_" + group + "_group");
+      INFO(what << " of the " << group << " group");
+      CHECK(std::ranges::equal(scales, std::span(grouped.scale_a).subspan(2 * row, 6)));
+    }
+}
+
+TEST_CASE(
+    "grouped verify: of one grid of scales over all terms, another group has its tensor scale "
+    "alone",
+    "[verify]") {
+  constexpr std::int64_t kSide = 8;
+  const std::vector<std::uint8_t> ones(kSide * 256, 0x38);
+  const std::vector<float> grid{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  GemmOperands all;
+  all.a = view_of(ElementType::e4m3fn, {kSide, 256}, std::span(ones));
+  all.b = view_of(ElementType::e4m3fn, {kSide, 256}, std::span(ones));
+  all.scale_a = view_of(ElementType::f32, {kSide, 2}, std::span(grid));
+  all.tiles_a = ScaleTiles{1, 128};
+  all.group_tensor_scales_a = {1.25F, 0.3F};
+  const GroupedProduct grouped =
+      make_grouped_product(all, {.promotion_interval = 128}, {GroupKind::k_ends, {128, 256}, 0});
+  const InverseScales& own = grouped.parts[0].product.problem.a_scales;
+  std::vector<std::string> names;
+  for (const WrongProduct& one : group_mistakes(grouped, 0)) {
+    if (one.name.find("scale") == std::string::npos) continue;
+    names.push_back(one.name);
+    const InverseScales& wrong = one.product.problem.a_scales;
+    CHECK(std::ranges::equal(wrong.values, own.values));
+    CHECK(wrong.tensor_scale == 0.3F);
+  }
+  CHECK(names == std::vector<std::string>{"tensor_scale_a_of_next_group"});
 }
 
 TEST_CASE("grouped verify: another group's output is found, if it has rows enough", "[verify]") {

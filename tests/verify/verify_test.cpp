@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -134,6 +135,41 @@ TEST_CASE("verify: tiles that moved are named unless more than half are copies o
   CHECK(cause_of({0, 2, 1, 3, 4}) == kName);
   CHECK(cause_of({0, 2, 1, 0, 0}) == kName);  // two of four are copies
   CHECK(cause_of({0, 2, 1, 0, 0, 0}) != kName);
+}
+
+TEST_CASE("verify: lines that moved by one distance are a shift, copies of right lines too",
+          "[verify]") {
+  constexpr std::int64_t kLines = 24;
+  // The cause that is named where line `to` of the output holds what belongs to line `from`.
+  using Move = std::pair<std::int64_t, std::int64_t>;
+  const auto cause_of = [&](bool rows, const std::vector<Move>& moves) {
+    const RandomProduct random({}, {.shape = {kLines, kLines, 64}});
+    const std::vector<float> golden = compute(random.product);
+    std::vector<float> got = golden;
+    for (const auto& [to, from] : moves)
+      for (std::int64_t i = 0; i < kLines; ++i) {
+        const auto at = [&](std::int64_t line) {
+          return static_cast<std::size_t>(rows ? line * kLines + i : i * kLines + line);
+        };
+        got[at(to)] = golden[at(from)];
+      }
+    return first_cause(verify_codes(random.product, bytes_of(got)));
+  };
+  for (const bool rows : {true, false}) {
+    const std::string name = rows ? "rows" : "columns";
+    INFO(name);
+    // The lines that were copied are right themselves: all, some, none but the first.
+    CHECK(cause_of(rows, {{3, 2}, {9, 8}, {17, 16}}) == name + "_shifted_1");
+    CHECK(cause_of(rows, {{3, 5}, {9, 11}}) == name + "_shifted_-2");
+    CHECK(cause_of(rows, {{3, 2}, {4, 3}, {9, 8}, {10, 9}}) == name + "_shifted_1");
+    CHECK(cause_of(rows, {{3, 2}, {4, 3}, {5, 4}, {6, 5}}) == name + "_shifted_1");
+    // Moved by more distances than one they are exchanged, but not where most are copies.
+    CHECK(cause_of(rows, {{3, 9}, {9, 3}}) == name + "_exchanged");
+    CHECK(cause_of(rows, {{3, 9}, {9, 3}, {15, 1}, {20, 2}}) == name + "_exchanged");
+    CHECK(cause_of(rows, {{3, 9}, {9, 3}, {15, 1}, {20, 2}, {22, 0}}) != name + "_exchanged");
+    CHECK(cause_of(rows, {{3, 2}, {9, 7}}) != name + "_exchanged");
+    CHECK(cause_of(rows, {{3, 2}}) != name + "_shifted_1");
+  }
 }
 
 TEST_CASE("verify: FNUZ for FN and the reverse are named", "[verify]") {

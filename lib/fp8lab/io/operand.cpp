@@ -128,6 +128,7 @@ Operand load_npz(const std::string& name, const Address& address,
   if (!dtype && sidecar) dtype = sidecar->dtype;
   const NpzFile archive(address.file);
   const NpzTensor read = archive.read(choose(address, archive.names()), dtype);
+  require_shape(sidecar, read.tensor);
   return {name, read.tensor, read.bytes};
 }
 

@@ -223,11 +223,9 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     else
       tensors_.push_back(parser.parse(key, entry));
   }
-  std::sort(tensors_.begin(), tensors_.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    const auto end = [](const NamedTensor& t) {
-      return t.tensor.bytes.data() + t.tensor.bytes.size();
-    };
-    return std::pair(a.tensor.bytes.data(), end(a)) < std::pair(b.tensor.bytes.data(), end(b));
+  // Stable: empty tensors share their place.
+  std::ranges::stable_sort(tensors_, {}, [](const NamedTensor& t) {
+    return std::pair(t.tensor.bytes.data(), t.tensor.bytes.data() + t.tensor.bytes.size());
   });
   check_cover(tensors_, data, name_);
   for (std::size_t i = 0; i < tensors_.size(); ++i) index_.emplace(tensors_[i].name, i);
