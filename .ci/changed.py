@@ -33,7 +33,7 @@ WHOLE_LIBRARY = COSTLY_ROOMS | {"cuda", "explorer"}  # they stand on more than l
 INCLUDED = re.compile(r'^#\s*include "fp8lab/(\w+)/', re.MULTILINE)
 OTHER_TESTS = re.compile(r'^#\s*include "(\w+)/', re.MULTILINE)
 # Long tests of one part: what makes them run, and in one of how many runs they are drawn otherwise.
-REPORTS = re.compile(r"(lib/fp8lab/(report|plots|experiment)|tests/(report|browser))/")
+REPORTS = re.compile(r"lib/fp8lab/(report|plots|experiment)/|tests/(report|browser)/.*(?<!_test\.cpp)$")
 TRAINS = re.compile(r"(experiments/(claims|common)|lib/fp8lab/(train|model|optim|collectives|experiment))/")
 PROCESSES = re.compile(r"(lib/fp8lab/(mpi|collectives|sweep)|experiments/(fp8-allreduce|data-parallel|fp8-lm)|tests/mpi)/")
 DRAWN_TESTS = {

@@ -207,7 +207,7 @@ Operand load_stored(const std::string& name, std::optional<ElementType> dtype) {
 }  // namespace
 
 Operand load_operand(const std::string& name, std::optional<ElementType> dtype) {
-  const Operand stored = load_stored(name, dtype);
+  Operand stored = load_stored(name, dtype);
   const TensorView& tensor = stored.tensor();
   if (!is_packed(tensor.type)) return stored;
   const auto codes = std::make_shared<const std::vector<std::byte>>(unpack_codes(tensor));
