@@ -151,7 +151,7 @@ TEST_CASE("code comparison: of equal errors in many chunks the first is named", 
   pair.got[70'000] = 1.5F;
   pair.got[140'000] = 1.5F;
   pair.got[150'000] = 0.75F;
-  for (const std::size_t i : {66'000, 199'999}) {
+  for (const std::size_t i : {std::size_t{66'000}, std::size_t{199'999}}) {
     pair.expected[i] = kNan;
     pair.got[i] = std::bit_cast<float>(0x7fffffffu);
   }

@@ -237,7 +237,7 @@ TEST_CASE("AdamW continues from a file, bit for bit", "[optim]") {
     write_safetensors(folder / "state.safetensors", one.state());
     step(one, draw("gradient", 9, 2.0, 1.0), 1e-2);
     const SafetensorsFile file(folder / "state.safetensors");
-    for (const std::uint64_t steps_before : {0, 5}) {
+    for (const std::uint64_t steps_before : {std::uint64_t{0}, std::uint64_t{5}}) {
       INFO("into an optimizer after " << steps_before << " steps");
       AdamW two = make(preset.options, std::vector<float>(kSize, 0.5F));
       for (std::uint64_t t = 0; t < steps_before; ++t)

@@ -338,7 +338,7 @@ TEST_CASE("product: non finite numbers are counted for each tensor by its own na
   p.problem.b_scales.values = scale_b;
   p.problem.c = c.data();
   random.a[5] = 0x7f;
-  for (const std::size_t i : {7, 700}) random.b[i] = 0xff;
+  for (const std::size_t i : {std::size_t{7}, std::size_t{700}}) random.b[i] = 0xff;
   const std::string text =
       "A has 1 NaN; B has 2 NaN; scale_a has 2 NaN and 1 infinite; scale_b has 3 NaN; "
       "C has 4 infinite";

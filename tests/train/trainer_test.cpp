@@ -413,8 +413,8 @@ TEST_CASE("runs that differ in one option are told apart", "[train]") {
          return o.recipe.layers.find("block0.up")->second;
        }}};
   for (const auto& [place, recipe] : places) {
-    const auto in_recipe = [&, of = recipe](const std::string& what, auto change) {
-      differs(place + what, [&](Options& o) { change(of(o)); });
+    const auto in_recipe = [&, where = place, of = recipe](const std::string& what, auto change) {
+      differs(where + what, [&](Options& o) { change(of(o)); });
     };
     for (const auto& [what, change] : casts) {
       for (const auto& [role, member] : {std::pair{"activation ", &LinearRecipe::activation},

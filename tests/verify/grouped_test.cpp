@@ -124,7 +124,7 @@ TEST_CASE("grouped verify: another group's rows come with all their scales", "[v
     return found->product.problem.a_scales.values;
   };
   // Rows 3 to 5 and 8 to 10 of the whole, two scales each.
-  for (const auto& [group, row] : {std::pair{"next", 3}, std::pair{"last", 8}})
+  for (const auto& [group, row] : {std::pair{"next", std::size_t{3}}, {"last", 8}})
     for (const std::string what : {"input", "scale_a"}) {
       const std::span<const float> scales = of(what + "_of_" + group + "_group");
       INFO(what << " of the " << group << " group");
