@@ -193,8 +193,7 @@ def main():
     seed, count = sys.argv[3], int(sys.argv[4])
     os.environ.setdefault("FP8LAB_SWEEP_SHARE", "128")  # as .ci/run has it
     mutate.copy_sources(source, tree)
-    mutate.configure(tree, "-DFP8LAB_JOIN_SOURCES=OFF", "-DFP8LAB_WARNINGS_AS_ERRORS=OFF",
-                     f"-DFP8LAB_PYTHON={mutate.python_of(tree)}")
+    mutate.configure(tree, "-DFP8LAB_JOIN_SOURCES=OFF", "-DFP8LAB_WARNINGS_AS_ERRORS=OFF")
     faults = draw(source, tree, seed, count, sys.argv[5:] or FOLDERS)
     (tree / "lib/fp8lab/core/planted.hpp").write_text(seers.PLANTED)
     numbered = {fault.number: fault for fault in build(source, tree, faults)}

@@ -46,10 +46,18 @@ def copy_sources(source, tree):
             shutil.copy(new, old)
 
 
+def python_of(tree):
+    """The Python with the packages that tests of commands read arrays with, where it was set up."""
+    found = [folder / "venv" / "bin" / "python" for folder in (tree / "build", tree.parent)]
+    return next((path for path in found if path.is_file()), sys.executable)
+
+
 def configure(tree, *more):
-    # As ./dev builds.
+    # As ./dev builds, which finds packages of Python beside the project.
     quick = "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if shutil.which("ccache") else "-DFP8LAB_QUICK_COMPILE=ON"
-    options = ["-DFP8LAB_BUILD_TESTS=ON", "-DFP8LAB_BUILD_EXPLORER=OFF", quick, *more]
+    python = python_of(tree)
+    options = ["-DFP8LAB_BUILD_TESTS=ON", "-DFP8LAB_BUILD_EXPLORER=OFF", quick, f"-DFP8LAB_PYTHON={python}",
+               f"-DFP8LAB_VEGA_PYTHON={python}", *more]
     done = run(["cmake", "--preset", "release", *options], cwd=tree)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -57,12 +65,6 @@ def configure(tree, *more):
 
 def build(tree, targets):
     return run(["cmake", "--build", tree / "build", "--target", *sorted(targets)])
-
-
-def python_of(tree):
-    """The Python with the packages that tests of commands read arrays with, where it was set up."""
-    found = [folder / "venv" / "bin" / "python" for folder in (tree / "build", tree.parent)]
-    return next((path for path in found if path.is_file()), sys.executable)
 
 
 def look(fault, tree):
