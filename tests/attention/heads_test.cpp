@@ -37,6 +37,18 @@ AttentionOperand head_of(const QuantizedHeads& all, std::size_t head) {
           all.columns,      std::span(all.inverse_scales).subspan(head, 1)};
 }
 
+QuantizedHeads quantized_unlike(const char* name, std::int64_t heads, std::int64_t rows) {
+  return quantize_heads(unlike_heads(name, heads, rows), heads, rows, kWidth);
+}
+
+/// The cause that explains every mismatch, of which there are some.
+std::string named_cause(const AttentionVerdict& verdict) {
+  CHECK(verdict.mismatches > 0);
+  for (const AttentionCause& cause : verdict.causes)
+    if (cause.mismatches == 0) return cause.name + ": " + cause.text;
+  return "not named";
+}
+
 }  // namespace
 
 TEST_CASE("attention: each head is quantized with its own scale", "[attention]") {
@@ -73,9 +85,9 @@ TEST_CASE("attention: outputs and counts of heads are those of each head alone, 
   constexpr std::size_t kHeads = 3;
   constexpr std::int64_t kM = 40;
   constexpr std::int64_t kN = 70;
-  const QuantizedHeads q = quantize_heads(unlike_heads("q", kHeads, kM), kHeads, kM, kWidth);
-  const QuantizedHeads k = quantize_heads(unlike_heads("k", kHeads, kN), kHeads, kN, kWidth);
-  const QuantizedHeads v = quantize_heads(unlike_heads("v", kHeads, kN), kHeads, kN, kWidth);
+  const QuantizedHeads q = quantized_unlike("q", kHeads, kM);
+  const QuantizedHeads k = quantized_unlike("k", kHeads, kN);
+  const QuantizedHeads v = quantized_unlike("v", kHeads, kN);
   AttentionOptions options;
   options.kv_tile = 32;
   options.q_tile = 16;
@@ -120,9 +132,9 @@ TEST_CASE("attention: outputs and counts of heads are those of each head alone, 
 TEST_CASE("attention check: a kernel with another mask is named by it", "[attention]") {
   constexpr std::int64_t kM = 24;
   constexpr std::int64_t kN = 36;
-  const QuantizedHeads q = quantize_heads(unlike_heads("q", 1, kM), 1, kM, kWidth);
-  const QuantizedHeads k = quantize_heads(unlike_heads("k", 1, kN), 1, kN, kWidth);
-  const QuantizedHeads v = quantize_heads(unlike_heads("v", 1, kN), 1, kN, kWidth);
+  const QuantizedHeads q = quantized_unlike("q", 1, kM);
+  const QuantizedHeads k = quantized_unlike("k", 1, kN);
+  const QuantizedHeads v = quantized_unlike("v", 1, kN);
   const AttentionInputs in{q.operand(), k.operand(), v.operand()};
   const auto masked = [](std::int64_t left, std::int64_t right) {
     AttentionOptions options;
@@ -136,10 +148,7 @@ TEST_CASE("attention check: a kernel with another mask is named by it", "[attent
     const std::vector<float> got = attention(in, masked(kernel.first, kernel.second)).o;
     const AttentionVerdict verdict =
         verify_attention(in, masked(golden.first, golden.second), got, FormatId::f32);
-    CHECK(verdict.mismatches > 0);
-    for (const AttentionCause& cause : verdict.causes)
-      if (cause.mismatches == 0) return cause.name + ": " + cause.text;
-    return std::string("not named");
+    return named_cause(verdict);
   };
   constexpr std::int64_t kAll = -1;
   CHECK(name_of({kAll, kAll}, {kAll, 0}) == "mask: a causal mask");
@@ -168,19 +177,16 @@ TEST_CASE("attention check: a kernel whose heads read the wrong KV head or scale
   constexpr std::size_t kKvHeads = 2;
   constexpr std::int64_t kM = 5;
   constexpr std::int64_t kN = 40;
-  const QuantizedHeads q = quantize_heads(unlike_heads("q", kHeads, kM), kHeads, kM, kWidth);
-  const QuantizedHeads k = quantize_heads(unlike_heads("k", kKvHeads, kN), kKvHeads, kN, kWidth);
-  const QuantizedHeads v = quantize_heads(unlike_heads("v", kKvHeads, kN), kKvHeads, kN, kWidth);
+  const QuantizedHeads q = quantized_unlike("q", kHeads, kM);
+  const QuantizedHeads k = quantized_unlike("k", kKvHeads, kN);
+  const QuantizedHeads v = quantized_unlike("v", kKvHeads, kN);
   const AttentionInputs golden{q.operand(), k.operand(), v.operand()};
   AttentionOptions options;
   options.kv_tile = 32;
   const auto name_of = [&](const AttentionInputs& kernel) {
     const std::vector<float> got = attention(kernel, options).o;
     const AttentionVerdict verdict = verify_attention(golden, options, got, FormatId::f32);
-    CHECK(verdict.mismatches > 0);
-    for (const AttentionCause& cause : verdict.causes)
-      if (cause.mismatches == 0) return cause.name + ": " + cause.text;
-    return std::string("not named");
+    return named_cause(verdict);
   };
   // Four KV heads, each with the codes and the scale of one of the two.
   const auto in_turn = [](const QuantizedHeads& x) {

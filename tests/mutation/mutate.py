@@ -67,6 +67,11 @@ def build(tree, targets):
     return run(["cmake", "--build", tree / "build", "--target", *sorted(targets)])
 
 
+def tables_of(experiment, tree):
+    """The command that compares an experiment's tables with those that are kept."""
+    return [sys.executable, tree / "tests" / "experiment" / "kept_tables.py", tree / "build" / "fp8lab", "--check", experiment]
+
+
 def look(fault, tree):
     """Whether what the fault names passes."""
     if "unit" in fault:
@@ -75,8 +80,7 @@ def look(fault, tree):
     if "command_line" in fault:
         script, *names = fault["command_line"].split()
         return run([python_of(tree), tree / "tests" / "cli" / script, tree / "build" / "fp8lab", *names]).returncode == 0
-    kept_tables = tree / "tests" / "experiment" / "kept_tables.py"
-    return run([sys.executable, kept_tables, tree / "build" / "fp8lab", "--check", fault["experiment"]]).returncode == 0
+    return run(tables_of(fault["experiment"], tree)).returncode == 0
 
 
 def misplaced(fault, tree):

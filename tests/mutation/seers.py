@@ -102,8 +102,7 @@ def every(tree):
     for path in sorted((tests / "cli" / "transcripts").glob("*.txt")):
         yield Seer(f"transcript {path.stem}", [sys.executable, tests / "cli" / "transcripts.py", build / "fp8lab", path.stem], tree)
     for path in sorted((tests / "experiment" / "tables").iterdir()):
-        yield Seer(f"kept tables of {path.name}",
-                   [sys.executable, tests / "experiment" / "kept_tables.py", build / "fp8lab", "--check", path.name], tree)
+        yield Seer(f"kept tables of {path.name}", mutate.tables_of(path.name, tree), tree)
     for test in json.loads(mutate.run(["ctest", "--test-dir", build, "--show-only=json-v1"]).stdout)["tests"]:
         properties = {each["name"]: each["value"] for each in test["properties"]}
         if "command" in test and not NOT_ASKED.fullmatch(test["name"]):
