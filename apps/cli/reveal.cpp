@@ -100,7 +100,11 @@ int run(RevealArguments options) {
     fmt::print("{}\n", json_of(revealed).dump(2));
   else
     fmt::print("{}", describe(revealed, options.tree));
-  if (!options.output.empty()) write_file(options.output, models_file(revealed, "revealed"));
+  if (!options.output.empty()) {
+    require(!revealed.definition.empty(), "--output", "a kernel whose unit was found",
+            revealed.failure);
+    write_file(options.output, models_file(revealed, "revealed"));
+  }
   return revealed.explained() ? kPass : kMismatch;
 }
 

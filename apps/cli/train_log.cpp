@@ -2,28 +2,41 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "fp8lab/core/error.hpp"
 
 namespace fp8lab::cli {
 namespace {
 
+constexpr std::string_view kRowBegins = R"({"step":)";
+
+/// Whether a line without its end may be one that a run was stopped in.
+bool begins_as_a_row(std::string_view line) {
+  const std::size_t both = std::min(line.size(), kRowBegins.size());
+  return line.substr(0, both) == kRowBegins.substr(0, both);
+}
+
 /// Bytes of the lines of `path` that belong to steps before `first_step`. Steps never fall.
 std::uintmax_t kept_bytes(const std::string& path, std::int64_t first_step) {
   std::ifstream in(path, std::ios::binary);
   require(in.good(), "--log", "a file that can be read", "'" + path + "'");
   std::uintmax_t kept = 0;
+  bool before = true;
   std::string line;
   for (std::int64_t number = 1; std::getline(in, line); ++number) {
-    if (in.eof()) break;  // no newline: the run was stopped as it wrote
-    const auto row = nlohmann::json::parse(line, nullptr, false);
-    const bool ours = row.is_object() && row.contains("step") && row["step"].is_number_integer();
+    const bool whole = !in.eof();  // no newline: a run was stopped as it wrote
+    const auto row = whole ? nlohmann::json::parse(line, nullptr, false) : nlohmann::json();
+    const bool ours =
+        whole ? row.is_object() && row.contains("step") && row["step"].is_number_integer()
+              : begins_as_a_row(line);
     require(ours, "--log", "a new file or the log of a training run",
             fmt::format("'{}' with another line {}", path, number));
-    if (row["step"].get<std::int64_t>() >= first_step) break;
-    kept += line.size() + 1;
+    before = before && whole && row["step"].get<std::int64_t>() < first_step;
+    if (before) kept += line.size() + 1;
   }
   return kept;
 }

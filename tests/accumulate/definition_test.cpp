@@ -71,6 +71,12 @@ TEST_CASE("A definition is its base with other parameters", "[accumulate][defini
   CHECK(mine.name == "mine=fused:terms=16,F=12,M=11,rounding=nearest_even,e_min=-6");
   CHECK(mine.standing == Standing::definition);
   CHECK(mine.source == "defined by the user from fused");
+  // What the base replays, another accumulator does not.
+  CHECK(!hopper.evidence.empty());
+  CHECK(mine.evidence.empty());
+  CHECK(find("sm90.wgmma.e4m3:F=14").evidence.empty());
+  CHECK(find("sm90.wgmma.e4m3:F=14").vendor == hopper.vendor);
+  CHECK(find("x=gfx942.mfma.f16:S=32").vendor == Vendor::amd);
   CHECK(mine.a_format == FormatId::e4m3fn);
 
   CHECK(find("sm90.wgmma.e4m3:F=14").accumulator.alignment_fraction_bits == 14);
@@ -281,4 +287,273 @@ TEST_CASE("A file that is none of definitions is refused", "[accumulate][definit
   book.add_toml("f.toml", "[accumulator.mine]\nbase = \"fused\"");
   CHECK_THROWS_WITH(book.add_toml("g.toml", "[accumulator.mine]\nbase = \"fused\""),
                     contains("g.toml: [accumulator.mine]: name: expected each name once"));
+}
+
+TEST_CASE("Each number of a definition has a least and a largest value",
+          "[accumulate][definition]") {
+  struct Limits {
+    std::string base;  ///< up to the parameter
+    std::string name;
+    int low, high;
+    bool has_none = false;
+  };
+  for (const Limits& one :
+       {Limits{"fused:terms=", "terms", 1, 256}, Limits{"two_stage:terms=", "terms", 1, 256},
+        Limits{"fused:F=", "alignment_fraction_bits", 1, 64},
+        Limits{"two_stage:F=", "alignment_fraction_bits", 1, 40},
+        Limits{"even_odd:F=", "alignment_fraction_bits", 1, 40},
+        Limits{"scaled:F=", "alignment_fraction_bits", 1, 64},
+        Limits{"fused:M=", "output_fraction_bits", 1, 23},
+        Limits{"sequential:M=", "output_fraction_bits", 1, 23},
+        Limits{"sequential:P=", "product_fraction_bits", -1, 23},
+        Limits{"fused:e_min=", "min_alignment_exponent", -300, 100, true},
+        Limits{"scaled_group:e_min=", "min_alignment_exponent", -300, 100, true},
+        Limits{"two_stage:S=", "second_stage_fraction_bits", 1, 40},
+        Limits{"even_odd:S=", "second_stage_fraction_bits", 1, 40}}) {
+    for (const int value : {one.low, one.high}) {
+      INFO(one.base << value);
+      CHECK_NOTHROW(find(one.base + std::to_string(value)));
+    }
+    for (const int value : {one.low - 1, one.high + 1}) {
+      const std::string text = one.base + std::to_string(value);
+      // A unit's own limits are within those of all, which are asked first.
+      const bool of_all = value < one.low && one.name == "alignment_fraction_bits";
+      INFO(text);
+      CHECK_THROWS_WITH(find(text), contains("model " + text + ": " + one.name + ": expected " +
+                                             std::to_string(one.low) + " .. " +
+                                             std::to_string(of_all ? 64 : one.high) + ", got " +
+                                             std::to_string(value)));
+    }
+    if (one.has_none)
+      CHECK(find(one.base + "none").accumulator.min_alignment_exponent == kNoMinAlignmentExponent);
+  }
+}
+
+TEST_CASE("What is refused is said word for word", "[accumulate][definition]") {
+  const auto reason = [](const std::string& text) -> std::string {
+    try {
+      (void)find(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  CHECK(reason("exact:F=3") ==
+        "model exact:F=3: alignment_fraction_bits: expected one of a_format, b_format, the "
+        "parameters of exact, got a value");
+  CHECK(reason("sm90.wgmma.e4m3.f16:P=3") ==
+        "model sm90.wgmma.e4m3.f16:P=3: product_fraction_bits: expected one of terms, "
+        "alignment_fraction_bits, rounding, min_alignment_exponent, output_format, "
+        "product_exponent, half_c_exponent, zero_sign, a_format, b_format, the parameters of "
+        "fused_dot_product with f16 output, got a value");
+  CHECK(reason("sm90.wgmma.e4m3:half_c_exponent=widened") ==
+        "model sm90.wgmma.e4m3:half_c_exponent=widened: half_c_exponent: expected one of terms, "
+        "alignment_fraction_bits, rounding, min_alignment_exponent, output_format, "
+        "product_exponent, output_fraction_bits, zero_sign, a_format, b_format, the parameters of "
+        "fused_dot_product, got a value");
+  CHECK(reason("sm90.wgmma.e4m3.f16:M=9") ==
+        "model sm90.wgmma.e4m3.f16:M=9: output_fraction_bits: expected nothing: an f16 output has "
+        "10 fraction bits, got a value");
+  CHECK(reason("fused:bits=3") ==
+        "model fused:bits=3: parameter: expected one of terms, alignment_fraction_bits (F), "
+        "output_fraction_bits (M), rounding (round), min_alignment_exponent (e_min), output_format "
+        "(output), product_exponent, product_fraction_bits (P), half_c_exponent, zero_sign, "
+        "halves_order, second_stage_fraction_bits (S), takes_ue4m3_per_32, a_format (a), b_format "
+        "(b), got 'bits'");
+  CHECK(reason("fsed:F=13") ==
+        "model fsed:F=13: base: expected an instruction (`fp8lab list models`), or one of "
+        "fused_dot_product, sequential, float32, exact, fp16_halves, exact_dot_product, "
+        "flushed_pairwise_sum, two_stage_dot_product, even_odd_dot_product, fused_multiply_add, "
+        "scaled_dot_product, scaled_group_dot_product, got 'fsed'");
+  CHECK(reason("halves=fused:F=13") ==
+        "model halves=fused:F=13: name: expected a name that no instruction or kind has, got "
+        "'halves'");
+  CHECK(
+      reason("fused:alignment_fraction_bits=13,F=12") ==
+      "model fused:alignment_fraction_bits=13,F=12: alignment_fraction_bits: expected to be given "
+      "once, got twice, as F too");
+  CHECK(reason("fused:e_min=1.5") ==
+        "model fused:e_min=1.5: min_alignment_exponent: expected an integer, or none, got '1.5'");
+  CHECK(
+      reason("scaled:output=f16") ==
+      "model scaled:output=f16: output_format: expected one of terms, alignment_fraction_bits, "
+      "output_fraction_bits, rounding, min_alignment_exponent, a_format, b_format, the parameters "
+      "of scaled_dot_product with f16 output, got a value");
+  CHECK(reason("scaled_group:terms=32") ==
+        "model scaled_group:terms=32: terms: expected 64 (scaled_group_dot_product), got 32");
+  CHECK(reason("even_odd:a=f16") ==
+        "model even_odd:a=f16: a: expected a format of at most 8 bits (even_odd_dot_product), got "
+        "f16");
+  CHECK(reason("scaled:b=bf16") ==
+        "model scaled:b=bf16: b: expected a format of at most 8 bits (scaled_dot_product), got "
+        "bf16");
+  CHECK(reason("scaled_group:b=e4m3fn") ==
+        "model scaled_group:b=e4m3fn: b: expected e2m1 (scaled_group_dot_product), got e4m3fn");
+  CHECK(reason("fma:a=bf16") == "model fma:a=bf16: a: expected f32 (fused_multiply_add), got bf16");
+  CHECK(reason("fused:a=e8m13") ==
+        "model fused:a=e8m13: a: expected a tensor-core input format, got e8m13");
+  CHECK(reason("fused:a=e9m9") ==
+        "model fused:a=e9m9: a_format: expected a format (`fp8lab list formats`), got 'e9m9'");
+}
+
+TEST_CASE("A file of definitions is refused where it is wrong, and says why",
+          "[accumulate][definition]") {
+  const auto reason = [](auto add, const std::string& text) -> std::string {
+    ModelBook book;
+    try {
+      (book.*add)("f", text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const auto toml = [&](const std::string& text) { return reason(&ModelBook::add_toml, text); };
+  const auto json = [&](const std::string& text) { return reason(&ModelBook::add_json, text); };
+  // The line, then the column.
+  CHECK_THAT(toml("\n\n[accumulator.mine]\nbase = \"fused\"\n      F = = 3"), contains("f:5:11: "));
+  CHECK(toml("[accumulator.mine]\nbase = \"fused\"\nF = 0") ==
+        "f: [accumulator.mine]: model mine=fused:F=0: alignment_fraction_bits: expected 1 .. 64, "
+        "got 0");
+  CHECK(toml("[accumulator.mine]\nF = 3") ==
+        "mine.base: expected an instruction or a kind, got none");
+  const std::string form =
+      R"(f: expected {"accumulator": {"NAME": {"base": "BASE", "PARAMETER": VALUE}}}, got )";
+  CHECK(json("{") == form + "no JSON");
+  CHECK(json("") == form + "no JSON");
+  CHECK(json("[]") == form + "another form");
+  CHECK(json(R"({"accumulator": {}})") == form + "another form");
+  CHECK(json(R"({"accumulators": {"a": {"base": "fused"}}})") == form + "another form");
+  CHECK(json(R"({"accumulator": {"a": {"base": "fused"}}, "b": 1})") == form + "another form");
+  CHECK(json(R"({"accumulator": {"a": {"base": "fused"}, "b": 2}})") == form + "b: no object");
+  CHECK(
+      json(R"({"accumulator": {"a": {"base": "fused", "F": 1.5}}})") ==
+      "f: [accumulator.a]: model a=fused:F=1.5: alignment_fraction_bits: expected an integer, got "
+      "'1.5'");
+  CHECK(json(R"({"accumulator": {"a": {"base": "fused"}, "a": {"base": "fused"}}})") == "nothing");
+
+  ModelBook book;
+  book.add_json("f", R"({"accumulator": {"one": {"base": "scaled_group", "F": 30,
+                        "takes_ue4m3_per_32": true}, "two": {"base": "one", "M": 9}}})");
+  CHECK(book.definitions() ==
+        std::vector<std::string>{"one=scaled_group:F=30,takes_ue4m3_per_32=true",
+                                 "two=scaled_group:F=30,takes_ue4m3_per_32=true,M=9"});
+  CHECK(book.resolve("two:M=7,F=31") == "two=scaled_group:F=31,takes_ue4m3_per_32=true,M=7");
+}
+
+TEST_CASE("Each parameter of a definition is read and written in its own field",
+          "[accumulate][definition]") {
+  struct Change {
+    std::string_view name, alias, text;
+  };
+  constexpr Change kChanges[] = {{"terms", "", "17"},
+                                 {"alignment_fraction_bits", "F", "19"},
+                                 {"output_fraction_bits", "M", "21"},
+                                 {"rounding", "round", "upward"},
+                                 {"min_alignment_exponent", "e_min", "-77"},
+                                 {"output_format", "output", "f16"},
+                                 {"product_exponent", "", "normalized"},
+                                 {"product_fraction_bits", "P", "5"},
+                                 {"half_c_exponent", "", "widened"},
+                                 {"zero_sign", "", "positive"},
+                                 {"halves_order", "", "separate"},
+                                 {"second_stage_fraction_bits", "S", "37"},
+                                 {"takes_ue4m3_per_32", "", "true"},
+                                 {"a_format", "a", "e2m3"},
+                                 {"b_format", "b", "e3m2"}};
+  REQUIRE(accumulator_parameters().size() == std::size(kChanges));
+  const InstructionModel base = find("fused");
+  InstructionModel all = base;
+  for (const Change& change : kChanges) {
+    INFO(change.name);
+    const AccumulatorParameter& parameter = find_accumulator_parameter(change.name);
+    CHECK(parameter.alias == change.alias);
+    if (!change.alias.empty()) CHECK(&find_accumulator_parameter(change.alias) == &parameter);
+    InstructionModel changed = base;
+    parameter.set(changed, change.name, change.text);
+    for (const Change& other : kChanges) {
+      const AccumulatorParameter& read = find_accumulator_parameter(other.name);
+      CHECK(read.get(changed) ==
+            (other.name == change.name ? std::string(change.text) : read.get(base)));
+    }
+    parameter.set(all, change.name, change.text);
+  }
+  AccumulatorModel expected = base.accumulator;
+  expected.terms = 17;
+  expected.alignment_fraction_bits = 19;
+  expected.output_fraction_bits = 21;
+  expected.rounding = RoundingMode::upward;
+  expected.min_alignment_exponent = -77;
+  expected.output_format = FormatId::f16;
+  expected.product_exponent = ProductExponent::normalized;
+  expected.product_fraction_bits = 5;
+  expected.half_c_exponent = HalfCExponent::widened;
+  expected.zero_sign = ZeroSign::positive;
+  expected.halves_order = HalvesOrder::separate;
+  expected.second_stage_fraction_bits = 37;
+  expected.takes_ue4m3_per_32 = true;
+  CHECK(all.accumulator == expected);
+  CHECK(all.a_format == FormatId::e2m3);
+  CHECK(all.b_format == FormatId::e3m2);
+}
+
+TEST_CASE("The parameters by which a model is known are all its fields",
+          "[accumulate][definition]") {
+  const auto text_of = [](const AccumulatorModel& m) {
+    std::string all;
+    for (const ModelParameter& one : parameters_of(m))
+      all += std::string(one.name) + "=" + one.text + " ";
+    return all;
+  };
+  AccumulatorModel m = find("gfx942.mfma.f16").accumulator;
+  m.terms = 17;
+  m.alignment_fraction_bits = 19;
+  m.output_fraction_bits = 21;
+  m.rounding = RoundingMode::upward;
+  m.output_format = FormatId::f16;
+  m.product_exponent = ProductExponent::normalized;
+  m.product_fraction_bits = 5;
+  m.min_alignment_exponent = -77;
+  m.half_c_exponent = HalfCExponent::widened;
+  m.zero_sign = ZeroSign::positive;
+  m.halves_order = HalvesOrder::separate;
+  m.second_stage_fraction_bits = 37;
+  CHECK(text_of(m) ==
+        "kind=two_stage_dot_product terms=17 alignment_fraction_bits=19 output_fraction_bits=21 "
+        "rounding=upward product_fraction_bits=5 output_format=f16 product_exponent=normalized "
+        "min_alignment_exponent=-77 half_c_exponent=widened zero_sign=positive "
+        "halves_order=separate second_stage_fraction_bits=37 ");
+  m = find("sm120.mma.mxf4nvf4").accumulator;
+  CHECK(text_of(m) ==
+        "kind=scaled_group_dot_product terms=64 alignment_fraction_bits=35 output_fraction_bits=23 "
+        "rounding=toward_zero product_fraction_bits=-1 output_format=f32 product_exponent=stored "
+        "min_alignment_exponent=-139 half_c_exponent=stored zero_sign=kept halves_order=chained "
+        "takes_ue4m3_per_32=true ");
+  m.takes_ue4m3_per_32 = false;
+  m.min_alignment_exponent = kNoMinAlignmentExponent;
+  CHECK_THAT(text_of(m),
+             contains("min_alignment_exponent=-1024 ") && contains("takes_ue4m3_per_32=false "));
+}
+
+TEST_CASE("Models that differ in the sign of zero alone are told from all others",
+          "[accumulate][definition]") {
+  const AccumulatorModel kept = find("sm90.mma.bf16:zero_sign=kept").accumulator;
+  const AccumulatorModel positive = find("sm90.mma.bf16").accumulator;
+  CHECK(equal_but_for_zero_sign(kept, positive));
+  CHECK(equal_but_for_zero_sign(positive, kept));
+  CHECK(equal_but_for_zero_sign(kept, kept));
+  for (const char* other : {"sm90.mma.bf16:F=24", "sm90.mma.bf16:e_min=-132", "sm90.mma.tf32"}) {
+    INFO(other);
+    CHECK_FALSE(equal_but_for_zero_sign(kept, find(other).accumulator));
+    CHECK_FALSE(equal_but_for_zero_sign(find(other).accumulator, positive));
+  }
+}
+
+TEST_CASE("What has the form of a definition is told from an instruction's name",
+          "[accumulate][definition]") {
+  for (const char* text : {"fused", "sequential", "float32", "scaled_group", "fp16_halves",
+                           "a=exact", "exact:a=e5m2", "sm90.wgmma.e4m3:F=3", "="})
+    CHECK(is_definition(text));
+  // "exact" is an instruction and a kind.
+  for (const char* text : {"exact", "fp32", "sm90.wgmma.e4m3", "nothing", ""})
+    CHECK_FALSE(is_definition(text));
 }

@@ -274,6 +274,57 @@ TEST_CASE("the Kulisch accumulator is exact at its ends", "[accumulate]") {
   CHECK(x.sticky);
 }
 
+TEST_CASE("the Kulisch accumulator equals whole numbers of any length", "[accumulate]") {
+  // Terms in all words, among them sums whose highest bit is that of a word, and sums of which
+  // only words far below the highest are not zero.
+  using boost::multiprecision::cpp_int;
+  int stickies = 0;
+  int whole_words = 0;
+  for (std::uint64_t i = 0; i < 3000; ++i) {
+    const RandomStream stream(i, "kulisch");
+    KulischAccumulator sum;
+    cpp_int exact = 0;
+    const std::uint64_t terms = 1 + stream.below(0, 4);
+    for (std::uint64_t t = 0; t < terms; ++t) {
+      const bool negative = stream.below(4 * t + 1, 2) == 0;
+      // One bit, or many.
+      std::uint64_t significand = stream.bits32(16 * t + 2) | 1;
+      if (stream.below(4 * t + 2, 2) == 0)
+        significand = std::uint64_t{1} << stream.below(4 * t + 3, 62);
+      else
+        significand = (significand << 29 | significand) & ((std::uint64_t{1} << 62) - 1);
+      // Mostly where a word begins or ends.
+      const int exponent = stream.below(100 + t, 2) == 0
+                               ? static_cast<int>(stream.below(200 + t, 558)) - 300
+                               : std::min(static_cast<int>(64 * stream.below(200 + t, 9)) - 300 +
+                                              static_cast<int>(stream.below(300 + t, 5)),
+                                          257);
+      sum.add(negative, significand, exponent);
+      const cpp_int term = cpp_int(significand) << (exponent + 300);
+      exact += negative ? cpp_int(-term) : term;
+    }
+    const Exact x = sum.value();
+    const cpp_int magnitude = abs(exact);
+    INFO("case " << i);
+    if (exact == 0) {
+      CHECK(x.significand == 0);
+      CHECK_FALSE(x.sticky);
+      continue;
+    }
+    const int top = static_cast<int>(boost::multiprecision::msb(magnitude));
+    const cpp_int kept = top >= 63 ? cpp_int(magnitude >> (top - 63)) : magnitude << (63 - top);
+    const cpp_int rest = top >= 63 ? cpp_int(magnitude - (kept << (top - 63))) : cpp_int(0);
+    CHECK(x.negative == (exact < 0));
+    CHECK(cpp_int(x.significand) == kept);
+    CHECK(x.exponent == top - 63 - 300);
+    CHECK(x.sticky == (rest != 0));
+    stickies += x.sticky ? 1 : 0;
+    whole_words += top % 64 == 63 && x.sticky ? 1 : 0;
+  }
+  CHECK(stickies > 500);
+  CHECK(whole_words > 5);
+}
+
 TEST_CASE("sequential models round every partial sum", "[accumulate]") {
   for (const char* name : {"sequential14.rne", "sequential14.rz", "seed.listing"}) {
     const AccumulatorModel& model = find_instruction_model(name).accumulator;

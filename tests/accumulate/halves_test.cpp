@@ -220,8 +220,12 @@ TEST_CASE("what halves cannot take is refused by name", "[accumulate]") {
   const std::vector<Unpacked> tiny{unpack(format(FormatId::bf16), 0x3300)};   // 2^-25
   const std::vector<Unpacked> unit{unpack(format(FormatId::e4m3fn), 0x38)};
   CHECK_THROWS_WITH(dot_product(blackwell(), large, unit),
-                    contains("a: expected values that FP16"));
-  CHECK_THROWS_WITH(dot_product(blackwell(), unit, tiny), contains("b: expected values that FP16"));
+                    contains("a: expected values that FP16 has, got 128 * 2^9"));
+  CHECK_THROWS_WITH(dot_product(blackwell(), unit, tiny),
+                    contains("b: expected values that FP16 has, got 128 * 2^-32"));
+  const std::vector<Unpacked> odd{unpack(format(FormatId::bf16), 0xb381)};  // 129 * 2^-31
+  CHECK_THROWS_WITH(dot_product(blackwell(), odd, unit),
+                    contains("a: expected values that FP16 has, got -129 * 2^-31"));
   AccumulatorModel model = blackwell();
   model.terms = 30;
   CHECK_THROWS_WITH(validate(model), contains("terms: expected a multiple of 4"));

@@ -283,3 +283,120 @@ TEST_CASE("parameters tell models apart that differ in one of them", "[accumulat
     for (const InstructionModel& b : instruction_models())
       CHECK((a.accumulator == b.accumulator) == (text(a.accumulator) == text(b.accumulator)));
 }
+
+TEST_CASE("each unit says what it is", "[accumulate][units]") {
+  struct Row {
+    const char* model;
+    Arithmetic arithmetic;
+    const char* traits;  ///< steps, aligns, rounds sums, keeps all, scales, second stage
+    int cut;
+    const char* operands;
+    const char* scales;
+  };
+  constexpr const char* kAny = "a tensor-core input format";
+  constexpr const char* kNone = "no block scales";
+  for (const Row& row :
+       {Row{"sm90.wgmma.e4m3", Arithmetic::fused_steps, "sar...", 13, kAny, kNone},
+        Row{"sequential14.rne", Arithmetic::sequential, "..r...", 13, kAny, kNone},
+        Row{"fp32", Arithmetic::float32, "......", 23, kAny, kNone},
+        Row{"exact", Arithmetic::exact, "...k..", 23, kAny, kNone},
+        Row{"sm90.mma.e4m3", Arithmetic::halves, "sar...", 25,
+            "an 8-bit format whose values FP16 has (fp16_halves)", kNone},
+        Row{"gfx908.mfma.f16", Arithmetic::exact_steps, "s.r...", 24, kAny, kNone},
+        Row{"gfx90a.mfma.f16", Arithmetic::flushed_pairs, "s.r...", 24, kAny, kNone},
+        Row{"gfx942.mfma.f16:F=21", Arithmetic::two_stage, "sar..2", 21, kAny, kNone},
+        Row{"gfx942.mfma.fp8:F=22", Arithmetic::even_odd, "sar..2", 22,
+            "a format of at most 8 bits (even_odd_dot_product)", kNone},
+        Row{"gfx942.mfma.f32", Arithmetic::multiply_adds, "......", 24, "f32 (fused_multiply_add)",
+            kNone},
+        Row{"sm100.tcgen05.mxf8f6f4.e4m3", Arithmetic::scaled_steps, "sar.m.", 25,
+            "a format of at most 8 bits (scaled_dot_product)", "e8m0fnu per 32"},
+        Row{"sm100.tcgen05.mxf4nvf4:F=29", Arithmetic::scaled_groups, "sar.m.", 29,
+            "e2m1 (scaled_group_dot_product)", "e8m0fnu per 16 or 32, or ue4m3 per 16"},
+        Row{"sm120.mma.mxf4nvf4", Arithmetic::scaled_groups, "sar.m.", 24,
+            "e2m1 (scaled_group_dot_product)", "e8m0fnu or ue4m3, per 16 or 32"}}) {
+    INFO(row.model);
+    const AccumulatorModel& m = model(row.model);
+    const UnitTraits traits = traits_of(m);
+    std::string said;
+    said += traits.has_steps ? 's' : '.';
+    said += traits.aligns ? 'a' : '.';
+    said += traits.rounds_sums ? 'r' : '.';
+    said += traits.keeps_all ? 'k' : '.';
+    said += traits.takes_scales ? 'm' : '.';
+    said += traits.has_second_stage ? '2' : '.';
+    CHECK(traits.arithmetic == row.arithmetic);
+    CHECK(said == row.traits);
+    CHECK(traits.cut_fraction_bits == row.cut);
+    CHECK(unit_of(m.kind).operands() == row.operands);
+    CHECK(unit_of(m.kind).scale_forms(m) == row.scales);
+  }
+}
+
+TEST_CASE("each unit takes its formats and block scales, and no others", "[accumulate][units]") {
+  using enum FormatId;
+  const auto taken = [](const char* name) {
+    std::string all;
+    for (const Format& f : kFormats)
+      if (unit_of(model(name).kind).takes(f)) all += std::string(f.name) + " ";
+    return all;
+  };
+  const std::string any = "e4m3fn e5m2 e4m3fnuz e5m2fnuz e8m0fnu e2m1 e2m3 e3m2 f16 bf16 tf32 ";
+  const std::string bytes = "e4m3fn e5m2 e4m3fnuz e5m2fnuz e2m1 e2m3 e3m2 ";
+  for (const char* name : {"sm90.wgmma.e4m3", "sequential14.rne", "fp32", "exact",
+                           "gfx908.mfma.f16", "gfx90a.mfma.f16", "gfx942.mfma.f16"}) {
+    INFO(name);
+    CHECK(taken(name) == any);
+  }
+  for (const char* name : {"sm90.mma.e4m3", "gfx942.mfma.fp8", "sm100.tcgen05.mxf8f6f4.e4m3"}) {
+    INFO(name);
+    CHECK(taken(name) == bytes);
+  }
+  CHECK(taken("sm100.tcgen05.mxf4nvf4") == "e2m1 ");
+  CHECK(taken("gfx942.mfma.f32") == "f32 ");
+
+  const auto scales = [](const char* name) {
+    std::string all;
+    for (const FormatId id : {e8m0fnu, e4m3fn, e5m2})
+      for (const int block : {8, 16, 32, 64})
+        if (unit_of(model(name).kind).takes_scales(model(name), id, block))
+          all += std::string(format(id).name) + "/" + std::to_string(block) + " ";
+    return all;
+  };
+  CHECK(scales("sm90.wgmma.e4m3").empty());
+  CHECK(scales("gfx942.mfma.fp8").empty());
+  CHECK(scales("sm100.tcgen05.mxf8f6f4.e4m3") == "e8m0fnu/32 ");
+  CHECK(scales("sm100.tcgen05.mxf4nvf4") == "e8m0fnu/16 e8m0fnu/32 e4m3fn/16 ");
+  CHECK(scales("sm120.mma.mxf4nvf4") == "e8m0fnu/16 e8m0fnu/32 e4m3fn/16 e4m3fn/32 ");
+}
+
+TEST_CASE("block scales of the wrong number or form are refused, those of a and of b",
+          "[accumulate][units]") {
+  const InstructionModel& m = find_instruction_model("sm100.tcgen05.mxf4nvf4");
+  const auto reason = [&](std::size_t k, std::size_t of_a, std::size_t of_b, FormatId id,
+                          int block) -> std::string {
+    const std::vector<std::uint32_t> ones(k, 0x2);
+    const std::vector<std::uint32_t> a(of_a, 0x38);
+    const std::vector<std::uint32_t> b(of_b, 0x38);
+    try {
+      (void)dot_product(m.accumulator, m.a_format, ones, m.b_format, ones,
+                        {.format = id, .block = block, .a = a, .b = b});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  using enum FormatId;
+  CHECK(reason(33, 3, 3, e4m3fn, 16) == "nothing");
+  CHECK(reason(32, 2, 2, e4m3fn, 16) == "nothing");
+  CHECK(reason(33, 2, 2, e8m0fnu, 32) == "nothing");
+  CHECK(reason(33, 2, 3, e4m3fn, 16) == "a scales: expected ceil(k / 16) = 3 scales, got 2");
+  CHECK(reason(33, 4, 3, e4m3fn, 16) == "a scales: expected ceil(k / 16) = 3 scales, got 4");
+  CHECK(reason(33, 3, 2, e4m3fn, 16) == "b scales: expected ceil(k / 16) = 3 scales, got 2");
+  CHECK(reason(33, 3, 4, e4m3fn, 16) == "b scales: expected ceil(k / 16) = 3 scales, got 4");
+  CHECK(reason(33, 2, 0, e8m0fnu, 32) == "b scales: expected ceil(k / 32) = 2 scales, got 0");
+  CHECK(reason(33, 2, 2, e4m3fn, 32) ==
+        "scales: expected e8m0fnu per 16 or 32, or ue4m3 per 16, got e4m3fn per 32");
+  CHECK(reason(33, 2, 2, e5m2, 16) ==
+        "scales: expected e8m0fnu per 16 or 32, or ue4m3 per 16, got e5m2 per 16");
+}

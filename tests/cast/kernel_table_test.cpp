@@ -2,7 +2,11 @@
 
 #include "fp8lab/cast/kernels/kernels.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
@@ -161,6 +165,166 @@ TEST_CASE("a tile at the end of a row has a factor of its own", "[cast]") {
     for (const Target target : available_targets()) {
       INFO(to_string(target) << ", " << tiles << " tiles of " << block);
       CHECK((crossed_codes(kernel_table(target), task) == expected));
+    }
+  }
+}
+
+TEST_CASE("encodes by row and by column keep to strides that are all unlike", "[cast]") {
+  constexpr std::size_t kRows = 4;
+  constexpr std::size_t kWide = 128;
+  constexpr std::size_t kStride = kWide + 24;
+  constexpr std::size_t kNextStride = kWide + 40;
+  constexpr std::uint8_t kUntouched = 0x55;
+  const std::vector<float> in = any_bits(kRows * kStride, 5);
+  const std::vector<float> next = any_bits(kRows * kNextStride + 64, 6);
+  const std::vector<float> row_factors = any_bits(kRows * 4, 7);
+  const std::vector<float> column_factors = any_bits(kWide, 8);
+  const EncodePlan plan = make_plan(format(FormatId::e4m3fn), kNvidiaSatfinite, 1.0F);
+  const auto code = [&](float x, float factor, bool divide) {
+    const float scaled = divide ? x / factor : x * factor;
+    return static_cast<std::uint8_t>(
+        encode(*plan.format, plan.policy, std::isnan(scaled) ? std::fabs(scaled) : scaled));
+  };
+  // Row codes that begin on whole vectors, or not; columns' always apart.
+  for (const std::size_t row_stride : {kWide + 64, kWide + 8})
+    for (const std::size_t offset : {0U, 1U, 32U})
+      for (const bool stream : {false, true})
+        for (const bool divide : {false, true})
+          for (const std::size_t block : {32U, 64U, 96U, 128U}) {
+            const std::size_t tiles = (kWide + block - 1) / block;
+            constexpr std::size_t kColumnStride = kWide + 16;
+            std::vector<std::uint8_t> by_column(kRows * kColumnStride, kUntouched);
+            std::vector<std::uint8_t> expected_columns = by_column;
+            std::vector<std::uint8_t> memory(kRows * row_stride + 192, kUntouched);
+            const std::size_t begin =
+                64 - std::bit_cast<std::uintptr_t>(memory.data()) % 64 + offset;
+            std::vector<std::uint8_t> expected = memory;
+            for (std::size_t r = 0; r < kRows; ++r)
+              for (std::size_t c = 0; c < kWide; ++c) {
+                const float x = in[r * kStride + c];
+                expected[begin + r * row_stride + c] =
+                    code(x, row_factors[r * tiles + c / block], divide);
+                expected_columns[r * kColumnStride + c] = code(x, column_factors[c], divide);
+              }
+            for (const Target target : available_targets()) {
+              std::ranges::fill(memory, kUntouched);
+              std::ranges::fill(by_column, kUntouched);
+              kernel_table(target).nearest.encode_crossed({.plan = &plan,
+                                                           .in = in.data(),
+                                                           .stride = kStride,
+                                                           .rows = kRows,
+                                                           .columns = kWide,
+                                                           .row_factors = row_factors.data(),
+                                                           .block = block,
+                                                           .column_factors = column_factors.data(),
+                                                           .divide = divide,
+                                                           .row_codes = memory.data() + begin,
+                                                           .row_stride = row_stride,
+                                                           .column_codes = by_column.data(),
+                                                           .column_stride = kColumnStride,
+                                                           .next = next.data(),
+                                                           .next_stride = kNextStride,
+                                                           .stream = stream});
+              INFO(to_string(target)
+                   << ", rows of " << row_stride << " at " << offset << ", stream " << stream
+                   << ", tiles of " << block << ", divided " << divide);
+              CHECK((memory == expected));
+              CHECK((by_column == expected_columns));
+            }
+          }
+}
+
+TEST_CASE("encodes of tiles are the same wherever they begin, and around the caches", "[cast]") {
+  constexpr std::uint8_t kUntouched = 0x55;
+  const std::vector<float> in = any_bits(400, 9);
+  const std::vector<float> factors = any_bits(400 + 64, 10);
+  for (const auto& [id, policy] :
+       {std::pair{FormatId::e4m3fn, kNvidiaSatfinite}, std::pair{FormatId::e5m2, kFlush},
+        std::pair{FormatId::e2m1, kNvidiaSatfinite}}) {
+    const EncodePlan plan = make_plan(format(id), policy, 1.0F);
+    for (const std::size_t block : {1U, 32U, 160U, 1000U})
+      for (const std::size_t count : {0U, 1U, 31U, 32U, 64U, 95U, 300U})
+        for (const bool stream : {false, true})
+          for (const std::size_t offset : {0U, 1U, 4U, 8U, 16U, 24U, 32U}) {
+            std::vector<std::uint8_t> memory(count + 128, kUntouched);
+            const std::size_t begin =
+                64 - std::bit_cast<std::uintptr_t>(memory.data()) % 64 + offset % 64;
+            std::vector<std::uint8_t> expected = memory;
+            for (std::size_t i = 0; i < count; ++i) {
+              const float x = in[i] * factors[i / block];
+              expected[begin + i] = static_cast<std::uint8_t>(
+                  encode(*plan.format, plan.policy, std::isnan(x) ? std::fabs(x) : x));
+            }
+            for (const Target target : available_targets()) {
+              std::ranges::fill(memory, kUntouched);
+              kernel_table(target).nearest.encode_tiles({.plan = &plan,
+                                                         .in = in.data(),
+                                                         .out = memory.data() + begin,
+                                                         .count = count,
+                                                         .block = block,
+                                                         .factors = factors.data(),
+                                                         .stream = stream});
+              INFO(plan.format->name << " on " << to_string(target) << ", " << count
+                                     << " in tiles of " << block << " at " << offset << ", stream "
+                                     << stream);
+              CHECK((memory == expected));
+            }
+          }
+  }
+}
+
+TEST_CASE("any number of FP16 and BF16 numbers is widened, and no more", "[cast]") {
+  std::vector<std::uint16_t> in(140);
+  for (const FormatId input : {FormatId::f16, FormatId::bf16}) {
+    for (std::size_t i = 0; i < in.size(); ++i)
+      in[i] = static_cast<std::uint16_t>(i * 977 + (i % 5 == 0 ? 0x7c00 : 0));
+    for (std::size_t count = 0; count <= 130; ++count) {
+      const std::size_t offset = count % 9;
+      std::vector<float> expected(in.size(), 42.0F);
+      for (std::size_t i = 0; i < count; ++i) expected[i] = decode_table(input)[in[offset + i]];
+      for (const Target target : available_targets()) {
+        std::vector<float> got(in.size(), 42.0F);
+        kernel_table(target).decode.widen(input, in.data() + offset, got.data(), count);
+        INFO(format(input).name << " on " << to_string(target) << ", " << count << " from "
+                                << offset);
+        bool equal = true;
+        for (std::size_t i = 0; i < got.size(); ++i)
+          equal =
+              equal && (std::isnan(expected[i]) ? std::isnan(got[i])
+                                                : std::bit_cast<std::uint32_t>(got[i]) ==
+                                                      std::bit_cast<std::uint32_t>(expected[i]));
+        CHECK(equal);
+      }
+    }
+  }
+}
+
+TEST_CASE("codes by way of FP16 decode under every inverse scale that leaves it exact", "[cast]") {
+  for (const Format& f : kFormats) {
+    if (f.code_bits() > 8) continue;
+    std::vector<std::uint8_t> codes(256);
+    for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i);
+    // Up to where a factor overflows, and on.
+    for (int exponent = 96; exponent < 128; ++exponent) {
+      const float scale = std::ldexp(1.75F, exponent);
+      for (const Target target : available_targets()) {
+        std::vector<float> got(codes.size());
+        kernel_table(target).decode.decode({.format = &f,
+                                            .in = codes.data(),
+                                            .out = got.data(),
+                                            .count = codes.size(),
+                                            .inverse_scale = scale});
+        int wrong = 0;
+        for (std::size_t i = 0; i < codes.size(); ++i) {
+          const auto code = static_cast<std::uint32_t>(i) & ((1U << f.code_bits()) - 1);
+          const float expected = static_cast<float>(decode(f, code)) * scale;
+          wrong += std::isnan(expected) ? !std::isnan(got[i])
+                                        : std::bit_cast<std::uint32_t>(expected) !=
+                                              std::bit_cast<std::uint32_t>(got[i]);
+        }
+        INFO(f.name << " on " << to_string(target) << ", inverse scale " << scale);
+        CHECK(wrong == 0);
+      }
     }
   }
 }

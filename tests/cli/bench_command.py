@@ -6,6 +6,7 @@ Usage: bench_command.py PATH_OF_FP8LAB [BENCHMARK...]
 import csv
 import json
 import math
+import os
 import pathlib
 import sys
 import tempfile
@@ -118,8 +119,23 @@ def test_conformance():
         check(f"{name}: their number", row["different"] == len(wrong) + row["nan"] and len(wrong) > 0, (row, len(wrong)))
         first = {"input": f"0x{inputs[wrong[0]]:08x}", "expected": f"0x{right[wrong[0]]:02x}", "got": f"0x{twice[wrong[0]]:02x}"}
         check(f"{name}: the first of them", row["first"] == first, (row, first))
-    text = expect(0, "bench", "cast", "--conformance", "--share", share).stdout
-    check("as text", f"over one in {share} of all 2^32 inputs" in text, text)
+    others = [("nvidia_nosat", "nvidia_satfinite"), ("ml_dtypes", "nvidia_nosat"), ("ocp_saturating", "nvidia_satfinite"),
+              ("flush", "nvidia_satfinite")]
+    instead = [(f"{name} instead", f, profile) for f in ("e4m3fn", "e5m2") for name, profile in others]
+    check("profiles against each other", list(rows)[-len(instead):] == instead, list(rows))
+    kinds = ("nan", "infinite", "above_max", "normal", "below_normal")
+    lines = [f"codes that differ from the library's over one in {share} of all 2^32 inputs, by kind of input"]
+    for (baseline, name, profile), row in rows.items():
+        check(f"{baseline}: kinds add up", row["different"] == sum(row[kind] for kind in kinds), row)
+        line = f"{baseline}, {name}, against {profile}: {row['different']}"
+        line += "".join(f", {kind} {row[kind]}" for kind in kinds if row[kind])
+        if row["different"]:
+            line += "; first {input} expected {expected} got {got}".format(**row["first"])
+        lines.append(line)
+    said = expect(0, "bench", "cast", "--conformance", "--share", share)
+    same_lines("conformance as text", said.stdout.splitlines()[1:], lines)
+    told = [f"one in {share} of all 2^32 inputs: {baseline}, {name} against {profile}" for baseline, name, profile in rows]
+    check("conformance: what runs is told", said.stderr.splitlines() == told, said.stderr)
 
 
 def test_results():
@@ -146,7 +162,168 @@ def test_results():
         check("two are compared", "side by side" in both, both)
 
 
-TESTS = {"results": test_results, "gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast,
+# The columns of each table and their units: what a row is of, then figures by name.
+OF_CASTS = "name best_gelements[Gelem/s] best_ratio[1] ceiling gbs[GB/s] gelements[Gelem/s] ratio[1] spread[1]"
+COLUMNS = {
+    "ceilings": "fma_peak_gmacs[GMAC/s] stream_copy_gbs[GB/s] stream_read_gbs[GB/s] target threads[1]",
+    "gemm rows": "model shape data b_gbs[GB/s] b_ratio_to_stream_read[1] best_seconds[s] eigen_fp32_gmacs[GMAC/s] "
+                 "fma_gmacs_between[GMAC/s] fma_two_thread_speedup[1] fma_two_thread_speedup_spread[1] gmacs[GMAC/s] "
+                 "median_seconds[s] method mismatches[1] promotion_interval[1] ratio_to_fma[1] ratio_to_fma_best[1] "
+                 "reference_gmacs[GMAC/s] repetitions[1] spread[1] two_thread_speedup[1] two_thread_speedup_spread[1]",
+    "gemm setup": "clock stream_read_gbs[GB/s] verified",
+    "train rows": "products median_seconds[s] ratio_to_eigen[1] ratio_to_fp32[1] spread[1] tokens_per_second[1/s]",
+    "train setup": "clock parameters[1] tokens_per_step[1] verified",
+    "quantize recipes": "recipe best_ratio[1] copy_gbs[GB/s] gbs[GB/s] gelements[Gelem/s] ratio[1] reads[1] spread[1] tile",
+    "quantize setup": "best_copy_gbs[GB/s] clock copy_gbs[GB/s] elements[1] k[1] repetitions[1] rows[1] transpose verified "
+                      "wrong_codes[1]",
+    "cast encode": OF_CASTS, "cast decode": OF_CASTS, "cast baselines": OF_CASTS,
+    "cast in_cache": "clock_ghz[GHz] decode_gelements[Gelem/s] elements[1] encode_gelements[Gelem/s] "
+                     "encode_gelements_at_3ghz[Gelem/s]",
+    "cast setup": "clock elements[1] repetitions[1] verified",
+}  # fmt: skip
+PURPOSES = {"gemm": "Time matrix products under accumulation models",
+            "train": "Time training steps with emulated products and with FP32 products",
+            "quantize": "Time scaling recipes and compare them with a stream copy",
+            "cast": "Time encoding and decoding, and compare them with copies that move the same bytes"}
+
+
+def typed(text):
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def shown(name, threads, *arguments):
+    """What a benchmark prints for people, and the tables of its folder, which must describe it whole."""
+    os.environ["OMP_WAIT_POLICY"] = "passive"  # on a busy machine threads that spin take turns
+    with tempfile.TemporaryDirectory() as place:
+        said = expect(0, "bench", name, *arguments, "--threads", threads, "--out", place)
+        folder = pathlib.Path(place, f"bench-{name}")
+        result = json.loads((folder / "result.json").read_text())
+        tables = {}
+        for table in result["tables"]:
+            key = table["name"] if table["name"] == "ceilings" else f"{name} {table['name']}"
+            columns = " ".join(c["name"] + (f"[{c['unit']}]" if c["unit"] else "") for c in table["columns"])
+            check(f"columns of {key}", columns == COLUMNS[key], columns)
+            words = [c["description"] for c in table["columns"]] == [c["name"].replace("_", " ") for c in table["columns"]]
+            check(f"words of {key}", words and table["title"] == f"Benchmark: {table['name'].replace('_', ' ')}", table)
+            with open(folder / table["file"], newline="") as file:
+                tables[table["name"]] = [{k: typed(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        named = {"ceilings"} | {key.split()[1] for key in COLUMNS if key.startswith(f"{name} ")}
+        check(f"{name}: its tables", tables.keys() == named, tables.keys())
+        peak = tables["ceilings"][0]
+        check(f"{name}: threads and target", peak["threads"] == threads and f"target {peak['target']}, " in said.stdout, peak)
+        figures = f"FMA peak {peak['fma_peak_gmacs']:.1f} GMAC/s, stream read {peak['stream_read_gbs']:.1f}"
+        copy = f"copy {peak['stream_copy_gbs']:.1f} GB/s"
+        finding = (f"Measured on {threads} thread{'' if threads == 1 else 's'}, target {peak['target']}: {figures} GB/s, {copy}. "
+                   "The kernels' bits were right.")
+        record = {"experiment": f"bench-{name}", "question": PURPOSES[name], "threads": threads, "findings": [finding],
+                  "parameters": {}}
+        for key, value in record.items():
+            check(f"{name}: {key} of the record: {result[key]}, expected {value}", result[key] == value)
+        first, *lines = said.stdout.splitlines()
+        check(f"{name}: the first line", first == f"target {peak['target']}, threads {threads}: {figures}, {copy}", first)
+        told = f"fp8lab: {len(result['files'])} files in {folder}"
+        check(f"{name}: the folder is told", said.stderr.splitlines()[-1] == told, said.stderr)
+        return lines, tables, said.stderr.splitlines()[:-1]
+
+
+def same_lines(what, got, expected):
+    check(f"{what}: as many lines", len(got) == len(expected), "\n".join(got))
+    for one, other in zip(got, expected):
+        check(f"{what}: a line\n{one}\nexpected\n{other}", one == other)
+
+
+def test_text():
+    """Every figure that is printed stands in the folder too: each line is written once more from its tables."""
+    model, shapes = "sm90.wgmma.e4m3", ["64x96x512+16x8x32", "48x64x512"]
+    asked = ["--model", model, "--shape", *shapes, "--data", "wide", "--repetitions", 1]
+    lines, tables, errors = shown("gemm", 2, *asked)
+    check("what runs is told", errors == [f"{model} {shape} ..." for shape in shapes], errors)
+    check("every shape", [row["shape"] for row in tables["rows"]] == shapes, tables)
+    expected = [f"{'model':<32} {'m x n x k':>15} {'method':<13} {'median ms':>9} spread {'GMAC/s':>7} of FMA   best {'B GB/s':>7} "
+                f"of stream {'Eigen':>6} reference {'wrong':>11}"]
+    for name, row in zip(("2 products", "48x64x512"), tables["rows"]):
+        expected.append(f"{row['model']:<32} {name:>15} {row['method']:<13} {row['median_seconds'] * 1e3:>9.3f} "
+                        f"{row['spread'] * 100:>5.1f}% "
+                        f"{row['gmacs']:>7.2f} {row['ratio_to_fma']:>6.3f} {row['ratio_to_fma_best']:>6.3f} {row['b_gbs']:>7.2f} "
+                        f"{row['b_ratio_to_stream_read']:>9.3f} {row['eigen_fp32_gmacs']:>6.2f} {row['reference_gmacs']:>9.4f} "
+                        f"{row['mismatches']:>11}")
+        expected.append(f"{'':>35} speedup with two threads {row['two_thread_speedup']:.2f} "
+                        f"(spread {row['two_thread_speedup_spread'] * 100:.0f} %), "
+                        f"of the FMA units {row['fma_two_thread_speedup']:.2f} "
+                        f"({row['fma_two_thread_speedup_spread'] * 100:.0f} %)")
+        check("a wide product's row", (row["data"], row["mismatches"]) == ("wide", 0), row)
+        near("the stream read", row["b_ratio_to_stream_read"], row["b_gbs"] / tables["setup"][0]["stream_read_gbs"], row)
+    same_lines("gemm", lines, expected)
+
+    lines, tables, _ = shown("train", 1, "--width", 32, "--hidden", 48, "--layers", 2, "--length", 8, "--sequences", 3,
+                             "--repetitions", 3, "--recipe", "te-current", "--clock", "cpu")
+    setup = tables["setup"][0]
+    check("setup of train", (setup["clock"], setup["tokens_per_step"], setup["verified"]) == ("cpu", 24, "true"), setup)
+    expected = [f"transformer of {setup['parameters']} parameters, 24 tokens per step; ratios of whole steps",
+                f"{'products':<16} {'median ms':>10} {'spread':>7} {'tokens/s':>10} {'of Eigen':>9} of faster FP32"]
+    expected += [f"{row['products']:<16} {row['median_seconds'] * 1e3:>10.1f} {row['spread'] * 100:>6.1f}% "
+                 f"{row['tokens_per_second']:>10.0f} "
+                 f"{row['ratio_to_eigen']:>9.2f} {row['ratio_to_fp32']:>14.2f}" for row in tables["rows"]]
+    same_lines("train", lines, expected)
+
+    recipes = {"te-current activation": 2, "deepgemm activation": 1, "deepgemm weight": 1, "ms-amp activation": 1,
+               "ms-amp weight": 2, "vllm-per-token activation": 2}
+    chosen = [word for name in dict.fromkeys(name.split()[0] for name in recipes) for word in ("--recipe", name)]
+    lines, tables, errors = shown("quantize", 1, "--rows", 64, "--k", 256, "--repetitions", 3, "--transpose", *chosen)
+    check("what runs is told", errors == [f"{name} ..." for name in recipes], errors)
+    setup = tables["setup"][0]
+    expected = [f"recipes on [64, 256] with the transpose, 3 rounds, wall time; ratios to the copies between a row's rounds, of all "
+                f"{setup['copy_gbs']:.1f} GB/s (best {setup['best_copy_gbs']:.1f})",
+                f"{'recipe':36} reads {'Gel/s':>7} {'GB/s':>7} {'spread':>7} {'ratio':>7} of best"]
+    for row in tables["recipes"]:
+        check(f"{row['recipe']} reads", row["reads"] == recipes.get(row["recipe"]), row)
+        expected.append(f"{row['recipe']:36} {row['reads']:5g} {row['gelements']:7.2f} {row['gbs']:7.1f} {100 * row['spread']:6.1f}% "
+                        f"{row['ratio']:7.3f} {row['best_ratio']:7.3f}")
+    # Two copies, and the scales of both.
+    scales = {"te-current activation": 1, "deepgemm activation": 64 * 2, "deepgemm weight": 2, "ms-amp activation": 1,
+              "ms-amp weight": 1, "vllm-per-token activation": 64}
+    for row in tables["recipes"]:
+        size = 4 * row["reads"] + 2 + 2 * 4 * scales[row["recipe"]] / (64 * 256)
+        near(f"{row['recipe']}: bytes of an element", row["gbs"] / row["gelements"], size, row)
+    same_lines("quantize", lines, [*expected, "verified: true"])
+
+    lines, tables, _ = shown("cast", 1, "--mebi", 1, "--repetitions", 1, "--clock", "cpu")
+    rows_of = lambda name: [f"{row['name']:56} {row['gelements']:6.2f} {row['best_gelements']:6.2f} {row['gbs']:7.1f} "
+                            f"{100 * row['spread']:6.1f}% "
+                            f"{row['ratio']:7.3f} {row['best_ratio']:7.3f}" for row in tables[name]]
+    cache = tables["in_cache"][0]
+    near("at 3 GHz", cache["encode_gelements_at_3ghz"] * cache["clock_ghz"], 3 * cache["encode_gelements"], cache)
+    check("casts of so many", cache["elements"] % 256 == 0 and tables["setup"][0]["elements"] == 1 << 20, tables["setup"])
+    head = ["casts of 1048576 elements, 1 rounds, cpu time; ratios to the plain narrowing copy and to the non-temporal widening "
+            "copy of the same round",
+            f"{'':56} {'Gel/s':>6} {'best':>6} {'GB/s':>7} {'spread':>7} {'ratio':>7} of best"]
+    end = [f"in the first-level cache, {cache['elements']} elements, 1 thread, {cache['clock_ghz']:.2f} GHz: E4M3 encode "
+           f"{cache['encode_gelements']:.2f} Gelem/s ({cache['encode_gelements_at_3ghz']:.2f} at 3 GHz), "
+           f"decode {cache['decode_gelements']:.2f}",
+           "verified: true"]
+    others = ["alternatives, on one thread:", *rows_of("baselines")]
+    same_lines("cast", lines, head + rows_of("encode") + rows_of("decode") + others + end)
+    profiles = ("nvidia_satfinite", "nvidia_nosat", "ocp_saturating", "ocp_nonsaturating", "ml_dtypes", "seed_toy", "flush", "vllm",
+                "vllm_group")
+    casts = [f"{f} {profile}" for f in ("e4m3fn", "e5m2") for profile in profiles]
+    casts += [f"{f} ml_dtypes" for f in ("e4m3fnuz", "e5m2fnuz", "e2m1")]
+    casts += [f"e4m3fn {rounding}" for rounding in ("nearest_away", "toward_zero", "upward")]
+    casts += [f"e4m3fn scale{what}" for what in ("", ", amax", ", all statistics", ", stochastic")]
+    of_data = [f"encode e4m3fn scale {scale}, {data}" for data in ("half of them NaN", "binary32 subnormals")
+               for scale in ("1", "0.37")]
+    check("what is encoded", [row["name"] for row in tables["encode"]][3:]
+          == [f"encode {what}" for what in casts] + ["draws of stochastic rounding alone", *of_data], tables["encode"])
+    for name, kept in (("encode", "narrowing"), ("decode", "widening")):
+        copies = [f"{kept} copy, {kind}" for kind in ("plain", "non-temporal", "prefetched")]
+        check(f"copies of {name}", [row["name"] for row in tables[name]][:3] == copies, tables[name])
+    check("what is decoded", [row["name"] for row in tables["decode"]][3:]
+          == [f"decode {f}, inverse scale" for f in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1")], tables["decode"])
+
+
+TESTS = {"results": test_results, "text": test_text, "gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast,
          "conformance": test_conformance}
 for chosen in sys.argv[2:] or TESTS:
     TESTS[chosen]()

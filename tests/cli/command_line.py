@@ -4,6 +4,7 @@ Usage: command_line.py PATH_OF_FP8LAB
 """
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -103,6 +104,14 @@ def test_claims():
     check("claims record the seed", claims["seed"] == 9, claims["seed"])
     check("claims carry values", claims["claims"][1]["values"][0]["value"] == 112, claims["claims"][1])
     with tempfile.TemporaryDirectory() as folder:
+        strange = f"{folder}/with a space"
+        expect(["claims", "L7", "L1", "--seed", "3", "--threads", "2", "--out", strange], 0)
+        record = json.loads((Path(strange) / "claims" / "result.json").read_text())
+        wanted = {"experiment": "claims", "seed": 3, "threads": 2, "quick": False,
+                  "command": f"fp8lab claims L7 L1 --seed 3 --out '{strange}'"}
+        for key, value in wanted.items():
+            check(f"claims record {key}", record[key] == value, record[key])
+        check("claims record their names", record["parameters"]["ids"] == ["L7", "L1"], record["parameters"])
         expect(["claims", "F1a", "L1", "--out", folder], 0)
         record = json.loads((Path(folder) / "claims" / "result.json").read_text())
         check("claims record what was asked for", record["command"].startswith("fp8lab claims F1a L1 --seed "), record["command"])
@@ -183,6 +192,47 @@ def test_experiments(folder):
     expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
 
 
+def test_ignored_options():
+    """An option that says nothing without another one is refused alone, and taken with each of those that it belongs to."""
+    scales = ("--scale-a", "--scale-b")
+    groups = ("--row-ends", "--row-indices", "--row-counts")
+    for command, option, value, to in (
+        ("gemm", "--tiles-a", "1x32", scales[:1]), ("gemm", "--tiles-b", "1x32", scales[1:]),
+        ("gemm", "--scale-layout-a", "row_major", scales[:1]), ("gemm", "--scale-layout-b", "row_major", scales[1:]),
+        ("gemm", "--scale-format", "e8m0fnu", (*scales, "--scale")), ("verify", "--scale-format", "e8m0fnu", (*scales, "--scale")),
+        ("verify", "--tiles", "1x32", ("--scale",)), ("verify", "--scale", "none.npy", ("--cast",)),
+        ("gemm", "--scale-order", "a_then_fma_b", (*scales, "--recipe")), ("gemm", "--c-enters", "epilogue", ("--c",)),
+        ("gemm", "--split-cut", "modulo", ("--split-k",)), ("gemm", "--split-order", "tree", ("--split-k",)),
+        ("gemm", "--split-tile", "32", ("--split-k",)), ("verify", "--ungrouped", "any", groups),
+    ):
+        files = ["none.npy", "none.npy"] if command == "gemm" else ["none.npy", "--inputs", "none.npy", "none.npy"]
+        alone = run(command, *files, option, value)
+        known = set(to) & set(re.findall(r"--[\w-]+", run(command, "--help").stdout))
+        wanted = f"{option}: expected also {' or '.join(to)}, without which it has no effect, got it alone"
+        check(f"{command} {option} alone", alone.returncode == 2 and wanted in alone.stderr, alone.stderr)
+        for name in sorted(known):
+            given = {"--recipe": "te-current", "--cast": "e4m3fn", "--split-k": "2", "--row-ends": "1,2", "--row-counts": "1,2"}
+            both = run(command, *files, option, value, name, given.get(name, "none.npy"))
+            check(f"{command} {option} with {name}", both.returncode == 2 and f"{option}: expected also" not in both.stderr, both.stderr)
+    readers = {"--slope": ("0.5", ["leaky_relu"]), "--activation-ulps": ("4", ["gelu", "gelu_tanh", "silu", "swiglu"])}
+    for option, (value, values) in readers.items():
+        wanted = f"{option}: expected --activation {' or '.join(values)}, without which it has no effect, got "
+        for name in (None, "relu", "leaky_relu", "gelu", "gelu_tanh", "silu", "swiglu"):
+            more = ["--activation", name] if name else []
+            said = run("verify", "none.npy", "--inputs", "none.npy", "none.npy", option, value, *more).stderr
+            got = f"--activation {name}" if name else "it alone"
+            check(f"{option} with {name}", (wanted + got in said) == (name not in values), said)
+
+
+def test_lines(folder):
+    """A message is one line, whatever is in the name of a file."""
+    for name in ("two\nlines.npy", "a\n\nb.npy"):
+        said = run("cast", "1", "--format", name).stderr
+        check("a message of one line", said.startswith("fp8lab: ") and said.count("\n") == 1 and said.endswith("\n"), said)
+        said = run("replay", folder / name).stderr
+        check("with blanks for what breaks it", name.replace("\n", " ") in said and said.count("\n") == 1, said)
+
+
 def test_recorded_commands(folder):
     """A result holds the command that repeats it, also where a shell would read its folder as something else."""
     strange = folder / "it's $HOME & more; "
@@ -215,6 +265,9 @@ def main():
         test_experiments(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         test_recorded_commands(Path(folder))
+    test_ignored_options()
+    with tempfile.TemporaryDirectory() as folder:
+        test_lines(Path(folder))
     print("command line:", "all as expected" if failures == 0 else f"{failures} failures")
     return 1 if failures else 0
 

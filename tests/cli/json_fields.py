@@ -145,6 +145,15 @@ def test_report(at):
     expect(0, "report", only, "-o", at / "sweep.html", stdout=["1 run"])
     page = Path(at / "sweep.html").read_text()
     check("the sweep is on its page", "2 repeats of each" in page, page[:500])
+    # Runs stand in the order in which experiments are read, which is no order of their names.
+    names = [one["name"] for one in as_json("list", "experiments")["experiments"]]
+    chosen = ["walkthrough", "cost", "seed-listings", "recipes"]
+    expect(0, "run", *chosen, "--no-plots", *quick, at / "many")
+    expect(0, "report", at / "many", "-o", at / "many.html", stdout=["4 runs"])
+    page = Path(at / "many.html").read_text()
+    places = {name: page.find(f">{name}<") for name in chosen}
+    expected = sorted(chosen, key=names.index)
+    check("reading order", min(places.values()) > 0 and sorted(chosen, key=places.get) == expected, (places, expected))
 
 
 test_claims()

@@ -117,6 +117,13 @@ def test_log(folder):
     golden = whole.read_bytes()
     rows = [json.loads(line) for line in golden.splitlines()]
     check("a row for each step", [r["step"] for r in rows if "loss" in r] == list(range(30)), rows[-1])
+    steps = [r for r in rows if "loss" in r]
+    check("the learning rate rises and falls", [r["learning_rate"] for r in steps[:2]] == sorted(r["learning_rate"] for r in steps[:2])
+          and steps[1]["learning_rate"] > steps[20]["learning_rate"] > steps[29]["learning_rate"], steps)
+    check("gradients are no learning rate", len({r["gradient_norm"] for r in steps}) == 30
+          and all(r["gradient_norm"] > 5 * r["learning_rate"] for r in steps), steps[:2])
+    check("casts of every third step", sorted({r["step"] for r in rows if "loss" not in r}) == list(range(0, 30, 3)),
+          sorted({r["step"] for r in rows if "loss" not in r}))
 
     # A checkpoint of step 8, and a log with four rows beyond it and half a line.
     log, checkpoint = folder / "log.jsonl", folder / "c.safetensors"
@@ -145,6 +152,10 @@ def test_log(folder):
     other.write_text("not a log\n")
     refused("--steps", 2, "--log", other, part="--log: expected a new file or the log of a training run")
     check("and stays as it was", other.read_text() == "not a log\n")
+    for text in ("my notes", "{}", '{"steps', '{"step":0}\nmine'):
+        other.write_text(text)
+        refused("--steps", 2, "--log", other, part=f"'{other}' with another line {1 + text.count(chr(10))}")
+        check(f"{text!r} without an end stays as it was", other.read_text() == text)
 
 
 def test_recipe_options():

@@ -16,9 +16,9 @@ def npy(shape, data, descr="<f4", fortran=False):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
 
 
-def safetensors(tensors):
-    """{name: (dtype, shape, bytes)}"""
-    header, data = {}, b""
+def safetensors(tensors, header=None):
+    """{name: (dtype, shape, bytes)}, and what the header has besides."""
+    header, data = dict(header or {}), b""
     for name, (dtype, shape, part) in tensors.items():
         header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [len(data), len(data) + len(part)]}
         data += part
@@ -105,11 +105,21 @@ def arrays(folder):
     save("special", (2, 8), floats(special))
     few = {131: float("nan"), 700: float("inf")}
     save("a_nan", (12, 128), floats([few.get(i, v) for i, v in enumerate(values(1, (12, 128)))]))
+    save("c_nan", (12, 10), floats([float("nan") if i == 101 else v for i, v in enumerate(values(10, (12, 10), 4.0))]))
     save("zeros", (12, 128), floats([0.0] * (12 * 128)))
     save("empty", (0, 128), b"")
+    save("empty8", (0, 128), b"", "|u1")
     save("cube", (2, 3, 4), floats(values(14, (2, 3, 4))))
     save("integers", (12, 128), struct.pack("<1536i", *range(1536)), "<i4")
     save("f64", (4, 32), floats(values(15, (4, 32)), "d"), "<f8")
+    save("u32", (4, 32), struct.pack("<128I", *range(128)), "<u4")
+    save("u64", (4, 32), struct.pack("<128Q", *range(128)), "<u8")
+    # An output, and one in which a block is that of another place.
+    whole = values(80, (48, 64))
+    copied = [whole[(row - 8) * 64 + column + 24] if 16 <= row < 32 and 8 <= column < 24 else whole[row * 64 + column]
+              for row in range(48) for column in range(64)]
+    save("whole", (48, 64), floats(whole))
+    save("copied", (48, 64), floats(copied))
     (folder / "cut.npy").write_bytes(npy((12, 128), floats(values(1, (12, 128)))[:-4]))
     (folder / "text.npy").write_text("no array")
     # Attention.
@@ -117,6 +127,9 @@ def arrays(folder):
         real(name, seed, shape)
         save(name + "8", shape, codes(seed + 20, shape, 0xBF), "|u1")
         save(name + "5", shape, codes(seed + 24, shape, 0xBF), "|u1")
+    real("v_wide", 18, (2, 36, 48))
+    few = {70: float("nan"), 700: float("inf"), 1300: -float("nan")}
+    save("q_nan", (4, 20, 32), floats([few.get(i, v) for i, v in enumerate(values(16, (4, 20, 32)))]))
     positive("scale_q", (4,))
     positive("scale_kv", (2,))
 
@@ -135,6 +148,12 @@ def tensors(folder):
     names = ("lm_head.weight", "model.embed_tokens.weight", "model.layers.0.mlp.gate.weight")
     (folder / "names.safetensors").write_bytes(safetensors(
         {name: named["x"] for name in names} | {"model.norm.weight": ("F32", (128,), floats(values(34, (128,))))}))
+
+
+    vector = lambda i: ("F32", (8,), floats(values(81 + i, (8,))))
+    (folder / "vectors.safetensors").write_bytes(safetensors({f"norm.{i}": vector(i) for i in range(7)}))
+    known = {"__metadata__": {"format": "pt", "fp8lab.recipe": "another", "author": "someone"}}
+    (folder / "known.safetensors").write_bytes(safetensors({"x": named["x"], "norm": vector(1)}, known))
 
 
 def model(folder):
@@ -174,6 +193,8 @@ def model(folder):
     linears = [name.removesuffix(".weight") for name in index if name.endswith("_proj.weight")]
     samples = {f"{name}.input": ("F32", (3, 128), floats(values(70 + i, (3, 128), 2.0 ** (i % 5 - 2)))) for i, name in enumerate(linears)}
     (folder / "samples.safetensors").write_bytes(safetensors(samples))
+    others = {f"{name}.input": ("F32", (2, 128), floats(values(90, (2, 128)))) for name in ("model.norm", "lm_head", "model.embed_tokens")}
+    (folder / "others.safetensors").write_bytes(safetensors(samples | others))
     (folder / "trace.csv").write_text("".join(f"{name},{1.5 + i / 8}\n" for i, name in enumerate(linears)))
     (folder / "short.csv").write_text(f"{linears[0]},1.5\n")
 
@@ -193,6 +214,8 @@ def texts(folder):
     write("odd_shape.toml", "layers = 2\nhidden = 256\nheads = 4\nvocabulary = 1000\ncolour = 3\n")
     write("grid.toml", 'experiment = "walkthrough"\nquick = true\n\n[axes]\ncurve_points = [10, 20]\n')
     write("run.toml", 'experiment = "walkthrough"\nquick = true\n\n[set]\ncurve_points = 10\n')
+    write("sweep.toml", 'experiment = "walkthrough"\nquick = true\nrepeat = 3\nseed = 7\n\n'
+          '[axes]\ncurve_points = [10, 20]\n')
     write("words.txt", "the quick brown fox jumps over the lazy dog. " * 40)
     os.mkfifo(folder / "pipe.npy")
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -243,4 +244,94 @@ TEST_CASE("a transport that loses or keeps a message is found out", "[collective
   CHECK(transport->try_receive(0, 1, message));
   CHECK(message.size() == 3);
   transport->finish();
+}
+
+TEST_CASE("+0 is above -0 and every NaN is one, whichever rank has it", "[collectives]") {
+  const auto bits = [](std::uint32_t a, std::uint32_t b) {
+    std::vector<std::byte> in(4);
+    std::vector<std::byte> out(4);
+    std::memcpy(in.data(), &a, 4);
+    std::memcpy(out.data(), &b, 4);
+    CHECK(reduce({find_wire_format("f32"), ReduceOp::max}, in, out) == 0);
+    std::uint32_t larger = 0;
+    std::memcpy(&larger, out.data(), 4);
+    return larger;
+  };
+  for (const auto& [a, b, larger] :
+       std::vector<std::array<std::uint32_t, 3>>{{0x00000000, 0x80000000, 0x00000000},
+                                                 {0x80000000, 0x80000000, 0x80000000},
+                                                 {0x80000000, 0xbf800000, 0x80000000},
+                                                 {0x3f800000, 0x3f800001, 0x3f800001},
+                                                 {0xffc12345, 0x7fc00000, 0x7fffffff},
+                                                 {0xffc12345, 0xbf800000, 0xbf800000},
+                                                 {0x7f800000, 0xff800000, 0x7f800000}}) {
+    INFO(fmt::format("{:#x} and {:#x}", a, b));
+    CHECK(bits(a, b) == larger);
+    CHECK(bits(b, a) == larger);
+  }
+  std::vector<std::byte> four(4);
+  std::vector<std::byte> six(6);
+  std::vector<std::byte> eight(8);
+  const Reduction max{find_wire_format("f32"), ReduceOp::max};
+  CHECK_THROWS_WITH(reduce(max, four, eight), contains("in: expected 8 bytes, got 4"));
+  CHECK_THROWS_WITH(reduce(max, six, six), contains("in: expected 6 bytes, got 6"));
+}
+
+TEST_CASE("the busiest rank may be any, and chunks are as even as they can be", "[collectives]") {
+  const WireFormat& wire = find_wire_format("e4m3fn");
+  for (const int ranks : {2, 3, 5, 8}) {
+    INFO(ranks << " ranks");
+    RankBuffers buffers = inputs(wire, ranks, 12);
+    // Only rank 0 sends to all in `direct`, and it is the first.
+    const CollectiveCounts direct = all_reduce(
+        in_process_fabric(), {Topology::direct, {wire, ReduceOp::sum}, ranks, 12}, buffers);
+    CHECK(direct.busiest_bytes == 12U * static_cast<std::uint64_t>(ranks - 1));
+    CHECK(direct.total.messages_sent == 2U * static_cast<std::uint64_t>(ranks - 1));
+    CHECK(direct.total.additions == 12U * static_cast<std::uint64_t>(ranks - 1));
+  }
+  const auto chunks = [](std::size_t elements, int ranks) {
+    std::vector<std::size_t> counts;
+    std::size_t next = 0;
+    for (int chunk = 0; chunk < ranks; ++chunk) {
+      const Slice slice = chunk_of(elements, ranks, chunk);
+      CHECK(slice.first == next);
+      next += slice.count;
+      counts.push_back(slice.count);
+    }
+    CHECK(next == elements);
+    return counts;
+  };
+  CHECK(chunks(9, 4) == std::vector<std::size_t>{3, 3, 3, 0});
+  CHECK(chunks(2, 5) == std::vector<std::size_t>{1, 1, 0, 0, 0});
+  CHECK(chunks(0, 2) == std::vector<std::size_t>{0, 0});
+  CHECK(chunks(7, 1) == std::vector<std::size_t>{7});
+}
+
+TEST_CASE("collectives: each refusal says what was expected, word for word", "[collectives]") {
+  RankBuffers two(2, Message(4));
+  Fabric& fabric = in_process_fabric();
+  const auto refused = [](const auto& call, const std::string& text) {
+    CHECK_THROWS_WITH(call(), text);
+  };
+  refused([&] { all_reduce(fabric, {.ranks = 3, .elements = 4}, two); },
+          "buffers: expected one per rank of this process = 3, got 2");
+  refused([&] { all_reduce(fabric, {.ranks = 2, .elements = 5}, two); },
+          "buffers: expected 5 bytes each, got 4");
+  refused([&] { all_reduce(fabric, {.ranks = 0, .elements = 5}, two); },
+          "ranks: expected at least 1, got 0");
+  refused([&] { find_topology("star"); }, "topology: expected ring, tree or direct, got 'star'");
+  refused([&] { Schedule::all_reduce(Topology::ring, 2, 2, 4); }, "rank: expected 0 to 1, got 2");
+  refused([&] { Schedule::all_gather(-1, 2, 4); }, "rank: expected 0 to 1, got -1");
+  refused([&] { Schedule::all_gather(0, 0, 4); }, "ranks: expected at least 1, got 0");
+  refused([&] { mean_scale(1.0F, 0); }, "ranks: expected at least 1, got 0");
+  refused([&] { unified_scale({}); }, "scales: expected at least one, got none");
+  for (const float bad : {0.0F, -1.0F, INFINITY})
+    refused(
+        [&] {
+          unified_scale(std::vector<float>{1.0F, bad});
+        },
+        fmt::format("scales: expected positive, finite numbers, got {}", bad));
+  Message small(1);
+  refused([&] { requantize(find_wire_format("bf16"), small, 1.0F, 1.0F); },
+          "wire: expected e4m3fn or e5m2, got bf16");
 }

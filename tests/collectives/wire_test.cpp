@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "catch.hpp"
@@ -245,6 +246,40 @@ TEST_CASE("wires: bad arguments are named", "[collectives]") {
   CHECK_THROWS_WITH(to_wire(wire("f16"), std::vector<float>(2), 1.0F, two), contains("out"));
   std::vector<float> one(1);
   CHECK_THROWS_WITH(from_wire(wire("f16"), two, NAN, one), contains("inverse_scale"));
+}
+
+TEST_CASE("what a binary32 wire cannot hold is counted, of either sign", "[collectives]") {
+  const std::vector<float> x{1e-30F, -1e-30F, 0.0F, -0.0F, 1.0F, -1e30F, INFINITY, NAN};
+  std::vector<std::byte> out(4 * x.size());
+  WireCounts counts = to_wire(wire("f32"), x, 0x1p-120F, out);
+  CHECK(counts.underflowed == 2);
+  CHECK(counts.overflowed == 1);  // infinity itself
+  CHECK(code_at(wire("f32"), out, 1) == 0x80000000);
+  CHECK(code_at(wire("f32"), out, 7) == 0x7fffffff);
+  counts = to_wire(wire("f32"), x, 0x1p120F, out);
+  CHECK(counts.underflowed == 0);
+  CHECK(counts.overflowed == 2);
+  CHECK(code_at(wire("f32"), out, 5) == 0xff800000);
+}
+
+TEST_CASE("a hop of values that are not finite overflows nothing", "[collectives]") {
+  const std::vector<std::tuple<const char*, std::uint32_t, std::uint32_t>> pairs{
+      {"e4m3fn", 0x7f, 0x7e},
+      {"e5m2", 0x7c, 0x7b},
+      {"e5m2", 0xfc, 0x3c},
+      {"e5m2", 0x7c, 0xfc},
+      {"f16", 0x7c00, 0x7bff},
+      {"bf16", 0xff80, 0x3f80},
+      {"f32", 0x7f800000, 0x7f7fffff},
+      {"f32", 0x7fc00000, 0x3f800000}};
+  for (const auto& [name, a, b] : pairs) {
+    INFO(name << " " << a << " + " << b);
+    CHECK_FALSE(add_codes(wire(name), a, b).overflowed);
+    CHECK_FALSE(add_codes(wire(name), b, a).overflowed);
+    std::vector<std::byte> sum = bytes_of(wire(name), {a, b});
+    CHECK(add_on_wire(wire(name), bytes_of(wire(name), {b, a}), sum) == 0);
+  }
+  CHECK(add_codes(wire("e5m2"), 0x7b, 0x7b).overflowed);
 }
 
 #if __has_include(<cuda_fp8.h>)

@@ -81,5 +81,8 @@ TEST_CASE("An experiment says whether MPI carries its messages", "[experiment]")
   CHECK_FALSE(supports_mpi("k = 4"));
   CHECK_FALSE(supports_mpi("mpi = false"));
   CHECK_FALSE(parameters().values().contains("mpi"));
-  CHECK_THROWS_WITH(supports_mpi("mpi = 1"), contains("mpi: expected true or false"));
+  CHECK_THROWS_WITH(supports_mpi("mpi = 1"),
+                    "default.toml: mpi: expected true or false, got a value of another type");
+  CHECK_THROWS_WITH(supports_mpi("mpi = \"true\""), contains("mpi: expected true or false"));
+  CHECK_THROWS_WITH(supports_mpi("mpi = = 1"), contains("default.toml: "));
 }

@@ -72,6 +72,93 @@ TEST_CASE("a wrong default.toml says where and why", "[experiment]") {
     CHECK_THROWS_WITH(Parameters::from_toml(toml, quick), contains(message));
 }
 
+TEST_CASE("a wrong default.toml is shown by line and column", "[experiment]") {
+  for (const auto& [toml, message] :
+       {std::pair{"a = 1\n\n  b = = 2", "default.toml:3:7: "},
+        {"a = 1\n[quick]\n  bee = 2\n", "default.toml:3:9: [quick]: expected one of a, got 'bee'"},
+        {"a = 1\nc = 2\n[quick]\na = 1.5\n",
+         "default.toml:4:5: [quick] a: expected an integer, got a value of another type"},
+        {"a = 1\n\nquick = 7", "default.toml:3:9: quick: expected a table, got a value"},
+        {"a = 1\nrange = \"x\"", "default.toml:2:9: range: expected a table, got a value"},
+        {"a = 1\n[range]\n\n a = 5\n",
+         "default.toml:4:6: [range] a: expected text, got another type"},
+        {"a = 1\nc = 2\n[range]\nb = \"[1, 2]\"\n",
+         "default.toml:4:5: [range]: expected one of a, c, got 'b'"}}) {
+    INFO(toml);
+    CHECK_THROWS_WITH(Parameters::from_toml(toml, false), Catch::Matchers::StartsWith(message));
+  }
+}
+
+TEST_CASE("whole reals are integers up to 2^53, beyond nothing says which was meant",
+          "[experiment]") {
+  Parameters p = Parameters::from_toml(kToml, false);
+  for (const auto& [text, value] : {std::pair{"9007199254740992.0", std::int64_t{1} << 53},
+                                    {"-9007199254740992.0", -(std::int64_t{1} << 53)},
+                                    {"9007199254740991.0", (std::int64_t{1} << 53) - 1},
+                                    {"-0.0", 0}}) {
+    INFO(text);
+    p.set(std::string("trials=") + text);
+    CHECK(p.integer("trials") == value);
+    p.set(std::string("k=3, ") + text);
+    CHECK(p.integers("k") == std::vector<std::int64_t>{3, value});
+  }
+  for (const char* text :
+       {"9007199254740994.0", "-9007199254740994.0", "1e300", "inf", "nan", "0.5", "-0.5"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(p.set(std::string("trials=") + text),
+                      std::string("set trials: expected an integer, got '") + text + "'");
+    CHECK_THROWS_WITH(p.set(std::string("k=1.0,") + text),
+                      std::string("set k: expected a list of integers, got '1.0,") + text + "'");
+  }
+}
+
+TEST_CASE("texts are bare, quoted either way, or hold any byte", "[experiment]") {
+  Parameters p = Parameters::from_toml(kToml, false);
+  for (const auto& [text, value] : {std::pair{"'a \"b\" \\n'", "a \"b\" \\n"},
+                                    {"\"a 'b' \\n\"", "a 'b' \n"},
+                                    {"a 'b'", "a 'b'"},
+                                    {"[1, 2]", "[1, 2]"},
+                                    {"", ""},
+                                    {"\"\"", ""}}) {
+    INFO(text);
+    p.set(std::string("distribution=") + text);
+    CHECK(p.text("distribution") == value);
+  }
+  for (int byte = 1; byte < 128; ++byte) {
+    const std::string text{'x', static_cast<char>(byte), 'y'};
+    p.set("distribution=" + text);
+    INFO(byte);
+    REQUIRE(p.text("distribution") == text);
+    Parameters again = Parameters::from_toml(kToml, false);
+    again.set("distribution=" + p.to_toml("distribution"));
+    REQUIRE(again.text("distribution") == text);
+  }
+  CHECK(p.to_toml("distribution") == "\"x\\u007Fy\"");
+  p.set("recipes='a', \"b\"");
+  CHECK(p.texts("recipes") == std::vector<std::string>{"a", "b"});
+  p.set("\tscale \t= \t 4\t ");
+  CHECK(p.real("scale") == 4.0);
+}
+
+TEST_CASE("each type of parameter is named where another one was meant", "[experiment]") {
+  const Parameters p = Parameters::from_toml(kToml, false);
+  CHECK_THROWS_WITH(p.integer("k"), "parameter k: expected an integer, got a list of integers");
+  CHECK_THROWS_WITH(p.real("flush"), "parameter flush: expected a real number, got true or false");
+  CHECK_THROWS_WITH(p.flag("trials"), "parameter trials: expected true or false, got an integer");
+  CHECK_THROWS_WITH(p.text("scale"), "parameter scale: expected text, got a real number");
+  CHECK_THROWS_WITH(p.integers("sigmas"),
+                    "parameter sigmas: expected a list of integers, got a list of real numbers");
+  CHECK_THROWS_WITH(p.reals("distribution"),
+                    "parameter distribution: expected a list of real numbers, got text");
+  CHECK_THROWS_WITH(p.texts("k"), "parameter k: expected a list of texts, got a list of integers");
+  CHECK_THROWS_WITH(p.text("recipes"), "parameter recipes: expected text, got a list of texts");
+  CHECK_THROWS_WITH(p.text("none"),
+                    "parameter: expected one of distribution, flush, k, recipes, scale, sigmas, "
+                    "trials, got 'none'");
+  CHECK_THROWS_WITH(Parameters::from_toml("", false).text("none"),
+                    "parameter: expected no key (it has no parameters), got 'none'");
+}
+
 TEST_CASE("a question must be there and be text", "[experiment]") {
   CHECK_THROWS_WITH(read_question("a = 1"), contains("got none"));
   CHECK_THROWS_WITH(read_question("question = 1"), contains("got no text"));

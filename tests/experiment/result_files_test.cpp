@@ -1,14 +1,18 @@
 #include "fp8lab/experiment/result_files.hpp"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "catch.hpp"
 #include "experiment/sample_results.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/experiment/machine.hpp"
 #include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 
@@ -60,6 +64,117 @@ TEST_CASE("a run leaves what result.json lists, and nothing else", "[experiment]
   for (const char* key : {"cpu", "cores", "os", "compiler"}) CHECK(json["machine"].contains(key));
 }
 
+TEST_CASE("result.json has every field of a run, in this order", "[experiment]") {
+  using Json = nlohmann::ordered_json;
+  const TemporaryFolder out("whole");
+  constexpr const char* kToml =
+      "question = \"?\"\nk = [128, 256]\nn = 7\nx = 0.5\nreals = [0.25, 2.0]\nflag = true\n"
+      "text = \"a\"\ntexts = [\"b\", \"c\"]\nodd = 1.0\nlow = 1.0\n";
+  RunContext context{Parameters::from_toml(kToml, false), 12345678901234567890U, 5, {}};
+  context.parameters.set("reals=1.5, nan, inf, -inf");
+  context.parameters.set("odd=nan");
+  context.parameters.set("low=-inf");
+  RunRecord record = sample_record(context);
+  record.quick = true;
+  record.started = std::chrono::system_clock::from_time_t(951'827'696);  // a leap day
+  record.duration_seconds = 12.25;
+  const Results results = sample_results(context);
+  const WrittenRun run = write_results(results, record, out.path(), Plots::skip);
+  Json got = Json::parse(run.result_json);
+  for (const char* key : {"version", "crc32"}) CHECK(got.erase(key) == 1);
+  got.erase("git");
+  const Machine machine = this_machine();
+  const Json parameters{{"flag", true},  {"k", {128, 256}},
+                        {"low", "-inf"}, {"n", 7},
+                        {"odd", "nan"},  {"reals", {1.5, "nan", "inf", "-inf"}},
+                        {"text", "a"},   {"texts", Json::array({"b", "c"})},
+                        {"x", 0.5}};
+  const Json k{{"name", "k"}, {"unit", "1"}, {"description", "terms & more"}};
+  const Json error{{"name", "error"}, {"unit", "%"}, {"description", "e"}};
+  const Json plot{{"name", "error_plot"},
+                  {"title", results.plots[0].title},
+                  {"kind", "plot"},
+                  {"files", Json::array()},
+                  {"crc32", Json::array()}};
+  const Json map{{"name", "map"},
+                 {"title", "Map"},
+                 {"kind", "heat_map"},
+                 {"files", Json::array()},
+                 {"crc32", Json::array()}};
+  const Json table{
+      {"name", "error"},     {"title", "Error <b>against</b> K"},
+      {"file", "error.csv"}, {"crc32", crc32_text(read_file(run.folder / "error.csv"))},
+      {"rows", 2},           {"columns", Json::array({k, error})}};
+  const Json of_machine{{"cpu", machine.cpu},
+                        {"cores", machine.cores},
+                        {"os", machine.os},
+                        {"compiler", machine.compiler}};
+  const Json expected{{"schema", "fp8lab.result.1"},
+                      {"experiment", "sample"},
+                      {"question", "Is it <so> & why?"},
+                      {"quick", true},
+                      {"seed", 12345678901234567890U},
+                      {"parameters", parameters},
+                      {"command", record.command},
+                      {"machine", of_machine},
+                      {"threads", 5},
+                      {"started", "2000-02-29T12:34:56Z"},
+                      {"duration_seconds", 12.25},
+                      {"findings", results.findings},
+                      {"headline", got["headline"]},
+                      {"tables", Json::array({table})},
+                      {"plots", Json::array({plot, map})},
+                      {"plots_note", "plots were not requested"},
+                      {"files", Json::array({"error.csv", "result.json"})}};
+  CHECK(got.dump(1) == expected.dump(1));
+  CHECK(run.files == std::vector<std::string>{"error.csv", "result.json"});
+  CHECK(run.plots_note == "plots were not requested");
+}
+
+TEST_CASE("each file of a plot is listed with its own checksum", "[experiment]") {
+  const TemporaryFolder out("plots");
+  const WrittenRun run = write_sample(out.path(), Plots::draw, 2);
+  const auto json = nlohmann::json::parse(run.result_json);
+  std::vector<std::string> files{"error.csv"};
+  REQUIRE(json["plots"].size() == 2);
+  for (const auto& plot : json["plots"]) {
+    REQUIRE(plot["files"].size() == plot["crc32"].size());
+    CHECK(plot["files"].at(0) == plot["name"].get<std::string>() + ".json");
+    for (std::size_t i = 0; i < plot["files"].size(); ++i) {
+      files.push_back(plot["files"][i]);
+      INFO(files.back());
+      CHECK(plot["crc32"][i] == crc32_text(read_file(run.folder / files.back())));
+    }
+  }
+  files.emplace_back("result.json");
+  CHECK(run.files == files);
+  CHECK(json["files"] == nlohmann::json(files));
+  CHECK(names_in(run.folder) == std::set<std::string>(files.begin(), files.end()));
+}
+
+TEST_CASE("the machine is named as the system names it", "[experiment]") {
+  const auto after = [](const char* path, const std::string& key, const char* between) {
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);)
+      if (line.starts_with(key)) {
+        const std::string rest = line.substr(line.find_first_not_of(between, key.size()));
+        return rest.ends_with('"') ? rest.substr(0, rest.size() - 1) : rest;
+      }
+    return std::string();
+  };
+  const Machine machine = this_machine();
+  const std::string cpu = after("/proc/cpuinfo", "model name", " \t:");
+  CHECK(machine.cpu == (cpu.empty() ? "unknown" : cpu));
+  const std::string system = after("/etc/os-release", "PRETTY_NAME", "=\"");
+  utsname kernel{};
+  REQUIRE(uname(&kernel) == 0);
+  const std::string words =
+      std::string(kernel.sysname) + " " + kernel.release + " " + kernel.machine;
+  CHECK(machine.os == (system.empty() ? words : system + " (" + words + ")"));
+  CHECK(machine.cores == std::thread::hardware_concurrency());
+  CHECK_THAT(machine.compiler, contains(__VERSION__));
+}
+
 TEST_CASE("a rerun gives the same bytes, plots included, and clears what is stale",
           "[experiment]") {
   const TemporaryFolder out("rerun");
@@ -109,6 +224,25 @@ TEST_CASE("names that are no file names, or come twice, are refused", "[experime
   results.tables.back() = Table("../error", "", {});
   CHECK_THROWS_WITH(write_results(results, sample_record(context), out.path(), Plots::skip),
                     contains("'../error'"));
+  // Plots and heat maps share their files' names.
+  for (const bool heat_map : {false, true}) {
+    results = sample_results(context);
+    if (heat_map)
+      results.heat_maps.front().name = results.plots.front().name;
+    else
+      results.plots.push_back(results.plots.front());
+    INFO("heat map: " << heat_map);
+    CHECK_THROWS_WITH(write_results(results, sample_record(context), out.path(), Plots::skip),
+                      "plot name: expected each name once, got 'error_plot'");
+  }
+  results = sample_results(context);
+  results.heat_maps.front().name = "a/b";
+  CHECK_THROWS_WITH(write_results(results, sample_record(context), out.path(), Plots::skip),
+                    contains("plot name: expected") && contains("'a/b'"));
+  RunRecord record = sample_record(context);
+  record.experiment = "a/b";
+  CHECK_THROWS_WITH(write_results(sample_results(context), record, out.path(), Plots::skip),
+                    contains("experiment name: expected") && contains("'a/b'"));
   CHECK(names_in(out.path()).empty());
 }
 
@@ -141,4 +275,11 @@ TEST_CASE("words for a shell", "[experiment]") {
   CHECK(shell_quoted("k=[1, 2]") == "'k=[1, 2]'");
   CHECK(shell_quoted("it's $HOME") == "'it'\\''s $HOME'");
   CHECK(shell_quoted("") == "''");
+  const std::string safe = "_-+=./:,@%";
+  for (int byte = 0x20; byte < 0x7f; ++byte) {
+    if (byte == '\'') continue;
+    const std::string text(1, static_cast<char>(byte));
+    const bool bare = std::isalnum(byte) != 0 || safe.find(text) != std::string::npos;
+    CHECK(shell_quoted("a" + text) == (bare ? "a" + text : "'a" + text + "'"));
+  }
 }

@@ -111,6 +111,44 @@ TEST_CASE("a table for people is aligned and says what it leaves out", "[experim
         "  ... 2 more rows\n");
 }
 
+TEST_CASE("each sign that CSV quotes is quoted, in cells and in names of columns", "[experiment]") {
+  for (const char* sign : {",", "\"", "\n", "\r", ";", "'", " ", "\t"}) {
+    const std::string text = std::string("a") + sign + "b";
+    const bool quoted = std::string(",\"\n\r").find(sign) != std::string::npos;
+    const std::string inside = sign[0] == '"' ? "a\"\"b" : text;
+    const std::string expected = quoted ? "\"" + inside + "\"" : text;
+    INFO(text);
+    CHECK(to_csv(text) == expected);
+    Table table("t", "", {{text, "", ""}, {"x", "", ""}});
+    table.add_row({text, true});
+    CHECK(table.csv() == expected + ",x\n" + expected + ",true\n");
+    CHECK(csv_line({true, text, std::int64_t{3}, 0.5}) == "true," + expected + ",3,0.5");
+  }
+  CHECK(csv_line({}).empty());
+}
+
+TEST_CASE("texts stand to the left, all else to the right", "[experiment]") {
+  Table table("t", "",
+              {{"flag", "", ""},
+               {"n", "bits", ""},
+               {"x_bits", "bits", ""},
+               {"s", "", ""},
+               {"or", "1", ""}});
+  table.add_row({true, std::int64_t{5}, 0.5, std::string("long text"), std::string("a")});
+  table.add_row({false, std::int64_t{123456789}, 123456.0, std::string("b"), 2.0});
+  const std::string whole =
+      "   flag   n [bits]  x_bits  s          or\n"
+      "   true          5     0.5  long text  a\n"
+      "  false  123456789  123456  b          2\n";
+  CHECK(table.text() == whole);
+  CHECK(table.text(2) == whole);
+  CHECK(table.text(3) == whole);
+  CHECK(table.text(1) ==
+        "  flag  n [bits]  x_bits  s          or\n"
+        "  true         5     0.5  long text  a\n"
+        "  ... 1 more rows\n");
+}
+
 TEST_CASE("a table refuses rows of another length and columns of one name", "[experiment]") {
   Table table = example();
   CHECK_THROWS_WITH(table.add_row({true}), contains("table error: row: expected 3 cells, got 1"));

@@ -70,3 +70,35 @@ TEST_CASE("train: one seed decides what is said of all", "[experiments][train]")
   CHECK(worst({0, 2, 1}) == Outcome::diverges);
   CHECK(worst({2, 0, 1}) == Outcome::diverges);
 }
+
+TEST_CASE("train: verdicts at their limits, over every stretch", "[experiments][train]") {
+  StudySettings s;
+  s.tail_share = 0.2;
+  s.follow_nats = 0.5;
+  s.diverge_nats = 0.25;
+  const std::vector<double> reference = level(2.0, 50);
+  CHECK(judge(s, level(2.5, 50), reference) == Outcome::follows);
+  CHECK(judge(s, level(2.5 + 0x1p-20, 50), reference) == Outcome::stalls);
+  // The tail is the last ten: what is before it does not count for the gap.
+  std::vector<double> late = level(9.0, 50);
+  for (std::size_t i = 40; i < 50; ++i) late[i] = 2.5;
+  CHECK(judge(s, late, reference) == Outcome::follows);
+  late[39] = late[40] = 7.5;
+  CHECK(judge(s, late, reference) == Outcome::stalls);
+  for (std::size_t stretch = 0; stretch < 4; ++stretch) {
+    INFO("stretch " << stretch);
+    std::vector<double> losses = level(4.0, 50);
+    for (std::size_t i = 10 * stretch; i < 10 * stretch + 10; ++i) losses[i] = 3.75;
+    CHECK(judge(s, losses, reference) == Outcome::stalls);
+    losses[10 * stretch] -= 0x1p-10;
+    CHECK(judge(s, losses, reference) == Outcome::diverges);
+  }
+  // Of 47 steps the tail is nine; a run shorter than five still has one.
+  std::vector<double> odd = level(9.0, 47);
+  for (std::size_t i = 38; i < 47; ++i) odd[i] = 2.5;
+  CHECK(judge(s, odd, level(2.0, 47)) == Outcome::follows);
+  odd[38] = 2.75;
+  CHECK(judge(s, odd, level(2.0, 47)) == Outcome::stalls);
+  CHECK(tail_loss(s, {5.0, 6.0, 7.0}) == 7.0);
+  CHECK(judge(s, {9.0, 9.0, 2.5}, {9.0, 9.0, 2.0}) == Outcome::follows);
+}

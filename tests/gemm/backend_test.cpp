@@ -1,7 +1,9 @@
 #include "fp8lab/gemm/backend.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -109,4 +111,46 @@ TEST_CASE("the chip's cast stands for a policy where no value tells them apart",
         encode(format(FormatId::e5m2), kNvidiaSatfinite, kInfinity));
   CHECK(!fits_satfinite(FormatId::e5m2, infinite, tensors[3]));
   CHECK(fits_satfinite(FormatId::e5m2, infinite, tensors[0]));
+}
+
+TEST_CASE("the chip's cast stands for no policy with another grid or end of it",
+          "[gemm][backend]") {
+  const std::vector<float> tame{1.0F, -0.5F, 0.0F};
+  CHECK(fits_satfinite(FormatId::e4m3fn, kNvidiaSatfinite, tame));
+  CHECK(fits_satfinite(FormatId::e5m2, kNvidiaSatfinite, {}));
+  CastPolicy policy = kNvidiaSatfinite;
+  policy.max_magnitude = 240.0;
+  CHECK(!fits_satfinite(FormatId::e4m3fn, policy, tame));
+  for (const SubnormalPolicy subnormals :
+       {SubnormalPolicy::flush_to_zero, SubnormalPolicy::raise_to_min_normal}) {
+    policy = kNvidiaSatfinite;
+    policy.subnormals = subnormals;
+    CHECK(!fits_satfinite(FormatId::e4m3fn, policy, tame));
+  }
+  using enum RoundingMode;
+  for (const RoundingMode mode :
+       {nearest_away, nearest_toward_zero, toward_zero, upward, downward, stochastic}) {
+    policy = kNvidiaSatfinite;
+    policy.rounding = mode;
+    CHECK(!fits_satfinite(FormatId::e5m2, policy, tame));
+  }
+  for (const Format& f : kFormats) {
+    INFO(f.name);
+    CHECK(fits_satfinite(f.id, kNvidiaSatfinite, tame) ==
+          (f.id == FormatId::e4m3fn || f.id == FormatId::e5m2));
+  }
+  // At the largest number of each format and above, of either sign.
+  for (const auto& [id, largest] :
+       {std::pair{FormatId::e4m3fn, 448.0F}, std::pair{FormatId::e5m2, 57344.0F}})
+    for (const float sign : {1.0F, -1.0F}) {
+      policy = kNvidiaSatfinite;
+      policy.overflow = OverflowPolicy::non_saturating;
+      CHECK(fits_satfinite(id, policy, std::vector{sign * largest}));
+      CHECK(!fits_satfinite(id, policy, std::vector{0.0F, sign * std::nextafter(largest, 1e9F)}));
+      policy = kNvidiaSatfinite;
+      policy.infinity = InfinityPolicy::non_saturating;
+      CHECK(fits_satfinite(id, policy, std::vector{sign * largest}));
+      CHECK(!fits_satfinite(id, policy,
+                            std::vector{sign * std::numeric_limits<float>::infinity(), 1.0F}));
+    }
 }

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 #include "gemm/problems.hpp"
 
 using namespace fp8lab;
@@ -134,4 +136,51 @@ TEST_CASE("a scale of a whole tensor without scales of its tiles is refused", "[
     scales.k_block = 0;
     CHECK_NOTHROW(gemm(p, d));
   }
+}
+
+TEST_CASE("tensor scales of either operand scale what a block-scaled instruction gives", "[gemm]") {
+  std::uint64_t seed = 90;
+  for (const Kind& kind : {Kind{"sm100.tcgen05.mxf4nvf4", FormatId::e4m3fn, 16},
+                           Kind{"sm120.mma.mxf8f6f4.e5m2.e4m3", FormatId::e8m0fnu, 32}})
+    for (const Shape shape : {Shape{3, 5, 100}, Shape{2, 130, 64}, Shape{20, 3, 64}})
+      for (const std::int64_t interval : {0, 64})
+        for (const auto& [of_a, of_b] : {std::pair{0.3F, 1.0F}, std::pair{1.0F, 0.7F},
+                                         std::pair{0.3F, 1.9F}, std::pair{1.0F, 1.0F}}) {
+          const InstructionModel& model = find_instruction_model(kind.model);
+          ++seed;
+          Operands operands(model, shape, Data::normal, Start::normal, seed);
+          const std::int64_t blocks = (shape.k + kind.block - 1) / kind.block;
+          const Scales a(kind.format, shape.m * blocks, seed);
+          const Scales b(kind.format, shape.n * blocks, seed + 1000);
+          GemmProblem plain = operands.problem;
+          plain.promotion_interval = interval;
+          plain.c = nullptr;
+          plain.a_scales = {a.values, 1, kind.block, kind.format};
+          plain.b_scales = {b.values, 1, kind.block, kind.format};
+          std::vector<float> sums(operands.c.size());
+          gemm_reference(plain, sums);
+          for (const ScaleOrder order : scale_orders())
+            for (const bool with_c : {false, true}) {
+              GemmProblem p = plain;
+              p.a_scales.tensor_scale = of_a;
+              p.b_scales.tensor_scale = of_b;
+              p.scale_order = order;
+              if (with_c) p.c = operands.c.data();
+              p.c_enters = CPlacement::epilogue;
+              const bool scales = of_a != 1.0F || of_b != 1.0F;
+              std::vector<float> expected;
+              for (std::size_t i = 0; i < sums.size(); ++i) {
+                const float c = with_c ? operands.c[i] : 0.0F;
+                expected.push_back(scales ? scale_into(order, sums[i], of_a, of_b, c)
+                                          : (with_c ? sums[i] + c : sums[i]));
+              }
+              std::vector<float> got(sums.size());
+              gemm_reference(p, got);
+              INFO(kind.model << " " << shape.m << "x" << shape.n << " interval " << interval
+                              << " tensor scales " << of_a << ", " << of_b << " "
+                              << to_string(order) << " C " << with_c);
+              CHECK(compare(p, expected, got) == "equal");
+              if (order == scale_orders()[seed % scale_orders().size()]) check_all_targets(p);
+            }
+        }
 }

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/error.hpp"
@@ -163,4 +164,82 @@ TEST_CASE("every place of C keeps the reference's bits on every target", "[gemm]
                     << " " << to_string(p.scale_order) << " seed " << seed);
           check_all_targets(p);
         }
+}
+
+TEST_CASE("tensor scales multiply every scale first, wherever C enters", "[gemm]") {
+  std::uint64_t seed = 9700;
+  for (const std::string_view name : {"sm90.wgmma.e4m3", "sm90.mma.e4m3", "exact"})
+    for (const auto& [a_block, b_block] : {std::pair{0, 0}, std::pair{64, 0}, std::pair{0, 64},
+                                           std::pair{64, 32}, std::pair{128, 64}})
+      for (const CPlacement place :
+           {CPlacement::accumulator, CPlacement::promoted_sum, CPlacement::epilogue}) {
+        ++seed;
+        const Shape shape{5, 67, seed % 2 == 0 ? 200 : 96};
+        Operands operands(find_instruction_model(name), shape, Data::normal, Start::normal, seed);
+        GemmProblem p = operands.problem;
+        p.promotion_interval = 32;
+        p.scale_order = scale_orders()[seed % scale_orders().size()];
+        const auto values = [&](std::int64_t rows, std::int64_t block, std::string_view stream) {
+          const std::int64_t tiles = block == 0 ? 1 : (shape.k + block - 1) / block;
+          return random_c(Start::normal, rows * tiles, RandomStream(seed, stream));
+        };
+        const std::vector<float> a = values(shape.m, a_block, "scales of a");
+        const std::vector<float> b = values(shape.n, b_block, "scales of b");
+        const auto times = [](std::vector<float> all, float factor) {
+          for (float& x : all) x *= factor;
+          return all;
+        };
+        const std::vector<float> a_times = times(a, 0.3F);
+        const std::vector<float> b_times = times(b, 1.7F);
+        p.a_scales = {a, 1, a_block, FormatId::f32, 0.3F};
+        p.b_scales = {b, 1, b_block, FormatId::f32, 1.7F};
+        const std::vector<CPlacement> possible = possible_c_placements(p);
+        if (std::find(possible.begin(), possible.end(), place) == possible.end()) continue;
+        p.c_enters = place;
+        GemmProblem one_level = p;
+        one_level.a_scales = {a_times, 1, a_block};
+        one_level.b_scales = {b_times, 1, b_block};
+        std::vector<float> expected(operands.c.size());
+        gemm_reference(one_level, expected);
+        INFO(name << " k_blocks " << a_block << ", " << b_block << " " << to_string(place) << " "
+                  << to_string(p.scale_order) << " seed " << seed);
+        std::vector<float> got(expected.size());
+        gemm_reference(p, got);
+        CHECK(compare(p, expected, got) == "equal");
+        check_all_targets(p);
+      }
+}
+
+TEST_CASE("places of C have names, and only some are possible", "[gemm]") {
+  using enum CPlacement;
+  for (const auto& [place, name] :
+       {std::pair{accumulator, "accumulator"}, std::pair{promoted_sum, "promoted_sum"},
+        std::pair{epilogue, "epilogue"}}) {
+    CHECK(to_string(place) == name);
+    CHECK(find_c_placement(name) == place);
+  }
+  CHECK(to_string(unnamed) == "unnamed");
+  const std::vector<float> ones(4, 1.0F);
+  Ones one(128, 1.0F);
+  GemmProblem& p = one.problem;
+  const std::vector<CPlacement> two{accumulator, epilogue};
+  const std::vector<CPlacement> all{accumulator, promoted_sum, epilogue};
+  CHECK(possible_c_placements(p) == two);
+  CHECK(c_placement(p) == accumulator);
+  p.a_scales = {std::span(ones).first(1), 1, 0};
+  CHECK(possible_c_placements(p) == two);
+  p.promotion_interval = 32;
+  CHECK(possible_c_placements(p) == two);
+  p.b_scales = {ones, 1, 32};  // which changes along K
+  CHECK(possible_c_placements(p) == all);
+  p.a_scales = p.b_scales = {};
+  CHECK(possible_c_placements(p) == all);
+  p.c_enters = epilogue;
+  CHECK(c_placement(p) == epilogue);
+  std::string orders;
+  for (const ScaleOrder order : scale_orders()) {
+    orders += std::string(to_string(order)) + " ";
+    CHECK(find_scale_order(to_string(order)) == order);
+  }
+  CHECK(orders == "product_then_fma product_then_add a_then_fma_b b_then_fma_a a_then_b_then_add ");
 }

@@ -108,6 +108,19 @@ TEST_CASE("scales whose block is longer than K stay on a K that is filled up", "
     check_all_targets(p);
     p.promotion_interval = 0;
   }
+  std::vector<float> columns;
+  for (int j = 0; j < 33; ++j) columns.push_back(0.3F * static_cast<float>(j + 1));
+  for (const bool both : {false, true})
+    for (const std::int64_t k_block : {0, 37, 50}) {
+      p.a_scales = {};
+      if (both) p.a_scales = {scales, 1, 0};
+      p.b_scales = {columns, 1, k_block};
+      for (const std::int64_t interval : {0, 64}) {
+        INFO("both " << both << " k_block " << k_block << " interval " << interval);
+        p.promotion_interval = interval;
+        check_all_targets(p);
+      }
+    }
 }
 
 TEST_CASE("halves of few rows take columns in parts, with their scales and C", "[gemm]") {

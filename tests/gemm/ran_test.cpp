@@ -63,3 +63,68 @@ TEST_CASE("what ran is the method of the data and of the target", "[gemm][ran]")
     CHECK(ran(e4m3, {0, 40, 70}, Data::normal, target) == "reference");
   }
 }
+
+TEST_CASE("what ran follows the data of either operand", "[gemm][ran]") {
+  for (const Target target : available_targets()) {
+    if (target == Target::scalar) continue;
+    INFO(to_string(target));
+    const Shape shape{9, 40, 70};
+    for (const bool of_a : {true, false})
+      for (const std::int64_t row : {std::int64_t{0}, of_a ? shape.m - 1 : shape.n - 1})
+        for (const std::uint16_t code : {std::uint16_t{0x1000}, std::uint16_t{0x7000}}) {
+          // One number far from 1, in the first or in the last row.
+          Operands operands(find_instruction_model("sm80.mma.bf16"), shape, Data::normal,
+                            Start::none, 6);
+          OwnedMatrix& m = of_a ? operands.a : operands.b;
+          const std::int64_t at = row * m.view.row_stride + (shape.k - 1) * m.view.k_stride;
+          std::memcpy(m.bytes.data() + 2 * at, &code, sizeof code);
+          std::vector<float> expected(static_cast<std::size_t>(shape.m * shape.n));
+          std::vector<float> got(expected.size());
+          gemm_reference(operands.problem, expected);
+          INFO("of a " << of_a << " row " << row << " code " << code);
+          for (const int threads : {1, 3}) {
+            CHECK(run_gemm(operands.problem, got, target, threads) == "fused double");
+            CHECK(compare(operands.problem, expected, got) == "equal");
+          }
+        }
+  }
+}
+
+TEST_CASE("what ran is said of products in parts", "[gemm][ran]") {
+  const InstructionModel& e4m3 = find_instruction_model("sm90.wgmma.e4m3");
+  const InstructionModel& bf16 = find_instruction_model("sm80.mma.bf16");
+  const InstructionModel& mx = find_instruction_model("sm100.tcgen05.mxf8f6f4.e4m3");
+  for (const Target target : available_targets()) {
+    INFO(to_string(target));
+    const bool vectors = target != Target::scalar;
+    const auto run = [&](const InstructionModel& model, std::int64_t interval, CPlacement place,
+                         bool of_blocks = false) {
+      const Shape shape{9, 40, 96};
+      Operands operands(model, shape, Data::normal, Start::normal, 7);
+      GemmProblem& p = operands.problem;
+      p.promotion_interval = interval;
+      p.c_enters = place;
+      const std::vector<float> scales(static_cast<std::size_t>(shape.m * 3), 0.5F);
+      if (of_blocks) p.a_scales = {scales, 1, 32};
+      std::vector<float> expected(operands.c.size());
+      std::vector<float> got(operands.c.size());
+      gemm_reference(p, expected);
+      std::string method(run_gemm(p, got, target, 2));
+      CHECK(compare(p, expected, got) == "equal");
+      return method;
+    };
+    const auto expected = [&](const char* method) -> std::string {
+      return vectors ? method : "reference";
+    };
+    using enum CPlacement;
+    for (const CPlacement place : {accumulator, promoted_sum, epilogue}) {
+      INFO(to_string(place));
+      CHECK(run(e4m3, 32, place) == expected("fused float"));
+      CHECK(run(e4m3, 32, place, true) == expected("fused float"));
+      CHECK(run(bf16, 32, place) == expected("fused words"));
+      // Kernels have no C before the scales that an instruction applies.
+      CHECK(run(mx, 32, place, true) ==
+            (place == accumulator ? "reference" : expected("fused double")));
+    }
+  }
+}

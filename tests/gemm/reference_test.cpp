@@ -227,3 +227,143 @@ TEST_CASE("arguments of A and of B that do not fit are named each", "[gemm]") {
   CHECK_THROWS_WITH(gemm(one.problem, {}), contains("d: expected [m, n] = [1, 1], got 0 elements"));
   CHECK_NOTHROW(gemm(one.problem, {&d, 1}));
 }
+
+TEST_CASE("a NaN of C is canonical, also without products", "[gemm]") {
+  OneElement one(64);
+  const std::vector<float> scale{2.0F};
+  for (const std::uint32_t nan : {0x7fc00000u, 0xffc00001u, 0x7f800001u}) {
+    const auto c = std::bit_cast<float>(nan);
+    for (const std::int64_t k : {0, 64})
+      for (const std::int64_t interval : {0, 32})
+        for (const bool scaled : {false, true})
+          for (const CPlacement place :
+               {CPlacement::accumulator, CPlacement::promoted_sum, CPlacement::epilogue}) {
+            GemmProblem p = one.problem;
+            p.a.k = p.b.k = k;
+            p.c = &c;
+            p.promotion_interval = interval;
+            if (scaled) p.a_scales = {scale, 1, 0};
+            p.c_enters = place;
+            if (place == CPlacement::promoted_sum && (interval == 0 || scaled)) continue;
+            INFO("k " << k << " interval " << interval << " scaled " << scaled << " "
+                      << to_string(place));
+            float d = 0.0F;
+            gemm_reference(p, {&d, 1});
+            CHECK(bits(d) == kCanonicalNan);
+            gemm(p, {&d, 1});
+            CHECK(bits(d) == kCanonicalNan);
+          }
+  }
+}
+
+TEST_CASE("a product of nothing is C, and its scales do not count", "[gemm]") {
+  const std::vector<std::uint8_t> none;
+  const std::vector<float> c{1.5F, -0.0F, -2.0F, 0.0F, 3.0F, -7.5F};
+  const std::vector<float> scales{2.0F, 3.0F};
+  GemmProblem p;
+  p.model = hopper();
+  p.a = CodeMatrix::row_major(FormatId::e4m3fn, none, 2, 0);
+  p.b = CodeMatrix::row_major(FormatId::e4m3fn, none, 3, 0);
+  std::vector<float> d(6, 42.0F);
+  gemm(p, d);
+  CHECK(d == std::vector<float>(6, 0.0F));
+  p.c = c.data();
+  for (const bool scaled : {false, true}) {
+    if (scaled) p.a_scales = {scales, 1, 0};
+    p.c_enters = CPlacement::epilogue;
+    d.assign(6, 42.0F);
+    gemm(p, d);
+    for (std::size_t i = 0; i < d.size(); ++i) CHECK(bits(d[i]) == bits(c[i]));
+  }
+}
+
+TEST_CASE("what a product refuses is said word for word", "[gemm]") {
+  const auto codes = finite_codes("matrix", 6 * 40);
+  GemmProblem p;
+  p.model = hopper();
+  p.a = CodeMatrix::row_major(FormatId::e4m3fn, std::span(codes).first(80), 2, 40);
+  p.b = CodeMatrix::row_major(FormatId::e4m3fn, std::span(codes).first(120), 3, 40);
+  const auto reason = [](const GemmProblem& problem, std::size_t size) -> std::string {
+    try {
+      validate(problem, size);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  CHECK(reason(p, 6) == "nothing");
+  CHECK(reason(p, 5) == "d: expected [m, n] = [2, 3], got 5 elements");
+  CHECK(reason(p, 7) == "d: expected [m, n] = [2, 3], got 7 elements");
+  GemmProblem other = p;
+  other.b.k = 39;
+  CHECK(reason(other, 6) == "b: expected [n, k] with k = 40, as a has, got [3, 39]");
+  other = p;
+  other.b.format = FormatId::e8m13;
+  CHECK(reason(other, 6) == "b: expected a tensor-core input format, got e8m13");
+  for (const int interval : {-32, 16, 48}) {
+    other = p;
+    other.promotion_interval = interval;
+    CHECK(reason(other, 6) ==
+          "promotion_interval: expected 0 or a multiple of the model's 32 terms, got " +
+              std::to_string(interval));
+  }
+  const std::vector<float> scales(12, 1.0F);
+  for (const bool of_a : {true, false}) {
+    const std::string name = of_a ? "a" : "b";
+    other = p;
+    InverseScales& s = of_a ? other.a_scales : other.b_scales;
+    other.promotion_interval = 32;
+    s = {std::span(scales).first(5), 1, 32};
+    CHECK(reason(other, 6) == (of_a ? "a_scales: expected [ceil(2/1), ceil(40/32)] = [2, 2], got 5 "
+                                      "values"
+                                    : "b_scales: expected [ceil(3/1), ceil(40/32)] = [3, 2], got 5 "
+                                      "values"));
+    s = {std::span(scales).first(4), of_a ? 1 : 2, 32};
+    CHECK(reason(other, 6) == "nothing");
+    s.k_block = 24;
+    CHECK(reason(other, 6) == "promotion_interval: expected a divisor of " + name +
+                                  "_scales.k_block = 24, since the scale changes along K, got 32");
+    other.promotion_interval = 0;
+    s.k_block = 32;
+    CHECK(reason(other, 6) == "promotion_interval: expected a divisor of " + name +
+                                  "_scales.k_block = 32, since the scale changes along K, got 0");
+    // As long as K or longer: the scale does not change.
+    s = {std::span(scales).first(of_a ? 2 : 3), 1, 40};
+    CHECK(reason(other, 6) == "nothing");
+    s.k_block = 41;
+    CHECK(reason(other, 6) == "nothing");
+    s = {};
+    s.tensor_scale = 0.5F;
+    CHECK(reason(other, 6) == name +
+                                  "_scales.tensor_scale: expected 1 if there are no scales of "
+                                  "its tiles, got 0.5");
+  }
+  const std::vector<float> c(6, 1.0F);
+  p.c = c.data();
+  p.c_enters = CPlacement::promoted_sum;
+  CHECK(reason(p, 6) ==
+        "c_enters: expected accumulator or epilogue, without promotion, got promoted_sum");
+  p.promotion_interval = 32;
+  CHECK(reason(p, 6) == "nothing");
+  p.a_scales = {std::span(scales).first(2), 1, 0};
+  CHECK(reason(p, 6) ==
+        "c_enters: expected accumulator or epilogue, since these scales are applied to the whole "
+        "sum, got promoted_sum");
+  p.c_enters = CPlacement::unnamed;
+  CHECK(reason(p, 6) ==
+        "c_enters: expected accumulator or epilogue (with promotion, the bits depend on where C "
+        "enters), got nothing");
+  p.a_scales = {};
+  CHECK(
+      reason(p, 6) ==
+      "c_enters: expected accumulator or promoted_sum or epilogue (with promotion, the bits depend "
+      "on where C enters), got nothing");
+  p.promotion_interval = 0;
+  CHECK(reason(p, 6) == "nothing");
+  CHECK_THROWS_WITH(CodeMatrix::row_major(FormatId::bf16, codes, 6, 40),
+                    contains("format: expected an 8-bit format, got bf16"));
+  CHECK_THROWS_WITH(CodeMatrix::row_major(FormatId::tf32, codes, 6, 40),
+                    contains("format: expected an 8-bit format, got tf32"));
+  CHECK_THROWS_WITH(CodeMatrix::row_major(FormatId::e2m1, codes, 5, 40),
+                    contains("codes: expected rows * k = 5 * 40 codes, got 240"));
+}

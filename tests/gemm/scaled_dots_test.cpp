@@ -132,6 +132,28 @@ TEST_CASE("scaled dots: what runs follows the scales", "[gemm][scaled_dots]") {
   }
 }
 
+TEST_CASE("scaled dots: what runs follows the scales of either operand", "[gemm][scaled_dots]") {
+  const Unit mx{"sm120.mma.mxf8f6f4.e4m3", FormatId::e8m0fnu, 32};
+  std::vector<float> d(64);
+  for (const Target target : available_targets()) {
+    if (target == Target::scalar) continue;
+    for (const bool of_a : {true, false})
+      for (const float far : {0x1p-100F, 0x1p100F}) {
+        ScaledOperands operands(mx, {1, 64, 96}, Data::normal, ScaleCodes::near, Start::none, 30);
+        std::vector<float>& values = of_a ? operands.a_values : operands.b_values;
+        for (const std::size_t at : {std::size_t{0}, values.size() - 1}) {
+          const float before = values[at];
+          values[at] = far;
+          INFO(to_string(target) << " of a " << of_a << " at " << at << " scale " << far);
+          CHECK(run_gemm(operands.problem, d, target) == "fused double");
+          check_all_targets(operands.problem);
+          values[at] = before;
+        }
+        CHECK(run_gemm(operands.problem, d, target) == "fused words");
+      }
+  }
+}
+
 TEST_CASE("scaled dots: all data, scales, C and shapes keep the reference's bits",
           "[gemm][scaled_dots]") {
   const SweepShare share;
@@ -220,5 +242,46 @@ TEST_CASE("scaled dots: groups of zeros of either sign take no part", "[gemm][sc
                         << ", " << rows << " rows, codes " << static_cast<int>(codes) << ", seed "
                         << seed);
         check_all_targets(operands.problem);
+      }
+}
+
+TEST_CASE("scaled dots: a c of any exponent decides which products it leaves",
+          "[gemm][scaled_dots]") {
+  // One product of -2^-x, just above, at and below the last place that c leaves. A subnormal c has
+  // the smallest normal number's exponent.
+  for (const Unit& unit : {Unit{"sm100.tcgen05.mxf4nvf4", FormatId::e8m0fnu, 16},
+                           Unit{"sm100.tcgen05.mxf8f6f4.e4m3", FormatId::e8m0fnu, 32}})
+    for (const std::int64_t rows : {1, 20})  // along K and not
+      for (int exponent = -149; exponent < -110; exponent += exponent < -120 ? 1 : 5) {
+        const InstructionModel& model = find_instruction_model(unit.model);
+        const Format& f = format(model.a_format);
+        const std::int64_t columns = rows == 1 ? 64 : 67;
+        const std::int64_t k = 2 * unit.block;
+        const auto one = static_cast<std::uint8_t>(encode(f, kNvidiaSatfinite, 1.0F));
+        std::vector<std::uint8_t> a(static_cast<std::size_t>(rows * k), 0);
+        std::vector<std::uint8_t> b(static_cast<std::size_t>(columns * k), 0);
+        for (std::int64_t i = 0; i < rows; ++i) a[static_cast<std::size_t>(i * k + 3)] = one;
+        for (std::int64_t j = 0; j < columns; ++j)
+          b[static_cast<std::size_t>(j * k + 3)] =
+              static_cast<std::uint8_t>(one | (j % 8 < 4 ? f.sign_mask() : 0U));
+        const int alignment = std::max(exponent, -126) - model.accumulator.alignment_fraction_bits;
+        std::vector<float> a_scales(static_cast<std::size_t>(rows * 2), 0x1p-80F);
+        std::vector<float> b_scales;
+        for (std::int64_t j = 0; j < columns; ++j)
+          for (int block = 0; block < 2; ++block)
+            b_scales.push_back(std::ldexp(1.0F, alignment + 80 + static_cast<int>(j % 4) - 2));
+        std::vector<float> c;
+        for (std::int64_t i = 0; i < rows * columns; ++i)
+          c.push_back(std::ldexp(i % 3 == 0 ? -1.0F : 1.0F, exponent));
+        GemmProblem p;
+        p.model = model.accumulator;
+        p.a = CodeMatrix::row_major(model.a_format, a, rows, k);
+        p.b = CodeMatrix::row_major(model.b_format, b, columns, k);
+        p.a_scales = {a_scales, 1, unit.block, unit.format};
+        p.b_scales = {b_scales, 1, unit.block, unit.format};
+        p.c = c.data();
+        p.c_enters = CPlacement::accumulator;
+        INFO(unit.model << ", " << rows << " rows, c of 2^" << exponent);
+        check_all_targets(p);
       }
 }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -283,4 +286,297 @@ TEST_CASE("what each scheme keeps, sends and holds of a small model, by hand", "
     CHECK((cost.fp8_flop_share > 0.0) == (std::string_view(row.scheme) != "bf16"));
     CHECK(cost.zero.load.size() == 4);
   }
+}
+
+TEST_CASE("every size of a run is 1 to 2^31", "[model]") {
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  struct Field {
+    const char* name;
+    std::int64_t& (*of)(TrainingSetup&);
+  };
+  const std::vector<Field> fields{
+      {"layers", [](TrainingSetup& s) -> std::int64_t& { return s.shape.layers; }},
+      {"hidden", [](TrainingSetup& s) -> std::int64_t& { return s.shape.hidden; }},
+      {"heads", [](TrainingSetup& s) -> std::int64_t& { return s.shape.heads; }},
+      {"kv_heads", [](TrainingSetup& s) -> std::int64_t& { return s.shape.kv_heads; }},
+      {"ffn", [](TrainingSetup& s) -> std::int64_t& { return s.shape.ffn; }},
+      {"vocabulary", [](TrainingSetup& s) -> std::int64_t& { return s.shape.vocabulary; }},
+      {"experts", [](TrainingSetup& s) -> std::int64_t& { return s.shape.experts; }},
+      {"active_experts", [](TrainingSetup& s) -> std::int64_t& { return s.shape.active_experts; }},
+      {"sequence", [](TrainingSetup& s) -> std::int64_t& { return s.shape.sequence; }},
+      {"tensor", [](TrainingSetup& s) -> std::int64_t& { return s.parallel.tensor; }},
+      {"pipeline", [](TrainingSetup& s) -> std::int64_t& { return s.parallel.pipeline; }},
+      {"data", [](TrainingSetup& s) -> std::int64_t& { return s.parallel.data; }},
+      {"micro_batch", [](TrainingSetup& s) -> std::int64_t& { return s.parallel.micro_batch; }}};
+  for (const std::int64_t all : {std::int64_t{1}, kMost}) {
+    TrainingSetup setup;
+    for (const Field& field : fields) field.of(setup) = all;
+    CHECK_NOTHROW(validate(setup));
+    for (const Field& field : fields)
+      for (const std::int64_t value : {std::int64_t{0}, std::int64_t{-1}, kMost + 1}) {
+        TrainingSetup wrong = setup;
+        field.of(wrong) = value;
+        CHECK_THROWS_WITH(validate(wrong), std::string(field.name) + ": expected 1 to 2^31, got " +
+                                               std::to_string(value));
+      }
+  }
+}
+
+TEST_CASE("of two sizes one divides the other, or is not the larger", "[model]") {
+  const TrainingSetup good{.shape = {.name = "a",
+                                     .layers = 6,
+                                     .hidden = 48,
+                                     .heads = 12,
+                                     .kv_heads = 4,
+                                     .ffn = 5,
+                                     .vocabulary = 7,
+                                     .experts = 3,
+                                     .active_experts = 3},
+                           .parallel = {.pipeline = 3}};
+  CHECK_NOTHROW(validate(good));
+  const auto message = [&](auto change) {
+    TrainingSetup setup = good;
+    change(setup);
+    try {
+      validate(setup);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  using Setup = TrainingSetup;
+  CHECK(message([](Setup& s) { s.shape.heads = 18; }) ==
+        "heads: expected a divisor of hidden = 48, got 18");
+  CHECK(message([](Setup& s) { s.shape.kv_heads = 8; }) ==
+        "kv_heads: expected a divisor of heads = 12, got 8");
+  CHECK(message([](Setup& s) { s.shape.kv_heads = 24; }) ==
+        "kv_heads: expected a divisor of heads = 12, got 24");
+  CHECK(message([](Setup& s) { s.shape.active_experts = 4; }) ==
+        "active_experts: expected at most experts = 3, got 4");
+  CHECK(message([](Setup& s) { s.parallel.pipeline = 4; }) ==
+        "pipeline: expected a divisor of layers = 6, got 4");
+  CHECK(message([](Setup& s) { s.parallel.tensor = 5; }) == "accepted");
+  CHECK(message([](Setup& s) { s.parallel.pipeline = 6; }) == "accepted");
+  CHECK(message([](Setup& s) { s.shape.kv_heads = 12; }) == "accepted");
+}
+
+TEST_CASE("what is wrong in a shape's file is said with its key", "[model]") {
+  const TemporaryFolder folder("shape");
+  const std::string path = (folder / "bad.toml").string();
+  const auto message = [&](const std::string& text) {
+    write_text(path, text);
+    try {
+      (void)read_training_setup(path);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const std::vector<std::string> lines{"layers = 4\n", "hidden = 64\n", "heads = 8\n",
+                                       "vocabulary = 100\n"};
+  std::string good;
+  for (const std::string& line : lines) good += line;
+  CHECK(message(good) == "accepted");
+  for (const std::string& line : lines) {
+    std::string without;
+    for (const std::string& other : lines) without += other == line ? "" : other;
+    const std::string key = line.substr(0, line.find(' '));
+    CHECK(message(without) == path + ": " + key + ": expected an integer, got nothing");
+    CHECK(message(without + key + " = 8.0\n") ==
+          path + ": " + key + ": expected an integer, got another type");
+  }
+  for (const char* key : {"kv_heads", "ffn", "experts", "active_experts", "sequence"})
+    CHECK(message(good + key + " = \"8\"\n") ==
+          path + ": " + key + ": expected an integer, got another type");
+  for (const char* key : {"gated", "tied_embeddings"})
+    CHECK(message(good + key + " = 1\n") ==
+          path + ": " + key + ": expected true or false, got another type");
+  CHECK(message("name = 7\n" + good) == path + ": name: expected text, got another type");
+  CHECK(message("parallel = 4\n" + good) ==
+        path + ": parallel: expected a table, got another type");
+  for (const char* key : {"tensor", "pipeline", "data", "micro_batch"})
+    CHECK(message(good + "[parallel]\n" + key + " = true\n") ==
+          path + ": [parallel]: " + key + ": expected an integer, got another type");
+  CHECK(message(good + "width = 4\n") ==
+        path +
+            ": expected keys of name, layers, hidden, heads, vocabulary, kv_heads, ffn, gated, "
+            "experts, active_experts, tied_embeddings, sequence, parallel, got 'width'");
+  CHECK(message(good + "[parallel]\nlayers = 4\n") ==
+        path + ": [parallel]: expected keys of tensor, pipeline, data, micro_batch, got 'layers'");
+  CHECK_THAT(message(good + "ffn = = 4\n"), contains(path + ":5:7: "));
+  CHECK(message(good + "[parallel]\ndata = 0\n") == "data: expected 1 to 2^31, got 0");
+  CHECK_THROWS_WITH(find_training_setup("8b"),
+                    "model: expected 125m, 7b, 13b, 175b, llama-7b, mixtral-8x7b, or a TOML file, "
+                    "got '8b'");
+}
+
+TEST_CASE("weights stand in the order of their layers, each with its shape", "[model]") {
+  using Weights = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+  const auto listed = [](const ModelShape& shape) {
+    Weights weights;
+    for (const WeightTensor& weight : weights_of(shape))
+      weights.emplace_back(weight.name, weight.shape);
+    return weights;
+  };
+  ModelShape shape = kTiny;
+  Weights expected{{"model.embed_tokens.weight", {10, 8}}};
+  const auto layer = [&](const std::string& name, std::vector<std::int64_t> size) {
+    expected.emplace_back("model.layers.0." + name + ".weight", std::move(size));
+  };
+  layer("input_layernorm", {8});
+  layer("self_attn.q_proj", {8, 8});
+  layer("self_attn.k_proj", {4, 8});
+  layer("self_attn.v_proj", {4, 8});
+  layer("self_attn.o_proj", {8, 8});
+  layer("post_attention_layernorm", {8});
+  layer("mlp.gate", {2, 8});
+  for (const std::string expert : {"mlp.experts.0.", "mlp.experts.1."}) {
+    layer(expert + "gate_proj", {12, 8});
+    layer(expert + "up_proj", {12, 8});
+    layer(expert + "down_proj", {8, 12});
+  }
+  expected.push_back({"model.norm.weight", {8}});
+  expected.push_back({"lm_head.weight", {10, 8}});
+  CHECK(listed(shape) == expected);
+  shape.layers = 2;
+  shape.experts = 1;
+  shape.gated = false;
+  shape.tied_embeddings = true;
+  std::vector<std::string> names;
+  for (const auto& [name, size] : listed(shape)) names.push_back(name);
+  const auto layers = [](const std::string& at) {
+    std::vector<std::string> all;
+    for (const char* name :
+         {"input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+          "self_attn.o_proj", "post_attention_layernorm", "mlp.up_proj", "mlp.down_proj"})
+      all.push_back("model.layers." + at + "." + name + ".weight");
+    return all;
+  };
+  std::vector<std::string> want{"model.embed_tokens.weight"};
+  for (const char* at : {"0", "1"})
+    for (const std::string& name : layers(at)) want.push_back(name);
+  want.emplace_back("model.norm.weight");
+  CHECK(names == want);
+  std::vector<std::string_view> kinds;
+  for (const WeightTensor& weight : weights_of(kTiny)) kinds.push_back(to_string(weight.kind));
+  CHECK(kinds == std::vector<std::string_view>{"embedding", "norm", "attention", "attention",
+                                               "attention", "attention", "norm", "router", "mlp",
+                                               "mlp", "mlp", "mlp", "mlp", "mlp", "norm", "head"});
+}
+
+TEST_CASE("the operations of a block, by hand", "[model]") {
+  ModelShape shape = kTiny;  // 8 channels, 4 heads, 4 channels of k and v
+  shape.sequence = 5;
+  shape.experts = 3;
+  shape.active_experts = 2;  // 24 channels inside
+  struct Row {
+    const char* name;
+    double gemm, other;
+    bool listed, deployed;
+  };
+  for (const AttentionCount attention : {AttentionCount::full, AttentionCount::causal}) {
+    const double pairs = attention == AttentionCount::full ? 25 : 15;
+    const std::vector<Row> expected{{"norm", 0, 280, false, false},
+                                    {"Q = x W_q", 640, 0, true, true},
+                                    {"K = x W_k", 320, 0, true, true},
+                                    {"V = x W_v", 320, 0, true, true},
+                                    {"softmax(Q K^T)", 16 * pairs, 24 * pairs, false, false},
+                                    {"attention V", 16 * pairs, 0, true, false},
+                                    {"projection = x W_o", 640, 0, true, true},
+                                    {"residual add", 0, 40, false, false},
+                                    {"norm", 0, 280, false, false},
+                                    {"router", 240, 0, false, false},
+                                    {"up = x W_up", 1920, 0, true, true},
+                                    {"gate = x W_gate", 1920, 0, true, true},
+                                    {"SiLU(gate) up", 0, 600, false, false},
+                                    {"down = x W_down", 1920, 0, true, true},
+                                    {"residual add", 0, 40, false, false}};
+    const std::vector<BlockOperation> got = block_operations(shape, attention);
+    REQUIRE(got.size() == expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      INFO(expected[i].name << ", got " << got[i].name);
+      CHECK(got[i].name == expected[i].name);
+      CHECK(got[i].gemm_flops == expected[i].gemm);
+      CHECK(got[i].other_flops == expected[i].other);
+      CHECK(got[i].listed_fp8 == expected[i].listed);
+      CHECK(got[i].deployed_fp8 == expected[i].deployed);
+    }
+    const double all = 9160 + 56 * pairs;
+    CHECK(gemm_share(got) == (7920 + 32 * pairs) / all);
+    CHECK(fp8_share(got, Fp8Gemms::listed) == (7680 + 16 * pairs) / all);
+    CHECK(fp8_share(got, Fp8Gemms::deployed) == 7680 / all);
+  }
+  shape.gated = false;
+  const std::vector<BlockOperation> plain = block_operations(shape);
+  REQUIRE(plain.size() == 14);
+  CHECK(plain[11].name == "activation");
+  CHECK(plain[11].other_flops == 600.0);
+  CHECK(plain[12].name == "down = x W_down");
+}
+
+TEST_CASE("what a layer keeps of each token, by hand", "[model]") {
+  struct Row {
+    const char* name;
+    std::int64_t elements;
+    bool is_input;  // of a GEMM that may be in FP8
+  };
+  ModelShape shape = kTiny;
+  shape.experts = 3;
+  shape.active_experts = 2;
+  for (const bool gated : {true, false})
+    for (const char* scheme : {"bf16", "te-fp8", "fp8-lm"}) {
+      INFO(scheme << ", gated " << gated);
+      shape.gated = gated;
+      const bool fp8 = std::string_view(scheme) != "bf16";
+      std::vector<Row> expected{{"input of the first norm", 8, false},
+                                {"input of Q, K, V", 8, true},
+                                {"Q, K, V", 16, false},
+                                {"output of attention", 8, false},
+                                {"input of the second norm", 8, false},
+                                {"input of the MLP", 8, true},
+                                {"input of the activation", gated ? 48 : 24, false},
+                                {"input of down", 24, true}};
+      if (fp8) expected.push_back({"input of the projection", 8, true});
+      const auto got = kept_activations(shape, find_training_scheme(scheme));
+      REQUIRE(got.size() == expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        INFO(expected[i].name << ", got " << got[i].name);
+        CHECK(got[i].name == expected[i].name);
+        CHECK(got[i].elements == expected[i].elements);
+        CHECK(got[i].format == (fp8 && expected[i].is_input ? FormatId::e4m3fn : FormatId::bf16));
+        CHECK(got[i].bytes() ==
+              static_cast<double>(expected[i].elements) * (fp8 && expected[i].is_input ? 1 : 2));
+      }
+    }
+}
+
+TEST_CASE("ZeRO's shares and the share of FP8 of a small model, by hand", "[model]") {
+  TrainingSetup setup{.shape = kTiny, .parallel = {.tensor = 2, .pipeline = 2, .data = 4}};
+  setup.shape.layers = 2;
+  setup.shape.sequence = 5;
+  const auto loads = [&](const char* scheme) {
+    return training_cost(setup, find_training_scheme(scheme)).zero.load;
+  };
+  using Loads = std::vector<std::int64_t>;
+  // The first of two stages has one layer of 768 elements in GEMMs, and 120 others; no head.
+  for (const bool tied : {false, true}) {
+    setup.shape.tied_embeddings = tied;
+    CHECK(loads("bf16") == Loads(4, (768 + 120) * 12 / 2 / 4));
+    CHECK(loads("te-fp8") == Loads(4, (768 + 120) * 12 / 2 / 4));
+    // Whole: six of 240 bytes, two of 160, two of 80; others in quarters.
+    CHECK(loads("fp8-lm") == Loads(4, 480 + 120 * 12 / 2 / 4));
+    CHECK(training_cost(setup, find_training_scheme("fp8-lm")).zero.rank_of.size() == 10);
+    CHECK(training_cost(setup, find_training_scheme("bf16")).zero.rank_of.empty());
+  }
+  setup.parallel.pipeline = 1;
+  CHECK(loads("bf16") == Loads(4, (1536 + 152) * 12 / 2 / 4));  // tied
+  setup.shape.tied_embeddings = false;
+  CHECK(loads("bf16") == Loads(4, (1536 + 232) * 12 / 2 / 4));
+  setup.parallel.data = 3;
+  CHECK(loads("bf16") == Loads(3, (1536 + 232) * 12 / 2 / 3));
+  setup.parallel.data = 7;  // 10608 bytes: rounded down
+  CHECK(loads("bf16") == Loads(7, 1515));
+  for (const char* scheme : {"te-fp8", "fp8-lm"})
+    CHECK(training_cost(setup, find_training_scheme(scheme)).fp8_flop_share == 9600.0 / 15400.0);
+  CHECK(training_cost(setup, find_training_scheme("bf16")).fp8_flop_share == 0.0);
 }

@@ -3,6 +3,8 @@
 #include <string>
 
 #include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
@@ -37,6 +39,13 @@ constexpr Case kCases[]{{"compressed-tensors", "llm-compressor"},
                         {"deepseek", "deepgemm"},
                         {"torchao", "torchao-inference"},
                         {"torchao", "torchao-inference-bf16"},
+                        {"torchao", "torchao-tensorwise"},
+                        {"compressed-tensors", "modelopt", true},
+                        {"compressed-tensors", "inference-static", true},
+                        {"hf-fp8", "modelopt", true},
+                        {"hf-fp8", "vllm-per-tensor"},
+                        {"hf-fp8", "deepgemm-ue8m0"},
+                        {"deepseek", "deepgemm-ue8m0"},
                         {"torchao", "ocp-mxfp8"},
                         {"torchao", "torchao-mxfp4-even"},
                         {"torchao", "torchao-nvfp4"},
@@ -53,14 +62,61 @@ std::string text_of(const Case& c) {
   QuantizedModel model;
   model.scheme = scheme;
   model.converted = {{"a.weight", ElementType::bf16, {256, 512}},
-                     {"b.weight", ElementType::f32, {128, 64}}};
+                     {"b.weight", ElementType::f32, {128, 64}},
+                     {"c.weight", ElementType::f16, {32, 96}}};
   model.kept = {{{"norm.weight", ElementType::bf16, {512}}, "not a matrix"}};
   for (const auto& [name, value] : torchao_metadata(scheme, model))
     text += fmt::format("\n{}: {}", name, value);
   return text + "\n";
 }
 
+std::string kind(ScaleKind scales) {
+  if (scales == ScaleKind::plain) return "plain";
+  return scales == ScaleKind::e8m0 ? "e8m0" : "two_level";
+}
+
+/// A line: what the layout says of the preset, and seals of the files that say it; or why it
+/// cannot.
+std::string scheme_text(const Layout& layout, const Preset& preset, bool calibrated) {
+  std::string text =
+      fmt::format("{} {}{}: ", layout.name, preset.name, calibrated ? " calibrated" : "");
+  try {
+    const WeightScheme s = make_scheme(layout, preset, calibrated);
+    text += fmt::format("{} {} {} {}x{}, scales {}, input {} {} {} {}{} {}", format(s.format).name,
+                        kind(s.scales), to_string(s.tiles), s.row_block, s.k_block,
+                        to_string(s.scale_type), to_string(s.input), s.input_group,
+                        format(s.input_format).name, to_string(s.input_scale_type),
+                        s.power_of_two ? ", powers of two" : "", s.torchao_scaling);
+    for (const std::vector<std::string>& kept :
+         {std::vector<std::string>{}, std::vector<std::string>{"lm_head", "a"}}) {
+      const std::string config = with_quantization("{}", "c", layout, s, kept);
+      text += fmt::format(" {}", crc32_text(config));
+      if (layout.family == LayoutFamily::modelopt)
+        text += fmt::format(" {}", crc32_text(modelopt_config(s, kept)));
+      const auto stored = read_quantization(config, "c");
+      if (!kept.empty() && stored)
+        text += fmt::format(", back {} {} {}x{}", format(stored->format).name, kind(stored->scales),
+                            stored->row_block, stored->k_block);
+    }
+  } catch (const Error& error) {
+    text += error.what();
+  }
+  return text + "\n";
+}
+
 }  // namespace
+
+TEST_CASE("what each layout makes of each recipe is as kept", "[model_files]") {
+  std::string got;
+  for (const Layout& layout : layouts())
+    for (const Preset& preset : presets())
+      for (const bool calibrated : {false, true}) got += scheme_text(layout, preset, calibrated);
+  const std::string kept = read_file(FP8LAB_GOLDEN_DIR "/model_files/schemes.kept");
+  const bool same = got == kept;
+  if (!same) write_file("schemes.kept", got);
+  INFO("tests/golden/model_files/schemes.kept against schemes.kept, which was written here");
+  CHECK(same);
+}
 
 TEST_CASE("what systems read of a model's quantization is as kept", "[model_files]") {
   std::string got;

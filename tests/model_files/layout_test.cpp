@@ -15,6 +15,7 @@
 #include "fp8lab/model_files/blocked_scales.hpp"
 #include "fp8lab/model_files/calibration.hpp"
 #include "fp8lab/model_files/quantization_config.hpp"
+#include "fp8lab/model_files/recipe_input.hpp"
 #include "fp8lab/model_files/siblings.hpp"
 #include "io/temporary.hpp"
 
@@ -474,4 +475,323 @@ TEST_CASE("samples that give no scale are refused by name", "[model_files]") {
                     contains("t.csv:2: expected a BF16 number under recipe quanto-bf16"));
   CHECK_THROWS_WITH(trace("a,1\na.output,1\n", "quanto"),
                     contains("t.csv:2: expected MODULE or MODULE.input"));
+}
+
+TEST_CASE("why a tensor stays, word for word", "[model_files]") {
+  using enum ElementType;
+  const auto why = [](const char* layout, const char* preset, const char* rule, TensorSpec tensor) {
+    const LayerDecision decision =
+        decide(find_layer_rule(rule), find_layout(layout), scheme_of(layout, preset), tensor);
+    CHECK(decision.converts == decision.reason.empty());
+    return decision.converts ? std::string("converts") : decision.reason;
+  };
+  const auto plain = [&](TensorSpec tensor) {
+    return why("deepseek", "deepseek-v3", "all", std::move(tensor));
+  };
+  CHECK(plain({"a.weight", e4m3fn, {128, 128}}) == "e4m3fn already");
+  CHECK(plain({"a.weight", e5m2fnuz, {128, 128}}) == "e5m2fnuz already");
+  CHECK(plain({"a.weight", f64, {128, 128}}) == "f64 elements, not f32, f16 or bf16");
+  CHECK(plain({"a.weight", i8, {128, 128}}) == "i8 elements, not f32, f16 or bf16");
+  CHECK(plain({"a.weight", boolean, {128, 128}}) == "bool elements, not f32, f16 or bf16");
+  for (const ElementType type : {f32, f16, bf16})
+    CHECK(plain({"a.weight", type, {128, 128}}) == "converts");
+  CHECK(plain({"a.bias", f32, {128, 128}}) == "not the .weight of a module");
+  CHECK(plain({"a.weight", f32, {128}}) == "1 dimensions, not 2");
+  CHECK(plain({"a.weight", f32, {1, 128, 128}}) == "3 dimensions, not 2");
+  CHECK(plain({"a.weight", f32, {0, 128}}) == "no elements");
+  CHECK(plain({"a.weight", f32, {128, 0}}) == "no elements");
+  for (const char* name : {"x.embed.weight", "Embed_tokens.weight", "transformer.wte.weight",
+                           "transformer.WPE.weight", "wpe.0.weight"})
+    CHECK(plain({name, f32, {128, 128}}) == "an embedding, for which deepseek has no scales");
+  CHECK(why("hf-fp8", "deepseek-v3", "all", {"wte.weight", f32, {128, 128}}) ==
+        "an embedding, for which hf-fp8 has no scales");
+  CHECK(plain({"w_te.weight", f32, {200, 130}}) == "converts");  // ragged blocks
+
+  // Blocks of 128 x 128: transformers reads ragged ones wrongly, compressed-tensors along k.
+  struct Case {
+    Shape shape;
+    const char* hf;
+    const char* compressed;
+  };
+  const std::string hf = "hf-fp8";
+  for (const Case& c :
+       {Case{{256, 384}, "converts", "converts"}, Case{{1, 128}, "converts", "converts"},
+        Case{{127, 128}, "converts", "converts"},
+        Case{{129, 128}, "129 is not a multiple of the block's 128", "converts"},
+        Case{{200, 130},
+             "200 is not a multiple of the block's 128",
+             "130 is not a multiple of the block's 128"},
+        Case{{128, 129},
+             "129 is not a multiple of the block's 128",
+             "129 is not a multiple of the block's 128"},
+        Case{{256, 200},
+             "200 is not a multiple of the block's 128",
+             "200 is not a multiple of the block's 128"},
+        Case{{128, 127}, "converts", "127 is not a multiple of the block's 128"},
+        Case{{64, 1}, "converts", "1 is not a multiple of the block's 128"}}) {
+    INFO(shape_text(c.shape));
+    CHECK(why("hf-fp8", "deepseek-v3", "all", {"a.weight", f32, c.shape}) == c.hf);
+    CHECK(why("compressed-tensors", "deepseek-v3", "all", {"a.weight", f32, c.shape}) ==
+          c.compressed);
+    CHECK(plain({"a.weight", f32, c.shape}) == "converts");
+    CHECK(why("hf-fp8", "vllm-per-tensor", "all", {"a.weight", f32, c.shape}) == "converts");
+    CHECK(why("compressed-tensors", "llm-compressor", "all", {"a.weight", f32, c.shape}) ==
+          "converts");
+  }
+  // Groups.
+  for (const auto& [layout, preset, group] : {std::tuple{"compressed-tensors", "mxfp4", 32},
+                                              {"compressed-tensors", "nvfp4", 16},
+                                              {"modelopt", "modelopt-mxfp8", 32},
+                                              {"modelopt", "modelopt-nvfp4", 16},
+                                              {"torchao", "torchao-mxfp4-even", 32},
+                                              {"torchao", "torchao-nvfp4", 16}})
+    for (const std::int64_t rows : {1, 16, 24})
+      for (const std::int64_t k : {16, 32, 48, 96, 40}) {
+        INFO(layout << " " << preset << " [" << rows << ", " << k << "]");
+        const bool torchao_rows = std::string_view(layout) == "torchao" && group == 16;
+        const std::string expected =
+            k % group != 0 ? fmt::format("{} is not a multiple of the group's {}", k, group)
+            : torchao_rows && rows % 16 != 0 ? fmt::format("{} rows are not a multiple of 16", rows)
+                                             : "converts";
+        CHECK(why(layout, preset, "all", {"a.weight", bf16, {rows, k}}) == expected);
+      }
+  // Fused experts.
+  const auto expert = [&](const char* rule, TensorSpec tensor) {
+    return why("gpt-oss", "mxfp4", rule, std::move(tensor));
+  };
+  for (const char* name : {"l.0.experts.gate_up_proj", "l.0.experts.down_proj"})
+    CHECK(expert("linear", {name, bf16, {3, 64, 40}}) == "converts");
+  const char* const down = "l.0.experts.down_proj";
+  for (const TensorSpec& other :
+       {TensorSpec{"l.0.experts.down_proj.weight", bf16, {3, 64, 40}},
+        TensorSpec{"l.0.experts.up_proj", bf16, {3, 64, 40}},
+        TensorSpec{"l.0.experts.gate_up_proj_bias", bf16, {3, 64, 40}},
+        TensorSpec{"experts.down_proj", bf16, {3, 64, 40}}, TensorSpec{down, bf16, {64, 40}},
+        TensorSpec{down, bf16, {1, 3, 64, 40}}})
+    CHECK(expert("all", other) == "not the fused experts of a layer");
+  CHECK(expert("all", {down, e4m3fn, {3, 64, 40}}) == "e4m3fn already");
+  CHECK(expert("all", {down, u8, {3, 64, 40}}) == "u8 elements, not f32, f16 or bf16");
+  CHECK(expert("all", {down, bf16, {0, 64, 40}}) == "no elements");
+  CHECK(expert("all", {down, bf16, {3, 48, 64}}) == "48 is not a multiple of the group's 32");
+  CHECK(expert("all", {down, bf16, {3, 64, 33}}) == "converts");
+  CHECK(expert("llama-factory", {down, bf16, {3, 64, 33}}) == "33 is not a multiple of 16");
+  CHECK(expert("llama-factory", {down, bf16, {3, 40, 24}}) == "24 is not a multiple of 16");
+  CHECK(expert("llama-factory", {"output.experts.down_proj", bf16, {3, 64, 32}}) ==
+        "the name contains output");
+}
+
+TEST_CASE("of a file that is no model's, matrices of floats are converted", "[model_files]") {
+  using enum ElementType;
+  const auto why = [](TensorSpec tensor) {
+    const LayerDecision decision = decide_by_shape(tensor);
+    CHECK(decision.converts == decision.reason.empty());
+    return decision.converts ? std::string("converts") : decision.reason;
+  };
+  CHECK(why({"a", f32, {2, 3}}) == "converts");
+  CHECK(why({"a", f16, {2, 3, 4, 5}}) == "converts");
+  CHECK(why({"a.weight", bf16, {2, 3}}) == "converts");
+  CHECK(why({"a.weight", bf16, {2, 3, 4}}) == "a weight of 3 dimensions, as of a convolution");
+  CHECK(why({"a.weight", bf16, {1, 2, 3, 4}}) == "a weight of 4 dimensions, as of a convolution");
+  CHECK(why({".weight", bf16, {1, 2, 3, 4}}) == "converts");
+  CHECK(why({"a", f32, {}}) == "0 dimensions, not a matrix");
+  CHECK(why({"a.weight", f32, {5}}) == "1 dimensions, not a matrix");
+  CHECK(why({"a", e5m2, {2, 3}}) == "e5m2 already");
+  CHECK(why({"a", e8m0fnu, {2, 3}}) == "e8m0fnu already");
+  CHECK(why({"a", u8, {2, 3}}) == "u8 elements, not f32, f16 or bf16");
+  for (const char* name :
+       {"a_scale", "a.weight_scale_inv", "a.scale", "a.weight.scale_inv", "a.scale_inv_e8m0"})
+    CHECK(why({name, f32, {2, 3}}) == "the scales of another tensor");
+  for (const char* name :
+       {"a_scales", "scale", "scale_inv", "a.scale_inv_e8m", "ascale", "a_scale.weight"})
+    CHECK(why({name, f32, {2, 3}}) == "converts");
+}
+
+TEST_CASE("scales in blocks of 128 x 4 of any size, each by its own place", "[model_files]") {
+  for (const auto& [rows, columns] :
+       {std::pair{1, 1}, {127, 3}, {128, 4}, {129, 5}, {31, 9}, {257, 13}, {300, 8}}) {
+    INFO(rows << " x " << columns);
+    std::vector<std::uint8_t> scales(static_cast<std::size_t>(rows * columns));
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      scales[i] = static_cast<std::uint8_t>(1 + i % 253);
+    const std::int64_t down = (rows + 127) / 128;
+    const std::int64_t across = (columns + 3) / 4;
+    CHECK(blocked_shape(rows, columns) == Shape{32 * down, 16 * across});
+    // Blocks in row-major order; in a block 32 rows of four times four scales.
+    std::vector<std::uint8_t> expected;
+    for (std::int64_t block = 0; block < down * across; ++block)
+      for (std::int64_t inner = 0; inner < 32; ++inner)
+        for (std::int64_t quarter = 0; quarter < 4; ++quarter)
+          for (std::int64_t c = 0; c < 4; ++c) {
+            const std::int64_t row = block / across * 128 + 32 * quarter + inner;
+            const std::int64_t column = block % across * 4 + c;
+            const bool inside = row < rows && column < columns;
+            expected.push_back(inside ? scales[static_cast<std::size_t>(row * columns + column)]
+                                      : std::uint8_t{0});
+          }
+    CHECK((to_blocked(scales, rows, columns) == expected));
+    CHECK((from_blocked(expected, rows, columns) == scales));
+    CHECK_THROWS_WITH(
+        to_blocked(scales, rows, columns + 1),
+        fmt::format("scales: expected {}, got {}", rows * (columns + 1), rows * columns));
+    CHECK_THROWS_WITH(
+        from_blocked(std::span(expected).subspan(1), rows, columns),
+        fmt::format("scales: expected {}, got {}", expected.size(), expected.size() - 1));
+  }
+}
+
+TEST_CASE("every part of a joined matrix, and no other name", "[model_files]") {
+  for (const auto& [part, whole] : {std::pair{"q_proj", "qkv"},
+                                    {"k_proj", "qkv"},
+                                    {"v_proj", "qkv"},
+                                    {"gate_proj", "gate_up"},
+                                    {"up_proj", "gate_up"},
+                                    {"w1", "w13"},
+                                    {"w3", "w13"}}) {
+    CHECK(joined_module(fmt::format("a.0.{}", part)) == fmt::format("a.0.{}", whole));
+    CHECK(joined_module(part).empty());
+    CHECK(joined_module(fmt::format("a.{}.x", part)).empty());
+    CHECK(joined_module(fmt::format("a.x{}", part)).empty());
+  }
+  for (const char* other : {"a.w2", "a.o_proj", "a.down_proj", "a.", "a.qkv", "a.w13", ""})
+    CHECK(joined_module(other).empty());
+  const std::map<std::string, float> scales{
+      {"a.gate_proj", 3.0F}, {"a.up_proj", 2.0F}, {"b.up_proj", 7.0F},
+      {"b.w1", 1.0F},        {"b.w3", 4.0F},      {"c.q_proj", 5.0F},
+      {"c.k_proj", 6.0F},    {"c.v_proj", 4.5F},  {"c.o_proj", 8.0F}};
+  std::map<std::string, float> largest = scales;
+  join_input_scales(largest, false);
+  CHECK(largest == std::map<std::string, float>{{"a.gate_proj", 3.0F},
+                                                {"a.up_proj", 3.0F},
+                                                {"b.up_proj", 7.0F},
+                                                {"b.w1", 4.0F},
+                                                {"b.w3", 4.0F},
+                                                {"c.q_proj", 6.0F},
+                                                {"c.k_proj", 6.0F},
+                                                {"c.v_proj", 6.0F},
+                                                {"c.o_proj", 8.0F}});
+  std::map<std::string, float> smallest = scales;
+  join_input_scales(smallest, true);
+  CHECK(smallest == std::map<std::string, float>{{"a.gate_proj", 2.0F},
+                                                 {"a.up_proj", 2.0F},
+                                                 {"b.up_proj", 7.0F},
+                                                 {"b.w1", 1.0F},
+                                                 {"b.w3", 1.0F},
+                                                 {"c.q_proj", 4.5F},
+                                                 {"c.k_proj", 4.5F},
+                                                 {"c.v_proj", 4.5F},
+                                                 {"c.o_proj", 8.0F}});
+}
+
+TEST_CASE("amaxes of two joined weights, in one shard or in two", "[model_files]") {
+  for (const bool apart : {false, true}) {
+    const TemporaryFolder folder("siblings_apart");
+    const std::vector<std::vector<float>> values{
+        std::vector<float>(32, 2.0F), std::vector<float>(32, -5.0F), std::vector<float>(32, 9.0F)};
+    const auto tensor = [&](const char* name, std::size_t i) {
+      return NamedTensor{name, view_of(ElementType::f32, {2, 16}, std::span(values[i]))};
+    };
+    const NamedTensor gate = tensor("a.gate_proj.weight", 0);
+    const NamedTensor up = tensor("a.up_proj.weight", 1);
+    const NamedTensor down = tensor("a.down_proj.weight", 2);
+    const std::string second = apart ? "two.safetensors" : "one.safetensors";
+    if (apart) {
+      write_safetensors(folder / "one.safetensors", {gate, down});
+      write_safetensors(folder / "two.safetensors", {up});
+    } else {
+      write_safetensors(folder / "one.safetensors", {gate, up, down});
+    }
+    write_text(folder / std::string(kIndexFile),
+               fmt::format(R"({{"weight_map": {{"a.gate_proj.weight": "one.safetensors",
+                               "a.down_proj.weight": "one.safetensors",
+                               "a.up_proj.weight": "{}"}}}})",
+                           second));
+    QuantizedModel model;
+    for (const NamedTensor& item : {gate, up, down})
+      model.converted.push_back({item.name, item.tensor.type, item.tensor.shape});
+    const auto amaxes = [&] {
+      return shared_amaxes(ModelDirectory(folder.path()), find_preset("nvfp4").weight, model);
+    };
+    CHECK(amaxes() == std::map<std::string, float>{{"a.gate_proj", 5.0F}, {"a.up_proj", 5.0F}});
+    model.converted.erase(model.converted.begin());  // one alone shares nothing
+    CHECK(amaxes().empty());
+  }
+}
+
+TEST_CASE("samples of sixteen bits, and names that say themselves", "[model_files]") {
+  const TemporaryFolder folder("calibration_types");
+  const std::vector<std::uint16_t> half{0x3c00, 0xc700};   // 1, -7 in FP16
+  const std::vector<std::uint16_t> brain{0x3f80, 0xc0e0};  // the same in BF16
+  const std::vector<float> single{1.0F, -7.0F};
+  const CalibrationTargets targets{.columns = {{"a", 2}}, .kept = {}};
+  for (const TensorView& view : {view_of(ElementType::f16, {1, 2}, std::span(half)),
+                                 view_of(ElementType::bf16, {2}, std::span(brain)),
+                                 view_of(ElementType::f32, {1, 1, 2}, std::span(single))}) {
+    INFO(to_string(view.type));
+    write_safetensors(folder / "s.safetensors", {{"a.input", view}});
+    CHECK(calibrate_inputs(find_preset("inference-static"), {folder / "s.safetensors"}, targets)
+              .scales.at("a") == 7.0F / 448.0F);
+  }
+  // A module whose own name ends with `.input` goes before one without.
+  const CalibrationTargets both{.columns = {{"a", 1}, {"a.input", 1}, {"a.0", 1}}, .kept = {}};
+  write_text(folder / "t.csv", "a,1\na.input,2\na.0,4\na.input.input,8\na.0.input,16\n");
+  const auto scales = calibrate_inputs(find_preset("modelopt"), {folder / "t.csv"}, both).scales;
+  CHECK(scales == std::map<std::string, float>{
+                      {"a", 1.0F / 448.0F}, {"a.input", 8.0F / 448.0F}, {"a.0", 16.0F / 448.0F}});
+}
+
+TEST_CASE("long lines of a trace are cut in messages", "[model_files]") {
+  const TemporaryFolder folder("trace_long");
+  const std::string path = (folder / "t.csv").string();
+  for (const std::size_t letters : {59U, 60U, 61U}) {
+    const std::string line(letters, 'x');
+    write_text(path, "a,1\n" + line + "\n");
+    CHECK_THROWS_WITH(read_amax_trace(path),
+                      fmt::format("{}:2: expected MODULE,AMAX, got {}", path, line.substr(0, 60)));
+  }
+  for (const std::size_t letters : {39U, 40U, 41U}) {
+    const std::string amax(letters, 'x');
+    write_text(path, "a,1\nb," + amax + "\n");
+    CHECK_THROWS_WITH(
+        read_amax_trace(path),
+        fmt::format("{}:2: expected a finite amax >= 0, got '{}'", path, amax.substr(0, 40)));
+  }
+}
+
+TEST_CASE("blocks have several rows and several columns", "[model_files]") {
+  for (const char* layout : {"compressed-tensors", "hf-fp8", "deepseek"})
+    for (const auto& [rows, columns] : {std::pair{128, 1}, {128, 0}, {2, 1}, {0, 128}}) {
+      Preset preset = find_preset("deepseek-v3");
+      preset.weight.row_block = rows;
+      preset.weight.k_block = columns;
+      INFO(layout << " " << rows << " x " << columns);
+      CHECK_THROWS_WITH(make_scheme(find_layout(layout), preset, false),
+                        contains("expected weights with one scale per ") &&
+                            contains(fmt::format(", got block {} x {}", rows, columns)));
+    }
+}
+
+TEST_CASE("recipes of FP32 and of BF16 systems take their own elements", "[model_files]") {
+  using enum ElementType;
+  const auto why = [](const char* preset, ElementType type) {
+    try {
+      require_recipe_takes(preset, find_preset(preset).weight, {"t", type, {2, 2}});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  for (const ElementType type : {f32, f16, bf16}) {
+    CHECK(why("deepseek-v3", type) == "accepted");
+    CHECK(why("llm-compressor", type) ==
+          (type == f32
+               ? "accepted"
+               : fmt::format("tensor 't' under recipe llm-compressor: expected f32 elements "
+                             "(llm-compressor-bf16 takes bf16; f16 has none), got {}",
+                             to_string(type))));
+    CHECK(why("llm-compressor-bf16", type) ==
+          (type == bf16 ? "accepted"
+                        : fmt::format("tensor 't' under recipe llm-compressor-bf16: expected bf16 "
+                                      "elements, got {}",
+                                      to_string(type))));
+  }
 }

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -96,4 +98,122 @@ TEST_CASE("torchao's types are known by their whole names", "[model_files]") {
     CHECK((other.format == plain.format && other.scales == plain.scales));
     CHECK((other.row_block == plain.row_block && other.k_block == plain.k_block));
   }
+}
+
+TEST_CASE("what a config.json says that no layout has is refused by its key", "[model_files]") {
+  const auto message = [](const std::string& quantization) {
+    try {
+      (void)read_quantization(fmt::format(R"({{"quantization_config": {}}})", quantization), "c");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const std::string method =
+      "c: quantization_config: quant_method: expected compressed-tensors, modelopt, fp8, torchao "
+      "or "
+      "mxfp4, got ";
+  CHECK(message(R"({"quant_method": "gptq"})") == method + "'gptq'");
+  const std::string long_name(41, 'x');
+  CHECK(message(fmt::format(R"({{"quant_method": "{}"}})", long_name)) ==
+        method + "'" + long_name.substr(0, 40) + "'");
+  for (const char* other : {"7", "[]", "{}", R"({"quant_method":7})", R"({"quant_method":""})"})
+    CHECK(
+        message(other) ==
+        fmt::format("c: quantization_config: expected an object with quant_method, got {}", other));
+  CHECK(message("null") == "accepted");
+  CHECK_THROWS_WITH(read_quantization("[]", "c"), "c: expected a JSON object, got array");
+  CHECK_THROWS_WITH(read_quantization("{", "c"), contains("c: not JSON: "));
+
+  const auto modelopt = [&](const std::string& algorithm) {
+    return message(fmt::format(R"({{"quant_method": "modelopt", "quant_algo": "{}"}})", algorithm));
+  };
+  for (const char* known : {"", "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "MXFP8", "mxfp4",
+                            "W4A8_MXFP4_FP8", "NVFP4", "W4A16_NVFP4"})
+    CHECK(modelopt(known) == "accepted");
+  for (const std::string& other :
+       {std::string("MXFP4"), std::string("NVFP4_AWQ"), std::string("W4A8_MXFP4"), long_name})
+    CHECK(modelopt(other) ==
+          "c: quantization_config: quant_algo: expected FP8, FP8_PER_CHANNEL_PER_TOKEN, MXFP8, "
+          "mxfp4, W4A8_MXFP4_FP8, NVFP4 or W4A16_NVFP4, got '" +
+              other.substr(0, 40) + "'");
+  for (const auto& [name, format, scales, block] :
+       {std::tuple{"MXFP8", FormatId::e4m3fn, ScaleKind::e8m0, 32},
+        {"mxfp4", FormatId::e2m1, ScaleKind::e8m0, 32},
+        {"W4A8_MXFP4_FP8", FormatId::e2m1, ScaleKind::e8m0, 32},
+        {"NVFP4", FormatId::e2m1, ScaleKind::two_level, 16},
+        {"W4A16_NVFP4", FormatId::e2m1, ScaleKind::two_level, 16},
+        {"FP8", FormatId::e4m3fn, ScaleKind::plain, 128}}) {
+    INFO(name);
+    const StoredQuantization stored =
+        read(fmt::format(R"({{"quant_method": "modelopt", "quant_algo": "{}"}})", name));
+    CHECK(stored.family == LayoutFamily::modelopt);
+    CHECK(stored.format == format);
+    CHECK(stored.scales == scales);
+    CHECK(stored.row_block == (block == 128 ? 128 : 1));
+    CHECK(stored.k_block == block);
+  }
+}
+
+TEST_CASE("groups of compressed-tensors have one kind of numbers", "[model_files]") {
+  const std::string fp8 = R"("type": "float", "num_bits": 8)";
+  const std::string mxfp8 =
+      R"("type": "float", "num_bits": 8, "group_size": 32, "scale_dtype": "torch.uint8")";
+  const std::string mxfp4 =
+      R"("type": "float", "num_bits": 4, "group_size": 32, "scale_dtype": "torch.uint8")";
+  const std::string blocks = R"("type": "float", "num_bits": 8, "block_structure": [64, 32])";
+  const auto two = [](const std::string& a, const std::string& b) {
+    return fmt::format(
+        R"({{"quant_method": "compressed-tensors", "config_groups": {{"one": {{"weights": {{{}}}}}, "two": {{"weights": {{{}}}}}}}}})",
+        a, b);
+  };
+  for (const std::string& same : {fp8, mxfp8, mxfp4}) CHECK_NOTHROW(read(two(same, same)));
+  for (const auto& [a, b] : {std::pair{fp8, blocks}, {blocks, fp8}}) {
+    const StoredQuantization stored = read(two(a, b));
+    CHECK((stored.row_block == 64 && stored.k_block == 32));
+  }
+  for (const auto& [a, b] : {std::pair{fp8, mxfp8},
+                             {mxfp8, fp8},
+                             {mxfp8, mxfp4},
+                             {mxfp4, mxfp8},
+                             {fp8, mxfp4},
+                             {mxfp4, fp8}})
+    CHECK_THROWS_WITH(
+        read(two(a, b)),
+        "c: quantization_config: two: weights: expected the numbers of one, got others");
+  CHECK_THROWS_WITH(read(two(fp8, R"("num_bits": 3)")),
+                    "c: quantization_config: two: weights: expected 8-bit floats, MXFP4, MXFP6, "
+                    "MXFP8 or NVFP4, got {\"num_bits\":3}");
+  for (const char* sizes : {"[0,32]", "[64,0]", "[64]", "[64,32,1]", "64", R"(["64",32])"})
+    CHECK_THROWS_WITH(
+        read(two(fp8,
+                 fmt::format(R"("type": "float", "num_bits": 8, "block_structure": {})", sizes))),
+        fmt::format(
+            "c: quantization_config: two: weights: block_structure: expected [rows, columns] "
+            "of a block, got {}",
+            sizes));
+  CHECK_THROWS_WITH(
+      read(R"({"quant_method": "fp8", "weight_block_size": [128]})"),
+      "c: quantization_config: weight_block_size: expected [rows, columns] of a block, "
+      "got [128]");
+  for (const char* none : {"null", "7", "[]"}) {
+    const StoredQuantization plain =
+        read(fmt::format(R"({{"quant_method": "compressed-tensors", "config_groups": {}}})", none));
+    CHECK((plain.format == FormatId::e4m3fn && plain.scales == ScaleKind::plain));
+  }
+}
+
+TEST_CASE("a model may say that it is not quantized", "[model_files]") {
+  CHECK_NOTHROW(require_quantizable(R"({"quantization_config": null})", "c"));
+  CHECK_FALSE(read_quantization(R"({"quantization_config": null})", "c").has_value());
+  for (const char* other : {"{}", "false", "7", "\"\""})
+    CHECK_THROWS_WITH(
+        require_quantizable(fmt::format(R"({{"quantization_config": {}}})", other), "c"),
+        "c: expected a model that is not quantized (`fp8lab dequantize` converts it back), got "
+        "quantization_config");
+  CHECK_THROWS_WITH(require_quantizable("7", "c"), "c: expected a JSON object, got number");
+  CHECK_THROWS_WITH(
+      require_quantizable(R"({"model_type": "gpt2"})", "c"),
+      "c: model_type: expected a model whose matrices are stored as [out, in], got 'gpt2' "
+      "(transformers' Conv1D)");
 }

@@ -1,8 +1,11 @@
 #include "fp8lab/model_files/weight_cast.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -327,4 +330,203 @@ TEST_CASE("a weight's tensors have the names and shapes of their layout", "[mode
     }
     CHECK(stores_multiplier(layout) == (std::string_view(c.layout) == "compressed-tensors"));
   }
+}
+
+TEST_CASE("NaN scales of groups are counted beside NaN codes", "[model_files]") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const auto count = [](const auto& codes, int mask, int nan) {
+    return std::count_if(codes.begin(), codes.end(),
+                         [=](std::uint8_t code) { return (code & mask) == nan; });
+  };
+  std::map<std::string, std::int64_t> most;
+  for (const char* name : {"ocp-mxfp8", "mxfp8-floor", "te-mxfp8", "modelopt-mxfp8", "mxfp4",
+                           "mxfp6-e2m3", "compressed-tensors-mxfp4", "modelopt-mxfp4", "nvfp4",
+                           "compressed-tensors-nvfp4", "modelopt-nvfp4", "torchao-nvfp4"})
+    for (const auto& specials :
+         {std::vector<float>{}, {kNan}, {-kNan}, {kInf}, {kNan, kInf, -kNan}}) {
+      std::vector<float> values(64 * 96, 0.25F);
+      for (std::size_t i = 0; i < specials.size(); ++i) values[100 + 1601 * i] = specials[i];
+      const Recipe& recipe = find_preset(name).weight;
+      const QuantizedTensor whole = quantize(recipe, {values, 64, 96});
+      const std::int64_t expected =
+          (recipe.format == FormatId::e4m3fn ? count(whole.codes, 0x7f, 0x7f) : 0) +
+          count(whole.e8m0, 0xff, 0xff) + count(whole.ue4m3, 0x7f, 0x7f);
+      std::vector<std::uint8_t> codes(values.size());
+      const QuantizedWeight got = quantize_into(
+          recipe, view_of(ElementType::f32, {64, 96}, std::span<const float>(values)), codes);
+      INFO(name << ", " << specials.size() << " special values");
+      CHECK(got.nan_codes == expected);
+      CHECK((got.nan_codes > 0 || !specials.empty() || expected == 0));
+      most[name] = std::max(most[name], got.nan_codes);
+    }
+  CHECK(most["mxfp4"] == 3);  // a scale for each group that has a special value
+  CHECK(most["modelopt-nvfp4"] > 0);
+  CHECK(most["ocp-mxfp8"] > 3);  // and elements
+}
+
+TEST_CASE("NaN of every expert are counted", "[model_files]") {
+  const TemporaryFolder folder("experts_nan");
+  const Layout& layout = find_layout("gpt-oss");
+  const Preset& preset = find_preset("mxfp4");
+  const WeightScheme scheme = make_scheme(layout, preset, false);
+  for (const auto& experts :
+       {std::vector<std::size_t>{}, {0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}}) {
+    std::vector<std::uint16_t> words(3 * 32 * 2, 0x3f80);
+    for (const std::size_t e : experts) words[e * 64 + 5] = 0x7fc0;
+    const TensorView view =
+        view_of(ElementType::bf16, {3, 32, 2}, std::span<const std::uint16_t>(words));
+    const WeightOutputs outputs = outputs_of(layout, scheme, {"m", view.type, view.shape});
+    SafetensorsWriter out(folder / "x.safetensors", outputs.list());
+    CHECK(quantize_experts(
+              scheme, preset.weight, view, outputs, [](auto) {}, out) ==
+          static_cast<std::int64_t>(experts.size()));
+  }
+}
+
+TEST_CASE("a large weight in sixteen bits is that of its blocks alone", "[model_files]") {
+  constexpr std::int64_t kRows = 601;
+  constexpr std::int64_t kColumns = 1000;
+  std::vector<std::uint8_t> codes(kRows * kColumns);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i % 127);
+  const std::vector<float> scales = [] {
+    std::vector<float> values(5 * 8);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.7F + static_cast<float>(i);
+    return values;
+  }();
+  const auto view = [&](std::int64_t row, std::int64_t rows) {
+    return view_of(
+        ElementType::e4m3fn, {rows, kColumns},
+        std::span<const std::uint8_t>(codes).subspan(static_cast<std::size_t>(row * kColumns),
+                                                     static_cast<std::size_t>(rows * kColumns)));
+  };
+  for (const ElementType type : {ElementType::bf16, ElementType::f16, ElementType::f32}) {
+    const std::size_t width = element_bytes(type);
+    std::vector<std::byte> whole(codes.size() * width);
+    dequantize_weight({view(0, kRows), scales, 128, 128}, type, whole);
+    std::vector<std::byte> expected(whole.size());
+    for (std::int64_t row = 0; row < kRows; row += 128) {  // a part has more rows
+      const std::int64_t rows = std::min<std::int64_t>(128, kRows - row);
+      dequantize_weight(
+          {view(row, rows), std::span(scales).subspan(static_cast<std::size_t>(row / 128 * 8), 8),
+           128, 128},
+          type,
+          std::span(expected).subspan(static_cast<std::size_t>(row * kColumns) * width,
+                                      static_cast<std::size_t>(rows * kColumns) * width));
+    }
+    INFO(to_string(type));
+    CHECK((whole == expected));
+  }
+}
+
+TEST_CASE("all of a large weight is given back, strip after strip", "[model_files]") {
+  constexpr std::int64_t kRows = 4200;  // more than 2^24 elements
+  constexpr std::int64_t kColumns = 4096;
+  std::vector<std::uint16_t> words(kRows * kColumns);
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] = static_cast<std::uint16_t>(0x3c00 + i % 997);
+  const TensorView weight =
+      view_of(ElementType::bf16, {kRows, kColumns}, std::span<const std::uint16_t>(words));
+  std::vector<std::uint8_t> taken(words.size());
+  std::size_t released = 0;
+  int strips = 0;
+  const auto take = [&](std::int64_t first, std::span<const std::uint8_t> codes) {
+    std::copy(codes.begin(), codes.end(), taken.begin() + first);
+  };
+  const auto release = [&](std::span<const std::byte> part) {
+    CHECK(part.data() == weight.bytes.data() + released);
+    released += part.size();
+    ++strips;
+    // What is given back was read.
+    CHECK(taken[released / 2 - 1] != 0);
+    if (released < weight.bytes.size()) CHECK(taken[released / 2] == 0);
+  };
+  const Recipe& recipe = find_preset("llm-compressor-bf16").weight;
+  const QuantizedWeight got = quantize_weight(recipe, weight, take, release);
+  CHECK(released == weight.bytes.size());
+  CHECK(strips == 2);
+  CHECK(got.inverse_scales.size() == kRows);
+  CHECK(std::count(taken.begin(), taken.end(), 0) == 0);
+}
+
+TEST_CASE("a scale is written in its own type, rounded to nearest even", "[model_files]") {
+  const TemporaryFolder folder("numbers");
+  for (const float value : {1.0F, 0x1.01p0F, 0x1.03p0F, 0x1.028p0F, 0x1.018p0F, 3.0F / 448.0F,
+                            7.0F / 448.0F, 0x1p-133F})
+    for (const ElementType type : {ElementType::f32, ElementType::bf16}) {
+      const TensorSpec spec{"x", type, {1}};
+      {
+        SafetensorsWriter out(folder / "x.safetensors", {spec});
+        write_number(value, spec, out);
+        out.commit();
+      }
+      const float got = to_float(SafetensorsFile(folder / "x.safetensors").find("x"))[0];
+      INFO(to_string(type) << " " << value);
+      CHECK(got == (type == ElementType::f32 ? value : rounded_to_bf16(value)));
+    }
+}
+
+TEST_CASE("what is no weight of a recipe is said", "[model_files]") {
+  const std::vector<float> values(256 * 2, 1.0F);
+  std::vector<std::uint8_t> codes(values.size());
+  const auto why = [&](const Recipe& recipe, std::vector<std::int64_t> shape,
+                       ElementType type = ElementType::f32, bool fortran = false) {
+    const auto bytes = std::as_bytes(std::span(values));
+    TensorView view{type, std::move(shape), bytes, fortran};
+    view.bytes = bytes.first(static_cast<std::size_t>(view.size()) * element_bytes(type));
+    try {
+      quantize_into(recipe, view, codes);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const Recipe row{.row_block = 1};
+  CHECK(why(row, {2, 256}) == "accepted");
+  CHECK(why(row, {512}) == "weight: expected row-major [rows, k], got [512]");
+  CHECK(why(row, {2, 16, 16}) == "weight: expected row-major [rows, k], got [2, 16, 16]");
+  CHECK(why(row, {2, 256}, ElementType::f32, true) ==
+        "weight: expected row-major [rows, k], got [2, 256]");
+  CHECK(why(row, {2, 128}, ElementType::f64) ==
+        "weight: expected f32, f16 or bf16 elements, got f64");
+  CHECK(why({.k_block = 128}, {2, 256}) ==
+        "recipe: expected tiles of a row, a block or the tensor, got 0 x 128");
+  Recipe whole = row;
+  whole.rows_multiple = 4;
+  CHECK(why(whole, {2, 256}) == "weight: expected rows divisible by 4, got [2, 256]");
+  CHECK(why(whole, {4, 128}) == "accepted");
+  whole.rows_multiple = 1;
+  whole.k_multiple = 3;
+  CHECK(why(whole, {2, 256}) == "weight: expected k divisible by 3, got [2, 256]");
+  CHECK(why(whole, {2, 255}) == "accepted");
+
+  const auto back = [&](ScaledCodes weight, ElementType type, std::size_t bytes) {
+    std::vector<std::byte> to(bytes);
+    try {
+      dequantize_weight(weight, type, to);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const auto view = [&](std::vector<std::int64_t> shape, ElementType type = ElementType::e4m3fn) {
+    return TensorView{type, shape, std::as_bytes(std::span(codes)).first(6)};
+  };
+  const std::vector<float> scales(3, 1.0F);
+  const std::span<const float> two = std::span(scales).first(2);
+  CHECK(back({view({2, 3}), two, 1, 3}, ElementType::f32, 24) == "accepted");
+  CHECK(back({view({2, 3}), two, 1, 100}, ElementType::f16, 12) == "accepted");
+  const std::string shape = "codes: expected one code per byte, [rows, k] in blocks, got ";
+  CHECK(back({view({6}), two, 1, 3}, ElementType::f32, 24) == shape + "[6]");
+  CHECK(back({view({2, 3}, ElementType::u8), two, 1, 3}, ElementType::f32, 24) == shape + "[2, 3]");
+  CHECK(back({view({2, 3}, ElementType::bf16), two, 1, 3}, ElementType::f32, 24) ==
+        shape + "[2, 3]");
+  CHECK(back({view({2, 3}), two, 0, 3}, ElementType::f32, 24) == shape + "[2, 3]");
+  CHECK(back({view({2, 3}), two, 1, 0}, ElementType::f32, 24) == shape + "[2, 3]");
+  CHECK(back({view({2, 3}), two, 1, 3}, ElementType::f64, 48) ==
+        "type: expected f32, f16 or bf16, got f64");
+  CHECK(back({view({2, 3}), scales, 1, 3}, ElementType::f32, 24) == "scales: expected 2, got 3");
+  CHECK(back({view({2, 3}), two, 1, 2}, ElementType::f32, 24) == "scales: expected 4, got 2");
+  CHECK(back({view({2, 3}), two, 1, 3}, ElementType::f32, 23) == "bytes: expected 24, got 23");
+  CHECK(back({view({2, 3}), two, 1, 3}, ElementType::bf16, 24) == "bytes: expected 12, got 24");
 }

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "fp8lab/collectives/collectives.hpp"
+#include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/mpi/fabric.hpp"
+#include "fp8lab/mpi/operation.hpp"
 #include "fp8lab/mpi/session.hpp"
 
 using namespace fp8lab;
@@ -106,6 +108,91 @@ void check_max(Fabric& fabric, int ranks, Tally& tally) {
                fmt::format("largest of {} ranks: expected 9.5, got {}", ranks, largest));
 }
 
+/// Each figure of an outcome is joined in its own way: ranks' own figures are all unlike.
+void check_combine(Fabric& fabric, const mpi::Session& session, Tally& tally) {
+  const auto of = [](int rank) {
+    const auto r = static_cast<std::uint64_t>(rank);
+    Outcome outcome;
+    outcome.counts.total = {1000 + r, 20 + 3 * r, 5 * r, 7 + r * r};
+    outcome.counts.busiest_bytes = rank % 2 == 0 ? 100 + r : 50 - r;
+    outcome.digest_min = 900 - r * (r + 1) % 7;
+    outcome.digest_max = 2000 + r * 3 % 5;
+    return outcome;
+  };
+  Outcome expected;
+  for (int rank = 0; rank < session.size(); ++rank) {
+    const Outcome one = of(rank);
+    RankCounts& total = expected.counts.total;
+    total.bytes_sent += one.counts.total.bytes_sent;
+    total.messages_sent += one.counts.total.messages_sent;
+    total.additions += one.counts.total.additions;
+    total.overflowed += one.counts.total.overflowed;
+    expected.counts.busiest_bytes =
+        std::max(expected.counts.busiest_bytes, one.counts.busiest_bytes);
+    expected.digest_min = std::min(expected.digest_min, one.digest_min);
+    expected.digest_max = std::max(expected.digest_max, one.digest_max);
+  }
+  const Outcome got = fabric.combine(of(session.rank()));
+  tally.expect(
+      same(got.counts, expected.counts) && got.digest_min == expected.digest_min &&
+          got.digest_max == expected.digest_max,
+      fmt::format("combined: sent {} {} added {} overflowed {} busiest {} digests {} {}, "
+                  "expected {} {} {} {} {} {} {}",
+                  got.counts.total.bytes_sent, got.counts.total.messages_sent,
+                  got.counts.total.additions, got.counts.total.overflowed, got.counts.busiest_bytes,
+                  got.digest_min, got.digest_max, expected.counts.total.bytes_sent,
+                  expected.counts.total.messages_sent, expected.counts.total.additions,
+                  expected.counts.total.overflowed, expected.counts.busiest_bytes,
+                  expected.digest_min, expected.digest_max));
+}
+
+/// Ranks are dealt in blocks that differ by one at most, the first to the first process.
+void check_hosted(const Fabric& fabric, const mpi::Session& session, Tally& tally) {
+  for (int ranks = 1; ranks <= 17; ++ranks) {
+    const RankSpan hosted = fabric.hosted(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const bool here = rank >= hosted.first && rank < hosted.first + hosted.count;
+      tally.expect(here == (rank * session.size() / ranks == session.rank()),
+                   fmt::format("{} ranks: rank {} is {}", ranks, rank, here ? "here" : "not here"));
+    }
+  }
+  tally.expect(!fabric.concurrent(), "concurrent");
+}
+
+template <typename Call>
+void check_refused(const Call& call, const std::string& message, Tally& tally) {
+  std::string got = "nothing";
+  try {
+    call();
+  } catch (const Error& error) {
+    got = error.what();
+  }
+  tally.expect(got == message, fmt::format("expected '{}', got '{}'", message, got));
+}
+
+void check_refusals(const mpi::Session& session, Tally& tally) {
+  check_refused([] { const mpi::Session second; },
+                "mpi: expected one session a process, got a second one", tally);
+  constexpr std::size_t kMost = 2147483647;
+  tally.expect(mpi::mpi_count(kMost) == 2147483647, "the largest count");
+  check_refused([] { mpi::mpi_count(kMost + 1); },
+                "message: expected at most 2147483647, got 2147483648", tally);
+  for (const WireFormat& wire : kWireFormats) {
+    if (wire.format != FormatId::f32)
+      check_refused(
+          [&] {
+            const mpi::Operation max({wire, ReduceOp::max}, true);
+          },
+          fmt::format("wire: expected f32 for max, got {}", wire.name), tally);
+    if (wire.bytes == 1) continue;
+    Message odd(wire.bytes + 1);
+    check_refused(
+        [&] { mpi::all_reduce_by_mpi(session, wire, mpi::OperandOrder::rank_order, odd); },
+        fmt::format("data: expected a multiple of {} bytes, got {}", wire.bytes, odd.size()),
+        tally);
+  }
+}
+
 /// All sums of codes first..last in this order, however bracketed.
 std::set<std::uint32_t> bracketings(const WireFormat& wire, const std::vector<std::uint32_t>& codes,
                                     std::size_t first, std::size_t last) {
@@ -158,6 +245,9 @@ int check_everything() {
     for (const Topology topology : {Topology::ring, Topology::tree, Topology::direct})
       check_all_reduce(*fabric, {topology, {}, session.size(), 100'000}, tally);
     for (const WireFormat& wire : kWireFormats) check_user_operation(session, wire, tally);
+    check_combine(*fabric, session, tally);
+    check_hosted(*fabric, session, tally);
+    check_refusals(session, tally);
     session.barrier();
     fmt::print("rank {} of {}: cases {} mismatches {}\n", session.rank(), session.size(),
                tally.cases, tally.failures);

@@ -68,6 +68,9 @@ def main():
         if contents(root / "killed") != expected:
             print("FAILED: other bytes after a rank died:\n" + text)
             return 1
+        if "fp8lab: 1 of 3 ranks did not answer; their points were run again\n" not in text:
+            print("FAILED: the rank that died is not told:\n" + text)
+            return 1
     print(f"ranks {', '.join(map(str, RANKS))}, and 3 of which one died: the same bytes")
     return 0
 

@@ -18,9 +18,11 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/reveal/tree.hpp"
 #include "fp8lab/reveal/unit.hpp"
+#include "reveal/kernels.hpp"
 #include "sweep_share.hpp"
 
 using namespace fp8lab;
+using namespace fp8lab::test;
 
 namespace {
 
@@ -35,38 +37,6 @@ SumTree flat(const std::vector<std::int64_t>& leaves) {
   children.reserve(leaves.size());
   for (const std::int64_t leaf : leaves) children.push_back(SumTree::of_leaf(leaf));
   return SumTree::node(std::move(children));
-}
-
-/// A kernel of E4M3 codes whose every output is `sum` of its products, which are exact.
-ProbeKernel kernel_of(const std::function<float(const std::vector<float>&)>& sum) {
-  return [sum](const ProbeCalls& calls) {
-    const Format& f = format(FormatId::e4m3fn);
-    const auto value = [&](const std::vector<std::byte>& codes, std::int64_t at) {
-      return static_cast<float>(
-          decode(f, static_cast<std::uint32_t>(codes[static_cast<std::size_t>(at)])));
-    };
-    ProbeOutputs out;
-    for (std::int64_t call = 0; call < calls.calls; ++call)
-      for (std::int64_t i = 0; i < calls.m; ++i)
-        for (std::int64_t j = 0; j < calls.n; ++j) {
-          std::vector<float> products;
-          for (std::int64_t k = 0; k < calls.k; ++k)
-            products.push_back(value(calls.a, (call * calls.m + i) * calls.k + k) *
-                               value(calls.b, (call * calls.n + j) * calls.k + k));
-          out.d.push_back(sum(products));
-        }
-    return out;
-  };
-}
-
-float in_order(const std::vector<float>& p) {
-  float sum = 0.0F;
-  for (const float one : p) sum += one;
-  return sum;
-}
-
-float backwards(const std::vector<float>& p) {
-  return in_order(std::vector<float>(p.rbegin(), p.rend()));
 }
 
 float by_neighbours(std::vector<float> p) {

@@ -101,6 +101,13 @@ TEST_CASE("auto-scaling: as shipped, ranks share the headroom", "[scaling]") {
   const ShippedScaling s = shipped_scaling(1.0F, 16);
   CHECK(s.scale == 64.0F);  // 256 / sqrt(16)
   CHECK(s.inverse_scale == 1.0F / 64.0F / 16.0F);
+  for (std::int64_t ranks = 1; ranks <= 70; ++ranks) {
+    INFO(ranks << " ranks");
+    const ShippedScaling of = shipped_scaling(3.0F, ranks);  // 128 for one
+    const auto share = static_cast<float>(1.0 / std::sqrt(static_cast<double>(ranks)));
+    CHECK(of.scale == 128.0F * share);
+    CHECK(of.inverse_scale == 1.0F / (128.0F * share) / static_cast<float>(ranks));
+  }
   CHECK(shipped_scaling(0.0F, 4, 8.0F).scale == 4.0F);
   CHECK(shipped_scaling(std::nanf(""), 4, 8.0F).scale == 4.0F);
   CHECK(shipped_scaling(INFINITY, 4, 8.0F).scale == 4.0F);

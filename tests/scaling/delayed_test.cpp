@@ -1,8 +1,12 @@
 #include "fp8lab/scaling/delayed.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
@@ -179,4 +183,84 @@ TEST_CASE("delayed scaling: names of its options", "[scaling]") {
   CHECK(find_zero_amax("keep_history") == ZeroAmax::keep_history);
   CHECK(find_zero_amax("roll") == ZeroAmax::roll);
   CHECK_THROWS_WITH(find_zero_amax("keep"), contains("keep_history"));
+}
+
+TEST_CASE("delayed scaling: an amax of either sign is a magnitude", "[scaling]") {
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 2});
+  scaling.record(-2.0F);
+  CHECK(scaling.history() == std::vector<float>{2, 0});
+  scaling.record(1.0F);
+  scaling.record(kNan);
+  CHECK(scaling.history() == std::vector<float>{2, 0});
+  scaling.record(-kInf);
+  CHECK(scaling.history() == std::vector<float>{kInf, 0});
+}
+
+TEST_CASE("delayed scaling: a history that is restored goes on from its oldest slot", "[scaling]") {
+  DelayedScaling scaling(FormatId::e4m3fn, {.history = 4});
+  scaling.restore(3.0F, std::vector<float>{8, 1, 2, 4});
+  CHECK(scaling.scale() == 3.0F);
+  CHECK(scaling.history() == std::vector<float>{8, 1, 2, 4});
+  scaling.update();
+  CHECK(scaling.scale() == 56.0F);
+  CHECK(scaling.history() == std::vector<float>{0, 2, 4, 8});
+  scaling.record(0.5F);
+  scaling.update();
+  CHECK(scaling.history() == std::vector<float>{0, 4, 8, 0.5F});
+  CHECK_THROWS_WITH(scaling.restore(1.0F, std::vector<float>(3)),
+                    "history: expected 4 slots, got 3");
+  CHECK_THROWS_WITH(scaling.restore(1.0F, std::vector<float>(5)),
+                    "history: expected 4 slots, got 5");
+}
+
+TEST_CASE("delayed scaling: margins are powers of two of any sign and part", "[scaling]") {
+  for (const auto& [margin, scale] :
+       {std::pair{0.0F, 448.0F}, {1.0F, 224.0F}, {-2.0F, 1792.0F}, {3.0F, 56.0F}}) {
+    DelayedScaling scaling(FormatId::e4m3fn, {.margin = margin});
+    scaling.record(1.0F);
+    scaling.update();
+    CHECK(scaling.scale() == scale);
+    CHECK(scaling.inverse_scale() == 1.0F / scale);
+  }
+  DelayedScaling half(FormatId::e5m2, {.margin = 0.5F});
+  half.record(1.0F);
+  half.update();
+  CHECK(half.scale() == 57344.0F * std::exp2(-0.5F));
+  for (const float margin : {kInf, -kInf, kNan})
+    CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn, {.margin = margin}),
+                      contains("margin: expected a finite number, got"));
+  CHECK_THROWS_WITH(DelayedScaling(FormatId::e4m3fn, {.history = -1}),
+                    "history: expected at least 1, got -1");
+  CHECK_THROWS_WITH(MsAmpScaling(FormatId::e4m3fn, 0), "window: expected at least 1, got 0");
+  CHECK_THROWS_WITH(find_amax_algorithm("mean"),
+                    "algorithm: expected max or most_recent, got 'mean'");
+}
+
+TEST_CASE("MS-AMP: a state has up to as many clean updates as its window has slots", "[scaling]") {
+  MsAmpScaling scaling(FormatId::e4m3fn, 3);
+  const std::vector<float> window{0.0F, 4.0F, 2.0F};
+  for (std::int64_t updates = -1; updates <= 4; ++updates) {
+    const auto restore = [&] { scaling.restore(8.0F, updates, window); };
+    INFO(updates);
+    if (updates < 0 || updates > 3) {
+      CHECK_THROWS_WITH(restore(), "updates: expected 0 to 3, got " + std::to_string(updates));
+      continue;
+    }
+    restore();
+    CHECK(scaling.updates() == updates);
+    CHECK(scaling.scale() == 8.0F);
+    CHECK(scaling.is_just_in_time() == (updates < 3));
+    CHECK(scaling.scale_for(1.0F) == (updates < 3 ? 256.0F : 8.0F));
+    scaling.update();  // 1, 4 and 2
+    CHECK(scaling.scale() == 64.0F);
+    CHECK(scaling.updates() == std::min<std::int64_t>(3, updates + 1));
+    for (int step = 0; step < 4; ++step) {
+      (void)scaling.scale_for(1.0F);
+      scaling.update();
+    }
+    CHECK(scaling.updates() == 3);
+    CHECK(scaling.scale() == 256.0F);
+  }
+  CHECK_THROWS_WITH(scaling.restore(1.0F, 0, std::vector<float>(2)),
+                    "window: expected 3 slots, got 2");
 }

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/backend.hpp"
 #include "fp8lab/scaling/presets.hpp"
 #include "fp8lab/scaling/statistics.hpp"
 #include "fp8lab/scaling/tile_kernels.hpp"
@@ -277,6 +281,9 @@ TEST_CASE("statistics: each figure of a small tensor", "[scaling]") {
   q.scales.assign(4, INFINITY);
   CHECK(quantization_statistics({x, 2, 8}, q).scale_min == 0.0);
   CHECK(quantization_statistics({x, 2, 8}, q).scale_max == 0.0);
+  q.scales = {2.0F, 0.0F, 3.0F, kNan};  // a scale of zero is one
+  CHECK(quantization_statistics({x, 2, 8}, q).scale_min == 0.0);
+  CHECK(quantization_statistics({x, 2, 8}, q).scale_max == 3.0);
 
   // The same elements in tiles of two rows: what was apart shares a range.
   q.row_block = 2;
@@ -324,4 +331,142 @@ TEST_CASE("quantize: scales fit the product's layout", "[scaling]") {
     }
   CHECK(std::sqrt(error / norm) < 1e-3);
   CHECK(std::sqrt(error / norm) > 0.0);
+}
+
+TEST_CASE("quantize: a backend is given every element as the recipe scales it", "[scaling]") {
+  const std::vector<float> values = log_normal(37 * 410, 5);
+  const FloatMatrix x{values, 37, 410};
+  std::vector<float> given;
+  const Backend backend{.name = "recording",
+                        .cast = [&](FormatId, const CastPolicy&, std::span<const float> scaled,
+                                    std::span<std::uint8_t> codes) {
+                          given.insert(given.end(), scaled.begin(), scaled.end());
+                          for (std::size_t i = 0; i < codes.size(); ++i)
+                            codes[i] = static_cast<std::uint8_t>(i % 241);
+                          return true;
+                        }};
+  /// What the backend is to see of `m` under the scales of `q`.
+  const auto expected_of = [](ScaleRule rule, const FloatMatrix& m, const QuantizedTensor& q) {
+    std::vector<float> expected;
+    for (std::int64_t r = 0; r < m.rows; ++r)
+      for (std::int64_t c = 0; c < m.k; ++c) {
+        const auto tile =
+            static_cast<std::size_t>(r / q.row_block * q.tile_columns() + c / q.k_block);
+        expected.push_back(scaled_element(rule, m.values[static_cast<std::size_t>(r * m.k + c)],
+                                          {q.scales[tile], q.inverse_scales[tile], 0}));
+      }
+    return expected;
+  };
+  const std::vector<float> turned = transpose(x);
+  for (const ScaleRule rule : {ScaleRule::te, ScaleRule::deepseek, ScaleRule::quotient_bf16})
+    for (const auto& [rows, columns] :
+         {std::pair{0, 0}, {1, 0}, {1, 128}, {1, 200}, {5, 7}, {20, 33}})
+      for (const int threads : {1, 3}) {
+        INFO(to_string(rule) << " " << rows << "x" << columns << ", " << threads << " threads");
+        const Recipe recipe{.rule = rule, .row_block = rows, .k_block = columns};
+        given.clear();
+        const QuantizedTensor q = quantize(recipe, x, true, threads, {}, backend);
+        const QuantizedTensor plain = quantize(recipe, x, true, threads);
+        CHECK((q.scales == plain.scales));
+        std::vector<float> expected = expected_of(rule, x, plain);
+        const std::vector<float> second = expected_of(rule, {turned, 410, 37}, *plain.transposed);
+        expected.insert(expected.end(), second.begin(), second.end());
+        CHECK((bits_of(given) == bits_of(expected)));
+        std::size_t wrong = 0;
+        for (const CodeVector* codes :
+             std::initializer_list<const CodeVector*>{&q.codes, &q.transposed->codes})
+          for (std::size_t i = 0; i < codes->size(); ++i) wrong += (*codes)[i] != i % 241;
+        CHECK(wrong == 0);
+      }
+  for (const bool divide : {false, true}) {
+    given.clear();
+    CodeVector codes(values.size());
+    encode_scaled(format(FormatId::e4m3fn), kNvidiaSatfinite, values, {3.0F, 7.0F, 0}, divide,
+                  codes, backend);
+    REQUIRE(given.size() == values.size());
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      wrong += given[i] != (divide ? values[i] / 7.0F : values[i] * 3.0F);
+      wrong += codes[i] != i % 241;
+    }
+    CHECK(wrong == 0);
+  }
+  // A target that is asked for is the library's.
+  given.clear();
+  CHECK((quantize(Recipe{}, x, false, 1, Target::scalar, backend).codes ==
+         quantize(Recipe{}, x, false, 1).codes));
+  CHECK(given.empty());
+}
+
+TEST_CASE("quantize: what a recipe cannot have is said word for word", "[scaling]") {
+  const auto why = [](const Recipe& recipe) {
+    try {
+      (void)Quantizer(recipe);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  for (const ScaleSource source : {ScaleSource::current, ScaleSource::delayed, ScaleSource::ms_amp,
+                                   ScaleSource::calibration, ScaleSource::momentum}) {
+    const bool delayed = source == ScaleSource::delayed;
+    const bool ms_amp = source == ScaleSource::ms_amp;
+    const std::string name(to_string(source));
+    INFO(name);
+    Recipe good{.source = source};
+    if (ms_amp) good.rule = ScaleRule::ms_amp;
+    CHECK(why(good) == "accepted");
+    const auto with = [&](const auto& change) {
+      Recipe recipe = good;
+      change(recipe);
+      return why(recipe);
+    };
+    const auto unused = [&](const char* field) {
+      return std::string(field) + ": expected its default, since source " + name +
+             " does not use it, got another";
+    };
+    const std::string history = delayed ? "accepted" : unused("delayed");
+    CHECK(with([](Recipe& r) { r.delayed.history = 8; }) == history);
+    CHECK(with([](Recipe& r) { r.delayed.margin = 1.0F; }) == history);
+    CHECK(with([](Recipe& r) { r.delayed.algorithm = AmaxAlgorithm::most_recent; }) == history);
+    CHECK(with([](Recipe& r) { r.delayed.zero_amax = ZeroAmax::roll; }) == history);
+    CHECK(with([](Recipe& r) { r.window = 15; }) == (ms_amp ? "accepted" : unused("window")));
+    CHECK(with([](Recipe& r) { r.power_of_two = true; }) ==
+          (delayed || ms_amp ? unused("power_of_two") : "accepted"));
+    CHECK(with([](Recipe& r) { r.amax_floor = 0x1p-149F; }) ==
+          (delayed || ms_amp ? unused("amax_floor") : "accepted"));
+    CHECK(with([](Recipe& r) { r.rule = ScaleRule::torchao; }) ==
+          (delayed  ? "rule: expected te for source delayed, which has that rule, got torchao"
+           : ms_amp ? "rule: expected ms_amp for source ms_amp, which has that rule, got torchao"
+                    : "accepted"));
+    for (const auto& [rows, columns] : {std::pair{1, 0}, {0, 1}, {1, 128}}) {
+      good.row_block = rows;
+      good.k_block = columns;
+      CHECK(why(good) ==
+            (source == ScaleSource::current
+                 ? "accepted"
+                 : "block: expected one tile (0x0), since the scale comes from earlier "
+                   "tensors, got " +
+                       std::to_string(rows) + "x" + std::to_string(columns)));
+    }
+  }
+  CHECK(why({.row_block = -1}) == "block: expected rows and columns >= 0, got -1x0");
+  CHECK(why({.format = FormatId::f16}) == "format: expected an 8-bit element format, got f16");
+  CHECK(why({.format = FormatId::e8m0fnu}) ==
+        "format: expected an 8-bit element format, got e8m0fnu");
+  CHECK(why({.policy = {.rounding = RoundingMode::stochastic}}) ==
+        "policy: expected a rounding mode without random bits, got stochastic");
+}
+
+TEST_CASE("quantizer: a moving average starts anew from a scale of one", "[scaling]") {
+  const auto inverse = [](const std::vector<float>& amaxes) {
+    Quantizer quantizer(find_preset("quanto").activation);
+    for (const float& amax : amaxes) quantizer.observe({{&amax, 1}, 1, 1});
+    const float one = 1.0F;
+    return quantizer.quantize({{&one, 1}, 1, 1}).inverse_scales[0];
+  };
+  CHECK(inverse({448.0F}) == 1.0F);
+  CHECK(inverse({448.0F, 448.0F * 4.0F}) == 4.0F);
+  CHECK(inverse({448.0F, 448.0F, 448.0F * 2.0F}) == 2.0F);
+  CHECK(inverse({448.0F * 4.0F, 448.0F}) == 0.9F * 4.0F + 1.0F * static_cast<float>(1.0 - 0.9));
 }

@@ -154,6 +154,17 @@ TEST_CASE("two levels: what a recipe cannot have is refused", "[scaling]") {
                     contains("source"));
   CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.power_of_two = true; })),
                     contains("power_of_two"));
+  CHECK_THROWS_WITH(
+      Quantizer(with([](Recipe& r) { r.amax_floor = 0x1p-149F; })),
+      "power_of_two and amax_floor: expected their defaults for rule nvfp4, which has "
+      "no such options, got others");
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.k_block = 0; })),
+                    "block: expected tiles along k (16 in NVFP4), since scales have two levels, "
+                    "got 1x0");
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.source = ScaleSource::momentum; })),
+                    "source: expected current or calibration for rule nvfp4, got momentum");
+  CHECK_THROWS_WITH(Quantizer(with([](Recipe& r) { r.format = FormatId::e2m3; })),
+                    "format: expected e2m1 for rule nvfp4, got e2m3");
   CHECK_THROWS_WITH(tensor_scale(ScaleRule::te, 1.0F), contains("two levels"));
   CHECK_THROWS_WITH(tile_scale({.rule = ScaleRule::nvfp4, .format = FormatId::e2m1}, 1.0F),
                     contains("one level"));
@@ -334,4 +345,33 @@ TEST_CASE("two levels: rounded stochastically, an element goes up by its own dra
   }
   CHECK_THROWS_WITH(quantize_stochastic(Recipe{}, matrix, draws),
                     contains("recipe: expected one with two levels of scales (NVFP4), got te"));
+}
+
+TEST_CASE("two levels: scales of tiles at both ends of each rule's range", "[scaling]") {
+  using enum ScaleRule;
+  const TensorScale one{1.0F, 1.0F};
+  struct Case {
+    ScaleRule rule;
+    float least;  // of a tile's scale; 0: a zero's code
+    float of_zero;
+  };
+  for (const Case& c : {Case{nvfp4, 0.0F, 0.0F},
+                        {te_nvfp4, 0.0F, 0.0F},
+                        {torchao_nvfp4, 0x1p-6F, 0x1p-6F},
+                        {compressed_nvfp4, 0.125F, 0.125F},
+                        {compressed_nvfp4_bf16, 0.125F, 0.125F},
+                        {modelopt_nvfp4, 0x1p-9F, 1.0F}}) {
+    INFO(to_string(c.rule));
+    const auto scale = [&](float amax) { return two_level_scale(c.rule, one, amax).inverse_scale; };
+    CHECK(scale(0.0F) == c.of_zero);
+    CHECK(scale(0x1p-20F) == c.least);
+    CHECK(scale(6.0F) == 1.0F);
+    CHECK(scale(6.0F * 448.0F) == 448.0F);
+    CHECK(scale(6.0F * 480.0F) == 448.0F);
+    CHECK(scale(kInfinity) == 448.0F);
+    CHECK(std::isnan(scale(kNan)));
+    if (c.rule == torchao_nvfp4) continue;
+    CHECK(scale(6.0F * 0x1p-9F) == 0x1p-9F);
+    CHECK(scale(6.0F * 0x1p-8F) == 0x1p-8F);
+  }
 }

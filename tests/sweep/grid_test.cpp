@@ -97,6 +97,90 @@ TEST_CASE("bad axes are refused by name", "[sweep]") {
   }
 }
 
+TEST_CASE("what is wrong with an axis is said word for word", "[sweep]") {
+  struct Case {
+    const char* spec;
+    const char* message;
+  };
+  for (const Case& c :
+       {Case{"k", "axis: expected KEY=VALUE,VALUE..., got 'k'"},
+        Case{"k=", "axis: expected KEY=VALUE,VALUE..., got 'k='"},
+        Case{"m=1", "axis: expected a parameter: gain, k, rule, tiles, got 'm'"},
+        Case{"k=1,1", "axis k: expected each value once, got 1 twice"},
+        Case{"k=1:3,5,2", "axis k: expected each value once, got 2 twice"},
+        Case{"tiles=1,[1]", "axis tiles: expected each value once, got [1] twice"},
+        Case{"k=all", "axis k: expected values (the default is not a list), got all"},
+        Case{"k=1:x", "axis k: expected integers in a range, got 'x'"},
+        Case{"k=1:8:+1.5", "axis k: expected integers in a range, got '1.5'"},
+        Case{"k=1.5:8", "axis k: expected integers in a range, got '1.5'"},
+        Case{"gain=1:2x", "axis gain: expected numbers in a range, got '2x'"},
+        Case{"gain=1:inf",
+             "axis gain: expected FIRST:LAST[:+STEP|:*FACTOR], increasing from FIRST to LAST, "
+             "got '1:inf'"},
+        Case{"k=1:8:*1",
+             "axis k: expected FIRST:LAST[:+STEP|:*FACTOR], increasing from FIRST to LAST, got "
+             "'1:8:*1'"},
+        Case{"k=1:100000000", "axis k: expected at most 1000000 values, got '1:100000000'"},
+        Case{"k=[1]", "set k: expected an integer, got '[1]'"}}) {
+    CAPTURE(c.spec);
+    CHECK_THROWS_WITH(axis(c.spec), c.message);
+  }
+}
+
+TEST_CASE("an axis has a million values at most, and a range one at least", "[sweep]") {
+  // One more than fits is refused by its number, far more by its length alone.
+  for (const char* spec : {"k=1:1000001", "k=0:2000000:+2", "k=1:1000002", "k=-1:1000000",
+                           "gain=0:0.5:+5e-7", "gain=0:1:+1e-9"}) {
+    CAPTURE(spec);
+    CHECK_THROWS_WITH(axis(spec), contains("expected at most 1000000 values"));
+  }
+  using Texts = std::vector<std::string>;
+  CHECK(cells(axis("k=7:7")) == Texts{"7"});
+  CHECK(cells(axis("k=7:7:*2")) == Texts{"7"});
+  CHECK(cells(axis("gain=0.25:0.25")) == Texts{"0.25"});
+  CHECK(cells(axis("gain=0.25:0.25:*3")) == Texts{"0.25"});
+  CHECK(cells(axis("k=-3:-1")) == Texts{"-3", "-2", "-1"});
+  CHECK(cells(axis("k=3:25:*3")) == Texts{"3", "9"});
+  CHECK(cells(axis("k=3:27:*3")) == Texts{"3", "9", "27"});
+  CHECK(cells(axis("k=1:7:+2")) == Texts{"1", "3", "5", "7"});
+  CHECK(cells(axis("k=1:7:2")) == Texts{"1", "3", "5", "7"});
+  CHECK(cells(axis("gain=0.3:8.1:*3")) == Texts{"0.3", "0.9", "2.7", "8.1"});
+  CHECK(cells(axis("gain=-1:1:+0.5")) == Texts{"-1.0", "-0.5", "0.0", "0.5", "1.0"});
+  // Both ways of a grid's limit, on axes alone and with repeats.
+  CHECK_NOTHROW(toy_plan({"k=1:32768", "gain=1:32768"}).grid.validate());
+  CHECK(toy_plan({"k=1:32768", "gain=1:32768"}).grid.size() == std::int64_t{1} << 30);
+  CHECK_THROWS_WITH(toy_plan({"k=1:32768", "gain=1:32769"}).grid.validate(),
+                    "grid: expected at most 1073741824 points, got more");
+  CHECK_THROWS_WITH(toy_plan({"k=1:32768", "gain=1:32768"}, 2).grid.validate(),
+                    "repeat: expected at most 1, for 1073741824 points in all, got 2");
+  CHECK_THROWS_WITH(toy_plan({"k=1"}, 0).grid.validate(), "repeat: expected at least 1, got 0");
+  CHECK_THROWS_WITH(toy_plan({"k=1", "k=2"}).grid.validate(),
+                    "axis: expected each parameter once, got k twice");
+}
+
+TEST_CASE("every point of a grid has its own values, repeats change first", "[sweep]") {
+  const SweepPlan plan = toy_plan({"k=5,3", "rule=a,b,c", "gain=0.5,4"}, 3);
+  REQUIRE(plan.grid.size() == 36);
+  std::int64_t index = 0;
+  for (const std::int64_t k : {5, 3})
+    for (const char* rule : {"a", "b", "c"})
+      for (const double gain : {0.5, 4.0})
+        for (std::int64_t repeat = 0; repeat < 3; ++repeat) {
+          const GridPoint point = plan.grid.at(index);
+          CAPTURE(index);
+          CHECK(point.index == index);
+          CHECK(point.repeat == repeat);
+          CHECK(point.parameters.integer("k") == k);
+          CHECK(point.parameters.text("rule") == rule);
+          CHECK(point.parameters.real("gain") == gain);
+          CHECK(point.parameters.integers("tiles") == std::vector<std::int64_t>{16, 32, 64});
+          CHECK(point.coordinates == std::vector<Cell>{k, std::string(rule), gain});
+          ++index;
+        }
+  CHECK_THROWS_WITH(plan.grid.at(36), "point: expected 0 to 35, got 36");
+  CHECK_THROWS_WITH(plan.grid.at(-1), "point: expected 0 to 35, got -1");
+}
+
 TEST_CASE("a point's seed is its own", "[sweep]") {
   const SweepPlan plan = toy_plan({"k=1:5", "rule=floor,ceil"}, 3);
   REQUIRE(plan.grid.size() == 30);

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/core/error.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "io/temporary.hpp"
 #include "sweep/toy.hpp"
@@ -173,6 +175,102 @@ TEST_CASE("a log may say a point twice, but not in two ways", "[sweep]") {
     CHECK(read_file(folder / "read.jsonl") == first + broken.substr(0, head));
     CHECK(read_file(folder / "read.jsonl.damaged") ==
           broken.substr(0, head) + rows.substr(0, rows.size() - 1));
+  }
+}
+
+/// A line of a log with a right checksum.
+std::string line_of(std::string json) {
+  json.pop_back();
+  return json + ",\"crc32\":\"" + crc32_text(json) + "\"}\n";
+}
+
+TEST_CASE("a log is read while another process writes to it", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const std::string identity = toy_plan({"k=1:6"}).identity();
+  const fs::path path = folder / "points.jsonl";
+  SweepLog writer = SweepLog::create(path, identity, 6);
+  writer.append(failure(2));
+  const SweepLog reader = SweepLog::read(path, identity, 6);
+  CHECK(reader.done_count() == 1);
+  CHECK(reader.result(2).error == "no reason");
+  CHECK_THROWS_WITH(SweepLog::resume(path, identity, 6),
+                    path.string() + ": another sweep is writing to it");
+}
+
+TEST_CASE("a log that changes under its reader is noticed", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const std::string identity = toy_plan({"k=1:6"}).identity();
+  const fs::path path = folder / "points.jsonl";
+  SweepLog::create(path, identity, 6).append(failure(2));
+  const SweepLog log = SweepLog::read(path, identity, 6);
+  std::string text = read_file(path);
+  text[text.find("no reason")] = 'N';
+  write_text(path, text);
+  CHECK_THROWS_WITH(log.result(2), path.string() + ": changed while it was read");
+}
+
+TEST_CASE("the first difference between two sweeps is named", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const fs::path path = folder / "points.jsonl";
+  const std::string ours = R"({"a":1,"b":["x"],"c":true})";
+  const auto refusal_of = [&](const std::string& theirs) {
+    fs::remove(path);
+    SweepLog::create(path, theirs, 3);
+    try {
+      SweepLog::read(path, ours, 3);
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(path.string().size());
+    }
+    return std::string("none");
+  };
+  CHECK(refusal_of(ours) == "none");
+  CHECK(refusal_of(R"({"a":2,"b":["y"],"c":true})") ==
+        ": a of the recorded sweep: expected 1, got 2");
+  CHECK(refusal_of(R"({"a":1,"b":["y"],"c":true})") ==
+        R"(: b of the recorded sweep: expected ["x"], got ["y"])");
+  CHECK(refusal_of(R"({"a":1,"b":["x"]})") == ": c of the recorded sweep: expected true, got null");
+  const std::string more = R"({"a":1,"b":["x"],"c":true,"d":4})";
+  CHECK(refusal_of(more) == ": the recorded sweep: expected " + ours + ", got " + more);
+  const std::string turned = R"({"b":["x"],"a":1,"c":true})";
+  CHECK(refusal_of(turned) == ": the recorded sweep: expected " + ours + ", got " + turned);
+}
+
+TEST_CASE("lines that are whole and still none of a sweep are refused by their place", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const std::string identity = toy_plan({"k=1:6"}).identity();
+  const fs::path path = folder / "points.jsonl";
+  SweepLog::create(path, identity, 6).append(result_of(1, {"a"}, "x"));
+  const std::string whole = read_file(path);
+  const auto read = [&](const std::string& more) {
+    write_text(path, whole + more);
+    return SweepLog::read(path, identity, 6);
+  };
+  CHECK(read(line_of(R"({"point":4,"error":"e"})")).failed_count() == 1);
+  const std::string at = path.string() + ": byte " + std::to_string(whole.size());
+  CHECK_THROWS_WITH(read(line_of(R"({"rows":{}})")),
+                    contains(at + ": not a line of a sweep: ") && contains("point"));
+  CHECK_THROWS_WITH(read(line_of(R"({"table":"t"})")),
+                    contains(at + ": not a line of a sweep: ") && contains("title"));
+  for (const char* point : {"-1", "6", "-9223372036854775808"}) {
+    CAPTURE(point);
+    CHECK_THROWS_WITH(read(line_of("{\"point\":" + std::string(point) + ",\"error\":\"e\"}")),
+                      path.string() + ": point: expected 0 to 5, got " + point);
+  }
+  // Known when it is asked for.
+  const std::string rows = whole.substr(whole.rfind("\"rows\":{\"") + 9, 8);
+  const SweepLog log = read(line_of("{\"point\":3,\"rows\":{\"" + rows + "\":5}}"));
+  CHECK(log.done(3));
+  CHECK_THROWS_WITH(log.result(3),
+                    contains(path.string() + ": point 3: not the result of a point: "));
+  // A first line that belongs to something else, or to nothing.
+  for (const std::string& first : {line_of(R"({"schema":"other"})"), std::string("{}\n"),
+                                   line_of(R"({"sweep":{}})").substr(1)}) {
+    CAPTURE(first);
+    write_text(path, first);
+    const std::string message =
+        path.string() + ": the first line is damaged or does not belong to a sweep";
+    CHECK_THROWS_WITH(read_identity(path), message);
+    CHECK_THROWS_WITH(SweepLog::read(path, identity, 6), message);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "catch.hpp"
+#include "fp8lab/io/checksum.hpp"
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/grid_file.hpp"
 #include "io/temporary.hpp"
@@ -111,6 +112,8 @@ TEST_CASE("what a grid file cannot say is refused by its key", "[sweep]") {
     INFO(c.text);
     CHECK_THROWS_WITH(parse_grid_file(c.text), contains(c.message));
   }
+  CHECK_THROWS_WITH(parse_grid_file("seed = 1\n\nquick = maybe\n"), contains("grid file:3:9: "));
+  CHECK_THROWS_WITH(parse_grid_file("[axes]\n  k == 1\n"), contains("grid file:2:6: "));
 }
 
 TEST_CASE("a plan is not taken from another version's identity, or from part of one", "[sweep]") {
@@ -187,6 +190,138 @@ TEST_CASE("tables of a sweep have every point's columns, and the axes' beside th
   CHECK_THROWS_WITH(csv_of("failures", ""),
                     contains("table name: expected") && contains("failures"));
   CHECK_THROWS_WITH(csv_of("../t", ""), contains("table name"));
+}
+
+/// Two tables, whose columns have names of the sweep's own, and an error with all that CSV quotes.
+Results quoted(const RunContext& context) {
+  const std::int64_t k = context.parameters.integer("k");
+  require(k != 13, "k", "\"any\", but 13", "13");
+  Table second("second", "The second", {{"x", "1", "an x"}});
+  second.add_row({k * 100});
+  Table first("first", "The first",
+              {{"seed", "s", "its own"}, {"repeat", "", "its own too"}, {"a, b", "%", "c"}});
+  for (const std::int64_t row : {1, 2})
+    first.add_row({row, std::string("one, \"two\""), static_cast<double>(k)});
+  Results results;
+  results.tables = {second, first};
+  return results;
+}
+
+const Experiment kQuoted{"toy", kToyToml, quoted};
+
+TEST_CASE("the files of a sweep are what its points say, to the last field", "[sweep]") {
+  using Json = nlohmann::ordered_json;
+  const TemporaryFolder folder("tables");
+  SweepPlan plan = toy_plan({"k=12:14", "rule=f,\"c d\""}, 2);
+  plan.experiment = &kQuoted;
+  plan.grid.seed = 9;
+  plan.grid.base.set("gain=0.25");
+  const SweepOutcome outcome = run_sweep(plan, folder.path(), false, on_threads(2), {});
+  CHECK(outcome.files ==
+        std::vector<std::string>{"first.csv", "second.csv", "failures.csv", "sweep.json"});
+  CHECK(outcome.failed == 4);
+  std::string first = "k,rule,axis_repeat,axis_seed,seed,repeat,\"a, b\"\n";
+  std::string second = "k,rule,repeat,seed,x\n";
+  std::string failures = "k,rule,repeat,seed,error\n";
+  for (std::int64_t i = 0; i < plan.grid.size(); ++i) {
+    const std::string k = std::to_string(12 + i / 4);
+    const std::string point = k + (i / 2 % 2 == 0 ? ",f," : ",c d,") + std::to_string(i % 2) + "," +
+                              std::to_string(plan.grid.at(i).seed) + ",";
+    if (k == "13") {
+      failures += point + "\"k: expected \"\"any\"\", but 13, got 13\"\n";
+      continue;
+    }
+    for (const char* row : {"1", "2"}) first += point + row + ",\"one, \"\"two\"\"\"," + k + ".0\n";
+    second += point + k + "00\n";
+  }
+  CHECK(read_file(folder / "first.csv") == first);
+  CHECK(read_file(folder / "second.csv") == second);
+  CHECK(read_file(folder / "failures.csv") == failures);
+
+  const auto column = [](const char* name, const char* unit, const char* description) {
+    return Json{{"name", name}, {"unit", unit}, {"description", description}};
+  };
+  const auto columns = [&](const char* repeat, const char* seed, const std::vector<Json>& own) {
+    Json all = {column("k", "", "parameter k of the sweep"),
+                column("rule", "", "parameter rule of the sweep"),
+                column(repeat, "1", "which repeat of the same parameters, from 0"),
+                column(seed, "1", "the seed of the point, with which it can be run alone")};
+    for (const Json& one : own) all.push_back(one);
+    return all;
+  };
+  const auto table = [](const char* name, const char* title, const std::string& csv, int rows,
+                        const Json& of) {
+    return Json{{"name", name},
+                {"title", title},
+                {"file", std::string(name) + ".csv"},
+                {"crc32", crc32_text(csv)},
+                {"rows", rows},
+                {"columns", of}};
+  };
+  const Json tables = {
+      table("first", "The first", first, 16,
+            columns("axis_repeat", "axis_seed",
+                    {column("seed", "s", "its own"), column("repeat", "", "its own too"),
+                     column("a, b", "%", "c")})),
+      table("second", "The second", second, 8,
+            columns("repeat", "seed", {column("x", "1", "an x")})),
+      table("failures", "Points that failed", failures, 4,
+            columns("repeat", "seed", {column("error", "", "its message")}))};
+  Json got = Json::parse(read_file(folder / "sweep.json"));
+  CHECK(got["tables"].dump(1) == tables.dump(1));
+  CHECK(got.erase("crc32") == 1);
+  CHECK(got["sweep"].erase("version") == 1);
+  got.erase("tables");
+  const Json parameters{
+      {"gain", "0.25"}, {"k", "4"}, {"rule", "\"floor\""}, {"tiles", "[16, 32, 64]"}};
+  const Json sweep{{"experiment", "toy"},
+                   {"quick", false},
+                   {"seed", 9},
+                   {"repeats", 2},
+                   {"axes", {"k=12,13,14", "rule=f,c d"}},
+                   {"parameters", parameters},
+                   {"shard", "0/1"}};
+  const Json rest{{"schema", "fp8lab.sweep.1"},
+                  {"question", "?"},
+                  {"sweep", sweep},
+                  {"command",
+                   "fp8lab sweep toy --set gain=0.25 --axis k=12,13,14 --axis "
+                   "'rule=f,c d' --repeat 2 --seed 9"},
+                  {"points", 12},
+                  {"failed", 4},
+                  {"files", outcome.files}};
+  CHECK(got.dump(1) == rest.dump(1));
+}
+
+TEST_CASE("a sweep says what of its log was damaged, and shards have numbers of any length",
+          "[sweep]") {
+  const TemporaryFolder folder("damage");
+  SweepPlan plan = toy_plan({"k=1:9", "gain=0.5,1,2"});
+  plan.shard = {12, 25};
+  const SweepPlan again = plan_of_identity(plan.identity(), find_toy);
+  CHECK((again.shard.index == 12 && again.shard.count == 25));
+  plan.shard = {};
+  run_sweep(plan, folder.path(), false, on_threads(1), {});
+  const std::filesystem::path path = folder.path() / "points.jsonl";
+  const std::string whole = read_file(path);
+  std::vector<std::size_t> starts;
+  for (std::size_t at = whole.find("{\"point\""); at != std::string::npos;
+       at = whole.find("{\"point\"", at + 1))
+    starts.push_back(at);
+  REQUIRE(starts.size() == 27);
+  for (const std::size_t lines : {0U, 1U, 3U})
+    for (const std::size_t torn : {0U, 5U, 60U}) {
+      std::string text = torn == 0 ? whole : whole.substr(0, starts.back() + torn);
+      for (std::size_t line = 0; line < lines; ++line) text[starts[4 * line + 2] + 3] = 'X';
+      write_text(path, text);
+      const SweepOutcome outcome = run_sweep(plan, folder.path(), true, on_threads(1), {});
+      CAPTURE(lines, torn);
+      CHECK(outcome.damage.damaged_lines == static_cast<std::int64_t>(lines));
+      CHECK(outcome.damage.torn_bytes == static_cast<std::int64_t>(torn));
+      CHECK(outcome.progress.resumed == static_cast<std::int64_t>(27 - lines - (torn > 0)));
+      CHECK(outcome.progress.done == 27);
+      CHECK(read_file(path) == whole);
+    }
 }
 
 TEST_CASE("only shards of one sweep that hold all its points are merged", "[sweep]") {

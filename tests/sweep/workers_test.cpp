@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <new>
 #include <thread>
 
 #include "catch.hpp"
+#include "fp8lab/core/threads.hpp"
 #include "fp8lab/io/files.hpp"
 #include "io/temporary.hpp"
 #include "sweep/toy.hpp"
@@ -98,9 +101,63 @@ TEST_CASE("a sweep that crashed at each point is complete, and resumes as such",
   CHECK(again.failed == 1);
 }
 
+TEST_CASE("why a point's process ended stands in its record, word for word", "[sweep][workers]") {
+  const TemporaryFolder folder("workers");
+  const SweepPlan plan = fragile_plan("k=5:8");
+  const SweepOutcome outcome = run_sweep(plan, folder.path(), false, in_processes(2, 0.0), {});
+  CHECK(outcome.failed == 4);
+  const SweepLog log =
+      SweepLog::read(folder.path() / "points.jsonl", plan.identity(), plan.grid.size());
+  CHECK(log.result(0).error == "the point's process ended by signal " + std::to_string(SIGSEGV) +
+                                   " (" + ::strsignal(SIGSEGV) + ")");
+  CHECK(log.result(1).error == "the point's process ended with exit code 7");
+  CHECK(log.result(2).error == "out of memory");
+  CHECK(log.result(3).error == "not an error of ours");
+}
+
+TEST_CASE("progress counts what is done, of how many, and what was done before",
+          "[sweep][workers]") {
+  const TemporaryFolder folder("workers");
+  SweepPlan plan = toy_plan({"k=1:20"});
+  plan.shard = {1, 3};  // 7 points: 1, 4, ... 19
+  std::vector<std::int64_t> told;
+  const auto note = [&](const SweepProgress& progress) {
+    told.insert(told.end(), {progress.done, progress.total, progress.resumed});
+  };
+  const PointRunner first_two = [](const SweepPlan& of, SweepLog& log, const OnSweepProgress&) {
+    for (const std::int64_t point : {4, 13}) log.append(run_point(of, point, 1));
+  };
+  SweepOutcome outcome = run_sweep(plan, folder.path(), false, first_two, note);
+  CHECK((outcome.progress.done == 2 && outcome.progress.total == 7));
+  CHECK((outcome.progress.resumed == 0 && outcome.files.empty()));
+  CHECK(told.empty());
+  outcome = run_sweep(plan, folder.path(), true, in_processes(2, 0.0), note);
+  CHECK((outcome.progress.done == 7 && outcome.progress.total == 7));
+  CHECK((outcome.progress.resumed == 2 && outcome.files.empty()));
+  CHECK(told == std::vector<std::int64_t>{3, 7, 2, 4, 7, 2, 5, 7, 2, 6, 7, 2, 7, 7, 2});
+  const SweepLog log = SweepLog::read(folder.path() / "points.jsonl", plan.identity(), 20);
+  for (std::int64_t point = 0; point < 20; ++point) CHECK(log.done(point) == (point % 3 == 1));
+}
+
 TEST_CASE("workers refuse numbers that make no sense", "[sweep][workers]") {
   const TemporaryFolder folder("workers");
   const SweepPlan plan = fragile_plan("k=1");
+  int place = 0;
+  const auto refused = [&](int processes, double seconds, const std::string& message) {
+    CHECK_THROWS_WITH(run_sweep(plan, folder.path() / std::to_string(++place), false,
+                                in_processes(processes, seconds), {}),
+                      message);
+  };
+  const std::string range = "processes: expected 1 to " + std::to_string(kMostThreads) + ", got ";
+  for (const int processes : {0, -1, kMostThreads + 1})
+    refused(processes, 0.0, range + std::to_string(processes));
+  for (const auto& [seconds, text] : {std::pair{-1.0, "-1"},
+                                      {-5e-324, "-5e-324"},
+                                      {std::numeric_limits<double>::infinity(), "inf"},
+                                      {std::numeric_limits<double>::quiet_NaN(), "nan"}})
+    refused(1, seconds, std::string("seconds: expected a finite number >= 0, got ") + text);
+  CHECK(run_sweep(plan, folder.path() / "most", false, in_processes(kMostThreads, 0.0), {})
+            .progress.done == 1);
   CHECK_THROWS_WITH(run_sweep(plan, folder.path() / "a", false, in_processes(0, 0.0), {}),
                     contains("processes"));
   CHECK_THROWS_WITH(run_sweep(plan, folder.path() / "b", false, in_processes(1, -1.0), {}),

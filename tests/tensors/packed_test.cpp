@@ -1,9 +1,12 @@
 #include "fp8lab/tensors/packed.hpp"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -11,6 +14,8 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "fp8lab/formats/format.hpp"
+#include "fp8lab/tensors/codes.hpp"
 #include "fp8lab/tensors/slices.hpp"
 
 using namespace fp8lab;
@@ -114,6 +119,117 @@ TEST_CASE("packed codes: what cannot be packed or unpacked is refused", "[tensor
   CHECK(shape_of_packed(ElementType::e2m1x2, shape, "x") == std::vector<std::int64_t>{3, 10});
   CHECK_THROWS_WITH(shape_of_packed(ElementType::e2m3x4, shape, "x"), contains("divisible by 3"));
   CHECK_THROWS_WITH(shape_in_bytes(ElementType::e2m1x2, shape, "x"), contains("divisible by 2"));
+}
+
+TEST_CASE("packed codes: shapes in codes and in bytes, there and back", "[tensors]") {
+  using Shape = std::vector<std::int64_t>;
+  for (const auto& [type, codes, bytes] : {std::tuple{ElementType::e2m1x2, 2, 1},
+                                           {ElementType::e2m3x4, 4, 3},
+                                           {ElementType::e3m2x4, 4, 3}})
+    for (const Shape& before : {Shape{}, Shape{5}, Shape{7, 0, 3}})
+      for (std::int64_t last = 0; last <= 24; ++last) {
+        Shape shape = before;
+        shape.push_back(last);
+        INFO(to_string(type) << " " << shape_text(shape));
+        Shape other = before;
+        if (last % bytes == 0) {
+          other.push_back(last / bytes * codes);
+          CHECK(shape_of_packed(type, shape, "x") == other);
+        } else {
+          CHECK_THROWS_WITH(shape_of_packed(type, shape, "x"),
+                            "x: expected a last dimension divisible by 3, of bytes that hold " +
+                                std::string(to_string(type)) + ", got " + shape_text(shape));
+        }
+        other = before;
+        if (last % codes == 0) {
+          other.push_back(last / codes * bytes);
+          CHECK(shape_in_bytes(type, shape, "y") == other);
+        } else {
+          CHECK_THROWS_WITH(shape_in_bytes(type, shape, "y"),
+                            "y: expected a last dimension divisible by " + std::to_string(codes) +
+                                " for " + std::string(to_string(type)) + ", got " +
+                                shape_text(shape));
+        }
+      }
+  CHECK_THROWS_WITH(shape_of_packed(ElementType::e2m1x2, Shape{}, "x"),
+                    contains("x: expected a last dimension divisible by 1") && contains("got []"));
+  CHECK_THROWS_WITH(shape_in_bytes(ElementType::e3m2x4, Shape{}, "x"),
+                    contains("x: expected a last dimension divisible by 4") && contains("got []"));
+}
+
+TEST_CASE("codes of one, two and four bytes are read by their places", "[tensors]") {
+  std::vector<std::byte> bytes;
+  for (int i = 0; i < 24; ++i) bytes.push_back(static_cast<std::byte>(0x31 + 5 * i));
+  const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(bytes[i]); };
+  for (const FormatId id :
+       {FormatId::e4m3fn, FormatId::e2m1, FormatId::f16, FormatId::bf16, FormatId::f32}) {
+    const auto width = static_cast<std::size_t>(format(id).storage_bits / 8);
+    INFO(format(id).name);
+    for (std::size_t i = 0; i < bytes.size() / width; ++i) {
+      std::uint32_t expected = 0;
+      for (std::size_t b = 0; b < width; ++b) expected |= byte(i * width + b) << (8 * b);
+      CHECK(code_at(id, bytes, i) == expected);
+    }
+    if (id == FormatId::e2m1) continue;
+    const std::vector<float> values = decode_codes(id, bytes);
+    REQUIRE(values.size() == bytes.size() / width);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint32_t code = code_at(id, bytes, i);
+      const float expected =
+          id == FormatId::f32 ? std::bit_cast<float>(code) : decode_table(id)[code];
+      CHECK(std::bit_cast<std::uint32_t>(values[i]) == std::bit_cast<std::uint32_t>(expected));
+    }
+  }
+}
+
+TEST_CASE("element types: other names, and what has none is refused", "[tensors]") {
+  using enum ElementType;
+  for (const auto& [name, type] : {std::pair{"float32", f32},
+                                   {"float16", f16},
+                                   {"bfloat16", bf16},
+                                   {"float8_e4m3fn", e4m3fn},
+                                   {"float8_e5m2", e5m2},
+                                   {"float8_e8m0fnu", e8m0fnu},
+                                   {"float8_e4m3fnuz", e4m3fnuz},
+                                   {"float8_e5m2fnuz", e5m2fnuz},
+                                   {"float4_e2m1fn", e2m1},
+                                   {"float6_e2m3fn", e2m3},
+                                   {"float6_e3m2fn", e3m2},
+                                   {"float4_e2m1fn_x2", e2m1x2},
+                                   {"float64", f64},
+                                   {"f2", f16},
+                                   {"f4", f32},
+                                   {"f8", f64}}) {
+    INFO(name);
+    CHECK(to_string(find_element_type(name)) == to_string(type));
+  }
+  std::string known;
+  for (int i = 0; i <= static_cast<int>(boolean); ++i)
+    known += (i == 0 ? "" : ", ") + std::string(to_string(static_cast<ElementType>(i)));
+  for (const std::string name : {"", "F32", "f16 ", "e9m9", "tf32"})
+    CHECK_THROWS_WITH(find_element_type(name),
+                      "dtype: expected one of " + known + ", got '" + name + "'");
+  for (const ElementType type :
+       {f32, f16, bf16, e4m3fn, e5m2, e8m0fnu, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2}) {
+    REQUIRE(format_of(type).has_value());
+    CHECK(format(*format_of(type)).name == to_string(type));
+    CHECK(element_type_of(*format_of(type)) == type);
+  }
+  for (const ElementType type :
+       {f64, e2m1x2, e2m3x4, e3m2x4, u8, u16, u32, u64, i8, i16, i32, i64, boolean})
+    CHECK_FALSE(format_of(type).has_value());
+  for (const auto& [type, group] : {std::pair{e2m1x2, 2}, {e2m3x4, 4}, {e3m2x4, 4}})
+    for (std::int64_t count = 0; count <= 9; ++count) {
+      if (count % group == 0) {
+        CHECK(storage_bytes(type, count, "x") ==
+              static_cast<std::size_t>(count) * element_bits(type) / 8);
+        continue;
+      }
+      CHECK_THROWS_WITH(storage_bytes(type, count, "x"),
+                        "x: expected a multiple of " + std::to_string(group) + " codes of " +
+                            std::string(to_string(type)) + ", so that they fill whole bytes, got " +
+                            std::to_string(count));
+    }
 }
 
 TEST_CASE("tensors in Fortran order are read row by row", "[tensors]") {

@@ -114,6 +114,51 @@ TEST_CASE("broken recordings are refused with file, line and reason", "[verify]"
   check(good + "00000000\n", "expected 90 results, got more");
   check(good.substr(0, good.size() - 1), "truncated");
   check(with("sm90.mma.e4m3", "sm91.mma.e4m3"), "'sm91.mma.e4m3'");
+  // The last result, of seven digits and of nine, and of no digits.
+  const std::string but_one = good.substr(0, good.size() - 9);
+  check(but_one + "0000000\n", ":100: expected 8 hex digits, got '0000000'");
+  check(but_one + "000000000\n", ":100: expected 8 hex digits, got '000000000'");
+  check(but_one + "0000000g\n", ":100: d: expected a number in base 16, got '0000000g'");
+  check(but_one + "\n", ":100: expected 8 hex digits, got ''");
+  check(with("# random: 30", "# random: 10000000"), "expected 10000060 results, got 90");
+  check(with("# adversarial: 40", "# adversarial: 10000001"),
+        "adversarial: expected at most 10000000, got 10000001");
+  check(with("# inputs: ", "# inputs: x"), "inputs: expected a number in base 16, got 'x");
+  check(with("# special: 20", "# special: "), "special: expected a number in base 10, got ''");
+  check(with("e4m3fn e5m2", "e4m3fn e9m9"), "'e9m9'");
+  // Without a newline at its end a header alone has no result.
+  check(good.substr(0, good.find("\n# gpu") + 1), ":9: expected 90 results, got 0");
+}
+
+TEST_CASE("a recording has at most 2^29 terms in all its cases", "[verify]") {
+  const auto said = [](int cases, int terms) {
+    std::string text =
+        "# fp8lab recording 1\n# model: exact\n# input: e4m3fn\n# terms: " + std::to_string(terms) +
+        "\n# seed: 1\n# random: " + std::to_string(cases) +
+        "\n# adversarial: 0\n# special: 0\n# inputs: 0\n";
+    for (int i = 0; i < cases; ++i) text += "00000000\n";
+    const TemporaryFile file(text);
+    try {
+      (void)read_cases(file.path());
+    } catch (const Error& error) {
+      return std::string(error.what()).substr(file.path().string().size());
+    }
+    return std::string("accepted");
+  };
+  CHECK(said(16385, 32768) == ":10: expected at most 536870912 terms in all cases, got 536903680");
+  CHECK_THAT(said(3, 32768), contains("the generator gives inputs that differ from the recorded") &&
+                                 contains("recorded 0"));
+}
+
+TEST_CASE("lines of a recording's header that are no key say nothing", "[verify]") {
+  std::string text = recorded();
+  text.insert(text.find("# seed"), "#\n# a comment\n#: none\n# note: a: b\n");
+  const TemporaryFile file(text);
+  const VectorFile read = read_cases(file.path());
+  CHECK(read.header.at("note") == "a: b");
+  CHECK(read.cases.size() == 90);
+  CHECK(read.cases[0].line == 15);
+  CHECK(read.cases[89].line == 104);
 }
 
 TEST_CASE("a recording is replayed as its instruction was executed", "[verify]") {

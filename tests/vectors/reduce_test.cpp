@@ -71,3 +71,90 @@ TEST_CASE("reduction keeps to its budget and refuses a case that passes", "[veri
       reduce_case(start, model.a_format, model.b_format, [](const VectorCase&) { return false; }),
       contains("failing: expected a case for which the predicate holds"));
 }
+
+TEST_CASE("reduction leaves of each part what the failure needs, and no more", "[verify]") {
+  VectorCase start;
+  start.a = {0x51, 0xc9, 0x33, 0x7b, 0xaa};
+  start.b = {0x2d, 0x46, 0xbc, 0x07, 0xd3};
+  start.c = 0xc2345678;
+  start.d = 77;
+  const auto smallest = [&](const FailurePredicate& fails) {
+    const ReducedCase found = reduce_case(start, FormatId::e4m3fn, FormatId::e4m3fn, fails);
+    CHECK(fails(found.smallest));
+    CHECK(found.smallest.d == 77);
+    return found.smallest;
+  };
+  using Codes = std::vector<std::uint32_t>;
+  const Codes none(5);
+  // c: its sign, its exponent, any one of its bits.
+  const VectorCase of_size =
+      smallest([](const VectorCase& one) { return (one.c & 0x7f800000U) == 0x42000000U; });
+  CHECK(of_size.c == 0x42000000U);
+  CHECK(of_size.a == none);
+  CHECK(of_size.b == none);
+  for (int bit = 0; bit < 32; ++bit) {
+    const std::uint32_t mask = std::uint32_t{1} << bit;
+    if ((start.c & mask) == 0) continue;
+    INFO("bit " << bit);
+    const VectorCase kept = smallest([&](const VectorCase& one) { return (one.c & mask) != 0; });
+    CHECK((kept.c & ~0x7f800000U) == (mask & ~0x7f800000U));
+    CHECK(live_terms(kept) == 0);
+  }
+  // A negative product has its sign in a; its magnitudes go to 1.
+  for (std::size_t i = 0; i < 5; ++i) {
+    const bool negative = ((start.a[i] ^ start.b[i]) & 0x80) != 0;
+    INFO("term " << i);
+    const VectorCase kept = smallest([&](const VectorCase& one) {
+      return one.a[i] != 0 && one.b[i] != 0 && (((one.a[i] ^ one.b[i]) & 0x80) != 0) == negative;
+    });
+    Codes a = none;
+    Codes b = none;
+    a[i] = negative ? 0xb8 : 0x38;
+    b[i] = 0x38;
+    CHECK(kept.a == a);
+    CHECK(kept.b == b);
+    CHECK(kept.c == 0);
+  }
+  // Magnitudes move by binades and mantissa bits as far as they may, from above 1 and from below.
+  CHECK(smallest([](const VectorCase& one) { return (one.a[3] & 0x7f) > 0x4c; }).a[3] == 0x50);
+  CHECK(smallest([](const VectorCase& one) { return (one.a[0] & 0x7f) >= 0x41; }).a[0] == 0x48);
+  CHECK(smallest([](const VectorCase& one) { return one.b[0] != 0 && one.b[0] < 0x36; }).b[0] ==
+        0x30);
+  CHECK(smallest([](const VectorCase& one) { return (one.b[1] & 7) == 6; }).b[1] == 0x3e);
+  CHECK(smallest([](const VectorCase& one) { return one.b[3] != 0 && one.b[3] < 0x10; }).b[3] ==
+        0x04);
+  // Two terms that only go together.
+  const VectorCase pair =
+      smallest([](const VectorCase& one) { return one.a[1] != 0 && (one.b[2] & 0x80) != 0; });
+  CHECK(pair.a == Codes{0, 0x38, 0x38, 0, 0});
+  CHECK(live_terms(pair) == 2);
+}
+
+TEST_CASE("a term with one operand that is not zero is alive", "[verify]") {
+  VectorCase one;
+  one.a = {0, 1, 0, 2, 0x80};
+  one.b = {0, 0, 1, 2, 0};
+  CHECK(live_terms(one) == 4);
+}
+
+TEST_CASE("scales that a failure needs move toward 1 and no further", "[verify]") {
+  VectorCase start;
+  start.a = {2, 2, 2};
+  start.b = {2, 2, 2};
+  start.scales_a = {0x9f, 0xc4, 0x3b};
+  start.scales_b = {0x51, 0x12, 0xff};
+  const auto smallest = [&](const FailurePredicate& fails, ScaleFormat scale) {
+    return reduce_case(start, FormatId::e2m1, FormatId::e2m1, fails, 20000, scale).smallest;
+  };
+  using Scales = std::vector<std::uint8_t>;
+  const VectorCase big =
+      smallest([](const VectorCase& one) { return one.scales_a[1] > 0x90; }, ScaleFormat::ue8m0);
+  CHECK(big.scales_a == Scales{0x7f, 0x91, 0x7f});
+  CHECK(big.scales_b == Scales{0x7f, 0x7f, 0x7f});
+  // UE4M3 has a sign bit without meaning, which goes.
+  const VectorCase fine = smallest(
+      [](const VectorCase& one) { return (one.scales_a[2] & 3) == 3 && one.scales_b[0] > 0x42; },
+      ScaleFormat::ue4m3);
+  CHECK(fine.scales_a == Scales{0x38, 0x38, 0x3b});
+  CHECK(fine.scales_b == Scales{0x48, 0x38, 0x38});
+}

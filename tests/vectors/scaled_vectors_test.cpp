@@ -233,3 +233,48 @@ TEST_CASE("scale codes: UE4M3 has no sign, UE8M0 no zero", "[formats]") {
   CHECK(find_scale_format("ue4m3") == ScaleFormat::ue4m3);
   CHECK_THROWS_WITH(find_scale_format("e4m3"), contains("ue8m0"));
 }
+
+TEST_CASE("what an output line says behind the format stays in every form", "[io]") {
+  const TemporaryFolder folder("output_words");
+  const std::string text =
+      "# fp8lab vectors 1\n# model: sm80.mma.f16.f16\n# input: f16\n# terms: 1\n"
+      "# output: f16 (free words)\n3c00 4200 00000000 40400000\n";
+  VectorFile file = parse(text);
+  std::ostringstream out;
+  write_vectors(out, file);
+  CHECK(out.str() == text);
+  for (const char* name : {"v.txt", "v.npz", "v.safetensors", "v.jsonl"}) {
+    INFO(name);
+    save_vectors(folder / name, file);
+    const VectorFile read = load_vectors(folder / name);
+    CHECK(read.header.at("output") == "f16 (free words)");
+    check_same_cases(file, read);
+  }
+  // Where nothing says it, the format alone does; and for binary32 nothing.
+  file.header.erase("output");
+  std::ostringstream plain;
+  write_vectors(plain, file);
+  CHECK_THAT(plain.str(), contains("\n# output: f16\n"));
+  file.output_format = FormatId::f32;
+  std::ostringstream wide;
+  write_vectors(wide, file);
+  CHECK(wide.str().find("output") == std::string::npos);
+}
+
+TEST_CASE("FP16 outputs: both sides of each limit of a value", "[io]") {
+  const auto accepted = [](const std::string& d) {
+    return message(
+               "# fp8lab vectors 1\n# model: sm80.mma.f16.f16\n# input: f16\n# terms: 1\n"
+               "# output: f16\n3c00 4200 00000000 " +
+               d + "\n") == "accepted";
+  };
+  // Zeros, the smallest value, infinities, NaN, the largest value, the last place of 1 and of
+  // 2^-14.
+  for (const char* d :
+       {"00000000", "80000000", "33800000", "b3800000", "7f800000", "ff800000", "7fc00001",
+        "477fe000", "3f802000", "38802000", "387fc000", "34000000", "34400000", "0001", "ffff"})
+    CHECK((accepted(d) ? std::string(d) : "refused") == d);
+  for (const char* d : {"33000000", "477ff000", "47800000", "3f801000", "38801000", "387fe000",
+                        "34200000", "00000001", "00800000", "7f000000"})
+    CHECK((accepted(d) ? "accepted" : std::string(d)) == d);
+}

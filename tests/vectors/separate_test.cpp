@@ -38,6 +38,31 @@ TEST_CASE("separate: a definition reads the formats of the other model", "[verif
       separate(find_instruction_model("exact"), find_instruction_model("sm80.mma.bf16"), 2, 1);
   CHECK(found.file.a_format == FormatId::bf16);
   CHECK(replay(found.file, find_instruction_model("sm80.mma.bf16").accumulator).mismatches == 2);
+  const Separation turned = separate(find_instruction_model("sm89.mma.e4m3.e5m2"),
+                                     find_instruction_model("fused:F=12"), 2, 1);
+  CHECK(turned.file.a_format == FormatId::e4m3fn);
+  CHECK(turned.file.b_format == FormatId::e5m2);
+  CHECK(turned.file.model == "sm89.mma.e4m3.e5m2");
+  CHECK(turned.file.header.at("separates_from") == "fused:F=12");
+  CHECK(replay(turned.file, find_instruction_model("fused:F=12").accumulator).mismatches == 2);
+}
+
+TEST_CASE("separate: terms are those of the longer step, or 32 of two without",
+          "[verify][separate]") {
+  const auto terms = [](const char* first, const char* second, int given = 0) {
+    return separate(find_instruction_model(first), find_instruction_model(second), 1, 9, given)
+        .file.terms;
+  };
+  CHECK(terms("fused:terms=5", "fused:terms=7") == 7);
+  CHECK(terms("fused:terms=7", "fused:terms=5") == 7);
+  CHECK(terms("fp32", "fused:terms=2,F=9") == 2);
+  CHECK(terms("fp32", "sequential14.rz") == 32);
+  CHECK(terms("fp32", "sequential14.rz", 3) == 3);
+  const Separation half =
+      separate(find_instruction_model("sm80.mma.f16.f16"), find_instruction_model("exact"), 2, 9);
+  CHECK(half.file.output_format == FormatId::f16);
+  CHECK(half.file.header.at("seed") == "9");
+  CHECK(half.file.cases.size() == 2);
 }
 
 TEST_CASE("separate: what cannot be compared or found is said", "[verify][separate]") {

@@ -115,3 +115,116 @@ TEST_CASE("vector files: lines that are not cases are refused with their number"
   write_text(folder / "v.jsonl", good + "\n");
   CHECK_THAT(message(folder / "v.jsonl"), contains(":1: 'a': expected a string"));
 }
+
+TEST_CASE("vector files: a case of arrays is named by its number from 1", "[io]") {
+  const TemporaryFolder folder("vector_files_places");
+  const auto write = [&](std::vector<std::uint8_t> a, std::vector<std::uint8_t> b, bool fortran,
+                         const std::string& input, std::vector<std::int64_t> d_shape,
+                         ElementType header_type) {
+    const std::string header =
+        R"({"model": "sm90.wgmma.e4m3", "terms": "2", "input": ")" + input + "\"}";
+    const std::vector<std::uint32_t> bits{0, 1, 0x3f800000};
+    const auto size = static_cast<std::int64_t>(header.size());
+    TensorView a_view = view_of(ElementType::u8, {3, 2}, std::span<const std::uint8_t>(a));
+    a_view.fortran_order = fortran;
+    const auto of = [&](std::vector<std::int64_t> shape) {
+      const auto count = static_cast<std::size_t>(element_count(shape, "d"));
+      return view_of(ElementType::f32, std::move(shape),
+                     std::span<const std::uint32_t>(bits).first(count));
+    };
+    write_npz(folder / "v.npz",
+              {{"a", a_view},
+               {"b", view_of(ElementType::u8, {3, 2}, std::span<const std::uint8_t>(b))},
+               {"c", of({3})},
+               {"d", of(std::move(d_shape))},
+               {"header", view_of(header_type, {size}, std::span<const char>(header))}});
+    std::string said = message(folder / "v.npz");
+    const std::string name = (folder / "v.npz").string() + ": ";
+    return said.starts_with(name) ? said.substr(name.size()) : said;
+  };
+  const std::vector<std::uint8_t> good{1, 2, 3, 4, 5, 6};
+  const ElementType u8 = ElementType::u8;
+  CHECK(write(good, good, false, "e2m1", {3}, u8) == "accepted");
+  const VectorFile read = load_vectors(folder / "v.npz");
+  REQUIRE(read.cases.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(read.cases[i].line == static_cast<int>(i) + 1);
+    CHECK(read.cases[i].a == std::vector<std::uint32_t>{static_cast<std::uint32_t>(2 * i + 1),
+                                                        static_cast<std::uint32_t>(2 * i + 2)});
+  }
+  CHECK(write({1, 2, 3, 16, 5, 6}, good, false, "e2m1", {3}, u8) ==
+        "case 2: 0x10 is not a code of e2m1 (4 bits)");
+  CHECK(write(good, {1, 2, 3, 4, 5, 64}, false, "e4m3 e3m2", {3}, u8) ==
+        "case 3: 0x40 is not a code of e3m2 (6 bits)");
+  CHECK(write(good, good, true, "e2m1", {3}, u8) ==
+        "a: expected row-major u8 [3, 2], got u8 [3, 2] in Fortran order");
+  CHECK(write(good, good, false, "e2m1", {1, 3}, u8) == "d: expected one number per case");
+  CHECK(write(good, good, false, "e2m1", {2}, u8) ==
+        "a: expected row-major u8 [2, 2], got u8 [3, 2]");
+  CHECK(write(good, good, false, "e2m1", {0}, u8) ==
+        "a: expected row-major u8 [0, 2], got u8 [3, 2]");
+}
+
+TEST_CASE("vector files: narrow formats and FP16 outputs in every form", "[io]") {
+  const TemporaryFolder folder("vector_files_narrow");
+  for (const auto& [a, b] :
+       {std::pair{FormatId::e2m3, FormatId::e3m2}, std::pair{FormatId::e3m2, FormatId::e2m3},
+        std::pair{FormatId::e2m1, FormatId::e4m3fn},
+        std::pair{FormatId::e4m3fnuz, FormatId::e5m2fnuz}}) {
+    VectorFile file{"m", a, b, 3, {{"kind", "by hand"}}, {}};
+    file.cases.push_back({{1, 5, 9}, {2, 6, 10}, 3, 4});
+    file.cases.push_back({{11, 12, 13}, {14, 15, 1}, 5, 6});
+    for (const char* name : {"v.txt", "v.npz", "v.safetensors", "v.jsonl"}) {
+      INFO(format(a).name << " " << format(b).name << " " << name);
+      save_vectors(folder / name, file);
+      check_same(file, load_vectors(folder / name));
+    }
+    const SafetensorsFile typed(folder / "v.safetensors");
+    const auto has_type = [](FormatId id) { return format(id).code_bits() == 8; };
+    CHECK((typed.find("a").type == ElementType::u8) == !has_type(a));
+    CHECK((typed.find("b").type == ElementType::u8) == !has_type(b));
+  }
+  // An output that is no FP16 value is refused in every form, at its case.
+  VectorFile file{"m", FormatId::f16, FormatId::f16, 1, {{"kind", "by hand"}}, {}};
+  file.output_format = FormatId::f16;
+  file.cases.push_back({{0x3c00}, {0x4200}, 0, 0x40400000});
+  file.cases.push_back({{0x3c00}, {0x4200}, 0, 0x40401000});
+  const std::string reason = "d: expected an FP16 value in binary32 bits, got 40401000";
+  for (const auto& [name, place] :
+       {std::pair{"w.npz", ": case 2: "}, std::pair{"w.safetensors", ": case 2: "},
+        std::pair{"w.jsonl", ":3: "}}) {
+    save_vectors(folder / name, file);
+    CHECK(message(folder / name) == (folder / name).string() + place + reason);
+  }
+}
+
+TEST_CASE("vector files: numbers of a line that are too large are refused", "[io]") {
+  const TemporaryFolder folder("vector_files_numbers");
+  const auto said = [&](const std::string& input, const std::string& fields) {
+    write_text(folder / "v.jsonl",
+               R"({"model": "m", "terms": "1", "input": ")" + input + "\"}\n{" + fields + "}\n");
+    const std::string text = message(folder / "v.jsonl");
+    const std::string name = (folder / "v.jsonl").string() + ":2: ";
+    return text.starts_with(name) ? text.substr(name.size()) : text;
+  };
+  const std::string bits = R"(, "c": 0, "d": 0)";
+  CHECK(said("tf32", R"("a": [4294967295], "b": [0])" + bits) == "accepted");
+  CHECK(said("tf32", R"("a": [4294967296], "b": [0])" + bits) ==
+        "'a': 0x100000000 is not a code of tf32 (19 bits)");
+  CHECK(said("tf32", R"("a": [0], "b": [18446744073709551615])" + bits) ==
+        "'b': 0xffffffffffffffff is not a code of tf32 (19 bits)");
+  CHECK(said("bf16", R"("a": [65535], "b": [65535])" + bits) == "accepted");
+  CHECK(said("bf16", R"("a": [65535], "b": [65536])" + bits) ==
+        "'b': 0x10000 is not a code of bf16 (16 bits)");
+  CHECK(said("e4m3", R"("a": [1], "b": [1, 2])" + bits) == "'b': expected 1 storage codes");
+  CHECK(said("e4m3", R"("a": 1, "b": [1])" + bits) == "'a': expected 1 storage codes");
+  CHECK(said("e4m3", R"("a": [1.0], "b": [1])" + bits) == "'a': expected codes >= 0");
+  const std::string number = ": expected the bits of a binary32 number, 0 to 2^32 - 1";
+  const std::string operands = R"("a": [1], "b": [1], )";
+  CHECK(said("e4m3", operands + R"("c": 4294967295, "d": 4294967295)") == "accepted");
+  CHECK(load_vectors(folder / "v.jsonl").cases.at(0).line == 2);
+  CHECK(said("e4m3", operands + R"("c": 4294967296, "d": 0)") == "'c'" + number);
+  CHECK(said("e4m3", operands + R"("c": 0, "d": 4294967296)") == "'d'" + number);
+  CHECK(said("e4m3", operands + R"("c": -1, "d": 0)") == "'c'" + number);
+  CHECK(said("e4m3", operands + R"("c": 0)") == "'d'" + number);
+}

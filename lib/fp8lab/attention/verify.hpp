@@ -34,9 +34,9 @@ struct AttentionVerdict {
 /// requires every bit. Kernels with another exp2 or order of row sums need a tolerance. Mistakes
 /// tried: the other order of tiles, other tiles, promotion (`two_level`) on or off, the other
 /// format of P, no offset of P, no scale of Q, K or V or that of the first head, no scale of the
-/// softmax, 1/d in its place, no log2 e, no mask or one that is off by one, heads mapped to KV
-/// heads in turn, and P without rounding. A mistake is named if it gives every bit, or if its
-/// distance is at most a quarter of that of the golden output. Throws `Error` as `attention`, and
+/// softmax, 1/d in its place, no log2 e, no mask or one that is off by one, and heads mapped to KV
+/// heads in turn. A mistake is named if it gives every bit, or if its distance is at most a quarter
+/// of that of the golden output. Throws `Error` as `attention`, and
 /// for another number of outputs.
 AttentionVerdict verify_attention(const AttentionInputs& inputs, const AttentionOptions& options,
                                   std::span<const float> got, FormatId output,

@@ -65,10 +65,13 @@ void read_weights(const Json& weights, const std::string& where, StoredQuantizat
 
 void read_compressed(const Json& config, const std::string& where, StoredQuantization& stored) {
   if (!config.contains("config_groups") || !config["config_groups"].is_object()) return;
+  const StoredQuantization before = stored;
   std::string first;
   for (const auto& [name, group] : config["config_groups"].items()) {
     const Json weights = group.is_object() ? group.value("weights", Json()) : Json();
     StoredQuantization one = stored;
+    one.format = before.format;
+    one.scales = before.scales;
     const std::string argument = fmt::format("{}: {}: weights", where, name);
     read_weights(weights, argument, one);
     require(first.empty() || (one.format == stored.format && one.scales == stored.scales), argument,

@@ -284,11 +284,11 @@ class Maker {
     const GemmSpec spec = spec_for(around);
     p.scale_order = spec.scale_order;
     p.c_enters = spec.c_enters;
-    product.split = spec.split;
+    if (any) product.split = spec.split;  // there are no parts of nothing
     add_epilogue(around, spec, product);
     if (!model_known_) p = of_unknown_model(p);
     validate(p, product.sum_count());
-    if (any) validate_split(product);
+    validate_split(product);
     return product;
   }
 

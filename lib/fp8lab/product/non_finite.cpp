@@ -90,7 +90,8 @@ NonFiniteReport count_non_finite(const Product& product) {
   report.push_back({"B", count_non_finite(p.b)});
   if (!p.a_scales.empty()) report.push_back({"scale_a", count_non_finite(p.a_scales.values)});
   if (!p.b_scales.empty()) report.push_back({"scale_b", count_non_finite(p.b_scales.values)});
-  if (p.c != nullptr) report.push_back({"C", count_non_finite(std::span(p.c, product.size()))});
+  if (p.c != nullptr)
+    report.push_back({"C", count_non_finite(std::span(p.c, product.sum_count()))});
   return report;
 }
 

@@ -144,7 +144,7 @@ std::string html_of(const TableComparison& table) {
   content += fmt::format("<p class=quiet>{}</p>\n", html_escaped(joined_by(table)));
   return html_fold(true,
                    fmt::format("{} <span class=quiet>({}, A against B)</span>",
-                               html_escaped(table.a->title), html_escaped(table.a->file)),
+                               html_written(table.a->title), html_escaped(table.a->file)),
                    content + html_columns(table.a->columns));
 }
 
@@ -206,7 +206,7 @@ std::string html_of(const RunComparison& runs, std::size_t index, bool with_word
   return fmt::format(
       "<section class=run id=run-{}>\n<h2>{}{}</h2>\n<p class=question>{}</p>\n"
       "<p><strong>A</strong>: {}<br><strong>B</strong>: {}</p>\n{}{}{}{}{}</section>\n",
-      index, html_escaped(runs.a->experiment), html_badges(*runs.a), html_escaped(runs.a->question),
+      index, html_escaped(runs.a->experiment), html_badges(*runs.a), html_written(runs.a->question),
       html_escaped(runs.a->folder), html_escaped(runs.b->folder),
       with_words ? html_list(runs.words) : "", findings_of(runs), plots_of(*runs.a, *runs.b),
       tables_of(runs), inputs_of(runs));
@@ -243,7 +243,7 @@ std::string alone(std::span<const StoredRun> runs, std::span<const StoredRun> ot
           "<section class=run>\n<h2>{}{}</h2>\n<p class=warning>Only in {}: {}</p>\n"
           "<p class=question>{}</p>\n{}</section>\n",
           html_escaped(run.experiment), html_badges(run), side, html_escaped(run.folder),
-          html_escaped(run.question), html_run(run));
+          html_written(run.question), html_run(run));
   return html;
 }
 

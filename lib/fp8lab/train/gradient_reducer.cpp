@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "fp8lab/collectives/scales.hpp"
@@ -164,7 +165,8 @@ double GradientReducer::saturated_percent() const {
 }
 
 double GradientReducer::smallest_mu() const {
-  double smallest = 1.0;
+  if (scalers_.empty()) return 1.0;
+  double smallest = std::numeric_limits<double>::infinity();
   for (const AutoScaler& scaler : scalers_) smallest = std::min(smallest, scaler.mu());
   return smallest;
 }

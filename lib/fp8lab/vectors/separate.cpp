@@ -27,8 +27,8 @@ std::array<InstructionModel, 2> on_common_formats(InstructionModel first, Instru
   };
   adopt(first, second);
   adopt(second, first);
-  require(first.a_format == second.a_format && first.b_format == second.b_format, "models",
-          fmt::format("two that read the same formats; {} reads {} and {}", first.name,
+  require(first.a_format == second.a_format && first.b_format == second.b_format, "separate",
+          fmt::format("two models that read the same formats; {} reads {} and {}", first.name,
                       format(first.a_format).name, format(first.b_format).name),
           fmt::format("{}, which reads {} and {}", second.name, format(second.a_format).name,
                       format(second.b_format).name));
