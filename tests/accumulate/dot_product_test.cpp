@@ -6,10 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "accumulate/oracle.hpp"
 #include "catch.hpp"
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/kulisch.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
@@ -351,4 +353,29 @@ TEST_CASE("a model out of range and operands of different length are refused", "
   const std::vector<Unpacked> three(3);
   const std::vector<Unpacked> two(2);
   CHECK_THROWS_WITH(dot_product(hopper(), three, two), contains("b: expected k = 3 operands"));
+}
+
+TEST_CASE("sequential: products are rounded to nearest even, however sums are", "[accumulate]") {
+  // 1.5 * 1.625 = 2.4375 is 2.5 in three fraction bits, 1.25 * 1.5 = 1.875 is exact, and
+  // 1.125 * 1.5 = 1.6875 is the tie between 1.625 and 1.75.
+  const auto sum = [](const std::string& text, const std::vector<float>& a,
+                      const std::vector<float>& b) {
+    const InstructionModel model = find_instruction_model(ModelBook().resolve(text));
+    std::vector<std::uint32_t> x;
+    std::vector<std::uint32_t> y;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      x.push_back(encode(format(FormatId::e4m3fn), kNvidiaSatfinite, a[i]));
+      y.push_back(encode(format(FormatId::e4m3fn), kNvidiaSatfinite, b[i]));
+    }
+    return dot_product(model.accumulator, FormatId::e4m3fn, x, FormatId::e4m3fn, y);
+  };
+  for (const std::string rounding : {"toward_zero", "nearest_even"}) {
+    const std::string text = "sequential:M=13,P=3,rounding=" + rounding;
+    INFO(text);
+    CHECK(sum(text, {1.5F}, {1.625F}) == 2.5F);
+    CHECK(sum(text, {-1.5F}, {1.625F}) == -2.5F);
+    CHECK(sum(text, {1.25F}, {1.5F}) == 1.875F);
+    CHECK(sum(text, {1.125F}, {1.5F}) == 1.75F);
+    CHECK(sum(text, {1.5F, 1.125F}, {1.625F, -1.5F}) == 0.75F);
+  }
 }

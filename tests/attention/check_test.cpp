@@ -20,9 +20,9 @@ using namespace fp8lab;
 
 namespace {
 
-constexpr std::int64_t kWidth = 32;
+constexpr std::int64_t kColumns = 32;
 
-QuantizedHeads heads(const char* name, std::int64_t rows, std::int64_t columns = kWidth) {
+QuantizedHeads heads(const char* name, std::int64_t rows, std::int64_t columns = kColumns) {
   const RandomStream stream(13, name);
   std::vector<float> x;
   for (std::int64_t i = 0; i < rows * columns; ++i)
@@ -59,15 +59,15 @@ using Names = std::vector<std::string>;
 
 /// Equal scores: every output is the mean of its column of V, whose codes are `code`.
 struct Means {
-  std::vector<std::uint8_t> zero = std::vector<std::uint8_t>(kWidth * kWidth, 0);
+  std::vector<std::uint8_t> zero = std::vector<std::uint8_t>(kColumns * kColumns, 0);
   std::vector<std::uint8_t> codes;
   std::vector<float> scale;
 
   explicit Means(std::uint8_t code, float inverse_scale = 1.0F)
-      : codes(kWidth * kWidth, code), scale{inverse_scale} {}
+      : codes(kColumns * kColumns, code), scale{inverse_scale} {}
   [[nodiscard]] AttentionInputs inputs() const {
-    const AttentionOperand q{FormatId::e4m3fn, zero, 1, kWidth, kWidth};
-    return {q, q, {FormatId::e4m3fn, codes, 1, kWidth, kWidth, scale}};
+    const AttentionOperand q{FormatId::e4m3fn, zero, 1, kColumns, kColumns};
+    return {q, q, {FormatId::e4m3fn, codes, 1, kColumns, kColumns, scale}};
   }
 };
 
@@ -148,12 +148,12 @@ TEST_CASE("attention check: a mistake is named up to a quarter of the golden dis
   // (2 - e) / 4 from the golden ones.
   const Means means(0x40, 2.0F);
   const auto distance = [&](float e) {
-    const std::vector<float> got(kWidth * kWidth, 2.0F + e);
+    const std::vector<float> got(kColumns * kColumns, 2.0F + e);
     const AttentionVerdict verdict = verify_attention(means.inputs(), {}, got, FormatId::f32);
     CHECK(verdict.distance == (2.0 - static_cast<double>(e)) / 4.0);
     for (const AttentionCause& cause : verdict.causes)
       if (cause.name == "missing_scale") {
-        CHECK(cause.mismatches == (e == 0.0F ? 0 : kWidth * kWidth));
+        CHECK(cause.mismatches == (e == 0.0F ? 0 : kColumns * kColumns));
         return cause.distance;
       }
     return -1.0;
@@ -165,8 +165,8 @@ TEST_CASE("attention check: a mistake is named up to a quarter of the golden dis
 
 TEST_CASE("attention check: NaN and infinities of outputs", "[attention]") {
   const auto verdict = [](const Means& means, float got, FormatId output, double tolerance = 0.0) {
-    return verify_attention(means.inputs(), {}, std::vector<float>(kWidth * kWidth, got), output,
-                            tolerance);
+    return verify_attention(means.inputs(), {}, std::vector<float>(kColumns * kColumns, got),
+                            output, tolerance);
   };
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -180,7 +180,7 @@ TEST_CASE("attention check: NaN and infinities of outputs", "[attention]") {
     CAPTURE(got);
     const AttentionVerdict far = verdict(ones, got, FormatId::f32, 1e300);
     CHECK(far.distance == std::numeric_limits<double>::infinity());
-    CHECK(far.mismatches == kWidth * kWidth);
+    CHECK(far.mismatches == kColumns * kColumns);
     CHECK_FALSE(far.pass);
   }
   // 2^17 overflows FP16 and saturates in FP8; BF16 has it.
@@ -197,29 +197,29 @@ TEST_CASE("attention check: NaN and infinities of outputs", "[attention]") {
 }
 
 TEST_CASE("attention: P in E5M2 saturates from halfway between 57344 and 65536 on", "[attention]") {
-  const std::vector<std::uint8_t> zero(kWidth * kWidth, 0);
-  const AttentionOperand x{FormatId::e5m2, zero, 1, kWidth, kWidth};
+  const std::vector<std::uint8_t> zero(kColumns * kColumns, 0);
+  const AttentionOperand x{FormatId::e5m2, zero, 1, kColumns, kColumns};
   for (const float p : {57000.0F, 58000.0F, 61000.0F, 61400.0F, 61500.0F, 65536.0F}) {
     AttentionOptions options{.qk_model = "sm90.wgmma.e5m2", .pv_model = "sm90.wgmma.e5m2"};
     options.p_format = FormatId::e5m2;
     options.p_offset = std::log2(p);
     const AttentionTile tile = attention({x, x, x}, options).tiles.at(0);
     CAPTURE(p, tile.p_max);
-    CHECK(tile.saturated == (p > 61440.0F ? kWidth * kWidth : 0));
+    CHECK(tile.saturated == (p > 61440.0F ? kColumns * kColumns : 0));
   }
 }
 
 TEST_CASE("attention: a maximum that grew by exactly the threshold stays stale", "[attention]") {
   // Scores are 0 in the last tile, which comes first, and 1 in the other one.
-  std::vector<std::uint8_t> q(4 * kWidth, 0);
-  for (std::size_t row = 0; row < 4; ++row) q[row * kWidth] = 0x38;
-  std::vector<std::uint8_t> k(2 * kWidth * kWidth, 0);
-  for (std::size_t row = 0; row < kWidth; ++row) k[row * kWidth] = 0x38;
-  const AttentionInputs in{{FormatId::e4m3fn, q, 1, 4, kWidth},
-                           {FormatId::e4m3fn, k, 1, 2 * kWidth, kWidth},
-                           {FormatId::e4m3fn, k, 1, 2 * kWidth, kWidth}};
+  std::vector<std::uint8_t> q(4 * kColumns, 0);
+  for (std::size_t row = 0; row < 4; ++row) q[row * kColumns] = 0x38;
+  std::vector<std::uint8_t> k(2 * kColumns * kColumns, 0);
+  for (std::size_t row = 0; row < kColumns; ++row) k[row * kColumns] = 0x38;
+  const AttentionInputs in{{FormatId::e4m3fn, q, 1, 4, kColumns},
+                           {FormatId::e4m3fn, k, 1, 2 * kColumns, kColumns},
+                           {FormatId::e4m3fn, k, 1, 2 * kColumns, kColumns}};
   AttentionOptions options;
-  options.kv_tile = kWidth;
+  options.kv_tile = kColumns;
   const float step = scale_log2(in, options, 0);
   const auto tile = [&](float threshold) {
     options.rescale_threshold = threshold;
@@ -238,7 +238,7 @@ TEST_CASE("attention: blocks of rows see all tiles of all their windows", "[atte
   for (const std::int64_t left : {kNoWindow, std::int64_t{0}, std::int64_t{5}})
     for (const std::int64_t right : {kNoWindow, std::int64_t{0}, std::int64_t{7}}) {
       AttentionOptions options;
-      options.kv_tile = kWidth;
+      options.kv_tile = kColumns;
       options.window_left = left;
       options.window_right = right;
       const AttentionResult whole = attention(in, options);
@@ -368,11 +368,11 @@ TEST_CASE("attention: rows that see nothing are 0 and have no gradients, in FP64
   const AttentionGradients g =
       attention_backward(in, values_q, values_k, values_k, o, ones, options);
   for (std::size_t i = 0; i < o.size(); ++i) {
-    const bool sees = i / kWidth >= kRows - kKeys;
-    INFO("row " << i / kWidth << ": " << o[i] << ", " << g.dq[i]);
+    const bool sees = i / kColumns >= kRows - kKeys;
+    INFO("row " << i / kColumns << ": " << o[i] << ", " << g.dq[i]);
     CHECK((o[i] != 0.0F) == sees);
     // A row of one column has a P of 1, whatever its score.
-    CHECK((g.dq[i] != 0.0F) <= (i / kWidth > kRows - kKeys));
+    CHECK((g.dq[i] != 0.0F) <= (i / kColumns > kRows - kKeys));
   }
 }
 

@@ -299,6 +299,37 @@ TEST_CASE("any number of FP16 and BF16 numbers is widened, and no more", "[cast]
   }
 }
 
+TEST_CASE("any number of codes is decoded, and no more", "[cast]") {
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::e2m1}) {
+    const Format& f = format(id);
+    for (const float scale : {1.0F, 0x1.8p-40F, 0x1.8p126F})
+      for (std::size_t count = 0; count <= 70; ++count) {
+        std::vector<std::uint8_t> codes(count + 9);
+        for (std::size_t i = 0; i < codes.size(); ++i)
+          codes[i] = static_cast<std::uint8_t>((i * 37 + 2) & ((1U << f.code_bits()) - 1));
+        const std::size_t offset = count % 9;
+        for (const Target target : available_targets()) {
+          std::vector<float> got(count + 4, 42.0F);
+          kernel_table(target).decode.decode({.format = &f,
+                                              .in = codes.data() + offset,
+                                              .out = got.data(),
+                                              .count = count,
+                                              .inverse_scale = scale});
+          INFO(f.name << " on " << to_string(target) << ", " << count << " codes, scale " << scale);
+          int wrong = 0;
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            const float expected =
+                i < count ? static_cast<float>(decode(f, codes[offset + i])) * scale : 42.0F;
+            wrong += std::isnan(expected) ? !std::isnan(got[i])
+                                          : std::bit_cast<std::uint32_t>(expected) !=
+                                                std::bit_cast<std::uint32_t>(got[i]);
+          }
+          CHECK(wrong == 0);
+        }
+      }
+  }
+}
+
 TEST_CASE("codes by way of FP16 decode under every inverse scale that leaves it exact", "[cast]") {
   for (const Format& f : kFormats) {
     if (f.code_bits() > 8) continue;

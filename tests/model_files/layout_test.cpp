@@ -636,6 +636,11 @@ TEST_CASE("scales in blocks of 128 x 4 of any size, each by its own place", "[mo
     CHECK_THROWS_WITH(
         from_blocked(std::span(expected).subspan(1), rows, columns),
         fmt::format("scales: expected {}, got {}", expected.size(), expected.size() - 1));
+    std::vector<std::uint8_t> longer = expected;
+    longer.push_back(0);
+    CHECK_THROWS_WITH(
+        from_blocked(longer, rows, columns),
+        fmt::format("scales: expected {}, got {}", expected.size(), expected.size() + 1));
   }
 }
 

@@ -2,6 +2,8 @@
 // that a kernel's activation may be off.
 
 #include <cmath>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -59,6 +61,28 @@ TEST_CASE("scale layouts: the codes of a blocked layout are counted with their p
                     contains("256 x 4 = 1024 codes for tiles of 1x32 (blocked_128x4)"));
   CHECK(read(1024, 128, 160) == 128 * 5);
   CHECK_THROWS_WITH(read(640, 128, 160), contains("128 x 8 = 1024 codes"));
+}
+
+TEST_CASE("scale layouts: tiles that are named count, and not those of the layout", "[product]") {
+  std::vector<std::uint8_t> codes(1024);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i % 251);
+  const ScaleGrid blocked =
+      read_scales("scale_a", view_of(ElementType::e8m0fnu, {1024}, std::span(std::as_const(codes))),
+                  ScaleLayout::blocked_128x4, ScaleTiles{2, 16}, 260, 50);
+  CHECK(blocked.tiles == ScaleTiles{2, 16});
+  REQUIRE(blocked.values.size() == 130 * 4);
+  const std::span<const float> decoded = decode_table(FormatId::e8m0fnu);
+  CHECK(blocked.values[0] == decoded[0]);
+  CHECK(blocked.values[33 * 4 + 2] == decoded[codes[1 * 16 + 4 + 2]]);
+  CHECK(blocked.values[129 * 4 + 3] == decoded[codes[512 + 16 + 3]]);
+
+  const std::vector<std::uint32_t> words{0x03020100, 0x07060504, 0x0b0a0908};
+  const ScaleGrid packed =
+      read_scales("scale_a", view_of(ElementType::u32, {3, 1}, std::span(words)),
+                  ScaleLayout::packed_ue8m0, ScaleTiles{2, 32}, 5, 100);
+  CHECK(packed.tiles == ScaleTiles{2, 32});
+  REQUIRE(packed.values.size() == 3 * 4);
+  for (std::size_t i = 0; i < packed.values.size(); ++i) CHECK(packed.values[i] == decoded[i]);
 }
 
 TEST_CASE("epilogue: how far an activation may be off, as the option says", "[product]") {
