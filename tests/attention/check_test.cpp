@@ -11,6 +11,7 @@
 #include "fp8lab/attention/backward.hpp"
 #include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/quantize.hpp"
+#include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/shape.hpp"
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
@@ -394,4 +395,13 @@ TEST_CASE("attention: floats and gradients of any other size are refused by name
         CHECK_THROWS_WITH(attention_reference(in, x[0], x[1], x[2], {}),
                           names[wrong] + ": expected " + sized + ", as codes" + got);
     }
+}
+
+TEST_CASE("inverse scales of heads are one for all or one for each", "[attention]") {
+  using Values = std::vector<float>;
+  CHECK(inverse_scales_of_heads("scale_q", {2.0F}, 3) == Values{2.0F, 2.0F, 2.0F});
+  CHECK(inverse_scales_of_heads("scale_q", {1.0F, 2.0F, 3.0F}, 3) == Values{1.0F, 2.0F, 3.0F});
+  for (const std::size_t count : {std::size_t{2}, std::size_t{4}})
+    CHECK_THROWS_WITH(inverse_scales_of_heads("scale_q", Values(count, 1.0F), 3),
+                      "scale_q: expected 1 or 3 inverse scales, got " + std::to_string(count));
 }
