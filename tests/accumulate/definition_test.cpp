@@ -14,6 +14,7 @@
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -331,12 +332,7 @@ TEST_CASE("Each number of a definition has a least and a largest value",
 
 TEST_CASE("What is refused is said word for word", "[accumulate][definition]") {
   const auto reason = [](const std::string& text) -> std::string {
-    try {
-      (void)find(text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing";
+    return test::message_of([&] { (void)find(text); }, "nothing");
   };
   CHECK(reason("exact:F=3") ==
         "model exact:F=3: alignment_fraction_bits: expected one of a_format, b_format, the "
@@ -399,13 +395,12 @@ TEST_CASE("What is refused is said word for word", "[accumulate][definition]") {
 TEST_CASE("A file of definitions is refused where it is wrong, and says why",
           "[accumulate][definition]") {
   const auto reason = [](auto add, const std::string& text) -> std::string {
-    ModelBook book;
-    try {
-      (book.*add)("f", text);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing";
+    return test::message_of(
+        [&] {
+          ModelBook book;
+          (book.*add)("f", text);
+        },
+        "nothing");
   };
   const auto toml = [&](const std::string& text) { return reason(&ModelBook::add_toml, text); };
   const auto json = [&](const std::string& text) { return reason(&ModelBook::add_json, text); };

@@ -13,6 +13,7 @@
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -378,13 +379,12 @@ TEST_CASE("block scales of the wrong number or form are refused, those of a and 
     const std::vector<std::uint32_t> ones(k, 0x2);
     const std::vector<std::uint32_t> a(of_a, 0x38);
     const std::vector<std::uint32_t> b(of_b, 0x38);
-    try {
-      (void)dot_product(m.accumulator, m.a_format, ones, m.b_format, ones,
-                        {.format = id, .block = block, .a = a, .b = b});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing";
+    return test::message_of(
+        [&] {
+          (void)dot_product(m.accumulator, m.a_format, ones, m.b_format, ones,
+                            {.format = id, .block = block, .a = a, .b = b});
+        },
+        "nothing");
   };
   using enum FormatId;
   CHECK(reason(33, 3, 3, e4m3fn, 16) == "nothing");

@@ -16,6 +16,7 @@
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -257,12 +258,7 @@ TEST_CASE("attention: options reach their limits and no further", "[attention]")
   const auto message = [&](const auto& change) -> std::string {
     AttentionOptions o;
     change(o);
-    try {
-      validate(c.inputs(), o);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
+    return test::message_of([&] { validate(c.inputs(), o); });
   };
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   const auto q_tile = [&](std::int64_t x) {

@@ -12,6 +12,7 @@
 #include "common/tensors.hpp"
 #include "experiments/quick_run.hpp"
 #include "fp8lab/core/error.hpp"
+#include "message_of.hpp"
 #include "vendors/chips.hpp"
 
 using namespace fp8lab;
@@ -152,12 +153,11 @@ TEST_CASE("vendors: reads other instructions, and refuses what it does not know"
   CHECK(std::get<std::string>(errors.rows()[3][2]) == "gfx942.mfma.fp8.bf8 to 224 x 28672");
   CHECK(std::get<std::string>(errors.rows()[3][3]) == "e4m3fnuz x e5m2fnuz");
   const auto refusal = [](const std::string& change) {
-    try {
-      run_quick("vendors", 1, {"k=64", "rows=2", "columns=2", "repeats=1", change});
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing refused");
+    return test::message_of(
+        [&] {
+          run_quick("vendors", 1, {"k=64", "rows=2", "columns=2", "repeats=1", change});
+        },
+        "nothing refused");
   };
   CHECK_THAT(refusal("chips=sm90.wgmma.bf16"),
              contains("8-bit floating point") && contains("sm90.wgmma.bf16, which reads bf16"));

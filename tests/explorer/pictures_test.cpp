@@ -12,6 +12,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "message_of.hpp"
 #include "pictures/json.hpp"
 #include "pictures/running_sum.hpp"
 
@@ -137,12 +138,7 @@ TEST_CASE("explorer: the error of normal numbers is at most half a unit", "[expl
 
 TEST_CASE("explorer: bad questions are refused by name", "[explorer]") {
   const auto message = [](const auto& ask) -> std::string {
-    try {
-      ask();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return test::message_of([&] { ask(); }, "no error");
   };
   CHECK(message([] { (void)outlier({.position = 512}); }) ==
         "position: expected below 512 elements, got 512");

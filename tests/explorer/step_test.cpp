@@ -11,6 +11,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/scaling/auto_scaling.hpp"
+#include "message_of.hpp"
 #include "pictures/pictures.hpp"
 
 namespace fp8lab::explorer {
@@ -156,12 +157,7 @@ TEST_CASE("explorer: a gradient eight times as large saturates, an eighth of it 
 
 TEST_CASE("explorer: own numbers that are none are refused by place", "[explorer]") {
   const auto message = [](const auto& ask) -> std::string {
-    try {
-      ask();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return test::message_of([&] { ask(); }, "no error");
   };
   CHECK(message([] { (void)step({.a = "1 x"}); }) ==
         "a, number 2: expected a finite number, got 'x'");

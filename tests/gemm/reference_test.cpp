@@ -8,6 +8,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/gemm/gemm.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -284,12 +285,7 @@ TEST_CASE("what a product refuses is said word for word", "[gemm]") {
   p.a = CodeMatrix::row_major(FormatId::e4m3fn, std::span(codes).first(80), 2, 40);
   p.b = CodeMatrix::row_major(FormatId::e4m3fn, std::span(codes).first(120), 3, 40);
   const auto reason = [](const GemmProblem& problem, std::size_t size) -> std::string {
-    try {
-      validate(problem, size);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing";
+    return test::message_of([&] { validate(problem, size); }, "nothing");
   };
   CHECK(reason(p, 6) == "nothing");
   CHECK(reason(p, 5) == "d: expected [m, n] = [2, 3], got 5 elements");

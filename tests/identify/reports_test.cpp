@@ -11,6 +11,7 @@
 #include "fp8lab/identify/hypotheses.hpp"
 #include "fp8lab/identify/identify.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "message_of.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -95,13 +96,10 @@ TEST_CASE("identify: outputs of another order, shape or size are refused", "[ide
   const RandomProduct random({}, {.shape = {4, 3, 64}});
   const std::vector<std::byte> codes = golden_output(random.product);
   const auto message = [&](std::vector<std::int64_t> shape, bool fortran) -> std::string {
-    try {
+    return test::message_of([&] {
       (void)identify(random.product,
                      Operand("got", {ElementType::f32, std::move(shape), codes, fortran}, nullptr));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
+    });
   };
   const std::string expected = "got: expected row-major f32 [m, n] = [4, 3], got f32 ";
   CHECK(message({4, 3}, true) == expected + "[4, 3] in Fortran order");

@@ -19,30 +19,21 @@
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/io/special_files.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
 namespace {
 
 /// Why a file with these bytes is no tensor.
-std::string message_of(const TemporaryFolder& folder, const std::string& name,
+std::string refusal_of(const TemporaryFolder& folder, const std::string& name,
                        std::optional<ElementType> dtype = std::nullopt) {
-  try {
-    (void)load_operand((folder / name).string(), dtype);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::message_of([&] { (void)load_operand((folder / name).string(), dtype); });
 }
 
 /// Why the bytes of a .npy file of this name are no tensor.
 std::string said(const std::string& bytes, std::optional<ElementType> type = std::nullopt) {
-  try {
-    (void)parse_npy(std::as_bytes(std::span(bytes)), "x", type);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::message_of([&] { (void)parse_npy(std::as_bytes(std::span(bytes)), "x", type); });
 }
 
 /// A file of a version with this header and so many bytes of data.
@@ -102,7 +93,7 @@ TEST_CASE("operand: bytes are codes of eight bits and of nothing wider", "[io]")
         ElementType::f32, ElementType::i16, ElementType::f64}) {
     const bool fits = element_bits(type) == 8;
     for (const char* name : {"x.safetensors", "x.npy"}) {
-      const std::string message = message_of(folder, name, type);
+      const std::string message = refusal_of(folder, name, type);
       CAPTURE(to_string(type), name, message);
       CHECK((message == "accepted") == fits);
     }

@@ -7,6 +7,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -44,13 +45,10 @@ std::string archive_of(const std::vector<std::string>& names) {
 }
 
 std::string message_of(const std::filesystem::path& file) {
-  try {
+  return test::message_of([&] {
     const NpzFile archive(file);
     for (const std::string& name : archive.names()) (void)archive.read(name);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  });
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "fp8lab/io/npz.hpp"
 #include "fp8lab/io/safetensors.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -25,12 +26,7 @@ TensorView codes(ElementType type = ElementType::e4m3fn) {
 
 std::string message_of(const std::filesystem::path& name,
                        std::optional<ElementType> dtype = std::nullopt) {
-  try {
-    (void)load_operand(name.string(), dtype);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::message_of([&] { (void)load_operand(name.string(), dtype); });
 }
 
 }  // namespace

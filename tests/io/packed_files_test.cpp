@@ -11,6 +11,7 @@
 #include "fp8lab/io/safetensors.hpp"
 #include "fp8lab/tensors/packed.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -30,12 +31,7 @@ std::vector<std::uint8_t> bytes_of(const TensorView& tensor) {
 
 std::string message_of(const std::filesystem::path& name,
                        std::optional<ElementType> dtype = std::nullopt) {
-  try {
-    (void)load_operand(name.string(), dtype);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::message_of([&] { (void)load_operand(name.string(), dtype); });
 }
 
 }  // namespace

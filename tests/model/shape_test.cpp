@@ -12,6 +12,7 @@
 #include "fp8lab/model/block.hpp"
 #include "fp8lab/model/cost.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -337,12 +338,7 @@ TEST_CASE("of two sizes one divides the other, or is not the larger", "[model]")
   const auto message = [&](auto change) {
     TrainingSetup setup = good;
     change(setup);
-    try {
-      validate(setup);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { validate(setup); });
   };
   using Setup = TrainingSetup;
   CHECK(message([](Setup& s) { s.shape.heads = 18; }) ==
@@ -365,12 +361,7 @@ TEST_CASE("what is wrong in a shape's file is said with its key", "[model]") {
   const std::string path = (folder / "bad.toml").string();
   const auto message = [&](const std::string& text) {
     write_text(path, text);
-    try {
-      (void)read_training_setup(path);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { (void)read_training_setup(path); });
   };
   const std::vector<std::string> lines{"layers = 4\n", "hidden = 64\n", "heads = 8\n",
                                        "vocabulary = 100\n"};

@@ -18,6 +18,7 @@
 #include "fp8lab/model_files/recipe_input.hpp"
 #include "fp8lab/model_files/siblings.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -778,12 +779,9 @@ TEST_CASE("blocks have several rows and several columns", "[model_files]") {
 TEST_CASE("recipes of FP32 and of BF16 systems take their own elements", "[model_files]") {
   using enum ElementType;
   const auto why = [](const char* preset, ElementType type) {
-    try {
+    return test::message_of([&] {
       require_recipe_takes(preset, find_preset(preset).weight, {"t", type, {2, 2}});
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    });
   };
   for (const ElementType type : {f32, f16, bf16}) {
     CHECK(why("deepseek-v3", type) == "accepted");

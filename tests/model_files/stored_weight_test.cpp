@@ -21,6 +21,7 @@
 #include "fp8lab/model_files/dequantize_model.hpp"
 #include "fp8lab/model_files/quantize_model.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -570,12 +571,7 @@ TEST_CASE("an interrupted conversion goes on with the same requests alone", "[mo
     if (++tensors == 2) throw Error("enough");
   };
   const auto message = [&](const QuantizeModelOptions& asked) {
-    try {
-      quantize_model(ModelDirectory(in), asked, out);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { quantize_model(ModelDirectory(in), asked, out); });
   };
   CHECK_THROWS_WITH(quantize_model(ModelDirectory(in), options, out, stop), "enough");
   const std::string journal = (out / ".fp8lab-rewrite.json").string();

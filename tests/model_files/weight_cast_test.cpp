@@ -13,6 +13,7 @@
 #include "fp8lab/model_files/expert_cast.hpp"
 #include "fp8lab/model_files/layout.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -474,12 +475,7 @@ TEST_CASE("what is no weight of a recipe is said", "[model_files]") {
     const auto bytes = std::as_bytes(std::span(values));
     TensorView view{type, std::move(shape), bytes, fortran};
     view.bytes = bytes.first(static_cast<std::size_t>(view.size()) * element_bytes(type));
-    try {
-      quantize_into(recipe, view, codes);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { quantize_into(recipe, view, codes); });
   };
   const Recipe row{.row_block = 1};
   CHECK(why(row, {2, 256}) == "accepted");
@@ -502,12 +498,7 @@ TEST_CASE("what is no weight of a recipe is said", "[model_files]") {
 
   const auto back = [&](ScaledCodes weight, ElementType type, std::size_t bytes) {
     std::vector<std::byte> to(bytes);
-    try {
-      dequantize_weight(weight, type, to);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { dequantize_weight(weight, type, to); });
   };
   const auto view = [&](std::vector<std::int64_t> shape, ElementType type = ElementType::e4m3fn) {
     return TensorView{type, shape, std::as_bytes(std::span(codes)).first(6)};

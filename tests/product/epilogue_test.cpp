@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/core/error.hpp"
+#include "message_of.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -126,12 +127,7 @@ TEST_CASE("epilogue: activations at special values", "[product]") {
 TEST_CASE("epilogue: what does not fit is refused by name", "[product]") {
   const std::vector<float> three(3, 1.0F);
   const auto message = [](const Epilogue& e) -> std::string {
-    try {
-      validate(e, 2, 5);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of([&] { validate(e, 2, 5); }, "");
   };
   Epilogue bias;
   bias.bias = three;

@@ -23,6 +23,7 @@
 #include "fp8lab/product/table_calls.hpp"
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/product/variants.hpp"
+#include "message_of.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -33,16 +34,6 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 using Values = std::vector<float>;
-
-template <typename Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 const std::vector<std::uint8_t>& ones() {
   static const std::vector<std::uint8_t> kOnes(64 * 64, 0x38);

@@ -9,6 +9,7 @@
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/execution.hpp"
 #include "fp8lab/product/variants.hpp"
+#include "message_of.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -113,12 +114,7 @@ TEST_CASE("split-K: what does not fit is refused by name", "[product]") {
   const auto message = [&](const SplitK& split) -> std::string {
     Product p = random.product;
     p.split = split;
-    try {
-      validate_split(p);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return test::message_of([&] { validate_split(p); }, "");
   };
   CHECK(message({.parts = 4}).empty());
   CHECK(message({.parts = 5}) ==

@@ -21,6 +21,7 @@
 #include "fp8lab/reveal/probe_files.hpp"
 #include "fp8lab/reveal/reveal.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 #include "reveal/kernels.hpp"
 
 using namespace fp8lab;
@@ -61,12 +62,7 @@ TEST_CASE("reveal: outputs lie on the diagonal, of more rows and of more columns
 
 TEST_CASE("reveal: shapes from the least to the most, and formats of operands", "[reveal]") {
   const auto said = [](ProbeShape shape) {
-    try {
-      (void)ProbeRunner(shape, kernel_of(in_order));
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { (void)ProbeRunner(shape, kernel_of(in_order)); });
   };
   CHECK(said({.m = 1, .n = 1, .k = 2}) == "accepted");
   CHECK(said({.m = 65536, .n = 65536, .k = 65536}) == "accepted");

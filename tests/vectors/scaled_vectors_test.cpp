@@ -9,6 +9,7 @@
 #include "fp8lab/vectors/replay.hpp"
 #include "fp8lab/vectors/vector_files.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -34,12 +35,7 @@ VectorFile parse(const std::string& text) {
 }
 
 std::string message(const std::string& text) {
-  try {
-    (void)parse(text);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::message_of([&] { (void)parse(text); });
 }
 
 void check_same_cases(const VectorFile& expected, const VectorFile& got) {
@@ -127,12 +123,7 @@ TEST_CASE("block scales: arrays and lines without them are refused", "[io]") {
                             R"({"a": [1, 2], "b": [3, 4], "c": 0, "d": 0, "sa": [127])";
   const auto line = [&](const std::string& rest) {
     write_text(folder / "v.jsonl", start + rest + "}\n");
-    try {
-      (void)load_vectors(folder / "v.jsonl");
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    return test::message_of([&] { (void)load_vectors(folder / "v.jsonl"); });
   };
   CHECK(line(R"(, "sb": [0])") == "accepted");
   CHECK_THAT(line(""), contains(":2: 'sb': expected 1 scale codes, 0 to 255, got none"));

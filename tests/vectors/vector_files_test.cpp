@@ -9,6 +9,7 @@
 #include "fp8lab/vectors/cases.hpp"
 #include "fp8lab/vectors/replay.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -31,12 +32,7 @@ void check_same(const VectorFile& expected, const VectorFile& got) {
 }
 
 std::string message(const std::filesystem::path& path) {
-  try {
-    (void)load_vectors(path);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "accepted";
+  return test::message_of([&] { (void)load_vectors(path); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/replay.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 
@@ -83,12 +84,7 @@ TEST_CASE("of many mismatches the first twenty are shown and all are counted", "
 TEST_CASE("malformed vector files are refused with file, line and reason", "[io]") {
   const std::string good = "3838 4030 3f800000 40600000\n";
   const auto message = [](const std::string& text) {
-    try {
-      replay(parse(text));
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return test::message_of([&] { replay(parse(text)); }, "no error");
   };
   CHECK_THAT(message(""), contains("vectors.txt:1: empty file"));
   CHECK_THAT(message("3838\n"), contains("vectors.txt:1: expected '# fp8lab vectors 1'"));
@@ -137,13 +133,10 @@ TEST_CASE("lines of a header that are no key and blanks between fields say nothi
 
 TEST_CASE("a vector file has 1 to 2^20 terms, and the messages say which field is short", "[io]") {
   const auto message = [](const std::string& terms) {
-    try {
+    return test::message_of([&] {
       (void)parse("# fp8lab vectors 1\n# model: m\n# input: e4m3\n# terms: " + terms +
                   "\n38 40 3f800000 40600000\n");
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    });
   };
   CHECK(message("1") == "accepted");
   CHECK(message("1048576") ==
@@ -156,13 +149,10 @@ TEST_CASE("a vector file has 1 to 2^20 terms, and the messages say which field i
 
 TEST_CASE("a byte that is no code of a narrow format is refused where it stands", "[io]") {
   const auto message = [](const std::string& input, const std::string& operands) {
-    try {
+    return test::message_of([&] {
       (void)parse("# fp8lab vectors 1\n# model: m\n# input: " + input + "\n# terms: 3\n" +
                   operands + " 00000000 00000000\n");
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
+    });
   };
   CHECK(message("e2m1", "0f0f0f 0f0f0f") == "accepted");
   CHECK(message("e2m1", "0f0f10 0f0f0f") ==

@@ -36,8 +36,7 @@ struct AttentionVerdict {
 /// format of P, no offset of P, no scale of Q, K or V or that of the first head, no scale of the
 /// softmax, 1/d in its place, no log2 e, no mask or one that is off by one, and heads mapped to KV
 /// heads in turn. A mistake is named if it gives every bit, or if its distance is at most a quarter
-/// of that of the golden output. Throws `Error` as `attention`, and
-/// for another number of outputs.
+/// of that of the golden output. Throws `Error` as `attention`, and for another number of outputs.
 AttentionVerdict verify_attention(const AttentionInputs& inputs, const AttentionOptions& options,
                                   std::span<const float> got, FormatId output,
                                   double tolerance = 0.0);

@@ -59,19 +59,18 @@ void read_weights(const Json& weights, const std::string& where, StoredQuantizat
   if (is_float && is_mx && bits == 8) return set_groups(FormatId::e4m3fn, ScaleKind::e8m0, stored);
   require(is_float && bits == 8, where, "8-bit floats, MXFP4, MXFP6, MXFP8 or NVFP4",
           brief(weights));
+  stored.format = FormatId::e4m3fn;
+  stored.scales = ScaleKind::plain;
   if (weights.contains("block_structure"))
     read_block(weights["block_structure"], where + ": block_structure", stored);
 }
 
 void read_compressed(const Json& config, const std::string& where, StoredQuantization& stored) {
   if (!config.contains("config_groups") || !config["config_groups"].is_object()) return;
-  const StoredQuantization before = stored;
   std::string first;
   for (const auto& [name, group] : config["config_groups"].items()) {
     const Json weights = group.is_object() ? group.value("weights", Json()) : Json();
     StoredQuantization one = stored;
-    one.format = before.format;
-    one.scales = before.scales;
     const std::string argument = fmt::format("{}: {}: weights", where, name);
     read_weights(weights, argument, one);
     require(first.empty() || (one.format == stored.format && one.scales == stored.scales), argument,

@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "fp8lab/collectives/scales.hpp"
@@ -166,9 +165,7 @@ double GradientReducer::saturated_percent() const {
 
 double GradientReducer::smallest_mu() const {
   if (scalers_.empty()) return 1.0;
-  double smallest = std::numeric_limits<double>::infinity();
-  for (const AutoScaler& scaler : scalers_) smallest = std::min(smallest, scaler.mu());
-  return smallest;
+  return std::ranges::min(scalers_, {}, &AutoScaler::mu).mu();
 }
 
 }  // namespace fp8lab::train
