@@ -1,17 +1,15 @@
-// Which shapes and types of scales fit a stored weight, the tiles that they mean, and the folders
-// of models that are read and written.
+// Which shapes and types of scales fit a stored weight, the tiles that they mean, and the floats
+// that they give.
 
 #include "fp8lab/model_files/stored_weight.hpp"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <bit>
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -19,17 +17,16 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/model_files/blocked_scales.hpp"
 #include "fp8lab/model_files/dequantize_model.hpp"
-#include "fp8lab/model_files/quantize_model.hpp"
 #include "io/temporary.hpp"
-#include "message_of.hpp"
+#include "model_files/models.hpp"
 
 using namespace fp8lab;
+using namespace fp8lab::test;
 
 namespace {
 
 namespace fs = std::filesystem;
 using Shape = std::vector<std::int64_t>;
-using Bytes = std::vector<std::uint8_t>;
 
 StoredWeight weight_of(const char* layout, StoredQuantization stored, TensorSpec codes,
                        TensorSpec scale) {
@@ -61,32 +58,6 @@ StoredWeight experts(Shape codes, Shape scales, ElementType type = ElementType::
                     .k_block = 32},
                    {"m_blocks", ElementType::u8, std::move(codes)},
                    {"m_scales", type, std::move(scales)});
-}
-
-TensorView bytes_view(ElementType type, Shape shape, const Bytes& bytes) {
-  return view_of(type, std::move(shape), std::span<const std::uint8_t>(bytes));
-}
-
-/// A file of weights that each hold one byte.
-void write_shard(const fs::path& path, const std::vector<std::string>& names) {
-  const Bytes byte{7};
-  std::vector<NamedTensor> tensors;
-  for (const std::string& name : names)
-    tensors.push_back({name, bytes_view(ElementType::u8, {1}, byte)});
-  write_safetensors(path, tensors);
-}
-
-/// `weight_map` is a JSON object.
-void write_index(const TemporaryFolder& folder, const std::string& weight_map) {
-  write_text(folder / std::string(kIndexFile),
-             R"({"metadata": {"origin": "here"}, "weight_map": )" + weight_map + "}");
-}
-
-/// The config.json of a model of binary16 that a preset's weights were written for.
-std::string config_of(const char* layout, const char* preset) {
-  const Layout& known = find_layout(layout);
-  return with_quantization(R"({"dtype": "float16", "zebra": 1})", "c", known,
-                           make_scheme(known, find_preset(preset), false), {});
 }
 
 /// The tensors of the one file of a model, back in floats.
@@ -195,83 +166,6 @@ TEST_CASE("groups have scales of their row's parts, of the kind that config.json
   for (const TensorSpec& upper : {TensorSpec{"u", bf16, {}}, TensorSpec{"u", f32, {2}}})
     CHECK_THROWS_WITH(group(ScaleKind::two_level, {"w", u8, {3, 24}}, {"s", e4m3fn, {3, 3}}, upper),
                       contains("'u': expected one f32"));
-}
-
-TEST_CASE("a model's index names each tensor once, and its shard", "[model_files]") {
-  const TemporaryFolder folder("index");
-  write_shard(folder / "one.safetensors", {"a", "b"});
-  write_shard(folder / "two.safetensors", {"c"});
-  const auto refused = [&](const std::string& map, const std::string& message) {
-    write_index(folder, map);
-    INFO(map);
-    CHECK_THROWS_WITH(ModelDirectory(folder.path()), contains(message));
-  };
-  const std::string ab = R"("a": "one.safetensors", "b": "one.safetensors")";
-  write_index(folder, "{" + ab + R"(, "c": "two.safetensors"})");
-  for (const fs::path& path : {folder.path(), folder / std::string(kIndexFile)}) {
-    const ModelDirectory model(path);
-    CHECK(model.folder() == folder.path());
-    CHECK(model.index_file() == kIndexFile);
-    CHECK(model.index_metadata() == R"({"origin":"here"})");
-    REQUIRE(model.shards().size() == 2);
-    CHECK(model.shards()[1].file == "two.safetensors");
-    CHECK(model.shards()[1].bytes == fs::file_size(folder / "two.safetensors"));
-    REQUIRE(model.find("c") != nullptr);
-    CHECK((model.find("c")->shard == 1 && model.find("c")->tensor == 0));
-    CHECK(model.at(*model.find("b")).name == "b");
-    CHECK(model.find("d") == nullptr);
-  }
-  refused("{" + ab + R"(, "c": "two.safetensors", "a": "one.safetensors"})",
-          "the key 'a' appears twice");
-  refused("{" + ab + R"(, "c": "one.safetensors"})",
-          "'c': expected a tensor of one.safetensors, "
-          "got a tensor that no shard holds");
-  refused(R"({"a": "one.safetensors", "b": "two.safetensors", "c": "two.safetensors"})",
-          "'b': expected a tensor of two.safetensors, got one of one.safetensors");
-  refused(R"({"a": "one.safetensors", "c": "two.safetensors"})", "one.safetensors: 'b': expected");
-  refused("{}", "a weight_map with tensors");
-  refused("[]", "an object with weight_map");
-  refused(R"({"a": 1})", "weight_map['a']: expected the name of a file, got 1");
-  for (const char* name : {"", ".", "..", "../index/one.safetensors", "/one.safetensors",
-                           "sub/one.safetensors", "one.bin", "one.safetensors/"})
-    refused(fmt::format(R"({{"a": "{}"}})", name), "a .safetensors file in the same folder");
-  write_shard(folder / "two.safetensors", {"c", "b"});
-  refused("{" + ab + R"(, "c": "two.safetensors"})",
-          "'b': expected a tensor that no other shard holds, got one that one.safetensors holds");
-}
-
-TEST_CASE("a file that looks like a part of the model is not passed over", "[model_files]") {
-  const auto asked = [](const std::string& shard, const std::string& other, bool index) {
-    const TemporaryFolder folder("strays");
-    write_shard(folder / shard, {"a"});
-    if (index) write_index(folder, fmt::format(R"({{"a": "{}"}})", shard));
-    write_shard(folder / other, {"b"});
-    try {
-      return ModelDirectory(folder.path()).shards().at(0).file == shard ? "read" : "another file";
-    } catch (const Error& error) {
-      const std::string message = error.what();
-      const bool named = message.starts_with((folder / other).string() + ": expected");
-      return named ? "refused" : "refused otherwise";
-    }
-  };
-  const std::string first = "model-00001-of-00001.safetensors";
-  for (const char* other : {"model-00002-of-00002.safetensors", "model-00002-of-00001.safetensors",
-                            "model-1-of-9.safetensors", "model.safetensors"}) {
-    INFO(other);
-    CHECK(asked(first, other, true) == std::string("refused"));
-    CHECK(asked("w-00001-of-00001.safetensors", other, true) == std::string("refused"));
-  }
-  CHECK(asked("w-00001-of-00001.safetensors", "w-00002-of-00002.safetensors", true) ==
-        std::string("refused"));
-  for (const char* other :
-       {"w-00002-of-00002.safetensors", "adapter.safetensors", "mod-00002-of-00002.safetensors",
-        "-of-00002.safetensors", "x-model-00002-of-00002.safetensors", "model2.safetensors"}) {
-    INFO(other);
-    CHECK(asked(first, other, true) == std::string("read"));
-    CHECK(asked("model.safetensors", other, false) == std::string("read"));
-  }
-  CHECK(asked("model.safetensors", first, false) == std::string("refused"));
-  CHECK(asked("a.safetensors", "b.safetensors", false) == std::string("refused otherwise"));
 }
 
 TEST_CASE("weights in floats are codes times scales, whatever shard these are in",
@@ -408,267 +302,6 @@ TEST_CASE("all rows of a large weight have its scale, whatever part they are rea
   CHECK(wrong == 0);
 }
 
-TEST_CASE("a rewrite that was interrupted goes on after its last whole shard", "[model_files]") {
-  const TemporaryFolder folder("rewrite");
-  const fs::path in = folder / "in";
-  const fs::path out = folder / "out";
-  fs::create_directory(in);
-  write_shard(in / "one.safetensors", {"a", "b"});
-  write_shard(in / "two.safetensors", {"c"});
-  write_text(in / kIndexFile, R"({"weight_map": {"a": "one.safetensors", "b": "one.safetensors",
-                                                 "c": "two.safetensors"}})");
-  const ModelDirectory source(in);
-  ModelRewrite rewrite;
-  rewrite.texts["config.json"] = "{}";
-  rewrite.settings["command"] = "copy";
-  for (std::size_t s = 0; s < 2; ++s) {
-    ShardTask task{s, {}, {}};
-    for (const TensorSpec& tensor : source.shards()[s].tensors)
-      task.tasks.push_back(copy_task(tensor));
-    rewrite.shards.push_back(std::move(task));
-  }
-  ModelRewrite failing = rewrite;
-  failing.shards[1].tasks[0].work = [](const SafetensorsFile&, const TensorView&,
-                                       SafetensorsWriter&) { throw Error("no more"); };
-  CHECK_THROWS_WITH(rewrite_model(source, failing, out), contains("two.safetensors: 'c': no more"));
-  CHECK(fs::exists(out / "one.safetensors"));
-  for (const char* name : {"two.safetensors", "config.json", kIndexFile.data()})
-    CHECK_FALSE(fs::exists(out / name));
-
-  ModelRewrite other = rewrite;
-  other.settings["command"] = "another";
-  CHECK_THROWS_WITH(rewrite_model(source, other, out),
-                    contains("an earlier part of the same run, with command"));
-  other = rewrite;
-  other.texts["config.json"] = "[]";
-  CHECK_THROWS_WITH(rewrite_model(source, other, out), contains("with text of config.json"));
-
-  std::vector<std::string> seen;
-  const auto progress = [&](const RewriteProgress& p) {
-    seen.push_back(fmt::format("{} {}/{}", p.shard, p.done, p.total));
-  };
-  const RewriteSummary done = rewrite_model(source, rewrite, out, progress);
-  CHECK(seen == std::vector<std::string>{"two.safetensors 2/3"});
-  CHECK(done.resumed == 1);
-  CHECK(done.bytes_read == 3);
-  CHECK(done.bytes_written ==
-        fs::file_size(in / "one.safetensors") + fs::file_size(in / "two.safetensors"));
-  for (const char* name : {"one.safetensors", "two.safetensors"})
-    CHECK(read_file(out / name) == read_file(in / name));
-  CHECK(ModelDirectory(out).shards().size() == 2);
-  CHECK_THROWS_WITH(rewrite_model(source, rewrite, out), contains("a new or empty folder"));
-
-  // Of a shard that lost its end the name says nothing.
-  fs::remove_all(out);
-  CHECK_THROWS_AS(rewrite_model(source, failing, out), Error);
-  fs::resize_file(out / "one.safetensors", fs::file_size(out / "one.safetensors") - 1);
-  seen.clear();
-  CHECK(rewrite_model(source, rewrite, out, progress).resumed == 0);
-  CHECK(seen == std::vector<std::string>{"one.safetensors 0/3", "one.safetensors 1/3",
-                                         "two.safetensors 2/3"});
-  CHECK(read_file(out / "one.safetensors") == read_file(in / "one.safetensors"));
-}
-
-TEST_CASE("what is larger than a part is copied whole, and weights of other forms are not",
-          "[model_files]") {
-  // Parts have 8 MiB.
-  const TemporaryFolder folder("copies");
-  const fs::path in = folder / "in";
-  fs::create_directory(in);
-  Bytes codes((std::size_t{17} << 20) + 5);
-  for (std::size_t i = 0; i < codes.size(); ++i)
-    codes[i] = static_cast<std::uint8_t>(i % 251 + (i >> 22));
-  write_safetensors(
-      in / "model.safetensors",
-      {{"x", bytes_view(ElementType::u8, {static_cast<std::int64_t>(codes.size())}, codes)}});
-  const std::string text(reinterpret_cast<const char*>(codes.data()), codes.size());
-  const std::vector<std::string> others{"a.bin",     "a.ckpt", "a.gguf", "a.h5",  "a.index.json",
-                                        "a.msgpack", "a.onnx", "a.pt",   "a.pth", "a.safetensors"};
-  for (const std::string& name : others) write_text(in / name, name);
-  const std::vector<std::string> copied{"a.bin.txt", "a.index.jsonl", "a.json",
-                                        "big.dat",   "pth",           "tokenizer.model"};
-  for (const std::string& name : copied) write_text(in / name, name == "big.dat" ? text : name);
-  for (const char* hidden : {".hidden", ".git"}) write_text(in / hidden, hidden);
-  for (const char* own : {"config.json", "dropped.json"}) write_text(in / own, own);
-  fs::create_directory(in / "z.folder");
-  write_text(in / "z.folder/file", "");
-
-  const ModelDirectory source(in);
-  ModelRewrite rewrite;
-  rewrite.texts["config.json"] = "{}";
-  rewrite.dropped = {"dropped.json"};
-  rewrite.shards.push_back({0, {}, {copy_task(source.shards()[0].tensors[0])}});
-  const RewriteSummary done = rewrite_model(source, rewrite, folder / "out");
-  CHECK(done.copied == copied);
-  std::vector<std::string> left = others;
-  left.emplace_back("z.folder");
-  CHECK(done.left == left);
-  CHECK((read_file(folder / "out/model.safetensors") == read_file(in / "model.safetensors")));
-  for (const std::string& name : copied)
-    CHECK((read_file(folder / ("out/" + name)) == (name == "big.dat" ? text : name)));
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "out"))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  std::vector<std::string> expected = copied;
-  expected.insert(expected.end(), {"config.json", "model.safetensors"});
-  std::sort(expected.begin(), expected.end());
-  CHECK(names == expected);
-  CHECK(read_file(folder / "out/config.json") == "{}");
-}
-
-TEST_CASE("what killed writers left in a target is no file of it", "[model_files]") {
-  const TemporaryFolder folder("leftovers");
-  const fs::path in = folder / "in";
-  fs::create_directory(in);
-  write_shard(in / "model.safetensors", {"a"});
-  const ModelDirectory source(in);
-  ModelRewrite rewrite;
-  rewrite.shards.push_back({0, {}, {copy_task(source.shards()[0].tensors[0])}});
-  const auto with = [&](const std::vector<std::string>& names) {
-    const fs::path out = folder / "out";
-    fs::remove_all(out);
-    fs::create_directory(out);
-    for (const std::string& name : names) write_text(out / name, name);
-    try {
-      rewrite_model(source, rewrite, out);
-    } catch (const Error& error) {
-      return std::string(error.what()).substr(out.string().size());
-    }
-    std::string left;
-    for (const fs::directory_entry& entry : fs::directory_iterator(out))
-      left += " " + entry.path().filename().string();
-    return left;
-  };
-  const std::string good = " model.safetensors";
-  CHECK(with({}) == good);
-  CHECK(with({".model.safetensors.0123abcd.partial", ".x.partial"}) == good);
-  for (const char* other : {"x.partial", ".hidden", "x", ".x.partial.txt"})
-    CHECK(with({".x.partial", other}) == ": expected a new or empty folder, got one with files");
-}
-
-TEST_CASE("an interrupted conversion goes on with the same requests alone", "[model_files]") {
-  const TemporaryFolder folder("requests");
-  const fs::path in = folder / "in";
-  const fs::path out = folder / "out";
-  fs::create_directory(in);
-  const std::vector<std::uint16_t> ones(128 * 128, 0x3f80);
-  const TensorView matrix =
-      view_of(ElementType::bf16, {128, 128}, std::span<const std::uint16_t>(ones));
-  const auto write_source = [&] {
-    write_safetensors(in / "model.safetensors", {{"a.weight", matrix}, {"b.weight", matrix}});
-    write_text(in / "config.json", R"({"dtype": "bfloat16"})");
-  };
-  write_source();
-  write_text(folder / "t.csv", "a,1\nb,2\n");
-  write_text(folder / "u.csv", "a,1\nb,3\n");
-  QuantizeModelOptions options{.preset = "inference-static",
-                               .layout = "compressed-tensors",
-                               .rule = "all",
-                               .calibration = {folder / "t.csv"}};
-  int tensors = 0;
-  const auto stop = [&](const RewriteProgress&) {
-    if (++tensors == 2) throw Error("enough");
-  };
-  const auto message = [&](const QuantizeModelOptions& asked) {
-    return test::message_of([&] { quantize_model(ModelDirectory(in), asked, out); });
-  };
-  CHECK_THROWS_WITH(quantize_model(ModelDirectory(in), options, out, stop), "enough");
-  const std::string journal = (out / ".fp8lab-rewrite.json").string();
-  REQUIRE(fs::exists(journal));
-  const auto expected = [&](const std::string& key, const std::string& want,
-                            const std::string& got) {
-    return fmt::format("{}: expected an earlier part of the same run, with {} {}, got {}", journal,
-                       key, want, got);
-  };
-  QuantizeModelOptions other = options;
-  other.rule = "linear";
-  CHECK(message(other) == expected("rule", "\"linear\"", "\"all\""));
-  other = options;
-  other.calibration = {folder / "u.csv"};
-  CHECK_THAT(message(other), contains("with input scales \""));
-  other = options;
-  other.preset = "llm-compressor-bf16";
-  other.calibration.clear();
-  CHECK_THAT(message(other), contains("an earlier part of the same run, with "));
-  CHECK_THROWS_WITH(dequantize_model(ModelDirectory(in), {}, out), contains("not quantized"));
-  // Another source: of the same name and bytes, or of the same bytes elsewhere.
-  const auto written = fs::last_write_time(in / "model.safetensors");
-  fs::last_write_time(in / "model.safetensors", written + std::chrono::seconds(2));
-  CHECK_THAT(
-      message(options),
-      contains(fmt::format(R"(with shards [{{"file":"model.safetensors","bytes":{},"modified":)",
-                           fs::file_size(in / "model.safetensors"))));
-  fs::last_write_time(in / "model.safetensors", written);
-  fs::copy(in, folder / "moved", fs::copy_options::recursive);
-  CHECK_THROWS_WITH(quantize_model(ModelDirectory(folder / "moved"), options, out),
-                    contains("with source \"" + fs::canonical(folder / "moved").string()));
-  CHECK(message(options) == "accepted");
-  CHECK_FALSE(fs::exists(journal));
-  fs::remove_all(out);
-  fs::create_directory(out);
-  write_text(journal, "[]");
-  CHECK(message(options) ==
-        journal + ": expected a JSON object that an earlier run wrote, got something else");
-  write_text(journal, "{}");
-  CHECK(message(options) == expected("version", "1", "none"));
-  // The sizes of shards are part of a run, and so are layout and type of the way back.
-  fs::remove_all(out);
-  CHECK(message(options) == "accepted");
-  tensors = 0;
-  CHECK_THROWS_WITH(dequantize_model(ModelDirectory(out), {.layout = "", .type = ElementType::f16},
-                                     folder / "back", stop),
-                    "enough");
-  CHECK_THROWS_WITH(dequantize_model(ModelDirectory(out), {.layout = "", .type = ElementType::f32},
-                                     folder / "back"),
-                    contains("with dtype \"f32\", got \"f16\""));
-  CHECK_NOTHROW(dequantize_model(ModelDirectory(out), {.layout = "", .type = ElementType::f16},
-                                 folder / "back"));
-}
-
-TEST_CASE("a shard of nothing but scales is not written, and two outputs of one name are refused",
-          "[model_files]") {
-  const TemporaryFolder folder("scales_alone");
-  fs::create_directory(folder / "in");
-  const Bytes codes{0x38, 0x40, 0x44};
-  const std::vector<float> scale{2.0F};
-  const auto number = view_of(ElementType::f32, {1}, std::span<const float>(scale));
-  write_safetensors(folder / "in/one.safetensors",
-                    {{"a.weight", bytes_view(ElementType::e4m3fn, {1, 3}, codes)}});
-  write_safetensors(folder / "in/two.safetensors",
-                    {{"a.weight_scale", number}, {"a.input_scale", number}});
-  write_text(folder / (fmt::format("in/{}", kIndexFile)),
-             R"({"weight_map": {"a.weight": "one.safetensors", "a.weight_scale": "two.safetensors",
-                 "a.input_scale": "two.safetensors"}})");
-  write_text(folder / "in/config.json", config_of("compressed-tensors", "llm-compressor"));
-  std::vector<std::string> seen;
-  const DequantizedModel done =
-      dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out",
-                       [&](const RewriteProgress& p) { seen.emplace_back(p.shard); });
-  CHECK(seen == std::vector<std::string>{"one.safetensors"});
-  CHECK_FALSE(fs::exists(folder / "out/two.safetensors"));
-  CHECK(done.files.bytes_written == fs::file_size(folder / "out/one.safetensors"));
-  CHECK(nlohmann::json::parse(read_file(folder / fmt::format("out/{}", kIndexFile))) ==
-        nlohmann::json{{"metadata", {{"total_size", 6}}},
-                       {"weight_map", {{"a.weight", "one.safetensors"}}}});
-  CHECK(ModelDirectory(folder / "out").shards().size() == 1);
-
-  const ModelDirectory source(folder / "in");
-  ModelRewrite rewrite;
-  TensorTask first = copy_task(source.shards()[0].tensors[0]);
-  TensorTask second = copy_task(source.shards()[1].tensors[0]);
-  const std::string other = second.source.name;
-  second.outputs = first.outputs;
-  rewrite.shards.push_back({0, {}, {first}});
-  rewrite.shards.push_back({1, {}, {second}});
-  CHECK_THROWS_WITH(
-      rewrite_model(source, rewrite, folder / "twice"),
-      fmt::format("tensor 'a.weight' of '{}': expected a name that no other tensor has, "
-                  "got that of 'a.weight'",
-                  other));
-  CHECK_FALSE(fs::exists(folder / "twice"));
-}
-
 TEST_CASE("codes of every FP8 type are a weight, under scales of every float type",
           "[model_files]") {
   const Bytes codes{0x38, 0x40, 0x44, 0xb8, 0x30, 0x01};
@@ -700,94 +333,4 @@ TEST_CASE("codes of every FP8 type are a weight, under scales of every float typ
                                  {"m.weight_scale",
                                   view_of(ElementType::f32, shape, std::span<const float>(f32))}}),
                     contains("got none"));
-}
-
-TEST_CASE("what torchao's reader takes for its own is no metadata of the way back",
-          "[model_files]") {
-  const TemporaryFolder folder("torchao_metadata");
-  fs::create_directory(folder / "in");
-  const Bytes codes{0x38, 0x40, 0x44};
-  const std::vector<float> scale{2.0F};
-  const std::map<std::string, std::string> metadata{{"format", "pt"},
-                                                    {"tensor_names", "[\"m.weight\"]"},
-                                                    {"m.weight", R"({"_type": "Float8Tensor"})"},
-                                                    {"own", R"({"type": "x"})"}};
-  const auto back = [&](const char* layout, const char* preset, const char* part) {
-    write_safetensors(
-        folder / "in/model.safetensors",
-        {{fmt::format("m.{}", std::string_view(layout) == "torchao" ? "_weight_qdata" : "weight"),
-          bytes_view(ElementType::e4m3fn, {1, 3}, codes)},
-         {fmt::format("m.{}", part),
-          view_of(ElementType::f32, {1, 1}, std::span<const float>(scale))}},
-        metadata);
-    write_text(folder / "in/config.json", config_of(layout, preset));
-    fs::remove_all(folder / "out");
-    dequantize_model(ModelDirectory(folder / "in"), {}, folder / "out");
-    const SafetensorsFile file(folder / "out/model.safetensors");
-    CHECK(to_float(file.find("m.weight")) == std::vector<float>{2.0F, 4.0F, 6.0F});
-    return file.metadata();
-  };
-  CHECK(back("torchao", "torchao-inference", "_weight_scale") ==
-        std::map<std::string, std::string>{{"format", "pt"}, {"own", R"({"type": "x"})"}});
-  CHECK(back("compressed-tensors", "llm-compressor", "weight_scale") == metadata);
-}
-
-TEST_CASE("a model is a folder, its index or a file, and stays what it was", "[model_files]") {
-  const TemporaryFolder folder("places");
-  write_shard(folder / "model.safetensors", {"a", "b"});
-  fs::create_directory(folder / "not_a_file.safetensors");
-  const ModelDirectory model(folder.path());
-  CHECK(model.shards().at(0).file == "model.safetensors");
-  CHECK(model.index_file().empty());
-  CHECK(ModelDirectory(folder / "model.safetensors").folder() == folder.path());
-  const fs::path before = fs::current_path();
-  fs::current_path(folder.path());
-  const ModelDirectory here("model.safetensors");
-  CHECK(here.folder() == ".");
-  CHECK(here.shards().at(0).tensors.size() == 2);
-  fs::current_path(before);
-
-  // An index of another name is one, if it is asked for.
-  write_text(folder / "other.safetensors.index.json",
-             R"({"weight_map": {"a": "model.safetensors", "b": "model.safetensors"}})");
-  CHECK(ModelDirectory(folder / "other.safetensors.index.json").index_file() ==
-        "other.safetensors.index.json");
-  CHECK(ModelDirectory(folder.path()).index_file().empty());
-  CHECK_THROWS_WITH(
-      ModelDirectory(folder / "other.json"),
-      (folder / "other.json").string() +
-          ": expected a model's folder, its index or a .safetensors file, got something "
-          "else");
-  CHECK_NOTHROW(model.open(0));
-  for (const std::vector<std::string>& changed :
-       {std::vector<std::string>{"a"}, {"a", "c"}, {"a", "b", "c"}}) {
-    write_shard(folder / "model.safetensors", changed);
-    CHECK_THROWS_WITH(model.open(0), (folder / "model.safetensors").string() +
-                                         ": expected the same tensors as before, got others");
-  }
-  const Bytes two{1, 2};
-  write_safetensors(folder / "model.safetensors", {{"a", bytes_view(ElementType::u8, {2}, two)},
-                                                   {"b", bytes_view(ElementType::u8, {1}, {7})}});
-  CHECK_THROWS_WITH(model.open(0), contains("the same tensors as before"));
-  write_safetensors(folder / "model.safetensors", {{"a", bytes_view(ElementType::i8, {1}, {7})},
-                                                   {"b", bytes_view(ElementType::u8, {1}, {7})}});
-  CHECK_THROWS_WITH(model.open(0), contains("the same tensors as before"));
-
-  const TemporaryFolder others("places_others");
-  const std::string where = others.path().string();
-  const std::string wanted =
-      where +
-      ": expected model.safetensors.index.json, model.safetensors or one .safetensors file, got ";
-  fs::create_directory(others / "folder.safetensors");
-  CHECK_THROWS_WITH(ModelDirectory(others.path()), wanted + "none");
-  write_shard(others / "x.safetensors", {"a"});
-  CHECK(ModelDirectory(others.path()).shards().at(0).file == "x.safetensors");
-  write_shard(others / "y.safetensors", {"a"});
-  CHECK_THROWS_WITH(ModelDirectory(others.path()), wanted + "2 of them, and no index");
-  write_shard(others / "model.safetensors", {"a"});
-  CHECK(ModelDirectory(others.path()).shards().at(0).file == "model.safetensors");
-  write_shard(others / "model-00001-of-00002.safetensors", {"a"});
-  CHECK_THROWS_WITH(ModelDirectory(others.path()),
-                    (others / "model-00001-of-00002.safetensors").string() +
-                        ": expected an index that lists the several files of weights, got none");
 }

@@ -1,10 +1,11 @@
 #include "fp8lab/product/epilogue.hpp"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/accumulate/accumulate.hpp"
@@ -16,6 +17,9 @@ using namespace fp8lab;
 using namespace fp8lab::test;
 
 namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 
@@ -105,8 +109,6 @@ TEST_CASE("epilogue: each step is one rounding in its order", "[product]") {
 }
 
 TEST_CASE("epilogue: activations at special values", "[product]") {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const Activation activation : activations()) {
     if (activation == Activation::swiglu || activation == Activation::none) continue;
     INFO(to_string(activation));
@@ -178,4 +180,87 @@ TEST_CASE("epilogue: a leaky ReLU has its slope at and below zero alone", "[prod
       CHECK(activation_value(e, v) == static_cast<double>(expected));
     }
   }
+}
+
+TEST_CASE("epilogue: every part that does not fit is refused by its own name", "[product]") {
+  const std::vector<float> three(3, 1.0F);
+  const auto message = [&](const auto& change) {
+    Epilogue e;
+    change(e);
+    return message_of([&] { validate(e, 2, 5); });
+  };
+  CHECK(message([&](Epilogue& e) { e.row_scales = three; }) ==
+        "row_scales: expected [m] = [2], got [3]");
+  CHECK(message([&](Epilogue& e) { e.column_scales = three; }) ==
+        "column_scales: expected [n] = [5], got [3]");
+  CHECK(message([&](Epilogue& e) { e.column_scales = std::span(three).first(2); }) ==
+        "column_scales: expected [n] = [5], got [2]");
+  CHECK(message([&](Epilogue& e) { e.bias = std::span(three).first(2); }) ==
+        "bias: expected [n] = [5], got [2]");
+  for (const auto& [x, text] : {std::pair{kInf, "inf"}, {-kInf, "-inf"}, {kNan, "nan"}}) {
+    const std::string number = std::string(": expected a finite number, got ") + text;
+    const float value = x;
+    CHECK(message([&](Epilogue& e) { e.alpha = value; }) == "alpha" + number);
+    CHECK(message([&](Epilogue& e) { e.beta = value; }) == "beta" + number);
+    CHECK(message([&](Epilogue& e) { e.slope = value; }) == "slope" + number);
+    CHECK(message([&](Epilogue& e) { e.output_scale = value; }) == "output_scale" + number);
+  }
+  const auto ulps = [&](float x) { return message([&](Epilogue& e) { e.activation_ulps = x; }); };
+  CHECK(ulps(0.0F) == "accepted");
+  CHECK(ulps(1048576.0F) == "accepted");
+  CHECK(ulps(1048577.0F) == "activation_ulps: expected 0 to 2^20, got 1048577");
+  CHECK(ulps(-0.5F) == "activation_ulps: expected 0 to 2^20, got -0.5");
+}
+
+TEST_CASE("epilogue: its text names every part in the order of the steps", "[product]") {
+  const std::vector<float> two(2, 1.0F);
+  Epilogue e;
+  CHECK(describe(e).empty());
+  e.row_scales = two;
+  CHECK(describe(e) == "row scales");
+  e.column_scales = two;
+  e.alpha = 0.5F;
+  e.bias = two;
+  e.c = two.data();
+  e.beta = -2.0F;
+  e.activation = Activation::leaky_relu;
+  e.slope = 0.25F;
+  e.output_scale = 3.0F;
+  CHECK(describe(e) ==
+        "row scales, column scales, alpha 0.5, bias, beta -2, leaky_relu 0.25, output scale 3");
+  e.row_scales = {};
+  e.activation = Activation::silu;
+  e.activation_ulps = 7.0F;
+  CHECK(describe(e) ==
+        "column scales, alpha 0.5, bias, beta -2, silu (within 7 ulp), output scale 3");
+}
+
+TEST_CASE("epilogue: the amax is of finite values, and each NaN has the same bits", "[product]") {
+  Epilogue none;
+  Epilogue relu;
+  relu.activation = Activation::relu;
+  for (const Epilogue& e : {none, relu}) {
+    CHECK(finish(e, {3.0F, kInf, -kInf, kNan}, 1, 4).amax == 3.0F);
+    CHECK(finish(e, {kNan, kNan}, 2, 1).amax == 0.0F);
+    CHECK(finish(e, {1.0F, 2.0F, 5.0F, 4.0F}, 2, 2).amax == 5.0F);
+  }
+  Epilogue silu;
+  silu.activation = Activation::silu;
+  Epilogue swiglu;
+  swiglu.activation = Activation::swiglu;
+  Epilogue scaled = relu;
+  scaled.output_scale = 0.0F;
+  const auto bits = [](const Epilogue& e, std::vector<float> sums) {
+    const auto n = static_cast<std::int64_t>(sums.size());
+    return std::bit_cast<std::uint32_t>(finish(e, std::move(sums), 1, n).values.at(0));
+  };
+  CHECK(bits(silu, {-kInf}) == kCanonicalNan);
+  CHECK(bits(swiglu, {kInf, 0.0F}) == kCanonicalNan);
+  CHECK(bits(scaled, {kInf}) == kCanonicalNan);
+  // Below the least normal number a unit in the last place is the least subnormal.
+  Epilogue gelu;
+  gelu.activation = Activation::gelu;
+  for (const float v : {0.0F, 0x1p-140F, 0x1p-127F, 0x1p-126F})
+    CHECK(finish(gelu, {v}, 1, 1, true).reach.at(0) == 4 * 0x1p-149);
+  CHECK(finish(gelu, {0x1p-125F}, 1, 1, true).reach.at(0) == 4 * 0x1p-148);
 }
