@@ -39,13 +39,17 @@ struct CastOutcome {
 float parse_value(const std::string& text, bool& rounded) {
   char* end = nullptr;
   rounded = false;
-  if (text.size() == 10 && text.starts_with("0x")) {
+  if (text.size() == 10 && (text.starts_with("0x") || text.starts_with("0X"))) {
     const unsigned long bits = std::strtoul(text.c_str() + 2, &end, 16);
     if (*end == '\0') return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
   }
   const float value = std::strtof(text.c_str(), &end);
-  require(!text.empty() && *end == '\0', "VALUE",
-          "a number, inf, nan, or binary32 bits as 0x and 8 hex digits", "'" + text + "'");
+  // A hexadecimal number has an exponent: without one it is bits with too few or too many digits.
+  const bool hex = text.find_first_of("xX") != std::string::npos;
+  const bool whole =
+      !text.empty() && *end == '\0' && (!hex || text.find_first_of("pP") != std::string::npos);
+  require(whole, "VALUE", "a number, inf, nan, or binary32 bits as 0x and 8 hex digits",
+          "'" + text + "'");
   errno = 0;
   const double wide = std::strtod(text.c_str(), nullptr);
   const bool out_of_range = errno == ERANGE;  // 1e999 is infinite, 1e-999 zero, in double too
