@@ -61,10 +61,18 @@ class Nearest {
   double factor_;
 };
 
-// Processors of 256 bits mostly add in units beside those that multiply (AMD's, Intel's from 2021
-// on): there the operation that a short sum saves costs more than two additions. With 512 bits both
-// share two units.
-constexpr bool kAddsBeside = HWY_TARGET == HWY_AVX2;
+/// Whether units beside those that multiply add: there the operation that a short sum saves costs
+/// more than two additions. Most processors do so with 256 bits (AMD's, Intel's from 2021 on),
+/// AMD's with 512 bits too; Intel's share two units then.
+bool adds_beside() {
+#if HWY_TARGET == HWY_AVX2
+  return true;
+#elif HWY_TARGET <= HWY_AVX3
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
 
 /// The same of short sums.
 struct NearestOfShort {
@@ -261,7 +269,7 @@ void nearest_double(const StepBlock<double>& s, const SequentialRounding& roundi
   const Nearest nearest(rounding.fraction_bits);
   const NearestOfShort of_short{nearest};
   const int product_bits = rounding.product_fraction_bits;
-  const bool short_sums = rounding.short_sums && !kAddsBeside;
+  const bool short_sums = rounding.short_sums && !adds_beside();
   if (product_bits < 0) return short_sums ? sequential(s, of_short) : sequential(s, nearest);
   if (rounding.few_significands && s.terms <= kTermsOfProducts && s.rows >= kLeastRowsOfProducts)
     return short_sums ? sums_of_rounded(s, product_bits, of_short)

@@ -117,10 +117,10 @@ inline const CeilLog2Codes& ceil_log2_codes() {
   return codes;
 }
 
-inline TileScale torchao_mx_rceil_scale(float max_finite, float amax) {
+inline TileScale torchao_mx_rceil_scale(const CeilLog2Codes& codes, float max_finite, float amax) {
   const float descale = amax / max_finite;
   if (std::isnan(descale)) return {e8m0_value(kE8m0Nan), e8m0_value(kE8m0Nan), kE8m0Nan};
-  const std::uint32_t code = ceil_log2_codes()(descale);
+  const std::uint32_t code = codes(descale);
   return {code == 0 ? 1.0F : e8m0_value(254 - code), e8m0_value(code),
           static_cast<std::uint8_t>(code)};
 }
@@ -154,10 +154,10 @@ inline TileScale compressed_mx_scale(ScaleRule rule, const Format& f, float amax
 
 /// ModelOpt: ceil(log2(amax / M)). Its MXFP8 gives a NaN amax code 0; its MXFP4 converts Inf and
 /// NaN to integers, which C++ leaves open: 255 here.
-inline TileScale modelopt_mx_scale(ScaleRule rule, float max_finite, float amax) {
-  const bool is_mxfp4 = rule == ScaleRule::modelopt_mxfp4;
+inline TileScale modelopt_mx_scale(const CeilLog2Codes& codes, bool is_mxfp4, float max_finite,
+                                   float amax) {
   if (is_mxfp4 && !std::isfinite(amax)) return {0.0F, e8m0_value(kE8m0Nan), kE8m0Nan};
-  const std::uint32_t code = std::isnan(amax) ? 0 : ceil_log2_codes()(amax / max_finite);
+  const std::uint32_t code = std::isnan(amax) ? 0 : codes(amax / max_finite);
   return {e8m0_value(254 - code), e8m0_value(code), static_cast<std::uint8_t>(code)};
 }
 

@@ -181,8 +181,15 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
   if (amaxes.size() != scales.size())
     throw Error("scales", fmt::format("{}, as amaxes", amaxes.size()),
                 fmt::format("{}", scales.size()));
+  // Field by field: GCC 12 copies a whole one by way of memory, where its load waits for both
+  // stores.
   const auto each = [&](const auto& scale_of) {
-    for (std::size_t i = 0; i < amaxes.size(); ++i) scales[i] = scale_of(amaxes[i]);
+    for (std::size_t i = 0; i < amaxes.size(); ++i) {
+      const TileScale scale = scale_of(amaxes[i]);
+      scales[i].scale = scale.scale;
+      scales[i].inverse_scale = scale.inverse_scale;
+      scales[i].e8m0 = scale.e8m0;
+    }
   };
   // A rule that the compiler knows is decided once and not tile by tile.
   const auto mx = [&](ScaleRule rule) {
@@ -216,14 +223,21 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
     case ScaleRule::torchao_mx_even:
       return each([&](float amax) { return torchao_mx_scale(options_.rule, *format_, amax); });
     case ScaleRule::torchao_mx_rceil:
-      return each([&](float amax) { return torchao_mx_rceil_scale(max_finite_, amax); });
+      return each([&codes = ceil_log2_codes(), max_finite = max_finite_](float amax) {
+        return torchao_mx_rceil_scale(codes, max_finite, amax);
+      });
     case ScaleRule::compressed_mx:
     case ScaleRule::compressed_mx_bf16:
     case ScaleRule::compressed_mx6:
       return each([&](float amax) { return compressed_mx_scale(options_.rule, *format_, amax); });
     case ScaleRule::modelopt_mxfp8:
+      return each([&codes = ceil_log2_codes(), max_finite = max_finite_](float amax) {
+        return modelopt_mx_scale(codes, false, max_finite, amax);
+      });
     case ScaleRule::modelopt_mxfp4:
-      return each([&](float amax) { return modelopt_mx_scale(options_.rule, max_finite_, amax); });
+      return each([&codes = ceil_log2_codes(), max_finite = max_finite_](float amax) {
+        return modelopt_mx_scale(codes, true, max_finite, amax);
+      });
     case ScaleRule::quotient:
     case ScaleRule::quotient_bf16:
     case ScaleRule::scale_bf16:

@@ -85,16 +85,19 @@ struct HalfConstants {
 };
 
 /// Half a block of codes to binary32.
+template <bool kPlain>
 HWY_INLINE void decode_half(const HalfConstants& plan, const std::uint8_t* in, F32& low,
                             F32& high) {
   const Tag<std::uint16_t> d;
   const U16 code = hn::PromoteTo(d, hn::LoadU(hn::Half<Tag<std::uint8_t>>(), in));
   const U16 magnitude = hn::And(code, plan.magnitude_mask);
-  const auto nan = hn::Or(hn::RebindMask(d, hn::Gt(as<std::int16_t>(magnitude), plan.last_number)),
-                          hn::Eq(code, plan.lone_nan));
-  const U16 shifted = hn::ShiftLeftSame(magnitude, plan.magnitude_shift);
-  U16 half = as<std::uint16_t>(hn::Max(hn::Sub(as<std::int16_t>(shifted), plan.field_offset),
-                                       as<std::int16_t>(hn::ShiftRight<1>(shifted))));
+  auto nan = hn::RebindMask(d, hn::Gt(as<std::int16_t>(magnitude), plan.last_number));
+  U16 half = hn::ShiftLeftSame(magnitude, plan.magnitude_shift);
+  if constexpr (!kPlain) {
+    nan = hn::Or(nan, hn::Eq(code, plan.lone_nan));
+    half = as<std::uint16_t>(hn::Max(hn::Sub(as<std::int16_t>(half), plan.field_offset),
+                                     as<std::int16_t>(hn::ShiftRight<1>(half))));
+  }
   half = hn::IfThenElse(nan, set<std::uint16_t>(kHalfNan), half);
   half = hn::OrAnd(half, hn::ShiftLeftSame(code, plan.sign_shift), set<std::uint16_t>(0x8000));
   const hn::Half<Tag<std::uint16_t>> d_half;
@@ -106,28 +109,30 @@ HWY_INLINE void decode_half(const HalfConstants& plan, const std::uint8_t* in, F
   high = hn::Mul(promoted(hn::UpperHalf(d_half, half)), plan.factor);
 }
 
+template <bool kPlain>
 HWY_INLINE void decode_block(const HalfConstants& plan, const std::uint8_t* in, float* out) {
   for (std::size_t half = 0; half < kBlock; half += kBlock / 2) {
     F32 low, high;
-    decode_half(plan, in + half, low, high);
+    decode_half<kPlain>(plan, in + half, low, high);
     hn::StoreU(low, Tag<float>(), out + half);
     hn::StoreU(high, Tag<float>(), out + half + kLanes);
   }
 }
 
 /// Fewer than a block, through a padded copy.
+template <bool kPlain>
 void decode_part(const HalfPlan& half_plan, const std::uint8_t* in, float* out, std::size_t count) {
   const HalfConstants plan(half_plan);
   std::array<std::uint8_t, kBlock> padded{};
   alignas(64) std::array<float, kBlock> values;
   std::memcpy(padded.data(), in, count);
-  decode_block(plan, padded.data(), values.data());
+  decode_block<kPlain>(plan, padded.data(), values.data());
   std::memcpy(out, values.data(), count * sizeof(float));
 }
 
-void decode_halves(const DecodeTask& task) {
+template <bool kPlain>
+void decode_halves(const DecodeTask& task, const HalfPlan& half_plan) {
   constexpr std::size_t kAhead = 16384;
-  const HalfPlan half_plan = make_half_plan(*task.format, task.inverse_scale);
   const HalfConstants plan(half_plan);
   const std::uint8_t* in = task.in;
   float* out = task.out;
@@ -135,7 +140,7 @@ void decode_halves(const DecodeTask& task) {
   const auto address = std::bit_cast<std::uintptr_t>(out);
   if (task.stream && address % sizeof(float) == 0) {
     const std::size_t head = std::min((0 - address) % 64 / sizeof(float), left);
-    decode_part(half_plan, in, out, head);
+    decode_part<kPlain>(half_plan, in, out, head);
     in += head;
     out += head;
     left -= head;
@@ -143,15 +148,21 @@ void decode_halves(const DecodeTask& task) {
       prefetch_far(in + kAhead);
       for (std::size_t half = 0; half < kBlock; half += kBlock / 2) {
         F32 low, high;
-        decode_half(plan, in + half, low, high);
+        decode_half<kPlain>(plan, in + half, low, high);
         hn::Stream(low, Tag<float>(), out + half);
         hn::Stream(high, Tag<float>(), out + half + kLanes);
       }
     }
     hwy::FlushStream();
   }
-  for (; left >= kBlock; left -= kBlock, in += kBlock, out += kBlock) decode_block(plan, in, out);
-  if (left != 0) decode_part(half_plan, in, out, left);
+  for (; left >= kBlock; left -= kBlock, in += kBlock, out += kBlock)
+    decode_block<kPlain>(plan, in, out);
+  if (left != 0) decode_part<kPlain>(half_plan, in, out, left);
+}
+
+void decode_halves(const DecodeTask& task) {
+  const HalfPlan plan = make_half_plan(*task.format, task.inverse_scale);
+  plan.plain() ? decode_halves<true>(task, plan) : decode_halves<false>(task, plan);
 }
 
 void decode_task(const DecodeTask& task) {
