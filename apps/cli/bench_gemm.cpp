@@ -58,13 +58,18 @@ Times time_beside_ceiling(const std::function<void()>& work, int threads,
 }
 
 /// How much two threads gain on one, and how much the FMA units' two threads do:
-/// medians of ratios of runs that follow each other.
+/// medians of ratios of runs that follow each other. Each follows an untimed one of its kind, since
+/// one and two threads keep buffers of other sizes and displace each other's.
 nlohmann::json measure_scaling(const std::function<void(int)>& work, int repetitions) {
   std::vector<double> gemm_ratios;
   std::vector<double> fma_ratios;
   for (int i = 0; i < std::max(repetitions, 5); ++i) {
-    const double one = bench::seconds_of([&] { work(1); });
-    const double two = bench::seconds_of([&] { work(2); });
+    const auto seconds_with = [&](int threads) {
+      work(threads);
+      return bench::seconds_of([&] { work(threads); });
+    };
+    const double one = seconds_with(1);
+    const double two = seconds_with(2);
     gemm_ratios.push_back(one / two);
     const double rate = bench::measure_fma_rate(1, one);
     fma_ratios.push_back(bench::measure_fma_rate(2, two) / rate);

@@ -105,7 +105,9 @@ void multiply_rows(const Job<T>& job, std::int64_t begin, std::int64_t rows, std
   std::vector<std::unique_ptr<PackedRows<T>>> blocks(static_cast<std::size_t>(count));
   const std::span<const std::unique_ptr<PackedRows<T>>> all(blocks);
   FirstError error;
-#pragma omp parallel num_threads(threads)
+  // No more threads than find work: another one would pack in a cache that nobody reads.
+  const int team = static_cast<int>(std::min<std::int64_t>(threads, std::max(count, tasks)));
+#pragma omp parallel num_threads(team)
   {
     const FloatEnvironment environment;
 #pragma omp for schedule(dynamic)
