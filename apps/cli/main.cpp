@@ -65,11 +65,7 @@ int parse_and_run(int argc, char** argv) {
   const Parsed parsed = app.parse(arguments(argc, argv));
   if (parsed != Parsed::whole) return parsed == Parsed::help ? kPass : kUsage;
   require_values(app);
-  try {
-    return action();
-  } catch (const fp8lab::Error& error) {
-    throw fp8lab::Error(with_option(error.what(), app));
-  }
+  return naming_options(app, action);
 }
 
 }  // namespace

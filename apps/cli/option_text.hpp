@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "fp8lab/core/error.hpp"
 #include "parser.hpp"
 
 namespace fp8lab::cli {
@@ -15,6 +16,16 @@ std::string in_options(std::string_view message);
 /// An error's message, which begins with its argument: that one as the option of the chosen
 /// subcommand that holds it (`promotion_interval` is `--promotion`), where it has such an option.
 std::string with_option(std::string_view message, const Command& program);
+
+/// What `body` returns; its errors are in the words of the command line.
+template <class Body>
+int naming_options(const Command& program, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(in_options(with_option(error.what(), program)));
+  }
+}
 
 /// `name` and the options that `command` was given, as a shell takes them.
 std::string shell_command(std::string_view name, const Command& command);

@@ -24,6 +24,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/grid_file.hpp"
 #include "models.hpp"
+#include "option_text.hpp"
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/fabric.hpp"
@@ -233,7 +234,7 @@ int run_jobs(const RunArguments& options, const Part& part) {
   return kPass;
 }
 
-int run(RunArguments options) {
+int run(RunArguments options, [[maybe_unused]] const Command& program) {
   read_run_file(options);
   options.seed = options.given_seed.value_or(options.seed);
   options.threads = team_size(options.threads);
@@ -241,9 +242,11 @@ int run(RunArguments options) {
 #ifdef FP8LAB_WITH_MPI
   const mpi::Session session;
   return session.guard(kUsage, [&] {
-    const std::unique_ptr<Fabric> fabric = mpi::make_fabric(session);
-    return run_jobs(options, {fabric.get(), session.size(), session.is_root(),
-                              [&session] { session.barrier(); }});
+    return naming_options(program, [&] {
+      const std::unique_ptr<Fabric> fabric = mpi::make_fabric(session);
+      return run_jobs(options, {fabric.get(), session.size(), session.is_root(),
+                                [&session] { session.barrier(); }});
+    });
   });
 #else
   throw Error("mpi", "a build with MPI (FP8LAB_ENABLE_MPI)", "one without");
@@ -294,7 +297,8 @@ void add_run(Command& app, Action& action, std::vector<Backend> backends) {
       "--mpi", options->mpi,
       "under mpirun: run collectives between its processes; the results are the same");
   command->add_flag("--json", options->json, "machine-readable output");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback(
+      [options, &action, &app] { action = [options, &app] { return run(*options, app); }; });
 }
 
 void add_run(Command& app, Action& action) { add_run(app, action, {Backend{}}); }

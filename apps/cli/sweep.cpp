@@ -19,6 +19,7 @@
 #include "fp8lab/io/files.hpp"
 #include "fp8lab/sweep/grid_file.hpp"
 #include "models.hpp"
+#include "option_text.hpp"
 #include "progress_bar.hpp"
 #ifdef FP8LAB_WITH_MPI
 #include "fp8lab/mpi/points.hpp"
@@ -215,25 +216,28 @@ int run_as_root(const mpi::Session& session, const SweepPlan& plan, const SweepA
   return code;
 }
 
-int run_over_mpi(const SweepPlan& plan, const SweepArguments& options) {
+int run_over_mpi(const SweepPlan& plan, const SweepArguments& options, const Command& program) {
   const mpi::Session session;
   return session.guard(kUsage, [&] {
-    if (session.is_root()) return run_as_root(session, plan, options);
-    mpi::serve_points(session, plan);
-    return static_cast<int>(kPass);
+    return naming_options(program, [&] {
+      if (session.is_root()) return run_as_root(session, plan, options);
+      mpi::serve_points(session, plan);
+      return static_cast<int>(kPass);
+    });
   });
 }
 #else
-int run_over_mpi(const SweepPlan& /*plan*/, const SweepArguments& /*options*/) {
+int run_over_mpi(const SweepPlan& /*plan*/, const SweepArguments& /*options*/,
+                 const Command& /*program*/) {
   throw Error("mpi", "a build with MPI (FP8LAB_ENABLE_MPI)", "one without");
 }
 #endif
 
-int run(SweepArguments options) {
+int run(SweepArguments options, const Command& program) {
   options.threads = team_size(options.threads);
   const SweepPlan plan = plan_of(options);
   if (options.dry_run) return dry_run(plan, options);
-  if (options.mpi) return run_over_mpi(plan, options);
+  if (options.mpi) return run_over_mpi(plan, options, program);
   const SweepOutcome outcome = run_with_progress(
       plan, options, [&](const SweepPlan& of, SweepLog& log, const OnSweepProgress& call) {
         run_points_in_processes(of, log, {options.threads, options.point_seconds}, call);
@@ -296,7 +300,8 @@ void add_sweep(Command& app, Action& action) {
   command->add_flag("--dry-run", options->dry_run,
                     "only show the points and an estimate of the time");
   command->add_flag("--json", options->json, "machine-readable output");
-  command->callback([options, &action] { action = [options] { return run(*options); }; });
+  command->callback(
+      [options, &action, &app] { action = [options, &app] { return run(*options, app); }; });
 }
 
 void add_merge(Command& app, Action& action) {

@@ -72,7 +72,7 @@ def main():
             together = run_in(Path(scratch, processes), [MPIRUN, "-n", processes, TOOL, *RUN, *SMALL, "--mpi"])
             problems += [f"{processes} processes: {what}" for what in differences(alone, together, processes)]
         refused = run([MPIRUN, "-n", PROCESSES[0], TOOL, "run", "outlier", "--mpi"], scratch)
-        if refused.returncode != 2 or "expected fp8-allreduce or data-parallel or fp8-lm alone" not in refused.stderr:
+        if refused.returncode != 2 or "--mpi: expected fp8-allreduce or data-parallel or fp8-lm alone" not in refused.stderr:
             problems.append(f"another experiment: exit {refused.returncode}: {refused.stderr}")
     print(f"processes {', '.join(PROCESSES)} files {len(files)} differences {len(problems)}")
     if problems:

@@ -82,7 +82,7 @@ def check_refusals(root):
     """An error of rank 0 ends all ranks, with its text and its exit code."""
     code, _, errors = over_mpi(3, "--shard", f"1/{SHARDS}", "--out", root / "ranks1")
     check("another sweep's folder: exit code", code, 2)
-    words = f"fp8lab: rank 0 of 3: {root / 'ranks1' / 'points.jsonl'}: already contains a sweep: continue it with"
+    words = f"fp8lab: rank 0 of 3: {root / 'ranks1' / 'points.jsonl'}: already contains a sweep: continue it with --resume, or"
     check(f"another sweep's folder: {words!r} in {errors!r}", words in errors, True)
 
 
