@@ -65,6 +65,54 @@ TEST_CASE("formats: each has the widths, the bias and the limits of its definiti
   }
 }
 
+TEST_CASE("formats: every code has the value and the class of its fields", "[formats]") {
+  for (const Format& f : kFormats) {
+    const int fields = f.exponent_bits + f.mantissa_bits;
+    const std::uint32_t count = fields > 16 ? 1U << 16 : 1U << fields;
+    // Of the widest formats the codes at both ends, and some between.
+    int wrong = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      std::uint32_t magnitude = i;
+      if (fields > 16 && i >= 1U << 14) magnitude = i * 65521U & ((1U << fields) - 1);
+      if (fields > 16 && i >= 1U << 15) magnitude = ((1U << fields) - 1) - (i - (1U << 15));
+      for (const bool negative : {false, true}) {
+        if (negative && !f.has_sign) continue;
+        const std::uint32_t code = magnitude | (negative ? 1U << fields : 0);
+        const std::uint32_t field = magnitude >> f.mantissa_bits;
+        const std::uint32_t rest = magnitude - (field << f.mantissa_bits);
+        const bool all_ones = field == (1U << f.exponent_bits) - 1;
+        const bool rest_ones = rest == (1U << f.mantissa_bits) - 1;
+        ValueClass kind = ValueClass::normal;
+        if (field == 0 && f.has_sign) kind = rest == 0 ? ValueClass::zero : ValueClass::subnormal;
+        if (f.specials == SpecialValues::ieee && all_ones)
+          kind = rest == 0 ? ValueClass::infinity : ValueClass::nan;
+        if (f.specials == SpecialValues::nan_only && all_ones && rest_ones) kind = ValueClass::nan;
+        if (f.specials == SpecialValues::fnuz && magnitude == 0 && negative) kind = ValueClass::nan;
+        const Unpacked u = unpack(f, code | (f.code_bits() < 32 ? 1U << f.code_bits() : 0));
+        const double value = decode(f, code);
+        bool same = u.value_class == kind && u.negative == negative &&
+                    std::signbit(value) == negative && u.mantissa_bits == f.mantissa_bits;
+        if (kind == ValueClass::nan)
+          same = same && std::isnan(value);
+        else if (kind == ValueClass::infinity)
+          same = same && std::isinf(value);
+        else {
+          const bool hidden = kind == ValueClass::normal;
+          const int exponent =
+              f.has_sign && field == 0 ? 1 - f.bias : static_cast<int>(field) - f.bias;
+          const double fraction = std::ldexp(static_cast<double>(rest), -f.mantissa_bits);
+          const double magnitude_of = std::ldexp((hidden ? 1.0 : 0.0) + fraction, exponent);
+          same = same && std::fabs(value) == magnitude_of && u.exponent == exponent &&
+                 u.significand == rest + (hidden ? 1U << f.mantissa_bits : 0);
+        }
+        if (!same && ++wrong <= 5) UNSCOPED_INFO("code " << code);
+      }
+    }
+    INFO(f.name);
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("formats: every spelling of a name finds its format", "[formats]") {
   const std::vector<std::pair<std::string, FormatId>> spellings{
       {"e4m3", FormatId::e4m3fn},

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -34,6 +35,8 @@ enum class Data {
   tiny,      ///< products about where units stop to align: subnormals, of 8 exponent bits 2^-80 to
              ///< 2^-65
   ties,      ///< powers of two far apart: sums on a tie, with a rest of either sign far below it
+  ends,      ///< the codes about zero, the smallest normal number, one and the largest number
+  one_huge,  ///< subnormals and the smallest normal numbers, with a rare largest number
 };
 inline constexpr Data kAllData[] = {Data::normal, Data::positive, Data::wide,    Data::codes,
                                     Data::finite, Data::sparse,   Data::specials};
@@ -70,6 +73,16 @@ inline std::uint32_t random_code(const Format& f, Data data, const RandomStream&
       const int exponent = std::max(-12 * static_cast<int>(word % 4), f.min_exponent());
       return encode(f, kNvidiaSatfinite, std::ldexp(other % 2 == 0 ? 1.0F : -1.0F, exponent));
     }
+    case Data::ends:
+    case Data::one_huge: {
+      const std::uint32_t normal = 1U << f.mantissa_bits;
+      const std::uint32_t most = f.max_finite_code();
+      const std::uint32_t one = static_cast<std::uint32_t>(f.bias) << f.mantissa_bits;
+      const std::uint32_t ends[] = {0, 1, 2, normal - 1, normal, normal + 1, most - 1, most, one};
+      std::uint32_t code = ends[word % std::size(ends)];
+      if (data == Data::one_huge) code = word % 13 == 0 ? most : word / 13 % (2 * normal + 1);
+      return code == 0 && f.specials == SpecialValues::fnuz ? 0 : code | (other & f.sign_mask());
+    }
     case Data::wide:
     case Data::finite:
       return negative_zero ? 0 : finite;
@@ -87,7 +100,8 @@ struct OwnedMatrix {
     const Format& f = format(id);
     const auto width = static_cast<std::int64_t>(f.storage_bits / 8);
     const std::int64_t leading = (column_major ? rows : k) + 3;
-    bytes.resize(static_cast<std::size_t>(leading * (column_major ? k : rows) * width) + 1);
+    // What lies between rows is nobody's: NaN, where the format has one.
+    bytes.assign(static_cast<std::size_t>(leading * (column_major ? k : rows) * width) + 1, 0xff);
     view = {id, bytes.data(), rows, k, column_major ? 1 : leading, column_major ? leading : 1};
     for (std::int64_t r = 0; r < rows; ++r)
       for (std::int64_t c = 0; c < k; ++c) {
@@ -100,7 +114,15 @@ struct OwnedMatrix {
 };
 
 /// What C holds.
-enum class Start { none, normal, wide, extreme, tiny, ties };
+enum class Start {
+  none,
+  normal,
+  wide,
+  extreme,
+  tiny,
+  ties,
+  scattered,  ///< 1 to 24 significant bits, exponents of the whole range or near 0; special values
+};
 
 inline std::vector<float> random_c(Start start, std::int64_t size, const RandomStream& stream) {
   std::vector<float> c(static_cast<std::size_t>(size));
@@ -115,6 +137,23 @@ inline std::vector<float> random_c(Start start, std::int64_t size, const RandomS
                              : std::ldexp(std::round(8.0F * c[i]), -24);
     if (start == Start::ties)  // whole units of the last place, few of them
       c[i] = std::copysign(1.0F + static_cast<float>(word % 4) * 0x1p-23F, c[i]);
+    if (start == Start::scattered) {
+      const std::uint32_t lowest = 1U << word % 24;
+      const std::uint32_t significand = ((word >> 8 | 0x800000U) & ~(lowest - 1)) | lowest;
+      const int any = static_cast<int>(word / 24 % 300) - 172;
+      const int near = static_cast<int>(word / 24 % 60) - 50;
+      const float magnitude =
+          std::ldexp(static_cast<float>(significand), word % 2 == 0 ? any : near);
+      c[i] = std::copysign(magnitude, c[i]);
+      constexpr float kEnds[] = {0.0F,
+                                 0x1p-149F,
+                                 0x1p-126F,
+                                 0x1.fffffep-127F,
+                                 0x1.fffffep127F,
+                                 std::numeric_limits<float>::infinity(),
+                                 std::numeric_limits<float>::quiet_NaN()};
+      if (word % 9 == 0) c[i] = std::copysign(kEnds[word / 24 % std::size(kEnds)], c[i]);
+    }
     if (start == Start::extreme && word % 7 == 0)
       c[i] = word % 2 == 0 ? -0.0F : std::numeric_limits<float>::infinity();
   }

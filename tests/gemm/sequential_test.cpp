@@ -2,6 +2,7 @@
 // ranges.
 
 #include <cmath>
+#include <cstring>
 
 #include "catch.hpp"
 #include "gemm/problems.hpp"
@@ -158,6 +159,59 @@ TEST_CASE("E4M3 and E5M2 sums start from any c", "[gemm]") {
       }
     }
   }
+}
+
+TEST_CASE("sums of every format start from a c of any exponent and of any bits", "[gemm]") {
+  // Each column has another exponent of c, each row other products: the smallest numbers, of which
+  // a tie of c needs but one to be none, 1, and the largest ones.
+  using enum FormatId;
+  constexpr std::int64_t kColumns = 128 + 149;
+  struct Model {
+    const char* name;
+    int fraction_bits;  ///< that a sum keeps
+  };
+  for (const Model& one :
+       {Model{"fp32", 23}, Model{"sequential14.rne", 13}, Model{"sequential14.rz", 13},
+        Model{"seed.listing", 14}, Model{"sequential14.rne:M=21", 21},
+        Model{"sequential14.rne:M=6", 6}, Model{"sequential14.rz:M=22", 22}})
+    for (const FormatId id : {e4m3fn, e5m2, e2m1, f16, bf16, tf32}) {
+      const Format& f = format(id);
+      const std::uint32_t least = id == bf16 || id == tf32 ? 40U << f.mantissa_bits : 1;
+      const std::uint32_t unit = static_cast<std::uint32_t>(f.bias) << f.mantissa_bits;
+      std::vector<std::uint32_t> of_a{least, least | f.sign_mask(), unit, unit | f.sign_mask()};
+      for (const std::uint32_t code : {f.max_finite_code(), 3U, unit + 1, unit / 2})
+        of_a.push_back(code);
+      const std::vector<std::uint32_t> of_b{least, 0, unit};
+      const auto m = static_cast<std::int64_t>(of_a.size());
+      const auto k = static_cast<std::int64_t>(of_b.size());
+      const auto width = static_cast<std::int64_t>(f.storage_bits / 8);
+      std::vector<unsigned char> a(static_cast<std::size_t>(m * k * width));
+      std::vector<unsigned char> b(static_cast<std::size_t>(kColumns * k * width));
+      const auto put = [&](std::vector<unsigned char>& to, std::int64_t at, std::uint32_t code) {
+        if (width == 4) code <<= 23 - f.mantissa_bits;
+        std::memcpy(to.data() + at * width, &code, static_cast<std::size_t>(width));
+      };
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t t = 0; t < k; ++t)
+          put(a, i * k + t, t == 2 && i % 2 == 0 ? 0 : of_a[static_cast<std::size_t>(i)]);
+      for (std::int64_t j = 0; j < kColumns; ++j)
+        for (std::int64_t t = 0; t < k; ++t) put(b, j * k + t, of_b[static_cast<std::size_t>(t)]);
+      // One bit more than a sum keeps, that bit less a little, all bits, and one.
+      const float tie = 1.0F + std::ldexp(1.0F, -std::min(one.fraction_bits + 1, 23));
+      for (const float significand : {tie, std::nextafter(tie, 1.0F), 0x1.fffffep0F, -1.0F}) {
+        std::vector<float> c;
+        for (std::int64_t i = 0; i < m; ++i)
+          for (int exponent = -149; exponent < 128; ++exponent)
+            c.push_back(std::ldexp(i % 3 == 0 ? -significand : significand, exponent));
+        GemmProblem p;
+        p.model = find_instruction_model(one.name).accumulator;
+        p.a = {id, a.data(), m, k, k, 1};
+        p.b = {id, b.data(), kColumns, k, k, 1};
+        p.c = c.data();
+        INFO(one.name << " on " << f.name << " c " << significand);
+        check_all_targets(p);
+      }
+    }
 }
 
 TEST_CASE("sequential sums with other roundings stay with the reference", "[gemm]") {

@@ -1,0 +1,209 @@
+// Everything that a cast says, of every policy: the code, and what happened. Against arithmetic on
+// the grid of the format's values, which are exact in FP64, as their midpoints are.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cast/cast_cases.hpp"
+#include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/core/random.hpp"
+
+using namespace fp8lab;
+
+namespace {
+
+/// The code of a magnitude that the format has.
+std::uint32_t code_of_magnitude(const Format& f, double value) {
+  std::uint32_t low = 0;
+  std::uint32_t high = f.max_finite_code();
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (decode(f, middle) < value)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  if (decode(f, low) != value) FAIL(f.name << " has no " << value);
+  return low;
+}
+
+std::uint32_t signed_code(const Format& f, std::uint32_t magnitude, bool negative) {
+  if (!negative || !f.has_sign) return magnitude;
+  if (f.specials == SpecialValues::fnuz && magnitude == 0) return 0;
+  return magnitude | 1U << (f.code_bits() - 1);
+}
+
+std::uint32_t code_of_nan(const Format& f, NanPolicy policy, bool negative) {
+  const std::uint32_t largest = f.max_finite_code();
+  const std::uint32_t sign = f.has_sign ? 1U << (f.code_bits() - 1) : 0;
+  if (policy == NanPolicy::positive_max) return largest;
+  if (policy == NanPolicy::negative_max) return largest | sign;
+  if (f.specials == SpecialValues::fnuz) return sign;
+  if (f.specials == SpecialValues::none)
+    return policy == NanPolicy::signed_quiet ? (negative ? 0 : sign) : largest;
+  const std::uint32_t ones = (1U << (f.exponent_bits + f.mantissa_bits)) - 1;
+  const std::uint32_t quiet = ones ^ ((1U << (f.mantissa_bits - 1)) - 1);
+  switch (policy) {
+    case NanPolicy::positive_all_ones:
+      return ones;
+    case NanPolicy::signed_all_ones:
+      return ones | (negative ? sign : 0);
+    default:
+      return (f.specials == SpecialValues::ieee ? quiet : ones) | (negative ? sign : 0);
+  }
+}
+
+CastResult unsaturated(const Format& f, bool negative) {
+  CastResult r{.inexact = true, .overflowed = true};
+  const std::uint32_t ones = (1U << (f.exponent_bits + f.mantissa_bits)) - 1;
+  r.nan = f.specials == SpecialValues::nan_only || f.specials == SpecialValues::fnuz;
+  switch (f.specials) {
+    case SpecialValues::ieee:
+      r.code = signed_code(f, ones ^ ((1U << f.mantissa_bits) - 1), negative);
+      break;
+    case SpecialValues::nan_only:
+      r.code = signed_code(f, ones, negative);
+      break;
+    case SpecialValues::fnuz:
+      r.code = 1U << (f.code_bits() - 1);
+      break;
+    case SpecialValues::none:
+      r.code = signed_code(f, f.max_finite_code(), negative);
+      break;
+  }
+  return r;
+}
+
+bool goes_up(RoundingMode mode, double rest, bool odd, bool negative, std::uint32_t random) {
+  switch (mode) {
+    case RoundingMode::nearest_even:
+      return rest > 0.5 || (rest == 0.5 && odd);
+    case RoundingMode::nearest_away:
+      return rest >= 0.5;
+    case RoundingMode::nearest_toward_zero:
+      return rest > 0.5;
+    case RoundingMode::toward_zero:
+      return false;
+    case RoundingMode::upward:
+      return rest > 0.0 && !negative;
+    case RoundingMode::downward:
+      return rest > 0.0 && negative;
+    case RoundingMode::stochastic:
+      return std::floor(rest * 0x1p32) + random >= 0x1p32;
+  }
+  return false;
+}
+
+/// The largest number that the policy lets through.
+double limit_of(const Format& f, const CastPolicy& policy) {
+  const double largest = decode(f, f.max_finite_code());
+  if (policy.max_magnitude == 0.0 || policy.max_magnitude >= largest) return largest;
+  const double unit = std::ldexp(
+      1.0, std::max(std::ilogb(policy.max_magnitude), f.min_exponent()) - f.mantissa_bits);
+  return std::floor(policy.max_magnitude / unit) * unit;
+}
+
+CastResult expected_cast(const Format& f, const CastPolicy& policy, float x, std::uint32_t random) {
+  const bool negative = std::signbit(x);
+  const bool scale = !f.has_sign;
+  const double least_normal = std::ldexp(1.0, scale ? -f.bias : 1 - f.bias);
+  const double magnitude = std::fabs(static_cast<double>(x));
+  if (std::isnan(x)) return {.code = code_of_nan(f, policy.nan, negative), .nan = true};
+  if (scale && policy.unsigned_target == UnsignedPolicy::nan && (negative || x == 0.0F))
+    return {.code = 0xff, .nan = true};
+  const std::uint32_t last = code_of_magnitude(f, limit_of(f, policy));
+  if (std::isinf(x)) {
+    if (policy.infinity == InfinityPolicy::non_saturating) return unsaturated(f, negative);
+    return {.code = signed_code(f, last, negative), .inexact = true, .overflowed = true};
+  }
+  if (x == 0.0F) return {.code = signed_code(f, 0, negative), .inexact = scale};
+  if (!scale && magnitude < least_normal && policy.subnormals != SubnormalPolicy::preserve) {
+    const bool raised = policy.subnormals == SubnormalPolicy::raise_to_min_normal;
+    return {.code = signed_code(f, raised ? 1U << f.mantissa_bits : 0, negative),
+            .inexact = true,
+            .underflowed = !raised};
+  }
+  const double unit = std::max(std::ldexp(1.0, std::ilogb(magnitude) - f.mantissa_bits),
+                               std::ldexp(least_normal, -f.mantissa_bits));
+  const double units = magnitude / unit;
+  const double below = std::floor(units);
+  const double rest = units - below;
+  const bool odd = std::fmod(below, 2.0) != 0.0;
+  const bool up = goes_up(policy.rounding, rest, odd, negative && !scale, random);
+  const double rounded = (below + (up ? 1.0 : 0.0)) * unit;
+  CastResult r{.inexact = rest != 0.0, .tie = rest == 0.5};
+  if (rounded > limit_of(f, policy)) {
+    if (policy.overflow == OverflowPolicy::non_saturating) return unsaturated(f, negative);
+    r.code = signed_code(f, last, negative);
+    r.inexact = r.overflowed = true;
+    return r;
+  }
+  // A scale format has no number below its smallest one.
+  if (scale && rounded == 0.0) return {.inexact = true};
+  r.code = signed_code(f, code_of_magnitude(f, rounded), negative);
+  r.underflowed = rounded == 0.0;
+  return r;
+}
+
+std::string text_of(const CastResult& r) {
+  return fmt::format("{:x}{}{}{}{}{}", r.code, r.inexact ? " inexact" : "", r.tie ? " tie" : "",
+                     r.overflowed ? " overflowed" : "", r.underflowed ? " underflowed" : "",
+                     r.nan ? " nan" : "");
+}
+
+}  // namespace
+
+TEST_CASE("casts under every policy say what they give and what happened", "[cast]") {
+  using enum FormatId;
+  constexpr double kLimits[] = {0.0, 0.0, 0.0, 1.0, 1.5, 2.7, 5.0, 240.0, 1e30};
+  std::uint64_t at = 0;
+  for (const FormatId id :
+       {e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, e2m1, e2m3, e3m2, f16, bf16}) {
+    const Format& f = format(id);
+    std::vector<float> in;
+    if (f.code_bits() <= 8) in = test::neighbourhoods(f);
+    const RandomStream stream(static_cast<std::uint64_t>(id), "policies");
+    for (std::uint64_t i = 0; i < 1500; ++i) {
+      const auto near = static_cast<float>(stream.normal(4 * i));
+      in.push_back(std::ldexp(near, static_cast<int>(stream.below(4 * i + 1, 60)) - 40));
+      in.push_back(std::bit_cast<float>(stream.bits32(16 * i + 8)));
+      // A midpoint, or beside one.
+      const double one = std::fabs(decode(f, stream.bits32(16 * i + 12) % f.max_finite_code()));
+      const double next = decode(f, code_of_magnitude(f, one) + 1);
+      const auto middle = static_cast<float>((one + next) / 2.0);
+      in.push_back(i % 3 == 0 ? middle : std::nextafter(middle, i % 3 == 1 ? 0.0F : 3e38F));
+    }
+    constexpr float kInfinite = std::numeric_limits<float>::infinity();
+    for (const float special :
+         {0.0F, kInfinite, std::numeric_limits<float>::quiet_NaN(), 0x1p-149F, 3e38F})
+      for (int i = 0; i < 60; ++i) in.push_back(i % 2 == 0 ? special : -special);
+    int failures = 0;
+    for (const float x : in)
+      for (int turn = 0; turn < 6; ++turn, ++at) {
+        const RandomStream draws(at, "policy");
+        CastPolicy policy;
+        policy.rounding = static_cast<RoundingMode>(draws.below(0, 7));
+        policy.overflow = static_cast<OverflowPolicy>(draws.below(1, 2));
+        policy.subnormals = static_cast<SubnormalPolicy>(draws.below(2, 3));
+        policy.infinity = static_cast<InfinityPolicy>(draws.below(3, 2));
+        policy.nan = static_cast<NanPolicy>(draws.below(4, 5));
+        policy.unsigned_target = static_cast<UnsignedPolicy>(draws.below(5, 2));
+        if (f.has_sign) policy.max_magnitude = kLimits[draws.below(6, std::size(kLimits))];
+        const std::uint32_t random = draws.bits32(28);
+        const CastResult wanted = expected_cast(f, policy, x, random);
+        const CastResult got = cast(f, policy, x, random);
+        if (text_of(wanted) != text_of(got) && ++failures <= 10)
+          UNSCOPED_INFO(fmt::format("{:a} by {}, policy {}: expected {}, got {}", x,
+                                    to_string(policy.rounding), at, text_of(wanted), text_of(got)));
+      }
+    INFO(f.name);
+    CHECK(failures == 0);
+  }
+}
