@@ -220,7 +220,7 @@ TEST_CASE("every registered unit equals exact arithmetic at the ends of its form
   for (const InstructionModel& m : instruction_models()) {
     seed += 1000;
     if (seen.insert(definition_of(m.accumulator, m.a_format, m.b_format)).second)
-      check_model(m, 100, seed, kinds);
+      check_model(m, 200, seed, kinds);
   }
   CHECK(kinds.nan > 100);
   CHECK(kinds.infinite > 100);
@@ -271,7 +271,7 @@ TEST_CASE("units of all formats and parameters equal exact arithmetic", "[accumu
     ++models;
     const std::string name = definition_of(p, m.a_format, m.b_format);
     m.name = name;
-    check_model(m, 8, 1000 * i, kinds);
+    check_model(m, 12, 1000 * i, kinds);
   }
   CHECK(models == 900);
   CHECK(kinds.subnormal > 100);

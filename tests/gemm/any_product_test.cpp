@@ -340,7 +340,7 @@ std::vector<const InstructionModel*> distinct_models() {
 TEST_CASE("any product of a registered model is what its description says", "[gemm][any]") {
   std::uint64_t seed = 90000;
   for (const InstructionModel* m : distinct_models())
-    for (int i = 0; i < 6; ++i) check_product(*m, ++seed);
+    for (int i = 0; i < 10; ++i) check_product(*m, ++seed);
 }
 
 TEST_CASE("any product of other formats is what its description says", "[gemm][any]") {
@@ -349,7 +349,7 @@ TEST_CASE("any product of other formats is what its description says", "[gemm][a
        {"exact", "exact32", "fp32", "sequential14.rne", "sequential14.rz", "seed.listing",
         "sm90.mma.e4m3", "sm90.mma.e4m3.f16.separate", "sm90.wgmma.e4m3", "sm80.mma.f16",
         "gfx908.mfma.f16", "gfx90a.mfma.f16", "gfx942.mfma.f16", "gfx942.mfma.fp8"})
-    for (int i = 0; i < 22; ++i) {
+    for (int i = 0; i < 40; ++i) {
       ProductDraws draws(++seed + 1000000);
       const auto any = [&] { return kFormats[static_cast<std::size_t>(draws.below(11))].id; };
       const InstructionModel m = with_formats(name, any(), any());

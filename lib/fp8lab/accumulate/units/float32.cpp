@@ -1,8 +1,10 @@
 #include "fp8lab/accumulate/units/float32.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
+#include "fp8lab/accumulate/accumulate.hpp"
 #include "fp8lab/accumulate/arithmetic.hpp"
 #include "fp8lab/accumulate/units/units.hpp"
 
@@ -33,6 +35,8 @@ class Float32 final : public AccumulatorUnit {
       if (p.significand == 0) continue;
       c += round_to_float(exact_of(p), 23, RoundingMode::nearest_even);
     }
+    // An infinity of a sum that left the range meets one of the other sign.
+    if (std::isnan(c)) return std::bit_cast<float>(kCanonicalNan);
     return c == 0.0F ? 0.0F : c;
   }
 
