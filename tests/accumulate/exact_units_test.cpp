@@ -38,8 +38,19 @@ class Draws {
   std::uint64_t at_ = 0;
 };
 
-enum class Profile { finite, ends, near_one, one_huge, powers, cancelling, any, zeros };
-constexpr std::uint64_t kProfiles = 8;
+enum class Profile {
+  finite,
+  ends,
+  near_one,
+  one_huge,
+  powers,
+  cancelling,
+  any,
+  zeros,
+  low,   ///< products about the smallest numbers of binary32, or of FP16
+  high,  ///< products about the largest ones
+};
+constexpr std::uint64_t kProfiles = 10;
 
 std::uint32_t draw_code(const Format& f, Profile profile, std::size_t k, Draws& draws) {
   const std::uint32_t most = f.max_finite_code();
@@ -68,6 +79,16 @@ std::uint32_t draw_code(const Format& f, Profile profile, std::size_t k, Draws& 
     case Profile::any:
       if (draws.below(8) == 0) return word & (f.sign_mask() | f.magnitude_mask());
       break;
+    case Profile::low:
+    case Profile::high: {
+      const bool wide = f.exponent_bits == 8;
+      const int center = profile == Profile::low ? (wide ? -75 : -12) : (wide ? 63 : 100);
+      const int field = center + f.bias + draws.between(-4, 4);
+      magnitude = (static_cast<std::uint32_t>(std::max(field, 0)) << f.mantissa_bits) |
+                  (word & (normal - 1));
+      magnitude = std::min(magnitude, most - word % 2);
+      break;
+    }
     case Profile::zeros:
       magnitude = word % 16 == 0 ? 1 : 0;
       break;
@@ -89,10 +110,10 @@ struct UnitCase {
 };
 
 /// c's of every size beside products of about 2^exponent.
-float draw_c(int exponent, Draws& draws) {
+float draw_c(int exponent, bool half, Draws& draws) {
   const auto signed_of = [&](float x) { return draws.below(2) == 0 ? x : -x; };
   const auto some = static_cast<float>(draws.bits() >> 8) * 0x1p-24F + 1.0F;
-  switch (draws.below(12)) {
+  switch (half && draws.below(3) == 0 ? 4 : draws.below(12)) {
     case 0:
       return signed_of(0.0F);
     case 1:
@@ -160,7 +181,8 @@ UnitCase draw_case(const InstructionModel& m, Draws& draws) {
         largest += i == 0 ? static_cast<int>(one.a_scales[0] + one.b_scales[0]) - 254 : 0;
     }
   }
-  one.c = draw_c(std::clamp(largest, -149, 127), draws);
+  one.c =
+      draw_c(std::clamp(largest, -149, 127), m.accumulator.output_format == FormatId::f16, draws);
   return one;
 }
 
