@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -290,9 +291,11 @@ void leave_nan(const GemmProblem& given, Target target) {
   gemm_with_target(p, d, target, 1);
 }
 
-void check_product(const InstructionModel& m, std::uint64_t seed) {
+void check_product(const InstructionModel& m, std::uint64_t seed,
+                   std::optional<Shape> given = std::nullopt) {
   ProductDraws draws(seed);
-  const Shape shape = draw_shape(m.accumulator, draws);
+  const Shape drawn = draw_shape(m.accumulator, draws);
+  const Shape shape = given ? *given : drawn;
   const Data data = draws.any_of(kProductData);
   const Start start = draws.any_of(kProductStarts);
   const AnyProduct product(m, shape, data, start, seed, draws);
@@ -355,4 +358,19 @@ TEST_CASE("any product of other formats is what its description says", "[gemm][a
       const InstructionModel m = with_formats(name, any(), any());
       if (takes_formats(m.accumulator, m.a_format, m.b_format)) check_product(m, seed);
     }
+}
+
+TEST_CASE("any product of few rows is what its description says", "[gemm][any]") {
+  // Enough columns for kernels along k and for parts of the columns, the last one short.
+  std::uint64_t seed = 97000;
+  for (const InstructionModel* m : distinct_models()) {
+    const bool halves = m->accumulator.kind == AccumulationKind::fp16_halves;
+    for (int i = 0; i < (halves ? 12 : 2); ++i) {
+      ProductDraws draws(++seed);
+      const std::int64_t terms = std::max(m->accumulator.terms, 8);
+      const std::int64_t rows = 1 + draws.below(2);
+      const std::int64_t columns = halves ? 129 + draws.below(140) : 64 * rows + draws.below(9);
+      check_product(*m, seed, Shape{rows, columns, 1 + draws.below(2 * terms + 1)});
+    }
+  }
 }
