@@ -38,7 +38,7 @@ class ProductDraws {
   std::uint64_t at_ = 0;
 };
 
-/// Codes that lie anywhere: rows or columns after one another, or both apart, among bytes of NaN.
+/// Codes that lie anywhere: dense rows, columns, both apart, or rows apart, among bytes of NaN.
 struct ScatteredMatrix {
   std::vector<std::uint32_t> codes;  ///< [rows][k]
   std::vector<unsigned char> bytes;
@@ -50,7 +50,7 @@ struct ScatteredMatrix {
     const std::int64_t width = f.storage_bits / 8;
     const bool by_column = layout == 1;
     const std::int64_t apart = layout == 2 ? 2 : 1;
-    const std::int64_t leading = apart * (by_column ? rows : k) + layout;
+    const std::int64_t leading = apart * (by_column ? rows : k) + (layout == 0 ? 0 : 5);
     view = {id, nullptr, rows, k, by_column ? 1 : leading, by_column ? leading : apart};
     bytes.assign(static_cast<std::size_t>((leading * ((by_column ? k : rows) + 1)) * width), 0xff);
     view.data = bytes.data();
@@ -103,9 +103,9 @@ struct AnyProduct {
   AnyProduct(const InstructionModel& m, Shape size, Data data, Start start, std::uint64_t seed,
              ProductDraws& draws)
       : shape(size),
-        a(m.a_format, size.m, size.k, data, seed, "a", draws.below(3)),
+        a(m.a_format, size.m, size.k, data, seed, "a", draws.below(4)),
         b(m.b_format, size.n, size.k, draws.one_in(4) ? Data::normal : data, seed, "b",
-          draws.below(3)),
+          draws.below(4)),
         c(random_c(start, size.m * size.n, RandomStream(seed, "c"))) {
     problem.model = m.accumulator;
     problem.a = a.view;
@@ -319,7 +319,7 @@ void check_product(const InstructionModel& m, std::uint64_t seed,
   CHECK(compare(p, expected, got) == "equal");
   for (const Target target : available_targets()) {
     if (target == Target::scalar) continue;
-    const int threads = seed % 5 == 0 ? 3 : 1;
+    const int threads = seed % 5 == 0 || shape.m > 64 ? 3 : 1;
     if (seed % 2 == 0) leave_nan(p, target);
     got.assign(expected.size(), 42.0F);
     gemm_with_target(p, got, target, threads);
@@ -372,5 +372,17 @@ TEST_CASE("any product of few rows is what its description says", "[gemm][any]")
       const std::int64_t columns = halves ? 129 + draws.below(140) : 64 * rows + draws.below(9);
       check_product(*m, seed, Shape{rows, columns, 1 + draws.below(2 * terms + 1)});
     }
+  }
+}
+
+TEST_CASE("any product of several blocks of rows is what its description says", "[gemm][any]") {
+  // Too many columns to be taken for rows; each thread has a block of rows of its own.
+  std::uint64_t seed = 99000;
+  for (const InstructionModel* m : distinct_models()) {
+    ProductDraws draws(++seed);
+    const std::int64_t rows = 65 + draws.below(9);
+    check_product(
+        *m, seed,
+        Shape{rows, rows / 4 + 1, 1 + draws.below(2 * std::max(m->accumulator.terms, 8))});
   }
 }
