@@ -96,22 +96,24 @@ struct AnyProduct {
   std::vector<float> c;
   TileScales a_scales;
   TileScales b_scales;
+  bool must_vary;        ///< scales of both operands change along K
   bool by_unit = false;  ///< the instruction applies the scales
   FormatId scale_format = FormatId::e8m0fnu;
   GemmProblem problem;
 
   AnyProduct(const InstructionModel& m, Shape size, Data data, Start start, std::uint64_t seed,
-             ProductDraws& draws)
+             ProductDraws& draws, bool in_blocks)
       : shape(size),
         a(m.a_format, size.m, size.k, data, seed, "a", draws.below(4)),
         b(m.b_format, size.n, size.k, draws.one_in(4) ? Data::normal : data, seed, "b",
           draws.below(4)),
-        c(random_c(start, size.m * size.n, RandomStream(seed, "c"))) {
+        c(random_c(start, size.m * size.n, RandomStream(seed, "c"))),
+        must_vary(in_blocks) {
     problem.model = m.accumulator;
     problem.a = a.view;
     problem.b = b.view;
     if (start != Start::none) problem.c = c.data();
-    if (draws.one_in(2)) {
+    if (draws.one_in(2) || must_vary) {
       const std::int64_t steps[] = {1, 2, 3, 4, 8};
       problem.promotion_interval = m.accumulator.terms * draws.any_of(steps);
       if (m.accumulator.terms == 1) problem.promotion_interval = draws.any_of(kIntervals);
@@ -167,7 +169,7 @@ struct AnyProduct {
   }
 
   void draw_scales(ProductDraws& draws) {
-    by_unit = traits_of(problem.model).takes_scales && !draws.one_in(4);
+    by_unit = traits_of(problem.model).takes_scales && !draws.one_in(4) && !must_vary;
     std::int64_t block = 0;
     if (by_unit) {
       block = draws.one_in(2) ? 16 : 32;
@@ -177,14 +179,14 @@ struct AnyProduct {
         block = 32;
         scale_format = FormatId::e8m0fnu;
       }
-    } else if (problem.promotion_interval > 0 && draws.one_in(2)) {
+    } else if (problem.promotion_interval > 0 && (draws.one_in(2) || must_vary)) {
       block = problem.promotion_interval * (1 + draws.below(3));
       // Of 32 terms they would be the instruction's own.
       if (traits_of(problem.model).takes_scales && block == 32) block = 64;
     }
     const auto draw = [&](TileScales& scales, std::int64_t rows) {
       const bool alone = by_unit && &scales == &b_scales && a_scales.values.empty();
-      if (!alone && draws.one_in(by_unit ? 4 : 2)) return;
+      if (!alone && !must_vary && draws.one_in(by_unit ? 4 : 2)) return;
       const std::int64_t row_blocks[] = {1, 2, 3, 5, 64, rows, rows + 1};
       scales.view.row_block = std::max<std::int64_t>(draws.any_of(row_blocks), 1);
       scales.view.k_block = block;
@@ -292,13 +294,13 @@ void leave_nan(const GemmProblem& given, Target target) {
 }
 
 void check_product(const InstructionModel& m, std::uint64_t seed,
-                   std::optional<Shape> given = std::nullopt) {
+                   std::optional<Shape> given = std::nullopt, bool in_blocks = false) {
   ProductDraws draws(seed);
   const Shape drawn = draw_shape(m.accumulator, draws);
   const Shape shape = given ? *given : drawn;
   const Data data = draws.any_of(kProductData);
   const Start start = draws.any_of(kProductStarts);
-  const AnyProduct product(m, shape, data, start, seed, draws);
+  const AnyProduct product(m, shape, data, start, seed, draws, in_blocks);
   const GemmProblem& p = product.problem;
   std::vector<float> expected;
   for (std::int64_t i = 0; i < shape.m; ++i)
@@ -317,15 +319,16 @@ void check_product(const InstructionModel& m, std::uint64_t seed,
   gemm_reference(p, got);
   INFO("reference");
   CHECK(compare(p, expected, got) == "equal");
-  for (const Target target : available_targets()) {
-    if (target == Target::scalar) continue;
-    const int threads = seed % 5 == 0 || shape.m > 64 ? 3 : 1;
-    if (seed % 2 == 0) leave_nan(p, target);
-    got.assign(expected.size(), 42.0F);
-    gemm_with_target(p, got, target, threads);
-    INFO(to_string(target) << ", " << threads << " threads, " << gemm_method(p));
-    CHECK(compare(p, expected, got) == "equal");
-  }
+  const bool tall = shape.m > 64;  // blocks of rows, together or a thread's own
+  for (const Target target : available_targets())
+    for (const int threads : {1, 3}) {
+      if (target == Target::scalar || (!tall && threads != (seed % 5 == 0 ? 3 : 1))) continue;
+      if (seed % 2 == 0) leave_nan(p, target);
+      got.assign(expected.size(), 42.0F);
+      gemm_with_target(p, got, target, threads);
+      INFO(to_string(target) << ", " << threads << " threads, " << gemm_method(p));
+      CHECK(compare(p, expected, got) == "equal");
+    }
 }
 
 /// Each accumulator with each pair of formats once.
