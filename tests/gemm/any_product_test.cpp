@@ -389,3 +389,24 @@ TEST_CASE("any product of several blocks of rows is what its description says", 
         Shape{rows, rows / 4 + 1, 1 + draws.below(2 * std::max(m->accumulator.terms, 8))});
   }
 }
+
+TEST_CASE("scales along K of several blocks of rows are those of their rows", "[gemm][any]") {
+  std::uint64_t seed = 99500;
+  for (const std::string_view name :
+       {"exact", "exact32", "fp32", "sequential14.rne", "sequential14.rz", "seed.listing",
+        "sm90.wgmma.e4m3", "sm90.wgmma.e5m2.f16", "sm90.mma.f16", "sm80.mma.f16.f16",
+        "sm100.mma.e4m3", "sm90.mma.e4m3.f16.separate", "gfx908.mfma.f16", "gfx90a.mfma.bf16",
+        "gfx942.mfma.f16", "gfx942.mfma.fp8", "gfx942.mfma.f32", "sm120.mma.mxf8f6f4.e4m3",
+        "sm100.tcgen05.mxf4nvf4"})
+    for (int i = 0; i < 4; ++i) {
+      // A block of 64 rows and more, any product, and few rows of many columns.
+      ProductDraws draws(++seed);
+      const InstructionModel& m = find_instruction_model(name);
+      const std::int64_t rows = i == 0 ? 65 + draws.below(9) : i == 3 ? 1 : 1 + draws.below(20);
+      const std::int64_t columns = i == 0   ? 18 + draws.below(3)
+                                   : i == 3 ? 129 + draws.below(140)
+                                            : 1 + draws.below(40);
+      const std::int64_t terms = std::max(m.accumulator.terms, 8);
+      check_product(m, seed, Shape{rows, columns, 3 * terms + draws.below(terms)}, true);
+    }
+}
