@@ -207,3 +207,42 @@ TEST_CASE("casts under every policy say what they give and what happened", "[cas
     CHECK(failures == 0);
   }
 }
+
+TEST_CASE("what is below a significand counts as one more bit of it", "[cast]") {
+  const RandomStream stream(3, "sticky");
+  int ties = 0;
+  int failures = 0;
+  std::uint64_t at = 0;
+  for (const Format& f : kFormats)
+    for (int turn = 0; turn < 4000; ++turn, at += 16) {
+      // Of more bits than the format keeps, mostly with a half or nothing below these.
+      const auto bits = static_cast<int>(f.mantissa_bits + 3 + stream.below(at, 8));
+      std::uint64_t significand =
+          (std::uint64_t{1} << (bits - 1)) | (stream.bits32(4 * at + 4) & 7);
+      const int low = bits - 1 - f.mantissa_bits;
+      if (turn % 4 != 0) significand = significand >> low << low;
+      if (turn % 4 == 1) significand |= std::uint64_t{1} << (low - 1);
+      const int wide =
+          static_cast<int>(stream.below(at + 2, static_cast<std::uint64_t>(63 - bits)));
+      const int shift = turn % 3 == 0 ? wide : 0;
+      const int span = f.max_finite() > 1e30 ? 290 : 60;
+      const int exponent =
+          static_cast<int>(stream.below(at + 3, static_cast<std::uint64_t>(span))) - span / 2;
+      const bool negative = stream.below(at + 5, 2) == 0;
+      CastPolicy policy = turn % 2 == 0 ? kNvidiaNosat : kOcpSaturating;
+      policy.rounding = static_cast<RoundingMode>(stream.below(at + 6, 6));
+      const Exact sticky{significand << shift, exponent - shift - bits, negative, true};
+      const Exact longer{(significand << shift) * 2 + 1, exponent - shift - bits - 1, negative,
+                         false};
+      const Exact plain{significand << shift, exponent - shift - bits, negative, false};
+      const CastResult wanted = round_and_pack(f, policy, longer);
+      const CastResult got = round_and_pack(f, policy, sticky);
+      ties += round_and_pack(f, policy, plain).tie ? 1 : 0;
+      if (text_of(wanted) != text_of(got) && ++failures <= 10)
+        UNSCOPED_INFO(fmt::format("{} of {:x} * 2^{} by {}: expected {}, got {}", f.name,
+                                  sticky.significand, sticky.exponent, to_string(policy.rounding),
+                                  text_of(wanted), text_of(got)));
+    }
+  CHECK(failures == 0);
+  CHECK(ties > 5000);
+}

@@ -410,3 +410,17 @@ TEST_CASE("scales along K of several blocks of rows are those of their rows", "[
       check_product(m, seed, Shape{rows, columns, 3 * terms + draws.below(terms)}, true);
     }
 }
+
+TEST_CASE("any product with the instruction's own scales is what its description says",
+          "[gemm][any]") {
+  std::uint64_t seed = 101000;
+  for (const InstructionModel* m : distinct_models()) {
+    if (!traits_of(m->accumulator).takes_scales) continue;
+    for (int i = 0; i < 8; ++i) {
+      ProductDraws draws(++seed);
+      const std::int64_t rows = i % 2 == 0 ? 1 + draws.below(12) : 1;
+      const std::int64_t columns = i % 2 == 0 ? 17 + draws.below(24) : 64 + draws.below(20);
+      check_product(*m, seed, Shape{rows, columns, 1 + draws.below(4 * m->accumulator.terms)});
+    }
+  }
+}

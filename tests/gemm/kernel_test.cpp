@@ -317,3 +317,65 @@ TEST_CASE("a target that this machine lacks is refused", "[gemm]") {
   }
   CHECK_THROWS_WITH(gemm_with_target(p, {}, Target::scalar, -1), contains("threads"));
 }
+
+TEST_CASE("every number of rows and of columns has the reference's bits on every target",
+          "[gemm]") {
+  // Kernels take rows by twos, threes, fours and eights, and columns by whole vectors.
+  struct Method {
+    const char* model;
+    FormatId format;
+  };
+  using enum FormatId;
+  std::uint64_t seed = 64000;
+  for (const Method& one : {Method{"sm90.wgmma.e4m3", e4m3fn},
+                            Method{"sm90.wgmma.e5m2.f16", e5m2},
+                            Method{"sm80.mma.f16", f16},
+                            Method{"sm80.mma.f16.f16", f16},
+                            Method{"sm90.mma.f16", f16},
+                            Method{"sm90.mma.f16:F=36", f16},
+                            Method{"sm90.mma.f16.f16", f16},
+                            Method{"sm90.mma.e4m3", e4m3fn},
+                            Method{"exact32", e4m3fn},
+                            Method{"exact32", e5m2},
+                            Method{"exact", e4m3fn},
+                            Method{"exact", f16},
+                            Method{"fp32", tf32},
+                            Method{"sequential14.rz", e5m2},
+                            Method{"sequential14.rz", bf16},
+                            Method{"sequential14.rne", e4m3fn},
+                            Method{"sequential14.rne", f16},
+                            Method{"seed.listing", e4m3fn},
+                            Method{"seed.listing", f16},
+                            Method{"gfx908.mfma.f16", f16},
+                            Method{"gfx90a.mfma.bf16", bf16},
+                            Method{"gfx90a.mfma.f16", f16},
+                            Method{"gfx942.mfma.f16", f16},
+                            Method{"gfx942.mfma.fp8", e4m3fnuz},
+                            Method{"gfx942.mfma.f32", f32},
+                            Method{"sm100.tcgen05.mxf8f6f4.e4m3", e4m3fn},
+                            Method{"sm100.tcgen05.mxf4nvf4", e2m1}}) {
+    std::vector<Shape> shapes;
+    for (const std::int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 63, 65})
+      shapes.push_back({rows, rows < 18 ? 17 : 5, 0});
+    for (const std::int64_t columns : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 31, 32, 33, 63, 64, 65})
+      shapes.push_back({5, columns, 0});
+    for (Shape& shape : shapes) {
+      ++seed;
+      const InstructionModel model = with_formats(one.model, one.format, one.format);
+      shape.k = 1 + static_cast<std::int64_t>(seed % 37);
+      const Operands operands(model, shape, seed % 2 == 0 ? Data::finite : Data::normal,
+                              seed % 3 == 0 ? Start::normal : Start::none, seed);
+      const GemmProblem& p = operands.problem;
+      std::vector<float> expected(static_cast<std::size_t>(shape.m * shape.n));
+      gemm_reference(p, expected);
+      for (const Target target : available_targets()) {
+        if (target == Target::scalar) continue;
+        std::vector<float> got(expected.size(), 42.0F);
+        gemm_with_target(p, got, target, 1);
+        INFO(one.model << " on " << format(one.format).name << " " << shape.m << "x" << shape.n
+                       << "x" << shape.k << " seed " << seed << " on " << to_string(target));
+        CHECK(compare(p, expected, got) == "equal");
+      }
+    }
+  }
+}

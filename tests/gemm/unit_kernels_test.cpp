@@ -355,3 +355,36 @@ TEST_CASE(
         check_all_targets(p);
       }
 }
+
+TEST_CASE("FP16 sums between subnormal numbers round to the nearer one, whatever c is", "[gemm]") {
+  // +-2^-25, the middle between two numbers, and a rest of 2^-14 to 2^-48 of either sign. A c of
+  // zero has no exponent, a subnormal one that of the smallest normal number.
+  const auto code = [](float x) {
+    return static_cast<std::uint16_t>(encode(format(FormatId::f16), kNvidiaSatfinite, x));
+  };
+  constexpr std::int64_t kTerms = 4;
+  constexpr std::int64_t kColumns = 67;
+  std::vector<std::uint16_t> a;
+  for (const float sign : {1.0F, -1.0F})
+    for (const float rest : {0x1p-14F, -0x1p-14F, 0x1p-19F, -0x1p-24F, 0x1p-24F})
+      for (const float x : {sign * 0x1p-13F, rest, 0.0F, sign * 0x1p-24F}) a.push_back(code(x));
+  std::vector<std::uint16_t> b;
+  for (int j = 0; j < kColumns; ++j)
+    for (const float x : {0x1p-12F, std::ldexp(1.0F, -(j % 25)), 1.0F, j % 3 == 0 ? 1.0F : 0.0F})
+      b.push_back(code(x));
+  const auto rows = static_cast<std::int64_t>(a.size()) / kTerms;
+  for (const std::string_view name : {"sm70.mma.f16.f16", "sm80.mma.f16.f16", "sm90.mma.f16.f16"})
+    for (const int fraction : {13, 23, 24, 25, 30, 36})
+      for (const float start : {0.0F, -0.0F, 0x1p-24F, -0x1.8p-15F, 0x1p-14F, 0x1p-10F}) {
+        const std::vector<float> c(static_cast<std::size_t>(rows * kColumns), start);
+        GemmProblem p = problem_of(find_instruction_model(name));
+        p.model.alignment_fraction_bits = fraction;
+        p.a = {FormatId::f16, a.data(), rows, kTerms, kTerms, 1};
+        p.b = {FormatId::f16, b.data(), kColumns, kTerms, kTerms, 1};
+        p.c = c.data();
+        INFO(name << " F " << fraction << ", c " << start << ", " << gemm_method(p));
+        check_all_targets(p);
+        p.a.rows = 1;
+        check_all_targets(p);
+      }
+}
