@@ -2,6 +2,7 @@
 // any tiles, and odd shapes. Each output is computed once more from the description in gemm.hpp,
 // with indices of its own, and is that of the reference and of every target.
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -418,9 +419,51 @@ TEST_CASE("any product with the instruction's own scales is what its description
     if (!traits_of(m->accumulator).takes_scales) continue;
     for (int i = 0; i < 8; ++i) {
       ProductDraws draws(++seed);
-      const std::int64_t rows = i % 2 == 0 ? 1 + draws.below(12) : 1;
+      const std::int64_t rows = i % 2 == 0 ? 9 + draws.below(16) : 1;
       const std::int64_t columns = i % 2 == 0 ? 17 + draws.below(24) : 64 + draws.below(20);
       check_product(*m, seed, Shape{rows, columns, 1 + draws.below(4 * m->accumulator.terms)});
     }
   }
+}
+
+TEST_CASE("any product of few rows of other formats of 8 bits is what its description says",
+          "[gemm][any]") {
+  constexpr std::string_view kNames[] = {"sm89.mma.e4m3",
+                                         "sm89.mma.e4m3.f16",
+                                         "sm90.wgmma.e4m3",
+                                         "sm90.wgmma.e4m3:terms=24",
+                                         "sm100.mma.e4m3",
+                                         "sm120.mma.e4m3",
+                                         "exact",
+                                         "exact32",
+                                         "gfx942.mfma.fp8",
+                                         "gfx942.mfma.f16",
+                                         "sm90.mma.e4m3.f16"};
+  std::uint64_t seed = 103000;
+  for (const std::string_view name : kNames)
+    for (int i = 0; i < 10; ++i) {
+      ProductDraws draws(++seed);
+      using enum FormatId;
+      const auto any = [&] {
+        return draws.any_of(std::array{e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2});
+      };
+      const InstructionModel m = with_formats(name, any(), any());
+      const std::int64_t terms = std::max(m.accumulator.terms, 8);
+      check_product(m, seed, Shape{1, 64 + draws.below(9), 1 + draws.below(3 * terms)});
+    }
+}
+
+TEST_CASE("scales of both levels are multiplied first, wherever C enters a product",
+          "[gemm][any]") {
+  std::uint64_t seed = 105000;
+  for (const std::string_view name :
+       {"sm90.wgmma.e4m3", "sm80.mma.f16", "sm90.mma.e4m3", "exact", "fp32", "gfx942.mfma.fp8",
+        "sm90.mma.e4m3.f16.separate", "sequential14.rne"})
+    for (int i = 0; i < 40; ++i) {
+      ProductDraws draws(++seed);
+      const InstructionModel& m = find_instruction_model(name);
+      const std::int64_t terms = std::max(m.accumulator.terms, 8);
+      check_product(m, seed,
+                    Shape{1 + draws.below(4), 1 + draws.below(9), terms + draws.below(3 * terms)});
+    }
 }
