@@ -190,8 +190,12 @@ struct AnyProduct {
       if (!alone && !must_vary && draws.one_in(by_unit ? 4 : 2)) return;
       const std::int64_t row_blocks[] = {1, 2, 3, 5, 64, rows, rows + 1};
       scales.view.row_block = std::max<std::int64_t>(draws.any_of(row_blocks), 1);
+      // Of either operand alone: all of K, or more than that.
       scales.view.k_block = block;
-      const std::int64_t side = block == 0 ? shape.k : block;
+      if (!by_unit && !must_vary && draws.one_in(3)) scales.view.k_block = 0;
+      if (!by_unit && !must_vary && draws.one_in(8))
+        scales.view.k_block = (block == 0 ? 1 : block) * (shape.k + 1);
+      const std::int64_t side = scales.view.k_block == 0 ? shape.k : scales.view.k_block;
       const std::int64_t tiles = shape.k == 0 ? 0 : (shape.k + side - 1) / side;
       const std::int64_t count = (rows + scales.view.row_block - 1) / scales.view.row_block * tiles;
       for (std::int64_t i = 0; i < count; ++i) {
