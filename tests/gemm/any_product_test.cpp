@@ -97,7 +97,7 @@ struct AnyProduct {
   std::vector<float> c;
   TileScales a_scales;
   TileScales b_scales;
-  bool must_vary;        ///< scales of both operands change along K
+  bool must_vary;        ///< scales of one operand change along K
   bool by_unit = false;  ///< the instruction applies the scales
   FormatId scale_format = FormatId::e8m0fnu;
   GemmProblem problem;
@@ -185,15 +185,17 @@ struct AnyProduct {
       // Of 32 terms they would be the instruction's own.
       if (traits_of(problem.model).takes_scales && block == 32) block = 64;
     }
+    const bool first_varies = draws.one_in(2);
     const auto draw = [&](TileScales& scales, std::int64_t rows) {
       const bool alone = by_unit && &scales == &b_scales && a_scales.values.empty();
       if (!alone && !must_vary && draws.one_in(by_unit ? 4 : 2)) return;
+      const bool varies = must_vary && (&scales == &a_scales) == first_varies;
       const std::int64_t row_blocks[] = {1, 2, 3, 5, 64, rows, rows + 1};
       scales.view.row_block = std::max<std::int64_t>(draws.any_of(row_blocks), 1);
       // Of either operand alone: all of K, or more than that.
       scales.view.k_block = block;
-      if (!by_unit && !must_vary && draws.one_in(3)) scales.view.k_block = 0;
-      if (!by_unit && !must_vary && draws.one_in(8))
+      if (!by_unit && !varies && draws.one_in(3)) scales.view.k_block = 0;
+      if (!by_unit && !varies && draws.one_in(8))
         scales.view.k_block = (block == 0 ? 1 : block) * (shape.k + 1);
       const std::int64_t side = scales.view.k_block == 0 ? shape.k : scales.view.k_block;
       const std::int64_t tiles = shape.k == 0 ? 0 : (shape.k + side - 1) / side;
@@ -468,6 +470,7 @@ TEST_CASE("scales of both levels are multiplied first, wherever C enters a produ
       const InstructionModel& m = find_instruction_model(name);
       const std::int64_t terms = std::max(m.accumulator.terms, 8);
       check_product(m, seed,
-                    Shape{1 + draws.below(4), 1 + draws.below(9), terms + draws.below(3 * terms)});
+                    Shape{1 + draws.below(4), 1 + draws.below(9), terms + draws.below(3 * terms)},
+                    i % 4 != 0);
     }
 }
