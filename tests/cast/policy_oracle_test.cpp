@@ -216,7 +216,7 @@ TEST_CASE("what is below a significand counts as one more bit of it", "[cast]") 
   for (const Format& f : kFormats)
     for (int turn = 0; turn < 4000; ++turn, at += 16) {
       // Of more bits than the format keeps, mostly with a half or nothing below these.
-      const auto bits = static_cast<int>(f.mantissa_bits + 3 + stream.below(at, 8));
+      const int bits = f.mantissa_bits + 3 + static_cast<int>(stream.below(at, 8));
       std::uint64_t significand =
           (std::uint64_t{1} << (bits - 1)) | (stream.bits32(4 * at + 4) & 7);
       const int low = bits - 1 - f.mantissa_bits;

@@ -46,7 +46,8 @@ void check_other_bits(const InstructionModel& model, Shape shape, Data data, std
 }
 
 // Few rows along k, few columns, a row more than a panel's few, and a block of rows.
-constexpr Shape kShapes[] = {{1, 70, 37}, {2, 131, 40}, {5, 67, 33}, {21, 3, 50}, {9, 40, 64}};
+constexpr Shape kStorageShapes[] = {
+    {1, 70, 37}, {2, 131, 40}, {5, 67, 33}, {21, 3, 50}, {9, 40, 64}};
 
 }  // namespace
 
@@ -56,7 +57,7 @@ TEST_CASE("the lowest bits of TF32's words do not count", "[gemm]") {
        {"sm80.mma.tf32", "sm90.mma.tf32", "sm90.mma.f16.f16", "sm90.mma.f16:F=36",
         "gfx942.mfma.xf32", "gfx908.mfma.bf16", "gfx90a.mfma.bf16", "exact", "exact32", "fp32",
         "sequential14.rz", "sequential14.rne", "seed.listing"})
-    for (const Shape shape : kShapes)
+    for (const Shape shape : kStorageShapes)
       for (const auto& [a, b] :
            {std::pair{FormatId::tf32, FormatId::tf32}, std::pair{FormatId::tf32, FormatId::e5m2},
             std::pair{FormatId::f16, FormatId::tf32}}) {
@@ -74,12 +75,12 @@ TEST_CASE("what is above a code of fewer than 8 bits does not count", "[gemm]") 
         "sm90.mma.e4m3", "sm90.mma.e4m3.f16.separate", "exact", "exact32", "fp32",
         "sequential14.rz", "sequential14.rne", "seed.listing", "gfx942.mfma.fp8", "gfx942.mfma.f16",
         "gfx908.mfma.f16", "gfx90a.mfma.f16", "sm100.tcgen05.mxf8f6f4.e4m3"})
-    for (const Shape shape : kShapes) {
+    for (const Shape shape : kStorageShapes) {
       check_other_bits(with_formats(name, e2m1, e2m1), shape, Data::finite, ++seed);
       check_other_bits(with_formats(name, e2m3, e4m3fn), shape, Data::finite, ++seed);
       check_other_bits(with_formats(name, e5m2, e3m2), shape, Data::finite, ++seed);
     }
   for (const std::string_view name : {"sm100.tcgen05.mxf4nvf4", "sm120.mma.mxf4nvf4"})
-    for (const Shape shape : kShapes)
+    for (const Shape shape : kStorageShapes)
       check_other_bits(find_instruction_model(name), shape, Data::finite, ++seed);
 }
