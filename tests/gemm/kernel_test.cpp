@@ -379,3 +379,25 @@ TEST_CASE("every number of rows and of columns has the reference's bits on every
     }
   }
 }
+
+TEST_CASE("many blocks of rows, some a thread, are those of one thread", "[gemm]") {
+  std::uint64_t seed = 66000;
+  for (const std::string_view name : {"sm90.wgmma.e4m3", "exact", "sm80.mma.f16"})
+    for (const std::int64_t rows : {1000, 1100}) {
+      const Operands operands(find_instruction_model(name), {rows, rows / 4 + 3, 7}, Data::normal,
+                              Start::normal, ++seed);
+      const GemmProblem& p = operands.problem;
+      const auto size = static_cast<std::size_t>(p.a.rows * p.b.rows);
+      for (const Target target : available_targets()) {
+        if (target == Target::scalar) continue;
+        std::vector<float> expected(size);
+        gemm_with_target(p, expected, target, 1);
+        for (const int threads : {2, 3, 8}) {
+          std::vector<float> got(size, 42.0F);
+          gemm_with_target(p, got, target, threads);
+          INFO(name << ", " << rows << " rows, " << threads << " threads on " << to_string(target));
+          CHECK(compare(p, expected, got) == "equal");
+        }
+      }
+    }
+}
