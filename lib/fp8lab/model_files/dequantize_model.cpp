@@ -125,6 +125,8 @@ ModelRewrite plan(const ModelDirectory& source, const Layout& layout, WeightFind
         model.without_scale.push_back(tensor.name);
       }
     }
+  // Scales of groups may be FP8 too, and come before their codes.
+  std::erase_if(model.without_scale, [&](const std::string& name) { return finder.is_used(name); });
   ModelRewrite rewrite;
   for (std::size_t s = 0; s < source.shards().size(); ++s) {
     const WeightShard& shard = source.shards()[s];
