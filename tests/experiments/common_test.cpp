@@ -173,3 +173,140 @@ TEST_CASE("a thinned line keeps what lasts one step", "[experiments]") {
   CHECK(std::is_sorted(series.x.begin(), series.x.end()));
   CHECK(thinned("y", {3.0, 1.0, 2.0}).y == std::vector{3.0, 1.0, 2.0});
 }
+
+TEST_CASE("Student's t of a few draws is that of its tables", "[experiments]") {
+  const std::vector<double> table{63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499,
+                                  3.355,  3.250, 3.169, 3.106, 3.055, 3.012, 2.977,
+                                  2.947,  2.921, 2.898, 2.878, 2.861, 2.845};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    CAPTURE(i + 1);
+    CHECK(std::abs(student_t_995(i + 1) - table[i]) < (i < 10 ? 1e-12 : 0.011));
+  }
+  CHECK(std::abs(student_t_995(30) - 2.750) < 0.001);
+  CHECK(std::abs(student_t_995(60) - 2.660) < 0.001);
+}
+
+TEST_CASE("texts of intervals have two digits behind their sign, and no exponent below a million",
+          "[experiments]") {
+  const auto text = [](double mean, double half_width) {
+    return interval_text(Interval{mean, half_width});
+  };
+  CHECK(text(1.2345, 0.0123) == "1.23 ± 0.012");
+  CHECK(text(1.2345, 9.94) == "1.23 ± 9.9");
+  CHECK(text(1.2345, 99.4) == "1.23 ± 99");
+  CHECK(text(1.2345, 99.5) == "1.23 ± 100");
+  CHECK(text(1.2345, 144.0) == "1.23 ± 140");
+  CHECK(text(1.2345, 12'345.0) == "1.23 ± 12000");
+  CHECK(text(1.2345, 999'999.0) == "1.23 ± 1000000");
+  CHECK(text(1.2345, 1.23e6) == "1.23 ± 1.2e+06");
+  CHECK(text(1e7, 0.0) == "1e+07 ± 0");
+  CHECK(interval_text(Interval{0.5, 0.001}, 100.0, 0.02) == "50 ± 2");
+  CHECK(interval_text(Interval{0.5, 0.03}, 100.0, 0.02) == "50 ± 3");
+  CHECK(range_text({0.25, 0.125, 0.5}) == "25 % (12.5 to 50)");
+  const Spread none = spread_of({});
+  CHECK((none.mean == 0.0 && none.min == 0.0 && none.max == 0.0));
+  const Spread some = spread_of(std::vector{3.0, -1.0, 4.0});
+  CHECK((some.mean == 2.0 && some.min == -1.0 && some.max == 4.0));
+}
+
+TEST_CASE("series of points have their label's places, bands and styles", "[experiments]") {
+  struct Point {
+    const char* label;
+    double x;
+  };
+  const std::vector<Point> points{{"a", 3}, {"", 9}, {"b", 1}, {"a", 2}};
+  const auto all = series_by(
+      points, [](const Point& p) { return std::string(p.label); },
+      [](const Point& p) { return std::tuple(p.x, 2 * p.x, 3 * p.x, 4 * p.x); },
+      [](const Point& p) { return p.x > 2 ? Series::Style::dashed : Series::Style::steps; });
+  REQUIRE(all.size() == 2);
+  CHECK((all[0].label == "a" && all[1].label == "b"));
+  CHECK((all[0].style == Series::Style::dashed && all[1].style == Series::Style::steps));
+  CHECK(all[0].x == std::vector<double>{3, 2});
+  CHECK(all[0].y == std::vector<double>{6, 4});
+  CHECK(all[0].low == std::vector<double>{9, 6});
+  CHECK(all[0].high == std::vector<double>{12, 8});
+  CHECK(all[1].x == std::vector<double>{1});
+
+  Plot plot{"p", "t", {"x"}, {"y"}, all};
+  plot = in_percent(std::move(plot));
+  CHECK(plot.series[0].x == std::vector<double>{3, 2});
+  CHECK(plot.series[0].y == std::vector<double>{600, 400});
+  CHECK(plot.series[0].low == std::vector<double>{900, 600});
+  CHECK(plot.series[0].high == std::vector<double>{1200, 800});
+
+  std::vector<Series> variants;
+  for (const char* label : {"x, cut", "x, whole", "y, cut", "z, whole", "z, cut, cut"})
+    variants.push_back({label, {}, {}});
+  share_colours(variants, "cut", "whole");
+  CHECK(variants[0].like == std::size_t{1});
+  CHECK(!variants[1].like);
+  CHECK(!variants[2].like);  // there is no whole y
+  CHECK(!variants[4].like);  // nor one that is whole once
+}
+
+TEST_CASE("a thinned line has the extremes of each stretch, in their order", "[experiments]") {
+  const RandomStream random(9, "test/thinned");
+  for (const std::size_t count : {1U, 499U, 500U, 999U, 1000U, 1503U, 2499U}) {
+    std::vector<double> y(count);
+    for (std::size_t i = 0; i < count; ++i) y[i] = random.uniform(i);
+    const std::size_t stride = std::max<std::size_t>(1, count / 500);
+    std::vector<double> x;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t begin = i / stride * stride;
+      const auto [least, most] = std::minmax_element(
+          y.begin() + static_cast<std::ptrdiff_t>(begin),
+          y.begin() + static_cast<std::ptrdiff_t>(std::min(count, begin + stride)));
+      if (y[i] == *least || y[i] == *most) x.push_back(static_cast<double>(i));
+    }
+    CAPTURE(count);
+    CHECK(thinned("y", y, Series::Style::steps).x == x);
+    CHECK(thinned("y", y, Series::Style::steps).style == Series::Style::steps);
+  }
+}
+
+TEST_CASE("a tensor is turned and scaled as a whole", "[experiments]") {
+  CHECK(transposed({1, 2, 3, 4, 5, 6}, 2, 3) == std::vector<float>{1, 4, 2, 5, 3, 6});
+  std::vector<float> x{2.0F, -8.0F, 0.0F};
+  normalize_amax(x);
+  CHECK(x == std::vector<float>{0.25F, -1.0F, 0.0F});
+  x = {0.0F, -0.0F};
+  normalize_amax(x);
+  CHECK(x == std::vector<float>{0.0F, 0.0F});
+}
+
+TEST_CASE("drawn tensors are those of their streams, element by element", "[experiments]") {
+  const std::size_t count = 300;
+  const std::vector<float> even = uniform(kRandom, count, -2.0, 6.0);
+  const std::vector<float> bell = normal(kRandom, count, 0.25);
+  const std::vector<float> tailed = student_t(kRandom, count, 5, 0.5);
+  const std::vector<float> decades = log_uniform(kRandom, count, 4.0);
+  for (std::size_t i = 0; i < count; ++i) {
+    CAPTURE(i);
+    REQUIRE(even[i] == static_cast<float>(-2.0 + 8.0 * kRandom.uniform(i)));
+    REQUIRE(bell[i] == static_cast<float>(0.25 * kRandom.normal(i)));
+    REQUIRE(tailed[i] == static_cast<float>(0.5 * kRandom.student_t(i, 5)));
+    const double size = std::pow(10.0, -4.0 * kRandom.uniform(2 * i + 1));
+    REQUIRE(decades[i] == static_cast<float>((kRandom.bits64(2 * i) & 1) != 0 ? -size : size));
+  }
+  // Shares of a variance: those of rows and of elements make the whole.
+  for (const double share : {0.0, 0.25, 1.0}) {
+    const std::vector<float> x = log_normal_rows(kRandom, 400, 50, 6.0, share);
+    double all = 0.0;
+    double within = 0.0;
+    for (std::size_t r = 0; r < 400; ++r) {
+      double row = 0.0;
+      double squares = 0.0;
+      for (std::size_t c = 0; c < 50; ++c) {
+        const double exponent = std::log10(std::abs(static_cast<double>(x[50 * r + c])));
+        row += exponent / 50.0;
+        squares += exponent * exponent / 50.0;
+        all += exponent * exponent / 20000.0;
+      }
+      within += (squares - row * row) * 50.0 / 49.0 / 400.0;
+    }
+    CAPTURE(share, all, within);
+    CHECK(std::abs(all - 1.0) < 0.2);
+    CHECK(std::abs(within - (1.0 - share)) < 0.1);
+  }
+}

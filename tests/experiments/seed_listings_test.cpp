@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -77,6 +78,56 @@ TEST_CASE("the listing's quantizer is the library's seed_toy profile", "[experim
     }
   }
   CHECK(differing == 0);
+}
+
+TEST_CASE("both casts of the listing have the figures of a loop over their tiles",
+          "[experiments]") {
+  // The listing's constants: x[63] = 250, tiles of 16, scales of 448.
+  const RandomStream random(19, "test/listing");
+  for (std::uint64_t repeat = 0; repeat < 6; ++repeat) {
+    ListingDraws draws = repeat == 0 ? numpy_draws() : listing_draws(random, repeat);
+    // Elements that a scale of 250 / 448 or of their own tile's crushes, and zeros that none does.
+    if (repeat > 1) {
+      for (std::size_t i = 0; i < 9; ++i)
+        draws.x[repeat + 14 * i] = i % 3 == 0 ? 0.0 : 1e-5 * static_cast<double>(i);
+      draws.x[5] = 1e-7;
+    }
+    for (const bool corrected : {false, true}) {
+      const ListingCasts casts = corrected ? cast_corrected(draws) : cast_as_written(draws);
+      for (const std::size_t tile : {std::size_t{128}, std::size_t{16}}) {
+        const ListingCast& cast = tile == 128 ? casts.per_tensor : casts.per_tile;
+        double error = 0.0;
+        double norm = 0.0;
+        double outlier_error = 0.0;
+        int crushed = 0;
+        for (std::size_t i = 0; i < 128; ++i) {
+          const auto value = [&](std::size_t at) {
+            return at == 63 ? 250.0F : static_cast<float>(draws.x[at]);
+          };
+          float amax = 0.0F;
+          for (std::size_t at = i / tile * tile; at < (i / tile + 1) * tile; ++at)
+            amax = std::max(amax, std::abs(value(at)));
+          const float scale = amax / 448.0F;
+          const float scaled = value(i) / scale;
+          const double back = (corrected ? static_cast<double>(round_trip(format(FormatId::e4m3fn),
+                                                                          kNvidiaSatfinite, scaled))
+                                         : listing_to_e4m3(scaled)) *
+                              static_cast<double>(scale);
+          const double x = value(i);
+          crushed += back == 0.0 && std::abs(x) > static_cast<double>(1e-6F) ? 1 : 0;
+          error += (back - x) * (back - x);
+          norm += x * x;
+          if (i == 63) outlier_error = (back - x) * (back - x);
+        }
+        CAPTURE(repeat, corrected, tile);
+        CHECK(cast.scale == 250.0F / 448.0F);
+        CHECK(cast.crushed == crushed);
+        CHECK(std::abs(cast.relative_l2 - std::sqrt(error / norm)) < 1e-13);
+        CHECK(std::abs(cast.bulk_relative_l2 -
+                       std::sqrt((error - outlier_error) / (norm - 62500.0))) < 1e-9);
+      }
+    }
+  }
 }
 
 TEST_CASE("round_to_bits gives Python's values", "[experiments]") {

@@ -269,3 +269,95 @@ TEST_CASE("code comparison: codes of 8 and 16 bits", "[metrics]") {
                     contains("whole elements"));
   CHECK_THROWS_AS(compare_codes(format(FormatId::f32), std::as_bytes(std::span(half)), {}), Error);
 }
+
+TEST_CASE("code comparison: random codes of every format against a count in FP64", "[metrics]") {
+  const RandomStream random(31, "test/codes");
+  const auto steps_of_four_bits = [](double x) {
+    // The place among numbers of four significant bits: eight a binade.
+    if (x == 0.0) return std::int64_t{0};
+    int exponent = 0;
+    const double fraction = std::frexp(std::abs(x), &exponent);
+    const auto steps = static_cast<std::int64_t>(std::nearbyint(fraction * 16.0)) + 8 * exponent;
+    return x < 0.0 ? -steps - 8000 : steps + 8000;
+  };
+  for (const Format& f : kFormats) {
+    if (f.storage_bits != 8 && f.storage_bits != 16 && f.id != FormatId::f32) continue;
+    if (decode(f, 0) != 0.0) continue;  // scales alone
+    const auto width = static_cast<std::size_t>(f.storage_bits / 8);
+    constexpr std::size_t kCount = 66'011;  // more than a chunk
+    std::vector<std::byte> expected(kCount * width);
+    std::vector<std::byte> got(kCount * width);
+    std::vector<std::uint32_t> x(kCount);
+    std::vector<std::uint32_t> y(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const std::uint32_t mask = f.magnitude_mask() | f.sign_mask();
+      const auto finite = [&](std::uint32_t code) {
+        // Numbers that binary32 holds as normal ones: the FP8 distance counts these.
+        const double value = decode(f, code & mask);
+        const bool usual = std::isfinite(value) && (value == 0.0 || std::abs(value) > 0x1p-120);
+        return usual && std::abs(value) < 0x1p120 ? code & mask : 0U;
+      };
+      x[i] = finite(random.bits32(2 * i));
+      y[i] = i % 3 == 0   ? finite(random.bits32(2 * i + 1))
+             : i % 3 == 1 ? finite(x[i] + 1 + random.bits32(2 * i + 1) % 5)
+                          : x[i];
+      for (std::size_t b = 0; b < width; ++b) {
+        expected[i * width + b] = static_cast<std::byte>(x[i] >> (8 * b));
+        got[i * width + b] = static_cast<std::byte>(y[i] >> (8 * b));
+      }
+    }
+    CodeComparison want;
+    want.far.assign(2, 0);
+    std::uint64_t worst = 0;
+    std::size_t worst_at = kCount;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double a = decode(f, x[i]);
+      const double b = decode(f, y[i]);
+      const std::uint64_t distance = ulp_distance(f, x[i], y[i]);
+      const std::int64_t coarse = steps_of_four_bits(b) - steps_of_four_bits(a);
+      ++want.ulp.counts[UlpHistogram::bin_of(distance)];
+      if ((a > 0.0 && b > 0.0) || (a < 0.0 && b < 0.0)) {
+        const auto size = static_cast<std::uint64_t>(coarse < 0 ? -coarse : coarse);
+        ++want.fp8.counts[UlpHistogram::bin_of(size)];
+      } else if (a == 0.0 && b == 0.0) {
+        ++want.fp8.counts[0];
+      }
+      if (x[i] == y[i]) continue;
+      ++want.bit_mismatches;
+      want.values.mismatches += a != b ? 1U : 0U;
+      want.ulp.toward_zero += std::abs(b) < std::abs(a) ? 1U : 0U;
+      want.ulp.away_from_zero += std::abs(b) > std::abs(a) ? 1U : 0U;
+      if (distance > worst || worst_at == kCount) {
+        worst = distance;
+        worst_at = i;
+      }
+      want.values.max_absolute = std::max(want.values.max_absolute, std::abs(b - a));
+      want.far[0] += std::abs(b - a) > 0.125 * std::abs(a) + 0.001 ? 1U : 0U;
+      want.far[1] += std::abs(b - a) > 0.5 * std::abs(a) ? 1U : 0U;
+    }
+    const CodeComparison c =
+        compare_codes(f, expected, got, {.tolerances = {{0.125, 0.001}, {0.5, 0.0}}, .threads = 2});
+    CAPTURE(f.name);
+    CHECK(c.bit_mismatches == want.bit_mismatches);
+    CHECK(c.values.mismatches == want.values.mismatches);
+    CHECK(c.values.count == kCount);
+    CHECK(c.ulp.counts == want.ulp.counts);
+    CHECK(c.ulp.toward_zero == want.ulp.toward_zero);
+    CHECK(c.ulp.away_from_zero == want.ulp.away_from_zero);
+    CHECK(c.values.max_absolute == want.values.max_absolute);
+    CHECK(c.far == want.far);
+    REQUIRE(c.worst);
+    CHECK(c.worst->index == static_cast<std::int64_t>(worst_at));
+    CHECK(c.worst->expected == x[worst_at]);
+    CHECK(c.worst->got == y[worst_at]);
+    // Pairs across zero, which are far apart, are in no bin of the count above.
+    std::uint64_t across = 0;
+    for (std::size_t bin = 0; bin < UlpHistogram::kBins; ++bin) {
+      CAPTURE(bin);
+      CHECK(c.fp8.counts[bin] >= want.fp8.counts[bin]);
+      across += c.fp8.counts[bin] - want.fp8.counts[bin];
+      if (bin < 6) CHECK(c.fp8.counts[bin] == want.fp8.counts[bin]);
+    }
+    CHECK(across < kCount / 2);
+  }
+}
