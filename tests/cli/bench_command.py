@@ -47,6 +47,29 @@ def test_gemm():
         check("the best time is no longer than the median", row["best_seconds"] <= row["median_seconds"], row)
         check("what was asked for", (row["shape"], row["promotion_interval"], row["mismatches"]) == (shape, 64, 0), row)
         ordered("gemm", row, "ratio_to_fma_best", "ratio_to_fma")
+    # Of several products the method is that of the first, of several shapes each one's own: few rows have another one.
+    few, many = "1x512x512", "64x96x512"
+    asked = (few, many, f"{few}+{many}", f"{many}+{few}", few)
+    rows = bench("gemm", *[word for shape in asked for word in ("--shape", shape)], "--repetitions", 1, "--no-scaling")["rows"]
+    check("every shape once", [row["shape"] for row in rows] == list(asked), rows)
+    of_few, of_many = rows[0]["method"], rows[1]["method"]
+    check("methods", [row["method"] for row in rows] == [of_few, of_many, of_few, of_many, of_few], rows)
+    check("few rows have a method of their own", of_few != of_many or "scalar" in of_few, rows)
+
+
+def test_read():
+    """A machine that is not disturbed reads the same bandwidth twice in a run; a share of a disturbed one comes near it."""
+    shape = "48x64x512"
+    nearest = math.inf
+    for _ in range(6):
+        said = json.loads(expect(0, "bench", "gemm", "--shape", shape, "--repetitions", 1, "--no-scaling", "--json").stdout)
+        read, again = said["ceilings"]["stream_read_gbs"], said["gemm"]["stream_read_gbs"]
+        row = said["gemm"]["rows"][0]
+        near("bytes of B against the run's own bandwidth", row["b_ratio_to_stream_read"] * again, row["b_gbs"], said)
+        nearest = min(nearest, abs(math.log(read / again)))
+        if nearest < 0.1:
+            break
+    check("both bandwidths are of reading", nearest < 0.1, said)
 
 
 # How often a recipe reads a tensor, and how many scales it has for [64, 256].
@@ -323,7 +346,7 @@ def test_text():
           == [f"decode {f}, inverse scale" for f in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1")], tables["decode"])
 
 
-TESTS = {"results": test_results, "text": test_text, "gemm": test_gemm, "quantize": test_quantize, "train": test_train, "cast": test_cast,
+TESTS = {"results": test_results, "text": test_text, "gemm": test_gemm, "read": test_read, "quantize": test_quantize, "train": test_train, "cast": test_cast,
          "conformance": test_conformance}
 for chosen in sys.argv[2:] or TESTS:
     TESTS[chosen]()

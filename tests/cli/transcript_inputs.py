@@ -216,6 +216,9 @@ def texts(folder):
     write("run.toml", 'experiment = "walkthrough"\nquick = true\n\n[set]\ncurve_points = 10\n')
     write("sweep.toml", 'experiment = "walkthrough"\nquick = true\nrepeat = 3\nseed = 7\n\n'
           '[axes]\ncurve_points = [10, 20]\n')
+    write("names.toml", "quick = true\n")
+    write("outlier.toml", 'experiment = "outlier"\nquick = true\n\n[set]\nrepeats = 1\noutliers_per_decade = 1\n\n'
+          '[axes]\ntiles = [16, 32]\n')
     write("words.txt", "the quick brown fox jumps over the lazy dog. " * 40)
     os.mkfifo(folder / "pipe.npy")
 

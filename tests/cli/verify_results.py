@@ -139,6 +139,40 @@ def compare_faults(case):
         case.same(f"checks of {fault['fault']}", {name: row[name] for name in words}, words)
 
 
+# The title of each table, and of its columns name, unit and description; checks follow those of the faults.
+WORDS = {
+    "metrics": "Errors of the output: metric [] of the output against the expected one; value [] value",
+    "elements": "Wrong elements, one per row: which [] first or worst; row [1] of the output; column [1] of the output; "
+                "expected [] code; got [] code; exact [1] the exact result; budget [1] the error that the instruction may make",
+    "gates": "Shipped gates on this output: gate [] project; passes [] whether it would pass this output; rule [] what it requires; "
+             "source [] file in which it is",
+    "faults": "Known faults against each check: fault [] what goes wrong; applies [] whether the fault applies to this problem; "
+              "changed [%] of the outputs",
+    "tiles": "Tiles of {} x {} outputs with mismatches: row [1] first of the tile; column [1] first of the tile; "
+             "mismatches [1] in the tile",
+}
+
+
+def compare_words(case, high, wide):
+    tables = {table["name"]: table for table in case.result["tables"]}
+    case.same("tables", list(tables), [name for name in WORDS if name in tables])
+    for name, table in tables.items():
+        columns = [f"{c['name']} [{c['unit']}] {c['description']}" for c in table["columns"]]
+        if name == "faults":
+            checks = case.report["power"]["faults"][0]["detected"]
+            case.same("columns of checks", sorted(columns[3:]), sorted(f"{one} [] whether this check detects it" for one in checks))
+            columns = columns[:3]
+        case.same(f"words of {name}", f"{table['title']}: {'; '.join(columns)}", WORDS[name].format(high, wide))
+    record = {key: case.result[key] for key in ("experiment", "question", "quick")}
+    case.same("the record", record, {"experiment": "verify", "question": "Is this output right, and could the test have failed?",
+                                     "quick": False})
+    wrong = int((case.golden.view(np.uint32) != case.got.view(np.uint32)).sum())
+    case.same("the map", [(plot["name"], plot["title"]) for plot in case.result["plots"]],
+              [("mismatches", f"{wrong} of {case.got.size} outputs differ; a cell is {high} x {wide} of them")])
+    axes = json.loads((case.folder / "mismatches.json").read_text())["usermeta"]
+    case.same("labels of the map", [axes["x"], axes["y"], axes["value"]], ["column", "row", "mismatches in a cell"])
+
+
 def test(at):
     rng = np.random.default_rng(11)
     a, b = normal(rng, M, K), normal(rng, N, K)
@@ -172,6 +206,13 @@ def test(at):
         missed[name] = compare_findings(case)
         seen = compare_regions(case)
         different = golden.view(np.uint32) != got.view(np.uint32)
+        if name == "matrix":
+            compare_words(case, *compare_tiles(case, different))
+            case.same("parameters", {key: case.result["parameters"].get(key) for key in (
+                "got", "inputs", "golden", "cast", "scale", "check", "dtype", "output_dtype", "recipe", "call", "model", "promotion")},
+                {"got": str(at / "matrix.npy"), "inputs": list(map(str, inputs)), "golden": None, "cast": None, "scale": None,
+                 "check": "bitwise", "dtype": "e4m3fn", "output_dtype": "f32", "recipe": None, "call": None,
+                 "model": "sm90.wgmma.e4m3", "promotion": 256})
         if name in ("wrong", "matrix"):
             case.same("what is in no region is alone", np.argwhere(different & ~seen).tolist(), [[17, 33]])
             case.same("regions", [[r["rows"], r["columns"]] for r in case.report["regions"]], [[[20, 21], [3, 19]], [[40, 47], [1, 23]]])

@@ -16,6 +16,7 @@ import itertools
 import json
 import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -110,7 +111,34 @@ def words_of(folder):
         logarithmic = [each["name"] for each in specification.get("params", []) if each.get("value") is True]
         lines.append(f"plot {plot['name']}: {plot['title']}; {axes.get('x', '')}; {axes.get('y', '')}; "
                      f"{' '.join(logarithmic + colours_of(specification))}")
+        lines += [f"plot {plot['name']}: {name}: {shown}" for name, shown in looks_of(specification)]
     return lines
+
+
+def looks_of(specification):
+    """What a reader sees beside the figures: the labels of a heat map, and of a plot's series how it is drawn."""
+    named = specification["usermeta"]
+    if named["kind"] == "heat_map":
+        return [(place, " | ".join(listed(named[place]))) for place in ("value", "columns", "rows")]
+    looks = {label: {} for label in named["labels"]}
+    tops = []
+    for layer in specification["layer"]:
+        encoding, mark = layer.get("encoding", {}), layer["mark"]
+        of = re.findall(r"\d+", next((step["filter"] for step in layer.get("transform", []) if "indexof" in step.get("filter", "")), ""))
+        for i, label in enumerate(named["labels"]):
+            if layer.get("name") != "pointer" and mark["type"] != "area" and (not of or str(i) in of[:-1]):
+                looks[label][mark["type"]] = mark.get("interpolate", mark["type"])
+        for what in ("color", "strokeDash", "shape"):
+            scale = encoding.get(what, {}).get("scale", {})
+            for label, look in zip(scale.get("domain", []), scale.get("range", [])):
+                looks[label][what] = " ".join(map(str, listed(look)))
+        axis = encoding.get("x", {}).get("axis") or {}
+        tops += [("top", axis["title"])] if axis.get("orient") == "top" else []
+    return tops + [(f"series {label}", ", ".join(look.values())) for label, look in looks.items()]
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
 
 
 def colours_of(part):
