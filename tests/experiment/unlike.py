@@ -6,7 +6,8 @@ Usage: unlike.py FP8LAB [NAME...]          compares, and ends with 1 where somet
 A quick form has one value for each parameter, often a round one, and sizes that make cases coincide: what reads the wrong
 parameter, or a constant in its place, is not seen there. Here each parameter has another value (unlike/EXPERIMENT.toml, a
 definition for `fp8lab run`), sizes are odd where they may be, lists are short and out of order, and limits are met. A new
-parameter must get a value here.
+parameter must get a value here. EXPERIMENT.NAME.toml are further runs: those called `once` draw everything one time, of which
+no spread is known.
 """
 
 import os
@@ -35,6 +36,8 @@ def defaults_of(experiment):
 
 def not_unlike(experiment):
     """Parameters that have the quick form's value, or none here."""
+    if "." in experiment:
+        return []
     chosen = tomllib.loads((HERE / f"{experiment}.toml").read_text())["set"]
     return [f"{experiment}: {name} is as in the quick form" for name, value in defaults_of(experiment).items()
             if name not in AS_THEY_ARE and (name not in chosen or chosen[name] == value)]
@@ -46,15 +49,17 @@ def found_in(tool, experiment, writes):
                               capture_output=True, text=True, check=False, env={**os.environ, **kept_tables.UNDRAWN})
         if done.returncode != 0:
             return [f"{experiment}: exit {done.returncode}: {done.stderr}"]
+        results = (Path(folder) / experiment.partition(".")[0]).rename(Path(folder) / experiment)
         if writes:
-            kept_tables.keep(Path(folder) / experiment, HERE)
-        return not_unlike(experiment) + kept_tables.compare(experiment, Path(folder) / experiment, HERE)
+            kept_tables.keep(results, HERE)
+        return not_unlike(experiment) + kept_tables.compare(experiment, results, HERE)
 
 
 def main():
     tool = str(Path(sys.argv[1]).resolve())
     writes = "--write" in sys.argv[2:]
     every = {path.parent.name for path in EXPERIMENTS.glob("*/default.toml")} - WITHOUT
+    every |= {path.stem for path in HERE.glob("*.*.toml")}
     names = [name for name in sys.argv[2:] if name != "--write"] or sorted(every)
     with ThreadPoolExecutor(2) as pool:
         found = [line for lines in pool.map(lambda name: found_in(tool, name, writes), names) for line in lines]
