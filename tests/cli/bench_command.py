@@ -48,28 +48,13 @@ def test_gemm():
         check("what was asked for", (row["shape"], row["promotion_interval"], row["mismatches"]) == (shape, 64, 0), row)
         ordered("gemm", row, "ratio_to_fma_best", "ratio_to_fma")
     # Of several products the method is that of the first, of several shapes each one's own: few rows have another one.
-    few, many = "1x512x512", "64x96x512"
+    few, many = "1x64x64", "64x48x136"
     asked = (few, many, f"{few}+{many}", f"{many}+{few}", few)
-    rows = bench("gemm", *[word for shape in asked for word in ("--shape", shape)], "--repetitions", 1, "--no-scaling")["rows"]
+    rows = bench("gemm", "--model", "sm100.tcgen05.mxf8f6f4.e4m3", *[word for shape in asked for word in ("--shape", shape)], "--repetitions", 1, "--no-scaling")["rows"]
     check("every shape once", [row["shape"] for row in rows] == list(asked), rows)
     of_few, of_many = rows[0]["method"], rows[1]["method"]
     check("methods", [row["method"] for row in rows] == [of_few, of_many, of_few, of_many, of_few], rows)
     check("few rows have a method of their own", of_few != of_many or "scalar" in of_few, rows)
-
-
-def test_read():
-    """A machine that is not disturbed reads the same bandwidth twice in a run; a share of a disturbed one comes near it."""
-    shape = "48x64x512"
-    nearest = math.inf
-    for _ in range(6):
-        said = json.loads(expect(0, "bench", "gemm", "--shape", shape, "--repetitions", 1, "--no-scaling", "--json").stdout)
-        read, again = said["ceilings"]["stream_read_gbs"], said["gemm"]["stream_read_gbs"]
-        row = said["gemm"]["rows"][0]
-        near("bytes of B against the run's own bandwidth", row["b_ratio_to_stream_read"] * again, row["b_gbs"], said)
-        nearest = min(nearest, abs(math.log(read / again)))
-        if nearest < 0.1:
-            break
-    check("both bandwidths are of reading", nearest < 0.1, said)
 
 
 # How often a recipe reads a tensor, and how many scales it has for [64, 256].
@@ -118,6 +103,80 @@ def test_cast():
                 best = row["best_gelements"] / seen[row["ceiling"]]["best_gelements"]
                 near(f"{row['name']}: best ratio", row["best_ratio"], best, row)
         near(f"{group}: the ceiling is 1", max(r["ratio"] for n, r in seen.items() if n == row["ceiling"]), 1, seen)
+
+
+TICK = 1 / 16  # seconds from one look at the even clock to the next
+
+
+def test_even():
+    """Under a clock whose every look is a tick after the one before, each figure is known."""
+    if "FP8LAB_EVEN_CLOCK" not in os.environ:
+        print("no FP8LAB_EVEN_CLOCK: not under an even clock")
+        return
+    os.environ["LD_PRELOAD"] = os.environ["FP8LAB_EVEN_CLOCK"]
+    try:
+        even_figures()
+    finally:
+        del os.environ["LD_PRELOAD"]
+
+
+def even_figures():
+    stream = 2.0**28
+    for clock, threads, time in (("wall", 1, TICK), ("cpu", 3, 2 * TICK / 3)):
+        # The processor's clock is looked at around a look at the wall's.
+        shapes = ("40x48x16400", "8x8x64+3x5x72")
+        words = [word for shape in shapes for word in ("--shape", shape)]
+        said = json.loads(expect(0, "bench", "gemm", *words, "--repetitions", 6, "--clock", clock, "--threads", threads,
+                                 *(["--no-scaling"] if clock == "cpu" else []), "--json").stdout)
+        peak, result = said["ceilings"], said["gemm"]
+        lanes = peak["fma_peak_gmacs"] * 1e9 * TICK / (2.5e5 * 12 * threads)
+        check("lanes", any(math.isclose(lanes, n) for n in (1, 4, 8, 16)), peak)
+        near("read", peak["stream_read_gbs"], stream / TICK * 1e-9, peak)
+        near("copy", peak["stream_copy_gbs"], 2 * stream / TICK * 1e-9, peak)
+        near("read again", result["stream_read_gbs"], stream / time * 1e-9, result)
+        near("FMAs between", result["rows"][0]["fma_gmacs_between"], lanes * 12 * max(2.5e8 * time, 1e4) * threads / time * 1e-9, result)
+        for row, shape in zip(result["rows"], shapes):
+            sides = [tuple(map(int, one.split("x"))) for one in shape.split("+")]
+            products = sum(m * n * k for m, n, k in sides)
+            m, n, k = sides[0]
+            columns = min(max(500_000 // k, 1), min(32, n))
+            rows = min(max(500_000 // (k * columns), 1), m)
+            expected = {"median_seconds": time, "best_seconds": time, "spread": 0, "gmacs": products / time * 1e-9,
+                        "eigen_fp32_gmacs": products / time * 1e-9, "b_gbs": sum(n * k for _, n, k in sides) / time * 1e-9,
+                        "b_ratio_to_stream_read": sum(n * k for _, n, k in sides) / stream,
+                        "ratio_to_fma": row["gmacs"] / row["fma_gmacs_between"], "ratio_to_fma_best": row["ratio_to_fma"],
+                        "reference_gmacs": rows * columns * k / TICK * 1e-9, "repetitions": max(6, math.ceil(0.3 / time))}
+            if clock == "wall":
+                expected |= {"two_thread_speedup": 1, "two_thread_speedup_spread": 0, "fma_two_thread_speedup": 2,
+                             "fma_two_thread_speedup_spread": 0}
+            for name, value in expected.items():
+                near(f"{shape} under the {clock}'s clock: {name}", row[name], value, row)
+    for clock, time in (("cpu", 2 * TICK),):
+        result = bench("quantize", "--rows", 32, "--k", 256, "--repetitions", 3, "--clock", clock, "--recipe", "deepgemm")
+        size = 32 * 256
+        near("copies", result["copy_gbs"], 4 * size / time * 1e-9, result)
+        near("best copies", result["best_copy_gbs"], 4 * size / time * 1e-9, result)
+        for row, scales in zip(result["recipes"], (32 * 2, 2)):
+            moved = size * 5 + 4 * scales
+            for name, value in {"gelements": size / time * 1e-9, "gbs": moved / time * 1e-9, "copy_gbs": result["copy_gbs"], "spread": 0,
+                                "ratio": moved / (4 * size), "best_ratio": moved / (4 * size), "reads": 1}.items():
+                near(f"{row['recipe']}: {name}", row[name], value, row)
+    result = bench("cast", "--mebi", 1, "--repetitions", 2)
+    for group, count in (("encode", 2**20), ("decode", 2**20), ("baselines", 2**16)):
+        for row in result[group]:
+            rate = count / TICK * 1e-9
+            size = 0 if row["name"].startswith("draws") else 5
+            for name, value in {"gelements": rate, "best_gelements": rate, "gbs": size * rate, "spread": 0, "ratio": 1,
+                                "best_ratio": 1}.items():
+                near(f"{row['name']}: {name}", row[name], value, row)
+    near("in the cache", result["in_cache"]["encode_gelements"], result["in_cache"]["elements"] * 1000 / TICK * 1e-9, result["in_cache"])
+    near("in the cache", result["in_cache"]["decode_gelements"], result["in_cache"]["elements"] * 1000 / TICK * 1e-9, result["in_cache"])
+    result = bench("train", "--width", 32, "--hidden", 32, "--layers", 1, "--length", 8, "--sequences", 3, "--repetitions", 2,
+                   "--recipe", "bf16")
+    for row in result["rows"]:
+        for name, value in {"median_seconds": TICK, "tokens_per_second": 24 / TICK, "ratio_to_eigen": 1, "ratio_to_fp32": 1,
+                            "spread": 0}.items():
+            near(f"{row['products']}: {name}", row[name], value, row)
 
 
 def test_conformance():
@@ -346,7 +405,7 @@ def test_text():
           == [f"decode {f}, inverse scale" for f in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e2m1")], tables["decode"])
 
 
-TESTS = {"results": test_results, "text": test_text, "gemm": test_gemm, "read": test_read, "quantize": test_quantize, "train": test_train, "cast": test_cast,
+TESTS = {"results": test_results, "text": test_text, "gemm": test_gemm, "even": test_even, "quantize": test_quantize, "train": test_train, "cast": test_cast,
          "conformance": test_conformance}
 for chosen in sys.argv[2:] or TESTS:
     TESTS[chosen]()

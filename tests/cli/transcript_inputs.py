@@ -216,7 +216,7 @@ def texts(folder):
     write("run.toml", 'experiment = "walkthrough"\nquick = true\n\n[set]\ncurve_points = 10\n')
     write("sweep.toml", 'experiment = "walkthrough"\nquick = true\nrepeat = 3\nseed = 7\n\n'
           '[axes]\ncurve_points = [10, 20]\n')
-    for name, lines in (("header", "step,amax\n0,1.5\n1,0.25\n2,3\n"), ("zero", "1\n0\n2\n"), ("minus", "1\n2\n-3\n"),
+    for name, lines in (("zero", "1\n0\n2\n"), ("minus", "1\n2\n-3\n"),
                         ("odd", "a\n1\nx\n"), ("gap", "1\n\n2\n"), ("infinite", "1,inf\n")):
         write(f"{name}.csv", lines)
     write("names.toml", "quick = true\n")
