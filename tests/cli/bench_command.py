@@ -134,7 +134,7 @@ def even_figures():
         near("read", peak["stream_read_gbs"], stream / TICK * 1e-9, peak)
         near("copy", peak["stream_copy_gbs"], 2 * stream / TICK * 1e-9, peak)
         near("read again", result["stream_read_gbs"], stream / time * 1e-9, result)
-        near("FMAs between", result["rows"][0]["fma_gmacs_between"], lanes * 12 * max(2.5e8 * time, 1e4) * threads / time * 1e-9, result)
+        near("FMAs between", result["rows"][0]["fma_gmacs_between"], lanes * 12 * math.floor(max(2.5e8 * time, 1e4)) * threads / time * 1e-9, result)
         for row, shape in zip(result["rows"], shapes):
             sides = [tuple(map(int, one.split("x"))) for one in shape.split("+")]
             products = sum(m * n * k for m, n, k in sides)

@@ -10,6 +10,7 @@ A transcript is a list of calls, each followed by what it did:
     ! a line of standard error
     = 0
     + d.npy 1152 bytes 5a0fb2c1
+    | of a folder of results: "command": "what repeats it"
 
 To add a call, write its line with `$` and let --write add the rest. The calls of a transcript run one after the other in
 a folder of their own, which holds the inputs of `transcript_inputs.py`, so a call can read what an earlier one wrote.
@@ -22,6 +23,7 @@ first lines are kept, and a seal of the others, in which such reals have eight d
 
 import difflib
 import hashlib
+import json
 import math
 import os
 import re
@@ -94,6 +96,17 @@ def seal(path):
     return hashlib.sha256(data).hexdigest()[:16], len(data)
 
 
+# What a folder of results says of its run.
+RECORD = ("experiment", "question", "quick", "seed", "threads", "parameters", "command", "sweep", "points", "failed")
+
+
+def record_of(path):
+    if path.name not in ("result.json", "sweep.json"):
+        return []
+    result = json.loads(path.read_text())
+    return [masked(f'| "{key}": {json.dumps(result[key])}') for key in RECORD if key in result]
+
+
 def done(tool, call, folder, before):
     """The lines that a call leaves, and the seals of all files after it."""
     usual = {name: value for name, value in os.environ.items() if not name.startswith("FP8LAB_") or name == "FP8LAB_TARGET"}
@@ -112,6 +125,7 @@ def done(tool, call, folder, before):
     for name, (digest, size) in after.items():
         if before.get(name) != (digest, size):
             lines.append(f"+ {name}" if NAMES_ALONE.search(name) else f"+ {name} {size} bytes {digest}")
+            lines += record_of(folder / name)
     return lines + [f"- {name}" for name in before if name not in after], after
 
 
