@@ -187,8 +187,10 @@ TEST_CASE("of a table's columns the two most telling are drawn", "[report]") {
            : name == "tiny" ? fmt::format("{}e-9", row)
                             : fmt::format("{}", row + 3);
   };
-  for (const auto& [first, rank] : columns)
-    for (const auto& [second, other] : columns) {
+  for (const auto& one : columns)
+    for (const auto& other : columns) {
+      const std::string& first = one.first;
+      const std::string& second = other.first;
       if (first == second) continue;
       std::string csv = fmt::format("axis,repeat,seed,{},{},last_error\n", first, second);
       for (const int row : {1, 2, 3})
@@ -198,9 +200,11 @@ TEST_CASE("of a table's columns the two most telling are drawn", "[report]") {
       Texts drawn;
       for (const Plot& plot : chosen.plots) drawn.push_back(plot.y.label);
       Texts expected{first, second, "last_error"};
-      std::ranges::stable_sort(expected, {}, [&](const std::string& name) {
-        return name == first ? rank : name == second ? other : 0;
-      });
+      const auto rank_of = [&columns](const std::string& name) {
+        const auto found = std::ranges::find(columns, name, &std::pair<std::string, int>::first);
+        return found == columns.end() ? 0 : found->second;
+      };
+      std::ranges::stable_sort(expected, {}, rank_of);
       expected.resize(2);
       INFO(csv);
       CHECK(drawn == expected);
