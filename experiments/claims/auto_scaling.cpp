@@ -11,22 +11,33 @@
 #include "auto-scaling/schemes.hpp"
 #include "claims/formats.hpp"
 #include "claims/groups.hpp"
+#include "claims/schemes.hpp"
 #include "common/spread.hpp"
 #include "common/tensors.hpp"
 #include "fp8lab/formats/format.hpp"
 #include "fp8lab/scaling/quantize.hpp"
 
 namespace fp8lab::experiments {
+
+SchemeVerdict judge_draw(const std::vector<SchemeLosses>& by_ranks) {
+  constexpr double kLossRatio = 1.5;         // of underflow, against post-scaling's
+  constexpr double kSaturatedAllowed = 0.1;  // percent
+  SchemeVerdict v{false, false, false, false};
+  for (const SchemeLosses& l : by_ranks) {
+    const double much = kLossRatio * l.post.underflow_percent;
+    v.pre_underflows = v.pre_underflows || l.pre.underflow_percent > much;
+    v.post_overflows = v.post_overflows || l.post.overflow_percent > 0.0;
+    v.auto_underflows = v.auto_underflows || l.automatic.underflow_percent > much;
+    v.auto_overflows = v.auto_overflows || l.automatic.overflow_percent > kSaturatedAllowed;
+  }
+  return v;
+}
+
 namespace {
 
 constexpr MuRule kPaperRule{};
 constexpr std::size_t kElements = 100'000;  // one of them is the paper's threshold
 const double kResolution = 100.0 * share_resolution(kElements);  // percent
-
-/// What one draw of gradients says about A1 at one number of ranks.
-struct SchemeLosses {
-  ReductionLoss pre, post, automatic;
-};
 
 SchemeLosses measure_schemes(const ClaimContext& context, std::int64_t ranks, int draw) {
   const RandomStream random(context.seed, fmt::format("claims/gradients/{}", draw));
@@ -65,28 +76,6 @@ void add_spread(const std::string& name, std::int64_t ranks, const char* unit,
 }
 
 constexpr int kDraws = 5;
-constexpr double kLossRatio = 1.5;         // of underflow, against post-scaling's
-constexpr double kSaturatedAllowed = 0.1;  // percent
-
-/// What the criterion of A1 asks, over all draws and ranks.
-struct SchemeVerdict {
-  bool pre_underflows = true;    ///< at some number of ranks, in every draw
-  bool post_overflows = true;    ///< the same
-  bool auto_underflows = false;  ///< anywhere
-  bool auto_overflows = false;   ///< anywhere
-};
-
-SchemeVerdict judge_draw(const std::vector<SchemeLosses>& by_ranks) {
-  SchemeVerdict v{false, false, false, false};
-  for (const SchemeLosses& l : by_ranks) {
-    const double much = kLossRatio * l.post.underflow_percent;
-    v.pre_underflows = v.pre_underflows || l.pre.underflow_percent > much;
-    v.post_overflows = v.post_overflows || l.post.overflow_percent > 0.0;
-    v.auto_underflows = v.auto_underflows || l.automatic.underflow_percent > much;
-    v.auto_overflows = v.auto_overflows || l.automatic.overflow_percent > kSaturatedAllowed;
-  }
-  return v;
-}
 
 Measurement measure_a1(const ClaimContext& context) {
   constexpr std::array<std::int64_t, 2> kRanks{8, 64};

@@ -56,7 +56,7 @@ std::string all_hypotheses(const GemmProblem& problem, std::span<const NamedAccu
           for (const ScaleOrder order : scale_orders()) {
             const bool matters = scaled && (!inside || second_level);
             if (!matters && order != scale_orders().front()) continue;
-            all += text_of_hypothesis({m, interval, order, parts, place}, models) + "\n";
+            all += text_of_hypothesis({m, interval, order, parts, place}, models) + '\n';
           }
       }
     }
@@ -66,7 +66,7 @@ std::string all_hypotheses(const GemmProblem& problem, std::span<const NamedAccu
 std::string hypotheses_of(const GemmProblem& problem, std::span<const NamedAccumulator> models) {
   std::string all;
   for (const Accumulation& one : accumulations(problem, models))
-    all += text_of_hypothesis(one, models) + "\n";
+    all += text_of_hypothesis(one, models) + '\n';
   return all;
 }
 
@@ -78,7 +78,7 @@ std::string first_difference(const std::string& expected, const std::string& got
     const std::size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
     return begin >= text.size() ? "the end" : text.substr(begin, text.find('\n', begin) - begin);
   };
-  return expected == got ? "" : "expected " + line(expected) + ", got " + line(got);
+  return expected == got ? "" : fmt::format("expected {}, got {}", line(expected), line(got));
 }
 
 }  // namespace
@@ -163,7 +163,7 @@ TEST_CASE("identify: accumulators that read the operands are tried, each once", 
           models.push_back(one.accumulator);
           expected.emplace_back(one.name);
         } else {
-          expected[static_cast<std::size_t>(at - models.begin())] += " " + std::string(one.name);
+          expected[static_cast<std::size_t>(at - models.begin())] += fmt::format(" {}", one.name);
         }
       };
       for (const InstructionModel& one : instruction_models()) consider(one);
@@ -171,9 +171,7 @@ TEST_CASE("identify: accumulators that read the operands are tried, each once", 
       consider(find_instruction_model("fp32"));
       std::vector<std::string> got;
       for (const NamedAccumulator& one : accumulators_for(problem, more)) {
-        got.emplace_back();
-        for (const std::string_view name : one.names)
-          got.back() += (got.back().empty() ? "" : " ") + std::string(name);
+        got.push_back(fmt::format("{}", fmt::join(one.names, " ")));
       }
       INFO(format(a).name << " and " << format(b).name);
       CHECK(got == expected);

@@ -1,6 +1,8 @@
 // Tiles that nobody names: every shape of scales over matrices of many sizes, against the list of
 // tiles that are usual.
 
+#include <fmt/format.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -34,13 +36,17 @@ std::map<Sides, Sides> usual_grids(std::int64_t rows, std::int64_t columns) {
   return tiles;
 }
 
+std::string tiles_text(const Sides& tiles) {
+  return fmt::format("{}x{}", tiles.first, tiles.second);
+}
+
 std::string found_tiles(const std::vector<std::int64_t>& shape, std::int64_t rows,
                         std::int64_t columns) {
   std::string text;
   const std::string refused = test::message_of(
       [&] {
         const ScaleTiles tiles = tiles_of_shape("scale", shape, rows, columns);
-        text = std::to_string(tiles.rows) + "x" + std::to_string(tiles.columns);
+        text = tiles_text({tiles.rows, tiles.columns});
       },
       "");
   return refused.empty() ? text : refused;
@@ -69,36 +75,32 @@ TEST_CASE("scale tiles: each shape has the usual tiles that make it, or is refus
           const std::string got = found_tiles({r, c}, rows, columns);
           const auto found = usual.find({r, c});
           const bool torch = r == 1 && c == rows && c > 1;
-          std::string expected = "scale: expected one value, [" + std::to_string(rows) + "] or [";
+          std::string expected = fmt::format("scale: expected one value, [{}] or [", rows);
           if (torch) {
             ++turned;
-            expected = "scale: expected [" + std::to_string(rows) + "] or [" +
-                       std::to_string(rows) + ", 1] for one scale per row";
-            expected += found == usual.end()
-                            ? ", got [1, "
-                            : ", or named tiles (0x" + std::to_string(found->second.second) + ")";
-          } else if (found != usual.end()) {
             expected =
-                std::to_string(found->second.first) + "x" + std::to_string(found->second.second);
+                fmt::format("scale: expected [{0}] or [{0}, 1] for one scale per row{1}", rows,
+                            found == usual.end()
+                                ? ", got [1, "
+                                : fmt::format(", or named tiles (0x{})", found->second.second));
+          } else if (found != usual.end()) {
+            expected = tiles_text(found->second);
           } else {
             ++refusals;
           }
           const bool right =
               torch || found == usual.end() ? got.starts_with(expected) : got == expected;
           if (!right)
-            ++wrong["[" + std::to_string(r) + ", " + std::to_string(c) + "] over [" +
-                    std::to_string(rows) + ", " + std::to_string(columns) + "]: expected " +
-                    expected + ", got " + got];
+            ++wrong[fmt::format("[{}, {}] over [{}, {}]: expected {}, got {}", r, c, rows, columns,
+                                expected, got)];
         }
       // A vector is one scale a row.
       for (const std::int64_t count : high) {
         const std::string got = found_tiles({count}, rows, columns);
         const auto found = usual.find({count, 1});
-        const bool right = found == usual.end()
-                               ? got.ends_with("got [" + std::to_string(count) + "]")
-                               : got == std::to_string(found->second.first) + "x" +
-                                            std::to_string(found->second.second);
-        if (!right) ++wrong["[" + std::to_string(count) + "]: " + got];
+        const bool right = found == usual.end() ? got.ends_with(fmt::format("got [{}]", count))
+                                                : got == tiles_text(found->second);
+        if (!right) ++wrong[fmt::format("[{}]: {}", count, got)];
       }
     }
   INFO((wrong.empty() ? "" : wrong.begin()->first));
@@ -117,8 +119,8 @@ TEST_CASE("scale tiles: single columns have scales where their tiles are named",
               ScaleTiles{high == 0 ? rows : high, 1});
         if (grid[0] == 1 && columns == rows) continue;
         CHECK(test::message_of([&] { (void)checked_tiles("scale", grid, {}, rows, columns); })
-                  .ends_with("other tiles must be named, such as 64x64, got [" +
-                             std::to_string(grid[0]) + ", " + std::to_string(columns) + "]"));
+                  .ends_with(fmt::format("other tiles must be named, such as 64x64, got [{}, {}]",
+                                         grid[0], columns)));
       }
     }
 }

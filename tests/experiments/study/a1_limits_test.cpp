@@ -1,33 +1,14 @@
-// What claim A1 asks of a draw, at both sides of its limits. The function is its own file's: it is
-// compiled here once more, under another name.
+// What claim A1 asks of a draw, at both sides of its limits.
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <vector>
 
-#include "auto-scaling/schemes.hpp"
 #include "catch.hpp"
-#include "claims/formats.hpp"
-#include "claims/groups.hpp"
-#include "common/spread.hpp"
-#include "common/tensors.hpp"
-#include "fp8lab/formats/format.hpp"
-#include "fp8lab/scaling/auto_scaling.hpp"
-#include "fp8lab/scaling/quantize.hpp"
+#include "claims/schemes.hpp"
 
-namespace again {
-using namespace ::fp8lab;
-using namespace ::fp8lab::experiments;
-#include "claims/auto_scaling.cpp"
-}  // namespace again
-
-namespace fp8lab::test::a1_limits {
+using namespace fp8lab;
 
 TEST_CASE("A1: each of its limits, at any number of ranks", "[experiments]") {
-  namespace own = ::again::fp8lab::experiments;
   struct Case {
     double pre, post, automatic;  ///< underflow
     double post_over, auto_over;
@@ -41,18 +22,16 @@ TEST_CASE("A1: each of its limits, at any number of ranks", "[experiments]") {
                         Case{0.1, 0.0, 0.1, 0.0, 0.0, {true, false, true, false}},
                         Case{9.0, 1.0, 9.0, 1.0, 1.0, {true, true, true, true}}})
     for (std::size_t place = 0; place < 3; ++place) {
-      std::vector<own::SchemeLosses> losses(3);
+      std::vector<experiments::SchemeLosses> losses(3);
       losses[place].pre.underflow_percent = c.pre;
       losses[place].post.underflow_percent = c.post;
       losses[place].automatic.underflow_percent = c.automatic;
       losses[place].post.overflow_percent = c.post_over;
       losses[place].automatic.overflow_percent = c.auto_over;
       losses[place].pre.overflow_percent = 50.0;  // nobody asks
-      const own::SchemeVerdict v = own::judge_draw(losses);
+      const experiments::SchemeVerdict v = experiments::judge_draw(losses);
       CAPTURE(c.pre, c.post, c.automatic, c.post_over, c.auto_over, place);
       CHECK(std::array{v.pre_underflows, v.post_overflows, v.auto_underflows, v.auto_overflows} ==
             c.expected);
     }
 }
-
-}  // namespace fp8lab::test::a1_limits
