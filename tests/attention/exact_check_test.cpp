@@ -13,8 +13,7 @@
 #include "fp8lab/attention/verify.hpp"
 #include "fp8lab/core/random.hpp"
 
-using namespace fp8lab;
-
+namespace fp8lab::exact_check_test {
 namespace {
 
 constexpr std::int64_t kHeads = 6, kShared = 3, kM = 5, kN = 9, kD = 32, kDv = 16;
@@ -130,3 +129,5 @@ TEST_CASE("attention verify: a distance that is the tolerance passes, the next o
       verify_attention(x.inputs(), {}, got, FormatId::f32, std::nextafter(strict.distance, 0.0))
           .pass);
 }
+
+}  // namespace fp8lab::exact_check_test

@@ -31,11 +31,11 @@ Layers layers_of(const Shape& shape) {
 /// What a model begins with: each weight is its deviation times the draws under its own name.
 template <typename T>
 void check_parameters(Model<T>& model, const Sizes& expected, std::uint64_t seed) {
-  const std::vector<Parameter<T>*> parameters = model.parameters();
+  const std::vector<train::Parameter<T>*> parameters = model.parameters();
   REQUIRE(parameters.size() == expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     const auto& [name, rows, columns, sigma] = expected[i];
-    const Parameter<T>& p = *parameters[i];
+    const train::Parameter<T>& p = *parameters[i];
     INFO("parameter " << i << ": " << p.name);
     CHECK(p.name == name);
     CHECK(p.shape == (columns == 0 ? std::vector{rows} : std::vector{rows, columns}));
