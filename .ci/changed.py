@@ -44,7 +44,8 @@ DRAWN_TESTS = {
     "backward_mutants": (re.compile(r"(lib/fp8lab|tests)/(train|attention)/"), 3),
     "recipes_oracle": (re.compile(r"(lib/fp8lab/(scaling|cast|formats)|tests/python)/"), 2),
     "lost_output": (re.compile(r"(lib/fp8lab/io|apps/cli)/|tests/cli/(lost_output|checking)"), 2),
-    **{f"mpi_{name}": (PROCESSES, 2) for name in ("sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
+    **{f"mpi_{name}": (PROCESSES, 2) for name in ("sweep", "sharded_sweep", "fp8-allreduce", "data-parallel", "fp8-lm")},
+    "bench_even": (re.compile(r"(apps/cli/(bench|cast_baselines|conformance|timed_rows)|lib/fp8lab/bench/|tests/cli/(bench_command|even_clock))"), 2),
 }
 EVERYTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree
 
