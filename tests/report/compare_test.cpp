@@ -76,6 +76,13 @@ TEST_CASE("the largest change is named, spreads and lesser ones are not", "[repo
                                "note in 1 row, first where k = 2: 'y' became 'z'"});
 }
 
+TEST_CASE("of equally large changes the first is named", "[report]") {
+  const StoredRun a = run_of("k,error\n1,5\n2,1\n3,4\n4,2\n");
+  const StoredRun b = run_of("k,error\n1,5.5\n2,2\n3,8\n4,4\n");
+  CHECK(compare_runs(a, b).tables[0].changes ==
+        Words{"error in 4 rows, most where k = 2: 1 became 2 (x 2)"});
+}
+
 TEST_CASE("columns are joined by their names, wherever they stand", "[report]") {
   const StoredRun a = run_of("k,error\n1,10\n2,1\n");
   const StoredRun b = run_of("k,share,error\n1,8,40\n2,900,1.5\n");

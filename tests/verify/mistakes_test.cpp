@@ -282,6 +282,18 @@ TEST_CASE("causes: a kernel's mistake is the product that its name says", "[veri
   CHECK(output(p, "missing_row_scales") == changed(p, [](Epilogue& e) { e.row_scales = {}; }));
   CHECK(output(p, "missing_column_scales") ==
         changed(p, [](Epilogue& e) { e.column_scales = {}; }));
+  // Each is tried where the epilogue has that part, whatever others it has.
+  const auto tried = [](const Product& of, std::string_view name) {
+    return std::ranges::count(kernel_mistakes(of), name, &KernelMistake::name) == 1;
+  };
+  for (const bool rows : {false, true}) {
+    Product scaled = random.product;
+    (rows ? scaled.epilogue.row_scales : scaled.epilogue.column_scales) =
+        std::span(eight).first(rows ? 6 : 8);
+    CHECK(tried(scaled, "missing_row_scales") == rows);
+    CHECK(tried(scaled, "missing_column_scales") == !rows);
+    CHECK_FALSE(tried(scaled, "missing_bias"));
+  }
   CHECK(output(p, "missing_alpha") == changed(p, [](Epilogue& e) { e.alpha = 1.0F; }));
   CHECK(output(p, "missing_c") == changed(p, [](Epilogue& e) { e.c = nullptr; }));
   CHECK(output(p, "missing_beta") == changed(p, [](Epilogue& e) { e.beta = 1.0F; }));
