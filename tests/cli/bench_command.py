@@ -88,6 +88,11 @@ def test_train():
         near(f"{name}: tokens", row["tokens_per_second"] * seconds, 16, row)
         near(f"{name}: ratio to Eigen", row["ratio_to_eigen"], seconds / eigen, row)
         near(f"{name}: ratio to FP32", row["ratio_to_fp32"], seconds / min(eigen, rows["fp32"]["median_seconds"]), row)
+    # A block has four weights of width x width, two of width x hidden, and two norms of two vectors.
+    sizes = [bench("train", "--width", 32, "--hidden", 48, "--layers", layers, "--length", 8, "--sequences", 1, "--repetitions", 1,
+                   "--recipe", "bf16")["parameters"] for layers in (1, 2, 3)]
+    block = 4 * 32 * 32 + 2 * 32 * 48 + 4 * 32
+    check("parameters of a block", [sizes[1] - sizes[0], sizes[2] - sizes[1]] == [block, block], sizes)
 
 
 def test_cast():

@@ -144,6 +144,7 @@ def tensors(folder):
                     floats([v * (4096.0 if i % 128 == 5 else 1.0) for i, v in enumerate(values(33, (4, 128)))])),
     }
     (folder / "tensors.safetensors").write_bytes(safetensors(named))
+    (folder / "none.safetensors").write_bytes(safetensors({}))
     (folder / "cut.safetensors").write_bytes(safetensors(named)[:-8])
     names = ("lm_head.weight", "model.embed_tokens.weight", "model.layers.0.mlp.gate.weight")
     (folder / "names.safetensors").write_bytes(safetensors(
