@@ -54,6 +54,10 @@ struct ScaleForm {
   std::int64_t block;
 };
 
+std::uint16_t half_code(float x) {
+  return static_cast<std::uint16_t>(encode(format(FormatId::f16), kNvidiaSatfinite, x));
+}
+
 }  // namespace
 
 TEST_CASE("units: every registered instruction runs on a kernel", "[gemm]") {
@@ -327,9 +331,6 @@ TEST_CASE("FP16 sums of every kind share a row", "[gemm]") {
 TEST_CASE(
     "FP16 sums about the middle of two numbers round to the nearer one, however little nearer",
     "[gemm]") {
-  const auto code = [](float x) {
-    return static_cast<std::uint16_t>(encode(format(FormatId::f16), kNvidiaSatfinite, x));
-  };
   constexpr std::int64_t kTerms = 4;
   constexpr std::int64_t kColumns = 67;
   // +-(1 or 1 + 2^-10, + 2^-11, +- a rest of 2^-12 to 2^-38).
@@ -337,11 +338,12 @@ TEST_CASE(
   for (const float sign : {1.0F, -1.0F})
     for (const float odd : {0.0F, 1.0F})
       for (const float rest : {0x1p-12F, -0x1p-12F, 0x1p-14F, -0x1p-14F, 0x1p-24F, -0x1p-24F})
-        for (const float x : {sign, sign * odd, sign * 0x1p-5F, sign * rest}) a.push_back(code(x));
+        for (const float x : {sign, sign * odd, sign * 0x1p-5F, sign * rest})
+          a.push_back(half_code(x));
   std::vector<std::uint16_t> b;
   for (int j = 0; j < kColumns; ++j)
     for (const float x : {1.0F, 0x1p-10F, 0x1p-6F, std::ldexp(1.0F, -(j % 15))})
-      b.push_back(code(x));
+      b.push_back(half_code(x));
   const auto all_rows = static_cast<std::int64_t>(a.size()) / kTerms;
   for (const std::string_view name : {"sm70.mma.f16.f16", "sm80.mma.f16.f16", "sm90.mma.f16.f16"})
     for (const int fraction : {13, 24, 25, 26, 30, 36})
@@ -359,19 +361,17 @@ TEST_CASE(
 TEST_CASE("FP16 sums between subnormal numbers round to the nearer one, whatever c is", "[gemm]") {
   // +-2^-25, the middle between two numbers, and a rest of 2^-14 to 2^-48 of either sign. A c of
   // zero has no exponent, a subnormal one that of the smallest normal number.
-  const auto code = [](float x) {
-    return static_cast<std::uint16_t>(encode(format(FormatId::f16), kNvidiaSatfinite, x));
-  };
   constexpr std::int64_t kTerms = 4;
   constexpr std::int64_t kColumns = 67;
   std::vector<std::uint16_t> a;
   for (const float sign : {1.0F, -1.0F})
     for (const float rest : {0x1p-14F, -0x1p-14F, 0x1p-19F, -0x1p-24F, 0x1p-24F})
-      for (const float x : {sign * 0x1p-13F, rest, 0.0F, sign * 0x1p-24F}) a.push_back(code(x));
+      for (const float x : {sign * 0x1p-13F, rest, 0.0F, sign * 0x1p-24F})
+        a.push_back(half_code(x));
   std::vector<std::uint16_t> b;
   for (int j = 0; j < kColumns; ++j)
     for (const float x : {0x1p-12F, std::ldexp(1.0F, -(j % 25)), 1.0F, j % 3 == 0 ? 1.0F : 0.0F})
-      b.push_back(code(x));
+      b.push_back(half_code(x));
   const auto rows = static_cast<std::int64_t>(a.size()) / kTerms;
   for (const std::string_view name : {"sm70.mma.f16.f16", "sm80.mma.f16.f16", "sm90.mma.f16.f16"})
     for (const int fraction : {13, 23, 24, 25, 30, 36})

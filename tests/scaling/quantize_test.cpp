@@ -466,3 +466,15 @@ TEST_CASE("quantizer: a moving average starts anew from a scale of one", "[scali
   CHECK(inverse({448.0F, 448.0F, 448.0F * 2.0F}) == 2.0F);
   CHECK(inverse({448.0F * 4.0F, 448.0F}) == 0.9F * 4.0F + 1.0F * static_cast<float>(1.0 - 0.9));
 }
+
+TEST_CASE("statistics: an infinity is in no range of a tile", "[scaling]") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> x{1.0F,      8.0F,       kInfinity, -kInfinity,  // 3 octaves
+                             kInfinity, -kInfinity, 0.0F,      kInfinity,   // none
+                             0.5F,      0.5F,       -0.5F,     kInfinity,   // 0 octaves
+                             2.0F,      -0.25F,     -0.0F,     -1.0F};      // 3 octaves
+  const Recipe recipe{.format = FormatId::e4m3fn, .row_block = 1, .k_block = 4};
+  const QuantizationStatistics s = quantization_statistics({x, 4, 4}, quantize(recipe, {x, 4, 4}));
+  CHECK(s.tile_range_max == 3.0);
+  CHECK(s.tile_range_mean == 2.0);
+}

@@ -31,6 +31,18 @@ std::vector<float> normal(std::int64_t count) {
   return x;
 }
 
+/// With an upper level from a sample of 12.
+Quantizer calibrated(ScaleRule rule) {
+  Quantizer quantizer(Recipe{.format = FormatId::e2m1,
+                             .rule = rule,
+                             .source = ScaleSource::calibration,
+                             .row_block = 1,
+                             .k_block = 16});
+  const float samples = 12.0F;
+  quantizer.observe({{&samples, 1}, 1, 1});
+  return quantizer;
+}
+
 }  // namespace
 
 TEST_CASE("two levels: a tensor whose numbers need no rounding keeps them", "[scaling]") {
@@ -207,19 +219,13 @@ TEST_CASE("two levels: a tile with an infinity has the largest scale, NaN is pas
   for (const auto& [rule, amax_of_nan] :
        {std::pair{ScaleRule::nvfp4, 1.0F}, {ScaleRule::modelopt_nvfp4, nan}}) {
     INFO(to_string(rule));
-    Quantizer quantizer(Recipe{.format = FormatId::e2m1,
-                               .rule = rule,
-                               .source = ScaleSource::calibration,
-                               .row_block = 1,
-                               .k_block = 16});
-    const float samples = 12.0F;
-    quantizer.observe({{&samples, 1}, 1, 1});
+    Quantizer quantizer = calibrated(rule);
     std::vector<float> x(48, 1.0F);
     x[5] = -kInfinity;
     x[16] = std::numeric_limits<float>::max();
     x[47] = nan;
     const QuantizedTensor got = quantizer.quantize({x, 3, 16});
-    const TensorScale tensor = tensor_scale(rule, samples);
+    const TensorScale tensor = tensor_scale(rule, 12.0F);
     CHECK(int{got.ue4m3[0]} == int{two_level_scale(rule, tensor, kInfinity).code});
     CHECK(int{got.ue4m3[0]} == 0x7e);
     CHECK(int{got.ue4m3[1]} == 0x7e);
@@ -373,5 +379,28 @@ TEST_CASE("two levels: scales of tiles at both ends of each rule's range", "[sca
     if (c.rule == torchao_nvfp4) continue;
     CHECK(scale(6.0F * 0x1p-9F) == 0x1p-9F);
     CHECK(scale(6.0F * 0x1p-8F) == 0x1p-8F);
+  }
+}
+
+TEST_CASE("two levels: a calibrated upper level is the transpose's too", "[scaling]") {
+  constexpr std::int64_t kRows = 32;
+  constexpr std::int64_t kColumns = 48;
+  const RandomStream random(6, "calibrated");
+  std::vector<float> x;
+  std::vector<float> turned(kRows * kColumns);
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    x.push_back(static_cast<float>(random.normal(static_cast<std::uint64_t>(i))));
+    turned[static_cast<std::size_t>(i % kColumns * kRows + i / kColumns)] = x.back();
+  }
+  for (const ScaleRule rule : {ScaleRule::nvfp4, ScaleRule::modelopt_nvfp4}) {
+    Quantizer quantizer = calibrated(rule);
+    const QuantizedTensor both = quantizer.quantize({x, kRows, kColumns}, true);
+    const QuantizedTensor want = quantizer.quantize({turned, kColumns, kRows});
+    INFO(to_string(rule));
+    REQUIRE(both.transposed);
+    CHECK(both.transposed->tensor_inverse_scale == both.tensor_inverse_scale);
+    CHECK(both.transposed->tensor_inverse_scale == want.tensor_inverse_scale);
+    CHECK(both.transposed->ue4m3 == want.ue4m3);
+    CHECK(both.transposed->codes == want.codes);
   }
 }

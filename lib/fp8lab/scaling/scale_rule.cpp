@@ -231,13 +231,10 @@ void TileScaler::operator()(std::span<const float> amaxes, std::span<TileScale> 
     case ScaleRule::compressed_mx6:
       return each([&](float amax) { return compressed_mx_scale(options_.rule, *format_, amax); });
     case ScaleRule::modelopt_mxfp8:
-      return each([&codes = ceil_log2_codes(), max_finite = max_finite_](float amax) {
-        return modelopt_mx_scale(codes, false, max_finite, amax);
-      });
     case ScaleRule::modelopt_mxfp4:
-      return each([&codes = ceil_log2_codes(), max_finite = max_finite_](float amax) {
-        return modelopt_mx_scale(codes, true, max_finite, amax);
-      });
+      return each([&codes = ceil_log2_codes(),
+                   is_mxfp4 = options_.rule == ScaleRule::modelopt_mxfp4, max_finite = max_finite_](
+                      float amax) { return modelopt_mx_scale(codes, is_mxfp4, max_finite, amax); });
     case ScaleRule::quotient:
     case ScaleRule::quotient_bf16:
     case ScaleRule::scale_bf16:
