@@ -33,7 +33,7 @@ std::vector<unsigned char> random_codes(const Format& f, std::int64_t count, std
     std::uint32_t code = 0;
     if (data == "wide")
       code = stream.bits32(index) % (f.max_finite_code() + 1) |
-             (stream.bits32(index) >> 16 & f.sign_mask());
+             (stream.bits32(index) >> 31 != 0 ? f.sign_mask() : 0);
     else
       code = encode(f, kNvidiaSatfinite,
                     static_cast<float>(data == "uniform" ? stream.uniform(index)

@@ -61,7 +61,7 @@ TEST_CASE("rows are joined by what tells them apart, in any order", "[report]") 
   CHECK(table.rows[2].differs);
   CHECK((*table.rows[2].b)[2] == "3");
   CHECK(table.rows[3].a == nullptr);
-  CHECK(table.counts == "1 of 2 rows differ, 1 more only in A, 1 more only in B");
+  CHECK(table.counts == "1 of 2 rows differs, 1 more only in A, 1 more only in B");
   CHECK(table.changes ==
         Words{"error in 1 row, most where format = e5m2, k = 1: 1 became 3 (x 3)"});
   CHECK(runs.words[0] == "1 of 1 tables differ, and 0 of 0 findings.");
@@ -96,7 +96,7 @@ TEST_CASE("rows that nothing tells apart are joined by their order", "[report]")
   const StoredRun b = run_of("error\n1\n2\n");
   const TableComparison table = compare_runs(a, b).tables[0];
   CHECK(table.by_position);
-  CHECK(table.counts == "1 of 2 rows differ");
+  CHECK(table.counts == "1 of 2 rows differs");
   CHECK(table.changes == Words{"error in 1 row, most where row 2: 1 became 2 (x 2)"});
 }
 
@@ -235,7 +235,7 @@ TEST_CASE("a joined row shows both sides, and of numbers difference and ratio", 
                             "<td class=n></td><td class=n>9</td><td class=n></td><td class=n></td>"
                             "<td class=n></td><td class=n>10</td><td>y</td></tr>\n"));
   CHECK_THAT(html, contains("<p class=quiet>Rows are matched by k.</p>"));
-  CHECK_THAT(html, contains("<p>1 of 3 rows differ, 1 more only in A, 1 more only in B.</p>"));
+  CHECK_THAT(html, contains("<p>1 of 3 rows differs, 1 more only in A, 1 more only in B.</p>"));
 }
 
 TEST_CASE("pictures stand in pairs by name, one that is the same once", "[report]") {

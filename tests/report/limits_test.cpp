@@ -82,7 +82,7 @@ TEST_CASE("a comparison says each of its sentences, five at once", "[report]") {
       a.tables.push_back(limits_table(file, "k\n1\n"));
       b.tables.push_back(limits_table(file, fmt::format("k\n{}\n", i + 2)));
       expected.push_back(
-          fmt::format("{0}: 1 of 1 row differ; k in 1 row, most where row 1: 1 became {1} (x {1}).",
+          fmt::format("{0}: 1 of 1 row differs; k in 1 row, most where row 1: 1 became {1} (x {1}).",
                       file, i + 2));
     }
     CAPTURE(more);
@@ -113,7 +113,7 @@ TEST_CASE("a compared table names each column that changed, four at once", "[rep
     CAPTURE(changed);
     CHECK(compare_runs(a, b).tables.at(0).changes == expected);
     CHECK(part_of(html_comparison(std::vector{a}, std::vector{b}), "<p>1 of 1 row", "<div") ==
-          "<p>1 of 1 row differ.</p>\n" + folded(expected, 4, ""));
+          "<p>1 of 1 row differs.</p>\n" + folded(expected, 4, ""));
   }
 }
 

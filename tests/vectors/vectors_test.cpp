@@ -111,6 +111,11 @@ TEST_CASE("malformed vector files are refused with file, line and reason", "[io]
   other.replace(other.find("e4m3\n# terms"), 4, "e9m9");
   CHECK_THAT(message(other + good), contains("header 'input'") && contains("'e9m9'"));
   other = kHeader;
+  other.replace(other.find("e4m3\n# terms"), 4, "e4m3 e5m2 e4m3");
+  CHECK_THAT(
+      message(other + good),
+      contains("header 'input': expected one format, or those of a and b, got 'e4m3 e5m2 e4m3'"));
+  other = kHeader;
   other.replace(other.find("terms: 2"), 8, "terms: x");
   CHECK_THAT(message(other + good), contains("header 'terms'"));
   CHECK_THROWS_WITH(read_vectors("no/such/file.txt"), contains("cannot read: No such file"));

@@ -77,8 +77,11 @@ constexpr std::uint32_t last_code(const Format& f, const CastPolicy& policy) {
     const auto biased = static_cast<std::int64_t>(bits >> 52) - 1023 + f.bias;
     const std::uint64_t mantissa =
         (bits & ((std::uint64_t{1} << 52) - 1)) >> (52 - f.mantissa_bits);
-    code = std::min(code, static_cast<std::uint32_t>((biased << f.mantissa_bits) +
-                                                     static_cast<std::int64_t>(mantissa)));
+    const std::uint64_t hidden = std::uint64_t{1} << f.mantissa_bits;
+    const std::uint64_t last =
+        biased > 0 ? (static_cast<std::uint64_t>(biased) << f.mantissa_bits) + mantissa
+                   : (hidden + mantissa) >> std::min<std::int64_t>(1 - biased, 63);
+    code = static_cast<std::uint32_t>(std::min<std::uint64_t>(code, last));
   }
   return code;
 }

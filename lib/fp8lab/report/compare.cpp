@@ -189,7 +189,8 @@ std::string row_counts(const TableComparison& table) {
     ++both;
     differ += row.differs ? 1 : 0;
   }
-  std::string counts = fmt::format("{} of {} differ", differ, counted(both, "row"));
+  std::string counts =
+      fmt::format("{} of {} {}", differ, counted(both, "row"), differ == 1 ? "differs" : "differ");
   for (std::size_t side = 0; side < 2; ++side)
     if (alone[side] > 0)
       counts += fmt::format(", {} more only in {}", alone[side], side == 0 ? "A" : "B");

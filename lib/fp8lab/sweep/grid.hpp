@@ -30,8 +30,9 @@ struct GridAxis {
 /// `FIRST:LAST` (step 1), `FIRST:LAST:+STEP`, `FIRST:LAST:*FACTOR`; real numbers of a
 /// range are rounded to 12 significant digits.
 /// Throws `Error` for an unknown key, a value of another type, a range that
-/// is empty or has no step, and a duplicate value.
-GridAxis parse_axis(std::string_view spec, const Parameters& defaults);
+/// is empty, has no step or more than `most` values, and a duplicate value.
+GridAxis parse_axis(std::string_view spec, const Parameters& defaults,
+                    std::size_t most = 1'000'000);
 
 /// One run of the experiment.
 struct GridPoint {

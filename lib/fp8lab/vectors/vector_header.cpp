@@ -26,7 +26,8 @@ std::vector<std::string> words_of(const std::string& text) {
 
 void apply_input(VectorFile& file, const std::string& value) {
   std::vector<std::string> names = words_of(value);
-  names.resize(names.empty() ? 1 : names.size());
+  if (names.empty() || names.size() > 2)
+    fail("input", fmt::format("expected one format, or those of a and b, got '{}'", value));
   try {
     file.a_format = find_format(names[0]).id;
     file.b_format = names.size() < 2 ? file.a_format : find_format(names[1]).id;
