@@ -89,6 +89,40 @@ TEST_CASE("threads, interruptions and shards leave the bytes alone", "[sweep]") 
   CHECK(files_text(folder.path() / "merged") == expected);
 }
 
+TEST_CASE("of a point that several shards hold, the first one's result counts", "[sweep]") {
+  const TemporaryFolder folder("sweep");
+  const SweepPlan plan = toy_plan({"k=1:5", "tiles=16"});
+  // Each shard holds some points, and leaves its own name in them.
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> held{
+      {"a", {0, 1, 4}}, {"b", {1, 2}}, {"c", {0, 1, 2, 3}}};
+  std::vector<fs::path> shards;
+  for (const auto& [name, points] : held) {
+    const PointRunner some = [&](const SweepPlan& of, SweepLog& log, const OnSweepProgress&) {
+      for (const std::int64_t point : points) {
+        PointResult result = run_point(of, point, 1);
+        result.rows[0][0].back() = name;
+        log.append(result);
+      }
+    };
+    shards.push_back(folder.path() / name);
+    run_sweep(plan, shards.back(), false, some, {});
+  }
+  const std::vector<std::pair<std::string, std::string>> expected{
+      {"abc", "aabca"}, {"acb", "aacca"}, {"bac", "abbca"}, {"bca", "cbbca"}, {"cab", "cccca"}};
+  for (const auto& [order, winners] : expected) {
+    std::vector<fs::path> given;
+    for (const char name : order) given.push_back(shards[static_cast<std::size_t>(name - 'a')]);
+    const fs::path merged = folder.path() / order;
+    const SweepOutcome outcome = merge_shards(given, merged, find_toy);
+    CHECK((outcome.progress.done == 5 && outcome.progress.resumed == 0));
+    const SweepLog log = SweepLog::read(merged / "points.jsonl", plan.identity(), 5);
+    std::string got;
+    for (std::int64_t point = 0; point < 5; ++point) got += log.result(point).rows[0][0].back();
+    INFO("shards in the order " << order);
+    CHECK(got == winners);
+  }
+}
+
 TEST_CASE("a log cut anywhere is resumed to the same bytes", "[sweep]") {
   const TemporaryFolder folder("sweep");
   const SweepPlan plan = toy_plan({"k=1:6"});

@@ -49,6 +49,12 @@ Results fragile(const RunContext& context) {
     case 17:
       ::raise(SIGQUIT);
       break;
+    // Each is far below a limit that all of them together are above.
+    case 20:
+    case 21:
+    case 22:
+      std::this_thread::sleep_for(std::chrono::milliseconds(150));
+      break;
     default:
       break;
   }
@@ -113,6 +119,22 @@ TEST_CASE("why a point's process ended stands in its record, word for word", "[s
   CHECK(log.result(1).error == "the point's process ended with exit code 7");
   CHECK(log.result(2).error == "out of memory");
   CHECK(log.result(3).error == "not an error of ours");
+}
+
+TEST_CASE("a point that runs too long is stopped soon, and counts from its own beginning",
+          "[sweep][workers]") {
+  const TemporaryFolder folder("workers");
+  const SweepPlan plan = fragile_plan("k=9,20,21,22");
+  const auto start = std::chrono::steady_clock::now();
+  run_sweep(plan, folder.path(), false, in_processes(1, 0.4), {});
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  INFO("a limit of 0.4 s and three points of 0.15 s took " << seconds << " s");
+  CHECK((seconds >= 0.85 && seconds < 3.0));
+  const SweepLog log =
+      SweepLog::read(folder.path() / "points.jsonl", plan.identity(), plan.grid.size());
+  CHECK(log.result(0).error == "the point ran longer than 0.4 s");
+  for (std::int64_t point = 1; point < 4; ++point) CHECK(log.result(point).error.empty());
 }
 
 TEST_CASE("progress counts what is done, of how many, and what was done before",
