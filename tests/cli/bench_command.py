@@ -16,9 +16,12 @@ import numpy as np
 from checking import check, expect, finish
 
 
-def bench(name, *arguments):
-    result = json.loads(expect(0, "bench", name, *arguments, "--json").stdout)[name]
+def bench(name, *arguments, told=None):
+    """The figures; `told` is what stands on standard error, where it is known."""
+    done = expect(0, "bench", name, *arguments, "--json")
+    result = json.loads(done.stdout)[name]
     check(f"{name} is verified", result["verified"] is True, result)
+    check(f"{name}: what runs is told", told is None or done.stderr.split("\n") == told, done.stderr)
     return result
 
 
@@ -96,7 +99,9 @@ def test_train():
 
 
 def test_cast():
-    result = bench("cast", "--mebi", 1, "--repetitions", 2)
+    # Encoding, two kinds of data, what one could use instead, and decoding: each as often as was asked for.
+    rounds = ["", *(f"round {n} of 3" for n in (1, 2, 3))]
+    result = bench("cast", "--mebi", 1, "--repetitions", 3, told=[*rounds * 5, ""])
     for group in ("encode", "decode"):
         seen = {row["name"]: row for row in result[group]}
         for row in result[group]:
@@ -184,6 +189,18 @@ def even_figures():
             near(f"{row['products']}: {name}", row[name], value, row)
 
 
+def codes_under(profile, x, right, most, least_normal):
+    """What a profile makes of x, where ml_dtypes makes `right`; `most` is the largest finite code."""
+    sign, magnitude = right & 0x80, right & 0x7F
+    nan = np.isnan(x)
+    over = ~nan & (magnitude > most)
+    if profile != "ml_dtypes":
+        right = np.where(nan, 0x7F | (sign if profile == "ocp_saturating" else 0), right)
+    if profile in ("nvidia_satfinite", "ocp_saturating", "flush"):
+        right = np.where(over, sign | most, right)
+    return np.where(magnitude < least_normal, sign, right) if profile == "flush" else right
+
+
 def test_conformance():
     """A share of the inputs against ml_dtypes: how many codes differ, of which inputs, and the first of them."""
     # Blocks of 4096 inputs lie behind the ties of E4M3 and E5M2 where their numbers are multiples of 128 and 256.
@@ -211,6 +228,19 @@ def test_conformance():
     instead = [(f"{name} instead", f, profile) for f in ("e4m3fn", "e5m2") for name, profile in others]
     check("profiles against each other", list(rows)[-len(instead):] == instead, list(rows))
     kinds = ("nan", "infinite", "above_max", "normal", "below_normal")
+    for baseline, name, profile in instead:
+        row = rows[baseline, name, profile]
+        kind, most, code, least, normal = {"e4m3fn": (ml_dtypes.float8_e4m3fn, 448, 0x7E, 2.0**-6, 8),
+                                           "e5m2": (ml_dtypes.float8_e5m2, 57344, 0x7B, 2.0**-14, 4)}[name]
+        with np.errstate(invalid="ignore", over="ignore"):
+            right = x.astype(kind).view(np.uint8)
+        kept, got = (codes_under(p, x, right, code, normal) for p in (profile, baseline.removesuffix(" instead")))
+        wrong = np.flatnonzero(kept != got)
+        of_kind = (np.isnan(x), np.isinf(x), np.isfinite(x) & (size > most), (size >= least) & (size <= most), size < least)
+        counts = [np.count_nonzero(of[wrong]) for of in of_kind]
+        first = {"input": f"0x{inputs[wrong[0]]:08x}", "expected": f"0x{kept[wrong[0]]:02x}", "got": f"0x{got[wrong[0]]:02x}"}
+        check(f"{baseline}, {name}: what differs from {profile}",
+              [row[k] for k in kinds] == counts and row["different"] == len(wrong) and row["first"] == first, (row, counts, first))
     lines = [f"codes that differ from the library's over one in {share} of all 2^32 inputs, by kind of input"]
     for (baseline, name, profile), row in rows.items():
         check(f"{baseline}: kinds add up", row["different"] == sum(row[kind] for kind in kinds), row)
