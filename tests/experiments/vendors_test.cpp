@@ -2,9 +2,11 @@
 // grid in FNUZ codes.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -116,6 +118,45 @@ TEST_CASE("vendors: the parts of an error make up the whole", "[experiments]") {
     CHECK(m.chips[1].accumulator_bias < 0.0);
     CHECK(m.chips[1].accumulator > 4.0 * m.chips[2].accumulator);
     CHECK(m.chips[2].accumulator > m.chips[3].accumulator);
+  }
+}
+
+TEST_CASE("vendors: a chip is measured as if alone, whatever codes its neighbours share with it",
+          "[experiments]") {
+  // Codings of A and of B in all pairs: whole and aligned, FNUZ and OCP.
+  std::vector<Chip> chips;
+  for (const char* name :
+       {"gfx942.mfma.fp8", "gfx942.mfma.fp8.bf8", "gfx942.mfma.bf8.fp8", "gfx942.mfma.bf8"}) {
+    chips.push_back(make_chip(name, 0));
+    chips.push_back(aligned_with_ocp(chips.back()));
+  }
+  for (const char* name : {"sm90.wgmma.e4m3", "sm90.wgmma.e5m2"})
+    for (const std::int64_t interval : {0, 64}) chips.push_back(make_chip(name, interval));
+  Chip mixed = make_chip("sm90.wgmma.e4m3", 0);
+  mixed.b = make_chip("sm90.wgmma.e5m2", 0).b;
+  chips.push_back(mixed);
+  std::swap(mixed.a, mixed.b);
+  chips.push_back(mixed);
+  const Tensors t = normal_tensors(3, 5, 200, 9);
+  const auto figures = [](const ChipErrors& e) {
+    return std::array{e.total, e.format, e.accumulator, e.bias, e.accumulator_bias};
+  };
+  const auto difference = [](const ChipDifference& d) {
+    return std::array{d.differ, d.differ_format, d.largest};
+  };
+  for (const ScaleBlock block : {kPerTensor, ScaleBlock{1, 0}}) {
+    const Measured together = measure_chips(t, chips, block);
+    REQUIRE(together.chips.size() == chips.size());
+    REQUIRE(together.differences.size() == chips.size() * (chips.size() - 1) / 2);
+    std::size_t pair = 0;
+    for (std::size_t x = 0; x < chips.size(); ++x)
+      for (std::size_t y = x + 1; y < chips.size(); ++y) {
+        CAPTURE(x, y, chips[x].label, chips[y].label);
+        const Measured alone = measure_chips(t, {chips[y], chips[x]}, block);
+        CHECK(figures(together.chips[x]) == figures(alone.chips[1]));
+        CHECK(figures(together.chips[y]) == figures(alone.chips[0]));
+        CHECK(difference(together.differences[pair++]) == difference(alone.differences[0]));
+      }
   }
 }
 
