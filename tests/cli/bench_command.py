@@ -119,7 +119,7 @@ TICK = 1 / 16  # seconds from one look at the even clock to the next
 
 
 def test_even():
-    """Under a clock whose every look is a tick after the one before, each figure is known."""
+    """Under a clock whose every look is a tick after the one before, each figure is known (clock_command.py: with other steps)."""
     if "FP8LAB_EVEN_CLOCK" not in os.environ:
         print("no FP8LAB_EVEN_CLOCK: not under an even clock")
         return
@@ -161,32 +161,6 @@ def even_figures():
                              "fma_two_thread_speedup_spread": 0}
             for name, value in expected.items():
                 near(f"{shape} under the {clock}'s clock: {name}", row[name], value, row)
-    for clock, time in (("cpu", 2 * TICK),):
-        result = bench("quantize", "--rows", 32, "--k", 256, "--repetitions", 3, "--clock", clock, "--recipe", "deepgemm")
-        size = 32 * 256
-        near("copies", result["copy_gbs"], 4 * size / time * 1e-9, result)
-        near("best copies", result["best_copy_gbs"], 4 * size / time * 1e-9, result)
-        for row, scales in zip(result["recipes"], (32 * 2, 2)):
-            moved = size * 5 + 4 * scales
-            for name, value in {"gelements": size / time * 1e-9, "gbs": moved / time * 1e-9, "copy_gbs": result["copy_gbs"], "spread": 0,
-                                "ratio": moved / (4 * size), "best_ratio": moved / (4 * size), "reads": 1}.items():
-                near(f"{row['recipe']}: {name}", row[name], value, row)
-    result = bench("cast", "--mebi", 1, "--repetitions", 2)
-    for group, count in (("encode", 2**20), ("decode", 2**20), ("baselines", 2**16)):
-        for row in result[group]:
-            rate = count / TICK * 1e-9
-            size = 0 if row["name"].startswith("draws") else 5
-            for name, value in {"gelements": rate, "best_gelements": rate, "gbs": size * rate, "spread": 0, "ratio": 1,
-                                "best_ratio": 1}.items():
-                near(f"{row['name']}: {name}", row[name], value, row)
-    near("in the cache", result["in_cache"]["encode_gelements"], result["in_cache"]["elements"] * 1000 / TICK * 1e-9, result["in_cache"])
-    near("in the cache", result["in_cache"]["decode_gelements"], result["in_cache"]["elements"] * 1000 / TICK * 1e-9, result["in_cache"])
-    result = bench("train", "--width", 32, "--hidden", 32, "--layers", 1, "--length", 8, "--sequences", 3, "--repetitions", 2,
-                   "--recipe", "bf16")
-    for row in result["rows"]:
-        for name, value in {"median_seconds": TICK, "tokens_per_second": 24 / TICK, "ratio_to_eigen": 1, "ratio_to_fp32": 1,
-                            "spread": 0}.items():
-            near(f"{row['products']}: {name}", row[name], value, row)
 
 
 def codes_under(profile, x, right, most, least_normal):
