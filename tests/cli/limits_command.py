@@ -44,8 +44,11 @@ def save(path, shape, value=None):
 
 
 def test_threads(folder):
-    a, d = folder / "a.npy", folder / "d.npy"
+    a, d, q = folder / "a.npy", folder / "d.npy", folder / "q.npy"
     save(a, (96, 64))
+    save(q, (2, 32, 16))
+    (folder / "few").mkdir()
+    (folder / "few").chmod(0o777)
     product = ["gemm", a, a, "--recipe", "te-current"]
     made = run(*product, "-o", d)
     check("gemm runs", made.returncode == 0, made.stderr)
@@ -67,13 +70,22 @@ def test_threads(folder):
             os.setuid(NOBODY)
         resource.setrlimit(resource.RLIMIT_NPROC, (1, 1))
 
-    for name in (folder, a, d):
+    for name in (folder, a, d, q):
         name.chmod(0o755)
     for threads in ("4", "0"):
         eight = dict(os.environ, OMP_NUM_THREADS="8")
         alone = run(*verify_of(a, d), "--threads", threads, tool=tool, preexec_fn=few_threads, env=eight)
         check("a right output passes without threads", alone.returncode == 0, (alone.returncode, alone.stderr))
         check("what is missing is told", "threads could be started" in alone.stderr, alone.stderr)
+    # What a command could not start is what it was asked for, and not one of OpenMP's own number.
+    for command in (["attn", q, q, q], ["identify", a, a, d, "--recipe", "te-current"], ["verify", d, "--golden", d],
+                    ["expect", "--shape", "64x64x64", "--model", "sm90.wgmma.e4m3", "--trials", "10"], ["claims", "F4b"],
+                    ["run", "walkthrough", "--quick", "--no-plots", "--out", folder / "few"],
+                    ["train", "--length", "8", "--width", "16", "--layers", "1", "--heads", "2", "--hidden", "16", "--steps", "1"]):
+        short = run(*command, "--threads", "3", tool=tool, preexec_fn=few_threads, env=eight)
+        told = [line for line in short.stderr.splitlines() if "threads" in line]
+        check(f"{command[0]}: of how many threads", told == ["fp8lab: only 1 of 3 threads could be started: slower, with the same results"],
+              (short.returncode, short.stderr))
     wrong = folder / "wrong.npy"
     save(wrong, (96, 96), 3.0)
     wrong.chmod(0o755)
