@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -81,6 +82,55 @@ TEST_CASE("of equally large changes the first is named", "[report]") {
   const StoredRun b = run_of("k,error\n1,5.5\n2,2\n3,8\n4,4\n");
   CHECK(compare_runs(a, b).tables[0].changes ==
         Words{"error in 4 rows, most where k = 2: 1 became 2 (x 2)"});
+}
+
+TEST_CASE("the largest change is the one beside the larger of its two values", "[report]") {
+  // All pairs of these in both orders; what is no number, and what becomes infinite, changes by 0.
+  const Words cells{"0", "1", "-1", "2", "-5", "10", "0.5", "inf", "text", "1e-3"};
+  const auto share = [](const std::string& a, const std::string& b) {
+    if (a == "text" || b == "text" || a == "inf" || b == "inf") return 0.0;
+    const double x = std::stod(a);
+    const double y = std::stod(b);
+    return std::abs(x - y) / std::max(std::abs(x), std::abs(y));
+  };
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& a : cells)
+    for (const std::string& b : cells)
+      if (a != b) pairs.emplace_back(a, b);
+  REQUIRE(pairs.size() == 90);
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    for (std::size_t j = 0; j < pairs.size(); ++j) {
+      const auto& [a1, b1] = pairs[i];
+      const auto& [a2, b2] = pairs[j];
+      const std::string numbers = a1 + b1 + a2 + b2;
+      const bool numeric = numbers.find("text") == std::string::npos;
+      const TableComparison table =
+          compare_runs(run_of(fmt::format("k,error\n7,{}\n8,{}\n", a1, a2)),
+                       run_of(fmt::format("k,error\n7,{}\n8,{}\n", b1, b2)))
+              .tables[0];
+      const std::string wanted =
+          fmt::format("error in 2 rows, {} where k = {}: ", numeric ? "most" : "first",
+                      share(a2, b2) > share(a1, b1) ? 8 : 7);
+      if (table.changes.size() == 1 && table.changes[0].starts_with(wanted)) continue;
+      CAPTURE(a1, b1, a2, b2, wanted);
+      CHECK(table.changes == Words{wanted});
+    }
+}
+
+TEST_CASE("as many keys join two tables as the one needs that needs more", "[report]") {
+  const StoredRun few = run_of("k,format,error\n1,x,5\n2,x,6\n");
+  const StoredRun more = run_of("k,format,error\n1,y,7\n1,x,8\n");
+  for (const bool turned : {false, true}) {
+    const RunComparison runs = compare_runs(turned ? more : few, turned ? few : more);
+    const TableComparison& table = runs.tables[0];
+    INFO("the table of more keys comes " << (turned ? "first" : "second"));
+    CHECK_FALSE(table.by_position);
+    CHECK(table.rows.size() == 3);
+    CHECK(table.counts == "1 of 1 row differ, 1 more only in A, 1 more only in B");
+    CHECK(table.changes ==
+          Words{turned ? "error in 1 row, most where k = 1, format = x: 8 became 5 (x 0.625)"
+                       : "error in 1 row, most where k = 1, format = x: 5 became 8 (x 1.6)"});
+  }
 }
 
 TEST_CASE("columns are joined by their names, wherever they stand", "[report]") {
