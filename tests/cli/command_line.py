@@ -192,6 +192,38 @@ def test_experiments(folder):
     expect(["report", folder], 2, stderr=["result.json", "schema is missing"])
 
 
+def test_report_order(folder):
+    """Runs of a folder stand in the order of the experiments, others after them by their names; two folders one after the other."""
+    known = [one["name"] for one in json.loads(run("list", "experiments", "--json").stdout)["experiments"]]
+    chosen = ("walkthrough", "cost", "sweep-efficiency")
+    for seed, name in enumerate(chosen, 1):
+        expect(["run", name, "--quick", "--no-plots", "--seed", seed, "--out", folder / "out"], 0)
+    for seed, (name, called) in enumerate((("cost", "zeta"), ("walkthrough", "alpha"), ("cost", "more/cost")), 4):
+        expect(["run", name, "--quick", "--no-plots", "--seed", seed, "--out", folder / "one"], 0)
+        (folder / "more").mkdir(exist_ok=True)
+        (folder / "one" / name).rename(folder / ("out" if "/" not in called else ".") / called)
+
+    def seeds_in(arguments, page):
+        said = expect(["report", *arguments], 0)
+        text = Path(page).read_text()
+        kilobytes = -(-Path(page).stat().st_size // 1000)
+        runs = re.findall(r"<pre>(?:A: )?fp8lab run \S+ --seed (\d+)", text)
+        return [int(seed) for seed in runs], said.stdout, kilobytes
+
+    ordered = [chosen.index(name) + 1 for name in known if name in chosen] + [5, 4]
+    page = folder / "out" / "report.html"
+    for arguments, file, order, words in (
+            ([folder / "out"], page, ordered, "5 runs"),
+            ([folder / "more", folder / "out"], folder / "more" / "report.html", [6, *ordered], "6 runs"),
+            ([folder / "out" / "zeta", folder / "more", "-o", folder / "a.html"], folder / "a.html", [4], "2 runs side by side"),
+            ([folder / "more", folder / "out" / "zeta", "--separate", "-o", folder / "b.html"], folder / "b.html", [6, 4], "2 runs"),
+            ([folder / "out" / "alpha", folder / "out" / "zeta", "-o", folder / "c.html"], folder / "c.html", [5, 4], "2 runs"),
+            ([folder / "out" / "alpha"], folder / "out" / "alpha" / "report.html", [5], "1 run")):  # fmt: skip
+        got, said, kilobytes = seeds_in(arguments, file)
+        check(f"report {arguments}: its runs in order", got == order, (got, order))
+        check(f"report {arguments}: what it says", said == f"{file}: {words}, {kilobytes} kB\n", said)
+
+
 def test_ignored_options():
     """An option that says nothing without another one is refused alone, and taken with each of those that it belongs to."""
     scales = ("--scale-a", "--scale-b")
@@ -265,6 +297,8 @@ def main():
         test_experiments(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         test_recorded_commands(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        test_report_order(Path(folder))
     test_ignored_options()
     with tempfile.TemporaryDirectory() as folder:
         test_lines(Path(folder))
