@@ -160,8 +160,8 @@ RunningSumResult record_running_sum(const RunContext& context, Distribution d, s
   result.finding = fmt::format(
       "One sum of {} products of {}, {}: exact {:.1f}, without promotion {:.1f}, "
       "promoted every {} {:.1f}.",
-      k, operands_of(d), kHopper, sums.exact.back(), sums.unpromoted.back(), kDeepSeekInterval,
-      sums.promoted.back());
+      static_cast<std::int64_t>(sums.k.back()), operands_of(d), kHopper, sums.exact.back(),
+      sums.unpromoted.back(), kDeepSeekInterval, sums.promoted.back());
   for (std::size_t i = 0; i < sums.k.size(); ++i)
     result.table.add_row({static_cast<std::int64_t>(sums.k[i]), sums.exact[i], sums.unpromoted[i],
                           sums.promoted[i]});
