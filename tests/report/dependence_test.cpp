@@ -47,6 +47,42 @@ TEST_CASE("Student's t against SciPy", "[report]") {
   }
 }
 
+TEST_CASE("Student's t is right up to a fifth power of the degrees of freedom", "[report]") {
+  // For an even number of degrees of freedom the chance beyond t is a finite sum.
+  const auto tail_of = [](double t, std::size_t freedom) {
+    const double angle = std::atan(t / std::sqrt(static_cast<double>(freedom)));
+    const double square = std::cos(angle) * std::cos(angle);
+    double term = 1.0;
+    double sum = 1.0;
+    for (std::size_t i = 2; i < freedom; i += 2) {
+      term *= square * static_cast<double>(i - 1) / static_cast<double>(i);
+      sum += term;
+    }
+    return 0.5 * (1.0 - std::sin(angle) * sum);
+  };
+  const auto exact = [&](double tail, std::size_t freedom) {
+    double low = 0.0;
+    double high = 40.0;
+    for (int i = 0; i < 200; ++i) {
+      const double middle = 0.5 * (low + high);
+      (tail_of(middle, freedom) > tail ? low : high) = middle;
+    }
+    return low;
+  };
+  CHECK(std::abs(exact(0.025, 20) - 2.085963447) < 1e-9);
+  // Twice the degrees of freedom divide the error by 32, as long as no term before is off.
+  for (const auto& [tail, freedom] : {std::pair{0.005, std::size_t{30}},
+                                      {0.005, std::size_t{60}},
+                                      {1e-3, std::size_t{80}},
+                                      {1e-4, std::size_t{120}}}) {
+    const double one = exact(tail, freedom) - student_t(tail, freedom);
+    const double two = exact(tail, 2 * freedom) - student_t(tail, 2 * freedom);
+    INFO("tail " << tail << ", degrees of freedom " << freedom << ": errors " << one << " and "
+                 << two);
+    CHECK((one / two > 27.0 && one / two < 37.0));
+  }
+}
+
 TEST_CASE("an axis matters from the distance on that chance makes in one of a hundred",
           "[report]") {
   // Two points of n draws, +-d around their means: variance 2 n d^2 / (2 n - 2), error
