@@ -96,15 +96,15 @@ TEST_CASE("of a point that several shards hold, the first one's result counts", 
   const std::vector<std::pair<std::string, std::vector<std::int64_t>>> held{
       {"a", {0, 1, 4}}, {"b", {1, 2}}, {"c", {0, 1, 2, 3}}};
   std::vector<fs::path> shards;
-  for (const auto& [name, points] : held) {
+  for (const auto& one : held) {
     const PointRunner some = [&](const SweepPlan& of, SweepLog& log, const OnSweepProgress&) {
-      for (const std::int64_t point : points) {
+      for (const std::int64_t point : one.second) {
         PointResult result = run_point(of, point, 1);
-        result.rows[0][0].back() = name;
+        result.rows[0][0].back() = one.first;
         log.append(result);
       }
     };
-    shards.push_back(folder.path() / name);
+    shards.push_back(folder.path() / one.first);
     run_sweep(plan, shards.back(), false, some, {});
   }
   const std::vector<std::pair<std::string, std::string>> expected{
