@@ -1,4 +1,5 @@
 #include <set>
+#include <tuple>
 
 #include "catch.hpp"
 #include "sweep/toy.hpp"
@@ -145,6 +146,17 @@ TEST_CASE("an axis has a million values at most, and a range one at least", "[sw
   CHECK(cells(axis("k=1:7:+2")) == Texts{"1", "3", "5", "7"});
   CHECK(cells(axis("k=1:7:2")) == Texts{"1", "3", "5", "7"});
   CHECK(cells(axis("gain=0.3:8.1:*3")) == Texts{"0.3", "0.9", "2.7", "8.1"});
+  // Products that are rounded up beyond the end reach it however large it is, others do not.
+  for (const auto& [spec, count, last] :
+       {std::tuple{"gain=0.1:1046035320.3:*3", 22U, "1046035320.3"},
+        {"gain=1.1:310722773.9:*7", 11U, "310722773.9"},
+        {"gain=1.1:310722773:*7", 10U, "44388967.7"},
+        {"gain=0.7:593102026610:*3", 26U, "593102026610.0"},
+        {"gain=0.7:593102020000:*3", 25U, "197700675537.0"}}) {
+    CAPTURE(spec);
+    CHECK(cells(axis(spec)).size() == count);
+    CHECK(cells(axis(spec)).back() == last);
+  }
   CHECK(cells(axis("gain=-1:1:+0.5")) == Texts{"-1.0", "-0.5", "0.0", "0.5", "1.0"});
   // Both ways of a grid's limit, on axes alone and with repeats.
   CHECK_NOTHROW(toy_plan({"k=1:32768", "gain=1:32768"}).grid.validate());

@@ -274,5 +274,49 @@ TEST_CASE("lines that are whole and still none of a sweep are refused by their p
   }
 }
 
+TEST_CASE("damage is counted by line, and only what ends the log is cut off", "[sweep]") {
+  const TemporaryFolder folder("log");
+  const std::string identity = toy_plan({"k=1:6"}).identity();
+  const fs::path path = folder / "points.jsonl";
+  SweepLog::create(path, identity, 6);
+  const std::string head = read_file(path);
+  const auto line = [](int point) {
+    return line_of("{\"point\":" + std::to_string(point) + ",\"error\":\"e\"}");
+  };
+  const std::string bad = "what no sweep says\n";
+  const std::string torn = line(5).substr(0, 9);
+  struct Case {
+    std::string text;           // after the first line
+    std::int64_t lines, bytes;  // damaged, torn
+    std::string damaged;
+    std::int64_t done;
+  };
+  const auto size = [](const std::string& text) { return static_cast<std::int64_t>(text.size()); };
+  for (const Case& c :
+       {Case{line(0) + line(1), 0, 0, "", 2}, Case{line(0) + bad, 0, size(bad), bad, 1},
+        Case{bad + line(0), 1, 0, bad, 1}, Case{line(0) + torn, 0, size(torn), torn, 1},
+        Case{line(0) + bad + torn, 1, size(torn), bad + torn, 1},
+        Case{bad + bad + line(3) + bad + bad, 3, size(bad), bad + bad + bad + bad, 1},
+        Case{line(2) + bad + line(4) + "\n" + line(1), 2, 0, bad + "\n", 3},
+        Case{bad, 0, size(bad), bad, 0}, Case{torn, 0, size(torn), torn, 0}}) {
+    CAPTURE(c.text);
+    const fs::path kept = path.string() + ".damaged";
+    fs::remove(kept);
+    write_text(path, head + c.text);
+    for (const bool resumed : {false, true}) {
+      CAPTURE(resumed);
+      const SweepLog log =
+          resumed ? SweepLog::resume(path, identity, 6) : SweepLog::read(path, identity, 6);
+      CHECK(log.damage().damaged_lines == c.lines);
+      CHECK(log.damage().torn_bytes == c.bytes);
+      CHECK(log.done_count() == c.done);
+      const auto cut = resumed ? static_cast<std::size_t>(c.bytes) : 0;
+      CHECK(read_file(path) == head + c.text.substr(0, c.text.size() - cut));
+      CHECK(fs::exists(kept) == (resumed && !c.damaged.empty()));
+    }
+    if (!c.damaged.empty()) CHECK(read_file(kept) == c.damaged);
+  }
+}
+
 }  // namespace
 }  // namespace fp8lab
