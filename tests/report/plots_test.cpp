@@ -305,6 +305,18 @@ TEST_CASE("an axis of labels gives a map with the rows of a point", "[report]") 
   CHECK(chosen.heat_maps[0].values == Numbers{0.5, 0.25, 0.1, 0.75});
 }
 
+TEST_CASE("one axis of numbers gives lines alone, whatever the rows of a point", "[report]") {
+  const ChosenPlots chosen =
+      choose_plots(sweep_table("k,repeat,seed,tensor,error\n"
+                               "1,0,1,a,0.5\n1,0,1,b,0.1\n2,0,2,a,0.25\n2,0,2,b,0.75\n",
+                               1));
+  CHECK(chosen.heat_maps.empty());
+  REQUIRE(chosen.plots.size() == 1);
+  CHECK(labels_of(chosen.plots[0]) == Labels{"a", "b"});
+  CHECK(chosen.plots[0].series[0].y == Numbers{0.5, 0.25});
+  CHECK(chosen.plots[0].series[1].y == Numbers{0.1, 0.75});
+}
+
 TEST_CASE("points that failed leave a gap, and text alone nothing to draw", "[report]") {
   const ChosenPlots gap = choose_plots(
       sweep_table("k,m,repeat,seed,error\n1,1,0,1,0.5\n1,2,0,1,0.5\n2,2,0,1,nan\n", 2));
