@@ -141,6 +141,7 @@ GemmOperands load_operands(const OperandOptions& o) {
   operands.row_scales = load_optional(o.epilogue.row_scales, *loaded);
   operands.column_scales = load_optional(o.epilogue.column_scales, *loaded);
   operands.recipe = o.recipe;
+  operands.threads = o.threads;
   operands.owner = loaded;
   return operands;
 }

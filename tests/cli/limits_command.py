@@ -79,7 +79,7 @@ def test_threads(folder):
         check("what is missing is told", "threads could be started" in alone.stderr, alone.stderr)
     # What a command could not start is what it was asked for, and not one of OpenMP's own number.
     for command in (["attn", q, q, q], ["identify", a, a, d, "--recipe", "te-current"], ["verify", d, "--golden", d],
-                    ["expect", "--shape", "64x64x64", "--model", "sm90.wgmma.e4m3", "--trials", "10"], ["claims", "F4b"],
+                    ["gemm", a, a, "--recipe", "te-current"], ["expect", "--shape", "64x64x64", "--model", "sm90.wgmma.e4m3", "--trials", "10"], ["claims", "F4b"],
                     ["run", "walkthrough", "--quick", "--no-plots", "--out", folder / "few"],
                     ["train", "--length", "8", "--width", "16", "--layers", "1", "--heads", "2", "--hidden", "16", "--steps", "1"]):
         short = run(*command, "--threads", "3", tool=tool, preexec_fn=few_threads, env=eight)

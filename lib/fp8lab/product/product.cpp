@@ -89,8 +89,9 @@ InverseScales inverse_scales(std::string_view name, const TensorView& tensor, Sc
 
 /// Float operands, quantized by one side of a preset.
 void quantize_operand(std::string_view name, const Recipe& recipe, const TensorView& tensor,
-                      bool transposed, Product& product, CodeMatrix& matrix, InverseScales& scales,
-                      Originals& original, std::shared_ptr<const RecipeCast>& cast) {
+                      bool transposed, int threads, Product& product, CodeMatrix& matrix,
+                      InverseScales& scales, Originals& original,
+                      std::shared_ptr<const RecipeCast>& cast) {
   require(is_float(tensor.type), name, "floats, since a recipe quantizes them", shape_of(tensor));
   auto values = std::make_shared<std::vector<float>>(to_float_exactly(tensor, name));
   std::int64_t rows = tensor.shape[0];
@@ -99,8 +100,8 @@ void quantize_operand(std::string_view name, const Recipe& recipe, const TensorV
     *values = transpose({*values, rows, k});
     std::swap(rows, k);
   }
-  const auto quantized =
-      std::make_shared<QuantizedTensor>(quantize(recipe, FloatMatrix{*values, rows, k}));
+  const auto quantized = std::make_shared<QuantizedTensor>(
+      quantize(recipe, FloatMatrix{*values, rows, k}, false, threads));
   matrix = quantized->matrix();
   scales = quantized->inverse();
   original = values;
@@ -114,10 +115,10 @@ void use_recipe(const GemmOperands& operands, const InstructionModel& model, Pro
           "scales", "none, since the recipe makes them", "scales of your own");
   const Preset& preset = find_preset(operands.recipe);
   GemmProblem& p = product.problem;
-  quantize_operand("A", preset.activation, operands.a, false, product, p.a, p.a_scales,
-                   product.a_original, product.a_cast);
-  quantize_operand("B", preset.weight, operands.b, operands.transpose_b, product, p.b, p.b_scales,
-                   product.b_original, product.b_cast);
+  quantize_operand("A", preset.activation, operands.a, false, operands.threads, product, p.a,
+                   p.a_scales, product.a_original, product.a_cast);
+  quantize_operand("B", preset.weight, operands.b, operands.transpose_b, operands.threads, product,
+                   p.b, p.b_scales, product.b_original, product.b_cast);
   const bool takes_any = model.standing == Standing::definition;
   require(takes_any || (p.a.format == model.a_format && p.b.format == model.b_format), "recipe",
           fmt::format("a recipe that gives {} and {}, for {}", format(model.a_format).name,

@@ -90,6 +90,7 @@ struct GemmOperands {
   std::optional<TensorView> row_scales{};     ///< floats [m] or [m, 1], applied to the sum
   std::optional<TensorView> column_scales{};  ///< floats [n] or [1, n], applied to the sum
   std::string recipe{};  ///< a preset that quantizes float A (activation) and B (weight)
+  int threads = 0;       ///< of the recipe's casts; 0: all
   std::shared_ptr<const void> owner{};  ///< keeps the views' data alive; null: the caller does
 };
 
