@@ -76,6 +76,38 @@ TEST_CASE("a rule on a model's own weights picks its block GEMMs", "[model]") {
   }
 }
 
+TEST_CASE("a weight of a module has a dot before weight, in small letters", "[model]") {
+  for (const LayerRule& rule : layer_rules()) {
+    INFO(rule.name);
+    const auto said = [&](std::string_view name) {
+      return reason(std::string(rule.name).c_str(), name, {64, 32});
+    };
+    for (const char* name : {"weight", "qweight", "fc.qweight", "fc_weight", "fc.Weight",
+                             "fc.WEIGHT", "fc.weight_scale", "fc.weight.", "fc.weight ",
+                             "fc.weight_v", "weight.fc", "fc", "", "."}) {
+      INFO(name);
+      CHECK(said(name) == "not the .weight of a module");
+    }
+    for (const char* name : {"fc.weight", ".weight", "fc.weight.weight", "weight.weight"}) {
+      INFO(name);
+      CHECK(said(name) == "converts");
+    }
+  }
+}
+
+TEST_CASE("both dimensions are looked at, the first one first", "[model]") {
+  const char* rule = "llama-factory";
+  for (const std::int64_t rows : {0, 1, 15, 16, 17, 32, 48})
+    for (const std::int64_t k : {0, 1, 8, 16, 24, 31, 160}) {
+      const std::int64_t bad = rows % 16 != 0 ? rows : k;
+      CHECK(reason(rule, "fc.weight", {rows, k}) ==
+            (bad % 16 == 0 ? "converts" : std::to_string(bad) + " is not a multiple of 16"));
+      CHECK(reason("linear", "fc.weight", {rows, k}) == "converts");
+    }
+  CHECK(reason(rule, "fc.weight", {}) == "0 dimensions, not 2");
+  CHECK(reason(rule, "fc.weight", {16, 16, 1}) == "3 dimensions, not 2");
+}
+
 TEST_CASE("unknown rules are named with the known ones", "[model]") {
   CHECK_THROWS_WITH(find_layer_rule("te"), contains("'te'") && contains("llama-factory"));
 }

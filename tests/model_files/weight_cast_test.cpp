@@ -480,7 +480,9 @@ TEST_CASE("what is no weight of a recipe is said", "[model_files]") {
   const Recipe row{.row_block = 1};
   CHECK(why(row, {2, 256}) == "accepted");
   CHECK(why(row, {512}) == "weight: expected row-major [rows, k], got [512]");
-  CHECK(why(row, {2, 16, 16}) == "weight: expected row-major [rows, k], got [2, 16, 16]");
+  for (const std::vector<std::int64_t>& other :
+       {std::vector<std::int64_t>{}, {2, 16, 16}, {2, 256, 1}, {1, 2, 256}})
+    CHECK(why(row, other) == "weight: expected row-major [rows, k], got " + shape_text(other));
   CHECK(why(row, {2, 256}, ElementType::f32, true) ==
         "weight: expected row-major [rows, k], got [2, 256]");
   CHECK(why(row, {2, 128}, ElementType::f64) ==
@@ -508,7 +510,9 @@ TEST_CASE("what is no weight of a recipe is said", "[model_files]") {
   CHECK(back({view({2, 3}), two, 1, 3}, ElementType::f32, 24) == "accepted");
   CHECK(back({view({2, 3}), two, 1, 100}, ElementType::f16, 12) == "accepted");
   const std::string shape = "codes: expected one code per byte, [rows, k] in blocks, got ";
-  CHECK(back({view({6}), two, 1, 3}, ElementType::f32, 24) == shape + "[6]");
+  for (const std::vector<std::int64_t>& other :
+       {std::vector<std::int64_t>{}, {6}, {2, 3, 1}, {1, 2, 3}, {2, 1, 3}, {1, 2, 3, 1}})
+    CHECK(back({view(other), two, 1, 3}, ElementType::f32, 24) == shape + shape_text(other));
   CHECK(back({view({2, 3}, ElementType::u8), two, 1, 3}, ElementType::f32, 24) == shape + "[2, 3]");
   CHECK(back({view({2, 3}, ElementType::bf16), two, 1, 3}, ElementType::f32, 24) ==
         shape + "[2, 3]");

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -9,6 +10,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/optim/expansion.hpp"
+#include "fp8lab/scaling/scale_rule.hpp"
 
 using namespace fp8lab;
 
@@ -140,4 +142,61 @@ TEST_CASE("expansion of zeros and of equal magnitudes stays defined", "[optim]")
   x[5] = 0.0F;
   CHECK(expansion_of(x, fp8lab::format(FormatId::e4m3fn)).exponent == 0.25F);
   CHECK(values_of(stored(format, x))[5] == 0.0F);
+}
+
+TEST_CASE("a state that is stored again is that of a new one, codes and scales", "[optim]") {
+  // A range of one kind after each other kind: what was stored before leaves nothing.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::pair<const char*, float>> kinds{
+      {"zeros", 0.0F},      {"negative zeros", -0.0F}, {"top", 448.0F},     {"ones", 1.0F},
+      {"small", 0x1p-9F},   {"tiny", 0x1p-140F},       {"large", 0x1p100F}, {"negative", -300.0F},
+      {"E5M2's", 57344.0F}, {"FP16's", 65504.0F},      {"NaN", nan}};
+  const auto bytes_of_state = [](const StateTensor& tensor) {
+    std::vector<NamedTensor> parts;
+    tensor.append_to(parts, "s", {static_cast<std::int64_t>(tensor.size())});
+    std::vector<std::byte> bytes;
+    for (const NamedTensor& part : parts)
+      bytes.insert(bytes.end(), part.tensor.bytes.begin(), part.tensor.bytes.end());
+    return bytes;
+  };
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::f16, FormatId::bf16})
+    for (const StateScaling scaling :
+         {StateScaling::none, StateScaling::tensor, StateScaling::group, StateScaling::expanded})
+      for (const ScaleRule rule : {ScaleRule::ms_amp, ScaleRule::te})
+        for (const auto& [first, before] : kinds)
+          for (const auto& [second, after] : kinds) {
+            const StateFormat state{id, scaling, rule};
+            std::vector<float> x(131, before);
+            StateTensor again(state, x.size());
+            again.assign(x, 1);
+            x.assign(x.size(), after);
+            x[1] *= 0.5F;
+            x[130] *= 0.75F;
+            again.assign(x, 1);
+            StateTensor once(state, x.size());
+            once.assign(x, 1);
+            INFO(describe(state) << ", " << to_string(rule) << ": " << second << " after "
+                                 << first);
+            CHECK(bytes_of_state(again) == bytes_of_state(once));
+          }
+}
+
+TEST_CASE("the scale of a tensor is that of its rule, and its inverse beside it", "[optim]") {
+  for (const FormatId id : {FormatId::e4m3fn, FormatId::e5m2, FormatId::f16})
+    for (const ScaleRule rule : {ScaleRule::ms_amp, ScaleRule::te})
+      for (const float top : {0.0F, 1.0F, 3.0F, 448.0F, 449.0F, 57344.0F, 65504.0F, 1e-3F, 1e20F}) {
+        const std::vector<float> x{top, -top * 0.3F, top * 0.011F};
+        TileScale expected = tile_scale({.rule = rule, .format = id}, top);
+        const Format& f = format(id);
+        const CastPolicy policy = f.storage_bits == 8 ? kNvidiaSatfinite : kNvidiaNosat;
+        for (const StateScaling scaling : {StateScaling::tensor, StateScaling::group}) {
+          const std::vector<float> got = values_of(stored({id, scaling, rule}, x));
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            const auto code = static_cast<float>(round_trip(f, policy, x[i] * expected.scale));
+            INFO(f.name << " " << to_string(rule) << " " << to_string(scaling) << ": " << x[i]
+                        << " of " << top);
+            CHECK(got[i] == code * (1.0F / expected.scale));
+          }
+        }
+      }
 }

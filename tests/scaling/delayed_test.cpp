@@ -213,6 +213,46 @@ TEST_CASE("delayed scaling: a history that is restored goes on from its oldest s
                     "history: expected 4 slots, got 5");
 }
 
+TEST_CASE("delayed scaling: a copy goes on as its source, whatever it had seen before",
+          "[scaling]") {
+  const RandomStream random(5, "restored");
+  std::uint64_t draw = 0;
+  const auto amax = [&] {
+    const auto kind = random.below(draw++, 8);
+    return kind == 0 ? 0.0F : kind == 1 ? kInf : static_cast<float>(1 + random.below(draw++, 97));
+  };
+  for (const AmaxAlgorithm algorithm : {AmaxAlgorithm::max, AmaxAlgorithm::most_recent})
+    for (const ZeroAmax zero_amax : {ZeroAmax::keep_history, ZeroAmax::roll})
+      for (const std::int64_t history : {1, 2, 3, 5})
+        for (int before = 0; before < 6; ++before) {
+          const DelayedOptions options{
+              .history = history, .algorithm = algorithm, .zero_amax = zero_amax};
+          DelayedScaling source(FormatId::e4m3fn, options);
+          DelayedScaling copy(FormatId::e4m3fn, options);
+          for (int step = 0; step < 4; ++step) {
+            source.record(amax());
+            source.update();
+          }
+          for (int step = 0; step < before; ++step) {
+            copy.record(100.0F + static_cast<float>(step));
+            copy.update();
+          }
+          source.record(3.0F);
+          copy.record(1000.0F);
+          copy.restore(source.scale(), source.history());
+          for (int step = 0; step < 8; ++step) {
+            INFO("history " << history << ", " << before << " updates before, step " << step);
+            REQUIRE(copy.scale() == source.scale());
+            REQUIRE(copy.history() == source.history());
+            const float next = amax();
+            for (DelayedScaling* one : {&source, &copy}) {
+              one->record(next);
+              one->update();
+            }
+          }
+        }
+}
+
 TEST_CASE("delayed scaling: margins are powers of two of any sign and part", "[scaling]") {
   for (const auto& [margin, scale] :
        {std::pair{0.0F, 448.0F}, {1.0F, 224.0F}, {-2.0F, 1792.0F}, {3.0F, 56.0F}}) {
@@ -263,4 +303,34 @@ TEST_CASE("MS-AMP: a state has up to as many clean updates as its window has slo
   }
   CHECK_THROWS_WITH(scaling.restore(1.0F, 0, std::vector<float>(2)),
                     "window: expected 3 slots, got 2");
+}
+
+TEST_CASE("MS-AMP: a copy goes on as its source, whatever it had seen before", "[scaling]") {
+  const RandomStream random(6, "restored");
+  std::uint64_t draw = 0;
+  for (const std::int64_t window : {1, 2, 3, 5})
+    for (int before = 0; before < 6; ++before)
+      for (int after = 0; after < 7; ++after) {
+        MsAmpScaling source(FormatId::e4m3fn, window);
+        MsAmpScaling copy(FormatId::e4m3fn, window);
+        const auto step = [](MsAmpScaling& one, float amax) {
+          const float scale = one.scale_for(amax);
+          one.update();
+          return scale;
+        };
+        const auto drawn = [&] {
+          const auto kind = random.below(draw++, 9);
+          return kind == 0 ? kNan : static_cast<float>(std::exp2(static_cast<double>(kind) - 4.0));
+        };
+        for (int i = 0; i < after; ++i) (void)step(source, drawn());
+        for (int i = 0; i < before; ++i) (void)step(copy, 1000.0F);
+        copy.restore(source.scale(), source.updates(), source.window());
+        for (int i = 0; i < 8; ++i) {
+          INFO("window " << window << ", step " << i << " after " << before << " and " << after);
+          const float next = drawn();
+          REQUIRE(step(copy, next) == step(source, next));
+          REQUIRE(copy.scale() == source.scale());
+          REQUIRE(copy.updates() == source.updates());
+        }
+      }
 }
