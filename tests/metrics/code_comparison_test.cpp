@@ -361,3 +361,67 @@ TEST_CASE("code comparison: random codes of every format against a count in FP64
     CHECK(across < kCount / 2);
   }
 }
+
+TEST_CASE("code comparison: more chunks than are compared at once", "[metrics]") {
+  // 64 chunks of 2^16 elements are one round.
+  constexpr std::size_t kRound = std::size_t{1} << 22;
+  constexpr std::size_t kCount = 2 * kRound + 70'000;
+  std::vector<std::uint8_t> expected(kCount, 0x38);  // ones
+  std::vector<std::uint8_t> got = expected;
+  const std::vector<std::size_t> places{
+      kRound - 1,     kRound,     kRound + 65'536,     kRound + 65'539,
+      2 * kRound - 1, 2 * kRound, 2 * kRound + 65'535, 2 * kRound + 65'536,
+      kCount - 1};
+  // 1 to 9 steps of an eighth above 1, the largest in the middle.
+  for (std::size_t i = 0; i < places.size(); ++i)
+    got[places[i]] = static_cast<std::uint8_t>(0x38 + 1 + (i * 5 + 3) % 9);
+  const std::size_t largest = places[3];
+  REQUIRE(got[largest] == 0x38 + 1 + 0);
+  got[largest] = 0x38 + 16;
+  MismatchMap map = make_map(1, static_cast<std::int64_t>(kCount), 200);
+  const auto bytes = [](const std::vector<std::uint8_t>& codes) {
+    return std::as_bytes(std::span(codes));
+  };
+  CodeComparer comparer(format(FormatId::e4m3fn), {.map = &map, .threads = 2});
+  // One part ends inside the first round, the other has all others.
+  constexpr std::size_t kFirst = kRound - 5;
+  comparer.add(bytes(expected).first(kFirst), bytes(got).first(kFirst));
+  comparer.add(bytes(expected).subspan(kFirst), bytes(got).subspan(kFirst));
+  const CodeComparison parts = comparer.finish();
+  const CodeComparison whole =
+      compare_codes(format(FormatId::e4m3fn), bytes(expected), bytes(got), {.threads = 1});
+  double squares = 0.0;
+  double distances = 0.0;
+  double sums = 0.0;
+  std::vector<std::uint64_t> tiles(map.counts.size());
+  for (const std::size_t place : places) {
+    const double y = decode(format(FormatId::e4m3fn), got[place]);
+    squares += (y - 1.0) * (y - 1.0);
+    distances += y - 1.0;
+    sums += y * y - 1.0;
+    ++tiles[place / static_cast<std::size_t>(map.tile_columns)];
+  }
+  for (const CodeComparison* c : {&parts, &whole}) {
+    CHECK(c->values.count == kCount);
+    CHECK(c->bit_mismatches == places.size());
+    CHECK(c->values.mismatches == places.size());
+    CHECK(c->first->index == static_cast<std::int64_t>(places[0]));
+    CHECK(c->worst->index == static_cast<std::int64_t>(largest));
+    CHECK(c->worst->ulp == 16);
+    CHECK(c->values.max_absolute == 3.0);
+    CHECK(c->values.max_absolute_index == largest);
+    CHECK(c->values.max_relative_index == largest);
+    CHECK(c->ulp.max_index == largest);
+    CHECK(c->ulp.total == kCount);
+    CHECK(c->ulp.counts[0] == kCount - places.size());
+    CHECK(c->ulp.away_from_zero == places.size());
+    // All sums are of whole sixty-fourths: exact.
+    CHECK(c->values.relative_l2 == std::sqrt(squares) / std::sqrt(static_cast<double>(kCount)));
+    CHECK(c->mean_absolute_relative == distances / static_cast<double>(kCount));
+    CHECK(c->values.mean_signed_relative == distances / static_cast<double>(kCount));
+    const double yy = static_cast<double>(kCount) + sums;
+    CHECK(c->values.cosine == (static_cast<double>(kCount) + distances) /
+                                  (std::sqrt(static_cast<double>(kCount)) * std::sqrt(yy)));
+  }
+  CHECK(map.counts == tiles);
+}

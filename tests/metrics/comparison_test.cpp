@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -157,5 +158,36 @@ TEST_CASE("the pairwise sum takes every length", "[metrics]") {
     sum.add(static_cast<double>(n));
     CAPTURE(n);
     REQUIRE(sum.total() == static_cast<double>(n * (n + 1) / 2));
+  }
+}
+
+TEST_CASE("the pairwise sum adds 128 terms in order, then blocks of one size in pairs",
+          "[metrics]") {
+  // Terms so far apart that each order rounds otherwise.
+  std::uint64_t state = 1;
+  std::vector<double> terms;
+  for (int i = 0; i < 128 * 21 + 77; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    terms.push_back(std::ldexp(static_cast<double>(state >> 11), -static_cast<int>(state >> 59)));
+  }
+  PairwiseSum sum;
+  std::vector<std::pair<std::size_t, double>> blocks;  // sizes, each larger than those behind it
+  double partial = 0.0;
+  for (std::size_t n = 1; n <= terms.size(); ++n) {
+    sum.add(terms[n - 1]);
+    partial += terms[n - 1];
+    if (n % 128 == 0) {
+      blocks.emplace_back(1, partial);
+      partial = 0.0;
+      while (blocks.size() > 1 && blocks[blocks.size() - 2].first == blocks.back().first) {
+        const auto last = blocks.back();
+        blocks.pop_back();
+        blocks.back() = {2 * last.first, last.second + blocks.back().second};
+      }
+    }
+    double total = partial;
+    for (std::size_t i = blocks.size(); i-- > 0;) total += blocks[i].second;
+    CAPTURE(n);
+    REQUIRE(sum.total() == total);
   }
 }
