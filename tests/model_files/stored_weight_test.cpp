@@ -302,6 +302,71 @@ TEST_CASE("all rows of a large weight have its scale, whatever part they are rea
   CHECK(wrong == 0);
 }
 
+TEST_CASE("a part of a large weight has the scales of its own blocks, rows and groups",
+          "[model_files]") {
+  // Parts have 2^22 elements at most, of whole blocks: 512 rows here, and the last 89.
+  constexpr std::int64_t kRows = 512 + 89;
+  constexpr std::int64_t kColumns = 8192;
+  Bytes codes(kRows * kColumns);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i * 7 % 127);
+  const auto scales_of = [](std::int64_t rows, std::int64_t columns) {
+    std::vector<float> scales(static_cast<std::size_t>(rows * columns));
+    for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = 1.0F + static_cast<float>(i % 509);
+    return scales;
+  };
+  const std::span<const float> table = decode_table(FormatId::e4m3fn);
+  struct Kind {
+    const char* layout;
+    const char* preset;
+    const char* scale;
+    Shape tile;
+    Shape shape;
+  };
+  for (const Kind& kind :
+       {Kind{"deepseek", "deepgemm", "m.weight_scale_inv", {128, 128}, {5, 64}},
+        Kind{
+            "compressed-tensors", "llm-compressor", "m.weight_scale", {1, kColumns}, {kRows, 1}}}) {
+    const std::vector<float> scales = scales_of(kind.shape[0], kind.shape[1]);
+    const std::vector<float> got =
+        dequantized(kind.layout, kind.preset,
+                    {{"m.weight", bytes_view(ElementType::e4m3fn, {kRows, kColumns}, codes)},
+                     {kind.scale, view_of(ElementType::f32, kind.shape, std::span(scales))}})
+            .at("m.weight");
+    REQUIRE(got.size() == codes.size());
+    std::size_t wrong = 0;
+    for (std::int64_t r = 0; r < kRows; ++r)
+      for (std::int64_t c = 0; c < kColumns; ++c) {
+        const auto at = static_cast<std::size_t>(r * kColumns + c);
+        const std::int64_t tile = r / kind.tile[0] * kind.shape[1] + c / kind.tile[1];
+        wrong += got[at] == table[codes[at]] * scales[static_cast<std::size_t>(tile)] ? 0 : 1;
+      }
+    INFO(kind.layout);
+    CHECK(wrong == 0);
+  }
+  // Packed codes, two a byte, in groups of 16 with a scale of each and one of all.
+  codes.resize(kRows * kColumns / 2);
+  for (std::size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<std::uint8_t>(i * 11 % 251);
+  Bytes groups(kRows * kColumns / 16);
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    groups[i] = static_cast<std::uint8_t>(0x20 + i % 61);
+  const float quarter = 0.25F;
+  const std::vector<float> got =
+      dequantized(
+          "modelopt", "modelopt-nvfp4",
+          {{"m.weight", bytes_view(ElementType::u8, {kRows, kColumns / 2}, codes)},
+           {"m.weight_scale", bytes_view(ElementType::e4m3fn, {kRows, kColumns / 16}, groups)},
+           {"m.weight_scale_2", view_of(ElementType::f32, {}, std::span(&quarter, 1))}})
+          .at("m.weight");
+  REQUIRE(got.size() == 2 * codes.size());
+  const std::span<const float> elements = decode_table(FormatId::e2m1);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const unsigned code = i % 2 == 0 ? codes[i / 2] & 0xfU : codes[i / 2] >> 4U;
+    wrong += got[i] == elements[code] * (table[groups[i / 16]] * quarter) ? 0 : 1;
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("codes of every FP8 type are a weight, under scales of every float type",
           "[model_files]") {
   const Bytes codes{0x38, 0x40, 0x44, 0xb8, 0x30, 0x01};
