@@ -15,6 +15,7 @@
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/core/target.hpp"
 #include "fp8lab/scaling/quantize.hpp"
+#include "fp8lab/scaling/tile_kernels.hpp"
 #include "fp8lab/scaling/two_level.hpp"
 
 using namespace fp8lab;
@@ -164,7 +165,8 @@ std::string differences(const QuantizedTensor& q, const SpelledOut& want) {
   return all + first_other("code", {q.codes.begin(), q.codes.end()}, want.codes);
 }
 
-void check_shape(Draws& draws, const Recipe& recipe, std::int64_t rows, std::int64_t k) {
+void check_shape(Draws& draws, const Recipe& recipe, std::int64_t rows, std::int64_t k,
+                 bool turned_too = false) {
   const std::vector<float> x = drawn_numbers(draws, rows * k);
   const std::vector<float> turned = transpose({x, rows, k});
   const auto spelled = [&](const std::vector<float>& values, const QuantizedTensor& q) {
@@ -178,7 +180,7 @@ void check_shape(Draws& draws, const Recipe& recipe, std::int64_t rows, std::int
   SpelledOut want_turned;
   for (const Target target : available_targets()) {
     const int threads = draws.below(4) == 0 ? 2 : 1;
-    const bool with_transpose = draws.below(2) == 0;
+    const bool with_transpose = draws.below(2) == 0 || turned_too;
     const QuantizedTensor q = quantize(recipe, {x, rows, k}, with_transpose, threads, target);
     if (want.codes.empty()) want = spelled(x, q);
     INFO(to_string(target) << ", " << threads
@@ -219,6 +221,17 @@ TEST_CASE("quantize: drawn recipes of every rule are each element's cast", "[sca
       if (has_amax_floor(rule)) recipe.amax_floor = draws.of<float>({0.0F, 1e-4F, 0.75F, 1e-12F});
       check_drawn(draws, recipe);
     }
+  }
+}
+
+TEST_CASE("quantize: scales without a kernel, of blocks that are cast along both sides",
+          "[scaling]") {
+  Draws draws(300);
+  for (int i = 0; i <= static_cast<int>(ScaleRule::deepgemm_first); ++i) {
+    const auto rule = static_cast<ScaleRule>(i);
+    if (scaling_detail::has_kernel(rule)) continue;
+    for (const std::int64_t block : {16, 32})
+      check_shape(draws, {.rule = rule, .row_block = 1, .k_block = block}, 100, 70, true);
   }
 }
 
