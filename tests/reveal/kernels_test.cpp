@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/io/npy.hpp"
 #include "fp8lab/reveal/probe_files.hpp"
 #include "fp8lab/reveal/reveal.hpp"
@@ -420,6 +422,50 @@ TEST_CASE("reveal: probes are the same with every compiler", "[reveal]") {
   CHECK(sum_of("sm70.mma.f16", 5, 5, 12) == 0x2190b47222198afbu);
   CHECK(sum_of("sm80.mma.bf16", 5, 5, 24) == 0x1526974a61bf420du);
   CHECK(sum_of("sm90.mma.e4m3", 4, 4, 64) == 0x662c7c29f1b4e4b8u);
+}
+
+TEST_CASE("reveal: the last check has two products of usual operands and two of wide ones",
+          "[reveal]") {
+  for (const auto& [a_format, b_format] : {std::pair{FormatId::e4m3fn, FormatId::e5m2},
+                                           {FormatId::f16, FormatId::e4m3fnuz},
+                                           {FormatId::bf16, FormatId::bf16}})
+    for (const std::uint64_t seed : {1U, 7U}) {
+      const ProbeShape shape{.m = 2, .n = 3, .k = 12, .a_format = a_format, .b_format = b_format};
+      std::optional<ProbeCalls> first;
+      // They are the first calls of the first round.
+      const ProbeKernel keep = [&](const ProbeCalls& calls) -> ProbeOutputs {
+        first = calls;
+        throw Error("enough");
+      };
+      CHECK_THROWS_WITH(reveal(shape, keep, seed), "enough");
+      REQUIRE(first);
+      const auto expected = [&](FormatId id, const char* name, std::int64_t rows) {
+        const Format& f = format(id);
+        std::vector<std::byte> words;
+        for (int call = 0; call < 4; ++call) {
+          const RandomStream random(seed, fmt::format("reveal {} {}", name, call));
+          std::vector<float> values;
+          for (std::uint64_t at = 0; at < static_cast<std::uint64_t>(rows * shape.k); ++at) {
+            double value = random.normal(at);
+            // As many binades as the format has above 1/4, at most twelve.
+            const int span = std::min(12, static_cast<int>(std::log2(f.max_finite())) + 3);
+            if (call == 1 || call == 3)
+              value = std::ldexp(
+                  value,
+                  static_cast<int>(random.below(at, static_cast<std::uint64_t>(span))) - span / 2);
+            values.push_back(
+                static_cast<float>(round_trip(f, kNvidiaSatfinite, static_cast<float>(value))));
+          }
+          append_words(id, values, words);
+        }
+        return words;
+      };
+      INFO(format(a_format).name << " x " << format(b_format).name << ", seed " << seed);
+      const std::vector<std::byte> a = expected(a_format, "a", 2);
+      const std::vector<std::byte> b = expected(b_format, "b", 3);
+      CHECK(std::equal(a.begin(), a.end(), first->a.begin()));
+      CHECK(std::equal(b.begin(), b.end(), first->b.begin()));
+    }
 }
 
 TEST_CASE("reveal: a round in files says what it holds, and is read again", "[reveal]") {

@@ -300,6 +300,70 @@ TEST_CASE("linear layer: sizes and multipliers that do not fit are refused", "[t
   CHECK_THROWS_WITH(find_linear_recipe("te-curent"), contains("'te-curent'"));
 }
 
+TEST_CASE("linear layer: three products of sizes that are all unlike", "[train]") {
+  // 32 tokens, 64 inputs and 96 outputs: none stands for another.
+  const Case c{normal_matrix("x", 32, 64), normal_matrix("w", 96, 64, 0.06),
+               normal_matrix("dy", 32, 96, 1e-3)};
+  for (const char* name :
+       {"te-current", "te-mxfp8", "torchao-rowwise", "naive", "ms-amp", "nvfp4"}) {
+    const LinearRecipe recipe = find_linear_recipe(name);
+    if (recipe.activation.source != ScaleSource::current) continue;
+    const LayerRun got = run(recipe, c);
+    INFO(name);
+    CHECK(same_bits(got.y.values,
+                    product(recipe.forward, recipe.activation, c.x, recipe.weight, c.w, true)));
+    CHECK(same_bits(got.dx.values, product(recipe.dgrad, recipe.gradient, c.dy, recipe.weight,
+                                           turned(c.w), true)));
+    CHECK(same_bits(got.dw, product(recipe.wgrad, recipe.gradient, turned(c.dy), recipe.activation,
+                                    turned(c.x), false)));
+  }
+}
+
+TEST_CASE("linear layer: multipliers are those of its inputs, in all three products", "[train]") {
+  const Case c{normal_matrix("x", 32, 64), normal_matrix("w", 96, 64, 0.06),
+               normal_matrix("dy", 32, 96, 1e-3)};
+  std::vector<float> multipliers(64, 1.0F);
+  for (std::size_t i = 0; i < multipliers.size(); i += 7)
+    multipliers[i] = std::ldexp(1.0F, static_cast<int>(i) % 11 - 5);
+  const auto scaled = [&](Matrix<float> matrix, bool divides) {
+    for (std::size_t i = 0; i < matrix.values.size(); ++i) {
+      const float m = multipliers[i % multipliers.size()];
+      matrix.values[i] = divides ? matrix.values[i] / m : matrix.values[i] * m;
+    }
+    return matrix;
+  };
+  std::vector<LinearRecipe> recipes;
+  for (const char* name : {"fp32", "bf16", "te-current", "te-mxfp8", "torchao-rowwise-hp-wgrad"})
+    recipes.push_back(find_linear_recipe(name));
+  recipes.push_back(recipes[2]);
+  recipes.back().gradient_clip = 1.5;
+  // Each product alone in FP8.
+  for (GemmSettings LinearRecipe::*one :
+       {&LinearRecipe::forward, &LinearRecipe::dgrad, &LinearRecipe::wgrad}) {
+    LinearRecipe mixed = recipes[2];
+    for (GemmSettings LinearRecipe::*other :
+         {&LinearRecipe::forward, &LinearRecipe::dgrad, &LinearRecipe::wgrad})
+      if (other != one) mixed.*other = recipes[1].forward;
+    recipes.push_back(mixed);
+  }
+  for (std::size_t i = 0; i < recipes.size(); ++i) {
+    LinearRecipe& recipe = recipes[i];
+    // As if the layer before had such channels, which a product of powers of two shows exactly.
+    const LayerRun plain = run(recipe, {scaled(c.x, false), scaled(c.w, true), c.dy});
+    Linear<float> layer("layer", 64, 96, recipe, multipliers);
+    layer.weight().value = c.w.values;
+    INFO("recipe " << i << ": " << recipe.name);
+    CHECK(same_bits(layer.forward(c.x, {}).values, plain.y.values));
+    CHECK(same_bits(layer.backward(c.dy, {}).values, scaled(plain.dx, false).values));
+    Matrix<float> dw(96, 64);
+    dw.values = plain.dw;
+    CHECK(same_bits(layer.weight().gradient, scaled(dw, true).values));
+    CHECK(same_bits(layer.weight().value, c.w.values));
+  }
+  Linear<float> layer("layer", 64, 96, recipes[0], {1.0F, 2.0F});
+  CHECK_THROWS_WITH(layer.forward(c.x, {}), "channel_multipliers: expected 64 values, got 2");
+}
+
 TEST_CASE("linear layer: a limit of gradients is for a cast of them", "[train]") {
   const GemmSettings fp8 = find_linear_recipe("te-current").forward;
   const GemmSettings bf16 = bf16_recipe().forward;

@@ -1,10 +1,14 @@
 // What steps of training seldom have: NaN in gradients and in operands, gradients that are zero,
 // and copies of the very first tokens.
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -102,4 +106,54 @@ TEST_CASE("operand cast: a NaN is an amax of MS-AMP's, and none of TransformerEn
     CHECK(got.scales == expected.scales);
     CHECK(got.codes == expected.codes);
   }
+}
+
+TEST_CASE("operand cast: each cast of a tensor is observed and may run elsewhere, by its name",
+          "[train]") {
+  const Recipe rows{.row_block = 1};
+  Recipe other{.format = FormatId::e5m2, .row_block = 1};
+  std::vector<float> x;
+  for (int i = 0; i < 6 * 10; ++i) x.push_back(std::ldexp(1.0F + static_cast<float>(i), i % 5));
+  const FloatMatrix matrix{x, 6, 10};
+  for (const bool two : {false, true})
+    for (const bool first : {false, true})
+      for (const bool second : {false, true}) {
+        std::string seen;
+        std::string ran;
+        PassContext context;
+        context.on_cast = [&](std::string_view name, const FloatMatrix& m,
+                              const QuantizedTensor& q) {
+          seen += fmt::format("{} [{}, {}] {}{} ", name, m.rows, m.k, format(q.format).name,
+                              q.transposed ? "+T" : "");
+        };
+        context.backend.name = "asked";
+        context.backend.cast = [&](FormatId id, const CastPolicy&, std::span<const float> values,
+                                   std::span<std::uint8_t>) {
+          ran += fmt::format("{}:{} ", format(id).name, values.size());
+          return false;
+        };
+        TwoCasts casts("l.x", rows, two ? std::optional(other) : std::nullopt, "wgrad");
+        const QuantizedTensor q = casts.cast(matrix, {first, second}, context);
+        INFO("two recipes " << two << ", uses " << first << " and " << second);
+        std::string expected;
+        std::string expected_runs;
+        if (two) {
+          if (first) expected += "l.x [6, 10] e4m3fn ";
+          if (second) expected += "l.x.wgrad [6, 10] e5m2+T ";
+          if (first) expected_runs += "e4m3fn:60 ";
+          if (second) expected_runs += "e5m2:60 e5m2:60 ";
+        } else if (first || second) {
+          expected = second ? "l.x [6, 10] e4m3fn+T " : "l.x [6, 10] e4m3fn ";
+          expected_runs = second ? "e4m3fn:60 e4m3fn:60 " : "e4m3fn:60 ";
+        }
+        CHECK(seen == expected);
+        CHECK(ran == expected_runs);
+        CHECK((q.transposed != nullptr) == second);
+        if (second) CHECK(q.transposed->format == (two ? FormatId::e5m2 : FormatId::e4m3fn));
+        std::vector<OperandCast*> all;
+        casts.list(all);
+        REQUIRE(all.size() == (two ? 2 : 1));
+        CHECK(all[0]->name() == "l.x");
+        if (two) CHECK(all[1]->name() == "l.x.wgrad");
+      }
 }
