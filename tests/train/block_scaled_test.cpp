@@ -60,6 +60,12 @@ TEST_CASE("training: hardware moves block-scaled products", "[train]") {
   CHECK(same_model(hopper.wgrad.accumulator, "sm90.wgmma.e4m3"));
   CHECK(on_hardware(hopper, "sm100").forward.promotion_interval == 0);
   CHECK(on_hardware(mxfp8, "exact").dgrad.promotion_interval == 32);
+  // Blocks of 16 are promoted every 16 terms; an interval that is there stays.
+  CHECK(on_hardware(find_linear_recipe("nvfp4"), "exact").dgrad.promotion_interval == 16);
+  GemmSettings own = mxfp8.forward;
+  own.promotion_interval = 64;
+  CHECK(on_hardware(own, mxfp8.activation, "sm90").promotion_interval == 64);
+  CHECK(on_hardware(own, mxfp8.activation, "sm120").promotion_interval == 0);
   CHECK(same_model(on_hardware(mxfp8, "sm120").forward.accumulator, "sm120.mma.mxf8f6f4.e4m3"));
   CHECK(same_model(on_hardware(find_linear_recipe("nvfp4"), "sm120").dgrad.accumulator,
                    "sm120.mma.mxf4nvf4"));
