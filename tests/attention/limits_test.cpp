@@ -276,3 +276,18 @@ TEST_CASE("attention: each operand and option that does not fit is named alone",
         "q_tile: expected 1 to 1099511627776, got 0");
   CHECK(with([](AttentionInputs&, AttentionOptions& o) { o.q_tile = 1; }) == "accepted");
 }
+
+TEST_CASE("attention: options have the values that are written beside them", "[attention]") {
+  const AttentionOptions o;
+  CHECK(o.qk_model == "sm90.wgmma.e4m3");
+  CHECK(o.pv_model == "sm90.wgmma.e4m3");
+  CHECK((o.q_tile == 128 && o.kv_tile == 128));
+  CHECK((o.softmax_scale == 0.0F && o.p_offset == 8.0F && o.rescale_threshold == 0.0F));
+  CHECK_FALSE(o.causal);
+  CHECK_FALSE(o.two_level);
+  CHECK(o.threads == 0);
+  CHECK(o.tile_order == TileOrder::last_to_first);
+  CHECK(o.p_format == FormatId::e4m3fn);
+  CHECK((o.window_left == -1 && o.window_right == -1));
+  CHECK(o.row_sum == RowSum::columns);
+}

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -13,7 +14,11 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/cast/cast.hpp"
+#include "fp8lab/collectives/collectives.hpp"
 #include "fp8lab/collectives/transport.hpp"
+#include "fp8lab/core/random.hpp"
+#include "fp8lab/scaling/auto_scaling.hpp"
 #include "fp8lab/train/data.hpp"
 #include "fp8lab/train/gradient_reducer.hpp"
 #include "fp8lab/train/linear_recipe.hpp"
@@ -155,5 +160,118 @@ TEST_CASE("operand cast: each cast of a tensor is observed and may run elsewhere
         REQUIRE(all.size() == (two ? 2 : 1));
         CHECK(all[0]->name() == "l.x");
         if (two) CHECK(all[1]->name() == "l.x.wgrad");
+      }
+}
+
+TEST_CASE("gradients: the bytes of a reduction are those of the busiest rank, of all tensors",
+          "[train]") {
+  for (const Topology topology : {Topology::ring, Topology::tree, Topology::direct})
+    for (const char* wire : {"e4m3fn", "bf16"})
+      for (const bool look : {false, true}) {
+        ReductionOptions options{.ranks = 3, .topology = topology, .wire = find_wire_format(wire)};
+        if (options.wire.bytes == 1) options.scaling = GradientScaling::automatic;
+        GradientReducer reducer(in_process_fabric(), options, 2);
+        std::uint64_t expected = 0;
+        for (const std::size_t elements : {7U, 64U, 1U}) {
+          std::vector<std::vector<float>> gradients(3, std::vector<float>(elements, 0.5F));
+          std::vector<std::span<float>> spans(gradients.begin(), gradients.end());
+          reducer.reduce(elements % 2, elements, spans, look);
+          // Of the ring the last chunks are shorter; a tree's root and rank 0 send to all others.
+          RankBuffers buffers(3, Message(elements * options.wire.bytes));
+          expected += all_reduce(in_process_fabric(),
+                                 {topology, {options.wire, ReduceOp::sum}, 3, elements}, buffers)
+                          .busiest_bytes;
+          INFO(to_string(topology) << ", " << wire << ", " << elements << " elements");
+          CHECK(reducer.bytes_sent() == expected);
+        }
+        CHECK(reducer.mean({1.0F, 2.0F, 6.0F}) == 3.0);
+        CHECK(reducer.bytes_sent() == expected);
+      }
+}
+
+TEST_CASE("gradients: means, and what they lost, as scales and casts give them one by one",
+          "[train]") {
+  const RandomStream random(17, "gradients");
+  std::uint64_t draw = 0;
+  for (const char* name : {"e4m3fn", "e5m2"})
+    for (const GradientScaling scaling : {GradientScaling::pre, GradientScaling::post,
+                                          GradientScaling::automatic, GradientScaling::shipped})
+      for (const int ranks : {1, 2, 3}) {
+        const WireFormat& wire = find_wire_format(name);
+        const AutoScalingOptions rule{.threshold = 0.03};
+        const ReductionOptions options{.ranks = ranks,
+                                       .topology = Topology::tree,
+                                       .wire = wire,
+                                       .scaling = scaling,
+                                       .auto_scaling = rule};
+        GradientReducer reducer(in_process_fabric(), options, 1);
+        AutoScaler mu(rule);
+        double signal = 0.0;
+        double noise = 0.0;
+        std::size_t lost = 0;
+        std::size_t saturated = 0;
+        std::size_t all = 0;
+        for (const std::size_t elements : {20U, 33U, 5U}) {
+          std::vector<std::vector<float>> gradients;
+          for (int rank = 0; rank < ranks; ++rank) {
+            std::vector<float> one;
+            for (std::size_t i = 0; i < elements; ++i) {
+              one.push_back(std::ldexp(static_cast<float>(random.normal(draw)),
+                                       static_cast<int>(random.below(draw + 1, 30)) - 20));
+              draw += 2;
+            }
+            gradients.push_back(one);
+          }
+          float largest = 0.0F;
+          std::vector<float> exact(elements, 0.0F);
+          for (const std::vector<float>& one : gradients)
+            for (std::size_t i = 0; i < elements; ++i) {
+              largest = std::max(largest, std::abs(one[i]));
+              exact[i] += one[i];
+            }
+          for (float& sum : exact) sum *= 1.0F / static_cast<float>(ranks);
+          float scale = static_cast<float>(format(wire.format).max_finite()) / largest;
+          if (scaling == GradientScaling::pre) scale /= static_cast<float>(ranks);
+          if (scaling == GradientScaling::automatic) scale *= static_cast<float>(mu.mu());
+          float inverse = 1.0F / (scale * static_cast<float>(ranks));
+          if (scaling == GradientScaling::shipped) {
+            const ShippedScaling shipped = shipped_scaling(largest, ranks);
+            scale = shipped.scale;
+            inverse = shipped.inverse_scale;
+          }
+          RankBuffers buffers;
+          for (const std::vector<float>& one : gradients) {
+            buffers.emplace_back(elements);
+            to_wire(wire, one, scale, buffers.back());
+          }
+          all_reduce(in_process_fabric(), {Topology::tree, {wire, ReduceOp::sum}, ranks, elements},
+                     buffers);
+          std::vector<std::span<float>> spans(gradients.begin(), gradients.end());
+          reducer.reduce(0, elements, spans, true);
+          std::size_t here = 0;
+          for (std::size_t i = 0; i < elements; ++i) {
+            const double value =
+                decode(format(wire.format), std::to_integer<std::uint32_t>(buffers[0][i]));
+            const float mean = static_cast<float>(value) * inverse;
+            INFO(name << ", " << to_string(scaling) << ", " << ranks << " ranks, element " << i);
+            for (const std::vector<float>& one : gradients)
+              REQUIRE(std::bit_cast<std::uint32_t>(one[i]) == std::bit_cast<std::uint32_t>(mean));
+            const auto e = static_cast<double>(exact[i]);
+            signal += e * e;
+            noise += (static_cast<double>(mean) - e) * (static_cast<double>(mean) - e);
+            lost += e != 0.0 && mean == 0.0F ? 1 : 0;
+            here += std::abs(value) == format(wire.format).max_finite() ? 1 : 0;
+          }
+          saturated += here;
+          all += elements;
+          mu.update(static_cast<double>(here) / static_cast<double>(elements));
+          INFO(name << ", " << to_string(scaling) << ", " << ranks << " ranks");
+          CHECK(reducer.saturated_percent() ==
+                100.0 * static_cast<double>(saturated) / static_cast<double>(all));
+          CHECK(reducer.underflow_percent() ==
+                100.0 * static_cast<double>(lost) / static_cast<double>(all));
+          CHECK(std::abs(reducer.sqnr_db() - 10.0 * std::log10(signal / noise)) < 1e-9);
+          CHECK(reducer.smallest_mu() == (scaling == GradientScaling::automatic ? mu.mu() : 1.0));
+        }
       }
 }

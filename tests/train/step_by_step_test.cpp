@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -17,10 +18,12 @@
 #include "fp8lab/core/random.hpp"
 #include "fp8lab/train/data.hpp"
 #include "fp8lab/train/divergence.hpp"
+#include "fp8lab/train/gradient_reducer.hpp"
 #include "fp8lab/train/guard.hpp"
 #include "fp8lab/train/mlp.hpp"
 #include "fp8lab/train/monitor.hpp"
 #include "fp8lab/train/multiply.hpp"
+#include "fp8lab/train/trainer.hpp"
 #include "io/temporary.hpp"
 #include "train/same_bits.hpp"
 
@@ -457,4 +460,67 @@ TEST_CASE("a sum of lanes is in one order, whatever its length", "[train]") {
     CHECK(lane_sum<float>(n, [&](std::int64_t i) { return x[static_cast<std::size_t>(i)]; }) ==
           even + odd);
   }
+}
+
+TEST_CASE("options have the values that are written beside them", "[train]") {
+  // The text by which checkpoints are told apart: those of other versions have it too.
+  const auto cast = [](const char* format, int source) {
+    return fmt::format(
+        "{}/te/{}/0x0/false/0x0p+0/nearest_even-0-0-saturate-positive_all_ones-0x0p+0/"
+        "1024-0x0p+0-max-0/16",
+        format, source);
+  };
+  const auto product = [](const char* arithmetic, const char* sum, int interval) {
+    return fmt::format("{}/{}-stored-chained/{}/product_then_fma", arithmetic, sum, interval);
+  };
+  const std::string plain =
+      product("fp32", "fused_dot_product-32-13-13-toward_zero--1-f32-stored--1024", 0);
+  const std::string bf16 = product("bf16", "float32-1-23-23-nearest_even--1-f32-stored--1024", 0);
+  const auto recipe = [&](const std::array<std::string, 3>& casts,
+                          const std::array<std::string, 3>& products, bool bf16_outputs) {
+    return nlohmann::json{{"activation", casts[0]},      {"weight", casts[1]},
+                          {"gradient", casts[2]},        {"forward", products[0]},
+                          {"dgrad", products[1]},        {"wgrad", products[2]},
+                          {"bf16_outputs", bf16_outputs}};
+  };
+  const std::string e4m3 = cast("e4m3fn", 0);
+  const nlohmann::json head = recipe({e4m3, e4m3, e4m3}, {bf16, bf16, bf16}, true);
+  nlohmann::json expected{
+      {"batch", {8, 64}},
+      {"blocks", recipe({e4m3, e4m3, e4m3}, {plain, plain, plain}, false)},
+      {"clip_norm", 1.0},
+      {"head", head},
+      {"loss_scale", 1.0},
+      {"model", {"transformer", 256, 64, 128, 2, 4, 256, 1, 1}},
+      {"optimizer", {"f32", "f32", "f32", "f32", 0.9F, 0.95F, 1e-8F, 0.1, 0, true}},
+      {"outliers", {0, 0}},
+      {"schedule", {0.003, 20, 300, 0.1}},
+      {"seed", 1}};
+  TrainerOptions options;
+  CHECK(describe(options) == expected.dump());
+  options.model = MlpShape{};
+  options.recipe.blocks = find_linear_recipe("te-delayed");
+  const char* sum = "fused_dot_product-32-13-13-toward_zero--1-f32-stored--139";
+  const std::string split = product("fp8", sum, 128);
+  expected["blocks"] = recipe({cast("e4m3fn", 1), cast("e4m3fn", 1), cast("e5m2", 1)},
+                              {product("fp8", sum, 0), split, split}, true);
+  expected["model"] = {"mlp", 256, 4, 32, 128, 2};
+  CHECK(describe(options) == expected.dump());
+  CHECK(synthetic_language({}, 9)->identity() ==
+        fmt::format("language 256 {:a} {:a} 8 {:a} 12 seed 9", 1.1, 0.75, 0.3));
+
+  const MonitorOptions monitor;
+  CHECK((monitor.history == 16 && monitor.underflow_percent == 5.0 &&
+         monitor.overflow_percent == 0.1 && monitor.amax_jump == 8.0));
+  const GuardOptions guard;
+  CHECK((guard.snapshot_every == 1 && guard.most_rollbacks == 8));
+  const DivergenceOptions divergence;
+  CHECK((divergence.window == 10 && divergence.rise == 1.0 && divergence.uniform_loss == 1e300));
+  const ReductionOptions reduction;
+  CHECK((reduction.ranks == 1 && reduction.topology == Topology::ring &&
+         reduction.wire.name == "e4m3fn" && reduction.scaling == GradientScaling::none));
+  CHECK(reduction.auto_scaling == AutoScalingOptions{.threshold = 1e-5,
+                                                     .steps_to_double = 1000,
+                                                     .clean_steps = 0,
+                                                     .growth = GrowthLaw::exponential});
 }
