@@ -2,6 +2,8 @@
 
 #include <bit>
 #include <cmath>
+#include <set>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
@@ -72,6 +74,7 @@ std::vector<float> product(const GemmSettings& settings, const Recipe& a_recipe,
   problem.a_scales = qa.inverse();
   problem.b_scales = qb.inverse();
   problem.promotion_interval = settings.promotion_interval;
+  problem.scale_order = settings.scale_order;
   std::vector<float> d(static_cast<std::size_t>(a.rows * b.rows));
   gemm_reference(problem, d);
   if (bf16_output) round_outputs(d);
@@ -317,6 +320,52 @@ TEST_CASE("linear layer: three products of sizes that are all unlike", "[train]"
     CHECK(same_bits(got.dw, product(recipe.wgrad, recipe.gradient, turned(c.dy), recipe.activation,
                                     turned(c.x), false)));
   }
+}
+
+TEST_CASE("linear layer: intervals and orders of scales are those of each product", "[train]") {
+  const Case c{normal_matrix("x", 32, 64), normal_matrix("w", 96, 64, 0.06),
+               normal_matrix("dy", 32, 96, 1e-3)};
+  LinearRecipe fp8 = find_linear_recipe("te-current");
+  for (Recipe LinearRecipe::*operand :
+       {&LinearRecipe::activation, &LinearRecipe::weight, &LinearRecipe::gradient}) {
+    (fp8.*operand).row_block = 1;
+    (fp8.*operand).k_block = 32;
+  }
+  for (GemmSettings* s : {&fp8.forward, &fp8.dgrad, &fp8.wgrad}) s->promotion_interval = 32;
+  std::set<std::vector<float>> seen;
+  for (const ScaleOrder order : {ScaleOrder::product_then_fma, ScaleOrder::b_then_fma_a}) {
+    fp8.forward.scale_order = fp8.dgrad.scale_order = order;
+    const LayerRun got = run(fp8, c);
+    INFO("order " << to_string(order));
+    const std::vector<float> y = product(fp8.forward, fp8.activation, c.x, fp8.weight, c.w, true);
+    CHECK(same_bits(got.y.values, y));
+    CHECK(same_bits(got.dx.values,
+                    product(fp8.dgrad, fp8.gradient, c.dy, fp8.weight, turned(c.w), true)));
+    CHECK(same_bits(got.dw, product(fp8.wgrad, fp8.gradient, turned(c.dy), fp8.activation,
+                                    turned(c.x), false)));
+    fp8.bf16_outputs = false;
+    seen.insert(run(fp8, c).y.values);
+    fp8.bf16_outputs = true;
+  }
+  CHECK(seen.size() == 2);
+  // BF16 operands whose sums are promoted are no plain FP32 sums.
+  LinearRecipe bf16 = bf16_recipe();
+  bf16.bf16_outputs = false;
+  const LayerRun plain = run(bf16, c);
+  bf16.forward.promotion_interval = 16;
+  const LayerRun promoted = run(bf16, c);
+  const auto a_codes = bf16_codes(c.x);
+  const auto b_codes = bf16_codes(c.w);
+  GemmProblem problem;
+  problem.model = bf16.forward.accumulator;
+  problem.a = {FormatId::bf16, a_codes.data(), 32, 64, 64, 1};
+  problem.b = {FormatId::bf16, b_codes.data(), 96, 64, 64, 1};
+  problem.promotion_interval = 16;
+  std::vector<float> d(32 * 96);
+  gemm_reference(problem, d);
+  CHECK(same_bits(promoted.y.values, d));
+  CHECK_FALSE(same_bits(promoted.y.values, plain.y.values));
+  CHECK(same_bits(promoted.dx.values, plain.dx.values));
 }
 
 TEST_CASE("linear layer: multipliers are those of its inputs, in all three products", "[train]") {

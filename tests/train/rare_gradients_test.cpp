@@ -259,8 +259,8 @@ TEST_CASE("gradients: means, and what they lost, as scales and casts give them o
             const auto e = static_cast<double>(exact[i]);
             signal += e * e;
             noise += (static_cast<double>(mean) - e) * (static_cast<double>(mean) - e);
-            lost += e != 0.0 && mean == 0.0F ? 1 : 0;
-            here += std::abs(value) == format(wire.format).max_finite() ? 1 : 0;
+            lost += e != 0.0 && mean == 0.0F ? 1U : 0U;
+            here += std::abs(value) == format(wire.format).max_finite() ? 1U : 0U;
           }
           saturated += here;
           all += elements;

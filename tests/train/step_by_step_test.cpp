@@ -435,7 +435,7 @@ TEST_CASE("multiply: operands and outputs whose rows lie apart, on every target"
           double sum = j < size.n ? 0.0 : 7.0;
           for (std::int64_t t = 0; t < size.k && j < size.n; ++t)
             sum = std::fma(wide_a[at(i * row + t * k)], wide_b[at(j * row + t * k)], sum);
-          wrong += wide[at(i * d_stride + j)] == sum ? 0 : 1;
+          wrong += wide[at(i * d_stride + j)] == sum ? 0U : 1U;
         }
       CHECK(wrong == 0);
     }
