@@ -1,5 +1,7 @@
 // Values exactly at a limit, and windows, whose first column is not 0.
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <span>
 #include <string>
@@ -9,6 +11,7 @@
 #include "catch.hpp"
 #include "fp8lab/attention/attention.hpp"
 #include "fp8lab/attention/backward.hpp"
+#include "fp8lab/attention/calls.hpp"
 #include "fp8lab/attention/quantize.hpp"
 #include "fp8lab/attention/report.hpp"
 #include "fp8lab/attention/shape.hpp"
@@ -290,4 +293,40 @@ TEST_CASE("attention: options have the values that are written beside them", "[a
   CHECK(o.p_format == FormatId::e4m3fn);
   CHECK((o.window_left == -1 && o.window_right == -1));
   CHECK(o.row_sum == RowSum::columns);
+}
+
+TEST_CASE("attention: every option of each call is that of its source", "[attention]") {
+  const auto text_of_options = [](const AttentionOptions& o) {
+    return fmt::format(
+        "{} {}, tiles {} x {}, scale {}, P {} times 2^{}, stale by {}, {}, {}, "
+        "window {} {}, causal {}, two levels {}, threads {}",
+        o.qk_model, o.pv_model, o.q_tile, o.kv_tile, o.softmax_scale, format(o.p_format).name,
+        o.p_offset, o.rescale_threshold, to_string(o.tile_order), to_string(o.row_sum),
+        o.window_left, o.window_right, o.causal, o.two_level, o.threads);
+  };
+  std::string all;
+  for (const AttentionCall& call : attention_calls()) {
+    all += fmt::format("{}: {} {} | {}\n", call.name, format(call.operands).name,
+                       to_string(call.standing), text_of_options(call.options));
+    for (const std::int64_t d : {1, 64, 100, 1000}) {
+      AttentionOptions own = call.options_for(d);
+      own.q_tile = call.options.q_tile;
+      own.kv_tile = call.options.kv_tile;
+      CHECK(text_of_options(own) == text_of_options(call.options));
+    }
+  }
+  const std::string literature(to_string(Standing::from_literature));
+  CHECK(all ==
+        "flashattention3.fp8: e4m3fn " + literature +
+            " | sm90.wgmma.e4m3 sm90.wgmma.e4m3, tiles 128 x 224, scale 0, P e4m3fn times 2^8, "
+            "stale by 0, last_to_first, quads, window -1 -1, causal false, two levels false, "
+            "threads 0\n"
+            "triton.tutorial.fp8: e5m2 " +
+            literature +
+            " | sm90.wgmma.e5m2 sm90.wgmma.e5m2, tiles 128 x 64, scale 0, P e5m2 times 2^0, "
+            "stale by 0, first_to_last, columns, window -1 -1, causal false, two levels false, "
+            "threads 0\n");
+  CHECK(find_attention_call("triton.tutorial.fp8").options_for(300).kv_tile == 64);
+  CHECK_THROWS_WITH(find_attention_call("triton"),
+                    "call: expected one of flashattention3.fp8, triton.tutorial.fp8, got 'triton'");
 }

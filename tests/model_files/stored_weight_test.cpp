@@ -338,7 +338,7 @@ TEST_CASE("a part of a large weight has the scales of its own blocks, rows and g
       for (std::int64_t c = 0; c < kColumns; ++c) {
         const auto at = static_cast<std::size_t>(r * kColumns + c);
         const std::int64_t tile = r / kind.tile[0] * kind.shape[1] + c / kind.tile[1];
-        wrong += got[at] == table[codes[at]] * scales[static_cast<std::size_t>(tile)] ? 0 : 1;
+        wrong += got[at] == table[codes[at]] * scales[static_cast<std::size_t>(tile)] ? 0U : 1U;
       }
     INFO(kind.layout);
     CHECK(wrong == 0);
@@ -362,7 +362,7 @@ TEST_CASE("a part of a large weight has the scales of its own blocks, rows and g
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const unsigned code = i % 2 == 0 ? codes[i / 2] & 0xfU : codes[i / 2] >> 4U;
-    wrong += got[i] == elements[code] * (table[groups[i / 16]] * quarter) ? 0 : 1;
+    wrong += got[i] == elements[code] * (table[groups[i / 16]] * quarter) ? 0U : 1U;
   }
   CHECK(wrong == 0);
 }
