@@ -425,3 +425,60 @@ TEST_CASE("code comparison: more chunks than are compared at once", "[metrics]")
   }
   CHECK(map.counts == tiles);
 }
+
+TEST_CASE("code comparison: figures of odd tensors are those of compare", "[metrics]") {
+  const std::vector<float> odd{0.0F,     -0.0F,     1.0F,       -2.0F, 0x1p-149F,
+                               0x1p100F, kInfinity, -kInfinity, kNan};
+  const auto same = [](double got, double want) {
+    return got == want || (std::isnan(got) && std::isnan(want)) ||
+           std::abs(got - want) <= 1e-12 * std::abs(want);
+  };
+  // All tensors of up to two of these against all others, in one part and in two.
+  std::vector<std::vector<float>> tensors{{}};
+  for (std::size_t size = 1; size <= 2; ++size)
+    for (std::size_t i = 0, count = size == 1 ? 9 : 81; i < count; ++i)
+      tensors.push_back(size == 1 ? std::vector<float>{odd[i]}
+                                  : std::vector<float>{odd[i / 9], odd[i % 9]});
+  std::size_t wrong = 0;
+  for (const std::vector<float>& x : tensors)
+    for (const std::vector<float>& y : tensors) {
+      if (x.size() != y.size()) continue;
+      const Comparison want = compare(std::span<const float>(x), std::span<const float>(y));
+      CodeComparer parts(format(FormatId::f32), {.threads = 1});
+      for (std::size_t i = 0; i < x.size(); ++i)
+        parts.add(std::as_bytes(std::span(x).subspan(i, 1)),
+                  std::as_bytes(std::span(y).subspan(i, 1)));
+      for (const CodeComparison& one : {compare_floats({x, y}, {.threads = 1}), parts.finish()}) {
+        const Comparison& got = one.values;
+        const bool fits = got.count == want.count && got.mismatches == want.mismatches &&
+                          got.non_finite_mismatches == want.non_finite_mismatches &&
+                          same(got.relative_l2, want.relative_l2) &&
+                          same(got.sqnr_db, want.sqnr_db) && same(got.cosine, want.cosine) &&
+                          same(got.calc_diff, want.calc_diff) &&
+                          same(got.max_absolute, want.max_absolute) &&
+                          got.max_absolute_index == want.max_absolute_index &&
+                          same(got.max_relative, want.max_relative) &&
+                          got.max_relative_index == want.max_relative_index &&
+                          same(got.mean_signed_relative, want.mean_signed_relative);
+        if (fits || ++wrong > 5) continue;
+        for (std::size_t i = 0; i < x.size(); ++i) UNSCOPED_INFO(x[i] << " against " << y[i]);
+        CHECK(fits);
+      }
+    }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("code comparison: the first output that is not finite may be the very first",
+          "[metrics]") {
+  for (const std::size_t first : {std::size_t{0}, std::size_t{7}, std::size_t{66'000}}) {
+    Pair pair{std::vector<float>(140'000, 1.0F), std::vector<float>(140'000, 1.0F)};
+    for (const std::size_t at : {first, std::size_t{70'000}, std::size_t{139'999}})
+      pair.got[at] = kNan;
+    const CodeComparison c = compare_floats(pair);
+    INFO("first at " << first);
+    CHECK(c.values.non_finite_mismatches == 3);
+    CHECK(c.values.max_absolute_index == first);
+    CHECK(c.values.max_relative_index == first);
+    CHECK(c.first->index == static_cast<std::int64_t>(first));
+  }
+}

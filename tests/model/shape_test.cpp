@@ -1,6 +1,7 @@
 #include "fp8lab/model/shape.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <string_view>
@@ -287,6 +288,58 @@ TEST_CASE("what each scheme keeps, sends and holds of a small model, by hand", "
     CHECK((cost.fp8_flop_share > 0.0) == (std::string_view(row.scheme) != "bf16"));
     CHECK(cost.zero.load.size() == 4);
   }
+}
+
+TEST_CASE("costs follow the formulas for every split of a run", "[model]") {
+  struct Row {
+    const char* scheme;
+    double weight, gradient, states;  // bytes a parameter of a block GEMM
+    double kept, sent_gradient, sent_weight, sent_activation;
+  };
+  const double kept_bf16 = 2.0 * (8 + 8 + 16 + 8 + 8 + 8 + 24 + 12);
+  const double kept_fp8 = 2.0 * (8 + 16 + 8 + 8 + 24) + (8 + 8 + 12 + 8);
+  for (const Row& row :
+       {Row{"bf16", 2, 4, 12, kept_bf16, 4, 2, 6}, Row{"te-fp8", 4, 4, 12, kept_fp8, 4, 2, 6},
+        Row{"fp8-lm", 1, 1, 5, kept_fp8, 1, 1, 4}})
+    for (const std::int64_t tensor : {1, 2, 3, 8})
+      for (const std::int64_t pipeline : {1, 2, 3, 6})
+        for (const std::int64_t data : {1, 2, 5})
+          for (const std::int64_t micro_batch : {1, 3}) {
+            TrainingSetup setup{.shape = kTiny,
+                                .parallel = {.tensor = tensor,
+                                             .pipeline = pipeline,
+                                             .data = data,
+                                             .micro_batch = micro_batch}};
+            setup.shape.layers = 6;
+            setup.shape.sequence = 7;
+            const double gemm = 6.0 * (128 + 64 + 576);
+            const double other = 6.0 * (16 + 16) + 8.0 + 160.0;
+            const auto t = static_cast<double>(tensor);
+            const auto p = static_cast<double>(pipeline);
+            const auto d = static_cast<double>(data);
+            const double tokens = 7.0 * static_cast<double>(micro_batch);
+            const TrainingCost cost = training_cost(setup, find_training_scheme(row.scheme));
+            const auto near = [](double got, double want) {
+              CHECK(std::abs(got - want) <= 1e-12 * std::abs(want));
+            };
+            INFO(row.scheme << ", tensor " << tensor << ", pipeline " << pipeline << ", data "
+                            << data << ", micro-batch " << micro_batch);
+            near(cost.gpu_parameters, (gemm + other) / (t * p));
+            near(cost.weights, (gemm * row.weight + other * 2.0) / (t * p));
+            near(cost.gradients, (gemm * row.gradient + other * 4.0) / (t * p));
+            near(cost.optimizer, (gemm * row.states + other * 12.0) / (t * p * d));
+            // Of a stage's layers the first stage keeps as many micro-batches as there are stages.
+            double micro_batches = 0.0;
+            for (std::int64_t stage = 0; stage < pipeline; ++stage)
+              micro_batches += (p - static_cast<double>(stage)) / p;
+            near(cost.activations, row.kept * tokens * (6.0 / p) * micro_batches / t);
+            const double ring = (d - 1.0) / d / (t * p);
+            near(cost.gradient_traffic, ring * (gemm * row.sent_gradient + other * 4.0));
+            near(cost.weight_traffic, ring * (gemm * row.sent_weight + other * 2.0));
+            near(cost.activation_traffic,
+                 2.0 * (t - 1.0) / t * tokens * 8.0 * (6.0 / p) * row.sent_activation);
+            CHECK(cost.zero.load.size() == static_cast<std::size_t>(data));
+          }
 }
 
 TEST_CASE("every size of a run is 1 to 2^31", "[model]") {
