@@ -200,3 +200,23 @@ TEST_CASE("a mailbox keeps the order of each pair of ranks, and all buffers", "[
           static_cast<std::size_t>(round) + 2);
   }
 }
+
+TEST_CASE("the longest chain of additions of each topology", "[collectives]") {
+  for (int ranks = 1; ranks <= 40; ++ranks) {
+    INFO(ranks << " ranks");
+    CHECK(longest_chain(Topology::ring, ranks) == ranks - 1);
+    CHECK(longest_chain(Topology::direct, ranks) == (ranks == 1 ? 0 : 1));
+    // In the tree a rank adds its children one after the other: each waits for all before it.
+    const auto of = [&](const auto& self, int rank) -> int {
+      int done = 0;
+      std::vector<int> children;
+      for (int child = rank - 1; child > 0; --child)
+        if (tree_node(child, ranks).parent == rank) children.push_back(child);
+      for (int child = rank + 1; child < ranks; ++child)
+        if (tree_node(child, ranks).parent == rank) children.push_back(child);
+      for (const int child : children) done = std::max(done, self(self, child)) + 1;
+      return done;
+    };
+    CHECK(longest_chain(Topology::tree, ranks) == of(of, 0));
+  }
+}

@@ -114,3 +114,24 @@ TEST_CASE("quantization loss uses the scale of an element's tile", "[metrics]") 
   CHECK_THROWS_WITH(quantization_loss(x, codes, format(FormatId::bf16), scales, 2),
                     contains("an 8-bit format"));
 }
+
+TEST_CASE("quantiles of any number of magnitudes lie on straight lines between them", "[metrics]") {
+  for (std::size_t count = 1; count <= 9; ++count) {
+    std::vector<float> x;
+    for (std::size_t i = 0; i < count; ++i)  // squares, so that no two steps are alike
+      x.push_back(static_cast<float>((i + 1) * (i + 1)) * (i % 2 == 0 ? -1.0F : 1.0F));
+    x.insert(x.begin() + static_cast<std::ptrdiff_t>(count / 2), kNaN);
+    std::vector<double> probabilities;
+    std::vector<double> expected;
+    for (int step = 0; step <= 64; ++step) {
+      probabilities.push_back(static_cast<double>(step) / 64.0);
+      const double position = probabilities.back() * static_cast<double>(count - 1);
+      const double below = std::floor(position) + 1.0;
+      const double above = std::ceil(position) + 1.0;
+      expected.push_back(below * below +
+                         (position + 1.0 - below) * (above * above - below * below));
+    }
+    INFO(count << " magnitudes");
+    CHECK(magnitude_quantiles(x, probabilities) == expected);
+  }
+}

@@ -12,6 +12,7 @@
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/model/block.hpp"
 #include "fp8lab/model/cost.hpp"
+#include "fp8lab/tensors/tensor.hpp"
 #include "io/temporary.hpp"
 #include "message_of.hpp"
 
@@ -506,6 +507,63 @@ TEST_CASE("weights stand in the order of their layers, each with its shape", "[m
   CHECK(kinds == std::vector<std::string_view>{"embedding", "norm", "attention", "attention",
                                                "attention", "attention", "norm", "router", "mlp",
                                                "mlp", "mlp", "mlp", "mlp", "mlp", "norm", "head"});
+}
+
+TEST_CASE("weights of every kind of model, one after the other", "[model]") {
+  for (const bool gated : {false, true})
+    for (const bool tied : {false, true})
+      for (const std::int64_t experts : {1, 2, 3, 5})
+        for (const std::int64_t kv_heads : {1, 2, 4})
+          for (const std::int64_t layers : {1, 3}) {
+            const ModelShape shape{.name = "x",
+                                   .layers = layers,
+                                   .hidden = 24,
+                                   .heads = 4,
+                                   .kv_heads = kv_heads,
+                                   .ffn = 10,
+                                   .gated = gated,
+                                   .vocabulary = 7,
+                                   .experts = experts,
+                                   .active_experts = 1,
+                                   .tied_embeddings = tied};
+            std::vector<std::string> expected;
+            const auto add = [&](const std::string& name, const std::string& size,
+                                 const char* kind) {
+              expected.push_back(name + ".weight " + size + " " + kind);
+            };
+            const std::string kv = "[" + std::to_string(kv_heads * 6) + ", 24]";
+            add("model.embed_tokens", "[7, 24]", "embedding");
+            for (std::int64_t layer = 0; layer < layers; ++layer) {
+              const std::string at = "model.layers." + std::to_string(layer) + ".";
+              add(at + "input_layernorm", "[24]", "norm");
+              add(at + "self_attn.q_proj", "[24, 24]", "attention");
+              add(at + "self_attn.k_proj", kv, "attention");
+              add(at + "self_attn.v_proj", kv, "attention");
+              add(at + "self_attn.o_proj", "[24, 24]", "attention");
+              add(at + "post_attention_layernorm", "[24]", "norm");
+              if (experts > 1)
+                add(at + "mlp.gate", "[" + std::to_string(experts) + ", 24]", "router");
+              for (std::int64_t e = 0; e < experts; ++e) {
+                const std::string mlp =
+                    at + "mlp." + (experts > 1 ? "experts." + std::to_string(e) + "." : "");
+                if (gated) add(mlp + "gate_proj", "[10, 24]", "mlp");
+                add(mlp + "up_proj", "[10, 24]", "mlp");
+                add(mlp + "down_proj", "[24, 10]", "mlp");
+              }
+            }
+            add("model.norm", "[24]", "norm");
+            if (!tied) add("lm_head", "[7, 24]", "head");
+            std::vector<std::string> got;
+            for (const WeightTensor& weight : weights_of(shape)) {
+              got.push_back(weight.name + " " + shape_text(weight.shape) + " " +
+                            std::string(to_string(weight.kind)));
+              const bool gemm =
+                  weight.kind == WeightKind::attention || weight.kind == WeightKind::mlp;
+              CHECK(weight.is_block_gemm() == gemm);
+            }
+            INFO("gated " << gated << ", tied " << tied << ", " << experts << " experts");
+            CHECK(got == expected);
+          }
 }
 
 TEST_CASE("the operations of a block, by hand", "[model]") {

@@ -102,6 +102,11 @@ TEST_CASE("optimizer: each refusal says what was expected, word for word", "[opt
         AdamW({}, std::vector<Parameter>{{"w", {7, 43}, x}});
       },
       "w: expected [7, 43] = 301 values, got 300");
+  refused(
+      [&] {
+        AdamW({}, std::vector<Parameter>{{"w", {13, 23}, x}});
+      },
+      "w: expected [13, 23] = 299 values, got 300");
   AdamW optimizer({}, std::vector<Parameter>{{"w", {3, 100}, x}});
   const std::vector<std::span<const float>> two{x, x};
   const std::vector<std::span<const float>> shorter{std::span(x).first(299)};
