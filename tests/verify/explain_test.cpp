@@ -74,3 +74,49 @@ TEST_CASE("explain: numbers that go with the right ones, of either sign, are no 
   CHECK(content([&](float, float u) { return 100.0F * size + noise(u); }) ==
         RegionContent::unrelated);
 }
+
+TEST_CASE("explain: a region's right values in wrong places are found, but beside a budget",
+          "[verify][regions]") {
+  constexpr std::int64_t kHigh = 192;
+  constexpr std::int64_t kWide = 320;
+  const RandomProduct random({.promotion_interval = 128}, {.shape = {kHigh, kWide, 128}});
+  const std::vector<float> right = compute(random.product);
+  // What is said of all regions where rows [row, row + rows) and columns [column, column + columns)
+  // hold what belongs `down` further down and `along` further along, as do those for them.
+  struct Exchange {
+    std::int64_t row, rows, column, columns, down, along;
+  };
+  const auto said = [&](const Exchange& e, const char* check) {
+    std::vector<float> values = right;
+    for (std::int64_t i = e.row; i < e.row + e.rows; ++i)
+      for (std::int64_t j = e.column; j < e.column + e.columns; ++j) {
+        const auto here = static_cast<std::size_t>(i * kWide + j);
+        const auto there = static_cast<std::size_t>((i + e.down) * kWide + j + e.along);
+        values[here] = right[there];
+        values[there] = right[here];
+      }
+    const std::vector<std::byte> codes = cast_output(values, {});
+    const VerifyReport report =
+        verify(random.product, {"got", {ElementType::f32, {kHigh, kWide}, codes}, nullptr},
+               {.check = find_check(check), .judge_power = false});
+    std::string text;
+    for (const Region& region : report.regions) text += describe(region) + "\n";
+    return text;
+  };
+  const std::string tiles =
+      "differ; cause: tiles_64x64_exchanged: tiles of 64 x 64 hold the right values of other "
+      "outputs (1024 of 1024 sampled)\n";
+  const Exchange side_by_side{64, 64, 128, 64, 0, 64};
+  CHECK(said(side_by_side, "bitwise") == "rows 64-127, columns 128-255: 8192 of 8192 " + tiles);
+  CHECK(said({0, 64, 192, 64, 64, 0}, "deepgemm") ==
+        "rows 0-127, columns 192-255: 8192 of 8192 " + tiles);
+  CHECK(said({10, 2, 0, kWide, 2, 0}, "bitwise") ==
+        "rows 10-13, columns 0-319: 1280 of 1280 differ; cause: rows_exchanged: rows hold the "
+        "right values of other outputs (256 of 256 sampled)\n");
+  CHECK(said({0, kHigh, 200, 3, 0, 3}, "bitwise") ==
+        "rows 0-191, columns 200-205: 1152 of 1152 differ; cause: columns_exchanged: columns hold "
+        "the right values of other outputs (96 of 96 sampled)\n");
+  CHECK(said(side_by_side, "budget") ==
+        "rows 64-127, columns 128-255: numbers unrelated to the right ones: stale, garbage or "
+        "never written\n");
+}
