@@ -20,6 +20,7 @@
 #include "fp8lab/io/operand.hpp"
 #include "fp8lab/io/partial.hpp"
 #include "io/temporary.hpp"
+#include "message_of.hpp"
 
 using namespace fp8lab;
 namespace fs = std::filesystem;
@@ -368,4 +369,63 @@ TEST_CASE("output: what is put into a stream keeps its order, whatever its size"
     }
   });
   CHECK(read_file(folder / "parts.txt") == expected);
+}
+
+TEST_CASE("output: why a path cannot be written is the system's own reason", "[io]") {
+  const TemporaryFolder folder("output_reasons");
+  write_text(folder / "file", "x");
+  fs::create_directory(folder / "sub");
+  fs::create_symlink("none/deeper", folder / "dangling");
+  fs::create_symlink("file/inside", folder / "through_file");
+  fs::create_symlink("circle", folder / "circle");
+  const std::string longest(256, 'n');
+  const auto said = [&](const std::string& name) {
+    const std::string path = (folder / name).string();
+    const std::string text = test::message_of([&] { OutputFile file(path); });
+    CHECK(test::message_of([&] { write_file(path, "x"); }) == text);
+    return text.starts_with(path + ": ") ? text.substr(path.size() + 2) : text;
+  };
+  CHECK(said("new") == "accepted");
+  CHECK(said("sub") == "cannot write: Is a directory");
+  CHECK(said("none/a") == "cannot write: No such file or directory");
+  CHECK(said("file/a") == "cannot write: Not a directory");
+  CHECK(said("file/a/b") == "cannot write: Not a directory");
+  CHECK(said(longest) == "cannot write: File name too long");
+  CHECK(said("dangling") == "cannot write: No such file or directory");
+  CHECK(said("through_file") == "cannot write: Not a directory");
+  CHECK(said("circle/a") == "cannot write: Too many levels of symbolic links");
+  CHECK(said("circle") == "cannot open: a loop of symbolic links");
+  CHECK(folder.files() == 6);
+
+  // Of files that are read, in whole and mapped, and of folders.
+  const auto read = [&](const std::string& name) {
+    const std::string path = (folder / name).string();
+    const std::string whole = test::message_of([&] { (void)read_file(path); });
+    const std::string mapped = test::message_of([&] { const MappedFile file(path); });
+    return whole.substr(std::min(path.size(), whole.size())) + "; " +
+           mapped.substr(std::min(path.size(), mapped.size()));
+  };
+  CHECK(read("none/a") ==
+        ": cannot read: No such file or directory; : cannot be opened: No such file or directory");
+  CHECK(read("file/a") == ": cannot read: Not a directory; : cannot be opened: Not a directory");
+  CHECK(read(longest) ==
+        ": cannot read: File name too long; : cannot be opened: File name too long");
+  CHECK(read("circle/a") ==
+        ": cannot read: Too many levels of symbolic links; : cannot be opened: Too many levels of "
+        "symbolic links");
+  const auto made = [&](const std::string& name) {
+    const std::string path = (folder / name).string();
+    const std::string text = test::message_of([&] { make_writable_folder(path); });
+    const std::string partial = test::message_of([&] { PartialFolder(path, "results"); });
+    return text.substr(std::min(path.size(), text.size())) + "; " +
+           partial.substr(std::min(path.size(), partial.size()));
+  };
+  CHECK(made("file/a") ==
+        ": cannot make this folder: Not a directory; : cannot write there: Not a directory");
+  CHECK(made(longest) ==
+        ": cannot make this folder: File name too long; : cannot write there: File name too long");
+  CHECK(test::message_of([&] { make_writable_folder(folder / "sub/deep/er"); }) == "accepted");
+  CHECK(fs::is_empty(folder / "sub/deep/er"));
+  CHECK(test::message_of([] { make_writable_folder(""); }) ==
+        "folder: expected the name of a folder, got ''");
 }

@@ -109,6 +109,10 @@ class AnyGroups {
       const Product one = by_hand(group);
       CHECK(describe(one.epilogue) == describe(made.parts[i].product.epilogue));
       CHECK(one.model == made.parts[i].product.model);
+      const GemmProblem& p = made.parts[i].product.problem;
+      CHECK(one.problem.promotion_interval == p.promotion_interval);
+      CHECK(one.problem.scale_order == p.scale_order);
+      CHECK(one.problem.c_enters == p.c_enters);
       const std::vector<float> d = compute(one, 1);
       std::copy(d.begin(), d.end(), expected.begin() + group.first_row * outputs_);
     }
@@ -128,7 +132,7 @@ class AnyGroups {
 
   void cut_terms() {
     // With one tile C could not enter among them.
-    const std::int64_t least = scales_ == AnyScales::tiles ? 2 : 1;
+    const std::int64_t least = scales_ == AnyScales::tiles && model_ != AnyModel::unknown ? 2 : 1;
     k_ = kTileTerms * (least + pick(3));
     if (!along_k()) return;
     k_ = 0;
@@ -201,9 +205,9 @@ class AnyGroups {
     if (pick(2) == 0) row_scales_ = floats(one_matrix_ ? a_rows_ : (of_groups ? count_ : 1) * m_);
     if (pick(2) == 0) {
       c_ = floats((one_matrix_ ? a_rows_ : count_ * m_) * n_);
-      if (model_ == AnyModel::unknown || pick(2) == 0)
+      if (pick(2) == 0)
         spec_.epilogue.beta = -1.5F;
-      else
+      else if (model_ != AnyModel::unknown)
         spec_.c_enters = CPlacement::epilogue;
     }
     // Some places are not open to C where scales are a group's own.

@@ -1,6 +1,9 @@
 #include "fp8lab/vectors/separate.hpp"
 
+#include <string>
+
 #include "catch.hpp"
+#include "fp8lab/accumulate/definition.hpp"
 #include "fp8lab/accumulate/unit.hpp"
 #include "fp8lab/core/error.hpp"
 #include "fp8lab/vectors/reduce.hpp"
@@ -74,4 +77,30 @@ TEST_CASE("separate: what cannot be compared or found is said", "[verify][separa
       separate(find_instruction_model("fp32"), find_instruction_model("exact"), 1, 1, 1, 500);
   CHECK(none.file.cases.empty());
   CHECK(none.tried == 500);
+}
+
+TEST_CASE("separate: the sign of zero is tried by every eighth case, of a small product",
+          "[verify][separate]") {
+  int pairs = 0;
+  for (const char* operands : {"f16.f16", "bf16", "tf32"})
+    for (const char* hopper : {"sm90.mma.", "sm90.wgmma."})
+      for (const char* blackwell : {"sm100.mma.", "sm100.tcgen05.", "sm120.mma."}) {
+        const InstructionModel& one = find_instruction_model(std::string(hopper) + operands);
+        const InstructionModel& other = find_instruction_model(std::string(blackwell) + operands);
+        REQUIRE(equal_but_for_zero_sign(one.accumulator, other.accumulator));
+        for (const bool turned : {false, true})
+          for (const std::size_t count : {1U, 4U}) {
+            const Separation found =
+                turned ? separate(other, one, count, 1) : separate(one, other, count, 1);
+            INFO(one.name << " and " << other.name << ", turned " << turned << ", " << count);
+            CHECK(found.tried == 8 * count);
+            REQUIRE(found.file.cases.size() == count);
+            for (const VectorCase& each : found.file.cases) {
+              CHECK(live_terms(each) == 1);
+              CHECK((each.d & 0x7fffffffU) == 0);
+            }
+            ++pairs;
+          }
+      }
+  CHECK(pairs == 72);
 }
