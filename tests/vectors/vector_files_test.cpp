@@ -231,37 +231,39 @@ TEST_CASE("vector files: numbers of a line that are too large are refused", "[io
 TEST_CASE("vector files: every field of a line is refused for every value that is not its own",
           "[io]") {
   const TemporaryFolder folder("vector_files_values");
-  const std::map<std::string, std::string> good{{"a", "[56, 57]"}, {"b", "[8, 9]"}, {"c", "0"},
-                                                {"d", "1065353216"}, {"sa", "[127]"},
-                                                {"sb", "[0]"}};
+  const std::map<std::string, std::string> good{{"a", "[56, 57]"}, {"b", "[8, 9]"},
+                                                {"c", "0"},        {"d", "1065353216"},
+                                                {"sa", "[127]"},   {"sb", "[0]"}};
   const auto said = [&](const std::string& field, const std::string& value) {
     std::string line;
     for (const auto& [key, text] : good)
       line += (line.empty() ? "{\"" : ", \"") + key + "\": " + (key == field ? value : text);
     write_text(folder / "v.jsonl",
                R"({"model": "m", "terms": "2", "input": "e4m3", "scales": "ue8m0 32"})"
-               "\n" + line + "}\n");
+               "\n" +
+                   line + "}\n");
     const std::string text = message(folder / "v.jsonl");
     const std::string name = (folder / "v.jsonl").string() + ":2: ";
     return text.starts_with(name) ? text.substr(name.size()) : text;
   };
   for (const auto& [field, value] : good) CHECK(said(field, value) == "accepted");
   const std::vector<std::string> others{
-      "null", "true", "\"56\"", "\"5657\"", "-1", "1.5", "4294967296", "{}", R"({"x": 56})",
-      R"({"x": 56, "y": 57})", "[]", "[1, 2, 3]"};
+      "null", "true",       "\"56\"", "\"5657\"",     "-1",
+      "1.5",  "4294967296", "{}",     R"({"x": 56})", R"({"x": 56, "y": 57})",
+      "[]",   "[1, 2, 3]"};
   for (const std::string& value : others) {
     INFO(value);
     for (const char* field : {"a", "b"})
       CHECK(said(field, value) == "'" + std::string(field) + "': expected 2 storage codes");
     for (const char* field : {"c", "d"})
-      CHECK(said(field, value) == "'" + std::string(field) +
-                                      "': expected the bits of a binary32 number, 0 to 2^32 - 1");
+      CHECK(said(field, value) ==
+            "'" + std::string(field) + "': expected the bits of a binary32 number, 0 to 2^32 - 1");
     std::string dense;
     for (const char letter : value)
       if (letter != ' ') dense += letter;
     for (const char* field : {"sa", "sb"})
-      CHECK(said(field, value) == "'" + std::string(field) +
-                                      "': expected 1 scale codes, 0 to 255, got " + dense);
+      CHECK(said(field, value) ==
+            "'" + std::string(field) + "': expected 1 scale codes, 0 to 255, got " + dense);
   }
   for (const char* item : {"null", "true", "\"1\"", "-1", "1.0", "[1]", "{}"}) {
     INFO(item);
