@@ -1,0 +1,290 @@
+// Operands in every order and of every type, as products and groups take them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.hpp"
+#include "fp8lab/product/grouped_product.hpp"
+#include "fp8lab/product/product.hpp"
+#include "message_of.hpp"
+#include "product/ones.hpp"
+#include "product/products.hpp"
+
+using namespace fp8lab;
+using namespace fp8lab::test;
+
+namespace {
+
+/// The same elements with the first of two dimensions innermost.
+std::vector<std::byte> turned_bytes(std::span<const std::byte> from, std::int64_t rows,
+                                    std::int64_t columns, std::size_t width) {
+  std::vector<std::byte> to(from.size());
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j)
+      std::memcpy(&to[static_cast<std::size_t>(j * rows + i) * width],
+                  &from[static_cast<std::size_t>(i * columns + j) * width], width);
+  return to;
+}
+
+std::vector<std::byte> bits_of(const Product& product) {
+  return cast_output(compute(product, 1), {}, 1);
+}
+
+}  // namespace
+
+TEST_CASE("product: operands in either order, transposed or not, are the same product",
+          "[product]") {
+  for (const auto& [model, type] : {std::pair{"sm90.wgmma.e4m3", ElementType::e4m3fn},
+                                    {"sm90.wgmma.f16", ElementType::f16},
+                                    {"sm90.wgmma.tf32", ElementType::f32},
+                                    {"exact", ElementType::bf16}}) {
+    constexpr std::int64_t kM = 3;
+    constexpr std::int64_t kN = 5;
+    constexpr std::int64_t kK = 32;
+    const std::size_t width = element_bytes(type);
+    const RandomStream draws(4, "orders");
+    std::uint64_t next = 0;
+    const auto drawn = [&](std::int64_t count) {
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < count; ++i)
+        values.push_back(static_cast<float>(draws.normal(next++)));
+      return cast_output(values, default_output(*format_of(type)), 1);
+    };
+    const std::vector<std::byte> a = drawn(kM * kK);
+    const std::vector<std::byte> b = drawn(kN * kK);
+    std::vector<float> c;
+    for (std::int64_t i = 0; i < kM * kN; ++i)
+      c.push_back(static_cast<float>(draws.normal(next++)));
+    const auto c_bytes = std::as_bytes(std::span(std::as_const(c)));
+    const std::vector<std::byte> a_turned = turned_bytes(a, kM, kK, width);
+    const std::vector<std::byte> b_turned = turned_bytes(b, kN, kK, width);
+    const std::vector<std::byte> c_turned = turned_bytes(c_bytes, kM, kN, 4);
+    const auto product = [&](bool turn_a, bool turn_b, bool transposed, bool turn_c) {
+      GemmOperands operands;
+      operands.a = {type, {kM, kK}, turn_a ? a_turned : a, turn_a};
+      // [k, n] in row-major order lies as [n, k] does in Fortran's.
+      operands.transpose_b = transposed;
+      const std::vector<std::int64_t> shape =
+          transposed ? std::vector<std::int64_t>{kK, kN} : std::vector<std::int64_t>{kN, kK};
+      operands.b = {type, shape, turn_b != transposed ? b_turned : b, turn_b};
+      operands.c = TensorView{ElementType::f32, {kM, kN}, c_bytes, false};
+      if (turn_c) operands.c = TensorView{ElementType::f32, {kM, kN}, c_turned, true};
+      return bits_of(make_product(operands, {.model = model, .c_enters = CPlacement::accumulator}));
+    };
+    const std::vector<std::byte> plain = product(false, false, false, false);
+    for (unsigned choice = 1; choice < 16; ++choice) {
+      INFO(model << ", choice " << choice);
+      const auto has = [&](unsigned bit) { return (choice >> bit & 1U) != 0; };
+      CHECK(product(has(0), has(1), has(2), has(3)) == plain);
+    }
+  }
+}
+
+TEST_CASE("product: each model takes elements of its own formats and of no others", "[product]") {
+  using enum ElementType;
+  const std::vector<ElementType> all{f64,      f32,      f16,  bf16, e4m3fn, e5m2, e8m0fnu,
+                                     e4m3fnuz, e5m2fnuz, e2m1, e2m3, e3m2,   u8,   u16,
+                                     u32,      u64,      i8,   i16,  i32,    i64,  boolean};
+  const std::vector<std::byte> zeros(4 * 64 * 8);
+  const auto tensor = [&](ElementType type) {
+    return TensorView{type, {4, 64}, std::span(zeros).first(4 * 64 * element_bytes(type)), false};
+  };
+  int taken = 0;
+  for (const InstructionModel& model : instruction_models()) {
+    const bool definition = model.standing == Standing::definition;
+    for (const bool of_a : {true, false})
+      for (const ElementType type : all) {
+        const FormatId wanted = of_a ? model.a_format : model.b_format;
+        const auto own = [](FormatId id) {
+          return id == FormatId::tf32 ? f32 : element_type_of(id);
+        };
+        GemmOperands operands;
+        operands.a = tensor(of_a ? type : own(model.a_format));
+        operands.b = tensor(of_a ? own(model.b_format) : type);
+        const std::string said =
+            message_of([&] { (void)make_product(operands, {.model = std::string(model.name)}); });
+        const std::optional<FormatId> id = format_of(type);
+        const bool fits = type == own(wanted) || (definition && id && type != f32);
+        INFO(model.name << ", " << (of_a ? "A" : "B") << " of " << to_string(type));
+        if (fits && definition) {
+          // Which pairs a definition can read is its own matter.
+          CHECK_THAT(said, !contains("uint8 codes need"));
+          continue;
+        }
+        if (fits) {
+          CHECK(said == "accepted");
+          ++taken;
+          continue;
+        }
+        const std::string expected = fmt::format("{}: expected {} for {}", of_a ? "A" : "B",
+                                                 format(wanted).name, model.name);
+        const std::string got = fmt::format(", got {} [4, 64]", to_string(type));
+        const bool fnuz = type == e4m3fnuz || type == e5m2fnuz;
+        if (type == u8)
+          CHECK(said ==
+                expected + "; uint8 codes need their format (`dtype=e4m3fn`, or a sidecar)" + got);
+        else if (fnuz)
+          CHECK_THAT(said,
+                     contains(expected + "; FNUZ codes are AMD's, this one for `model=exact`, "
+                                         "fp32 or gfx942.mfma."));
+        else if (type == f64 || type == f32 || type == f16 || type == bf16)
+          CHECK(said == expected + "; floats need a recipe to quantize them (`recipe`)" + got);
+        else
+          CHECK(said == expected + got);
+      }
+  }
+  CHECK(taken > 150);
+}
+
+TEST_CASE("product: scales keep the format of their tensor", "[product]") {
+  const std::vector<std::uint8_t> codes_of_one(8, 127);
+  for (const bool of_a : {true, false})
+    for (const auto& [type, id] : {std::pair{ElementType::e8m0fnu, FormatId::e8m0fnu},
+                                   {ElementType::e4m3fn, FormatId::e4m3fn}}) {
+      GemmOperands operands;
+      operands.a = operands.b = codes({4, 64});
+      const TensorView scales = view_of(type, {4, 2}, std::span(codes_of_one));
+      (of_a ? operands.scale_a : operands.scale_b) = scales;
+      (of_a ? operands.tiles_a : operands.tiles_b) = ScaleTiles{1, 32};
+      const Product product = make_product(operands, {.promotion_interval = 32});
+      const GemmProblem& p = product.problem;
+      INFO(to_string(type) << " of A " << of_a);
+      CHECK((of_a ? p.a_scales : p.b_scales).format == id);
+      CHECK((of_a ? p.b_scales : p.a_scales).empty());
+    }
+}
+
+TEST_CASE("product: of an unknown model, it is the exact one's with every part around it",
+          "[product]") {
+  const std::vector<float> values = [] {
+    std::vector<float> made;
+    const RandomStream draws(6, "unknown");
+    for (std::uint64_t i = 0; i < 6 * 128; ++i) made.push_back(static_cast<float>(draws.normal(i)));
+    return made;
+  }();
+  const auto floats_of = [&](std::vector<std::int64_t> shape) {
+    const auto count = static_cast<std::size_t>(element_count(shape, "floats"));
+    return view_of(ElementType::f32, std::move(shape), std::span(values).first(count));
+  };
+  for (const char* recipe : {"te-current", "torchao-rowwise", ""})
+    for (unsigned parts = 0; parts < 64; ++parts) {
+      const auto has = [&](unsigned bit) { return (parts >> bit & 1U) != 0; };
+      const bool tf32 = std::string(recipe).empty();
+      GemmOperands operands;
+      operands.a = floats_of({3, 128});
+      operands.b = has(0) ? floats_of({128, 4}) : floats_of({4, 128});
+      operands.transpose_b = has(0);
+      operands.recipe = recipe;
+      EpilogueSpec epilogue;
+      if (has(1)) epilogue.alpha = 0.3F;
+      if (has(2)) epilogue.activation = Activation::leaky_relu;
+      if (has(2)) epilogue.slope = 0.7F;
+      if (has(3)) operands.bias = floats_of({4});
+      if (has(4)) operands.c = floats_of({3, 4});
+      if (has(4)) epilogue.beta = -2.0F;
+      if (has(5)) epilogue.output_scale = 5.0F;
+      if (has(5)) operands.row_scales = floats_of({3});
+      const OutputCast output = default_output(has(5) ? FormatId::e4m3fn : FormatId::f32);
+      const Product unknown = make_product_of_unknown_model(operands, output, epilogue);
+      const Product exact = make_product(
+          operands,
+          {.model = tf32 ? "sm90.wgmma.tf32" : "exact", .output = output, .epilogue = epilogue});
+      INFO(recipe << ", parts " << parts);
+      CHECK(unknown.model == (tf32 ? "sm90.wgmma.tf32" : "exact"));
+      CHECK(unknown.problem.a.format == (tf32 ? FormatId::tf32 : FormatId::e4m3fn));
+      Product expected = exact;
+      expected.problem.model = find_instruction_model("exact").accumulator;
+      CHECK(golden_output(unknown, 1) == golden_output(expected, 1));
+    }
+}
+
+TEST_CASE("product: recipes give both formats that an instruction reads", "[product]") {
+  const auto said = [](const char* model, const char* recipe) {
+    GemmOperands operands;
+    operands.a = operands.b = real({4, 128});
+    operands.recipe = recipe;
+    return message_of([&] { (void)make_product(operands, {.model = model}); });
+  };
+  CHECK(said("sm90.wgmma.e4m3", "te-current") == "accepted");
+  CHECK(said("exact", "te-current") == "accepted");
+  for (const auto& [model, formats] : {std::pair{"sm90.wgmma.e5m2", "e5m2 and e5m2"},
+                                       {"sm90.wgmma.e4m3.e5m2", "e4m3fn and e5m2"},
+                                       {"sm90.wgmma.e5m2.e4m3", "e5m2 and e4m3fn"}})
+    CHECK(said(model, "te-current") ==
+          fmt::format("recipe: expected a recipe that gives {}, for {}, got e4m3fn and e4m3fn from "
+                      "te-current",
+                      formats, model));
+}
+
+TEST_CASE("groups: operands in Fortran order are copied and kept", "[product]") {
+  const RandomProduct random({}, {.shape = {6, 10, 64}});
+  const auto bytes = [](const auto& values) { return std::as_bytes(std::span(values)); };
+  std::vector<float> around;
+  for (int i = 0; i < 60; ++i) around.push_back(0.25F * static_cast<float>(i % 9) - 1.0F);
+  const auto made = [&](bool fortran) {
+    GemmOperands all;
+    const std::vector<std::byte> a = turned_bytes(bytes(random.a), 6, 64, 1);
+    // [2, 5, 64]: the first dimension is the innermost.
+    std::vector<std::byte> b(random.b.size());
+    for (std::size_t g = 0; g < 2; ++g)
+      for (std::size_t n = 0; n < 5; ++n)
+        for (std::size_t k = 0; k < 64; ++k)
+          b[g + 2 * n + 10 * k] = static_cast<std::byte>(random.b[(g * 5 + n) * 64 + k]);
+    const std::vector<std::byte> c = turned_bytes(bytes(around).first(6 * 5 * 4), 6, 5, 4);
+    const std::vector<std::byte> bias = turned_bytes(bytes(around).first(2 * 5 * 4), 2, 5, 4);
+    const auto pick = [&](const std::vector<std::byte>& turned, std::span<const std::byte> plain) {
+      return fortran ? std::span<const std::byte>(turned) : plain;
+    };
+    all.a = {ElementType::e4m3fn, {6, 64}, pick(a, bytes(random.a)), fortran};
+    all.b = {ElementType::e4m3fn, {2, 5, 64}, pick(b, bytes(random.b)), fortran};
+    all.c = TensorView{ElementType::f32, {6, 5}, pick(c, bytes(around).first(120)), fortran};
+    all.bias = TensorView{ElementType::f32, {2, 5}, pick(bias, bytes(around).first(40)), fortran};
+    return make_grouped_product(all, {.c_enters = CPlacement::accumulator},
+                                {GroupKind::row_ends, {2, 6}, 0});
+  };
+  const GroupedProduct turned = made(true);
+  // What was not kept is written over now.
+  std::vector<std::vector<std::byte>> other;
+  for (int i = 0; i < 64; ++i)
+    for (const std::size_t size : {384U, 640U, 120U, 40U, 160U, 64U})
+      other.emplace_back(size, std::byte{0x35});
+  const std::vector<float> plain = compute(made(false), 1);
+  CHECK(compute(turned, 1) == plain);
+  CHECK(other.back().back() == std::byte{0x35});
+}
+
+TEST_CASE("groups: none, and too many parts of K, are said", "[product]") {
+  GemmOperands all;
+  all.a = codes({5, 64});
+  all.b = codes({0, 4, 64});
+  for (const GroupKind kind : {GroupKind::row_ends, GroupKind::row_indices}) {
+    const GroupedProduct none =
+        make_grouped_product(all, {},
+                             {kind,
+                              kind == GroupKind::row_ends ? std::vector<std::int64_t>{}
+                                                          : std::vector<std::int64_t>(5, -1),
+                              0});
+    INFO(to_string(kind));
+    CHECK(none.parts.empty());
+    CHECK(none.rest.empty());
+    CHECK(none.shape == std::vector<std::int64_t>{5, 4});
+    CHECK(compute(none) == std::vector<float>(20));
+  }
+  all.a = codes({5, 80});
+  all.b = codes({4, 80});
+  for (const auto& [parts, said] :
+       {std::pair{2, "accepted"},
+        {3, "group 1: split_k: expected at most 2 parts, one per tile of 16 terms, got 3"},
+        {6, "group 0: split_k: expected at most 3 parts, one per tile of 16 terms, got 6"}}) {
+    GemmSpec spec;
+    spec.split = {.parts = parts, .tile = 16};
+    CHECK(message_of([&] {
+            (void)make_grouped_product(all, spec, {GroupKind::k_ends, {48, 80}, 0});
+          }) == said);
+  }
+}
