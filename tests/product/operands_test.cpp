@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -287,4 +289,91 @@ TEST_CASE("groups: none, and too many parts of K, are said", "[product]") {
             (void)make_grouped_product(all, spec, {GroupKind::k_ends, {48, 80}, 0});
           }) == said);
   }
+}
+
+TEST_CASE("product: every part of an epilogue is taken as it is given, or refused by its name",
+          "[product]") {
+  GemmOperands operands;
+  operands.a = codes({3, 32});
+  operands.b = codes({4, 32});
+  const auto said = [](const GemmOperands& of, const GemmSpec& spec) {
+    return message_of([&] { (void)make_product(of, spec); });
+  };
+  GemmSpec spec;
+  spec.output = default_output(FormatId::e5m2);
+  spec.epilogue = {.alpha = 0.25F,
+                   .beta = -3.0F,
+                   .activation = Activation::silu,
+                   .slope = 0.125F,
+                   .activation_ulps = 7.0F,
+                   .output_scale = 1.5F};
+  spec.split = {.parts = 2, .tile = 16};
+  spec.scale_order = ScaleOrder::b_then_fma_a;
+  operands.c = real({3, 4});
+  const Product product = make_product(operands, spec);
+  const Epilogue& e = product.epilogue;
+  CHECK((e.alpha == 0.25F && e.beta == -3.0F && e.slope == 0.125F && e.activation_ulps == 7.0F));
+  CHECK((e.activation == Activation::silu && e.output_scale == 1.5F));
+  CHECK((e.c != nullptr && product.problem.c == nullptr));
+  CHECK((product.split == spec.split && product.output.format == FormatId::e5m2));
+  CHECK(product.problem.scale_order == ScaleOrder::b_then_fma_a);
+  for (const CPlacement place :
+       {CPlacement::accumulator, CPlacement::promoted_sum, CPlacement::epilogue}) {
+    GemmSpec placed = spec;
+    placed.c_enters = place;
+    CHECK(said(operands, placed) ==
+          fmt::format("c_enters: expected no value with beta, which adds C after alpha and bias, "
+                      "got {}",
+                      to_string(place)));
+  }
+  operands.c.reset();
+  CHECK(said(operands, spec) == "beta: expected a C, which it multiplies, got none");
+  const std::vector<double> inexact(12, 0.1);
+  GemmOperands other = operands;
+  other.c = view_of(ElementType::f64, {3, 4}, std::span(inexact));
+  CHECK_THAT(said(other, {}), contains("C: "));
+  other.c = codes({3, 4}, ElementType::u8);
+  CHECK(said(other, {}) == "C: expected floats [m, n] = [3, 4], got u8 [3, 4]");
+  other.c = real({4, 3});
+  CHECK(said(other, {}) == "C: expected floats [m, n] = [3, 4], got f32 [4, 3]");
+  for (const auto& [name, shapes, count] : {std::tuple{"bias", "[4] or [1, 4]", std::int64_t{4}},
+                                            {"column_scales", "[4] or [1, 4]", std::int64_t{4}},
+                                            {"row_scales", "[3] or [3, 1]", std::int64_t{3}}})
+    for (const ElementType type :
+         {ElementType::u8, ElementType::e4m3fn, ElementType::e8m0fnu, ElementType::i8}) {
+      other = operands;
+      const std::string part = name;
+      (part == "bias"         ? other.bias
+       : part == "row_scales" ? other.row_scales
+                              : other.column_scales) = codes({count}, type);
+      CHECK(said(other, {}) == fmt::format("{}: expected floats {}, got {} [{}]", name, shapes,
+                                           to_string(type), count));
+    }
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const auto with = [&](const auto& change) {
+    GemmSpec changed;
+    change(changed.epilogue);
+    return said(operands, changed);
+  };
+  CHECK(with([&](EpilogueSpec& s) { s.alpha = kInf; }) ==
+        "alpha: expected a finite number, got inf");
+  CHECK(with([&](EpilogueSpec& s) { s.slope = -kInf; }) ==
+        "slope: expected a finite number, got -inf");
+  CHECK(with([&](EpilogueSpec& s) { s.output_scale = kInf; }) ==
+        "output_scale: expected a finite number, got inf");
+  CHECK(with([&](EpilogueSpec& s) { s.activation_ulps = -0.5F; }) ==
+        "activation_ulps: expected 0 to 2^20, got -0.5");
+  CHECK(with([&](EpilogueSpec& s) { s.activation_ulps = 1048576.0F; }) == "accepted");
+  CHECK(with([&](EpilogueSpec& s) { s.activation_ulps = 1048576.125F; }) ==
+        "activation_ulps: expected 0 to 2^20, got 1048576.1");
+  other = operands;
+  other.c = real({3, 4});
+  GemmSpec infinite;
+  infinite.epilogue.beta = kInf;
+  CHECK(said(other, infinite) == "beta: expected a finite number, got inf");
+  // 32 ones everywhere: 448 / 32.
+  GemmSpec amax;
+  amax.output = default_output(FormatId::e4m3fn);
+  amax.epilogue.scale_by_amax = true;
+  CHECK(make_product(operands, amax).epilogue.output_scale == 14.0F);
 }

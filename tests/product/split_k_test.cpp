@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
+#include "fp8lab/gemm/scaling.hpp"
 #include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/execution.hpp"
 #include "fp8lab/product/variants.hpp"
@@ -167,4 +170,96 @@ TEST_CASE("calls: a name is the options that it stands for", "[product]") {
   operands.a.type = ElementType::e4m3fnuz;
   CHECK_THROWS_AS(with_call(fast, operands, {}), Error);
   CHECK_THROWS_AS(find_library_call("cublaslt"), Error);
+}
+
+TEST_CASE("split-K: of any number of tiles and parts, some of which may be none", "[product]") {
+  constexpr std::int64_t kTile = 32;
+  // Parts are added up as the header says: a list that is summed from its begin.
+  const auto in_order = [](const std::vector<std::vector<float>>& parts, SplitOrder order) {
+    std::vector<std::vector<float>> list = parts;
+    const std::size_t last = parts.size() - 1;
+    if (order == SplitOrder::pairwise) {
+      list = {parts[last]};
+      const std::size_t half = (parts.size() + 1) / 2;
+      for (std::size_t i = 0; i < std::min(half, last); ++i)
+        list.push_back(i + half < last ? plus(parts[i], parts[i + half]) : parts[i]);
+    }
+    while (order == SplitOrder::tree && list.size() > 1) {
+      std::vector<std::vector<float>> next;
+      for (std::size_t i = 0; i < list.size(); i += 2)
+        next.push_back(i + 1 < list.size() ? plus(list[i], list[i + 1]) : list[i]);
+      list = std::move(next);
+    }
+    for (std::size_t i = 1; i < list.size(); ++i) list[0] = plus(list[0], list[i]);
+    return list[0];
+  };
+  int empty = 0;
+  for (const std::int64_t k : {64, 100, 160, 200, 224}) {
+    const RandomProduct random({.model = "sm100.mma.e4m3"},
+                               {.shape = {3, 4, k}, .data = Data::wide, .with_c = true});
+    const std::int64_t tiles = (k + kTile - 1) / kTile;
+    for (const bool scaled : {false, true})
+      for (const CPlacement place :
+           {CPlacement::unnamed, CPlacement::accumulator, CPlacement::epilogue})
+        for (const ScaleOrder scale_order : scale_orders())
+          for (const SplitCut cut : {SplitCut::contiguous, SplitCut::modulo})
+            for (const SplitOrder order :
+                 {SplitOrder::serial, SplitOrder::pairwise, SplitOrder::tree})
+              for (std::int64_t parts = 2; parts <= tiles; ++parts) {
+                if (!scaled && scale_order != ScaleOrder::product_then_fma) continue;
+                const std::vector<float> of_a{1.5F, 0.7F, 3.0F};
+                const std::vector<float> of_b{0.3F, 1.1F, 2.5F, 0.9F};
+                Product p = random.product;
+                if (scaled) p.problem.a_scales = {of_a, 1, 0};
+                if (scaled) p.problem.b_scales = {of_b, 1, 0};
+                p.problem.scale_order = scale_order;
+                p.problem.c_enters = place;
+                if (place == CPlacement::unnamed) p.problem.c = nullptr;
+                p.split = {
+                    .parts = static_cast<int>(parts), .tile = kTile, .cut = cut, .order = order};
+                std::vector<std::vector<float>> sums;
+                const std::int64_t each = (tiles + parts - 1) / parts;
+                for (std::int64_t part = 0; part < parts; ++part) {
+                  std::vector<std::vector<std::uint8_t>> codes(2);
+                  for (std::int64_t at = 0; at < k; ++at) {
+                    const std::int64_t tile = at / kTile;
+                    const bool mine =
+                        cut == SplitCut::modulo ? tile % parts == part : tile / each == part;
+                    if (!mine) continue;
+                    for (std::int64_t row = 0; row < 3; ++row)
+                      codes[0].push_back(random.a[static_cast<std::size_t>(row * k + at)]);
+                    for (std::int64_t row = 0; row < 4; ++row)
+                      codes[1].push_back(random.b[static_cast<std::size_t>(row * k + at)]);
+                  }
+                  const auto terms = static_cast<std::int64_t>(codes[0].size()) / 3;
+                  if (terms == 0) {
+                    ++empty;
+                    continue;
+                  }
+                  GemmProblem one;
+                  one.model = p.problem.model;
+                  one.a = {FormatId::e4m3fn, codes[0].data(), 3, terms, 1, 3};
+                  one.b = {FormatId::e4m3fn, codes[1].data(), 4, terms, 1, 4};
+                  if (part == 0 && place == CPlacement::accumulator) one.c = p.problem.c;
+                  std::vector<float> d(12);
+                  gemm_reference(one, d);
+                  sums.push_back(std::move(d));
+                }
+                std::vector<float> expected = in_order(sums, order);
+                for (std::size_t i = 0; i < 12; ++i) {
+                  const float c = place == CPlacement::epilogue ? p.problem.c[i] : 0.0F;
+                  if (scaled)
+                    expected[i] = scale_into(scale_order, expected[i], of_a[i / 4], of_b[i % 4], c);
+                  else if (place == CPlacement::epilogue)
+                    expected[i] += c;
+                }
+                const std::vector<float> got = compute(p, 1);
+                if (cast_output(got, {}, 1) == cast_output(expected, {}, 1)) continue;
+                INFO("k " << k << ", " << parts << " parts, " << to_string(cut) << ", "
+                          << to_string(order) << ", scaled " << scaled << ", C " << to_string(place)
+                          << ", " << to_string(scale_order));
+                CHECK(got == expected);
+              }
+  }
+  CHECK(empty > 20);
 }
