@@ -1,6 +1,9 @@
 #include "fp8lab/product/variants.hpp"
 
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
@@ -162,5 +165,43 @@ TEST_CASE("variants: of both sides is of A and of B", "[product]") {
     CHECK(values(b, true) == values(random.product, true));
     CHECK(values(a, true) != values(random.product, true));
     CHECK(values(b, false) != values(random.product, false));
+  }
+}
+
+TEST_CASE("variants: scales of every kind become the powers of two that are not below them",
+          "[product]") {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::vector<std::pair<float, float>> pairs{{0.0F, 0.0F},
+                                                   {-0.0F, -0.0F},
+                                                   {1.0F, 1.0F},
+                                                   {1.0000001F, 2.0F},
+                                                   {0.99999994F, 1.0F},
+                                                   {0.5F, 0.5F},
+                                                   {3.0F, 4.0F},
+                                                   {4.0F, 4.0F},
+                                                   {-3.0F, -3.0F},
+                                                   {0x1p-149F, 0x1p-149F},
+                                                   {0x1.8p-148F, 0x1p-147F},
+                                                   {0x1p-126F, 0x1p-126F},
+                                                   {0x1p127F, 0x1p127F},
+                                                   {kInf, kInf},
+                                                   {-kInf, -kInf}};
+  const auto count = static_cast<std::int64_t>(pairs.size());
+  const RandomProduct random({}, {.shape = {count, count, 32}});
+  Product product = random.product;
+  std::vector<float> scales;
+  for (const auto& [scale, power] : pairs) scales.push_back(scale);
+  product.problem.a_scales = product.problem.b_scales = {scales, 1, 0};
+  for (const Side side : {Side::a, Side::b, Side::both}) {
+    const std::optional<Product> changed = with_power_of_two_scales(product, side);
+    REQUIRE(changed);
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      INFO(pairs[i].first);
+      const auto bits = [](float x) { return std::bit_cast<std::uint32_t>(x); };
+      CHECK(bits(changed->problem.a_scales.values[i]) ==
+            bits(side == Side::b ? pairs[i].first : pairs[i].second));
+      CHECK(bits(changed->problem.b_scales.values[i]) ==
+            bits(side == Side::a ? pairs[i].first : pairs[i].second));
+    }
   }
 }
