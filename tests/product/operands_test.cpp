@@ -11,8 +11,11 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "fp8lab/product/calls.hpp"
 #include "fp8lab/product/grouped_product.hpp"
 #include "fp8lab/product/product.hpp"
+#include "fp8lab/product/table_calls.hpp"
+#include "fp8lab/product/variants.hpp"
 #include "message_of.hpp"
 #include "product/ones.hpp"
 #include "product/products.hpp"
@@ -376,4 +379,130 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
   amax.output = default_output(FormatId::e4m3fn);
   amax.epilogue.scale_by_amax = true;
   CHECK(make_product(operands, amax).epilogue.output_scale == 14.0F);
+}
+
+TEST_CASE("groups: scales of each keep the format and the layout of their tensor", "[product]") {
+  const std::vector<std::uint8_t> codes_of_scales(1024, 127);
+  const auto stored = [&](ElementType type, std::vector<std::int64_t> shape) {
+    const auto count = static_cast<std::size_t>(element_count(shape, "scales"));
+    return view_of(type, std::move(shape), std::span(codes_of_scales).first(count));
+  };
+  for (const auto& [type, id] : {std::pair{ElementType::e8m0fnu, FormatId::e8m0fnu},
+                                 {ElementType::e4m3fn, FormatId::e4m3fn}})
+    for (const bool along_k : {false, true}) {
+      GemmOperands all;
+      all.a = codes({6, 128});
+      all.b = along_k ? codes({4, 128}) : codes({2, 4, 128});
+      all.tiles_a = all.tiles_b = ScaleTiles{1, 32};
+      all.scale_a = stored(type, {6, 4});
+      all.scale_b = along_k ? stored(type, {4, 4}) : stored(type, {2, 4, 4});
+      const Groups groups = along_k ? Groups{GroupKind::k_ends, {32, 128}, 0}
+                                    : Groups{GroupKind::row_ends, {2, 6}, 0};
+      const GroupedProduct made = make_grouped_product(all, {.promotion_interval = 32}, groups);
+      INFO(to_string(type) << ", along K " << along_k);
+      for (const GroupProduct& part : made.parts) {
+        CHECK(part.product.problem.a_scales.format == id);
+        CHECK(part.product.problem.b_scales.format == id);
+      }
+      CHECK(made.whole.has_value() == along_k);
+      if (made.whole) CHECK(made.whole->problem.a_scales.format == id);
+    }
+  // One word of four tiles, of one group with one row, is no scale of everything.
+  const std::vector<std::uint32_t> word{0x81807f7e};
+  GemmOperands one;
+  one.a = codes({1, 1, 512});
+  one.b = codes({1, 3, 512});
+  one.scale_a = view_of(ElementType::u32, {1, 1, 1}, std::span(word));
+  one.layout_a = ScaleLayout::packed_ue8m0;
+  const GroupedProduct packed =
+      make_grouped_product(one, {.promotion_interval = 128}, {GroupKind::batched, {}, 0});
+  CHECK(compute(packed) == std::vector<float>(3, 128.0F * (0.5F + 1.0F + 2.0F + 4.0F)));
+  // Codes of a blocked layout are a grid over all rows, as many as there are groups too.
+  GemmOperands blocked;
+  blocked.a = codes({6, 128});
+  blocked.b = codes({2, 4, 128});
+  blocked.scale_a = stored(ElementType::e8m0fnu, {512, 1, 1});
+  blocked.layout_a = ScaleLayout::blocked_128x4;
+  const GroupedProduct grid =
+      make_grouped_product(blocked, {.promotion_interval = 32}, {GroupKind::row_ends, {2, 6}, 0});
+  CHECK(compute(grid) == std::vector<float>(24, 128.0F));
+}
+
+TEST_CASE("groups: ends have one leading 0 too many, or other numbers of values", "[product]") {
+  const auto said = [](std::vector<std::int64_t> values) {
+    return message_of([&] { (void)parts_of({GroupKind::row_ends, std::move(values), 0}, 8, 2); });
+  };
+  CHECK(said({0, 4, 8}) ==
+        "row_ends: expected one value for each of 2 groups (ends: leave out the leading 0), got 3");
+  CHECK(said({0, 0, 4, 8}) == "row_ends: expected one value for each of 2 groups, got 4");
+  CHECK(said({}) == "row_ends: expected one value for each of 2 groups, got 0");
+  CHECK(said({0}) == "row_ends: expected one value for each of 2 groups, got 1");
+}
+
+TEST_CASE("calls: floats count as E4M3, and packed or blocked scales are none of rows",
+          "[product]") {
+  const LibraryCall& call = find_library_call("cublaslt.h100.fast");
+  using enum ElementType;
+  for (const ElementType type : {f32, f16, bf16, f64, e4m3fn})
+    for (const ElementType other : {f32, bf16, e4m3fn}) {
+      INFO(to_string(type) << " and " << to_string(other));
+      CHECK(model_of(call, type, other) == "sm90.wgmma.e4m3");
+    }
+  CHECK(model_of(call, e5m2, bf16) == "sm90.wgmma.e5m2.e4m3");
+  CHECK(model_of(call, bf16, e5m2) == "sm90.wgmma.e4m3.e5m2");
+  for (const ScaleLayout layout : scale_layouts()) {
+    GemmOperands operands;
+    operands.a = operands.b = codes({8, 64});
+    operands.scale_b = real({8, 1});
+    operands.layout_b = layout;
+    INFO(to_string(layout));
+    CHECK(with_call(call, operands, {}).scale_order == (layout == ScaleLayout::row_major
+                                                            ? ScaleOrder::b_then_fma_a
+                                                            : ScaleOrder::product_then_fma));
+  }
+}
+
+TEST_CASE("a call in a table: what is not split has no tile", "[product]") {
+  const std::string text =
+      "# fp8lab cublaslt 2\n# model: sm90.wgmma.e4m3\nm,n,k,a,b,output,accumulation,outputs,"
+      "fitting,interval,parts,tile,cut,order,scale_order,rounding\n"
+      "8,4,64,e4m3fn,e4m3fn,f32,fast,32,1,0,1,64,modulo,tree,b_then_fma_a,once\n"
+      "8,4,64,e4m3fn,e4m3fn,f32,slow,32,1,32,2,32,modulo,tree,b_then_fma_a,once\n";
+  const CallTable table = parse_call_table(text, "t.csv");
+  GemmOperands operands;
+  operands.a = codes({8, 64});
+  operands.b = codes({4, 64});
+  const GemmSpec fast = with_call(table, parse_table_call("t.csv:fast"), operands, {});
+  CHECK(fast.split == SplitK{});
+  CHECK((fast.promotion_interval == 0 && fast.scale_order == ScaleOrder::b_then_fma_a));
+  const GemmSpec slow = with_call(table, parse_table_call("t.csv:slow"), operands, {});
+  CHECK(slow.split ==
+        SplitK{.parts = 2, .tile = 32, .cut = SplitCut::modulo, .order = SplitOrder::tree});
+  CHECK((slow.promotion_interval == 32 && slow.model == "sm90.wgmma.e4m3"));
+}
+
+TEST_CASE("variants: subnormal codes of either operand are flushed, and of no other code",
+          "[product]") {
+  for (const bool in_a : {false, true})
+    for (const bool in_b : {false, true}) {
+      std::vector<std::uint8_t> a(2 * 32, 0x08);  // the smallest normal number
+      std::vector<std::uint8_t> b(3 * 32, 0x88);
+      if (in_a) a[40] = 0x07;
+      if (in_b) b[50] = 0x81;
+      Product product;
+      product.model = "sm90.wgmma.e4m3";
+      product.problem.model = find_instruction_model(product.model).accumulator;
+      product.problem.a = {FormatId::e4m3fn, a.data(), 2, 32, 32, 1};
+      product.problem.b = {FormatId::e4m3fn, b.data(), 3, 32, 32, 1};
+      const std::optional<Product> flushed = with_flushed_inputs(product);
+      INFO("of A " << in_a << ", of B " << in_b);
+      CHECK(flushed.has_value() == (in_a || in_b));
+      if (!flushed) continue;
+      for (std::int64_t k = 0; k < 32; ++k) {
+        for (std::int64_t row = 0; row < 2; ++row)
+          CHECK(code_at(flushed->problem.a, row, k) == (in_a && row == 1 && k == 8 ? 0U : 0x08U));
+        for (std::int64_t row = 0; row < 3; ++row)
+          CHECK(code_at(flushed->problem.b, row, k) == (in_b && row == 1 && k == 18 ? 0U : 0x88U));
+      }
+    }
 }
