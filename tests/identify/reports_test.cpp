@@ -156,3 +156,42 @@ TEST_CASE("identify: the first of the best explanations holds for every group th
   REQUIRE_FALSE(found.found.ranking.empty());
   CHECK(found.found.ranking.front().members.front().promotion_interval == 64);
 }
+
+TEST_CASE(
+    "identify: so many others are kept on the last sample, and a whole output is compared "
+    "where one is right",
+    "[identify]") {
+  struct Kept {
+    RandomProduct::Shape shape;
+    std::uint64_t sampled;  // elements of the last sample
+    std::size_t others;
+  };
+  for (const Kept& kept :
+       {Kept{{2, 2, 256}, 4, 64}, Kept{{8, 7, 256}, 56, 16}, Kept{{3, 70, 128}, 192, 8},
+        Kept{{66, 5, 128}, 320, 8}, Kept{{66, 65, 128}, 4096, 8}}) {
+    const RandomProduct random({.model = "sm100.mma.e4m3", .promotion_interval = 64},
+                               {.shape = kept.shape, .data = Data::wide});
+    const auto size = static_cast<std::uint64_t>(kept.shape.m * kept.shape.n);
+    std::vector<std::byte> got = golden_output(random.product);
+    INFO(kept.shape.m << " x " << kept.shape.n);
+    for (const bool right : {true, false}) {
+      INFO("right " << right);
+      if (!right) got[0] ^= std::byte{1};  // of the first output, which is in every sample
+      const Identification found = identify(random.product, got, 1);
+      CHECK(found.explained() == right);
+      CHECK(found.separating_compared == kept.sampled);
+      REQUIRE_FALSE(found.ranking.empty());
+      CHECK(found.ranking.front().compared == (right ? size : kept.sampled));
+      std::size_t members = 0;
+      for (const ExplanationClass& one : found.ranking) {
+        members += one.members.size();
+        CHECK(one.matches <= one.compared);
+        if (!one.members.empty() && &one != &found.ranking.front() && right)
+          CHECK((one.compared == kept.sampled || one.matches < size));
+      }
+      const std::size_t explained = right ? found.ranking.front().members.size() : 0;
+      CHECK(found.beyond == 0);
+      CHECK(members == explained + kept.others);
+    }
+  }
+}

@@ -271,3 +271,34 @@ TEST_CASE("a product is computed as a call in a table", "[product]") {
   CHECK_THROWS_WITH(with_call(twice, parse_table_call("t.csv:fast"), operands, narrow),
                     contains("rounding: expected once, as products round, got sum_too"));
 }
+
+TEST_CASE("a table of observed calls: a checksum is the second line, others are keys",
+          "[product]") {
+  const std::string below = kModel + kColumns + kTwo;
+  const std::string line = "# crc32: 00000000\n";
+  CHECK_THROWS_WITH(parse_call_table(kFirst + line + below, "t.csv"),
+                    contains("t.csv:2: crc32: expected " + crc32_text(below)));
+  const CallTable later = parse_call_table(
+      kFirst + "# gpu: x\n" + line + "# model: sm90.wgmma.e4m3\n" + kColumns + kTwo, "t.csv");
+  CHECK(later.header.at("crc32") == "00000000");
+  CHECK(later.header.size() == 2);
+  CHECK(later.model == "sm90.wgmma.e4m3");
+  // Rows that are no table are counted from the line above them.
+  CHECK_THROWS_WITH(parse_call_table(kFirst + kModel + kColumns + "\"16\n", "t.csv"),
+                    "t.csv: below line 3: row 2: open quote");
+  CHECK_THROWS_WITH(parse_call_table(kFirst + line.substr(0, 9) + crc32_text(kModel + "a,b\n1\n") +
+                                         "\n" + kModel + "a,b\n1\n",
+                                     "t.csv"),
+                    "t.csv: below line 4: row 2: expected 2 cells, got 1");
+}
+
+TEST_CASE("a candidate in words has its split where it has one", "[product]") {
+  CallModel model;
+  model.interval = 128;
+  model.split = {.parts = 1, .tile = 64, .cut = SplitCut::modulo, .order = SplitOrder::tree};
+  model.scale_order = ScaleOrder::b_then_fma_a;
+  model.rounding = CallRounding::sum_too;
+  CHECK(to_string(model) == "N_C 128, b_then_fma_a, sum_too");
+  model.split.parts = 2;
+  CHECK(to_string(model) == "N_C 128, split 2 modulo tree tile 64, b_then_fma_a, sum_too");
+}

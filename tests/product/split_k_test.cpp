@@ -65,6 +65,34 @@ TEST_CASE("split-K: the method is that of the data of the first part", "[product
   }
 }
 
+TEST_CASE("split-K: the method is that of the first part, whatever the others are", "[product]") {
+  const InstructionModel& model = find_instruction_model("sm80.mma.bf16");
+  const Operands near(model, {9, 40, 96}, Data::normal, Start::none, 5);
+  const Operands far(model, {9, 40, 96}, Data::wide, Start::none, 5);
+  for (const bool near_first : {true, false}) {
+    std::vector<std::vector<std::uint16_t>> codes(2);
+    Product product;
+    product.problem = near.problem;
+    for (const bool of_a : {true, false}) {
+      std::vector<std::uint16_t>& made = codes[of_a ? 0 : 1];
+      CodeMatrix& m = of_a ? product.problem.a : product.problem.b;
+      for (std::int64_t row = 0; row < m.rows; ++row)
+        for (std::int64_t k = 0; k < m.k; ++k) {
+          const GemmProblem& from = (k < 48) == near_first ? near.problem : far.problem;
+          made.push_back(static_cast<std::uint16_t>(code_at(of_a ? from.a : from.b, row, k)));
+        }
+      m = {m.format, made.data(), m.rows, m.k, m.k, 1};
+    }
+    product.split = {.parts = 2, .tile = 48};
+    Execution ran;
+    (void)compute_finished(product, false, 1, ran);
+    INFO("near 1 first: " << near_first);
+    CHECK(ran.method == (current_target() == Target::scalar ? "reference"
+                         : near_first                       ? "fused words"
+                                                            : "fused double"));
+  }
+}
+
 TEST_CASE("split-K: cut and order as they are named", "[product]") {
   // 8 tiles of 64 terms, the last one short.
   RandomProduct random({.model = "sm100.mma.e4m3"}, {.shape = {6, 5, 500}, .data = Data::wide});

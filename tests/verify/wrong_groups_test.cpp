@@ -148,6 +148,36 @@ TEST_CASE("causes: twelve rows with mismatches and four others are looked at", "
   }
 }
 
+TEST_CASE("causes: columns of the rows that were chosen and 128 others are looked at", "[verify]") {
+  constexpr std::int64_t kHigh = 40;
+  constexpr std::int64_t kWide = 600;
+  const RandomProduct random({}, {.shape = {kHigh, kWide, 32}});
+  const std::vector<float> right = compute(random.product);
+  const std::vector<std::int64_t> even = spread(kWide, 128);
+  const auto looked_at = [&](const std::vector<std::int64_t>& mismatches) {
+    std::vector<float> got = right;
+    for (const std::int64_t at : mismatches) got[static_cast<std::size_t>(at)] += 1000.0F;
+    const Diagnosis found =
+        diagnose(random.product, std::as_bytes(std::span(got)), mismatches, {.threads = 1});
+    return std::pair(found.mismatches, found.mismatches + found.right);
+  };
+  using Counts = std::pair<std::uint64_t, std::uint64_t>;
+  // One in row 5 and a column that is none of the 128; rows 0, 13, 26 and 39 beside it.
+  REQUIRE_FALSE(std::ranges::binary_search(even, 1));
+  CHECK(looked_at({5 * kWide + 1}) == Counts{1, 5 * 129});
+  // In rows 1 to 20 one each, in a column of its own, of which twelve count.
+  std::vector<std::int64_t> mismatches;
+  std::int64_t column = 0;
+  for (std::int64_t row = 1; row <= 20; ++row) {
+    do ++column;
+    while (std::ranges::binary_search(even, column));
+    mismatches.push_back(row * kWide + column);
+  }
+  // Row 13 is one of the four others: its mismatch, in a column that was not chosen, is not seen.
+  CHECK(looked_at(mismatches) == Counts{12, (12 + 4) * (128 + 12)});
+  CHECK(looked_at({}) == Counts{0, 0});
+}
+
 TEST_CASE("references: FP64's are sums of all terms, of any number, FP32's of a K that is whole",
           "[verify]") {
   for (const std::int64_t k : {1, 7, 8, 9, 13, 100}) {
