@@ -426,6 +426,14 @@ TEST_CASE("groups: scales of each keep the format and the layout of their tensor
   const GroupedProduct grid =
       make_grouped_product(blocked, {.promotion_interval = 32}, {GroupKind::row_ends, {2, 6}, 0});
   CHECK(compute(grid) == std::vector<float>(24, 128.0F));
+  constexpr std::int64_t kMany = 512;
+  std::vector<std::int64_t> ends;
+  for (std::int64_t g = 0; g < kMany; ++g) ends.push_back(std::min<std::int64_t>(g + 1, 16));
+  const std::vector<std::uint8_t> many(kMany * 32, 0x38);
+  blocked.a = codes({16, 32});
+  blocked.b = view_of(ElementType::e4m3fn, {kMany, 1, 32}, std::span(many));
+  CHECK(compute(make_grouped_product(blocked, {}, {GroupKind::row_ends, ends, 0})) ==
+        std::vector<float>(16, 32.0F));
 }
 
 TEST_CASE("groups: ends have one leading 0 too many, or other numbers of values", "[product]") {
