@@ -1,5 +1,5 @@
-// Right values in wrong places: which lines and tiles are tried, how many may come from nowhere, and
-// what each explains, counted.
+// Right values in wrong places: which lines and tiles are tried, how many may come from nowhere,
+// and what each explains, counted.
 
 #include "fp8lab/verify/misplaced.hpp"
 
@@ -52,7 +52,8 @@ struct PlacedOutput {
     std::iota(all.rows.begin(), all.rows.end(), 0);
     std::iota(all.columns.begin(), all.columns.end(), 0);
     const auto bytes = [](const PlacedValues& x) { return std::as_bytes(std::span(x)); };
-    Judge judge({}, code_words(FormatId::f32, bytes(golden)), code_words(FormatId::f32, bytes(got)));
+    Judge judge({}, code_words(FormatId::f32, bytes(golden)),
+                code_words(FormatId::f32, bytes(got)));
     try_misplacements({FormatId::f32, rows, columns, bytes(golden), bytes(got)}, all, judge);
     return judge.finish();
   }
@@ -70,10 +71,24 @@ struct PlacedOutput {
 TEST_CASE("misplaced: what is tried of each shape of output", "[verify]") {
   constexpr std::array<std::array<std::int64_t, 2>, 6> kTried{
       {{128, 256}, {256, 128}, {128, 128}, {64, 128}, {128, 64}, {64, 64}}};
-  for (const auto& [rows, columns] :
-       {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 2}, {2, 1}, {2, 2}, {1, 300}, {300, 1},
-        {64, 64}, {64, 65}, {65, 64}, {63, 300}, {300, 63}, {128, 64}, {64, 128}, {127, 129},
-        {128, 128}, {256, 128}, {128, 256}, {129, 257}}) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                      {1, 2},
+                                      {2, 1},
+                                      {2, 2},
+                                      {1, 300},
+                                      {300, 1},
+                                      {64, 64},
+                                      {64, 65},
+                                      {65, 64},
+                                      {63, 300},
+                                      {300, 63},
+                                      {128, 64},
+                                      {64, 128},
+                                      {127, 129},
+                                      {128, 128},
+                                      {256, 128},
+                                      {128, 256},
+                                      {129, 257}}) {
     std::uint64_t expected = rows >= 2 && columns >= 2 ? 1 : 0;
     expected += rows > 1 ? 1 : 0;
     expected += columns > 1 ? 1 : 0;
@@ -112,7 +127,8 @@ TEST_CASE("misplaced: lines from nowhere are two, and as many as moved before th
 TEST_CASE("misplaced: lines that are right stay where they are, though others are alike",
           "[verify]") {
   PlacedOutput output(40, 5);
-  for (std::int64_t j = 0; j < 5; ++j) output.at(output.golden, 20, j) = output.at(output.golden, 15, j);
+  for (std::int64_t j = 0; j < 5; ++j)
+    output.at(output.golden, 20, j) = output.at(output.golden, 15, j);
   output.got = output.golden;
   output.row_becomes(3, 2);
   output.row_becomes(9, 8);
@@ -165,9 +181,8 @@ TEST_CASE("regions: one element alone that is a step off is one, and no others a
     }
     const auto bytes = [](const PlacedValues& x) { return std::as_bytes(std::span(x)); };
     std::string text;
-    for (const Region& one :
-         find_regions(FormatId::f32, bytes(output.golden), bytes(output.got), 20, 30,
-                      map_of(20, 30, wrong), WrongElements(wrong)))
+    for (const Region& one : find_regions(FormatId::f32, bytes(output.golden), bytes(output.got),
+                                          20, 30, map_of(20, 30, wrong), WrongElements(wrong)))
       text += describe(one) + "; ";
     return text;
   };

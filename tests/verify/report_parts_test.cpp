@@ -6,11 +6,13 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/product/variants.hpp"
 #include "fp8lab/tensors/codes.hpp"
+#include "fp8lab/verify/element.hpp"
 #include "fp8lab/verify/verify.hpp"
 #include "product/products.hpp"
 
@@ -189,4 +191,52 @@ TEST_CASE("verify: a region's cause is sought outside of the budget where that d
   CHECK_THAT(said, contains("rows 31-52, columns 17-41: " + outside +
                             " of 550 differ; cause: dropped_last_k_tile: the terms from 64 on "
                             "left out ("));
+}
+
+TEST_CASE("verify: blocks of an element are those of a promotion, or of 128 terms", "[verify]") {
+  for (const std::int64_t interval : {0, 32, 64, 96, 256}) {
+    const std::int64_t block = interval == 0 ? 128 : interval;
+    const RandomProduct random({.model = "exact", .promotion_interval = interval},
+                               {.shape = {2, 3, 456}});
+    const GemmProblem& p = random.product.problem;
+    const std::vector<float> right = compute(random.product);
+    for (std::int64_t begin = 0; begin < 456; begin += block) {
+      const std::int64_t end = std::min<std::int64_t>(begin + block, 456);
+      double sum = 0.0;
+      for (std::int64_t k = begin; k < end; ++k)
+        sum += decode(format(p.a.format), code_at(p.a, 1, k)) *
+               decode(format(p.b.format), code_at(p.b, 2, k));
+      ElementReport element;
+      element.row = 1;
+      element.column = 2;
+      element.mismatch.expected = std::bit_cast<std::uint32_t>(right[5]);
+      element.mismatch.got =
+          std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<double>(right[5]) - sum));
+      explain_element(random.product, element);
+      INFO("interval " << interval << ", from " << begin);
+      CHECK((element.k_begin == begin && element.k_end == end));
+      CHECK(element.k_block_sum == sum);
+      REQUIRE(element.terms.size() == 4);
+      // The four largest products of the block, the first ones among equals.
+      std::vector<std::pair<double, std::int64_t>> terms;
+      for (std::int64_t k = begin; k < end; ++k)
+        terms.emplace_back(-std::abs(decode(format(p.a.format), code_at(p.a, 1, k)) *
+                                     decode(format(p.b.format), code_at(p.b, 2, k))),
+                           k);
+      std::ranges::sort(terms);
+      for (std::size_t i = 0; i < 4; ++i) {
+        const TermReport& term = element.terms[i];
+        CHECK(term.k == terms[i].second);
+        CHECK((term.a_code == code_at(p.a, 1, term.k) && term.b_code == code_at(p.b, 2, term.k)));
+        CHECK(std::abs(term.product) == -terms[i].first);
+      }
+    }
+  }
+  // Behind an epilogue a difference of outputs says nothing of blocks.
+  RandomProduct around({.promotion_interval = 64}, {.shape = {2, 3, 128}});
+  around.product.epilogue.alpha = 2.0F;
+  ElementReport element;
+  explain_element(around.product, element);
+  CHECK((element.k_begin == element.k_end && element.terms.empty()));
+  CHECK_FALSE(element.models.empty());
 }
