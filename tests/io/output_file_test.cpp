@@ -70,7 +70,7 @@ TEST_CASE("output: the mode of a replaced file stays, and links stay links", "[i
   const mode_t umask_before = ::umask(0027);
   write_file(folder / "new", "x");
   CHECK(mode_of(folder / "new") == 0640);
-  for (const mode_t mode : {0600U, 0755U, 0444U}) {
+  for (const mode_t mode : {0600U, 0755U, 0444U, 04755U, 02711U, 01644U}) {
     REQUIRE(::chmod((folder / "new").c_str(), mode) == 0);
     write_file(folder / "new", "y");
     CHECK(mode_of(folder / "new") == mode);
@@ -428,4 +428,19 @@ TEST_CASE("output: why a path cannot be written is the system's own reason", "[i
   CHECK(fs::is_empty(folder / "sub/deep/er"));
   CHECK(test::message_of([] { make_writable_folder(""); }) ==
         "folder: expected the name of a folder, got ''");
+}
+
+TEST_CASE("output: a file that is replaced keeps its owner where its writer may give it away",
+          "[io]") {
+  const TemporaryFolder folder("output_owner");
+  constexpr uid_t kNobody = 65534;
+  const bool root = ::geteuid() == 0;  // nobody else may
+  write_text(folder / "a", "old");
+  if (root) REQUIRE(::chown((folder / "a").c_str(), kNobody, kNobody) == 0);
+  write_file(folder / "a", "new");
+  struct stat status {};
+  REQUIRE(::stat((folder / "a").c_str(), &status) == 0);
+  CHECK(status.st_uid == (root ? kNobody : ::geteuid()));
+  if (root) CHECK(status.st_gid == kNobody);
+  CHECK(read_text(folder / "a") == "new");
 }

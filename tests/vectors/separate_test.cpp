@@ -1,6 +1,8 @@
 #include "fp8lab/vectors/separate.hpp"
 
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "catch.hpp"
 #include "fp8lab/accumulate/definition.hpp"
@@ -103,4 +105,28 @@ TEST_CASE("separate: the sign of zero is tried by every eighth case, of a small 
           }
       }
   CHECK(pairs == 72);
+}
+
+TEST_CASE("separate: files are the same with every compiler", "[verify][separate]") {
+  std::uint64_t sum = 0xcbf29ce484222325U;  // FNV-1a
+  std::string tried;
+  for (const auto& [first, second] : {std::pair{"sm90.wgmma.e4m3", "sm100.mma.e4m3"},
+                                      {"sm89.mma.e4m3", "sm90.wgmma.e4m3"},
+                                      {"sm90.mma.e4m3.f16", "sm90.mma.e4m3.f16.separate"},
+                                      {"exact", "fp32"},
+                                      {"sm80.mma.bf16", "sm90.mma.bf16"},
+                                      {"gfx942.mfma.fp8", "exact"},
+                                      {"sm100.tcgen05.mxf8f6f4.e4m3", "sm120.mma.mxf8f6f4.e4m3"},
+                                      {"sm70.mma.f16", "sm75.mma.f16"},
+                                      {"fused:F=12", "fused:F=13"}}) {
+    const Separation found =
+        separate(find_instruction_model(first), find_instruction_model(second), 7, 5);
+    tried += std::to_string(found.file.cases.size()) + " of " + std::to_string(found.tried) + "; ";
+    std::ostringstream text;
+    write_vectors(text, found.file);
+    for (const char letter : text.str())
+      sum = (sum ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
+  }
+  CHECK(tried == "7 of 9; 7 of 19; 7 of 70; 7 of 22; 7 of 39; 7 of 50; 0 of 0; 7 of 11; 7 of 19; ");
+  CHECK(sum == 0xeb936398655da6fbU);
 }
