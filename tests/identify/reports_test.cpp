@@ -195,3 +195,27 @@ TEST_CASE(
     }
   }
 }
+
+TEST_CASE("identify: what was not computed, and no hypothesis at all, are said", "[identify]") {
+  Identification result;
+  result.rows = 3;
+  result.columns = 2;
+  result.k = 48;
+  result.tried = 5;
+  result.output = FormatId::f32;
+  CHECK(describe(result) == "D [3, 2] over k = 48, f32\nno hypothesis fits these operands\n");
+  const Explanation one{.models = {"fp32"}, .rounding = "kept"};
+  result.ranking = {{{one}, 6, 6}};
+  const std::string text =
+      "D [3, 2] over k = 48, f32\n"
+      "explained: all 6 outputs, bit for bit, by 1 of 5 hypotheses\n"
+      "  options of gemm and verify: --model fp32\n"
+      " 100.0000 %  fp32, no promotion, output kept\n";
+  CHECK(describe(result) == text);
+  for (const std::size_t beyond : {1U, 2U, 77U}) {
+    result.beyond = beyond;
+    CHECK(describe(result) == text + "  " + std::to_string(beyond) +
+                                  " more are right on the sample and were not computed on all "
+                                  "outputs\n");
+  }
+}
