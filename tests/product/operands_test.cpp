@@ -44,10 +44,12 @@ std::vector<std::byte> bits_of(const Product& product) {
 
 TEST_CASE("product: operands in either order, transposed or not, are the same product",
           "[product]") {
-  for (const auto& [model, type] : {std::pair{"sm90.wgmma.e4m3", ElementType::e4m3fn},
-                                    {"sm90.wgmma.f16", ElementType::f16},
-                                    {"sm90.wgmma.tf32", ElementType::f32},
-                                    {"exact", ElementType::bf16}}) {
+  for (const auto& [model_name, element] : {std::pair{"sm90.wgmma.e4m3", ElementType::e4m3fn},
+                                            {"sm90.wgmma.f16", ElementType::f16},
+                                            {"sm90.wgmma.tf32", ElementType::f32},
+                                            {"exact", ElementType::bf16}}) {
+    const std::string model = model_name;
+    const ElementType type = element;
     constexpr std::int64_t kM = 3;
     constexpr std::int64_t kN = 5;
     constexpr std::int64_t kK = 32;
@@ -352,17 +354,17 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
       CHECK(said(other, {}) == fmt::format("{}: expected floats {}, got {} [{}]", name, shapes,
                                            to_string(type), count));
     }
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float infinite = std::numeric_limits<float>::infinity();
   const auto with = [&](const auto& change) {
     GemmSpec changed;
     change(changed.epilogue);
     return said(operands, changed);
   };
-  CHECK(with([&](EpilogueSpec& s) { s.alpha = kInf; }) ==
+  CHECK(with([&](EpilogueSpec& s) { s.alpha = infinite; }) ==
         "alpha: expected a finite number, got inf");
-  CHECK(with([&](EpilogueSpec& s) { s.slope = -kInf; }) ==
+  CHECK(with([&](EpilogueSpec& s) { s.slope = -infinite; }) ==
         "slope: expected a finite number, got -inf");
-  CHECK(with([&](EpilogueSpec& s) { s.output_scale = kInf; }) ==
+  CHECK(with([&](EpilogueSpec& s) { s.output_scale = infinite; }) ==
         "output_scale: expected a finite number, got inf");
   CHECK(with([&](EpilogueSpec& s) { s.activation_ulps = -0.5F; }) ==
         "activation_ulps: expected 0 to 2^20, got -0.5");
@@ -371,9 +373,9 @@ TEST_CASE("product: every part of an epilogue is taken as it is given, or refuse
         "activation_ulps: expected 0 to 2^20, got 1048576.1");
   other = operands;
   other.c = real({3, 4});
-  GemmSpec infinite;
-  infinite.epilogue.beta = kInf;
-  CHECK(said(other, infinite) == "beta: expected a finite number, got inf");
+  GemmSpec endless;
+  endless.epilogue.beta = infinite;
+  CHECK(said(other, endless) == "beta: expected a finite number, got inf");
   // 32 ones everywhere: 448 / 32.
   GemmSpec amax;
   amax.output = default_output(FormatId::e4m3fn);

@@ -170,7 +170,7 @@ TEST_CASE("variants: of both sides is of A and of B", "[product]") {
 
 TEST_CASE("variants: scales of every kind become the powers of two that are not below them",
           "[product]") {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float infinite = std::numeric_limits<float>::infinity();
   const std::vector<std::pair<float, float>> pairs{{0.0F, 0.0F},
                                                    {-0.0F, -0.0F},
                                                    {1.0F, 1.0F},
@@ -184,8 +184,8 @@ TEST_CASE("variants: scales of every kind become the powers of two that are not 
                                                    {0x1.8p-148F, 0x1p-147F},
                                                    {0x1p-126F, 0x1p-126F},
                                                    {0x1p127F, 0x1p127F},
-                                                   {kInf, kInf},
-                                                   {-kInf, -kInf}};
+                                                   {infinite, infinite},
+                                                   {-infinite, -infinite}};
   const auto count = static_cast<std::int64_t>(pairs.size());
   const RandomProduct random({}, {.shape = {count, count, 32}});
   Product product = random.product;

@@ -38,12 +38,12 @@ std::string counts_of(const VerifyReport& report) {
 }  // namespace
 
 TEST_CASE("verify: every element of every part of a cast's dump counts", "[verify]") {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinite = std::numeric_limits<float>::infinity();
   std::vector<float> x(kDumpElements);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) + 1.0F;
-  x[1] = x[kPartElements - 2] = x[kPartElements + 1] = kNan;
-  x[kPartElements - 3] = x[kPartElements + 2] = -kInf;
+  x[1] = x[kPartElements - 2] = x[kPartElements + 1] = nan_value;
+  x[kPartElements - 3] = x[kPartElements + 2] = -infinite;
   const std::vector<float> scales{1.0F, 2.0F, 4.0F};
   std::vector<std::byte> right(kDumpElements);
   const Format& f = format(FormatId::e4m3fn);

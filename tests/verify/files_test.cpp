@@ -69,7 +69,7 @@ TEST_CASE("verify: a file of any rank is a matrix of its last dimension", "[veri
     const std::string order =
         "expected row-major order; save np.ascontiguousarray(x), got Fortran order";
     const bool either = shape.size() < 2;
-    const auto said = [&](bool of_x, bool of_got) {
+    const auto said = [&, shape = shape](bool of_x, bool of_got) {
       return message_of([&] {
         (void)verify_cast({}, file_of("x", ElementType::f32, shape, floats, of_x), nullptr,
                           file_of("got", ElementType::e4m3fn, shape, codes, of_got),

@@ -70,8 +70,8 @@ TEST_CASE("judge: every count is what its definition says, of every element's ow
     std::uint64_t next = 0;
     const auto pick = [&](std::uint64_t count) { return draws.below(next++, count); };
     JudgedCase one;
-    constexpr std::array kFormats{FormatId::e4m3fn, FormatId::e5m2, FormatId::bf16};
-    one.output = default_output(kFormats[pick(3)]);
+    constexpr std::array kJudged{FormatId::e4m3fn, FormatId::e5m2, FormatId::bf16};
+    one.output = default_output(kJudged[pick(3)]);
     one.rows = static_cast<std::int64_t>(1 + pick(9));
     one.columns = static_cast<std::int64_t>(1 + pick(13));
     const bool narrow = format(one.output.format).storage_bits == 8;

@@ -63,17 +63,17 @@ TEST_CASE("verify: what an activation allows is right for every part of a report
 }
 
 TEST_CASE("verify: special values of each side are counted on their own side", "[verify]") {
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float nan_value = std::numeric_limits<float>::quiet_NaN();
+  constexpr float infinite = std::numeric_limits<float>::infinity();
   RandomProduct random({}, {.shape = {5, 4, 64}, .with_c = true});
   random.b[2 * 64 + 5] = 0x7f;  // column 2
-  random.c[0] = kInf;
+  random.c[0] = infinite;
   random.product.problem.c = random.c.data();
   std::vector<float> got = compute(random.product);
   got[6] = 1.0F;
-  got[9] = kNan;
-  got[13] = kNan;
-  got[15] = -kInf;
+  got[9] = nan_value;
+  got[13] = nan_value;
+  got[15] = -infinite;
   const VerifyReport report = report_on(random.product, got, {.judge_power = false});
   CHECK(describe(report.non_finite) ==
         "B has 1 NaN; C has 1 infinite; the golden output has 5 NaN and 1 infinite; got has 6 NaN "
