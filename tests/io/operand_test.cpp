@@ -200,3 +200,26 @@ TEST_CASE("operand: an output that cannot be written is refused", "[io]") {
   save_tensor(folder / "d.safetensors", "d", codes());
   CHECK(folder.files() == 1);
 }
+
+TEST_CASE("operand: a name of a tensor stands behind the last ending of a file", "[io]") {
+  const TemporaryFolder folder("operand_colons");
+  const std::vector<std::int64_t> shape{2, 3};
+  for (const std::string ending : {".npz", ".safetensors"}) {
+    const std::filesystem::path inner = folder / ("in" + ending + ":out");
+    std::filesystem::create_directory(inner);
+    const std::vector<NamedTensor> tensors{{"t", codes()}, {"u" + ending, codes()}};
+    if (ending == ".npz")
+      write_npz(inner / "a.npz", tensors);
+    else
+      write_safetensors(inner / "a.safetensors", tensors);
+    for (const NamedTensor& one : tensors) {
+      const std::string name = (inner / ("a" + ending)).string() + ":" + one.name;
+      INFO(name);
+      CHECK(load_operand(name, ElementType::e4m3fn).tensor().shape == shape);
+    }
+    CHECK_THAT(message_of((inner / ("a" + ending)).string() + ":s"), contains(", got 's'"));
+  }
+  // With nothing before it, it is no ending.
+  for (const char* name : {".npz:x", ".npy:x", ".safetensors:x"})
+    CHECK_THAT(message_of(name), contains(std::string(name) + ": cannot be opened"));
+}

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <fstream>
 #include <ostream>
 #include <set>
 
@@ -443,4 +445,85 @@ TEST_CASE("output: a file that is replaced keeps its owner where its writer may 
   CHECK(status.st_uid == (root ? kNobody : ::geteuid()));
   if (root) CHECK(status.st_gid == kNobody);
   CHECK(read_text(folder / "a") == "new");
+}
+
+TEST_CASE("partial names are gone by each signal that ends a program, and no others", "[io]") {
+  const TemporaryFolder folder("partial_signals");
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::signal(signal, SIG_DFL);
+      remove_partials_on_signals();
+      OutputFile file(folder / "a");
+      // Of a name that was let go another file may have it now.
+      { const Partial gone(folder / "kept"); }
+      write_text(folder / "kept", "x");
+      ::raise(signal);
+      ::_exit(1);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    INFO("signal " << signal);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == signal));
+    CHECK(folder.files() == 1);
+    CHECK(read_text(folder / "kept") == "x");
+  }
+}
+
+TEST_CASE("input: pipes and sockets of this process are read to their ends", "[io]") {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += static_cast<char>('a' + i % 23);
+  for (const bool socket : {false, true}) {
+    std::array<int, 2> ends{};
+    if (socket)
+      REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+    else
+      REQUIRE(::pipe(ends.data()) == 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close(ends[0]);
+      for (std::size_t at = 0; at < text.size();) {
+        const ssize_t count = ::write(ends[1], text.data() + at, text.size() - at);
+        if (count <= 0) ::_exit(1);
+        at += static_cast<std::size_t>(count);
+      }
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    const std::string name = "/proc/self/fd/" + std::to_string(ends[0]);
+    INFO("socket " << socket);
+    CHECK(read_file(name) == text);
+    CHECK_THROWS_WITH(read_file(name + "x"), name + "x: cannot read: No such file or directory");
+    ::close(ends[0]);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+  }
+}
+
+TEST_CASE("output: a folder that can be written is left as it was", "[io]") {
+  const TemporaryFolder folder("writable_folder");
+  write_text(folder / "probe", "mine");
+  write_text(folder / ".probe.01234567.partial", "left by a writer that was killed");
+  write_text(folder / ".other.01234567.partial", "another one's");
+  make_writable_folder(folder.path());
+  CHECK(read_text(folder / "probe") == "mine");
+  CHECK_FALSE(fs::exists(folder / ".probe.01234567.partial"));
+  CHECK(fs::exists(folder / ".other.01234567.partial"));
+  CHECK(folder.files() == 2);
+}
+
+TEST_CASE("input: a file of the greatest size that is copied does not change any more", "[io]") {
+  const TemporaryFolder folder("input_copied");
+  write_text(folder / "a", std::string(MappedFile::kReadWhole, 'x'));
+  const MappedFile file(folder / "a");
+  REQUIRE(file.bytes().size() == MappedFile::kReadWhole);
+  {
+    std::fstream other(folder / "a", std::ios::in | std::ios::out | std::ios::binary);
+    other.put('y');
+    other.seekp(-1, std::ios::end);
+    other.put('z');
+  }
+  CHECK(file.bytes().front() == std::byte{'x'});
+  CHECK(file.bytes().back() == std::byte{'x'});
 }

@@ -104,6 +104,47 @@ TEST_CASE("cases are the same with every compiler", "[verify]") {
   CHECK(sum == 0xc09a0fd1b91db443u);
 }
 
+TEST_CASE("cases of units of every family are the same with every compiler", "[verify]") {
+  std::string sums;
+  for (const char* name :
+       {"sm70.mma.f16.f16", "sm75.mma.f16", "sm80.mma.f16", "sm80.mma.bf16", "sm80.mma.tf32",
+        "sm89.mma.e4m3.e5m2", "sm90.mma.e4m3.f16", "sm90.wgmma.tf32", "sm90.wgmma.f16.f16",
+        "sm100.tcgen05.mxf8f6f4.e2m3", "sm120.mma.mxf8f6f4.e4m3.e2m1", "gfx908.mfma.bf16",
+        "gfx90a.mfma.f16", "gfx942.mfma.fp8", "gfx942.mfma.xf32", "exact", "sequential14.rz"}) {
+    std::uint64_t sum = 0xcbf29ce484222325u;  // FNV-1a
+    const auto add = [&](std::uint64_t value) { sum = (sum ^ value) * 0x100000001b3u; };
+    for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special})
+      for (const VectorCase& one :
+           generate_cases(find_instruction_model(name), kind, 130, 23).cases) {
+        for (const std::uint32_t code : one.a) add(code);
+        for (const std::uint32_t code : one.b) add(code);
+        for (const std::uint8_t code : one.scales_a) add(code);
+        for (const std::uint8_t code : one.scales_b) add(code);
+        add(one.c);
+        add(one.d);
+      }
+    sums += fmt::format("{}: {:016x}\n", name, sum);
+  }
+  CHECK(sums ==
+        "sm70.mma.f16.f16: f1ff95ca541f8898\n"
+        "sm75.mma.f16: bb4ea8e54d4bbe7b\n"
+        "sm80.mma.f16: e4cc7647b73e97e5\n"
+        "sm80.mma.bf16: 76153460858e9027\n"
+        "sm80.mma.tf32: 6a73a8b92a67c7be\n"
+        "sm89.mma.e4m3.e5m2: e3c81a9941c5728d\n"
+        "sm90.mma.e4m3.f16: f0eac8647d89ebc1\n"
+        "sm90.wgmma.tf32: 6d33a7fd0de902df\n"
+        "sm90.wgmma.f16.f16: a28eb6b40c056083\n"
+        "sm100.tcgen05.mxf8f6f4.e2m3: 6c9b7f17409a72b4\n"
+        "sm120.mma.mxf8f6f4.e4m3.e2m1: c0d659c450acaeff\n"
+        "gfx908.mfma.bf16: 84d69da2a3fd3233\n"
+        "gfx90a.mfma.f16: 28debcd6cb65f99e\n"
+        "gfx942.mfma.fp8: 3ddf41b5f65aa267\n"
+        "gfx942.mfma.xf32: a52bdf73c4ee87d0\n"
+        "exact: 459e2e3b300ec2dc\n"
+        "sequential14.rz: 199d7b67302b6ee9\n");
+}
+
 TEST_CASE("a case depends on its seed and index alone", "[verify]") {
   const InstructionModel& model = find_instruction_model("sm90.wgmma.e4m3");
   for (const CaseKind kind : {CaseKind::random, CaseKind::adversarial, CaseKind::special}) {

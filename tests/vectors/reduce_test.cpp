@@ -1,5 +1,6 @@
 #include "fp8lab/vectors/reduce.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "catch.hpp"
@@ -157,4 +158,43 @@ TEST_CASE("scales that a failure needs move toward 1 and no further", "[verify]"
       ScaleFormat::ue4m3);
   CHECK(fine.scales_a == Scales{0x38, 0x38, 0x3b});
   CHECK(fine.scales_b == Scales{0x48, 0x38, 0x38});
+}
+
+TEST_CASE("reduction stops where no move toward 1 is left", "[verify]") {
+  const RandomStream draws(3, "reduce");
+  const Format& f = format(FormatId::e4m3fn);
+  const std::uint32_t one = 0x38;
+  const std::uint32_t binade = 1U << f.mantissa_bits;
+  for (std::uint64_t trial = 0; trial < 2000; ++trial) {
+    const auto code = [&](std::uint64_t i) {
+      return static_cast<std::uint32_t>(1 + draws.below(4 * trial + i, 0x7e));
+    };
+    const std::uint32_t start = code(0);
+    const std::uint32_t low = std::min(start, code(1));
+    const std::uint32_t high = std::max(start, code(2));
+    const bool of_a = trial % 2 == 0;
+    const bool negative = trial % 3 == 0;
+    const auto allowed = [&](std::uint32_t magnitude) {
+      return magnitude >= low && magnitude <= high;
+    };
+    VectorCase given;
+    given.a = given.b = {0x38, 0x41};
+    (of_a ? given.a : given.b)[1] = start | (negative ? 0x80U : 0U);
+    const VectorCase found =
+        reduce_case(given, FormatId::e4m3fn, FormatId::e4m3fn, [&](const VectorCase& c) {
+          return allowed((of_a ? c.a : c.b)[1] & 0x7fU);
+        }).smallest;
+    const std::uint32_t got = (of_a ? found.a : found.b)[1];
+    INFO(start << " in " << low << " to " << high << " became " << got);
+    CHECK(got < 0x80);  // its sign says nothing
+    CHECK(allowed(got));
+    CHECK((of_a ? found.b : found.a)[1] == one);
+    CHECK((found.a[0] == 0 && found.b[0] == 0));
+    if (got == one) continue;
+    CHECK_FALSE(allowed(one));
+    for (std::uint32_t bit = 1; bit < binade; bit *= 2)
+      if ((got & bit) != 0) CHECK_FALSE(allowed(got & ~bit));
+    if (got > one + binade) CHECK_FALSE(allowed(got - binade));
+    if (got >= binade && got < one) CHECK_FALSE(allowed(got + binade));
+  }
 }
