@@ -1,5 +1,8 @@
 #include "fp8lab/core/integer_list.hpp"
 
+#include <string>
+#include <vector>
+
 #include "catch.hpp"
 #include "fp8lab/core/error.hpp"
 
@@ -32,8 +35,25 @@ TEST_CASE("integers of a text: all of them or a refusal", "[core]") {
                            "99999999999999999999x1x1",
                            "-9223372036854775809x1x1",
                            "16xx64",
+                           "16,8,64",
+                           "16x8,64",
+                           "16/8/64",
+                           "16:8x64",
                            "--1x1x1"}) {
     INFO(text);
     CHECK_THROWS_WITH(shape(text), "--shape: expected MxNxK, got '" + std::string(text) + "'");
+  }
+  for (const char separator : std::string_view("x/,:;-")) {
+    const auto pair = [&](const std::string& text) {
+      return parse_integers("pair", text, separator, 2, "two");
+    };
+    for (const char other : std::string_view("x/,:;- .")) {
+      const std::string text = std::string("3") + other + "4";
+      INFO(text << " at " << separator);
+      if (other == separator)
+        CHECK(pair(text) == std::vector<std::int64_t>{3, 4});
+      else
+        CHECK_THROWS_WITH(pair(text), "pair: expected two, got '" + text + "'");
+    }
   }
 }

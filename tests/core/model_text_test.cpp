@@ -56,4 +56,5 @@ TEST_CASE("A list of models splits where a model ends", "[core][model_text]") {
   CHECK(split_model_list("16:256:*2,512") == List{"16:256:*2", "512"});
   CHECK(split_model_list("") == List{""});
   CHECK(split_model_list("a,,b") == List{"a", "", "b"});
+  CHECK(split_model_list("\ta\t, \tb:F=1\t,\t M=2 ,\t") == List{"a", "b:F=1,M=2", ""});
 }

@@ -33,8 +33,8 @@ std::string budget_line(const std::string& name, const Product& product) {
   const auto low = static_cast<double>(std::bit_cast<float>(b.low));
   const auto high = static_cast<double>(std::bit_cast<float>(b.high));
   const double step = std::max(std::abs(low), std::abs(high)) * 0x1p-23;
-  const bool right = low <= b.exact - reach && low > b.exact - reach - step &&
-                     high >= b.exact + reach && high < b.exact + reach + step;
+  const bool right = low <= b.exact - reach && low >= b.exact - reach - step &&
+                     high >= b.exact + reach && high <= b.exact + reach + step;
   return text + (right ? "\n" : ", other ends\n");
 }
 
@@ -102,6 +102,12 @@ TEST_CASE("budget: of one element of products of every kind", "[verify]") {
     e.output_scale = 3.5F;
     all += budget_line(fmt::format("{} and all", to_string(activation)), product);
   }
+  RandomProduct nothing({.c_enters = CPlacement::accumulator},
+                        {.shape = {3, 5, 64}, .with_c = true});
+  nothing.product.problem.a.k = nothing.product.problem.b.k = 0;
+  all += budget_line("no terms", nothing.product);
+  nothing.product.problem.c = nullptr;
+  all += budget_line("no terms and no C", nothing.product);
   std::vector<float> normal;
   const RandomStream draws(4, "budget table");
   for (std::uint64_t i = 0; i < 5 * 128; ++i) normal.push_back(static_cast<float>(draws.normal(i)));
@@ -117,6 +123,11 @@ TEST_CASE("budget: of one element of products of every kind", "[verify]") {
       const Product product =
           make_product(operands, {.model = model, .output = default_output(output)});
       all += budget_line(fmt::format("{} to {}", preset, format(output).name), product);
+      Product around = product;
+      around.epilogue.alpha = 0.3F;
+      around.epilogue.bias = values;
+      around.epilogue.output_scale = 3.5F;
+      all += budget_line("  with an epilogue", around);
     }
   }
   CHECK(all ==
@@ -165,16 +176,30 @@ TEST_CASE("budget: of one element of products of every kind", "[verify]") {
         "silu and all: -0.00213658, 0 + 0.139581 + 7.62939e-06, be11 to 3e0d\n"
         "swiglu: 15.8143, 0 + 0.204228 + 0.03125, 417a to 4180\n"
         "swiglu and all: 0.00372479, 0 + 0.244306 + 7.62939e-06, be76 to 3e7e\n"
+        "no terms: 0.969267, 0 + 0 + 2.98023e-08\n"
+        "no terms and no C: 0, 0 + 0 + 7.00649e-46\n"
         "te-current to f32: 1.86335, 2.66985 + 0.0471831 + 5.96046e-08\n"
+        "  with an epilogue: 8.95652, 2.80334 + 0.0495433 + 4.76837e-07\n"
         "te-current to f16: 1.86335, 2.66985 + 0.0471831 + 0.000488281, bad4 to 4495\n"
+        "  with an epilogue: 8.95652, 2.80334 + 0.0495433 + 0.00390625, 461b to 49e8\n"
         "te-current to e4m3fn: 1.86335, 2.66985 + 0.0471831 + 0.0625, b6 to 49\n"
+        "  with an epilogue: 8.95652, 2.80334 + 0.0495433 + 0.5, 4c to 54\n"
         "torchao-rowwise to f32: 2.18112, 2.36212 + 0.050033 + 1.19209e-07\n"
+        "  with an epilogue: 9.29018, 2.48023 + 0.0525358 + 4.76837e-07\n"
         "torchao-rowwise to f16: 2.18112, 2.36212 + 0.050033 + 0.000976562, b365 to 4498\n"
+        "  with an epilogue: 9.29018, 2.48023 + 0.0525358 + 0.00390625, 46c2 to 49e9\n"
         "torchao-rowwise to e4m3fn: 2.18112, 2.36212 + 0.050033 + 0.125, a7 to 49\n"
+        "  with an epilogue: 9.29018, 2.48023 + 0.0525358 + 0.5, 4e to 54\n"
         "ocp-mxfp8 to f32: 2.00143, 2.46934 + 1.35975e-05 + 1.19209e-07\n"
+        "  with an epilogue: 9.10151, 2.59281 + 1.53624e-05 + 4.76837e-07\n"
         "ocp-mxfp8 to f16: 2.00143, 2.46934 + 1.35975e-05 + 0.000976562, b77d to 4479\n"
+        "  with an epilogue: 9.10151, 2.59281 + 1.53624e-05 + 0.00390625, 4682 to 49d9\n"
         "ocp-mxfp8 to e4m3fn: 2.00143, 2.46934 + 1.35975e-05 + 0.125, af to 49\n"
+        "  with an epilogue: 9.10151, 2.59281 + 1.53624e-05 + 0.5, 4d to 54\n"
         "nvfp4 to f32: 2.23834, 8.80771 + 1.40696e-06 + 1.19209e-07\n"
+        "  with an epilogue: 9.35025, 9.2481 + 2.59195e-06 + 4.76837e-07\n"
         "nvfp4 to f16: 2.23834, 8.80771 + 1.40696e-06 + 0.000976562, c692 to 4986\n"
-        "nvfp4 to e4m3fn: 2.23834, 8.80771 + 1.40696e-06 + 0.125, cd to 53\n");
+        "  with an epilogue: 9.35025, 9.2481 + 2.59195e-06 + 0.00390625, 2e8a to 4ca6\n"
+        "nvfp4 to e4m3fn: 2.23834, 8.80771 + 1.40696e-06 + 0.125, cd to 53\n"
+        "  with an epilogue: 9.35025, 9.2481 + 2.59195e-06 + 0.5, 1d to 59\n");
 }

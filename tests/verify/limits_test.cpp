@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/product/term_variants.hpp"
 #include "fp8lab/verify/budget.hpp"
+#include "fp8lab/verify/budget_check.hpp"
 #include "fp8lab/verify/judge.hpp"
 #include "fp8lab/verify/tails.hpp"
 #include "fp8lab/verify/verify.hpp"
@@ -105,5 +108,26 @@ TEST_CASE("causes: no promotion with scales of blocks, whatever K", "[verify]") 
     const Cause& cause = report.diagnosis->causes.front();
     CHECK(cause.name == "no_promotion");
     CHECK_THAT(cause.text, contains(first ? "under the first scale" : "under the last scale"));
+  }
+}
+
+TEST_CASE("budget: fewer are worked out of longer sums, between 64 and 4096", "[verify]") {
+  for (const auto& [k, most] :
+       {std::pair<std::int64_t, std::uint64_t>{32, 4096}, {4000, 500}, {40000, 64}}) {
+    const RandomProduct random({.model = "exact"}, {.shape = {66, 64, 16}});
+    Product product = random.product;
+    // One row of codes, of which all rows are; what they hold does not matter here.
+    const std::vector<std::uint8_t> zeros(static_cast<std::size_t>(k));
+    product.problem.a = {FormatId::e4m3fn, zeros.data(), 66, k, 0, 1};
+    product.problem.b = {FormatId::e4m3fn, zeros.data(), 64, k, 0, 1};
+    const std::vector<std::byte> golden(66 * 64 * 4);
+    const std::vector<std::byte> got(66 * 64 * 4, std::byte{1});
+    std::vector<std::int64_t> mismatches;
+    for (std::int64_t i = 0; i < 66 * 64; ++i) mismatches.push_back(i);
+    const BudgetSummary summary = check_budgets(product, {golden, got}, mismatches, false, 1);
+    INFO("k " << k);
+    CHECK(summary.checked == most);
+    CHECK(summary.outside.size() == most);
+    CHECK(summary.within == 0);
   }
 }
