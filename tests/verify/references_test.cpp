@@ -3,11 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 #include "fp8lab/cast/cast.hpp"
+#include "fp8lab/cast/triton_interpreter.hpp"
+#include "fp8lab/core/random.hpp"
 #include "fp8lab/verify/cast_causes.hpp"
+#include "fp8lab/verify/causes.hpp"
+#include "message_of.hpp"
 #include "product/products.hpp"
 
 using namespace fp8lab;
@@ -71,4 +80,106 @@ TEST_CASE("mistakes of casts: overflow and infinities are those of the other pol
         CHECK(one->code(1.0F) == encode(f, policy, 1.0F));
       }
     }
+}
+
+TEST_CASE("mistakes of casts: each is the cast that its name says, of every format and policy",
+          "[verify]") {
+  std::vector<float> values;
+  const RandomStream draws(8, "cast mistakes");
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    const auto exponent = static_cast<int>(draws.below(2 * i, 46)) - 30;
+    values.push_back(std::ldexp(static_cast<float>(draws.normal(2 * i + 1)), exponent));
+    // Ties of each number of mantissa bits.
+    for (const int bits : {2, 3, 7, 10}) {
+      const float tie = 1.0F + std::ldexp(static_cast<float>(2 * (i % 4) + 1), -bits - 1);
+      values.push_back(std::ldexp(tie, static_cast<int>(i % 30) - 15));
+    }
+    values.push_back(1.0625F + std::ldexp(1.0F, -11 - static_cast<int>(i % 3)));
+  }
+  for (const float x : {0.0F, -0.0F, 448.0F, 464.0F, 480.0F, 1e6F, -1e9F, 65504.0F, 65520.0F,
+                        57344.0F, 61440.0F, 0x1p-149F, 0x1p-126F, 0x1.8p-127F, 3.4028235e38F})
+    values.push_back(x);
+  for (const FormatId id : {FormatId::f32, FormatId::f16, FormatId::bf16, FormatId::e4m3fn,
+                            FormatId::e5m2, FormatId::e4m3fnuz, FormatId::e5m2fnuz})
+    for (const bool saturates : {true, false}) {
+      const Format& f = format(id);
+      const CastPolicy policy = saturates ? kNvidiaSatfinite : kNvidiaNosat;
+      using Cast = std::function<std::uint32_t(float)>;
+      const Cast right = [&](float x) {
+        return id == FormatId::f32 ? std::bit_cast<std::uint32_t>(x) : encode(f, policy, x);
+      };
+      std::vector<std::pair<std::string, Cast>> expected;
+      for (const FormatId between : {FormatId::f16, FormatId::bf16}) {
+        const Format& g = format(between);
+        if (between != id)
+          expected.emplace_back(fmt::format("double_rounding_{}", g.name), [&](float x) {
+            return right(static_cast<float>(decode(g, encode(g, kNvidiaNosat, x))));
+          });
+      }
+      const auto under = [&](const char* name, CastPolicy changed) {
+        expected.emplace_back(name, [&f, changed](float x) { return encode(f, changed, x); });
+      };
+      if (id == FormatId::f32) {
+        expected.emplace_back("flushed_subnormals", [](float x) {
+          const float flushed = std::abs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x;
+          return std::bit_cast<std::uint32_t>(flushed);
+        });
+      } else {
+        CastPolicy changed = policy;
+        changed.rounding = RoundingMode::toward_zero;
+        under("rtz_cast", changed);
+        changed.rounding = RoundingMode::nearest_away;
+        under("ties_away_cast", changed);
+        under(saturates ? "not_saturated" : "saturated",
+              saturates ? kNvidiaNosat : kNvidiaSatfinite);
+        changed = policy;
+        changed.subnormals = SubnormalPolicy::flush_to_zero;
+        under("flushed_subnormals", changed);
+        if (const auto other = fnuz_counterpart(id)) {
+          const Format& g = format(*other);
+          expected.emplace_back(f.specials == SpecialValues::fnuz ? "fn_output" : "fnuz_output",
+                                [&g, policy](float x) { return encode(g, policy, x); });
+        }
+        if (is_cast_of_triton_interpreter(id))
+          expected.emplace_back("triton_interpreter_cast",
+                                [&f](float x) { return triton_interpreter_code(f, x); });
+      }
+      expected.emplace_back("negated_output", [&](float x) { return right(-x); });
+      expected.emplace_back("relu", [&](float x) { return right(x < 0.0F ? 0.0F : x); });
+      expected.emplace_back("doubled_output", [&](float x) { return right(x + x); });
+      expected.emplace_back("halved_output", [&](float x) { return right(x / 2.0F); });
+      const std::vector<CastMistake> got = cast_mistakes(id, policy);
+      INFO(f.name << ", saturates " << saturates);
+      REQUIRE(got.size() == expected.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        INFO(expected[i].first);
+        CHECK(got[i].name == expected[i].first);
+        int wrong = 0;
+        int other = 0;
+        for (const float x : values) {
+          wrong += got[i].code(x) == expected[i].second(x) ? 0 : 1;
+          other += expected[i].second(x) == right(x) ? 0 : 1;
+        }
+        CHECK(wrong == 0);
+        CHECK(other > 0);  // each shows on these numbers
+      }
+    }
+}
+
+TEST_CASE("diagnosis of a cast: scales are one or as many as there are numbers", "[verify]") {
+  const std::vector<float> x{1.0F, 2.0F, 3.0F};
+  const std::vector<float> scales(5, 1.0F);
+  const std::vector<std::byte> codes(4, std::byte{0x38});
+  const auto said = [&](std::size_t of_scale, std::size_t of_codes) {
+    return test::message_of([&] {
+      (void)diagnose_cast({}, x, std::span(scales).first(of_scale),
+                          std::span(codes).first(of_codes));
+    });
+  };
+  CHECK(said(1, 3) == "accepted");
+  CHECK(said(3, 3) == "accepted");
+  for (const std::size_t count : {0U, 2U, 4U})
+    CHECK(said(count, 3) == fmt::format("scale: expected 1 or 3 values, got {}", count));
+  for (const std::size_t count : {0U, 2U, 4U})
+    CHECK(said(1, count) == fmt::format("got: expected 3 codes, as x, got {}", count));
 }
